@@ -187,6 +187,7 @@ mod tests {
         let others = [
             TrialPlan { threads: 2, ..plan.clone() },
             TrialPlan { offload: !plan.offload, ..plan.clone() },
+            TrialPlan { source_addresses: "::1/128".parse().ok(), ..plan.clone() },
         ];
         for other in others {
             assert_eq!(
@@ -195,6 +196,16 @@ mod tests {
                 "{other:?}"
             );
         }
+        // Those of the trial are of another version of IP, and as many.
+        let over_ipv4 = TrialPlan { source_addresses: "127.1.0.0/24".parse().ok(), ..plan.clone() };
+        let over_ipv6 =
+            TrialPlan { source_addresses: "2001:2:0:ff::/64".parse().ok(), ..plan.clone() };
+        let from_many = PassedSelfTest {
+            sent: Some(SelfTestSending { settings: over_ipv4.sender_settings(), ..sent.clone() }),
+            ..test.clone()
+        };
+        assert_eq!(from_many.proof_at_its_rate(&over_ipv6, &trial), Proof::SelfTest { delta: 0.1 });
+        assert_eq!(from_many.proof_at_its_rate(&plan, &trial), Proof::OtherSettings { delta: 0.1 });
         let lax =
             PassedSelfTest { sent: Some(SelfTestSending { held_auth: false, ..sent }), ..test };
         assert_eq!(lax.proof_at_its_rate(&plan, &trial), Proof::OtherSettings { delta: 0.1 });

@@ -22,6 +22,8 @@ pub enum Wrong {
     Address,
     /// The query was signed, the reply is not, or not right (RFC 8945).
     Signature,
+    /// It came to another address of the tester than the one that asked (RFC 5452 §9.1).
+    Destination,
 }
 
 /// How a query ended. The first reply to it decides.
@@ -51,6 +53,7 @@ impl Outcome {
             Outcome::Wrong(Wrong::NoAaaa) => "wrong_no_aaaa",
             Outcome::Wrong(Wrong::Address) => "wrong_address",
             Outcome::Wrong(Wrong::Signature) => "wrong_signature",
+            Outcome::Wrong(Wrong::Destination) => "wrong_destination",
         }
     }
 }
@@ -92,6 +95,10 @@ pub struct WrongCounts {
     /// The signature that was asked for is missing or wrong.
     #[serde(default)]
     pub signature: u64,
+    /// To another address of the tester than the one that asked; of trials from many source
+    /// addresses only, for other sockets hear of one address only.
+    #[serde(default)]
+    pub destination: u64,
 }
 
 /// Counts by rcode, with the number as key. JSON keys are strings; serde_json reads numbers from
@@ -136,6 +143,7 @@ impl WrongCounts {
             + self.address
             + self.malformed
             + self.signature
+            + self.destination
     }
 }
 
@@ -179,6 +187,7 @@ impl Counts {
                 Wrong::Signature => self.wrong.signature += 1,
                 Wrong::NoAaaa => self.wrong.no_aaaa += 1,
                 Wrong::Address => self.wrong.address += 1,
+                Wrong::Destination => self.wrong.destination += 1,
             },
         }
     }
@@ -194,6 +203,7 @@ impl Counts {
         self.wrong.address += other.wrong.address;
         self.wrong.malformed += other.wrong.malformed;
         self.wrong.signature += other.wrong.signature;
+        self.wrong.destination += other.wrong.destination;
         for (&rcode, &n) in &other.wrong.rcode {
             *self.wrong.rcode.entry(rcode).or_default() += n;
         }
@@ -224,6 +234,7 @@ mod tests {
             Just(Outcome::Wrong(Wrong::Malformed)),
             Just(Outcome::Wrong(Wrong::NoAaaa)),
             Just(Outcome::Wrong(Wrong::Address)),
+            Just(Outcome::Wrong(Wrong::Destination)),
         ]
     }
 

@@ -27,3 +27,5 @@ pub mod queueing;
 pub mod router;
 pub mod socket;
 pub mod tap;
+#[cfg(test)]
+mod testing;

@@ -67,10 +67,7 @@ impl NextHop {
     /// If there is no route, or the interface is gone.
     pub fn towards(server: SocketAddr) -> io::Result<NextHop> {
         let target = server.ip().to_canonical();
-        let mut question = RouteMessage::default();
-        question.header.address_family = family(target);
-        question.header.destination_prefix_length = if target.is_ipv4() { 32 } else { 128 };
-        question.attributes.push(RouteAttribute::Destination(target.into()));
+        let mut question = way_to(target);
         if let SocketAddr::V6(v6) = server
             && v6.scope_id() != 0
         {
@@ -193,6 +190,41 @@ impl Watch {
     }
 }
 
+/// The first of `addresses` that is not local in the calling thread's network namespace; `None`
+/// if all are. An address is local if the kernel's route to it is of type local: those of this
+/// host's interfaces, those of 127.0.0.0/8, and those of a prefix that was made local, as by
+/// `ip route add local 198.19.0.0/24 dev lo`. Nothing is sent.
+///
+/// # Errors
+/// If the kernel gives no netlink socket, or does not answer.
+pub fn first_not_local(addresses: impl IntoIterator<Item = IpAddr>) -> io::Result<Option<IpAddr>> {
+    let mut routing = Routing::open()?;
+    for address in addresses {
+        match routing.get(RouteNetlinkMessage::GetRoute(way_to(address.to_canonical()))) {
+            Ok(RouteNetlinkMessage::NewRoute(route)) if route.header.kind == RouteType::Local => {}
+            Ok(_) => return Ok(Some(address)),
+            // There is no route, or one that refuses, or it is no address that packets go to.
+            Err(error) if error.raw_os_error().is_some_and(|code| NO_WAY.contains(&code)) => {
+                return Ok(Some(address));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// How the kernel says that there is no way to an address.
+const NO_WAY: [i32; 4] = [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::EACCES, libc::EINVAL];
+
+/// The question for the route to an address.
+fn way_to(target: IpAddr) -> RouteMessage {
+    let mut question = RouteMessage::default();
+    question.header.address_family = family(target);
+    question.header.destination_prefix_length = if target.is_ipv4() { 32 } else { 128 };
+    question.attributes.push(RouteAttribute::Destination(target.into()));
+    question
+}
+
 fn discard(server: SocketAddr) -> io::Result<()> {
     let any: SocketAddr = if server.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
     let mut target = server;
@@ -237,6 +269,17 @@ mod tests {
         assert_eq!(parse_discards(table), Some(32));
         assert_eq!(parse_discards("entries allocs\n1 2\n"), None);
         assert_eq!(parse_discards(""), None);
+    }
+
+    #[test]
+    fn local_is_what_has_a_local_route() {
+        let first = |all: &[&str]| {
+            first_not_local(all.iter().map(|text| text.parse::<IpAddr>().unwrap())).unwrap()
+        };
+        assert_eq!(first(&["127.0.0.1", "127.1.2.3", "::1"]), None);
+        for other in ["192.0.2.1", "2001:db8::1", "127.255.255.255", "224.0.0.1"] {
+            assert_eq!(first(&["127.0.0.1", other]), Some(other.parse().unwrap()), "{other}");
+        }
     }
 
     #[test]

@@ -19,11 +19,11 @@ const ROOM: usize = 64;
 const MAX_SEGMENTS: usize = 64;
 const MAX_SEGMENTED: usize = 65_000;
 /// Room for a segment size (24 octets) and a source address (40 octets).
-const CONTROL_LEN: usize = 64;
+pub(crate) const CONTROL_LEN: usize = 64;
 
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
-struct Control([u8; CONTROL_LEN]);
+pub(crate) struct Control(pub(crate) [u8; CONTROL_LEN]);
 
 #[derive(Clone, Copy)]
 struct Queued {
@@ -243,7 +243,7 @@ impl SendQueue {
     }
 }
 
-fn write_address(storage: &mut sockaddr_storage, address: SocketAddr) -> socklen_t {
+pub(crate) fn write_address(storage: &mut sockaddr_storage, address: SocketAddr) -> socklen_t {
     let address = SockAddr::from(address);
     // SAFETY: SockAddr's storage is a sockaddr_storage of which `len` octets are valid; both sides
     // have room for that many.
@@ -258,7 +258,11 @@ fn write_address(storage: &mut sockaddr_storage, address: SocketAddr) -> socklen
 }
 
 /// Writes the ancillary data; returns its length.
-fn write_control(control: &mut Control, segment: Option<u16>, local: Option<IpAddr>) -> usize {
+pub(crate) fn write_control(
+    control: &mut Control,
+    segment: Option<u16>,
+    local: Option<IpAddr>,
+) -> usize {
     control.0.fill(0);
     let mut at = 0;
     if let Some(segment) = segment {

@@ -8,6 +8,10 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
+use crate::batch::Peer;
+use crate::neighbour::first_not_local;
+use crate::queue::{CONTROL_LEN, Control, write_address, write_control};
+
 /// What we ask of the kernel as socket buffer; it gives less where `net.core.rmem_max` is lower and
 /// we are not root.
 pub const WANTED_BUFFER: usize = 32 << 20;
@@ -30,6 +34,42 @@ pub fn listen_tcp(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Connections that may wait to be accepted.
 const TCP_BACKLOG: i32 = 1024;
+
+/// A UDP socket of the standard library on `local`, which may also be of a prefix that a route
+/// makes local; port 0 is any.
+///
+/// # Errors
+/// If `local` is not of this host, or taken.
+pub fn bound_to(local: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
+    bind_local(&socket, local)?;
+    Ok(socket.into())
+}
+
+/// Binds a socket to an address of this host, be it one of an interface or of a prefix that a route
+/// makes local: the kernel takes an IPv6 address of the latter only with `IPV6_FREEBIND`, and then
+/// any other address too, so the routes are asked first.
+fn bind_local(socket: &Socket, local: SocketAddr) -> io::Result<()> {
+    match socket.bind(&SockAddr::from(local)) {
+        Err(error)
+            if error.kind() == io::ErrorKind::AddrNotAvailable
+                && local.is_ipv6()
+                && first_not_local([local.ip()])?.is_none() =>
+        {
+            socket.set_freebind_v6(true)?;
+            socket.bind(&SockAddr::from(local))
+        }
+        bound => bound,
+    }
+}
+
+/// Any port of any address of this host that is of `server`'s family.
+fn any_port(server: SocketAddr) -> SocketAddr {
+    match server {
+        SocketAddr::V4(_) => SocketAddr::from(([0; 4], 0)),
+        SocketAddr::V6(_) => SocketAddr::from(([0u16; 8], 0)),
+    }
+}
 
 /// A UDP socket that is bound, its options set: for one peer (connected) or for all.
 pub struct Endpoint {
@@ -81,10 +121,7 @@ impl Endpoint {
     /// # Errors
     /// If there is no route to the server, or no port left.
     pub fn client_pair(server: SocketAddr) -> io::Result<(Endpoint, Endpoint)> {
-        let any: SocketAddr = match server {
-            SocketAddr::V4(_) => "0.0.0.0:0".parse().expect("a constant"),
-            SocketAddr::V6(_) => "[::]:0".parse().expect("a constant"),
-        };
+        let any = any_port(server);
         let connected = Endpoint::new(any)?;
         // As in `listen`: ours alone first, then open to our second socket.
         connected.socket.bind(&SockAddr::from(any))?;
@@ -98,6 +135,27 @@ impl Endpoint {
         connected.socket.set_reuse_port(false)?;
         strays.socket.set_reuse_port(false)?;
         Ok((connected, strays))
+    }
+
+    /// A client's source port on all addresses of this host that are of `server`'s family:
+    /// datagrams leave from any of them with [`Endpoint::send_from`], also from those of prefixes
+    /// that a route makes local, and [`ReceiveBatch::peer`](crate::batch::ReceiveBatch::peer) says
+    /// who sent what comes back, and to which address. It takes what anybody sends there.
+    ///
+    /// # Errors
+    /// If there is no port left, or the kernel has no `IPV6_FREEBIND` (before Linux 4.15).
+    pub fn client_of_many(server: SocketAddr) -> io::Result<Endpoint> {
+        let any = any_port(server);
+        let mut endpoint = Endpoint::new(any)?;
+        if any.is_ipv6() {
+            endpoint.socket.set_only_v6(true)?;
+            // For IPv6 the kernel takes the addresses of its interfaces only, unless it is told
+            // so. For IPv4 a route of type local suffices.
+            endpoint.socket.set_freebind_v6(true)?;
+        }
+        endpoint.socket.bind(&SockAddr::from(any))?;
+        endpoint.report_destination(any)?;
+        Ok(endpoint)
     }
 
     /// A socket towards `server` only, from a port that the kernel draws at random.
@@ -117,7 +175,7 @@ impl Endpoint {
     pub fn connect_from(local: Option<SocketAddr>, server: SocketAddr) -> io::Result<Endpoint> {
         let endpoint = Endpoint::new(server)?;
         if let Some(local) = local {
-            endpoint.socket.bind(&SockAddr::from(local))?;
+            bind_local(&endpoint.socket, local)?;
         }
         endpoint.socket.connect(&SockAddr::from(server))?;
         Ok(endpoint)
@@ -294,6 +352,39 @@ impl Endpoint {
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
+    /// Sends `datagrams` to `peer` with one call, from the address of this host that it names:
+    /// a single one, or several that are laid end to end and each `segment` octets long
+    /// (`UDP_SEGMENT`).
+    ///
+    /// # Errors
+    /// As sendmsg(2), for all of them: EIO or EINVAL where the kernel or the interface has no
+    /// segmentation, and EINVAL where that address is not one of this host.
+    #[inline]
+    pub fn send_from(&self, datagrams: &[u8], segment: Option<u16>, peer: Peer) -> io::Result<()> {
+        let mut control = Control([0; CONTROL_LEN]);
+        let used = write_control(&mut control, segment, peer.local);
+        // SAFETY: sockaddr_storage and msghdr are plain data; all zeros is a valid value, with null
+        // pointers and zero lengths.
+        let (mut name, mut message): (libc::sockaddr_storage, libc::msghdr) =
+            unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+        message.msg_namelen = write_address(&mut name, peer.address);
+        message.msg_name = (&raw mut name).cast();
+        let mut iov = libc::iovec {
+            iov_base: datagrams.as_ptr().cast_mut().cast::<libc::c_void>(),
+            iov_len: datagrams.len(),
+        };
+        message.msg_iov = &raw mut iov;
+        message.msg_iovlen = 1;
+        if used > 0 {
+            message.msg_control = control.0.as_mut_ptr().cast();
+            message.msg_controllen = used as _;
+        }
+        // SAFETY: `message` points to `name`, `iov`, `control` and `datagrams`, which live until
+        // the call is over; the kernel only reads them.
+        let sent = unsafe { libc::sendmsg(self.socket.as_raw_fd(), &raw const message, 0) };
+        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
     pub(crate) fn reports_destination(&self) -> bool {
         self.reports_destination
     }
@@ -331,6 +422,90 @@ impl AsFd for Endpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::batch::{ReceiveBatch, Wait};
+    use crate::testing::{ip, is_root};
+    use nix::sched::{CloneFlags, unshare};
+    use std::net::IpAddr;
+
+    #[test]
+    fn a_client_of_many_asks_from_the_address_that_it_is_told_and_hears_who_answers_where() {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        server.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let address = server.local_addr().unwrap();
+        let client = Endpoint::client_of_many(address).unwrap();
+        client.set_receive_timeout(Duration::from_secs(5)).unwrap();
+        let port = client.local_address().unwrap().port();
+        let from = |text: &str| -> IpAddr { text.parse().unwrap() };
+        let ask = |source: &str, datagrams: &[u8], segment| {
+            let peer = Peer { address, local: Some(from(source)) };
+            client.send_from(datagrams, segment, peer).unwrap();
+        };
+        ask("127.1.2.3", b"onetwo", Some(3));
+        ask("127.77.0.255", b"three", None);
+        let mut received = [0; 10];
+        let mut batch = ReceiveBatch::new(100);
+        for (source, text) in
+            [("127.1.2.3", &b"one"[..]), ("127.1.2.3", b"two"), ("127.77.0.255", b"three")]
+        {
+            let (len, peer) = server.recv_from(&mut received).unwrap();
+            assert_eq!((&received[..len], peer), (text, SocketAddr::new(from(source), port)));
+            // The reply goes to another address of this host.
+            let elsewhere = from("127.9.9.9");
+            server.send_to(b"reply", (elsewhere, port)).unwrap();
+            assert_eq!(batch.receive(&client, Wait::ForOne).unwrap(), 1, "timeout");
+            assert_eq!(batch.peer(0), Some(Peer { address, local: Some(elsewhere) }));
+        }
+        let foreign = Peer { address, local: Some(from("192.0.2.1")) };
+        assert!(client.send_from(b"x", None, foreign).is_err(), "192.0.2.1 is not of this host");
+    }
+
+    #[test]
+    fn a_route_makes_a_prefix_of_ipv6_an_address_of_this_host() {
+        if !is_root("a_route_makes_a_prefix_of_ipv6_an_address_of_this_host") {
+            return;
+        }
+        let in_namespace = || {
+            unshare(CloneFlags::CLONE_NEWNET).unwrap();
+            ip("link set lo up");
+            let local: SocketAddr = "[2001:2:0:ff::9]:0".parse().unwrap();
+            assert!(bound_to(local).is_err() && first_not_local([local.ip()]).unwrap().is_some());
+            ip("-6 route add local 2001:2:0:ff::/64 dev lo");
+            assert_eq!(bound_to(local).unwrap().local_addr().unwrap().ip(), local.ip());
+            let server = UdpSocket::bind("[::1]:0").unwrap();
+            server.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            let address = server.local_addr().unwrap();
+            assert!(Endpoint::connect_from(Some(local), address).is_ok());
+            let client = Endpoint::client_of_many(address).unwrap();
+            client.set_receive_timeout(Duration::from_secs(5)).unwrap();
+            let (mut received, mut batch) = ([0; 10], ReceiveBatch::new(100));
+            for source in ["2001:2:0:ff::1", "2001:2:0:ff:ffff::"] {
+                let source: IpAddr = source.parse().unwrap();
+                let ends = Peer { address, local: Some(source) };
+                client.send_from(b"onetwo", Some(3), ends).unwrap();
+                for text in [b"one", b"two"] {
+                    let (len, peer) = server.recv_from(&mut received).unwrap();
+                    assert_eq!((&received[..len], peer.ip()), (&text[..], source));
+                    server.send_to(b"reply", peer).unwrap();
+                    assert_eq!(batch.receive(&client, Wait::ForOne).unwrap(), 1, "timeout");
+                    assert_eq!(batch.peer(0), Some(ends));
+                }
+            }
+        };
+        std::thread::spawn(in_namespace).join().unwrap();
+    }
+
+    #[test]
+    fn an_address_that_is_not_of_this_host_is_refused_though_freebind_would_take_it() {
+        for local in ["[2001:db8::1]:0", "192.0.2.1:0"] {
+            let local: SocketAddr = local.parse().unwrap();
+            let error = bound_to(local).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::AddrNotAvailable, "{local}");
+        }
+        assert_eq!(
+            bound_to("127.3.2.1:0".parse().unwrap()).unwrap().local_addr().unwrap().ip(),
+            IpAddr::from([127, 3, 2, 1])
+        );
+    }
 
     #[test]
     fn nobody_else_gets_a_port_of_the_tester() {

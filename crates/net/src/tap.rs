@@ -2,7 +2,7 @@
 //! host can drop them.
 //!
 //! ```text
-//! interface ─► packet socket ─► eBPF filter: UDP, to our address, to one of our ports? counter += datagrams; take nothing
+//! interface ─► packet socket ─► eBPF filter: UDP, to an address of ours, to one of our ports? counter += datagrams; take nothing
 //!     └──────► netfilter, routing, UDP ─► the ports' sockets
 //! ```
 //!
@@ -13,9 +13,9 @@
 use std::ffi::{CStr, c_int, c_uint};
 use std::io;
 use std::mem::{size_of, size_of_val};
-use std::net::IpAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use ipnet::IpNet;
 use nix::net::if_::if_nametoindex;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
@@ -26,13 +26,14 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Counts from now on what `interface` gets for `ports` of `address`. Of fragmented datagrams
-    /// only the first fragment counts, of IPv6 datagrams only those without extension headers.
+    /// Counts from now on what `interface` gets for `ports` of the addresses of `ours`, which may
+    /// be a single one. Of fragmented datagrams only the first fragment counts, of IPv6 datagrams
+    /// only those without extension headers.
     ///
     /// # Errors
     /// If the process lacks `CAP_NET_RAW` or `CAP_BPF` (as root has them), or there is no such
     /// interface.
-    pub fn on(interface: &str, address: IpAddr, ports: &[u16]) -> io::Result<Tap> {
+    pub fn on(interface: &str, ours: IpNet, ports: &[u16]) -> io::Result<Tap> {
         let index = if_nametoindex(interface)?;
         // Without a protocol the socket gets nothing until it is bound: no packet passes before the
         // filter is there.
@@ -44,7 +45,7 @@ impl Tap {
             update(&wanted, port.into(), &[1u8])?;
         }
         let counter = new_array(size_of::<u64>() as u32, 1)?;
-        let program = load(&filter(address.to_canonical(), &wanted, &counter))?;
+        let program = load(&filter(ours, &wanted, &counter))?;
         set_option(&socket, libc::SOL_SOCKET, libc::SO_ATTACH_BPF, program.as_raw_fd())?;
         bind(&socket, index)?;
         Ok(Tap { _socket: socket, counter })
@@ -267,10 +268,10 @@ const GSO_SEGS: i16 = 164;
 
 const UDP: i32 = 17;
 
-/// The program: counts in `counter` what is for `address` and a port whose entry in `wanted` is 1;
-/// takes no packet. Register 6 is the packet (as the packet instructions want it), 7 the number of
-/// its datagrams, 8 a header's length.
-fn filter(address: IpAddr, wanted: &OwnedFd, counter: &OwnedFd) -> Vec<Instruction> {
+/// The program: counts in `counter` what is for an address of `ours` and a port whose entry in
+/// `wanted` is 1; takes no packet. Register 6 is the packet (as the packet instructions want it), 7
+/// the number of its datagrams, 8 a header's length.
+fn filter(ours: IpNet, wanted: &OwnedFd, counter: &OwnedFd) -> Vec<Instruction> {
     let mut program = vec![
         copy(6, 1),
         load_word(7, 6, GSO_SEGS),
@@ -279,8 +280,8 @@ fn filter(address: IpAddr, wanted: &OwnedFd, counter: &OwnedFd) -> Vec<Instructi
         set(7, 1),
         load_word(2, 6, PROTOCOL),
     ];
-    match address {
-        IpAddr::V4(address) => {
+    match ours {
+        IpNet::V4(ours) => {
             program.extend([
                 leave_unless(2, ether_type(libc::ETH_P_IP)),
                 octet(9),
@@ -288,19 +289,21 @@ fn filter(address: IpAddr, wanted: &OwnedFd, counter: &OwnedFd) -> Vec<Instructi
             ]);
             // Only the first fragment has the ports.
             program.extend([half(6), and(0, 0x1fff), leave_unless(0, 0)]);
-            program.extend([word(16), leave_unless(0, u32::from(address) as i32)]);
+            program.extend(leave_outside(16, ours.network().octets(), ours.netmask().octets()));
             // The header's length is in its first octet, in units of four octets.
             program.extend([octet(0), and(0, 15), shift_left(0, 2), copy(8, 0), half_beyond(8, 2)]);
         }
-        IpAddr::V6(address) => {
+        IpNet::V6(ours) => {
             program.extend([
                 leave_unless(2, ether_type(libc::ETH_P_IPV6)),
                 octet(6),
                 leave_unless(0, UDP),
             ]);
-            for (at, part) in (24..).step_by(4).zip(address.octets().chunks(4)) {
-                let part = i32::from_be_bytes([part[0], part[1], part[2], part[3]]);
-                program.extend([word(at), leave_unless(0, part)]);
+            let (network, mask) = (ours.network().octets(), ours.netmask().octets());
+            for (at, (part, mask)) in
+                (24..).step_by(4).zip(network.as_chunks().0.iter().zip(mask.as_chunks().0))
+            {
+                program.extend(leave_outside(at, *part, *mask));
             }
             program.push(half(40 + 2));
         }
@@ -322,6 +325,17 @@ fn filter(address: IpAddr, wanted: &OwnedFd, counter: &OwnedFd) -> Vec<Instructi
 
 const fn leave_unless(register: u8, value: i32) -> Instruction {
     skip_unless(register, value, LEAVE)
+}
+
+/// Leaves unless the four octets at `at` of the packet are those of `part` where `mask` has ones.
+fn leave_outside(at: i32, part: [u8; 4], mask: [u8; 4]) -> Vec<Instruction> {
+    let (part, mask) = (i32::from_be_bytes(part), i32::from_be_bytes(mask));
+    let compared = leave_unless(0, part & mask);
+    match mask {
+        0 => Vec::new(),
+        -1 => vec![word(at), compared],
+        _ => vec![word(at), and(0, mask), compared],
+    }
 }
 
 /// r0 = the entry of `map` whose number is in the stack's topmost word; leaves if there is none.

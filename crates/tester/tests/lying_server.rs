@@ -1,16 +1,19 @@
 //! A server that lies in every way a server can, and the exact counts that must come of it.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::collections::{BTreeMap, HashSet};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use method::pacing::PacingLimits;
-use method::units::{Nanos, Qps};
+use method::units::{Nanos, Qps, Share};
 use method::verdict::Verdict;
-use tester::measurer::plan::TrialPlan;
+use tester::measurer::burst::Burst;
+use tester::measurer::plan::{Spin, TrialPlan};
 use tester::measurer::result::TrialResult;
+use tester::measurer::sources::{SourceAddresses, SourcesUsed};
 use tester::measurer::{Progress, run};
 use wire::name::parse_label;
 
@@ -44,10 +47,30 @@ impl Server {
 /// Runs a trial of 200 queries against the lie.
 fn trial(lie: Lie, threads: u16) -> TrialResult {
     // A machine that is busy spoils trials; the counts of one that it did not spoil are exact.
-    sound(|| one_trial(lie, threads))
+    sound(|| one_trial(lie, "[::1]:0", |plan| plan.threads = threads).0)
 }
 
-/// How many trials of all tests here the tester may spoil; there are some thirty. A busy machine
+/// Runs a trial of 200 queries from addresses of 127.0.0.0/8 against the lie; also from where which
+/// query came.
+fn trial_from(
+    lie: Lie,
+    from: &str,
+    change: impl Fn(&mut TrialPlan),
+) -> (TrialResult, BTreeMap<u32, SocketAddr>) {
+    let mut came = BTreeMap::new();
+    let result = sound(|| {
+        let change = |plan: &mut TrialPlan| {
+            plan.source_addresses = Some(from.parse().unwrap());
+            change(plan);
+        };
+        let (result, seen) = one_trial(lie, "127.0.0.1:0", change);
+        came = seen;
+        result
+    });
+    (result, came)
+}
+
+/// How many trials of all tests here the tester may spoil; there are some forty. A busy machine
 /// does, but a tester that spoils many of them is broken.
 const MOST_SPOILED: usize = 20;
 static SPOILED: AtomicUsize = AtomicUsize::new(0);
@@ -77,24 +100,29 @@ fn sound(mut trial: impl FnMut() -> TrialResult) -> TrialResult {
     }
 }
 
-fn one_trial(lie: Lie, threads: u16) -> TrialResult {
-    let server = Server {
-        socket: UdpSocket::bind("[::1]:0").unwrap(),
-        other: UdpSocket::bind("[::1]:0").unwrap(),
-    };
+/// A trial with a server at `at`; also from where which query came, by its number.
+fn one_trial(
+    lie: Lie,
+    at: &str,
+    change: impl Fn(&mut TrialPlan),
+) -> (TrialResult, BTreeMap<u32, SocketAddr>) {
+    let server =
+        Server { socket: UdpSocket::bind(at).unwrap(), other: UdpSocket::bind(at).unwrap() };
     server.socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
     let address = server.socket.local_addr().unwrap();
     let stop = Arc::new(AtomicBool::new(false));
-    let serving: JoinHandle<()> = thread::spawn({
+    let serving: JoinHandle<BTreeMap<u32, SocketAddr>> = thread::spawn({
         let stop = Arc::clone(&stop);
         move || {
-            let mut query = [0; 512];
+            let (mut query, mut came) = ([0; 512], BTreeMap::new());
             while !stop.load(Ordering::Relaxed) {
                 if let Ok((n, from)) = server.socket.recv_from(&mut query) {
-                    let number = parse_label(&query[13..28]).unwrap().octets()[3];
-                    lie(&server, number, &query[..n], from);
+                    let name = parse_label(&query[13..28]).unwrap();
+                    came.insert(u32::from(name) - (10 << 24), from);
+                    lie(&server, name.octets()[3], &query[..n], from);
                 }
             }
+            came
         }
     });
     let mut plan = TrialPlan::new(address, Qps(400));
@@ -102,12 +130,12 @@ fn one_trial(lie: Lie, threads: u16) -> TrialResult {
     plan.timeout = Nanos::from_millis(150);
     plan.limits = unhurried();
     plan.prefixes = vec!["64:ff9b::/96".parse().unwrap()];
-    plan.threads = threads;
+    change(&mut plan);
     let result = run(&plan, &Progress::new(&plan)).unwrap();
     stop.store(true, Ordering::Relaxed);
-    serving.join().unwrap();
+    let came = serving.join().unwrap();
     assert!(result.counts.is_balanced());
-    result
+    (result, came)
 }
 
 /// 200 queries, of which the lie spoils the 20 whose number ends in 0.
@@ -306,4 +334,96 @@ fn a_dead_server_is_a_failed_trial() {
     plan.limits = unhurried();
     let result = sound(|| run(&plan, &Progress::new(&plan)).unwrap());
     assert_eq!((result.counts.sent, result.counts.lost, result.counts.refused), (120, 120, 0));
+}
+
+/// The addresses that a trial is to use, in their order.
+fn promised(from: &str) -> Vec<IpAddr> {
+    from.parse::<SourceAddresses>().unwrap().addresses().collect()
+}
+
+#[test]
+fn queries_come_from_the_promised_addresses_in_their_order() {
+    let honest: Lie = |server, _, query, to| server.send(&right(query), to);
+    // With fewer addresses than ports, as many, and more of them than queries.
+    for from in ["127.1.0.0/24,16", "127.1.0.0/26", "127.0.0.0/8"] {
+        let (result, came) = trial_from(honest, from, |_| ());
+        let counts = &result.counts;
+        assert_eq!((counts.valid, result.verdict), (200, Verdict::Passed), "{:?}", result.reasons);
+        assert_eq!((counts.stray, counts.duplicates), (0, 0));
+        let (all, ports) = (promised(from), 64);
+        // Ports and addresses meet in the same way again after so many blocks.
+        let cycle = ports.max(all.len());
+        for (&query, came) in &came {
+            let block = query as usize / usize::from(result.sending.block);
+            assert_eq!(came.ip(), all[(block + block / cycle) % all.len()], "query {query}");
+        }
+        let used: HashSet<IpAddr> = came.values().map(SocketAddr::ip).collect();
+        let blocks = 200usize.div_ceil(result.sending.block.into());
+        assert_eq!(used, all[..all.len().min(blocks)].iter().copied().collect(), "{from}");
+        let prefix = from.split(',').next().unwrap().to_owned();
+        let told = SourcesUsed { prefix, count: used.len() as u32 };
+        assert_eq!(result.sending.source_addresses, Some(told));
+        assert_eq!(result.settings.source_addresses, Some(all.len() as u32));
+    }
+}
+
+#[test]
+fn queries_that_leave_together_have_one_address_and_blocks_take_turns() {
+    let honest: Lie = |server, _, query, to| server.send(&right(query), to);
+    for (offload, block) in [(true, 8), (false, 1)] {
+        let (result, came) = trial_from(honest, "127.1.0.0/24,10", |plan| {
+            (plan.spin, plan.max_burst) = (Spin::Never, Burst::Fixed(Nanos::from_millis(20)));
+            plan.offload = offload;
+        });
+        assert_eq!((result.counts.valid, result.verdict), (200, Verdict::Passed));
+        assert_eq!(result.sending.block, block);
+        let mut blocks: BTreeMap<u32, HashSet<SocketAddr>> = BTreeMap::new();
+        for (query, came) in came {
+            blocks.entry(query / u32::from(block)).or_default().insert(came);
+        }
+        assert!(blocks.values().all(|sources| sources.len() == 1), "{blocks:?}");
+        let used: HashSet<IpAddr> = blocks.values().flatten().map(SocketAddr::ip).collect();
+        assert_eq!(used, promised("127.1.0.0/24,10").into_iter().collect());
+    }
+}
+
+#[test]
+fn names_to_be_cached_are_asked_for_from_there_too() {
+    let honest: Lie = |server, _, query, to| server.send(&right(query), to);
+    let (result, came) = trial_from(honest, "127.1.0.0/24", |plan| {
+        (plan.threads, plan.cached_share) = (3, Share::percent(50));
+    });
+    assert_eq!((result.counts.valid, result.verdict), (200, Verdict::Passed));
+    assert!(came.len() > 200, "{} names", came.len());
+    let ours: HashSet<IpAddr> = promised("127.1.0.0/24").into_iter().collect();
+    assert!(came.values().all(|came| ours.contains(&came.ip())), "{came:?}");
+}
+
+#[test]
+fn replies_to_another_address_of_ours_are_wrong() {
+    let lie: Lie = lie!(|server, query, to| {
+        // One that asked for something else, and one that never asks.
+        let elsewhere = if to.port() % 2 == 0 { "127.1.0.159" } else { "127.9.9.9" };
+        let mut elsewhere = SocketAddr::new(elsewhere.parse().unwrap(), to.port());
+        if elsewhere == to {
+            elsewhere.set_ip("127.9.9.9".parse().unwrap());
+        }
+        server.send(&right(query), elsewhere);
+        // The first reply decides.
+        server.send(&right(query), to);
+    });
+    let (result, _) = trial_from(lie, "127.1.0.0/24", |_| ());
+    let c = &result.counts;
+    assert_eq!((c.valid, c.wrong.destination, c.duplicates, c.stray), (180, 20, 20, 0));
+    assert_eq!(result.verdict, Verdict::Failed);
+}
+
+#[test]
+fn strangers_are_stray_to_many_addresses_too() {
+    let lie: Lie = lie!(|server, query, to| {
+        server.other.send_to(&right(query), to).unwrap();
+    });
+    let (result, _) = trial_from(lie, "127.1.0.0/24", |_| ());
+    let c = &result.counts;
+    assert_eq!((c.valid, c.lost, c.stray, c.wrong.total()), (180, 20, 20, 0));
 }

@@ -8,31 +8,13 @@ use std::thread;
 use std::time::Duration;
 
 use nix::sched::{CloneFlags, unshare};
-use nix::unistd::{geteuid, gettid};
+use nix::unistd::gettid;
 
 use super::*;
 use crate::batch::{OFFLOAD_LEN, ReceiveBatch, Wait};
 use crate::neighbour::NextHop;
 use crate::socket::Endpoint;
-
-/// Whether a test that needs root can run; says loudly if not, and fails where it must be able to
-/// run: `cargo xtask test` sets `DNS64BENCH_MUST_RUN` in CI.
-fn is_root(test: &str) -> bool {
-    let root = geteuid().is_root() && Command::new("ip").arg("-V").output().is_ok();
-    if !root {
-        assert!(
-            std::env::var_os("DNS64BENCH_MUST_RUN").is_none(),
-            "{test} must run here: it needs root and ip(8)"
-        );
-        eprintln!("SKIPPED {test}: needs root and ip(8)");
-    }
-    root
-}
-
-fn ip(line: &str) {
-    let output = Command::new("ip").args(line.split_whitespace()).output().unwrap();
-    assert!(output.status.success(), "ip {line}: {}", String::from_utf8_lossy(&output.stderr));
-}
+use crate::testing::{ip, is_root};
 
 /// Datagrams that `endpoint` has, one by one.
 fn drain(endpoint: &Endpoint) -> u64 {
@@ -69,7 +51,7 @@ fn on_loopback_the_sockets_get_what_the_interface_got() {
             let to_us = Endpoint::connect_from(Some(server), ours).unwrap();
             let stranger =
                 Endpoint::connect_from(Some(SocketAddr::new(server.ip(), 0)), ours).unwrap();
-            let tap = Tap::on("lo", ours.ip(), &[ours.port()]).unwrap();
+            let tap = Tap::on("lo", ours.ip().into(), &[ours.port()]).unwrap();
             // What we send, and what is for other ports, is not ours to get.
             connected.send(b"query").unwrap();
             let sent = send(&to_us);
@@ -79,6 +61,53 @@ fn on_loopback_the_sockets_get_what_the_interface_got() {
                 (tap.count().unwrap(), drain(&connected), drain(&strays)),
                 (2 * sent, 0, sent)
             );
+        }
+    };
+    thread::spawn(in_namespace).join().unwrap();
+}
+
+#[test]
+fn a_prefix_of_ours_counts_as_a_whole_and_nothing_beside_it() {
+    if !is_root("a_prefix_of_ours_counts_as_a_whole_and_nothing_beside_it") {
+        return;
+    }
+    let in_namespace = || {
+        unshare(CloneFlags::CLONE_NEWNET).unwrap();
+        ip("link set lo up");
+        ip("-6 route add local 2001:2:0:f0::/60 dev lo");
+        // Prefixes that end within, at the end of and at the beginning of 32 bits, and addresses
+        // in them and beside them.
+        for (server, ours, inside, outside) in [
+            ("127.0.0.1:53", "127.1.16.0/20", ["127.1.16.0", "127.1.31.255"], "127.1.32.1"),
+            ("127.0.0.1:53", "127.0.0.0/8", ["127.1.2.3", "127.200.0.1"], "127.0.0.1"),
+            (
+                "[::1]:53",
+                "2001:2:0:f0::/61",
+                ["2001:2:0:f0::1", "2001:2:0:f7:ffff::"],
+                "2001:2:0:f8::1",
+            ),
+            (
+                "[::1]:53",
+                "2001:2:0:ff::/64",
+                ["2001:2:0:ff::1", "2001:2:0:ff:8000::"],
+                "2001:2:0:fe::1",
+            ),
+        ] {
+            let (server, net): (SocketAddr, IpNet) =
+                (server.parse().unwrap(), ours.parse().unwrap());
+            let client = Endpoint::client_of_many(server).unwrap();
+            client.use_receive_offload();
+            let port = client.local_address().unwrap().port();
+            let tap = Tap::on("lo", net, &[port]).unwrap();
+            let to = |address: &str| {
+                let ours = SocketAddr::new(address.parse().unwrap(), port);
+                send(&Endpoint::connect_from(Some(server), ours).unwrap())
+            };
+            let counted: u64 = inside.iter().map(|address| to(address)).sum();
+            // 127.0.0.1 is in 127.0.0.0/8 too.
+            let beside = to(outside);
+            let counted = if ours == "127.0.0.0/8" { counted + beside } else { counted };
+            assert_eq!((tap.count().unwrap(), drain(&client)), (counted, 3 * beside), "{ours}");
         }
     };
     thread::spawn(in_namespace).join().unwrap();
@@ -131,7 +160,7 @@ fn segments_over_a_link_count_one_by_one() {
         let (connected, strays) = Endpoint::client_pair(server).unwrap();
         connected.use_receive_offload();
         let ours = connected.local_address().unwrap();
-        let tap = Tap::on("near", ours.ip(), &[ours.port()]).unwrap();
+        let tap = Tap::on("near", ours.ip().into(), &[ours.port()]).unwrap();
         ready.send(ours).unwrap();
         let sent = far.join().unwrap();
         // A veth hands packets to the other side's softirq, which may not have run yet.

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::liveness::Liveness;
 use super::plan::PlanError;
 use super::recorder::RecordError;
+use super::sources::{SourceAddresses, way_back};
 
 /// Why there is no result at all.
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +63,20 @@ pub enum TrialError {
         server: SocketAddr,
         /// What came of asking it.
         found: Liveness,
+    },
+    /// Nobody answers one of the addresses that queries are to leave from; others may get answers.
+    #[error(
+        "nobody at {server} answers {}: {found}; its host needs a way back to --source-addresses {from}, such as: {}",
+        .from.first(),
+        way_back(.from)
+    )]
+    NobodyAnswersThere {
+        /// The server that the trial is for.
+        server: SocketAddr,
+        /// What came of asking it.
+        found: Liveness,
+        /// The addresses, of which the first asked.
+        from: SourceAddresses,
     },
     /// The user wanted to stop, before the first query was sent.
     #[error("interrupted")]

@@ -28,6 +28,7 @@ use net::socket::Endpoint;
 use net::tap::Tap;
 
 use super::error::TrialError;
+use super::plan::TrialPlan;
 use super::result::TesterDrops;
 use super::shard::Ports;
 
@@ -116,14 +117,22 @@ impl Reading {
 }
 
 impl HostLosses {
-    /// Begins to watch what is on the way to and from `ports`.
-    pub(super) fn begin(hop: NextHop, ports: &[Arc<Ports>]) -> io::Result<HostLosses> {
-        let addresses =
-            ports.iter().flat_map(|ports| &ports.connected).map(Endpoint::local_address);
+    /// Begins to watch what is on the way to and from `ports`, on the source addresses of `plan` or
+    /// on the one that the kernel chose.
+    pub(super) fn begin(
+        hop: NextHop,
+        ports: &[Arc<Ports>],
+        plan: &TrialPlan,
+    ) -> io::Result<HostLosses> {
+        let addresses = ports.iter().flat_map(|ports| &ports.asking).map(Endpoint::local_address);
         let addresses = addresses.collect::<io::Result<Vec<_>>>()?;
         let numbers: Vec<u16> = addresses.iter().map(SocketAddr::port).collect();
-        let tap =
-            addresses.first().and_then(|ours| Tap::on(&hop.interface, ours.ip(), &numbers).ok());
+        let chosen = addresses.first().map(|ours| ours.ip().to_canonical().into());
+        let tap = plan
+            .source_addresses
+            .map(|sources| sources.prefix())
+            .or(chosen)
+            .and_then(|ours| Tap::on(&hop.interface, ours, &numbers).ok());
         let watch = if hop.needs_address { Watch::new(hop.clone()).ok() } else { None };
         let before = Reading::now(&hop)?;
         Ok(HostLosses { hop, before, watch, looked: clock::now(), unresolved: None, tap })
@@ -156,7 +165,7 @@ impl HostLosses {
         let tapped = self.tap.as_ref().and_then(|tap| tap.count().ok());
         thread::sleep(IN_FLIGHT);
         let endpoints: Vec<&Endpoint> =
-            ports.iter().flat_map(|ports| ports.connected.iter().chain(&ports.strays)).collect();
+            ports.iter().flat_map(|ports| ports.asking.iter().chain(&ports.strays)).collect();
         let datagrams = datagrams + take_the_rest(&endpoints);
         let sockets = endpoints.iter().map(|endpoint| endpoint.drops()).sum();
         let after = Reading::now(&self.hop)?;

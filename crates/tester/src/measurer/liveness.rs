@@ -3,15 +3,17 @@
 
 use std::fmt;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
+use net::socket::bound_to;
 use wire::name::Domain;
 use wire::template::{HEADER_LEN, QueryTemplate};
 
 use super::TrialError;
 use super::plan::TrialPlan;
 use super::recorder::Recorder;
+use super::sources::SourceAddresses;
 
 /// How many questions are asked before nobody is there.
 pub const QUESTIONS: u8 = 3;
@@ -54,18 +56,22 @@ impl fmt::Display for Liveness {
 /// # Errors
 /// If this host has no socket for it.
 pub fn ask(server: SocketAddr, domain: &Domain) -> io::Result<Liveness> {
-    ask_for(server, domain, WAIT)
+    ask_for(None, server, domain, WAIT)
 }
 
 /// As [`require`], for a trial. A plan that cannot be carried out is an error before anybody is
-/// asked.
+/// asked. Where queries leave from many addresses, the first of them asks: a server that has no
+/// route back to it does not answer.
 ///
 /// # Errors
 /// As [`require`], or if the plan is the reason why there can be no trial.
 pub fn require_for(plan: &TrialPlan) -> Result<(), TrialError> {
     plan.check()?;
+    plan.check_sources()?;
     plan.records.as_deref().map_or(Ok(()), Recorder::check_name)?;
-    require(plan.server, &plan.domain)
+    let from = plan.source_addresses;
+    let local = from.map(|sources| sources.first());
+    judge(plan.server, from, ask_for(local, plan.canonical_server(), &plan.domain, WAIT))
 }
 
 /// As [`ask`], but a server that does not answer is an error.
@@ -73,17 +79,36 @@ pub fn require_for(plan: &TrialPlan) -> Result<(), TrialError> {
 /// # Errors
 /// If the server does not answer, or this host has no socket towards it.
 pub fn require(server: SocketAddr, domain: &Domain) -> Result<(), TrialError> {
-    match ask(server, domain) {
-        Ok(Liveness::Answers) => Ok(()),
-        Ok(found) => Err(TrialError::NobodyAnswers { server, found }),
-        Err(source) => Err(TrialError::Socket { server, source }),
+    judge(server, None, ask(server, domain))
+}
+
+/// What came of asking a server from these addresses, as an error if it does not answer.
+fn judge(
+    server: SocketAddr,
+    from: Option<SourceAddresses>,
+    asked: io::Result<Liveness>,
+) -> Result<(), TrialError> {
+    match (asked, from) {
+        (Ok(Liveness::Answers), _) => Ok(()),
+        // Whoever refuses has a way back.
+        (Ok(found @ Liveness::Silent), Some(from)) => {
+            Err(TrialError::NobodyAnswersThere { server, found, from })
+        }
+        (Ok(found), _) => Err(TrialError::NobodyAnswers { server, found }),
+        (Err(source), _) => Err(TrialError::Socket { server, source }),
     }
 }
 
-fn ask_for(server: SocketAddr, domain: &Domain, wait: Duration) -> io::Result<Liveness> {
-    let any: SocketAddr =
-        if server.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" }.parse().expect("a constant");
-    let socket = UdpSocket::bind(any)?;
+/// Asks from `local`, or from the address that the kernel chooses.
+fn ask_for(
+    local: Option<IpAddr>,
+    server: SocketAddr,
+    domain: &Domain,
+    wait: Duration,
+) -> io::Result<Liveness> {
+    let any: IpAddr =
+        if server.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+    let socket = bound_to(SocketAddr::new(local.unwrap_or(any), 0))?;
     let mut last = Liveness::Silent;
     for number in 0..QUESTIONS {
         let asked = socket.connect(server).and_then(|()| answers(&socket, domain, number, wait));
@@ -143,7 +168,7 @@ mod tests {
     const SOON: Duration = Duration::from_millis(200);
 
     fn asked(server: SocketAddr) -> Liveness {
-        ask_for(server, &Domain::dns64perf(), SOON).unwrap()
+        ask_for(None, server, &Domain::dns64perf(), SOON).unwrap()
     }
 
     /// A server that makes of each query what `reply` says.
@@ -180,6 +205,27 @@ mod tests {
         drop(silent);
         assert_eq!(asked(address), Liveness::Refused);
         assert_eq!(Liveness::Silent.to_string(), "no reply to 3 questions within 1 s each");
+    }
+
+    #[test]
+    fn the_address_that_is_told_asks() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        let local = IpAddr::from([127, 1, 0, 77]);
+        ask_for(Some(local), address, &Domain::dns64perf(), SOON).unwrap();
+        assert_eq!(socket.recv_from(&mut [0; 512]).unwrap().1.ip(), local);
+    }
+
+    #[test]
+    fn who_has_no_way_back_is_told_of_it() {
+        let server = "[2001:2::1]:53".parse().unwrap();
+        let from = "2001:2:0:ff::/64".parse().unwrap();
+        let told = judge(server, Some(from), Ok(Liveness::Silent)).unwrap_err().to_string();
+        assert!(told.contains("ip -6 route add 2001:2:0:ff::/64 via"), "{told}");
+        for (from, found) in [(None, Liveness::Silent), (Some(from), Liveness::Refused)] {
+            let told = judge(server, from, Ok(found)).unwrap_err().to_string();
+            assert!(told.starts_with("nobody answers at") && !told.contains("route"), "{told}");
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub mod recorder;
 pub mod result;
 mod sender;
 mod shard;
+pub mod sources;
 mod topology;
 mod trial;
 

@@ -14,6 +14,7 @@ use wire::name::{Domain, NameRange};
 use super::burst::{Burst, SendCost};
 use super::expect::Prefix;
 use super::names::NameSequence;
+use super::sources::{SourceAddresses, SourceError};
 
 /// Whether the sender may burn CPU to be exact.
 #[derive(
@@ -55,6 +56,10 @@ pub struct SenderSettings {
     pub threads: u16,
     /// UDP source ports, over all pairs of threads; as many as pairs or more.
     pub source_ports: u16,
+    /// From how many addresses queries leave; none: from the one that the kernel chooses. Of which
+    /// prefix they are changes nothing about the work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_addresses: Option<u32>,
     /// CPUs, in their order; none: any.
     pub cpus: Vec<CpuId>,
     /// Whether senders sleep until the next query is due or burn CPU.
@@ -102,6 +107,10 @@ pub struct TrialPlan {
     pub threads: u16,
     /// UDP source ports, over all shards (RFC 4814 §4).
     pub source_ports: u16,
+    /// The addresses of this host that queries leave from (RFC 4814 §4); none: the one that the
+    /// kernel chooses. They must be local to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_addresses: Option<SourceAddresses>,
     /// CPUs for sender, receiver, sender, receiver …, used round robin; none: the kernel decides.
     pub cpus: Vec<CpuId>,
     /// Whether senders sleep until the next query is due or burn CPU.
@@ -152,6 +161,7 @@ impl TrialPlan {
             accept: Acceptance::ALL,
             threads: 1,
             source_ports: DEFAULT_SOURCE_PORTS,
+            source_addresses: None,
             cpus: Vec::new(),
             spin: Spin::Auto,
             max_burst: Burst::Auto,
@@ -189,6 +199,7 @@ impl TrialPlan {
         SenderSettings {
             threads: self.threads,
             source_ports: self.source_ports,
+            source_addresses: self.source_addresses.map(|sources| sources.count()),
             cpus: self.cpus.clone(),
             spin: self.spin,
             max_burst: self.max_burst,
@@ -295,6 +306,9 @@ impl TrialPlan {
         }
         if self.server.port() == 0 || self.server.ip().is_unspecified() {
             return Err(PlanError::Server { server: self.server });
+        }
+        if let Some(sources) = self.source_addresses {
+            sources.check(self.server)?;
         }
         Ok(())
     }
@@ -404,6 +418,9 @@ pub enum PlanError {
         /// The address and port that were given, of which one is unspecified.
         server: SocketAddr,
     },
+    /// Queries cannot leave from the addresses that they are to leave from.
+    #[error(transparent)]
+    Source(#[from] SourceError),
 }
 
 #[cfg(test)]
@@ -493,9 +510,11 @@ mod tests {
         let asked =
             (domain, names, any::<u64>(), share(), share(), prefixes, any::<bool>(), 0.0..2f64);
         let cpus = prop::collection::vec((0usize..5000).prop_map(CpuId), 0..5);
+        let sources = prop::sample::select(vec!["127.1.0.0/24", "2001:2::/64,1000"]);
+        let sources = prop::option::of(sources.prop_map(|text| text.parse().unwrap()));
         let sent = (
             any::<u16>(),
-            any::<u16>(),
+            (any::<u16>(), sources),
             cpus,
             spin,
             burst,
@@ -518,8 +537,8 @@ mod tests {
                 check_own_aaaa,
                 accept,
             ) = asked;
-            let (threads, source_ports, cpus, spin, max_burst, send_cost, real_time, offload) =
-                sent;
+            let (threads, from, cpus, spin, max_burst, send_cost, real_time, offload) = sent;
+            let (source_ports, source_addresses) = from;
             let (limits, auth_status, auth_limit, subject, separate_hosts, records, interval) =
                 judged;
             TrialPlan {
@@ -537,6 +556,7 @@ mod tests {
                 accept: Acceptance(accept),
                 threads,
                 source_ports,
+                source_addresses,
                 cpus,
                 spin,
                 max_burst,

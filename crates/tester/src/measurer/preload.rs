@@ -1,5 +1,6 @@
 //! Resolving names before a trial with a cached share, so that they are cached when it begins.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::client::closed_loop::{self, ClosedLoopError, ClosedLoopPlan};
@@ -42,8 +43,9 @@ pub(super) fn preload(
     let names = Names::new(&plan.domain, plan.names, plan.first_name, count)
         .expect("TrialPlan::check has counted them");
     let settings = ClientSettings {
-        server: plan.server,
-        local: None,
+        server: plan.canonical_server(),
+        // What is cached for one client may not be for another (views, client subnets).
+        local: plan.source_addresses.map(|sources| SocketAddr::new(sources.first(), 0)),
         transport: Transport::Udp,
         source: Source::Names(names),
         additional: Additional::default(),

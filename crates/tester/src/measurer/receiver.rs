@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use method::reason::{Half, Reason};
-use method::records::{Counts, Outcome, Record};
+use method::records::{Counts, Outcome, Record, Wrong};
 use method::schedule::Schedule;
 use method::units::{CpuId, Nanos};
 use net::affinity::{pin_to, take_short_turns};
@@ -23,6 +23,7 @@ use super::ledger::Ledger;
 use super::names::NameSequence;
 use super::recorder::ShardRecorder;
 use super::shard::{Ports, Progress, Shard};
+use super::sources::SourcePlan;
 use crate::intervals::Intervals;
 
 /// With kernel timestamps nothing is lost by reading replies a little later and several at a time.
@@ -63,6 +64,8 @@ pub(super) struct Receiver {
     pub(super) ids: Arc<IdPlan>,
     pub(super) ledger: Arc<Ledger>,
     pub(super) ports: Arc<Ports>,
+    /// Where queries leave from many addresses: from which each of them does.
+    pub(super) sources: Option<Arc<SourcePlan>>,
     pub(super) cpu: Option<CpuId>,
     pub(super) start: Nanos,
     pub(super) recorder: Option<ShardRecorder>,
@@ -109,7 +112,7 @@ impl Receiver {
 
     fn receive_all(&self, state: &mut State) -> io::Result<()> {
         let endpoints: Vec<&Endpoint> =
-            self.ports.connected.iter().chain(&self.ports.strays).collect();
+            self.ports.asking.iter().chain(&self.ports.strays).collect();
         let mut poller = Poller::new(endpoints.len())?;
         for (token, endpoint) in endpoints.iter().enumerate() {
             poller.add(endpoint, token)?;
@@ -169,19 +172,16 @@ impl Receiver {
                 // time.
                 Err(_) => continue,
             };
-            let clocks = ClockPair::sample();
-            for datagram in batch.iter() {
-                let arrived = datagram
-                    .received
-                    .map_or(clocks.monotonic(), |kernel| clocks.to_monotonic(kernel));
-                for reply in datagram.segments() {
-                    state.seen += 1;
-                    state.received.datagrams += 1;
-                    if token >= self.ports.connected.len()
-                        || !self.reply(reply, token, arrived.since(self.start), state)
-                    {
-                        state.received.counts.stray += 1;
-                    }
+            match &self.sources {
+                // The kernel has looked at both ends of what a connected socket gets.
+                None => {
+                    let is_asking = token < self.ports.asking.len();
+                    self.book(batch, token, state, |_| is_asking, |_, _| true);
+                }
+                Some(sources) => {
+                    let is_servers = |i| sources.is_servers(batch.peer(i));
+                    let is_back = |i, k| sources.is_back(k, batch.peer(i));
+                    self.book(batch, token, state, is_servers, is_back);
                 }
             }
             if n < BATCH {
@@ -190,9 +190,44 @@ impl Receiver {
         }
     }
 
+    /// Books the datagrams of a batch that was received on one port just now. `is_servers` says
+    /// whether datagram i is the server's, `is_back` whether it came to the address that query k
+    /// left from.
+    #[inline]
+    fn book(
+        &self,
+        batch: &ReceiveBatch,
+        port: usize,
+        state: &mut State,
+        is_servers: impl Fn(usize) -> bool,
+        is_back: impl Fn(usize, u64) -> bool,
+    ) {
+        let clocks = ClockPair::sample();
+        for (i, datagram) in batch.iter().enumerate() {
+            let arrived =
+                datagram.received.map_or(clocks.monotonic(), |kernel| clocks.to_monotonic(kernel));
+            for reply in datagram.segments() {
+                state.seen += 1;
+                state.received.datagrams += 1;
+                if !is_servers(i)
+                    || !self.reply(reply, port, arrived.since(self.start), state, |k| is_back(i, k))
+                {
+                    state.received.counts.stray += 1;
+                }
+            }
+        }
+    }
+
     /// Books a packet that arrived on `port`; false if it answers no query.
     #[inline]
-    fn reply(&self, bytes: &[u8], port: usize, arrived: Nanos, state: &mut State) -> bool {
+    fn reply(
+        &self,
+        bytes: &[u8],
+        port: usize,
+        arrived: Nanos,
+        state: &mut State,
+        is_back: impl Fn(u64) -> bool,
+    ) -> bool {
         let Some(message) = Message::new(bytes) else { return false };
         if !message.is_response() {
             return false;
@@ -214,6 +249,7 @@ impl Receiver {
         let rtt = arrived.since(sent);
         let outcome = match self.expectation.judge(&message, answers_at, name) {
             _ if rtt >= self.timeout => Outcome::Late,
+            _ if !is_back(k) => Outcome::Wrong(Wrong::Destination),
             Ok(()) => Outcome::Valid,
             Err(wrong) => Outcome::Wrong(wrong),
         };

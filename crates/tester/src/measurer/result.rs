@@ -14,6 +14,7 @@ use net::cpu_time::Stolen;
 use serde::{Deserialize, Serialize};
 
 use super::plan::{SenderSettings, Subject, TrialPlan};
+use super::sources::SourcesUsed;
 use super::topology;
 use crate::authdns::part::AuthPart;
 use crate::intervals::Intervals;
@@ -206,6 +207,10 @@ pub struct Sending {
     pub threads: u16,
     /// UDP source ports, over all pairs of threads.
     pub source_ports: u16,
+    /// From how many addresses of which prefix queries left; absent where the kernel chose the
+    /// address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_addresses: Option<SourcesUsed>,
     /// Whether the senders spun from query to query.
     pub spinning: bool,
     /// Whether all senders ran with real-time priority.
@@ -232,6 +237,7 @@ impl Sending {
         Sending {
             threads: plan.threads,
             source_ports: plan.source_ports,
+            source_addresses: None,
             spinning: false,
             real_time: false,
             priority: Priority::Ordinary,

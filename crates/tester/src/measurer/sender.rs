@@ -17,6 +17,7 @@ use super::ledger::Ledger;
 use super::names::NameSequence;
 use super::result::Priority;
 use super::shard::{Ports, Progress, Shard};
+use super::sources::SourcePlan;
 
 /// Below this interval a core cannot send queries one by one: a `send` takes about a microsecond,
 /// with reserve.
@@ -70,6 +71,8 @@ pub(super) struct Sender {
     pub(super) ids: Arc<IdPlan>,
     pub(super) ledger: Arc<Ledger>,
     pub(super) ports: Arc<Ports>,
+    /// Where queries leave from many addresses: from which each of them does.
+    pub(super) sources: Option<Arc<SourcePlan>>,
     pub(super) cpu: Option<CpuId>,
     /// Whether it may take real-time priority: nobody of ours needs its CPU.
     pub(super) owns_cpu: bool,
@@ -211,19 +214,21 @@ impl Sender {
                 QueryTemplate::patch(packet, id, self.names.address(self.shard.index(k)));
             }
             let packets = &packets[..len * (to - from) as usize];
-            self.send_block(from, to, &self.ports.connected[port], packets, offload, sent);
+            let (port, sources) = (&self.ports.asking[port], self.sources.as_deref());
+            let way = Way { port, sources, first: from };
+            self.send_block(from, to, way, packets, offload, sent);
             from = to;
         }
         self.progress.add_sent(end - next);
     }
 
-    /// Sends queries `from..to`, which are in `packets`, from one port: together if the kernel can,
+    /// Sends queries `from..to`, which are in `packets`, on one way: together if the kernel can,
     /// else one by one.
     fn send_block(
         &self,
         from: u64,
         to: u64,
-        port: &Endpoint,
+        way: Way<'_>,
         packets: &[u8],
         offload: &mut bool,
         sent: &mut Sent,
@@ -232,7 +237,7 @@ impl Sender {
         let mut refused = false;
         if *offload && to - from > 1 {
             self.stamp(from, to);
-            match port.send_segmented(packets, len as u16) {
+            match way.send_segmented(packets, len as u16) {
                 Ok(()) => return self.book(from, to, sent),
                 // No segmentation here; the packets have not left, so they are sent (and stamped
                 // again) one by one.
@@ -247,15 +252,15 @@ impl Sender {
             }
         }
         for (k, packet) in (from..to).zip(packets.chunks(len)) {
-            self.send_one(k, port, packet, refused, sent);
+            self.send_one(k, way, packet, refused, sent);
         }
     }
 
     /// Sends query `k`; `refused` says whether the kernel refused it before, together with others.
-    fn send_one(&self, k: u64, port: &Endpoint, packet: &[u8], mut refused: bool, sent: &mut Sent) {
+    fn send_one(&self, k: u64, way: Way<'_>, packet: &[u8], mut refused: bool, sent: &mut Sent) {
         for attempt in 0..SEND_TRIES {
             self.stamp(k, k + 1);
-            match port.send(packet) {
+            match way.send(packet) {
                 Ok(()) => {
                     sent.again += u64::from(refused);
                     return self.book(k, k + 1, sent);
@@ -272,7 +277,7 @@ impl Sender {
         self.ledger.withdraw(k);
         sent.refused += 1;
         if sent.refused == 1 {
-            let error = port.send(&[]).err().map(|e| e.to_string());
+            let error = way.send(&[]).err().map(|e| e.to_string());
             sent.faults.push(Reason::SendRefused { query: k, error });
         }
     }
@@ -294,6 +299,34 @@ impl Sender {
         for k in from..to {
             let left = self.ledger.sent(k).unwrap_or_default();
             sent.pacing.record(self.due(k), left);
+        }
+    }
+}
+
+/// How the queries of a block leave.
+#[derive(Clone, Copy)]
+struct Way<'a> {
+    port: &'a Endpoint,
+    /// Where queries leave from many addresses: from which each of them does.
+    sources: Option<&'a SourcePlan>,
+    /// The first query of the block, all of which leave from one address.
+    first: u64,
+}
+
+impl Way<'_> {
+    #[inline]
+    fn send(self, packet: &[u8]) -> io::Result<()> {
+        match self.sources {
+            None => self.port.send(packet),
+            Some(sources) => self.port.send_from(packet, None, sources.ends(self.first)),
+        }
+    }
+
+    #[inline]
+    fn send_segmented(self, packets: &[u8], len: u16) -> io::Result<()> {
+        match self.sources {
+            None => self.port.send_segmented(packets, len),
+            Some(sources) => self.port.send_from(packets, Some(len), sources.ends(self.first)),
         }
     }
 }

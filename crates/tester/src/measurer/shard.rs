@@ -93,8 +93,11 @@ impl Progress {
     }
 }
 
-/// The source ports of a shard, each with the socket that catches what others send there.
+/// The source ports of a shard.
 pub(super) struct Ports {
-    pub(super) connected: Vec<Endpoint>,
+    /// The sockets that queries leave from, one for each port: connected to the server, or bound to
+    /// all addresses of this host where queries leave from many ([`super::sources`]).
+    pub(super) asking: Vec<Endpoint>,
+    /// The sockets that catch what others send to the ports of connected ones.
     pub(super) strays: Vec<Endpoint>,
 }

@@ -2,7 +2,6 @@
 //! bring.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread;
 
@@ -32,6 +31,7 @@ use super::recorder::{RecordContext, Recorder};
 use super::result::{Findings, Priority, Rtt, Sending, TrialResult};
 use super::sender::{MAX_RUN, Pace, Sender, Sent};
 use super::shard::{Ports, Progress, Shard};
+use super::sources::{SourcePlan, SourcesUsed};
 use crate::authdns::counters::AuthCounters;
 use crate::authdns::part::AuthPart;
 use crate::authdns::status;
@@ -55,6 +55,7 @@ const STOLEN_LIMIT: f64 = 1.0;
 /// result.
 pub fn run(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, TrialError> {
     plan.check()?;
+    plan.check_sources()?;
     let before = auth_counters(plan)?;
     let mut result = offer(plan, progress)?;
     if let Some((before, after)) = before.zip(auth_counters(plan)?) {
@@ -97,7 +98,7 @@ fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tria
     }
 
     let setup = Setup::new(plan, expectation)?;
-    let mut losses = HostLosses::begin(next_hop, &setup.ports).map_err(at)?;
+    let mut losses = HostLosses::begin(next_hop, &setup.ports, plan).map_err(at)?;
     let started = clock::ClockPair::sample();
     let start = started.monotonic() + LEAD;
     let wall_start = started.wall() + LEAD;
@@ -162,18 +163,17 @@ impl<'a> Setup<'a> {
         let mut ports = Vec::new();
         for number in 0..plan.threads {
             let share = Shard { number, of: plan.threads }.queries(plan.source_ports.into());
-            let pairs = (0..share)
-                .map(|_| open_port(plan.server))
-                .collect::<io::Result<Vec<_>>>()
-                .map_err(at)?;
-            let (connected, strays): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+            let pairs =
+                (0..share).map(|_| open_port(plan)).collect::<io::Result<Vec<_>>>().map_err(at)?;
+            let (connected, strays): (Vec<_>, Vec<Option<_>>) = pairs.into_iter().unzip();
             receive_buffer = connected
                 .iter()
                 .map(Endpoint::receive_buffer)
                 .min()
                 .unwrap_or(0)
                 .min(receive_buffer);
-            ports.push(Arc::new(Ports { connected, strays }));
+            let strays = strays.into_iter().flatten().collect();
+            ports.push(Arc::new(Ports { asking: connected, strays }));
         }
         let spinning = spins(plan);
         let interval = Nanos(plan.schedule().interval().0 * u64::from(plan.threads));
@@ -200,6 +200,8 @@ impl<'a> Setup<'a> {
         Sending {
             threads: self.plan.threads,
             source_ports: self.plan.source_ports,
+            // How many were used is known at the end.
+            source_addresses: None,
             spinning: self.pace.spinning,
             real_time: priority == Priority::RealTime,
             priority,
@@ -262,7 +264,10 @@ impl<'a> Setup<'a> {
             (u128::from(per_shard) * u128::from(remembered.0) / u128::from(Nanos::SECOND.0)) as u64;
         let ledger = Arc::new(Ledger::new(capacity + 2 * MAX_RUN));
         let ids =
-            Arc::new(IdPlan::new(ports.connected.len() as u16, self.pace.block, &mut rand::rng()));
+            Arc::new(IdPlan::new(ports.asking.len() as u16, self.pace.block, &mut rand::rng()));
+        let sources = plan.source_addresses.map(|given| {
+            Arc::new(SourcePlan::new(plan, given, ports.asking.len(), self.pace.block))
+        });
         let sender = Sender {
             shard,
             schedule: plan.schedule(),
@@ -272,6 +277,7 @@ impl<'a> Setup<'a> {
             ids: Arc::clone(&ids),
             ledger: Arc::clone(&ledger),
             ports: Arc::clone(ports),
+            sources: sources.clone(),
             cpu: cpu_of(plan, shard.number, 0),
             owns_cpu: self.owns_cpu[usize::from(shard.number)],
             start,
@@ -289,6 +295,7 @@ impl<'a> Setup<'a> {
             ids,
             ledger,
             ports: Arc::clone(ports),
+            sources,
             cpu: cpu_of(plan, shard.number, 1),
             start,
             recorder: recorder.map(Recorder::for_shard),
@@ -299,11 +306,19 @@ impl<'a> Setup<'a> {
     }
 }
 
-fn open_port(server: SocketAddr) -> io::Result<(Endpoint, Endpoint)> {
-    let (connected, strays) = Endpoint::client_pair(server)?;
-    connected.use_kernel_timestamps()?;
-    connected.use_receive_offload();
-    Ok((connected, strays))
+/// A source port, and the socket that catches what others send there where the first one does not
+/// get it.
+fn open_port(plan: &TrialPlan) -> io::Result<(Endpoint, Option<Endpoint>)> {
+    let (asking, strays) = match plan.source_addresses {
+        None => {
+            let (connected, strays) = Endpoint::client_pair(plan.server)?;
+            (connected, Some(strays))
+        }
+        Some(_) => (Endpoint::client_of_many(plan.canonical_server())?, None),
+    };
+    asking.use_kernel_timestamps()?;
+    asking.use_receive_offload();
+    Ok((asking, strays))
 }
 
 /// What all shards sent and received together.
@@ -362,6 +377,8 @@ fn conclude(
     records_lost: u64,
     began: Nanos,
 ) -> TrialResult {
+    let tried = shards.iter().map(|(sent, _)| sent.queries + sent.refused);
+    let source_addresses = SourcesUsed::of(plan, setup.pace.block, tried);
     let Together { counts, mut faults, rtt, pacing, intervals, priority } =
         Together::of(plan, shards);
     if records_lost > 0 {
@@ -379,7 +396,7 @@ fn conclude(
         faults: &faults,
     };
     let (verdict, reasons) = decide(&evidence, plan.accept, &plan.limits);
-    let sending = setup.sending(priority);
+    let sending = Sending { source_addresses, ..setup.sending(priority) };
     let mut warnings = warnings(plan, &sending);
     warnings.extend(losses.warnings(&counts, plan.accept));
     let (drops, rtt) = (losses.drops, rtt.as_ref().and_then(Rtt::of));

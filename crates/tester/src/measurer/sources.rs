@@ -1,0 +1,531 @@
+//! From which addresses of this host queries leave, where they leave from many, as RFC 4814 §4 asks
+//! for: what spreads its work by a hash of addresses and ports (sockets, network cards, routers) is
+//! not measured by one flow then.
+//!
+//! ```text
+//! query k of a shard ─► block b = k/B ─► port b mod P, address (b + b/L) mod N      L = lcm(P, N)
+//! ```
+//!
+//! B queries that leave together share port and address (see `ids`), for the kernel sends them as
+//! one. N consecutive blocks have N different addresses, and P·N consecutive blocks have each port
+//! with each address once. Address n of the N is at (n + 1)·s modulo the size of the prefix, where s
+//! is that size divided by the golden section, rounded down and made odd: that spreads any number
+//! of addresses evenly over the prefix, no two of them are the same, and their last bits take turns
+//! as well. Port and address of a query thus follow from k.
+//!
+//! The addresses need no interface: a route of type local makes a whole prefix this host's own.
+//! Each port has one socket, bound to all addresses of this host; the address is chosen for each
+//! block (`IP_PKTINFO`, `IPV6_PKTINFO`), and told of each datagram that is received.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+
+use ipnet::IpNet;
+use net::batch::Peer;
+use net::neighbour::first_not_local;
+use serde::{Deserialize, Serialize};
+
+use super::error::TrialError;
+use super::plan::{PlanError, TrialPlan};
+
+/// Addresses unless the user says otherwise, as far as the prefix has so many.
+pub const USUAL_ADDRESSES: u32 = 256;
+/// The most addresses that queries can leave from.
+pub const MOST_ADDRESSES: u32 = 65_536;
+
+/// 2¹²⁸ divided by the golden section.
+const GOLDEN: u128 = 0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C834;
+
+/// The addresses that queries leave from: so many of a prefix. It is written `PREFIX`, for 256 of
+/// them, or all if the prefix has fewer, or `PREFIX,NUMBER`, for up to 65 536.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+pub struct SourceAddresses {
+    prefix: IpNet,
+    /// From 1 to [`MOST_ADDRESSES`], and no more than the prefix has.
+    count: u32,
+}
+
+impl SourceAddresses {
+    /// The prefix that the addresses are of.
+    pub fn prefix(&self) -> IpNet {
+        self.prefix
+    }
+
+    /// How many addresses there are, 1 to [`MOST_ADDRESSES`].
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// All of them, in the order in which a trial begins to use them.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + use<> {
+        let SourceAddresses { prefix, count } = *self;
+        (0..count).map(move |n| address(prefix, n))
+    }
+
+    /// The first of them.
+    pub fn first(&self) -> IpAddr {
+        address(self.prefix, 0)
+    }
+
+    /// Whether they are of IPv6; of IPv4 otherwise.
+    pub fn is_ipv6(&self) -> bool {
+        is_ipv6(self.prefix)
+    }
+
+    /// The command that makes their prefix local to this host.
+    fn route(&self) -> String {
+        route(&self.prefix)
+    }
+
+    /// Whether they can ask `server`.
+    ///
+    /// # Errors
+    /// [`SourceError::Family`] if the server has an address of the other version of IP.
+    pub fn check(&self, server: SocketAddr) -> Result<(), SourceError> {
+        let fits = self.is_ipv6() == is_over_ipv6(&server);
+        if fits { Ok(()) } else { Err(SourceError::Family { given: *self, server }) }
+    }
+}
+
+/// Address `n` of those that are used of a prefix.
+fn address(prefix: IpNet, n: u32) -> IpAddr {
+    let host_bits = u32::from(prefix.max_prefix_len() - prefix.prefix_len());
+    // Of a prefix that is one address nothing is left: there are 128 bits to be shifted out.
+    let step = GOLDEN.checked_shr(128 - host_bits).unwrap_or(0) | 1;
+    let mask = u128::MAX.checked_shr(128 - host_bits).unwrap_or(0);
+    let offset = (u128::from(n) + 1).wrapping_mul(step) & mask;
+    match prefix.network() {
+        // The offset has no more bits than the prefix leaves.
+        IpAddr::V4(network) => Ipv4Addr::from(u32::from(network) | offset as u32).into(),
+        IpAddr::V6(network) => Ipv6Addr::from(u128::from(network) | offset).into(),
+    }
+}
+
+fn is_ipv6(prefix: IpNet) -> bool {
+    matches!(prefix, IpNet::V6(_))
+}
+
+fn is_over_ipv6(server: &SocketAddr) -> bool {
+    server.ip().to_canonical().is_ipv6()
+}
+
+/// How many addresses a prefix has, [`MOST_ADDRESSES`] at most.
+fn size_of(prefix: IpNet) -> u32 {
+    let host_bits = u32::from(prefix.max_prefix_len() - prefix.prefix_len());
+    1 << host_bits.min(MOST_ADDRESSES.ilog2())
+}
+
+/// The command that makes a prefix local to this host.
+fn route(prefix: &IpNet) -> String {
+    let version = if is_ipv6(*prefix) { "-6 " } else { "" };
+    format!("ip {version}route add local {prefix} dev lo")
+}
+
+/// The command that gives a server's host the way back to these addresses.
+pub(super) fn way_back(sources: &SourceAddresses) -> String {
+    let prefix = sources.prefix;
+    let version = if is_ipv6(prefix) { "-6 " } else { "" };
+    format!("ip {version}route add {prefix} via ADDRESS-OF-THIS-HOST")
+}
+
+/// A prefix of the blocks that RFC 5180 §8 and RFC 2544 appendix C set aside for measurements.
+fn example(ipv6: bool) -> IpNet {
+    if ipv6 { "2001:2:0:ff::/64" } else { "198.19.0.0/24" }.parse().expect("a constant")
+}
+
+/// The command for a prefix that can ask `server`.
+fn example_route(server: &SocketAddr) -> String {
+    route(&example(is_over_ipv6(server)))
+}
+
+impl FromStr for SourceAddresses {
+    type Err = SourceAddressesError;
+
+    fn from_str(text: &str) -> Result<SourceAddresses, SourceAddressesError> {
+        let (prefix, number) =
+            text.split_once(',').map_or((text, None), |(prefix, number)| (prefix, Some(number)));
+        let example = example(text.contains(':'));
+        let bad = |why: String| SourceAddressesError { given: text.into(), why, example };
+        let (address, len) =
+            prefix.split_once('/').ok_or_else(|| bad("the prefix length is missing".into()))?;
+        let address = address
+            .parse::<IpAddr>()
+            .map_err(|_| bad("the address is no IPv4 or IPv6 address".into()))?;
+        let len = len.parse::<u32>().map_err(|_| bad("the length is no number".into()))?;
+        let most = IpNet::from(address).max_prefix_len();
+        let too_long = || bad(format!("it is too long: the length is 0 to {most} there"));
+        let len = u8::try_from(len).map_err(|_| too_long())?;
+        let prefix = IpNet::new(address, len).map_err(|_| too_long())?;
+        if prefix.trunc() != prefix {
+            let why = "the address has bits set beyond the prefix length".into();
+            return Err(SourceAddressesError { example: prefix.trunc(), ..bad(why) });
+        }
+        let all = size_of(prefix);
+        let count = match number.map(str::trim).map(str::parse::<u32>) {
+            None => all.min(USUAL_ADDRESSES),
+            Some(Ok(number)) if (1..=all).contains(&number) => number,
+            Some(_) => {
+                let why = format!("the number of addresses is 1 to {all} there");
+                return Err(SourceAddressesError { example: prefix, ..bad(why) });
+            }
+        };
+        Ok(SourceAddresses { prefix, count })
+    }
+}
+
+impl fmt::Display for SourceAddresses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let SourceAddresses { prefix, count } = self;
+        let usual = size_of(*prefix).min(USUAL_ADDRESSES);
+        if *count == usual { write!(f, "{prefix}") } else { write!(f, "{prefix},{count}") }
+    }
+}
+
+impl TryFrom<String> for SourceAddresses {
+    type Error = SourceAddressesError;
+
+    fn try_from(text: String) -> Result<SourceAddresses, SourceAddressesError> {
+        text.parse()
+    }
+}
+
+impl From<SourceAddresses> for String {
+    fn from(sources: SourceAddresses) -> String {
+        sources.to_string()
+    }
+}
+
+/// What somebody wrote says no source addresses.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "'{given}' is no prefix of source addresses: {why}; write for example {example}, which is local to this host after: {}",
+    route(.example)
+)]
+pub struct SourceAddressesError {
+    given: String,
+    why: String,
+    example: IpNet,
+}
+
+/// Why queries cannot leave from these addresses.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SourceError {
+    /// The server is asked over the other version of IP.
+    #[error(
+        "--source-addresses {given}: {server} is asked over {}; give a prefix of that, which is local to this host after, \
+         for example: {}",
+        if is_over_ipv6(.server) { "IPv6" } else { "IPv4" },
+        example_route(.server)
+    )]
+    Family {
+        /// The addresses that were asked for.
+        given: SourceAddresses,
+        /// The server of the trial.
+        server: SocketAddr,
+    },
+    /// One of them is not this host's.
+    #[error(
+        "--source-addresses {given}: {address} is not local to this host; make the prefix local, as root: {}; the server \
+         needs a route back to it",
+        .given.route()
+    )]
+    NotLocal {
+        /// The addresses that were asked for.
+        given: SourceAddresses,
+        /// The first of them that is not local.
+        address: IpAddr,
+    },
+}
+
+impl TrialPlan {
+    /// Finds out whether the addresses that queries are to leave from are local to this host. That
+    /// asks the kernel for its routes, and sends nothing.
+    ///
+    /// # Errors
+    /// [`SourceError`] as part of the plan's errors; [`TrialError::Interface`] if the kernel does
+    /// not tell its routes.
+    pub fn check_sources(&self) -> Result<(), TrialError> {
+        let Some(given) = self.source_addresses else { return Ok(()) };
+        given.check(self.server).map_err(PlanError::from)?;
+        let at = |source| TrialError::Interface { server: self.server, source };
+        match first_not_local(given.addresses()).map_err(at)? {
+            None => Ok(()),
+            Some(address) => Err(PlanError::from(SourceError::NotLocal { given, address }).into()),
+        }
+    }
+
+    /// The server, in the form in which sockets that are bound to all addresses of its family know
+    /// it: an IPv4-mapped IPv6 address is one of IPv4.
+    pub(super) fn canonical_server(&self) -> SocketAddr {
+        match self.server.ip().to_canonical() {
+            IpAddr::V4(address) => SocketAddr::new(address.into(), self.server.port()),
+            IpAddr::V6(_) => self.server,
+        }
+    }
+}
+
+/// From which address each query of a shard leaves.
+pub(super) struct SourcePlan {
+    server: SocketAddr,
+    addresses: Box<[IpAddr]>,
+    block: u64,
+    /// After so many blocks ports and addresses meet in the same way again: L of the module's
+    /// picture.
+    cycle: u64,
+}
+
+impl SourcePlan {
+    /// The plan for a shard with `ports` source ports and blocks of `block` queries, of a trial
+    /// whose queries leave from `sources`. Neither is 0.
+    pub(super) fn new(
+        plan: &TrialPlan,
+        sources: SourceAddresses,
+        ports: usize,
+        block: u16,
+    ) -> SourcePlan {
+        let (ports, count) = (ports as u64, u64::from(sources.count));
+        SourcePlan {
+            server: plan.canonical_server(),
+            addresses: sources.addresses().collect(),
+            block: block.into(),
+            cycle: ports / gcd(ports, count) * count,
+        }
+    }
+
+    /// The address of the shard's query `k`.
+    #[inline]
+    fn address(&self, k: u64) -> IpAddr {
+        let block = k / self.block;
+        self.addresses[((block + block / self.cycle) % self.addresses.len() as u64) as usize]
+    }
+
+    /// Both ends of the shard's query `k`: the server, and the address that it leaves from.
+    #[inline]
+    pub(super) fn ends(&self, k: u64) -> Peer {
+        Peer { address: self.server, local: Some(self.address(k)) }
+    }
+
+    /// Whether what came from `peer` is the server's (RFC 5452 §9.1).
+    #[inline]
+    pub(super) fn is_servers(&self, peer: Option<Peer>) -> bool {
+        let ends = |address: SocketAddr| (address.ip(), address.port());
+        peer.is_some_and(|peer| ends(peer.address) == ends(self.server))
+    }
+
+    /// Whether what came from `peer` came to the address that query `k` left from (RFC 5452 §9.1).
+    #[inline]
+    pub(super) fn is_back(&self, k: u64, peer: Option<Peer>) -> bool {
+        peer.and_then(|peer| peer.local) == Some(self.address(k))
+    }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// From how many addresses of which prefix the queries of a trial left.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct SourcesUsed {
+    /// The prefix, such as `2001:2:0:ff::/64`.
+    pub prefix: String,
+    /// How many addresses of it a query left from, or was to leave from and the kernel refused it.
+    pub count: u32,
+}
+
+impl SourcesUsed {
+    /// Of a trial with blocks of `block` queries whose shards sent, or tried to send, `sent`
+    /// queries each; `None` if the kernel chose the address.
+    pub(super) fn of(
+        plan: &TrialPlan,
+        block: u16,
+        sent: impl Iterator<Item = u64>,
+    ) -> Option<SourcesUsed> {
+        let given = plan.source_addresses?;
+        // All shards begin with the same address, and go on in the same order.
+        let blocks = sent.max().unwrap_or(0).div_ceil(u64::from(block));
+        let count = blocks.min(given.count.into()) as u32;
+        Some(SourcesUsed { prefix: given.prefix.to_string(), count })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measurer::ids::IdPlan;
+    use method::units::Qps;
+    use proptest::prelude::*;
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+    use std::collections::HashSet;
+
+    fn sources(text: &str) -> SourceAddresses {
+        text.parse().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn plan(server: &str, from: &str) -> TrialPlan {
+        TrialPlan {
+            source_addresses: Some(sources(from)),
+            ..TrialPlan::new(server.parse().unwrap(), Qps(1000))
+        }
+    }
+
+    #[test]
+    fn a_prefix_has_its_usual_number_of_addresses_or_the_one_that_is_asked_for() {
+        for (text, count, first, last) in [
+            ("198.19.0.0/24", 256, "198.19.0.159", "198.19.0.0"),
+            ("198.19.0.0/30", 4, "198.19.0.3", "198.19.0.0"),
+            ("198.19.0.7/32", 1, "198.19.0.7", "198.19.0.7"),
+            ("127.0.0.0/8,3", 3, "127.158.55.121", "127.218.166.107"),
+            (
+                "2001:2:0:ff::/64",
+                256,
+                "2001:2:0:ff:9e37:79b9:7f4a:7c15",
+                "2001:2:0:ff:3779:b97f:4a7c:1500",
+            ),
+            ("2001:db8::1/128", 1, "2001:db8::1", "2001:db8::1"),
+        ] {
+            let sources = sources(text);
+            let all: Vec<String> = sources.addresses().map(|a| a.to_string()).collect();
+            assert_eq!((sources.count(), all.len()), (count, count as usize), "{text}");
+            assert_eq!((all[0].as_str(), all[all.len() - 1].as_str()), (first, last), "{text}");
+            assert_eq!(sources.first().to_string(), first);
+            assert_eq!(sources.to_string(), text);
+        }
+        assert_eq!(sources("198.19.0.0/16,256").to_string(), "198.19.0.0/16", "the usual number");
+        assert_eq!(sources("2001:2::/48,65536").count(), MOST_ADDRESSES);
+        assert_eq!(sources("::/0").count(), USUAL_ADDRESSES);
+    }
+
+    #[test]
+    fn what_is_no_prefix_is_refused_with_the_route_that_would_be_right() {
+        for (text, why, route) in [
+            ("198.19.0.0/33", "0 to 32", "ip route add local 198.19.0.0/24 dev lo"),
+            ("2001:2::/129", "0 to 128", "ip -6 route add local 2001:2:0:ff::/64 dev lo"),
+            ("198.19.0.0/300", "too long", "ip route add local 198.19.0.0/24 dev lo"),
+            ("198.19.3.9/24", "beyond", "ip route add local 198.19.3.0/24 dev lo"),
+            ("2001:2::9/64", "beyond", "ip -6 route add local 2001:2::/64 dev lo"),
+            ("198.19.0.0", "length is missing", "ip route add local 198.19.0.0/24 dev lo"),
+            ("2001:2::", "length is missing", "ip -6 route add local 2001:2:0:ff::/64 dev lo"),
+            ("198.19/16", "no IPv4 or IPv6", "ip route add local 198.19.0.0/24 dev lo"),
+            ("198.19.0.0/x", "no number", "ip route add local 198.19.0.0/24 dev lo"),
+            ("198.19.0.0/24,257", "1 to 256", "ip route add local 198.19.0.0/24 dev lo"),
+            ("198.19.0.0/24,0", "1 to 256", "ip route add local 198.19.0.0/24 dev lo"),
+            ("2001:2::/48,65537", "1 to 65536", "ip -6 route add local 2001:2::/48 dev lo"),
+            ("198.19.0.0/24,all", "1 to 256", "ip route add local 198.19.0.0/24 dev lo"),
+        ] {
+            let error = text.parse::<SourceAddresses>().unwrap_err().to_string();
+            assert!(error.contains(why) && error.contains(route), "{error}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_another_host_or_another_family_are_refused_before_anything_is_sent() {
+        let told = |server: &str, from: &str| plan(server, from).check_sources().unwrap_err();
+        for (server, from, words, line) in [
+            ("[::1]:9", "127.1.0.0/24", "IPv6", "ip -6 route add local 2001:2:0:ff::/64 dev lo"),
+            ("127.0.0.1:9", "2001:db8::/64", "IPv4", "ip route add local 198.19.0.0/24 dev lo"),
+            ("127.0.0.1:9", "192.0.2.0/24", "192.0.2.", "ip route add local 192.0.2.0/24 dev lo"),
+            (
+                "[::1]:9",
+                "2001:db8::/64",
+                "2001:db8::",
+                "ip -6 route add local 2001:db8::/64 dev lo",
+            ),
+            // The one that is beside 127.0.0.0/8.
+            ("127.0.0.1:9", "126.0.0.0/7", "126.", "ip route add local 126.0.0.0/7 dev lo"),
+        ] {
+            let error = told(server, from);
+            assert!(matches!(error, TrialError::Plan(PlanError::Source(_))), "{error:?}");
+            let text = error.to_string();
+            assert!(text.contains(words) && text.contains(line), "{text}");
+        }
+        for server in ["127.0.0.1:9", "[::ffff:127.0.0.1]:9"] {
+            plan(server, "127.1.0.0/24").check_sources().unwrap();
+            plan(server, "127.0.0.0/8").check_sources().unwrap();
+        }
+        plan("[::1]:9", "::1/128").check_sources().unwrap();
+        let wrong = plan("[::1]:9", "127.1.0.0/24").check();
+        assert!(matches!(wrong, Err(PlanError::Source(SourceError::Family { .. }))), "{wrong:?}");
+    }
+
+    #[test]
+    fn the_addresses_that_were_used_are_counted() {
+        let used = |from: &str, block, sent: &[u64]| {
+            SourcesUsed::of(&plan("127.0.0.1:9", from), block, sent.iter().copied()).unwrap()
+        };
+        let of = |prefix: &str, count| SourcesUsed { prefix: prefix.into(), count };
+        assert_eq!(used("127.1.0.0/24", 1, &[1000]), of("127.1.0.0/24", 256));
+        assert_eq!(used("127.1.0.0/24", 1, &[100, 99]), of("127.1.0.0/24", 100));
+        assert_eq!(used("127.1.0.0/24", 50, &[1001]), of("127.1.0.0/24", 21));
+        assert_eq!(used("127.1.0.0/24", 1, &[0]), of("127.1.0.0/24", 0));
+        let none = TrialPlan::new("127.0.0.1:9".parse().unwrap(), Qps(1));
+        assert_eq!(SourcesUsed::of(&none, 1, [7].into_iter()), None);
+    }
+
+    #[test]
+    fn replies_are_known_by_both_ends() {
+        let plan = plan("[::ffff:127.0.0.1]:9", "127.1.0.0/24");
+        let sources = SourcePlan::new(&plan, sources("127.1.0.0/24"), 64, 1);
+        let ends = sources.ends(7);
+        assert_eq!(ends.address, "127.0.0.1:9".parse().unwrap());
+        assert!(sources.is_servers(Some(ends)) && sources.is_back(7, Some(ends)));
+        assert!(!sources.is_back(8, Some(ends)), "that one left from another address");
+        for stranger in ["127.0.0.1:10", "127.0.0.2:9"] {
+            let peer = Peer { address: stranger.parse().unwrap(), ..ends };
+            assert!(!sources.is_servers(Some(peer)), "{stranger}");
+        }
+        assert!(!sources.is_servers(None) && !sources.is_back(7, None));
+        assert!(!sources.is_back(7, Some(Peer { local: None, ..ends })));
+    }
+
+    proptest! {
+        #[test]
+        fn addresses_are_different_and_spread_over_the_prefix(network: u128, len in 0u8..=128, ipv6: bool) {
+            let most = if ipv6 { 128 } else { 32 };
+            let ip: IpAddr =
+                if ipv6 { Ipv6Addr::from(network).into() } else { Ipv4Addr::from(network as u32).into() };
+            let prefix = IpNet::new(ip, len.min(most)).unwrap().trunc();
+            let sources = sources(&prefix.to_string());
+            let all: HashSet<IpAddr> = sources.addresses().collect();
+            prop_assert_eq!(all.len() as u32, sources.count());
+            prop_assert!(all.iter().all(|address| prefix.contains(address)));
+            prop_assert_eq!(sources.to_string().parse::<SourceAddresses>().unwrap(), sources);
+            if sources.count() == USUAL_ADDRESSES {
+                // Each eighth of the prefix has about an eighth of them.
+                for eighth in prefix.subnets(prefix.prefix_len() + 3).unwrap() {
+                    let n = all.iter().filter(|address| eighth.contains(*address)).count();
+                    prop_assert!((28..=38).contains(&n), "{n} in {eighth}");
+                }
+                let last = |address: &IpAddr| match address {
+                    IpAddr::V4(a) => a.octets()[3],
+                    IpAddr::V6(a) => a.octets()[15],
+                };
+                prop_assert_eq!(all.iter().map(last).collect::<HashSet<_>>().len(), 256);
+            }
+        }
+
+        #[test]
+        fn each_address_takes_its_turn_and_meets_each_port(ports in 1u16..40, count in 1u32..70, block in 1u16..9, first: u16) {
+            let text = format!("127.1.0.0/24,{count}");
+            let plan = plan("127.0.0.1:9", &text);
+            let sources = SourcePlan::new(&plan, sources(&text), ports.into(), block);
+            let ids = IdPlan::new(ports, block, &mut StdRng::seed_from_u64(1));
+            let (block, count) = (u64::from(block), u64::from(count));
+            // The first blocks of a trial.
+            let used: HashSet<IpAddr> = (0..count).map(|b| sources.address(b * block)).collect();
+            prop_assert_eq!(used.len() as u64, count);
+            let pairs = |from: u64| -> HashSet<(usize, IpAddr)> {
+                let of = |b| (ids.place(b * block).0, sources.address(b * block));
+                (from..from + u64::from(ports) * count).map(of).collect()
+            };
+            prop_assert_eq!(pairs(0).len() as u64, u64::from(ports) * count);
+            // A block has one address.
+            let k = u64::from(first) * block;
+            let of_block: HashSet<IpAddr> = (k..k + block).map(|k| sources.address(k)).collect();
+            prop_assert_eq!(of_block.len(), 1);
+        }
+    }
+}
