@@ -14,6 +14,7 @@ use method::units::Qps;
 use serde::{Deserialize, Serialize};
 use tester::measurer::burst::Burst;
 use tester::measurer::expect::Prefix;
+use tester::measurer::sources::SourceAddresses;
 use wire::name::NameRange;
 
 use crate::measures;
@@ -233,6 +234,11 @@ pub struct Trial {
     pub threads: u16,
     /// From how many UDP source ports the Measurer asks.
     pub source_ports: u16,
+    /// From which addresses of its host the Measurer asks, a prefix for each version of IP that
+    /// servers are asked over, such as `"2001:2:0:ff::/64"`; none: from the one that its kernel
+    /// chooses.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub source_addresses: Vec<SourceAddresses>,
     /// How far from its time a query may leave so that it can leave together with others; `auto`
     /// leaves two thirds of a CPU that others need.
     pub max_burst: Burst,
@@ -260,6 +266,7 @@ impl Default for Trial {
             prefix: "64:ff9b::/96".parse().expect("a constant"),
             threads: 1,
             source_ports: tester::measurer::plan::DEFAULT_SOURCE_PORTS,
+            source_addresses: Vec::new(),
             max_burst: Burst::Auto,
             window_limit: PacingLimits::default().window_100ms_pct,
             lateness_limit: Duration::from_nanos(PacingLimits::default().lateness_p999.0),
@@ -273,6 +280,11 @@ impl Trial {
     /// The timeout of trials that send for `duration`, in effect.
     pub fn timeout(&self, duration: Duration) -> Duration {
         self.timeout.unwrap_or_else(|| default_timeout(duration.into()).into())
+    }
+
+    /// From which addresses `server` is asked.
+    pub fn sources_for(&self, server: SocketAddr) -> Option<SourceAddresses> {
+        self.source_addresses.iter().copied().find(|sources| sources.check(server).is_ok())
     }
 
     /// Limits of the pacing audit.
@@ -468,6 +480,7 @@ impl Plan {
         }
         self.check_servers()?;
         self.check_hosts()?;
+        self.check_sources()?;
         measures::check(self)
     }
 
@@ -609,6 +622,26 @@ mod tests {
         bad("name = 'x'\n[auth]\nextra = ['x']\n[[dut]]\ndriver = 'unbound'\n", "[auth]");
         bad(&format!("{custom}extra = ['x']\ncustom = {{ start = ['x'] }}\n"), "config");
         bad(&format!("{custom}threads = 2\ncustom = {{ start = ['x'] }}\n"), "{threads}");
+        let from = |prefixes: &str, more: &str| {
+            let dut = "[[dut]]\ndriver = 'unbound'\n";
+            format!("name = 'x'\n[trial]\nsource-addresses = [{prefixes}]\n{more}{dut}")
+        };
+        bad(&from("'198.19.0.0/33'", ""), "ip route add local 198.19.0.0/24 dev lo");
+        bad(&from("'198.19.0.0/24'", ""), "the DUTs are asked over IPv6");
+        bad(&from("'2001:2::/64', '2001:2:0:ff::/64'", ""), "two prefixes");
+        bad(&from("'2001:2::/64'", "[self-test]\n"), "AuthDNS is asked over IPv4");
+        let also = "[self-test]\nfamily = 'ipv6'\nalso = [{ server = 'nsd', family = 'ipv4' }]\n";
+        bad(&from("'2001:2::/64'", also), "AuthDNS is asked over IPv4");
+        bad(&from("'2001:2::/64', '198.19.0.0/25'", "[self-test]\n"), "128 and 256");
+        for (prefixes, more) in [
+            ("'2001:2::/64'", ""),
+            ("'2001:2::/64'", "[self-test]\nfamily = 'ipv6'\n"),
+            ("'2001:2::/64', '198.19.0.0/24'", "[self-test]\n"),
+            ("'198.19.0.0/25', '2001:2::/64,128'", "[self-test]\n"),
+        ] {
+            Plan::parse(&from(prefixes, more), Path::new("p.toml"))
+                .unwrap_or_else(|error| panic!("{error}"));
+        }
         let far =
             "topology = 'ssh'\n[ssh]\naddresses = { dut = '[::1]:53', auth = '127.0.0.1:53' }\n";
         bad(

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use method::units::counted;
 use serde::{Deserialize, Serialize};
+use tester::measurer::sources::SourceAddresses;
 
 use super::{AuthPlan, Plan};
 use crate::point::{Cores, Point};
@@ -101,6 +102,52 @@ impl Plan {
             self.self_test.as_ref().and_then(|test| test.family),
             asked,
         )
+    }
+
+    /// Whether there are source addresses for each server that the Measurer asks, if for any, and
+    /// as many for each: a self-test vouches for trials that are sent as it was.
+    pub(super) fn check_sources(&self) -> Result<(), String> {
+        let all = &self.trial.source_addresses;
+        if all.is_empty() {
+            return Ok(());
+        }
+        let over_ssh = self.ssh.as_ref().map(|ssh| &ssh.addresses);
+        let dut = over_ssh.map_or(Family::Ipv6, |at| Family::of(at.dut));
+        let asked = |family: Option<Family>| {
+            let usual =
+                over_ssh.map_or(Family::Ipv4, |at| Family::of(at.self_test.unwrap_or(at.auth)));
+            ("AuthDNS is", family.unwrap_or(usual))
+        };
+        let tests = self.self_test.iter().flat_map(|test| {
+            let also = test.also.iter().map(|also| also.family);
+            also.chain([test.family]).map(asked)
+        });
+        for (whose, family) in std::iter::once(("the DUTs are", dut)).chain(tests) {
+            let of = all.iter().filter(|from| from.is_ipv6() == (family == Family::Ipv6));
+            match of.count() {
+                1 => {}
+                0 => {
+                    return Err(format!(
+                        "[trial] source-addresses: {whose} asked over {family}, give a prefix of that as well"
+                    ));
+                }
+                _ => {
+                    return Err(format!(
+                        "[trial] source-addresses: two prefixes of {family}, of which only one can be used"
+                    ));
+                }
+            }
+        }
+        let (least, most) = all
+            .iter()
+            .map(SourceAddresses::count)
+            .fold((u32::MAX, 0), |(a, b), n| (a.min(n), b.max(n)));
+        if least != most {
+            return Err(format!(
+                "[trial] source-addresses: {least} and {most} addresses; give as many of each prefix, such as PREFIX,{least}"
+            ));
+        }
+        Ok(())
     }
 
     fn check_auth(&self, whose: &str, auth: &AuthPlan) -> Result<(), String> {

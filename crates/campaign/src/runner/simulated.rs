@@ -362,7 +362,10 @@ impl Hosts for Simulated {
                     cpu,
                 ));
             }
-            Task::Trial(plan) => plan,
+            Task::Trial(plan) => {
+                assert!(plan.source_addresses.is_none_or(|from| from.check(plan.server).is_ok()));
+                plan
+            }
             Task::ClosedLoop(plan) => {
                 self.trials.set(self.trials.get() + 1);
                 let mut found = Experiments::begin(plan.server.to_string(), plan.threads, 0.0);

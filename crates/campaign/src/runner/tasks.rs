@@ -44,6 +44,7 @@ impl<H: Hosts> Campaign<'_, H> {
         plan.prefixes = vec![t.prefix];
         plan.threads = t.threads;
         plan.source_ports = t.source_ports;
+        plan.source_addresses = t.sources_for(plan.server);
         plan.max_burst = t.max_burst;
         plan.send_cost = self.send_cost();
         plan.real_time = !self.shares_tester_cpus();

@@ -70,6 +70,18 @@ fn a_campaign_measures_every_point_once() {
 }
 
 #[test]
+fn each_server_is_asked_from_the_prefix_of_its_version_of_ip() {
+    let from = "source-addresses = ['2001:2:0:ff::/64', '198.19.0.0/24']\n[search]";
+    let plan = Plan::parse(&PLAN.replacen("[search]", from, 1), Path::new("p.toml")).unwrap();
+    let entries = journal_of(&plan, 250, &[]);
+    let trials: Vec<_> = finished(&entries).into_iter().filter_map(Measured::at_rate).collect();
+    for version in ["[2001:", "198."] {
+        assert!(trials.iter().any(|trial| trial.server.starts_with(version)), "{version}");
+    }
+    assert!(trials.iter().all(|trial| trial.settings.source_addresses == Some(256)));
+}
+
+#[test]
 fn a_campaign_that_is_killed_in_any_trial_goes_on_without_loss_or_repetition() {
     let whole = journal_of(&plan(), 250, &[]);
     let all = steps(&whole).len();
