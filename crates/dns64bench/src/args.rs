@@ -16,6 +16,7 @@ use method::pacing::PacingLimits;
 use method::units::{Qps, Share};
 use tester::measurer::burst::Burst;
 use tester::measurer::expect::Prefix;
+use tester::measurer::sources::SourceAddresses;
 use wire::name::{Domain, NameRange};
 
 pub(crate) use clients::{
@@ -160,6 +161,11 @@ pub(crate) struct Traffic {
     /// UDP source ports, over all threads
     #[arg(long, value_name = "N", default_value_t = tester::measurer::plan::DEFAULT_SOURCE_PORTS, help_heading = THREADS)]
     pub(crate) source_ports: u16,
+    /// Send from N addresses of this prefix, which must be local to this host, as after
+    /// `ip -6 route add local PREFIX dev lo`; the server needs a route back to it [default: the
+    /// address that the kernel chooses; N: 256, or all if the prefix has fewer]
+    #[arg(long, value_name = "PREFIX[,N]", help_heading = THREADS)]
+    pub(crate) source_addresses: Option<SourceAddresses>,
     /// CPUs for sender, receiver, sender, receiver …, such as 2,3 or 0-7
     #[arg(long, value_name = "LIST", value_parser = parse_cpus, help_heading = THREADS)]
     pub(crate) cpus: Option<CpuList>,

@@ -246,6 +246,7 @@ pub(crate) fn wrong_line(w: &WrongCounts) -> Option<String> {
         (w.address, "other address"),
         (w.malformed, "malformed"),
         (w.signature, "not signed right"),
+        (w.destination, "to another address of ours"),
     ];
     let others = others
         .into_iter()
@@ -291,6 +292,10 @@ fn print_sending(sending: &Sending) {
         "Sending     {priority} priority, up to {} together, within {:.0} µs ({chosen})",
         sending.run, sending.max_burst_us
     );
+    if let Some(from) = &sending.source_addresses {
+        let addresses = counted(from.count.into(), "address", "addresses");
+        println!("            from {addresses} of {}", from.prefix);
+    }
 }
 
 /// A set of searches in words.

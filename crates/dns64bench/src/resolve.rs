@@ -69,6 +69,7 @@ impl Traffic {
             accept: Acceptance(self.accept),
             threads: self.threads,
             source_ports: self.source_ports,
+            source_addresses: self.source_addresses,
             cpus: self.cpus.clone().map(|list| list.0).unwrap_or_default(),
             spin: match self.spin {
                 SpinChoice::Auto => Spin::Auto,
@@ -92,8 +93,8 @@ impl Traffic {
     }
 }
 
-/// The plan, if what it names is there: a first name in its block, and CPUs that this process may
-/// use.
+/// The plan, if what it names is there: a first name in its block, CPUs that this process may use,
+/// and source addresses that this host has.
 ///
 /// # Errors
 /// If it is not.
@@ -107,6 +108,7 @@ fn with_what_is_there(plan: TrialPlan) -> Result<TrialPlan, Failure> {
         return Err(Failure::usage(why));
     }
     may_use(&plan.cpus)?;
+    plan.check_sources()?;
     Ok(plan)
 }
 

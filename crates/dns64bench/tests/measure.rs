@@ -138,6 +138,50 @@ fn records_say_the_same_as_the_result() {
     assert!(spread <= max * 1.01, "{spread} {max}");
 }
 
+#[test]
+fn queries_leave_from_many_addresses() {
+    let auth = Server::start(&["auth", "--aaaa-share", "1"]);
+    let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
+    let load = ["--rate", "1000", "--duration", "1s", "--source-addresses", "127.1.0.0/24"];
+    for (server, more) in [
+        (&auth, &["--aaaa-share", "1", "--cached-share", "0.5"][..]),
+        (&dut, &["--threads", "2", "--expect-prefix", "64:ff9b::/96"]),
+    ] {
+        let (trial, status) = measure(&server.address, &[&load[..], more].concat());
+        assert_eq!((status, count(&trial, "/valid")), (0, 1000), "{trial}");
+        assert_eq!(trial["sending"]["source_addresses"]["prefix"], "127.1.0.0/24");
+        let blocks = 1000 / count(&trial, "/sending/threads") / count(&trial, "/sending/block");
+        let used = count(&trial, "/sending/source_addresses/count");
+        assert!(used == blocks.min(256) || used == (blocks + 1).min(256), "{trial}");
+        assert_eq!(count(&trial, "/settings/source_addresses"), 256);
+        assert_eq!(count(&trial, "/wrong/destination"), 0);
+    }
+    // A person is told.
+    let args = [&["measure", "--quiet", "--server", &dut.address], &load[..]].concat();
+    let output = run(&args);
+    assert!(show(&args, &output).contains("addresses of 127.1.0.0/24"), "{}", show(&args, &output));
+}
+
+#[test]
+fn nothing_is_sent_where_source_addresses_are_not_local() {
+    let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = server.local_addr().unwrap().to_string();
+    let begin = ["--server", &address, "--source-addresses", "192.0.2.0/24"];
+    for command in [
+        &["measure", "--rate", "10"][..],
+        &["search", "--min", "10", "--max", "20", "--journal", "/dev/null"],
+        &["self-test", "--for-rate", "10"],
+    ] {
+        let args = [command, &begin].concat();
+        let output = run(&args);
+        let text = show(&args, &output);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains("ip route add local 192.0.2.0/24 dev lo"), "{text}");
+    }
+    server.set_nonblocking(true).unwrap();
+    assert!(server.recv(&mut [0; 512]).is_err(), "somebody asked");
+}
+
 /// `measure --plan -` with this on standard input.
 fn measure_plan(plan: &str, more: &[&str]) -> Output {
     let args =
@@ -190,6 +234,11 @@ fn a_plan_that_is_none_is_bad_usage() {
         (good.replace("\"timeout\"", "\"patience\""), &[], "unknown field `patience`"),
         (with(|plan| plan.rate = Qps(0)), &[], "--rate 0"),
         (with(|plan| plan.interval = Some(Nanos::SECOND)), &[], "--json-lines"),
+        (
+            with(|plan| plan.source_addresses = "2001:db8::/64".parse().ok()),
+            &[],
+            "ip -6 route add local 2001:db8::/64 dev lo",
+        ),
         (good.clone(), &["--rate", "10"], "cannot be used with"),
         (good, &["--threads", "2"], "cannot be used with"),
     ];
@@ -312,6 +361,26 @@ fn bad_usage_says_what_would_be_right() {
         (
             &["measure", "--server", "[::1]:1", "--rate", "200000", "--source-ports", "1"],
             "--source-ports",
+        ),
+        (
+            &["measure", "--server", "::1", "--rate", "1", "--source-addresses", "2001:2::/129"],
+            "ip -6 route add local 2001:2:0:ff::/64 dev lo",
+        ),
+        (
+            &["measure", "--server", "::1", "--rate", "1", "--source-addresses", "127.1.0.0/24"],
+            "ip -6 route add local 2001:2:0:ff::/64 dev lo",
+        ),
+        (
+            &[
+                "self-test",
+                "--server",
+                "127.0.0.1",
+                "--for-rate",
+                "1",
+                "--source-addresses",
+                "192.0.2.0/24",
+            ],
+            "ip route add local 192.0.2.0/24 dev lo",
         ),
         (&["measure", "--server", "[::1]:1", "--rate", "1", "--records", "x.txt"], ".parquet"),
         (&["measure", "--server", "[::1]:1", "--rate", "1", "--interval", "1s"], "--json-lines"),

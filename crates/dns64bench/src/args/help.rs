@@ -122,6 +122,10 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
                 "dns64bench measure --server 2001:2::1 --rate 20k --records trial.parquet",
                 "Keep a record of every query.",
             ),
+            (
+                "dns64bench measure --server 2001:2::1 --rate 20k --source-addresses 2001:2:0:ff::/64",
+                "Ask as 256 clients would, after `ip -6 route add local 2001:2:0:ff::/64 dev lo`.",
+            ),
         ],
         "search" => &[
             (
@@ -153,6 +157,10 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
             (
                 "dns64bench self-test --server 198.18.1.2 --for-rate 64k --search-to 500k",
                 "Find out how far the tester goes.",
+            ),
+            (
+                "dns64bench self-test --server 198.18.1.2 --for-rate 64k --source-addresses 198.19.0.0/24",
+                "Vouch for trials that are sent from 256 addresses.",
             ),
         ],
         "closed-loop" => &[

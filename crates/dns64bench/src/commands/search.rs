@@ -85,7 +85,9 @@ fn usual_journal() -> PathBuf {
 /// on.
 fn on_failure(error: SearchError, journal: &Path) -> Failure {
     let when = match error {
-        SearchError::Trial(TrialError::NobodyAnswers { .. }) => "go on when it answers",
+        SearchError::Trial(
+            TrialError::NobodyAnswers { .. } | TrialError::NobodyAnswersThere { .. },
+        ) => "go on when it answers",
         SearchError::Trial(TrialError::Interrupted) => "go on with it",
         _ => return error.into(),
     };

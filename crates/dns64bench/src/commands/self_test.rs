@@ -186,7 +186,12 @@ fn range_from(required: Qps, search_to: Option<Qps>) -> Result<SearchRange, Fail
 /// Where nobody answers any more, or the user wants to stop: what had passed by then. A self-test
 /// has no journal.
 fn on_failure(error: TrialError, trials: &[TrialResult]) -> Failure {
-    if !matches!(error, TrialError::NobodyAnswers { .. } | TrialError::Interrupted) {
+    if !matches!(
+        error,
+        TrialError::NobodyAnswers { .. }
+            | TrialError::NobodyAnswersThere { .. }
+            | TrialError::Interrupted
+    ) {
         return error.into();
     }
     let highest = trials.iter().filter(|t| t.verdict == Verdict::Passed).map(|t| t.rate).max();
