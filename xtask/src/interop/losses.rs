@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{Bench, LIMIT, Lab, Test};
 use crate::process::{self, Server, output};
 
-pub(super) const TESTS: [Test; 4] = [
+pub(super) const TESTS: [Test; 5] = [
     (
         "losses: a queueing discipline of the tester, and of the DUT",
         &["ip", "tc"],
@@ -23,6 +23,7 @@ pub(super) const TESTS: [Test; 4] = [
         &["ip", "nft"],
         packet_filters,
     ),
+    ("losses: replies to many source addresses", &["ip", "nft"], many_source_addresses),
 ];
 
 /// The DUT's address in the lab.
@@ -133,6 +134,37 @@ fn packet_filters(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
+/// With the routes of the method's chapter a trial from many addresses passes; replies to a half of
+/// them that the tester's host drops are missed, and without the way back nobody answers.
+fn many_source_addresses(bench: &Bench) -> Result<()> {
+    let _lab = Lab::up(bench)?;
+    let _dut = reference_dut(bench)?;
+    let measure = || bench.measure_dut_with(&["--source-addresses", "2001:2:0:ff::/64"]);
+    bench.shell("tester", "ip -6 route add local 2001:2:0:ff::/64 dev lo")?;
+    let no_way_back = format!("{:#}", measure().err().context("no way back, and a trial")?);
+    ensure!(no_way_back.contains("ip -6 route add 2001:2:0:ff::/64 via"), "{no_way_back}");
+    bench.shell("dut", "ip -6 route add 2001:2:0:ff::/64 via 2001:2::2")?;
+    expect("from 256 addresses", "passed", measure)?;
+    bench.shell(
+        "tester",
+        "nft add table inet losses && \
+         nft 'add chain inet losses c { type filter hook input priority 0; }' && \
+         nft add rule inet losses c ip6 daddr 2001:2:0:ff:8000::/65 udp sport 53 drop",
+    )?;
+    // Its first address, which asks whether anybody is there, is of that half.
+    let trial = bench.measure_dut_with(&[
+        "--source-addresses",
+        "2001:2:0:ff::/64",
+        "--liveness",
+        "false",
+    ])?;
+    show("half of the addresses dropped", &trial);
+    let missed = cause(&trial, "kind", "missed").context(trial.to_string())?;
+    ensure!(missed["datagrams"].as_u64() > Some(3_000), "{trial}");
+    ensure!(trial["verdict"] == "invalid" && trial["wrong"]["destination"] == 0, "{trial}");
+    Ok(())
+}
+
 /// The reason of a trial whose `key` is `value`.
 fn cause<'a>(trial: &'a Value, key: &str, value: &str) -> Option<&'a Value> {
     trial["causes"].as_array()?.iter().find(|cause| cause[key] == value)
@@ -184,10 +216,16 @@ impl Bench {
 
     /// One trial of 2 s at 4 000 queries a second.
     fn measure_dut(&self) -> Result<Value> {
+        self.measure_dut_with(&[])
+    }
+
+    /// As [`Bench::measure_dut`], with more options.
+    fn measure_dut_with(&self, more: &[&str]) -> Result<Value> {
         let line = "measure --server [2001:2::1]:53 --rate 4000 --duration 2s --timeout 500ms --json --quiet";
         let args = [
             &["lab", "exec", "tester", "--", self.program()][..],
             &line.split(' ').collect::<Vec<_>>(),
+            more,
         ]
         .concat();
         let ran = process::run(self.program(), &args, Duration::from_secs(60))?;
