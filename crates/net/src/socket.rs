@@ -16,6 +16,64 @@ use crate::queue::{CONTROL_LEN, Control, write_address, write_control};
 /// we are not root.
 pub const WANTED_BUFFER: usize = 32 << 20;
 
+/// Why a server cannot listen.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// What the system says of its UDP sockets.
+    #[error("over UDP: {0}")]
+    Udp(io::Error),
+    /// What the system says of its TCP socket.
+    #[error("over TCP: {0}")]
+    Tcp(io::Error),
+}
+
+impl ListenError {
+    /// What the system says.
+    pub fn cause(&self) -> &io::Error {
+        match self {
+            ListenError::Udp(cause) | ListenError::Tcp(cause) => cause,
+        }
+    }
+}
+
+impl From<ListenError> for io::Error {
+    fn from(error: ListenError) -> io::Error {
+        io::Error::new(error.cause().kind(), error)
+    }
+}
+
+/// A DNS server's sockets on `address`, UDP and TCP on one port (RFC 7766 §5): `count` endpoints as
+/// of [`Endpoint::listen`], and a listening socket as of [`listen_tcp`]. Port 0 is any that is free
+/// for both.
+///
+/// # Errors
+/// If the address is not of this host, or taken.
+pub fn listen_both(
+    address: SocketAddr,
+    count: usize,
+) -> Result<(Vec<Endpoint>, TcpListener), ListenError> {
+    // The kernel gives any port that is free for UDP. What TCP has taken is kept till the end, so
+    // that it is not given again.
+    let mut taken = Vec::new();
+    loop {
+        let endpoints = Endpoint::listen(address, count).map_err(ListenError::Udp)?;
+        let bound = endpoints[0].local_address().map_err(ListenError::Udp)?;
+        match listen_tcp(bound) {
+            Err(error)
+                if error.kind() == io::ErrorKind::AddrInUse
+                    && address.port() == 0
+                    && taken.len() < PORT_TRIES =>
+            {
+                taken.push(endpoints);
+            }
+            listener => return Ok((endpoints, listener.map_err(ListenError::Tcp)?)),
+        }
+    }
+}
+
+/// How many ports are tried where any is right and TCP's may be taken.
+const PORT_TRIES: usize = 64;
+
 /// A listening TCP socket; as with UDP, `[::]` is IPv6 only.
 ///
 /// # Errors
@@ -423,7 +481,7 @@ impl AsFd for Endpoint {
 mod tests {
     use super::*;
     use crate::batch::{ReceiveBatch, Wait};
-    use crate::testing::{ip, is_root};
+    use crate::testing::{ip, is_root, once_free};
     use nix::sched::{CloneFlags, unshare};
     use std::net::IpAddr;
 
@@ -490,6 +548,36 @@ mod tests {
                     assert_eq!(batch.peer(0), Some(ends));
                 }
             }
+        };
+        std::thread::spawn(in_namespace).join().unwrap();
+    }
+
+    #[test]
+    fn any_port_for_both_is_one_that_tcp_has_left_free() {
+        if !is_root("any_port_for_both_is_one_that_tcp_has_left_free") {
+            return;
+        }
+        let in_namespace = || {
+            unshare(CloneFlags::CLONE_NEWNET).unwrap();
+            ip("link set lo up");
+            let range = "/proc/sys/net/ipv4/ip_local_port_range";
+            std::fs::write(range, "40000 40003").unwrap();
+            let local = |port| SocketAddr::from(([127, 0, 0, 1], port));
+            let others = [40_000, 40_001, 40_003].map(|port| listen_tcp(local(port)).unwrap());
+            let error = listen_both(local(40_000), 1).map(|_| ()).unwrap_err();
+            assert!(matches!(error, ListenError::Tcp(_)), "that port was asked for: {error}");
+            for count in [1, 3] {
+                let (endpoints, listener) = once_free(|| listen_both(local(0), count));
+                assert_eq!(endpoints.len(), count);
+                assert_eq!(listener.local_addr().unwrap(), local(40_002));
+                for endpoint in endpoints {
+                    assert_eq!(endpoint.local_address().unwrap(), local(40_002));
+                }
+            }
+            let last = once_free(|| listen_both(local(0), 1));
+            let error = listen_both(local(0), 1).map(|_| ()).unwrap_err();
+            assert_eq!(error.cause().kind(), io::ErrorKind::AddrInUse, "{error}");
+            drop((others, last));
         };
         std::thread::spawn(in_namespace).join().unwrap();
     }

@@ -1,6 +1,8 @@
 //! What tests with network namespaces of their own share.
 
+use std::io;
 use std::process::Command;
+use std::time::Duration;
 
 use nix::unistd::geteuid;
 
@@ -22,4 +24,18 @@ pub(crate) fn is_root(test: &str) -> bool {
 pub(crate) fn ip(line: &str) {
     let output = Command::new("ip").args(line.split_whitespace()).output().unwrap();
     assert!(output.status.success(), "ip {line}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// What `open` opens, on an address that the test has used before: a socket that it has closed
+/// lives on for a moment in a child that another test is just starting.
+pub(crate) fn once_free<T, E: Into<io::Error>>(mut open: impl FnMut() -> Result<T, E>) -> T {
+    for _ in 0..500 {
+        match open().map_err(Into::into) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            opened => return opened.unwrap(),
+        }
+    }
+    panic!("the address does not become free");
 }

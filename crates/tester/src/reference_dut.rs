@@ -15,7 +15,7 @@ use method::units::{CpuId, Nanos, Qps, Share};
 use net::affinity::pin_to;
 use net::batch::{ServerBatch, Wait};
 use net::clock;
-use net::socket::Endpoint;
+use net::socket::{Endpoint, ListenError};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde::{Deserialize, Serialize};
@@ -192,7 +192,7 @@ impl Drop for RunningReference {
 /// If the address cannot be served.
 pub fn start(config: ReferenceConfig) -> Result<RunningReference, AuthError> {
     let address = config.listen;
-    let at = |source| AuthError::Listen { address, transport: "UDP", source };
+    let at = |source| AuthError::Listen { address, source: ListenError::Udp(source) };
     if address.ip().is_unspecified() {
         return Err(AuthError::WildcardDelay { address });
     }

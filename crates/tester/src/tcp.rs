@@ -2,7 +2,7 @@
 //! number of connections.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
@@ -17,17 +17,16 @@ const IDLE: Duration = Duration::from_secs(10);
 /// How often the listener looks whether it should stop.
 const STOP_CHECK: Duration = Duration::from_millis(50);
 
-/// Serves TCP on `address`; `answer` writes the reply to a query into a buffer of [`MAX_REPLY`]
+/// Serves the connections of `listener`; `answer` writes the reply to a query into a buffer of [`MAX_REPLY`]
 /// octets and returns its length.
 ///
 /// # Errors
-/// If the address cannot be listened on.
+/// If the listener cannot be used, or there is no thread left.
 pub(crate) fn serve(
-    address: SocketAddr,
+    listener: TcpListener,
     answer: impl Fn(&[u8], &mut [u8]) -> usize + Send + Sync + 'static,
     stop: Arc<AtomicBool>,
 ) -> io::Result<JoinHandle<()>> {
-    let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     let answer = Arc::new(answer);
     let open = Arc::new(AtomicUsize::new(0));

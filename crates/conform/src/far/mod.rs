@@ -28,6 +28,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use domain::crypto::sign::{FromBytesError, GenerateError};
+use net::socket::ListenError;
 
 use crate::message::Name;
 
@@ -54,14 +55,12 @@ pub struct FarConfig {
 #[non_exhaustive]
 pub enum FarError {
     /// An address cannot be used.
-    #[error("cannot serve {address} over {transport}: {source}")]
+    #[error("cannot serve {address} {source}")]
     Listen {
         /// The address that it was to listen on.
         address: SocketAddr,
-        /// The transport in words: "UDP" or "TCP".
-        transport: &'static str,
-        /// What the system says.
-        source: io::Error,
+        /// Over which transport, and what the system says.
+        source: ListenError,
     },
     /// The zone's name leaves no room for labels.
     #[error("the zone {zone} is longer than {LONGEST_ZONE} octets")]

@@ -2,7 +2,7 @@
 //! and one for what is sent later, so that nobody waits for another's delayed reply.
 
 use std::collections::BTreeMap;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use net::socket::{Endpoint, listen_tcp};
+use net::socket::{ListenError, listen_both};
 
 use super::answer::{Sending, answer};
 use super::node::Zones;
@@ -26,8 +26,6 @@ const MAX_CONNECTIONS: usize = 1000;
 const IDLE: Duration = Duration::from_secs(10);
 /// How often a UDP thread looks whether it should stop.
 const STOP_CHECK: Duration = Duration::from_millis(100);
-/// How many ports are tried where any is right and TCP's may be taken.
-const PORT_TRIES: usize = 8;
 
 /// A running far side. Dropping it stops it.
 pub struct Far {
@@ -59,7 +57,8 @@ pub fn start(config: &FarConfig) -> Result<Far, FarError> {
     let (addresses, udp, tcp) = (Vec::new(), Vec::new(), Vec::new());
     let mut far = Far { addresses, shared: Arc::new(shared), udp, tcp };
     for &address in &config.listen {
-        let (address, socket, listener) = bind(address)?;
+        let failed = |source| FarError::Listen { address, source };
+        let (address, socket, listener) = bind(address).map_err(failed)?;
         let spawn = |name: &str| thread::Builder::new().name(format!("far-{name}"));
         let shared = Arc::clone(&far.shared);
         let serving = spawn("udp").spawn(move || serve_udp(&Arc::new(socket), &shared));
@@ -109,27 +108,13 @@ impl Drop for Far {
     }
 }
 
-fn bind(address: SocketAddr) -> Result<(SocketAddr, UdpSocket, TcpListener), FarError> {
-    let at = |transport| move |source| FarError::Listen { address, transport, source };
-    let mut tries = if address.port() == 0 { PORT_TRIES } else { 1 };
-    loop {
-        tries -= 1;
-        let socket = udp(address).map_err(at("UDP"))?;
-        let bound = socket.local_addr().map_err(at("UDP"))?;
-        match listen_tcp(bound) {
-            Ok(listener) => return Ok((bound, socket, listener)),
-            Err(error) if error.kind() == ErrorKind::AddrInUse && tries > 0 => {}
-            Err(error) => return Err(at("TCP")(error)),
-        }
-    }
-}
-
-/// A socket with the large buffer of an endpoint, which a burst of questions needs.
-fn udp(address: SocketAddr) -> io::Result<UdpSocket> {
-    let endpoint = Endpoint::listen(address, 1)?.remove(0);
-    let socket = UdpSocket::from(endpoint.as_fd().try_clone_to_owned()?);
-    socket.set_read_timeout(Some(STOP_CHECK))?;
-    Ok(socket)
+/// The UDP socket has the large buffer of an endpoint, which a burst of questions needs.
+fn bind(address: SocketAddr) -> Result<(SocketAddr, UdpSocket, TcpListener), ListenError> {
+    let (endpoints, listener) = listen_both(address, 1)?;
+    let copy = endpoints[0].as_fd().try_clone_to_owned();
+    let socket = UdpSocket::from(copy.map_err(ListenError::Udp)?);
+    socket.set_read_timeout(Some(STOP_CHECK)).map_err(ListenError::Udp)?;
+    Ok((listener.local_addr().map_err(ListenError::Tcp)?, socket, listener))
 }
 
 impl Shared {

@@ -26,7 +26,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use net::socket::{Endpoint, listen_tcp};
+use net::socket::listen_both;
 
 use self::cache::Cache;
 use self::front::Front;
@@ -153,20 +153,10 @@ pub fn start(config: ReferenceConfig) -> io::Result<Reference> {
     Ok(Reference { address, ends, threads })
 }
 
-/// A UDP and a TCP socket on the same port.
+/// The UDP socket has the large buffer of an endpoint, which a burst needs.
 fn sockets(listen: SocketAddr) -> io::Result<(UdpSocket, TcpListener)> {
-    let mut tries = if listen.port() == 0 { 16 } else { 1 };
-    loop {
-        tries -= 1;
-        let tcp = listen_tcp(listen)?;
-        match Endpoint::listen(tcp.local_addr()?, 1) {
-            // The endpoint has the large buffer that a burst needs; the plain socket shares it.
-            Ok(endpoints) => return Ok((endpoints[0].as_fd().try_clone_to_owned()?.into(), tcp)),
-            // Somebody else has that port for UDP.
-            Err(error) if tries == 0 => return Err(error),
-            Err(_) => {}
-        }
-    }
+    let (endpoints, tcp) = listen_both(listen, 1)?;
+    Ok((endpoints[0].as_fd().try_clone_to_owned()?.into(), tcp))
 }
 
 fn on_thread(work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {

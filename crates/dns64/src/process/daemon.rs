@@ -214,8 +214,8 @@ fn told_once(error: &anyhow::Error) -> String {
             text = format!("{text}: {cause}");
         }
     }
-    if let Some(ServerError::Listen { address, source, .. }) = error.downcast_ref()
-        && source.kind() == std::io::ErrorKind::PermissionDenied
+    if let Some(ServerError::Listen { address, source }) = error.downcast_ref()
+        && source.cause().kind() == std::io::ErrorKind::PermissionDenied
         && address.port() < 1_024
     {
         text += "; ports below 1024 take CAP_NET_BIND_SERVICE, a start as root with `user` set, or a socket from systemd";
@@ -449,8 +449,7 @@ mod tests {
         let refused = || std::io::Error::from_raw_os_error(13);
         let of = |port| ServerError::Listen {
             address: ([127, 0, 0, 1], port).into(),
-            transport: crate::transport::Transport::Udp,
-            source: refused(),
+            source: net::socket::ListenError::Udp(refused()),
         };
         let low = told_once(&of(53).into());
         assert!(

@@ -34,7 +34,7 @@ use net::affinity::pin_to;
 use net::clock;
 use net::poller::Alarm;
 use net::router::RouterSocket;
-use net::socket::Endpoint;
+use net::socket::{Endpoint, ListenError, listen_both};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::client::cookies::Cookies;
@@ -50,7 +50,6 @@ use crate::resolver::Common;
 use crate::resolver::cache::Cache;
 use crate::resolver::outside::TcpQuestion;
 use crate::resolver::shared_questions::SharedQuestions;
-use crate::transport::Transport;
 use mail::{Mail, Mailbox};
 use shared::{Loaded, Shared};
 use tcp::Sockets;
@@ -66,14 +65,12 @@ const CLIENT_BUFFER: usize = 8 << 20;
 #[non_exhaustive]
 pub enum ServerError {
     /// An address cannot be used.
-    #[error("cannot serve {address} over {transport}: {source}")]
+    #[error("cannot serve {address} {source}")]
     Listen {
         /// Address and port that cannot be used.
         address: SocketAddr,
-        /// Over which clients were to be served.
-        transport: Transport,
-        /// What the system says.
-        source: io::Error,
+        /// Over which clients were to be served, and what the system says.
+        source: ListenError,
     },
     /// The address of the metrics cannot be used.
     #[error("cannot serve metrics at {address}: {source}")]
@@ -206,7 +203,8 @@ pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, Ser
     }
     if let Some(address) = bound.settings.config.metrics.listen {
         let at = |source| ServerError::ListenMetrics { address, source };
-        let listener = tcp_listener(address).map_err(at)?;
+        let listener = net::socket::listen_tcp(address).map_err(at)?;
+        listener.set_nonblocking(true).map_err(at)?;
         bound.metrics_address = listener.local_addr().ok();
         bound.metrics_listener = Some(listener);
     }
@@ -220,24 +218,19 @@ pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, Ser
     Ok(bound)
 }
 
-fn tcp_listener(address: SocketAddr) -> io::Result<TcpListener> {
-    let listener = net::socket::listen_tcp(address)?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
-}
-
 impl BoundServer {
     fn listen(&mut self, address: SocketAddr) -> Result<(), ServerError> {
-        let at = |transport| move |source| ServerError::Listen { address, transport, source };
-        let endpoints =
-            Endpoint::listen(address, self.endpoints.len()).map_err(at(Transport::Udp))?;
-        let bound = endpoints[0].local_address().map_err(at(Transport::Udp))?;
+        let at = |source| ServerError::Listen { address, source };
+        let udp = |source| at(ListenError::Udp(source));
+        let tcp = |source| at(ListenError::Tcp(source));
+        let (endpoints, listener) = listen_both(address, self.endpoints.len()).map_err(at)?;
         for endpoint in &endpoints {
-            endpoint.limit_buffers(CLIENT_BUFFER).map_err(at(Transport::Udp))?;
+            endpoint.limit_buffers(CLIENT_BUFFER).map_err(udp)?;
         }
-        self.listeners.push(tcp_listener(bound).map_err(at(Transport::Tcp))?);
+        listener.set_nonblocking(true).map_err(tcp)?;
+        self.addresses.push(listener.local_addr().map_err(tcp)?);
+        self.listeners.push(listener);
         self.hand_out(endpoints);
-        self.addresses.push(bound);
         Ok(())
     }
 

@@ -1,6 +1,5 @@
 //! AuthDNS running: workers on their sockets, TCP beside them, counters to read.
 
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +10,7 @@ use method::units::CpuId;
 use net::affinity::{be_favoured, pin_to};
 use net::batch::{ServerBatch, Wait};
 use net::clock;
-use net::socket::Endpoint;
+use net::socket::{Endpoint, ListenError, listen_both};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -50,14 +49,12 @@ pub struct AuthConfig {
 #[non_exhaustive]
 pub enum AuthError {
     /// An address cannot be used.
-    #[error("cannot serve {address} over {transport}: {source}")]
+    #[error("cannot serve {address} {source}")]
     Listen {
         /// The address that it was to listen on.
         address: SocketAddr,
-        /// The transport in words: "UDP" or "TCP".
-        transport: &'static str,
-        /// What the system says.
-        source: io::Error,
+        /// Over which transport, and what the system says.
+        source: ListenError,
     },
     /// Delayed replies are sent outside the batch that knows the query's destination.
     #[error("--delay needs addresses of this host to listen on, not the wildcard {address}")]
@@ -119,9 +116,10 @@ pub fn start(config: &AuthConfig) -> Result<RunningAuth, AuthError> {
         if !config.delay.is_none() && address.ip().is_unspecified() {
             return Err(AuthError::WildcardDelay { address });
         }
-        let at = |transport| move |source| AuthError::Listen { address, transport, source };
-        let endpoints = Endpoint::listen(address, config.threads).map_err(at("UDP"))?;
-        let bound = endpoints[0].local_address().map_err(at("UDP"))?;
+        let at = |source| AuthError::Listen { address, source };
+        let udp = |source| at(ListenError::Udp(source));
+        let (endpoints, listener) = listen_both(address, config.threads).map_err(at)?;
+        let bound = endpoints[0].local_address().map_err(udp)?;
         let (tcp_zone, tcp_counters) = (Arc::clone(&zone), Arc::clone(&running.counters));
         let answer = move |query: &[u8], out: &mut [u8]| {
             let mut counts = BatchCounts::default();
@@ -130,13 +128,12 @@ pub fn start(config: &AuthConfig) -> Result<RunningAuth, AuthError> {
             tcp_counters[workers].publish(&counts, 0);
             answered.len
         };
-        running
-            .threads
-            .push(tcp::serve(bound, answer, Arc::clone(&running.stop)).map_err(at("TCP"))?);
+        let serving = tcp::serve(listener, answer, Arc::clone(&running.stop));
+        running.threads.push(serving.map_err(|source| at(ListenError::Tcp(source)))?);
         for (n, endpoint) in endpoints.into_iter().enumerate() {
             let number = group * config.threads + n;
-            endpoint.set_receive_timeout(STOP_CHECK).map_err(at("UDP"))?;
-            endpoint.use_kernel_timestamps().map_err(at("UDP"))?;
+            endpoint.set_receive_timeout(STOP_CHECK).map_err(udp)?;
+            endpoint.use_kernel_timestamps().map_err(udp)?;
             let worker = Worker {
                 endpoint: Arc::new(endpoint),
                 zone: Arc::clone(&zone),
@@ -151,7 +148,7 @@ pub fn start(config: &AuthConfig) -> Result<RunningAuth, AuthError> {
             };
             let spawned =
                 thread::Builder::new().name(format!("auth-{number}")).spawn(move || worker.run());
-            running.threads.push(spawned.map_err(at("UDP"))?);
+            running.threads.push(spawned.map_err(udp)?);
         }
         running.addresses.push(bound);
     }

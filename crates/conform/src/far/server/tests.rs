@@ -169,7 +169,7 @@ fn an_address_in_use_is_an_error() {
         zone: name("conform.example"),
         ns: [192, 0, 2, 53].into(),
     };
-    assert!(matches!(start(&config), Err(FarError::Listen { transport: "UDP", .. })));
+    assert!(matches!(start(&config), Err(FarError::Listen { source: ListenError::Udp(_), .. })));
     let label = "n".repeat(60);
     let zone = name(&format!("{label}.{label}.{label}.{label}"));
     assert!(matches!(start(&FarConfig { zone, ..config }), Err(FarError::LongZone { .. })));
