@@ -144,19 +144,13 @@ fn pass_only(socket: &Socket, kind: u8) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
     use std::thread;
     use std::time::{Duration, Instant};
 
     use nix::sched::{CloneFlags, unshare};
-    use nix::unistd::geteuid;
 
     use super::*;
-
-    fn ip(line: &str) {
-        let output = Command::new("ip").args(line.split_whitespace()).output().unwrap();
-        assert!(output.status.success(), "ip {line}: {}", String::from_utf8_lossy(&output.stderr));
-    }
+    use crate::testing::{ip, is_root};
 
     /// Has somebody at the far end of a link send an advertisement without options.
     fn advertise(far_end: &str) {
@@ -167,7 +161,12 @@ mod tests {
         let to = SocketAddrV6::new(all_nodes, 0, 0, if_nametoindex(far_end).unwrap());
         let mut message = [0; 16];
         message[0] = ADVERTISEMENT;
-        socket.send_to(&message, &SockAddr::from(to)).unwrap();
+        let give_up = Instant::now() + Duration::from_secs(5);
+        // A link that has just been set up needs a moment until it can be sent over.
+        while let Err(error) = socket.send_to(&message, &SockAddr::from(to)) {
+            assert!(Instant::now() < give_up, "{error}");
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Whom the next advertisement is from, if one comes in time.
@@ -186,12 +185,7 @@ mod tests {
     /// A socket gets what comes in by any interface until it is kept to one.
     #[test]
     fn advertisements_of_other_links_are_left_out() {
-        if !geteuid().is_root() || Command::new("ip").arg("-V").output().is_err() {
-            assert!(
-                std::env::var_os("DNS64BENCH_MUST_RUN").is_none(),
-                "advertisements_of_other_links_are_left_out must run here: it needs root and ip(8)"
-            );
-            eprintln!("SKIPPED advertisements_of_other_links_are_left_out: needs root and ip(8)");
+        if !is_root("advertisements_of_other_links_are_left_out") {
             return;
         }
         let in_namespace = || {

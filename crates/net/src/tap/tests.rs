@@ -14,7 +14,7 @@ use super::*;
 use crate::batch::{OFFLOAD_LEN, ReceiveBatch, Wait};
 use crate::neighbour::NextHop;
 use crate::socket::Endpoint;
-use crate::testing::{ip, is_root};
+use crate::testing::{ip, is_root, once_free};
 
 /// Datagrams that `endpoint` has, one by one.
 fn drain(endpoint: &Endpoint) -> u64 {
@@ -101,7 +101,7 @@ fn a_prefix_of_ours_counts_as_a_whole_and_nothing_beside_it() {
             let tap = Tap::on("lo", net, &[port]).unwrap();
             let to = |address: &str| {
                 let ours = SocketAddr::new(address.parse().unwrap(), port);
-                send(&Endpoint::connect_from(Some(server), ours).unwrap())
+                send(&once_free(|| Endpoint::connect_from(Some(server), ours)))
             };
             let counted: u64 = inside.iter().map(|address| to(address)).sum();
             // 127.0.0.1 is in 127.0.0.0/8 too.
