@@ -112,6 +112,13 @@ impl Report {
         count
     }
 
+    /// The outcome of the check that wants the opposite of this one, if that one passes: a server
+    /// can pass one of them only.
+    pub fn passed_opposite(&self, outcome: &Outcome) -> Option<&Outcome> {
+        let opposite = outcome.contradicts.as_ref()?;
+        self.outcomes.iter().find(|o| o.id == *opposite && o.verdict == Verdict::Passed)
+    }
+
     /// Whether a MUST is not met.
     pub fn fails_a_must(&self) -> bool {
         self.count(&[Level::Must]).failed > 0

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use domain::base::iana::Rtype;
+use domain::utils::base16;
 
 use crate::ask::{self, Connection};
 use crate::expected::Prefix;
@@ -356,7 +357,8 @@ pub fn by_hand(server: SocketAddr, exchange: &Exchange) -> String {
     match &exchange.sent {
         Sent::Query(query) => dig(server, query, exchange.tcp),
         Sent::Octets(octets) => {
-            let (octets, address, port) = (hex(octets), server.ip(), server.port());
+            let (octets, address, port) =
+                (base16::encode_string(octets), server.ip(), server.port());
             format!("echo {octets} | xxd -r -p | nc -u -w 2 {address} {port} | xxd")
         }
     }
@@ -387,7 +389,7 @@ fn dig(server: SocketAddr, query: &Message, tcp: bool) -> String {
             option(edns.dnssec_ok, "+dnssec");
             option(edns.version > 0, &format!("+edns={} +noednsnegotiation", edns.version));
             for (code, data) in &edns.options {
-                option(true, &format!("+ednsopt={code}:{}", hex(data)));
+                option(true, &format!("+ednsopt={code}:{}", base16::encode_string(data)));
             }
         }
     }
@@ -405,10 +407,6 @@ fn for_shell(word: &str) -> Cow<'_, str> {
         return word.into();
     }
     format!("'{}'", word.replace('\'', r"'\''")).into()
-}
-
-fn hex(octets: &[u8]) -> String {
-    octets.iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
 /// Judgements that many checks share.
@@ -521,7 +519,7 @@ mod tests {
         }
         let line = dig(SERVER.parse().unwrap(), &query, false);
         assert!(line.starts_with("dig @192.0.2.1 -p 53 x1.v4-1-2-3-4.example AAAA"), "{line}");
-        for option in ["+ednsopt=65001:01ab", "+ednsopt=10:", "+opcode=4", "+ignore +tries=1"] {
+        for option in ["+ednsopt=65001:01AB", "+ednsopt=10:", "+opcode=4", "+ignore +tries=1"] {
             assert!(line.contains(option), "{line} has no {option}");
         }
     }

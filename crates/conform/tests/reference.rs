@@ -95,11 +95,8 @@ fn examine(server: Server, found: &Mutex<Found>) {
 }
 
 fn judge(report: &Report, server: &str, found: &mut Found) {
-    let passes = |id: &str| {
-        report.outcomes.iter().any(|other| other.id == id && other.verdict == Verdict::Passed)
-    };
     for outcome in &report.outcomes {
-        let is_other_way = outcome.contradicts.as_deref().is_some_and(passes);
+        let is_other_way = report.passed_opposite(outcome).is_some();
         match outcome.verdict {
             Verdict::Passed => {
                 if is_other_way {

@@ -14,7 +14,7 @@ use domain::dnssec::sign::keys::SigningKey;
 use domain::dnssec::sign::records::Rrset;
 use domain::dnssec::sign::signatures::rrsigs::sign_rrset;
 use domain::rdata::dnssec::Timestamp;
-use domain::utils::base64;
+use domain::utils::{base16, base64};
 
 use super::FarError;
 use crate::label::{self, TTL, Tree};
@@ -98,8 +98,7 @@ impl Keys {
             let mut digest = DigestBuilder::new(DigestType::Sha256);
             digest.update(owner.as_slice());
             digest.update(&rdata(&dnskey));
-            let digest: String =
-                digest.finish().as_ref().iter().map(|octet| format!("{octet:02x}")).collect();
+            let digest = base16::encode_string(digest.finish().as_ref());
             let public = base64::encode_string(dnskey.public_key());
             let (tag, sha256) = (dnskey.key_tag(), DigestAlgorithm::SHA256.to_int());
             let owner = owner.fmt_with_dot();

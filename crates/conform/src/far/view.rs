@@ -1,9 +1,13 @@
 //! What the far side was asked: how a check sees the server under test from behind.
 
 use std::io;
+#[cfg(test)]
+use std::net::Ipv4Addr;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+#[cfg(test)]
+use domain::base::iana::Rtype;
 use serde::{Deserialize, Serialize};
 
 use crate::message::Name;
@@ -37,6 +41,28 @@ pub struct Asked {
     pub options: Vec<u16>,
     /// When it came, since the far side began.
     pub at: Duration,
+}
+
+#[cfg(test)]
+impl Asked {
+    /// A plain question for `name` from this port of this host: over UDP, with RD, without EDNS.
+    pub(crate) fn from_port(port: u16, name: impl Into<String>, qtype: Rtype) -> Asked {
+        Asked {
+            qtype: qtype.to_int(),
+            class: 1,
+            tcp: false,
+            source: (Ipv4Addr::LOCALHOST, port).into(),
+            id: 7,
+            name: name.into(),
+            rd: true,
+            cd: false,
+            ad: false,
+            payload: None,
+            dnssec_ok: false,
+            options: Vec::new(),
+            at: Duration::ZERO,
+        }
+    }
 }
 
 /// Somebody who knows what the far side was asked.

@@ -94,21 +94,7 @@ struct Seen(usize);
 
 impl View for Seen {
     fn asked(&self, name: &Name) -> io::Result<Vec<Asked>> {
-        let asked = Asked {
-            qtype: Rtype::A.to_int(),
-            class: 1,
-            tcp: false,
-            source: (Ipv4Addr::LOCALHOST, 4242).into(),
-            id: 7,
-            name: name.to_string(),
-            rd: true,
-            cd: false,
-            ad: false,
-            payload: None,
-            dnssec_ok: false,
-            options: Vec::new(),
-            at: Duration::ZERO,
-        };
+        let asked = Asked::from_port(4242, name.to_string(), Rtype::A);
         Ok(vec![asked; self.0])
     }
 }

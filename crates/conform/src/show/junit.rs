@@ -29,7 +29,8 @@ pub fn junit(reports: &[Report]) -> String {
 
 fn case(report: &Report, outcome: &Outcome) -> TestCase {
     let word = verdict_word(outcome.verdict, outcome.level);
-    let opposite = passed_opposite(report, outcome);
+    let is_failed = outcome.verdict == Verdict::Failed;
+    let opposite = report.passed_opposite(outcome).filter(|_| is_failed);
     let mut status = match (outcome.verdict, outcome.level) {
         (Verdict::Passed, _) => TestCaseStatus::success(),
         (Verdict::Failed, Level::Must | Level::Should | Level::Says) if opposite.is_none() => {
@@ -52,13 +53,6 @@ fn case(report: &Report, outcome: &Outcome) -> TestCase {
         case.set_system_out(outcome.reason.as_str());
     }
     case
-}
-
-/// The check that this one contradicts, where this one fails and that one passes: a server can pass
-/// one of them only.
-fn passed_opposite<'a>(report: &'a Report, outcome: &Outcome) -> Option<&'a Outcome> {
-    let id = outcome.contradicts.as_ref().filter(|_| outcome.verdict == Verdict::Failed)?;
-    report.outcomes.iter().find(|other| other.id == *id && other.verdict == Verdict::Passed)
 }
 
 /// What was sent, what came, and what is wanted.

@@ -8,6 +8,7 @@ use domain::base::iana::Opcode;
 use domain::base::rdata::ParseAnyRecordData;
 use domain::dep::octseq::Parser;
 use domain::rdata::AllRecordData;
+use domain::utils::base16;
 
 use crate::message::{Message, Name, Record};
 use crate::outcome::Shown;
@@ -119,10 +120,7 @@ fn data(record: &Record) -> String {
     let mut parser = Parser::from_ref(record.data.as_slice());
     match Data::parse_any_rdata(record.rtype, &mut parser) {
         Ok(data) if parser.remaining() == 0 => data.to_string(),
-        _ => {
-            let octets = record.data.iter().map(|octet| format!("{octet:02x}"));
-            format!("\\# {} {}", record.data.len(), octets.collect::<String>())
-        }
+        _ => format!("\\# {} {}", record.data.len(), base16::encode_display(&record.data)),
     }
 }
 
@@ -145,7 +143,7 @@ mod tests {
             took: std::time::Duration::from_millis(2),
         };
         let shown = exchange(server, &silent);
-        assert_eq!(shown.dig, "echo 001fc0 | xxd -r -p | nc -u -w 2 2001:2::1 53 | xxd");
+        assert_eq!(shown.dig, "echo 001FC0 | xxd -r -p | nc -u -w 2 2001:2::1 53 | xxd");
         assert_eq!(shown.reply, "no reply");
     }
 

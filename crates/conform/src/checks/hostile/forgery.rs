@@ -241,8 +241,6 @@ pub(super) fn letter_case_does_not_matter(t: &mut Trial<'_>) -> Judged {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
-    use std::time::Duration;
 
     use super::*;
 
@@ -254,22 +252,12 @@ mod tests {
     /// Questions for AAAA and A of names, one name after the other, with these ports for each name.
     fn asked_from(ports: &[[u16; 2]]) -> Vec<Asked> {
         let both = |(name, ports): (usize, &[u16; 2])| {
-            [(Rtype::AAAA, ports[0]), (Rtype::A, ports[1])].map(|(qtype, port)| Asked {
-                qtype: qtype.to_int(),
-                class: 1,
-                tcp: false,
-                source: (Ipv4Addr::LOCALHOST, port).into(),
-                id: 7,
-                // The letter case is drawn anew for each question.
-                name: format!("{}{name}.example", if qtype == Rtype::A { "x" } else { "X" }),
-                rd: true,
-                cd: false,
-                ad: false,
-                payload: None,
-                dnssec_ok: false,
-                options: Vec::new(),
-                at: Duration::ZERO,
-            })
+            // The letter case is drawn anew for each question.
+            [(Rtype::AAAA, 'X', ports[0]), (Rtype::A, 'x', ports[1])].map(
+                |(qtype, letter, port)| {
+                    Asked::from_port(port, format!("{letter}{name}.example"), qtype)
+                },
+            )
         };
         ports.iter().enumerate().flat_map(both).collect()
     }

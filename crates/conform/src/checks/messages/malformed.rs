@@ -1,5 +1,7 @@
 //! Scripts: what is no proper query.
 
+use domain::utils::base16;
+
 use super::{SILENCE, is_answered, query};
 use crate::message::{Message, rcode};
 use crate::trial::{Fault, Judged, Trial, expect, rcode_name};
@@ -17,7 +19,7 @@ fn with_question(question: &[u8]) -> Vec<u8> {
 
 /// The octets, so that a fault can be repeated by hand; the beginning, if they are many.
 fn shown(octets: &[u8]) -> String {
-    let begin: String = octets.iter().take(40).map(|octet| format!("{octet:02x}")).collect();
+    let begin = base16::encode_string(&octets[..octets.len().min(40)]);
     let more = if octets.len() > 40 { "…" } else { "" };
     format!("{begin}{more} ({} octets)", octets.len())
 }
