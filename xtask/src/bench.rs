@@ -1,6 +1,7 @@
 //! `bench`: ratios from one run, never single rates.
 
 mod against;
+mod xdp;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -16,6 +17,7 @@ use crate::process::{self, Server, find, output};
 use crate::servers::{authoritative, wait_until_answers, wait_until_listens};
 
 pub(crate) use against::run as against;
+pub(crate) use xdp::run as xdp;
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(300);
 /// AuthDNS's address on the self-test link of the lab.
@@ -165,48 +167,17 @@ pub(crate) fn reasons(trial: &Value) -> String {
 /// than it can do.
 fn auth_against_reflector(lab: &Lab, claims: &mut Claims) -> Result<()> {
     println!("\nSaturated server on one core: replies in 3 s, AuthDNS against a null reflector");
-    let queries: String = (0..10_000)
-        .map(|n| format!("010-000-{:03}-{:03}.dns64perf.test AAAA\n", n / 256, n % 256))
-        .collect();
-    let file = lab.folder.path().join("queries");
-    std::fs::write(&file, queries)?;
-    let file = file.to_string_lossy();
+    let file = lab.queries()?;
     let address = format!("{AUTH}:53");
-    let offer = [
-        "--server",
-        &address,
-        "--rate",
-        "700000",
-        "--duration",
-        "3s",
-        "--timeout",
-        "100ms",
-        "--names",
-        "0.0.0.0/0",
-        "--cpus",
-        "0",
-    ];
     for client in ["Measurer", "kxdpgun"] {
         let what = format!("AuthDNS's replies by a null reflector's, asked by {client}");
         if client == "kxdpgun" && find(client).is_none() {
             claims.hold(&what, Wanted::AtLeast(0.9), Err("kxdpgun not found".into()));
             continue;
         }
-        let load = || -> Result<()> {
-            if client == "Measurer" {
-                lab.measure(&offer).map(drop)
-            } else {
-                let args =
-                    ["taskset", "-c", "0", "kxdpgun", "-t", "3", "-Q", "700000", "-i", &file, AUTH];
-                process::run(&lab.program, &lab.exec("tester", &args), LIMIT).map(drop)
-            }
-        };
-        let auth = lab.serve_authdns(&lab.program, &["--cpus", "1", "--json"])?;
-        load()?;
-        let counters: Value = serde_json::from_str(&auth.end()?)?;
-        let ours = counters["replies"]["noerror"].as_u64().unwrap_or(0);
+        let ours = lab.saturated_authdns(client, &file, &[], &[])?;
         let reflector = lab.serve(&[&lab.ours, "reflect", &address, "1"])?;
-        load()?;
+        lab.saturate(client, &file, &[])?;
         let null: u64 =
             reflector.end()?.trim().parse().context("the reflector printed no number")?;
         let ratio = ours as f64 / null as f64;

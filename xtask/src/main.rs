@@ -119,6 +119,8 @@ enum Comparison {
         #[arg(long, requires = "against")]
         policies: bool,
     },
+    /// AuthDNS over AF_XDP beside AuthDNS over sockets
+    Xdp(Keeping),
     /// The original timing of dns64perf++ beside the corrected one and the Measurer: tables and
     /// figures of the paper on it
     Timing(timing::Timing),
@@ -162,6 +164,7 @@ fn main() -> Result<ExitCode> {
                 Comparison::Dns64 { against: Against { keeping, .. }, .. } => {
                     bench_dns64::run(&keeping)
                 }
+                Comparison::Xdp(keeping) => bench::xdp(&keeping),
                 Comparison::Timing(timing) => timing.run(),
             }
         }

@@ -4,6 +4,7 @@ mod cpus;
 mod machine;
 mod network;
 mod nic;
+mod past_stack;
 mod tree;
 
 use std::time::Duration;
@@ -87,6 +88,14 @@ impl Environment {
             Ok(interfaces) => nic::findings(&tree, &interfaces),
             Err(error) => vec![finding("interfaces", format!("not known: {error}"))],
         });
+        environment
+    }
+
+    /// The same, and what an interface gives to AF_XDP. That is tried out, with a filter that takes
+    /// nothing; a driver may restart its queues for that.
+    pub fn observe_with_xdp(interface: &str) -> Environment {
+        let mut environment = Environment::observe();
+        environment.findings.extend(past_stack::findings(interface));
         environment
     }
 

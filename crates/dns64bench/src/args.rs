@@ -503,6 +503,14 @@ pub(crate) struct Auth {
     /// CPUs for the workers
     #[arg(long, value_name = "LIST", value_parser = parse_cpus, help_heading = THREADS)]
     pub(crate) cpus: Option<CpuList>,
+    /// Answer queries from this interface past the kernel's network stack as well (AF_XDP), by a
+    /// worker for each of its queues; it must have all addresses of --listen
+    #[arg(long, value_name = "IFACE", conflicts_with_all = ["conform", "delay"], help_heading = THREADS)]
+    pub(crate) xdp: Option<String>,
+    /// How packets get from there to AuthDNS: zero-copy (the driver must know how to), copy (by the
+    /// driver), generic (behind it), or the fastest of these that there is
+    #[arg(long, value_name = "MODE", value_enum, default_value_t, requires = "xdp", help_heading = THREADS)]
+    pub(crate) xdp_mode: XdpMode,
     /// Hold every UDP reply back, by TIME or uniformly by TIME-TIME
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_delay, help_heading = FAULTS)]
     pub(crate) delay: DelayRange,
@@ -521,6 +529,32 @@ pub(crate) struct Auth {
     /// End after this time instead of on SIGINT or SIGTERM
     #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = LOAD)]
     pub(crate) duration: Option<Duration>,
+}
+
+/// How packets get past the kernel's network stack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum XdpMode {
+    /// The fastest that interface and driver have.
+    #[default]
+    Auto,
+    /// The device writes into our memory.
+    ZeroCopy,
+    /// The driver hands them over, and the kernel copies them.
+    Copy,
+    /// The kernel takes them behind the driver, and copies them.
+    Generic,
+}
+
+impl XdpMode {
+    /// As `net` calls it.
+    pub(crate) fn resolve(self) -> net::xdp::Mode {
+        match self {
+            XdpMode::Auto => net::xdp::Mode::Auto,
+            XdpMode::ZeroCopy => net::xdp::Mode::ZeroCopy,
+            XdpMode::Copy => net::xdp::Mode::Copy,
+            XdpMode::Generic => net::xdp::Mode::Generic,
+        }
+    }
 }
 
 #[derive(Clone, Debug, Args)]
@@ -676,6 +710,9 @@ pub(crate) struct Manual {
 
 #[derive(Debug, Args)]
 pub(crate) struct Check {
+    /// Try out what this interface gives to AF_XDP, too; its queues may pause for a moment
+    #[arg(long, value_name = "IFACE", help_heading = AUTH)]
+    pub(crate) xdp: Option<String>,
     /// Print one JSON object
     #[arg(long, help_heading = FILES)]
     pub(crate) json: bool,

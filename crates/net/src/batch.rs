@@ -340,8 +340,7 @@ impl ServerBatch {
         let mut count = 0;
         for i in 0..received {
             let slot = &mut self.replies[count * self.reply_len..][..self.reply_len];
-            let len =
-                answer(&self.queries.datagram(i), Source { batch: &self.queries, index: i }, slot);
+            let len = answer(&self.queries.datagram(i), Source(Origin::Of(&self.queries, i)), slot);
             if len == 0 {
                 continue;
             }
@@ -390,17 +389,29 @@ impl ServerBatch {
     }
 }
 
-/// Where a query of a [`ServerBatch`] came from, decoded only when asked for.
+/// Where a query came from, decoded only when asked for.
 #[derive(Clone, Copy)]
-pub struct Source<'a> {
-    batch: &'a ReceiveBatch,
-    index: usize,
+pub struct Source<'a>(Origin<'a>);
+
+#[derive(Clone, Copy)]
+enum Origin<'a> {
+    /// As the kernel wrote it beside the datagram with this number.
+    Of(&'a ReceiveBatch, usize),
+    Known(SocketAddr),
 }
 
 impl Source<'_> {
+    /// A client's address and port.
+    pub(crate) fn known(address: SocketAddr) -> Source<'static> {
+        Source(Origin::Known(address))
+    }
+
     /// Address and port of the client; `None` where the kernel gives none that is IP.
     pub fn address(&self) -> Option<SocketAddr> {
-        self.batch.source(self.index)
+        match self.0 {
+            Origin::Of(batch, index) => batch.source(index),
+            Origin::Known(address) => Some(address),
+        }
     }
 }
 

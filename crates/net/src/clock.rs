@@ -81,6 +81,12 @@ impl ClockPair {
         self.wall
     }
 
+    /// The wall-clock moment of one of the monotonic clock.
+    #[inline]
+    pub fn to_wall(self, monotonic: Nanos) -> Nanos {
+        Nanos(self.wall.0.saturating_sub(self.monotonic.0.saturating_sub(monotonic.0)))
+    }
+
     /// The monotonic moment of a kernel timestamp. A timestamp from after this sample (the wall
     /// clock was set back) counts as this sample's moment.
     #[inline]

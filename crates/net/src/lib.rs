@@ -6,6 +6,7 @@
 //!                        batch::ReceiveBatch ◄── recvmmsg, kernel timestamps ── wire
 //!                        batch::ServerBatch ◄─► recvmmsg + sendmmsg, for servers that answer at once (AuthDNS)
 //!                        queue::SendQueue ── sendmmsg + GSO ──► wire, for servers that answer later (dns64d)
+//! xdp::Server ◄─► AF_XDP rings, past the stack, for servers that answer at once (AuthDNS)
 //! drops, queueing: what the host lost on the way        tap: what the interface got for our ports
 //! neighbour: whether the next hop can be reached at all        affinity: which thread runs where
 //! router: what routers announce on a link
@@ -29,3 +30,4 @@ pub mod socket;
 pub mod tap;
 #[cfg(test)]
 mod testing;
+pub mod xdp;

@@ -249,6 +249,10 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
                 "dns64bench auth --listen [::1]:5300 --aaaa-share 0.2 --delay 5ms-20ms",
                 "On loopback, slowly.",
             ),
+            (
+                "dns64bench auth --listen 198.18.0.2 --xdp eth1",
+                "Past the kernel's network stack, as root.",
+            ),
         ],
         "reference-dut" => &[
             (
@@ -289,6 +293,10 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
             ("dns64bench check", "What spoils measurements, and how it is mended."),
             ("dns64bench check --json", "The same for programs."),
             ("dns64bench check --strict", "End with status 4 if there is anything."),
+            (
+                "dns64bench check --xdp eth1",
+                "Also whether AuthDNS can answer past the stack there.",
+            ),
         ],
         "completions" => &[(
             "dns64bench completions bash > ~/.local/share/bash-completion/completions/dns64bench",

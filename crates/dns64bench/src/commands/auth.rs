@@ -7,9 +7,10 @@ use anyhow::Context;
 use campaign::archive::write_whole;
 use conform::far::{self, FarConfig};
 use conform::message::Name;
+use method::units::counted;
 use net::affinity::allowed_cpus;
 use tester::authdns::counters::AuthCounters;
-use tester::authdns::{AuthConfig, start, status};
+use tester::authdns::{AuthConfig, PastStack, XdpConfig, start, status};
 
 use super::wait_for_end;
 use crate::args::Auth;
@@ -31,6 +32,10 @@ fn serve(args: &Auth) -> Outcome {
         delay: args.delay.resolve(),
         loss: args.loss,
         seed: args.seed,
+        xdp: args.xdp.clone().map(|interface| {
+            let mode = args.xdp_mode.resolve();
+            XdpConfig { interface, mode }
+        }),
     };
     let running = start(&config).map_err(Failure::environment)?;
     if let Some(path) = &args.status {
@@ -40,6 +45,10 @@ fn serve(args: &Auth) -> Outcome {
     }
     for address in running.addresses() {
         eprintln!("AuthDNS serves {} on {address}", config.zone.domain());
+    }
+    if let Some(PastStack { interface, way, queues }) = running.past_stack() {
+        let queues = counted(*queues as u64, "queue", "queues");
+        eprintln!("What comes to {interface} gets here past the stack ({way}, {queues})");
     }
     let ended = wait_for_end(args.duration);
     let counters = running.counters();

@@ -9,7 +9,10 @@ use crate::colour::{Meaning, painted};
 use crate::output::{ENVIRONMENT, Outcome, counted, grouped, print_versioned};
 
 pub(crate) fn run(args: &Check) -> Outcome {
-    let environment = Environment::observe();
+    let environment = match &args.xdp {
+        Some(interface) => Environment::observe_with_xdp(interface),
+        None => Environment::observe(),
+    };
     if args.json {
         print_versioned(&environment)?;
     } else {

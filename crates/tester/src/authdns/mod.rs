@@ -2,7 +2,7 @@
 //! file.
 //!
 //! ```text
-//! client ─► socket (one per worker and address) ─► zone: what is the answer? ─► loss, delay ─► client
+//! client ─► port: a socket (one per worker and address), or the rings of an interface ─► zone: what is the answer? ─► loss, delay ─► client
 //!                                                        │
 //!                                             counters: what was asked, what was answered, how long it took
 //!                                                        │
@@ -12,10 +12,11 @@
 pub mod answer;
 pub mod counters;
 pub mod part;
+mod port;
 mod recent;
 mod server;
 pub mod status;
 pub mod times;
 pub mod zonefile;
 
-pub use server::{AuthConfig, AuthError, RunningAuth, start};
+pub use server::{AuthConfig, AuthError, PastStack, RunningAuth, XdpConfig, start};

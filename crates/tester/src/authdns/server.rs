@@ -1,6 +1,7 @@
 //! AuthDNS running: workers on their sockets, TCP beside them, counters to read.
 
-use std::net::SocketAddr;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -8,20 +9,19 @@ use std::time::Duration;
 
 use method::units::CpuId;
 use net::affinity::{be_favoured, pin_to};
-use net::batch::{ServerBatch, Wait};
 use net::clock;
 use net::socket::{Endpoint, ListenError, listen_both};
+use net::xdp::{self, Claim, XdpError};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::answer::{MAX_REPLY, Transport, Zone};
+use super::answer::{Transport, Zone};
 use super::counters::{AuthCounters, BatchCounts, BatchTimes, WorkerCounters};
+use super::port::Port;
 use super::recent::Recent;
 use crate::delay_line::{Delay, DelayLine};
 use crate::tcp;
 
-/// The longest query that is read: larger than any that we send or answer with more than an error.
-const QUERY_LEN: usize = 1500;
 /// How often an idle worker looks whether it should stop.
 const STOP_CHECK: Duration = Duration::from_millis(100);
 
@@ -42,6 +42,19 @@ pub struct AuthConfig {
     pub loss: f64,
     /// Where `loss` and `delay` begin.
     pub seed: u64,
+    /// An interface whose queries are also answered past the kernel's network stack (AF_XDP), by a
+    /// worker for each of its queues. It must have all addresses of `listen`, and holds no replies
+    /// back.
+    pub xdp: Option<XdpConfig>,
+}
+
+/// An interface to serve with AF_XDP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct XdpConfig {
+    /// Its name.
+    pub interface: String,
+    /// How packets are to get from there to us.
+    pub mode: xdp::Mode,
 }
 
 /// Why AuthDNS does not run.
@@ -62,6 +75,15 @@ pub enum AuthError {
         /// The wildcard address that it was to listen on.
         address: SocketAddr,
     },
+    /// Delayed replies leave through sockets.
+    #[error("--delay and --xdp do not go together: held back replies leave through sockets")]
+    XdpDelay,
+    /// The interface does not serve AF_XDP as is wanted.
+    #[error(transparent)]
+    Xdp(#[from] XdpError),
+    /// A worker cannot be started.
+    #[error("cannot start a worker: {0}")]
+    Worker(io::Error),
 }
 
 /// A running AuthDNS. Dropping it stops it.
@@ -70,12 +92,29 @@ pub struct RunningAuth {
     counters: Arc<Vec<WorkerCounters>>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
+    past_stack: Option<PastStack>,
+}
+
+/// How queries of an interface get to AuthDNS past the stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PastStack {
+    /// The interface's name.
+    pub interface: String,
+    /// How they get from there to a worker.
+    pub way: xdp::Way,
+    /// How many queues it has, and workers for them.
+    pub queues: usize,
 }
 
 impl RunningAuth {
     /// The addresses that it serves, ports filled in.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// The interface that it serves past the stack as well, if it does.
+    pub fn past_stack(&self) -> Option<&PastStack> {
+        self.past_stack.as_ref()
     }
 
     /// What was asked and answered so far.
@@ -87,6 +126,12 @@ impl RunningAuth {
     pub fn counter_reader(&self) -> impl Fn() -> AuthCounters + Send + Sync + 'static {
         let counters = Arc::clone(&self.counters);
         move || AuthCounters::sum(&counters)
+    }
+
+    fn spawn(&mut self, worker: Worker) -> Result<(), AuthError> {
+        let named = thread::Builder::new().name(format!("auth-{}", worker.number));
+        self.threads.push(named.spawn(move || worker.run()).map_err(AuthError::Worker)?);
+        Ok(())
     }
 }
 
@@ -102,61 +147,122 @@ impl Drop for RunningAuth {
 /// Starts AuthDNS; it serves when this returns.
 ///
 /// # Errors
-/// If an address cannot be served.
+/// If an address cannot be served, or the interface not past the stack.
 pub fn start(config: &AuthConfig) -> Result<RunningAuth, AuthError> {
-    let workers = config.listen.len() * config.threads;
+    if config.xdp.is_some() && !config.delay.is_none() {
+        return Err(AuthError::XdpDelay);
+    }
+    let bound = config
+        .listen
+        .iter()
+        .map(|&address| Bound::open(address, config))
+        .collect::<Result<Vec<_>, _>>()?;
+    let addresses: Vec<SocketAddr> = bound.iter().map(|bound| bound.address).collect();
+    let (past_stack, servers) = match &config.xdp {
+        Some(wanted) => {
+            let (past_stack, servers) = open_past_stack(wanted, &addresses)?;
+            (Some(past_stack), servers)
+        }
+        None => (None, Vec::new()),
+    };
+    let workers = bound.len() * config.threads + servers.len();
     // The last set of counters is that of the TCP side.
     let counters: Arc<Vec<WorkerCounters>> =
         Arc::new((0..=workers).map(|_| WorkerCounters::default()).collect());
     let stop = Arc::new(AtomicBool::new(false));
-    let mut running = RunningAuth { addresses: Vec::new(), counters, stop, threads: Vec::new() };
-    let zone = Arc::new(config.zone.clone());
-    let recent = Arc::new(Recent::new());
-    for (group, &address) in config.listen.iter().enumerate() {
+    let mut running = RunningAuth { addresses, counters, stop, threads: Vec::new(), past_stack };
+    let (zone, recent) = (Arc::new(config.zone.clone()), Arc::new(Recent::new()));
+    let mut ports: Vec<(Port, usize)> = Vec::new();
+    for Bound { endpoints, listener, address } in bound {
+        let serving = serve_tcp(listener, &zone, &running, workers);
+        running.threads.push(
+            serving.map_err(|source| AuthError::Listen {
+                address,
+                source: ListenError::Tcp(source),
+            })?,
+        );
+        let sockets = endpoints.into_iter().map(|endpoint| Port::socket(Arc::new(endpoint)));
+        ports.extend(sockets.zip(0..));
+    }
+    ports.extend(servers.into_iter().map(|server| Port::Rings(Box::new(server))).zip(0..));
+    for (number, (port, n)) in ports.into_iter().enumerate() {
+        running.spawn(Worker {
+            port,
+            zone: Arc::clone(&zone),
+            counters: Arc::clone(&running.counters),
+            recent: Arc::clone(&recent),
+            number,
+            stop: Arc::clone(&running.stop),
+            cpu: config.cpus.get(n % config.cpus.len().max(1)).copied(),
+            delay: config.delay,
+            loss: config.loss,
+            rng: StdRng::seed_from_u64(config.seed.wrapping_add(number as u64)),
+        })?;
+    }
+    Ok(running)
+}
+
+/// The sockets of an address.
+struct Bound {
+    endpoints: Vec<Endpoint>,
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Bound {
+    fn open(address: SocketAddr, config: &AuthConfig) -> Result<Bound, AuthError> {
         if !config.delay.is_none() && address.ip().is_unspecified() {
             return Err(AuthError::WildcardDelay { address });
         }
         let at = |source| AuthError::Listen { address, source };
         let udp = |source| at(ListenError::Udp(source));
         let (endpoints, listener) = listen_both(address, config.threads).map_err(at)?;
-        let bound = endpoints[0].local_address().map_err(udp)?;
-        let (tcp_zone, tcp_counters) = (Arc::clone(&zone), Arc::clone(&running.counters));
-        let answer = move |query: &[u8], out: &mut [u8]| {
-            let mut counts = BatchCounts::default();
-            let answered = tcp_zone.answer(query, Transport::Tcp, out);
-            counts.add(&answered);
-            tcp_counters[workers].publish(&counts, 0);
-            answered.len
-        };
-        let serving = tcp::serve(listener, answer, Arc::clone(&running.stop));
-        running.threads.push(serving.map_err(|source| at(ListenError::Tcp(source)))?);
-        for (n, endpoint) in endpoints.into_iter().enumerate() {
-            let number = group * config.threads + n;
+        for endpoint in &endpoints {
             endpoint.set_receive_timeout(STOP_CHECK).map_err(udp)?;
             endpoint.use_kernel_timestamps().map_err(udp)?;
-            let worker = Worker {
-                endpoint: Arc::new(endpoint),
-                zone: Arc::clone(&zone),
-                counters: Arc::clone(&running.counters),
-                recent: Arc::clone(&recent),
-                number,
-                stop: Arc::clone(&running.stop),
-                cpu: config.cpus.get(n % config.cpus.len().max(1)).copied(),
-                delay: config.delay,
-                loss: config.loss,
-                rng: StdRng::seed_from_u64(config.seed.wrapping_add(number as u64)),
-            };
-            let spawned =
-                thread::Builder::new().name(format!("auth-{number}")).spawn(move || worker.run());
-            running.threads.push(spawned.map_err(udp)?);
         }
-        running.addresses.push(bound);
+        let address = endpoints[0].local_address().map_err(udp)?;
+        Ok(Bound { endpoints, listener, address })
     }
-    Ok(running)
+}
+
+/// The queues of an interface, from which queries for these addresses come past the stack. Sockets
+/// get what does not come that way.
+fn open_past_stack(
+    wanted: &XdpConfig,
+    addresses: &[SocketAddr],
+) -> Result<(PastStack, Vec<xdp::Server>), XdpError> {
+    let claim = |address: &SocketAddr| {
+        let port = address.port();
+        Claim { address: address.ip(), ports: port..=port }
+    };
+    let claims: Vec<Claim> = addresses.iter().map(claim).collect();
+    let opened = xdp::Interface::open(&wanted.interface, &claims, wanted.mode)?;
+    let (interface, way) = (wanted.interface.clone(), opened.way());
+    let servers = opened.into_servers();
+    Ok((PastStack { interface, way, queues: servers.len() }, servers))
+}
+
+/// Answers over TCP, and counts what it answers in the counters with that number.
+fn serve_tcp(
+    listener: TcpListener,
+    zone: &Arc<Zone>,
+    running: &RunningAuth,
+    number: usize,
+) -> io::Result<JoinHandle<()>> {
+    let (zone, counters) = (Arc::clone(zone), Arc::clone(&running.counters));
+    let answer = move |query: &[u8], out: &mut [u8]| {
+        let mut counts = BatchCounts::default();
+        let answered = zone.answer(query, Transport::Tcp, out);
+        counts.add(&answered);
+        counters[number].publish(&counts, 0);
+        answered.len
+    };
+    tcp::serve(listener, answer, Arc::clone(&running.stop))
 }
 
 struct Worker {
-    endpoint: Arc<Endpoint>,
+    port: Port,
     zone: Arc<Zone>,
     counters: Arc<Vec<WorkerCounters>>,
     recent: Arc<Recent>,
@@ -178,13 +284,12 @@ impl Worker {
         // On a CPU that it shares with the Measurer neither is to keep the other waiting, and the
         // DUT is to wait for neither.
         be_favoured();
-        let line = (!self.delay.is_none()).then(|| DelayLine::new(Arc::clone(&self.endpoint)));
+        let line = self.port.endpoint().filter(|_| !self.delay.is_none()).map(DelayLine::new);
         let mut times = BatchTimes::default();
-        let mut batch = ServerBatch::new(QUERY_LEN, MAX_REPLY);
         let counters = Arc::clone(&self.counters);
         while !self.stop.load(Ordering::Relaxed) {
             let mut counts = BatchCounts::default();
-            let turn = batch.turn(&self.endpoint, Wait::ForOne, |query, source, out| {
+            let turn = self.port.turn(STOP_CHECK, |query, source, out| {
                 let answered = self.zone.answer(query.bytes, Transport::Udp, out);
                 let len = answered.len;
                 counts.add(&answered);
@@ -209,7 +314,7 @@ impl Worker {
             let turn = turn.unwrap_or_default();
             counters[self.number].publish(&counts, turn.refused);
             counters[self.number].publish_times(&mut times, clock::wall());
-            counters[self.number].socket_drops.store(self.endpoint.drops(), Ordering::Relaxed);
+            counters[self.number].socket_drops.store(self.port.drops(), Ordering::Relaxed);
         }
     }
 }

@@ -1,0 +1,291 @@
+//! The system call bpf(2), as far as a filter in front of AF_XDP sockets needs it.
+
+use std::ffi::CStr;
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use super::filter::Insn;
+
+/// Commands of bpf(2), linux/bpf.h.
+#[derive(Clone, Copy)]
+enum Command {
+    MapCreate = 0,
+    MapUpdate = 2,
+    ProgramLoad = 5,
+    #[cfg(test)]
+    ProgramTestRun = 10,
+    LinkCreate = 28,
+    LinkDetach = 34,
+}
+
+/// `BPF_MAP_TYPE_XSKMAP`: AF_XDP sockets by number.
+const XSKMAP: u32 = 17;
+/// `BPF_PROG_TYPE_XDP`.
+const PROGRAM_OF_XDP: u32 = 6;
+/// `BPF_XDP`: how such programs are attached.
+const ATTACHED_AS_XDP: u32 = 37;
+/// What the kernel compares with GPL-compatible licenses. The program calls no function that wants
+/// one.
+const LICENSE: &CStr = c"MIT or Apache-2.0";
+/// Octets for what the verifier says of a program that it refuses.
+const LOG: usize = 64 << 10;
+
+/// Where a program runs: `XDP_FLAGS_SKB_MODE` and `XDP_FLAGS_DRV_MODE` of linux/if_link.h.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hook {
+    /// In the stack, behind the driver: with every driver.
+    Generic = 1 << 1,
+    /// In the driver.
+    Driver = 1 << 2,
+}
+
+/// Sockets by the queue that they are for.
+pub(super) struct SocketMap(OwnedFd);
+
+impl SocketMap {
+    /// A map for so many queues.
+    ///
+    /// # Errors
+    /// As bpf(2): without CAP_BPF, or CAP_SYS_ADMIN, it is `PermissionDenied`.
+    pub(super) fn new(queues: u32) -> io::Result<SocketMap> {
+        #[repr(C)]
+        struct Attributes {
+            map_type: u32,
+            key_size: u32,
+            value_size: u32,
+            max_entries: u32,
+            flags: u32,
+        }
+        let mut attributes = Attributes {
+            map_type: XSKMAP,
+            key_size: 4,
+            value_size: 4,
+            max_entries: queues,
+            flags: 0,
+        };
+        // SAFETY: the attributes are those of this command, and hold no pointers.
+        unsafe { descriptor(Command::MapCreate, &mut attributes) }.map(SocketMap)
+    }
+
+    /// Its descriptor, as a program names it.
+    pub(super) fn number(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    /// Puts a socket in for a queue.
+    ///
+    /// # Errors
+    /// As bpf(2): if the map has no such queue, or it is no AF_XDP socket.
+    pub(super) fn insert(&self, queue: u32, socket: RawFd) -> io::Result<()> {
+        #[repr(C)]
+        struct Attributes {
+            map: u32,
+            padding: u32,
+            key: u64,
+            value: u64,
+            flags: u64,
+        }
+        let socket = socket as u32;
+        let mut attributes = Attributes {
+            map: self.number() as u32,
+            padding: 0,
+            key: address(&queue),
+            value: address(&socket),
+            flags: 0,
+        };
+        // SAFETY: key and value point to four octets each, as the map has them, which outlive the
+        // call.
+        unsafe { call(Command::MapUpdate, &mut attributes) }.map(drop)
+    }
+}
+
+/// A program that the kernel has verified.
+pub(super) struct Program(OwnedFd);
+
+impl Program {
+    /// Has the kernel verify a program.
+    ///
+    /// # Errors
+    /// As bpf(2), with what the verifier says if it refuses the program.
+    pub(super) fn load(program: &[Insn]) -> io::Result<Program> {
+        // Without a log first: it costs time, and the kernel fails if it does not fit.
+        load(program, &mut []).or_else(|error| {
+            let mut log = vec![0_u8; LOG];
+            match load(program, &mut log) {
+                Ok(program) => Ok(program),
+                Err(_) => Err(io::Error::new(error.kind(), with_log(&error, &log))),
+            }
+        })
+    }
+
+    /// Attaches it to an interface, for as long as the value lives, whatever ends the process: the
+    /// kernel detaches it when the last descriptor of the link is closed.
+    ///
+    /// # Errors
+    /// As bpf(2): `EBUSY` if the interface has a program, `EOPNOTSUPP` or `EINVAL` if its driver
+    /// does not run any.
+    pub(super) fn attach(&self, interface: u32, hook: Hook) -> io::Result<Link> {
+        #[repr(C)]
+        struct Attributes {
+            program: u32,
+            interface: u32,
+            attach_type: u32,
+            flags: u32,
+        }
+        let mut attributes = Attributes {
+            program: self.0.as_raw_fd() as u32,
+            interface,
+            attach_type: ATTACHED_AS_XDP,
+            flags: hook as u32,
+        };
+        // SAFETY: the attributes are those of this command, and hold no pointers.
+        unsafe { descriptor(Command::LinkCreate, &mut attributes) }.map(Link)
+    }
+}
+
+/// A program on its interface.
+pub(super) struct Link(OwnedFd);
+
+impl Drop for Link {
+    /// Detaches at once: a child that another thread is just starting has the descriptor, too, for a
+    /// moment.
+    fn drop(&mut self) {
+        #[repr(C)]
+        struct Attributes {
+            link: u32,
+        }
+        let mut attributes = Attributes { link: self.0.as_raw_fd() as u32 };
+        // SAFETY: the attributes are those of this command, and hold no pointers.
+        let _ = unsafe { call(Command::LinkDetach, &mut attributes) };
+    }
+}
+
+fn load(program: &[Insn], log: &mut [u8]) -> io::Result<Program> {
+    #[repr(C)]
+    struct Attributes {
+        program_type: u32,
+        instructions_count: u32,
+        instructions: u64,
+        license: u64,
+        log_level: u32,
+        log_size: u32,
+        log: u64,
+        kernel_version: u32,
+        flags: u32,
+        name: [u8; 16],
+        interface: u32,
+        attach_type: u32,
+    }
+    let mut attributes = Attributes {
+        program_type: PROGRAM_OF_XDP,
+        instructions_count: program.len() as u32,
+        instructions: program.as_ptr() as u64,
+        license: LICENSE.as_ptr() as u64,
+        log_level: u32::from(!log.is_empty()),
+        log_size: log.len() as u32,
+        log: if log.is_empty() { 0 } else { log.as_mut_ptr() as u64 },
+        kernel_version: 0,
+        flags: 0,
+        name: *b"dns64bench\0\0\0\0\0\0",
+        interface: 0,
+        attach_type: ATTACHED_AS_XDP,
+    };
+    // SAFETY: the instructions, the license with its zero at the end, and the log with its stated
+    // length all outlive the call; the log is borrowed exclusively.
+    unsafe { descriptor(Command::ProgramLoad, &mut attributes) }.map(Program)
+}
+
+/// An error with the last lines of the verifier's log.
+fn with_log(error: &io::Error, log: &[u8]) -> String {
+    let text = CStr::from_bytes_until_nul(log).unwrap_or_default().to_string_lossy();
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    match &lines[lines.len().saturating_sub(3)..] {
+        [] => error.to_string(),
+        last => format!("{error}: {}", last.join("; ")),
+    }
+}
+
+/// The address of a value, as bpf(2) takes it.
+fn address<T>(value: &T) -> u64 {
+    std::ptr::from_ref(value) as u64
+}
+
+/// Calls bpf(2) with a command that opens a descriptor.
+///
+/// # Safety
+/// As [`call`]; and the command is one that returns a descriptor.
+unsafe fn descriptor<T>(command: Command, attributes: &mut T) -> io::Result<OwnedFd> {
+    // SAFETY: the caller's promise.
+    let number = unsafe { call(command, attributes)? };
+    // SAFETY: the kernel has just opened it for this call, and nobody else knows of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// Calls bpf(2).
+///
+/// # Safety
+/// `attributes` are those of the command, in the kernel's layout (the beginning of `union
+/// bpf_attr`), and what they point to is valid for as much as the command reads or writes.
+unsafe fn call<T>(command: Command, attributes: &mut T) -> io::Result<i32> {
+    // SAFETY: the pointer and the size are those of `attributes`; the rest is the caller's promise.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            command as libc::c_long,
+            std::ptr::from_mut(attributes),
+            size_of::<T>() as libc::c_ulong,
+        )
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Runs a program on a frame, on no interface (`BPF_PROG_TEST_RUN`); returns what it returns.
+    pub(in super::super) fn run(program: &Program, frame: &[u8]) -> i32 {
+        #[repr(C)]
+        #[derive(Default)]
+        struct Attributes {
+            program: u32,
+            returned: u32,
+            size_in: u32,
+            size_out: u32,
+            data_in: u64,
+            data_out: u64,
+            repeat: u32,
+            duration: u32,
+            context_size_in: u32,
+            context_size_out: u32,
+            context_in: u64,
+            context_out: u64,
+            flags: u32,
+            cpu: u32,
+            batch_size: u32,
+            padding: u32,
+        }
+        let mut attributes = Attributes {
+            program: program.0.as_raw_fd() as u32,
+            size_in: frame.len() as u32,
+            data_in: frame.as_ptr() as u64,
+            repeat: 1,
+            ..Attributes::default()
+        };
+        // SAFETY: `data_in` is `size_in` octets long and outlives the call; nothing is written but
+        // the attributes.
+        unsafe { call(Command::ProgramTestRun, &mut attributes) }.expect("it runs");
+        attributes.returned as i32
+    }
+
+    #[test]
+    fn what_the_verifier_says_is_told_in_short() {
+        let error = io::Error::from(io::ErrorKind::InvalidInput);
+        let log =
+            b"0: (b7) r0 = 2\n1: (79) r0 = *(u64 *)(r1 +0)\n\ninvalid access\nprocessed 2\n\0rest";
+        let told = with_log(&error, log);
+        assert!(told.ends_with("invalid access; processed 2"), "{told}");
+        assert_eq!(with_log(&error, &[0; 4]), error.to_string());
+    }
+}

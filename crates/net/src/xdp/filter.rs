@@ -1,0 +1,454 @@
+//! Which packets an interface hands to AF_XDP sockets: a BPF program, written as data.
+//!
+//! ```text
+//! frame ─► UDP over plain IPv4 or IPv6? ─► for one of our addresses and ports? ─► moment of receipt ─► socket of its queue
+//!              │ no                            │ no                                 │ no room            │ none
+//!              └───────────────────────────────┴──────────────────► the kernel's network stack ◄────────┘
+//! ```
+//!
+//! What is not a whole UDP datagram behind a plain IP header goes to the kernel: VLAN tags, IPv4
+//! options, IPv6 extension headers, fragments. So do TCP, ICMP, neighbour discovery and everybody
+//! else's packets. In front of a packet that it takes the program writes the moment of receipt
+//! (`CLOCK_MONOTONIC`), as the sockets of the stack do with `SO_TIMESTAMPNS`.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
+/// Octets in front of a packet that hold the moment of receipt.
+pub(super) const STAMP: usize = 8;
+
+/// Datagrams that are handed to the sockets: those to an address and one of its ports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Their destination; no wildcard.
+    pub address: IpAddr,
+    /// Their destination ports.
+    pub ports: RangeInclusive<u16>,
+}
+
+/// An instruction, as the kernel wants it (`struct bpf_insn` of linux/bpf.h).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Insn {
+    code: u8,
+    registers: u8,
+    offset: i16,
+    immediate: i32,
+}
+
+/// A register. R0 has results, R1 to R5 arguments, which calls spoil; R6 to R9 stay.
+#[derive(Clone, Copy)]
+enum R {
+    R0,
+    R1,
+    R2,
+    R3,
+    R4,
+    R5,
+    R6,
+    R7,
+    R8,
+}
+
+/// A place in the program, further on, that is jumped to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Label {
+    Ipv6,
+    /// After the claim with this number.
+    Next(usize),
+    Take,
+    Pass,
+}
+
+/// What becomes of a packet that is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// It goes to the socket that this map (its descriptor) has for the packet's queue.
+    Redirected(i32),
+    /// The program returns this number: for tests without a socket.
+    #[cfg(test)]
+    Returned(i32),
+}
+
+/// `XDP_PASS` of linux/bpf.h: on to the kernel's stack.
+pub(super) const XDP_PASS: i32 = 2;
+/// Helper functions by their numbers in linux/bpf.h.
+const KTIME_GET_NS: i32 = 5;
+const REDIRECT_MAP: i32 = 51;
+const XDP_ADJUST_META: i32 = 54;
+/// Places in `struct xdp_md`.
+const DATA: i16 = 0;
+const DATA_END: i16 = 4;
+const DATA_META: i16 = 8;
+const QUEUE: i16 = 16;
+/// Lengths of what must be there: Ethernet, IP and UDP headers.
+const IPV4_HEADERS: i32 = 14 + 20 + 8;
+const IPV6_HEADERS: i32 = 14 + 40 + 8;
+
+/// A program while it is written: jumps lead to labels until all places are known.
+#[derive(Default)]
+struct Writer {
+    program: Vec<Insn>,
+    jumps: Vec<(usize, Label)>,
+    labels: BTreeMap<Label, usize>,
+}
+
+/// The program for these claims.
+pub(super) fn program(claims: &[Claim], taken: Taken) -> Vec<Insn> {
+    use R::{R0, R1, R2, R3, R4, R5, R6, R7, R8};
+    let mut w = Writer::default();
+    w.copy(R6, R1);
+    w.load32(R2, R6, DATA);
+    w.load32(R3, R6, DATA_END);
+    w.need(R4, R2, IPV4_HEADERS, R3);
+    w.load16(R5, R2, 12);
+    w.jump_if_equal(R5, network16(0x86dd), Label::Ipv6);
+    w.jump_unless_equal(R5, network16(0x0800), Label::Pass);
+    // Version 4, a header of five words.
+    w.load8(R5, R2, 14);
+    w.jump_unless_equal(R5, 0x45, Label::Pass);
+    w.load8(R5, R2, 23);
+    w.jump_unless_equal(R5, 17, Label::Pass);
+    // No further fragments, no offset.
+    w.load16(R5, R2, 20);
+    w.and(R5, network16(0x3fff));
+    w.jump_unless_equal(R5, 0, Label::Pass);
+    w.load16(R7, R2, 36);
+    w.to_host16(R7);
+    for (n, claim) in claims.iter().enumerate() {
+        if let IpAddr::V4(address) = claim.address {
+            w.claimed(n, 30, &address.octets(), &claim.ports);
+        }
+    }
+    w.jump(Label::Pass);
+
+    w.label(Label::Ipv6);
+    w.need(R4, R2, IPV6_HEADERS, R3);
+    w.load8(R5, R2, 20);
+    w.jump_unless_equal(R5, 17, Label::Pass);
+    w.load16(R7, R2, 56);
+    w.to_host16(R7);
+    for (n, claim) in claims.iter().enumerate() {
+        if let IpAddr::V6(address) = claim.address {
+            w.claimed(n, 38, &address.octets(), &claim.ports);
+        }
+    }
+    w.jump(Label::Pass);
+
+    // The verifier refuses instructions that nothing leads to.
+    if !claims.is_empty() {
+        w.label(Label::Take);
+        w.copy(R1, R6);
+        w.set(R2, -(STAMP as i32));
+        w.call(XDP_ADJUST_META);
+        w.jump_unless_equal(R0, 0, Label::Pass);
+        w.call(KTIME_GET_NS);
+        w.copy(R8, R0);
+        w.load32(R2, R6, DATA_META);
+        w.load32(R3, R6, DATA);
+        w.need(R4, R2, STAMP as i32, R3);
+        w.store64(R2, 0, R8);
+        match taken {
+            Taken::Redirected(map) => {
+                w.load32(R2, R6, QUEUE);
+                w.set_map(R1, map);
+                // What is returned where the queue has no socket.
+                w.set(R3, XDP_PASS);
+                w.call(REDIRECT_MAP);
+            }
+            #[cfg(test)]
+            Taken::Returned(number) => w.set(R0, number),
+        }
+        w.exit();
+    }
+    w.label(Label::Pass);
+    w.set(R0, XDP_PASS);
+    w.exit();
+    w.finished()
+}
+
+/// A number that is compared with one that was loaded from a packet as it stands there.
+fn network16(number: u16) -> i32 {
+    i32::from(u16::from_ne_bytes(number.to_be_bytes()))
+}
+
+impl Writer {
+    fn push(&mut self, code: u8, to: R, from: R, offset: i16, immediate: i32) {
+        let (to, from) = (to as u8, from as u8);
+        let registers =
+            if cfg!(target_endian = "little") { (from << 4) | to } else { (to << 4) | from };
+        self.program.push(Insn { code, registers, offset, immediate });
+    }
+
+    fn jumping(&mut self, code: u8, to: R, from: R, immediate: i32, label: Label) {
+        self.jumps.push((self.program.len(), label));
+        self.push(code, to, from, 0, immediate);
+    }
+
+    fn copy(&mut self, to: R, from: R) {
+        self.push(0xbf, to, from, 0, 0);
+    }
+
+    fn set(&mut self, to: R, number: i32) {
+        self.push(0xb7, to, R::R0, 0, number);
+    }
+
+    /// The address of a map; takes two instructions.
+    fn set_map(&mut self, to: R, map: i32) {
+        // The source register of value 1 says that the number is a map's descriptor.
+        self.push(0x18, to, R::R1, 0, map);
+        self.program.push(Insn::default());
+    }
+
+    fn load8(&mut self, to: R, at: R, offset: i16) {
+        self.push(0x71, to, at, offset, 0);
+    }
+
+    fn load16(&mut self, to: R, at: R, offset: i16) {
+        self.push(0x69, to, at, offset, 0);
+    }
+
+    fn load32(&mut self, to: R, at: R, offset: i16) {
+        self.push(0x61, to, at, offset, 0);
+    }
+
+    fn store64(&mut self, at: R, offset: i16, from: R) {
+        self.push(0x7b, at, from, offset, 0);
+    }
+
+    fn and(&mut self, to: R, number: i32) {
+        self.push(0x57, to, R::R0, 0, number);
+    }
+
+    /// A number of 16 bits from network to host order, the other way round the same.
+    fn to_host16(&mut self, register: R) {
+        self.push(0xdc, register, R::R0, 0, 16);
+    }
+
+    fn call(&mut self, helper: i32) {
+        self.push(0x85, R::R0, R::R0, 0, helper);
+    }
+
+    fn exit(&mut self) {
+        self.push(0x95, R::R0, R::R0, 0, 0);
+    }
+
+    fn jump(&mut self, label: Label) {
+        self.jumping(0x05, R::R0, R::R0, 0, label);
+    }
+
+    /// Compares the lower 32 bits, so that the number's sign does not matter.
+    fn jump_if_equal(&mut self, register: R, number: i32, label: Label) {
+        self.jumping(0x16, register, R::R0, number, label);
+    }
+
+    fn jump_unless_equal(&mut self, register: R, number: i32, label: Label) {
+        self.jumping(0x56, register, R::R0, number, label);
+    }
+
+    /// Goes on only if `length` octets from `from` on are before `end`; the verifier wants to see
+    /// that. Spoils `scratch`.
+    fn need(&mut self, scratch: R, from: R, length: i32, end: R) {
+        self.copy(scratch, from);
+        self.push(0x07, scratch, R::R0, 0, length);
+        self.jumping(0x2d, scratch, end, 0, Label::Pass);
+    }
+
+    /// Takes the packet if the octets at `at` are the claim's address, and the port in R7 is one of
+    /// its ports.
+    fn claimed(&mut self, n: usize, at: i16, address: &[u8], ports: &RangeInclusive<u16>) {
+        for (i, word) in address.chunks_exact(4).enumerate() {
+            self.load32(R::R5, R::R2, at + 4 * i as i16);
+            let word = i32::from_ne_bytes([word[0], word[1], word[2], word[3]]);
+            self.jump_unless_equal(R::R5, word, Label::Next(n));
+        }
+        // Below, and above; unsigned.
+        self.jumping(0xa5, R::R7, R::R0, i32::from(*ports.start()), Label::Next(n));
+        self.jumping(0x25, R::R7, R::R0, i32::from(*ports.end()), Label::Next(n));
+        self.jump(Label::Take);
+        self.label(Label::Next(n));
+    }
+
+    fn label(&mut self, label: Label) {
+        self.labels.insert(label, self.program.len());
+    }
+
+    /// The program, its jumps with the distances to their labels. All of them lead forward.
+    fn finished(mut self) -> Vec<Insn> {
+        for (at, label) in self.jumps {
+            let distance = self.labels[&label] - at - 1;
+            self.program[at].offset = i16::try_from(distance).expect("programs are short");
+        }
+        self.program
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::bpf::{Program, SocketMap, tests as kernel};
+    use super::super::frame::tests::{ENDS, frame};
+    use super::*;
+    use crate::testing::is_root;
+
+    /// What the tests' programs return for a packet that they take.
+    const TAKEN: i32 = 77;
+
+    fn claims() -> Vec<Claim> {
+        let claim = |address: &str, ports| Claim { address: address.parse().unwrap(), ports };
+        vec![
+            claim("198.18.0.2", 53..=53),
+            claim("2001:2::2", 53..=53),
+            claim("198.18.0.2", 40_000..=41_000),
+            claim("2001:2::2", 0..=10),
+        ]
+    }
+
+    #[test]
+    fn all_jumps_lead_forward_and_stay_inside() {
+        let program = program(&claims(), Taken::Redirected(5));
+        for (at, insn) in program.iter().enumerate() {
+            let target = at as i64 + 1 + i64::from(insn.offset);
+            let is_jump =
+                insn.code & 7 == 5 && insn.code != 0x85 && insn.code != 0x95 || insn.code & 7 == 6;
+            assert!(
+                !is_jump || insn.offset >= 0 && target < program.len() as i64,
+                "{at}: {insn:?}"
+            );
+        }
+        assert!(program.len() < 100, "{} instructions", program.len());
+    }
+
+    /// Whichever families are claimed, and if none is: `probe` claims nothing.
+    #[test]
+    fn the_verifier_takes_every_kind_of_program() {
+        if !is_root("the_verifier_takes_every_kind_of_program") {
+            return;
+        }
+        let map = SocketMap::new(1).unwrap();
+        let of = |is_wanted: fn(&Claim) -> bool| claims().into_iter().filter(is_wanted).collect();
+        let kinds: [Vec<Claim>; 4] = [
+            Vec::new(),
+            of(|claim| claim.address.is_ipv4()),
+            of(|claim| claim.address.is_ipv6()),
+            claims(),
+        ];
+        for claims in kinds {
+            let loaded = Program::load(&program(&claims, Taken::Redirected(map.number())));
+            assert!(loaded.is_ok(), "{claims:?}: {}", loaded.err().unwrap());
+        }
+    }
+
+    /// A loaded program, or nothing where the test cannot run.
+    fn loaded(test: &str) -> Option<Program> {
+        is_root(test).then(|| {
+            Program::load(&program(&claims(), Taken::Returned(TAKEN)))
+                .expect("the verifier takes it")
+        })
+    }
+
+    #[test]
+    fn only_what_is_claimed_is_taken() {
+        let Some(program) = loaded("only_what_is_claimed_is_taken") else { return };
+        let of =
+            |from: &str, to: &str| kernel::run(&program, &frame(from, to, b"a query of twenty"));
+        for (from, to) in ENDS {
+            assert_eq!(of(from, to), TAKEN, "{to}");
+        }
+        for (to, is_taken) in [
+            ("198.18.0.2:52", false),
+            ("198.18.0.2:54", false),
+            ("198.18.0.2:13568", false), // 53 in the other byte order
+            ("198.18.0.3:53", false),
+            ("198.18.0.2:40000", true),
+            ("198.18.0.2:41000", true),
+            ("198.18.0.2:39999", false),
+            ("198.18.0.2:41001", false),
+            ("[2001:2::2]:0", true),
+            ("[2001:2::2]:10", true),
+            ("[2001:2::2]:11", false),
+            ("[2001:2::3]:53", false),
+            ("[2001:2:0:1::2]:53", false),
+            ("[2002:2::2]:53", false),
+        ] {
+            let from = if to.starts_with('[') { ENDS[1].0 } else { ENDS[0].0 };
+            assert_eq!(of(from, to) == TAKEN, is_taken, "{to}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_plain_datagram_goes_to_the_kernel() {
+        let Some(program) = loaded("what_is_no_plain_datagram_goes_to_the_kernel") else { return };
+        let whole = ENDS.map(|(from, to)| frame(from, to, b"a query of twenty"));
+        // Frame, octet, value: each makes it something that the stack is to look at.
+        for (which, at, value) in [
+            (0, 14, 0x46), // IPv4 options
+            (0, 20, 0x20), // more fragments
+            (0, 21, 1),    // a fragment further back
+            (0, 23, 6),    // TCP
+            (0, 12, 0x81), // another EtherType
+            (1, 20, 0),    // hop-by-hop options
+            (1, 20, 44),   // a fragment
+            (1, 20, 58),   // ICMPv6: neighbour discovery
+        ] {
+            let mut changed = whole[which].clone();
+            changed[at] = value;
+            assert_eq!(kernel::run(&program, &changed), XDP_PASS, "frame {which}, octet {at}");
+        }
+        // "Do not fragment" is no fragment.
+        let mut changed = whole[0].clone();
+        changed[20] = 0x40;
+        assert_eq!(kernel::run(&program, &changed), TAKEN);
+        for frame in &whole {
+            for len in 14..frame.len().min(62) {
+                let found = kernel::run(&program, &frame[..len]);
+                let has_headers = len >= if frame[12] == 8 { 42 } else { 62 };
+                assert_eq!(found == TAKEN, has_headers, "{len} octets");
+            }
+        }
+    }
+
+    /// The program and a plain reading of the frame in Rust agree on frames with random octets in
+    /// them.
+    #[test]
+    fn random_frames_are_judged_as_the_rules_say() {
+        let Some(program) = loaded("random_frames_are_judged_as_the_rules_say") else { return };
+        let whole = ENDS.map(|(from, to)| frame(from, to, b"a query of twenty"));
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut random = || {
+            // xorshift64 (Marsaglia, "Xorshift RNGs", 2003).
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        let mut taken = 0;
+        for _ in 0..4000 {
+            let mut frame = whole[(random() % 2) as usize].clone();
+            for _ in 0..random() % 3 {
+                let at = 12 + random() as usize % (frame.len() - 12);
+                frame[at] = random() as u8;
+            }
+            let is_taken = is_claimed(&frame);
+            taken += usize::from(is_taken);
+            assert_eq!(kernel::run(&program, &frame) == TAKEN, is_taken, "{frame:02x?}");
+        }
+        assert!((1000..3900).contains(&taken), "{taken} of 4000 were taken");
+    }
+
+    fn is_claimed(frame: &[u8]) -> bool {
+        let port = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
+        let (address, port): (IpAddr, u16) = match frame[12..14] {
+            [8, 0] if frame[14] == 0x45 && frame[23] == 17 && port(20) & 0x3fff == 0 => {
+                let octets: [u8; 4] = frame[30..34].try_into().unwrap();
+                (octets.into(), port(36))
+            }
+            [0x86, 0xdd] if frame[20] == 17 => {
+                let octets: [u8; 16] = frame[38..54].try_into().unwrap();
+                (octets.into(), port(56))
+            }
+            _ => return false,
+        };
+        claims().iter().any(|claim| claim.address == address && claim.ports.contains(&port))
+    }
+}

@@ -1,0 +1,310 @@
+//! Ethernet frames with a UDP datagram in them: read, checked, and turned round into a reply.
+//!
+//! ```text
+//! 0         14              34            42
+//! ┌─────────┬───────────────┬─────────────┬─────────┐
+//! │ Ethernet│ IPv4 (20)     │ UDP (8)     │ payload │
+//! └─────────┴───────────────┴─────────────┴─────────┘
+//! 0         14              54            62
+//! ┌─────────┬───────────────┬─────────────┬─────────┐
+//! │ Ethernet│ IPv6 (40)     │ UDP (8)     │ payload │
+//! └─────────┴───────────────┴─────────────┴─────────┘
+//! ```
+//!
+//! Nothing else gets here: frames with VLAN tags, IPv4 options, IPv6 extension headers and
+//! fragments go to the kernel (see [`super::filter`]).
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::Range;
+
+/// Octets of an Ethernet header.
+const ETHERNET: usize = 14;
+/// Octets of an IPv4 header without options.
+const IPV4: usize = 20;
+/// Octets of an IPv6 header.
+const IPV6: usize = 40;
+/// Octets of a UDP header.
+const UDP: usize = 8;
+/// The protocol number of UDP.
+const PROTOCOL_UDP: u8 = 17;
+/// Hop limit of what leaves, as the kernel's own.
+const HOPS: u8 = 64;
+
+/// A datagram in a frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Datagram {
+    /// Who sent it.
+    pub(super) source: SocketAddr,
+    /// To whom.
+    pub(super) destination: SocketAddr,
+    /// Where its payload is in the frame.
+    pub(super) payload: Range<usize>,
+}
+
+/// The datagram in a frame; `None` if there is none, its lengths contradict each other, or its
+/// checksum is wrong.
+pub(super) fn read(frame: &[u8]) -> Option<Datagram> {
+    let (source, destination, udp) = match frame.get(12..ETHERNET)? {
+        [0x08, 0x00] => read_ipv4(frame)?,
+        [0x86, 0xdd] => read_ipv6(frame)?,
+        _ => return None,
+    };
+    let header = frame.get(udp.clone()).filter(|udp| udp.len() >= UDP)?;
+    let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+    // What the IP header counts beyond it is not part of it (RFC 768).
+    let length = usize::from(word(4));
+    if !(UDP..=header.len()).contains(&length)
+        || !has_right_checksum(source, destination, header, length)
+    {
+        return None;
+    }
+    Some(Datagram {
+        source: SocketAddr::new(source, word(0)),
+        destination: SocketAddr::new(destination, word(2)),
+        payload: udp.start + UDP..udp.start + length,
+    })
+}
+
+/// Source, destination, and where the UDP header and what follows it are.
+type Addressed = (IpAddr, IpAddr, Range<usize>);
+
+fn read_ipv4(frame: &[u8]) -> Option<Addressed> {
+    let header = frame.get(ETHERNET..ETHERNET + IPV4)?;
+    let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+    let is_whole = word(6) & 0x3fff == 0;
+    if header[0] != 0x45 || header[9] != PROTOCOL_UDP || !is_whole || fold(sum(header)) != 0xffff {
+        return None;
+    }
+    let address = |at: usize| {
+        Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]).into()
+    };
+    let end = ETHERNET + usize::from(word(2));
+    (ETHERNET + IPV4..=frame.len())
+        .contains(&end)
+        .then(|| (address(12), address(16), ETHERNET + IPV4..end))
+}
+
+fn read_ipv6(frame: &[u8]) -> Option<Addressed> {
+    let header = frame.get(ETHERNET..ETHERNET + IPV6)?;
+    if header[0] >> 4 != 6 || header[6] != PROTOCOL_UDP {
+        return None;
+    }
+    let address = |at: usize| -> Option<IpAddr> {
+        let octets: [u8; 16] = header[at..at + 16].try_into().ok()?;
+        Some(Ipv6Addr::from(octets).into())
+    };
+    let start = ETHERNET + IPV6;
+    let end = start + usize::from(u16::from_be_bytes([header[4], header[5]]));
+    (end <= frame.len()).then_some(())?;
+    Some((address(8)?, address(24)?, start..end))
+}
+
+/// Whether the checksum is that of the datagram (RFC 768; RFC 8200 §8.1), or, between interfaces of
+/// one machine, the sum that the sender leaves to a NIC to complete.
+fn has_right_checksum(from: IpAddr, to: IpAddr, udp: &[u8], length: usize) -> bool {
+    let given = u16::from_be_bytes([udp[6], udp[7]]);
+    if given == 0 {
+        // IPv4 allows to leave it out, IPv6 does not.
+        return from.is_ipv4();
+    }
+    let pseudo = pseudo_header(from, to, length);
+    fold(pseudo + sum(&udp[..length])) == 0xffff || fold(pseudo) == given
+}
+
+/// Makes a frame with a datagram the frame of its reply, whose `length` octets of payload are in
+/// place already; returns the length of the whole frame.
+///
+/// # Panics
+/// If the frame is shorter than that.
+pub(super) fn turn_round(frame: &mut [u8], datagram: &Datagram, length: usize) -> usize {
+    let (macs, _) = frame.split_at_mut(12);
+    let (to, from) = macs.split_at_mut(6);
+    to.swap_with_slice(from);
+    let udp = datagram.payload.start - UDP;
+    let end = datagram.payload.start + length;
+    match datagram.source {
+        SocketAddr::V4(_) => {
+            let header = &mut frame[ETHERNET..ETHERNET + IPV4];
+            let total = (end - ETHERNET) as u16;
+            header[1] = 0;
+            header[2..4].copy_from_slice(&total.to_be_bytes());
+            // Not to be fragmented, hence without an identification (RFC 6864 §4.1).
+            header[4..8].copy_from_slice(&[0, 0, 0x40, 0]);
+            header[8] = HOPS;
+            swap(header, 12, 16, 4);
+            header[10..12].fill(0);
+            let checksum = !fold(sum(header));
+            header[10..12].copy_from_slice(&checksum.to_be_bytes());
+        }
+        SocketAddr::V6(_) => {
+            let header = &mut frame[ETHERNET..ETHERNET + IPV6];
+            // Neither traffic class nor flow label of the query.
+            header[..4].copy_from_slice(&[0x60, 0, 0, 0]);
+            header[4..6].copy_from_slice(&((UDP + length) as u16).to_be_bytes());
+            header[7] = HOPS;
+            swap(header, 8, 24, 16);
+        }
+    }
+    let (from, to) = (datagram.destination.ip(), datagram.source.ip());
+    let message = &mut frame[udp..end];
+    swap(message, 0, 2, 2);
+    message[4..6].copy_from_slice(&((UDP + length) as u16).to_be_bytes());
+    message[6..8].fill(0);
+    let checksum = match !fold(pseudo_header(from, to, UDP + length) + sum(message)) {
+        // Zero would say that there is none.
+        0 => 0xffff,
+        checksum => checksum,
+    };
+    message[6..8].copy_from_slice(&checksum.to_be_bytes());
+    end
+}
+
+/// Swaps `length` octets at two places.
+fn swap(bytes: &mut [u8], one: usize, other: usize, length: usize) {
+    for i in 0..length {
+        bytes.swap(one + i, other + i);
+    }
+}
+
+/// The sum of the pseudo header, in which the length stands as the UDP header has it.
+fn pseudo_header(from: IpAddr, to: IpAddr, length: usize) -> u64 {
+    let addresses = match (from, to) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => sum(&from.octets()) + sum(&to.octets()),
+        (from, to) => {
+            let octets = |ip: IpAddr| match ip {
+                IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+                IpAddr::V6(v6) => v6.octets(),
+            };
+            sum(&octets(from)) + sum(&octets(to))
+        }
+    };
+    addresses + length as u64 + u64::from(PROTOCOL_UDP)
+}
+
+/// The sum of the 16-bit words (RFC 1071), not folded yet. An odd octet at the end is followed by
+/// zero.
+fn sum(bytes: &[u8]) -> u64 {
+    let words = bytes.chunks_exact(2);
+    let last = words.remainder().first().map_or(0, |&octet| u64::from(octet) << 8);
+    words.map(|word| u64::from(u16::from_be_bytes([word[0], word[1]]))).sum::<u64>() + last
+}
+
+/// A sum in 16 bits, carries added.
+fn fold(mut sum: u64) -> u16 {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A frame with a datagram, checksums right.
+    pub(in super::super) fn frame(from: &str, to: &str, payload: &[u8]) -> Vec<u8> {
+        let (from, to): (SocketAddr, SocketAddr) = (from.parse().unwrap(), to.parse().unwrap());
+        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+        let udp_len = UDP + payload.len();
+        match (from.ip(), to.ip()) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => {
+                let total = ((IPV4 + udp_len) as u16).to_be_bytes();
+                frame.extend([8, 0, 0x45, 0, total[0], total[1], 0, 0, 0, 0, 9, 17, 0, 0]);
+                frame.extend(from.octets().into_iter().chain(to.octets()));
+                let checksum = !fold(sum(&frame[ETHERNET..]));
+                frame[ETHERNET + 10..][..2].copy_from_slice(&checksum.to_be_bytes());
+            }
+            (IpAddr::V6(from), IpAddr::V6(to)) => {
+                let length = (udp_len as u16).to_be_bytes();
+                frame.extend([0x86, 0xdd, 0x61, 2, 3, 4, length[0], length[1], 17, 9]);
+                frame.extend(from.octets().into_iter().chain(to.octets()));
+            }
+            _ => panic!("one address of each family"),
+        }
+        let mut udp = Vec::new();
+        for word in [from.port(), to.port(), udp_len as u16, 0] {
+            udp.extend(word.to_be_bytes());
+        }
+        udp.extend(payload);
+        let checksum = !fold(pseudo_header(from.ip(), to.ip(), udp_len) + sum(&udp));
+        udp[6..8].copy_from_slice(&checksum.to_be_bytes());
+        frame.extend(udp);
+        frame
+    }
+
+    pub(in super::super) const ENDS: [(&str, &str); 2] =
+        [("192.0.2.1:5353", "198.18.0.2:53"), ("[2001:db8::1]:5353", "[2001:2::2]:53")];
+
+    #[test]
+    fn a_datagram_is_found_with_its_ends() {
+        for (from, to) in ENDS {
+            for payload in [&b"query"[..], b"", b"even"] {
+                let frame = frame(from, to, payload);
+                let datagram = read(&frame).unwrap();
+                assert_eq!(datagram.source, from.parse().unwrap());
+                assert_eq!(datagram.destination, to.parse().unwrap());
+                assert_eq!(&frame[datagram.payload], payload);
+                // Ethernet pads short frames.
+                let mut padded = frame.clone();
+                padded.extend([0; 20]);
+                assert_eq!(&padded[read(&padded).unwrap().payload], payload);
+            }
+        }
+    }
+
+    #[test]
+    fn a_reply_is_a_right_frame_in_the_other_direction() {
+        for (from, to) in ENDS {
+            for reply in [&b"a longer reply"[..], b"x", b""] {
+                let mut frame = frame(from, to, b"query");
+                frame.resize(200, 0xee);
+                let datagram = read(&frame[..frame.len()]).unwrap();
+                frame[datagram.payload.start..][..reply.len()].copy_from_slice(reply);
+                let length = turn_round(&mut frame, &datagram, reply.len());
+                let turned = read(&frame[..length]).expect("it has right lengths and checksums");
+                assert_eq!(
+                    (turned.source, turned.destination),
+                    (datagram.destination, datagram.source)
+                );
+                assert_eq!(&frame[turned.payload.clone()], reply);
+                assert_eq!(turned.payload.end, length);
+                assert_eq!(frame[..12], [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1]);
+            }
+        }
+    }
+
+    /// Every octet of a frame, changed in any bit, makes another datagram or none; nothing panics.
+    #[test]
+    fn changed_and_cut_frames_do_no_harm() {
+        for (from, to) in ENDS {
+            let whole = frame(from, to, b"query");
+            let original = read(&whole).unwrap();
+            for at in 12..whole.len() {
+                for bit in 0..8 {
+                    let mut changed = whole.clone();
+                    changed[at] ^= 1 << bit;
+                    if let Some(datagram) = read(&changed) {
+                        // Traffic class, flow label and hop limit are in no checksum.
+                        assert_eq!(datagram, original, "octet {at}, bit {bit}");
+                    }
+                }
+                assert_eq!(read(&whole[..at]), None);
+            }
+        }
+    }
+
+    #[test]
+    fn a_checksum_may_be_left_to_the_nic_and_with_ipv4_be_missing() {
+        for (from, to) in ENDS {
+            let mut frame = frame(from, to, b"query");
+            let at = frame.len() - b"query".len() - 2;
+            let datagram = read(&frame).unwrap();
+            let (from, to) = (datagram.source.ip(), datagram.destination.ip());
+            let partial = fold(pseudo_header(from, to, UDP + 5));
+            frame[at..at + 2].copy_from_slice(&partial.to_be_bytes());
+            assert!(read(&frame).is_some());
+            frame[at..at + 2].fill(0);
+            assert_eq!(read(&frame).is_some(), from.is_ipv4());
+        }
+    }
+}

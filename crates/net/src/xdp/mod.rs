@@ -1,0 +1,284 @@
+//! AF_XDP: datagrams between an interface and us, past the kernel's network stack.
+//!
+//! ```text
+//! interface ─► filter (BPF) ─── ours ───► receive ring of the queue ─► frame ─► Server ─► answer
+//!     ▲            └─ all else ─► stack                                              │
+//!     └──────────────────────── transmit ring ◄── the same frame, turned round ◄─────┘
+//! ```
+//!
+//! [`Interface::open`] loads and attaches the filter and opens a socket for each queue; a [`Server`]
+//! answers what comes to one of them. The filter is attached by a link, which the kernel undoes when
+//! the process ends, however it ends: nothing is left on the interface. It takes only datagrams to
+//! the addresses and ports that it was told (a [`Claim`]); sockets of the stack get all else.
+//!
+//! Every datagram comes with the moment at which the filter saw it, so what waits in a ring is seen
+//! to wait. What a full ring, or one without frames, drops is counted by the kernel, and by
+//! [`Server::drops`].
+
+mod bpf;
+mod filter;
+mod frame;
+mod queue;
+mod ring;
+mod server;
+
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use nix::net::if_::if_nametoindex;
+
+use self::bpf::{Hook, Link, Program, SocketMap};
+pub use self::filter::Claim;
+use self::filter::Taken;
+use self::queue::Queue;
+pub use self::server::Server;
+use crate::ethtool;
+
+/// How packets are to get from the interface to us.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// The fastest that interface and driver have.
+    #[default]
+    Auto,
+    /// The device writes into our memory; its driver must know how to.
+    ZeroCopy,
+    /// The filter runs in the driver, and the kernel copies what it takes.
+    Copy,
+    /// The filter runs behind the driver, and the kernel copies: with every driver.
+    Generic,
+}
+
+/// How packets get from the interface to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// As [`Mode::ZeroCopy`].
+    ZeroCopy,
+    /// As [`Mode::Copy`].
+    Copy,
+    /// As [`Mode::Generic`].
+    Generic,
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Way::ZeroCopy => "native, zero-copy",
+            Way::Copy => "native, copied",
+            Way::Generic => "generic, copied",
+        })
+    }
+}
+
+impl Mode {
+    /// What is tried, the fastest first.
+    fn ways(self) -> &'static [Way] {
+        match self {
+            Mode::Auto => &[Way::ZeroCopy, Way::Copy, Way::Generic],
+            Mode::ZeroCopy => &[Way::ZeroCopy],
+            Mode::Copy => &[Way::Copy],
+            Mode::Generic => &[Way::Generic],
+        }
+    }
+}
+
+impl Way {
+    fn hook(self) -> Hook {
+        match self {
+            Way::ZeroCopy | Way::Copy => Hook::Driver,
+            Way::Generic => Hook::Generic,
+        }
+    }
+}
+
+/// Why an interface cannot be used with AF_XDP.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum XdpError {
+    /// There is no such interface, or it is down.
+    #[error("there is no interface {interface} that is up")]
+    NoInterface {
+        /// Its name.
+        interface: String,
+    },
+    /// Packets to the address do not come to the interface.
+    #[error("{interface} does not have the address {address}")]
+    NotItsAddress {
+        /// The interface's name.
+        interface: String,
+        /// The address.
+        address: IpAddr,
+    },
+    /// The kernel allows none of it.
+    #[error(
+        "AF_XDP needs CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF and CAP_IPC_LOCK (root has them): {source}"
+    )]
+    NotAllowed {
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The filter cannot be loaded, or a map for sockets cannot be made.
+    #[error("the filter for AF_XDP cannot be loaded: {source}")]
+    Filter {
+        /// What the system says, and the verifier.
+        source: io::Error,
+    },
+    /// A reply leaves by the queue that its query came by.
+    #[error(
+        "{interface} has {receive} queues for packets that come and {transmit} for those that go; \
+         AF_XDP needs as many (ethtool -L)"
+    )]
+    Queues {
+        /// The interface's name.
+        interface: String,
+        /// Queues for packets that come.
+        receive: u32,
+        /// Queues for packets that go.
+        transmit: u32,
+    },
+    /// No way that was to be tried works on this interface.
+    #[error("{interface} does not do AF_XDP here: {}", .tried.join("; "))]
+    NoWay {
+        /// The interface's name.
+        interface: String,
+        /// Each way that was tried, and what became of it.
+        tried: Vec<String>,
+    },
+}
+
+/// An interface whose datagrams for us come past the stack.
+pub struct Interface {
+    way: Way,
+    queues: Vec<Queue>,
+}
+
+/// What is undone when the last queue is closed.
+struct Attached {
+    _link: Link,
+    sockets: SocketMap,
+}
+
+impl Interface {
+    /// Takes the datagrams of these claims from an interface, on all of its queues.
+    ///
+    /// # Errors
+    /// See [`XdpError`].
+    pub fn open(name: &str, claims: &[Claim], mode: Mode) -> Result<Interface, XdpError> {
+        let (index, facts) = find(name)?;
+        let interface = name.to_owned();
+        if let Some(claim) = claims.iter().find(|claim| !facts.addresses.contains(&claim.address)) {
+            return Err(XdpError::NotItsAddress { interface, address: claim.address });
+        }
+        let count = count_queues(&facts)?;
+        let mut tried = Vec::new();
+        for &way in mode.ways() {
+            match open_way(index, count, claims, way)? {
+                Ok(queues) => return Ok(Interface { way, queues }),
+                Err(error) => tried.push(format!("{way}: {error}")),
+            }
+        }
+        Err(XdpError::NoWay { interface, tried })
+    }
+
+    /// How packets get here.
+    pub fn way(&self) -> Way {
+        self.way
+    }
+
+    /// A server for each of its queues.
+    pub fn into_servers(self) -> Vec<Server> {
+        self.queues.into_iter().map(Server::new).collect()
+    }
+}
+
+/// What an interface has for AF_XDP.
+#[derive(Debug)]
+pub struct Probed {
+    /// Queues for packets that come, in use.
+    pub queues: u32,
+    /// Each way, and what the system says if it does not work.
+    pub ways: Vec<(Way, io::Result<()>)>,
+}
+
+/// Tries out every way on an interface, with a filter that takes nothing.
+///
+/// # Errors
+/// See [`XdpError`]: there is no such interface, or the kernel does not let us.
+pub fn probe(name: &str) -> Result<Probed, XdpError> {
+    let (index, facts) = find(name)?;
+    let queues = count_queues(&facts)?;
+    let mut ways = Vec::new();
+    for &way in Mode::Auto.ways() {
+        ways.push((way, open_way(index, queues, &[], way)?.map(drop)));
+    }
+    Ok(Probed { queues, ways })
+}
+
+/// An interface that is up, and its index.
+fn find(name: &str) -> Result<(u32, ethtool::Interface), XdpError> {
+    let lacking = || XdpError::NoInterface { interface: name.to_owned() };
+    let all = ethtool::interfaces().unwrap_or_default();
+    let facts = all.into_iter().find(|candidate| candidate.name == name).ok_or_else(lacking)?;
+    let index = if_nametoindex(name).map_err(|_| lacking())?;
+    Ok((index, facts))
+}
+
+/// How many queues an interface has; a driver that does not tell has one.
+fn count_queues(facts: &ethtool::Interface) -> Result<u32, XdpError> {
+    let Some(ethtool::Queues { receive, transmit }) = facts.queues else { return Ok(1) };
+    if transmit < receive {
+        return Err(XdpError::Queues { interface: facts.name.clone(), receive, transmit });
+    }
+    Ok(receive.max(1))
+}
+
+/// Attaches the filter one way and opens a socket for each queue. The inner error says that
+/// interface or driver do not have that way.
+fn open_way(
+    index: u32,
+    count: u32,
+    claims: &[Claim],
+    way: Way,
+) -> Result<Result<Vec<Queue>, io::Error>, XdpError> {
+    let sockets = SocketMap::new(count).map_err(refused)?;
+    let program = filter::program(claims, Taken::Redirected(sockets.number()));
+    let program = Program::load(&program).map_err(refused)?;
+    let link = match program.attach(index, way.hook()) {
+        Ok(link) => link,
+        Err(error) if is_not_allowed(&error) => return Err(refused(error)),
+        Err(error) => return Ok(Err(error)),
+    };
+    let attached = Arc::new(Attached { _link: link, sockets });
+    let mut queues = Vec::new();
+    for number in 0..count {
+        match Queue::open(index, number, way == Way::ZeroCopy, &attached) {
+            Ok(queue) => queues.push(queue),
+            Err(error) if is_not_allowed(&error) => return Err(refused(error)),
+            Err(error) => return Ok(Err(error)),
+        }
+    }
+    // Packets are redirected from here on.
+    for (number, queue) in queues.iter().enumerate() {
+        if let Err(source) = attached.sockets.insert(number as u32, queue.number()) {
+            return Err(XdpError::Filter { source });
+        }
+    }
+    Ok(Ok(queues))
+}
+
+fn refused(source: io::Error) -> XdpError {
+    if is_not_allowed(&source) {
+        XdpError::NotAllowed { source }
+    } else {
+        XdpError::Filter { source }
+    }
+}
+
+/// Whether a capability is missing. The verifier says `EACCES` of a program that it refuses.
+fn is_not_allowed(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EPERM)
+}
+
+#[cfg(test)]
+mod tests;

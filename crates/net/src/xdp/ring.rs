@@ -1,0 +1,320 @@
+//! The four rings of an AF_XDP socket and the memory of its frames, shared with the kernel
+//! (Documentation/networking/af_xdp.rst in its source).
+//!
+//! ```text
+//!            fill ring                receive ring
+//! we ──── empty frames ───► kernel ──── packets ───► we
+//!            transmit ring            completion ring
+//! we ──── packets ────────► kernel ── sent frames ─► we
+//! ```
+//!
+//! A ring has one producer and one consumer. Each writes its own index and reads the other's: what
+//! was written before an index was published (release) is seen by who reads it (acquire).
+
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsFd, AsRawFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+
+/// A mapping of memory, for as long as the value lives.
+pub(super) struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone, and is not bound to a thread.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Memory of our own, filled with zeros and present.
+    ///
+    /// # Errors
+    /// As mmap(2).
+    pub(super) fn anonymous(len: usize) -> io::Result<Mapping> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
+        Mapping::new(len, flags, -1, 0)
+    }
+
+    fn of(socket: &impl AsFd, len: usize, offset: libc::off_t) -> io::Result<Mapping> {
+        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
+        Mapping::new(len, flags, socket.as_fd().as_raw_fd(), offset)
+    }
+
+    fn new(len: usize, flags: i32, fd: i32, offset: libc::off_t) -> io::Result<Mapping> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping at a place of the kernel's choice touches no memory that is in use.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, fd, offset) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Mapping { start, len })
+    }
+
+    /// Where it begins.
+    pub(super) fn start(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    /// Its length in octets.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: start and length are those of the mapping, which nobody uses any more: what
+        // points into it lives no longer than this value.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+/// Which ring of a socket.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Which {
+    Fill,
+    Completion,
+    Receive,
+    Transmit,
+}
+
+impl Which {
+    /// The option of setsockopt(2) that makes it, and where mmap(2) finds it.
+    fn numbers(self) -> (libc::c_int, libc::off_t) {
+        match self {
+            Which::Fill => {
+                (libc::XDP_UMEM_FILL_RING, libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t)
+            }
+            Which::Completion => (
+                libc::XDP_UMEM_COMPLETION_RING,
+                libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc::off_t,
+            ),
+            Which::Receive => (libc::XDP_RX_RING, libc::XDP_PGOFF_RX_RING),
+            Which::Transmit => (libc::XDP_TX_RING, libc::XDP_PGOFF_TX_RING),
+        }
+    }
+
+    fn offsets(self, all: &libc::xdp_mmap_offsets) -> libc::xdp_ring_offset {
+        match self {
+            Which::Fill => all.fr,
+            Which::Completion => all.cr,
+            Which::Receive => all.rx,
+            Which::Transmit => all.tx,
+        }
+    }
+}
+
+/// What both ends of a ring have: its memory, and where the entries and indices are in it.
+struct Ring<T> {
+    memory: Mapping,
+    producer: usize,
+    consumer: usize,
+    flags: usize,
+    entries: NonNull<T>,
+    mask: u32,
+}
+
+// SAFETY: as for `Mapping`: `entries` points into the ring's own mapping.
+unsafe impl<T: Send> Send for Ring<T> {}
+
+impl<T: Copy> Ring<T> {
+    /// Makes a ring of a socket, with `size` entries, a power of two.
+    fn new(socket: &impl AsFd, which: Which, size: u32) -> io::Result<Ring<T>> {
+        debug_assert!(size.is_power_of_two());
+        let (option, at) = which.numbers();
+        set_option(socket, option, &size)?;
+        // SAFETY: plain numbers, for which all zeros is a valid value.
+        let mut all: libc::xdp_mmap_offsets = unsafe { std::mem::zeroed() };
+        get_option(socket, libc::XDP_MMAP_OFFSETS, &mut all)?;
+        let offsets = which.offsets(&all);
+        let [producer, consumer, flags, desc] =
+            [offsets.producer, offsets.consumer, offsets.flags, offsets.desc].map(|at| at as usize);
+        let len = desc + size as usize * size_of::<T>();
+        let memory = Mapping::of(socket, len, at)?;
+        // SAFETY: the kernel says that the entries begin `desc` octets into the mapping, which is
+        // as long as that and all entries; a mapping begins at a page, so they are aligned.
+        let entries = unsafe { NonNull::new_unchecked(memory.start().add(desc).cast::<T>()) };
+        Ok(Ring { memory, producer, consumer, flags, entries, mask: size - 1 })
+    }
+
+    fn index(&self, at: usize) -> &AtomicU32 {
+        debug_assert!(at + 4 <= self.memory.len());
+        // SAFETY: the kernel says that an index, or the flags, is there in the mapping, which lives
+        // as long as `self`; all access to it is atomic.
+        unsafe { &*self.memory.start().add(at).cast::<AtomicU32>() }
+    }
+
+    /// Where entry `n` is; indices count on for ever, and wrap.
+    fn entry(&self, n: u32) -> *mut T {
+        // SAFETY: the mask keeps it inside the entries.
+        unsafe { self.entries.as_ptr().add((n & self.mask) as usize) }
+    }
+}
+
+/// The end of a ring that puts entries in.
+pub(super) struct Producer<T> {
+    ring: Ring<T>,
+    /// The next entry to be written.
+    next: u32,
+    /// The consumer's index, as it was last read.
+    taken: u32,
+}
+
+impl<T: Copy> Producer<T> {
+    /// Makes a ring that we fill.
+    ///
+    /// # Errors
+    /// As setsockopt(2) and mmap(2).
+    pub(super) fn new(socket: &impl AsFd, which: Which, size: u32) -> io::Result<Producer<T>> {
+        Ok(Producer { ring: Ring::new(socket, which, size)?, next: 0, taken: 0 })
+    }
+
+    /// Puts an entry in, which the kernel sees after [`Producer::publish`]; false if there is no
+    /// room.
+    #[inline]
+    pub(super) fn push(&mut self, entry: T) -> bool {
+        if self.next.wrapping_sub(self.taken) > self.ring.mask {
+            self.taken = self.ring.index(self.ring.consumer).load(Ordering::Acquire);
+            if self.next.wrapping_sub(self.taken) > self.ring.mask {
+                return false;
+            }
+        }
+        // SAFETY: the consumer has taken what was there before, and reads it only after `publish`.
+        unsafe { self.ring.entry(self.next).write(entry) };
+        self.next = self.next.wrapping_add(1);
+        true
+    }
+
+    /// Whether the kernel has not taken all of it yet.
+    #[inline]
+    pub(super) fn is_pending(&self) -> bool {
+        self.ring.index(self.ring.consumer).load(Ordering::Acquire) != self.next
+    }
+
+    /// Lets the kernel see what was put in.
+    #[inline]
+    pub(super) fn publish(&mut self) {
+        self.ring.index(self.ring.producer).store(self.next, Ordering::Release);
+    }
+
+    /// Whether the kernel wants to be told that there is something.
+    #[inline]
+    pub(super) fn wants_wakeup(&self) -> bool {
+        // What was published is seen before this is read, or both sides could wait.
+        fence(Ordering::SeqCst);
+        self.ring.index(self.ring.flags).load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
+    }
+}
+
+/// The end of a ring that takes entries out.
+pub(super) struct Consumer<T> {
+    ring: Ring<T>,
+    /// The next entry to be read.
+    next: u32,
+    /// The producer's index, as it was last read.
+    filled: u32,
+}
+
+impl<T: Copy> Consumer<T> {
+    /// Makes a ring that the kernel fills.
+    ///
+    /// # Errors
+    /// As setsockopt(2) and mmap(2).
+    pub(super) fn new(socket: &impl AsFd, which: Which, size: u32) -> io::Result<Consumer<T>> {
+        Ok(Consumer { ring: Ring::new(socket, which, size)?, next: 0, filled: 0 })
+    }
+
+    /// How many entries are there.
+    #[inline]
+    pub(super) fn available(&mut self) -> u32 {
+        if self.filled == self.next {
+            self.filled = self.ring.index(self.ring.producer).load(Ordering::Acquire);
+        }
+        self.filled.wrapping_sub(self.next)
+    }
+
+    /// Takes an entry; the kernel may write over its place after [`Consumer::release`].
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<T> {
+        (self.available() > 0).then(|| {
+            // SAFETY: the producer has written it, as its index said, and does not write there
+            // again before `release`.
+            let entry = unsafe { self.ring.entry(self.next).read() };
+            self.next = self.next.wrapping_add(1);
+            entry
+        })
+    }
+
+    /// Gives the places of what was taken back to the kernel.
+    #[inline]
+    pub(super) fn release(&mut self) {
+        self.ring.index(self.ring.consumer).store(self.next, Ordering::Release);
+    }
+}
+
+/// Values that consist of numbers alone, so that any octets are one.
+///
+/// # Safety
+/// The type has no padding, and each pattern of bits is a value of it.
+pub(super) unsafe trait Numbers: Copy {}
+
+// SAFETY: numbers, and structures of numbers of one size, or of sizes that leave no gaps.
+unsafe impl Numbers for u32 {}
+// SAFETY: as above: u64 only.
+unsafe impl Numbers for libc::xdp_mmap_offsets {}
+// SAFETY: as above: u64 only.
+unsafe impl Numbers for libc::xdp_statistics {}
+// SAFETY: as above: two u64, then four u32.
+unsafe impl Numbers for libc::xdp_umem_reg {}
+
+/// Sets an option of an AF_XDP socket.
+///
+/// # Errors
+/// As setsockopt(2).
+pub(super) fn set_option<T: Numbers>(
+    socket: &impl AsFd,
+    option: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
+    // SAFETY: pointer and length are those of `value`, which the kernel only reads.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_XDP,
+            option,
+            std::ptr::from_ref(value).cast(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Reads an option of an AF_XDP socket.
+///
+/// # Errors
+/// As getsockopt(2); `InvalidData` if the kernel's value is shorter than ours.
+pub(super) fn get_option<T: Numbers>(
+    socket: &impl AsFd,
+    option: libc::c_int,
+    value: &mut T,
+) -> io::Result<()> {
+    let mut len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` octets to `value`, which is that long and consists of
+    // plain numbers.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_XDP,
+            option,
+            std::ptr::from_mut(value).cast(),
+            &raw mut len,
+        )
+    };
+    match result {
+        0 if len as usize == size_of::<T>() => Ok(()),
+        0 => Err(io::Error::from(io::ErrorKind::InvalidData)),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,160 @@
+//! A server on one queue: a reply leaves in the frame in which its query came.
+
+use std::io;
+use std::time::Duration;
+
+use method::units::Nanos;
+
+use super::frame;
+use super::queue::Queue;
+use crate::batch::{BATCH, Datagram, Source, Turn};
+use crate::clock::ClockPair;
+
+/// Receives queries and sends replies past the stack; the counterpart of
+/// [`crate::batch::ServerBatch`] on a socket.
+pub struct Server {
+    queue: Queue,
+    reply: Box<[u8]>,
+    /// Packets that were taken and are no datagrams: wrong checksums, lengths that contradict each
+    /// other.
+    unreadable: u64,
+}
+
+impl Server {
+    pub(super) fn new(queue: Queue) -> Server {
+        // As long as what fits into a frame behind the longest headers.
+        Server { queue, reply: vec![0; LONGEST_REPLY].into(), unreadable: 0 }
+    }
+
+    /// Receives up to [`BATCH`] queries, or waits for one for `limit` at most; lets `answer` write a
+    /// reply to each (it returns the reply's length, 0 for none), and sends the replies. A query's
+    /// moment of receipt is that at which the filter saw it, on the wall clock.
+    ///
+    /// # Errors
+    /// If the interface is gone.
+    #[inline]
+    pub fn turn(
+        &mut self,
+        limit: Duration,
+        mut answer: impl FnMut(&Datagram<'_>, Source<'_>, &mut [u8]) -> usize,
+    ) -> io::Result<Turn> {
+        if !self.queue.has_received() {
+            self.queue.wait(limit)?;
+        } else if self.queue.wants_frames() {
+            self.queue.wait(Duration::ZERO)?;
+        }
+        let (mut turn, clocks) = (Turn::default(), ClockPair::sample());
+        while turn.received < BATCH {
+            let Some(packet) = self.queue.receive() else { break };
+            turn.received += 1;
+            let length = match self.queue.frame(packet) {
+                Some((stamp, frame)) => {
+                    let moment = clocks.to_wall(Nanos(u64::from_ne_bytes(stamp)));
+                    respond(frame, packet.length(), moment, &mut self.reply, &mut answer)
+                }
+                None => Response::Unreadable,
+            };
+            match length {
+                Response::Reply(length) if self.queue.send(packet, length) => turn.sent += 1,
+                Response::Reply(_) => turn.refused += 1,
+                Response::None => self.queue.release(packet),
+                Response::Unreadable => {
+                    self.unreadable += 1;
+                    self.queue.release(packet);
+                }
+            }
+        }
+        self.queue.flush()?;
+        Ok(turn)
+    }
+
+    /// Queries that came for us and that we have not got, since it was opened: for which there was
+    /// no room, and those that could not be read.
+    pub fn drops(&self) -> u64 {
+        self.queue.drops() + self.unreadable
+    }
+}
+
+/// Octets of the longest reply: of Ethernet's 1500, without the longest headers.
+const LONGEST_REPLY: usize = 1500 - 40 - 8;
+
+/// What becomes of a packet.
+enum Response {
+    /// Its frame is that of a reply now, so long.
+    Reply(usize),
+    /// It gets none.
+    None,
+    /// It is no datagram.
+    Unreadable,
+}
+
+/// Answers the packet that is the first `length` octets of a frame, in that frame.
+#[inline]
+fn respond(
+    frame: &mut [u8],
+    length: usize,
+    moment: Nanos,
+    reply: &mut [u8],
+    answer: &mut impl FnMut(&Datagram<'_>, Source<'_>, &mut [u8]) -> usize,
+) -> Response {
+    let Some(found) = frame.get(..length).and_then(frame::read) else {
+        return Response::Unreadable;
+    };
+    let query =
+        Datagram { bytes: &frame[found.payload.clone()], segment: None, received: Some(moment) };
+    let written = answer(&query, Source::known(found.source), reply);
+    let start = found.payload.start;
+    match frame.get_mut(start..start + written) {
+        Some(payload) if written > 0 => {
+            payload.copy_from_slice(&reply[..written]);
+            Response::Reply(frame::turn_round(frame, &found, written))
+        }
+        _ => Response::None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::frame::tests::{ENDS, frame};
+    use super::*;
+
+    #[test]
+    fn a_reply_is_written_over_its_query() {
+        for (from, to) in ENDS {
+            let mut memory = frame(from, to, b"a query that is longer");
+            let length = memory.len();
+            memory.resize(1792, 0);
+            let mut reply = vec![0; LONGEST_REPLY];
+            let mut seen = None;
+            let response =
+                respond(&mut memory, length, Nanos(7), &mut reply, &mut |query, source, out| {
+                    seen = Some((query.bytes.to_vec(), query.received, source.address()));
+                    out[..5].copy_from_slice(b"reply");
+                    5
+                });
+            let source = from.parse().unwrap();
+            assert_eq!(
+                seen,
+                Some((b"a query that is longer".to_vec(), Some(Nanos(7)), Some(source)))
+            );
+            let Response::Reply(length) = response else { panic!("no reply") };
+            let turned = frame::read(&memory[..length]).unwrap();
+            assert_eq!((turned.destination, &memory[turned.payload]), (source, &b"reply"[..]));
+        }
+    }
+
+    #[test]
+    fn what_is_not_answered_or_not_readable_leaves_nothing() {
+        let (from, to) = ENDS[0];
+        let mut memory = frame(from, to, b"query");
+        let length = memory.len();
+        let mut reply = vec![0; LONGEST_REPLY];
+        let silent = respond(&mut memory, length, Nanos(0), &mut reply, &mut |_, _, _| 0);
+        assert!(matches!(silent, Response::None));
+        memory[30] ^= 1;
+        let broken = respond(&mut memory, length, Nanos(0), &mut reply, &mut |_, _, _| 5);
+        assert!(matches!(broken, Response::Unreadable));
+        let cut = respond(&mut memory, length + 1, Nanos(0), &mut reply, &mut |_, _, _| 5);
+        assert!(matches!(cut, Response::Unreadable), "the kernel names more than there is");
+    }
+}

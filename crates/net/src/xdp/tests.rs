@@ -1,0 +1,217 @@
+//! AF_XDP on a pair of virtual interfaces in a network namespace of the test's own.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sched::{CloneFlags, unshare};
+
+use super::*;
+use crate::testing::{ip, is_root};
+
+const OURS: &str = "198.18.0.2:53";
+const THEIRS: &str = "198.18.0.1:0";
+
+/// Two interfaces in the calling thread's own namespaces: `near` with the server's addresses in
+/// its one, `far` with the client's in another one, which a thread is to enter by its name.
+fn pair(name: &str) {
+    unshare(CloneFlags::CLONE_NEWNET).unwrap();
+    ip(&format!("link add near type veth peer name far netns {name}"));
+    ip("addr add 198.18.0.2/24 dev near");
+    ip("addr add 2001:2::2/64 dev near nodad");
+    ip("link set near up");
+    ip(&format!("-n {name} addr add 198.18.0.1/24 dev far"));
+    ip(&format!("-n {name} addr add 2001:2::1/64 dev far nodad"));
+    ip(&format!("-n {name} link set far up"));
+}
+
+/// A namespace that is removed at the end.
+struct Namespace(String);
+
+impl Namespace {
+    fn new(test: &str) -> Namespace {
+        let name = format!("dns64bench-{test}-{}", std::process::id());
+        ip(&format!("netns add {name}"));
+        Namespace(name)
+    }
+
+    /// Runs in a thread that is in the namespace.
+    fn run<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> T {
+        let path = format!("/run/netns/{}", self.0);
+        let run = move || {
+            let file = std::fs::File::open(path).unwrap();
+            nix::sched::setns(file, CloneFlags::CLONE_NEWNET).unwrap();
+            f()
+        };
+        thread::spawn(run).join().unwrap()
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("ip").args(["netns", "del", &self.0]).status();
+    }
+}
+
+fn claims() -> Vec<Claim> {
+    ["198.18.0.2", "2001:2::2"]
+        .map(|address| Claim { address: address.parse().unwrap(), ports: 53..=53 })
+        .into()
+}
+
+/// Answers `count` queries with themselves, an octet changed, within ten seconds.
+fn answer(servers: &mut [Server], count: usize) -> Vec<(SocketAddr, Vec<u8>)> {
+    let (mut seen, give_up) = (Vec::new(), Instant::now() + Duration::from_secs(10));
+    while seen.len() < count && Instant::now() < give_up {
+        for server in &mut *servers {
+            let turn = server.turn(Duration::from_millis(5), |query, source, out| {
+                let age = crate::clock::wall().since(query.received.unwrap());
+                assert!(age.0 < 10_000_000_000, "received {age:?} ago");
+                seen.push((source.address().unwrap(), query.bytes.to_vec()));
+                out[..query.bytes.len()].copy_from_slice(query.bytes);
+                out[0] = b'R';
+                query.bytes.len()
+            });
+            assert_eq!(turn.unwrap().refused, 0);
+        }
+    }
+    seen
+}
+
+/// Sends datagrams to a server and returns what comes back to each; `None` is silence.
+fn ask(from: &str, to: &str, payloads: &[&'static [u8]]) -> Vec<Option<Vec<u8>>> {
+    let socket = UdpSocket::bind(from).unwrap();
+    socket.connect(to).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
+    payloads
+        .iter()
+        .map(|payload| {
+            socket.send(payload).unwrap();
+            let mut reply = [0; 2000];
+            socket.recv(&mut reply).ok().map(|n| reply[..n].to_vec())
+        })
+        .collect()
+}
+
+fn queries_are_answered(test: &str, mode: Mode, way: Way) {
+    if !is_root(test) {
+        return;
+    }
+    let client = Namespace::new(test);
+    pair(&client.0);
+    let interface = Interface::open("near", &claims(), mode).unwrap();
+    assert_eq!(interface.way(), way);
+    let mut servers = interface.into_servers();
+    for (from, to) in [(THEIRS, OURS), ("[2001:2::1]:0", "[2001:2::2]:53")] {
+        let (from, to) = (from.to_owned(), to.to_owned());
+        let name = client.0.clone();
+        let asking = thread::spawn(move || {
+            Namespace::run(&std::mem::ManuallyDrop::new(Namespace(name)), move || {
+                ask(&from, &to, &[b"one", b"two", b"a third query"])
+            })
+        });
+        let seen = answer(&mut servers, 3);
+        assert_eq!(seen.len(), 3, "{seen:?}");
+        let replies = asking.join().unwrap();
+        let wanted = [&b"Rne"[..], b"Rwo", b"R third query"];
+        assert_eq!(replies, wanted.map(|reply| Some(reply.to_vec())));
+    }
+    assert_eq!(servers.iter().map(Server::drops).sum::<u64>(), 0);
+}
+
+#[test]
+fn queries_are_answered_past_the_stack_in_the_driver() {
+    queries_are_answered("xdp-native", Mode::Auto, Way::Copy);
+}
+
+#[test]
+fn queries_are_answered_past_the_stack_behind_the_driver() {
+    queries_are_answered("xdp-generic", Mode::Generic, Way::Generic);
+}
+
+/// Sockets of the stack get what is not claimed while AF_XDP is on, and everything after it, though
+/// nobody cleaned up.
+#[test]
+fn others_lose_nothing_to_the_filter() {
+    if !is_root("xdp-others") {
+        return;
+    }
+    let client = Namespace::new("xdp-others");
+    pair(&client.0);
+    let other = UdpSocket::bind("198.18.0.2:5300").unwrap();
+    let same = UdpSocket::bind(OURS).unwrap();
+    let far_away = Duration::from_millis(300);
+    for socket in [&other, &same] {
+        socket.set_read_timeout(Some(far_away)).unwrap();
+    }
+    let mut servers = Interface::open("near", &claims(), Mode::Auto).unwrap().into_servers();
+    // So many fit into a socket's buffer.
+    let sent = 100;
+    client.run(move || {
+        let socket = UdpSocket::bind(THEIRS).unwrap();
+        for _ in 0..sent {
+            socket.send_to(b"for another", "198.18.0.2:5300").unwrap();
+        }
+        socket.send_to(b"for us", OURS).unwrap();
+    });
+    let mut buffer = [0; 100];
+    let mut received = 0;
+    while other.recv(&mut buffer).is_ok() {
+        received += 1;
+    }
+    assert_eq!(received, sent, "all of what is not ours");
+    assert_eq!(answer(&mut servers, 1).len(), 1);
+    assert!(same.recv(&mut buffer).is_err(), "what is ours does not come twice");
+
+    drop(servers);
+    client.run(|| UdpSocket::bind(THEIRS).unwrap().send_to(b"for the socket", OURS).unwrap());
+    assert_eq!(same.recv(&mut buffer).unwrap(), b"for the socket".len());
+}
+
+#[test]
+fn what_finds_no_room_is_counted() {
+    if !is_root("xdp-drops") {
+        return;
+    }
+    let client = Namespace::new("xdp-drops");
+    pair(&client.0);
+    let mut servers = Interface::open("near", &claims(), Mode::Auto).unwrap().into_servers();
+    // More than its rings hold, a little at a time, so that all of it gets as far as there.
+    let sent: u64 = 6_000;
+    client.run(move || {
+        let socket = UdpSocket::bind(THEIRS).unwrap();
+        for n in 0..sent {
+            socket.send_to(b"nobody reads this", OURS).unwrap();
+            if n % 50 == 0 {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+    });
+    let drops: u64 = servers.iter().map(Server::drops).sum();
+    let kept = answer(&mut servers, sent as usize - drops as usize).len() as u64;
+    assert!(drops > 1_000, "{drops} dropped");
+    assert_eq!(kept + drops, sent);
+}
+
+#[test]
+fn what_is_lacking_is_said() {
+    let error =
+        |name: &str| Interface::open(name, &claims(), Mode::Auto).err().unwrap().to_string();
+    assert!(error("no-such-interface").contains("no interface no-such-interface"));
+    if !is_root("xdp-lacking") {
+        return;
+    }
+    let client = Namespace::new("xdp-lacking");
+    pair(&client.0);
+    let claim = Claim { address: "192.0.2.1".parse().unwrap(), ports: 53..=53 };
+    let wrong = Interface::open("near", &[claim], Mode::Auto).err().unwrap().to_string();
+    assert!(wrong.contains("near does not have the address 192.0.2.1"), "{wrong}");
+    let probed = probe("near").unwrap();
+    let works: Vec<bool> = probed.ways.iter().map(|(_, tried)| tried.is_ok()).collect();
+    assert_eq!(works, [false, true, true], "{probed:?}");
+    let zero_copy = Interface::open("near", &claims(), Mode::ZeroCopy).err().unwrap().to_string();
+    assert!(zero_copy.contains("native, zero-copy:"), "{zero_copy}");
+    let _first = Interface::open("near", &claims(), Mode::Auto).unwrap();
+    let second = Interface::open("near", &claims(), Mode::Auto).err().unwrap().to_string();
+    assert!(second.contains("near does not do AF_XDP here"), "{second}");
+}
