@@ -15,7 +15,7 @@ use domain::rdata::AllRecordData;
 /// A domain name, in the letter case in which it was written.
 pub type Name = domain::base::Name<Vec<u8>>;
 
-/// The UDP payload that the checks offer unless they say otherwise (RFC 9715 §3.1).
+/// The UDP payload that the checks offer unless they say otherwise (RFC 9715 §3.2: 1400 at most, or less).
 pub const PAYLOAD: u16 = 1232;
 
 /// One resource record, its data without compression.

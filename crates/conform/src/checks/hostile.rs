@@ -52,7 +52,7 @@ const CHECKS: &[Check] = &[
         rfc: 5452,
         section: "9.1",
         sentence: "A resolver implementation MUST match responses to all of the following \
-             attributes of the query: … Query name, Query class and type …. A mismatch and the \
+             attributes of the query: … Query name …. A mismatch and the \
              response MUST be considered invalid.",
         level: Level::Must,
         needs: &[Need::Zone],
@@ -77,7 +77,7 @@ const CHECKS: &[Check] = &[
         rfc: 5452,
         section: "9.2",
         sentence: "Resolver implementations MUST: … Use multiple different source ports \
-             simultaneously in case of multiple outstanding queries.",
+             simultaneously in case of multiple outstanding queries …",
         level: Level::Must,
         needs: &[Need::Zone, Need::View],
         contradicts: None,
@@ -100,9 +100,9 @@ const CHECKS: &[Check] = &[
         title: "Source ports of questions that follow one another cannot be guessed",
         rfc: 5452,
         section: "9.2",
-        sentence: "Resolver implementations MUST: Use an unpredictable source port for outgoing \
+        sentence: "Resolver implementations MUST: … Use an unpredictable source port for outgoing \
              queries from the range of available ports (53, or 1024 and above) that is as large as \
-             possible and practicable.",
+             possible and practicable …",
         level: Level::Must,
         needs: &[Need::Zone, Need::View],
         contradicts: None,
@@ -201,8 +201,9 @@ const CHECKS: &[Check] = &[
         title: "A question that is not answered is sent three times at most over each transport",
         rfc: 9520,
         section: "3.1",
-        sentence: "Resolvers MUST NOT retry a given query to a server address over a given DNS \
-             transport more than twice (i.e., three queries in total) ….",
+        sentence: "A resolver MUST NOT retry a given query to a server address over a given DNS \
+             transport more than twice (i.e., three queries in total) before considering the \
+             server address unresponsive over that DNS transport for that query.",
         level: Level::Must,
         needs: &[Need::Zone, Need::View],
         contradicts: None,

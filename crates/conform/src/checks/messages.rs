@@ -157,7 +157,9 @@ const CHECKS: &[Check] = &[
         section: "2",
         sentence: "OPTION-LENGTH: 2 octets / 16 bits (defined in [RFC6891]) contains the length of \
              the payload (everything after OPTION-LENGTH) in octets and should be 2 plus the \
-             length of the EXTRA-TEXT field (which may be a zero-length string).",
+             length of the EXTRA-TEXT field (which may be a zero-length string). … EXTRA-TEXT: a \
+             variable-length, UTF-8-encoded [RFC5198] text field that may hold additional textual \
+             information.",
         needs: &[Need::Zone],
         script: edns::extended_errors_are_well_formed,
         ..BASE

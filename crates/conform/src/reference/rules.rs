@@ -61,7 +61,7 @@ pub struct Rules {
     pub truncates: bool,
     /// A truncated reply of the upstream is asked for again over TCP (RFC 7766 §5).
     pub asks_over_tcp: bool,
-    /// FORMERR to a question with OPT is asked again without (RFC 6891 §7).
+    /// FORMERR to a question with OPT is asked again without (RFC 6891 §6.2.2).
     pub retries_without_edns: bool,
     /// Replies of the upstream with a wrong id are dropped (RFC 5452 §9.1).
     pub checks_id: bool,

@@ -3,7 +3,7 @@
 //! ```text
 //! UDP ─► nothing after 2/3 of the patience: once more ─► nothing: TCP, for a moment ─► silence
 //!   ├─► TC: TCP (RFC 7766 §5)
-//!   └─► FORMERR to OPT: the same without OPT (RFC 6891 §7)
+//!   └─► FORMERR to OPT: the same without OPT (RFC 6891 §6.2.2)
 //! ```
 
 use std::io::{self, Read, Write};

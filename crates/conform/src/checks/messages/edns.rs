@@ -30,8 +30,12 @@ fn all_sorts(t: &mut Trial<'_>) -> Vec<Message> {
 }
 
 pub(super) fn replies_have_opt(t: &mut Trial<'_>) -> Judged {
-    for query in all_sorts(t) {
-        let reply = t.ask(&query)?;
+    for (n, query) in all_sorts(t).iter().enumerate() {
+        let reply = t.ask(query)?;
+        // RFC 6891 §7 wants that of responders which do not implement it.
+        if n == 0 && reply.rcode == rcode::FORMERR && reply.opt_records == 0 {
+            return Err(Fault::NotOffered("the server does not implement EDNS".into()));
+        }
         expect(reply.opt_records == 1, || {
             format!("the reply has {} OPT records, the query has one", reply.opt_records)
         })?;
@@ -49,7 +53,9 @@ pub(super) fn replies_have_no_opt(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// What is judged is what reaches the far side: other options and payloads are the server's own.
+/// What is judged is what reaches the far side: other options and payloads are the server's own. A
+/// DNS64 server makes answers of its own, so it is none of the middleboxes that simply forward and
+/// leave the record as it is (§6.2.6).
 pub(super) fn opt_goes_no_further(t: &mut Trial<'_>) -> Judged {
     let mut query = query(t);
     if let Some(edns) = &mut query.edns {
