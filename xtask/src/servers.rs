@@ -53,7 +53,7 @@ pub(crate) fn dut_of_operator(
 ) -> Result<Vec<String>> {
     let task = Translate {
         upstream: AUTH.parse()?,
-        prefix: "64:ff9b::/96".parse().map_err(anyhow::Error::msg)?,
+        prefixes: vec!["64:ff9b::/96".parse().map_err(anyhow::Error::msg)?],
         checked: None,
     };
     prepared(

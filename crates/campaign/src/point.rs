@@ -16,7 +16,7 @@ use crate::measures::search::Searching;
 use crate::measures::{self, Measure};
 use crate::place::cores_in_words;
 use crate::plan::{AuthPlan, DutPlan, Family, Plan};
-use crate::servers::Auth;
+use crate::servers::{Auth, Variant};
 
 /// One point. The journal has it with every trial; its text names it for people.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -154,7 +154,8 @@ pub struct WithThreads {
     pub governor: Option<String>,
 }
 
-/// A DUT at a place, with the names of `conform` in place of those of AuthDNS.
+/// A DUT at a place, with the names of `conform` in place of those of AuthDNS, and configured for
+/// some of the checks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AtPlace {
     /// Name of the DUT.
@@ -162,6 +163,9 @@ pub struct AtPlace {
     /// The DUT's cores.
     #[serde(flatten)]
     pub place: Cores,
+    /// How it is configured; absent: as usual.
+    #[serde(default, skip_serializing_if = "Variant::is_usual")]
+    pub variant: Variant,
 }
 
 impl fmt::Display for Point {
@@ -198,7 +202,10 @@ impl fmt::Display for Point {
                 write!(f, "{}, {}, closed loop with {threads}", with.dut, with.place)?;
                 with.governor.as_ref().map_or(Ok(()), |governor| write!(f, ", governor {governor}"))
             }
-            Point::Conform(at) => write!(f, "{}, {}, conform", at.dut, at.place),
+            Point::Conform(at) => {
+                write!(f, "{}, {}, conform", at.dut, at.place)?;
+                if at.variant.is_usual() { Ok(()) } else { write!(f, " {}", at.variant) }
+            }
         }
     }
 }
@@ -226,6 +233,16 @@ impl Point {
             Point::ClosedLoop(with) => &with.place,
             Point::Conform(at) => &at.place,
         })
+    }
+
+    /// Where the DUT runs; in a self-test, which has no DUT, on one core.
+    pub fn dut_place(&self) -> Cores {
+        self.place().cloned().unwrap_or(Cores::first(1))
+    }
+
+    /// How the DUT is configured for checks; none: nothing is checked.
+    pub fn variant(&self) -> Option<&Variant> {
+        if let Point::Conform(at) = self { Some(&at.variant) } else { None }
     }
 
     /// The frequency governor that the DUT's CPUs are to have; none: whichever they have.

@@ -342,7 +342,7 @@ fn dut_result(recorded: &Recorded<'_>, name: &str, points: &[Point]) -> DutResul
             .filter_map(|point| constant_rate::result(recorded, point))
             .collect(),
         closed_loops: of_dut().filter_map(|point| closed_loop::result(recorded, point)).collect(),
-        conform: of_dut().find_map(|point| conform::result(recorded, point)),
+        conform: conform::result(recorded, name, points),
         paced: paced(recorded, name),
     }
 }

@@ -15,7 +15,7 @@ use crate::host::{HostError, Machine, Running};
 use crate::place::Place;
 use crate::plan::{AuthPlan, DutPlan, Plan};
 use crate::servers::{
-    Checked, Driver, Operator, Program, Ready, Serve, Setting, Task, Translate, ZONE_FILE,
+    Checked, Driver, Operator, Program, Ready, Serve, Setting, Task, Translate, Variant, ZONE_FILE,
 };
 use crate::text::plain_line;
 use crate::world::World;
@@ -160,8 +160,8 @@ pub(crate) enum Names {
 struct OfChecks {
     /// The socket on which it tells what it was asked.
     status: PathBuf,
-    /// What a DUT is told because of it.
-    told: Checked,
+    /// The trust anchors of its signed zones, as lines of a zone file.
+    anchors: Vec<String>,
 }
 
 /// AuthDNS, running.
@@ -249,8 +249,8 @@ impl RunningAuth {
             machine.run(&look, START).map(|(is_there, _)| is_there).map_err(SiteError::of(name))
         })?;
         let text = machine.read(anchors, ANCHORS)?;
-        let told = Checked { anchors: text.lines().map(str::to_owned).collect() };
-        self.checks = Some(OfChecks { status, told });
+        let anchors = text.lines().map(str::to_owned).collect();
+        self.checks = Some(OfChecks { status, anchors });
         Ok(())
     }
 
@@ -284,9 +284,9 @@ impl RunningAuth {
         self.status.as_ref().map(|status| self.process.machine().counters(status)).transpose()
     }
 
-    /// What a DUT that asks it is told besides, if it has the names of checks.
-    pub(crate) fn checked(&self) -> Option<&Checked> {
-        self.checks.as_ref().map(|checks| &checks.told)
+    /// The trust anchors of its signed zones, if it has the names of checks.
+    pub(crate) fn anchors(&self) -> Option<&[String]> {
+        self.checks.as_ref().map(|checks| checks.anchors.as_slice())
     }
 
     /// The socket, on its host, on which it tells what it was asked, if it has the names of checks.
@@ -328,7 +328,8 @@ pub(crate) struct RunningDut {
 
 impl RunningDut {
     /// Writes the configuration of a DUT and starts it on the given CPUs (none: any) with so many
-    /// threads, for rates or to be `checked`; whether it answers is for the caller to see.
+    /// threads, for rates, or to be checked in a variant by names with these anchors; whether it
+    /// answers is for the caller to see.
     ///
     /// # Errors
     /// If its program is not there or cannot be started.
@@ -339,19 +340,20 @@ impl RunningDut {
         dut: &DutPlan,
         cores: usize,
         cpus: &[usize],
-        checked: Option<&Checked>,
+        checked: Option<(&Variant, &[String])>,
     ) -> Result<RunningDut, SiteError> {
         let (name, machine, driver) = (dut.name(), &world.dut, dut.driver.driver());
         let refused = SiteError::of(name);
         let folder = archive.server_folder(name)?;
         let place = machine.place(&folder);
         let operator = dut.operator();
+        let usual = plan.trial.prefix;
         let task = Translate {
             upstream: world.auth_address(dut.family),
-            prefix: plan.trial.prefix,
-            checked: checked.cloned(),
+            prefixes: checked.map_or(vec![usual], |(variant, _)| variant.prefixes(usual)),
+            checked: checked.map(|(variant, anchors)| Checked::of(variant, anchors)),
         };
-        if let Some((file, text)) = checked.map(|checked| dut.driver.anchors(checked)) {
+        if let Some((file, text)) = task.checked.as_ref().map(|told| dut.driver.anchors(told)) {
             machine.write(&folder.join(file), &text).map_err(&refused)?;
         }
         let threads = dut.threads.unwrap_or(cores);

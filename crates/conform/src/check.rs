@@ -60,6 +60,21 @@ pub enum Need {
     WellKnownPrefix,
     /// The prefix is not 64:ff9b::/96.
     OwnPrefix,
+    /// The server is told to exclude a range of IPv6 addresses besides those that it excludes by
+    /// default (RFC 6147 §5.1.4).
+    ExcludedRange,
+}
+
+/// What a server can be configured with in more ways than one, so that one configuration cannot
+/// show all that it offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aspect {
+    /// Its prefix, or prefixes: which, and how long.
+    Prefix,
+    /// That it does not validate.
+    NoValidation,
+    /// The range of IPv6 addresses that it is told to exclude.
+    ExcludedRange,
 }
 
 /// One check.
@@ -91,12 +106,40 @@ impl std::fmt::Debug for Check {
     }
 }
 
+/// How the ids of checks begin whose names or answers are made with the prefix: where the octets of
+/// an address go, which prefixes are shown, what is below them in ip6.arpa.
+const OF_PREFIXES: &[&str] = &[
+    "rfc6052-2",
+    "hardening-reverse-suffix",
+    "rfc6147-5-ptr-all-prefixes",
+    "rfc6147-5.1.1-inside-prefix",
+    "rfc6147-5.1.6-all-a-records",
+    "rfc6147-5.3.1",
+    "rfc7050",
+    "rfc8880-7.1-aaaa",
+    "rfc8880-7.2.1",
+];
+
 impl Check {
     /// Where the sentence stands, as text: "RFC 6147 §5.1.2", or "hardening".
     pub fn source(&self) -> String {
         match self.rfc {
             0 => "hardening".into(),
             rfc => format!("RFC {rfc} §{}", self.section),
+        }
+    }
+
+    /// Whether another configuration in this respect may change what the check comes to.
+    pub fn depends_on(&self, aspect: Aspect) -> bool {
+        let needs = |need: Need| self.needs.contains(&need);
+        match aspect {
+            Aspect::Prefix => {
+                needs(Need::WellKnownPrefix)
+                    || needs(Need::OwnPrefix)
+                    || OF_PREFIXES.iter().any(|begin| self.id.starts_with(begin))
+            }
+            Aspect::NoValidation => needs(Need::NoValidation),
+            Aspect::ExcludedRange => needs(Need::ExcludedRange),
         }
     }
 }

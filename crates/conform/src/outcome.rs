@@ -1,5 +1,7 @@
 //! What came of the checks: the object that is written as JSON, and that every table is made of.
 
+use std::borrow::Cow;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +21,18 @@ pub enum Verdict {
     NotOffered,
     /// The server does what the sentence wants.
     Passed,
+}
+
+impl Verdict {
+    /// How much it says of a server, beside what another configuration came to.
+    fn weight(self) -> u8 {
+        match self {
+            Verdict::NotOffered => 0,
+            Verdict::NotTried => 1,
+            Verdict::Passed => 2,
+            Verdict::Failed => 3,
+        }
+    }
 }
 
 /// What was sent and what came, in words.
@@ -50,10 +64,25 @@ pub struct Outcome {
     pub verdict: Verdict,
     /// Why: what the server did, or what was missing; empty where it passed.
     pub reason: String,
+    /// How the server was configured, if the outcome was found with another configuration than the
+    /// report's own: "with the prefix 3fff:64::/32".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub setting: Option<String>,
     /// The name of the check that wants the opposite, if there is one.
     pub contradicts: Option<String>,
     /// What was sent and what came, the last few exchanges; empty where it passed.
     pub exchanges: Vec<Shown>,
+}
+
+impl Outcome {
+    /// How the server was configured, if not as usual, and why the check came to this.
+    pub fn told(&self) -> Cow<'_, str> {
+        match &self.setting {
+            None => Cow::Borrowed(&self.reason),
+            Some(setting) if self.reason.is_empty() => Cow::Borrowed(setting),
+            Some(setting) => Cow::Owned(format!("{setting}: {}", self.reason)),
+        }
+    }
 }
 
 /// One server's outcomes.
@@ -112,6 +141,23 @@ impl Report {
         count
     }
 
+    /// Adds what the same server came to with another configuration, `setting`. A check that failed
+    /// with one of its configurations is failed, and one that passed with one of them and failed with
+    /// none is passed. Where two weigh the same, the earlier one stays.
+    pub fn add(&mut self, setting: &str, other: Report) {
+        self.seconds += other.seconds;
+        for outcome in other.outcomes {
+            let outcome = Outcome { setting: Some(setting.into()), ..outcome };
+            match self.outcomes.iter_mut().find(|known| known.id == outcome.id) {
+                Some(known) if outcome.verdict.weight() > known.verdict.weight() => {
+                    *known = outcome;
+                }
+                Some(_) => {}
+                None => self.outcomes.push(outcome),
+            }
+        }
+    }
+
     /// The outcome of the check that wants the opposite of this one, if that one passes: a server
     /// can pass one of them only.
     pub fn passed_opposite(&self, outcome: &Outcome) -> Option<&Outcome> {
@@ -122,5 +168,53 @@ impl Report {
     /// Whether a MUST is not met.
     pub fn fails_a_must(&self) -> bool {
         self.count(&[Level::Must]).failed > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(outcomes: &[(&str, Verdict)]) -> Report {
+        let outcome = |&(id, verdict): &(&str, Verdict)| Outcome {
+            id: id.into(),
+            title: String::new(),
+            source: String::new(),
+            sentence: String::new(),
+            level: Level::Must,
+            verdict,
+            reason: format!("{verdict:?}"),
+            setting: None,
+            contradicts: None,
+            exchanges: Vec::new(),
+        };
+        Report {
+            server: "x".into(),
+            version: String::new(),
+            prefixes: vec!["64:ff9b::/96".into()],
+            outcomes: outcomes.iter().map(outcome).collect(),
+            seconds: 1.5,
+        }
+    }
+
+    #[test]
+    fn of_several_configurations_a_failure_counts_before_a_pass_and_a_pass_before_nothing() {
+        use Verdict::{Failed, NotOffered, NotTried, Passed};
+        let all = [Failed, NotTried, NotOffered, Passed];
+        for usual in all {
+            for other in all {
+                let mut sum = report(&[("a", usual)]);
+                sum.add("with x", report(&[("a", other), ("b", Passed)]));
+                let found = sum.outcomes[0].verdict;
+                let wanted = [Failed, Passed, NotTried, NotOffered]
+                    .into_iter()
+                    .find(|verdict| [usual, other].contains(verdict));
+                assert_eq!(Some(found), wanted, "{usual:?}, {other:?}");
+                let is_new = found != usual;
+                assert_eq!(sum.outcomes[0].setting.is_some(), is_new, "{usual:?}, {other:?}");
+                assert_eq!(sum.outcomes[1].told(), "with x: Passed", "a check of its own is added");
+                assert_eq!((sum.outcomes.len(), sum.seconds), (2, 3.0));
+            }
+        }
     }
 }

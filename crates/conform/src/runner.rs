@@ -22,6 +22,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ipnet::Ipv6Net;
+
 use crate::ask;
 use crate::check::{Check, Level, Need};
 use crate::checks;
@@ -58,6 +60,9 @@ pub struct Settings {
     pub zone: Option<Name>,
     /// Its prefixes as the user knows them; empty: RFC 7050 finds them.
     pub expect: Vec<Prefix>,
+    /// A range of IPv6 addresses that it is told to exclude besides those that it excludes by default
+    /// (RFC 6147 §5.1.4), of /1 to /127; none: it is told none.
+    pub excluded: Option<Ipv6Net>,
     /// The checks to run: their ids, or beginnings of ids; empty: all.
     pub only: Vec<String>,
     /// How long a query may take; [`ask::PATIENCE`] is what a stub has.
@@ -79,6 +84,7 @@ impl Settings {
             version: String::new(),
             zone: None,
             expect: Vec::new(),
+            excluded: None,
             only: Vec::new(),
             patience: ask::PATIENCE,
             parallel: PARALLEL,
@@ -255,6 +261,7 @@ fn run_these(
         patience: settings.patience,
         zone: settings.zone.as_ref(),
         prefixes: &[],
+        excluded: settings.excluded,
         view,
     };
     let found = probe::prefixes(bare)?;
@@ -358,6 +365,7 @@ fn other_prefixes(found: &probe::Found, expected: &[Prefix], server: SocketAddr)
             list(&found.prefixes),
             list(expected)
         ),
+        setting: None,
         contradicts: None,
         exchanges: last_of(&found.exchanges, server),
     }
@@ -406,6 +414,11 @@ impl Facts<'_> {
                 .iter()
                 .any(|prefix| prefix.is_well_known())
                 .then(|| not_offered("the server has the prefix 64:ff9b::/96")),
+            Need::ExcludedRange => self
+                .subject
+                .excluded
+                .is_none()
+                .then(|| not_offered("the server is told no range to exclude (--excludes)")),
         }
     }
 }
@@ -455,6 +468,7 @@ impl Attempt {
             level: check.level,
             verdict,
             reason,
+            setting: None,
             contradicts: check.contradicts.map(Into::into),
             exchanges: if is_shown { last_of(&self.exchanges, server) } else { Vec::new() },
         }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use domain::base::iana::Rtype;
 use domain::utils::base16;
+use ipnet::Ipv6Net;
 
 use crate::ask::{self, Connection};
 use crate::expected::Prefix;
@@ -29,6 +30,8 @@ pub struct Subject<'a> {
     pub zone: Option<&'a Name>,
     /// Its prefixes, one at least; what RFC 7050 found, or what the user said.
     pub prefixes: &'a [Prefix],
+    /// A range of IPv6 addresses that it is told to exclude, if it is told one.
+    pub excluded: Option<Ipv6Net>,
     /// What the far side was asked.
     pub view: Option<&'a dyn View>,
 }
@@ -132,6 +135,14 @@ impl<'a> Trial<'a> {
         let labels = labels.split('.').filter(|label| !label.is_empty());
         let name = labels.rev().fold(zone.clone(), |name, text| label::prepend(text, &name));
         label::prepend(&nonce, &name)
+    }
+
+    /// The range that the server is told to exclude.
+    ///
+    /// # Panics
+    /// If it is told none: a check that uses it needs [`crate::check::Need::ExcludedRange`].
+    pub fn excluded(&self) -> Ipv6Net {
+        self.subject.excluded.expect("a check that uses the excluded range says that it needs one")
     }
 
     /// The server's first prefix.
@@ -545,6 +556,7 @@ mod tests {
             patience: Duration::ZERO,
             zone: Some(&zone),
             prefixes: &[],
+            excluded: None,
             view: None,
         });
         let query = Message::query(&zone, Rtype::AAAA);

@@ -23,6 +23,7 @@ fn outcome(id: &str, source: &str, level: Level, verdict: Verdict, reason: &str)
         level,
         verdict,
         reason: reason.into(),
+        setting: None,
         contradicts: None,
         exchanges: if verdict == Verdict::Failed { vec![exchange] } else { Vec::new() },
     }

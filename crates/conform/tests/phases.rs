@@ -54,6 +54,7 @@ fn troubles_its_server(check: &Check) -> bool {
         patience,
         zone: Some(&zone),
         prefixes: &prefixes,
+        excluded: Some(common::EXCLUDED),
         view: Some(view),
     };
     // A check that does not apply to this server may say so, or stumble.

@@ -13,14 +13,22 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::{Bench, Test};
-use crate::process;
+use super::hosts::Sshds;
+use super::{Bench, LIMIT, Lab, ROOT, Test};
+use crate::process::{self, output};
 
-pub(super) const TESTS: [Test; 1] = [(
-    "conform: dns64d, Unbound, BIND, PowerDNS, Knot Resolver and CoreDNS side by side",
-    &["unbound", "named", "pdns_recursor", "kresd", "coredns"],
-    side_by_side,
-)];
+pub(super) const TESTS: [Test; 2] = [
+    (
+        "conform: dns64d, Unbound, BIND, PowerDNS, Knot Resolver and CoreDNS side by side",
+        &["unbound", "named", "pdns_recursor", "kresd", "coredns"],
+        side_by_side,
+    ),
+    (
+        "conform: in the lab, over ssh, and with the far side's view by ssh",
+        &["sshd", "ssh", "ssh-keygen", "ip", ROOT],
+        elsewhere,
+    ),
+];
 
 /// Servers, dns64d first: of it a failed check is a fault, of the others news at most.
 const DRIVERS: [&str; 6] = ["dns64d", "unbound", "bind", "powerdns", "knot-resolver", "coredns"];
@@ -36,9 +44,7 @@ fn side_by_side(bench: &Bench) -> Result<()> {
         "name = 'conform'\ntopology = 'loopback'\n{SEARCH}[measure]\nconform = true\n{servers}"
     );
     let (plan, run) = (bench.file("conform.toml", &plan)?, bench.path("conform-run"));
-    let args = ["campaign", "run", &plan, "--dir", &run, "--quiet"];
-    let ran = process::run(bench.program(), &args, PATIENCE)?;
-    ensure!(ran.status == Some(0), "{args:?}: {}", ran.stderr);
+    output(bench.program(), &["campaign", "run", &plan, "--dir", &run, "--quiet"], PATIENCE)?;
     let results: Value = serde_json::from_slice(&fs::read(format!("{run}/results.json"))?)?;
     let page = fs::read_to_string(format!("{run}/report.html"))?;
     ensure!(page.contains("Conformance"), "the report has no scoreboard");
@@ -67,6 +73,54 @@ fn side_by_side(bench: &Bench) -> Result<()> {
         }
     }
     ensure!(faults.is_empty(), "dns64d fails {}", faults.join(", "));
+    Ok(())
+}
+
+/// dns64d's answers are the same wherever it runs, and however the checks learn what it asked.
+fn elsewhere(bench: &Bench) -> Result<()> {
+    let _lab = Lab::up(bench)?;
+    let sshds = Sshds::start(bench)?;
+    let program = bench.program();
+    let checked = "[measure]\nconform = true\n[[dut]]\ndriver = 'dns64d'\n";
+    let near = format!("name = 'near'\ntopology = 'lab'\n{SEARCH}{checked}");
+    let far = format!("name = 'far'\ntopology = 'ssh'\n{SEARCH}{}{checked}", sshds.hosts(bench));
+    let in_tester = ["lab", "exec", "tester", "--", program];
+    for (name, plan, before) in [("near", near, &[][..]), ("far", far, &in_tester[..])] {
+        let (plan, run) = (bench.file(&format!("{name}.toml"), &plan)?, bench.path(name));
+        let words = [before, &["campaign", "run", &plan, "--dir", &run, "--quiet"]].concat();
+        output(program, &words, PATIENCE)?;
+        let results: Value = serde_json::from_slice(&fs::read(format!("{run}/results.json"))?)?;
+        let report = &results["duts"][0]["conform"]["report"];
+        let outcomes = report["outcomes"].as_array().with_context(|| report.to_string())?;
+        let version = report["version"].as_str().unwrap_or_default();
+        let news = compare("dns64d", version, &falls_short(outcomes))?;
+        ensure!(news.is_empty(), "{name}: dns64d is not what its file says:{news}");
+    }
+    view_by_ssh(bench, &sshds)
+}
+
+/// The far side is behind ssh, as where the tester is on another host.
+fn view_by_ssh(bench: &Bench, sshds: &Sshds) -> Result<()> {
+    let socket = bench.path("far.socket");
+    let listen = "198.18.0.2:53";
+    let far = ["auth", "--conform", "--listen", listen, "--status", &socket];
+    let _far = bench.in_lab("auth", &far)?;
+    let config = "listen = ['[2001:2::1]:53']\n[access]\nallow = ['::/0']\n[[upstream]]\naddress = '198.18.0.2'\n";
+    let config = bench.file("checked.toml", config)?;
+    let _dut = bench.in_lab_at("dut", &["dns64d", "--config", &config], 53)?;
+    let status = format!("ssh:far-auth:{socket}");
+    let words = [
+        &["lab", "exec", "tester", "--", bench.program(), "conform"][..],
+        &["--server", "[2001:2::1]:53", "--zone", "conform.example", "--forwards-all"],
+        &["--only", "rfc6147-5.1,rfc8880"],
+        &["--auth-status", &status, "--ssh-config", &sshds.config, "--json", "--quiet"],
+    ]
+    .concat();
+    let report: Value = serde_json::from_str(&output(bench.program(), &words, LIMIT)?)?;
+    let outcomes = report["outcomes"].as_array().context("no outcomes")?;
+    let is_not_tried = |outcome: &&Value| outcome["verdict"] == "not-tried";
+    let not_tried: Vec<&Value> = outcomes.iter().filter(is_not_tried).collect();
+    ensure!(outcomes.len() > 50 && not_tried.is_empty(), "{not_tried:?} of {}", outcomes.len());
     Ok(())
 }
 

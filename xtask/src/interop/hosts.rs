@@ -54,13 +54,14 @@ const SHORT: &str = "[trial]\nduration = '500ms'\ntimeout = '400ms'\npause = '0s
     [measure]\ncached-shares = [0.5]\n[measure.loads]\nshares = [1]\nduration = '2s'\ntransient = '1s'\nrepeat = 1\n";
 
 /// Two sshds in the lab, and how to reach them.
-struct Sshds {
+pub(super) struct Sshds {
     _sshds: Vec<Server>,
-    config: String,
+    /// The configuration file for ssh.
+    pub(super) config: String,
 }
 
 impl Sshds {
-    fn start(bench: &Bench) -> Result<Sshds> {
+    pub(super) fn start(bench: &Bench) -> Result<Sshds> {
         let key = |name: &str| -> Result<String> {
             let path = bench.path(name);
             if fs::metadata(&path).is_err() {
@@ -125,9 +126,14 @@ impl Sshds {
 
     /// A plan for the tester's namespace.
     fn plan(&self, bench: &Bench) -> String {
+        format!("name = 'far'\ntopology = 'ssh'\n{SHORT}{}", self.hosts(bench))
+    }
+
+    /// The hosts of a plan for the tester's namespace.
+    pub(super) fn hosts(&self, bench: &Bench) -> String {
         let program = bench.program();
         format!(
-            "name = 'far'\ntopology = 'ssh'\n{SHORT}[ssh]\nconfig = '{}'\ndut = {{ host = 'far-dut', program = '{program}' }}\n\
+            "[ssh]\nconfig = '{}'\ndut = {{ host = 'far-dut', program = '{program}' }}\n\
              auth = {{ host = 'far-auth', program = '{program}' }}\n[ssh.addresses]\ndut = '[2001:2::1]:53'\nauth = '198.18.0.2:53'\n\
              self-test = '198.18.1.2:53'\n",
             self.config

@@ -285,15 +285,19 @@ impl Drop for Lab<'_> {
 impl Bench {
     /// One of our own servers in a host of the lab, when it listens on the port of its `--listen`.
     fn in_lab(&self, host: &str, args: &[&str]) -> Result<Server> {
-        let within = ["lab", "exec", host, "--"];
-        let server =
-            Server::start(self.program(), &[&within[..], &[self.program()], args].concat())?;
         let listen = args
             .iter()
             .skip_while(|word| **word != "--listen")
             .nth(1)
             .context("it has no --listen")?;
-        let port = listen.parse::<SocketAddr>()?.port();
+        self.in_lab_at(host, args, listen.parse::<SocketAddr>()?.port())
+    }
+
+    /// The same, where it listens on this port.
+    fn in_lab_at(&self, host: &str, args: &[&str], port: u16) -> Result<Server> {
+        let within = ["lab", "exec", host, "--"];
+        let server =
+            Server::start(self.program(), &[&within[..], &[self.program()], args].concat())?;
         wait_until_listens(&[&[self.program()], &within[..]].concat(), port)?;
         Ok(server)
     }

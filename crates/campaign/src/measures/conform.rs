@@ -2,12 +2,18 @@
 //! that is fast and wrong is not fast.
 //!
 //! ```text
-//! AuthDNS with the names of checks ─► trust anchors ─► the DUT's configuration
-//!      └─► status socket ─► dns64bench conform ─► Report ─► journal ─► scoreboard of all DUTs
+//! AuthDNS with the names of checks ─► trust anchors ─► the DUT's configuration, in each Variant
+//!      └─► status socket ─► dns64bench conform ─► Report ─► journal ─┐
+//!                                    scoreboard of all DUTs ◄── one Report for each DUT
 //! ```
+//!
+//! With the usual configuration all checks are made; with each other variant those that depend on
+//! what is different there. Each variant is a point of its own, so that a run that was ended goes
+//! on at the next one.
 
 use std::cmp::Reverse;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use conform::check::Level;
@@ -31,12 +37,14 @@ use crate::report::csv::Row;
 use crate::report::table::Table;
 use crate::report::{Run, chart::Figure, legend};
 use crate::results::DutResult;
-use crate::servers::CHECKED_ZONE;
+use crate::servers::{CHECKED_ZONE, Variant};
 
 /// Checks have no rate; the course has this one.
 const NO_RATE: Qps = Qps(1);
-/// How long the checks of a server are assumed to take: many wait for a silence to end.
+/// How long all checks of a server are assumed to take: many wait for a silence to end.
 const ASSUMED: Duration = Duration::from_secs(90);
+/// How long those of a variant are, most of it to start the server.
+const ASSUMED_OF_VARIANT: Duration = Duration::from_secs(5);
 
 /// What the tester is to do.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,29 +53,44 @@ pub struct ConformPlan {
     pub server: SocketAddr,
     /// What the plan calls it.
     pub name: String,
-    /// The DNS64 prefix that it was given.
-    pub prefix: Prefix,
+    /// The DNS64 prefixes that it was given.
+    pub prefixes: Vec<Prefix>,
     /// Whether it was told to validate; `None`: nobody knows, and it is found out.
     pub validates: Option<bool>,
+    /// The range of IPv6 addresses that it was told to exclude, besides ::ffff:0:0/96.
+    pub excluded: Option<&'static str>,
+    /// The ids of the checks to make; empty: all.
+    pub only: Vec<&'static str>,
+}
+
+/// How the tester gets at what AuthDNS was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FarView {
+    /// AuthDNS's status socket: a path, or `ssh:HOST:PATH`.
+    pub status: String,
+    /// ssh's configuration file, if not the user's.
+    pub ssh_config: Option<PathBuf>,
 }
 
 impl ConformPlan {
-    /// The arguments of `dns64bench conform` for it. `status` is where AuthDNS's status socket is, a
-    /// path or `ssh:HOST:PATH`; without it checks that must know what the DUT asked are not tried.
-    pub fn arguments(&self, status: Option<String>) -> Vec<String> {
-        let (server, prefix) = (self.server.to_string(), self.prefix.to_string());
+    /// The arguments of `dns64bench conform` for it. Without a view checks that must know what the
+    /// DUT asked are not tried.
+    pub fn arguments(&self, view: Option<FarView>) -> Vec<String> {
+        // Each in one word: a name may begin with a hyphen.
         let mut words = vec!["conform".to_owned()];
-        for (option, value) in [
-            ("--server", &server),
-            ("--name", &self.name),
-            ("--expect-prefix", &prefix),
-            ("--zone", &CHECKED_ZONE.to_owned()),
-        ] {
-            // In one word: a name may begin with a hyphen.
-            words.push(format!("{option}={value}"));
-        }
+        words.push(format!("--server={}", self.server));
+        words.push(format!("--name={}", self.name));
+        words.extend(self.prefixes.iter().map(|prefix| format!("--expect-prefix={prefix}")));
+        words.push(format!("--zone={CHECKED_ZONE}"));
         words.extend(self.validates.map(|validates| format!("--validates={validates}")));
-        words.extend(status.map(|status| format!("--auth-status={status}")));
+        words.extend(self.excluded.map(|range| format!("--excludes={range}")));
+        if let Some(FarView { status, ssh_config }) = view {
+            words.push(format!("--auth-status={status}"));
+            words.extend(ssh_config.map(|file| format!("--ssh-config={}", file.display())));
+        }
+        if !self.only.is_empty() {
+            words.push(format!("--only={}", self.only.join(",")));
+        }
         words.extend(["--forwards-all", "--json", "--quiet"].map(str::to_owned));
         words
     }
@@ -159,10 +182,12 @@ pub struct ConformResult {
     pub missing: Option<Missing>,
     /// How the DUT ended in the checks, if it did.
     pub ended: Option<DutEnd>,
+    /// With which configuration it did, if not with the usual one.
+    pub ended_in: Option<String>,
     /// Where the DUT ran; absent where that was not seen.
     #[serde(rename = "place")]
     pub seen: Option<Place>,
-    /// How long the checks took, in seconds; absent where they were not made.
+    /// How long the checks took with all variants, in seconds; absent where none were made.
     pub seconds: Option<f64>,
     /// How many checks came to what.
     pub counts: Option<Counts>,
@@ -171,13 +196,47 @@ pub struct ConformResult {
 }
 
 impl ConformResult {
+    /// This, with what was found with a further variant. A server of which the usual configuration
+    /// shows nothing has no report: the few checks of a variant are not all.
+    fn with(self, variant: &Variant, found: ConformResult) -> ConformResult {
+        let mut report = self.report;
+        if let (Some(report), Some(further)) = (&mut report, found.report) {
+            report.add(&variant.to_string(), further);
+        }
+        // That a variant is still to come is what `complete` says.
+        let missing = found.missing.and_then(|missing| match missing {
+            Missing::NotChecked { why } => {
+                Some(Missing::NotChecked { why: format!("{variant}: {why}") })
+            }
+            _ => None,
+        });
+        let ended_in = match (&self.ended, &found.ended) {
+            (None, Some(_)) => Some(variant.to_string()),
+            _ => self.ended_in,
+        };
+        ConformResult {
+            complete: self.complete && found.complete,
+            missing: self.missing.or(missing),
+            ended: self.ended.or(found.ended),
+            ended_in,
+            seconds: self.seconds.map(|seconds| seconds + found.seconds.unwrap_or_default()),
+            counts: report.as_ref().map(Counts::of),
+            report,
+            ..self
+        }
+    }
+
     /// A mark where the verdicts are not those of a server that lived to the end.
     fn state(&self) -> String {
-        match (&self.ended, &self.missing) {
+        let state = match (&self.ended, &self.missing) {
             (Some(DutEnd::Died(how)), _) => format!("DIED: {how}"),
             (Some(DutEnd::Hung), _) => "HUNG".into(),
             (None, Some(why)) => why.to_string(),
             (None, None) => String::new(),
+        };
+        match &self.ended_in {
+            Some(variant) => format!("{state} ({variant})"),
+            None => state,
         }
     }
 
@@ -209,7 +268,13 @@ impl Measure for ConformMeasure {
         let Some(dut) = dut.filter(|dut| plan.keys_of(dut).conform) else { return Vec::new() };
         // What is right does not depend on cores.
         let place = Cores::first(plan.cores_of(dut)[0]);
-        vec![Point::Conform(AtPlace { dut: dut.name().into(), place })]
+        // What is in a file of the operator's is the operator's.
+        let variants = match dut.config {
+            Some(_) => vec![Variant::Usual],
+            None => dut.driver.variants(plan.trial.prefix),
+        };
+        let at = |variant| AtPlace { dut: dut.name().into(), place: place.clone(), variant };
+        variants.into_iter().map(|variant| Point::Conform(at(variant))).collect()
     }
 
     fn check(&self, plan: &Plan) -> Result<(), String> {
@@ -222,8 +287,9 @@ impl Measure for ConformMeasure {
         Ok(())
     }
 
-    fn effort(&self, _: &Plan, _: &Point) -> (u32, Duration) {
-        (1, ASSUMED)
+    fn effort(&self, _: &Plan, point: &Point) -> (u32, Duration) {
+        let is_usual = point.variant().is_none_or(Variant::is_usual);
+        (1, if is_usual { ASSUMED } else { ASSUMED_OF_VARIANT })
     }
 
     fn course(&self, _: &Recorded<'_>, _: &Point) -> Option<Course> {
@@ -242,11 +308,19 @@ impl Measure for ConformMeasure {
         let name = step.point.dut().unwrap_or_default();
         // What is in a file of the operator's is not known.
         let ours = plan.dut(name).filter(|dut| dut.config.is_none());
+        let can_validate = ours.and_then(|dut| dut.driver.validates());
+        let usual = Variant::Usual;
+        let variant = step.point.variant().unwrap_or(&usual);
+        let depends = |aspect| {
+            conform::checks::all().filter(move |check| check.depends_on(aspect)).map(|c| c.id)
+        };
         Task::Conform(ConformPlan {
             server: base.server,
             name: name.to_owned(),
-            prefix: plan.trial.prefix,
-            validates: ours.and_then(|dut| dut.driver.validates()),
+            prefixes: variant.prefixes(plan.trial.prefix),
+            validates: can_validate.map(|can| can && *variant != Variant::NoValidation),
+            excluded: variant.excluded(),
+            only: variant.aspect().map(|aspect| depends(aspect).collect()).unwrap_or_default(),
         })
     }
 
@@ -338,7 +412,11 @@ fn table(all: &[(String, &ConformResult)]) -> Table {
 }
 
 fn rows(dut: &DutResult, result: &ConformResult) -> Vec<Row> {
-    let point = Point::Conform(AtPlace { dut: dut.name.clone(), place: result.place.clone() });
+    let point = Point::Conform(AtPlace {
+        dut: dut.name.clone(),
+        place: result.place.clone(),
+        variant: Variant::Usual,
+    });
     let row = |quantity: &str, unit, value: Option<f64>| Row {
         ran_on: result.seen.clone(),
         mark: result.state(),
@@ -367,16 +445,33 @@ pub(crate) fn caveat(dut: &DutResult) -> Option<String> {
     }
     let failed = result.counts.map_or(0, |counts| counts.must.failed);
     match (&result.ended, failed) {
-        (Some(end), _) => Some(format!("{}: in the checks of its answers {end}.", dut.name)),
+        (Some(end), _) => {
+            let setting =
+                result.ended_in.as_ref().map_or(String::new(), |variant| format!(" {variant}"));
+            Some(format!("{}: in the checks of its answers{setting} {end}.", dut.name))
+        }
         (None, 0) => None,
         (None, 1) => Some(format!("{} fails a check of level MUST, see Conformance.", dut.name)),
         (None, n) => Some(format!("{} fails {n} checks of level MUST, see Conformance.", dut.name)),
     }
 }
 
-/// What was found of a DUT's answers.
-pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<ConformResult> {
-    let Point::Conform(AtPlace { dut, place }) = point else { return None };
+/// What was found of a DUT's answers, with all its variants.
+pub(crate) fn result(
+    recorded: &Recorded<'_>,
+    dut: &str,
+    points: &[Point],
+) -> Option<ConformResult> {
+    let of_dut = points.iter().filter(|point| point.dut() == Some(dut));
+    let mut each =
+        of_dut.filter_map(|point| Some((point.variant()?, of_variant(recorded, point)?)));
+    let (_, usual) = each.next()?;
+    Some(each.fold(usual, |all, (variant, found)| all.with(variant, found)))
+}
+
+/// What was found with one variant.
+fn of_variant(recorded: &Recorded<'_>, point: &Point) -> Option<ConformResult> {
+    let Point::Conform(AtPlace { dut, place, .. }) = point else { return None };
     let walk = recorded.walk(point)?;
     let measured = walk.trials.first();
     let trial = measured.and_then(|m| m.checked());
@@ -395,6 +490,7 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<ConformRe
         complete: walk.due().is_none(),
         missing,
         ended,
+        ended_in: None,
         seen: super::search::place_of(walk.trials.iter().copied()),
         seconds: trial.map(|trial| trial.seconds),
         counts: report.as_ref().map(Counts::of),
@@ -415,7 +511,17 @@ mod tests {
         let plan = Plan::parse(text, Path::new("p.toml")).unwrap();
         let points: Vec<String> =
             plan.points().iter().filter(|p| p.is_checked()).map(ToString::to_string).collect();
-        assert_eq!(points, ["Unbound, 2 cores, conform"]);
+        assert_eq!(
+            (points[0].as_str(), points[1].as_str()),
+            ("Unbound, 2 cores, conform", "Unbound, 2 cores, conform with the prefix 3fff:64::/32")
+        );
+        assert_eq!(points.len(), 8, "six lengths, and without validation: {points:?}");
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("own.conf"), "num-threads: {threads}").unwrap();
+        let own = text.replacen("'unbound'", "'unbound'\nconfig = 'own.conf'", 1);
+        let own = Plan::parse(&own, &folder.path().join("p.toml")).unwrap();
+        let checked = own.points().iter().filter(|point| point.is_checked()).count();
+        assert_eq!(checked, 1, "what is in an operator's file is as it is");
         let clash = format!("{text}[[authdns]]\ndriver = 'nsd'\nname = 'conform'\n");
         let error = Plan::parse(&clash, Path::new("p.toml")).unwrap_err().to_string();
         assert!(error.contains("give it another name"), "{error}");
@@ -426,14 +532,22 @@ mod tests {
         let plan = ConformPlan {
             server: "[2001:2::1]:53".parse().unwrap(),
             name: "-x".into(),
-            prefix: "2001:db8::/64".parse().unwrap(),
+            prefixes: ["2001:db8::/64", "64:ff9b::/96"].map(|text| text.parse().unwrap()).into(),
             validates: Some(false),
+            excluded: Some("3fff:bad::/32"),
+            only: vec!["a-1", "b"],
         };
-        let words = plan.arguments(Some("ssh:me@auth:/run/auth-1".into())).join(" ");
+        let view = FarView {
+            status: "ssh:me@auth:/run/auth-1".into(),
+            ssh_config: Some("/etc/own".into()),
+        };
+        let words = plan.arguments(Some(view)).join(" ");
         assert_eq!(
             words,
-            "conform --server=[2001:2::1]:53 --name=-x --expect-prefix=2001:db8::/64 --zone=conform.example \
-             --validates=false --auth-status=ssh:me@auth:/run/auth-1 --forwards-all --json --quiet"
+            "conform --server=[2001:2::1]:53 --name=-x --expect-prefix=2001:db8::/64 --expect-prefix=64:ff9b::/96 \
+             --zone=conform.example --validates=false --excludes=3fff:bad::/32 --auth-status=ssh:me@auth:/run/auth-1 \
+             --ssh-config=/etc/own \
+             --only=a-1,b --forwards-all --json --quiet"
         );
         assert!(!plan.arguments(None).join(" ").contains("--auth-status"));
     }

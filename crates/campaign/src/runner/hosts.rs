@@ -24,7 +24,7 @@ use crate::host::{Ended, HostError, Running};
 use crate::interruption::Interruption;
 use crate::measures::Task;
 use crate::measures::closed_loop::LoopTrial;
-use crate::measures::conform::ConformTrial;
+use crate::measures::conform::{ConformTrial, FarView};
 use crate::numa::Numa;
 use crate::plan::{AuthPlan, DutPlan, Plan, Topology};
 use crate::point::{Cores, Point};
@@ -91,13 +91,13 @@ pub(super) trait Hosts {
         point: &Point,
         aaaa: Share,
     ) -> Result<Self::Auth, SiteError>;
-    /// Starts a DUT at a place, told as it must be to ask `auth`; whether it answers is for the
+    /// Starts a DUT for a point, told as it must be to ask `auth`; whether it answers is for the
     /// caller to see.
     fn start_dut(
         &self,
         archive: &Archive,
         dut: &DutPlan,
-        place: &Cores,
+        point: &Point,
         auth: &Self::Auth,
     ) -> Result<Self::Dut, SiteError>;
     /// Whether AuthDNS listens where it is asked at a point.
@@ -230,11 +230,13 @@ impl Hosts for RealHosts<'_> {
         &self,
         archive: &Archive,
         dut: &DutPlan,
-        place: &Cores,
+        point: &Point,
         auth: &RunningAuth,
     ) -> Result<RunningDut, SiteError> {
-        let cpus = self.world.dut_cpus(self.plan, place);
-        RunningDut::start(&self.world, self.plan, archive, dut, place.cores, &cpus, auth.checked())
+        let place = point.dut_place();
+        let cpus = self.world.dut_cpus(self.plan, &place);
+        let checked = point.variant().zip(auth.anchors());
+        RunningDut::start(&self.world, self.plan, archive, dut, place.cores, &cpus, checked)
     }
 
     fn serves(&self, auth: &RunningAuth, point: &Point) -> bool {
@@ -316,9 +318,7 @@ impl Hosts for RealHosts<'_> {
         let (words, cpus): (_, &[usize]) = match task {
             Task::Trial(plan) => (self.measure(plan)?, &[]),
             Task::ClosedLoop(plan) => (plan.arguments(), &[]),
-            Task::Conform(plan) => {
-                (plan.arguments(self.checks_status(auth)), &self.plan.cpus.tester)
-            }
+            Task::Conform(plan) => (plan.arguments(self.checks_view(auth)), &self.plan.cpus.tester),
         };
         let begun = SystemTime::now();
         let measurer = machine.start(&machine.ours(&words), cpus, log, Some(output))?;
@@ -367,17 +367,20 @@ impl RealHosts<'_> {
         }
     }
 
-    /// The status socket of an AuthDNS that serves the names of checks, as `conform` on the tester's
-    /// host is told it: by its path where AuthDNS runs on the same machine, or else by way of ssh;
-    /// `None` where the plan has no name for that host.
-    fn checks_status(&self, auth: &RunningAuth) -> Option<String> {
+    /// How `conform` on the tester's host gets at what an AuthDNS that serves the names of checks was
+    /// asked: by the path of its status socket where AuthDNS runs on the same machine, or else by way
+    /// of ssh; `None` where the plan has no name for that host.
+    fn checks_view(&self, auth: &RunningAuth) -> Option<FarView> {
         let path = auth.checks_status()?.to_string_lossy().into_owned();
         let [tester, _, on] = self.machines();
         if self.plan.topology != Topology::Ssh || !tester.is_empty() && tester == on {
-            return Some(path);
+            return Some(FarView { status: path, ssh_config: None });
         }
-        let host = self.plan.ssh.as_ref().and_then(|ssh| ssh.auth.as_ref())?;
-        Some(format!("ssh:{}:{path}", host.host))
+        let ssh = self.plan.ssh.as_ref()?;
+        let status = format!("ssh:{}:{path}", ssh.auth.as_ref()?.host);
+        // That file is on this machine.
+        let ssh_config = ssh.config.clone().filter(|_| ssh.tester.is_none());
+        Some(FarView { status, ssh_config })
     }
 
     /// Writes a trial down for `dns64bench measure`; returns the words that carry it out.

@@ -126,6 +126,7 @@ impl Simulated {
             level,
             verdict,
             reason: if verdict == Checked::Passed { String::new() } else { "it does <not>".into() },
+            setting: None,
             contradicts: None,
             exchanges: Vec::new(),
         };
@@ -134,7 +135,10 @@ impl Simulated {
             outcome("a-2", Level::Must, Checked::Failed),
             outcome("b-1", Level::Says, Checked::NotTried),
         ];
-        let (server, prefixes) = (plan.name.clone(), vec![plan.prefix.to_string()]);
+        let only = |outcome: &Outcome| plan.only.is_empty() || outcome.id == "a-2";
+        let outcomes = outcomes.into_iter().filter(only).collect();
+        let prefixes = plan.prefixes.iter().map(ToString::to_string).collect();
+        let server = plan.name.clone();
         let report = Report { server, version: String::new(), prefixes, outcomes, seconds: 60.5 };
         ConformTrial::of(UNIX_EPOCH, report)
     }
@@ -240,7 +244,7 @@ impl Hosts for Simulated {
         &self,
         _: &Archive,
         dut: &DutPlan,
-        place: &Cores,
+        point: &Point,
         (): &(),
     ) -> Result<SimulatedDut, SiteError> {
         self.started.borrow_mut().push(dut.name().into());
@@ -250,7 +254,7 @@ impl Hosts for Simulated {
             return Err(SiteError::not_started(dut.name(), &"exit status: 7", "its log".into()));
         }
         Ok(SimulatedDut {
-            cores: place.cores,
+            cores: point.dut_place().cores,
             start: self.started.borrow().len(),
             died: Cell::new(false),
         })

@@ -4,7 +4,8 @@ use super::hosts::Hosts;
 use super::{Campaign, CampaignError, Site};
 use crate::archive::{Configuration, Entry, Step};
 use crate::plan::{DutPlan, Plan};
-use crate::point::{Cores, Point};
+use crate::point::Point;
+use crate::servers::Variant;
 use crate::site::SiteError;
 
 impl<H: Hosts> Campaign<'_, H> {
@@ -102,7 +103,11 @@ impl<H: Hosts> Campaign<'_, H> {
         }
         if let (Some(name), Some(dut)) = (point.dut(), &site.dut) {
             // What it is told for checks is something else.
-            let name = if point.is_checked() { format!("{name} for conform") } else { name.into() };
+            let name = match point.variant() {
+                None => name.into(),
+                Some(Variant::Usual) => format!("{name} for conform"),
+                Some(variant) => format!("{name} for conform, {variant}"),
+            };
             self.note_configuration(&name, self.hosts.dut_configuration(dut))?;
         }
         Ok(site)
@@ -144,8 +149,7 @@ impl<H: Hosts> Campaign<'_, H> {
         point: &Point,
         dut: &DutPlan,
     ) -> Result<(), CampaignError> {
-        let place = point.place().cloned().unwrap_or(Cores::first(1));
-        site.dut = Some(self.hosts.start_dut(&self.archive, dut, &place, &site.auth)?);
+        site.dut = Some(self.hosts.start_dut(&self.archive, dut, point, &site.auth)?);
         let ready: &Site<H> = site;
         match &ready.dut {
             Some(started) => {

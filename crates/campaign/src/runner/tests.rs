@@ -429,12 +429,18 @@ fn checking() -> Plan {
     Plan::parse(&text, Path::new("p.toml")).unwrap()
 }
 
-/// In which trial of a calm campaign the checks are.
+/// In which trial of a calm campaign the checks begin: all of them, then those of each variant.
 fn checks_in(plan: &Plan) -> (Vec<Step>, usize) {
     let calm = steps(&journal_of(plan, 250, &[]));
     let at: Vec<usize> = (0..calm.len()).filter(|&at| calm[at].point.is_checked()).collect();
-    assert_eq!(at.len(), 1, "once for each DUT");
+    assert_eq!(at.len(), variants(plan), "once with each variant");
+    assert!(calm[at[0]].point.variant().unwrap().is_usual());
     (calm, at[0])
+}
+
+/// With how many configurations the DUT's answers are checked.
+fn variants(plan: &Plan) -> usize {
+    plan.duts[0].driver.variants(plan.trial.prefix).len()
 }
 
 #[test]
@@ -448,7 +454,8 @@ fn answers_are_checked_once_with_an_authdns_of_their_own() {
         ["AuthDNS", "conform"],
         "both are tried out before anything is measured"
     );
-    assert_eq!(auths.iter().filter(|auth| *auth == "conform").count(), 2);
+    let started = auths.iter().filter(|auth| *auth == "conform").count();
+    assert_eq!(started, 1 + variants(&plan), "tried out, then once with each variant");
     let found = results(&plan, &entries);
     assert!(found.complete && found.mishaps.is_empty(), "{:?}", found.mishaps);
     let conform = found.duts[0].conform.as_ref().unwrap();
@@ -458,7 +465,9 @@ fn answers_are_checked_once_with_an_authdns_of_their_own() {
     assert!(conform.complete && conform.missing.is_none() && conform.ended.is_none());
     let told: Vec<_> = found.configurations.iter().map(|told| told.server.as_str()).collect();
     assert!(
-        ["AuthDNS conform", "Unbound for conform"].iter().all(|name| told.contains(name)),
+        ["AuthDNS conform", "Unbound for conform", "Unbound for conform, without validation"]
+            .iter()
+            .all(|name| told.contains(name)),
         "{told:?}"
     );
     let point = plan.points().into_iter().find(Point::is_checked).unwrap();
@@ -492,6 +501,32 @@ fn a_dut_that_ends_in_the_checks_is_a_marked_row_and_not_checked_again() {
         );
         assert!(run.summary().contains(&caveat), "{:?}", run.summary());
     }
+}
+
+/// What a server does with a variant only is said of it, with the variant, and the other checks stay.
+#[test]
+fn a_dut_that_ends_in_one_variant_keeps_its_other_checks() {
+    let plan = checking();
+    let (calm, at) = checks_in(&plan);
+    let entries = journal_of(&plan, 250, &[(at + 1, Event::Dies)]);
+    assert_eq!(steps(&entries), calm);
+    let conform = results(&plan, &entries).duts[0].conform.clone().unwrap();
+    assert_eq!(conform.ended, Some(DutEnd::Died("signal: 9".into())));
+    assert_eq!(conform.ended_in.as_deref(), Some("with the prefix 3fff:64::/32"));
+    assert_eq!(conform.report.unwrap().outcomes.len(), 3);
+
+    let mut entries = journal_of(&plan, 250, &[]);
+    for entry in &mut entries {
+        let Entry::Finished(measured) = entry else { continue };
+        let is_last = measured.step.point == calm[at + variants(&plan) - 1].point;
+        if let (true, Found::Conform(trial)) = (is_last, &mut measured.found) {
+            (trial.report, trial.why) = (None, "it shows no prefix".into());
+        }
+    }
+    let conform = results(&plan, &entries).duts[0].conform.clone().unwrap();
+    let words = conform.missing.unwrap().to_string();
+    assert_eq!(words, "not checked: without validation: it shows no prefix");
+    assert!(conform.complete && conform.counts.is_some());
 }
 
 #[test]

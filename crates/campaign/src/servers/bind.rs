@@ -54,17 +54,26 @@ fn head<T>(setting: &Setting<'_, T>) -> String {
 const TAIL: &str = "controls { };\nlogging { category default { null; }; };\n";
 
 fn dns64(setting: &Setting<'_, Translate>) -> String {
-    let Translate { upstream, prefix, checked } = &setting.task;
-    let validation = if checked.is_some() { "yes" } else { "no" };
+    let Translate { upstream, prefixes, checked } = &setting.task;
+    let validates = checked.as_ref().is_some_and(Checked::validates);
+    let validation = if validates { "yes" } else { "no" };
+    // What is named takes the place of what it excludes by default.
+    let excluded = checked.as_ref().and_then(|checked| checked.excluded);
+    let exclude =
+        excluded.map_or(String::new(), |range| format!(" exclude {{ ::ffff:0:0/96; {range}; }};"));
+    let dns64: String = prefixes
+        .iter()
+        .map(|prefix| format!("  dns64 {prefix} {{ clients {{ any; }};{exclude} }};\n"))
+        .collect();
     format!(
         "{}  recursion yes;\n  allow-query {{ any; }};\n  allow-recursion {{ any; }};\n  \
          dnssec-validation {validation};\n  forward only;\n  forwarders {{ {} port {}; }};\n  empty-zones-enable no;\n  \
-         max-cache-size 1g;\n  recursive-clients 10000;\n  dns64 {prefix} {{ clients {{ any; }}; }};\n{}}};\n{TAIL}{}",
+         max-cache-size 1g;\n  recursive-clients 10000;\n{dns64}{}}};\n{TAIL}{}",
         head(setting),
         upstream.ip(),
         upstream.port(),
         setting.extra("  "),
-        checked.as_ref().map_or(String::new(), trust_anchors)
+        checked.as_ref().filter(|_| validates).map_or(String::new(), trust_anchors)
     )
 }
 

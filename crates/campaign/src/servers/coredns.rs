@@ -22,7 +22,7 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
 };
 
 fn configuration(setting: &Setting<'_, Translate>) -> String {
-    let Translate { upstream, prefix, .. } = &setting.task;
+    let (upstream, prefix) = (setting.task.upstream, setting.task.prefix());
     format!(
         "# Started in {}.\n.:{} {{\n  bind {}\n  dns64 {{\n    prefix {prefix}\n    allow_ipv4\n  }}\n  \
          cache {{\n    success 4000000\n    denial 4000000\n  }}\n  forward . {upstream}\n{}}}\n",

@@ -18,15 +18,22 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
 };
 
 fn configuration(setting: &Setting<'_, Translate>) -> String {
-    let Setting { listen, threads, task: Translate { upstream, prefix, checked }, .. } = setting;
+    let Setting { listen, threads, task: Translate { upstream, prefixes, checked }, .. } = setting;
     // The Measurer's names stand for private addresses, which the well-known prefix carries only
     // when it is told to; that it does not carry them otherwise is checked.
     let non_global = if checked.is_some() { "" } else { ", allow-non-global = true" };
+    let prefixes: Vec<String> =
+        prefixes.iter().map(|prefix| format!("{{ prefix = '{prefix}'{non_global} }}")).collect();
+    // What is named takes the place of what it excludes by default.
+    let excluded = checked.as_ref().and_then(|checked| checked.excluded);
+    let exclude =
+        excluded.map_or(String::new(), |range| format!("exclude = ['::ffff:0:0/96', '{range}']\n"));
     format!(
         "# Started by dns64bench in {}.\nlisten = ['{listen}']\nthreads = {threads}\n\n[access]\nallow = ['::/0', '0.0.0.0/0']\n\
-         open-resolver = true\n\n[cache]\nmebibytes = 1024\n\n[dns64]\nprefixes = [{{ prefix = '{prefix}'{non_global} }}]\n\n\
+         open-resolver = true\n\n[cache]\nmebibytes = 1024\n\n[dns64]\nprefixes = [{}]\n{exclude}\n\
          [[upstream]]\naddress = '{}'\nport = {}\n{}",
         setting.place(),
+        prefixes.join(", "),
         upstream.ip(),
         upstream.port(),
         setting.extra("")

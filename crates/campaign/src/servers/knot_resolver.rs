@@ -33,7 +33,7 @@ fn command(setting: &Setting<'_, Translate>, program: &[String]) -> Vec<String> 
 }
 
 fn configuration(setting: &Setting<'_, Translate>) -> String {
-    let Translate { upstream, prefix, checked } = &setting.task;
+    let Translate { upstream, checked, .. } = &setting.task;
     let upstream = format!("policy.FORWARD('{}@{}')", upstream.ip(), upstream.port());
     let (anchors, policy): (String, _) = match checked {
         None => {
@@ -46,11 +46,17 @@ fn configuration(setting: &Setting<'_, Translate>) -> String {
             (checked.of_type("DS").map(anchor).collect(), format!("policy.all({upstream})"))
         }
     };
-    let network = prefix.to_string();
+    let network = setting.task.prefix().to_string();
     let network = network.split('/').next().unwrap_or_default();
+    let dns64 = match checked.as_ref().and_then(|checked| checked.excluded) {
+        None => format!("'{network}'"),
+        Some(range) => format!(
+            "{{ prefix = '{network}', exclude_subnets = {{ '::ffff:0:0/96', '{range}' }} }}"
+        ),
+    };
     format!(
         "net.listen('{}', {}, {{ kind = 'dns' }})\nnet.ipv6 = true\ntrust_anchors.remove('.')\n{anchors}\
-         modules = {{ 'policy', dns64 = '{network}' }}\ncache.size = 1 * GB\n\
+         modules = {{ 'policy', dns64 = {dns64} }}\ncache.size = 1 * GB\n\
          policy.add({policy})\n{}",
         setting.listen.ip(),
         setting.listen.port(),

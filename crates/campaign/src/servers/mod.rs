@@ -25,6 +25,7 @@ mod nsd;
 mod operator;
 mod powerdns;
 mod unbound;
+mod variant;
 mod yadifa;
 mod zone_file;
 
@@ -37,6 +38,7 @@ use tester::measurer::expect::Prefix;
 
 pub use custom::Custom;
 pub use operator::{Operator, OwnFile, PLACEHOLDERS, stands_for_nothing, unknown_in_braces};
+pub use variant::{EXCLUDED, Variant};
 
 /// The name of the zone file that AuthDNS's names are in, beside the configuration of the server
 /// that reads it.
@@ -50,21 +52,49 @@ pub const CHECKED_ZONE: &str = "conform.example";
 pub struct Translate {
     /// AuthDNS, to which all questions below `dns64perf.test` are forwarded.
     pub upstream: SocketAddr,
-    /// The DNS64 prefix of the addresses that it synthesizes (RFC 6052 §2.1).
-    pub prefix: Prefix,
+    /// The DNS64 prefixes of the addresses that it synthesizes (RFC 6052 §2.1), one at least. Who can
+    /// be told one only is told the first.
+    pub prefixes: Vec<Prefix>,
     /// How its answers are checked; none: rates are measured.
     pub checked: Option<Checked>,
+}
+
+impl Translate {
+    /// The first of its prefixes.
+    ///
+    /// # Panics
+    /// If there is none.
+    fn prefix(&self) -> Prefix {
+        self.prefixes[0]
+    }
 }
 
 /// What a DUT is told for the checks of `conform` besides: it forwards all questions to AuthDNS,
 /// and where it can validate it does, with these trust anchors and no others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// DNSKEY and DS records of the signed zones, as lines of a zone file.
+    /// DNSKEY and DS records of the signed zones, as lines of a zone file; none: it does not
+    /// validate.
     pub anchors: Vec<String>,
+    /// A range of IPv6 addresses that it excludes besides ::ffff:0:0/96.
+    pub excluded: Option<&'static str>,
 }
 
 impl Checked {
+    /// What a DUT is told for one of its variants, where the signed zones have these anchors.
+    pub fn of(variant: &Variant, anchors: &[String]) -> Checked {
+        let validates = *variant != Variant::NoValidation;
+        Checked {
+            anchors: if validates { anchors.to_vec() } else { Vec::new() },
+            excluded: variant.excluded(),
+        }
+    }
+
+    /// Whether it is to validate, if it can.
+    fn validates(&self) -> bool {
+        !self.anchors.is_empty()
+    }
+
     /// The anchors of a type, such as `DS`: owner and record data.
     fn of_type<'a>(&'a self, rtype: &'a str) -> impl Iterator<Item = (&'a str, Vec<&'a str>)> {
         self.anchors.iter().filter_map(move |line| {
@@ -241,11 +271,11 @@ pub trait Task {
 
 impl Task for Translate {
     fn values(&self) -> [Option<String>; 4] {
-        let Translate { upstream, prefix, .. } = self;
+        let upstream = self.upstream;
         [
             Some(upstream.ip().to_string()),
             Some(upstream.port().to_string()),
-            Some(prefix.to_string()),
+            Some(self.prefix().to_string()),
             None,
         ]
     }

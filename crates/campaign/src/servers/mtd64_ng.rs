@@ -44,7 +44,8 @@ fn command(setting: &Setting<'_, Translate>, program: &[String]) -> Vec<String> 
 }
 
 fn configuration(setting: &Setting<'_, Translate>) -> String {
-    let Setting { listen, threads, task: Translate { upstream, prefix, .. }, .. } = setting;
+    let Setting { listen, threads, task, .. } = setting;
+    let (upstream, prefix) = (task.upstream, task.prefix());
     format!(
         "// {}: for {listen}\nnameserver {}\nselection-mode random\ndns64-prefix {prefix}\ndebugging no\ntimeout-time 1.0\n\
          resend-attempts 0\nresponse-maxlength 512\nnum-threads {threads}\nport {}\n{}",

@@ -38,13 +38,16 @@ fn check(file: &str) -> Vec<String> {
 }
 
 fn configuration(setting: &Setting<'_, Translate>) -> String {
-    let Setting { listen, threads, task: Translate { upstream, prefix, checked }, .. } = setting;
-    let (dnssec, forwarded) = match checked {
+    let Setting { listen, threads, task, .. } = setting;
+    let (upstream, prefix) = (task.upstream, task.prefix());
+    let everything = format!("forward-zones-recurse=.={upstream}");
+    let (dnssec, forwarded) = match &task.checked {
         None => ("off".into(), format!("forward-zones=dns64perf.test={upstream}")),
-        Some(_) => (
-            format!("validate\nlua-config-file={}", setting.file(ANCHORS)),
-            format!("forward-zones-recurse=.={upstream}"),
-        ),
+        Some(checked) if checked.validates() => {
+            (format!("validate\nlua-config-file={}", setting.file(ANCHORS)), everything)
+        }
+        // It still knows of DNSSEC, and hands signatures on.
+        Some(_) => ("process-no-validate".into(), everything),
     };
     format!(
         "local-address={}\nlocal-port={}\nallow-from=::/0,0.0.0.0/0\nsocket-dir={}\ndaemon=no\nthreads={threads}\n\

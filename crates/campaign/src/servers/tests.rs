@@ -5,7 +5,7 @@ use super::*;
 fn translating<'a>(folder: &'a Path, operator: &'a Operator) -> Setting<'a, Translate> {
     let task = Translate {
         upstream: "198.18.0.2:53".parse().unwrap(),
-        prefix: "64:ff9b::/96".parse().unwrap(),
+        prefixes: vec!["64:ff9b::/96".parse().unwrap()],
         checked: None,
     };
     Setting {
@@ -35,8 +35,12 @@ fn serving<'a>(folder: &'a Path, operator: &'a Operator) -> Setting<'a, Serve> {
     }
 }
 
-/// As [`translating`], for checks.
-fn checked_one<'a>(folder: &'a Path, operator: &'a Operator) -> Setting<'a, Translate> {
+/// As [`translating`], for checks with a variant.
+fn checked_as<'a>(
+    variant: &Variant,
+    folder: &'a Path,
+    operator: &'a Operator,
+) -> Setting<'a, Translate> {
     let key =
         "+mofH3IFBoMah4Uc1DSCz5zVSbAaLGnijS42sX4URopDxLVVSyaV8FAuTZe5BDo1fbVMQu6d3amkc8rpvoCgyA==";
     let digest = "bab33ecadd9e70fbafb2ca620a51e3b609c490e7ca335673a962aa8dcd5ed104";
@@ -46,9 +50,15 @@ fn checked_one<'a>(folder: &'a Path, operator: &'a Operator) -> Setting<'a, Tran
             format!("{zone}.conform.example. 300 IN DS 2929 13 2 {digest}"),
         ]
     };
-    let checked = Checked { anchors: [of("secure"), of("bogus")].concat() };
+    let checked = Checked::of(variant, &[of("secure"), of("bogus")].concat());
     let setting = translating(folder, operator);
-    Setting { task: Translate { checked: Some(checked), ..setting.task }, ..setting }
+    let prefixes = variant.prefixes(setting.task.prefix());
+    Setting { task: Translate { checked: Some(checked), prefixes, ..setting.task }, ..setting }
+}
+
+/// All variants of a server, beside the prefix of [`translating`].
+fn variants(dut: Dut) -> Vec<Variant> {
+    dut.variants("64:ff9b::/96".parse().unwrap())
 }
 
 /// Those that need no commands of the plan.
@@ -127,7 +137,7 @@ fn configurations_are_those_that_were_looked_at() {
         let (words, text) =
             (driver.command(&setting, &program).join(" "), driver.configuration(&setting));
         crate::golden::check(&format!("{dut:?}"), &format!("{words}\n--- {}\n{text}", driver.file));
-        let setting_of_checks = checked_one(Path::new("/run/x"), &none);
+        let setting_of_checks = checked_as(&Variant::Usual, Path::new("/run/x"), &none);
         let text = driver.configuration(&setting_of_checks);
         let anchors = setting_of_checks.task.checked.as_ref().map(|checked| dut.anchors(checked));
         let (file, anchors) = anchors.unwrap();
@@ -137,7 +147,14 @@ fn configurations_are_those_that_were_looked_at() {
         };
         let is_told = has(&text) || text.contains(file) && has(&anchors);
         assert_eq!(dut.validates(), Some(is_told), "{dut:?}");
-        let all = format!("--- {}\n{text}--- {file}\n{anchors}", driver.file);
+        let mut all = format!("--- {}\n{text}--- {file}\n{anchors}", driver.file);
+        for variant in &variants(dut)[1..] {
+            let setting = checked_as(variant, Path::new("/run/x"), &none);
+            all.push_str(&format!(
+                "--- {variant}\n{}",
+                differing(&text, &driver.configuration(&setting))
+            ));
+        }
         crate::golden::check(&format!("conform-{dut:?}"), &all);
     }
     let mut setting = serving(Path::new("/run/x"), &none);
@@ -153,6 +170,14 @@ fn configurations_are_those_that_were_looked_at() {
             &format!("{words}\n--- {}\n{text}", driver.file),
         );
     }
+}
+
+/// The lines of `text` that `usual` does not have, and with `-` before them those that it lacks.
+fn differing(usual: &str, text: &str) -> String {
+    let lacks = |of: &str, line: &str| !of.lines().any(|other| other == line);
+    let gone = usual.lines().filter(|line| lacks(text, line)).map(|line| format!("-{line}\n"));
+    let new = text.lines().filter(|line| lacks(usual, line)).map(|line| format!("+{line}\n"));
+    gone.chain(new).collect()
 }
 
 /// A line of the operator's that each server's checker knows as one of its main section.
@@ -222,11 +247,13 @@ fn the_servers_own_checkers_accept_them() {
             dut.driver().configuration(&translating(Path::new("/run/x"), operator))
         };
         judge(dut.name(), checked(dut.driver(), text));
-        let text = |operator: &Operator| {
-            dut.driver().configuration(&checked_one(Path::new("/run/x"), operator))
-        };
-        // A checker that looked for the file of anchors would find none; none does.
-        judge(dut.name(), checked(dut.driver(), text));
+        for variant in variants(dut) {
+            let text = |operator: &Operator| {
+                dut.driver().configuration(&checked_as(&variant, Path::new("/run/x"), operator))
+            };
+            // A checker that looked for the file of anchors would find none; none does.
+            judge(dut.name(), checked(dut.driver(), text));
+        }
     }
     for auth in Auth::ALL.iter().filter(|auth| auth.driver().checker("x").is_some()) {
         let text = |operator: &Operator| {

@@ -19,17 +19,22 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
 };
 
 fn configuration(setting: &Setting<'_, Translate>) -> String {
-    let Setting { listen, threads, task: Translate { upstream, prefix, checked }, .. } = setting;
+    let Setting { listen, threads, task, .. } = setting;
+    let (upstream, prefix) = (task.upstream, task.prefix());
     let (place, ip, port) = (setting.place(), listen.ip(), listen.port());
     let anchor = |line: &String| format!("  trust-anchor: \"{line}\"\n");
-    let (modules, forwarded, anchors): (_, _, String) = match checked {
-        None => ("dns64 iterator", "dns64perf.test.", String::new()),
-        Some(c) => ("dns64 validator iterator", ".", c.anchors.iter().map(anchor).collect()),
+    let (validator, forwarded, anchors): (_, _, String) = match &task.checked {
+        None => ("", "dns64perf.test.", String::new()),
+        Some(checked) => (
+            if checked.validates() { "validator " } else { "" },
+            ".",
+            checked.anchors.iter().map(anchor).collect(),
+        ),
     };
     // Room for a million names; so-reuseport spreads the clients over the threads.
     format!(
         "server:\n  interface: {ip}\n  port: {port}\n  access-control: ::/0 allow\n  access-control: 0.0.0.0/0 allow\n  \
-         module-config: \"{modules}\"\n  dns64-prefix: {prefix}\n  local-zone: \"test.\" nodefault\n  \
+         module-config: \"dns64 {validator}iterator\"\n  dns64-prefix: {prefix}\n  local-zone: \"test.\" nodefault\n  \
          do-not-query-localhost: no\n  num-threads: {threads}\n  so-reuseport: yes\n  msg-cache-size: 512m\n  \
          rrset-cache-size: 1g\n  outgoing-range: 4096\n  num-queries-per-thread: 4096\n  username: \"\"\n  chroot: \"\"\n  \
          directory: \"{place}\"\n  pidfile: \"{place}/unbound.pid\"\n  use-syslog: no\n  verbosity: 0\n{anchors}{}\

@@ -229,6 +229,7 @@ fn what_is_missing_is_said() {
         needing("a-no-validation", &[Need::NoValidation]),
         needing("a-well-known", &[Need::WellKnownPrefix]),
         needing("a-own", &[Need::OwnPrefix]),
+        needing("a-excluded", &[Need::ExcludedRange]),
     ];
     let report = run_checks(&fake.settings(LONG), &all).unwrap();
     let words: Vec<(Verdict, &str)> =
@@ -241,18 +242,21 @@ fn what_is_missing_is_said() {
     assert_eq!(words[5], (Verdict::Passed, ""));
     assert_eq!(words[6].0, Verdict::NotOffered, "{words:?}");
     assert!(words[6].1.contains("64:ff9b::/96"), "{words:?}");
+    assert_eq!(words[7].0, Verdict::NotOffered, "{words:?}");
+    assert!(words[7].1.contains("--excludes"), "{words:?}");
 
     let settings = Settings {
         zone: Some(name("conform.example")),
         everything: true,
         validation: Some(true),
         expect: vec!["3fff::/96".parse().unwrap()],
+        excluded: Some("3fff:bad::/32".parse().unwrap()),
         ..fake.settings(LONG)
     };
     let checks: Vec<&Check> = all.iter().collect();
     let report = run_these(&checks, &settings, Some(&Seen(1)), &|_| {}).unwrap();
     let met = |id| report.outcomes.iter().find(|o| o.id == id).unwrap().verdict;
-    for id in ["a-zone", "a-view", "a-everything", "a-validation", "a-own"] {
+    for id in ["a-zone", "a-view", "a-everything", "a-validation", "a-own", "a-excluded"] {
         assert_eq!(met(id), Verdict::Passed, "{id}");
     }
     for id in ["a-no-validation", "a-well-known"] {

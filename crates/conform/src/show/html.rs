@@ -185,7 +185,7 @@ fn cell(out: &mut String, outcome: &Outcome) {
         (Verdict::Passed, _) => "passed",
         _ => "dim",
     };
-    if outcome.reason.is_empty() && outcome.exchanges.is_empty() {
+    if outcome.told().is_empty() && outcome.exchanges.is_empty() {
         let _ = write!(out, "<td class=\"{class}\">{word}</td>");
         return;
     }
@@ -193,7 +193,7 @@ fn cell(out: &mut String, outcome: &Outcome) {
     let _ = write!(
         out,
         "<td class=\"{class}\"><details><summary>{word}{remark}</summary><div><p>{}</p>",
-        escape(&outcome.reason)
+        escape(&outcome.told())
     );
     if outcome.verdict == Verdict::Failed {
         let _ = write!(out, "<p>{}</p>", escape(&quoted(&outcome.source, &outcome.sentence)));

@@ -40,7 +40,7 @@ fn case(report: &Report, outcome: &Outcome) -> TestCase {
     };
     if outcome.verdict != Verdict::Passed {
         status.set_type(level_word(outcome.level));
-        let mut message = format!("{word}: {}", outcome.reason);
+        let mut message = format!("{word}: {}", outcome.told());
         if let Some(opposite) = opposite {
             let _ = write!(message, "; {} wants the opposite: passed", opposite.id);
         }
@@ -49,8 +49,8 @@ fn case(report: &Report, outcome: &Outcome) -> TestCase {
     }
     let mut case = TestCase::new(outcome.id.as_str(), status);
     case.set_classname(outcome.source.as_str());
-    if outcome.verdict == Verdict::Passed && !outcome.reason.is_empty() {
-        case.set_system_out(outcome.reason.as_str());
+    if outcome.verdict == Verdict::Passed && !outcome.told().is_empty() {
+        case.set_system_out(outcome.told());
     }
     case
 }

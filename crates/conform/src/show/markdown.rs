@@ -95,7 +95,7 @@ fn reasons(out: &mut String, board: &Board<'_>, reports: &[Report]) {
                 let Some(outcome) = cell.filter(|cell| cell.verdict == Verdict::Failed) else {
                     continue;
                 };
-                let (server, reason) = (escape(&report.server), escape(&outcome.reason));
+                let (server, reason) = (escape(&report.server), escape(&outcome.told()));
                 let _ = writeln!(told, "- `{}`, {server}: {reason}", outcome.id);
             }
         }

@@ -1,6 +1,7 @@
 //! One server's outcomes as text: what fails first, then counts by RFC and section, then what
 //! nobody looked at, then counts by level.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -65,7 +66,7 @@ fn failure(out: &mut String, report: &Report, outcome: &Outcome) {
         }
     };
     line("wanted", &outcome.title);
-    line("reason", &outcome.reason);
+    line("reason", &outcome.told());
     line("source", &quoted(&outcome.source, &outcome.sentence));
     for shown in &outcome.exchanges {
         line("repeat", &shown.dig);
@@ -117,10 +118,10 @@ fn counts(out: &mut String, title: &str, rows: &[(String, Count)]) {
 
 /// Checks with this verdict that have a reason, by reason.
 fn reasons(out: &mut String, report: &Report, title: &str, verdict: Verdict) {
-    let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut by_reason: BTreeMap<Cow<'_, str>, Vec<&str>> = BTreeMap::new();
     let told = report.outcomes.iter().filter(|outcome| outcome.verdict == verdict);
-    for outcome in told.filter(|o| verdict != Verdict::Passed || !o.reason.is_empty()) {
-        by_reason.entry(&outcome.reason).or_default().push(&outcome.id);
+    for outcome in told.filter(|o| verdict != Verdict::Passed || !o.told().is_empty()) {
+        by_reason.entry(outcome.told()).or_default().push(&outcome.id);
     }
     if by_reason.is_empty() {
         return;

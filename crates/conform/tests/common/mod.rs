@@ -1,6 +1,6 @@
 //! A reference server with a far side behind it, as the tests here use them.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use conform::check::Check;
 use conform::checks;
@@ -11,9 +11,14 @@ use conform::outcome::Report;
 use conform::reference::rules::{Hooks, Rules};
 use conform::reference::{self, ReferenceConfig};
 use conform::runner::{self, Settings};
+use ipnet::Ipv6Net;
 
 /// A free port of the loopback address.
 pub(crate) const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// What servers are told to exclude besides what is excluded by default.
+pub(crate) const EXCLUDED: Ipv6Net =
+    Ipv6Net::new_assert(Ipv6Addr::new(0x3fff, 0xbad, 0, 0, 0, 0, 0, 0), 32);
 
 /// The zone of the far side.
 pub(crate) fn zone() -> Name {
@@ -54,6 +59,7 @@ impl Server {
         hooks: Hooks,
     ) -> Report {
         let mut own = Rules { validates: self.validates, ..Rules::default() };
+        own.excluded.push((EXCLUDED.network(), EXCLUDED.prefix_len()));
         rules(&mut own);
         let server = reference::start(ReferenceConfig {
             listen: ANY,
@@ -67,6 +73,7 @@ impl Server {
         let settings = Settings {
             zone: Some(zone()),
             expect: if expects { prefixes(self.prefixes) } else { Vec::new() },
+            excluded: Some(EXCLUDED),
             only: only.iter().map(|check| check.id.to_owned()).collect(),
             validation: expects.then_some(self.validates),
             everything: true,

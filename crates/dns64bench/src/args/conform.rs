@@ -6,6 +6,7 @@ use std::str::FromStr;
 use clap::Args;
 use conform::expected::Prefix;
 use conform::message::Name;
+use ipnet::Ipv6Net;
 
 use super::help::{AUTH, CHECKS, FILES, NAMES, SERVER};
 use super::values::Server;
@@ -21,6 +22,9 @@ pub(crate) struct Conform {
     /// A prefix of the server; may be given several times [default: what RFC 7050 finds]
     #[arg(long, value_name = "PREFIX/LEN", help_heading = SERVER)]
     pub(crate) expect_prefix: Vec<Prefix>,
+    /// A range of IPv6 addresses that the server is told to exclude besides what it excludes by default
+    #[arg(long, value_name = "NETWORK", value_parser = excluded_range, help_heading = SERVER)]
+    pub(crate) excludes: Option<Ipv6Net>,
     /// Whether the server validates, with the trust anchors of `auth --conform` [default: found out]
     #[arg(long, value_name = "BOOL", help_heading = SERVER)]
     pub(crate) validates: Option<bool>,
@@ -35,6 +39,9 @@ pub(crate) struct Conform {
     /// asked are not tried
     #[arg(long, value_name = "PATH|ssh:HOST:PATH", requires = "zone", help_heading = AUTH)]
     pub(crate) auth_status: Option<StatusPlace>,
+    /// Configuration file for that ssh instead of the user's
+    #[arg(long, value_name = "FILE", requires = "auth_status", help_heading = AUTH)]
+    pub(crate) ssh_config: Option<PathBuf>,
     /// Only these checks, by their names or beginnings of names, such as rfc6147-5.1
     #[arg(long, value_name = "ID", num_args = 1.., value_delimiter = ',', help_heading = CHECKS)]
     pub(crate) only: Vec<String>,
@@ -60,6 +67,16 @@ pub(crate) struct Conform {
     /// No progress on standard error
     #[arg(long, short, help_heading = FILES)]
     pub(crate) quiet: bool,
+}
+
+/// A range to exclude: no bit is set behind its length, and there are addresses beside it.
+fn excluded_range(text: &str) -> Result<Ipv6Net, String> {
+    let range: Option<Ipv6Net> = text.parse().ok();
+    range
+        .filter(|range| range.trunc() == *range && (1..=127).contains(&range.prefix_len()))
+        .ok_or_else(|| {
+            "a range is ADDRESS/LENGTH with no bit set behind it, for example 3fff:bad::/32".into()
+        })
 }
 
 /// Where the status socket of AuthDNS is.
@@ -105,6 +122,21 @@ fn ssh_host(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_range_to_exclude_has_no_bits_behind_its_length() {
+        for (text, is_one) in [
+            ("3fff:bad::/32", true),
+            ("::ffff:0:0/96", true),
+            ("3fff:bad::1/32", false),
+            ("3fff:bad::", false),
+            ("::/0", false),
+            ("3fff::1/128", false),
+            ("10.0.0.0/8", false),
+        ] {
+            assert_eq!(excluded_range(text).is_ok(), is_one, "{text}");
+        }
+    }
 
     #[test]
     fn a_status_socket_is_here_or_behind_ssh() {

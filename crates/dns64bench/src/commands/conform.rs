@@ -75,13 +75,15 @@ fn check(args: &Conform) -> Result<Option<Report>, Failure> {
         name: args.name.clone().unwrap_or_else(|| defaults.name.clone()),
         zone: args.zone.clone(),
         expect: args.expect_prefix.clone(),
+        excluded: args.excludes,
         only: args.only.clone(),
         parallel: args.parallel,
         validation: args.validates,
         everything: args.forwards_all,
         ..defaults
     };
-    let view = args.auth_status.as_ref().map(FarView::open).transpose()?;
+    let open = |place| FarView::open(place, args.ssh_config.as_deref());
+    let view = args.auth_status.as_ref().map(open).transpose()?;
     let view = view.as_ref().map(|far| &far.remote as &dyn View);
     let words = format!("Checking {}", settings.name);
     let ran = progress::during(args.quiet, &words, |shown| {
@@ -108,13 +110,13 @@ struct FarView {
 }
 
 impl FarView {
-    fn open(place: &StatusPlace) -> Result<FarView, Failure> {
+    fn open(place: &StatusPlace, ssh_config: Option<&Path>) -> Result<FarView, Failure> {
         let (path, forwarded) = match place {
             StatusPlace::Here(path) => (path.clone(), None),
             StatusPlace::There { host, path } => {
                 let folder = TempDir::new().map_err(Failure::environment)?;
                 let local = folder.path().join("far.socket");
-                let forwarding = Forwarding::start(host, path, &local)
+                let forwarding = Forwarding::start(host, ssh_config, path, &local)
                     .with_context(|| format!("cannot reach {path} on {host}"))
                     .map_err(Failure::environment)?;
                 (local, Some((forwarding, folder)))
@@ -133,9 +135,18 @@ impl FarView {
 struct Forwarding(Child);
 
 impl Forwarding {
-    fn start(host: &str, there: &str, here: &Path) -> anyhow::Result<Forwarding> {
+    fn start(
+        host: &str,
+        config: Option<&Path>,
+        there: &str,
+        here: &Path,
+    ) -> anyhow::Result<Forwarding> {
         let forward = format!("{}:{there}", here.display());
-        let child = Command::new("ssh")
+        let mut command = Command::new("ssh");
+        if let Some(file) = config {
+            command.arg("-F").arg(file);
+        }
+        let child = command
             .args(["-N", "-o", "BatchMode=yes", "-o", "ExitOnForwardFailure=yes", "-L", &forward])
             .arg("--")
             .arg(host)

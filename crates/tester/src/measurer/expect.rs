@@ -26,6 +26,11 @@ pub struct Prefix {
 }
 
 impl Prefix {
+    /// Its length: 32, 40, 48, 56, 64 or 96 bits.
+    pub fn length(&self) -> u8 {
+        self.len
+    }
+
     /// The address that represents `address` under this prefix (RFC 6052 §2.2), with a zero suffix.
     pub fn embed(&self, address: Ipv4Addr) -> Ipv6Addr {
         let v4 = u128::from(u32::from(address));

@@ -1,12 +1,12 @@
 //! RFC 6147 §5.1.4: AAAA records that count as none. The checks know one such range, ::ffff:0:0/96,
-//! because it is the one that is excluded by default.
+//! because it is the one that is excluded by default, and another one where the user names it.
 
 use std::net::Ipv6Addr;
 
 use domain::base::iana::Rtype;
 
 use super::{NATIVE, NATIVE_LABEL, RFC6147, SYNTHETIC, add_aaaa, ipv6};
-use crate::check::{Check, Level};
+use crate::check::{Check, Level, Need};
 use crate::message::{Message, Name, Record, rcode};
 use crate::mutants::{Mutant, NO_HOOKS, hook, rule};
 use crate::reference::rules::Hooks;
@@ -30,6 +30,17 @@ pub(super) const CHECKS: &[Check] = &[
                    default.",
         level: Level::Should,
         script: mapped_addresses_are_excluded,
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.4-own-range",
+        title: "Addresses of the configured range count as none, those beside it do not",
+        section: "5.1.4",
+        sentence: "A DNS64 implementation SHOULD provide a mechanism to specify IPv6 prefix \
+                   ranges to be treated as though the AAAA containing them were an empty answer.",
+        level: Level::Should,
+        needs: &[Need::Zone, Need::ExcludedRange],
+        script: the_configured_range_is_excluded,
         ..RFC6147
     },
     Check {
@@ -86,6 +97,8 @@ pub(super) const CHECKS: &[Check] = &[
 
 pub(super) const MUTANTS: &[Mutant] = &[
     rule("nothing-excluded", "rfc6147-5.1.4-mapped-by-default", |rules| rules.excluded.clear()),
+    // The one that is excluded by default comes first.
+    rule("own-range-ignored", "rfc6147-5.1.4-own-range", |rules| rules.excluded.truncate(1)),
     hook(
         "excluded-taken-for-nxdomain",
         "rfc6147-5.1.4-only-excluded",
@@ -169,6 +182,25 @@ fn mapped_addresses_are_excluded(t: &mut Trial<'_>) -> Judged {
     let (_, reply) = t.aaaa(&format!("{MAPPED}.v4-1-2-3-4"))?;
     reply.has_rcode(rcode::NOERROR)?;
     expect(mapped(&reply) == 0, || "an address of ::ffff:0:0/96 is returned".into())
+}
+
+/// The label of an address.
+fn label_of(address: u128) -> String {
+    format!("v6-{address:032x}")
+}
+
+fn the_configured_range_is_excluded(t: &mut Trial<'_>) -> Judged {
+    let range = t.excluded();
+    let (first, last) = (u128::from(range.network()), u128::from(range.broadcast()));
+    for inside in [first, last] {
+        let (_, reply) = t.aaaa(&format!("{}.v4-1-2-3-4", label_of(inside)))?;
+        reply.has_aaaa(&t.embedded("1.2.3.4"))?;
+    }
+    for outside in [first.checked_sub(1), last.checked_add(1)].into_iter().flatten() {
+        let (_, reply) = t.aaaa(&format!("{}.v4-1-2-3-4", label_of(outside)))?;
+        reply.has_aaaa(&[outside.into()])?;
+    }
+    Ok(())
 }
 
 fn only_excluded_is_empty(t: &mut Trial<'_>) -> Judged {

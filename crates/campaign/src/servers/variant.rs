@@ -1,0 +1,183 @@
+//! How a DUT is configured for the checks of its answers. One configuration cannot show all that a
+//! server offers, so checks that depend on the prefix, on validation or on what is excluded are made
+//! with others as well.
+
+use std::fmt;
+
+use conform::check::Aspect;
+use serde::{Deserialize, Serialize};
+use tester::measurer::expect::Prefix;
+
+use super::Dut;
+
+/// The range of IPv6 addresses that a DUT is told to exclude (RFC 6147 §5.1.4) besides
+/// ::ffff:0:0/96: nothing else has addresses of it.
+pub const EXCLUDED: &str = "3fff:bad::/32";
+
+/// The Well-Known Prefix (RFC 6052 §2.1).
+const WELL_KNOWN: &str = "64:ff9b::/96";
+
+/// A prefix of each length that RFC 6052 §2.2 knows, of those for documentation (RFC 9637): the
+/// names of checks have addresses of 2001:db8::/32.
+const OWN_PREFIXES: [&str; 6] = [
+    "3fff:64::/32",
+    "3fff:64:6400::/40",
+    "3fff:64:64::/48",
+    "3fff:64:64:6400::/56",
+    "3fff:64:64:64::/64",
+    "3fff:64:64:64:0:64::/96",
+];
+
+/// Two prefixes at once.
+const SEVERAL: [&str; 2] = ["3fff:64:64:64:0:64::/96", "3fff:65:65::/48"];
+
+/// One configuration of a DUT for checks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Variant {
+    /// The plan's prefix; it validates if it can. All checks are made with it.
+    #[default]
+    Usual,
+    /// Other prefixes than the plan's.
+    Prefixes(Vec<Prefix>),
+    /// It does not validate, though it could.
+    NoValidation,
+    /// It is told to exclude [`EXCLUDED`].
+    Excluding,
+}
+
+impl Variant {
+    /// Whether it is the usual one, as serde asks.
+    pub fn is_usual(&self) -> bool {
+        *self == Variant::Usual
+    }
+
+    /// What of the server it shows that the usual one does not; none: it is the usual one, and
+    /// shows all else.
+    pub fn aspect(&self) -> Option<Aspect> {
+        match self {
+            Variant::Usual => None,
+            Variant::Prefixes(_) => Some(Aspect::Prefix),
+            Variant::NoValidation => Some(Aspect::NoValidation),
+            Variant::Excluding => Some(Aspect::ExcludedRange),
+        }
+    }
+
+    /// The prefixes that the server is told, where the plan has `usual`.
+    pub fn prefixes(&self, usual: Prefix) -> Vec<Prefix> {
+        match self {
+            Variant::Prefixes(own) => own.clone(),
+            Variant::Usual | Variant::NoValidation | Variant::Excluding => vec![usual],
+        }
+    }
+
+    /// The range that the server is told to exclude.
+    pub fn excluded(&self) -> Option<&'static str> {
+        (*self == Variant::Excluding).then_some(EXCLUDED)
+    }
+}
+
+impl fmt::Display for Variant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Variant::Usual => f.write_str("as usual"),
+            Variant::Prefixes(own) => {
+                let list: Vec<String> = own.iter().map(Prefix::to_string).collect();
+                let word = if list.len() == 1 { "prefix" } else { "prefixes" };
+                write!(f, "with the {word} {}", list.join(" and "))
+            }
+            Variant::NoValidation => f.write_str("without validation"),
+            Variant::Excluding => write!(f, "with {EXCLUDED} excluded"),
+        }
+    }
+}
+
+impl Dut {
+    /// All configurations with which the checks of its answers are made, where the plan's prefix is
+    /// `usual`: the usual one first, then those that its driver can write.
+    pub fn variants(self, usual: Prefix) -> Vec<Variant> {
+        let prefix = |text: &str| text.parse::<Prefix>().ok();
+        let is_well_known = prefix(WELL_KNOWN) == Some(usual);
+        let other = (!is_well_known).then(|| prefix(WELL_KNOWN)).flatten();
+        let own = OWN_PREFIXES.into_iter().filter_map(prefix).filter(|own| {
+            let is_new = is_well_known || own.length() != usual.length();
+            is_new && self.prefix_lengths().contains(&own.length())
+        });
+        let mut all = vec![Variant::Usual];
+        if self != Dut::Custom {
+            all.extend(other.into_iter().chain(own).map(|own| Variant::Prefixes(vec![own])));
+        }
+        if self.takes_several_prefixes() {
+            all.push(Variant::Prefixes(SEVERAL.into_iter().filter_map(prefix).collect()));
+        }
+        if self.validates() == Some(true) {
+            all.push(Variant::NoValidation);
+        }
+        if self.excludes() {
+            all.push(Variant::Excluding);
+        }
+        all
+    }
+
+    /// The lengths of prefixes that it takes, by its manual.
+    fn prefix_lengths(self) -> &'static [u8] {
+        match self {
+            Dut::Bind | Dut::Unbound | Dut::Coredns | Dut::Dns64d => &[32, 40, 48, 56, 64, 96],
+            Dut::Powerdns | Dut::KnotResolver | Dut::Mtd64Ng => &[96],
+            Dut::Custom => &[],
+        }
+    }
+
+    /// Whether it makes records with several prefixes for the same client.
+    fn takes_several_prefixes(self) -> bool {
+        matches!(self, Dut::Bind | Dut::Dns64d)
+    }
+
+    /// Whether it can be told which addresses to exclude.
+    fn excludes(self) -> bool {
+        matches!(self, Dut::Bind | Dut::KnotResolver | Dut::Dns64d)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(dut: Dut, usual: &str) -> Vec<String> {
+        dut.variants(usual.parse().unwrap()).iter().map(Variant::to_string).collect()
+    }
+
+    #[test]
+    fn each_server_is_checked_with_all_that_it_can_be_told() {
+        let powerdns =
+            ["as usual", "with the prefix 3fff:64:64:64:0:64::/96", "without validation"];
+        assert_eq!(told(Dut::Powerdns, WELL_KNOWN), powerdns);
+        let bind = told(Dut::Bind, WELL_KNOWN);
+        assert_eq!(bind.len(), 1 + OWN_PREFIXES.len() + 3, "{bind:?}");
+        assert_eq!(told(Dut::Custom, WELL_KNOWN), ["as usual"]);
+        let own = told(Dut::Unbound, "2001:db8:64::/48");
+        assert_eq!(own[1], "with the prefix 64:ff9b::/96");
+        assert!(!own.iter().any(|text| text.contains("/48")), "the plan has that length: {own:?}");
+    }
+
+    #[test]
+    fn all_prefixes_are_prefixes_and_lie_apart_from_what_is_excluded() {
+        for text in OWN_PREFIXES.into_iter().chain(SEVERAL) {
+            let prefix: Prefix = text.parse().unwrap();
+            assert_eq!(prefix.to_string(), text);
+            assert!(!text.starts_with("3fff:bad:"), "{text}");
+        }
+        let lengths = OWN_PREFIXES.map(|text| text.parse::<Prefix>().unwrap().length());
+        assert_eq!(lengths, [32, 40, 48, 56, 64, 96]);
+    }
+
+    #[test]
+    fn some_checks_depend_on_each_variant_and_fewer_than_all() {
+        let all = conform::checks::all().count();
+        for variant in Dut::Bind.variants(WELL_KNOWN.parse().unwrap()) {
+            let Some(aspect) = variant.aspect() else { continue };
+            let some = conform::checks::all().filter(|check| check.depends_on(aspect)).count();
+            assert!(some > 0 && some < all / 3, "{variant}: {some} of {all}");
+        }
+    }
+}
