@@ -24,6 +24,8 @@ const WAYS: [(&str, &[&str]); 3] = [
     ("AF_XDP, generic", &["--xdp", "to-tester", "--xdp-mode", "generic"]),
 ];
 
+/// Queries per second that a client is to send: more than it can, and than any server answers here.
+const OFFERED: &str = "1400000";
 /// The generic filter takes datagrams that leave together for one.
 const OFFER: [&str; 2] = ["--offload", "false"];
 
@@ -91,13 +93,13 @@ impl Lab {
         let address = format!("{AUTH}:53");
         if client == "Measurer" {
             let offer = [
-                &["--server", &address, "--rate", "700000", "--duration", "3s"][..],
+                &["--server", &address, "--rate", OFFERED, "--duration", "3s"][..],
                 &["--timeout", "100ms", "--names", "0.0.0.0/0", "--cpus", "0"],
             ];
             self.measure(&[&offer.concat()[..], more].concat()).map(drop)
         } else {
             let args =
-                ["taskset", "-c", "0", "kxdpgun", "-t", "3", "-Q", "700000", "-i", queries, AUTH];
+                ["taskset", "-c", "0", "kxdpgun", "-t", "3", "-Q", OFFERED, "-i", queries, AUTH];
             process::run(&self.program, &self.exec("tester", &args), LIMIT).map(drop)
         }
     }

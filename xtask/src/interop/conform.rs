@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::hosts::Sshds;
 use super::{Bench, LIMIT, Lab, ROOT, Test};
-use crate::process::{self, output};
+use crate::process::output;
 
 pub(super) const TESTS: [Test; 2] = [
     (
@@ -105,7 +105,7 @@ fn view_by_ssh(bench: &Bench, sshds: &Sshds) -> Result<()> {
     let listen = "198.18.0.2:53";
     let far = ["auth", "--conform", "--listen", listen, "--status", &socket];
     let _far = bench.in_lab("auth", &far)?;
-    let config = "listen = ['[2001:2::1]:53']\n[access]\nallow = ['::/0']\n[[upstream]]\naddress = '198.18.0.2'\n";
+    let config = "listen = ['[2001:2::1]:53']\n[access]\nallow = ['::/0']\nopen-resolver = true\n[[upstream]]\naddress = '198.18.0.2'\n";
     let config = bench.file("checked.toml", config)?;
     let _dut = bench.in_lab_at("dut", &["dns64d", "--config", &config], 53)?;
     let status = format!("ssh:far-auth:{socket}");

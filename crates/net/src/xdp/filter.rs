@@ -115,7 +115,7 @@ pub(super) fn program(claims: &[Claim], taken: Taken) -> Vec<Insn> {
     w.and(R5, network16(0x3fff));
     w.jump_unless_equal(R5, 0, Label::Pass);
     w.load16(R7, R2, 36);
-    w.to_host16(R7);
+    w.swap16(R7);
     for (n, claim) in claims.iter().enumerate() {
         if let IpAddr::V4(address) = claim.address {
             w.claimed(n, 30, &address.octets(), &claim.ports);
@@ -128,7 +128,7 @@ pub(super) fn program(claims: &[Claim], taken: Taken) -> Vec<Insn> {
     w.load8(R5, R2, 20);
     w.jump_unless_equal(R5, 17, Label::Pass);
     w.load16(R7, R2, 56);
-    w.to_host16(R7);
+    w.swap16(R7);
     for (n, claim) in claims.iter().enumerate() {
         if let IpAddr::V6(address) = claim.address {
             w.claimed(n, 38, &address.octets(), &claim.ports);
@@ -222,7 +222,7 @@ impl Writer {
     }
 
     /// A number of 16 bits from network to host order, the other way round the same.
-    fn to_host16(&mut self, register: R) {
+    fn swap16(&mut self, register: R) {
         self.push(0xdc, register, R::R0, 0, 16);
     }
 
