@@ -28,6 +28,13 @@ pub fn interval(interval: &Interval, resolution: Qps) -> String {
     }
 }
 
+/// As [`interval`], but in brackets in any case, for what follows "in": `[66 000, ∞)`, `[0, 1 000)`.
+pub fn range(interval: &Interval, resolution: Qps) -> String {
+    let from = number(rounded_down(interval.from.unwrap_or(0.0), resolution) as f64);
+    let to = interval.to.map(|to| number(rounded_up(to, resolution) as f64));
+    format!("[{from}, {})", to.as_deref().unwrap_or("∞"))
+}
+
 /// The median of the rates that passed, without digits beyond the resolution; `less than …` where
 /// the median search passed nowhere.
 pub fn median(figures: &Figures, resolution: Qps) -> String {
@@ -86,7 +93,7 @@ pub fn goal(found: &GoalFigures) -> String {
         "at most {} % lost {exceeded}: {} queries/s in {}{replies} (not RFC 8219 compliant)",
         percent(goal.loss_ratio),
         median(figures, Qps(1)),
-        interval(&figures.interval, Qps(1)),
+        range(&figures.interval, Qps(1)),
     )
 }
 
@@ -163,12 +170,12 @@ mod tests {
     fn intervals_in_words() {
         let words = |from: Option<u64>, to: Option<u64>| {
             let value = |n: Option<u64>| n.map(|n| n as f64);
-            interval(&Interval { from: value(from), to: value(to) }, Qps(3_000))
-                .replace('\u{202f}', " ")
+            let found = Interval { from: value(from), to: value(to) };
+            [interval, range].map(|said| said(&found, Qps(3_000)).replace('\u{202f}', " "))
         };
-        assert_eq!(words(Some(22_875), Some(25_312)), "[22 000, 26 000)");
-        assert_eq!(words(Some(66_000), None), "at least 66 000");
-        assert_eq!(words(None, Some(1_000)), "less than 1 000");
+        assert_eq!(words(Some(22_875), Some(25_312)), ["[22 000, 26 000)"; 2]);
+        assert_eq!(words(Some(66_000), None), ["at least 66 000", "[66 000, ∞)"]);
+        assert_eq!(words(None, Some(1_000)), ["less than 1 000", "[0, 1 000)"]);
     }
 
     #[test]

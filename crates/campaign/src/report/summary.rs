@@ -119,10 +119,14 @@ fn answer(r: &Results, ranked: &[(&str, &PointResult)]) -> Option<String> {
         ),
     };
     for (i, (name, point)) in ranked.iter().enumerate() {
-        let interval = wording::interval(&point.figures.interval, point.resolution);
+        let (figures, resolution) = (&point.figures, point.resolution);
         let found = match n {
-            1 => interval,
-            _ => format!("{} in {interval}", wording::median(&point.figures, point.resolution)),
+            1 => wording::interval(&figures.interval, resolution),
+            _ => format!(
+                "{} in {}",
+                wording::median(figures, resolution),
+                wording::range(&figures.interval, resolution)
+            ),
         };
         let place = if same { String::new() } else { format!(" (CPU cores: {})", point.column()) };
         let _ = write!(line, "{} {name}{place} {found}", if i == 0 { "" } else { ";" });

@@ -250,14 +250,14 @@ fn print(result: &QuickstartResult) {
         STAGES.iter().zip([&result.worst_case, &result.all_aaaa, &result.all_cached])
     {
         let (found, resolution) = (&search.figures, search.resolution);
-        let interval = wording::interval(&found.interval, resolution);
         let (rate, how) = match found.n {
             0 => ("not measured".to_owned(), String::new()),
-            1 => (interval, "one look; ".into()),
-            n => (
-                wording::median(found, resolution),
-                format!("median of {n} searches, all in {interval}; "),
-            ),
+            1 => (wording::interval(&found.interval, resolution), "one look; ".into()),
+            n => {
+                let range = wording::range(&found.interval, resolution);
+                let median = wording::median(found, resolution);
+                (median, format!("median of {n} searches, all in {range}; "))
+            }
         };
         println!("{:<24} {rate:>18}   {how}{}", stage.name.replace('_', " "), stage.meaning);
     }

@@ -23,10 +23,14 @@ pub(crate) fn found_in_words(point: &PointResult) -> String {
     }
     let figures = &point.figures;
     let bound = if point.lower_bound_reasons.is_empty() { "" } else { AT_LEAST };
-    let interval = wording::interval(&figures.interval, point.resolution);
+    let resolution = point.resolution;
     match figures.n {
-        1 => interval,
-        _ => format!("{bound}{} in {interval}", wording::median(figures, point.resolution)),
+        1 => wording::interval(&figures.interval, resolution),
+        _ => format!(
+            "{bound}{} in {}",
+            wording::median(figures, resolution),
+            wording::range(&figures.interval, resolution)
+        ),
     }
 }
 
