@@ -33,7 +33,7 @@ use self::bpf::{Hook, Link, Program, SocketMap};
 pub use self::filter::Claim;
 use self::filter::Taken;
 use self::queue::Queue;
-pub use self::server::Server;
+pub use self::server::{Server, answer_frame};
 use crate::ethtool;
 
 /// How packets are to get from the interface to us.

@@ -113,6 +113,21 @@ fn respond(
     }
 }
 
+/// Answers a packet as a [`Server`] does, which is the first `length` octets of `frame`, and leaves
+/// the reply's frame there; returns its length, `None` if there is no reply. For fuzzers, which have
+/// no interface.
+#[doc(hidden)]
+pub fn answer_frame(
+    frame: &mut [u8],
+    length: usize,
+    mut answer: impl FnMut(&Datagram<'_>, Source<'_>, &mut [u8]) -> usize,
+) -> Option<usize> {
+    match respond(frame, length, Nanos(0), &mut [0; LONGEST_REPLY], &mut answer) {
+        Response::Reply(length) => Some(length),
+        Response::None | Response::Unreadable => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::frame::tests::{ENDS, frame};

@@ -1,0 +1,93 @@
+//! Whatever comes in a frame that the filter took, AuthDNS reads it as a datagram or not at all, and
+//! its reply is a right frame to whoever sent that.
+//!
+//! An input is an octet of flags, the length of the reply in eighths of what is the most, and the
+//! frame.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use net::xdp::answer_frame;
+
+/// Octets of a frame behind the kernel's headroom.
+const FRAME: usize = 2048 - 256;
+/// Checksums are made right, which no fuzzer guesses.
+const REPAIR: u8 = 1;
+/// The kernel says that the packet is longer than it is.
+const TOO_LONG: u8 = 2;
+
+fuzz_target!(|input: &[u8]| {
+    let [flags, eighths, frame @ ..] = input else { return };
+    let mut memory = [0; FRAME];
+    let packet = &mut memory[..frame.len().min(FRAME)];
+    packet.copy_from_slice(&frame[..packet.len()]);
+    if flags & REPAIR != 0 {
+        repair(packet);
+    }
+    let length = packet.len() + if flags & TOO_LONG != 0 { FRAME } else { 0 };
+    let (macs, mut query, mut said) = ([0, 6].map(|at| octets(&memory, at)), None, 0);
+    let reply = answer_frame(&mut memory, length, |datagram, source, out| {
+        query = Some((datagram.bytes.len(), source.address().expect("it is known")));
+        said = out.len() * usize::from(eighths % 9) / 8;
+        out[..said].fill(*eighths);
+        said
+    });
+    let Some(reply) = reply else {
+        assert!(query.is_none() || said == 0, "the reply is lost");
+        return;
+    };
+    let (asked, client) = query.expect("a reply to something");
+    assert!(asked + 42 <= length && [6, 0].map(|at| octets(&memory, at)) == macs);
+    // The client's end reads it.
+    let mut seen = None;
+    let none = answer_frame(&mut memory, reply, |datagram, source, _| {
+        seen = Some((datagram.bytes.to_vec(), source.address().expect("it is known")));
+        0
+    });
+    let (bytes, server) = seen.expect("a reply is a right frame");
+    assert!(none.is_none() && bytes == vec![*eighths; said]);
+    assert_eq!(server.is_ipv4(), client.is_ipv4());
+    // Turned round once more it comes from the client.
+    let again = answer_frame(&mut memory, reply, |_, _, out| {
+        out[0] = 0;
+        1
+    });
+    let mut back = None;
+    answer_frame(&mut memory, again.expect("a reply to the reply"), |_, source, _| {
+        back = source.address();
+        0
+    });
+    assert_eq!(back, Some(client));
+});
+
+fn octets(memory: &[u8], at: usize) -> [u8; 6] {
+    memory[at..at + 6].try_into().expect("six octets")
+}
+
+/// Writes the checksum of an IPv4 header and leaves UDP's out, or writes the part of an IPv6
+/// datagram's that senders leave to a NIC to complete.
+fn repair(packet: &mut [u8]) {
+    match packet.get(12..14) {
+        Some([0x08, 0x00]) if packet.len() >= 42 => {
+            packet[24..26].fill(0);
+            let sum = !folded(&packet[14..34], 0);
+            packet[24..26].copy_from_slice(&sum.to_be_bytes());
+            packet[40..42].fill(0);
+        }
+        Some([0x86, 0xdd]) if packet.len() >= 62 => {
+            let length = u32::from(u16::from_be_bytes([packet[58], packet[59]]));
+            let sum = folded(&packet[22..54], length + 17);
+            packet[60..62].copy_from_slice(&sum.to_be_bytes());
+        }
+        _ => (),
+    }
+}
+
+/// The sum of 16-bit words in 16 bits, carries added.
+fn folded(words: &[u8], start: u32) -> u16 {
+    let word = |pair: &[u8]| u32::from(u16::from_be_bytes([pair[0], pair[1]]));
+    let mut sum = words.chunks_exact(2).map(word).sum::<u32>() + start;
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
