@@ -73,6 +73,14 @@ impl<'a> Datagram<'a> {
     }
 }
 
+impl Datagram<'_> {
+    /// How many datagrams it is.
+    #[inline]
+    pub fn count(&self) -> usize {
+        self.segment.map_or(1, |size| self.bytes.len().div_ceil(size.max(1)).max(1))
+    }
+}
+
 impl ReceiveBatch {
     /// Room for [`BATCH`] datagrams of up to `slot_len` octets; what is longer is cut off.
     pub fn new(slot_len: usize) -> ReceiveBatch {
@@ -97,6 +105,19 @@ impl ReceiveBatch {
     /// As recvmmsg(2). If no datagram is there, or none comes in time, the result is 0 and no
     /// error. An ICMP error for an earlier datagram is an error, which the kernel reports once.
     pub fn receive(&mut self, endpoint: &Endpoint, wait: Wait) -> io::Result<usize> {
+        self.receive_up_to(BATCH, endpoint, wait)
+    }
+
+    /// Receives up to `most` datagrams, which is at least 1 and at most [`BATCH`]; returns how many.
+    ///
+    /// # Errors
+    /// As [`ReceiveBatch::receive`].
+    pub fn receive_up_to(
+        &mut self,
+        most: usize,
+        endpoint: &Endpoint,
+        wait: Wait,
+    ) -> io::Result<usize> {
         let flags = match wait {
             Wait::ForOne => libc::MSG_WAITFORONE,
             Wait::Dont => libc::MSG_DONTWAIT,
@@ -126,7 +147,7 @@ impl ReceiveBatch {
             libc::recvmmsg(
                 endpoint.socket().as_raw_fd(),
                 self.headers.as_mut_ptr(),
-                BATCH as libc::c_uint,
+                most.clamp(1, BATCH) as libc::c_uint,
                 flags,
                 std::ptr::null_mut(),
             )

@@ -11,6 +11,7 @@ mod control;
 mod defects;
 mod explain;
 mod frontend;
+mod intake;
 mod jobs;
 mod mail;
 mod network;

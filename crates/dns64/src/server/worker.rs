@@ -24,6 +24,7 @@ use net::socket::Endpoint;
 use super::defects::Defects;
 use super::explain::Trace;
 use super::frontend::Frontend;
+use super::intake::Intake;
 use super::mail::Mail;
 use super::network::{INBOX, Network};
 use super::replies::Replies;
@@ -47,6 +48,7 @@ pub(super) struct Worker {
     inbox: Receiver<Mail>,
     frontend: Frontend,
     resolver: Resolver<Network>,
+    intake: Intake,
     defects: Defects,
     now: Nanos,
 }
@@ -78,6 +80,7 @@ impl Worker {
             resolver: Resolver::new(id, settings, shared.common.clone(), network),
             shared,
             inbox,
+            intake: Intake::default(),
             defects: Defects::default(),
             now: clock::now(),
         })
@@ -122,12 +125,16 @@ impl Worker {
             }
             self.look_at_the_clock();
             self.take_settings();
+            // What is under way comes before what is new.
             for &token in &ready {
                 match PortId::of_token(token) {
                     Some(port) => self.read_upstream(port, &mut batch),
                     None if token == INBOX => self.read_inbox(),
-                    None => self.read_clients(token, &mut batch),
+                    None => {}
                 }
+            }
+            for &token in ready.iter().filter(|token| **token < INBOX) {
+                self.read_clients(token, &mut batch);
             }
             while let Some(id) = self.resolver.next_timer() {
                 self.resolve(|resolver| resolver.on_timer(id));

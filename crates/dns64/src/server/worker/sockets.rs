@@ -10,16 +10,20 @@ use crate::resolver::upstreams::ports::PortId;
 use crate::server::mail::Mail;
 use crate::transport::client::Client;
 
-/// Batches that are read from one socket before the others have their turn.
+/// Batches that are read from an upstream's socket before the others have their turn.
 const BATCHES: usize = 4;
 
 impl Worker {
     pub(super) fn read_clients(&mut self, number: usize, batch: &mut ReceiveBatch) {
-        for _ in 0..BATCHES {
+        self.intake.begin();
+        loop {
+            let most = self.intake.datagrams();
+            if most == 0 {
+                break;
+            }
+            let endpoint = &self.frontend.replies().endpoints()[number];
             // An error is the ICMP message of a client that has gone.
-            let received = batch
-                .receive(&self.frontend.replies().endpoints()[number], Wait::Dont)
-                .unwrap_or(0);
+            let received = batch.receive_up_to(most, endpoint, Wait::Dont).unwrap_or(0);
             self.look_at_the_clock();
             for i in 0..received {
                 // No host sends from port 0: such a datagram is forged, and the kernel would refuse
@@ -31,7 +35,8 @@ impl Worker {
                     self.on_query(&Client::Udp(number, peer), datagram);
                 }
             }
-            if received < BATCH {
+            self.intake.took((0..received).map(|i| batch.get(i).count()));
+            if received < most {
                 break;
             }
         }
