@@ -255,7 +255,8 @@ fn print(result: &QuickstartResult) {
             1 => (wording::interval(&found.interval, resolution), "one look; ".into()),
             n => {
                 let range = wording::range(&found.interval, resolution);
-                let median = wording::median(found, resolution);
+                let bound = if search.lower_bound { "at least " } else { "" };
+                let median = format!("{bound}{}", wording::median(found, resolution));
                 (median, format!("median of {n} searches, all in {range}; "))
             }
         };
