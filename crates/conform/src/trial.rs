@@ -378,7 +378,7 @@ pub fn by_hand(server: SocketAddr, exchange: &Exchange) -> String {
 fn dig(server: SocketAddr, query: &Message, tcp: bool) -> String {
     let mut line = format!("dig @{} -p {}", server.ip(), server.port());
     if let Some(question) = query.question() {
-        line.push_str(&format!(" {} {}", for_shell(&question.name.to_string()), question.qtype));
+        line.push_str(&format!(" {} {}", for_dig(&question.name.to_string()), question.qtype));
         if question.class != domain::base::iana::Class::IN {
             line.push_str(&format!(" -c {}", question.class));
         }
@@ -389,6 +389,9 @@ fn dig(server: SocketAddr, query: &Message, tcp: bool) -> String {
         }
     };
     option(tcp, "+tcp");
+    // dig asks for ANY over TCP unless it is told not to.
+    let is_any = query.question().is_some_and(|question| question.qtype == Rtype::ANY);
+    option(!tcp && is_any, "+notcp");
     option(!query.flags.rd, "+norecurse");
     option(query.flags.cd, "+cdflag");
     // dig sets AD unless it is told not to.
@@ -410,14 +413,15 @@ fn dig(server: SocketAddr, query: &Message, tcp: bool) -> String {
     line
 }
 
-/// A word for a shell. Names come from the server under test too, and whoever repeats a query pastes
-/// them.
-fn for_shell(word: &str) -> Cow<'_, str> {
+/// A name as an argument of dig in a shell. Names come from the server under test too, and whoever
+/// repeats a query pastes them: dig takes what begins with `-`, `+` or `@` for something else, and
+/// one label for a type.
+fn for_dig(name: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    if !word.is_empty() && !word.starts_with('-') && word.chars().all(is_plain) {
-        return word.into();
+    if name.contains('.') && !name.starts_with('-') && name.chars().all(is_plain) {
+        return name.into();
     }
-    format!("'{}'", word.replace('\'', r"'\''")).into()
+    format!("-q '{}'", name.replace('\'', r"'\''")).into()
 }
 
 /// Judgements that many checks share.
@@ -536,16 +540,29 @@ mod tests {
     }
 
     #[test]
+    fn any_is_asked_over_udp_where_it_was() {
+        let line = |tcp| {
+            let query = Message::query(&name("x1.example"), Rtype::ANY);
+            dig(SERVER.parse().unwrap(), &query, tcp)
+        };
+        assert!(line(false).contains(" ANY +notcp ") && line(true).contains(" ANY +tcp "));
+    }
+
+    #[test]
     fn a_name_that_the_server_chose_is_a_word_for_the_shell() {
         for (evil, word) in [
             ("x;id>/tmp/p", "'x;id>/tmp/p.example'"),
             ("$(id)", "'$(id).example'"),
             ("it's", r"'it'\''s.example'"),
+            ("-f", "'-f.example'"),
+            ("+short", "'+short.example'"),
         ] {
             let query = Message::query(&label::prepend(evil, &name("example")), Rtype::MX);
             let line = dig(SERVER.parse().unwrap(), &query, true);
-            assert!(line.contains(&format!(" {word} MX ")), "{line}");
+            assert!(line.contains(&format!(" -q {word} MX ")), "{line}");
         }
+        let query = Message::query(&name("mx"), Rtype::AAAA);
+        assert!(dig(SERVER.parse().unwrap(), &query, true).contains(" -q 'mx' AAAA "), "a type");
     }
 
     #[test]
