@@ -24,7 +24,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ::campaign::servers::{Auth, Dut};
 use anyhow::{Context, Result, ensure};
@@ -225,11 +225,12 @@ pub(crate) fn run(part: &str, consent: Consent) -> Result<ExitCode> {
     };
     let mut tally = Tally::default();
     for &(name, needs, test) in all().filter(|(name, ..)| name.contains(part)) {
+        let start = Instant::now();
         let outcome = match missing(needs) {
             None => test(&bench),
             Some(why) => Err(Skipped(why).into()),
         };
-        tally.add(name, &outcome);
+        tally.add(name, &outcome, start.elapsed());
     }
     println!(
         "{} trials were spoiled by this machine and done again, of {MOST_SPOILED} allowed",

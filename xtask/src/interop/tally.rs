@@ -2,6 +2,7 @@
 //! passed.
 
 use std::fmt;
+use std::time::Duration;
 
 use anyhow::Result;
 
@@ -47,12 +48,13 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Notes and prints how a test ended.
-    pub(super) fn add(&mut self, name: &'static str, outcome: &Result<()>) {
+    /// Notes and prints how a test ended, and how long it took.
+    pub(super) fn add(&mut self, name: &'static str, outcome: &Result<()>, took: Duration) {
+        let seconds = took.as_secs();
         match outcome {
             Ok(()) => {
                 self.passed.push(name);
-                println!("passed  {name}");
+                println!("passed  {name} ({seconds} s)");
             }
             Err(error) if error.is::<Skipped>() => {
                 self.skipped.push((name, error.to_string()));
@@ -60,7 +62,7 @@ impl Tally {
             }
             Err(error) => {
                 self.failed += 1;
-                println!("FAILED  {name}: {error:#}");
+                println!("FAILED  {name} ({seconds} s): {error:#}");
             }
         }
     }
@@ -96,14 +98,15 @@ mod tests {
     #[test]
     fn what_is_skipped_is_no_failure_unless_it_is_required() {
         let mut tally = Tally::default();
-        required().for_each(|name| tally.add(name, &Ok(())));
+        required().for_each(|name| tally.add(name, &Ok(()), Duration::ZERO));
         assert!(tally.conclude(true));
         let mut tally = Tally::default();
-        required().skip(1).for_each(|name| tally.add(name, &Ok(())));
-        tally.add(required().next().unwrap(), &Err(Skipped("not found: nsd".into()).into()));
+        required().skip(1).for_each(|name| tally.add(name, &Ok(()), Duration::ZERO));
+        let skipped = Err(Skipped("not found: nsd".into()).into());
+        tally.add(required().next().unwrap(), &skipped, Duration::ZERO);
         assert!(tally.conclude(false));
         assert!(!tally.conclude(true));
-        tally.add("another", &Err(anyhow::anyhow!("wrong")));
+        tally.add("another", &Err(anyhow::anyhow!("wrong")), Duration::ZERO);
         assert!(!tally.conclude(false));
     }
 }
