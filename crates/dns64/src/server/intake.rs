@@ -11,20 +11,22 @@ use net::batch::BATCH;
 
 /// Queries that are read from a socket of clients before the others have their turn.
 const QUERIES: usize = 4 * BATCH;
+/// Datagrams that the kernel joins (`UDP_GRO_CNT_MAX` of net/ipv4/udp_offload.c).
+const MOST_JOINED: usize = 64;
 
 /// What is still to be taken.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Intake {
     /// Queries that are still to be taken in this turn.
     left: usize,
-    /// The most queries of a datagram of late, at least 1: half as many are expected after each batch
-    /// without such a one.
+    /// How many queries a datagram is expected to hold, 1 or more: as many as one held of late. Each
+    /// batch without such a one halves it.
     joined: usize,
 }
 
 impl Default for Intake {
     fn default() -> Intake {
-        Intake { left: QUERIES, joined: 1 }
+        Intake { left: QUERIES, joined: MOST_JOINED }
     }
 }
 
@@ -71,12 +73,12 @@ mod tests {
     #[test]
     fn a_turn_takes_as_many_queries_whether_they_are_joined_or_not() {
         let mut intake = Intake::default();
-        assert_eq!(turn(&mut intake, 1), QUERIES);
-        // The first batch of joined ones is a surprise, of one batch.
-        assert_eq!(turn(&mut intake, 64), 64 * BATCH);
         for joined in [64, 64, 20, 20, 7, 1, 1] {
             let taken = turn(&mut intake, joined);
             assert!((QUERIES..QUERIES + 64).contains(&taken), "{joined}: {taken}");
         }
+        // Joined ones behind such as were not are a surprise, of one batch.
+        assert_eq!(turn(&mut intake, 64), 64 * BATCH);
+        assert_eq!(turn(&mut intake, 64), QUERIES);
     }
 }

@@ -50,7 +50,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    fn new(bytes: &[u8], tcp: bool, from: SocketAddr) -> Option<Asked> {
+    pub(crate) fn new(bytes: &[u8], tcp: bool, from: SocketAddr) -> Option<Asked> {
         let message = Message::from_octets(bytes.to_vec()).ok()?;
         let question = message.sole_question().ok()?;
         let name = question.qname().to_string().to_ascii_lowercase();

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use dns64::server::{Activated, bind};
 use domain::base::iana::{Rcode, Rtype};
+use net::socket::Endpoint;
+use nix::sys::socket::{setsockopt, sockopt};
 
 use crate::harness::*;
 
@@ -76,6 +78,47 @@ fn item_42_what_the_kernel_throws_away_is_counted() {
             .find_map(|line| line.strip_prefix("dns64d_queries_dropped_by_kernel_total "));
         line.is_some_and(|count| count.parse::<u64>().unwrap() > 0)
     });
+}
+
+/// Sends so many queries together to a server that stands still, and answers only the first name's
+/// AAAA question, at once. How many others it asks until it asks for A, which it does then.
+fn asked_before_the_first_answer_is_heard(queries: usize) -> usize {
+    let upstream = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let _ = setsockopt(&upstream, sockopt::RcvBuf, &(4 << 20));
+    upstream.set_read_timeout(Some(SOON)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let config = file(folder.path(), upstream.local_addr().unwrap(), "2001:db8:1::/96");
+    let daemon = Daemon::start(&config);
+    let client = Endpoint::connect(daemon.address).unwrap();
+    daemon.signal("STOP");
+    let query = |n: usize| ask(&format!("n{n:04}.test"), Rtype::AAAA).bytes();
+    let queries: Vec<Vec<u8>> = (0..queries).map(query).collect();
+    for together in queries.chunks(64) {
+        client.send_segmented(&together.concat(), together[0].len() as u16).unwrap();
+    }
+    daemon.signal("CONT");
+    let (mut others, mut bytes) = (0, [0; 512]);
+    loop {
+        let (len, from) = upstream.recv_from(&mut bytes).expect("the first name's questions");
+        let question = Asked::new(&bytes[..len], false, from).unwrap();
+        match (&*question.name, question.qtype) {
+            ("n0000.test", Rtype::A) => return others,
+            ("n0000.test", _) => {
+                upstream.send_to(&question.nodata(60, 60).bytes(), from).unwrap();
+            }
+            _ => others += 1,
+        }
+    }
+}
+
+/// The kernel joins what a client sends together. If all of it were read in one turn, the answer to
+/// the first query would wait until the last one is asked.
+#[test]
+fn a_worker_that_is_behind_hears_answers_before_it_has_asked_everything() {
+    let queries = 4_096;
+    // This thread may have to wait for a CPU until all is asked.
+    let is_heard_soon = |_| asked_before_the_first_answer_is_heard(queries) < queries - 1;
+    assert!((0..5).any(is_heard_soon));
 }
 
 #[test]
