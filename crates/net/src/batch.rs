@@ -73,14 +73,6 @@ impl<'a> Datagram<'a> {
     }
 }
 
-impl Datagram<'_> {
-    /// How many datagrams it is.
-    #[inline]
-    pub fn count(&self) -> usize {
-        self.segment.map_or(1, |size| self.bytes.len().div_ceil(size.max(1)).max(1))
-    }
-}
-
 impl ReceiveBatch {
     /// Room for [`BATCH`] datagrams of up to `slot_len` octets; what is longer is cut off.
     pub fn new(slot_len: usize) -> ReceiveBatch {

@@ -41,15 +41,10 @@ impl Intake {
         self.left.div_ceil(self.joined).min(BATCH)
     }
 
-    /// Datagrams with so many queries each have been read.
-    pub(super) fn took(&mut self, queries: impl Iterator<Item = usize>) {
-        let (mut all, mut most) = (0, 1);
-        for count in queries {
-            all += count;
-            most = most.max(count);
-        }
-        self.left = self.left.saturating_sub(all);
-        self.joined = most.max(self.joined / 2);
+    /// A batch has been read: with so many queries in all, and in the datagram that held most.
+    pub(super) fn took(&mut self, queries: usize, joined: usize) {
+        self.left = self.left.saturating_sub(queries);
+        self.joined = joined.max(self.joined / 2).max(1);
     }
 }
 
@@ -64,7 +59,7 @@ mod tests {
         while intake.datagrams() > 0 {
             let datagrams = intake.datagrams();
             assert!(datagrams <= BATCH);
-            intake.took((0..datagrams).map(|_| joined));
+            intake.took(datagrams * joined, joined);
             all += datagrams * joined;
         }
         all

@@ -25,17 +25,22 @@ impl Worker {
             // An error is the ICMP message of a client that has gone.
             let received = batch.receive_up_to(most, endpoint, Wait::Dont).unwrap_or(0);
             self.look_at_the_clock();
+            let (mut queries, mut joined) = (0, 0);
             for i in 0..received {
+                let before = queries;
                 // No host sends from port 0: such a datagram is forged, and the kernel would refuse
                 // to send the reply.
                 let Some(peer) = batch.peer(i).filter(|peer| peer.address.port() != 0) else {
+                    queries += 1;
                     continue;
                 };
                 for datagram in batch.get(i).segments() {
                     self.on_query(&Client::Udp(number, peer), datagram);
+                    queries += 1;
                 }
+                joined = joined.max(queries - before);
             }
-            self.intake.took((0..received).map(|i| batch.get(i).count()));
+            self.intake.took(queries, joined);
             if received < most {
                 break;
             }
