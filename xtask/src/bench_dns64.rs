@@ -32,6 +32,8 @@ const DUT_CPU: &str = "1";
 const TESTER_CPU: &str = "0";
 /// Queries in flight in closed-loop runs.
 const OUTSTANDING: &str = "200";
+/// How long a closed loop lasts.
+const LOOP: Duration = Duration::from_secs(4);
 const CACHED_NAMES: u32 = 10_000;
 const MEMORY_NAMES: u32 = 1_000_000;
 
@@ -70,6 +72,13 @@ const NAME_SETS: [&str; 2] = ["different names", "cached names"];
 struct Load {
     rate: f64,
     cpu: f64,
+}
+
+impl Load {
+    /// Answers per second of the server's CPU time.
+    fn per_cpu_second(self) -> f64 {
+        self.rate / self.cpu
+    }
 }
 
 /// One round of a server: for each set of names what each client saw.
@@ -385,6 +394,18 @@ fn rate_of_dnsperf(printed: &str) -> Result<f64> {
 
 /// Our own client.
 fn closed_loop(lab: &Lab, server: &Server, names: &[&str], offload: &str) -> Result<Load> {
+    closed_loop_for(LOOP, lab, server, names, offload)
+}
+
+/// The same for another time.
+fn closed_loop_for(
+    time: Duration,
+    lab: &Lab,
+    server: &Server,
+    names: &[&str],
+    offload: &str,
+) -> Result<Load> {
+    let time = format!("{}ms", time.as_millis());
     let program: &str = &lab.program;
     let args = [
         program,
@@ -396,7 +417,7 @@ fn closed_loop(lab: &Lab, server: &Server, names: &[&str], offload: &str) -> Res
         "--cpus",
         TESTER_CPU,
     ];
-    let args = [&args[..], names, &["--duration", "4s", "--offload", offload, "--json"]].concat();
+    let args = [&args[..], names, &["--duration", &time, "--offload", offload, "--json"]].concat();
     under_load(server, || {
         let printed = output(program, &lab.exec("tester", &args), LIMIT)?;
         let result: Value = serde_json::from_str(&printed)?;

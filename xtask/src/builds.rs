@@ -5,6 +5,9 @@
 //! ```text
 //! round 1: ours, theirs   round 2: theirs, ours   …   ratio of each round ─► median, its 95 % interval ─► narrow enough? ─► end
 //! ```
+//!
+//! A round may look at each of them several times, in turn (ours, theirs, theirs, ours, …): several short looks are
+//! disturbed less than a long one by what comes and goes within seconds.
 
 use std::process::ExitCode;
 
@@ -73,28 +76,33 @@ impl Ratios {
 }
 
 /// Measures both builds in turn; `measure` returns the `figures` of one of them, in their order,
-/// the greater the better. A figure that is known is measured on as long as another is not, because
-/// both come from the same turn.
+/// the greater the better. A round has `looks` of them at each, whose mean counts. A figure that is
+/// known is measured on as long as another is not, because both come from the same turn.
 ///
 /// The status is 1 if the median ratio of a figure is below `at_least`, 2 if none is and one is
 /// undecided.
 pub(crate) fn compare<const N: usize>(
     figures: [&'static str; N],
     at_least: f64,
+    looks: usize,
     mut measure: impl FnMut(Build, usize) -> Result<[f64; N]>,
 ) -> Result<ExitCode> {
     let mut all = figures.map(|figure| Ratios { figure, by_round: Vec::new() });
     for round in 0..AT_MOST {
-        let order = if round % 2 == 0 {
-            [Build::Ours, Build::Theirs]
-        } else {
-            [Build::Theirs, Build::Ours]
-        };
+        // Of each the sum over the looks: the ratio of sums is that of means.
         let (mut ours, mut theirs) = ([0.0; N], [0.0; N]);
-        for build in order {
-            let figures = measure(build, round)?;
-            ensure!(figures.iter().all(|figure| *figure > 0.0), "{build:?}: a figure is 0");
-            *(if build == Build::Ours { &mut ours } else { &mut theirs }) = figures;
+        for look in 0..looks {
+            let order = if (round + look) % 2 == 0 {
+                [Build::Ours, Build::Theirs]
+            } else {
+                [Build::Theirs, Build::Ours]
+            };
+            for build in order {
+                let figures = measure(build, round)?;
+                ensure!(figures.iter().all(|figure| *figure > 0.0), "{build:?}: a figure is 0");
+                let sums = if build == Build::Ours { &mut ours } else { &mut theirs };
+                sums.iter_mut().zip(figures).for_each(|(sum, figure)| *sum += figure);
+            }
         }
         for (i, ratios) in all.iter_mut().enumerate() {
             ratios.by_round.push(ours[i] / theirs[i]);
@@ -134,7 +142,7 @@ mod tests {
                 .wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) as f64 / f64::from(1_u32 << 31) - 0.5
         };
-        let code = compare(["simulated"], 0.97, |build, round| {
+        let code = compare(["simulated"], 0.97, 2, |build, round| {
             rounds = round + 1;
             let speed =
                 1000.0 * (1.0 + (round as f64 / 5.0).sin() / 4.0) * (1.0 + scatter * noise());

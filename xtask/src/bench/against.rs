@@ -26,7 +26,7 @@ pub(crate) fn run(other: &Path, at_least: f64) -> Result<ExitCode> {
         "closed loop, replies per second",
         "Measurer, queries per CPU second",
     ];
-    compare(figures, at_least, |build, _| {
+    compare(figures, at_least, 1, |build, _| {
         let theirs = if build == Build::Ours { &lab.program } else { &other };
         Ok([
             closed_loop(&lab, theirs, &lab.program)?,
