@@ -16,6 +16,7 @@ use method::pacing::PacingLimits;
 use method::units::{Qps, Share};
 use tester::measurer::burst::Burst;
 use tester::measurer::expect::Prefix;
+use tester::measurer::shards::Moment;
 use tester::measurer::sources::SourceAddresses;
 use wire::name::{Domain, NameRange};
 
@@ -26,12 +27,12 @@ pub(crate) use conform::{Conform, StatusPlace};
 pub(crate) use goal::TypedGoal;
 use help::{
     AUTH, CHECKS, COMPARISON, FAULTS, FILES, LOAD, NAMES, PACING, QUESTIONS, REPLIES, SEARCH,
-    SELF_TEST, SERVER, THREADS,
+    SELF_TEST, SERVER, SHARDS, THREADS,
 };
-pub(crate) use values::{CpuList, DelayRange, Server};
+pub(crate) use values::{CpuList, DelayRange, Server, ShardNumber};
 use values::{
-    parse_address, parse_cpus, parse_decrease, parse_delay, parse_fraction, parse_percentage,
-    parse_share, parse_some_time, parse_time,
+    parse_address, parse_cpus, parse_decrease, parse_delay, parse_fraction, parse_offset,
+    parse_percentage, parse_share, parse_some_time, parse_time,
 };
 
 /// Measures how many queries per second a DNS64 server answers, by RFC 8219.
@@ -50,6 +51,9 @@ pub(crate) enum Command {
     /// One trial at one rate
     #[command(after_help = help::below("measure"))]
     Measure(Measure),
+    /// The result of a trial that several testers shared (measure --shard)
+    #[command(after_help = help::below("merge"))]
+    Merge(Merge),
     /// Search for the highest rate that passes
     #[command(after_help = help::below("search"))]
     Search(Box<Search>),
@@ -246,14 +250,45 @@ pub(crate) struct Measure {
     pub(crate) asking: Asking,
     #[command(flatten)]
     pub(crate) intervals: IntervalFiles,
+    #[command(flatten)]
+    pub(crate) sharding: Sharding,
     /// Carry out the trial of this file (- is standard input), a JSON object with all that defines
     /// a trial, as a campaign writes it
     #[arg(long, value_name = "FILE", conflicts_with_all = ["NewTrial", "Traffic", "interval"], help_heading = FILES)]
     pub(crate) plan: Option<PathBuf>,
     /// What `self-test --json` printed; it vouches for a trial that is sent with its settings, up
     /// to the rate that it allows
-    #[arg(long, value_name = "FILE", help_heading = SELF_TEST)]
+    #[arg(long, value_name = "FILE", conflicts_with = "shard", help_heading = SELF_TEST)]
     pub(crate) self_test: Option<PathBuf>,
+}
+
+/// Which part of a trial this tester sends, if it shares it with others.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Sharding {
+    /// Share the trial with others: send every N-th of its queries, from number I on, counted from 0;
+    /// `merge` makes one result of what all of them print with --json
+    #[arg(long, value_name = "I/N", requires = "start_at", conflicts_with = "auth_status", help_heading = SHARDS)]
+    pub(crate) shard: Option<ShardNumber>,
+    /// When query 0 leaves, by the wall clock; the same for all of them, and a few seconds from now
+    #[arg(long, value_name = "TIME", requires = "shard", help_heading = SHARDS)]
+    pub(crate) start_at: Option<Moment>,
+    /// What ids are made from; the same for all of them [default: made from the plan and --start-at]
+    #[arg(long, value_name = "N", requires = "shard", help_heading = SHARDS)]
+    pub(crate) seed: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Merge {
+    /// What `measure --shard … --json` printed, of each of them
+    #[arg(required = true, value_name = "RESULT")]
+    pub(crate) results: Vec<PathBuf>,
+    /// By how much the clock of shard I was ahead of the true time (behind: -TIME), where that was
+    /// measured; without it the kernel's own estimate counts, and on one host there is one clock
+    #[arg(long, value_name = "I=TIME", value_parser = parse_offset, allow_hyphen_values = true, help_heading = SHARDS)]
+    pub(crate) offset: Vec<(u16, i64)>,
+    /// Print one JSON object
+    #[arg(long, help_heading = FILES)]
+    pub(crate) json: bool,
 }
 
 /// What only a trial of its own has.
@@ -741,6 +776,22 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn shards_need_a_start_and_take_nothing_that_only_one_of_them_would_look_at() {
+        let plan = ["dns64bench", "measure", "--plan", "-"];
+        let parse = |more: &[&str]| Arguments::try_parse_from([&plan, more].concat());
+        let shard = ["--shard", "1/3", "--start-at", "2026-11-25T12:00:00Z"];
+        assert!(parse(&shard).is_ok() && parse(&[&shard[..], &["--seed", "7"]].concat()).is_ok());
+        for wrong in [&shard[..2], &shard[2..], &["--seed", "7"]] {
+            assert!(parse(wrong).is_err(), "{wrong:?}");
+        }
+        assert!(parse(&[&shard[..], &["--self-test", "s.json"]].concat()).is_err());
+        for wrong in ["3/3", "1", "a/b", "0/0", ""] {
+            let told = parse(&["--shard", wrong, "--start-at", "1795608000"]).unwrap_err();
+            assert!(told.to_string().contains("0/3"), "{told}");
+        }
     }
 
     #[test]

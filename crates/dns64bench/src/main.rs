@@ -61,6 +61,7 @@ fn run() -> ExitCode {
     let outcome = match command {
         Command::Quickstart(a) => commands::quickstart::run(&a),
         Command::Measure(a) => commands::measure::run(&a),
+        Command::Merge(a) => commands::merge::run(&a),
         Command::Search(a) => commands::search::run(*a),
         Command::SelfTest(a) => commands::self_test::run(&a),
         Command::ClosedLoop(a) => commands::closed_loop::run(&a),

@@ -100,6 +100,7 @@ impl From<TrialError> for Failure {
     fn from(error: TrialError) -> Failure {
         match error {
             TrialError::Plan(_)
+            | TrialError::TooLate { .. }
             | TrialError::Records(tester::measurer::recorder::RecordError::Extension { .. }) => {
                 Failure::usage(error)
             }
@@ -193,6 +194,12 @@ pub(crate) fn print_trial(trial: &TrialResult) {
     );
     for reason in &trial.reasons {
         println!("            {reason}");
+    }
+    if let Some(shard) = trial.shard.as_ref().and_then(|shard| shard.plan.shard) {
+        println!(
+            "Shard       {} of {}, from {} on; only all of them together are the trial (dns64bench merge)",
+            shard.index, shard.of, shard.start
+        );
     }
     let [sent, valid, late, lost, wrong] =
         [c.sent, c.valid, c.late, c.lost, c.wrong.total()].map(grouped);

@@ -23,6 +23,7 @@ use tester::client::{
 use tester::delay_line::Delay;
 use tester::measurer::expect::Expectation;
 use tester::measurer::plan::{Spin, Subject, TrialPlan};
+use tester::measurer::shards::ShardPlan;
 use wire::name::{Domain, NameRange};
 
 use crate::args::{
@@ -131,8 +132,21 @@ fn may_use(cpus: &[CpuId]) -> Result<(), Failure> {
 
 impl Measure {
     /// # Errors
-    /// If the plan that was given is none, or an interval is given and no file for it.
+    /// If the plan that was given is none, an interval is given and no file for it, or there is no
+    /// time left until several testers begin.
     pub(crate) fn resolve(&self) -> Result<TrialPlan, Failure> {
+        let plan = self.plan_of_all()?;
+        let Some((number, start)) = self.sharding.shard.zip(self.sharding.start_at) else {
+            return Ok(plan);
+        };
+        let seed = self.sharding.seed.unwrap_or_else(|| plan.seed_from(start));
+        let shard = ShardPlan { index: number.index, of: number.of, seed, start };
+        shard.has_time()?;
+        Ok(TrialPlan { shard: Some(shard), ..plan })
+    }
+
+    /// The trial, whoever shares it.
+    fn plan_of_all(&self) -> Result<TrialPlan, Failure> {
         let width = self.intervals.width()?;
         if let Some(path) = &self.plan {
             let plan = given_plan(path)?;

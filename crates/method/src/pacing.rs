@@ -8,8 +8,8 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use crate::reason::Reason;
-use crate::schedule::Schedule;
-use crate::units::{Nanos, QueryIndex};
+use crate::schedule::Part;
+use crate::units::Nanos;
 
 /// The window in which a deviation spoils the trial.
 pub const COARSE_WINDOW: Nanos = Nanos::from_millis(100);
@@ -22,6 +22,11 @@ pub const MOST_STRETCHES: usize = 120;
 const FINE_PER_COARSE: usize = (COARSE_WINDOW.0 / FINE_WINDOW.0) as usize;
 /// Lateness is recorded up to a minute; what is later counts as a minute.
 const MAX_LATENESS: u64 = 60 * Nanos::SECOND.0;
+
+fn no_lateness() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, MAX_LATENESS, 3)
+        .expect("constant bounds that HdrHistogram accepts")
+}
 
 /// How exact the sending must be for a trial to count.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -47,6 +52,7 @@ impl Default for PacingLimits {
 
 /// Collects the send times of one shard. Memory: four bytes per 10 ms of the trial and a fixed
 /// histogram.
+#[derive(Clone, Debug, PartialEq)]
 pub struct PacingRecorder {
     fine: Vec<u32>,
     lateness: Histogram<u64>,
@@ -56,9 +62,27 @@ impl PacingRecorder {
     /// A recorder for trials of up to about `duration`; longer ones make it grow.
     pub fn new(duration: Nanos) -> PacingRecorder {
         let windows = (duration.0 / FINE_WINDOW.0 + 2) as usize;
-        let lateness = Histogram::new_with_bounds(1, MAX_LATENESS, 3)
-            .expect("constant bounds that HdrHistogram accepts");
-        PacingRecorder { fine: vec![0; windows], lateness }
+        PacingRecorder { fine: vec![0; windows], lateness: no_lateness() }
+    }
+
+    /// What another recorder has written down: queries that left in each 10 ms, and their lateness
+    /// in nanoseconds. Lateness above what a recorder counts is taken as its most.
+    pub fn of(fine: Vec<u32>, lateness: &Histogram<u64>) -> PacingRecorder {
+        let mut ours = no_lateness();
+        for step in lateness.iter_recorded() {
+            ours.saturating_record_n(step.value_iterated_to(), step.count_since_last_iteration());
+        }
+        PacingRecorder { fine, lateness: ours }
+    }
+
+    /// Queries that left in each 10 ms since the trial's start.
+    pub fn sent_per_10ms(&self) -> &[u32] {
+        &self.fine
+    }
+
+    /// How late they left, in nanoseconds.
+    pub fn lateness(&self) -> &Histogram<u64> {
+        &self.lateness
     }
 
     /// Books a query that was due at `scheduled` and left at `sent` (both since the trial's start).
@@ -89,14 +113,14 @@ impl PacingRecorder {
         (fine.chunks(FINE_PER_COARSE).map(|chunk| chunk.iter().sum()).collect(), fine)
     }
 
-    /// How far the windows were off the schedule.
-    pub fn windows(&self, schedule: &Schedule) -> Windows {
+    /// How far the windows were off what was due of `part`, which is all that was to be sent.
+    pub fn windows(&self, part: &Part) -> Windows {
         let (coarse, fine) = self.sent();
-        Windows::of(schedule, &coarse, &fine)
+        Windows::of(part, &coarse, &fine)
     }
 
-    /// Holds what was sent against the schedule.
-    pub fn audit(&self, schedule: &Schedule) -> Pacing {
+    /// Holds what was sent against what was due of `part`, which is all that was to be sent.
+    pub fn audit(&self, part: &Part) -> Pacing {
         let us = |quantile: f64| self.lateness.value_at_quantile(quantile) as f64 / 1000.0;
         let (coarse, fine) = self.sent();
         Pacing {
@@ -108,23 +132,17 @@ impl PacingRecorder {
             } else {
                 self.lateness.max() as f64 / 1000.0
             },
-            window_100ms_worst_pct: worst_window(schedule, &coarse, COARSE_WINDOW),
-            window_10ms_worst_pct: worst_window(schedule, &fine, FINE_WINDOW),
+            window_100ms_worst_pct: worst_window(part, &coarse, COARSE_WINDOW),
+            window_10ms_worst_pct: worst_window(part, &fine, FINE_WINDOW),
         }
     }
 }
 
 /// Queries due in each window and how many more of them left (fewer: negative), from the first
 /// window to that of the last query.
-fn deviations(
-    schedule: &Schedule,
-    sent: &[u64],
-    window: Nanos,
-) -> impl Iterator<Item = (u64, i64)> {
-    let end = schedule.deadline(QueryIndex(schedule.count().saturating_sub(1)));
-    (0..end.0 / window.0 + 1).map(move |w| {
-        let due = schedule.due_before(Nanos((w + 1) * window.0))
-            - schedule.due_before(Nanos(w * window.0));
+fn deviations(part: &Part, sent: &[u64], window: Nanos) -> impl Iterator<Item = (u64, i64)> {
+    (0..part.end().0 / window.0 + 1).map(move |w| {
+        let due = part.due_before(Nanos((w + 1) * window.0)) - part.due_before(Nanos(w * window.0));
         let sent = sent.get(w as usize).copied().unwrap_or(0);
         (due, sent as i64 - due as i64)
     })
@@ -135,8 +153,8 @@ fn deviations(
 /// One query is always allowed for: a query that is due a microsecond before a window's end may
 /// rightly leave in the next. Windows in which nothing is due do not count; lag at the end of a
 /// trial shows in the windows before.
-fn worst_window(schedule: &Schedule, sent: &[u64], window: Nanos) -> f64 {
-    deviations(schedule, sent, window)
+fn worst_window(part: &Part, sent: &[u64], window: Nanos) -> f64 {
+    deviations(part, sent, window)
         .filter(|(due, _)| *due > 0)
         .map(|(due, off)| off.unsigned_abs().saturating_sub(1) as f64 / due as f64 * 100.0)
         .fold(0.0, f64::max)
@@ -164,10 +182,10 @@ pub struct Windows {
 }
 
 impl Windows {
-    fn of(schedule: &Schedule, coarse: &[u64], fine: &[u64]) -> Windows {
+    fn of(part: &Part, coarse: &[u64], fine: &[u64]) -> Windows {
         let off = |sent: &[u64], window: Nanos| -> Vec<i32> {
             let clamped = |off: i64| off.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
-            deviations(schedule, sent, window).map(|(_, off)| clamped(off)).collect()
+            deviations(part, sent, window).map(|(_, off)| clamped(off)).collect()
         };
         let (coarse, fine) = (off(coarse, COARSE_WINDOW), off(fine, FINE_WINDOW));
         let per_stretch = coarse.len().div_ceil(MOST_STRETCHES).max(1);
@@ -225,7 +243,8 @@ impl Pacing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::Qps;
+    use crate::schedule::Schedule;
+    use crate::units::{Qps, QueryIndex};
 
     fn audit(schedule: Schedule, sent_at: impl Fn(u64, Nanos) -> Nanos) -> Pacing {
         let mut recorder = PacingRecorder::new(Nanos::SECOND);
@@ -233,7 +252,7 @@ mod tests {
             let due = schedule.deadline(QueryIndex(i));
             recorder.record(due, sent_at(i, due));
         }
-        recorder.audit(&schedule)
+        recorder.audit(&schedule.whole())
     }
 
     #[test]
@@ -282,7 +301,7 @@ mod tests {
                 let due = schedule.deadline(QueryIndex(i));
                 recorder.record(due, if stall.contains(&due) { stall.end } else { due });
             }
-            let windows = recorder.windows(&schedule);
+            let windows = recorder.windows(&schedule.whole());
             assert_eq!(
                 (windows.stretch_ms, windows.least_10ms.len()),
                 (stretch_ms, stretches),
@@ -296,6 +315,33 @@ mod tests {
             );
             assert_eq!(windows.most_10ms.iter().filter(|&&off| off != 0).count(), 1, "{seconds} s");
         }
+    }
+
+    #[test]
+    fn a_part_is_held_against_what_is_due_of_it_and_parts_together_against_all() {
+        let schedule = Schedule::new(Qps(1_000), Nanos::SECOND);
+        // Of three parts the second one leaves nothing out and sends 30 ms late.
+        let recorded = |number| {
+            let (part, mut recorder) =
+                (schedule.part(number, 3), PacingRecorder::new(Nanos::SECOND));
+            for k in 0..part.count() {
+                let due = schedule.deadline(part.index(k));
+                recorder.record(due, due + Nanos::from_millis(30 * number % 60));
+            }
+            (part, recorder)
+        };
+        let [clean, late, clean_too] = [0, 1, 2].map(recorded);
+        for (part, recorder) in [&clean, &clean_too] {
+            assert_eq!(recorder.audit(part).window_100ms_worst_pct, 0.0);
+        }
+        assert!(late.1.audit(&late.0).window_100ms_worst_pct > 20.0);
+        let mut sum = clean.1;
+        sum.merge(&late.1);
+        sum.merge(&clean_too.1);
+        let together = sum.audit(&schedule.whole());
+        assert!((together.window_100ms_worst_pct - 9.0).abs() < 1.0, "{together:?}");
+        let read = PacingRecorder::of(sum.sent_per_10ms().to_vec(), sum.lateness());
+        assert_eq!(read, sum);
     }
 
     #[test]

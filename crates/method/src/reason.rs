@@ -190,6 +190,21 @@ pub enum Reason {
         /// What was wanted, and what was found.
         deviation: Deviation,
     },
+    /// One of several testers spoiled the trial.
+    OfShard {
+        /// Which of them, from 0 on.
+        shard: u16,
+        /// In which way.
+        reason: Box<Reason>,
+    },
+    /// The clock of one of several testers was too far from the time of the others, or nobody knows
+    /// how far.
+    ClockOff {
+        /// By how much, as far as it is known.
+        error: Option<Nanos>,
+        /// How far it may be off.
+        limit: Nanos,
+    },
     /// Too few queries got a valid reply: this, and nothing else, is the DUT's failure.
     TooFewValid {
         /// Queries that were sent.
@@ -245,6 +260,7 @@ pub enum ReasonKind {
     AuthDecides,
     Interrupted,
     Deviation,
+    ClockOff,
     TooFewValid,
 }
 
@@ -289,6 +305,8 @@ impl Reason {
             Reason::AuthDecides { .. } => ReasonKind::AuthDecides,
             Reason::Interrupted { .. } => ReasonKind::Interrupted,
             Reason::Deviation { .. } => ReasonKind::Deviation,
+            Reason::OfShard { reason, .. } => reason.kind(),
+            Reason::ClockOff { .. } => ReasonKind::ClockOff,
             Reason::TooFewValid { .. } => ReasonKind::TooFewValid,
         }
     }
@@ -319,6 +337,7 @@ impl fmt::Display for ReasonKind {
             ReasonKind::AuthDecides => "AuthDNS was slow for as many questions as decided",
             ReasonKind::Interrupted => "interrupted",
             ReasonKind::Deviation => "the DUT was not asked what the trial wanted",
+            ReasonKind::ClockOff => "a tester's clock was off",
             ReasonKind::TooFewValid => "too few queries got a valid reply",
         })
     }
@@ -447,6 +466,25 @@ impl fmt::Display for Reason {
                 write!(f, "interrupted after {duration:.1} of {planned:.1} s")
             }
             Reason::Deviation { deviation } => deviation.fmt(f),
+            Reason::OfShard { shard, reason } => write!(f, "shard {shard}: {reason}"),
+            Reason::ClockOff { error, limit } => {
+                let us = |time: &Nanos| grouped(time.0.div_ceil(1000));
+                match error {
+                    Some(error) => {
+                        write!(
+                            f,
+                            "its clock may be off by {} µs, limit {} µs",
+                            us(error),
+                            us(limit)
+                        )
+                    }
+                    None => write!(
+                        f,
+                        "nobody knows how far its clock is off, limit {} µs: let chrony or PTP set it",
+                        us(limit)
+                    ),
+                }
+            }
             Reason::TooFewValid { sent, valid, lost, late, wrong } => {
                 let share = *valid as f64 / *sent as f64 * 100.0;
                 let sent = counted(*sent, "query", "queries");

@@ -59,6 +59,71 @@ impl Schedule {
     pub fn interval(&self) -> Nanos {
         Nanos(Nanos::SECOND.0 / self.rate.0)
     }
+
+    /// All of it, as a part.
+    pub fn whole(self) -> Part {
+        self.part(0, 1)
+    }
+
+    /// Query `number` and every `of`-th one after it. `number` is less than `of`.
+    pub fn part(self, number: u64, of: u64) -> Part {
+        debug_assert!(number < of, "part {number} of {of}");
+        Part { schedule: self, number, of }
+    }
+}
+
+/// Every n-th query of a schedule: what one of n sends. The n parts of a schedule have each of its
+/// queries once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    schedule: Schedule,
+    number: u64,
+    of: u64,
+}
+
+impl Part {
+    /// The schedule that it is a part of.
+    pub fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    /// How many queries it has.
+    pub fn count(&self) -> u64 {
+        self.among(self.schedule.count())
+    }
+
+    /// At which rate its queries are offered, in queries per second.
+    pub fn rate(&self) -> f64 {
+        self.schedule.rate.0 as f64 / self.of as f64
+    }
+
+    /// The time between two of its queries, rounded down (for choosing strategies, not for
+    /// deadlines).
+    pub fn interval(&self) -> Nanos {
+        Nanos(self.schedule.interval().0 * self.of)
+    }
+
+    /// The index in the schedule of the part's query `k`.
+    #[inline]
+    pub fn index(&self, k: u64) -> QueryIndex {
+        QueryIndex(k * self.of + self.number)
+    }
+
+    /// How many queries are due strictly before `moment` (nanoseconds after the start), the trial's
+    /// end considered.
+    pub fn due_before(&self, moment: Nanos) -> u64 {
+        self.among(self.schedule.due_before(moment))
+    }
+
+    /// When its last query is due; its first one if it has none.
+    pub fn end(&self) -> Nanos {
+        self.schedule.deadline(self.index(self.count().saturating_sub(1)))
+    }
+
+    /// How many of the schedule's first `n` queries are the part's.
+    fn among(&self, n: u64) -> u64 {
+        n.saturating_sub(self.number).div_ceil(self.of)
+    }
 }
 
 #[cfg(test)]
@@ -84,6 +149,22 @@ mod tests {
             let deadline = schedule.deadline(QueryIndex(i));
             prop_assert!(schedule.due_before(deadline) <= i);
             prop_assert!(schedule.due_before(deadline + Nanos(1)) > i);
+        }
+
+        #[test]
+        fn parts_have_each_query_once(rate in 1u64..100_000, of in 1u64..20, ms in 0u64..2_000) {
+            let schedule = Schedule::new(Qps(rate), Nanos::SECOND);
+            let parts: Vec<Part> = (0..of).map(|number| schedule.part(number, of)).collect();
+            let moment = Nanos::from_millis(ms);
+            prop_assert_eq!(parts.iter().map(Part::count).sum::<u64>(), schedule.count());
+            let due = |part: &Part| part.due_before(moment);
+            prop_assert_eq!(parts.iter().map(due).sum::<u64>(), schedule.due_before(moment));
+            for part in &parts {
+                let first = (0..part.count()).map(|k| part.index(k)).take_while(|i| schedule.deadline(*i) < moment);
+                prop_assert_eq!(first.count() as u64, part.due_before(moment));
+            }
+            let last = parts.iter().filter(|part| part.count() > 0).map(Part::end).max();
+            prop_assert_eq!(last, Some(schedule.whole().end()));
         }
 
         #[test]

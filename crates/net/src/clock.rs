@@ -1,8 +1,12 @@
-//! The monotonic clock to measure, the wall clock only to label and to read kernel timestamps.
+//! The monotonic clock to measure, the wall clock only to label, to read kernel timestamps, and to
+//! begin at the same moment as other hosts.
+
+use std::io;
 
 use method::units::Nanos;
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
+use serde::{Deserialize, Serialize};
 
 fn read(clock: ClockId) -> Nanos {
     let t = clock_gettime(clock).expect("Linux has these clocks");
@@ -39,6 +43,42 @@ pub fn sleep_until(moment: Nanos) {
 /// 50 µs). Returns whether the kernel agreed.
 pub fn use_exact_timers() -> bool {
     nix::sys::prctl::set_timerslack(1).is_ok()
+}
+
+/// How far the wall clock may be from the true time, as the kernel was told by what sets it, such as
+/// chrony or PTP (adjtimex(2)).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
+pub struct ClockError {
+    /// Whether anything keeps it at the true time; the other two say nothing if not.
+    pub synchronized: bool,
+    /// The error that is estimated, in microseconds.
+    pub estimated_us: u64,
+    /// The largest error that is possible, in microseconds.
+    pub largest_us: u64,
+}
+
+impl ClockError {
+    /// As it is now.
+    ///
+    /// # Errors
+    /// If the kernel does not tell.
+    pub fn now() -> io::Result<ClockError> {
+        // SAFETY: all-zero octets are a valid timex: it has integers only.
+        let mut state: libc::timex = unsafe { std::mem::zeroed() };
+        // SAFETY: the kernel writes into this structure, which lives until the call has returned. Its
+        // `modes` are 0, so nothing is set.
+        let status = unsafe { libc::adjtimex(&raw mut state) };
+        if status == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(ClockError {
+            synchronized: status != libc::TIME_ERROR && state.status & libc::STA_UNSYNC == 0,
+            estimated_us: state.esterror.unsigned_abs(),
+            largest_us: state.maxerror.unsigned_abs(),
+        })
+    }
 }
 
 /// Both clocks at one moment, to convert kernel timestamps (wall clock) to the monotonic clock.
@@ -87,6 +127,12 @@ impl ClockPair {
         Nanos(self.wall.0.saturating_sub(self.monotonic.0.saturating_sub(monotonic.0)))
     }
 
+    /// The monotonic moment of one of the wall clock, also of a later one than this sample.
+    pub fn monotonic_at(self, wall: Nanos) -> Nanos {
+        let later = Nanos(self.monotonic.0.saturating_add(wall.since(self.wall).0));
+        if wall >= self.wall { later } else { self.to_monotonic(wall) }
+    }
+
     /// The monotonic moment of a kernel timestamp. A timestamp from after this sample (the wall
     /// clock was set back) counts as this sample's moment.
     #[inline]
@@ -104,6 +150,19 @@ mod tests {
         let pair = ClockPair { monotonic: Nanos(5_000), wall: Nanos(1_000_000) };
         assert_eq!(pair.to_monotonic(Nanos(999_000)), Nanos(4_000));
         assert_eq!(pair.to_monotonic(Nanos(1_000_500)), Nanos(5_000));
+    }
+
+    #[test]
+    fn moments_to_come_are_as_far_away_on_both_clocks() {
+        let pair = ClockPair { monotonic: Nanos(5_000), wall: Nanos(1_000_000) };
+        assert_eq!(pair.monotonic_at(Nanos(1_700_000)), Nanos(705_000));
+        assert_eq!(pair.monotonic_at(Nanos(999_000)), Nanos(4_000));
+    }
+
+    #[test]
+    fn the_kernel_tells_how_far_its_clock_is_off() {
+        let error = ClockError::now().unwrap();
+        assert!(!error.synchronized || error.estimated_us <= error.largest_us, "{error:?}");
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub(super) const CHECKS: &str = "Checks";
 pub(super) const SEARCH: &str = "Search";
 pub(super) const SELF_TEST: &str = "Self-test";
 pub(super) const THREADS: &str = "Threads and sockets";
+pub(super) const SHARDS: &str = "Several testers";
 pub(super) const PACING: &str = "Pacing";
 pub(super) const AUTH: &str = "AuthDNS";
 pub(super) const FAULTS: &str = "Delay and faults";
@@ -109,6 +110,16 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
         "quickstart" => {
             &[("dns64bench quickstart", "Self-test and searches of dns64d on loopback.")]
         }
+        "merge" => &[
+            (
+                "dns64bench merge shard-0.json shard-1.json shard-2.json",
+                "One verdict on a trial that three testers shared.",
+            ),
+            (
+                "dns64bench merge --offset 1=250us --offset 2=-1ms --json shard-*.json",
+                "With what was measured of their clocks.",
+            ),
+        ],
         "measure" => &[
             (
                 "dns64bench measure --server 2001:2::1 --rate 20k",
@@ -121,6 +132,10 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
             (
                 "dns64bench measure --server 2001:2::1 --rate 20k --records trial.parquet",
                 "Keep a record of every query.",
+            ),
+            (
+                "dns64bench measure --server 2001:2::1 --rate 2M --shard 0/3 --start-at 2026-11-25T12:00:00Z --json",
+                "The first of three testers that share a trial; see dns64bench merge.",
             ),
             (
                 "dns64bench measure --server 2001:2::1 --rate 20k --source-addresses 2001:2:0:ff::/64",

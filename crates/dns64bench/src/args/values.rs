@@ -77,6 +77,38 @@ pub(crate) fn parse_some_time(text: &str) -> Result<Duration, String> {
     if time.is_zero() { Err("it must be more than nothing, such as 10ms".into()) } else { Ok(time) }
 }
 
+/// Which of several testers this is, and of how many: `1/3`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ShardNumber {
+    /// Counted from 0.
+    pub(crate) index: u16,
+    pub(crate) of: u16,
+}
+
+impl FromStr for ShardNumber {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ShardNumber, String> {
+        let parsed = text.split_once('/').and_then(|(index, of)| {
+            let (index, of) = (index.parse().ok()?, of.parse().ok()?);
+            (index < of).then_some(ShardNumber { index, of })
+        });
+        parsed.ok_or_else(|| {
+            format!("'{text}' is none of several testers; write for example 0/3, 1/3 and 2/3")
+        })
+    }
+}
+
+/// By how many nanoseconds the clock of a tester was ahead: `1=250us`, `2=-1ms`.
+pub(crate) fn parse_offset(text: &str) -> Result<(u16, i64), String> {
+    let wrong = || format!("'{text}' is no offset of a shard; write for example 1=250us or 2=-1ms");
+    let (index, time) = text.split_once('=').ok_or_else(wrong)?;
+    let (sign, time) = time.strip_prefix('-').map_or((1, time), |time| (-1, time));
+    let nanos = parse_time(time).map_err(|_| wrong())?.as_nanos();
+    let nanos = i64::try_from(nanos).map_err(|_| wrong())?;
+    Ok((index.parse().map_err(|_| wrong())?, sign * nanos))
+}
+
 /// A share from 0 to below 1, also in per cent.
 pub(crate) fn parse_share(text: &str) -> Result<f64, String> {
     let share = match text.strip_suffix('%') {

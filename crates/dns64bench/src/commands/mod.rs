@@ -9,6 +9,7 @@ pub(crate) mod conform;
 pub(crate) mod dns64perf;
 pub(crate) mod lab;
 pub(crate) mod measure;
+pub(crate) mod merge;
 pub(crate) mod pages;
 pub(crate) mod queryfile;
 pub(crate) mod quickstart;

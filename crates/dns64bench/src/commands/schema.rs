@@ -16,6 +16,7 @@ use tester::authdns::counters::AuthCounters;
 use tester::client::closed_loop::ClosedLoopResult;
 use tester::client::experiments::Experiments;
 use tester::measurer::burst::SendCost;
+use tester::measurer::merge::Merged;
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
 use tester::reference_dut::ReferenceCounters;
@@ -32,8 +33,9 @@ type Printed<T> = Versioned<WithEnvironment<T>>;
 type Entry = (&'static str, u32, fn() -> Made);
 
 /// All schemas. A journal's is that of each of its lines.
-const ALL: [Entry; 20] = [
+const ALL: [Entry; 21] = [
     ("trial", SCHEMA_VERSION, written::<Printed<TrialResult>>),
+    ("merge", SCHEMA_VERSION, written::<Versioned<Merged>>),
     ("search", SCHEMA_VERSION, written::<Printed<SearchResult>>),
     ("self-test", SCHEMA_VERSION, written::<Printed<SelfTestResult>>),
     ("closed-loop", SCHEMA_VERSION, written::<Printed<ClosedLoopResult>>),

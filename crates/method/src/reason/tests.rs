@@ -119,6 +119,18 @@ fn all() -> Vec<(Reason, &'static str)> {
             "interrupted after 2.5 of 60.0 s",
         ),
         (
+            Reason::OfShard { shard: 2, reason: Box::new(Reason::LedgerFull) },
+            "shard 2: the receiver did not keep up: no room for further queries in the ledger",
+        ),
+        (
+            Reason::ClockOff { error: Some(Nanos(12_345_678)), limit },
+            "its clock may be off by 12\u{202f}346 µs, limit 10\u{202f}000 µs",
+        ),
+        (
+            Reason::ClockOff { error: None, limit },
+            "nobody knows how far its clock is off, limit 10\u{202f}000 µs: let chrony or PTP set it",
+        ),
+        (
             Reason::Deviation { deviation: Deviation::CachedShare { wanted: 0.0, real: 0.5 } },
             "the DUT answered 50.0 % of the queries from its cache, not 0.0 % as the trial wanted",
         ),
@@ -166,7 +178,11 @@ fn names_in_json_are_those_of_the_kinds() {
     for (reason, _) in all() {
         let json = serde_json::to_value(&reason).unwrap();
         let kind = serde_json::to_value(reason.kind()).unwrap();
-        let name = if json["kind"] == "host_loss" { &json["place"] } else { &json["kind"] };
+        let name = match json["kind"].as_str() {
+            Some("host_loss") => &json["place"],
+            Some("of_shard") => &json["reason"]["kind"],
+            _ => &json["kind"],
+        };
         assert_eq!(*name, kind, "{json}");
     }
 }
@@ -175,7 +191,7 @@ fn names_in_json_are_those_of_the_kinds() {
 fn kinds_differ_in_their_words_and_have_no_numbers_of_a_trial() {
     let kinds: BTreeSet<ReasonKind> = all().iter().map(|(reason, _)| reason.kind()).collect();
     let words: BTreeSet<String> = kinds.iter().map(ReasonKind::to_string).collect();
-    assert_eq!((kinds.len(), words.len()), (23, 23), "{words:?}");
+    assert_eq!((kinds.len(), words.len()), (24, 24), "{words:?}");
     let one = Reason::WindowOff { worst_pct: 1.55, limit_pct: 1.0 };
     let other = Reason::WindowOff { worst_pct: 12.0, limit_pct: 5.0 };
     assert_eq!(one.kind(), other.kind());

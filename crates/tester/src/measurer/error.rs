@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::liveness::Liveness;
 use super::plan::PlanError;
 use super::recorder::RecordError;
+use super::shards::Moment;
 use super::sources::{SourceAddresses, way_back};
 
 /// Why there is no result at all.
@@ -77,6 +78,17 @@ pub enum TrialError {
         found: Liveness,
         /// The addresses, of which the first asked.
         from: SourceAddresses,
+    },
+    /// The moment at which all testers begin has passed, or nearly so.
+    #[error(
+        "--start-at {start}: that {}, it is {now} here; all testers need a few seconds for what comes before the first query",
+        if .start < .now { "is past" } else { "is too soon" }
+    )]
+    TooLate {
+        /// When query 0 was to leave.
+        start: Moment,
+        /// This host's wall clock.
+        now: Moment,
     },
     /// The user wanted to stop, before the first query was sent.
     #[error("interrupted")]

@@ -1,112 +1,258 @@
 //! From query to (source port, message id) and back, without a table of outstanding queries.
 //!
 //! ```text
-//! query k of a shard ─► block k/B ─► port (k/B) mod P, position on that port n = (k/B)/P·B + k mod B ─► id = π((n + offset) mod 2¹⁶)
+//! query k of the trial ─► id = π(k mod M)                                       M = 65 521
+//!
+//! k = index of query n of a sender/receiver pair
+//! n ─► round q = n div M, position r = n mod M in it ─► block b = r div B ─► port (b + q) mod P
 //! ```
 //!
-//! B queries that leave together share a port; ports take turns. π is a random permutation of the
-//! 16-bit numbers, so ids cannot be predicted, and 65 536 consecutive queries of a port have 65 536
-//! different ones. Both steps can be inverted, so a reply's port and id name the query that it
-//! answers.
+//! π gives each number below the prime M a 16-bit id of its own, at random. A pair's queries are
+//! every N-th of the trial, and N and M have no divisor in common: so M consecutive queries of a
+//! pair have M different ids. In the next M queries each id leaves from the next port: so P·M
+//! consecutive queries have P·M different places. Both steps can be inverted, so a reply's port and
+//! id name the query that it answers.
+//!
+//! The id follows from k and the seed alone. However many testers and threads share a trial, each
+//! query has the id that it would have if one of them sent all.
+//!
+//! B queries that leave together share a port; ports take turns.
 
+use method::schedule::Part;
+use method::units::QueryIndex;
+use rand::Rng;
 use rand::seq::SliceRandom;
-use rand::{Rng, RngExt};
 
-const IDS: u64 = 1 << 16;
+/// The largest prime below 2¹⁶: ids that take turns.
+pub(super) const IDS: u64 = 65_521;
 
-/// The ids and ports of a shard's queries.
+/// Which queries of a pair leave together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Blocks {
+    len: u64,
+    /// Blocks of a round; the last one may be shorter.
+    per_round: u64,
+}
+
+impl Blocks {
+    /// Blocks of `len` queries, 1 or more.
+    pub(super) fn new(len: u16) -> Blocks {
+        let len = u64::from(len);
+        Blocks { len, per_round: IDS.div_ceil(len) }
+    }
+
+    /// The end of the block that query `n` of the pair is in: its first query after it.
+    #[inline]
+    pub(super) fn end(self, n: u64) -> u64 {
+        let position = n % IDS;
+        n - position + ((position / self.len + 1) * self.len).min(IDS)
+    }
+
+    /// The number of that block, counted from the trial's start.
+    #[inline]
+    pub(super) fn number(self, n: u64) -> u64 {
+        n / IDS * self.per_round + n % IDS / self.len
+    }
+
+    /// How many blocks the first `count` queries of a pair are in.
+    pub(super) fn of(self, count: u64) -> u64 {
+        count.checked_sub(1).map_or(0, |last| self.number(last) + 1)
+    }
+}
+
+/// The ids of a trial's queries.
+pub(super) struct Ids {
+    /// By k mod M.
+    forth: Box<[u16]>,
+    /// By id; [`NONE`] for those that are not used.
+    back: Box<[u16]>,
+}
+
+/// No number below M.
+const NONE: u16 = u16::MAX;
+
+impl Ids {
+    /// As random as `rng`.
+    pub(super) fn new(rng: &mut impl Rng) -> Ids {
+        let mut forth: Vec<u16> = (0..=u16::MAX).collect();
+        forth.shuffle(rng);
+        forth.truncate(IDS as usize);
+        let mut back = vec![NONE; 1 << 16].into_boxed_slice();
+        for (position, &id) in (0..).zip(&forth) {
+            back[usize::from(id)] = position;
+        }
+        Ids { forth: forth.into(), back }
+    }
+
+    /// The id of the trial's query `k`.
+    #[inline]
+    pub(super) fn of(&self, QueryIndex(k): QueryIndex) -> u16 {
+        self.forth[(k % IDS) as usize]
+    }
+
+    /// k mod M of the queries with this id, if any has it.
+    #[inline]
+    fn position(&self, id: u16) -> Option<u64> {
+        Some(self.back[usize::from(id)]).filter(|&position| position != NONE).map(u64::from)
+    }
+}
+
+/// The ids and ports of a pair's queries.
 pub(crate) struct IdPlan {
+    ids: std::sync::Arc<Ids>,
+    part: Part,
     ports: u64,
-    block: u64,
-    permutation: Box<[u16]>,
-    inverse: Box<[u16]>,
-    offsets: Box<[u16]>,
+    blocks: Blocks,
+    /// From k mod M to n mod M: n ≡ (k − first)·inverse.
+    first: u64,
+    inverse: u64,
 }
 
 impl IdPlan {
-    /// A plan for `ports` source ports with blocks of `block` queries, as random as `rng`.
+    /// A plan for the pair that sends `part` of a trial, from `ports` source ports.
     ///
     /// # Panics
-    /// If either is zero.
-    pub(crate) fn new(ports: u16, block: u16, rng: &mut impl Rng) -> IdPlan {
-        assert!(ports > 0 && block > 0, "TrialPlan::check refuses a shard without ports");
-        let mut permutation: Box<[u16]> = (0..=u16::MAX).collect();
-        permutation.shuffle(rng);
-        let mut inverse = vec![0; permutation.len()].into_boxed_slice();
-        for (n, &id) in permutation.iter().enumerate() {
-            inverse[usize::from(id)] = n as u16;
-        }
-        let offsets = (0..ports).map(|_| rng.random()).collect();
-        IdPlan { ports: ports.into(), block: block.into(), permutation, inverse, offsets }
+    /// If there is no port, or the part is one of a multiple of M: `TrialPlan::check` refuses both.
+    pub(super) fn new(ids: std::sync::Arc<Ids>, part: Part, ports: u16, blocks: Blocks) -> IdPlan {
+        assert!(ports > 0, "TrialPlan::check refuses a thread without ports");
+        let (first, step) = (part.index(0).0 % IDS, (part.index(1).0 - part.index(0).0) % IDS);
+        let inverse = inverse(step).expect("TrialPlan::check refuses so many testers");
+        IdPlan { ids, part, ports: ports.into(), blocks, first, inverse }
     }
 
-    /// Port and id of the shard's query `k`.
+    /// Port and id of the pair's query `n`.
     #[inline]
-    pub(crate) fn place(&self, k: u64) -> (usize, u16) {
-        let block = k / self.block;
-        let port = (block % self.ports) as usize;
-        let position = block / self.ports * self.block + k % self.block;
-        (port, self.permutation[usize::from((position as u16).wrapping_add(self.offsets[port]))])
+    pub(crate) fn place(&self, n: u64) -> (usize, u16) {
+        (self.port(n), self.ids.of(self.part.index(n)))
     }
 
-    /// The latest of the first `head` queries of the shard that left from `port` with `id`, if
-    /// there is one.
+    #[inline]
+    fn port(&self, n: u64) -> usize {
+        ((n % IDS / self.blocks.len + n / IDS) % self.ports) as usize
+    }
+
+    /// The end of the block that query `n` is in.
+    #[inline]
+    pub(super) fn block_end(&self, n: u64) -> u64 {
+        self.blocks.end(n)
+    }
+
+    /// The latest of the first `head` queries of the pair that left from `port` with `id`, if there
+    /// is one.
     #[inline]
     pub(crate) fn find(&self, port: usize, id: u16, head: u64) -> Option<u64> {
-        let low = self.inverse[usize::from(id)].wrapping_sub(self.offsets[port]);
-        // No position on this port up to `head` is larger than this.
-        let bound = (head / (self.block * self.ports) + 1) * self.block;
-        let mut position = bound / IDS * IDS + u64::from(low);
-        if position > bound {
-            position = position.checked_sub(IDS)?;
-        }
-        loop {
-            let k = position / self.block * self.ports * self.block
-                + port as u64 * self.block
-                + position % self.block;
-            if k < head {
-                return Some(k);
-            }
-            position = position.checked_sub(IDS)?;
-        }
+        let k = self.ids.position(id)?;
+        let position = (k + IDS - self.first) % IDS * self.inverse % IDS;
+        // The last round in which that position was reached, and from there back to the last one in
+        // which it left from this port.
+        let last = head.checked_sub(position + 1)? / IDS;
+        let off = (position / self.blocks.len + last + self.ports - port as u64) % self.ports;
+        Some(last.checked_sub(off)? * IDS + position)
     }
 }
 
+/// What `step` must be multiplied by to give 1 modulo M; `None` of 0. Powers of numbers modulo a
+/// prime: step^(M−1) = 1 (Fermat).
+fn inverse(step: u64) -> Option<u64> {
+    let mut power = IDS - 2;
+    let (mut base, mut product) = (step % IDS, 1);
+    while power > 0 {
+        if power % 2 == 1 {
+            product = product * base % IDS;
+        }
+        base = base * base % IDS;
+        power /= 2;
+    }
+    (!step.is_multiple_of(IDS)).then_some(product)
+}
+
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+    use method::schedule::Schedule;
+    use method::units::Qps;
     use proptest::prelude::*;
     use rand::SeedableRng;
     use rand::rngs::StdRng;
     use std::collections::HashSet;
+    use std::sync::Arc;
+
+    /// The plan of pair `number` of `of`.
+    pub(in super::super) fn plan_of(
+        (number, of): (u64, u64),
+        ports: u16,
+        block: u16,
+        seed: u64,
+    ) -> IdPlan {
+        let ids = Arc::new(Ids::new(&mut StdRng::seed_from_u64(seed)));
+        let part = Schedule::with_count(Qps(1), u64::MAX / 2).part(number, of);
+        IdPlan::new(ids, part, ports, Blocks::new(block))
+    }
+
+    #[test]
+    fn ids_take_turns_modulo_a_prime() {
+        let is_prime = |n: u64| (2..).take_while(|d| d * d <= n).all(|d| !n.is_multiple_of(d));
+        assert!(is_prime(IDS) && !(IDS + 1..1 << 16).any(is_prime));
+        for step in [1, 2, 3, 1000, IDS - 1, IDS + 7] {
+            assert_eq!(inverse(step).unwrap() * (step % IDS) % IDS, 1, "{step}");
+        }
+        assert_eq!((inverse(0), inverse(IDS)), (None, None));
+    }
 
     proptest! {
         #[test]
-        fn the_latest_query_is_found(ports in 1u16..70, block in 1u16..64, k in 0u64..40_000_000, ahead in 1u64..60_000, seed: u64) {
-            let plan = IdPlan::new(ports, block, &mut StdRng::seed_from_u64(seed));
-            let (port, id) = plan.place(k);
+        fn the_latest_query_is_found(of in 1u64..40, number in 0u64..40, ports in 1u16..70, block in 1u16..=64, n in 0u64..40_000_000, ahead in 1u64..60_000, seed: u64) {
+            let plan = plan_of((number % of, of), ports, block, seed);
+            let (port, id) = plan.place(n);
             prop_assert!(port < usize::from(ports));
-            prop_assert_eq!(plan.find(port, id, k + ahead), Some(k));
-            prop_assert_ne!(plan.find(port, id, k), Some(k), "not sent yet");
+            prop_assert_eq!(plan.find(port, id, n + ahead), Some(n));
+            prop_assert_ne!(plan.find(port, id, n), Some(n), "not sent yet");
+            // The same id left from all the other ports before it came to this one again.
+            let turn = IDS * u64::from(ports);
+            prop_assert_eq!(plan.find(port, id, n), n.checked_sub(turn));
+            prop_assert_eq!(plan.find(port, id, n + turn), Some(n));
+            prop_assert_eq!(plan.find(port, id, n + turn + 1), Some(n + turn));
+        }
+
+        #[test]
+        fn ids_follow_from_query_and_seed_alone(of in 1u64..9, ports in 1u16..9, block in 1u16..9, k in 0u64..1_000_000, seed: u64) {
+            let alone = plan_of((0, 1), 64, 1, seed).place(k).1;
+            let shared = plan_of((k % of, of), ports, block, seed).place(k / of).1;
+            prop_assert_eq!(alone, shared);
+            prop_assert_eq!(plan_of((0, 1), 64, 1, seed).place(k + IDS).1, alone);
+        }
+
+        #[test]
+        fn a_block_leaves_from_one_port_and_the_next_from_the_next(ports in 2u16..9, block in 1u16..=64, n in 0u64..300_000) {
+            let (plan, blocks) = (plan_of((0, 1), ports, block, 1), Blocks::new(block));
+            let end = plan.block_end(n);
+            prop_assert!(end > n && end - n <= block.into());
+            let ports_of: HashSet<usize> = (n..end).map(|n| plan.place(n).0).collect();
+            prop_assert_eq!(ports_of.len(), 1);
+            prop_assert_eq!(blocks.number(end), blocks.number(n) + 1);
+            prop_assert_eq!((blocks.of(end), blocks.of(end + 1)), (blocks.number(n) + 1, blocks.number(n) + 2));
+            if end % IDS != 0 {
+                prop_assert_eq!(plan.place(end).0, (plan.place(n).0 + 1) % usize::from(ports));
+            }
         }
     }
 
     #[test]
-    fn ids_of_a_port_are_unique_among_65536_in_a_row() {
-        let plan = IdPlan::new(3, 5, &mut StdRng::seed_from_u64(1));
-        for start in [0, 7_777_777] {
-            let mut seen = vec![HashSet::new(); 3];
-            for k in start..start + 3 * 65_000 {
-                let (port, id) = plan.place(k);
-                assert!(seen[port].insert(id), "id {id} twice on port {port}");
+    fn places_are_unique_among_as_many_in_a_row_as_there_are() {
+        for (of, ports, block) in [(1, 1, 1), (3, 3, 5), (2, 4, 64)] {
+            let plan = plan_of((of - 1, of), ports, block, 1);
+            for start in [0, 7_777_777] {
+                let all: HashSet<_> =
+                    (start..start + IDS * u64::from(ports)).map(|n| plan.place(n)).collect();
+                assert_eq!(all.len() as u64, IDS * u64::from(ports), "{of} {ports} {block}");
             }
         }
     }
 
     #[test]
     fn strange_ids_find_nothing_before_they_are_sent() {
-        let plan = IdPlan::new(2, 1, &mut StdRng::seed_from_u64(2));
-        let sent: HashSet<_> = (0..10).map(|k| plan.place(k)).collect();
+        let plan = plan_of((1, 3), 2, 1, 2);
+        let sent: HashSet<_> = (0..10).map(|n| plan.place(n)).collect();
         for port in 0..2 {
             for id in 0..=u16::MAX {
                 assert_eq!(plan.find(port, id, 10).is_some(), sent.contains(&(port, id)));

@@ -13,7 +13,9 @@ use wire::name::{Domain, NameRange};
 
 use super::burst::{Burst, SendCost};
 use super::expect::Prefix;
+use super::ids::IDS;
 use super::names::NameSequence;
+use super::shards::ShardPlan;
 use super::sources::{SourceAddresses, SourceError};
 
 /// Whether the sender may burn CPU to be exact.
@@ -141,6 +143,9 @@ pub struct TrialPlan {
     /// Width of the intervals that sums and histograms are kept for; none: no intervals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<Nanos>,
+    /// Which of several testers this is that share the trial; none: the only one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<ShardPlan>,
 }
 
 impl TrialPlan {
@@ -175,6 +180,7 @@ impl TrialPlan {
             separate_hosts: false,
             records: None,
             interval: None,
+            shard: None,
         }
     }
 
@@ -208,12 +214,17 @@ impl TrialPlan {
         }
     }
 
+    /// The rate at which this tester offers queries, per second.
+    pub fn own_rate(&self) -> f64 {
+        self.own_part().rate()
+    }
+
     /// The rate for which the burst is chosen: its own, or in a self-test that of the trials that
     /// it vouches for.
     pub fn paced_rate(&self) -> f64 {
         match self.subject {
-            Subject::Dut => self.rate.0 as f64,
-            Subject::Tester { factor, .. } => self.rate.0 as f64 / factor.max(1.0),
+            Subject::Dut => self.own_rate(),
+            Subject::Tester { factor, .. } => self.own_rate() / factor.max(1.0),
         }
     }
 
@@ -249,8 +260,7 @@ impl TrialPlan {
     /// one as duplicate: twice the timeout, or as long as the ids of the source ports allow.
     pub fn retention(&self) -> Nanos {
         let ids = u64::from(self.source_ports) * USABLE_IDS;
-        let allowed =
-            Nanos((u128::from(ids) * u128::from(Nanos::SECOND.0) / u128::from(self.rate.0)) as u64);
+        let allowed = Nanos((ids as f64 * Nanos::SECOND.0 as f64 / self.own_rate()) as u64);
         Nanos(self.timeout.0 * 2).min(allowed)
     }
 
@@ -284,21 +294,25 @@ impl TrialPlan {
         if self.schedule().count() == 0 || self.duration < self.schedule().interval() {
             return Err(PlanError::NoQuery { rate: self.rate, duration: self.duration });
         }
+        if let Some(shard) = self.shard {
+            let pairs = u64::from(shard.of) * u64::from(self.threads);
+            if shard.index >= shard.of || pairs >= IDS || self.own_part().count() == 0 {
+                return Err(PlanError::Shard { index: shard.index, of: shard.of });
+            }
+            if self.auth_status.is_some() {
+                return Err(PlanError::AuthOfShard);
+            }
+        }
         let PacingLimits { window_100ms_pct, total_pct, .. } = self.limits;
         if ![window_100ms_pct, total_pct].iter().all(|pct| (0.0..=100.0).contains(pct))
             || window_100ms_pct == 0.0
         {
             return Err(PlanError::Limits { window_100ms_pct, total_pct });
         }
-        let outstanding =
-            u128::from(self.rate.0) * u128::from(self.timeout.0) / u128::from(Nanos::SECOND.0);
-        let needed_ports = outstanding.div_ceil(u128::from(USABLE_IDS));
-        if needed_ports > u128::from(self.source_ports) {
-            return Err(PlanError::Ids {
-                rate: self.rate,
-                ports: self.source_ports,
-                needed: needed_ports as u64,
-            });
+        let outstanding = self.own_rate() * self.timeout.as_secs_f64();
+        let needed = (outstanding / USABLE_IDS as f64).ceil() as u64;
+        if needed > self.source_ports.into() {
+            return Err(PlanError::Ids { rate: self.rate, ports: self.source_ports, needed });
         }
         let needed = self.names_needed();
         if needed > self.names.count() {
@@ -377,6 +391,21 @@ pub enum PlanError {
         /// The length of the sending that was asked for, in nanoseconds.
         duration: Nanos,
     },
+    /// No such tester, or one that would send nothing.
+    #[error(
+        "--shard {index}/{of}: write for example 0/3, 1/3 and 2/3, counted from 0, of no more testers than there are queries,          and of fewer than {IDS} threads together"
+    )]
+    Shard {
+        /// Which tester this was to be.
+        index: u16,
+        /// Of how many.
+        of: u16,
+    },
+    /// Several testers, and an AuthDNS that only one of them would look at.
+    #[error(
+        "--auth-status: AuthDNS's counters tell of all testers' queries, so --shard cannot use them"
+    )]
+    AuthOfShard,
     /// Limits of the pacing that are no percentages.
     #[error(
         "--window-limit {window_100ms_pct}, and {total_pct} for the total: percentages up to 100 are needed, the first above 0"
@@ -426,6 +455,7 @@ pub enum PlanError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measurer::shards::Moment;
     use proptest::prelude::*;
 
     fn plan(rate: u64) -> TrialPlan {
@@ -570,6 +600,12 @@ mod tests {
                 separate_hosts,
                 records,
                 interval,
+                shard: interval.map(|time| ShardPlan {
+                    index: 1,
+                    of: 3,
+                    seed: time.0,
+                    start: Moment(time),
+                }),
             }
         })
     }

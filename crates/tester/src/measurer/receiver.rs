@@ -7,7 +7,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use method::reason::{Half, Reason};
 use method::records::{Counts, Outcome, Record, Wrong};
-use method::schedule::Schedule;
+use method::schedule::Part;
 use method::units::{CpuId, Nanos};
 use net::affinity::{pin_to, take_short_turns};
 use net::batch::{BATCH, OFFLOAD_LEN, ReceiveBatch, Wait};
@@ -22,7 +22,8 @@ use super::ids::IdPlan;
 use super::ledger::Ledger;
 use super::names::NameSequence;
 use super::recorder::ShardRecorder;
-use super::shard::{Ports, Progress, Shard};
+use super::result::rtt_histogram;
+use super::shard::{Ports, Progress};
 use super::sources::SourcePlan;
 use crate::intervals::Intervals;
 
@@ -53,8 +54,10 @@ const OUTSTANDING: Slot = Slot { received: Nanos(0), decided: None };
 
 /// The receiver of one shard.
 pub(super) struct Receiver {
-    pub(super) shard: Shard,
-    pub(super) schedule: Schedule,
+    /// The shard's number among those of this process.
+    pub(super) number: u16,
+    /// What is the shard's of the schedule.
+    pub(super) part: Part,
     pub(super) timeout: Nanos,
     pub(super) retention: Nanos,
     pub(super) spinning: bool,
@@ -81,8 +84,7 @@ impl Receiver {
             swept: 0,
             received: Received {
                 counts: Counts::default(),
-                rtt: Histogram::new_with_bounds(1, 100 * Nanos::SECOND.0, 3)
-                    .expect("constant bounds"),
+                rtt: rtt_histogram(),
                 intervals: self.intervals.take(),
                 datagrams: 0,
                 faults: Vec::new(),
@@ -119,7 +121,7 @@ impl Receiver {
         }
         let mut batch = ReceiveBatch::new(OFFLOAD_LEN);
         // Naps gather replies into larger reads where replies come faster than that.
-        let naps = !self.spinning && self.schedule.rate().0 / u64::from(self.shard.of) > 2_000;
+        let naps = !self.spinning && self.part.rate() > 2_000.0;
         let mut last_news = clock::now();
         let mut finished_since = None;
         loop {
@@ -146,7 +148,7 @@ impl Receiver {
                     return Ok(());
                 }
             }
-            self.progress.set_received(self.shard, state.received.counts.valid, state.decided);
+            self.progress.set_received(self.number, state.received.counts.valid, state.decided);
             if finished && state.decided == head && now.since(last_news) > QUIET {
                 return Ok(());
             }
@@ -236,7 +238,7 @@ impl Receiver {
         let Some(k) = self.ids.find(port, message.id(), head).filter(|&k| k >= state.swept) else {
             return false;
         };
-        let name = self.names.address(self.shard.index(k));
+        let name = self.names.address(self.part.index(k));
         let Some(answers_at) = answers_at(&message, bytes, &self.template, name) else {
             return false;
         };
@@ -323,11 +325,11 @@ impl State {
             }
         }
         if let Some(recorder) = &mut self.recorder {
-            let index = receiver.shard.index(k);
+            let index = receiver.part.index(k);
             recorder.push(Record {
                 index,
-                shard: receiver.shard.number,
-                scheduled: receiver.schedule.deadline(index),
+                shard: receiver.number,
+                scheduled: receiver.part.schedule().deadline(index),
                 sent,
                 received: decided.map(|_| received),
                 outcome: decided.map_or(Outcome::Lost, |(outcome, _)| outcome),

@@ -14,6 +14,7 @@ use net::cpu_time::Stolen;
 use serde::{Deserialize, Serialize};
 
 use super::plan::{SenderSettings, Subject, TrialPlan};
+use super::shards::ShardPart;
 use super::sources::SourcesUsed;
 use super::topology;
 use crate::authdns::part::AuthPart;
@@ -91,6 +92,10 @@ pub struct TrialResult {
     #[serde(flatten, with = "method::noncompliance::in_words")]
     #[schemars(with = "method::noncompliance::in_words::Written<'static>")]
     pub noncompliance: Vec<Noncompliance>,
+    /// What the verdict on all of the trial is made from, if this is the result of one of several
+    /// testers that shared it. What the rest of the object says is this tester's part then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<Box<ShardPart>>,
     /// By the time when the queries left, if the plan wants it; not part of the object.
     #[serde(skip)]
     pub intervals: Option<Intervals>,
@@ -145,6 +150,19 @@ impl TesterDrops {
             + self.queueing_discipline
             + self.neighbour
     }
+
+    /// Those of two testers together.
+    pub(super) fn plus(&self, other: &TesterDrops) -> TesterDrops {
+        let missed = [self.missed, other.missed].into_iter().flatten().reduce(|a, b| a + b);
+        TesterDrops {
+            sockets: self.sockets + other.sockets,
+            interface_receive: self.interface_receive + other.interface_receive,
+            interface_send: self.interface_send + other.interface_send,
+            queueing_discipline: self.queueing_discipline + other.queueing_discipline,
+            neighbour: self.neighbour + other.neighbour,
+            missed,
+        }
+    }
 }
 
 /// Percentiles of round-trip times in microseconds.
@@ -184,6 +202,11 @@ impl Rtt {
             max: histogram.max() as f64 / 1000.0,
         })
     }
+}
+
+/// A histogram of round-trip times in nanoseconds, up to 100 s.
+pub(super) fn rtt_histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 100 * Nanos::SECOND.0, 3).expect("constant bounds")
 }
 
 /// How the kernel scheduled a sender.
@@ -315,6 +338,7 @@ impl TrialResult {
             facts,
             compliant: noncompliance.is_empty(),
             noncompliance,
+            shard: None,
             intervals: found.intervals,
             records_error: None,
         }
@@ -324,7 +348,11 @@ impl TrialResult {
     /// many of the names that were to be in its cache. Nothing was measured, so it has not failed.
     pub fn not_begun(plan: &TrialPlan, unresolved: u64) -> TrialResult {
         let reason = Reason::NotPreloaded { names: unresolved };
-        TrialResult::without_losses(plan, Counts::default(), (Verdict::Invalid, vec![reason]))
+        let decided = (Verdict::Invalid, vec![reason]);
+        TrialResult {
+            shard: plan.shard.map(|_| Box::new(ShardPart::of_nothing(plan))),
+            ..TrialResult::without_losses(plan, Counts::default(), decided)
+        }
     }
 
     /// The result of a trial of `plan` that a simulated DUT answered with these counts, of whose

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use method::pacing::PacingRecorder;
 use method::reason::{Half, Reason};
-use method::schedule::Schedule;
-use method::units::{CpuId, Nanos, QueryIndex};
+use method::schedule::Part;
+use method::units::{CpuId, Nanos};
 use net::affinity::{be_favoured, be_real_time, pin_to};
 use net::clock;
 use net::socket::Endpoint;
@@ -16,7 +16,7 @@ use super::ids::IdPlan;
 use super::ledger::Ledger;
 use super::names::NameSequence;
 use super::result::Priority;
-use super::shard::{Ports, Progress, Shard};
+use super::shard::{Ports, Progress};
 use super::sources::SourcePlan;
 
 /// Below this interval a core cannot send queries one by one: a `send` takes about a microsecond,
@@ -63,8 +63,8 @@ pub(super) struct Sent {
 
 /// The sender of one shard: owns the shard's half of the schedule.
 pub(super) struct Sender {
-    pub(super) shard: Shard,
-    pub(super) schedule: Schedule,
+    /// What is the shard's of the schedule.
+    pub(super) part: Part,
     pub(super) pace: Pace,
     pub(super) names: NameSequence,
     pub(super) template: QueryTemplate,
@@ -87,7 +87,7 @@ impl Sender {
             queries: 0,
             refused: 0,
             again: 0,
-            pacing: PacingRecorder::new(self.schedule.deadline(QueryIndex(self.schedule.count()))),
+            pacing: PacingRecorder::new(self.part.end()),
             priority: Priority::Ordinary,
             faults: Vec::new(),
         };
@@ -109,10 +109,10 @@ impl Sender {
         }
         let mut offload = self.pace.block > 1;
 
-        let total = self.shard.queries(self.schedule.count());
+        let total = self.part.count();
         let mut next = 0;
         while next < total {
-            let end = (next + u64::from(self.pace.run)).min(total);
+            let end = self.run_end(next).min(total);
             self.wait_until(self.due(end - 1), stretch);
             if self.progress.is_stopped() {
                 break;
@@ -121,7 +121,6 @@ impl Sender {
                 sent.faults.push(Reason::LedgerFull);
                 break;
             }
-            // Blocks are aligned to multiples of their length, as the ids are; runs are too.
             self.send_run(next, end, &mut packets, &mut offload, &mut sent);
             next = end;
         }
@@ -130,7 +129,16 @@ impl Sender {
     }
 
     fn due(&self, k: u64) -> Nanos {
-        self.schedule.deadline(self.shard.index(k))
+        self.part.schedule().deadline(self.part.index(k))
+    }
+
+    /// The end of the run that begins with query `next`. Where queries leave in one call, a run is
+    /// a block.
+    fn run_end(&self, next: u64) -> u64 {
+        match self.pace.block {
+            1 => next + u64::from(self.pace.run),
+            _ => self.ids.block_end(next),
+        }
     }
 
     /// Takes the priority that it may have. One that spins takes none: it would starve its CPU.
@@ -206,12 +214,12 @@ impl Sender {
         let len = self.template.len();
         let mut from = next;
         while from < end {
-            let to = (from + u64::from(self.pace.block)).min(end);
+            let to = self.ids.block_end(from).min(end);
             let mut port = 0;
             for (k, packet) in (from..to).zip(packets.chunks_mut(len)) {
                 let (its_port, id) = self.ids.place(k);
                 port = its_port;
-                QueryTemplate::patch(packet, id, self.names.address(self.shard.index(k)));
+                QueryTemplate::patch(packet, id, self.names.address(self.part.index(k)));
             }
             let packets = &packets[..len * (to - from) as usize];
             let (port, sources) = (&self.ports.asking[port], self.sources.as_deref());

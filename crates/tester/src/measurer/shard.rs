@@ -1,33 +1,11 @@
-//! What sender and receiver of a shard have in common: which queries are theirs, their ports, and
-//! what others may know of them.
+//! What sender and receiver of a shard have in common: their ports, and what others may know of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use method::units::QueryIndex;
 use net::socket::Endpoint;
 
 use super::plan::TrialPlan;
-
-/// A shard: every `of`-th query, beginning with `number`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shard {
-    pub(super) number: u16,
-    pub(super) of: u16,
-}
-
-impl Shard {
-    /// The trial's index of the shard's query `k`.
-    #[inline]
-    pub(super) fn index(self, k: u64) -> QueryIndex {
-        QueryIndex(k * u64::from(self.of) + u64::from(self.number))
-    }
-
-    /// How many of the trial's `total` queries are the shard's.
-    pub(super) fn queries(self, total: u64) -> u64 {
-        total.saturating_sub(u64::from(self.number)).div_ceil(u64::from(self.of))
-    }
-}
 
 /// What a running trial can be asked about from another thread; a second or so behind at most.
 pub struct Progress {
@@ -86,8 +64,8 @@ impl Progress {
         self.sent.fetch_add(n, Ordering::Relaxed);
     }
 
-    pub(super) fn set_received(&self, shard: Shard, valid: u64, decided: u64) {
-        let progress = &self.shards[usize::from(shard.number)];
+    pub(super) fn set_received(&self, shard: u16, valid: u64, decided: u64) {
+        let progress = &self.shards[usize::from(shard)];
         progress.valid.store(valid, Ordering::Relaxed);
         progress.decided.store(decided, Ordering::Relaxed);
     }

@@ -3,12 +3,13 @@
 //! not measured by one flow then.
 //!
 //! ```text
-//! query k of a shard ─► block b = k/B ─► port b mod P, address (b + b/L) mod N      L = lcm(P, N)
+//! query n of a pair ─► block b, counted from the start ─► address (b + b/L) mod N     L = lcm(P, N)
 //! ```
 //!
-//! B queries that leave together share port and address (see `ids`), for the kernel sends them as
-//! one. N consecutive blocks have N different addresses, and P·N consecutive blocks have each port
-//! with each address once. Address n of the N is at (n + 1)·s modulo the size of the prefix, where s
+//! Queries that leave together share port and address (see `ids`), for the kernel sends them as
+//! one. N consecutive blocks have N different addresses. Blocks take turns with the P ports, but
+//! where a round of ids ends, and P·N consecutive blocks of a round have each port with each address
+//! once. Address n of the N is at (n + 1)·s modulo the size of the prefix, where s
 //! is that size divided by the golden section, rounded down and made odd: that spreads any number
 //! of addresses evenly over the prefix, no two of them are the same, and their last bits take turns
 //! as well. Port and address of a query thus follow from k.
@@ -27,6 +28,7 @@ use net::neighbour::first_not_local;
 use serde::{Deserialize, Serialize};
 
 use super::error::TrialError;
+use super::ids::Blocks;
 use super::plan::{PlanError, TrialPlan};
 
 /// Addresses unless the user says otherwise, as far as the prefix has so many.
@@ -271,26 +273,26 @@ impl TrialPlan {
 pub(super) struct SourcePlan {
     server: SocketAddr,
     addresses: Box<[IpAddr]>,
-    block: u64,
+    blocks: Blocks,
     /// After so many blocks ports and addresses meet in the same way again: L of the module's
     /// picture.
     cycle: u64,
 }
 
 impl SourcePlan {
-    /// The plan for a shard with `ports` source ports and blocks of `block` queries, of a trial
-    /// whose queries leave from `sources`. Neither is 0.
+    /// The plan for a shard with `ports` source ports, which are not 0, and these blocks, of a trial
+    /// whose queries leave from `sources`.
     pub(super) fn new(
         plan: &TrialPlan,
         sources: SourceAddresses,
         ports: usize,
-        block: u16,
+        blocks: Blocks,
     ) -> SourcePlan {
         let (ports, count) = (ports as u64, u64::from(sources.count));
         SourcePlan {
             server: plan.canonical_server(),
             addresses: sources.addresses().collect(),
-            block: block.into(),
+            blocks,
             cycle: ports / gcd(ports, count) * count,
         }
     }
@@ -298,7 +300,7 @@ impl SourcePlan {
     /// The address of the shard's query `k`.
     #[inline]
     fn address(&self, k: u64) -> IpAddr {
-        let block = k / self.block;
+        let block = self.blocks.number(k);
         self.addresses[((block + block / self.cycle) % self.addresses.len() as u64) as usize]
     }
 
@@ -345,7 +347,7 @@ impl SourcesUsed {
     ) -> Option<SourcesUsed> {
         let given = plan.source_addresses?;
         // All shards begin with the same address, and go on in the same order.
-        let blocks = sent.max().unwrap_or(0).div_ceil(u64::from(block));
+        let blocks = Blocks::new(block).of(sent.max().unwrap_or(0));
         let count = blocks.min(given.count.into()) as u32;
         Some(SourcesUsed { prefix: given.prefix.to_string(), count })
     }
@@ -354,11 +356,9 @@ impl SourcesUsed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measurer::ids::IdPlan;
+    use crate::measurer::ids::tests::plan_of;
     use method::units::Qps;
     use proptest::prelude::*;
-    use rand::SeedableRng;
-    use rand::rngs::StdRng;
     use std::collections::HashSet;
 
     fn sources(text: &str) -> SourceAddresses {
@@ -468,7 +468,7 @@ mod tests {
     #[test]
     fn replies_are_known_by_both_ends() {
         let plan = plan("[::ffff:127.0.0.1]:9", "127.1.0.0/24");
-        let sources = SourcePlan::new(&plan, sources("127.1.0.0/24"), 64, 1);
+        let sources = SourcePlan::new(&plan, sources("127.1.0.0/24"), 64, Blocks::new(1));
         let ends = sources.ends(7);
         assert_eq!(ends.address, "127.0.0.1:9".parse().unwrap());
         assert!(sources.is_servers(Some(ends)) && sources.is_back(7, Some(ends)));
@@ -508,11 +508,11 @@ mod tests {
         }
 
         #[test]
-        fn each_address_takes_its_turn_and_meets_each_port(ports in 1u16..40, count in 1u32..70, block in 1u16..9, first: u16) {
+        fn each_address_takes_its_turn_and_meets_each_port(ports in 1u16..40, count in 1u32..70, block in 1u16..9, first in 0u64..8_000) {
             let text = format!("127.1.0.0/24,{count}");
             let plan = plan("127.0.0.1:9", &text);
-            let sources = SourcePlan::new(&plan, sources(&text), ports.into(), block);
-            let ids = IdPlan::new(ports, block, &mut StdRng::seed_from_u64(1));
+            let sources = SourcePlan::new(&plan, sources(&text), ports.into(), Blocks::new(block));
+            let ids = plan_of((0, 1), ports, block, 1);
             let (block, count) = (u64::from(block), u64::from(count));
             // The first blocks of a trial.
             let used: HashSet<IpAddr> = (0..count).map(|b| sources.address(b * block)).collect();
@@ -523,7 +523,7 @@ mod tests {
             };
             prop_assert_eq!(pairs(0).len() as u64, u64::from(ports) * count);
             // A block has one address.
-            let k = u64::from(first) * block;
+            let k = first * block;
             let of_block: HashSet<IpAddr> = (k..k + block).map(|k| sources.address(k)).collect();
             prop_assert_eq!(of_block.len(), 1);
         }

@@ -9,19 +9,21 @@ use hdrhistogram::Histogram;
 use method::pacing::PacingRecorder;
 use method::reason::Reason;
 use method::records::Counts;
-use method::units::{Nanos, QueryIndex};
+use method::units::Nanos;
 use method::verdict::{Evidence, Verdict, decide};
 use method::warning::Warning;
 use net::clock;
 use net::cpu_time::{CpuTimes, Stolen};
 use net::socket::Endpoint;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use wire::template::QueryTemplate;
 
 use super::burst::{Burst, SHORTEST, SendCost};
 use super::error::TrialError;
 use super::expect::Expectation;
 use super::host_losses::{self, HostLosses, Losses};
-use super::ids::IdPlan;
+use super::ids::{Blocks, IdPlan, Ids};
 use super::ledger::Ledger;
 use super::placement::{cpu_of, owns_cpu, spins};
 use super::plan::TrialPlan;
@@ -30,16 +32,14 @@ use super::receiver::{Received, Receiver};
 use super::recorder::{RecordContext, Recorder};
 use super::result::{Findings, Priority, Rtt, Sending, TrialResult};
 use super::sender::{MAX_RUN, Pace, Sender, Sent};
-use super::shard::{Ports, Progress, Shard};
+use super::shard::{Ports, Progress};
+use super::shards::{LEAD, ShardPart, await_start};
 use super::sources::{SourcePlan, SourcesUsed};
 use crate::authdns::counters::AuthCounters;
 use crate::authdns::part::AuthPart;
 use crate::authdns::status;
 use crate::intervals::Intervals;
 
-/// From the moment when the threads start to the first query: they pin themselves and measure their
-/// timers meanwhile.
-const LEAD: Nanos = Nanos::from_millis(30);
 /// Traffic that the receive buffers should hold while the receiver does not run.
 const BUFFERED: Nanos = Nanos::from_millis(50);
 /// What the kernel charges a buffer for one small packet, in octets.
@@ -98,10 +98,11 @@ fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tria
     }
 
     let setup = Setup::new(plan, expectation)?;
+    let agreed = plan.shard.map(|shard| await_start(&shard, progress)).transpose()?;
     let mut losses = HostLosses::begin(next_hop, &setup.ports, plan).map_err(at)?;
     let started = clock::ClockPair::sample();
-    let start = started.monotonic() + LEAD;
-    let wall_start = started.wall() + LEAD;
+    let start = agreed.unwrap_or(started.monotonic() + LEAD);
+    let wall_start = plan.shard.map_or(started.wall() + LEAD, |shard| shard.start.0);
     let context = RecordContext::new(plan, wall_start);
     let recorder =
         plan.records.as_deref().map(|path| Recorder::start(path, context)).transpose()?;
@@ -111,22 +112,23 @@ fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tria
     let datagrams = outcome.iter().map(|(_, received)| received.datagrams).sum();
     let losses = losses.conclude(&setup.ports, datagrams).map_err(at)?;
     let sent: u64 = outcome.iter().map(|(sent, _)| sent.queries + sent.refused).sum();
-    if sent < plan.schedule().count() && progress.is_stopped() {
+    let own = plan.own_part();
+    if sent < own.count() && progress.is_stopped() {
         // The records of a part of a trial must not be taken for those of a trial.
         if let Some(recorder) = recorder {
             recorder.discard();
         }
         let cut = TrialPlan {
-            duration: plan.schedule().deadline(QueryIndex(sent)).max(Nanos(1)),
+            duration: own.schedule().deadline(own.index(sent)).max(Nanos(1)),
             ..plan.clone()
         };
         let reason = Reason::Interrupted { duration: cut.duration, planned: plan.duration };
         let (verdict, reasons) = (Verdict::Invalid, vec![reason]);
-        return Ok(TrialResult {
-            verdict,
-            reasons,
-            ..conclude(&cut, &setup, outcome, &losses, 0, wall_start)
-        });
+        let mut result = conclude(&cut, &setup, outcome, &losses, 0, wall_start);
+        if let Some(shard) = &mut result.shard {
+            shard.plan = plan.clone();
+        }
+        return Ok(TrialResult { verdict, reasons, ..result });
     }
     // A full disk takes the records, and not the verdict of a trial that cannot be had again.
     let (records_lost, records_error) = match recorder.map(Recorder::finish) {
@@ -141,9 +143,15 @@ fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tria
     Ok(result)
 }
 
+/// How many of the source ports are the shard's.
+fn ports_of(shard: u16, plan: &TrialPlan) -> u16 {
+    (plan.source_ports - shard).div_ceil(plan.threads)
+}
+
 /// Everything that the shards need, opened and checked before the clock starts.
 struct Setup<'a> {
     plan: &'a TrialPlan,
+    ids: Arc<Ids>,
     pace: Pace,
     max_burst: Nanos,
     /// For each shard whether its sender has its CPU for itself.
@@ -162,7 +170,7 @@ impl<'a> Setup<'a> {
         let mut receive_buffer = usize::MAX;
         let mut ports = Vec::new();
         for number in 0..plan.threads {
-            let share = Shard { number, of: plan.threads }.queries(plan.source_ports.into());
+            let share = ports_of(number, plan);
             let pairs =
                 (0..share).map(|_| open_port(plan)).collect::<io::Result<Vec<_>>>().map_err(at)?;
             let (connected, strays): (Vec<_>, Vec<Option<_>>) = pairs.into_iter().unzip();
@@ -176,7 +184,7 @@ impl<'a> Setup<'a> {
             ports.push(Arc::new(Ports { asking: connected, strays }));
         }
         let spinning = spins(plan);
-        let interval = Nanos(plan.schedule().interval().0 * u64::from(plan.threads));
+        let interval = plan.part_of(0).interval();
         let owns_cpu: Vec<bool> = (0..plan.threads).map(|number| owns_cpu(plan, number)).collect();
         let max_burst = match plan.max_burst {
             Burst::Fixed(time) => time,
@@ -192,7 +200,21 @@ impl<'a> Setup<'a> {
         };
         let pace = Pace::choose(spinning, plan.offload, interval, max_burst);
         let template = QueryTemplate::aaaa(&plan.domain);
-        Ok(Setup { plan, pace, max_burst, owns_cpu, expectation, template, receive_buffer, ports })
+        let ids = Arc::new(match plan.shard {
+            None => Ids::new(&mut rand::rng()),
+            Some(shard) => Ids::new(&mut StdRng::seed_from_u64(shard.seed)),
+        });
+        Ok(Setup {
+            plan,
+            ids,
+            pace,
+            max_burst,
+            owns_cpu,
+            expectation,
+            template,
+            receive_buffer,
+            ports,
+        })
     }
 
     /// How the queries left, where the senders had this priority.
@@ -223,8 +245,7 @@ impl<'a> Setup<'a> {
     ) -> Result<Vec<ShardOutcome>, TrialError> {
         let mut threads = Vec::new();
         for (number, ports) in self.ports.iter().enumerate() {
-            let shard = Shard { number: number as u16, of: self.plan.threads };
-            let (sender, receiver) = self.shard(shard, ports, start, recorder, progress);
+            let (sender, receiver) = self.shard(number as u16, ports, start, recorder, progress);
             let spawn = |name: &str| thread::Builder::new().name(format!("{name}-{number}"));
             let at = |source| TrialError::Thread { source };
             let receiving = spawn("receive").spawn(move || receiver.run()).map_err(at)?;
@@ -249,7 +270,7 @@ impl<'a> Setup<'a> {
 
     fn shard(
         &self,
-        shard: Shard,
+        number: u16,
         ports: &Arc<Ports>,
         start: Nanos,
         recorder: Option<&Recorder>,
@@ -259,18 +280,17 @@ impl<'a> Setup<'a> {
         // Room for what is outstanding or remembered, and for a receiver that is a fifth of a
         // second behind.
         let remembered = plan.retention() + Nanos::from_millis(200);
-        let per_shard = plan.rate.0.div_ceil(u64::from(plan.threads));
-        let capacity =
-            (u128::from(per_shard) * u128::from(remembered.0) / u128::from(Nanos::SECOND.0)) as u64;
+        let part = plan.part_of(number);
+        let capacity = (part.rate() * remembered.as_secs_f64()).ceil() as u64;
         let ledger = Arc::new(Ledger::new(capacity + 2 * MAX_RUN));
-        let ids =
-            Arc::new(IdPlan::new(ports.asking.len() as u16, self.pace.block, &mut rand::rng()));
-        let sources = plan.source_addresses.map(|given| {
-            Arc::new(SourcePlan::new(plan, given, ports.asking.len(), self.pace.block))
-        });
+        let blocks = Blocks::new(self.pace.block);
+        let ids = Arc::clone(&self.ids);
+        let ids = Arc::new(IdPlan::new(ids, part, ports.asking.len() as u16, blocks));
+        let sources = plan
+            .source_addresses
+            .map(|given| Arc::new(SourcePlan::new(plan, given, ports.asking.len(), blocks)));
         let sender = Sender {
-            shard,
-            schedule: plan.schedule(),
+            part,
             pace: self.pace,
             names: plan.name_sequence(),
             template: self.template.clone(),
@@ -278,14 +298,14 @@ impl<'a> Setup<'a> {
             ledger: Arc::clone(&ledger),
             ports: Arc::clone(ports),
             sources: sources.clone(),
-            cpu: cpu_of(plan, shard.number, 0),
-            owns_cpu: self.owns_cpu[usize::from(shard.number)],
+            cpu: cpu_of(plan, number, 0),
+            owns_cpu: self.owns_cpu[usize::from(number)],
             start,
             progress: Arc::clone(progress),
         };
         let receiver = Receiver {
-            shard,
-            schedule: plan.schedule(),
+            number,
+            part,
             timeout: plan.timeout,
             retention: plan.retention(),
             spinning: self.pace.spinning,
@@ -296,7 +316,7 @@ impl<'a> Setup<'a> {
             ledger,
             ports: Arc::clone(ports),
             sources,
-            cpu: cpu_of(plan, shard.number, 1),
+            cpu: cpu_of(plan, number, 1),
             start,
             recorder: recorder.map(Recorder::for_shard),
             intervals: plan.interval.map(Intervals::new),
@@ -384,11 +404,13 @@ fn conclude(
     if records_lost > 0 {
         faults.push(Reason::RecordsLost { records: records_lost });
     }
-    let schedule = plan.schedule();
-    let windows = pacing.as_ref().map(|p| p.windows(&schedule));
-    let pacing = pacing.map(|p| p.audit(&schedule)).unwrap_or_default();
+    let own = plan.own_part();
+    let shard = plan.shard.and(pacing.as_ref().zip(rtt.as_ref()));
+    let shard = shard.map(|(pacing, rtt)| Box::new(ShardPart::new(plan, pacing, rtt.clone())));
+    let windows = pacing.as_ref().map(|p| p.windows(&own));
+    let pacing = pacing.map(|p| p.audit(&own)).unwrap_or_default();
     let evidence = Evidence {
-        planned: schedule.count(),
+        planned: own.count(),
         counts: &counts,
         pacing: &pacing,
         host_losses: &losses.places,
@@ -413,12 +435,12 @@ fn conclude(
         warnings,
         intervals,
     };
-    TrialResult::new(plan, found)
+    TrialResult { shard, ..TrialResult::new(plan, found) }
 }
 
 fn warnings(plan: &TrialPlan, sending: &Sending) -> Vec<Warning> {
     let mut warnings = Vec::new();
-    let held = plan.rate.0 as f64 * BUFFERED.as_secs_f64() / f64::from(plan.source_ports)
+    let held = plan.own_rate() * BUFFERED.as_secs_f64() / f64::from(plan.source_ports)
         * PACKET_CHARGE as f64;
     if (sending.receive_buffer as f64) < held {
         warnings.push(Warning::SmallReceiveBuffer {

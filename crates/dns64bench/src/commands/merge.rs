@@ -1,0 +1,89 @@
+//! `merge`: one result of what several testers printed that shared a trial.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Deserialize;
+use tester::measurer::merge::{Given, Merged, ShardSummary, merge};
+use tester::measurer::result::TrialResult;
+
+use crate::args::Merge;
+use crate::output::{
+    Failure, Outcome, SCHEMA_VERSION, grouped, print_trial, print_versioned, status_of, word,
+};
+
+/// What `measure --json` prints, as far as it is needed here.
+#[derive(Deserialize)]
+struct Printed {
+    schema_version: u32,
+    #[serde(flatten)]
+    trial: TrialResult,
+}
+
+pub(crate) fn run(args: &Merge) -> Outcome {
+    let mut offsets = BTreeMap::new();
+    for (index, offset) in &args.offset {
+        if offsets.insert(*index, *offset).is_some() {
+            return Err(Failure::usage(anyhow::anyhow!("--offset {index}=… is given twice")));
+        }
+    }
+    let given = args.results.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
+    let merged = merge(given, &offsets).map_err(Failure::usage)?;
+    if args.json {
+        print_versioned(&merged)?;
+    } else {
+        print(&merged);
+    }
+    Ok(status_of(merged.trial.verdict))
+}
+
+/// A file with the result of one tester.
+fn read(path: &Path) -> Result<Given, Failure> {
+    let file = path.display().to_string();
+    let text = std::fs::read_to_string(path);
+    let text = text.map_err(|e| Failure::usage(anyhow::anyhow!("cannot read {file}: {e}")))?;
+    let unusable = |why: String| {
+        let advice = "`dns64bench measure --shard … --json` prints what is wanted";
+        Failure::usage(anyhow::anyhow!("{file}: {why}; {advice}"))
+    };
+    let Printed { schema_version, trial } =
+        serde_json::from_str(&text).map_err(|e| unusable(e.to_string()))?;
+    if schema_version != SCHEMA_VERSION {
+        return Err(unusable(format!(
+            "its schema_version is {schema_version}, and {SCHEMA_VERSION} can be read"
+        )));
+    }
+    Ok(Given { file, trial })
+}
+
+fn print(merged: &Merged) {
+    print_trial(&merged.trial);
+    for shard in &merged.shards {
+        print_shard(shard);
+    }
+}
+
+fn print_shard(shard: &ShardSummary) {
+    let c = &shard.counts;
+    let [sent, valid] = [c.sent, c.valid].map(grouped);
+    println!(
+        "Shard {:<5} {}: {sent} sent, {valid} valid; lateness {} µs p99.9, worst 100 ms window off by {:.2} %{}; {}",
+        shard.index,
+        word(shard.verdict),
+        grouped(shard.pacing.p999_us.round() as u64),
+        shard.pacing.window_100ms_worst_pct,
+        clock(shard),
+        shard.file,
+    );
+}
+
+/// What is known of the tester's clock.
+fn clock(shard: &ShardSummary) -> String {
+    match (shard.offset_us, shard.clock) {
+        (Some(offset), _) => format!("; its clock is {offset} µs ahead"),
+        (None, Some(clock)) if clock.synchronized => {
+            format!("; its clock is off by about {} µs", grouped(clock.estimated_us))
+        }
+        (None, _) => String::new(),
+    }
+}

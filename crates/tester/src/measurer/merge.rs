@@ -1,0 +1,391 @@
+//! Of the results of several testers that shared a trial, the result of that trial.
+//!
+//! ```text
+//! result of each tester ─┬─ plans, seed: the same? each of them there, once?     MergeError
+//!                        ├─ invalid, or a clock that was off?                    invalid, with the shard
+//!                        └─ counts, histograms, windows: added up ──► audit of the sum ──► verdict
+//! ```
+
+use std::collections::BTreeMap;
+
+use hdrhistogram::Histogram;
+use method::compliance::Fact;
+use method::pacing::PacingRecorder;
+use method::reason::Reason;
+use method::records::Counts;
+use method::schedule::Schedule;
+use method::units::Nanos;
+use method::verdict::{Evidence, Verdict, decide};
+use method::warning::Warning;
+use net::clock::ClockError;
+use net::cpu_time::Stolen;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::plan::{PlanError, SenderSettings, TrialPlan};
+use super::result::{Findings, Rtt, Sending, TesterDrops, TrialResult, rtt_histogram};
+use super::shards::ShardPart;
+
+/// The result of one tester, and where it is from.
+#[derive(Clone, Debug)]
+pub struct Given {
+    /// The file's name.
+    pub file: String,
+    /// What is in it.
+    pub trial: TrialResult,
+}
+
+/// Why results do not make a trial.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MergeError {
+    /// A trial of one tester alone.
+    #[error("{file}: it is no shard's; `dns64bench measure --shard … --json` prints one's")]
+    NoShard {
+        /// The file with it.
+        file: String,
+    },
+    /// Shards of different trials.
+    #[error("{file}: its {field} is {has}, and {other} has {wants}: they are not of one trial")]
+    Differs {
+        /// The file of the second one.
+        file: String,
+        /// What differs, by its name in the plan.
+        field: String,
+        /// As it is there.
+        has: String,
+        /// The file of the first one.
+        other: String,
+        /// As it is there.
+        wants: String,
+    },
+    /// A plan that no tester can have carried out.
+    #[error("{file}: {source}")]
+    Plan {
+        /// The file with it.
+        file: String,
+        /// What is wrong about it.
+        source: PlanError,
+    },
+    /// A shard twice.
+    #[error("{file} and {other} are both shard {index}")]
+    Twice {
+        /// The second one's file.
+        file: String,
+        /// The first one's.
+        other: String,
+        /// Which shard they are.
+        index: u16,
+    },
+    /// A shard that is not there.
+    #[error(
+        "shard {index} of {of} is missing; a tester that has left no result has spoiled the trial"
+    )]
+    Missing {
+        /// Which one.
+        index: u16,
+        /// Of how many.
+        of: u16,
+    },
+    /// An offset for a shard that there is not.
+    #[error("--offset {index}=…: there are shards 0 to {last}")]
+    NoSuchShard {
+        /// The one that was named.
+        index: u16,
+        /// The last one that there is.
+        last: u16,
+    },
+}
+
+/// The result of a trial that several testers shared.
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+pub struct Merged {
+    /// The trial.
+    #[serde(flatten)]
+    pub trial: TrialResult,
+    /// What ids were made from.
+    pub seed: u64,
+    /// Each tester's part, in their order.
+    pub shards: Vec<ShardSummary>,
+}
+
+/// One tester's part in a trial.
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+pub struct ShardSummary {
+    /// Which one it is, from 0 on.
+    pub index: u16,
+    /// The file of its result.
+    pub file: String,
+    /// The kernel's name of this run of it, which testers on one host have in common.
+    pub boot_id: String,
+    /// How far its host's clock may have been off, where the kernel told.
+    pub clock: Option<ClockError>,
+    /// By how much its clock was ahead of the others', in microseconds, where somebody measured it.
+    pub offset_us: Option<f64>,
+    /// Whether its tester spoiled its part; passed and failed say what came of its own queries.
+    pub verdict: Verdict,
+    /// What decided that, in words.
+    pub reasons: Vec<String>,
+    /// What became of its queries.
+    pub counts: Counts,
+    /// The audit of its sending.
+    pub pacing: method::pacing::Pacing,
+}
+
+/// Adds the results of all testers of a trial up, and decides over it. `offsets` says by how many
+/// nanoseconds a shard's clock was ahead of the true time, where that was measured.
+///
+/// # Errors
+/// [`MergeError`] if the results are not those of all testers of one trial.
+pub fn merge(given: Vec<Given>, offsets: &BTreeMap<u16, i64>) -> Result<Merged, MergeError> {
+    let shards = in_order(given)?;
+    let Some(first) = shards.first() else { unreachable!("in_order misses shard 0") };
+    let (plan, of) = (first.part.plan.common(), shards.len() as u16);
+    if let Some((&index, _)) = offsets.iter().find(|(index, _)| **index >= of) {
+        return Err(MergeError::NoSuchShard { index, last: of - 1 });
+    }
+    let faults: Vec<Reason> =
+        shards.iter().flat_map(|shard| shard.faults(&shards, offsets)).collect();
+    let all = Sums::of(&shards);
+    let whole = Schedule::new(plan.rate, plan.duration).whole();
+    let pacing = all.pacing.audit(&whole);
+    let evidence = Evidence {
+        planned: whole.count(),
+        counts: &all.counts,
+        pacing: &pacing,
+        // Where a host lost anything, that tester's part is invalid.
+        host_losses: &[],
+        missed: all.drops.missed.unwrap_or(0),
+        faults: &faults,
+    };
+    let (verdict, reasons) = decide(&evidence, plan.accept, &plan.limits);
+    let began = plan.shard.map_or(Nanos(0), |shard| shard.start.0);
+    let found = Findings {
+        began,
+        counts: all.counts.clone(),
+        drops: all.drops,
+        rtt: Rtt::of(&all.rtt),
+        pacing,
+        windows: Some(all.pacing.windows(&whole)),
+        sending: sending(&shards),
+        verdict,
+        reasons,
+        warnings: warnings(&shards),
+        intervals: None,
+    };
+    let mut trial = TrialResult::new(&plan, found);
+    trial.settings = settings(&shards);
+    trial.stolen = stolen(&shards);
+    let facts = method::compliance::Facts {
+        shares_host: worst(shards.iter().map(|shard| shard.trial.facts.shares_host)),
+        shares_cpus: worst(shards.iter().map(|shard| shard.trial.facts.shares_cpus)),
+        ..first.trial.facts
+    };
+    trial.set_facts(facts);
+    let seed = plan.shard.map_or(0, |shard| shard.seed);
+    let shards = shards.into_iter().map(|shard| shard.summary(offsets)).collect();
+    Ok(Merged { trial, seed, shards })
+}
+
+/// One of the results, with what makes it a shard's.
+struct Shard {
+    file: String,
+    index: u16,
+    trial: TrialResult,
+    part: ShardPart,
+}
+
+/// The shards of a trial by their numbers, each once.
+fn in_order(given: Vec<Given>) -> Result<Vec<Shard>, MergeError> {
+    let mut by_index: BTreeMap<u16, Shard> = BTreeMap::new();
+    let mut one: Option<(String, TrialPlan)> = None;
+    for Given { file, mut trial } in given {
+        let no_shard = || MergeError::NoShard { file: file.clone() };
+        let part = *trial.shard.take().ok_or_else(no_shard)?;
+        let place = part.plan.shard.ok_or_else(no_shard)?;
+        let unusable = |source| MergeError::Plan { file: file.clone(), source };
+        part.plan.check().map_err(unusable)?;
+        let common = part.plan.common();
+        match &one {
+            None => one = Some((file.clone(), common)),
+            Some((other, wanted)) => same(&file, &common, other, wanted)?,
+        }
+        if let Some(twin) = by_index.get(&place.index) {
+            return Err(MergeError::Twice { file, other: twin.file.clone(), index: place.index });
+        }
+        by_index.insert(place.index, Shard { file, index: place.index, trial, part });
+    }
+    let of = one.and_then(|(_, plan)| plan.shard).map_or(1, |shard| shard.of);
+    if let Some(index) = (0..of).find(|index| !by_index.contains_key(index)) {
+        return Err(MergeError::Missing { index, of });
+    }
+    Ok(by_index.into_values().collect())
+}
+
+/// Whether what two shards have in common is the same; if not, what is not.
+fn same(file: &str, has: &TrialPlan, other: &str, wanted: &TrialPlan) -> Result<(), MergeError> {
+    if has == wanted {
+        return Ok(());
+    }
+    let [has, wanted] = [has, wanted].map(|plan| {
+        let mut fields = serde_json::to_value(plan).unwrap_or_default();
+        // Seed, number of testers and start are fields like the others.
+        if let Some(Value::Object(shard)) =
+            fields.as_object_mut().and_then(|all| all.remove("shard"))
+            && let Some(all) = fields.as_object_mut()
+        {
+            all.extend(shard.into_iter().map(|(key, value)| (format!("shard's {key}"), value)));
+        }
+        fields
+    });
+    let fields = wanted.as_object().into_iter().chain(has.as_object()).flatten();
+    let mut fields = fields.map(|(field, _)| field);
+    let field = fields.find(|field| has.get(field) != wanted.get(field));
+    let field = field.map_or_else(|| "plan".to_owned(), Clone::clone);
+    let value = |of: &Value| of.get(&field).map_or_else(|| "nothing".to_owned(), Value::to_string);
+    let (has, wants) = (value(&has), value(&wanted));
+    Err(MergeError::Differs { file: file.into(), field, has, other: other.into(), wants })
+}
+
+impl Shard {
+    /// How far its clock may be from that of the others; `None` if nobody knows.
+    fn clock_error(&self, all: &[Shard], offsets: &BTreeMap<u16, i64>) -> Option<Nanos> {
+        if let Some(offset) = offsets.get(&self.index) {
+            return Some(Nanos(offset.unsigned_abs()));
+        }
+        let boot_id = &self.part.boot_id;
+        if !boot_id.is_empty() && all.iter().all(|other| other.part.boot_id == *boot_id) {
+            return Some(Nanos(0));
+        }
+        let known = self.part.clock.filter(|clock| clock.synchronized)?;
+        Some(Nanos::from_micros(known.estimated_us))
+    }
+
+    /// How its tester spoiled the trial.
+    fn faults(&self, all: &[Shard], offsets: &BTreeMap<u16, i64>) -> Vec<Reason> {
+        let limit = self.part.plan.limits.lateness_p999;
+        let error = self.clock_error(all, offsets);
+        let clock = error.is_none_or(|error| error > limit);
+        let clock = clock.then_some(Reason::ClockOff { error, limit });
+        let own = match self.trial.verdict {
+            Verdict::Invalid => self.trial.reasons.clone(),
+            Verdict::Passed | Verdict::Failed => Vec::new(),
+        };
+        let named = |reason| Reason::OfShard { shard: self.index, reason: Box::new(reason) };
+        own.into_iter().chain(clock).map(named).collect()
+    }
+
+    fn summary(self, offsets: &BTreeMap<u16, i64>) -> ShardSummary {
+        ShardSummary {
+            index: self.index,
+            file: self.file,
+            boot_id: self.part.boot_id,
+            clock: self.part.clock,
+            offset_us: offsets.get(&self.index).map(|&offset| offset as f64 / 1e3),
+            verdict: self.trial.verdict,
+            reasons: self.trial.reasons.iter().map(ToString::to_string).collect(),
+            counts: self.trial.counts,
+            pacing: self.trial.pacing,
+        }
+    }
+}
+
+/// What all testers sent and received together.
+struct Sums {
+    counts: Counts,
+    drops: TesterDrops,
+    pacing: PacingRecorder,
+    rtt: Histogram<u64>,
+}
+
+impl Sums {
+    fn of(shards: &[Shard]) -> Sums {
+        let mut all = Sums {
+            counts: Counts::default(),
+            drops: TesterDrops::default(),
+            pacing: PacingRecorder::new(Nanos(0)),
+            rtt: rtt_histogram(),
+        };
+        for shard in shards {
+            all.counts.merge(&shard.trial.counts);
+            all.drops = all.drops.plus(&shard.trial.tester_drops_at);
+            all.pacing.merge(&shard.part.pacing());
+            for step in shard.part.rtt_ns.0.iter_recorded() {
+                let (value, n) = (step.value_iterated_to(), step.count_since_last_iteration());
+                all.rtt.saturating_record_n(value, n);
+            }
+        }
+        all
+    }
+}
+
+/// The worst of what is known of hosts: that it is so, that nobody knows, that it is not.
+fn worst(facts: impl Iterator<Item = Fact>) -> Fact {
+    facts
+        .max_by_key(|fact| match fact {
+            Fact::Yes => 3,
+            Fact::NotKnown => 2,
+            Fact::StatedNo => 1,
+            Fact::No => 0,
+        })
+        .unwrap_or(Fact::NotKnown)
+}
+
+/// What any of the testers warned of, each once.
+fn warnings(shards: &[Shard]) -> Vec<Warning> {
+    let mut all: Vec<Warning> = Vec::new();
+    for warning in shards.iter().flat_map(|shard| &shard.trial.warnings) {
+        if !all.contains(warning) {
+            all.push(warning.clone());
+        }
+    }
+    all
+}
+
+/// What a hypervisor took of the host that lost most.
+fn stolen(shards: &[Shard]) -> Option<Stolen> {
+    let all = shards.iter().filter_map(|shard| shard.trial.stolen);
+    all.max_by(|a, b| a.worst_cpu_pct.total_cmp(&b.worst_cpu_pct))
+}
+
+/// How the queries were to be sent: threads and ports of all together, and what the first does in
+/// its own way.
+fn settings(shards: &[Shard]) -> SenderSettings {
+    let sum = |of: fn(&SenderSettings) -> u16| {
+        shards.iter().fold(0u16, |sum, shard| sum.saturating_add(of(&shard.trial.settings)))
+    };
+    let addresses = shards.iter().map(|shard| shard.trial.settings.source_addresses);
+    SenderSettings {
+        threads: sum(|settings| settings.threads),
+        source_ports: sum(|settings| settings.source_ports),
+        source_addresses: addresses.sum::<Option<u32>>(),
+        cpus: Vec::new(),
+        ..shards[0].trial.settings.clone()
+    }
+}
+
+/// How the queries left: threads and ports of all together, and the weakest of what all had.
+fn sending(shards: &[Shard]) -> Sending {
+    let mut all = shards[0].trial.sending.clone();
+    for other in shards[1..].iter().map(|shard| &shard.trial.sending) {
+        all.threads = all.threads.saturating_add(other.threads);
+        all.source_ports = all.source_ports.saturating_add(other.source_ports);
+        all.source_addresses = match (all.source_addresses, &other.source_addresses) {
+            (Some(ours), Some(others)) if ours == *others => Some(ours),
+            _ => None,
+        };
+        all.spinning &= other.spinning;
+        all.real_time &= other.real_time;
+        all.priority = all.priority.min(other.priority);
+        all.owns_cpu &= other.owns_cpu;
+        all.max_burst_us = all.max_burst_us.max(other.max_burst_us);
+        all.auto_burst &= other.auto_burst;
+        all.run = all.run.max(other.run);
+        all.block = all.block.max(other.block);
+        all.receive_buffer = all.receive_buffer.min(other.receive_buffer);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,239 @@
+use method::reason::ReasonKind;
+use method::records::Outcome;
+use method::units::{Qps, QueryIndex};
+use proptest::prelude::*;
+
+use super::super::shards::{Moment, ShardPlan};
+use super::*;
+
+/// What became of a query: how late it left, and after what time its reply came, if one did.
+type Fate = (u64, Option<u64>);
+
+fn plan(rate: u64, shard: Option<(u16, u16)>) -> TrialPlan {
+    let start = Moment(Nanos(1_795_608_000_000_000_000));
+    TrialPlan {
+        duration: Nanos::SECOND,
+        timeout: Nanos::from_millis(100),
+        shard: shard.map(|(index, of)| ShardPlan { index, of, seed: 7, start }),
+        ..TrialPlan::new("[2001:2::1]:53".parse().unwrap(), Qps(rate))
+    }
+}
+
+/// The result of a tester that sent its part of these queries, as it is in a file.
+fn result_of(plan: &TrialPlan, fates: &[Fate]) -> TrialResult {
+    let (part, schedule) = (plan.own_part(), plan.schedule());
+    let (mut counts, mut rtt) = (Counts::default(), rtt_histogram());
+    let mut pacing = PacingRecorder::new(plan.duration);
+    for k in 0..part.count() {
+        let QueryIndex(index) = part.index(k);
+        let (late, reply) = fates[index as usize];
+        let due = schedule.deadline(QueryIndex(index));
+        pacing.record(due, due + Nanos(late));
+        counts.sent += 1;
+        counts.add(match reply {
+            None => Outcome::Lost,
+            Some(after) if after >= plan.timeout.0 => Outcome::Late,
+            Some(after) => {
+                rtt.saturating_record(after.max(1));
+                Outcome::Valid
+            }
+        });
+    }
+    let audit = pacing.audit(&part);
+    let evidence = Evidence {
+        planned: part.count(),
+        counts: &counts,
+        pacing: &audit,
+        host_losses: &[],
+        missed: 0,
+        faults: &[],
+    };
+    let (verdict, reasons) = decide(&evidence, plan.accept, &plan.limits);
+    let shard = Box::new(ShardPart::new(plan, &pacing, rtt.clone()));
+    let trial = TrialResult::new(
+        plan,
+        Findings {
+            began: Nanos(0),
+            counts: counts.clone(),
+            drops: TesterDrops::default(),
+            rtt: Rtt::of(&rtt),
+            pacing: audit,
+            windows: Some(pacing.windows(&part)),
+            sending: Sending::none(plan),
+            verdict,
+            reasons,
+            warnings: Vec::new(),
+            intervals: None,
+        },
+    );
+    let text = serde_json::to_string(&TrialResult { shard: Some(shard), ..trial }).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+/// The results of `of` testers.
+fn shards_of(of: u16, fates: &[Fate]) -> Vec<Given> {
+    let rate = fates.len() as u64;
+    let given = |index: u16| Given {
+        file: format!("{index}.json"),
+        trial: result_of(&plan(rate, Some((index, of))), fates),
+    };
+    (0..of).map(given).collect()
+}
+
+fn fair(queries: usize) -> Vec<Fate> {
+    vec![(3_000, Some(200_000)); queries]
+}
+
+fn merged(given: Vec<Given>) -> Result<Merged, MergeError> {
+    merge(given, &BTreeMap::new())
+}
+
+fn fates() -> impl Strategy<Value = Vec<Fate>> {
+    let reply = proptest::option::weighted(0.999, 1u64..150_000_000);
+    proptest::collection::vec((0u64..400_000, reply), 200..1_500)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn shards_in_any_number_and_order_make_the_result_of_one_tester(fates in fates(), of in 1u16..9, turn in 0usize..9) {
+        let alone = result_of(&plan(fates.len() as u64, Some((0, 1))), &fates);
+        let mut given = shards_of(of, &fates);
+        given.rotate_left(turn % usize::from(of));
+        let merged = merged(given).unwrap();
+        let trial = &merged.trial;
+        prop_assert_eq!(&trial.counts, &alone.counts);
+        prop_assert_eq!(trial.rtt_us, alone.rtt_us);
+        prop_assert_eq!(trial.pacing, alone.pacing);
+        prop_assert_eq!(&trial.windows, &alone.windows);
+        prop_assert_eq!(trial.throughput, alone.throughput);
+        prop_assert_eq!(&trial.names, &alone.names);
+        // Parts of a tester that is clean are clean, but for what a part must not be off by.
+        if merged.shards.iter().all(|shard| shard.verdict != Verdict::Invalid) {
+            prop_assert_eq!((trial.verdict, &trial.reasons), (alone.verdict, &alone.reasons));
+        }
+        let order: Vec<u16> = merged.shards.iter().map(|shard| shard.index).collect();
+        prop_assert_eq!(order, (0..of).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn one_invalid_shard_makes_the_trial_invalid_and_is_named() {
+    let mut fates = fair(3_000);
+    // Shard 1 of 3 stands still for the second half: its queries leave 300 ms late.
+    for (index, fate) in fates.iter_mut().enumerate().skip(1_500) {
+        fate.0 = if index % 3 == 1 { 300_000_000 } else { fate.0 };
+    }
+    let merged = merged(shards_of(3, &fates)).unwrap();
+    assert_eq!(merged.trial.verdict, Verdict::Invalid);
+    let of_one = |reason: &&Reason| matches!(reason, Reason::OfShard { shard: 1, .. });
+    let named: Vec<_> = merged.trial.reasons.iter().filter(of_one).collect();
+    assert!(named.iter().any(|reason| reason.kind() == ReasonKind::WindowOff), "{named:?}");
+    assert!(named[0].to_string().starts_with("shard 1: pacing"), "{}", named[0]);
+    let others = |reason: &Reason| matches!(reason, Reason::OfShard { shard: 0 | 2, .. });
+    assert!(!merged.trial.reasons.iter().any(others), "{:?}", merged.trial.reasons);
+}
+
+#[test]
+fn the_dut_fails_by_what_all_of_them_saw() {
+    let mut fates = fair(900);
+    fates[4].1 = None;
+    let merged = merged(shards_of(3, &fates)).unwrap();
+    assert_eq!(merged.trial.verdict, Verdict::Failed);
+    let verdicts: Vec<Verdict> = merged.shards.iter().map(|shard| shard.verdict).collect();
+    assert_eq!(verdicts, [Verdict::Passed, Verdict::Failed, Verdict::Passed]);
+    // One loss in 900 is within what is accepted of the trial, and not of 300.
+    let lenient = |mut given: Given| {
+        let accept = method::verdict::Acceptance(0.998);
+        given.trial.shard.as_mut().unwrap().plan.accept = accept;
+        given
+    };
+    let given = shards_of(3, &fates).into_iter().map(lenient).collect();
+    assert_eq!(merge(given, &BTreeMap::new()).unwrap().trial.verdict, Verdict::Passed);
+}
+
+#[test]
+fn clocks_that_are_off_or_unknown_spoil_it() {
+    let kinds = |merged: &Merged| {
+        let of = |reason: &Reason| match reason {
+            Reason::OfShard { shard, reason } => (*shard, reason.kind()),
+            other => panic!("{other}"),
+        };
+        merged.trial.reasons.iter().map(of).collect::<Vec<_>>()
+    };
+    // On one host there is one clock.
+    assert_eq!(merged(shards_of(3, &fair(900))).unwrap().trial.verdict, Verdict::Passed);
+    let measured = |ns| merge(shards_of(3, &fair(900)), &BTreeMap::from([(2, ns)])).unwrap();
+    assert_eq!(measured(-10_000_000).trial.verdict, Verdict::Passed);
+    assert_eq!(kinds(&measured(-10_000_001)), [(2, ReasonKind::ClockOff)]);
+    assert_eq!(measured(5_000).shards[2].offset_us, Some(5.0));
+
+    let of_hosts = |clocks: [Option<ClockError>; 3]| {
+        let mut given = shards_of(3, &fair(900));
+        for (shard, clock) in given.iter_mut().zip(clocks) {
+            let part = shard.trial.shard.as_mut().unwrap();
+            (part.boot_id, part.clock) = (shard.file.clone(), clock);
+        }
+        given
+    };
+    let known =
+        |estimated_us| Some(ClockError { synchronized: true, estimated_us, largest_us: 1_000_000 });
+    let alone = Some(ClockError { synchronized: false, ..ClockError::default() });
+    let fine = merged(of_hosts([known(0), known(300), known(10_000)])).unwrap();
+    assert_eq!(fine.trial.verdict, Verdict::Passed, "{:?}", fine.trial.reasons);
+    let off = merged(of_hosts([known(10_001), alone, None])).unwrap();
+    assert_eq!(kinds(&off), [0, 1, 2].map(|shard| (shard, ReasonKind::ClockOff)));
+    let offsets = BTreeMap::from([(0, 1), (1, 2), (2, 3)]);
+    let told = merge(of_hosts([known(10_001), alone, None]), &offsets).unwrap();
+    assert_eq!(told.trial.verdict, Verdict::Passed);
+}
+
+#[test]
+fn what_is_not_one_trial_is_refused_with_the_file() {
+    let of = |change: fn(&mut Vec<Given>)| {
+        let mut given = shards_of(3, &fair(900));
+        change(&mut given);
+        merged(given).unwrap_err().to_string()
+    };
+    fn plan_of(given: &mut Given) -> &mut TrialPlan {
+        &mut given.trial.shard.as_mut().unwrap().plan
+    }
+    for (said, words) in [
+        (of(|all| all[2].trial.shard = None), "2.json: it is no shard's"),
+        (of(|all| drop(all.remove(1))), "shard 1 of 3 is missing"),
+        (of(|all| all.push(all[0].clone())), "0.json and 0.json are both shard 0"),
+        (
+            of(|all| plan_of(&mut all[1]).first_name = 5),
+            "1.json: its first_name is 5, and 0.json has 0",
+        ),
+        (
+            of(|all| plan_of(&mut all[1]).shard.as_mut().unwrap().seed = 8),
+            "1.json: its shard's seed is 8, and 0.json has 7",
+        ),
+        (of(|all| plan_of(&mut all[1]).shard.as_mut().unwrap().of = 4), "its shard's of is 4"),
+        (of(|all| plan_of(&mut all[1]).rate = Qps(0)), "1.json: --rate 0"),
+        (of(|all| plan_of(&mut all[1]).shard.as_mut().unwrap().index = 3), "1.json: --shard 3/3"),
+    ] {
+        assert!(said.contains(words), "{said}");
+    }
+    // What each may do in its own way does not count.
+    let mut own_way = shards_of(3, &fair(900));
+    plan_of(&mut own_way[1]).threads = 2;
+    plan_of(&mut own_way[1]).source_ports = 8;
+    assert!(merged(own_way).is_ok());
+    let wrong = merge(shards_of(3, &fair(900)), &BTreeMap::from([(3, 1)]));
+    assert_eq!(wrong, Err(MergeError::NoSuchShard { index: 3, last: 2 }));
+}
+
+#[test]
+fn testers_that_could_not_begin_or_were_interrupted_are_named() {
+    let mut given = shards_of(2, &fair(900));
+    let plan_of_one = plan(900, Some((1, 2)));
+    let text = serde_json::to_string(&TrialResult::not_begun(&plan_of_one, 3)).unwrap();
+    given[1].trial = serde_json::from_str(&text).unwrap();
+    let merged = merged(given).unwrap();
+    assert_eq!(merged.trial.verdict, Verdict::Invalid);
+    let words: Vec<String> = merged.trial.reasons.iter().map(ToString::to_string).collect();
+    assert!(words[0].starts_with("shard 1: 3 of the names to be cached"), "{words:?}");
+    assert_eq!(merged.trial.counts.sent, 450);
+}

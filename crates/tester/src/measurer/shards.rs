@@ -1,0 +1,400 @@
+//! One trial of several testers: which queries are whose, when all begin, and what each leaves behind
+//! for the verdict on all of it.
+//!
+//! ```text
+//! query:    0  1  2  3  4  5  6  7 …       the schedule of one trial
+//! tester:   0  1  2  0  1  2  0  1 …       `--shard 0/3`, `1/3`, `2/3`; all begin at `--start-at`
+//!
+//! each: counts, histograms, windows ─► a file ─┐
+//!                                   a file ─┼─► `merge` ─► one verdict
+//!                                   a file ─┘
+//! ```
+//!
+//! Nothing is told between the testers while they send: query, name, id and time follow from the
+//! plan, which all of them have.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
+use method::pacing::PacingRecorder;
+use method::schedule::Part;
+use method::units::Nanos;
+use net::clock::{self, ClockError, ClockPair};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::error::TrialError;
+use super::plan::TrialPlan;
+use super::shard::Progress;
+
+/// From the moment when the threads start to the first query: they pin themselves and measure their
+/// timers meanwhile.
+pub(super) const LEAD: Nanos = Nanos::from_millis(30);
+/// So long before the first query the host's counters are read.
+const EARLY: Nanos = Nanos::from_millis(300);
+/// How often a tester that waits looks whether it is to stop.
+const LOOK: Nanos = Nanos::from_millis(50);
+/// The kernel's name of this run of it: two testers with the same one have the same clock.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+/// Seeds that are made up have no more bits than a number of JavaScript.
+const SEED_BITS: u32 = 53;
+
+/// A moment by the wall clock, in nanoseconds since 1970-01-01 UTC. It is written as RFC 3339 has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Moment(pub Nanos);
+
+impl schemars::JsonSchema for Moment {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Moment".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "format": "date-time" })
+    }
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        humantime::format_rfc3339_nanos(UNIX_EPOCH + Duration::from(self.0)).fmt(f)
+    }
+}
+
+impl FromStr for Moment {
+    type Err = String;
+
+    /// RFC 3339, what `date --iso-8601=ns` prints (with a comma), or seconds since 1970.
+    fn from_str(text: &str) -> Result<Moment, String> {
+        unix_seconds(text).or_else(|| rfc3339(text)).map(Moment).ok_or_else(|| {
+            format!(
+                "'{text}' is no moment with a time zone; write for example 2026-11-25T13:00:00Z, \
+                 2026-11-25T14:00:00.5+01:00, what `date --iso-8601=ns --date='10 seconds'` prints, or seconds since 1970"
+            )
+        })
+    }
+}
+
+/// `1764075600` or `1764075600.25`.
+fn unix_seconds(text: &str) -> Option<Nanos> {
+    let (seconds, fraction) = text.split_once(['.', ',']).unwrap_or((text, "0"));
+    let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    if !is_number(seconds) || !is_number(fraction) {
+        return None;
+    }
+    // Digits behind the ninth are less than a nanosecond.
+    let nanos = format!("{fraction:0<9}").get(..9)?.parse::<u64>().ok()?;
+    seconds.parse::<u64>().ok()?.checked_mul(Nanos::SECOND.0)?.checked_add(nanos).map(Nanos)
+}
+
+/// A date, a time, and `Z` or a distance from UTC.
+fn rfc3339(text: &str) -> Option<Nanos> {
+    let (local, east) = match text.strip_suffix(['Z', 'z']) {
+        Some(local) => (local, 0),
+        None => {
+            let (local, zone) = text.split_at_checked(text.len().checked_sub(6)?)?;
+            let (hours, minutes) = zone.get(1..)?.split_once(':')?;
+            let minutes = hours.parse::<u64>().ok().filter(|&hours| hours < 24)? * 60
+                + minutes.parse::<u64>().ok().filter(|&minutes| minutes < 60)?;
+            match zone.as_bytes()[0] {
+                b'+' => (local, i128::from(minutes * 60 * Nanos::SECOND.0)),
+                b'-' => (local, -i128::from(minutes * 60 * Nanos::SECOND.0)),
+                _ => return None,
+            }
+        }
+    };
+    let moment = humantime::parse_rfc3339(&format!("{}Z", local.replace(',', "."))).ok()?;
+    let nanos = moment.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_nanos();
+    let utc = i128::try_from(nanos).ok()? - east;
+    u64::try_from(utc).ok().map(Nanos)
+}
+
+impl TryFrom<String> for Moment {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Moment, String> {
+        text.parse()
+    }
+}
+
+impl From<Moment> for String {
+    fn from(moment: Moment) -> String {
+        moment.to_string()
+    }
+}
+
+/// Which queries of a trial one of several testers sends, and when all of them begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct ShardPlan {
+    /// Which tester it is, from 0 on: it sends every query whose number is this modulo `of`.
+    pub index: u16,
+    /// How many testers there are, 1 or more.
+    pub of: u16,
+    /// What the queries' ids are made from; the same for all of them.
+    pub seed: u64,
+    /// When query 0 leaves.
+    pub start: Moment,
+}
+
+impl TrialPlan {
+    /// What all testers that share this trial have in common: the plan without what each may do in
+    /// its own way (threads, sockets, CPUs, how queries leave, files), as shard 0.
+    pub fn common(&self) -> TrialPlan {
+        let plain = TrialPlan::new(self.server, self.rate);
+        TrialPlan {
+            threads: plain.threads,
+            source_ports: plain.source_ports,
+            source_addresses: None,
+            cpus: Vec::new(),
+            spin: plain.spin,
+            max_burst: plain.max_burst,
+            send_cost: None,
+            real_time: plain.real_time,
+            offload: plain.offload,
+            separate_hosts: false,
+            auth_status: None,
+            records: None,
+            shard: self.shard.map(|shard| ShardPlan { index: 0, ..shard }),
+            ..self.clone()
+        }
+    }
+
+    /// The seed of testers that were given none: it follows from the plan that they have in common
+    /// and from when they begin.
+    pub fn seed_from(&self, start: Moment) -> u64 {
+        let common = TrialPlan { shard: None, ..self.common() };
+        // A plan has strings and numbers only.
+        let text = serde_json::to_string(&(common, start)).unwrap_or_default();
+        let first: [u8; 8] = Sha256::digest(text)[..8].try_into().expect("a digest has 32 octets");
+        u64::from_be_bytes(first) >> (u64::BITS - SEED_BITS)
+    }
+
+    /// What this tester sends of the trial.
+    pub fn own_part(&self) -> Part {
+        let (index, of) = self.place();
+        self.schedule().part(index, of)
+    }
+
+    /// What one pair of threads sends of it.
+    pub(super) fn part_of(&self, thread: u16) -> Part {
+        let (index, of) = self.place();
+        let threads = u64::from(self.threads);
+        self.schedule().part(index + of * u64::from(thread), of * threads)
+    }
+
+    /// Which tester this is, and of how many.
+    fn place(&self) -> (u64, u64) {
+        self.shard.map_or((0, 1), |shard| (shard.index.into(), shard.of.into()))
+    }
+}
+
+/// Waits until shortly before the trial of `shard` begins. Returns that moment by the monotonic
+/// clock; from here on the wall clock is not asked again.
+///
+/// # Errors
+/// [`TrialError::TooLate`] if there is too little time left, and [`TrialError::Interrupted`].
+pub(super) fn await_start(shard: &ShardPlan, progress: &Progress) -> Result<Nanos, TrialError> {
+    let clocks = ClockPair::sample();
+    shard.has_time()?;
+    let start = clocks.monotonic_at(shard.start.0);
+    let until = Nanos(start.0.saturating_sub(EARLY.0));
+    while clock::now() < until {
+        if progress.is_stopped() {
+            return Err(TrialError::Interrupted);
+        }
+        clock::sleep_until(until.min(clock::now() + LOOK));
+    }
+    Ok(start)
+}
+
+impl ShardPlan {
+    /// Whether there is time left until the trial begins.
+    ///
+    /// # Errors
+    /// [`TrialError::TooLate`] if there is not.
+    pub fn has_time(&self) -> Result<(), TrialError> {
+        let now = clock::wall();
+        if self.start.0 < now + LEAD {
+            return Err(TrialError::TooLate { start: self.start, now: Moment(now) });
+        }
+        Ok(())
+    }
+}
+
+/// A histogram in JSON: the compressed V2 format of HdrHistogram, in Base64.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Hdr(pub Histogram<u64>);
+
+impl schemars::JsonSchema for Hdr {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Hdr".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "contentEncoding": "base64" })
+    }
+}
+
+impl TryFrom<String> for Hdr {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Hdr, String> {
+        let octets = BASE64_STANDARD.decode(text).map_err(|e| e.to_string())?;
+        let read = Deserializer::new().deserialize(&mut &octets[..]);
+        read.map(Hdr).map_err(|e| format!("no histogram: {e}"))
+    }
+}
+
+impl From<Hdr> for String {
+    fn from(Hdr(histogram): Hdr) -> String {
+        let mut octets = Vec::new();
+        let written = V2DeflateSerializer::new().serialize(&histogram, &mut octets);
+        written.expect("memory takes all that is written");
+        BASE64_STANDARD.encode(octets)
+    }
+}
+
+/// What one of several testers leaves behind for [`merge`](super::merge::merge), beside its result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct ShardPart {
+    /// The whole trial, and which queries of it are this tester's.
+    pub plan: TrialPlan,
+    /// The kernel's name of this run of it: two testers with the same one have the same clock. Empty
+    /// where the kernel does not tell.
+    pub boot_id: String,
+    /// How far this host's clock may have been off, asked when the trial was over, where the kernel tells.
+    pub clock: Option<ClockError>,
+    /// Queries that left in each 10 ms since the trial's start.
+    pub sent_per_10ms: Vec<u32>,
+    /// How late they left, in nanoseconds.
+    pub lateness_ns: Hdr,
+    /// Round-trip times of valid replies, in nanoseconds.
+    pub rtt_ns: Hdr,
+}
+
+impl ShardPart {
+    /// Of a tester's part in the trial of `plan`.
+    pub(super) fn new(plan: &TrialPlan, pacing: &PacingRecorder, rtt: Histogram<u64>) -> ShardPart {
+        let boot_id = std::fs::read_to_string(BOOT_ID).unwrap_or_default();
+        ShardPart {
+            plan: plan.clone(),
+            boot_id: boot_id.trim().to_owned(),
+            clock: ClockError::now().ok(),
+            sent_per_10ms: pacing.sent_per_10ms().to_vec(),
+            lateness_ns: Hdr(pacing.lateness().clone()),
+            rtt_ns: Hdr(rtt),
+        }
+    }
+
+    /// Of a tester that sent nothing.
+    pub(super) fn of_nothing(plan: &TrialPlan) -> ShardPart {
+        ShardPart::new(plan, &PacingRecorder::new(Nanos(0)), super::result::rtt_histogram())
+    }
+
+    /// The audit's data.
+    pub(super) fn pacing(&self) -> PacingRecorder {
+        PacingRecorder::of(self.sent_per_10ms.clone(), &self.lateness_ns.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use method::units::{CpuId, Qps};
+
+    #[test]
+    fn moments_are_read_as_people_and_programs_write_them() {
+        let at = |text: &str| text.parse::<Moment>().map(|moment| moment.0.0);
+        let noon = 1_795_608_000_000_000_000;
+        for text in [
+            "2026-11-25T12:00:00Z",
+            "2026-11-25T12:00:00.000Z",
+            "2026-11-25T13:00:00+01:00",
+            "2026-11-25T13:00:00,000000000+01:00",
+            "2026-11-25T06:30:00-05:30",
+            "1795608000",
+            "1795608000.0",
+        ] {
+            assert_eq!(at(text), Ok(noon), "{text}");
+        }
+        assert_eq!(at("1795608000.25"), Ok(noon + 250_000_000));
+        assert_eq!(at("2026-11-25T12:00:00,123456789+00:00"), Ok(noon + 123_456_789));
+        for wrong in [
+            "",
+            "now",
+            "2026-11-25T12:00:00",
+            "2026-11-25",
+            "-5",
+            "1.",
+            "2026-11-25T12:00:00+25:00",
+            "é+01:00",
+        ] {
+            assert!(at(wrong).unwrap_err().contains("time zone"), "{wrong}");
+        }
+        let moment = Moment(Nanos(noon + 7));
+        assert_eq!(moment.to_string(), "2026-11-25T12:00:00.000000007Z");
+        assert_eq!(moment.to_string().parse(), Ok(moment));
+    }
+
+    #[test]
+    fn the_seed_follows_from_what_all_testers_have_in_common() {
+        let plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1000));
+        let start = Moment(Nanos(5));
+        let own = TrialPlan {
+            threads: 4,
+            cpus: vec![CpuId(3)],
+            records: Some("r.csv".into()),
+            shard: Some(ShardPlan { index: 1, of: 3, seed: 9, start }),
+            ..plan.clone()
+        };
+        assert_eq!(own.seed_from(start), plan.seed_from(start));
+        assert_ne!(plan.seed_from(Moment(Nanos(6))), plan.seed_from(start));
+        let faster = TrialPlan { rate: Qps(1001), ..plan.clone() };
+        assert_ne!(faster.seed_from(start), plan.seed_from(start));
+        assert!(plan.seed_from(start) < 1 << SEED_BITS);
+    }
+
+    #[test]
+    fn testers_and_their_threads_have_each_query_once() {
+        let start = Moment(Nanos(5));
+        let plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1000));
+        let mut all: Vec<u64> = (0..3u16)
+            .flat_map(|index| {
+                let shard = Some(ShardPlan { index, of: 3, seed: 9, start });
+                // Not all of them have as many threads.
+                let own = TrialPlan { threads: index + 1, shard, ..plan.clone() };
+                (0..own.threads).flat_map(move |thread| {
+                    let part = own.part_of(thread);
+                    (0..part.count()).map(move |k| part.index(k).0).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        all.sort_unstable();
+        assert_eq!(all, (0..plan.schedule().count()).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn histograms_are_read_back_as_they_were_and_nothing_else_is_one() {
+        let mut histogram = super::super::result::rtt_histogram();
+        (1..1000).for_each(|n| histogram.record(n * 997).unwrap());
+        let text = serde_json::to_string(&Hdr(histogram.clone())).unwrap();
+        assert_eq!(serde_json::from_str::<Hdr>(&text).unwrap().0, histogram);
+        for wrong in ["\"\"", "\"AAAA\"", "\"not base64\"", "5"] {
+            assert!(serde_json::from_str::<Hdr>(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn who_comes_too_late_is_told_by_how_much() {
+        let plan = |start| ShardPlan { index: 0, of: 1, seed: 0, start: Moment(start) };
+        let second = Nanos::SECOND;
+        assert!(plan(clock::wall() + second).has_time().is_ok());
+        let late = plan(Nanos(clock::wall().0 - second.0)).has_time().unwrap_err().to_string();
+        assert!(late.contains("--start-at") && late.contains("past"), "{late}");
+    }
+}
