@@ -48,7 +48,7 @@ impl Certify {
                 "{capacity:>9} {:>9} {:>7.3}% {:>7} {:>8} {:>12}",
                 row.found, row.off_pct, row.trials, row.invalid, row.passed_above
             );
-            good &= row.off_pct.abs() <= 0.5 && row.passed_above == 0;
+            good &= row.is_good();
         }
         println!(
             "{}",
@@ -116,6 +116,11 @@ struct Row {
 }
 
 impl Row {
+    /// Whether the tester found the truth, by trials most of which it did not spoil itself.
+    fn is_good(&self) -> bool {
+        self.off_pct.abs() <= 0.5 && self.passed_above == 0 && self.invalid * 2 <= self.trials
+    }
+
     fn read(search: &Value, capacity: u64) -> Result<Row> {
         let found = search["median"].as_f64().context("the search printed no median")?;
         let trials = search["trials"].as_array().context("the search printed no trials")?;
@@ -128,5 +133,27 @@ impl Row {
             invalid: trials.iter().filter(|t| is(t, "invalid")).count(),
             passed_above: trials.iter().filter(|t| is(t, "passed") && above(t)).count(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_what_is_near_the_truth_and_never_passed_above_it_is_certified() {
+        let row = |median: f64, trials: &[(u64, &str)]| {
+            let trial = |(rate, verdict): &(u64, &str)| json!({ "rate": rate, "verdict": verdict });
+            let trials: Vec<Value> = trials.iter().map(trial).collect();
+            Row::read(&json!({ "median": median, "trials": trials }), 10_000).unwrap().is_good()
+        };
+        let fine = [(9_000, "passed"), (10_001, "failed")];
+        assert!(row(9_960.0, &fine) && row(10_040.0, &fine));
+        assert!(!row(9_940.0, &fine) && !row(10_060.0, &fine));
+        assert!(!row(9_960.0, &[(10_001, "passed")]));
+        let spoiled = [(9_000, "passed"), (9_500, "invalid"), (9_500, "invalid")];
+        assert!(!row(9_960.0, &spoiled) && row(9_960.0, &spoiled[..2]));
+        assert!(Row::read(&json!({}), 10_000).is_err());
     }
 }

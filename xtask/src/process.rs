@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::net::UdpSocket;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use campaign::ports;
 pub(crate) use campaign::servers::find;
 
 /// The folder of the workspace, in which its Cargo.toml is.
@@ -34,9 +35,13 @@ pub(crate) fn cargo_with(args: &[&str], variables: &[(&str, String)]) -> Result<
     Ok(())
 }
 
+/// What cargo is told to build both programs of a release.
+pub(crate) const RELEASE_BUILD: [&str; 7] =
+    ["build", "--release", "--quiet", "-p", "dns64bench", "-p", "dns64"];
+
 /// Builds the release binaries and returns the path of dns64bench; dns64d lies beside it.
 pub(crate) fn dns64bench() -> Result<PathBuf> {
-    cargo(&["build", "--release", "--quiet", "-p", "dns64bench", "-p", "dns64"])?;
+    cargo(&RELEASE_BUILD)?;
     Ok(target().join("release/dns64bench"))
 }
 
@@ -196,7 +201,14 @@ pub(crate) fn memory(pid: u32) -> Result<f64> {
     Ok(kib / 1024.0)
 }
 
-/// A UDP port of loopback that was free a moment ago.
+/// A port of loopback, of IPv4 and IPv6, that was free for UDP and TCP a moment ago, and that no
+/// client is given.
 pub(crate) fn free_port() -> Result<u16> {
-    Ok(UdpSocket::bind("127.0.0.1:0")?.local_addr()?.port())
+    for _ in 0..100 {
+        let port = ports::free(Ipv4Addr::LOCALHOST.into())?.port();
+        if ports::is_free(SocketAddr::from((Ipv6Addr::LOCALHOST, port))).is_ok() {
+            return Ok(port);
+        }
+    }
+    bail!("no port of 127.0.0.1 is free on ::1 as well")
 }

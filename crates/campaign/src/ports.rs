@@ -43,7 +43,11 @@ fn first_of_clients(text: &str) -> u16 {
     text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(USUAL)
 }
 
-fn is_free(address: SocketAddr) -> io::Result<()> {
+/// Whether nobody has this port, over UDP or TCP.
+///
+/// # Errors
+/// What the system says if somebody has, or the host has no such address.
+pub fn is_free(address: SocketAddr) -> io::Result<()> {
     let _udp = UdpSocket::bind(address)?;
     TcpListener::bind(address).map(|_| ())
 }

@@ -35,7 +35,8 @@ pub(crate) fn run(keeping: &Keeping) -> Result<ExitCode> {
     let file = lab.queries()?;
     for client in ["Measurer", "kxdpgun"] {
         if client == "kxdpgun" && find(client).is_none() {
-            println!("{client:<9} not found");
+            let what = format!("AuthDNS's replies over AF_XDP by those over sockets, {client}");
+            claims.hold(&what, Wanted::AtLeast(1.5), Err(format!("{client} was not found")));
             continue;
         }
         let mut replies: [Vec<f64>; 3] = Default::default();

@@ -240,6 +240,23 @@ pub(crate) fn run(part: &str, consent: Consent) -> Result<ExitCode> {
     Ok(if tally.conclude(required) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// How many queries dnsperf sent, by what it printed.
+///
+/// # Errors
+/// If one of them got no reply, or another one than NOERROR.
+fn all_noerror(printed: &str) -> Result<u64> {
+    let number = |title: &str| -> Result<u64> {
+        let line = printed.lines().find_map(|line| line.trim().strip_prefix(title));
+        let number = line.and_then(|rest| rest.split_whitespace().next());
+        Ok(number.with_context(|| format!("no {title} in {printed}"))?.parse()?)
+    };
+    let (sent, completed) = (number("Queries sent:")?, number("Queries completed:")?);
+    ensure!(completed == sent, "{printed}");
+    // "Response codes:       NOERROR 4000 (100.00%)", and no other behind it.
+    ensure!(printed.contains(&format!("NOERROR {sent} (100.00%)\n")), "{printed}");
+    Ok(sent)
+}
+
 /// Record types (IANA).
 const A: u8 = 1;
 const AAAA: u8 = 28;
@@ -323,6 +340,20 @@ impl Bench {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn dnsperf_is_believed_only_if_all_replies_are_noerror() {
+        let said = |completed: &str, codes: &str| {
+            super::all_noerror(&format!(
+                "Statistics:\n\n  Queries sent:         4000\n  Queries completed:    {completed}\n  \
+                 Queries lost:         0 (0.00%)\n\n  Response codes:       {codes}\n  Average packet size:  request 48, response 76\n"
+            ))
+        };
+        assert_eq!(said("4000 (100.00%)", "NOERROR 4000 (100.00%)").unwrap(), 4_000);
+        assert!(said("4000 (100.00%)", "NOERROR 2000 (50.00%), SERVFAIL 2000 (50.00%)").is_err());
+        assert!(said("3999 (99.98%)", "NOERROR 3999 (100.00%)").is_err());
+        assert!(said("4000 (100.00%)", "SERVFAIL 4000 (100.00%)").is_err());
+    }
+
     #[test]
     fn every_test_is_in_the_list_and_every_one_of_the_list_exists() {
         let all: Vec<&str> = super::all().map(|(name, ..)| *name).collect();
