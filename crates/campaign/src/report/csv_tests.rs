@@ -2,6 +2,7 @@
 //! one.
 
 use std::path::Path;
+use std::sync::LazyLock;
 
 use serde_json::Value;
 
@@ -157,7 +158,13 @@ fn lacking(run: &Run, text: &str) -> Vec<String> {
     lacking
 }
 
-fn run() -> Run {
+/// A run, which is made once: that takes longer than what the tests do with it.
+fn run() -> &'static Run {
+    static RUN: LazyLock<Run> = LazyLock::new(make_run);
+    &RUN
+}
+
+fn make_run() -> Run {
     let mut plan = Plan::load(Path::new("paper-small")).unwrap();
     plan.measure.conform = true;
     let mut entries = journal_of(&plan, 15_000, &[(5, Event::Spoiled), (40, Event::Spoiled)]);
@@ -200,10 +207,10 @@ fn run() -> Run {
 #[test]
 fn every_number_of_the_results_is_in_the_csv() {
     let run = run();
-    let text = csv::csv(std::slice::from_ref(&run));
+    let text = csv::csv(std::slice::from_ref(run));
     let width = cells(text.lines().next().unwrap()).len();
     assert!(text.lines().all(|line| cells(line).len() == width));
-    let lacking = lacking(&run, &text);
+    let lacking = lacking(run, &text);
     assert!(lacking.is_empty(), "{} numbers are missing:\n{}", lacking.len(), lacking.join("\n"));
 }
 
@@ -211,14 +218,14 @@ fn every_number_of_the_results_is_in_the_csv() {
 #[test]
 fn a_line_that_is_missing_is_noticed() {
     let run = run();
-    let text = csv::csv(std::slice::from_ref(&run));
+    let text = csv::csv(std::slice::from_ref(run));
     for quantity in
         ["rtt_p999", "numa_hit_all", "time_of_256", "allows", "most_10ms_2", "stolen_dut", "took"]
     {
         let without: Vec<&str> =
             text.lines().filter(|line| !line.contains(&format!("{quantity}\""))).collect();
         assert!(without.len() < text.lines().count(), "{quantity} is not in it at all");
-        assert!(!lacking(&run, &without.join("\n")).is_empty(), "{quantity}");
+        assert!(!lacking(run, &without.join("\n")).is_empty(), "{quantity}");
     }
 }
 
@@ -226,7 +233,7 @@ fn a_line_that_is_missing_is_noticed() {
 #[test]
 fn numbers_that_stand_at_another_point_are_noticed() {
     let run = run();
-    let text = csv::csv(std::slice::from_ref(&run));
+    let text = csv::csv(std::slice::from_ref(run));
     let header = cells(text.lines().next().unwrap());
     for (measure, column) in [
         ("search", "aaaa_share"),
@@ -257,6 +264,6 @@ fn numbers_that_stand_at_another_point_are_noticed() {
             line.iter().map(|cell| format!("\"{cell}\"")).collect::<Vec<_>>().join(",")
         };
         let text = lines.iter().map(swapped).collect::<Vec<_>>().join("\n");
-        assert!(!lacking(&run, &text).is_empty(), "{measure} with its {column} exchanged");
+        assert!(!lacking(run, &text).is_empty(), "{measure} with its {column} exchanged");
     }
 }

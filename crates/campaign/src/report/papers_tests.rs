@@ -5,6 +5,7 @@ mod drawn;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use method::narrow::Length;
 use method::pacing::Windows;
@@ -195,8 +196,14 @@ fn plan() -> Plan {
 /// How much a DUT does on a core: inside the range of the plan, also on two cores with 1 % more.
 const CAPACITY: u64 = 15_000;
 
-/// A journal in which no trial is like another.
+/// A journal in which no trial is like another. It is made once: that takes longer than what the
+/// tests do with it.
 fn entries() -> Vec<Entry> {
+    static ENTRIES: LazyLock<Vec<Entry>> = LazyLock::new(make_entries);
+    ENTRIES.clone()
+}
+
+fn make_entries() -> Vec<Entry> {
     let mut entries = journal_of(&plan(), CAPACITY, &[]);
     for (i, entry) in entries.iter_mut().enumerate() {
         let Entry::Finished(m) = entry else { continue };
