@@ -23,6 +23,14 @@ const FINE_PER_COARSE: usize = (COARSE_WINDOW.0 / FINE_WINDOW.0) as usize;
 /// Lateness is recorded up to a minute; what is later counts as a minute.
 const MAX_LATENESS: u64 = 60 * Nanos::SECOND.0;
 
+/// Adds what another histogram has counted, whatever its bounds are: values above those of `sum`
+/// count as its most.
+pub fn add_clamped(sum: &mut Histogram<u64>, other: &Histogram<u64>) {
+    for step in other.iter_recorded() {
+        sum.saturating_record_n(step.value_iterated_to(), step.count_since_last_iteration());
+    }
+}
+
 fn no_lateness() -> Histogram<u64> {
     Histogram::new_with_bounds(1, MAX_LATENESS, 3)
         .expect("constant bounds that HdrHistogram accepts")
@@ -69,9 +77,7 @@ impl PacingRecorder {
     /// in nanoseconds. Lateness above what a recorder counts is taken as its most.
     pub fn of(fine: Vec<u32>, lateness: &Histogram<u64>) -> PacingRecorder {
         let mut ours = no_lateness();
-        for step in lateness.iter_recorded() {
-            ours.saturating_record_n(step.value_iterated_to(), step.count_since_last_iteration());
-        }
+        add_clamped(&mut ours, lateness);
         PacingRecorder { fine, lateness: ours }
     }
 

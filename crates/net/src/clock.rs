@@ -13,6 +13,16 @@ fn read(clock: ClockId) -> Nanos {
     Nanos(t.tv_sec() as u64 * Nanos::SECOND.0 + t.tv_nsec() as u64)
 }
 
+/// Differs from machine to machine and from boot to boot, and is the same in all namespaces and
+/// containers of a machine.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// The kernel's name of this run of it: two processes with the same one are on one machine, and have
+/// the same clock. Empty where the kernel does not tell.
+pub fn boot_id() -> String {
+    std::fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_owned()
+}
+
 /// This moment on the monotonic clock.
 #[inline]
 pub fn now() -> Nanos {

@@ -20,9 +20,6 @@ use crate::numa::Numa;
 use crate::process::{Process, allowed_cpus, cpu_seconds, end_left_over};
 use crate::servers::find;
 
-/// Differs from machine to machine and from boot to boot, and is the same in all namespaces and
-/// containers of a machine.
-pub(super) const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// How long a server may take to answer the question whether it is there.
 const ASKED: Duration = Duration::from_millis(300);
 
@@ -40,7 +37,7 @@ pub fn serve(folder: &Path, input: impl BufRead, mut output: impl Write) -> io::
         program: std::env::current_exe()?,
         folder: folder.canonicalize()?,
         scratch: scratch.path().into(),
-        boot_id: fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_owned(),
+        boot_id: net::clock::boot_id(),
         environment: Environment::observe(),
     };
     say(&mut output, &greeting)?;

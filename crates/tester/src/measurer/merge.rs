@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
 use method::compliance::Fact;
-use method::pacing::PacingRecorder;
+use method::pacing::{PacingRecorder, add_clamped};
 use method::reason::Reason;
 use method::records::Counts;
 use method::schedule::Schedule;
@@ -310,10 +310,7 @@ impl Sums {
             all.counts.merge(&shard.trial.counts);
             all.drops = all.drops.plus(&shard.trial.tester_drops_at);
             all.pacing.merge(&shard.part.pacing());
-            for step in shard.part.rtt_ns.0.iter_recorded() {
-                let (value, n) = (step.value_iterated_to(), step.count_since_last_iteration());
-                all.rtt.saturating_record_n(value, n);
-            }
+            add_clamped(&mut all.rtt, &shard.part.rtt_ns.0);
         }
         all
     }

@@ -39,8 +39,6 @@ pub(super) const LEAD: Nanos = Nanos::from_millis(30);
 const EARLY: Nanos = Nanos::from_millis(300);
 /// How often a tester that waits looks whether it is to stop.
 const LOOK: Nanos = Nanos::from_millis(50);
-/// The kernel's name of this run of it: two testers with the same one have the same clock.
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// Seeds that are made up have no more bits than a number of JavaScript.
 const SEED_BITS: u32 = 53;
 
@@ -280,10 +278,9 @@ pub struct ShardPart {
 impl ShardPart {
     /// Of a tester's part in the trial of `plan`.
     pub(super) fn new(plan: &TrialPlan, pacing: &PacingRecorder, rtt: Histogram<u64>) -> ShardPart {
-        let boot_id = std::fs::read_to_string(BOOT_ID).unwrap_or_default();
         ShardPart {
             plan: plan.clone(),
-            boot_id: boot_id.trim().to_owned(),
+            boot_id: clock::boot_id(),
             clock: ClockError::now().ok(),
             sent_per_10ms: pacing.sent_per_10ms().to_vec(),
             lateness_ns: Hdr(pacing.lateness().clone()),
