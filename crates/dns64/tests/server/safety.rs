@@ -275,14 +275,14 @@ fn item_43_a_dead_upstream_is_replaced_by_another() {
     let closed: SocketAddr = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let alive = Upstream::new(plain);
     let server = server(&[silent, closed, alive.address], PREFIX);
-    let started = Instant::now();
     for i in 0..30 {
         let got = ask(&format!("n{i}.test"), Rtype::AAAA).of(&server);
         assert_eq!(got.addresses(), [mapped("192.0.2.1")], "query {i}");
     }
-    // A timeout of 0.4 s makes the silent one the last choice, three end it; without that it were
-    // 60 × 1/3 × 0.4 s.
-    assert!(started.elapsed() < Duration::from_secs(6), "{:?}", started.elapsed());
+    // A timeout makes the silent one the last choice, three end it; without that a third of the 60
+    // questions would wait for it.
+    let waited = server.running.metrics().total(Count::UpstreamTimeout);
+    assert!((1..10).contains(&waited), "{waited} questions waited for it");
     let text = server.running.metrics_text();
     let failures = |upstream| {
         let start = format!("dns64d_upstream_server_failures_total{{upstream=\"{upstream}\"}} ");
@@ -324,6 +324,8 @@ fn item_43_an_upstream_that_answers_nothing_is_not_asked_everything_again() {
 #[test]
 fn item_43_an_error_does_not_wait_for_dead_upstreams() {
     let dead = UdpSocket::bind("127.0.0.1:0").unwrap();
+    dead.set_nonblocking(true).unwrap();
+    let asked = || std::iter::from_fn(|| dead.recv(&mut [0; 512]).ok()).count();
     let broken = Upstream::new(|q| q.rcode(Rcode::SERVFAIL).send());
     let server = server(
         &[dead.local_addr().unwrap(), broken.address],
@@ -333,12 +335,13 @@ fn item_43_an_error_does_not_wait_for_dead_upstreams() {
     for i in 0..12 {
         ask(&format!("first{i}.test"), Rtype::A).of(&server);
     }
-    let started = Instant::now();
+    assert!(asked() > 0, "nobody has seen that it is dead");
     for i in 0..5 {
         assert_eq!(ask(&format!("then{i}.test"), Rtype::A).of(&server).rcode(), Rcode::SERVFAIL);
     }
-    // Waiting for it took 1.7 s each.
-    assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
+    // Whoever asks it waits for it. One may, to see whether it is back.
+    let again = asked();
+    assert!(again <= 1, "{again} of 5 questions asked it");
 }
 
 #[test]
