@@ -52,17 +52,11 @@ const CHECKS: &[Check] = &[
     Check { name: "fuzz", run: |_| xtask("fuzz --time 60") },
     // What the checks after it measure with, and `cargo xtask` again for each of them; here, so that
     // its time is told on its own.
-    Check { name: "release-build", run: |_| cargo(&process::RELEASE_BUILD.join(" ")) },
+    Check { name: "release-build", run: |_| cargo(&process::release_build().join(" ")) },
     Check { name: "certify", run: |_| measured("certify --capacities 2154,12345,50000") },
     Check { name: "soak", run: |_| measured("soak --duration 60") },
     Check { name: "interop", run: |_| xtask("interop") },
 ];
-
-/// What CI builds otherwise than users do, so that it ends in time: of release builds each crate is
-/// optimised by itself, in parts, and not the program as one. No check of [`CHECKS`] holds a rate
-/// against a number that was found with the other build.
-const OF_RELEASE_BUILDS: [(&str, &str); 2] =
-    [("CARGO_PROFILE_RELEASE_LTO", "off"), ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")];
 
 #[derive(Debug, Args)]
 pub(crate) struct Ci {
@@ -165,9 +159,7 @@ fn run(command: &mut Command, words: &str) -> Result<Ended> {
 }
 
 fn status_of(command: &mut Command, words: &str) -> Result<ExitStatus> {
-    if Consent::in_ci() {
-        command.envs(OF_RELEASE_BUILDS);
-    }
+    command.envs(process::build_settings());
     let status = command.current_dir(root()).stdin(Stdio::null()).status();
     status.with_context(|| format!("cannot run {words}"))
 }
@@ -184,7 +176,13 @@ pub(crate) fn workspace_tests() -> Result<()> {
     if Consent::in_ci() && packages::can_install() {
         variables.push(("DNS64BENCH_MUST_RUN", "1".to_owned()));
     }
-    process::cargo_with(&["test", "--workspace", "--quiet"], &variables)
+    let words: &[&str] = if Consent::in_ci() {
+        // One build for tests and programs: see `process::build_settings`.
+        &["test", "--release", "--workspace", "--quiet"]
+    } else {
+        &["test", "--workspace", "--quiet"]
+    };
+    process::cargo_with(words, &variables)
 }
 
 /// `cargo deny check WORDS`, without asking the network for anything that is here already.
