@@ -9,7 +9,7 @@ use std::process::Command;
 use crate::process::find;
 
 /// Debian's packages of what is tested against, by the program that shows whether they are there.
-const PACKAGES: [(&str, &str); 29] = [
+const PACKAGES: [(&str, &str); 34] = [
     ("nsd", "nsd"),
     ("knotd", "knot"),
     ("kxdpgun", "knot-dnsutils"),
@@ -39,6 +39,11 @@ const PACKAGES: [(&str, &str); 29] = [
     ("mmdebstrap", "mmdebstrap"),
     ("buildah", "buildah"),
     ("tayga", "tayga"),
+    ("slurmctld", "slurmctld"),
+    ("slurmd", "slurmd"),
+    ("sbatch", "slurm-client"),
+    ("munged", "munge"),
+    ("ansible-playbook", "ansible-core"),
 ];
 
 /// CoreDNS is no package of Debian's; Go's proxy has its modules.

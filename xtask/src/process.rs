@@ -168,6 +168,12 @@ impl Server {
         self.child.as_ref().map(Child::id).context("it has ended already")
     }
 
+    /// Waits until it has ended by itself, and returns what it printed.
+    pub(crate) fn wait(mut self) -> Result<String> {
+        let child = self.child.take().context("it has ended already")?;
+        Ok(String::from_utf8_lossy(&child.wait_with_output()?.stdout).into_owned())
+    }
+
     /// Ends it and returns what it printed.
     pub(crate) fn end(mut self) -> Result<String> {
         let child = self.child.take().context("it has ended already")?;

@@ -1,0 +1,296 @@
+//! Testers that share a trial, started by what people start programs on several hosts with: the
+//! files of `dist/shards` as they are.
+//!
+//! What they have in common: some testers, a folder where they leave their results, and `merge`,
+//! whose verdict must be "passed" at a server that answers everything.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use super::hosts::Sshds;
+use super::tally::Skipped;
+use super::{Bench, LIMIT, Lab, ROOT, Test};
+use crate::process::{self, Server, free_port, output, root, wait_until};
+use crate::servers::wait_until_listens;
+
+pub(super) const TESTS: [Test; 3] = [
+    (
+        "shards: Slurm's script, three tasks",
+        &["slurmctld", "slurmd", "sbatch", "munged", ROOT],
+        slurm,
+    ),
+    (
+        "shards: Ansible's playbook over ssh between namespaces",
+        &["ansible-playbook", "sshd", "ssh", "ssh-keygen", "ip", ROOT],
+        ansible,
+    ),
+    ("shards: Kubernetes' Job, validated, and its command lines", &["python3"], kubernetes),
+];
+
+const VALIDATE: &str = "kubernetes-validate==1.37.0";
+const RATE: u64 = 3_000;
+const SECONDS: u64 = 2;
+/// What all testers are told, but for the server. What is tested is who starts them: a busy
+/// machine may send late.
+const TRIAL: [&str; 10] = [
+    "--rate",
+    "3000",
+    "--duration",
+    "2s",
+    "--timeout",
+    "500ms",
+    "--window-limit",
+    "100",
+    "--lateness-limit",
+    "1s",
+];
+
+/// A file of `dist/shards`.
+fn shipped(name: &str) -> PathBuf {
+    root().join("dist/shards").join(name)
+}
+
+/// A server that answers all that comes, on a port of loopback.
+fn server(bench: &Bench) -> Result<(Server, String)> {
+    let port = free_port()?;
+    let address = format!("127.0.0.1:{port}");
+    let args = ["reference-dut", "--listen", &address, "--capacity", "100000"];
+    let server = Server::start(bench.program(), &args)?;
+    wait_until_listens(&[], port)?;
+    Ok((server, address))
+}
+
+/// Holds a merged trial against what was asked for: all queries, each answered, by `testers`.
+fn whole(merged: &Path, testers: u64) -> Result<()> {
+    let text = fs::read_to_string(merged).with_context(|| merged.display().to_string())?;
+    let trial: Value = serde_json::from_str(&text).with_context(|| text.clone())?;
+    ensure!(trial["verdict"] == "passed", "{text}");
+    ensure!(trial["sent"] == RATE * SECONDS && trial["valid"] == RATE * SECONDS, "{text}");
+    ensure!(trial["shards"].as_array().map(Vec::len) == Some(testers as usize), "{text}");
+    Ok(())
+}
+
+/// A Slurm of one node, with more CPUs than this host has, for as long as this value lives.
+struct Slurm {
+    config: String,
+    _daemons: [Server; 3],
+}
+
+impl Slurm {
+    fn start(bench: &Bench) -> Result<Slurm> {
+        let folder = bench.folder.path().join("slurm");
+        fs::create_dir_all(folder.join("spool"))?;
+        fs::create_dir_all(folder.join("state"))?;
+        let at = |name: &str| folder.join(name).to_string_lossy().into_owned();
+        let key: String = std::iter::repeat_with(rand::random::<char>).take(512).collect();
+        fs::write(at("munge.key"), key)?;
+        output("chmod", &["600", &at("munge.key")], LIMIT)?;
+        let (control, node) = (free_port()?, free_port()?);
+        let config = format!(
+            "ClusterName=test\nSlurmctldHost=localhost(127.0.0.1)\nSlurmctldPort={control}\nSlurmdPort={node}\n\
+             SlurmUser=root\nSlurmdUser=root\nAuthType=auth/munge\nAuthInfo=socket={socket}\nCredType=cred/munge\n\
+             StateSaveLocation={state}\nSlurmdSpoolDir={spool}\nSlurmctldPidFile={ctld}\nSlurmdPidFile={d}\n\
+             ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nMpiDefault=none\nSelectType=select/cons_tres\n\
+             SlurmdParameters=config_overrides\nReturnToService=2\n\
+             NodeName=localhost NodeAddr=127.0.0.1 CPUs=4 State=UNKNOWN\n\
+             PartitionName=test Nodes=localhost Default=YES State=UP\n",
+            socket = at("munge.socket"),
+            state = at("state"),
+            spool = at("spool"),
+            ctld = at("slurmctld.pid"),
+            d = at("slurmd.pid"),
+        );
+        let config = bench.file("slurm/slurm.conf", &config)?;
+        let munge = [
+            "--foreground".into(),
+            "--force".into(),
+            format!("--key-file={}", at("munge.key")),
+            format!("--socket={}", at("munge.socket")),
+            format!("--pid-file={}", at("munge.pid")),
+            format!("--log-file={}", at("munge.log")),
+            format!("--seed-file={}", at("munge.seed")),
+        ];
+        let munged = Server::start("munged", &munge)?;
+        let socket = folder.join("munge.socket");
+        wait_until("munged makes no socket", LIMIT, || Ok(socket.exists()))?;
+        let log = |name: &str| folder.join(name);
+        let controller =
+            Server::start_logged("slurmctld", &["-D", "-f", &config], &log("slurmctld.log"))?;
+        let daemon = ["-D", "-N", "localhost", "-f", &config];
+        let daemon = Server::start_logged("slurmd", &daemon, &log("slurmd.log"))?;
+        let slurm = Slurm { config, _daemons: [daemon, controller, munged] };
+        wait_until("Slurm's node does not become idle", LIMIT, || {
+            let ran = slurm.run(&["sinfo", "--noheader", "--format=%T"])?;
+            Ok(ran.stdout.trim() == "idle")
+        })?;
+        Ok(slurm)
+    }
+
+    /// Runs one of Slurm's commands.
+    fn run(&self, words: &[&str]) -> Result<process::Ran> {
+        let config = format!("SLURM_CONF={}", self.config);
+        process::run("env", &[&[config.as_str()], words].concat(), LIMIT)
+    }
+}
+
+fn slurm(bench: &Bench) -> Result<()> {
+    let slurm = Slurm::start(bench)?;
+    let (_server, address) = server(bench)?;
+    let script = shipped("dns64bench.sbatch").to_string_lossy().into_owned();
+    let (folder, program) = (
+        bench.folder.path().to_string_lossy(),
+        format!("ALL,LEAD=4,DNS64BENCH={}", bench.program()),
+    );
+    let chdir = format!("--chdir={folder}");
+    // Three tasks on the one node that there is; the script itself wants a node for each.
+    let submit = ["--wait", "--parsable", &chdir, "--nodes=1", "--ntasks-per-node=3"];
+    let submit = [&["sbatch"], &submit[..], &["--export", &program]].concat();
+    let job = [&[script.as_str()], &["--server", &address][..], &TRIAL].concat();
+    bench.unspoiled(|| {
+        let ran = slurm.run(&[&submit[..], &job].concat())?;
+        let id = ran.stdout.trim();
+        let said = fs::read_to_string(bench.path(&format!("dns64bench-{id}.out")));
+        let merged = bench.folder.path().join(format!("dns64bench-{id}/merged.json"));
+        match ran.status {
+            Some(0) => whole(&merged, 3).map(|()| true),
+            Some(3) => Ok(false),
+            other => bail!("sbatch: {other:?}, {}, the job: {said:?}", ran.stderr),
+        }
+    })
+}
+
+fn ansible(bench: &Bench) -> Result<()> {
+    let _lab = Lab::up(bench)?;
+    let sshds = Sshds::start(bench)?;
+    // Both hosts ask a server on their own loopback: what is tested is who starts them.
+    let port = free_port()?;
+    let address = format!("[::1]:{port}");
+    let listen = ["reference-dut", "--listen", &address, "--capacity", "100000"];
+    let _servers = [bench.in_lab("dut", &listen)?, bench.in_lab("auth", &listen)?];
+    let inventory = format!(
+        "[testers]\nfar-dut\nfar-auth\n[testers:vars]\nansible_ssh_common_args=-F {}\n\
+         ansible_python_interpreter=/usr/bin/python3\n",
+        sshds.config
+    );
+    let inventory = bench.file("inventory", &inventory)?;
+    let words = [&["--server", &address][..], &TRIAL].concat();
+    let results = bench.path("ansible-results");
+    let variables = serde_json::json!({
+        "dns64bench": bench.program(), "lead": 8, "results": results, "measure": words,
+    });
+    let playbook = shipped("ansible-playbook.yml");
+    let (playbook, variables) = (playbook.to_string_lossy(), variables.to_string());
+    let command = ["ansible-playbook", "--inventory", &inventory, "--extra-vars", &variables];
+    let within = [
+        "lab",
+        "exec",
+        "tester",
+        "--",
+        "env",
+        "ANSIBLE_NOCOLOR=1",
+        "LC_ALL=C.UTF-8",
+        // No connection outlives the playbook.
+        "ANSIBLE_SSH_ARGS=-C",
+    ];
+    let all = [&within[..], &command, &[&*playbook]].concat();
+    let few = [&all[..], &["--forks", "1"]].concat();
+    let refused = process::run(bench.program(), &few, LIMIT)?;
+    ensure!(
+        refused.status != Some(0) && refused.stdout.contains("use --forks 2 or more"),
+        "one fork for two testers: {:?}, {}",
+        refused.status,
+        refused.stdout
+    );
+    let merged = Path::new(&results).join("merged.json");
+    bench.unspoiled(|| {
+        let ran = process::run(bench.program(), &all, LIMIT)?;
+        if ran.status == Some(0) {
+            return whole(&merged, 2).map(|()| true);
+        }
+        let trial: Value = fs::read(&merged)
+            .map_err(anyhow::Error::from)
+            .and_then(|text| Ok(serde_json::from_slice(&text)?))
+            .with_context(|| format!("{:?}, {}{}", ran.status, ran.stdout, ran.stderr))?;
+        ensure!(trial["verdict"] == "invalid", "{trial}");
+        Ok(false)
+    })
+}
+
+fn kubernetes(bench: &Bench) -> Result<()> {
+    let modules = bench.path("kubernetes");
+    let pip = ["-m", "pip", "install", "-q", "--disable-pip-version-check", "--target", &modules];
+    if process::output("python3", &[&pip[..], &[VALIDATE]].concat(), LIMIT).is_err() {
+        return Err(Skipped(format!("pip cannot install {VALIDATE}")).into());
+    }
+    let path = format!("PYTHONPATH={modules}");
+    let manifest = shipped("kubernetes-job.yaml").to_string_lossy().into_owned();
+    let validate = format!("{modules}/bin/kubernetes-validate");
+    output("env", &[&path, "python3", &validate, "--strict", &manifest], LIMIT)?;
+
+    let read = "import json, sys, yaml; print(json.dumps(yaml.safe_load(open(sys.argv[1]))))";
+    let job: Value =
+        serde_json::from_str(&output("env", &[&path, "python3", "-c", read, &manifest], LIMIT)?)?;
+    let spec = &job["spec"];
+    ensure!(spec["completions"] == 3 && spec["parallelism"] == 3, "not three at a time: {spec}");
+    ensure!(spec["completionMode"] == "Indexed" && spec["backoffLimitPerIndex"] == 0, "{spec}");
+    let container = &spec["template"]["spec"]["containers"][0];
+    let (_server, address) = server(bench)?;
+    bench.unspoiled(|| {
+        let start = output("date", &["--utc", "--iso-8601=ns", "--date=3 seconds"], LIMIT)?;
+        let words = (0..3).map(|index| command_line(container, index, start.trim()));
+        let words = words.collect::<Result<Vec<_>>>()?;
+        let mut testers = Vec::new();
+        for words in &words {
+            // The Job's server, rate and prefix, which people adapt, give way to those of this test.
+            let words = words.iter().map(String::as_str).filter(|word| {
+                !["--server=", "--rate=", "--expect-prefix="]
+                    .iter()
+                    .any(|own| word.starts_with(own))
+            });
+            let words: Vec<_> = words.chain(["--server", &address]).chain(TRIAL).collect();
+            testers.push(Server::start(bench.program(), &words)?);
+        }
+        let mut files = Vec::new();
+        for (index, tester) in testers.into_iter().enumerate() {
+            files.push(bench.file(&format!("pod-{index}.json"), &tester.wait()?)?);
+        }
+        let files = files.iter().map(String::as_str);
+        let merge = ["merge", "--json"].into_iter().chain(files).collect::<Vec<_>>();
+        let ran = process::run(bench.program(), &merge, LIMIT)?;
+        let merged = bench.file("pods.json", &ran.stdout)?;
+        match ran.status {
+            Some(0) => whole(Path::new(&merged), 3).map(|()| true),
+            Some(3) => Ok(false),
+            other => bail!("merge: {other:?}, {}", ran.stderr),
+        }
+    })
+}
+
+/// What the kubelet makes of a container's `args` in the pod with this index: `$(NAME)` stands for
+/// a variable of its `env`.
+fn command_line(container: &Value, index: u32, start: &str) -> Result<Vec<String>> {
+    let variables = container["env"].as_array().context("no env")?.iter().map(|variable| {
+        let name = variable["name"].as_str().context("no name")?;
+        let from = variable["valueFrom"]["fieldRef"]["fieldPath"].as_str();
+        let value = match (variable["value"].as_str(), from) {
+            (Some("START_AT_OF_ALL"), None) => start.to_owned(),
+            (None, Some("metadata.annotations['batch.kubernetes.io/job-completion-index']")) => {
+                index.to_string()
+            }
+            _ => bail!("not a variable of this Job: {variable}"),
+        };
+        Ok((format!("$({name})"), value))
+    });
+    let variables = variables.collect::<Result<Vec<_>>>()?;
+    let args = container["args"].as_array().context("no args")?.iter();
+    args.map(|word| {
+        let word = word.as_str().context("an argument that is no text")?.to_owned();
+        let word = variables.iter().fold(word, |word, (name, value)| word.replace(name, value));
+        ensure!(!word.contains("$("), "{word} is left as it is");
+        Ok(word)
+    })
+    .collect()
+}
