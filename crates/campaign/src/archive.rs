@@ -75,7 +75,8 @@ pub enum Entry {
     },
     /// The facts of a host, where it is another one or a namespace of this one.
     Host {
-        /// What it is: tester, dut or auth.
+        /// What it is: tester, dut or auth; "tester N" is a further one of several, with the number
+        /// of its shard.
         role: String,
         /// What `check` finds there.
         environment: Environment,

@@ -117,6 +117,10 @@ pub struct Ssh {
     /// Where the Measurer runs.
     #[serde(default)]
     pub tester: Option<SshHost>,
+    /// Several hosts on which it runs, in place of `tester`: each trial is shared among them, and
+    /// closed loops and checks are the first one's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub testers: Vec<SshHost>,
     /// Where the DUT runs.
     #[serde(default)]
     pub dut: Option<SshHost>,
@@ -125,6 +129,16 @@ pub struct Ssh {
     pub auth: Option<SshHost>,
     /// Under which addresses they meet.
     pub addresses: Addresses,
+}
+
+impl Ssh {
+    /// The hosts that the Measurer runs on, the first one first; none stands for this machine.
+    pub fn tester_hosts(&self) -> Vec<Option<&SshHost>> {
+        match &self.testers[..] {
+            [] => vec![self.tester.as_ref()],
+            several => several.iter().map(Some).collect(),
+        }
+    }
 }
 
 /// A host that ssh reaches.
@@ -468,8 +482,8 @@ impl Plan {
                     .into(),
             );
         }
-        if self.trial.records.is_some() && self.ssh.as_ref().is_some_and(|ssh| ssh.tester.is_some())
-        {
+        let is_far = |ssh: &Ssh| ssh.tester_hosts().iter().any(Option::is_some);
+        if self.trial.records.is_some() && self.ssh.as_ref().is_some_and(is_far) {
             return Err("[trial] records: only with the tester on this host, for they are not copied over ssh".into());
         }
         if self.trial.duration.is_zero()
@@ -496,9 +510,23 @@ impl Plan {
         if self.topology != Topology::Ssh {
             return Err("[ssh] is for topology = \"ssh\" only".into());
         }
-        for (name, host) in [("tester", &ssh.tester), ("auth", &ssh.auth)] {
-            if host.as_ref().is_some_and(|host| !host.agent) {
+        if ssh.tester.is_some() && !ssh.testers.is_empty() {
+            return Err(
+                "[ssh] has tester and testers; one tester is `tester`, several are `testers`"
+                    .into(),
+            );
+        }
+        let testers = ssh.testers.iter().map(|host| ("testers", host));
+        let single = [("tester", &ssh.tester), ("auth", &ssh.auth)];
+        let single = single.into_iter().filter_map(|(name, host)| Some((name, host.as_ref()?)));
+        for (name, host) in single.chain(testers) {
+            if !host.agent {
                 return Err(format!("[ssh] {name}: agent = false is for the DUT's host only"));
+            }
+        }
+        for (number, host) in ssh.testers.iter().enumerate() {
+            if ssh.testers[..number].contains(host) {
+                return Err(format!("[ssh] testers: {} is there twice", host.host));
             }
         }
         let driven = self.duts.iter().find(|dut| dut.driver != Dut::Custom);
@@ -584,6 +612,18 @@ mod tests {
         bad("name = 'x'\ntopology = 'ssh'\n[[dut]]\ndriver = 'unbound'\n", "[ssh]");
         let ssh = "[ssh]\ndut = { host = 'a', agent = false }\naddresses = { dut = '[::1]:53', auth = '127.0.0.1:53' }\n";
         bad(&format!("name = 'x'\n{ssh}[[dut]]\ndriver = 'unbound'\n"), "topology");
+        let testers = |keys: &str| {
+            let addresses = "addresses = { dut = '[::1]:53', auth = '127.0.0.1:53' }\n";
+            format!(
+                "name = 'x'\ntopology = 'ssh'\n[ssh]\n{keys}\n{addresses}[[dut]]\ndriver = 'unbound'\n"
+            )
+        };
+        bad(&testers("tester = { host = 'a' }\ntesters = [{ host = 'b' }]"), "tester and testers");
+        bad(&testers("testers = [{ host = 'a' }, { host = 'a' }]"), "a is there twice");
+        bad(&testers("testers = [{ host = 'a', agent = false }]"), "testers: agent");
+        let records =
+            testers("testers = [{ host = 'a' }, { host = 'b' }]") + "[trial]\nrecords = 'csv'\n";
+        bad(&records, "records");
         bad(&format!("name = 'x'\ntopology = 'ssh'\n{ssh}[[dut]]\ndriver = 'unbound'\n"), "custom");
         bad("name = 'x'\n[[dut]]\ndriver = 'unbound'\nmax = 10\n", "below min");
         bad(

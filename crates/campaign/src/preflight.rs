@@ -61,8 +61,10 @@ fn is_beyond(plan: &Plan, point: &Point, has: &Topology) -> bool {
 pub fn elsewhere(plan: &Plan) -> Vec<String> {
     let Some(ssh) = &plan.ssh else { return Vec::new() };
     let far = far(plan);
-    let hosts = Role::ALL.into_iter().filter_map(|role| Some((role, far[role as usize]?)));
-    let mut all: Vec<String> = hosts
+    let others = Role::ALL.into_iter().filter_map(|role| Some((role, far[role as usize]?)));
+    let further = ssh.testers.iter().skip(1).map(|tester| (Role::Tester, tester));
+    let mut all: Vec<String> = others
+        .chain(further)
         .map(|(role, at)| {
             format!(
                 "host {} ({}): programs and CPUs are not looked at from here",
@@ -92,9 +94,9 @@ pub fn elsewhere(plan: &Plan) -> Vec<String> {
 /// If a host is gone.
 pub fn on_hosts(plan: &Plan, world: &World, open: &[Point]) -> Result<Vec<String>, HostError> {
     let mut missing = Vec::new();
-    for (role, machine) in
-        [(Role::Tester, &world.tester), (Role::Dut, &world.dut), (Role::Auth, &world.auth)]
-    {
+    let testers = world.testers.iter().map(|tester| (Role::Tester, tester));
+    let servers = [(Role::Dut, &world.dut), (Role::Auth, &world.auth)];
+    for (role, machine) in testers.chain(servers) {
         for (whose, program) in programs(plan, role, open) {
             if machine.find(&program)?.is_none() {
                 missing.push(not_found(machine.name(), &whose, &program));
@@ -125,11 +127,12 @@ impl Role {
     }
 }
 
-/// The hosts of tester, DUT and AuthDNS that are other machines.
+/// The hosts of tester (the first one), DUT and AuthDNS that are other machines. Where there are
+/// several testers, all are.
 fn far(plan: &Plan) -> [Option<&SshHost>; 3] {
     plan.ssh
         .as_ref()
-        .map_or([None; 3], |ssh| [ssh.tester.as_ref(), ssh.dut.as_ref(), ssh.auth.as_ref()])
+        .map_or([None; 3], |ssh| [ssh.tester_hosts()[0], ssh.dut.as_ref(), ssh.auth.as_ref()])
 }
 
 fn not_found(host: &str, whose: &str, program: &Path) -> String {

@@ -1,5 +1,5 @@
-//! Carries out a plan: point by point, trial by trial, each trial a process of this program, each
-//! noted in the journal.
+//! Carries out a plan: point by point, trial by trial, each trial a process of this program (or one
+//! on each of several testers), each noted in the journal.
 //!
 //! ```text
 //! plan.points() ─► point ─► Recorded::walk ─► due ─► servers, `dns64bench measure`, counters, CPU, NUMA ─► journal
@@ -14,6 +14,7 @@ mod hosts;
 mod meter;
 mod start;
 mod tasks;
+mod testers;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -489,9 +490,9 @@ impl<'a, H: Hosts> Campaign<'a, H> {
             if !self
                 .entries
                 .iter()
-                .any(|e| matches!(e, Entry::Host { role: noted, .. } if noted == role))
+                .any(|e| matches!(e, Entry::Host { role: noted, .. } if *noted == role))
             {
-                self.append(Entry::Host { role: role.into(), environment })?;
+                self.append(Entry::Host { role, environment })?;
             }
         }
         Ok(())

@@ -1,4 +1,5 @@
-//! Where a campaign's processes run: its three hosts, and the addresses under which they meet.
+//! Where a campaign's processes run: the hosts of tester (or testers), DUT and AuthDNS, and the
+//! addresses under which they meet.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -35,8 +36,8 @@ pub enum WorldError {
 
 /// The hosts of a campaign.
 pub struct World {
-    /// Where the Measurer runs.
-    pub tester: Machine,
+    /// Where the Measurer runs: one machine, or several that share each trial.
+    pub testers: Vec<Machine>,
     /// Where the DUT runs.
     pub dut: Machine,
     /// The machine that AuthDNS runs on.
@@ -111,27 +112,47 @@ impl World {
         let in_lab = plan.topology == plan::Topology::Lab;
         let put_up = if in_lab { PutUp::up(run_folder)? } else { None };
         let addresses = addresses(plan)?;
-        let [tester, dut, auth] = match (&plan.ssh, plan.topology) {
+        let (testers, dut, auth) = match (&plan.ssh, plan.topology) {
             (Some(ssh), plan::Topology::Ssh) => {
                 let config = ssh.config.as_deref();
-                let far = Path::new(".cache/dns64bench").join(archive.far_name()?);
-                let machine = |host, at: &Option<SshHost>| match at {
+                let (cache, name) = (Path::new(".cache/dns64bench"), archive.far_name()?);
+                let far = cache.join(&name);
+                let machine = |host, at: Option<&SshHost>, far: &Path| match at {
                     None => here(host, false),
-                    Some(at) => over_ssh(at, config, &far, run_folder, interruption),
+                    Some(at) => over_ssh(at, config, far, run_folder, interruption),
                 };
-                [
-                    machine(Host::Tester, &ssh.tester)?,
-                    machine(Host::Dut, &ssh.dut)?,
-                    machine(Host::Auth, &ssh.auth)?,
-                ]
+                let hosts = ssh.tester_hosts();
+                // Of several, some may be on one host, and each agent has a folder of its own.
+                let folder = |number: usize| match hosts.len() {
+                    1 => far.clone(),
+                    _ => cache.join(format!("{name}-tester-{number}")),
+                };
+                let testers = hosts
+                    .iter()
+                    .enumerate()
+                    .map(|(number, at)| machine(Host::Tester, *at, &folder(number)));
+                (
+                    testers.collect::<Result<Vec<_>, _>>()?,
+                    machine(Host::Dut, ssh.dut.as_ref(), &far)?,
+                    machine(Host::Auth, ssh.auth.as_ref(), &far)?,
+                )
             }
-            _ => [here(Host::Tester, in_lab)?, here(Host::Dut, in_lab)?, here(Host::Auth, in_lab)?],
+            _ => (
+                vec![here(Host::Tester, in_lab)?],
+                here(Host::Dut, in_lab)?,
+                here(Host::Auth, in_lab)?,
+            ),
         };
         let (dut_address, auth_addresses) = addresses;
         let loopback = plan.topology == plan::Topology::Loopback;
         let topology = dut.topology()?;
         let _lab = put_up;
-        Ok(World { tester, dut, auth, dut_address, auth_addresses, topology, loopback, _lab })
+        Ok(World { testers, dut, auth, dut_address, auth_addresses, topology, loopback, _lab })
+    }
+
+    /// Where the Measurer runs, or the first of the machines that it runs on.
+    pub fn tester(&self) -> &Machine {
+        &self.testers[0]
     }
 
     /// The CPUs of the DUT at a place: those of the plan, or else as many of its host as the place
@@ -157,14 +178,13 @@ impl World {
     /// Who runs on the DUT's machine besides, and where: on any CPU if the plan names none.
     fn neighbours(&self, plan: &Plan) -> Vec<(Neighbour, BTreeSet<usize>)> {
         let here = &self.dut.greeting().boot_id;
-        let all = [
-            (Neighbour::Tester, &self.tester, &plan.cpus.tester),
-            (Neighbour::Auth, &self.auth, &plan.cpus.auth),
-        ];
-        let near = all
-            .into_iter()
-            .filter(|(_, machine, _)| !here.is_empty() && machine.greeting().boot_id == *here);
-        near.map(|(who, _, cpus)| {
+        let is_near = |machine: &Machine| !here.is_empty() && machine.greeting().boot_id == *here;
+        // Several testers on one machine have the same CPUs there.
+        let tester =
+            self.testers.iter().any(is_near).then_some((Neighbour::Tester, &plan.cpus.tester));
+        let auth = is_near(&self.auth).then_some((Neighbour::Auth, &plan.cpus.auth));
+        let near = tester.into_iter().chain(auth);
+        near.map(|(who, cpus)| {
             (
                 who,
                 if cpus.is_empty() { self.topology.cpus() } else { cpus.iter().copied().collect() },

@@ -15,7 +15,7 @@ use super::tally::Skipped;
 use super::{Bench, LIMIT, Lab, ROOT, Test};
 use crate::process::{self, Server, find, output, wait_until};
 
-pub(super) const TESTS: [Test; 8] = [
+pub(super) const TESTS: [Test; 9] = [
     (
         "campaign over ssh between namespaces, as the local one",
         &["sshd", "ssh", "ssh-keygen", "ip", ROOT],
@@ -31,6 +31,7 @@ pub(super) const TESTS: [Test; 8] = [
         &["nsd", "knotd", "named", "yadifad"],
         other_auth,
     ),
+    ("campaign with two testers over ssh", &["sshd", "ssh", "ssh-keygen", "ip", ROOT], two_testers),
     ("campaign on a full disk", &["mount", "umount", ROOT], full_disk),
     ("campaign with Knot Resolver", &["kresd"], knot_resolver),
     ("campaign with CoreDNS", &["coredns"], coredns),
@@ -53,7 +54,7 @@ const SHORT: &str = "[trial]\nduration = '500ms'\ntimeout = '400ms'\npause = '0s
     [self-test]\nmin = 500\nmax = 1000\nresolution = 500\nrepeat = 1\n\
     [measure]\ncached-shares = [0.5]\n[measure.loads]\nshares = [1]\nduration = '2s'\ntransient = '1s'\nrepeat = 1\n";
 
-/// Two sshds in the lab, and how to reach them.
+/// An sshd in each host of the lab, and how to reach them.
 pub(super) struct Sshds {
     _sshds: Vec<Server>,
     /// The configuration file for ssh.
@@ -77,7 +78,8 @@ impl Sshds {
         let sshd = find("sshd").context("sshd")?;
         let (mut sshds, mut config, mut known) = (Vec::new(), String::new(), String::new());
         let public = fs::read_to_string(format!("{host_key}.pub"))?;
-        for (host, address) in [("dut", "2001:2::1"), ("auth", "198.18.1.2")] {
+        let hosts = [("tester", "2001:2::2"), ("dut", "2001:2::1"), ("auth", "198.18.1.2")];
+        for (host, address) in hosts {
             let text = format!(
                 "ListenAddress {}:2222\nHostKey {host_key}\nAuthorizedKeysFile {authorized}\nStrictModes no\nPidFile none\n\
                  UsePAM no\nPermitRootLogin yes\nPasswordAuthentication no\n",
@@ -88,7 +90,8 @@ impl Sshds {
                 ["lab", "exec", host, "--", &sshd.to_string_lossy(), "-D", "-e", "-f", &file];
             sshds.push(Server::start(bench.program(), &args)?);
             config.push_str(&format!(
-                "Host far-{host}\n  HostName {address}\n  Port 2222\n  User root\n  IdentityFile {user_key}\n  IdentitiesOnly yes\n  \
+                // By two names, for those who want two hosts.
+                "Host far-{host} also-{host}\n  HostName {address}\n  Port 2222\n  User root\n  IdentityFile {user_key}\n  IdentitiesOnly yes\n  \
                  StrictHostKeyChecking yes\n  UserKnownHostsFile {}\n",
                 bench.path("known_hosts")
             ));
@@ -97,7 +100,8 @@ impl Sshds {
         bench.file("known_hosts", &known)?;
         let config = bench.file("ssh_config", &config)?;
         // Whether they listen is seen by asking them.
-        for host in ["far-dut", "far-auth"] {
+        for (host, _) in hosts {
+            let host = format!("far-{host}");
             let args = [
                 "lab",
                 "exec",
@@ -108,7 +112,7 @@ impl Sshds {
                 &config,
                 "-o",
                 "BatchMode=yes",
-                host,
+                &host,
                 "true",
             ];
             let give_up = Instant::now() + Duration::from_secs(10);
@@ -204,10 +208,10 @@ fn campaign_over_ssh(bench: &Bench) -> Result<()> {
         .map(|host| host["role"].to_string())
         .collect();
     ensure!(roles == ["\"tester\"", "\"dut\"", "\"auth\""], "facts of {roles:?}");
-    ensure!(
-        far["duts"][0]["points"][0]["upstream_per_query"]
-            == near["duts"][0]["points"][0]["upstream_per_query"]
-    );
+    for results in [&far, &near] {
+        let real = &results["duts"][0]["points"][0]["real"];
+        ensure!(real["questions_per_query"] == 2.0, "{real}");
+    }
     // Configurations and logs of the other hosts are here.
     ensure!(
         fs::read_to_string(format!("{far_run}/servers/dns64d-1/dns64d.toml"))?
@@ -244,6 +248,45 @@ fn campaign_over_ssh(bench: &Bench) -> Result<()> {
         shell["duts"][0]["loads"][0]["cpu"]["median"].as_f64().is_some_and(|cpu| cpu > 0.0),
         "no CPU use measured"
     );
+    Ok(())
+}
+
+/// Two testers find what the DUT answers, and every trial is whole.
+fn two_testers(bench: &Bench) -> Result<()> {
+    let _lab = Lab::up(bench)?;
+    let sshds = Sshds::start(bench)?;
+    let program = bench.program();
+    let host = |name: &str| format!("{{ host = '{name}', program = '{program}' }}");
+    let both = [host("far-tester"), host("also-tester")].join(", ");
+    let plan = sshds.plan(bench).replace("[ssh]\n", &format!("[ssh]\ntesters = [{both}]\n"));
+    // Names that must be cached before cost each trial ten seconds.
+    let plan = plan.replace("cached-shares = [0.5]\n", "");
+    let plan = bench.file("two.toml", &format!("{plan}[[dut]]\ndriver = 'dns64d'\n"))?;
+    let folder = bench.path("two-run");
+    let within = ["lab", "exec", "tester", "--", program];
+    let campaign = ["campaign", "run", &plan, "--dir", &folder, "--quiet"];
+    output(program, &[&within[..], &campaign].concat(), LIMIT)?;
+    let two = results(&folder)?;
+    let first = &two["duts"][0]["points"][0];
+    ensure!(first["figures"]["median"] == 300.0, "{first}");
+    ensure!(first["real"]["questions_per_query"] == 2.0, "{first}");
+
+    let hosts = two["hosts"].as_array().into_iter().flatten();
+    let roles: Vec<_> = hosts.filter_map(|host| host["role"].as_str()).collect();
+    ensure!(roles == ["tester", "tester 1", "dut", "auth"], "facts of {roles:?}");
+    let journal = fs::read_to_string(format!("{folder}/journal.jsonl"))?;
+    let mut shared = 0;
+    for line in journal.lines() {
+        let entry: Value = serde_json::from_str(line)?;
+        // Trials of the self-test, of searches and loads are of both; those of one have one thread.
+        let Some(trial) = entry.pointer("/finished/trial") else { continue };
+        shared += 1;
+        ensure!(trial["settings"]["threads"] == 2, "{line}");
+        let rate = trial["rate"].as_f64().unwrap_or(0.0);
+        let planned = rate * trial["duration_s"].as_f64().unwrap_or(0.0);
+        ensure!(trial["verdict"] == "invalid" || trial["sent"].as_f64() == Some(planned), "{line}");
+    }
+    ensure!(shared > 3, "{shared} shared trials in {journal}");
     Ok(())
 }
 

@@ -118,6 +118,7 @@ impl Agent {
             Request::Counters { socket } => Reply::Counters(Box::new(status::read(&socket)?)),
             Request::Answers { server } => Reply::Answered(answers(server)?),
             Request::Numa => Reply::Numa(Numa::read(&Tree::here())),
+            Request::Clock => Reply::Clock(net::clock::wall()),
         })
     }
 
@@ -198,6 +199,7 @@ fn answers(server: SocketAddr) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use method::units::Nanos;
 
     const SOON: Duration = Duration::from_secs(5);
 
@@ -249,6 +251,7 @@ mod tests {
                 run("echo out; echo err >&2; exit 3"),
                 Request::Run { words: vec!["/nonexistent".into()], limit: SOON },
                 Request::Answers { server: "127.0.0.1:9".parse().unwrap() },
+                Request::Clock,
             ],
         );
         assert_eq!(
@@ -260,6 +263,8 @@ mod tests {
             matches!(&replies[4], Reply::Refused(_)) && replies[5] == Reply::Answered(false),
             "{replies:?}"
         );
+        let Reply::Clock(said) = replies[6] else { panic!("{replies:?}") };
+        assert!(net::clock::wall().since(said) < Nanos(5 * Nanos::SECOND.0));
         let mut output = Vec::new();
         serve(folder.path(), &b"what?\n"[..], &mut output).unwrap();
         assert!(String::from_utf8(output).unwrap().contains("that is no request"));

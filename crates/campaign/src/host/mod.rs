@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use method::units::Nanos;
 use net::cpu_time::{self, CpuTimes};
 use serde::{Deserialize, Serialize};
 use tester::authdns::counters::AuthCounters;
@@ -120,6 +121,8 @@ pub enum Request {
     },
     /// Page allocations, NUMA node by NUMA node.
     Numa,
+    /// What its wall clock says.
+    Clock,
 }
 
 impl Request {
@@ -165,6 +168,8 @@ pub enum Reply {
     Answered(bool),
     /// Counters of NUMA nodes, where the kernel has them.
     Numa(Option<Numa>),
+    /// The wall clock, in nanoseconds since 1970-01-01 UTC.
+    Clock(Nanos),
     /// It could not be done, and why.
     Refused(String),
 }
@@ -482,6 +487,17 @@ impl Machine {
             Ok(text) => Ok(CpuTimes::parse(&text)),
             Err(HostError::Refused { .. }) => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+
+    /// What its wall clock says, in nanoseconds since 1970-01-01 UTC.
+    ///
+    /// # Errors
+    /// If the host is gone, or has no agent.
+    pub fn clock(&self) -> Result<Nanos, HostError> {
+        match self.ask("read the clock", &Request::Clock)? {
+            Reply::Clock(now) => Ok(now),
+            other => Err(self.unexpected(&other)),
         }
     }
 

@@ -189,7 +189,7 @@ impl Link for ShellLink {
                 (format!("end {id}; wait {id} 2>/dev/null; {others}; :"), |_| Reply::Done)
             }
             Request::Numa => (Numa::script(), |text| Reply::Numa(Numa::read(&Tree::printed(text)))),
-            Request::Counters { .. } | Request::Answers { .. } => {
+            Request::Counters { .. } | Request::Answers { .. } | Request::Clock => {
                 return Ok(Reply::Refused("there is no dns64bench on this host".into()));
             }
         };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use conform::outcome::Checked;
-use method::units::{Share, counted};
+use method::units::{Nanos, Share, counted};
 use net::cpu_time::CpuTimes;
 use serde::de::Error as _;
 use tester::authdns::counters::AuthCounters;
@@ -20,7 +20,7 @@ use super::meter::Meter;
 use crate::archive::{Archive, Configuration, Cpu, Found};
 use crate::environment::Environment;
 use crate::governor::{CannotBeMade, Governed, GovernorError};
-use crate::host::{Ended, HostError, Running};
+use crate::host::{Ended, HostError, Machine, Running};
 use crate::interruption::Interruption;
 use crate::measures::Task;
 use crate::measures::closed_loop::LoopTrial;
@@ -33,14 +33,14 @@ use crate::site::{Names, RunningAuth, RunningDut, SiteError, auth_version, versi
 use crate::world::World;
 
 /// Between two looks at who takes part in a trial.
-const LOOK: Duration = Duration::from_millis(100);
+pub(super) const LOOK: Duration = Duration::from_millis(100);
 /// So much is written to see whether there is room; octets.
 const PROBE: usize = 16 << 10;
 /// How long the measurement of what sending costs may take.
 const SEND_COST: Duration = Duration::from_secs(20);
 /// A trial's result is not longer than this; octets. That of a closed loop has the times of all
 /// experiments.
-const RESULT: u64 = 4 << 20;
+pub(super) const RESULT: u64 = 4 << 20;
 /// The status with which the tester refuses a plan.
 const USAGE: i32 = 2;
 /// The status with which it ends where something is missing on its host, such as room for the
@@ -55,7 +55,17 @@ pub(super) enum Seen {
     Died(String),
 }
 
-/// The three hosts of a campaign.
+/// What tells each machine from others; empty where it is not known.
+pub(super) struct Machines {
+    /// Those of the testers, each once.
+    pub(super) testers: Vec<String>,
+    /// The DUT's.
+    pub(super) dut: String,
+    /// AuthDNS's.
+    pub(super) auth: String,
+}
+
+/// The hosts of a campaign.
 pub(super) trait Hosts {
     /// AuthDNS, running until it is dropped.
     type Auth;
@@ -66,16 +76,17 @@ pub(super) trait Hosts {
 
     /// What is missing on the hosts for these points, a sentence each.
     fn missing(&self, open: &[Point]) -> Result<Vec<String>, HostError>;
-    /// The facts of the hosts, where they are other machines or namespaces of this one.
-    fn facts(&self) -> Vec<(&'static str, Environment)>;
+    /// The facts of the hosts, where they are other machines or namespaces of this one, with what
+    /// they are for.
+    fn facts(&self) -> Vec<(String, Environment)>;
     /// What a DUT says that it is.
     fn dut_version(&self, dut: &DutPlan) -> Result<String, SiteError>;
     /// What an AuthDNS says that it is.
     fn auth_version(&self, auth: &AuthPlan) -> Result<String, SiteError>;
     /// What sending costs on the tester's host.
     fn send_cost(&self) -> Result<SendCost, CampaignError>;
-    /// What tells the machines of tester, DUT and AuthDNS from others.
-    fn machines(&self) -> [String; 3];
+    /// What tells the machines from others.
+    fn machines(&self) -> Machines;
     /// Where the Measurer asks at a point.
     fn server_of(&self, point: &Point) -> std::net::SocketAddr;
     /// Where the tester's host has a file of the run folder.
@@ -166,14 +177,20 @@ impl Hosts for RealHosts<'_> {
         preflight::on_hosts(self.plan, &self.world, open)
     }
 
-    fn facts(&self) -> Vec<(&'static str, Environment)> {
+    fn facts(&self) -> Vec<(String, Environment)> {
         // On loopback all hosts are this one; in the lab they have interfaces of their own.
         if self.plan.topology == Topology::Loopback {
             return Vec::new();
         }
-        let machines =
-            [("tester", &self.world.tester), ("dut", &self.world.dut), ("auth", &self.world.auth)];
-        machines.map(|(role, machine)| (role, machine.greeting().environment.clone())).into()
+        let name = |number: usize| match number {
+            0 => "tester".to_owned(),
+            // As the shard that is its part of a trial.
+            _ => format!("tester {number}"),
+        };
+        let testers = self.world.testers.iter().enumerate().map(|(n, tester)| (name(n), tester));
+        let servers = [("dut".to_owned(), &self.world.dut), ("auth".to_owned(), &self.world.auth)];
+        let all = testers.chain(servers);
+        all.map(|(role, machine)| (role, machine.greeting().environment.clone())).collect()
     }
 
     fn dut_version(&self, dut: &DutPlan) -> Result<String, SiteError> {
@@ -185,19 +202,27 @@ impl Hosts for RealHosts<'_> {
     }
 
     fn send_cost(&self) -> Result<SendCost, CampaignError> {
-        let machine = &self.world.tester;
         let mut words = vec!["send-cost".to_owned()];
         if let Some(cpu) = self.plan.cpus.tester.first() {
             words.extend(["--cpu".into(), cpu.to_string()]);
         }
-        let (worked, printed) = machine.run(&machine.ours(&words), SEND_COST)?;
-        let cost = serde_json::from_str(&printed).ok().filter(|_| worked);
-        cost.ok_or_else(|| CampaignError::Tester(printed.trim().to_owned()))
+        let of = |machine: &Machine| {
+            let (worked, printed) = machine.run(&machine.ours(&words), SEND_COST)?;
+            let cost = serde_json::from_str::<SendCost>(&printed).ok().filter(|_| worked);
+            cost.ok_or_else(|| CampaignError::Tester(printed.trim().to_owned()))
+        };
+        let costs = self.world.testers.iter().map(of).collect::<Result<Vec<_>, _>>()?;
+        // What the slowest of several can do, all can.
+        let most = |part: fn(&SendCost) -> Nanos| costs.iter().map(part).max().unwrap_or(Nanos(0));
+        Ok(SendCost { wake_up: most(|cost| cost.wake_up), query: most(|cost| cost.query) })
     }
 
-    fn machines(&self) -> [String; 3] {
-        [&self.world.tester, &self.world.dut, &self.world.auth]
-            .map(|machine| machine.greeting().boot_id.clone())
+    fn machines(&self) -> Machines {
+        let id = |machine: &Machine| machine.greeting().boot_id.clone();
+        let mut testers: Vec<String> = self.world.testers.iter().map(id).collect();
+        testers.sort_unstable();
+        testers.dedup();
+        Machines { testers, dut: id(&self.world.dut), auth: id(&self.world.auth) }
     }
 
     fn server_of(&self, point: &Point) -> std::net::SocketAddr {
@@ -208,7 +233,7 @@ impl Hosts for RealHosts<'_> {
     }
 
     fn place(&self, file: &Path) -> PathBuf {
-        self.world.tester.place(file)
+        self.world.tester().place(file)
     }
 
     fn change_ports(&mut self) -> Result<(), CampaignError> {
@@ -300,8 +325,8 @@ impl Hosts for RealHosts<'_> {
     }
 
     fn cpu_times(&self) -> Result<[Option<CpuTimes>; 3], HostError> {
-        let World { tester, dut, auth, .. } = &self.world;
-        Ok([tester.cpu_times()?, dut.cpu_times()?, auth.cpu_times()?])
+        let World { dut, auth, .. } = &self.world;
+        Ok([self.world.tester().cpu_times()?, dut.cpu_times()?, auth.cpu_times()?])
     }
 
     fn trial(
@@ -311,18 +336,23 @@ impl Hosts for RealHosts<'_> {
         task: &Task,
         to_the_end: bool,
     ) -> Result<Seen, CampaignError> {
-        let machine = &self.world.tester;
+        if let Task::Trial(plan) = task
+            && self.world.testers.len() > 1
+        {
+            return self.shared_trial(auth, dut, plan, to_the_end);
+        }
+        let machine = self.world.tester();
         let (output, log) = (Path::new("trial.json"), Path::new("trial.log"));
         machine.write(log, "")?;
         // Checks leave it to who starts them where they run.
         let (words, cpus): (_, &[usize]) = match task {
-            Task::Trial(plan) => (self.measure(plan)?, &[]),
+            Task::Trial(plan) => (measure(machine, Path::new("trial.plan.json"), plan)?, &[]),
             Task::ClosedLoop(plan) => (plan.arguments(), &[]),
             Task::Conform(plan) => (plan.arguments(self.checks_view(auth)), &self.plan.cpus.tester),
         };
         let begun = SystemTime::now();
         let measurer = machine.start(&machine.ours(&words), cpus, log, Some(output))?;
-        let mut meter = Meter::new(auth, dut, &self.world.dut, &measurer)?;
+        let mut meter = Meter::new(auth, dut, &self.world.dut)?;
         let ended = loop {
             if let Some(ended) = measurer.ended(LOOK)? {
                 break ended;
@@ -330,28 +360,22 @@ impl Hosts for RealHosts<'_> {
             if self.interruption.is_asked() {
                 return Err(CampaignError::Interrupted);
             }
-            if let Some(ended) = auth.process().ended(Duration::ZERO)? {
-                let log = auth.process().log_tail();
-                return Err(CampaignError::Auth(format!(
-                    "AuthDNS ended in a trial: {}\n{log}",
-                    ended.how
-                )));
-            }
-            if let Some(how) = dut.map(RunningDut::ended).transpose()?.flatten() {
-                let how = format!("the DUT ended with {how}");
+            auth_lives(auth)?;
+            if let Some(how) = how_it_ended(dut)? {
                 match task {
                     // Each check that is left would wait for it, and fail for that only.
                     Task::Conform(_) => {
                         let found = ConformTrial::without_report(begun, how);
-                        return Ok(Seen::Ended(Found::Conform(found.into()), meter.finish(auth)?));
+                        let cpu = meter.finish(auth, std::slice::from_ref(&measurer))?;
+                        return Ok(Seen::Ended(Found::Conform(found.into()), cpu));
                     }
                     _ if !to_the_end => return Ok(Seen::Died(how)),
                     _ => {}
                 }
             }
-            meter.tick(dut, &measurer, task)?;
+            meter.tick(dut, task)?;
         };
-        let cpu = meter.finish(auth)?;
+        let cpu = meter.finish(auth, std::slice::from_ref(&measurer))?;
         let text = machine.read(output, RESULT)?;
         Ok(Seen::Ended(self.found(task, &measurer, &ended, begun, &text)?, cpu))
     }
@@ -372,36 +396,20 @@ impl RealHosts<'_> {
     /// of ssh; `None` where the plan has no name for that host.
     fn checks_view(&self, auth: &RunningAuth) -> Option<FarView> {
         let path = auth.checks_status()?.to_string_lossy().into_owned();
-        let [tester, _, on] = self.machines();
+        let id = |machine: &Machine| machine.greeting().boot_id.clone();
+        let (tester, on) = (id(self.world.tester()), id(&self.world.auth));
         if self.plan.topology != Topology::Ssh || !tester.is_empty() && tester == on {
             return Some(FarView { status: path, ssh_config: None });
         }
         let ssh = self.plan.ssh.as_ref()?;
         let status = format!("ssh:{}:{path}", ssh.auth.as_ref()?.host);
         // That file is on this machine.
-        let ssh_config = ssh.config.clone().filter(|_| ssh.tester.is_none());
+        let ssh_config = ssh.config.clone().filter(|_| ssh.tester_hosts()[0].is_none());
         Some(FarView { status, ssh_config })
     }
 
-    /// Writes a trial down for `dns64bench measure`; returns the words that carry it out.
-    fn measure(&self, plan: &TrialPlan) -> Result<Vec<String>, CampaignError> {
-        let (machine, file) = (&self.world.tester, Path::new("trial.plan.json"));
-        // Only a folder whose name is no UTF-8 cannot be written down.
-        let unfit = |e: serde_json::Error| CampaignError::Trial {
-            rate: Some(plan.rate),
-            why: e.to_string(),
-            is_usage: true,
-        };
-        machine.write(file, &serde_json::to_string(plan).map_err(unfit)?)?;
-        let place = machine.place(file).to_string_lossy().into_owned();
-        // The campaign asks the DUT itself, and knows whether its process lives.
-        Ok(["measure", "--plan", &place, "--json", "--quiet", "--liveness", "false"]
-            .map(str::to_owned)
-            .into())
-    }
-
     /// What the tester, which was started at that moment, found: it printed `text`.
-    fn found(
+    pub(super) fn found(
         &self,
         task: &Task,
         measurer: &Running,
@@ -423,7 +431,7 @@ impl RealHosts<'_> {
     }
 
     /// Why the tester printed no result.
-    fn no_result(
+    pub(super) fn no_result(
         &self,
         task: &Task,
         measurer: &Running,
@@ -432,7 +440,7 @@ impl RealHosts<'_> {
     ) -> CampaignError {
         let (how, told) = (&ended.how, measurer.log_tail());
         // A full disk keeps the reason from being written down; whoever writes next is told.
-        let written = self.world.tester.write(Path::new("trial.json"), &" ".repeat(PROBE));
+        let written = measurer.machine().write(Path::new("trial.json"), &" ".repeat(PROBE));
         let full = written.err().map_or(String::new(), |e| format!("; {e}"));
         let (command, rate) = match task {
             Task::Trial(plan) => ("measure", Some(plan.rate)),
@@ -444,6 +452,39 @@ impl RealHosts<'_> {
         );
         CampaignError::Trial { rate, why, is_usage: ended.status == Some(USAGE) }
     }
+}
+
+/// Writes a trial down for `dns64bench measure` on a machine; returns the words that carry it out.
+pub(super) fn measure(
+    machine: &Machine,
+    file: &Path,
+    plan: &TrialPlan,
+) -> Result<Vec<String>, CampaignError> {
+    // Only a folder whose name is no UTF-8 cannot be written down.
+    let unfit = |e: serde_json::Error| CampaignError::Trial {
+        rate: Some(plan.rate),
+        why: e.to_string(),
+        is_usage: true,
+    };
+    machine.write(file, &serde_json::to_string(plan).map_err(unfit)?)?;
+    let place = machine.place(file).to_string_lossy().into_owned();
+    // The campaign asks the DUT itself, and knows whether its process lives.
+    Ok(["measure", "--plan", &place, "--json", "--quiet", "--liveness", "false"]
+        .map(str::to_owned)
+        .into())
+}
+
+/// An error if AuthDNS has ended, which must not happen in a trial.
+pub(super) fn auth_lives(auth: &RunningAuth) -> Result<(), CampaignError> {
+    let Some(ended) = auth.process().ended(Duration::ZERO)? else { return Ok(()) };
+    let log = auth.process().log_tail();
+    Err(CampaignError::Auth(format!("AuthDNS ended in a trial: {}\n{log}", ended.how)))
+}
+
+/// How the DUT ended, if it has.
+pub(super) fn how_it_ended(dut: Option<&RunningDut>) -> Result<Option<String>, HostError> {
+    let how = dut.map(RunningDut::ended).transpose()?.flatten();
+    Ok(how.map(|how| format!("the DUT ended with {how}")))
 }
 
 /// Reads what the tester printed, which was started at that moment.

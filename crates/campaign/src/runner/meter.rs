@@ -22,7 +22,6 @@ pub(super) struct Meter<'a> {
     next: Instant,
     auth_before: f64,
     dut_last: (Instant, f64),
-    tester_used: f64,
     host: &'a Machine,
     host_last: Option<CpuTimes>,
     cpu: Cpu,
@@ -41,19 +40,16 @@ impl Meter<'_> {
         auth: &RunningAuth,
         dut: Option<&RunningDut>,
         host: &'a Machine,
-        measurer: &Running,
     ) -> Result<Meter<'a>, HostError> {
         let used = dut.map_or(Ok(0.0), RunningDut::cpu)?;
         let auth_before = cpu_of(auth.process())?;
         let (host_last, start) = (host.cpu_times()?, Instant::now());
-        let tester_used = cpu_of(measurer)?;
         let next = start + SECOND;
         Ok(Meter {
             start,
             next,
             auth_before,
             dut_last: (start, used),
-            tester_used,
             host,
             host_last,
             cpu: Cpu::default(),
@@ -65,14 +61,9 @@ impl Meter<'_> {
     ///
     /// # Errors
     /// If a host is gone.
-    pub(super) fn tick(
-        &mut self,
-        dut: Option<&RunningDut>,
-        measurer: &Running,
-        task: &Task,
-    ) -> Result<(), HostError> {
+    pub(super) fn tick(&mut self, dut: Option<&RunningDut>, task: &Task) -> Result<(), HostError> {
         let (None, Some(running)) = (&self.cpu.place, dut) else {
-            return self.second(dut, measurer, task);
+            return self.second(dut, task);
         };
         // Halfway through a trial; closed loops and checks have no length.
         let is_half = match task {
@@ -82,16 +73,11 @@ impl Meter<'_> {
         if is_half {
             self.cpu.place = Some(running.place()?);
         }
-        self.second(dut, measurer, task)
+        self.second(dut, task)
     }
 
     /// Looks at the CPU times if a second has passed.
-    fn second(
-        &mut self,
-        dut: Option<&RunningDut>,
-        measurer: &Running,
-        task: &Task,
-    ) -> Result<(), HostError> {
+    fn second(&mut self, dut: Option<&RunningDut>, task: &Task) -> Result<(), HostError> {
         if Instant::now() < self.next {
             return Ok(());
         }
@@ -100,8 +86,6 @@ impl Meter<'_> {
         while self.next <= Instant::now() {
             self.next += SECOND;
         }
-        // The tester's process is gone when the trial is over, so its time is read while it runs.
-        self.tester_used = cpu_of(measurer)?;
         let Some(dut) = dut else {
             self.dut_last.0 = Instant::now();
             return Ok(());
@@ -126,14 +110,19 @@ impl Meter<'_> {
         Ok(())
     }
 
-    /// At the end of a trial.
+    /// At the end of a trial; `measurers` have ended, and wait to be dropped.
     ///
     /// # Errors
-    /// If AuthDNS's host is gone.
-    pub(super) fn finish(mut self, auth: &RunningAuth) -> Result<Cpu, HostError> {
+    /// If the host of AuthDNS or of a tester is gone.
+    pub(super) fn finish(
+        mut self,
+        auth: &RunningAuth,
+        measurers: &[Running],
+    ) -> Result<Cpu, HostError> {
         let seconds = self.start.elapsed().as_secs_f64().max(0.001);
         self.cpu.auth = (cpu_of(auth.process())? - self.auth_before) / seconds;
-        self.cpu.tester = self.tester_used / seconds;
+        let used = measurers.iter().map(cpu_of).sum::<Result<f64, HostError>>()?;
+        self.cpu.tester = used / seconds;
         Ok(self.cpu)
     }
 }

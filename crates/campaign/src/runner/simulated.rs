@@ -18,7 +18,7 @@ use tester::measurer::burst::SendCost;
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::{Rtt, TrialResult};
 
-use super::hosts::{Hosts, Seen};
+use super::hosts::{Hosts, Machines, Seen};
 use super::*;
 use crate::archive::Configuration;
 use crate::environment::Environment;
@@ -196,7 +196,7 @@ impl Hosts for Simulated {
         Ok(Vec::new())
     }
 
-    fn facts(&self) -> Vec<(&'static str, Environment)> {
+    fn facts(&self) -> Vec<(String, Environment)> {
         Vec::new()
     }
 
@@ -212,8 +212,8 @@ impl Hosts for Simulated {
         Ok(SendCost { wake_up: Nanos(5_000), query: Nanos(1_000) })
     }
 
-    fn machines(&self) -> [String; 3] {
-        ["a", "b", "c"].map(str::to_owned)
+    fn machines(&self) -> Machines {
+        Machines { testers: vec!["a".into()], dut: "b".into(), auth: "c".into() }
     }
 
     fn server_of(&self, point: &Point) -> SocketAddr {

@@ -7,7 +7,7 @@ use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
 use wire::name::NameRange;
 
-use super::hosts::Hosts;
+use super::hosts::{Hosts, Machines};
 use super::{Campaign, CampaignError, Site};
 use crate::archive::Step;
 use crate::measures::Task;
@@ -108,28 +108,31 @@ impl<H: Hosts> Campaign<'_, H> {
         auth: &[usize],
         dut: Option<&[usize]>,
     ) -> Facts {
-        let [tester, machine, on] = self.hosts.machines();
-        let dut = dut.map(|cpus| Role { machine: &machine, cpus });
-        let ours = [self.tester(&tester), Role { machine: &on, cpus: auth }];
-        let roles: Vec<Role<'_>> = ours.into_iter().chain(dut).collect();
+        let machines = self.hosts.machines();
+        let dut = dut.map(|cpus| Role { machine: &machines.dut, cpus });
+        let auth = Role { machine: &machines.auth, cpus: auth };
+        let testers = self.testers(&machines);
+        let roles: Vec<Role<'_>> = testers.chain([auth]).chain(dut).collect();
         let (shares_host, shares_cpus) = shared(&roles);
         Facts { shares_host, shares_cpus, ..trial.facts }
     }
 
     /// Whether the Measurer's CPUs may be those of AuthDNS or of a DUT.
     fn shares_tester_cpus(&self) -> bool {
-        let [tester, machine, auth] = self.hosts.machines();
+        let machines = self.hosts.machines();
         let points = self.plan.points();
         let places: Vec<Vec<usize>> =
             points.iter().filter_map(|p| p.place()).map(|p| self.hosts.cpus_at(p)).collect();
-        let duts = places.iter().map(|cpus| Role { machine: &machine, cpus });
-        let tester = self.tester(&tester);
+        let duts = places.iter().map(|cpus| Role { machine: &machines.dut, cpus });
         // What is not known is no reason to keep others waiting.
-        let on_all = Role { machine: &auth, cpus: &self.plan.cpus.auth };
-        duts.chain([on_all]).any(|other| shared(&[tester, other]).1 != Fact::No)
+        let on_all = Role { machine: &machines.auth, cpus: &self.plan.cpus.auth };
+        let others: Vec<Role<'_>> = duts.chain([on_all]).collect();
+        self.testers(&machines)
+            .any(|tester| others.iter().any(|other| shared(&[tester, *other]).1 != Fact::No))
     }
 
-    fn tester<'r>(&'r self, machine: &'r str) -> Role<'r> {
-        Role { machine, cpus: &self.plan.cpus.tester }
+    /// The testers' machines, each once: testers that have one in common are one role.
+    fn testers<'r>(&'r self, machines: &'r Machines) -> impl Iterator<Item = Role<'r>> {
+        machines.testers.iter().map(|machine| Role { machine, cpus: &self.plan.cpus.tester })
     }
 }

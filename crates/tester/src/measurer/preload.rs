@@ -25,11 +25,27 @@ const SLOWEST: Qps = Qps(500);
 /// (BIND: a second), so that the next pass finds them forgotten.
 const PATIENCE: Nanos = Nanos(2 * Nanos::SECOND.0);
 
-/// How fast pass number `pass` asks: no faster than the trial where that asks faster than
-/// [`SLOWEST`], because a DUT that answers the trial's rate may well drop what comes faster; and
-/// slower where the DUT has lost some.
-fn rate_of(pass: u32, trial: Qps) -> Qps {
-    Qps(trial.0 >> pass).max(SLOWEST)
+/// How fast pass number `pass` asks, of a trial that `testers` share: no faster than the trial where
+/// that asks faster than [`SLOWEST`], because a DUT that answers the trial's rate may well drop what
+/// comes faster; and slower where the DUT has lost some.
+fn rate_of(pass: u32, trial: Qps, testers: u64) -> Qps {
+    Qps((trial.0 / testers) >> pass).max(SLOWEST)
+}
+
+impl TrialPlan {
+    /// How long it takes to resolve the names of a cached share before the trial, where that takes
+    /// two passes at the most; nothing without one. Several testers must not begin earlier.
+    pub fn preload_time(&self) -> Nanos {
+        let count = self.name_sequence().preloaded_count();
+        if count == 0 {
+            return Nanos(0);
+        }
+        let pass = |number| {
+            let rate = rate_of(number, self.rate, self.testers());
+            Nanos(Nanos::SECOND.0 * count / rate.0) + self.timeout.max(PATIENCE)
+        };
+        pass(0) + PATIENCE + pass(1)
+    }
 }
 
 /// Resolves the names that the trial's first cached queries repeat. Returns how many could not be
@@ -66,7 +82,7 @@ pub(super) fn preload(
     };
     let mut missing = count;
     for number in 0..PASSES {
-        all.most = Some(rate_of(number, plan.rate));
+        all.most = Some(rate_of(number, plan.rate, plan.testers()));
         let pass =
             closed_loop::run_until(&all, stop, &Progress::default()).map_err(
                 |error| match error {

@@ -184,6 +184,11 @@ impl TrialPlan {
         self.schedule().part(index + of * u64::from(thread), of * threads)
     }
 
+    /// How many testers share the trial.
+    pub(super) fn testers(&self) -> u64 {
+        self.place().1
+    }
+
     /// Which tester this is, and of how many.
     fn place(&self) -> (u64, u64) {
         self.shard.map_or((0, 1), |shard| (shard.index.into(), shard.of.into()))

@@ -1,0 +1,233 @@
+//! A trial that several testers share (`[ssh] testers`).
+//!
+//! ```text
+//! clocks compared ─► each tester gets its part, and when all begin ─► silence until the last reply's time is over
+//!                                                                        │
+//!              one trial ◄─ merge ◄─ clocks compared again ◄─ results ◄──┘
+//! ```
+//!
+//! While the trial runs, no tester is asked anything. A tester that has not begun in time has sent
+//! none of its queries, and its process says so at the end.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use method::units::Nanos;
+use net::clock;
+use tester::measurer::merge::{Given, merge};
+use tester::measurer::plan::TrialPlan;
+use tester::measurer::shards::{Moment, ShardPlan};
+
+use super::CampaignError;
+use super::hosts::{LOOK, RESULT, RealHosts, Seen, auth_lives, how_it_ended, measure};
+use super::meter::Meter;
+use crate::archive::Found;
+use crate::host::{HostError, Machine, Running};
+use crate::measures::Task;
+use crate::site::{RunningAuth, RunningDut};
+
+/// From when the testers are told of a trial to its first query, names that must be cached aside:
+/// ssh tells one after the other, and each must have started its process.
+const LEAD: Nanos = Nanos(3 * Nanos::SECOND.0);
+/// How long a tester may take after the last reply's time until its process has ended.
+const PRINTS: Duration = Duration::from_secs(30);
+/// So often a clock is read; the reading that took the shortest way counts.
+const READINGS: u32 = 8;
+
+/// A reading of a host's clock, between two moments of this one's (F. Cristian, Probabilistic clock
+/// synchronization, 1989, doi:10.1007/BF01784024).
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Reading {
+    /// By how many nanoseconds it was ahead, if the way there took as long as the way back.
+    ahead: i64,
+    /// By how many nanoseconds that may be wrong: half of the way there and back.
+    error: u64,
+}
+
+impl Reading {
+    /// It was asked at the moment `asked` of this host's clock, said `theirs`, and that was here
+    /// `way` later.
+    fn of(asked: Nanos, theirs: Nanos, way: Nanos) -> Reading {
+        let error = way.0 / 2;
+        Reading { ahead: theirs.0 as i64 - (asked.0 + error) as i64, error }
+    }
+
+    /// The best of several readings of a machine's clock.
+    fn take(machine: &Machine) -> Result<Reading, HostError> {
+        let mut best: Option<Reading> = None;
+        for _ in 0..READINGS {
+            let asked = clock::ClockPair::sample();
+            let theirs = machine.clock()?;
+            let way = clock::now().since(asked.monotonic());
+            let reading = Reading::of(asked.wall(), theirs, way);
+            if best.is_none_or(|best| reading.error < best.error) {
+                best = Some(reading);
+            }
+        }
+        Ok(best.expect("READINGS is not 0"))
+    }
+
+    /// The most that this clock may be ahead of another one, in nanoseconds; below 0, behind it.
+    fn farthest_from(self, other: Reading) -> i64 {
+        let (ahead, error) = (self.ahead - other.ahead, (self.error + other.error) as i64);
+        if ahead < 0 { ahead - error } else { ahead + error }
+    }
+}
+
+impl RealHosts<'_> {
+    /// Carries out a trial that all testers share.
+    pub(super) fn shared_trial(
+        &self,
+        auth: &RunningAuth,
+        dut: Option<&RunningDut>,
+        plan: &TrialPlan,
+        to_the_end: bool,
+    ) -> Result<Seen, CampaignError> {
+        let before = self.clocks()?;
+        let lead = LEAD + plan.preload_time();
+        let (begun, begins) = (SystemTime::now(), Instant::now() + lead.into());
+        // What the first tester's clock will say then.
+        let now = clock::wall().0.saturating_add_signed(before[0].ahead);
+        let measurers = self.start_all(plan, Moment(Nanos(now) + lead))?;
+        self.wait(begins, || Ok(()))?;
+        let task = Task::Trial(Box::new(plan.clone()));
+        let mut meter = Meter::new(auth, dut, &self.world.dut)?;
+        let over = begins + plan.duration.into() + plan.timeout.into();
+        // Servers are looked at as in any trial: what they use is part of the result.
+        self.wait(over, || Ok(meter.tick(dut, &task)?))?;
+        let mut given = Vec::new();
+        for (measurer, index) in measurers.iter().zip(0..) {
+            given.push(self.given(measurer, index, &task, begun)?);
+        }
+        let cpu = meter.finish(auth, &measurers)?;
+        auth_lives(auth)?;
+        if !to_the_end && let Some(how) = how_it_ended(dut)? {
+            return Ok(Seen::Died(how));
+        }
+        let unfit =
+            |why: String| CampaignError::Trial { rate: Some(plan.rate), why, is_usage: false };
+        let merged = merge(given, &self.offsets(&before, &self.clocks()?));
+        let trial = merged.map_err(|error| unfit(error.to_string()))?.trial;
+        Ok(Seen::Ended(Found::Trial(Box::new(trial)), cpu))
+    }
+
+    /// What the clocks of all testers say.
+    fn clocks(&self) -> Result<Vec<Reading>, HostError> {
+        self.world.testers.iter().map(Reading::take).collect()
+    }
+
+    /// How far each tester's clock may be from that of the first one, before or after a trial;
+    /// nothing where all are of one machine, which has one clock.
+    fn offsets(&self, before: &[Reading], after: &[Reading]) -> BTreeMap<u16, i64> {
+        let ids = self.world.testers.iter().map(|tester| &tester.greeting().boot_id);
+        let first = &self.world.tester().greeting().boot_id;
+        if !first.is_empty() && ids.into_iter().all(|id| id == first) {
+            return BTreeMap::new();
+        }
+        farthest(before, after)
+    }
+
+    /// Starts `measure` on each tester, for its part of a trial that begins at `start`.
+    fn start_all(&self, plan: &TrialPlan, start: Moment) -> Result<Vec<Running>, CampaignError> {
+        let testers = &self.world.testers;
+        let (of, seed) = (testers.len() as u16, plan.seed_from(start));
+        let each = testers.iter().zip(0..).map(|(machine, index)| {
+            let [told, log, output] = ["plan.json", "log", "json"].map(|what| file(index, what));
+            let shard = Some(ShardPlan { index, of, seed, start });
+            let plan = TrialPlan { shard, ..plan.clone() };
+            let words = machine.ours(&measure(machine, &told, &plan)?);
+            machine.write(&log, "")?;
+            Ok(machine.start(&words, &[], &log, Some(output.as_path()))?)
+        });
+        each.collect()
+    }
+
+    /// Waits until a moment, and does something now and then meanwhile.
+    fn wait(
+        &self,
+        until: Instant,
+        mut meanwhile: impl FnMut() -> Result<(), CampaignError>,
+    ) -> Result<(), CampaignError> {
+        while Instant::now() < until {
+            if self.interruption.is_asked() {
+                return Err(CampaignError::Interrupted);
+            }
+            meanwhile()?;
+            thread::sleep(LOOK.min(until.saturating_duration_since(Instant::now())));
+        }
+        Ok(())
+    }
+
+    /// What the tester with this number found of its part, when it has ended.
+    fn given(
+        &self,
+        measurer: &Running,
+        index: u16,
+        task: &Task,
+        begun: SystemTime,
+    ) -> Result<Given, CampaignError> {
+        let machine = measurer.machine();
+        let give_up = Instant::now() + PRINTS;
+        let ended = loop {
+            if let Some(ended) = measurer.ended(LOOK)? {
+                break ended;
+            }
+            if self.interruption.is_asked() {
+                return Err(CampaignError::Interrupted);
+            }
+            if Instant::now() >= give_up {
+                let why = format!("shard {index} on {} does not end", machine.name());
+                return Err(CampaignError::Trial { rate: None, why, is_usage: false });
+            }
+        };
+        let text = machine.read(&file(index, "json"), RESULT)?;
+        match self.found(task, measurer, &ended, begun, &text)? {
+            Found::Trial(trial) => Ok(Given { file: machine.name().to_owned(), trial: *trial }),
+            other => unreachable!("a trial finds a trial, not {other:?}"),
+        }
+    }
+}
+
+/// A file of a tester's part in a trial, below the folder of its host.
+fn file(index: u16, what: &str) -> PathBuf {
+    format!("trial-{index}.{what}").into()
+}
+
+/// Of readings before and after a trial, how far each clock may be from the first one at the most.
+fn farthest(before: &[Reading], after: &[Reading]) -> BTreeMap<u16, i64> {
+    let of = |all: &[Reading]| -> Vec<i64> {
+        all.iter().map(|reading| reading.farthest_from(all[0])).collect()
+    };
+    let both = of(before).into_iter().zip(of(after));
+    let worse = both.map(|(a, b)| if a.unsigned_abs() < b.unsigned_abs() { b } else { a });
+    // The first one is what the others are held against.
+    (0..).zip(worse).map(|(index, ahead)| (index, if index == 0 { 0 } else { ahead })).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(ahead: i64, error: u64) -> Reading {
+        Reading { ahead, error }
+    }
+
+    #[test]
+    fn a_clock_is_ahead_by_what_it_says_against_the_middle_of_the_way() {
+        let of = |theirs| Reading::of(Nanos(1_000_000), Nanos(theirs), Nanos(600));
+        assert_eq!(of(1_000_300), reading(0, 300));
+        assert_eq!(of(1_005_300), reading(5_000, 300));
+        assert_eq!(of(995_300), reading(-5_000, 300));
+    }
+
+    #[test]
+    fn clocks_are_as_far_apart_as_the_ways_allow_before_or_after() {
+        let before = [reading(100, 10), reading(150, 5), reading(-900, 20)];
+        let after = [reading(100, 10), reading(400, 5), reading(100, 20)];
+        let found = farthest(&before, &after);
+        let expected = [(0, 0), (1, 300 + 15), (2, -1_000 - 30)];
+        assert_eq!(found, BTreeMap::from(expected));
+    }
+}
