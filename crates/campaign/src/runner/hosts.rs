@@ -431,7 +431,7 @@ impl RealHosts<'_> {
     }
 
     /// Why the tester printed no result.
-    pub(super) fn no_result(
+    fn no_result(
         &self,
         task: &Task,
         measurer: &Running,
