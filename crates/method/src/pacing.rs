@@ -58,7 +58,7 @@ impl Default for PacingLimits {
     }
 }
 
-/// Collects the send times of one shard. Memory: four bytes per 10 ms of the trial and a fixed
+/// Collects the send times of one pair. Memory: four bytes per 10 ms of the trial and a fixed
 /// histogram.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PacingRecorder {
@@ -102,7 +102,7 @@ impl PacingRecorder {
         self.lateness.saturating_record(sent.since(scheduled).0);
     }
 
-    /// Adds what another shard sent.
+    /// Adds what another pair sent.
     pub fn merge(&mut self, other: &PacingRecorder) {
         if self.fine.len() < other.fine.len() {
             self.fine.resize(other.fine.len(), 0);

@@ -63,7 +63,7 @@ pub enum HostLoss {
     },
 }
 
-/// One half of a shard.
+/// One half of a pair of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Half {
@@ -116,7 +116,7 @@ pub enum Reason {
     LedgerFull,
     /// The kernel refused to send.
     SendRefused {
-        /// The shard's first query that was refused.
+        /// The pair's first query that was refused.
         query: u64,
         /// What the system says; `None` where it takes packets again.
         error: Option<String>,

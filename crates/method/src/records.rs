@@ -63,8 +63,8 @@ impl Outcome {
 pub struct Record {
     /// Position in the trial.
     pub index: QueryIndex,
-    /// The shard that sent it.
-    pub shard: u16,
+    /// The pair that sent it.
+    pub pair: u16,
     /// When it was due.
     pub scheduled: Nanos,
     /// When it was handed to the kernel.
@@ -192,7 +192,7 @@ impl Counts {
         }
     }
 
-    /// Adds the sums of another shard.
+    /// Adds the sums of another pair.
     pub fn merge(&mut self, other: &Counts) {
         self.sent += other.sent;
         self.valid += other.valid;

@@ -8,7 +8,7 @@
 //!                            it right?    outcome    counts                              delay_line
 //! ```
 //!
-//! One sender and one receiver thread per shard, which share nothing but a ledger
+//! One sender and one receiver thread per pair, which share nothing but a ledger
 //! (`measurer::ledger`); no allocation and no lock while a trial runs.
 #![forbid(unsafe_code)]
 

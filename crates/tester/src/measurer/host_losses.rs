@@ -28,9 +28,9 @@ use net::socket::Endpoint;
 use net::tap::Tap;
 
 use super::error::TrialError;
+use super::pair::Ports;
 use super::plan::TrialPlan;
 use super::result::TesterDrops;
-use super::shard::Ports;
 
 /// For so long the next hop's link-layer address is waited for.
 const RESOLVE: Duration = Duration::from_secs(10);
@@ -158,7 +158,7 @@ impl HostLosses {
         self.looked = now;
     }
 
-    /// Adds up what was lost. The shards have ended and took `datagrams` from their sockets; what
+    /// Adds up what was lost. The pairs have ended and took `datagrams` from their sockets; what
     /// is left there is taken now.
     pub(super) fn conclude(mut self, ports: &[Arc<Ports>], datagrams: u64) -> io::Result<Losses> {
         self.look();

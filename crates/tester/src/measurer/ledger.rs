@@ -1,4 +1,4 @@
-//! What a shard's sender and receiver share: when each query left.
+//! What a pair's sender and receiver share: when each query left.
 //!
 //! ```text
 //!     swept                               head
@@ -18,7 +18,7 @@ use method::units::Nanos;
 
 const NOT_SENT: u64 = u64::MAX;
 
-/// The shared half of a shard's ledger.
+/// The shared half of a pair's ledger.
 pub(crate) struct Ledger {
     sent: Box<[AtomicU64]>,
     head: AtomicU64,

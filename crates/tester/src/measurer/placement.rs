@@ -12,25 +12,25 @@ use super::burst::Burst;
 use super::company;
 use super::plan::{Spin, TrialPlan};
 
-/// The CPU of a shard's sender (0) or receiver (1); none: any.
-pub(super) fn cpu_of(plan: &TrialPlan, shard: u16, half: usize) -> Option<CpuId> {
-    let position = usize::from(shard) * 2 + half;
+/// The CPU of a pair's sender (0) or receiver (1); none: any.
+pub(super) fn cpu_of(plan: &TrialPlan, pair: u16, half: usize) -> Option<CpuId> {
+    let position = usize::from(pair) * 2 + half;
     plan.cpus.get(position % plan.cpus.len().max(1)).copied()
 }
 
-/// Whether no other thread of the trial has the CPU of this shard's sender, and the sender may keep
+/// Whether no other thread of the trial has the CPU of this pair's sender, and the sender may keep
 /// others from it.
-fn is_alone(plan: &TrialPlan, shard: u16) -> bool {
-    let all = || (0..plan.threads).flat_map(|shard| [0, 1].map(|half| cpu_of(plan, shard, half)));
-    let own = cpu_of(plan, shard, 0);
+fn is_alone(plan: &TrialPlan, pair: u16) -> bool {
+    let all = || (0..plan.threads).flat_map(|pair| [0, 1].map(|half| cpu_of(plan, pair, half)));
+    let own = cpu_of(plan, pair, 0);
     plan.real_time && own.is_some() && all().filter(|its| *its == own).count() == 1
 }
 
-/// Whether a shard's sender has its CPU for itself, as far as our own threads go: those of this
+/// Whether a pair's sender has its CPU for itself, as far as our own threads go: those of this
 /// trial, and of whatever else of ours works on this host now.
-pub(super) fn owns_cpu(plan: &TrialPlan, shard: u16) -> bool {
-    is_alone(plan, shard)
-        && cpu_of(plan, shard, 0).is_some_and(|cpu| company::sharers(cpu).is_empty())
+pub(super) fn owns_cpu(plan: &TrialPlan, pair: u16) -> bool {
+    is_alone(plan, pair)
+        && cpu_of(plan, pair, 0).is_some_and(|cpu| company::sharers(cpu).is_empty())
 }
 
 /// Whether the senders spin from query to query on this host.
@@ -47,14 +47,14 @@ pub(super) fn spins(plan: &TrialPlan) -> bool {
 /// itself.
 pub fn needs_send_cost(plan: &TrialPlan) -> bool {
     let is_open = plan.max_burst == Burst::Auto && plan.send_cost.is_none();
-    is_open && !spins(plan) && !(0..plan.threads).all(|shard| owns_cpu(plan, shard))
+    is_open && !spins(plan) && !(0..plan.threads).all(|pair| owns_cpu(plan, pair))
 }
 
 impl TrialPlan {
     /// Whether each sender has a CPU for itself as far as the plan says; whether others of ours run
     /// there is not looked at.
     pub fn gives_senders_cpus(&self) -> bool {
-        (0..self.threads).all(|shard| is_alone(self, shard))
+        (0..self.threads).all(|pair| is_alone(self, pair))
     }
 }
 

@@ -81,7 +81,7 @@ pub struct SenderSettings {
 pub struct TrialPlan {
     /// Where the queries go.
     pub server: SocketAddr,
-    /// Queries per second, over all shards.
+    /// Queries per second, over all pairs of threads.
     pub rate: Qps,
     /// How long to send; RFC 8219 §9.2: at least 60 s.
     pub duration: Nanos,
@@ -107,7 +107,7 @@ pub struct TrialPlan {
     pub accept: Acceptance,
     /// Sender/receiver pairs: each is two threads. 1 or more.
     pub threads: u16,
-    /// UDP source ports, over all shards (RFC 4814 §4).
+    /// UDP source ports, over all pairs of threads (RFC 4814 §4).
     pub source_ports: u16,
     /// The addresses of this host that queries leave from (RFC 4814 §4); none: the one that the
     /// kernel chooses. They must be local to it.

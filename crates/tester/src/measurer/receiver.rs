@@ -1,4 +1,4 @@
-//! The receiving half of a shard: every reply to its query, every query to its outcome.
+//! The receiving half of a pair: every reply to its query, every query to its outcome.
 
 use std::io;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use super::expect::{Expectation, answers_at};
 use super::ids::IdPlan;
 use super::ledger::Ledger;
 use super::names::NameSequence;
-use super::recorder::ShardRecorder;
+use super::pair::{Ports, Progress};
+use super::recorder::PairRecorder;
 use super::result::rtt_histogram;
-use super::shard::{Ports, Progress};
 use super::sources::SourcePlan;
 use crate::intervals::Intervals;
 
@@ -52,11 +52,11 @@ struct Slot {
 
 const OUTSTANDING: Slot = Slot { received: Nanos(0), decided: None };
 
-/// The receiver of one shard.
+/// The receiver of one pair.
 pub(super) struct Receiver {
-    /// The shard's number among those of this process.
+    /// The pair's number among those of this process.
     pub(super) number: u16,
-    /// What is the shard's of the schedule.
+    /// What is the pair's of the schedule.
     pub(super) part: Part,
     pub(super) timeout: Nanos,
     pub(super) retention: Nanos,
@@ -71,7 +71,7 @@ pub(super) struct Receiver {
     pub(super) sources: Option<Arc<SourcePlan>>,
     pub(super) cpu: Option<CpuId>,
     pub(super) start: Nanos,
-    pub(super) recorder: Option<ShardRecorder>,
+    pub(super) recorder: Option<PairRecorder>,
     pub(super) intervals: Option<Intervals>,
     pub(super) progress: Arc<Progress>,
 }
@@ -269,7 +269,7 @@ struct State {
     slots: Box<[Slot]>,
     swept: u64,
     received: Received,
-    recorder: Option<ShardRecorder>,
+    recorder: Option<PairRecorder>,
     /// Queries with a final outcome, and those that the kernel refused.
     decided: u64,
     /// Packets since the last look.
@@ -328,7 +328,7 @@ impl State {
             let index = receiver.part.index(k);
             recorder.push(Record {
                 index,
-                shard: receiver.number,
+                pair: receiver.number,
                 scheduled: receiver.part.schedule().deadline(index),
                 sent,
                 received: decided.map(|_| received),

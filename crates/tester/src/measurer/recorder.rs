@@ -136,13 +136,13 @@ impl Recorder {
         Ok(Recorder { path: path.into(), queue, overflow: Arc::default(), writer })
     }
 
-    /// The end that a shard's receiver pushes its records into.
-    pub fn for_shard(&self) -> ShardRecorder {
+    /// The end that a pair's receiver pushes its records into.
+    pub fn for_pair(&self) -> PairRecorder {
         let batch = Vec::with_capacity(BATCH);
-        ShardRecorder { batch, queue: self.queue.clone(), overflow: Arc::clone(&self.overflow) }
+        PairRecorder { batch, queue: self.queue.clone(), overflow: Arc::clone(&self.overflow) }
     }
 
-    /// Writes what is left and gives the file its name. All shards' ends must be gone.
+    /// Writes what is left and gives the file its name. All pairs' ends must be gone.
     ///
     /// Returns how many records were lost because the disk did not keep up; there is no file then,
     /// since it would not be whole.
@@ -162,7 +162,7 @@ impl Recorder {
         Ok(0)
     }
 
-    /// Leaves no file behind. All shards' ends must be gone.
+    /// Leaves no file behind. All pairs' ends must be gone.
     pub fn discard(self) {
         drop(self.queue);
         // The temporary file goes with what the writer returns.
@@ -170,14 +170,14 @@ impl Recorder {
     }
 }
 
-/// A shard's end of the queue.
-pub struct ShardRecorder {
+/// A pair's end of the queue.
+pub struct PairRecorder {
     batch: Vec<Record>,
     queue: SyncSender<Vec<Record>>,
     overflow: Arc<AtomicU64>,
 }
 
-impl ShardRecorder {
+impl PairRecorder {
     /// Adds a record; never waits.
     #[inline]
     pub fn push(&mut self, record: Record) {
@@ -197,7 +197,7 @@ impl ShardRecorder {
     }
 }
 
-impl Drop for ShardRecorder {
+impl Drop for PairRecorder {
     fn drop(&mut self) {
         self.flush();
     }
@@ -223,7 +223,7 @@ fn write_csv(
     writeln!(out, "query;thread id;tsent [ns];treceived [ns];received;answered;rtt [ns]")?;
     for record in batches.iter().flatten() {
         let sent = context.wall_start + record.sent;
-        write!(out, "{}.;{};{};", context.name(&record), record.shard, sent.0)?;
+        write!(out, "{}.;{};{};", context.name(&record), record.pair, sent.0)?;
         match record.received {
             Some(received) => {
                 let answered = u8::from(
@@ -242,7 +242,7 @@ fn write_csv(
 const PARQUET_SCHEMA: &str = "message dns64bench_record {
     REQUIRED INT64 index;
     REQUIRED BYTE_ARRAY name (UTF8);
-    REQUIRED INT32 shard;
+    REQUIRED INT32 pair;
     REQUIRED INT64 scheduled;
     REQUIRED INT64 sent;
     OPTIONAL INT64 received;
@@ -294,8 +294,8 @@ fn write_row_group(
                 column.typed::<ByteArrayType>().write_batch(&names, None, None)?
             }
             2 => {
-                let shards: Vec<i32> = rows.iter().map(|r| r.shard.into()).collect();
-                column.typed::<Int32Type>().write_batch(&shards, None, None)?
+                let pairs: Vec<i32> = rows.iter().map(|r| r.pair.into()).collect();
+                column.typed::<Int32Type>().write_batch(&pairs, None, None)?
             }
             3 => column.typed::<Int64Type>().write_batch(&int64(|r| r.scheduled.0), None, None)?,
             4 => column.typed::<Int64Type>().write_batch(&int64(|r| r.sent.0), None, None)?,
@@ -336,7 +336,7 @@ mod tests {
         let recorder =
             Recorder::start(&path, RecordContext::new(&plan, Nanos(1_700_000_000_000_000_000)))
                 .unwrap();
-        let mut shard = recorder.for_shard();
+        let mut pair = recorder.for_pair();
         for i in 0..n {
             let received = (i % 3 != 0).then(|| Nanos(i * 1000 + 250));
             let outcome = match i % 3 {
@@ -346,17 +346,9 @@ mod tests {
             };
             let rcode = received.map(|_| if i % 3 == 1 { 0 } else { 2 });
             let (index, at) = (QueryIndex(i), Nanos(i * 1000));
-            shard.push(Record {
-                index,
-                shard: 0,
-                scheduled: at,
-                sent: at,
-                received,
-                outcome,
-                rcode,
-            });
+            pair.push(Record { index, pair: 0, scheduled: at, sent: at, received, outcome, rcode });
         }
-        drop(shard);
+        drop(pair);
         assert_eq!(recorder.finish().unwrap(), 0);
         (folder, path)
     }
@@ -392,17 +384,17 @@ mod tests {
     fn a_slow_disk_is_reported_not_hidden() {
         let (queue, _batches) = sync_channel(1);
         let overflow = Arc::new(AtomicU64::new(0));
-        let mut shard = ShardRecorder { batch: Vec::new(), queue, overflow: Arc::clone(&overflow) };
+        let mut pair = PairRecorder { batch: Vec::new(), queue, overflow: Arc::clone(&overflow) };
         let record = Record {
             index: QueryIndex(0),
-            shard: 0,
+            pair: 0,
             scheduled: Nanos(0),
             sent: Nanos(0),
             received: None,
             outcome: Outcome::Lost,
             rcode: None,
         };
-        (0..3 * BATCH).for_each(|_| shard.push(record));
+        (0..3 * BATCH).for_each(|_| pair.push(record));
         assert_eq!(overflow.load(Ordering::Relaxed), 2 * BATCH as u64);
     }
 

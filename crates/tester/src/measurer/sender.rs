@@ -1,4 +1,4 @@
-//! The sending half of a shard: every query at its time, and the proof of it.
+//! The sending half of a pair: every query at its time, and the proof of it.
 
 use std::io;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use wire::template::QueryTemplate;
 use super::ids::IdPlan;
 use super::ledger::Ledger;
 use super::names::NameSequence;
+use super::pair::{Ports, Progress};
 use super::result::Priority;
-use super::shard::{Ports, Progress};
 use super::sources::SourcePlan;
 
 /// Below this interval a core cannot send queries one by one: a `send` takes about a microsecond,
@@ -27,7 +27,7 @@ pub(super) const MAX_RUN: u64 = 64;
 /// A send that the kernel refuses for want of memory is tried again so often.
 const SEND_TRIES: u32 = 5;
 
-/// How a shard's sender keeps time.
+/// How a pair's sender keeps time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pace {
     /// Burn CPU from query to query, or sleep.
@@ -39,7 +39,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// For a shard whose queries are `interval` apart. Queries leave one by one while there is time
+    /// For a pair whose queries are `interval` apart. Queries leave one by one while there is time
     /// for it. They leave together, but none more than `max_burst` from its time, when the interval
     /// is shorter than a send takes, or when the sender sleeps: waking up for each would cost more
     /// than sending it.
@@ -61,9 +61,9 @@ pub(super) struct Sent {
     pub(super) faults: Vec<Reason>,
 }
 
-/// The sender of one shard: owns the shard's half of the schedule.
+/// The sender of one pair: owns the pair's half of the schedule.
 pub(super) struct Sender {
-    /// What is the shard's of the schedule.
+    /// What is the pair's of the schedule.
     pub(super) part: Part,
     pub(super) pace: Pace,
     pub(super) names: NameSequence,
@@ -81,7 +81,7 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// Sends the shard's queries; returns when the last has left.
+    /// Sends the pair's queries; returns when the last has left.
     pub(super) fn run(self) -> Sent {
         let mut sent = Sent {
             queries: 0,

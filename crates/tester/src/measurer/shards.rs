@@ -29,8 +29,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::error::TrialError;
+use super::pair::Progress;
 use super::plan::TrialPlan;
-use super::shard::Progress;
 
 /// From the moment when the threads start to the first query: they pin themselves and measure their
 /// timers meanwhile.

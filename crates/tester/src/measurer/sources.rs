@@ -269,7 +269,7 @@ impl TrialPlan {
     }
 }
 
-/// From which address each query of a shard leaves.
+/// From which address each query of a pair leaves.
 pub(super) struct SourcePlan {
     server: SocketAddr,
     addresses: Box<[IpAddr]>,
@@ -280,7 +280,7 @@ pub(super) struct SourcePlan {
 }
 
 impl SourcePlan {
-    /// The plan for a shard with `ports` source ports, which are not 0, and these blocks, of a trial
+    /// The plan for a pair with `ports` source ports, which are not 0, and these blocks, of a trial
     /// whose queries leave from `sources`.
     pub(super) fn new(
         plan: &TrialPlan,
@@ -297,14 +297,14 @@ impl SourcePlan {
         }
     }
 
-    /// The address of the shard's query `k`.
+    /// The address of the pair's query `k`.
     #[inline]
     fn address(&self, k: u64) -> IpAddr {
         let block = self.blocks.number(k);
         self.addresses[((block + block / self.cycle) % self.addresses.len() as u64) as usize]
     }
 
-    /// Both ends of the shard's query `k`: the server, and the address that it leaves from.
+    /// Both ends of the pair's query `k`: the server, and the address that it leaves from.
     #[inline]
     pub(super) fn ends(&self, k: u64) -> Peer {
         Peer { address: self.server, local: Some(self.address(k)) }
@@ -338,7 +338,7 @@ pub struct SourcesUsed {
 }
 
 impl SourcesUsed {
-    /// Of a trial with blocks of `block` queries whose shards sent, or tried to send, `sent`
+    /// Of a trial with blocks of `block` queries whose pairs sent, or tried to send, `sent`
     /// queries each; `None` if the kernel chose the address.
     pub(super) fn of(
         plan: &TrialPlan,
@@ -346,7 +346,7 @@ impl SourcesUsed {
         sent: impl Iterator<Item = u64>,
     ) -> Option<SourcesUsed> {
         let given = plan.source_addresses?;
-        // All shards begin with the same address, and go on in the same order.
+        // All pairs begin with the same address, and go on in the same order.
         let blocks = Blocks::new(block).of(sent.max().unwrap_or(0));
         let count = blocks.min(given.count.into()) as u32;
         Some(SourcesUsed { prefix: given.prefix.to_string(), count })

@@ -1,4 +1,4 @@
-//! A trial from plan to result: sets up the shards, starts them at one moment, adds up what they
+//! A trial from plan to result: sets up the pairs, starts them at one moment, adds up what they
 //! bring.
 
 use std::io;
@@ -25,6 +25,7 @@ use super::expect::Expectation;
 use super::host_losses::{self, HostLosses, Losses};
 use super::ids::{Blocks, IdPlan, Ids};
 use super::ledger::Ledger;
+use super::pair::{Ports, Progress};
 use super::placement::{cpu_of, owns_cpu, spins};
 use super::plan::TrialPlan;
 use super::preload::preload;
@@ -32,7 +33,6 @@ use super::receiver::{Received, Receiver};
 use super::recorder::{RecordContext, Recorder};
 use super::result::{Findings, Priority, Rtt, Sending, TrialResult};
 use super::sender::{MAX_RUN, Pace, Sender, Sent};
-use super::shard::{Ports, Progress};
 use super::shards::{LEAD, ShardPart, await_start};
 use super::sources::{SourcePlan, SourcesUsed};
 use crate::authdns::counters::AuthCounters;
@@ -107,7 +107,7 @@ fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tria
     let recorder =
         plan.records.as_deref().map(|path| Recorder::start(path, context)).transpose()?;
     let times = CpuTimes::now().ok();
-    let outcome = setup.run_shards(start, recorder.as_ref(), progress, &mut losses)?;
+    let outcome = setup.run_pairs(start, recorder.as_ref(), progress, &mut losses)?;
     let stolen = times.zip(CpuTimes::now().ok()).map(|(before, after)| after.stolen_since(&before));
     let datagrams = outcome.iter().map(|(_, received)| received.datagrams).sum();
     let losses = losses.conclude(&setup.ports, datagrams).map_err(at)?;
@@ -143,18 +143,18 @@ fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tria
     Ok(result)
 }
 
-/// How many of the source ports are the shard's.
-fn ports_of(shard: u16, plan: &TrialPlan) -> u16 {
-    (plan.source_ports - shard).div_ceil(plan.threads)
+/// How many of the source ports are the pair's.
+fn ports_of(pair: u16, plan: &TrialPlan) -> u16 {
+    (plan.source_ports - pair).div_ceil(plan.threads)
 }
 
-/// Everything that the shards need, opened and checked before the clock starts.
+/// Everything that the pairs need, opened and checked before the clock starts.
 struct Setup<'a> {
     plan: &'a TrialPlan,
     ids: Arc<Ids>,
     pace: Pace,
     max_burst: Nanos,
-    /// For each shard whether its sender has its CPU for itself.
+    /// For each pair whether its sender has its CPU for itself.
     owns_cpu: Vec<bool>,
     expectation: Expectation,
     template: QueryTemplate,
@@ -162,7 +162,7 @@ struct Setup<'a> {
     ports: Vec<Arc<Ports>>,
 }
 
-type ShardOutcome = (Sent, Received);
+type PairOutcome = (Sent, Received);
 
 impl<'a> Setup<'a> {
     fn new(plan: &'a TrialPlan, expectation: Expectation) -> Result<Setup<'a>, TrialError> {
@@ -236,16 +236,16 @@ impl<'a> Setup<'a> {
         }
     }
 
-    fn run_shards(
+    fn run_pairs(
         &self,
         start: Nanos,
         recorder: Option<&Recorder>,
         progress: &Arc<Progress>,
         losses: &mut HostLosses,
-    ) -> Result<Vec<ShardOutcome>, TrialError> {
+    ) -> Result<Vec<PairOutcome>, TrialError> {
         let mut threads = Vec::new();
         for (number, ports) in self.ports.iter().enumerate() {
-            let (sender, receiver) = self.shard(number as u16, ports, start, recorder, progress);
+            let (sender, receiver) = self.pair(number as u16, ports, start, recorder, progress);
             let spawn = |name: &str| thread::Builder::new().name(format!("{name}-{number}"));
             let at = |source| TrialError::Thread { source };
             let receiving = spawn("receive").spawn(move || receiver.run()).map_err(at)?;
@@ -257,7 +257,7 @@ impl<'a> Setup<'a> {
                 .iter()
                 .any(|(sending, receiving)| !sending.is_finished() || !receiving.is_finished())
         });
-        // A panic of a shard is a defect of ours; it must not look like a verdict.
+        // A panic of a pair is a defect of ours; it must not look like a verdict.
         let join =
             |(sending, receiving): (thread::JoinHandle<Sent>, thread::JoinHandle<Received>)| {
                 (
@@ -268,7 +268,7 @@ impl<'a> Setup<'a> {
         Ok(threads.into_iter().map(join).collect())
     }
 
-    fn shard(
+    fn pair(
         &self,
         number: u16,
         ports: &Arc<Ports>,
@@ -318,7 +318,7 @@ impl<'a> Setup<'a> {
             sources,
             cpu: cpu_of(plan, number, 1),
             start,
-            recorder: recorder.map(Recorder::for_shard),
+            recorder: recorder.map(Recorder::for_pair),
             intervals: plan.interval.map(Intervals::new),
             progress: Arc::clone(progress),
         };
@@ -341,7 +341,7 @@ fn open_port(plan: &TrialPlan) -> io::Result<(Endpoint, Option<Endpoint>)> {
     Ok((asking, strays))
 }
 
-/// What all shards sent and received together.
+/// What all pairs sent and received together.
 struct Together {
     counts: Counts,
     faults: Vec<Reason>,
@@ -353,7 +353,7 @@ struct Together {
 }
 
 impl Together {
-    fn of(plan: &TrialPlan, shards: Vec<ShardOutcome>) -> Together {
+    fn of(plan: &TrialPlan, pairs: Vec<PairOutcome>) -> Together {
         let mut all = Together {
             counts: Counts::default(),
             faults: Vec::new(),
@@ -362,9 +362,9 @@ impl Together {
             intervals: plan.interval.map(Intervals::new),
             priority: Priority::RealTime,
         };
-        for (sent, received) in shards {
-            if let (Some(sum), Some(shard)) = (&mut all.intervals, &received.intervals) {
-                sum.merge(shard);
+        for (sent, received) in pairs {
+            if let (Some(sum), Some(pair)) = (&mut all.intervals, &received.intervals) {
+                sum.merge(pair);
             }
             all.counts.merge(&Counts {
                 sent: sent.queries,
@@ -388,19 +388,19 @@ impl Together {
     }
 }
 
-/// Adds up the shards and decides.
+/// Adds up the pairs and decides.
 fn conclude(
     plan: &TrialPlan,
     setup: &Setup<'_>,
-    shards: Vec<ShardOutcome>,
+    pairs: Vec<PairOutcome>,
     losses: &Losses,
     records_lost: u64,
     began: Nanos,
 ) -> TrialResult {
-    let tried = shards.iter().map(|(sent, _)| sent.queries + sent.refused);
+    let tried = pairs.iter().map(|(sent, _)| sent.queries + sent.refused);
     let source_addresses = SourcesUsed::of(plan, setup.pace.block, tried);
     let Together { counts, mut faults, rtt, pacing, intervals, priority } =
-        Together::of(plan, shards);
+        Together::of(plan, pairs);
     if records_lost > 0 {
         faults.push(Reason::RecordsLost { records: records_lost });
     }

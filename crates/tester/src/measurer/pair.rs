@@ -1,4 +1,4 @@
-//! What sender and receiver of a shard have in common: their ports, and what others may know of them.
+//! What sender and receiver of a pair have in common: their ports, and what others may know of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,12 +10,12 @@ use super::plan::TrialPlan;
 /// What a running trial can be asked about from another thread; a second or so behind at most.
 pub struct Progress {
     sent: AtomicU64,
-    shards: Vec<ShardProgress>,
+    pairs: Vec<PairProgress>,
     stop: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
-struct ShardProgress {
+struct PairProgress {
     valid: AtomicU64,
     decided: AtomicU64,
 }
@@ -30,7 +30,7 @@ impl Progress {
     pub fn until(plan: &TrialPlan, stop: Arc<AtomicBool>) -> Arc<Progress> {
         Arc::new(Progress {
             sent: AtomicU64::new(0),
-            shards: (0..plan.threads).map(|_| ShardProgress::default()).collect(),
+            pairs: (0..plan.threads).map(|_| PairProgress::default()).collect(),
             stop,
         })
     }
@@ -52,26 +52,26 @@ impl Progress {
 
     /// Valid replies so far.
     pub fn valid(&self) -> u64 {
-        self.shards.iter().map(|s| s.valid.load(Ordering::Relaxed)).sum()
+        self.pairs.iter().map(|s| s.valid.load(Ordering::Relaxed)).sum()
     }
 
     /// Queries whose outcome is known.
     pub fn decided(&self) -> u64 {
-        self.shards.iter().map(|s| s.decided.load(Ordering::Relaxed)).sum()
+        self.pairs.iter().map(|s| s.decided.load(Ordering::Relaxed)).sum()
     }
 
     pub(super) fn add_sent(&self, n: u64) {
         self.sent.fetch_add(n, Ordering::Relaxed);
     }
 
-    pub(super) fn set_received(&self, shard: u16, valid: u64, decided: u64) {
-        let progress = &self.shards[usize::from(shard)];
+    pub(super) fn set_received(&self, pair: u16, valid: u64, decided: u64) {
+        let progress = &self.pairs[usize::from(pair)];
         progress.valid.store(valid, Ordering::Relaxed);
         progress.decided.store(decided, Ordering::Relaxed);
     }
 }
 
-/// The source ports of a shard.
+/// The source ports of a pair.
 pub(super) struct Ports {
     /// The sockets that queries leave from, one for each port: connected to the server, or bound to
     /// all addresses of this host where queries leave from many ([`super::sources`]).
