@@ -242,6 +242,8 @@ pub(crate) enum Act {
     /// From a port that was not asked.
     SendFromElsewhere(Vec<u8>),
     Wait(Duration),
+    /// Nothing more, until the test says so.
+    Until(Arc<AtomicBool>),
 }
 
 /// An upstream that does what the test says; UDP and TCP on one port.
@@ -310,6 +312,13 @@ impl Drop for Upstream {
     }
 }
 
+/// Does nothing until the test says so.
+fn wait_until(is_time: &AtomicBool) {
+    while !is_time.load(Ordering::Relaxed) {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
 fn serve_udp(socket: &UdpSocket, script: &Script, log: &Mutex<Vec<Asked>>, stop: &AtomicBool) {
     socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
     let mut bytes = [0; 4096];
@@ -319,7 +328,7 @@ fn serve_udp(socket: &UdpSocket, script: &Script, log: &Mutex<Vec<Asked>>, stop:
         log.lock().unwrap().push(asked.clone());
         // Once for each query: scripts count, and draw lots.
         let acts = script(&asked);
-        let waits = acts.iter().any(|act| matches!(act, Act::Wait(_)));
+        let waits = acts.iter().any(|act| matches!(act, Act::Wait(_) | Act::Until(_)));
         let reply = socket.try_clone().unwrap();
         let act = move || {
             for act in acts {
@@ -329,6 +338,7 @@ fn serve_udp(socket: &UdpSocket, script: &Script, log: &Mutex<Vec<Asked>>, stop:
                         drop(UdpSocket::bind("127.0.0.1:0").unwrap().send_to(&bytes, from));
                     }
                     Act::Wait(time) => thread::sleep(time),
+                    Act::Until(is_time) => wait_until(&is_time),
                 }
             }
         };
@@ -362,6 +372,7 @@ fn serve_tcp(
                             write_tcp(&mut stream, &bytes);
                         }
                         Act::Wait(time) => thread::sleep(time),
+                        Act::Until(is_time) => wait_until(&is_time),
                     }
                 }
             }
