@@ -170,6 +170,14 @@ pub(crate) struct Traffic {
     /// address that the kernel chooses; N: 256, or all if the prefix has fewer]
     #[arg(long, value_name = "PREFIX[,N]", help_heading = THREADS)]
     pub(crate) source_addresses: Option<SourceAddresses>,
+    /// Send and receive past the kernel's network stack (AF_XDP) by this interface, which is the one
+    /// towards the server; one pair of threads reads all its queues
+    #[arg(long, value_name = "IFACE", help_heading = THREADS)]
+    pub(crate) xdp: Option<String>,
+    /// How packets get from there to us: zero-copy (the driver must know how to), copy (by the
+    /// driver), generic (behind it), or the fastest of these that there is
+    #[arg(long, value_name = "MODE", value_enum, default_value_t, requires = "xdp", help_heading = THREADS)]
+    pub(crate) xdp_mode: XdpMode,
     /// CPUs for sender, receiver, sender, receiver …, such as 2,3 or 0-7
     #[arg(long, value_name = "LIST", value_parser = parse_cpus, help_heading = THREADS)]
     pub(crate) cpus: Option<CpuList>,
@@ -613,6 +621,13 @@ pub(crate) struct ReferenceDut {
     /// Address to serve over UDP
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address, help_heading = THREADS)]
     pub(crate) listen: SocketAddr,
+    /// Answer queries from this interface past the kernel's network stack as well (AF_XDP); it must
+    /// have one queue, and the address of --listen
+    #[arg(long, value_name = "IFACE", help_heading = THREADS)]
+    pub(crate) xdp: Option<String>,
+    /// How packets get from there to us, as `auth --xdp-mode`
+    #[arg(long, value_name = "MODE", value_enum, default_value_t, requires = "xdp", help_heading = THREADS)]
+    pub(crate) xdp_mode: XdpMode,
     /// Queries to answer per second; the rest is dropped at once
     #[arg(long, value_name = "QPS", help_heading = LOAD)]
     pub(crate) capacity: Qps,

@@ -19,6 +19,7 @@ use serde::Serialize;
 use tester::authdns::part::AuthPart;
 use tester::measurer::TrialError;
 use tester::measurer::result::{Priority, Rtt, Sending, TrialResult};
+use tester::past_stack::PastStack;
 
 use crate::colour;
 
@@ -302,6 +303,10 @@ fn print_sending(sending: &Sending) {
     if let Some(from) = &sending.source_addresses {
         let addresses = counted(from.count.into(), "address", "addresses");
         println!("            from {addresses} of {}", from.prefix);
+    }
+    if let Some(PastStack { interface, way, queues }) = &sending.past_stack {
+        let queues = counted(*queues as u64, "queue", "queues");
+        println!("            past the stack by {interface} ({way}, {queues})");
     }
 }
 

@@ -24,11 +24,12 @@ use tester::delay_line::Delay;
 use tester::measurer::expect::Expectation;
 use tester::measurer::plan::{Spin, Subject, TrialPlan};
 use tester::measurer::shards::ShardPlan;
+use tester::past_stack::XdpConfig;
 use wire::name::{Domain, NameRange};
 
 use crate::args::{
     ClosedLoop, DelayRange, Dns64perf, Experiments, Family, IntervalFiles, Measure, NewSearch,
-    Questions, Resperf, SearchMethod, SelfTest, Server, SpinChoice, Traffic, Transport,
+    Questions, Resperf, SearchMethod, SelfTest, Server, SpinChoice, Traffic, Transport, XdpMode,
     ZoneContent,
 };
 use crate::commands::self_test::{SelfTestPlan, SelfTestResult};
@@ -71,6 +72,7 @@ impl Traffic {
             threads: self.threads,
             source_ports: self.source_ports,
             source_addresses: self.source_addresses,
+            xdp: xdp_config(self.xdp.as_ref(), self.xdp_mode),
             cpus: self.cpus.clone().map(|list| list.0).unwrap_or_default(),
             spin: match self.spin {
                 SpinChoice::Auto => Spin::Auto,
@@ -94,8 +96,13 @@ impl Traffic {
     }
 }
 
+/// The interface that was named for AF_XDP, if one was.
+pub(crate) fn xdp_config(interface: Option<&String>, mode: XdpMode) -> Option<XdpConfig> {
+    interface.cloned().map(|interface| XdpConfig { interface, mode: mode.resolve() })
+}
+
 /// The plan, if what it names is there: a first name in its block, CPUs that this process may use,
-/// and source addresses that this host has.
+/// source addresses that this host has, and the interface towards the server.
 ///
 /// # Errors
 /// If it is not.
@@ -110,6 +117,7 @@ fn with_what_is_there(plan: TrialPlan) -> Result<TrialPlan, Failure> {
     }
     may_use(&plan.cpus)?;
     plan.check_sources()?;
+    plan.check_xdp()?;
     Ok(plan)
 }
 

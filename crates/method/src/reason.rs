@@ -26,6 +26,13 @@ pub enum HostLoss {
         /// How many packets were dropped.
         packets: u64,
     },
+    /// The Measurer's AF_XDP rings were full.
+    Rings {
+        /// How many packets were dropped.
+        packets: u64,
+        /// The interface's name.
+        interface: String,
+    },
     /// An interface dropped what it received.
     InterfaceReceive {
         /// How many packets were dropped.
@@ -247,6 +254,7 @@ pub enum ReasonKind {
     CannotReceive,
     RecordsLost,
     Sockets,
+    Rings,
     InterfaceReceive,
     InterfaceSend,
     QueueingDiscipline,
@@ -269,6 +277,7 @@ impl HostLoss {
     pub fn kind(&self) -> ReasonKind {
         match self {
             HostLoss::Sockets { .. } => ReasonKind::Sockets,
+            HostLoss::Rings { .. } => ReasonKind::Rings,
             HostLoss::InterfaceReceive { .. } => ReasonKind::InterfaceReceive,
             HostLoss::InterfaceSend { .. } => ReasonKind::InterfaceSend,
             HostLoss::QueueingDiscipline { .. } => ReasonKind::QueueingDiscipline,
@@ -324,6 +333,7 @@ impl fmt::Display for ReasonKind {
             ReasonKind::CannotReceive => "the tester could not receive",
             ReasonKind::RecordsLost => "the disk did not keep up with the records",
             ReasonKind::Sockets => "the tester's sockets dropped packets",
+            ReasonKind::Rings => "the tester's AF_XDP rings dropped packets",
             ReasonKind::InterfaceReceive => "the tester's interface dropped received packets",
             ReasonKind::InterfaceSend => "the tester's interface dropped packets to be sent",
             ReasonKind::QueueingDiscipline => "the tester's queueing discipline dropped packets",
@@ -354,6 +364,13 @@ impl fmt::Display for HostLoss {
                 write!(
                     f,
                     "the tester's sockets had no room for {}, which were dropped",
+                    packets_of(*packets)
+                )
+            }
+            HostLoss::Rings { packets, interface } => {
+                write!(
+                    f,
+                    "the tester's AF_XDP rings on {interface} had no room for {}, which were dropped",
                     packets_of(*packets)
                 )
             }

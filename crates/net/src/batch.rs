@@ -452,7 +452,7 @@ mod tests {
         let (server, address) = server(listen);
         // A server that wants timestamps must not send them back.
         server.use_kernel_timestamps().unwrap();
-        let (client, strays) = Endpoint::client_pair(address).unwrap();
+        let (client, strays) = Endpoint::client_pair(address, 0).unwrap();
         client.use_kernel_timestamps().unwrap();
         client.set_receive_timeout(Duration::from_secs(5)).unwrap();
         client.send_segmented(b"onetwosix", 3).unwrap();
@@ -507,7 +507,7 @@ mod tests {
     #[test]
     fn packets_from_others_go_to_the_stray_socket() {
         let (_server, address) = server("127.0.0.1:0");
-        let (client, strays) = Endpoint::client_pair(address).unwrap();
+        let (client, strays) = Endpoint::client_pair(address, 0).unwrap();
         strays.set_receive_timeout(Duration::from_secs(5)).unwrap();
         let (stranger, _) = server("127.0.0.1:0");
         let mut to = client.local_address().unwrap();
@@ -522,7 +522,7 @@ mod tests {
     fn receive_offload_keeps_datagrams_apart() {
         let (server, address) = server("127.0.0.1:0");
         assert!(server.use_receive_offload());
-        let (client, _strays) = Endpoint::client_pair(address).unwrap();
+        let (client, _strays) = Endpoint::client_pair(address, 0).unwrap();
         client.send_segmented(b"aaabbbcc", 3).unwrap();
         let mut batch = ReceiveBatch::new(65_535);
         let mut got = Vec::new();
@@ -548,7 +548,7 @@ mod tests {
     fn full_buffers_are_counted() {
         let (server, address) = server("127.0.0.1:0");
         server.socket().set_recv_buffer_size(4096).unwrap();
-        let (client, _strays) = Endpoint::client_pair(address).unwrap();
+        let (client, _strays) = Endpoint::client_pair(address, 0).unwrap();
         for _ in 0..100 {
             client.send(&[0; 100]).unwrap();
         }

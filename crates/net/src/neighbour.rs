@@ -132,6 +132,28 @@ impl NextHop {
         Ok(())
     }
 
+    /// The Ethernet addresses of a frame to the next hop, as they stand in it: the next hop's own,
+    /// then the interface's; `None` if none are needed, or the next hop's is not known.
+    ///
+    /// # Errors
+    /// If the kernel does not tell, or the interface is gone.
+    pub fn link(&self) -> io::Result<Option<[u8; 12]>> {
+        if !self.needs_address {
+            return Ok(None);
+        }
+        let address = Watch::new(self.clone())?.link_layer_address()?;
+        let own = getifaddrs()?
+            .filter(|entry| entry.interface_name == self.interface)
+            .find_map(|entry| entry.address?.as_link_addr()?.addr());
+        let ethernet = |octets: Vec<u8>| <[u8; 6]>::try_from(octets).ok();
+        Ok(address.and_then(ethernet).zip(own).map(|(next, own)| {
+            let mut link = [0; 12];
+            link[..6].copy_from_slice(&next);
+            link[6..].copy_from_slice(&own);
+            link
+        }))
+    }
+
     /// Packets that this machine dropped because a neighbour could not be resolved, since it
     /// started: those to all neighbours of this next hop's address family, in all network
     /// namespaces. `None` where the kernel's counters are not to be seen (they are in the initial
@@ -164,10 +186,31 @@ impl Watch {
     /// # Errors
     /// If the kernel does not tell (before Linux 5.0), or the interface is gone.
     pub fn look(&mut self) -> io::Result<Reach> {
-        let NextHop { address, index, needs_address, .. } = self.next_hop;
-        if !needs_address {
+        if !self.next_hop.needs_address {
             return Ok(Reach::Known);
         }
+        Ok(match self.entry()? {
+            None => Reach::Absent,
+            Some(entry) => match entry.header.state {
+                NeighbourState::Incomplete | NeighbourState::Failed => Reach::Unresolved,
+                NeighbourState::None => Reach::Absent,
+                _ => Reach::Known,
+            },
+        })
+    }
+
+    /// The neighbour's link-layer address, if the kernel has it.
+    fn link_layer_address(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let attributes = self.entry()?.map(|entry| entry.attributes).unwrap_or_default();
+        Ok(attributes.into_iter().find_map(|attribute| match attribute {
+            NeighbourAttribute::LinkLayerAddress(octets) => Some(octets),
+            _ => None,
+        }))
+    }
+
+    /// The kernel's entry of the neighbour, if there is one.
+    fn entry(&mut self) -> io::Result<Option<NeighbourMessage>> {
+        let NextHop { address, index, .. } = self.next_hop;
         let mut question = NeighbourMessage::default();
         question.header = NeighbourHeader {
             family: family(address),
@@ -176,15 +219,11 @@ impl Watch {
         };
         question.attributes.push(NeighbourAttribute::Destination(address.into()));
         match self.routing.get(RouteNetlinkMessage::GetNeighbour(question)) {
-            Ok(RouteNetlinkMessage::NewNeighbour(found)) => Ok(match found.header.state {
-                NeighbourState::Incomplete | NeighbourState::Failed => Reach::Unresolved,
-                NeighbourState::None => Reach::Absent,
-                _ => Reach::Known,
-            }),
+            Ok(RouteNetlinkMessage::NewNeighbour(found)) => Ok(Some(found)),
             Ok(_) => Err(io::Error::other(
                 "the kernel answered a question for a neighbour with something else",
             )),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Reach::Absent),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }

@@ -121,11 +121,11 @@ fn bind_local(socket: &Socket, local: SocketAddr) -> io::Result<()> {
     }
 }
 
-/// Any port of any address of this host that is of `server`'s family.
-fn any_port(server: SocketAddr) -> SocketAddr {
+/// A port, or any if it is 0, of any address of this host that is of `server`'s family.
+fn port_of_any(server: SocketAddr, port: u16) -> SocketAddr {
     match server {
-        SocketAddr::V4(_) => SocketAddr::from(([0; 4], 0)),
-        SocketAddr::V6(_) => SocketAddr::from(([0u16; 8], 0)),
+        SocketAddr::V4(_) => SocketAddr::from(([0; 4], port)),
+        SocketAddr::V6(_) => SocketAddr::from(([0u16; 8], port)),
     }
 }
 
@@ -177,14 +177,15 @@ impl Endpoint {
     /// without checking, or paying for, the source of every packet.
     ///
     /// # Errors
-    /// If there is no route to the server, or no port left.
-    pub fn client_pair(server: SocketAddr) -> io::Result<(Endpoint, Endpoint)> {
-        let any = any_port(server);
-        let connected = Endpoint::new(any)?;
+    /// If there is no route to the server, or no port left; if `port` is not 0, which is any: if that
+    /// one is taken.
+    pub fn client_pair(server: SocketAddr, port: u16) -> io::Result<(Endpoint, Endpoint)> {
+        let ours = port_of_any(server, port);
+        let connected = Endpoint::new(ours)?;
         // As in `listen`: ours alone first, then open to our second socket.
-        connected.socket.bind(&SockAddr::from(any))?;
+        connected.socket.bind(&SockAddr::from(ours))?;
         connected.socket.set_reuse_port(true)?;
-        let strays = Endpoint::new(any)?;
+        let strays = Endpoint::new(ours)?;
         strays.socket.set_reuse_port(true)?;
         strays.socket.bind(&SockAddr::from(connected.local_address()?))?;
         connected.socket.connect(&SockAddr::from(server))?;
@@ -201,9 +202,10 @@ impl Endpoint {
     /// who sent what comes back, and to which address. It takes what anybody sends there.
     ///
     /// # Errors
-    /// If there is no port left, or the kernel has no `IPV6_FREEBIND` (before Linux 4.15).
-    pub fn client_of_many(server: SocketAddr) -> io::Result<Endpoint> {
-        let any = any_port(server);
+    /// If there is no port left, or the kernel has no `IPV6_FREEBIND` (before Linux 4.15); if `port`
+    /// is not 0, which is any: if that one is taken.
+    pub fn client_of_many(server: SocketAddr, port: u16) -> io::Result<Endpoint> {
+        let any = port_of_any(server, port);
         let mut endpoint = Endpoint::new(any)?;
         if any.is_ipv6() {
             endpoint.socket.set_only_v6(true)?;
@@ -490,7 +492,7 @@ mod tests {
         let server = UdpSocket::bind("127.0.0.1:0").unwrap();
         server.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         let address = server.local_addr().unwrap();
-        let client = Endpoint::client_of_many(address).unwrap();
+        let client = Endpoint::client_of_many(address, 0).unwrap();
         client.set_receive_timeout(Duration::from_secs(5)).unwrap();
         let port = client.local_address().unwrap().port();
         let from = |text: &str| -> IpAddr { text.parse().unwrap() };
@@ -533,7 +535,7 @@ mod tests {
             server.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
             let address = server.local_addr().unwrap();
             assert!(Endpoint::connect_from(Some(local), address).is_ok());
-            let client = Endpoint::client_of_many(address).unwrap();
+            let client = Endpoint::client_of_many(address, 0).unwrap();
             client.set_receive_timeout(Duration::from_secs(5)).unwrap();
             let (mut received, mut batch) = ([0; 10], ReceiveBatch::new(100));
             for source in ["2001:2:0:ff::1", "2001:2:0:ff:ffff::"] {
@@ -598,7 +600,7 @@ mod tests {
     #[test]
     fn nobody_else_gets_a_port_of_the_tester() {
         let server: SocketAddr = "127.0.0.1:9".parse().unwrap();
-        let (connected, _strays) = Endpoint::client_pair(server).unwrap();
+        let (connected, _strays) = Endpoint::client_pair(server, 0).unwrap();
         let port = connected.local_address().unwrap().port();
         for address in [SocketAddr::from(([0, 0, 0, 0], port)), ([127, 0, 0, 1], port).into()] {
             let other = Endpoint::new(address).unwrap();

@@ -143,7 +143,7 @@ mod tests {
     fn replies_leave_in_the_order_of_their_due_times() {
         let server =
             Arc::new(Endpoint::listen("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0));
-        let (client, _strays) = Endpoint::client_pair(server.local_address().unwrap()).unwrap();
+        let (client, _strays) = Endpoint::client_pair(server.local_address().unwrap(), 0).unwrap();
         client.set_receive_timeout(std::time::Duration::from_secs(5)).unwrap();
         let mut to = client.local_address().unwrap();
         to.set_ip("127.0.0.1".parse().unwrap());

@@ -18,5 +18,7 @@ pub mod client;
 pub mod delay_line;
 pub mod intervals;
 pub mod measurer;
+pub mod past_stack;
+mod port;
 pub mod reference_dut;
 mod tcp;

@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use method::units::{CpuId, Nanos, Qps, Share};
 use net::affinity::pin_to;
-use net::batch::{ServerBatch, Wait};
 use net::clock;
 use net::socket::{Endpoint, ListenError};
 use rand::SeedableRng;
@@ -24,8 +23,13 @@ use wire::template::HEADER_LEN;
 
 use crate::asker::{Asker, Asking};
 use crate::authdns::AuthError;
-use crate::authdns::answer::{Answered, MAX_REPLY, Transport, Zone};
+use crate::authdns::answer::{Answered, Transport, Zone};
 use crate::delay_line::{Delay, DelayLine};
+use crate::past_stack::{PastStack, XdpConfig};
+use crate::port::Port;
+
+/// How often an idle worker looks whether it should stop.
+const STOP_CHECK: Duration = Duration::from_millis(100);
 
 /// How the reference DUT behaves. Of any 100 consecutive names, exactly the given shares are lost,
 /// late and wrong; the three do not overlap.
@@ -55,6 +59,9 @@ pub struct ReferenceConfig {
     pub delay: Delay,
     /// The CPU of the worker.
     pub cpu: Option<CpuId>,
+    /// An interface whose queries are also answered past the kernel's network stack (AF_XDP). It has
+    /// one queue, for there is one capacity, and the address of `listen`.
+    pub xdp: Option<XdpConfig>,
     /// Whom it asks for the names that it answers, and how; none: nobody.
     pub asking: Option<Asking>,
 }
@@ -155,6 +162,25 @@ impl TokenBucket {
     }
 }
 
+/// Why a reference DUT does not run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReferenceError {
+    /// It cannot serve the address, or the interface not past the stack.
+    #[error(transparent)]
+    Serve(#[from] AuthError),
+    /// Each queue would have a capacity of its own.
+    #[error(
+        "{interface} has {queues} queues, and a reference DUT serves one: ethtool -L {interface} combined 1"
+    )]
+    Queues {
+        /// The interface's name.
+        interface: String,
+        /// How many queues for packets that come it has.
+        queues: usize,
+    },
+}
+
 /// A running reference DUT. Dropping it stops it.
 pub struct RunningReference {
     address: SocketAddr,
@@ -189,17 +215,29 @@ impl Drop for RunningReference {
 /// Starts a reference DUT.
 ///
 /// # Errors
-/// If the address cannot be served.
-pub fn start(config: ReferenceConfig) -> Result<RunningReference, AuthError> {
+/// If the address cannot be served, or the interface not past the stack.
+pub fn start(config: ReferenceConfig) -> Result<RunningReference, ReferenceError> {
     let address = config.listen;
-    let at = |source| AuthError::Listen { address, source: ListenError::Udp(source) };
+    let at = |source| {
+        ReferenceError::Serve(AuthError::Listen { address, source: ListenError::Udp(source) })
+    };
     if address.ip().is_unspecified() {
-        return Err(AuthError::WildcardDelay { address });
+        return Err(AuthError::WildcardDelay { address }.into());
     }
     let endpoint = Endpoint::listen(address, 1).map_err(at)?.remove(0);
     endpoint.use_kernel_timestamps().map_err(at)?;
-    endpoint.set_receive_timeout(Duration::from_millis(100)).map_err(at)?;
+    endpoint.set_receive_timeout(STOP_CHECK).map_err(at)?;
     let address = endpoint.local_address().map_err(at)?;
+    let endpoint = Arc::new(endpoint);
+    let mut ports = vec![Port::socket(Arc::clone(&endpoint))];
+    if let Some(wanted) = &config.xdp {
+        let (past_stack, servers) = PastStack::serve(wanted, &[address]).map_err(AuthError::Xdp)?;
+        ports.extend(servers.into_iter().map(|server| Port::rings(server, &past_stack)));
+        let PastStack { interface, queues, .. } = past_stack;
+        if queues > 1 {
+            return Err(ReferenceError::Queues { interface, queues });
+        }
+    }
     let counters: Arc<[AtomicU64; 6]> = Arc::default();
     let stop = Arc::new(AtomicBool::new(false));
     let asker = config
@@ -208,7 +246,7 @@ pub fn start(config: ReferenceConfig) -> Result<RunningReference, AuthError> {
         .transpose();
     let asker = asker.map_err(at)?;
     let worker =
-        Worker::new(config, asker, Arc::new(endpoint), Arc::clone(&counters), Arc::clone(&stop));
+        Worker::new(config, asker, (endpoint, ports), Arc::clone(&counters), Arc::clone(&stop));
     let thread =
         thread::Builder::new().name("reference".into()).spawn(move || worker.run()).map_err(at)?;
     Ok(RunningReference { address, counters, stop, thread: Some(thread) })
@@ -226,7 +264,10 @@ enum Fate {
 struct Worker {
     config: ReferenceConfig,
     zone: Zone,
+    /// Through which replies leave later.
     endpoint: Arc<Endpoint>,
+    /// Where queries come from.
+    ports: Vec<Port>,
     counters: Arc<[AtomicU64; 6]>,
     stop: Arc<AtomicBool>,
     bucket: Option<TokenBucket>,
@@ -238,7 +279,7 @@ impl Worker {
     fn new(
         config: ReferenceConfig,
         asker: Option<Asker>,
-        endpoint: Arc<Endpoint>,
+        (endpoint, ports): (Arc<Endpoint>, Vec<Port>),
         counters: Arc<[AtomicU64; 6]>,
         stop: Arc<AtomicBool>,
     ) -> Worker {
@@ -254,6 +295,7 @@ impl Worker {
             config,
             zone,
             endpoint,
+            ports,
             counters,
             stop,
             bucket,
@@ -268,30 +310,43 @@ impl Worker {
         {
             tracing::warn!("cannot pin the reference DUT to CPU {}: {error}", cpu.0);
         }
-        let endpoint = Arc::clone(&self.endpoint);
-        let line = DelayLine::new(Arc::clone(&endpoint));
-        let mut batch = ServerBatch::new(1500, MAX_REPLY);
+        let line = DelayLine::new(Arc::clone(&self.endpoint));
+        let mut ports = std::mem::take(&mut self.ports);
+        // One port is waited for; of several the last, and not for long.
+        let last = ports.len() - 1;
+        let patience = if last == 0 { STOP_CHECK } else { Duration::from_millis(1) };
         while !self.stop.load(Ordering::Relaxed) {
-            let clocks = clock::ClockPair::sample();
-            let mut counts = ReferenceCounters::default();
-            let turn = batch.turn(&endpoint, Wait::ForOne, |query, source, out| {
-                // `clocks` is from before the receive; what matters is that distances between
-                // arrivals are kept.
-                let arrived = query.received.map_or_else(clock::now, |wall| {
-                    Nanos((wall.0 + clocks.monotonic().0).saturating_sub(clocks.wall().0))
-                });
-                let (len, held) = self.answer(query.bytes, arrived, out, &mut counts);
-                match (held, source.address()) {
-                    (Some(held), Some(to)) if len > 0 => {
-                        line.send_at(arrived + held, to, &out[..len]);
-                        0
-                    }
-                    _ => len,
-                }
-            });
-            counts.received = turn.unwrap_or_default().received as u64;
-            self.publish(&counts);
+            for (number, port) in ports.iter_mut().enumerate() {
+                let limit = if number == last { patience } else { Duration::ZERO };
+                let counts = self.turn(port, limit, &line);
+                self.publish(&counts);
+            }
+            let drops = ports.iter().map(Port::drops).sum();
+            self.counters[5].store(drops, Ordering::Relaxed);
         }
+    }
+
+    /// Answers what has come to a port.
+    fn turn(&mut self, port: &mut Port, limit: Duration, line: &DelayLine) -> ReferenceCounters {
+        let clocks = clock::ClockPair::sample();
+        let mut counts = ReferenceCounters::default();
+        let turn = port.turn(limit, |query, source, out| {
+            // `clocks` is from before the receive; what matters is that distances between arrivals
+            // are kept.
+            let arrived = query.received.map_or_else(clock::now, |wall| {
+                Nanos((wall.0 + clocks.monotonic().0).saturating_sub(clocks.wall().0))
+            });
+            let (len, held) = self.answer(query.bytes, arrived, out, &mut counts);
+            match (held, source.address()) {
+                (Some(held), Some(to)) if len > 0 => {
+                    line.send_at(arrived + held, to, &out[..len]);
+                    0
+                }
+                _ => len,
+            }
+        });
+        counts.received = turn.unwrap_or_default().received as u64;
+        counts
     }
 
     /// Writes the reply, if there is to be one; returns its length and for how long to hold it
@@ -356,7 +411,6 @@ impl Worker {
         for (sum, n) in self.counters.iter().zip(values) {
             sum.fetch_add(n, Ordering::Relaxed);
         }
-        self.counters[5].store(self.endpoint.drops(), Ordering::Relaxed);
     }
 }
 

@@ -1,18 +1,21 @@
 //! `bench xdp`: what AF_XDP gains over sockets, on one core, side by side in one run.
 //!
 //! The server runs alone on CPU 1, and is asked for more than it can do from CPU 0, so what it
-//! answers is what it can do. The ways take turns, in an order that changes, because this machine's
-//! speed drifts.
+//! answers is what it can do. The Measurer, alone on CPU 0, is to send more than it can, so how far
+//! it gets is what it can do; what happens to a packet on its way over veth, up to the server's
+//! socket or ring, is work of its CPU. The ways take turns, in an order that changes, because this
+//! machine's speed drifts.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use method::stats::Summary;
 use serde_json::{Value, json};
 
-use super::{AUTH, LIMIT, Lab};
+use super::{AUTH, LIMIT, Lab, reasons};
 use crate::claims::{Claims, Keeping, Wanted};
-use crate::process::{self, find};
+use crate::process::{self, Server, find};
 
 /// How often each way is measured with each client.
 const ROUNDS: usize = 5;
@@ -29,52 +32,127 @@ const OFFERED: &str = "1400000";
 /// The generic filter takes datagrams that leave together for one.
 const OFFER: [&str; 2] = ["--offload", "false"];
 
+/// A way for queries to leave the Measurer: its name, and the arguments of `measure`.
+const WAYS_OUT: [(&str, &[&str]); 4] = [
+    ("sockets, one by one", &["--offload", "false"]),
+    ("sockets, UDP_SEGMENT", &[]),
+    ("AF_XDP, native", &["--xdp", "to-auth", "--xdp-mode", "copy"]),
+    ("AF_XDP, generic", &["--xdp", "to-auth", "--xdp-mode", "generic"]),
+];
+
 pub(crate) fn run(keeping: &Keeping) -> Result<ExitCode> {
     let (lab, mut claims) = (Lab::up()?, Claims::default());
-    println!("AuthDNS on one core, asked for more than it can do: replies in 3 s");
+    sending(&lab, &mut claims)?;
+    pacing(&lab, &mut claims)?;
+    answering(&lab, &mut claims)?;
+    claims.conclude(keeping)
+}
+
+/// Measures each of these ways in each round, beginning with another one each time; returns what
+/// was measured of each.
+fn in_turn<const N: usize>(
+    names: [&str; N],
+    mut measure: impl FnMut(usize) -> Result<f64>,
+) -> Result<[Vec<f64>; N]> {
+    let mut all = [const { Vec::new() }; N];
+    for round in 0..ROUNDS {
+        for turn in 0..N {
+            let way = (turn + round) % N;
+            let measured = measure(way)?;
+            println!("{:<22} {measured:>9.0}", names[way]);
+            all[way].push(measured);
+        }
+    }
+    Ok(all)
+}
+
+/// Prints by how much each way is ahead of the first; returns the medians of the ratios.
+fn ratios<const N: usize>(names: [&str; N], measured: &[Vec<f64>; N]) -> Result<[f64; N]> {
+    let mut medians = [1.0; N];
+    for way in 1..N {
+        let by_first: Vec<f64> =
+            measured[way].iter().zip(&measured[0]).map(|(ours, first)| ours / first).collect();
+        let summary = Summary::of(&by_first).context("there are rounds")?;
+        println!(
+            "{} by {}: {:.2} (median; {:.2} to {:.2})",
+            names[way], names[0], summary.median, summary.min, summary.max
+        );
+        medians[way] = summary.median;
+    }
+    Ok(medians)
+}
+
+/// What was measured of each way, for the results file.
+fn named<const N: usize>(names: [&str; N], measured: &[Vec<f64>; N]) -> Value {
+    let by_name: BTreeMap<&str, &Vec<f64>> = names.into_iter().zip(measured).collect();
+    json!(by_name)
+}
+
+/// What the Measurer, on one core, sends per second if it is to send more than it can.
+fn sending(lab: &Lab, claims: &mut Claims) -> Result<()> {
+    println!("Measurer on one core, to send more than it can: queries per second");
+    let names = WAYS_OUT.map(|(name, _)| name);
+    let sent = in_turn(names, |way| {
+        let _auth = lab.serve_past_stack()?;
+        let trial = lab.overload(WAYS_OUT[way].1)?;
+        let number = |pointer: &str| {
+            trial.pointer(pointer).and_then(Value::as_f64).with_context(|| reasons(&trial))
+        };
+        // The last query leaves that much after its time.
+        Ok(number("/sent")? / (number("/duration_s")? + number("/pacing/max_us")? / 1e6))
+    })?;
+    let medians = ratios(names, &sent)?;
+    let what = "the Measurer's queries over AF_XDP, native, by those through sockets one by one";
+    claims.hold(what, Wanted::AtLeast(1.5), Ok(medians[2]));
+    claims.keep("queries sent per second", named(names, &sent));
+    Ok(())
+}
+
+/// How evenly queries leave at 200 000 a second, either way.
+fn pacing(lab: &Lab, claims: &mut Claims) -> Result<()> {
+    println!("\nPacing at 200000 queries/s");
+    println!("{:<22} {:>12} {:>13} {:>9}", "", "p99.9 late", "10 ms window", "verdict");
+    let address = format!("{AUTH}:53");
+    let mut all = Vec::new();
+    for _ in 0..3 {
+        for (name, more) in [WAYS_OUT[1], WAYS_OUT[2]] {
+            let _auth = lab.serve_past_stack()?;
+            let offer = ["--server", &address, "--rate", "200000", "--duration", "10s"];
+            let trial = lab.measure(&[&offer[..], &["--timeout", "250ms"], more].concat())?;
+            let number =
+                |pointer: &str| trial.pointer(pointer).and_then(Value::as_f64).unwrap_or(f64::NAN);
+            let (late, window) =
+                (number("/pacing/p999_us"), number("/pacing/window_10ms_worst_pct"));
+            let verdict = trial["verdict"].as_str().unwrap_or("?").to_owned();
+            println!("{name:<22} {late:>9.0} µs {window:>11.2} % {verdict:>9}");
+            all.push(json!({ "way": name, "trial": trial }));
+        }
+    }
+    claims.keep("pacing at 200000 queries/s", Value::Array(all));
+    Ok(())
+}
+
+/// What AuthDNS, on one core, answers in 3 s.
+fn answering(lab: &Lab, claims: &mut Claims) -> Result<()> {
+    println!("\nAuthDNS on one core, asked for more than it can do: replies in 3 s");
     let file = lab.queries()?;
+    let names = WAYS.map(|(name, _)| name);
     for client in ["Measurer", "kxdpgun"] {
+        let what =
+            format!("AuthDNS's replies over AF_XDP, native, by those over sockets, {client}");
         if client == "kxdpgun" && find(client).is_none() {
-            let what = format!("AuthDNS's replies over AF_XDP by those over sockets, {client}");
             claims.hold(&what, Wanted::AtLeast(1.5), Err(format!("{client} was not found")));
             continue;
         }
-        let mut replies: [Vec<f64>; 3] = Default::default();
-        for round in 0..ROUNDS {
-            for turn in 0..WAYS.len() {
-                let way = (turn + round) % WAYS.len();
-                let answered = lab.saturated_authdns(client, &file, &OFFER, WAYS[way].1)?;
-                println!("{client:<9} {:<16} {answered:>9}", WAYS[way].0);
-                replies[way].push(answered as f64);
-            }
-        }
-        for (way, (name, _)) in WAYS.iter().enumerate().skip(1) {
-            let ratios: Vec<f64> = replies[way]
-                .iter()
-                .zip(&replies[0])
-                .map(|(ours, sockets)| ours / sockets)
-                .collect();
-            let summary = Summary::of(&ratios).context("there are rounds")?;
-            println!(
-                "{client:<9} {name} by sockets: {:.2} (median; {:.2} to {:.2})",
-                summary.median, summary.min, summary.max
-            );
-            if way == 1 {
-                let what = format!("AuthDNS's replies over {name} by those over sockets, {client}");
-                claims.hold(&what, Wanted::AtLeast(1.5), Ok(summary.median));
-            }
-        }
-        claims.keep(
-            &format!("replies to {client}"),
-            json!(
-                WAYS.iter()
-                    .zip(&replies)
-                    .map(|((name, _), replies)| (*name, replies))
-                    .collect::<std::collections::BTreeMap<_, _>>()
-            ),
-        );
+        println!("Asked by {client}");
+        let replies = in_turn(names, |way| {
+            Ok(lab.saturated_authdns(client, &file, &OFFER, WAYS[way].1)? as f64)
+        })?;
+        let medians = ratios(names, &replies)?;
+        claims.hold(&what, Wanted::AtLeast(1.5), Ok(medians[1]));
+        claims.keep(&format!("replies to {client}"), named(names, &replies));
     }
-    claims.conclude(keeping)
+    Ok(())
 }
 
 impl Lab {
@@ -91,18 +169,26 @@ impl Lab {
     /// Asks what serves AuthDNS's address for more than a core can answer, for 3 s; `more` is for the
     /// Measurer.
     pub(super) fn saturate(&self, client: &str, queries: &str, more: &[&str]) -> Result<()> {
-        let address = format!("{AUTH}:53");
         if client == "Measurer" {
-            let offer = [
-                &["--server", &address, "--rate", OFFERED, "--duration", "3s"][..],
-                &["--timeout", "100ms", "--names", "0.0.0.0/0", "--cpus", "0"],
-            ];
-            self.measure(&[&offer.concat()[..], more].concat()).map(drop)
+            self.overload(more).map(drop)
         } else {
             let args =
                 ["taskset", "-c", "0", "kxdpgun", "-t", "3", "-Q", OFFERED, "-i", queries, AUTH];
             process::run(&self.program, &self.exec("tester", &args), LIMIT).map(drop)
         }
+    }
+
+    /// Has the Measurer, on CPU 0, ask AuthDNS for more than either can do, for 3 s.
+    fn overload(&self, more: &[&str]) -> Result<Value> {
+        let address = format!("{AUTH}:53");
+        let offer = ["--server", &address, "--rate", OFFERED, "--duration", "3s"];
+        let names = ["--timeout", "100ms", "--names", "0.0.0.0/0", "--cpus", "0"];
+        self.measure(&[&offer[..], &names, more].concat())
+    }
+
+    /// AuthDNS on CPU 1, past the stack: what costs the side that sends least.
+    fn serve_past_stack(&self) -> Result<Server> {
+        self.serve_authdns(&self.program, &[&["--cpus", "1"], WAYS[1].1].concat())
     }
 
     /// How many replies AuthDNS, alone on CPU 1, gives to a client that saturates it; `offer` is for

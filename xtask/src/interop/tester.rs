@@ -9,12 +9,13 @@ use serde_json::Value;
 use super::{Bench, LIMIT, Lab, Test, all_noerror};
 use crate::process::{self, free_port, output};
 
-pub(super) const TESTS: [Test; 6] = [
+pub(super) const TESTS: [Test; 7] = [
     ("Measurer against NSD with our zone file", &["nsd"], measurer_against_nsd),
     ("Measurer against Knot DNS with our zone file", &["knotd"], measurer_against_knot),
     ("dnsperf against AuthDNS", &["dnsperf"], dnsperf_against_auth),
     ("kxdpgun against AuthDNS", &["kxdpgun"], kxdpgun_against_auth),
     ("dig against AuthDNS, UDP and TCP", &["dig"], dig_against_auth),
+    ("Measurer past the stack", &["ip"], measurer_past_stack),
     ("search against Unbound in the lab", &["unbound", "ip"], search_against_unbound),
 ];
 
@@ -116,6 +117,64 @@ fn dig_against_auth(bench: &Bench) -> Result<()> {
     );
     let printed = dig(&["AAAA", "+edns=1", "+noednsnegotiation"])?;
     ensure!(printed.contains("BADVERS"), "{printed}");
+    Ok(())
+}
+
+/// AF_XDP at the Measurer's side: each way, both versions of IP, many source addresses, and what is
+/// wrong said before anything is sent.
+fn measurer_past_stack(bench: &Bench) -> Result<()> {
+    let _lab = Lab::up(bench)?;
+    let listen = ["auth", "--listen", "198.18.1.2:53", "--listen", "[2001:2:1::2]:53"];
+    let auth = bench.in_lab("auth", &[&listen[..], &["--aaaa-share", "1", "--json"]].concat())?;
+    let measure = |more: &[&str]| {
+        let ours = ["lab", "exec", "tester", "--", bench.program(), "measure", "--json", "--quiet"];
+        let load = ["--rate", "5000", "--duration", "2s", "--aaaa-share", "1"];
+        process::run(bench.program(), &[&ours[..], &load, more].concat(), LIMIT)
+    };
+    let mut asked = 0;
+    for (mode, way) in [("copy", "copy"), ("generic", "generic"), ("auto", "copy")] {
+        for server in ["198.18.1.2", "2001:2:1::2"] {
+            let ran = measure(&["--server", server, "--xdp", "to-auth", "--xdp-mode", mode])?;
+            let trial: Value = serde_json::from_str(&ran.stdout).with_context(|| ran.stderr)?;
+            ensure!(trial["verdict"] == "passed" && trial["valid"] == 10_000, "{trial}");
+            let told = &trial["sending"]["past_stack"];
+            ensure!(told["way"] == way && told["interface"] == "to-auth", "{told}");
+            asked += 10_000;
+        }
+    }
+    let counters: Value = serde_json::from_str(&auth.end()?)?;
+    // It is asked for something before each trial, to see whether it is there.
+    let aaaa = counters["queries"]["aaaa"].as_u64().unwrap_or(0);
+    ensure!((asked..asked + 100).contains(&aaaa), "{asked} queries left: {counters}");
+    past_stack_at_both_ends(bench)?;
+    for (more, words) in [
+        (&["--xdp", "to-dut"][..], "write --xdp to-auth"),
+        (&["--xdp", "to-auth", "--threads", "2"], "one pair of threads"),
+    ] {
+        let ran = measure(&[&["--server", "198.18.1.2", "--liveness", "false"], more].concat())?;
+        ensure!(ran.status == Some(2) && ran.stderr.contains(words), "{}", ran.stderr);
+    }
+    Ok(())
+}
+
+/// The reference DUT past the stack too: it answers up to its capacity, and no further.
+fn past_stack_at_both_ends(bench: &Bench) -> Result<()> {
+    let listen = ["reference-dut", "--listen", "[2001:2::1]:53", "--capacity", "20000", "--json"];
+    let dut = bench.in_lab("dut", &[&listen[..], &["--xdp", "to-tester"]].concat())?;
+    let measure = |rate: &str| -> Result<Value> {
+        let ours = ["lab", "exec", "tester", "--", bench.program(), "measure", "--json", "--quiet"];
+        let load = ["--server", "2001:2::1", "--rate", rate, "--duration", "2s"];
+        let args = [&ours[..], &load, &["--xdp", "to-dut"]].concat();
+        let ran = process::run(bench.program(), &args, LIMIT)?;
+        serde_json::from_str(&ran.stdout).with_context(|| ran.stderr)
+    };
+    let within = measure("10000")?;
+    ensure!(within["verdict"] == "passed" && within["valid"] == 20_000, "{within}");
+    let beyond = measure("40000")?;
+    let valid = beyond["valid"].as_u64().context("no count")?;
+    ensure!(beyond["verdict"] == "failed" && (39_000..42_000).contains(&valid), "{beyond}");
+    let counters: Value = serde_json::from_str(&dut.end()?)?;
+    ensure!(counters["answered"].as_u64() >= Some(valid + 20_000), "{counters}");
     Ok(())
 }
 

@@ -10,11 +10,13 @@ use conform::message::Name;
 use method::units::counted;
 use net::affinity::allowed_cpus;
 use tester::authdns::counters::AuthCounters;
-use tester::authdns::{AuthConfig, PastStack, XdpConfig, start, status};
+use tester::authdns::{AuthConfig, start, status};
+use tester::past_stack::PastStack;
 
 use super::wait_for_end;
 use crate::args::Auth;
 use crate::output::{Failure, Outcome, Versioned, grouped, print_versioned};
+use crate::resolve::xdp_config;
 
 pub(crate) fn run(args: &Auth) -> Outcome {
     match &args.conform {
@@ -32,10 +34,7 @@ fn serve(args: &Auth) -> Outcome {
         delay: args.delay.resolve(),
         loss: args.loss,
         seed: args.seed,
-        xdp: args.xdp.clone().map(|interface| {
-            let mode = args.xdp_mode.resolve();
-            XdpConfig { interface, mode }
-        }),
+        xdp: xdp_config(args.xdp.as_ref(), args.xdp_mode),
     };
     let running = start(&config).map_err(Failure::environment)?;
     if let Some(path) = &args.status {

@@ -39,7 +39,7 @@ fn measured_send_cost(plan: &TrialPlan) -> Result<Option<SendCost>, TrialError> 
     }
     SendCost::measure(plan.cpus.first().copied())
         .map(Some)
-        .map_err(|source| TrialError::Thread { source })
+        .map_err(|source| TrialError::SendCost { source })
 }
 
 /// Waits for SIGINT or SIGTERM, or for `duration` to pass.

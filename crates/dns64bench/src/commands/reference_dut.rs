@@ -9,6 +9,7 @@ use tester::reference_dut::{ReferenceConfig, start};
 use super::wait_for_end;
 use crate::args::ReferenceDut;
 use crate::output::{Failure, Outcome, grouped, print_versioned};
+use crate::resolve::xdp_config;
 
 pub(crate) fn run(args: &ReferenceDut) -> Outcome {
     let shares = [args.loss, args.late_share, args.wrong_share].map(|s| u32::from(s.per_hundred()));
@@ -36,6 +37,7 @@ pub(crate) fn run(args: &ReferenceDut) -> Outcome {
         wrong_share: args.wrong_share,
         delay: args.delay.resolve(),
         cpu: args.cpu.map(CpuId),
+        xdp: xdp_config(args.xdp.as_ref(), args.xdp_mode),
         asking: args.ask.map(|upstream| Asking {
             upstream,
             times: args.ask_times,

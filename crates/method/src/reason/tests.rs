@@ -64,6 +64,10 @@ fn all() -> Vec<(Reason, &'static str)> {
             "the tester's sockets had no room for 3 packets, which were dropped",
         ),
         (
+            Reason::HostLoss(HostLoss::Rings { packets: 6, interface: interface() }),
+            "the tester's AF_XDP rings on to-dut had no room for 6 packets, which were dropped",
+        ),
+        (
             Reason::HostLoss(HostLoss::InterfaceReceive { packets: 4, interface: interface() }),
             "the tester's interface to-dut dropped 4 received packets",
         ),
@@ -191,7 +195,7 @@ fn names_in_json_are_those_of_the_kinds() {
 fn kinds_differ_in_their_words_and_have_no_numbers_of_a_trial() {
     let kinds: BTreeSet<ReasonKind> = all().iter().map(|(reason, _)| reason.kind()).collect();
     let words: BTreeSet<String> = kinds.iter().map(ReasonKind::to_string).collect();
-    assert_eq!((kinds.len(), words.len()), (24, 24), "{words:?}");
+    assert_eq!((kinds.len(), words.len()), (25, 25), "{words:?}");
     let one = Reason::WindowOff { worst_pct: 1.55, limit_pct: 1.0 };
     let other = Reason::WindowOff { worst_pct: 12.0, limit_pct: 5.0 };
     assert_eq!(one.kind(), other.kind());

@@ -45,7 +45,7 @@ fn on_loopback_the_sockets_get_what_the_interface_got() {
         ip("link set lo up");
         for server in ["127.0.0.1:53", "[::1]:53"] {
             let server = server.parse().unwrap();
-            let (connected, strays) = Endpoint::client_pair(server).unwrap();
+            let (connected, strays) = Endpoint::client_pair(server, 0).unwrap();
             connected.use_receive_offload();
             let ours = connected.local_address().unwrap();
             let to_us = Endpoint::connect_from(Some(server), ours).unwrap();
@@ -95,7 +95,7 @@ fn a_prefix_of_ours_counts_as_a_whole_and_nothing_beside_it() {
         ] {
             let (server, net): (SocketAddr, IpNet) =
                 (server.parse().unwrap(), ours.parse().unwrap());
-            let client = Endpoint::client_of_many(server).unwrap();
+            let client = Endpoint::client_of_many(server, 0).unwrap();
             client.use_receive_offload();
             let port = client.local_address().unwrap().port();
             let tap = Tap::on("lo", net, &[port]).unwrap();
@@ -157,7 +157,7 @@ fn segments_over_a_link_count_one_by_one() {
         let hop = NextHop::towards(server).unwrap();
         assert_eq!((hop.interface.as_str(), hop.needs_address), ("near", true));
         hop.resolve(server, Duration::from_secs(5)).unwrap();
-        let (connected, strays) = Endpoint::client_pair(server).unwrap();
+        let (connected, strays) = Endpoint::client_pair(server, 0).unwrap();
         connected.use_receive_offload();
         let ours = connected.local_address().unwrap();
         let tap = Tap::on("near", ours.ip().into(), &[ours.port()]).unwrap();

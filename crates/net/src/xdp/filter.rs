@@ -15,16 +15,31 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
+use ipnet::IpNet;
+
 /// Octets in front of a packet that hold the moment of receipt.
 pub(super) const STAMP: usize = 8;
 
-/// Datagrams that are handed to the sockets: those to an address and one of its ports.
+/// Datagrams that are handed to the sockets: those to some addresses and ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Their destination; no wildcard.
-    pub address: IpAddr,
+    /// Their destinations; a single address is a prefix of its full length.
+    pub addresses: IpNet,
     /// Their destination ports.
     pub ports: RangeInclusive<u16>,
+}
+
+impl Claim {
+    /// Datagrams to one address, which is no wildcard.
+    pub fn of(address: IpAddr, ports: RangeInclusive<u16>) -> Claim {
+        Claim { addresses: address.into(), ports }
+    }
+
+    /// The address, if there is only one.
+    pub(super) fn only_address(&self) -> Option<IpAddr> {
+        let is_one = self.addresses.prefix_len() == self.addresses.max_prefix_len();
+        is_one.then(|| self.addresses.addr())
+    }
 }
 
 /// An instruction, as the kernel wants it (`struct bpf_insn` of linux/bpf.h).
@@ -117,8 +132,9 @@ pub(super) fn program(claims: &[Claim], taken: Taken) -> Vec<Insn> {
     w.load16(R7, R2, 36);
     w.swap16(R7);
     for (n, claim) in claims.iter().enumerate() {
-        if let IpAddr::V4(address) = claim.address {
-            w.claimed(n, 30, &address.octets(), &claim.ports);
+        if let IpNet::V4(net) = claim.addresses {
+            let (network, mask) = (net.network().octets(), net.netmask().octets());
+            w.claimed(n, 30, &network, &mask, &claim.ports);
         }
     }
     w.jump(Label::Pass);
@@ -130,8 +146,9 @@ pub(super) fn program(claims: &[Claim], taken: Taken) -> Vec<Insn> {
     w.load16(R7, R2, 56);
     w.swap16(R7);
     for (n, claim) in claims.iter().enumerate() {
-        if let IpAddr::V6(address) = claim.address {
-            w.claimed(n, 38, &address.octets(), &claim.ports);
+        if let IpNet::V6(net) = claim.addresses {
+            let (network, mask) = (net.network().octets(), net.netmask().octets());
+            w.claimed(n, 38, &network, &mask, &claim.ports);
         }
     }
     w.jump(Label::Pass);
@@ -217,8 +234,9 @@ impl Writer {
         self.push(0x7b, at, from, offset, 0);
     }
 
+    /// Of the lower 32 bits; the others become zero.
     fn and(&mut self, to: R, number: i32) {
-        self.push(0x57, to, R::R0, 0, number);
+        self.push(0x54, to, R::R0, 0, number);
     }
 
     /// A number of 16 bits from network to host order, the other way round the same.
@@ -255,12 +273,28 @@ impl Writer {
         self.jumping(0x2d, scratch, end, 0, Label::Pass);
     }
 
-    /// Takes the packet if the octets at `at` are the claim's address, and the port in R7 is one of
-    /// its ports.
-    fn claimed(&mut self, n: usize, at: i16, address: &[u8], ports: &RangeInclusive<u16>) {
-        for (i, word) in address.chunks_exact(4).enumerate() {
+    /// Takes the packet if the octets at `at` are the claim's network where the mask has ones, and
+    /// the port in R7 is one of its ports.
+    fn claimed(
+        &mut self,
+        n: usize,
+        at: i16,
+        network: &[u8],
+        mask: &[u8],
+        ports: &RangeInclusive<u16>,
+    ) {
+        let words = |octets: &[u8]| -> Vec<i32> {
+            let word = |four: &[u8]| i32::from_ne_bytes([four[0], four[1], four[2], four[3]]);
+            octets.chunks_exact(4).map(word).collect()
+        };
+        for (i, (word, mask)) in words(network).into_iter().zip(words(mask)).enumerate() {
+            if mask == 0 {
+                break;
+            }
             self.load32(R::R5, R::R2, at + 4 * i as i16);
-            let word = i32::from_ne_bytes([word[0], word[1], word[2], word[3]]);
+            if mask != -1 {
+                self.and(R::R5, mask);
+            }
             self.jump_unless_equal(R::R5, word, Label::Next(n));
         }
         // Below, and above; unsigned.
@@ -295,12 +329,16 @@ mod tests {
     const TAKEN: i32 = 77;
 
     fn claims() -> Vec<Claim> {
-        let claim = |address: &str, ports| Claim { address: address.parse().unwrap(), ports };
+        let claim = |address: &str, ports| Claim::of(address.parse().unwrap(), ports);
+        let net = |prefix: &str, ports| Claim { addresses: prefix.parse().unwrap(), ports };
         vec![
             claim("198.18.0.2", 53..=53),
             claim("2001:2::2", 53..=53),
             claim("198.18.0.2", 40_000..=41_000),
             claim("2001:2::2", 0..=10),
+            net("198.19.16.0/20", 7..=7),
+            net("2001:2:0:ff80::/57", 7..=7),
+            net("2001:db8::/32", 9..=9),
         ]
     }
 
@@ -316,7 +354,7 @@ mod tests {
                 "{at}: {insn:?}"
             );
         }
-        assert!(program.len() < 100, "{} instructions", program.len());
+        assert!(program.len() < 120, "{} instructions", program.len());
     }
 
     /// Whichever families are claimed, and if none is: `probe` claims nothing.
@@ -329,8 +367,8 @@ mod tests {
         let of = |is_wanted: fn(&Claim) -> bool| claims().into_iter().filter(is_wanted).collect();
         let kinds: [Vec<Claim>; 4] = [
             Vec::new(),
-            of(|claim| claim.address.is_ipv4()),
-            of(|claim| claim.address.is_ipv6()),
+            of(|claim| claim.addresses.addr().is_ipv4()),
+            of(|claim| claim.addresses.addr().is_ipv6()),
             claims(),
         ];
         for claims in kinds {
@@ -370,6 +408,16 @@ mod tests {
             ("[2001:2::3]:53", false),
             ("[2001:2:0:1::2]:53", false),
             ("[2002:2::2]:53", false),
+            ("198.19.16.0:7", true),
+            ("198.19.31.255:7", true),
+            ("198.19.32.0:7", false),
+            ("198.19.15.255:7", false),
+            ("198.19.16.1:8", false),
+            ("[2001:2:0:ff80::]:7", true),
+            ("[2001:2:0:ffff:ffff::1]:7", true),
+            ("[2001:2:0:ff7f::1]:7", false),
+            ("[2001:db8:ffff::1]:9", true),
+            ("[2001:db9::1]:9", false),
         ] {
             let from = if to.starts_with('[') { ENDS[1].0 } else { ENDS[0].0 };
             assert_eq!(of(from, to) == TAKEN, is_taken, "{to}");
@@ -449,6 +497,8 @@ mod tests {
             }
             _ => return false,
         };
-        claims().iter().any(|claim| claim.address == address && claim.ports.contains(&port))
+        claims()
+            .iter()
+            .any(|claim| claim.addresses.contains(&address) && claim.ports.contains(&port))
     }
 }

@@ -1,4 +1,4 @@
-//! Ethernet frames with a UDP datagram in them: read, checked, and turned round into a reply.
+//! Ethernet frames with a UDP datagram in them: read, checked, turned round into a reply, written.
 //!
 //! ```text
 //! 0         14              34            42
@@ -122,41 +122,101 @@ pub(super) fn turn_round(frame: &mut [u8], datagram: &Datagram, length: usize) -
     to.swap_with_slice(from);
     let udp = datagram.payload.start - UDP;
     let end = datagram.payload.start + length;
+    let header = &mut frame[ETHERNET..udp];
     match datagram.source {
         SocketAddr::V4(_) => {
-            let header = &mut frame[ETHERNET..ETHERNET + IPV4];
-            let total = (end - ETHERNET) as u16;
-            header[1] = 0;
-            header[2..4].copy_from_slice(&total.to_be_bytes());
-            // Not to be fragmented, hence without an identification (RFC 6864 §4.1).
-            header[4..8].copy_from_slice(&[0, 0, 0x40, 0]);
-            header[8] = HOPS;
             swap(header, 12, 16, 4);
-            header[10..12].fill(0);
-            let checksum = !fold(sum(header));
-            header[10..12].copy_from_slice(&checksum.to_be_bytes());
+            complete_ipv4(header, end - ETHERNET);
         }
         SocketAddr::V6(_) => {
-            let header = &mut frame[ETHERNET..ETHERNET + IPV6];
-            // Neither traffic class nor flow label of the query.
-            header[..4].copy_from_slice(&[0x60, 0, 0, 0]);
-            header[4..6].copy_from_slice(&((UDP + length) as u16).to_be_bytes());
-            header[7] = HOPS;
             swap(header, 8, 24, 16);
+            complete_ipv6(header, UDP + length);
         }
     }
-    let (from, to) = (datagram.destination.ip(), datagram.source.ip());
     let message = &mut frame[udp..end];
     swap(message, 0, 2, 2);
-    message[4..6].copy_from_slice(&((UDP + length) as u16).to_be_bytes());
+    complete_udp(message, datagram.destination.ip(), datagram.source.ip());
+    end
+}
+
+/// The Ethernet addresses of a frame, as they stand in it: the next hop's, the interface's.
+pub(super) type Link = [u8; 12];
+
+/// Writes a frame with a datagram from one address to another of the same family; returns the
+/// length of the whole frame.
+///
+/// # Panics
+/// If `frame` has no room for it.
+pub(super) fn write(
+    frame: &mut [u8],
+    link: &Link,
+    from: SocketAddr,
+    to: SocketAddr,
+    payload: &[u8],
+) -> usize {
+    frame[..12].copy_from_slice(link);
+    let udp = match (from.ip(), to.ip()) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            frame[12..ETHERNET].copy_from_slice(&[0x08, 0x00]);
+            let header = &mut frame[ETHERNET..ETHERNET + IPV4];
+            header[0] = 0x45;
+            header[9] = PROTOCOL_UDP;
+            header[12..16].copy_from_slice(&source.octets());
+            header[16..20].copy_from_slice(&destination.octets());
+            complete_ipv4(header, IPV4 + UDP + payload.len());
+            ETHERNET + IPV4
+        }
+        (source, destination) => {
+            frame[12..ETHERNET].copy_from_slice(&[0x86, 0xdd]);
+            let header = &mut frame[ETHERNET..ETHERNET + IPV6];
+            header[6] = PROTOCOL_UDP;
+            header[8..24].copy_from_slice(&octets(source));
+            header[24..40].copy_from_slice(&octets(destination));
+            complete_ipv6(header, UDP + payload.len());
+            ETHERNET + IPV6
+        }
+    };
+    let end = udp + UDP + payload.len();
+    let message = &mut frame[udp..end];
+    message[0..2].copy_from_slice(&from.port().to_be_bytes());
+    message[2..4].copy_from_slice(&to.port().to_be_bytes());
+    message[UDP..].copy_from_slice(payload);
+    complete_udp(message, from.ip(), to.ip());
+    end
+}
+
+/// Writes what is the same in every IPv4 header of ours, the length of header and datagram
+/// together, and the checksum.
+fn complete_ipv4(header: &mut [u8], length: usize) {
+    header[1] = 0;
+    header[2..4].copy_from_slice(&(length as u16).to_be_bytes());
+    // Not to be fragmented, hence without an identification (RFC 6864 §4.1).
+    header[4..8].copy_from_slice(&[0, 0, 0x40, 0]);
+    header[8] = HOPS;
+    header[10..12].fill(0);
+    let checksum = !fold(sum(header));
+    header[10..12].copy_from_slice(&checksum.to_be_bytes());
+}
+
+/// Writes what is the same in every IPv6 header of ours, and the datagram's length.
+fn complete_ipv6(header: &mut [u8], length: usize) {
+    // Neither traffic class nor flow label.
+    header[..4].copy_from_slice(&[0x60, 0, 0, 0]);
+    header[4..6].copy_from_slice(&(length as u16).to_be_bytes());
+    header[7] = HOPS;
+}
+
+/// Writes length and checksum of a datagram, which is `message` with its header.
+fn complete_udp(message: &mut [u8], from: IpAddr, to: IpAddr) {
+    let length = message.len();
+    message[4..6].copy_from_slice(&(length as u16).to_be_bytes());
     message[6..8].fill(0);
-    let checksum = match !fold(pseudo_header(from, to, UDP + length) + sum(message)) {
+    let checksum = match !fold(pseudo_header(from, to, length) + sum(message)) {
         // Zero would say that there is none.
         0 => 0xffff,
         checksum => checksum,
     };
     message[6..8].copy_from_slice(&checksum.to_be_bytes());
-    end
 }
 
 /// Swaps `length` octets at two places.
@@ -170,15 +230,17 @@ fn swap(bytes: &mut [u8], one: usize, other: usize, length: usize) {
 fn pseudo_header(from: IpAddr, to: IpAddr, length: usize) -> u64 {
     let addresses = match (from, to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => sum(&from.octets()) + sum(&to.octets()),
-        (from, to) => {
-            let octets = |ip: IpAddr| match ip {
-                IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-                IpAddr::V6(v6) => v6.octets(),
-            };
-            sum(&octets(from)) + sum(&octets(to))
-        }
+        (from, to) => sum(&octets(from)) + sum(&octets(to)),
     };
     addresses + length as u64 + u64::from(PROTOCOL_UDP)
+}
+
+/// An address as it stands in an IPv6 header.
+fn octets(ip: IpAddr) -> [u8; 16] {
+    match ip {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    }
 }
 
 /// The sum of the 16-bit words (RFC 1071), not folded yet. An odd octet at the end is followed by
@@ -269,6 +331,30 @@ pub(super) mod tests {
                 assert_eq!(&frame[turned.payload.clone()], reply);
                 assert_eq!(turned.payload.end, length);
                 assert_eq!(frame[..12], [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_written_frame_is_read_as_it_was_meant() {
+        let link = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+        for (from, to) in ENDS {
+            for payload in [&b"a query"[..], b"", b"even"] {
+                // What a frame held before must not matter.
+                let mut frame = vec![0xee; 200];
+                let (source, destination) = (from.parse().unwrap(), to.parse().unwrap());
+                let length = write(&mut frame, &link, source, destination, payload);
+                let found = read(&frame[..length]).expect("it has right lengths and checksums");
+                assert_eq!((found.source, found.destination), (source, destination));
+                assert_eq!(&frame[found.payload.clone()], payload);
+                assert_eq!((found.payload.end, &frame[..12]), (length, &link[..]));
+                // It is the frame that another writer makes, hop limit and flow label aside.
+                let other = self::frame(from, to, payload);
+                assert_eq!(frame[12..ETHERNET], other[12..ETHERNET]);
+                assert_eq!(
+                    frame[found.payload.start - UDP..length],
+                    other[found.payload.start - UDP..]
+                );
             }
         }
     }

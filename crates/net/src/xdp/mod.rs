@@ -7,7 +7,9 @@
 //! ```
 //!
 //! [`Interface::open`] loads and attaches the filter and opens a socket for each queue; a [`Server`]
-//! answers what comes to one of them. The filter is attached by a link, which the kernel undoes when
+//! answers what comes to one of them. A [`Client`] asks: its [`Sender`] writes datagrams into frames
+//! of its own and hands them to the first queue, its [`Receiver`] reads what comes by any of them.
+//! The filter is attached by a link, which the kernel undoes when
 //! the process ends, however it ends: nothing is left on the interface. It takes only datagrams to
 //! the addresses and ports that it was told (a [`Claim`]); sockets of the stack get all else.
 //!
@@ -16,6 +18,7 @@
 //! [`Server::drops`].
 
 mod bpf;
+mod client;
 mod filter;
 mod frame;
 mod queue;
@@ -26,18 +29,26 @@ use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use nix::net::if_::if_nametoindex;
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::{InterfaceFlags, if_nametoindex};
+use serde::{Deserialize, Serialize};
 
 use self::bpf::{Hook, Link, Program, SocketMap};
+pub use self::client::{Arrived, Client, Receiver, Sender};
 pub use self::filter::Claim;
 use self::filter::Taken;
-use self::queue::Queue;
+use self::queue::{Queue, Room};
 pub use self::server::{Server, answer_frame};
 use crate::ethtool;
 
 /// How packets are to get from the interface to us.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
 pub enum Mode {
     /// The fastest that interface and driver have.
     #[default]
@@ -51,7 +62,8 @@ pub enum Mode {
 }
 
 /// How packets get from the interface to us.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum Way {
     /// As [`Mode::ZeroCopy`].
     ZeroCopy,
@@ -110,6 +122,16 @@ pub enum XdpError {
         /// The address.
         address: IpAddr,
     },
+    /// There is no Ethernet between the interface and the next hop.
+    #[error(
+        "{interface} has no Ethernet neighbour towards {address}: AF_XDP writes Ethernet frames"
+    )]
+    NoEthernet {
+        /// The interface's name.
+        interface: String,
+        /// The next hop's address.
+        address: IpAddr,
+    },
     /// The kernel allows none of it.
     #[error(
         "AF_XDP needs CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF and CAP_IPC_LOCK (root has them): {source}"
@@ -166,19 +188,34 @@ impl Interface {
     /// See [`XdpError`].
     pub fn open(name: &str, claims: &[Claim], mode: Mode) -> Result<Interface, XdpError> {
         let (index, facts) = find(name)?;
-        let interface = name.to_owned();
-        if let Some(claim) = claims.iter().find(|claim| !facts.addresses.contains(&claim.address)) {
-            return Err(XdpError::NotItsAddress { interface, address: claim.address });
+        let mut addresses = claims.iter().filter_map(Claim::only_address);
+        if let Some(address) = addresses.find(|address| !facts.addresses.contains(address)) {
+            return Err(XdpError::NotItsAddress { interface: name.to_owned(), address });
         }
-        let count = count_queues(&facts)?;
+        Interface::open_found(index, &facts, claims, mode, |_| Room::SERVER)
+    }
+
+    /// Takes the datagrams of these claims, whatever addresses the interface has; `room` is that of
+    /// each of so many queues.
+    fn open_found(
+        index: u32,
+        facts: &ethtool::Interface,
+        claims: &[Claim],
+        mode: Mode,
+        room: fn(u32) -> Room,
+    ) -> Result<Interface, XdpError> {
+        let count = count_queues(facts)?;
         let mut tried = Vec::new();
         for &way in mode.ways() {
-            match open_way(index, count, claims, way)? {
-                Ok(queues) => return Ok(Interface { way, queues }),
+            match open_way(index, count, claims, way, room(count))? {
+                Ok(queues) => {
+                    await_link(&facts.name);
+                    return Ok(Interface { way, queues });
+                }
                 Err(error) => tried.push(format!("{way}: {error}")),
             }
         }
-        Err(XdpError::NoWay { interface, tried })
+        Err(XdpError::NoWay { interface: facts.name.clone(), tried })
     }
 
     /// How packets get here.
@@ -191,6 +228,23 @@ impl Interface {
         self.queues.into_iter().map(Server::new).collect()
     }
 }
+
+/// Waits until an interface has its link, for [`LINK`] at most: some drivers set their queues up anew
+/// for a filter, and have none meanwhile.
+fn await_link(name: &str) {
+    let give_up = Instant::now() + LINK;
+    let has_link = || {
+        let mut entries = getifaddrs().ok()?;
+        let flags = entries.find(|entry| entry.interface_name == name)?.flags;
+        Some(flags.contains(InterfaceFlags::IFF_RUNNING))
+    };
+    while has_link() == Some(false) && Instant::now() < give_up {
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// For so long an interface may be without its link after a filter was attached.
+const LINK: Duration = Duration::from_secs(10);
 
 /// What an interface has for AF_XDP.
 #[derive(Debug)]
@@ -210,7 +264,7 @@ pub fn probe(name: &str) -> Result<Probed, XdpError> {
     let queues = count_queues(&facts)?;
     let mut ways = Vec::new();
     for &way in Mode::Auto.ways() {
-        ways.push((way, open_way(index, queues, &[], way)?.map(drop)));
+        ways.push((way, open_way(index, queues, &[], way, Room::SERVER)?.map(drop)));
     }
     Ok(Probed { queues, ways })
 }
@@ -240,6 +294,7 @@ fn open_way(
     count: u32,
     claims: &[Claim],
     way: Way,
+    room: Room,
 ) -> Result<Result<Vec<Queue>, io::Error>, XdpError> {
     let sockets = SocketMap::new(count).map_err(refused)?;
     let program = filter::program(claims, Taken::Redirected(sockets.number()));
@@ -252,7 +307,7 @@ fn open_way(
     let attached = Arc::new(Attached { _link: link, sockets });
     let mut queues = Vec::new();
     for number in 0..count {
-        match Queue::open(index, number, way == Way::ZeroCopy, &attached) {
+        match Queue::open(index, number, way == Way::ZeroCopy, room, &attached) {
             Ok(queue) => queues.push(queue),
             Err(error) if is_not_allowed(&error) => return Err(refused(error)),
             Err(error) => return Ok(Err(error)),

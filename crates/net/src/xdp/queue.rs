@@ -1,8 +1,12 @@
 //! An AF_XDP socket of one queue, with its rings and the memory of its frames.
+//!
+//! A [`Queue`] does both: what comes, and what goes, in the same frames. Its halves can part: then
+//! [`Incoming`] keeps the frames that packets come in, and [`Outgoing`] sends from frames of its own,
+//! each in a thread of its own.
 
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,13 +19,6 @@ use super::ring::{Consumer, Mapping, Producer, Which, get_option, set_option};
 
 /// Octets of a frame: the kernel's headroom of 256 octets, and any packet of Ethernet's.
 const FRAME: usize = 2048;
-/// How many frames there are.
-const FRAMES: u32 = 4096;
-/// Places of the fill ring, where idle frames wait: more than there are, because the kernel shows
-/// us a packet before it shows that its frame has left the ring.
-const FILL_PLACES: u32 = 2 * FRAMES;
-/// Places of the other rings. Of a burst so many packets are kept, as of 4 MiB in a socket's buffer.
-const PLACES: u32 = 2048;
 /// How many packets the kernel may send in a call (`XDP_MAX_TX_SKB_BUDGET`, since Linux 6.17; 32
 /// before).
 const SEND_BUDGET: (libc::c_int, u32) = (9, 256);
@@ -32,6 +29,51 @@ const LETS_GO: Duration = Duration::from_secs(2);
 /// The address family, which libc does not have for every target.
 const AF_XDP: libc::c_int = 44;
 
+/// How much a queue has room for. Each is a power of two, or zero.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    /// Frames for packets that come, and for what is sent in them.
+    frames: u32,
+    /// Of packets that have come so many are kept until somebody looks.
+    kept: u32,
+    /// Frames for packets that do not answer one that came.
+    own: u32,
+}
+
+impl Room {
+    /// For a server. Of a burst it keeps as many packets as 4 MiB in a socket's buffer do.
+    pub(super) const SERVER: Room = Room { frames: 4096, kept: 2048, own: 0 };
+    /// Packets that all queues of a client keep together: what comes in 16 ms at a million a second.
+    const CLIENT_KEEPS: u32 = 16_384;
+
+    /// For one of the `queues` of a client.
+    pub(super) fn client(queues: u32) -> Room {
+        let kept = (Room::CLIENT_KEEPS / queues.max(1).next_power_of_two()).max(2048);
+        Room { frames: kept, kept, own: 2048 }
+    }
+
+    /// Places of the fill ring, where idle frames wait: more than there are, because the kernel
+    /// shows us a packet before it shows that its frame has left the ring.
+    fn fill_places(self) -> u32 {
+        2 * self.frames
+    }
+
+    /// Places of the rings of what is sent.
+    fn sending_places(self) -> u32 {
+        self.own.max(2048)
+    }
+
+    /// Octets of all frames.
+    fn octets(self) -> usize {
+        (self.frames + self.own) as usize * FRAME
+    }
+
+    /// Where the frames of its own are.
+    fn own_frames(self) -> impl Iterator<Item = u64> {
+        (self.frames..self.frames + self.own).map(|frame| u64::from(frame) * FRAME as u64)
+    }
+}
+
 /// A packet in the memory of a queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet {
@@ -41,13 +83,30 @@ pub(super) struct Packet {
 
 /// The socket of one queue. It sends and receives; both by the thread that has it.
 pub(super) struct Queue {
-    socket: OwnedFd,
-    memory: Mapping,
+    incoming: Incoming,
+    outgoing: Outgoing,
+    room: Room,
+}
+
+/// What comes by a queue.
+pub(super) struct Incoming {
     fill: Producer<u64>,
-    completion: Consumer<u64>,
     received: Consumer<libc::xdp_desc>,
+    socket: Arc<Socket>,
+}
+
+/// What goes by a queue.
+pub(super) struct Outgoing {
+    completion: Consumer<u64>,
     transmit: Producer<libc::xdp_desc>,
-    /// The filter stays as long as a queue does. After the socket, which goes first.
+    socket: Arc<Socket>,
+}
+
+/// What both halves have in common.
+struct Socket {
+    descriptor: OwnedFd,
+    memory: Mapping,
+    /// The filter stays as long as a queue does. After the descriptor, which goes first.
     _attached: Arc<Attached>,
 }
 
@@ -68,6 +127,7 @@ impl Queue {
         interface: u32,
         queue: u32,
         zero_copy: bool,
+        room: Room,
         attached: &Arc<Attached>,
     ) -> io::Result<Queue> {
         // SAFETY: no pointers; what it returns is checked.
@@ -77,7 +137,7 @@ impl Queue {
         }
         // SAFETY: the kernel has just opened it for this call, and nobody else knows of it.
         let socket = unsafe { OwnedFd::from_raw_fd(number) };
-        let memory = Mapping::anonymous(FRAMES as usize * FRAME)?;
+        let memory = Mapping::anonymous(room.octets())?;
         let registered = libc::xdp_umem_reg {
             addr: memory.start() as u64,
             len: memory.len() as u64,
@@ -87,26 +147,74 @@ impl Queue {
             tx_metadata_len: 0,
         };
         set_option(&socket, libc::XDP_UMEM_REG, &registered)?;
-        let mut fill = Producer::new(&socket, Which::Fill, FILL_PLACES)?;
-        let completion = Consumer::new(&socket, Which::Completion, PLACES)?;
-        let received = Consumer::new(&socket, Which::Receive, PLACES)?;
-        let transmit = Producer::new(&socket, Which::Transmit, PLACES)?;
+        let mut fill = Producer::new(&socket, Which::Fill, room.fill_places())?;
+        let completion = Consumer::new(&socket, Which::Completion, room.sending_places())?;
+        let received = Consumer::new(&socket, Which::Receive, room.kept)?;
+        let transmit = Producer::new(&socket, Which::Transmit, room.sending_places())?;
         // An older kernel sends less in a call.
         let _ = set_option(&socket, SEND_BUDGET.0, &SEND_BUDGET.1);
-        for frame in 0..u64::from(FRAMES) {
+        for frame in 0..u64::from(room.frames) {
             fill.push(frame * FRAME as u64);
         }
         fill.publish();
         bind_soon(&socket, interface, queue, zero_copy)?;
         let _attached = Arc::clone(attached);
-        Ok(Queue { socket, memory, fill, completion, received, transmit, _attached })
+        let socket = Arc::new(Socket { descriptor: socket, memory, _attached });
+        Ok(Queue {
+            incoming: Incoming { fill, received, socket: Arc::clone(&socket) },
+            outgoing: Outgoing { completion, transmit, socket },
+            room,
+        })
     }
 
     /// Its descriptor, as the filter's map takes it.
     pub(super) fn number(&self) -> RawFd {
-        self.socket.as_raw_fd()
+        self.incoming.socket.descriptor.as_raw_fd()
     }
 
+    /// Its halves, and the frames that the outgoing one has for itself.
+    pub(super) fn split(self) -> (Outgoing, Incoming, impl Iterator<Item = u64>) {
+        (self.outgoing, self.incoming, self.room.own_frames())
+    }
+
+    /// What comes.
+    #[inline]
+    pub(super) fn incoming(&mut self) -> &mut Incoming {
+        &mut self.incoming
+    }
+
+    /// Sends the frame of a packet, as it is now and so long, after [`Queue::flush`]; false if there
+    /// is no room, and then the frame is free again.
+    #[inline]
+    pub(super) fn send(&mut self, packet: Packet, length: usize) -> bool {
+        let is_taken = self.outgoing.send(packet.address, length);
+        if !is_taken {
+            self.incoming.release(packet);
+        }
+        is_taken
+    }
+
+    /// Lets the kernel see what was sent and given back, and has it send.
+    ///
+    /// # Errors
+    /// If the interface is gone.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        self.incoming.publish();
+        let result = self.outgoing.flush();
+        while let Some(address) = self.outgoing.left() {
+            self.incoming.give_back(address);
+        }
+        self.incoming.publish();
+        result
+    }
+
+    /// Packets that the filter took and that found no place here, since the socket was opened.
+    pub(super) fn drops(&self) -> u64 {
+        self.incoming.drops()
+    }
+}
+
+impl Incoming {
     /// A packet that has come, if there is one.
     #[inline]
     pub(super) fn receive(&mut self) -> Option<Packet> {
@@ -124,65 +232,22 @@ impl Queue {
     /// before it; `None` if the kernel names a place that is none (it does not).
     #[inline]
     pub(super) fn frame(&mut self, packet: Packet) -> Option<([u8; STAMP], &mut [u8])> {
-        let address = usize::try_from(packet.address).ok().filter(|at| *at < self.memory.len())?;
-        let end = (address / FRAME + 1) * FRAME;
+        let (address, end) = self.socket.place(packet.address)?;
         let begin = address.checked_sub(STAMP).filter(|begin| begin / FRAME == address / FRAME)?;
         // SAFETY: the octets lie in the memory, which is made of whole frames, in one frame, which the kernel has handed to us with
         // the packet and which nobody else looks at before `send` or `release` gives it back;
         // `self` is borrowed exclusively meanwhile.
-        let octets =
-            unsafe { std::slice::from_raw_parts_mut(self.memory.start().add(begin), end - begin) };
+        let octets = unsafe {
+            std::slice::from_raw_parts_mut(self.socket.memory.start().add(begin), end - begin)
+        };
         let (stamp, frame) = octets.split_at_mut(STAMP);
         Some((<[u8; STAMP]>::try_from(&*stamp).ok()?, frame))
-    }
-
-    /// Sends the frame of a packet, as it is now and so long, after [`Queue::flush`]; false if there
-    /// is no room, and then the frame is free again.
-    #[inline]
-    pub(super) fn send(&mut self, packet: Packet, length: usize) -> bool {
-        let descriptor = libc::xdp_desc { addr: packet.address, len: length as u32, options: 0 };
-        let is_taken = self.transmit.push(descriptor);
-        if !is_taken {
-            self.release(packet);
-        }
-        is_taken
     }
 
     /// Gives the frame of a packet back, for another one.
     #[inline]
     pub(super) fn release(&mut self, packet: Packet) {
         self.give_back(packet.address);
-    }
-
-    /// Lets the kernel see what was sent and given back, and has it send.
-    ///
-    /// # Errors
-    /// If the interface is gone.
-    pub(super) fn flush(&mut self) -> io::Result<()> {
-        self.received.release();
-        self.fill.publish();
-        self.transmit.publish();
-        let mut result = Ok(());
-        for _ in 0..SEND_TRIES {
-            if !self.transmit.is_pending() || !self.transmit.wants_wakeup() {
-                break;
-            }
-            result = self.wake();
-            if result.is_err() {
-                break;
-            }
-        }
-        self.collect();
-        result
-    }
-
-    /// Frees the frames that have left.
-    fn collect(&mut self) {
-        while let Some(address) = self.completion.pop() {
-            self.give_back(address);
-        }
-        self.completion.release();
-        self.fill.publish();
     }
 
     /// Puts the frame that has an address in it into the fill ring.
@@ -192,29 +257,11 @@ impl Queue {
         debug_assert!(is_taken, "the fill ring has more places than there are frames");
     }
 
-    /// Has the kernel send what is in the transmit ring, or a part of it.
-    fn wake(&self) -> io::Result<()> {
-        // SAFETY: no data and no address: the call only makes the kernel look at the ring.
-        let sent = unsafe {
-            libc::sendto(
-                self.socket.as_raw_fd(),
-                std::ptr::null(),
-                0,
-                libc::MSG_DONTWAIT,
-                std::ptr::null(),
-                0,
-            )
-        };
-        if sent >= 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        match error.raw_os_error() {
-            // There is more than it sends in one call, or the device has no room at the moment. A
-            // veth whose other end has none says so as well, and has dropped the packet.
-            Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR) => Ok(()),
-            _ => Err(error),
-        }
+    /// Lets the kernel see what was taken and given back.
+    #[inline]
+    pub(super) fn publish(&mut self) {
+        self.received.release();
+        self.fill.publish();
     }
 
     /// Waits until a packet has come, for `limit` at most; a limit of zero only wakes the kernel,
@@ -224,7 +271,7 @@ impl Queue {
     /// As poll(2). A signal counts as the end of the time.
     pub(super) fn wait(&mut self, limit: Duration) -> io::Result<()> {
         let millis = u16::try_from(limit.as_millis()).unwrap_or(u16::MAX);
-        let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
+        let mut fds = [PollFd::new(self.as_fd(), PollFlags::POLLIN)];
         match poll(&mut fds, PollTimeout::from(millis)) {
             Ok(_) | Err(nix::Error::EINTR) => Ok(()),
             Err(error) => Err(error.into()),
@@ -241,9 +288,104 @@ impl Queue {
     pub(super) fn drops(&self) -> u64 {
         // SAFETY: plain numbers, for which all zeros is a valid value.
         let mut counted: libc::xdp_statistics = unsafe { std::mem::zeroed() };
-        let read = get_option(&self.socket, libc::XDP_STATISTICS, &mut counted);
+        let read = get_option(&self.socket.descriptor, libc::XDP_STATISTICS, &mut counted);
         // Packets without a frame are among the dropped ones; the other count of them is of attempts.
         read.map_or(0, |()| counted.rx_dropped + counted.rx_ring_full)
+    }
+}
+
+impl AsFd for Incoming {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.descriptor.as_fd()
+    }
+}
+
+impl Outgoing {
+    /// The frame of its own that is at `address`.
+    ///
+    /// # Panics
+    /// If there is no frame.
+    #[inline]
+    pub(super) fn frame(&mut self, address: u64) -> &mut [u8] {
+        let (start, end) = self.socket.place(address).expect("an address of a frame");
+        // SAFETY: the octets are one frame of the memory, one of those that only this half has and
+        // hands to the kernel; who asks for it has it from `Queue::split` or `left`, so that the
+        // kernel does not read it now, and `self` is borrowed exclusively meanwhile.
+        unsafe {
+            std::slice::from_raw_parts_mut(self.socket.memory.start().add(start), end - start)
+        }
+    }
+
+    /// Sends the frame at `address`, as it is now and so long, after [`Outgoing::flush`]; false if
+    /// there is no room.
+    #[inline]
+    pub(super) fn send(&mut self, address: u64, length: usize) -> bool {
+        self.transmit.push(libc::xdp_desc { addr: address, len: length as u32, options: 0 })
+    }
+
+    /// Lets the kernel see what was sent, and has it send.
+    ///
+    /// # Errors
+    /// If the interface is gone.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        self.transmit.publish();
+        for _ in 0..SEND_TRIES {
+            if !self.is_held() {
+                break;
+            }
+            self.wake()?;
+        }
+        Ok(())
+    }
+
+    /// Whether the kernel has not taken all that it was to send, and goes on only if it is told.
+    pub(super) fn is_held(&self) -> bool {
+        self.transmit.is_pending() && self.transmit.wants_wakeup()
+    }
+
+    /// The address of a frame that has left, as it was sent; none if no further one has.
+    #[inline]
+    pub(super) fn left(&mut self) -> Option<u64> {
+        let address = self.completion.pop();
+        if address.is_none() {
+            self.completion.release();
+        }
+        address
+    }
+
+    /// Has the kernel send what is in the transmit ring, or a part of it.
+    fn wake(&self) -> io::Result<()> {
+        // SAFETY: no data and no address: the call only makes the kernel look at the ring.
+        let sent = unsafe {
+            libc::sendto(
+                self.socket.descriptor.as_raw_fd(),
+                std::ptr::null(),
+                0,
+                libc::MSG_DONTWAIT,
+                std::ptr::null(),
+                0,
+            )
+        };
+        if sent >= 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            // There is more than it sends in one call, or the device has no room at the moment. A
+            // veth whose other end has none says so as well, and has dropped the packet, which is
+            // in the interface's own count then.
+            Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR) => Ok(()),
+            _ => Err(error),
+        }
+    }
+}
+
+impl Socket {
+    /// Where in the memory an address is, and the end of its frame; `None` if it is not there.
+    #[inline]
+    fn place(&self, address: u64) -> Option<(usize, usize)> {
+        let address = usize::try_from(address).ok().filter(|at| *at < self.memory.len())?;
+        Some((address, (address / FRAME + 1) * FRAME))
     }
 }
 

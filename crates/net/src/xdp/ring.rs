@@ -25,6 +25,9 @@ pub(super) struct Mapping {
 
 // SAFETY: the mapping belongs to this value alone, and is not bound to a thread.
 unsafe impl Send for Mapping {}
+// SAFETY: a shared mapping gives only its place and length away; who reads and writes there sees to
+// it that nobody else does.
+unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Memory of our own, filled with zeros and present.

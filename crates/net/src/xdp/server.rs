@@ -38,16 +38,17 @@ impl Server {
         limit: Duration,
         mut answer: impl FnMut(&Datagram<'_>, Source<'_>, &mut [u8]) -> usize,
     ) -> io::Result<Turn> {
-        if !self.queue.has_received() {
-            self.queue.wait(limit)?;
-        } else if self.queue.wants_frames() {
-            self.queue.wait(Duration::ZERO)?;
+        let incoming = self.queue.incoming();
+        if !incoming.has_received() {
+            incoming.wait(limit)?;
+        } else if incoming.wants_frames() {
+            incoming.wait(Duration::ZERO)?;
         }
         let (mut turn, clocks) = (Turn::default(), ClockPair::sample());
         while turn.received < BATCH {
-            let Some(packet) = self.queue.receive() else { break };
+            let Some(packet) = self.queue.incoming().receive() else { break };
             turn.received += 1;
-            let length = match self.queue.frame(packet) {
+            let length = match self.queue.incoming().frame(packet) {
                 Some((stamp, frame)) => {
                     let moment = clocks.to_wall(Nanos(u64::from_ne_bytes(stamp)));
                     respond(frame, packet.length(), moment, &mut self.reply, &mut answer)
@@ -57,10 +58,10 @@ impl Server {
             match length {
                 Response::Reply(length) if self.queue.send(packet, length) => turn.sent += 1,
                 Response::Reply(_) => turn.refused += 1,
-                Response::None => self.queue.release(packet),
+                Response::None => self.queue.incoming().release(packet),
                 Response::Unreadable => {
                     self.unreadable += 1;
-                    self.queue.release(packet);
+                    self.queue.incoming().release(packet);
                 }
             }
         }

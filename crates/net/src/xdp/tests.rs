@@ -4,9 +4,11 @@ use std::net::{SocketAddr, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ipnet::IpNet;
 use nix::sched::{CloneFlags, unshare};
 
 use super::*;
+use crate::neighbour::NextHop;
 use crate::testing::{ip, is_root};
 
 const OURS: &str = "198.18.0.2:53";
@@ -54,9 +56,7 @@ impl Drop for Namespace {
 }
 
 fn claims() -> Vec<Claim> {
-    ["198.18.0.2", "2001:2::2"]
-        .map(|address| Claim { address: address.parse().unwrap(), ports: 53..=53 })
-        .into()
+    ["198.18.0.2", "2001:2::2"].map(|address| Claim::of(address.parse().unwrap(), 53..=53)).into()
 }
 
 /// Answers `count` queries with themselves, an octet changed, within ten seconds.
@@ -168,6 +168,108 @@ fn others_lose_nothing_to_the_filter() {
     assert_eq!(same.recv(&mut buffer).unwrap(), b"for the socket".len());
 }
 
+/// Sends back what comes to a port, an octet changed, until the sender says so with an empty
+/// datagram; in the namespace.
+fn echo(namespace: &str, address: &str) -> thread::JoinHandle<()> {
+    let (name, address) = (namespace.to_owned(), address.to_owned());
+    let (ready, is_ready) = std::sync::mpsc::channel();
+    let echoing = thread::spawn(move || {
+        Namespace::run(&std::mem::ManuallyDrop::new(Namespace(name)), move || {
+            let socket = UdpSocket::bind(address).unwrap();
+            socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            ready.send(()).unwrap();
+            let mut bytes = [0; 2000];
+            while let Ok((n @ 1.., from)) = socket.recv_from(&mut bytes) {
+                bytes[0] = b'R';
+                socket.send_to(&bytes[..n], from).unwrap();
+            }
+        });
+    });
+    is_ready.recv().unwrap();
+    echoing
+}
+
+/// What comes back to datagrams of a client, with the ports that it came to, in order.
+fn received(receiver: &mut Receiver, count: usize) -> Vec<(SocketAddr, Vec<u8>)> {
+    let (mut seen, give_up) = (Vec::new(), Instant::now() + Duration::from_secs(10));
+    while seen.len() < count && Instant::now() < give_up {
+        let queues = receiver.sockets().len();
+        for queue in 0..queues {
+            let each = |arrived: &Arrived<'_>| {
+                let age = crate::clock::now().since(arrived.received);
+                assert!(age.0 < 10_000_000_000, "received {age:?} ago");
+                seen.push((arrived.destination, arrived.bytes.to_vec()));
+            };
+            receiver.receive(queue, each).unwrap();
+        }
+    }
+    seen.sort();
+    seen
+}
+
+fn a_client_asks(test: &str, mode: Mode, way: Way) {
+    if !is_root(test) {
+        return;
+    }
+    let far = Namespace::new(test);
+    pair(&far.0);
+    ip("route add local 198.19.0.0/24 dev lo");
+    ip(&format!("-n {} route add 198.19.0.0/24 via 198.18.0.2", far.0));
+    for (server, from) in [
+        ("198.18.0.1:7777", ["198.18.0.2:40000", "198.18.0.2:40003"]),
+        ("198.18.0.1:7777", ["198.19.0.9:40000", "198.19.0.255:40000"]),
+        ("[2001:2::1]:7777", ["[2001:2::2]:40000", "[2001:2::2]:40003"]),
+    ] {
+        let echoing = echo(&far.0, server);
+        let server: SocketAddr = server.parse().unwrap();
+        let from = from.map(|address| address.parse::<SocketAddr>().unwrap());
+        let hop = NextHop::towards(server).unwrap();
+        hop.resolve(server, Duration::from_secs(5)).unwrap();
+        let length = if from[0].is_ipv6() { 128 } else { 24 };
+        let addresses = IpNet::new(from[0].ip(), length).unwrap().trunc();
+        let addresses =
+            if addresses.contains(&server.ip()) { from[0].ip().into() } else { addresses };
+        let client = Client::open(&hop, &[Claim { addresses, ports: 40_000..=40_003 }], mode);
+        let client = client.unwrap();
+        assert_eq!(client.way(), way);
+        let (mut sender, mut receiver) = client.into_halves();
+        assert_eq!(sender.send(b"onetwosix", 3, from[0], server).unwrap(), 3);
+        assert_eq!(sender.send(b"a longer one", 12, from[1], server).unwrap(), 1);
+        let mut wanted: Vec<(SocketAddr, Vec<u8>)> = [b"Rne", b"Rwo", b"Rix"]
+            .map(|reply| (from[0], reply.to_vec()))
+            .into_iter()
+            .chain([(from[1], b"R longer one".to_vec())])
+            .collect();
+        wanted.sort();
+        assert_eq!(received(&mut receiver, 4), wanted);
+        // More than it has frames, so that each is used again and again.
+        for _ in 0..100 {
+            assert_eq!(sender.send(&[b'x'; 64 * 50], 50, from[0], server).unwrap(), 64);
+            assert_eq!(received(&mut receiver, 64).len(), 64);
+        }
+        assert_eq!((receiver.drops(), receiver.unreadable()), (0, 0));
+        UdpSocket::bind((from[0].ip(), 0)).unwrap().send_to(b"", server).unwrap();
+        echoing.join().unwrap();
+    }
+}
+
+#[test]
+fn a_client_asks_past_the_stack_in_the_driver() {
+    a_client_asks("xdp-client-native", Mode::Auto, Way::Copy);
+}
+
+#[test]
+fn a_client_asks_past_the_stack_behind_the_driver() {
+    a_client_asks("xdp-client-generic", Mode::Generic, Way::Generic);
+}
+
+#[test]
+fn a_client_needs_an_ethernet_neighbour() {
+    let hop = NextHop::towards("127.0.0.1:53".parse().unwrap()).unwrap();
+    let error = Client::open(&hop, &[], Mode::Auto).err().unwrap().to_string();
+    assert!(error.contains("lo has no Ethernet neighbour towards 127.0.0.1"), "{error}");
+}
+
 #[test]
 fn what_finds_no_room_is_counted() {
     if !is_root("xdp-drops") {
@@ -203,7 +305,7 @@ fn what_is_lacking_is_said() {
     }
     let client = Namespace::new("xdp-lacking");
     pair(&client.0);
-    let claim = Claim { address: "192.0.2.1".parse().unwrap(), ports: 53..=53 };
+    let claim = Claim::of("192.0.2.1".parse().unwrap(), 53..=53);
     let wrong = Interface::open("near", &[claim], Mode::Auto).err().unwrap().to_string();
     assert!(wrong.contains("near does not have the address 192.0.2.1"), "{wrong}");
     let probed = probe("near").unwrap();

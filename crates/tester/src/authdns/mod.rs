@@ -2,7 +2,7 @@
 //! file.
 //!
 //! ```text
-//! client ─► port: a socket (one per worker and address), or the rings of an interface ─► zone: what is the answer? ─► loss, delay ─► client
+//! client ─► crate::port: a socket (one per worker and address), or the rings of an interface ─► zone: what is the answer? ─► loss, delay ─► client
 //!                                                        │
 //!                                             counters: what was asked, what was answered, how long it took
 //!                                                        │
@@ -12,11 +12,10 @@
 pub mod answer;
 pub mod counters;
 pub mod part;
-mod port;
 mod recent;
 mod server;
 pub mod status;
 pub mod times;
 pub mod zonefile;
 
-pub use server::{AuthConfig, AuthError, PastStack, RunningAuth, XdpConfig, start};
+pub use server::{AuthConfig, AuthError, RunningAuth, start};

@@ -11,15 +11,16 @@ use method::units::CpuId;
 use net::affinity::{be_favoured, pin_to};
 use net::clock;
 use net::socket::{Endpoint, ListenError, listen_both};
-use net::xdp::{self, Claim, XdpError};
+use net::xdp::XdpError;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::answer::{Transport, Zone};
 use super::counters::{AuthCounters, BatchCounts, BatchTimes, WorkerCounters};
-use super::port::Port;
 use super::recent::Recent;
 use crate::delay_line::{Delay, DelayLine};
+use crate::past_stack::{PastStack, XdpConfig};
+use crate::port::Port;
 use crate::tcp;
 
 /// How often an idle worker looks whether it should stop.
@@ -46,15 +47,6 @@ pub struct AuthConfig {
     /// worker for each of its queues. It must have all addresses of `listen`, and holds no replies
     /// back.
     pub xdp: Option<XdpConfig>,
-}
-
-/// An interface to serve with AF_XDP.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct XdpConfig {
-    /// Its name.
-    pub interface: String,
-    /// How packets are to get from there to us.
-    pub mode: xdp::Mode,
 }
 
 /// Why AuthDNS does not run.
@@ -93,17 +85,6 @@ pub struct RunningAuth {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
     past_stack: Option<PastStack>,
-}
-
-/// How queries of an interface get to AuthDNS past the stack.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PastStack {
-    /// The interface's name.
-    pub interface: String,
-    /// How they get from there to a worker.
-    pub way: xdp::Way,
-    /// How many queues it has, and workers for them.
-    pub queues: usize,
 }
 
 impl RunningAuth {
@@ -160,7 +141,7 @@ pub fn start(config: &AuthConfig) -> Result<RunningAuth, AuthError> {
     let addresses: Vec<SocketAddr> = bound.iter().map(|bound| bound.address).collect();
     let (past_stack, servers) = match &config.xdp {
         Some(wanted) => {
-            let (past_stack, servers) = open_past_stack(wanted, &addresses)?;
+            let (past_stack, servers) = PastStack::serve(wanted, &addresses)?;
             (Some(past_stack), servers)
         }
         None => (None, Vec::new()),
@@ -184,7 +165,9 @@ pub fn start(config: &AuthConfig) -> Result<RunningAuth, AuthError> {
         let sockets = endpoints.into_iter().map(|endpoint| Port::socket(Arc::new(endpoint)));
         ports.extend(sockets.zip(0..));
     }
-    ports.extend(servers.into_iter().map(|server| Port::Rings(Box::new(server))).zip(0..));
+    if let Some(interface) = &running.past_stack {
+        ports.extend(servers.into_iter().map(|server| Port::rings(server, interface)).zip(0..));
+    }
     for (number, (port, n)) in ports.into_iter().enumerate() {
         running.spawn(Worker {
             port,
@@ -224,23 +207,6 @@ impl Bound {
         let address = endpoints[0].local_address().map_err(udp)?;
         Ok(Bound { endpoints, listener, address })
     }
-}
-
-/// The queues of an interface, from which queries for these addresses come past the stack. Sockets
-/// get what does not come that way.
-fn open_past_stack(
-    wanted: &XdpConfig,
-    addresses: &[SocketAddr],
-) -> Result<(PastStack, Vec<xdp::Server>), XdpError> {
-    let claim = |address: &SocketAddr| {
-        let port = address.port();
-        Claim { address: address.ip(), ports: port..=port }
-    };
-    let claims: Vec<Claim> = addresses.iter().map(claim).collect();
-    let opened = xdp::Interface::open(&wanted.interface, &claims, wanted.mode)?;
-    let (interface, way) = (wanted.interface.clone(), opened.way());
-    let servers = opened.into_servers();
-    Ok((PastStack { interface, way, queues: servers.len() }, servers))
 }
 
 /// Answers over TCP, and counts what it answers in the counters with that number.

@@ -295,6 +295,7 @@ mod tests {
             wrong_share: Share::percent(5),
             delay: Delay { min: Nanos(0), max: Nanos(0) },
             cpu: None,
+            xdp: None,
             asking: None,
         })
         .unwrap();

@@ -3,6 +3,8 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
+use net::xdp::XdpError;
+
 use super::liveness::Liveness;
 use super::plan::PlanError;
 use super::recorder::RecordError;
@@ -37,6 +39,9 @@ pub enum TrialError {
         /// What the system says.
         source: io::Error,
     },
+    /// Queries cannot leave past the stack (`--xdp`).
+    #[error(transparent)]
+    Xdp(#[from] XdpError),
     /// AuthDNS cannot be asked how it is.
     #[error(
         "cannot read AuthDNS's counters from {path}: {source}; is it running with --status {path}?"
@@ -93,6 +98,15 @@ pub enum TrialError {
     /// The user wanted to stop, before the first query was sent.
     #[error("interrupted")]
     Interrupted,
+    /// What sending costs here cannot be measured, by which queries that leave together are chosen.
+    #[error(
+        "cannot measure what sending costs, on this host's loopback interface: {source}; let it be up (ip link set lo up), \
+         or give --max-burst, such as 200us"
+    )]
+    SendCost {
+        /// What the system says.
+        source: io::Error,
+    },
     /// No thread could be started.
     #[error("cannot start a thread: {source}")]
     Thread {

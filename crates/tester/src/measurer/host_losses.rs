@@ -7,6 +7,9 @@
 //! receiver ◄─ sockets ◄─ netfilter, UDP ◄─────── tap ◄────────────── interface ◄─ DUT
 //!              (drops)    (what is missing between)                   (/proc/net/dev)
 //! ```
+//!
+//! With AF_XDP both ways lead past all that is between the interface and the rings, which count
+//! what they drop.
 
 use std::io;
 use std::net::SocketAddr;
@@ -133,7 +136,9 @@ impl HostLosses {
             .map(|sources| sources.prefix())
             .or(chosen)
             .and_then(|ours| Tap::on(&hop.interface, ours, &numbers).ok());
-        let watch = if hop.needs_address { Watch::new(hop.clone()).ok() } else { None };
+        // Past the stack no packet waits for a neighbour.
+        let is_watched = hop.needs_address && plan.xdp.is_none();
+        let watch = if is_watched { Watch::new(hop.clone()).ok() } else { None };
         let before = Reading::now(&hop)?;
         Ok(HostLosses { hop, before, watch, looked: clock::now(), unresolved: None, tap })
     }
@@ -159,8 +164,13 @@ impl HostLosses {
     }
 
     /// Adds up what was lost. The pairs have ended and took `datagrams` from their sockets; what
-    /// is left there is taken now.
-    pub(super) fn conclude(mut self, ports: &[Arc<Ports>], datagrams: u64) -> io::Result<Losses> {
+    /// is left there is taken now. Their rings dropped `rings` packets.
+    pub(super) fn conclude(
+        mut self,
+        ports: &[Arc<Ports>],
+        datagrams: u64,
+        rings: u64,
+    ) -> io::Result<Losses> {
         self.look();
         let tapped = self.tap.as_ref().and_then(|tap| tap.count().ok());
         thread::sleep(IN_FLIGHT);
@@ -173,6 +183,7 @@ impl HostLosses {
             after.udp.wrong_checksum.saturating_sub(self.before.udp.wrong_checksum);
         let drops = TesterDrops {
             sockets,
+            rings,
             interface_receive: after
                 .interface
                 .receive_drops
@@ -216,6 +227,9 @@ impl HostLosses {
         let mut places = Vec::new();
         if drops.sockets > 0 {
             places.push(HostLoss::Sockets { packets: drops.sockets });
+        }
+        if drops.rings > 0 {
+            places.push(HostLoss::Rings { packets: drops.rings, interface: interface() });
         }
         if drops.interface_receive > 0 {
             places.push(HostLoss::InterfaceReceive {
@@ -355,6 +369,14 @@ mod tests {
             Warning::SentAgain { queries: 3 },
         ];
         assert_eq!(warnings(losses(Some(2), Some("eth0")), &counts(7, 3)), all);
+    }
+
+    #[test]
+    fn what_rings_drop_is_a_loss() {
+        let drops = TesterDrops { rings: 7, ..TesterDrops::default() };
+        let places = watched(false, None).places(&drops, &reading(10, 100, None));
+        assert!(matches!(places[..], [HostLoss::Rings { packets: 7, .. }]), "{places:?}");
+        assert_eq!(drops.total(), 7);
     }
 
     #[test]

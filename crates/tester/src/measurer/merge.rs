@@ -371,6 +371,9 @@ fn sending(shards: &[Shard]) -> Sending {
             (Some(ours), Some(others)) if ours == *others => Some(ours),
             _ => None,
         };
+        if all.past_stack != other.past_stack {
+            all.past_stack = None;
+        }
         all.spinning &= other.spinning;
         all.real_time &= other.real_time;
         all.priority = all.priority.min(other.priority);

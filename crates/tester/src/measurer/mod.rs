@@ -10,6 +10,7 @@ mod ledger;
 pub mod liveness;
 pub mod merge;
 mod names;
+mod outlet;
 mod pair;
 mod placement;
 pub mod plan;

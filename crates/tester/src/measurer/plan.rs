@@ -8,6 +8,7 @@ use method::pacing::PacingLimits;
 use method::schedule::Schedule;
 use method::units::{CpuId, Nanos, Qps, Share};
 use method::verdict::Acceptance;
+use net::xdp::Mode;
 use serde::{Deserialize, Serialize};
 use wire::name::{Domain, NameRange};
 
@@ -17,6 +18,7 @@ use super::ids::IDS;
 use super::names::NameSequence;
 use super::shards::ShardPlan;
 use super::sources::{SourceAddresses, SourceError};
+use crate::past_stack::XdpConfig;
 
 /// Whether the sender may burn CPU to be exact.
 #[derive(
@@ -62,6 +64,9 @@ pub struct SenderSettings {
     /// prefix they are changes nothing about the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_addresses: Option<u32>,
+    /// How they get past the kernel's network stack; none: they go through it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub xdp: Option<Mode>,
     /// CPUs, in their order; none: any.
     pub cpus: Vec<CpuId>,
     /// Whether senders sleep until the next query is due or burn CPU.
@@ -113,6 +118,10 @@ pub struct TrialPlan {
     /// kernel chooses. They must be local to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_addresses: Option<SourceAddresses>,
+    /// The interface by which queries leave and replies come past the kernel's network stack
+    /// (AF_XDP); none: they go through it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub xdp: Option<XdpConfig>,
     /// CPUs for sender, receiver, sender, receiver …, used round robin; none: the kernel decides.
     pub cpus: Vec<CpuId>,
     /// Whether senders sleep until the next query is due or burn CPU.
@@ -167,6 +176,7 @@ impl TrialPlan {
             threads: 1,
             source_ports: DEFAULT_SOURCE_PORTS,
             source_addresses: None,
+            xdp: None,
             cpus: Vec::new(),
             spin: Spin::Auto,
             max_burst: Burst::Auto,
@@ -206,6 +216,7 @@ impl TrialPlan {
             threads: self.threads,
             source_ports: self.source_ports,
             source_addresses: self.source_addresses.map(|sources| sources.count()),
+            xdp: self.xdp.as_ref().map(|xdp| xdp.mode),
             cpus: self.cpus.clone(),
             spin: self.spin,
             max_burst: self.max_burst,
@@ -271,6 +282,10 @@ impl TrialPlan {
     pub fn check(&self) -> Result<(), PlanError> {
         if self.threads == 0 || self.source_ports < self.threads {
             return Err(PlanError::Ports { ports: self.source_ports, threads: self.threads });
+        }
+        let ports = self.source_ports;
+        if self.xdp.is_some() && (self.threads > 1 || ports > MOST_XDP_PORTS) {
+            return Err(PlanError::Xdp { threads: self.threads, ports });
         }
         if !(self.accept.0 > 0.0 && self.accept.0 <= 1.0) {
             return Err(PlanError::Accept { given: self.accept.0 });
@@ -342,6 +357,9 @@ const HIGHEST_RATE: u64 = 100_000_000;
 /// No time of a plan is longer: a year.
 const LONGEST: Nanos = Nanos(365 * 86_400 * Nanos::SECOND.0);
 
+/// Source ports with AF_XDP: they are a range of which no port is taken.
+pub(super) const MOST_XDP_PORTS: u16 = 16_384;
+
 /// Source ports unless the user says otherwise: enough for the sockets of any DUT's threads to get
 /// their share.
 pub const DEFAULT_SOURCE_PORTS: u16 = 64;
@@ -362,6 +380,27 @@ pub enum PlanError {
         ports: u16,
         /// Sender/receiver pairs (`--threads`).
         threads: u16,
+    },
+    /// More threads or ports than AF_XDP can do with.
+    #[error(
+        "--xdp with --threads {threads} and --source-ports {ports}: one pair of threads reads all queues of the interface, \
+         and there are up to {MOST_XDP_PORTS} source ports"
+    )]
+    Xdp {
+        /// Sender/receiver pairs (`--threads`).
+        threads: u16,
+        /// UDP source ports (`--source-ports`).
+        ports: u16,
+    },
+    /// The server is not behind the interface.
+    #[error("--xdp {interface}: the way to {server} is by {is}; write --xdp {is}")]
+    XdpInterface {
+        /// The server of the trial.
+        server: SocketAddr,
+        /// The interface that was named.
+        interface: String,
+        /// The interface that the kernel would use.
+        is: String,
     },
     /// Acceptance out of range.
     #[error("--accept {given}: a share above 0 and up to 1 is needed")]
@@ -490,6 +529,7 @@ mod tests {
     #[test]
     fn numbers_that_no_option_would_take_are_refused() {
         let limits = PacingLimits::default();
+        let xdp = Some(XdpConfig { interface: "eth1".into(), mode: Mode::Auto });
         let each = [
             TrialPlan { rate: Qps(0), ..plan(1) },
             TrialPlan { rate: Qps(u64::MAX), ..plan(1) },
@@ -499,6 +539,8 @@ mod tests {
             TrialPlan { interval: Some(Nanos(0)), ..plan(1) },
             TrialPlan { limits: PacingLimits { window_100ms_pct: 0.0, ..limits }, ..plan(1) },
             TrialPlan { limits: PacingLimits { total_pct: -1.0, ..limits }, ..plan(1) },
+            TrialPlan { xdp: xdp.clone(), threads: 2, ..plan(1) },
+            TrialPlan { xdp, source_ports: MOST_XDP_PORTS + 1, ..plan(1) },
             TrialPlan { limits: PacingLimits { lateness_p999: Nanos(0), ..limits }, ..plan(1) },
         ];
         for wrong in each {
@@ -542,9 +584,17 @@ mod tests {
         let cpus = prop::collection::vec((0usize..5000).prop_map(CpuId), 0..5);
         let sources = prop::sample::select(vec!["127.1.0.0/24", "2001:2::/64,1000"]);
         let sources = prop::option::of(sources.prop_map(|text| text.parse().unwrap()));
+        let mode = prop_oneof![
+            Just(Mode::Auto),
+            Just(Mode::ZeroCopy),
+            Just(Mode::Copy),
+            Just(Mode::Generic)
+        ];
+        let xdp = ("[a-z0-9]{1,15}", mode);
+        let xdp = prop::option::of(xdp.prop_map(|(interface, mode)| XdpConfig { interface, mode }));
         let sent = (
             any::<u16>(),
-            (any::<u16>(), sources),
+            (any::<u16>(), sources, xdp),
             cpus,
             spin,
             burst,
@@ -568,7 +618,7 @@ mod tests {
                 accept,
             ) = asked;
             let (threads, from, cpus, spin, max_burst, send_cost, real_time, offload) = sent;
-            let (source_ports, source_addresses) = from;
+            let (source_ports, source_addresses, xdp) = from;
             let (limits, auth_status, auth_limit, subject, separate_hosts, records, interval) =
                 judged;
             TrialPlan {
@@ -587,6 +637,7 @@ mod tests {
                 threads,
                 source_ports,
                 source_addresses,
+                xdp,
                 cpus,
                 spin,
                 max_burst,

@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 use method::reason::{Half, Reason};
 use method::records::{Counts, Outcome, Record, Wrong};
 use method::schedule::Part;
-use method::units::{CpuId, Nanos};
+use method::units::{CpuId, Nanos, counted};
 use net::affinity::{pin_to, take_short_turns};
 use net::batch::{BATCH, OFFLOAD_LEN, ReceiveBatch, Wait};
 use net::clock::{self, ClockPair};
@@ -21,11 +21,13 @@ use super::expect::{Expectation, answers_at};
 use super::ids::IdPlan;
 use super::ledger::Ledger;
 use super::names::NameSequence;
+use super::outlet::{Inlet, ends_of};
 use super::pair::{Ports, Progress};
 use super::recorder::PairRecorder;
 use super::result::rtt_histogram;
 use super::sources::SourcePlan;
 use crate::intervals::Intervals;
+use crate::past_stack::goes_on;
 
 /// With kernel timestamps nothing is lost by reading replies a little later and several at a time.
 const NAP: Duration = Duration::from_micros(500);
@@ -40,6 +42,8 @@ pub(super) struct Received {
     pub(super) intervals: Option<Intervals>,
     /// Datagrams taken from the sockets, whatever was in them.
     pub(super) datagrams: u64,
+    /// Packets that AF_XDP's rings dropped.
+    pub(super) ring_drops: u64,
     pub(super) faults: Vec<Reason>,
 }
 
@@ -67,6 +71,8 @@ pub(super) struct Receiver {
     pub(super) ids: Arc<IdPlan>,
     pub(super) ledger: Arc<Ledger>,
     pub(super) ports: Arc<Ports>,
+    /// Where replies come past the stack: how.
+    pub(super) inlet: Option<Inlet>,
     /// Where queries leave from many addresses: from which each of them does.
     pub(super) sources: Option<Arc<SourcePlan>>,
     pub(super) cpu: Option<CpuId>,
@@ -87,11 +93,13 @@ impl Receiver {
                 rtt: rtt_histogram(),
                 intervals: self.intervals.take(),
                 datagrams: 0,
+                ring_drops: 0,
                 faults: Vec::new(),
             },
             recorder: self.recorder.take(),
             decided: 0,
             seen: 0,
+            joined: 0,
         };
         if let Some(cpu) = self.cpu
             && let Err(error) = pin_to(cpu)
@@ -100,7 +108,20 @@ impl Receiver {
             state.received.faults.push(Reason::NotPinned { half: Half::Receiver, cpu, error });
         }
         take_short_turns();
-        if let Err(error) = self.receive_all(&mut state) {
+        let mut inlet = self.inlet.take();
+        let received = self.receive_all(&mut inlet, &mut state);
+        if let Some(inlet) = inlet {
+            state.received.ring_drops = inlet.receiver.drops();
+            state.received.counts.stray += inlet.receiver.unreadable();
+        }
+        if state.joined > 0 {
+            let error = format!(
+                "{} joined by their sender came as one; use --xdp-mode copy, where replies come one by one",
+                counted(state.joined, "datagram", "datagrams")
+            );
+            state.received.faults.push(Reason::CannotReceive { error });
+        }
+        if let Err(error) = received {
             state.received.faults.push(Reason::CannotReceive { error: error.to_string() });
             // The ledger is swept all the same, or the sender would wait for room in it for ever.
             while !self.ledger.is_finished() {
@@ -112,12 +133,16 @@ impl Receiver {
         state.received
     }
 
-    fn receive_all(&self, state: &mut State) -> io::Result<()> {
+    fn receive_all(&self, inlet: &mut Option<Inlet>, state: &mut State) -> io::Result<()> {
         let endpoints: Vec<&Endpoint> =
             self.ports.asking.iter().chain(&self.ports.strays).collect();
-        let mut poller = Poller::new(endpoints.len())?;
+        let queues = inlet.as_ref().map_or(0, |inlet| inlet.receiver.sockets().len());
+        let mut poller = Poller::new(endpoints.len() + queues)?;
         for (token, endpoint) in endpoints.iter().enumerate() {
             poller.add(endpoint, token)?;
+        }
+        for (queue, socket) in inlet.iter().flat_map(|i| i.receiver.sockets()).enumerate() {
+            poller.add(&socket, endpoints.len() + queue)?;
         }
         let mut batch = ReceiveBatch::new(OFFLOAD_LEN);
         // Naps gather replies into larger reads where replies come faster than that.
@@ -130,7 +155,10 @@ impl Receiver {
             // this moment.
             let before = clock::now();
             for token in poller.wait(Duration::from_millis(1))? {
-                self.drain(endpoints[token], token, &mut batch, state);
+                match endpoints.get(token) {
+                    Some(endpoint) => self.drain(endpoint, token, &mut batch, state),
+                    None => self.drain_queue(inlet, token - endpoints.len(), state)?,
+                }
             }
             let now = clock::now();
             if state.take_news() {
@@ -190,6 +218,35 @@ impl Receiver {
                 return;
             }
         }
+    }
+
+    /// Reads all that has come by a queue past the stack.
+    fn drain_queue(
+        &self,
+        inlet: &mut Option<Inlet>,
+        queue: usize,
+        state: &mut State,
+    ) -> io::Result<()> {
+        let Some(Inlet { receiver, ends, may_be_joined }) = inlet else { return Ok(()) };
+        // Bounded, as for a port.
+        for _ in 0..64 {
+            let packets = receiver.receive(queue, |arrived| {
+                state.seen += 1;
+                state.joined += u64::from(*may_be_joined && goes_on(arrived.bytes));
+                let is_back = |k| {
+                    self.sources.as_ref().is_none_or(|sources| sources.is_back(k, ends_of(arrived)))
+                };
+                let moment = arrived.received.since(self.start);
+                let is_reply = ends
+                    .port(arrived)
+                    .is_some_and(|port| self.reply(arrived.bytes, port, moment, state, is_back));
+                state.received.counts.stray += u64::from(!is_reply);
+            })?;
+            if packets < BATCH {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Books the datagrams of a batch that was received on one port just now. `is_servers` says
@@ -274,6 +331,8 @@ struct State {
     decided: u64,
     /// Packets since the last look.
     seen: u64,
+    /// Datagrams that more of them were joined to, so that those are not known.
+    joined: u64,
 }
 
 impl State {

@@ -19,6 +19,7 @@ use super::sources::SourcesUsed;
 use super::topology;
 use crate::authdns::part::AuthPart;
 use crate::intervals::Intervals;
+use crate::past_stack::PastStack;
 
 /// A finished trial. Serialized it is the trial object of `measure --json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -123,6 +124,9 @@ pub struct NamesUsed {
 pub struct TesterDrops {
     /// At the Measurer's sockets (the counter of `SO_RXQ_OVFL`).
     pub sockets: u64,
+    /// At the rings of AF_XDP (`XDP_STATISTICS`).
+    #[serde(default)]
+    pub rings: u64,
     /// On the interface towards the server, received packets.
     pub interface_receive: u64,
     /// On the interface towards the server, packets to be sent.
@@ -145,6 +149,7 @@ impl TesterDrops {
     /// All that are certain: everything but `missed`.
     pub fn total(&self) -> u64 {
         self.sockets
+            + self.rings
             + self.interface_receive
             + self.interface_send
             + self.queueing_discipline
@@ -156,6 +161,7 @@ impl TesterDrops {
         let missed = [self.missed, other.missed].into_iter().flatten().reduce(|a, b| a + b);
         TesterDrops {
             sockets: self.sockets + other.sockets,
+            rings: self.rings + other.rings,
             interface_receive: self.interface_receive + other.interface_receive,
             interface_send: self.interface_send + other.interface_send,
             queueing_discipline: self.queueing_discipline + other.queueing_discipline,
@@ -234,6 +240,10 @@ pub struct Sending {
     /// address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_addresses: Option<SourcesUsed>,
+    /// How queries left and replies came past the kernel's network stack (AF_XDP); absent where
+    /// they went through it. A query's time is that at which the ring was handed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub past_stack: Option<PastStack>,
     /// Whether the senders spun from query to query.
     pub spinning: bool,
     /// Whether all senders ran with real-time priority.
@@ -261,6 +271,7 @@ impl Sending {
             threads: plan.threads,
             source_ports: plan.source_ports,
             source_addresses: None,
+            past_stack: None,
             spinning: false,
             real_time: false,
             priority: Priority::Ordinary,

@@ -9,15 +9,14 @@ use method::schedule::Part;
 use method::units::{CpuId, Nanos};
 use net::affinity::{be_favoured, be_real_time, pin_to};
 use net::clock;
-use net::socket::Endpoint;
 use wire::template::QueryTemplate;
 
 use super::ids::IdPlan;
 use super::ledger::Ledger;
 use super::names::NameSequence;
-use super::pair::{Ports, Progress};
+use super::outlet::{Block, Left, Outlet};
+use super::pair::Progress;
 use super::result::Priority;
-use super::sources::SourcePlan;
 
 /// Below this interval a core cannot send queries one by one: a `send` takes about a microsecond,
 /// with reserve.
@@ -70,9 +69,7 @@ pub(super) struct Sender {
     pub(super) template: QueryTemplate,
     pub(super) ids: Arc<IdPlan>,
     pub(super) ledger: Arc<Ledger>,
-    pub(super) ports: Arc<Ports>,
-    /// Where queries leave from many addresses: from which each of them does.
-    pub(super) sources: Option<Arc<SourcePlan>>,
+    pub(super) outlet: Outlet,
     pub(super) cpu: Option<CpuId>,
     /// Whether it may take real-time priority: nobody of ours needs its CPU.
     pub(super) owns_cpu: bool,
@@ -82,7 +79,7 @@ pub(super) struct Sender {
 
 impl Sender {
     /// Sends the pair's queries; returns when the last has left.
-    pub(super) fn run(self) -> Sent {
+    pub(super) fn run(mut self) -> Sent {
         let mut sent = Sent {
             queries: 0,
             refused: 0,
@@ -107,7 +104,6 @@ impl Sender {
         for packet in packets.chunks_mut(self.template.len()) {
             packet.copy_from_slice(self.template.bytes());
         }
-        let mut offload = self.pace.block > 1;
 
         let total = self.part.count();
         let mut next = 0;
@@ -121,7 +117,7 @@ impl Sender {
                 sent.faults.push(Reason::LedgerFull);
                 break;
             }
-            self.send_run(next, end, &mut packets, &mut offload, &mut sent);
+            self.send_run(next, end, &mut packets, &mut sent);
             next = end;
         }
         self.ledger.finish();
@@ -203,14 +199,7 @@ impl Sender {
         true
     }
 
-    fn send_run(
-        &self,
-        next: u64,
-        end: u64,
-        packets: &mut [u8],
-        offload: &mut bool,
-        sent: &mut Sent,
-    ) {
+    fn send_run(&mut self, next: u64, end: u64, packets: &mut [u8], sent: &mut Sent) {
         let len = self.template.len();
         let mut from = next;
         while from < end {
@@ -222,53 +211,44 @@ impl Sender {
                 QueryTemplate::patch(packet, id, self.names.address(self.part.index(k)));
             }
             let packets = &packets[..len * (to - from) as usize];
-            let (port, sources) = (&self.ports.asking[port], self.sources.as_deref());
-            let way = Way { port, sources, first: from };
-            self.send_block(from, to, way, packets, offload, sent);
+            self.send_block(from, to, Block { packets, len, port, first: from }, sent);
             from = to;
         }
         self.progress.add_sent(end - next);
     }
 
-    /// Sends queries `from..to`, which are in `packets`, on one way: together if the kernel can,
-    /// else one by one.
-    fn send_block(
-        &self,
-        from: u64,
-        to: u64,
-        way: Way<'_>,
-        packets: &[u8],
-        offload: &mut bool,
-        sent: &mut Sent,
-    ) {
-        let len = self.template.len();
-        let mut refused = false;
-        if *offload && to - from > 1 {
+    /// Sends queries `from..to`, which are a block: together if that is possible, else one by one.
+    fn send_block(&mut self, from: u64, to: u64, block: Block<'_>, sent: &mut Sent) {
+        let (mut next, mut refused) = (from, false);
+        if self.outlet.joins(to - from) {
             self.stamp(from, to);
-            match way.send_segmented(packets, len as u16) {
-                Ok(()) => return self.book(from, to, sent),
-                // No segmentation here; the packets have not left, so they are sent (and stamped
-                // again) one by one.
-                Err(e)
-                    if matches!(e.raw_os_error(), Some(libc_errors::EIO | libc_errors::EINVAL)) =>
-                {
-                    *offload = false;
+            match self.outlet.send_together(block) {
+                Left::First(n) => {
+                    self.book(from, from + n, sent);
+                    next = from + n;
+                    refused = true;
                 }
-                // An ICMP error that was waiting concerns this call only; anything else is a
-                // refusal (EPERM: a packet filter).
-                Err(e) => refused = e.kind() != io::ErrorKind::ConnectionRefused,
+                // The packets have not left, so they are sent (and stamped again) one by one.
+                Left::None { refused: together } => refused = together,
+                Left::Unknown(error) => {
+                    for k in from..to {
+                        self.withdraw(k, Some(&error), sent);
+                    }
+                    return;
+                }
             }
         }
-        for (k, packet) in (from..to).zip(packets.chunks(len)) {
-            self.send_one(k, way, packet, refused, sent);
+        for (k, query) in block.singly(next) {
+            self.send_one(k, query, refused, sent);
         }
     }
 
-    /// Sends query `k`; `refused` says whether the kernel refused it before, together with others.
-    fn send_one(&self, k: u64, way: Way<'_>, packet: &[u8], mut refused: bool, sent: &mut Sent) {
+    /// Sends query `k`; `refused` says whether it was refused before, together with others.
+    fn send_one(&mut self, k: u64, query: Block<'_>, mut refused: bool, sent: &mut Sent) {
+        let mut why = None;
         for attempt in 0..SEND_TRIES {
             self.stamp(k, k + 1);
-            match way.send(packet) {
+            match self.outlet.send(query) {
                 Ok(()) => {
                     sent.again += u64::from(refused);
                     return self.book(k, k + 1, sent);
@@ -276,16 +256,21 @@ impl Sender {
                 // An ICMP error of an earlier query is reported once, and this query has not been
                 // sent yet.
                 Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {}
-                Err(_) => {
-                    refused = true;
+                Err(e) => {
+                    (refused, why) = (true, Some(e));
                     std::thread::sleep(Nanos::from_micros(50 << attempt).into());
                 }
             }
         }
+        self.withdraw(k, why.as_ref(), sent);
+    }
+
+    /// Gives up query `k`, which was refused.
+    fn withdraw(&self, k: u64, why: Option<&io::Error>, sent: &mut Sent) {
         self.ledger.withdraw(k);
         sent.refused += 1;
         if sent.refused == 1 {
-            let error = way.send(&[]).err().map(|e| e.to_string());
+            let error = why.map(ToString::to_string);
             sent.faults.push(Reason::SendRefused { query: k, error });
         }
     }
@@ -309,41 +294,6 @@ impl Sender {
             sent.pacing.record(self.due(k), left);
         }
     }
-}
-
-/// How the queries of a block leave.
-#[derive(Clone, Copy)]
-struct Way<'a> {
-    port: &'a Endpoint,
-    /// Where queries leave from many addresses: from which each of them does.
-    sources: Option<&'a SourcePlan>,
-    /// The first query of the block, all of which leave from one address.
-    first: u64,
-}
-
-impl Way<'_> {
-    #[inline]
-    fn send(self, packet: &[u8]) -> io::Result<()> {
-        match self.sources {
-            None => self.port.send(packet),
-            Some(sources) => self.port.send_from(packet, None, sources.ends(self.first)),
-        }
-    }
-
-    #[inline]
-    fn send_segmented(self, packets: &[u8], len: u16) -> io::Result<()> {
-        match self.sources {
-            None => self.port.send_segmented(packets, len),
-            Some(sources) => self.port.send_from(packets, Some(len), sources.ends(self.first)),
-        }
-    }
-}
-
-/// The error numbers by which a kernel says that it has no segmentation (the same on all Linux
-/// architectures).
-mod libc_errors {
-    pub(super) const EIO: i32 = 5;
-    pub(super) const EINVAL: i32 = 22;
 }
 
 #[cfg(test)]

@@ -14,9 +14,10 @@ use method::verdict::{Evidence, Verdict, decide};
 use method::warning::Warning;
 use net::clock;
 use net::cpu_time::{CpuTimes, Stolen};
+use net::neighbour::NextHop;
 use net::socket::Endpoint;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use wire::template::QueryTemplate;
 
 use super::burst::{Burst, SHORTEST, SendCost};
@@ -25,6 +26,7 @@ use super::expect::Expectation;
 use super::host_losses::{self, HostLosses, Losses};
 use super::ids::{Blocks, IdPlan, Ids};
 use super::ledger::Ledger;
+use super::outlet::{Outlet, Rings};
 use super::pair::{Ports, Progress};
 use super::placement::{cpu_of, owns_cpu, spins};
 use super::plan::TrialPlan;
@@ -39,11 +41,16 @@ use crate::authdns::counters::AuthCounters;
 use crate::authdns::part::AuthPart;
 use crate::authdns::status;
 use crate::intervals::Intervals;
+use crate::past_stack::PastStack;
 
 /// Traffic that the receive buffers should hold while the receiver does not run.
 const BUFFERED: Nanos = Nanos::from_millis(50);
 /// What the kernel charges a buffer for one small packet, in octets.
 const PACKET_CHARGE: u64 = 768;
+
+/// Where a row of ports begins at the earliest, and how often one is looked for.
+const LOWEST_PORT: u16 = 32_768;
+const ROW_TRIES: u32 = 100;
 
 /// What a hypervisor may take of the time of any CPU before a reader is told so, in per cent.
 const STOLEN_LIMIT: f64 = 1.0;
@@ -56,6 +63,7 @@ const STOLEN_LIMIT: f64 = 1.0;
 pub fn run(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, TrialError> {
     plan.check()?;
     plan.check_sources()?;
+    plan.check_xdp()?;
     let before = auth_counters(plan)?;
     let mut result = offer(plan, progress)?;
     if let Some((before, after)) = before.zip(auth_counters(plan)?) {
@@ -97,7 +105,7 @@ fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tria
         return Ok(TrialResult::not_begun(plan, unresolved));
     }
 
-    let setup = Setup::new(plan, expectation)?;
+    let mut setup = Setup::new(plan, expectation, &next_hop)?;
     let agreed = plan.shard.map(|shard| await_start(&shard, progress)).transpose()?;
     let mut losses = HostLosses::begin(next_hop, &setup.ports, plan).map_err(at)?;
     let started = clock::ClockPair::sample();
@@ -107,10 +115,12 @@ fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tria
     let recorder =
         plan.records.as_deref().map(|path| Recorder::start(path, context)).transpose()?;
     let times = CpuTimes::now().ok();
-    let outcome = setup.run_pairs(start, recorder.as_ref(), progress, &mut losses)?;
+    let run = Run { start, recorder: recorder.as_ref(), progress };
+    let outcome = setup.run_pairs(run, &mut losses)?;
     let stolen = times.zip(CpuTimes::now().ok()).map(|(before, after)| after.stolen_since(&before));
-    let datagrams = outcome.iter().map(|(_, received)| received.datagrams).sum();
-    let losses = losses.conclude(&setup.ports, datagrams).map_err(at)?;
+    let sum = |of: fn(&Received) -> u64| outcome.iter().map(|(_, received)| of(received)).sum();
+    let (datagrams, rings) = (sum(|r| r.datagrams), sum(|r| r.ring_drops));
+    let losses = losses.conclude(&setup.ports, datagrams, rings).map_err(at)?;
     let sent: u64 = outcome.iter().map(|(sent, _)| sent.queries + sent.refused).sum();
     let own = plan.own_part();
     if sent < own.count() && progress.is_stopped() {
@@ -160,20 +170,40 @@ struct Setup<'a> {
     template: QueryTemplate,
     receive_buffer: usize,
     ports: Vec<Arc<Ports>>,
+    /// Where queries leave past the stack, until they do: how.
+    rings: Option<Rings>,
+    past_stack: Option<PastStack>,
 }
 
 type PairOutcome = (Sent, Received);
 
+/// What all pairs of a trial have in common while it runs.
+#[derive(Clone, Copy)]
+struct Run<'a> {
+    /// When query 0 is due.
+    start: Nanos,
+    recorder: Option<&'a Recorder>,
+    progress: &'a Arc<Progress>,
+}
+
 impl<'a> Setup<'a> {
-    fn new(plan: &'a TrialPlan, expectation: Expectation) -> Result<Setup<'a>, TrialError> {
+    fn new(
+        plan: &'a TrialPlan,
+        expectation: Expectation,
+        next_hop: &NextHop,
+    ) -> Result<Setup<'a>, TrialError> {
         let at = |source| TrialError::Socket { server: plan.server, source };
         let mut receive_buffer = usize::MAX;
         let mut ports = Vec::new();
         for number in 0..plan.threads {
             let share = ports_of(number, plan);
-            let pairs =
-                (0..share).map(|_| open_port(plan)).collect::<io::Result<Vec<_>>>().map_err(at)?;
-            let (connected, strays): (Vec<_>, Vec<Option<_>>) = pairs.into_iter().unzip();
+            let opened = if plan.xdp.is_some() {
+                open_row(plan, share)
+            } else {
+                (0..share).map(|_| open_port(plan, 0)).collect()
+            };
+            let (connected, strays): (Vec<_>, Vec<Option<_>>) =
+                opened.map_err(at)?.into_iter().unzip();
             receive_buffer = connected
                 .iter()
                 .map(Endpoint::receive_buffer)
@@ -183,6 +213,9 @@ impl<'a> Setup<'a> {
             let strays = strays.into_iter().flatten().collect();
             ports.push(Arc::new(Ports { asking: connected, strays }));
         }
+        let open = |wanted| Rings::open(plan, wanted, next_hop, &ports[0]);
+        let rings = plan.xdp.as_ref().map(open).transpose()?;
+        let past_stack = rings.as_ref().map(|rings| rings.past_stack().clone());
         let spinning = spins(plan);
         let interval = plan.part_of(0).interval();
         let owns_cpu: Vec<bool> = (0..plan.threads).map(|number| owns_cpu(plan, number)).collect();
@@ -192,7 +225,7 @@ impl<'a> Setup<'a> {
             Burst::Auto => {
                 let measure = || {
                     SendCost::measure(cpu_of(plan, 0, 0))
-                        .map_err(|source| TrialError::Thread { source })
+                        .map_err(|source| TrialError::SendCost { source })
                 };
                 let cost = plan.send_cost.map_or_else(measure, Ok)?;
                 cost.burst(plan.paced_rate() / f64::from(plan.threads))
@@ -214,6 +247,8 @@ impl<'a> Setup<'a> {
             template,
             receive_buffer,
             ports,
+            rings,
+            past_stack,
         })
     }
 
@@ -224,6 +259,7 @@ impl<'a> Setup<'a> {
             source_ports: self.plan.source_ports,
             // How many were used is known at the end.
             source_addresses: None,
+            past_stack: self.past_stack.clone(),
             spinning: self.pace.spinning,
             real_time: priority == Priority::RealTime,
             priority,
@@ -237,15 +273,15 @@ impl<'a> Setup<'a> {
     }
 
     fn run_pairs(
-        &self,
-        start: Nanos,
-        recorder: Option<&Recorder>,
-        progress: &Arc<Progress>,
+        &mut self,
+        run: Run<'_>,
         losses: &mut HostLosses,
     ) -> Result<Vec<PairOutcome>, TrialError> {
         let mut threads = Vec::new();
+        // There is one pair where there are rings.
+        let mut rings = self.rings.take();
         for (number, ports) in self.ports.iter().enumerate() {
-            let (sender, receiver) = self.pair(number as u16, ports, start, recorder, progress);
+            let (sender, receiver) = self.pair(number as u16, ports, rings.take(), run);
             let spawn = |name: &str| thread::Builder::new().name(format!("{name}-{number}"));
             let at = |source| TrialError::Thread { source };
             let receiving = spawn("receive").spawn(move || receiver.run()).map_err(at)?;
@@ -272,9 +308,8 @@ impl<'a> Setup<'a> {
         &self,
         number: u16,
         ports: &Arc<Ports>,
-        start: Nanos,
-        recorder: Option<&Recorder>,
-        progress: &Arc<Progress>,
+        rings: Option<Rings>,
+        Run { start, recorder, progress }: Run<'_>,
     ) -> (Sender, Receiver) {
         let plan = self.plan;
         // Room for what is outstanding or remembered, and for a receiver that is a fifth of a
@@ -289,6 +324,16 @@ impl<'a> Setup<'a> {
         let sources = plan
             .source_addresses
             .map(|given| Arc::new(SourcePlan::new(plan, given, ports.asking.len(), blocks)));
+        let (outlet, inlet) = match rings {
+            Some(rings) => {
+                let (outlet, inlet) = rings.into_halves(sources.as_ref());
+                (outlet, Some(inlet))
+            }
+            None => {
+                let joins = self.pace.block > 1;
+                (Outlet::sockets(Arc::clone(ports), sources.clone(), joins), None)
+            }
+        };
         let sender = Sender {
             part,
             pace: self.pace,
@@ -296,8 +341,7 @@ impl<'a> Setup<'a> {
             template: self.template.clone(),
             ids: Arc::clone(&ids),
             ledger: Arc::clone(&ledger),
-            ports: Arc::clone(ports),
-            sources: sources.clone(),
+            outlet,
             cpu: cpu_of(plan, number, 0),
             owns_cpu: self.owns_cpu[usize::from(number)],
             start,
@@ -315,6 +359,7 @@ impl<'a> Setup<'a> {
             ids,
             ledger,
             ports: Arc::clone(ports),
+            inlet,
             sources,
             cpu: cpu_of(plan, number, 1),
             start,
@@ -328,16 +373,37 @@ impl<'a> Setup<'a> {
 
 /// A source port, and the socket that catches what others send there where the first one does not
 /// get it.
-fn open_port(plan: &TrialPlan) -> io::Result<(Endpoint, Option<Endpoint>)> {
+type SourcePort = (Endpoint, Option<Endpoint>);
+
+/// So many source ports whose numbers follow each other: what comes past the stack is known by
+/// their first and last.
+fn open_row(plan: &TrialPlan, count: u16) -> io::Result<Vec<SourcePort>> {
+    let mut last = io::ErrorKind::AddrInUse.into();
+    for _ in 0..ROW_TRIES {
+        let first = rand::rng().random_range(LOWEST_PORT..=u16::MAX - count);
+        let row = (first..first + count).map(|port| open_port(plan, port));
+        match row.collect::<io::Result<Vec<_>>>() {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => last = error,
+            opened => return opened,
+        }
+    }
+    Err(last)
+}
+
+/// Opens a source port, any one if `port` is 0.
+fn open_port(plan: &TrialPlan, port: u16) -> io::Result<SourcePort> {
     let (asking, strays) = match plan.source_addresses {
         None => {
-            let (connected, strays) = Endpoint::client_pair(plan.server)?;
+            let (connected, strays) = Endpoint::client_pair(plan.server, port)?;
             (connected, Some(strays))
         }
-        Some(_) => (Endpoint::client_of_many(plan.canonical_server())?, None),
+        Some(_) => (Endpoint::client_of_many(plan.canonical_server(), port)?, None),
     };
     asking.use_kernel_timestamps()?;
-    asking.use_receive_offload();
+    // Past the stack it would join replies before a generic filter sees them.
+    if plan.xdp.is_none() {
+        asking.use_receive_offload();
+    }
     Ok((asking, strays))
 }
 

@@ -1,0 +1,224 @@
+//! A client past the stack: its sender and its receiver can be in threads of their own.
+//!
+//! ```text
+//! Sender ─► frame of its own ─► transmit ring of queue 0 ─► interface ─► next hop
+//!    ▲           └─── completion ring ◄──────────────────────────┘            │
+//! Receiver ◄─ receive rings of all queues ◄─ filter (to our addresses and ports) ◄─ server
+//! ```
+//!
+//! Replies come by the queue that the device chooses for them, which is not always the one that
+//! their query left by.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use method::units::Nanos;
+
+use super::frame::{self, Link};
+use super::queue::{Incoming, Outgoing, Room};
+use super::{Claim, Interface, Mode, Way, XdpError, find};
+use crate::batch::BATCH;
+use crate::neighbour::NextHop;
+
+/// For so long a sender tells a kernel to send that has no room at the moment.
+const HELD: Duration = Duration::from_millis(5);
+
+/// Both halves of a client.
+pub struct Client {
+    way: Way,
+    sender: Sender,
+    receiver: Receiver,
+}
+
+impl Client {
+    /// Takes the datagrams of these claims from the interface that the next hop is behind, and sends
+    /// there. The next hop's link-layer address must be known ([`NextHop::resolve`]), and is the
+    /// one that frames go to as long as the client lives.
+    ///
+    /// # Errors
+    /// See [`XdpError`].
+    pub fn open(hop: &NextHop, claims: &[Claim], mode: Mode) -> Result<Client, XdpError> {
+        let Some(link) = hop.link().ok().flatten() else {
+            let (interface, address) = (hop.interface.clone(), hop.address);
+            return Err(XdpError::NoEthernet { interface, address });
+        };
+        let (index, facts) = find(&hop.interface)?;
+        let opened = Interface::open_found(index, &facts, claims, mode, Room::client)?;
+        let way = opened.way;
+        let (mut first, mut incomings) = (None, Vec::new());
+        for queue in opened.queues {
+            let (outgoing, incoming, own) = queue.split();
+            first.get_or_insert_with(|| (outgoing, own.collect()));
+            incomings.push(incoming);
+        }
+        let (outgoing, free) = first.expect("an interface has a queue");
+        let sender = Sender { outgoing, free, link, copies: way != Way::ZeroCopy };
+        Ok(Client { way, sender, receiver: Receiver { queues: incomings, unreadable: 0 } })
+    }
+
+    /// How packets get to and from the interface.
+    pub fn way(&self) -> Way {
+        self.way
+    }
+
+    /// How many queues are read.
+    pub fn queues(&self) -> usize {
+        self.receiver.queues.len()
+    }
+
+    /// The half that sends and the half that receives.
+    pub fn into_halves(self) -> (Sender, Receiver) {
+        (self.sender, self.receiver)
+    }
+}
+
+/// Sends datagrams past the stack.
+pub struct Sender {
+    outgoing: Outgoing,
+    /// Where the frames are that no packet is in.
+    free: Vec<u64>,
+    link: Link,
+    /// Whether the kernel copies what is sent before a call that sends returns.
+    copies: bool,
+}
+
+impl Sender {
+    /// Sends the datagrams that are laid end to end in `payloads`, each `length` octets long, from
+    /// one address to another of the same family; returns how many of them, the first ones, there
+    /// was room for. Where the kernel copies, these have gone to the device; else the device has
+    /// been handed them.
+    ///
+    /// # Errors
+    /// If the interface is gone, or `TimedOut` if the device takes no packet for 5 ms. What became
+    /// of the datagrams is not known then.
+    ///
+    /// # Panics
+    /// If `length` is 0 or no datagram of that length fits into a frame.
+    pub fn send(
+        &mut self,
+        payloads: &[u8],
+        length: usize,
+        from: SocketAddr,
+        to: SocketAddr,
+    ) -> io::Result<usize> {
+        let mut taken = 0;
+        for payload in payloads.chunks(length) {
+            let Some(address) = self.free_frame() else { break };
+            let frame = self.outgoing.frame(address);
+            let octets = frame::write(frame, &self.link, from, to, payload);
+            if !self.outgoing.send(address, octets) {
+                self.free.push(address);
+                break;
+            }
+            taken += 1;
+        }
+        self.outgoing.flush()?;
+        if self.copies && self.outgoing.is_held() {
+            self.insist()?;
+        }
+        Ok(taken)
+    }
+
+    /// A frame that no packet is in.
+    #[inline]
+    fn free_frame(&mut self) -> Option<u64> {
+        if self.free.is_empty() {
+            while let Some(address) = self.outgoing.left() {
+                self.free.push(address);
+            }
+        }
+        self.free.pop()
+    }
+
+    /// Has a kernel send that had no room.
+    #[cold]
+    fn insist(&mut self) -> io::Result<()> {
+        let give_up = Instant::now() + HELD;
+        while self.outgoing.is_held() {
+            if Instant::now() > give_up {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.outgoing.flush()?;
+        }
+        Ok(())
+    }
+}
+
+/// A datagram that has come past the stack.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrived<'a> {
+    /// What was sent.
+    pub bytes: &'a [u8],
+    /// Who sent it.
+    pub source: SocketAddr,
+    /// To which of our addresses and ports.
+    pub destination: SocketAddr,
+    /// When the filter saw it, on the monotonic clock.
+    pub received: Nanos,
+}
+
+/// Receives datagrams past the stack.
+pub struct Receiver {
+    queues: Vec<Incoming>,
+    unreadable: u64,
+}
+
+impl Receiver {
+    /// What to wait at for each of its queues: there is something to read where there is a packet.
+    pub fn sockets(&self) -> impl ExactSizeIterator<Item = impl AsFd + '_> {
+        self.queues.iter().map(AsFd::as_fd)
+    }
+
+    /// Gives `each` up to [`BATCH`] datagrams that have come by one of its queues; returns how many
+    /// packets there were, be they readable or not.
+    ///
+    /// # Errors
+    /// If the interface is gone.
+    ///
+    /// # Panics
+    /// If there is no such queue.
+    pub fn receive(
+        &mut self,
+        queue: usize,
+        mut each: impl FnMut(&Arrived<'_>),
+    ) -> io::Result<usize> {
+        let incoming = &mut self.queues[queue];
+        let mut packets = 0;
+        while packets < BATCH {
+            let Some(packet) = incoming.receive() else { break };
+            packets += 1;
+            let read = incoming.frame(packet).and_then(|(stamp, frame)| {
+                let found = frame::read(frame.get(..packet.length())?)?;
+                Some((stamp, found, &*frame))
+            });
+            match read {
+                Some((stamp, found, frame)) => each(&Arrived {
+                    bytes: &frame[found.payload],
+                    source: found.source,
+                    destination: found.destination,
+                    received: Nanos(u64::from_ne_bytes(stamp)),
+                }),
+                None => self.unreadable += 1,
+            }
+            incoming.release(packet);
+        }
+        incoming.publish();
+        if incoming.wants_frames() {
+            incoming.wait(Duration::ZERO)?;
+        }
+        Ok(packets)
+    }
+
+    /// Packets that came for us and found no room, since it was opened.
+    pub fn drops(&self) -> u64 {
+        self.queues.iter().map(Incoming::drops).sum()
+    }
+
+    /// Packets that were taken and are no datagrams: wrong checksums, lengths that contradict each
+    /// other. The stack refuses such as well.
+    pub fn unreadable(&self) -> u64 {
+        self.unreadable
+    }
+}

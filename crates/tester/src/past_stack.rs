@@ -1,0 +1,89 @@
+//! What AuthDNS and the Measurer say alike of AF_XDP: what is wanted, and what there is.
+
+use std::net::SocketAddr;
+
+use net::xdp::{self, Claim, XdpError};
+use serde::{Deserialize, Serialize};
+use wire::template::HEADER_LEN;
+use wire::view::Message;
+
+/// An interface whose packets are to come and go past the kernel's network stack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct XdpConfig {
+    /// Its name.
+    pub interface: String,
+    /// How packets are to get from there to us.
+    #[serde(default)]
+    pub mode: xdp::Mode,
+}
+
+/// How packets of an interface come and go past the stack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct PastStack {
+    /// The interface's name.
+    pub interface: String,
+    /// How they get from there to us.
+    pub way: xdp::Way,
+    /// How many queues for packets that come it has, all of which are read.
+    pub queues: usize,
+}
+
+impl PastStack {
+    /// Whether datagrams of a sender on this host, or on the host of this virtual machine, may have
+    /// been joined (`UDP_SEGMENT`) when the filter sees them.
+    pub(crate) fn may_join(&self) -> bool {
+        self.way == xdp::Way::Generic
+    }
+
+    /// The queues of an interface, from which queries for these addresses come past the stack.
+    /// Sockets get what does not come that way.
+    ///
+    /// # Errors
+    /// See [`XdpError`].
+    pub(crate) fn serve(
+        wanted: &XdpConfig,
+        addresses: &[SocketAddr],
+    ) -> Result<(PastStack, Vec<xdp::Server>), XdpError> {
+        let claim = |address: &SocketAddr| {
+            let port = address.port();
+            Claim::of(address.ip(), port..=port)
+        };
+        let claims: Vec<Claim> = addresses.iter().map(claim).collect();
+        let opened = xdp::Interface::open(&wanted.interface, &claims, wanted.mode)?;
+        let (interface, way) = (wanted.interface.clone(), opened.way());
+        let servers = opened.into_servers();
+        Ok((PastStack { interface, way, queues: servers.len() }, servers))
+    }
+}
+
+/// Whether a datagram goes on behind its message, as one does that several replies were joined to.
+/// What is no message is not looked at.
+pub(crate) fn goes_on(bytes: &[u8]) -> bool {
+    let end = || {
+        let message = Message::new(bytes)?;
+        let questions = (0..message.qdcount())
+            .try_fold(HEADER_LEN, |at, _| message.skip_name(at).ok().map(|end| end + 4))?;
+        let mut records = message.all_records(questions);
+        records.by_ref().try_for_each(|record| record.map(drop)).ok()?;
+        Some(records.offset())
+    };
+    end().is_some_and(|end| end < bytes.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_joined_goes_on_behind_its_message() {
+        let mut reply = vec![0, 7, 0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0];
+        reply.extend(b"\x01a\0\0\x1c\0\x01\xc0\x0c\0\x1c\0\x01\0\0\0\x3c\0\x10");
+        reply.extend([0x20; 16]);
+        assert!(!goes_on(&reply));
+        assert!(goes_on(&[&reply[..], &reply].concat()) && goes_on(&[&reply[..], b"x"].concat()));
+        for cut in 0..reply.len() {
+            assert!(!goes_on(&reply[..cut]), "{cut} octets");
+        }
+    }
+}
