@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{LENIENT, PROGRAM, Server, show};
+use common::{LENIENT, PROGRAM, Server, run, show};
 use serde_json::Value;
 
 /// The program with a standard output that nobody reads.
@@ -178,6 +178,17 @@ fn an_interrupted_self_test_says_what_passed() {
     let text = show(&args, &output);
     assert_eq!(output.status.code(), Some(130), "{text}");
     assert!(text.contains("no trial had passed"), "{text}");
+}
+
+#[test]
+fn a_self_test_without_aaaa_records_says_what_is_wrong() {
+    let auth = Server::start(&["auth"]);
+    let args = ["self-test", "--server", &auth.address, "--for-rate", "100", "--duration", "1s"];
+    let output = run(&args);
+    let text = show(&args, &output);
+    // Whether the machine spoiled it or not.
+    assert!([Some(1), Some(3)].contains(&output.status.code()), "{text}");
+    assert!(text.contains("auth --aaaa-share 1"), "{text}");
 }
 
 #[test]

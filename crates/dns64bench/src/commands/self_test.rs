@@ -19,7 +19,9 @@ use tester::measurer::result::TrialResult;
 use super::measured_send_cost;
 use super::search::Terminal;
 use crate::args::SelfTest;
-use crate::output::{DUT_FAILED, Failure, Outcome, SPOILED, grouped, print_json, print_points};
+use crate::output::{
+    DUT_FAILED, Failure, Outcome, SPOILED, grouped, print_json, print_points, print_wrong,
+};
 use crate::{colour, interruption, metrics};
 
 /// What the self-test found.
@@ -232,6 +234,12 @@ fn print(result: &SelfTestResult) {
     for trial in &result.trials {
         let reason = trial.reasons.first().map_or(String::new(), |r| format!(": {r}"));
         println!("Trial       {} at {}{reason}", verdict(trial.verdict), grouped(trial.rate.0));
+        print_wrong(&trial.counts.wrong);
+    }
+    if result.trials.iter().any(|trial| trial.counts.wrong.no_aaaa > 0) {
+        println!(
+            "Why         a self-test asks AuthDNS itself, whose names must all have AAAA records: auth --aaaa-share 1"
+        );
     }
     print_points("Not RFC 8219 compliant", &result.noncompliance);
 }
