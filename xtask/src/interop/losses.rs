@@ -1,7 +1,6 @@
 //! What the tester's host loses below its sockets makes a trial invalid; what the DUT's host loses
 //! makes it failed.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -46,7 +45,7 @@ fn queueing_disciplines(bench: &Bench) -> Result<()> {
     );
     bench.shell("tester", "tc qdisc del dev to-dut root")?;
     bench.shell("dut", &NARROW.replace("DEVICE", "to-tester"))?;
-    expect("tbf of the DUT", "failed", || bench.measure_dut())
+    expect(bench, "tbf of the DUT", "failed", || bench.measure_dut())
 }
 
 fn straight_after_lab_up(bench: &Bench) -> Result<()> {
@@ -54,7 +53,7 @@ fn straight_after_lab_up(bench: &Bench) -> Result<()> {
         let _lab = Lab::up(bench)?;
         // The server listens before the first query; nothing else is waited for.
         let _dut = reference_dut(bench)?;
-        expect("straight after lab up", "passed", || bench.measure_dut())?;
+        expect(bench, "straight after lab up", "passed", || bench.measure_dut())?;
     }
     Ok(())
 }
@@ -117,7 +116,7 @@ fn packet_filters(bench: &Bench) -> Result<()> {
         while !verdicts.iter().any(|verdict| trial["verdict"] == *verdict)
             && trial["verdict"] == "invalid"
         {
-            count_spoiled(&trial)?;
+            bench.note_spoiled(&trial.to_string())?;
             trial = bench.measure_dut()?;
         }
         show(&format!("1 in 1000 dropped in the {host}'s {hook}"), &trial);
@@ -143,7 +142,7 @@ fn many_source_addresses(bench: &Bench) -> Result<()> {
     let no_way_back = format!("{:#}", measure().err().context("no way back, and a trial")?);
     ensure!(no_way_back.contains("ip -6 route add 2001:2:0:ff::/64 via"), "{no_way_back}");
     bench.shell("dut", "ip -6 route add 2001:2:0:ff::/64 via 2001:2::2")?;
-    expect("from 256 addresses", "passed", measure)?;
+    expect(bench, "from 256 addresses", "passed", measure)?;
     bench.shell(
         "tester",
         "nft add table inet losses && \
@@ -169,20 +168,13 @@ fn cause<'a>(trial: &'a Value, key: &str, value: &str) -> Option<&'a Value> {
     trial["causes"].as_array()?.iter().find(|cause| cause[key] == value)
 }
 
-/// How many trials of all these tests the machine may spoil; there are some twenty.
-const MOST_SPOILED: usize = 8;
-static SPOILED: AtomicUsize = AtomicUsize::new(0);
-
-/// Counts a trial that the machine spoiled, which is not what is tested here; an error if it spoils
-/// so many that it must be the tester.
-fn count_spoiled(trial: &Value) -> Result<()> {
-    let spoiled = SPOILED.fetch_add(1, Ordering::Relaxed) + 1;
-    ensure!(spoiled <= MOST_SPOILED, "{spoiled} trials were spoiled, the last one: {trial}");
-    Ok(())
-}
-
 /// Measures until the verdict is `wanted`; again only where the machine spoiled a trial.
-fn expect(what: &str, wanted: &str, measure: impl Fn() -> Result<Value>) -> Result<()> {
+fn expect(
+    bench: &Bench,
+    what: &str,
+    wanted: &str,
+    measure: impl Fn() -> Result<Value>,
+) -> Result<()> {
     loop {
         let trial = measure()?;
         show(what, &trial);
@@ -190,7 +182,7 @@ fn expect(what: &str, wanted: &str, measure: impl Fn() -> Result<Value>) -> Resu
             return Ok(());
         }
         ensure!(trial["verdict"] == "invalid", "{what}: {trial}");
-        count_spoiled(&trial)?;
+        bench.note_spoiled(&trial.to_string())?;
     }
 }
 

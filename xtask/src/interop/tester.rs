@@ -129,7 +129,7 @@ fn measurer_past_stack(bench: &Bench) -> Result<()> {
     let measure = |more: &[&str]| {
         let ours = ["lab", "exec", "tester", "--", bench.program(), "measure", "--json", "--quiet"];
         let load = ["--rate", "5000", "--duration", "2s", "--aaaa-share", "1"];
-        process::run(bench.program(), &[&ours[..], &load, more].concat(), LIMIT)
+        bench.sound(&[&ours[..], &load, more].concat())
     };
     let mut asked = 0;
     for (mode, way) in [("copy", "copy"), ("generic", "generic"), ("auto", "copy")] {
@@ -143,9 +143,9 @@ fn measurer_past_stack(bench: &Bench) -> Result<()> {
         }
     }
     let counters: Value = serde_json::from_str(&auth.end()?)?;
-    // It is asked for something before each trial, to see whether it is there.
-    let aaaa = counters["queries"]["aaaa"].as_u64().unwrap_or(0);
-    ensure!((asked..asked + 100).contains(&aaaa), "{asked} queries left: {counters}");
+    // Whether it is there is asked before each trial, and a trial that was spoiled is done again.
+    let aaaa = counters["queries"]["aaaa"].as_u64();
+    ensure!(aaaa >= Some(asked), "{asked} queries left: {counters}");
     past_stack_at_both_ends(bench)?;
     for (more, words) in [
         (&["--xdp", "to-dut"][..], "write --xdp to-auth"),
@@ -165,7 +165,7 @@ fn past_stack_at_both_ends(bench: &Bench) -> Result<()> {
         let ours = ["lab", "exec", "tester", "--", bench.program(), "measure", "--json", "--quiet"];
         let load = ["--server", "2001:2::1", "--rate", rate, "--duration", "2s"];
         let args = [&ours[..], &load, &["--xdp", "to-dut"]].concat();
-        let ran = process::run(bench.program(), &args, LIMIT)?;
+        let ran = bench.sound(&args)?;
         serde_json::from_str(&ran.stdout).with_context(|| ran.stderr)
     };
     let within = measure("10000")?;
