@@ -119,7 +119,7 @@ enum Comparison {
         #[arg(long, requires = "against")]
         policies: bool,
     },
-    /// AuthDNS over AF_XDP beside AuthDNS over sockets
+    /// Measurer and AuthDNS over AF_XDP beside sockets
     Xdp(Keeping),
     /// The original timing of dns64perf++ beside the corrected one and the Measurer: tables and
     /// figures of the paper on it
