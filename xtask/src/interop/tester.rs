@@ -223,10 +223,18 @@ fn search_against_unbound(bench: &Bench) -> Result<()> {
     let found: Value = serde_json::from_str(&ran.stdout)?;
     drop(unbound);
     let counters: Value = serde_json::from_str(&auth.end()?)?;
-    let trials = found["trials"].as_array().context("no trials")?;
-    let sent: u64 = trials.iter().filter_map(|t| t["sent"].as_u64()).sum();
     let asked = counters["queries"]["aaaa"].as_u64().unwrap_or(0)
         + counters["queries"]["a"].as_u64().unwrap_or(0);
+    judge_search(&found, asked).with_context(|| ran.stderr)
+}
+
+/// Whether what a search of Unbound found is right in itself, and with what AuthDNS was asked.
+///
+/// # Errors
+/// What is not.
+fn judge_search(found: &Value, asked: u64) -> Result<()> {
+    let trials = found["trials"].as_array().context("no trials")?;
+    let sent: u64 = trials.iter().filter_map(|t| t["sent"].as_u64()).sum();
     println!(
         "        Unbound: median {} queries/s, dispersion {} %; AuthDNS was asked {:.3} times for each query",
         found["median"],
@@ -249,12 +257,67 @@ fn search_against_unbound(bench: &Bench) -> Result<()> {
             has(highest, "passed") && (failed.is_null() || has(failed, "failed")),
             "search {number}: {search}"
         );
-        let apart =
-            failed.as_u64().zip(highest.as_u64()).map_or(0, |(failed, highest)| failed - highest);
+        let apart = failed
+            .as_u64()
+            .zip(highest.as_u64())
+            .map_or(0, |(failed, highest)| failed.abs_diff(highest));
         ensure!(apart <= 1_000, "search {number} ends {apart} queries/s from what failed");
     }
     let spoiled = trials.iter().filter(|t| t["verdict"] == "invalid").count();
     ensure!(spoiled * 2 <= trials.len(), "{spoiled} of {} trials were spoiled", trials.len());
-    ensure!(found["median"].as_f64() >= Some(1_000.0), "{}", ran.stderr);
+    ensure!(found["median"].as_f64() >= Some(1_000.0), "{}", found["median"]);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Two searches that found 3 000, and what was asked for the queries that were answered.
+    fn sound() -> (Value, u64) {
+        let trial = |rate: u64, verdict: &str, valid: u64| json!({ "rate": rate, "verdict": verdict, "sent": 2 * rate, "valid": valid });
+        let search = json!({ "highest": 3000, "failed": 4000 });
+        let found = json!({
+            "median": 3000.0,
+            "dispersion_pct": 0.0,
+            "trials": [
+                trial(3000, "passed", 6000),
+                trial(4000, "failed", 7000),
+                trial(3000, "passed", 6000),
+                trial(4000, "invalid", 8000),
+                trial(4000, "failed", 7000),
+            ],
+            "repeats": [search, search],
+        });
+        (found, 2 * 34_000)
+    }
+
+    /// Whether the judgement finds what is wrong after a change.
+    fn finds(change: impl FnOnce(&mut Value, &mut u64)) -> bool {
+        let (mut found, mut asked) = sound();
+        change(&mut found, &mut asked);
+        judge_search(&found, asked).is_err()
+    }
+
+    #[test]
+    fn a_search_is_held_against_its_trials_and_authdns() {
+        assert!(!finds(|_, _| ()));
+        assert!(finds(|_, asked| *asked = 2 * 34_000 - 1), "answers that nobody was asked for");
+        assert!(finds(|_, asked| *asked = 2 * 36_000 * 102 / 100), "asked more than twice");
+        assert!(finds(|found, _| found["median"] = json!(999.0)));
+        assert!(finds(|found, _| found["repeats"][1]["highest"] = json!(3500)), "no such trial");
+        assert!(finds(|found, _| found["repeats"][0]["failed"] = json!(3999)), "no such trial");
+        assert!(finds(|found, _| {
+            found["repeats"][0] = json!({ "highest": 3000, "failed": 4500 });
+            found["trials"][1]["rate"] = json!(4500);
+        }));
+        assert!(finds(|found, _| {
+            let spoiled = json!({ "rate": 5000, "verdict": "invalid", "sent": 0, "valid": 0 });
+            let trials = found["trials"].as_array_mut().unwrap();
+            trials.extend(vec![spoiled; 4]);
+        }));
+        assert!(!finds(|found, _| found["repeats"][0]["failed"] = Value::Null), "the range's end");
+    }
 }
