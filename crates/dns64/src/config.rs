@@ -19,8 +19,8 @@ pub use self::error::ConfigError;
 pub(crate) use self::error::RESOLV_CONF;
 pub use self::keys::{
     AccessKeys, CacheKeys, Config, DiscoveryKeys, DomainKeys, ForwardKeys, ForwardingKeys,
-    GroupKeys, LimitKeys, LocalKeys, LogKeys, LogLevel, MetricsKeys, Overload, PrefixKeys,
-    ProbeKeys, TranslationKeys, UpstreamKeys,
+    GroupKeys, LimitKeys, ListenKeys, LocalKeys, LogKeys, LogLevel, MetricsKeys, Overload,
+    PrefixKeys, ProbeKeys, TranslationKeys, UpstreamKeys,
 };
 pub use self::networks::NetworkList;
 pub(crate) use self::observe::CONTROL_SOCKET;

@@ -150,7 +150,7 @@ mod tests {
     use nix::sched::{CloneFlags, unshare};
 
     use super::*;
-    use crate::testing::{ip, is_root};
+    use testbed::{ip, is_root};
 
     /// Has somebody at the far end of a link send an advertisement without options.
     fn advertise(far_end: &str) {

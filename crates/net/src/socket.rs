@@ -483,9 +483,10 @@ impl AsFd for Endpoint {
 mod tests {
     use super::*;
     use crate::batch::{ReceiveBatch, Wait};
-    use crate::testing::{ip, is_root, once_free};
+    use crate::testing::once_free;
     use nix::sched::{CloneFlags, unshare};
     use std::net::IpAddr;
+    use testbed::{ip, is_root};
 
     #[test]
     fn a_client_of_many_asks_from_the_address_that_it_is_told_and_hears_who_answers_where() {

@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 
 use net::xdp::{self, Claim, XdpError};
 use serde::{Deserialize, Serialize};
-use wire::template::HEADER_LEN;
 use wire::view::Message;
 
 /// An interface whose packets are to come and go past the kernel's network stack.
@@ -60,15 +59,7 @@ impl PastStack {
 /// Whether a datagram goes on behind its message, as one does that several replies were joined to.
 /// What is no message is not looked at.
 pub(crate) fn goes_on(bytes: &[u8]) -> bool {
-    let end = || {
-        let message = Message::new(bytes)?;
-        let questions = (0..message.qdcount())
-            .try_fold(HEADER_LEN, |at, _| message.skip_name(at).ok().map(|end| end + 4))?;
-        let mut records = message.all_records(questions);
-        records.by_ref().try_for_each(|record| record.map(drop)).ok()?;
-        Some(records.offset())
-    };
-    end().is_some_and(|end| end < bytes.len())
+    Message::new(bytes).and_then(|message| message.end()).is_some_and(|end| end < bytes.len())
 }
 
 #[cfg(test)]

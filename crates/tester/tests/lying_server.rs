@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
@@ -12,8 +11,8 @@ use method::pacing::PacingLimits;
 use method::units::{Nanos, Qps, Share};
 use method::verdict::Verdict;
 use net::xdp::Mode;
-use nix::sched::{CloneFlags, setns, unshare};
-use nix::unistd::geteuid;
+use nix::sched::{CloneFlags, unshare};
+use testbed::{Namespace, ethernet, ip, is_root};
 use tester::measurer::burst::Burst;
 use tester::measurer::plan::{Spin, TrialPlan};
 use tester::measurer::result::TrialResult;
@@ -59,7 +58,7 @@ impl Server {
 fn trial(lie: Lie, threads: u16) -> TrialResult {
     // A machine that is busy spoils trials; the counts of one that it did not spoil are exact.
     let result = sound(|| one_trial(lie, "[::1]:0", |plan| plan.threads = threads).0);
-    if threads == 1 && has_namespaces() {
+    if threads == 1 && is_root("a trial past the stack") {
         let past_stack = sound(|| trial_past_stack(lie));
         assert!(past_stack.sending.past_stack.is_some() && result.sending.past_stack.is_none());
         assert_eq!(past_stack.counts, result.counts);
@@ -68,70 +67,17 @@ fn trial(lie: Lie, threads: u16) -> TrialResult {
     result
 }
 
-/// Whether a test may make network namespaces; says so if not, and fails where it must be able to:
-/// `cargo xtask test` sets `DNS64BENCH_MUST_RUN` in CI.
-fn has_namespaces() -> bool {
-    let has = geteuid().is_root() && Command::new("ip").arg("-V").output().is_ok();
-    if !has {
-        let must = std::env::var_os("DNS64BENCH_MUST_RUN").is_some();
-        assert!(!must, "trials past the stack must run here: they need root and ip(8)");
-        eprintln!("SKIPPED a trial past the stack: it needs root and ip(8)");
-    }
-    has
-}
-
 /// A trial with AF_XDP over a virtual Ethernet, its ends in namespaces of their own.
 fn trial_past_stack(lie: Lie) -> TrialResult {
-    static MADE: AtomicUsize = AtomicUsize::new(0);
-    let name = format!("lies-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
     thread::spawn(move || {
-        unshare(CloneFlags::CLONE_NEWNET).unwrap();
-        let far = Namespace::new(name);
-        ip(&format!("link add near type veth peer name far netns {}", far.0));
-        ip("addr add 2001:2::1/64 dev near nodad");
-        ip("link set near up");
-        // Where sending is measured.
-        ip("link set lo up");
-        ip(&format!("-n {} addr add 2001:2::2/64 dev far nodad", far.0));
-        ip(&format!("-n {} link set far up", far.0));
+        let far = Namespace::new("lies");
+        ethernet(&far, 1, &["2001:2::1/64"], &["2001:2::2/64"]);
         let server = far.run(|| Server::at("[2001:2::2]:0"));
         let xdp = Some(XdpConfig { interface: "near".into(), mode: Mode::Auto });
         trial_with(lie, server, |plan| plan.xdp.clone_from(&xdp)).0
     })
     .join()
     .unwrap()
-}
-
-/// Runs `ip` with the words of a line in the calling thread's namespace.
-fn ip(line: &str) {
-    let output = Command::new("ip").args(line.split_whitespace()).output().unwrap();
-    assert!(output.status.success(), "ip {line}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// A network namespace that is removed at the end.
-struct Namespace(String);
-
-impl Namespace {
-    fn new(name: String) -> Namespace {
-        ip(&format!("netns add {name}"));
-        Namespace(name)
-    }
-
-    /// Runs in a thread that is in the namespace.
-    fn run<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> T {
-        let path = format!("/run/netns/{}", self.0);
-        let run = move || {
-            setns(std::fs::File::open(path).unwrap(), CloneFlags::CLONE_NEWNET).unwrap();
-            f()
-        };
-        thread::spawn(run).join().unwrap()
-    }
-}
-
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        let _ = Command::new("ip").args(["netns", "del", &self.0]).status();
-    }
 }
 
 /// Runs a trial of 200 queries from addresses of 127.0.0.0/8 against the lie; also from where which
@@ -430,7 +376,7 @@ fn a_dead_server_is_a_failed_trial() {
 /// Why there is no trial is said, and what would help.
 #[test]
 fn without_loopback_the_cost_of_sending_is_not_known() {
-    if !has_namespaces() {
+    if !is_root("without_loopback_the_cost_of_sending_is_not_known") {
         return;
     }
     let tried = thread::spawn(|| {

@@ -109,6 +109,15 @@ impl<'a> Message<'a> {
         self.records(offset, count)
     }
 
+    /// The offset after its last record; `None` if it ends before, or cannot be read so far.
+    pub fn end(&self) -> Option<usize> {
+        let questions = (0..self.qdcount())
+            .try_fold(HEADER_LEN, |at, _| self.skip_name(at).ok().map(|end| end + 4))?;
+        let mut records = self.all_records(questions);
+        records.by_ref().try_for_each(|record| record.map(drop)).ok()?;
+        Some(records.offset()).filter(|end| *end <= self.bytes.len())
+    }
+
     /// The offset after the name that begins at `offset`.
     pub fn skip_name(&self, offset: usize) -> Result<usize, Malformed> {
         skip_name(self.bytes, offset)

@@ -25,7 +25,10 @@ use crate::translation::zones::LocalZones;
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Config {
     /// Addresses to serve, UDP and TCP.
-    pub listen: Vec<SocketAddr>,
+    pub listen: Vec<ListenKeys>,
+    /// How datagrams get past the kernel's network stack, where `xdp` is set.
+    #[serde(skip_serializing_if = "is_auto")]
+    pub xdp_mode: net::xdp::Mode,
     /// Worker threads; 0 is one per CPU that the process may use.
     pub threads: usize,
     /// CPUs to pin the workers to, round robin; none leaves it to the kernel.
@@ -78,7 +81,8 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Config {
         Config {
-            listen: vec!["[::1]:5353".parse().expect("a constant")],
+            listen: vec![ListenKeys::new("[::1]:5353".parse().expect("a constant"))],
+            xdp_mode: net::xdp::Mode::Auto,
             threads: 0,
             cpus: Vec::new(),
             user: None,
@@ -103,7 +107,72 @@ impl Default for Config {
     }
 }
 
+/// `listen`: an address to serve, by itself or in a table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(from = "RawListenKeys", into = "RawListenKeys")]
+pub struct ListenKeys {
+    /// Address and port, UDP and TCP.
+    pub address: SocketAddr,
+    /// Datagrams to it come past the kernel's network stack (AF_XDP), on the interface that has the
+    /// address.
+    pub xdp: bool,
+}
+
+#[derive(Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(
+    untagged,
+    expecting = "an address and port, or a table with one; write for example \"[::1]:53\" or { address = \"192.0.2.1:53\", xdp = true }"
+)]
+enum RawListenKeys {
+    /// Through the kernel's network stack.
+    Address(SocketAddr),
+    /// With what is to be said of it.
+    Table(ListenTable),
+}
+
+#[derive(Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct ListenTable {
+    /// Address and port, UDP and TCP.
+    address: SocketAddr,
+    /// Past the kernel's network stack (AF_XDP), on the interface that has the address.
+    #[serde(default)]
+    xdp: bool,
+}
+
+impl From<RawListenKeys> for ListenKeys {
+    fn from(raw: RawListenKeys) -> ListenKeys {
+        match raw {
+            RawListenKeys::Address(address) => ListenKeys::new(address),
+            RawListenKeys::Table(ListenTable { address, xdp }) => ListenKeys { address, xdp },
+        }
+    }
+}
+
+impl From<ListenKeys> for RawListenKeys {
+    fn from(keys: ListenKeys) -> RawListenKeys {
+        let ListenKeys { address, xdp } = keys;
+        if xdp {
+            RawListenKeys::Table(ListenTable { address, xdp })
+        } else {
+            RawListenKeys::Address(address)
+        }
+    }
+}
+
+impl ListenKeys {
+    /// An address that is served through the kernel's network stack.
+    pub fn new(address: SocketAddr) -> ListenKeys {
+        ListenKeys { address, xdp: false }
+    }
+}
+
 impl Config {
+    /// The addresses to serve.
+    pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        self.listen.iter().map(|keys| keys.address)
+    }
+
     /// All prefixes as they are written, in all tables.
     pub(crate) fn written_prefixes(&self) -> impl Iterator<Item = &PrefixKeys> {
         self.prefix_lists().flatten()
@@ -717,6 +786,14 @@ pub struct UpstreamKeys {
     /// What forward rules call it; its address if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// It is asked, and answers, past the kernel's network stack (AF_XDP), on the interface that is
+    /// the way to it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub xdp: bool,
+}
+
+fn is_auto(mode: &net::xdp::Mode) -> bool {
+    *mode == net::xdp::Mode::Auto
 }
 
 fn dns_port() -> Spanned<u16> {
@@ -731,7 +808,7 @@ impl UpstreamKeys {
     /// The upstream at `address`.
     pub fn new(address: SocketAddr) -> UpstreamKeys {
         let port = Spanned::new(0..0, address.port());
-        UpstreamKeys { address: address.ip(), port, weight: one(), name: None }
+        UpstreamKeys { address: address.ip(), port, weight: one(), name: None, xdp: false }
     }
 
     pub(super) fn is_called(&self, name: &str) -> bool {

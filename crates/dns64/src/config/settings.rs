@@ -12,7 +12,7 @@ use method::units::Nanos;
 use toml::Spanned;
 
 use super::error::{ConfigError, RESOLV_CONF};
-use super::keys::{CacheKeys, Config, ForwardKeys, PrefixKeys, UpstreamKeys};
+use super::keys::{CacheKeys, Config, ForwardKeys, ListenKeys, PrefixKeys, UpstreamKeys};
 use super::networks::{BadList, NamedNetworks};
 use super::observe;
 use super::policies::{BadPolicy, Policies, Whose};
@@ -32,6 +32,8 @@ pub(crate) struct Upstream {
     pub address: SocketAddr,
     /// Its share of the questions among upstreams of like speed, 1 to 1 000 000.
     pub weight: u32,
+    /// Whether it is asked past the kernel's network stack.
+    pub xdp: bool,
 }
 
 /// Which upstreams are asked for a domain.
@@ -115,12 +117,13 @@ impl Settings {
     ) -> Result<Settings, ConfigError> {
         let config: Config = toml::from_str(text)
             .map_err(|e| ConfigError::Parse { file: file.into(), source: Box::new(e) })?;
-        let listen = if passed.is_empty() { config.listen.clone() } else { passed.to_vec() };
+        let listen = if passed.is_empty() { config.addresses().collect() } else { passed.to_vec() };
         let checker = Checker { text, file, listen };
         if !config.upstreams.is_empty() {
             let written = |u: &UpstreamKeys| Upstream {
                 address: (u.address, *u.port.get_ref()).into(),
                 weight: *u.weight.get_ref(),
+                xdp: u.xdp,
             };
             let upstreams = config.upstreams.iter().map(written).collect();
             return checker.settings(config, upstreams);
@@ -129,7 +132,8 @@ impl Settings {
         if others.is_empty() {
             return Err(ConfigError::NoUpstream { file: file.into(), own });
         }
-        let upstreams = others.into_iter().map(|address| Upstream { address, weight: 1 }).collect();
+        let upstreams =
+            others.into_iter().map(|address| Upstream { address, weight: 1, xdp: false }).collect();
         let settings = checker.settings(config, upstreams)?;
         Ok(Settings { left_out: own, ..settings })
     }
@@ -344,9 +348,19 @@ impl Checker<'_> {
                 format!("the upstream {} is this server itself", own.address),
             ));
         }
-        let twice = |(i, address): &(usize, &SocketAddr)| config.listen[..*i].contains(address);
-        if let Some((_, address)) = config.listen.iter().enumerate().find(twice) {
+        let twice = |(i, address): &(usize, SocketAddr)| {
+            config.addresses().take(*i).any(|before| before == *address)
+        };
+        if let Some((_, address)) = config.addresses().enumerate().find(twice) {
             return Err(self.at_key("listen", format!("{address} is there twice")));
+        }
+        let of_many = |keys: &&ListenKeys| keys.xdp && keys.address.ip().is_unspecified();
+        if let Some(keys) = config.listen.iter().find(of_many) {
+            let address = keys.address;
+            let reason = format!(
+                "xdp = true is of one interface, and {address} is on all of them; name each address"
+            );
+            return Err(self.at_key("listen", reason));
         }
         if config.threads > MAX_THREADS {
             return Err(self.at_key("threads", format!("at most {MAX_THREADS} threads")));
@@ -621,7 +635,7 @@ mod tests {
         let policy = settings.policy("10.0.0.1".parse().unwrap(), &name("a.test"));
         assert_eq!(*policy.mappings[0].prefix(), Prefix::WELL_KNOWN);
         assert!(policy.excludes("::ffff:1.2.3.4".parse().unwrap()), "item 9");
-        assert_eq!(settings.config.listen, ["[::1]:5353".parse().unwrap()]);
+        assert!(settings.config.addresses().eq(["[::1]:5353".parse().unwrap()]));
     }
 
     #[test]

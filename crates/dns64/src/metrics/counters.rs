@@ -101,6 +101,10 @@ counters! {
     "Client queries over UDP that the kernel threw away, mostly for want of room: the worker does not keep up", "" {
         SocketDrops "",
     }
+    "xdp_lost", "Datagrams lost past the network stack, in: the worker did not keep up; out: the device did not", "direction" {
+        RingsLostIn "in",
+        RingsLostOut "out",
+    }
     "replies_not_sent", "Replies that the kernel refused to send", "" { SendRefused "", }
     "tcp_connections_refused", "TCP connections of clients that were closed at once, by reason", "reason" {
         TcpRefusedAcl "acl",

@@ -254,12 +254,16 @@ fn serve(file: Option<&Path>) -> anyhow::Result<()> {
     tell_beginning(&settings, file);
     let bound = bind(settings, activated)?;
     give_up_privileges(&config, file, follows_system)?;
+    let past_stack = bound.past_stack();
     let server = bound.start()?;
     for warning in warnings {
         tracing::warn!("{warning}");
     }
     for address in server.addresses() {
         tracing::info!("serving {address}");
+    }
+    for interface in past_stack {
+        tracing::info!("{interface}");
     }
     if let Some(address) = server.metrics_address() {
         tracing::info!("metrics at http://{address}/metrics");

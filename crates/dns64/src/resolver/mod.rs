@@ -45,7 +45,7 @@ use self::budget::shares::Counters;
 use self::cache::{Cache, Found};
 use self::fetches::{Fetches, KeyHash};
 use self::outcome::{Failure, Outcome};
-use self::outside::Outside;
+use self::outside::{Access, Outside};
 use self::renewals::Renewals;
 use self::shared_questions::SharedQuestions;
 use self::timers::{LEAST_DELAY, Timers};
@@ -130,11 +130,15 @@ impl<O: Outside> Resolver<O> {
     pub(crate) fn take_settings(&mut self, settings: Arc<Settings>) {
         self.settings = settings;
         self.upstreams.configure(&self.settings, &self.common.metrics);
-        let ports = self.settings.config.forwarding.source_ports;
-        let allowed = |configured| if configured { ports } else { 0 };
-        let servers = self.upstreams.servers().iter();
-        self.outside
-            .configure(servers.map(|server| (server.address(), allowed(server.is_configured()))));
+        let source_ports = self.settings.config.forwarding.source_ports;
+        let wanted = &self.settings.upstreams;
+        let past_stack = |address| wanted.iter().any(|one| one.address == address && one.xdp);
+        let servers = self.upstreams.servers().iter().map(|server| Access {
+            address: server.address(),
+            source_ports: if server.is_configured() { source_ports } else { 0 },
+            past_stack: past_stack(server.address()),
+        });
+        self.outside.configure(servers);
         self.fetches.reroute(&self.settings);
     }
 

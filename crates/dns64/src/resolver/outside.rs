@@ -40,11 +40,21 @@ pub(crate) enum TcpFailure {
     NoRoom,
 }
 
+/// How a server may be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Access {
+    /// Its address and port.
+    pub(crate) address: SocketAddr,
+    /// From so many source ports; none if it is no longer in the configuration.
+    pub(crate) source_ports: u16,
+    /// Past the kernel's network stack, where there is such a way.
+    pub(crate) past_stack: bool,
+}
+
 /// The world, as far as a resolver changes it.
 pub(crate) trait Outside {
-    /// Takes over the servers of a new configuration, by their numbers, each with the number of
-    /// source ports that it may have.
-    fn configure(&mut self, servers: impl Iterator<Item = (SocketAddr, u16)>);
+    /// Takes over the servers of a new configuration, by their numbers: how each may be asked.
+    fn configure(&mut self, servers: impl Iterator<Item = Access>);
 
     /// Asks over UDP; `write` writes the query with the id that it is given.
     ///

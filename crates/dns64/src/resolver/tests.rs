@@ -3,10 +3,9 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
 use std::path::Path;
 
-use super::outside::{TcpFailure, TcpQuestion};
+use super::outside::{Access, TcpFailure, TcpQuestion};
 use super::upstreams::ports::{Expected, PortId};
 use super::waiter::Waiter;
 use super::*;
@@ -72,7 +71,7 @@ struct Notes {
 }
 
 impl Outside for Notes {
-    fn configure(&mut self, _: impl Iterator<Item = (SocketAddr, u16)>) {}
+    fn configure(&mut self, _: impl Iterator<Item = Access>) {}
 
     fn ask(
         &mut self,

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use method::units::Nanos;
 use net::clock;
+use net::xdp::Outbox;
 use tokio::sync::mpsc::unbounded_channel;
 use wire::edns::{LEAST_PAYLOAD, ede};
 use wire::rcode::Rcode;
@@ -93,6 +94,11 @@ impl Frontend {
     /// What goes to clients.
     pub(super) fn replies(&self) -> &Replies {
         &self.replies
+    }
+
+    /// Replies that wait to leave by the rings with this number.
+    pub(super) fn outbox(&mut self, number: usize) -> &mut Outbox {
+        self.replies.outbox(number)
     }
 
     /// How many client queries wait for upstreams.

@@ -1,6 +1,6 @@
 //! Messages to workers, from the thread for TCP and from each other.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
@@ -11,6 +11,7 @@ use crate::ids::FetchId;
 use crate::name::Key;
 use crate::resolver::outcome::Outcome;
 use crate::resolver::outside::TcpFailure;
+use crate::resolver::upstreams::ports::PortId;
 use crate::transport::client::Client;
 
 /// A message to a worker.
@@ -21,6 +22,9 @@ pub(super) enum Mail {
     Explain { bytes: Vec<u8>, client: IpAddr, trace: Box<Trace> },
     /// What came of a question to an upstream over TCP.
     TcpAnswer { fetch: FetchId, message: Result<Vec<u8>, TcpFailure> },
+    /// A datagram that came past the stack to the rings of another worker, and is for a port of
+    /// this one.
+    Answer { port: PortId, from: SocketAddr, to: SocketAddr, bytes: Vec<u8> },
     /// What came of a question that another worker asked.
     Landed(Key, Outcome),
 }

@@ -15,6 +15,7 @@ mod intake;
 mod jobs;
 mod mail;
 mod network;
+mod past_stack;
 mod prefixes;
 mod replies;
 mod shared;
@@ -52,9 +53,10 @@ use crate::resolver::cache::Cache;
 use crate::resolver::outside::TcpQuestion;
 use crate::resolver::shared_questions::SharedQuestions;
 use mail::{Mail, Mailbox};
+pub use past_stack::PastStackError;
 use shared::{Loaded, Shared};
 use tcp::Sockets;
-use worker::Worker;
+use worker::{Served, Worker};
 
 /// Buffer of the sockets that clients ask, octets (the kernel takes it twice, and some 768 for a
 /// query): 20 000 queries. What waits for seconds is asked again, or elsewhere, and would be
@@ -73,6 +75,9 @@ pub enum ServerError {
         /// Over which clients were to be served, and what the system says.
         source: ListenError,
     },
+    /// An interface cannot be used past the network stack (AF_XDP).
+    #[error("cannot go past the network stack, as xdp = true asks for: {0}")]
+    PastStack(#[from] PastStackError),
     /// The address of the metrics cannot be used.
     #[error("cannot serve metrics at {address}: {source}")]
     ListenMetrics {
@@ -130,6 +135,8 @@ pub struct BoundServer {
     endpoints: Vec<Vec<Endpoint>>,
     /// The workers' sockets are the same ones: systemd's.
     adopted: bool,
+    /// Interfaces whose datagrams come past the network stack.
+    past_stack: Vec<past_stack::Opened>,
     listeners: Vec<TcpListener>,
     metrics_listener: Option<TcpListener>,
     control: Option<ControlSocket>,
@@ -179,6 +186,7 @@ pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, Ser
     let mut bound = BoundServer {
         endpoints: (0..threads).map(|_| Vec::new()).collect(),
         adopted: false,
+        past_stack: Vec::new(),
         listeners: Vec::new(),
         metrics_listener: None,
         control: None,
@@ -189,8 +197,8 @@ pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, Ser
         settings,
     };
     if activated.is_empty() {
-        for address in bound.settings.config.listen.clone() {
-            bound.listen(address)?;
+        for keys in bound.settings.config.listen.clone() {
+            bound.listen(keys.address)?;
         }
     } else {
         bound.adopt(activated)?;
@@ -198,6 +206,8 @@ pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, Ser
     if bound.addresses.is_empty() && bound.listeners.is_empty() {
         return Err(ServerError::NoAddress);
     }
+    let endpoints = bound.endpoints.first().map_or(&[][..], Vec::as_slice);
+    bound.past_stack = past_stack::open(&bound.settings, endpoints)?;
     for interface in bound.settings.config.discovery.interfaces.clone() {
         let failed = |source| ServerError::Advertisements { interface: interface.clone(), source };
         bound.routers.push(RouterSocket::open(&interface).map_err(failed)?);
@@ -257,6 +267,11 @@ impl BoundServer {
         }
     }
 
+    /// What comes and goes past the network stack, for people: a line for each interface.
+    pub fn past_stack(&self) -> Vec<String> {
+        self.past_stack.iter().map(past_stack::Opened::in_words).collect()
+    }
+
     /// Starts the threads; the server serves when this returns.
     ///
     /// # Errors
@@ -299,10 +314,16 @@ impl BoundServer {
             tcp: None,
             writers: Writers::default(),
         };
-        for (number, (endpoints, inbox)) in self.endpoints.into_iter().zip(inboxes).enumerate() {
-            let counts_drops = number == 0 || !self.adopted;
+        let rings = past_stack::hand_out(self.past_stack, workers);
+        let served = self.endpoints.into_iter().zip(rings).enumerate();
+        let served = served.map(|(number, (endpoints, rings))| Served {
+            endpoints,
+            counts_drops: number == 0 || !self.adopted,
+            rings,
+        });
+        for (number, (served, inbox)) in served.zip(inboxes).enumerate() {
             let (id, shared, observer) = (WorkerId(number), Arc::clone(&shared), observer.clone());
-            let worker = Worker::new(id, shared, endpoints, counts_drops, inbox, observer);
+            let worker = Worker::new(id, shared, served, inbox, observer);
             let worker = worker.map_err(failed("a worker"))?;
             let cpu = cpus.get(number % cpus.len().max(1)).copied();
             let thread = begin_worker(worker, number, cpu);

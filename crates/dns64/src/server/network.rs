@@ -11,12 +11,13 @@ use net::socket::Endpoint;
 use rand::rngs::StdRng;
 
 use super::mail::Mail;
+use super::past_stack::Rings;
 use super::shared::Shared;
 use crate::ids::{FetchId, ServerId, WorkerId};
 use crate::name::Key;
 use crate::observe::{End, Ends, Message, MessageKind, Tap};
 use crate::resolver::outcome::Outcome;
-use crate::resolver::outside::{Outside, TcpQuestion};
+use crate::resolver::outside::{Access, Outside, TcpQuestion};
 use crate::resolver::upstreams::ports::{Expected, FIRST_TOKEN, PortId, Ports};
 use crate::transport::Transport;
 
@@ -33,14 +34,16 @@ pub(super) struct Network {
     addresses: Vec<SocketAddr>,
 }
 
-/// Tokens of the poller: client endpoints from 0 on, then this, then upstream ports.
+/// Tokens of the poller: client endpoints from 0 on, then from here on the worker's rings …
+pub(super) const FIRST_RINGS: usize = FIRST_TOKEN / 2;
+/// … then this, then upstream ports.
 pub(super) const INBOX: usize = FIRST_TOKEN - 1;
 /// Sockets that one wait reports.
 const READY: usize = 256;
 
 impl Network {
-    /// No upstream is known yet; what comes from clients, and into the worker's mailbox, is waited
-    /// for.
+    /// No upstream is known yet; what comes from clients, by the rings, and into the worker's
+    /// mailbox, is waited for.
     ///
     /// # Errors
     /// If the process has no file descriptor left.
@@ -48,6 +51,7 @@ impl Network {
         worker: WorkerId,
         shared: Arc<Shared>,
         endpoints: &[Endpoint],
+        rings: &[Rings],
         tap: Option<Tap>,
     ) -> io::Result<Network> {
         let poller = Poller::new(READY)?;
@@ -56,7 +60,12 @@ impl Network {
             poller.add(endpoint, token)?;
         }
         poller.add(&*shared.mailboxes[worker.0].alarm, INBOX)?;
-        let (ports, addresses) = (Ports::default(), Vec::new());
+        for (number, rings) in rings.iter().enumerate() {
+            for socket in rings.exchange.receiver.sockets() {
+                poller.add(&socket, FIRST_RINGS + number)?;
+            }
+        }
+        let (ports, addresses) = (Ports::new(Rings::ways(rings, worker)), Vec::new());
         Ok(Network { poller, ports, worker, shared, tap, addresses })
     }
 
@@ -84,10 +93,10 @@ pub(super) fn message(
 }
 
 impl Outside for Network {
-    fn configure(&mut self, servers: impl Iterator<Item = (SocketAddr, u16)>) {
+    fn configure(&mut self, servers: impl Iterator<Item = Access>) {
         self.addresses.clear();
         let addresses = &mut self.addresses;
-        self.ports.configure(servers.inspect(|(address, _)| addresses.push(*address)));
+        self.ports.configure(servers.inspect(|access| addresses.push(access.address)));
     }
 
     #[inline]

@@ -7,6 +7,7 @@ use method::units::Nanos;
 use net::batch::Peer;
 use net::queue::SendQueue;
 use net::socket::Endpoint;
+use net::xdp::Outbox;
 use wire::view::Message;
 
 use crate::metrics::{Count, WorkerMetrics};
@@ -16,37 +17,44 @@ use crate::transport::client::Client;
 /// A worker's sockets towards clients, and the replies that wait on each.
 pub(super) struct Replies {
     endpoints: Vec<Endpoint>,
+    /// The address of each, where it is known.
+    addresses: Vec<Option<SocketAddr>>,
     queues: Vec<SendQueue>,
+    /// Replies that leave past the stack, for each of the worker's rings.
+    outboxes: Vec<Outbox>,
     /// What the kernel had thrown away when this worker began; `None` if another worker has the
     /// same sockets and counts.
     drops_before: Option<u64>,
     /// When the kernel is asked again.
     drops_due: Nanos,
     /// Who is told of messages to and from clients.
-    tap: Option<Tapped>,
-}
-
-/// Who is told of messages, and between whom these travel.
-struct Tapped {
-    tap: Tap,
-    /// The address of each endpoint, where it is known.
-    addresses: Vec<Option<SocketAddr>>,
+    tap: Option<Tap>,
 }
 
 /// How often the kernel is asked what it has thrown away.
 const DROPS_EACH: Nanos = Nanos::from_millis(100);
 
 impl Replies {
-    /// Nothing waits on these sockets, one per address served. `counts_drops`: what the kernel
-    /// drops on them is counted here, and not by another worker that shares them. `tap`: who is
-    /// told of messages to and from clients.
-    pub(super) fn new(endpoints: Vec<Endpoint>, counts_drops: bool, tap: Option<Tap>) -> Replies {
+    /// Nothing waits on these sockets, one per address served, nor on so many rings. `counts_drops`:
+    /// what the kernel drops on the sockets is counted here, and not by another worker that shares
+    /// them. `tap`: who is told of messages to and from clients.
+    pub(super) fn new(
+        endpoints: Vec<Endpoint>,
+        rings: usize,
+        counts_drops: bool,
+        tap: Option<Tap>,
+    ) -> Replies {
         let queues = endpoints.iter().map(|_| SendQueue::new()).collect();
         let drops_before = counts_drops.then(|| drops(&endpoints));
         let address = |endpoint: &Endpoint| endpoint.local_address().ok();
         let addresses = endpoints.iter().map(address).collect();
-        let tap = tap.map(|tap| Tapped { tap, addresses });
-        Replies { endpoints, queues, drops_before, drops_due: Nanos(0), tap }
+        let outboxes = (0..rings).map(|_| Outbox::default()).collect();
+        Replies { endpoints, addresses, queues, outboxes, drops_before, drops_due: Nanos(0), tap }
+    }
+
+    /// What waits to leave by the rings with this number.
+    pub(super) fn outbox(&mut self, number: usize) -> &mut Outbox {
+        &mut self.outboxes[number]
     }
 
     /// The worker's sockets towards clients, one per address served.
@@ -57,8 +65,9 @@ impl Replies {
     /// Tells of a query that has come, if somebody wants to hear of it.
     #[inline]
     pub(super) fn tell_query(&self, client: &Client, bytes: &[u8], metrics: &WorkerMetrics) {
-        if let Some(tapped) = &self.tap {
-            tapped.put(MessageKind::ClientQuery, client, None, bytes, metrics);
+        if let Some(tap) = &self.tap {
+            let ends = ends(client, &self.addresses);
+            put(tap, MessageKind::ClientQuery, client, ends, None, bytes, metrics);
         }
     }
 
@@ -72,30 +81,32 @@ impl Replies {
         took: Nanos,
         write: impl FnOnce(&mut Vec<u8>),
     ) {
-        let tap = self.tap.as_ref();
+        let (tap, addresses) = (self.tap.as_ref(), &self.addresses);
         let write = |out: &mut Vec<u8>| {
             let start = out.len();
             write(out);
-            if let Some(tapped) = tap {
-                let octets = &out[start..];
-                tapped.put(MessageKind::ClientResponse, client, Some(took), octets, metrics);
+            if let Some(tap) = tap {
+                let (kind, ends) = (MessageKind::ClientResponse, ends(client, addresses));
+                put(tap, kind, client, ends, Some(took), &out[start..], metrics);
             }
         };
+        let mut truncated = false;
         match client {
             Client::Udp(number, peer) => {
                 if self.queues[*number].is_full() {
                     flush_one(&mut self.queues[*number], &self.endpoints[*number], metrics);
                 }
                 let peer: Peer = *peer;
-                let mut truncated = false;
-                self.queues[*number].push(Some(peer), |out| {
-                    let start = out.len();
-                    write(out);
-                    truncated =
-                        Message::new(&out[start..]).is_some_and(|reply| reply.is_truncated());
+                self.queues[*number].push(Some(peer), |out| truncated = is_truncated(out, write));
+            }
+            Client::PastStack(past, peer) => {
+                let Some(from) = addresses[usize::from(past.endpoint)] else { return };
+                let outbox = &mut self.outboxes[usize::from(past.rings)];
+                let is_taken = outbox.push(&past.link, from, peer.address, |out| {
+                    truncated = is_truncated(out, write);
                 });
-                if truncated {
-                    metrics.count(Count::Truncated);
+                if !is_taken {
+                    metrics.count(Count::SendRefused);
                 }
             }
             Client::Stream(_, _, connection) => {
@@ -104,6 +115,9 @@ impl Replies {
                 // The client may have gone.
                 let _ = connection.send(message);
             }
+        }
+        if truncated {
+            metrics.count(Count::Truncated);
         }
     }
 
@@ -121,6 +135,14 @@ impl Replies {
     }
 }
 
+/// Appends what `write` writes; whether that is a truncated reply.
+#[inline]
+fn is_truncated(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) -> bool {
+    let start = out.len();
+    write(out);
+    Message::new(&out[start..]).is_some_and(|reply| reply.is_truncated())
+}
+
 fn flush_one(queue: &mut SendQueue, endpoint: &Endpoint, metrics: &WorkerMetrics) {
     let flushed = queue.flush(endpoint);
     if flushed.refused > 0 {
@@ -128,34 +150,36 @@ fn flush_one(queue: &mut SendQueue, endpoint: &Endpoint, metrics: &WorkerMetrics
     }
 }
 
-impl Tapped {
-    /// Tells of a message, unless it is none: a query that gets no reply. Queries that cannot be
-    /// read are nothing for programs that read DNS messages, and their replies have no question.
-    fn put(
-        &self,
-        kind: MessageKind,
-        client: &Client,
-        took: Option<Nanos>,
-        octets: &[u8],
-        metrics: &WorkerMetrics,
-    ) {
-        if Message::new(octets).is_none_or(|message| message.qdcount() != 1) {
-            return;
-        }
-        let ends = match client {
-            Client::Udp(number, peer) => {
-                let socket = self.addresses.get(*number).copied().flatten().map(End::from);
-                // Of a socket for all addresses the one that was asked.
-                let responder = socket.map(|end| End { ip: peer.local.unwrap_or(end.ip), ..end });
-                Ends { initiator: Some(peer.address.into()), responder }
-            }
-            Client::Stream(_, ip, _) => {
-                Ends { initiator: Some(End { ip: *ip, port: None }), responder: None }
-            }
-        };
+/// Tells of a message, unless it is none: a query that gets no reply. Queries that cannot be read are
+/// nothing for programs that read DNS messages, and their replies have no question.
+fn put(
+    tap: &Tap,
+    kind: MessageKind,
+    client: &Client,
+    ends: Ends,
+    took: Option<Nanos>,
+    octets: &[u8],
+    metrics: &WorkerMetrics,
+) {
+    if Message::new(octets).is_some_and(|message| message.qdcount() == 1) {
         let message = observe::Message::now(kind, client.transport(), ends, took, octets);
-        self.tap.put(message, metrics);
+        tap.put(message, metrics);
     }
+}
+
+/// Between whom the messages of a client travel; `addresses` are those of the endpoints.
+fn ends(client: &Client, addresses: &[Option<SocketAddr>]) -> Ends {
+    let (number, peer) = match client {
+        Client::Udp(number, peer) => (*number, peer),
+        Client::PastStack(past, peer) => (usize::from(past.endpoint), peer),
+        Client::Stream(_, ip, _) => {
+            return Ends { initiator: Some(End { ip: *ip, port: None }), responder: None };
+        }
+    };
+    let socket = addresses.get(number).copied().flatten().map(End::from);
+    // Of a socket for all addresses the one that was asked.
+    let responder = socket.map(|end| End { ip: peer.local.unwrap_or(end.ip), ..end });
+    Ends { initiator: Some(peer.address.into()), responder }
 }
 
 /// Datagrams that found these sockets full since they were opened.

@@ -26,7 +26,8 @@ use super::explain::Trace;
 use super::frontend::Frontend;
 use super::intake::Intake;
 use super::mail::Mail;
-use super::network::{INBOX, Network};
+use super::network::{FIRST_RINGS, INBOX, Network};
+use super::past_stack::Rings;
 use super::replies::Replies;
 use super::shared::Shared;
 use crate::client::query;
@@ -48,31 +49,45 @@ pub(super) struct Worker {
     inbox: Receiver<Mail>,
     frontend: Frontend,
     resolver: Resolver<Network>,
+    /// What comes and goes past the stack.
+    rings: Vec<Rings>,
+    /// When the rings are asked again what they have lost.
+    losses_due: Nanos,
     intake: Intake,
     defects: Defects,
+    stopping: bool,
     now: Nanos,
 }
 
+/// What a worker serves with.
+pub(super) struct Served {
+    /// Its sockets, one per address.
+    pub(super) endpoints: Vec<Endpoint>,
+    /// It counts what the kernel drops on them; of workers that share sockets only the one with the
+    /// lowest number does.
+    pub(super) counts_drops: bool,
+    /// Its rings, beside them.
+    pub(super) rings: Vec<Rings>,
+}
+
 impl Worker {
-    /// A worker on its own sockets, one per address. `counts_drops`: this worker counts what the
-    /// kernel drops on them; of workers that share sockets only the one with the lowest number
-    /// does. `observer` is told of what the worker does.
+    /// A worker that serves with these. `observer` is told of what the worker does.
     ///
     /// # Errors
     /// If the process has no file descriptor left.
     pub(super) fn new(
         id: WorkerId,
         shared: Arc<Shared>,
-        endpoints: Vec<Endpoint>,
-        counts_drops: bool,
+        served: Served,
         inbox: Receiver<Mail>,
         observer: Option<Observer>,
     ) -> std::io::Result<Worker> {
         let settings = shared.settings.load_full();
         let of_upstreams = observer.as_ref().and_then(Observer::of_upstreams);
         let of_clients = observer.as_ref().and_then(Observer::of_clients);
-        let network = Network::new(id, Arc::clone(&shared), &endpoints, of_upstreams)?;
-        let replies = Replies::new(endpoints, counts_drops, of_clients);
+        let Served { endpoints, counts_drops, rings } = served;
+        let network = Network::new(id, Arc::clone(&shared), &endpoints, &rings, of_upstreams)?;
+        let replies = Replies::new(endpoints, rings.len(), counts_drops, of_clients);
         let (common, same) = (Arc::clone(&shared), Arc::clone(&settings));
         Ok(Worker {
             id,
@@ -80,8 +95,11 @@ impl Worker {
             resolver: Resolver::new(id, settings, shared.common.clone(), network),
             shared,
             inbox,
+            rings,
+            losses_due: Nanos(0),
             intake: Intake::default(),
             defects: Defects::default(),
+            stopping: false,
             now: clock::now(),
         })
     }
@@ -90,19 +108,18 @@ impl Worker {
     pub(super) fn run(mut self) {
         let mut batch = ReceiveBatch::new(OFFLOAD_LEN);
         let mut ready = Vec::with_capacity(256);
-        let mut stopping = false;
         #[cfg(feature = "three-percent-slower")]
         let mut brake = super::brake::Brake::new();
         loop {
-            if !stopping && self.shared.stopping.load(Ordering::Relaxed) {
-                stopping = true;
+            if !self.stopping && self.shared.stopping.load(Ordering::Relaxed) {
+                self.stopping = true;
                 // Queries that have not been read stay in the sockets: those of systemd are served
                 // by the next process.
                 for endpoint in self.frontend.replies().endpoints() {
                     let _ = self.resolver.outside().poller.remove(endpoint);
                 }
             }
-            if stopping {
+            if self.stopping {
                 // Queries that came over TCP before may still be in the inbox.
                 self.read_inbox();
                 self.flush();
@@ -133,8 +150,12 @@ impl Worker {
                     None => {}
                 }
             }
-            for &token in ready.iter().filter(|token| **token < INBOX) {
-                self.read_clients(token, &mut batch);
+            for &token in &ready {
+                match token {
+                    number if number < FIRST_RINGS => self.read_clients(number, &mut batch),
+                    token if token < INBOX => self.read_rings(token - FIRST_RINGS),
+                    _ => {}
+                }
             }
             while let Some(id) = self.resolver.next_timer() {
                 self.resolve(|resolver| resolver.on_timer(id));

@@ -335,7 +335,8 @@ fn serve_udp(socket: &UdpSocket, script: &Script, log: &Mutex<Vec<Asked>>, stop:
                 match act {
                     Act::Send(bytes) => drop(reply.send_to(&bytes, from)),
                     Act::SendFromElsewhere(bytes) => {
-                        drop(UdpSocket::bind("127.0.0.1:0").unwrap().send_to(&bytes, from));
+                        let own = (reply.local_addr().unwrap().ip(), 0);
+                        drop(UdpSocket::bind(own).unwrap().send_to(&bytes, from));
                     }
                     Act::Wait(time) => thread::sleep(time),
                     Act::Until(is_time) => wait_until(&is_time),

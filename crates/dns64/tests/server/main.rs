@@ -8,6 +8,7 @@ mod harness;
 mod last_cases;
 mod observe;
 mod operations;
+mod past_stack;
 mod policies;
 mod prefixes;
 mod records;

@@ -14,7 +14,9 @@ use super::*;
 use crate::batch::{OFFLOAD_LEN, ReceiveBatch, Wait};
 use crate::neighbour::NextHop;
 use crate::socket::Endpoint;
-use crate::testing::{ip, is_root, once_free};
+use testbed::{ip, is_root};
+
+use crate::testing::once_free;
 
 /// Datagrams that `endpoint` has, one by one.
 fn drain(endpoint: &Endpoint) -> u64 {

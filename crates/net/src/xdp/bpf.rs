@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use super::filter::Insn;
 
@@ -19,8 +19,12 @@ enum Command {
     LinkDetach = 34,
 }
 
+/// `BPF_MAP_TYPE_ARRAY`: values by number.
+const ARRAY: u32 = 2;
 /// `BPF_MAP_TYPE_XSKMAP`: AF_XDP sockets by number.
 const XSKMAP: u32 = 17;
+/// `BPF_F_MMAPABLE`: processes can have the values of an array in their memory (since Linux 5.5).
+const MMAPABLE: u32 = 1 << 10;
 /// `BPF_PROG_TYPE_XDP`.
 const PROGRAM_OF_XDP: u32 = 6;
 /// `BPF_XDP`: how such programs are attached.
@@ -49,23 +53,7 @@ impl SocketMap {
     /// # Errors
     /// As bpf(2): without CAP_BPF, or CAP_SYS_ADMIN, it is `PermissionDenied`.
     pub(super) fn new(queues: u32) -> io::Result<SocketMap> {
-        #[repr(C)]
-        struct Attributes {
-            map_type: u32,
-            key_size: u32,
-            value_size: u32,
-            max_entries: u32,
-            flags: u32,
-        }
-        let mut attributes = Attributes {
-            map_type: XSKMAP,
-            key_size: 4,
-            value_size: 4,
-            max_entries: queues,
-            flags: 0,
-        };
-        // SAFETY: the attributes are those of this command, and hold no pointers.
-        unsafe { descriptor(Command::MapCreate, &mut attributes) }.map(SocketMap)
+        make_map(XSKMAP, 4, queues, 0).map(SocketMap)
     }
 
     /// Its descriptor, as a program names it.
@@ -98,6 +86,45 @@ impl SocketMap {
         // call.
         unsafe { call(Command::MapUpdate, &mut attributes) }.map(drop)
     }
+}
+
+/// Octets that a program and processes have in common.
+pub(super) struct BitMap(OwnedFd);
+
+impl BitMap {
+    /// So many octets, all of them zero; mmap(2) of its descriptor gives them to a process.
+    ///
+    /// # Errors
+    /// As [`SocketMap::new`].
+    pub(super) fn new(octets: u32) -> io::Result<BitMap> {
+        make_map(ARRAY, octets, 1, MMAPABLE).map(BitMap)
+    }
+
+    /// Its descriptor, as a program names it.
+    pub(super) fn number(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+impl AsFd for BitMap {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// A map with keys of four octets.
+fn make_map(map_type: u32, value_size: u32, max_entries: u32, flags: u32) -> io::Result<OwnedFd> {
+    #[repr(C)]
+    struct Attributes {
+        map_type: u32,
+        key_size: u32,
+        value_size: u32,
+        max_entries: u32,
+        flags: u32,
+    }
+    let mut attributes = Attributes { map_type, key_size: 4, value_size, max_entries, flags };
+    // SAFETY: the attributes are those of this command, and hold no pointers.
+    unsafe { descriptor(Command::MapCreate, &mut attributes) }
 }
 
 /// A program that the kernel has verified.

@@ -1,4 +1,4 @@
-//! A client past the stack: its sender and its receiver can be in threads of their own.
+//! Who asks past the stack: a sender and a receiver, which can be in threads of their own.
 //!
 //! ```text
 //! Sender ─► frame of its own ─► transmit ring of queue 0 ─► interface ─► next hop
@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Replies come by the queue that the device chooses for them, which is not always the one that
-//! their query left by.
+//! their query left by: a [`Client`] reads all queues. Who answers as well, and whose threads each
+//! have a queue, takes an [`Exchange`] of each.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,7 +18,8 @@ use std::time::{Duration, Instant};
 use method::units::Nanos;
 
 use super::frame::{self, Link};
-use super::queue::{Incoming, Outgoing, Room};
+use super::outbox::Outbox;
+use super::queue::{Incoming, Outgoing, Queue, Room};
 use super::{Claim, Interface, Mode, Way, XdpError, find};
 use crate::batch::BATCH;
 use crate::neighbour::NextHop;
@@ -28,14 +30,14 @@ const HELD: Duration = Duration::from_millis(5);
 /// Both halves of a client.
 pub struct Client {
     way: Way,
+    link: Link,
     sender: Sender,
     receiver: Receiver,
 }
 
 impl Client {
     /// Takes the datagrams of these claims from the interface that the next hop is behind, and sends
-    /// there. The next hop's link-layer address must be known ([`NextHop::resolve`]), and is the
-    /// one that frames go to as long as the client lives.
+    /// there. The next hop's link-layer address must be known ([`NextHop::resolve`]).
     ///
     /// # Errors
     /// See [`XdpError`].
@@ -49,13 +51,18 @@ impl Client {
         let way = opened.way;
         let (mut first, mut incomings) = (None, Vec::new());
         for queue in opened.queues {
-            let (outgoing, incoming, own) = queue.split();
-            first.get_or_insert_with(|| (outgoing, own.collect()));
+            let (sender, incoming) = Sender::split(queue, way);
+            first.get_or_insert(sender);
             incomings.push(incoming);
         }
-        let (outgoing, free) = first.expect("an interface has a queue");
-        let sender = Sender { outgoing, free, link, copies: way != Way::ZeroCopy };
-        Ok(Client { way, sender, receiver: Receiver { queues: incomings, unreadable: 0 } })
+        let sender = first.expect("an interface has a queue");
+        Ok(Client { way, link, sender, receiver: Receiver { queues: incomings, unreadable: 0 } })
+    }
+
+    /// The Ethernet addresses of what it sends: the next hop's, as it was when the client was
+    /// opened, and the interface's.
+    pub fn link(&self) -> Link {
+        self.link
     }
 
     /// How packets get to and from the interface.
@@ -74,21 +81,40 @@ impl Client {
     }
 }
 
+/// Both halves of a queue, for a thread that asks and answers by it.
+pub struct Exchange {
+    /// The half that sends.
+    pub sender: Sender,
+    /// The half that receives.
+    pub receiver: Receiver,
+}
+
+impl Exchange {
+    pub(super) fn new(queue: Queue, way: Way) -> Exchange {
+        let (sender, incoming) = Sender::split(queue, way);
+        Exchange { sender, receiver: Receiver { queues: vec![incoming], unreadable: 0 } }
+    }
+}
+
 /// Sends datagrams past the stack.
 pub struct Sender {
     outgoing: Outgoing,
     /// Where the frames are that no packet is in.
     free: Vec<u64>,
-    link: Link,
     /// Whether the kernel copies what is sent before a call that sends returns.
     copies: bool,
 }
 
 impl Sender {
-    /// Sends the datagrams that are laid end to end in `payloads`, each `length` octets long, from
-    /// one address to another of the same family; returns how many of them, the first ones, there
-    /// was room for. Where the kernel copies, these have gone to the device; else the device has
-    /// been handed them.
+    fn split(queue: Queue, way: Way) -> (Sender, Incoming) {
+        let (outgoing, incoming, own) = queue.split();
+        (Sender { outgoing, free: own.collect(), copies: way != Way::ZeroCopy }, incoming)
+    }
+
+    /// Sends the datagrams that are laid end to end in `payloads`, each `length` octets long, over
+    /// `link` from one address to another of the same family; returns how many of them, the first
+    /// ones, there was room for. Where the kernel copies, these have gone to the device; else the
+    /// device has been handed them.
     ///
     /// # Errors
     /// If the interface is gone, or `TimedOut` if the device takes no packet for 5 ms. What became
@@ -100,25 +126,55 @@ impl Sender {
         &mut self,
         payloads: &[u8],
         length: usize,
+        link: &Link,
         from: SocketAddr,
         to: SocketAddr,
     ) -> io::Result<usize> {
         let mut taken = 0;
         for payload in payloads.chunks(length) {
-            let Some(address) = self.free_frame() else { break };
-            let frame = self.outgoing.frame(address);
-            let octets = frame::write(frame, &self.link, from, to, payload);
-            if !self.outgoing.send(address, octets) {
-                self.free.push(address);
+            if !self.place(link, from, to, payload) {
                 break;
             }
             taken += 1;
         }
+        self.flush()?;
+        Ok(taken)
+    }
+
+    /// Takes what is in the box, which is empty then, to be sent by [`Sender::flush`]; returns for
+    /// how many datagrams, the last ones, there was no room.
+    pub fn put(&mut self, outbox: &mut Outbox) -> usize {
+        let mut refused = 0;
+        for (link, from, to, payload) in outbox.datagrams() {
+            let is_placed = refused == 0 && self.place(link, from, to, payload);
+            refused += usize::from(!is_placed);
+        }
+        outbox.clear();
+        refused
+    }
+
+    /// Puts a datagram into the transmit ring; false if there is no room.
+    #[inline]
+    fn place(&mut self, link: &Link, from: SocketAddr, to: SocketAddr, payload: &[u8]) -> bool {
+        let Some(address) = self.free_frame() else { return false };
+        let octets = frame::write(self.outgoing.frame(address), link, from, to, payload);
+        let is_placed = self.outgoing.send(address, octets);
+        if !is_placed {
+            self.free.push(address);
+        }
+        is_placed
+    }
+
+    /// Has the kernel send what was taken.
+    ///
+    /// # Errors
+    /// As [`Sender::send`].
+    pub fn flush(&mut self) -> io::Result<()> {
         self.outgoing.flush()?;
         if self.copies && self.outgoing.is_held() {
             self.insist()?;
         }
-        Ok(taken)
+        Ok(())
     }
 
     /// A frame that no packet is in.
@@ -155,6 +211,8 @@ pub struct Arrived<'a> {
     pub source: SocketAddr,
     /// To which of our addresses and ports.
     pub destination: SocketAddr,
+    /// The Ethernet addresses of a frame back to where it came from.
+    pub link: Link,
     /// When the filter saw it, on the monotonic clock.
     pub received: Nanos,
 }
@@ -198,6 +256,7 @@ impl Receiver {
                     bytes: &frame[found.payload],
                     source: found.source,
                     destination: found.destination,
+                    link: frame::link_back(frame),
                     received: Nanos(u64::from_ne_bytes(stamp)),
                 }),
                 None => self.unreadable += 1,

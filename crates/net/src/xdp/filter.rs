@@ -14,25 +14,43 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use ipnet::IpNet;
+
+use super::ports::{OCTETS, PortSet};
 
 /// Octets in front of a packet that hold the moment of receipt.
 pub(super) const STAMP: usize = 8;
 
 /// Datagrams that are handed to the sockets: those to some addresses and ports.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Claim {
     /// Their destinations; a single address is a prefix of its full length.
     pub addresses: IpNet,
     /// Their destination ports.
-    pub ports: RangeInclusive<u16>,
+    pub ports: Ports,
+}
+
+/// Destination ports of datagrams that are handed to the sockets.
+#[derive(Clone, Debug)]
+pub enum Ports {
+    /// All of these, for as long as the interface is open.
+    Range(RangeInclusive<u16>),
+    /// Those that are in the set when the packet comes.
+    Set(Arc<PortSet>),
+}
+
+impl From<RangeInclusive<u16>> for Ports {
+    fn from(range: RangeInclusive<u16>) -> Ports {
+        Ports::Range(range)
+    }
 }
 
 impl Claim {
     /// Datagrams to one address, which is no wildcard.
-    pub fn of(address: IpAddr, ports: RangeInclusive<u16>) -> Claim {
-        Claim { addresses: address.into(), ports }
+    pub fn of(address: IpAddr, ports: impl Into<Ports>) -> Claim {
+        Claim { addresses: address.into(), ports: ports.into() }
     }
 
     /// The address, if there is only one.
@@ -218,6 +236,26 @@ impl Writer {
         self.program.push(Insn::default());
     }
 
+    /// The address of the first value of a map; takes two instructions.
+    fn set_value(&mut self, to: R, map: i32) {
+        // The value 2 says that the values of the map with this descriptor are meant.
+        self.push(0x18, to, R::R2, 0, map);
+        self.program.push(Insn::default());
+    }
+
+    fn add(&mut self, to: R, from: R) {
+        self.push(0x0f, to, from, 0, 0);
+    }
+
+    fn shift_right(&mut self, register: R, bits: i32) {
+        self.push(0x77, register, R::R0, 0, bits);
+    }
+
+    /// By so many bits as the number in `bits`.
+    fn shift_right_by(&mut self, register: R, bits: R) {
+        self.push(0x7f, register, bits, 0, 0);
+    }
+
     fn load8(&mut self, to: R, at: R, offset: i16) {
         self.push(0x71, to, at, offset, 0);
     }
@@ -275,14 +313,7 @@ impl Writer {
 
     /// Takes the packet if the octets at `at` are the claim's network where the mask has ones, and
     /// the port in R7 is one of its ports.
-    fn claimed(
-        &mut self,
-        n: usize,
-        at: i16,
-        network: &[u8],
-        mask: &[u8],
-        ports: &RangeInclusive<u16>,
-    ) {
+    fn claimed(&mut self, n: usize, at: i16, network: &[u8], mask: &[u8], ports: &Ports) {
         let words = |octets: &[u8]| -> Vec<i32> {
             let word = |four: &[u8]| i32::from_ne_bytes([four[0], four[1], four[2], four[3]]);
             octets.chunks_exact(4).map(word).collect()
@@ -297,11 +328,33 @@ impl Writer {
             }
             self.jump_unless_equal(R::R5, word, Label::Next(n));
         }
-        // Below, and above; unsigned.
-        self.jumping(0xa5, R::R7, R::R0, i32::from(*ports.start()), Label::Next(n));
-        self.jumping(0x25, R::R7, R::R0, i32::from(*ports.end()), Label::Next(n));
+        match ports {
+            Ports::Range(range) => {
+                // Below, and above; unsigned.
+                self.jumping(0xa5, R::R7, R::R0, i32::from(*range.start()), Label::Next(n));
+                self.jumping(0x25, R::R7, R::R0, i32::from(*range.end()), Label::Next(n));
+            }
+            Ports::Set(set) => self.unless_in(set, Label::Next(n)),
+        }
         self.jump(Label::Take);
         self.label(Label::Next(n));
+    }
+
+    /// Jumps unless the port in R7 is in the set.
+    fn unless_in(&mut self, set: &PortSet, label: Label) {
+        use R::{R1, R5, R7, R8};
+        self.copy(R8, R7);
+        self.shift_right(R8, 3);
+        // For the verifier, which does not know that a port has sixteen bits.
+        self.and(R8, OCTETS as i32 - 1);
+        self.set_value(R1, set.number());
+        self.add(R1, R8);
+        self.load8(R8, R1, 0);
+        self.copy(R5, R7);
+        self.and(R5, 7);
+        self.shift_right_by(R8, R5);
+        self.and(R8, 1);
+        self.jump_if_equal(R8, 0, label);
     }
 
     fn label(&mut self, label: Label) {
@@ -323,14 +376,18 @@ mod tests {
     use super::super::bpf::{Program, SocketMap, tests as kernel};
     use super::super::frame::tests::{ENDS, frame};
     use super::*;
-    use crate::testing::is_root;
+    use testbed::is_root;
 
     /// What the tests' programs return for a packet that they take.
     const TAKEN: i32 = 77;
 
     fn claims() -> Vec<Claim> {
-        let claim = |address: &str, ports| Claim::of(address.parse().unwrap(), ports);
-        let net = |prefix: &str, ports| Claim { addresses: prefix.parse().unwrap(), ports };
+        let claim =
+            |address: &str, ports: RangeInclusive<u16>| Claim::of(address.parse().unwrap(), ports);
+        let net = |prefix: &str, ports: RangeInclusive<u16>| {
+            let addresses = prefix.parse().unwrap();
+            Claim { addresses, ports: ports.into() }
+        };
         vec![
             claim("198.18.0.2", 53..=53),
             claim("2001:2::2", 53..=53),
@@ -497,8 +554,42 @@ mod tests {
             }
             _ => return false,
         };
-        claims()
+        claims().iter().any(|claim| {
+            let Ports::Range(range) = &claim.ports else { panic!("no set is claimed") };
+            claim.addresses.contains(&address) && range.contains(&port)
+        })
+    }
+
+    /// A set is of one address, and the program sees every change at once.
+    #[test]
+    fn ports_of_a_set_are_taken_while_they_are_in_it() {
+        let test = "ports_of_a_set_are_taken_while_they_are_in_it";
+        if !is_root(test) {
+            return;
+        }
+        let sets = [(); 2].map(|()| Arc::new(PortSet::new().unwrap()));
+        let claims = ["198.18.0.2", "2001:2::2"]
             .iter()
-            .any(|claim| claim.addresses.contains(&address) && claim.ports.contains(&port))
+            .zip(&sets)
+            .map(|(address, set)| Claim::of(address.parse().unwrap(), Ports::Set(Arc::clone(set))));
+        let claims: Vec<Claim> = claims.collect();
+        let program = Program::load(&program(&claims, Taken::Returned(TAKEN))).unwrap();
+        let is_taken = |to: &str| {
+            let from = if to.starts_with('[') { ENDS[1].0 } else { ENDS[0].0 };
+            kernel::run(&program, &frame(from, to, b"an answer")) == TAKEN
+        };
+        for port in [0, 1, 7, 8, 53, 255, 256, 32_768, 60_999, 65_535] {
+            let all = || [format!("198.18.0.2:{port}"), format!("[2001:2::2]:{port}")];
+            assert!(all().iter().all(|to| !is_taken(to)), "{port}");
+            sets[0].insert(port);
+            assert!(is_taken(&all()[0]) && !is_taken(&all()[1]), "{port}");
+            assert!(!is_taken(&format!("198.18.0.2:{}", port ^ 1)), "{port}");
+            assert!(!is_taken(&format!("198.18.0.2:{}", port ^ 0x100)), "{port}");
+            assert!(!is_taken(&format!("198.18.0.3:{port}")), "{port}");
+            sets[1].insert(port);
+            sets[0].remove(port);
+            assert!(!is_taken(&all()[0]) && is_taken(&all()[1]), "{port}");
+            sets[1].remove(port);
+        }
     }
 }

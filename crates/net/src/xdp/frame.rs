@@ -140,7 +140,15 @@ pub(super) fn turn_round(frame: &mut [u8], datagram: &Datagram, length: usize) -
 }
 
 /// The Ethernet addresses of a frame, as they stand in it: the next hop's, the interface's.
-pub(super) type Link = [u8; 12];
+pub type Link = [u8; 12];
+
+/// The Ethernet addresses of a frame that goes back to where this one came from.
+pub(super) fn link_back(frame: &[u8]) -> Link {
+    let mut link = [0; 12];
+    link[..6].copy_from_slice(&frame[6..12]);
+    link[6..].copy_from_slice(&frame[..6]);
+    link
+}
 
 /// Writes a frame with a datagram from one address to another of the same family; returns the
 /// length of the whole frame.

@@ -9,7 +9,7 @@
 //! [`Interface::open`] loads and attaches the filter and opens a socket for each queue; a [`Server`]
 //! answers what comes to one of them. A [`Client`] asks: its [`Sender`] writes datagrams into frames
 //! of its own and hands them to the first queue, its [`Receiver`] reads what comes by any of them.
-//! The filter is attached by a link, which the kernel undoes when
+//! Who does both, and answers later, takes an [`Exchange`] of each queue. The filter is attached by a link, which the kernel undoes when
 //! the process ends, however it ends: nothing is left on the interface. It takes only datagrams to
 //! the addresses and ports that it was told (a [`Claim`]); sockets of the stack get all else.
 //!
@@ -21,6 +21,8 @@ mod bpf;
 mod client;
 mod filter;
 mod frame;
+mod outbox;
+mod ports;
 mod queue;
 mod ring;
 mod server;
@@ -37,9 +39,12 @@ use nix::net::if_::{InterfaceFlags, if_nametoindex};
 use serde::{Deserialize, Serialize};
 
 use self::bpf::{Hook, Link, Program, SocketMap};
-pub use self::client::{Arrived, Client, Receiver, Sender};
-pub use self::filter::Claim;
+pub use self::client::{Arrived, Client, Exchange, Receiver, Sender};
 use self::filter::Taken;
+pub use self::filter::{Claim, Ports};
+pub use self::frame::Link as EthernetLink;
+pub use self::outbox::Outbox;
+pub use self::ports::PortSet;
 use self::queue::{Queue, Room};
 pub use self::server::{Server, answer_frame};
 use crate::ethtool;
@@ -187,12 +192,29 @@ impl Interface {
     /// # Errors
     /// See [`XdpError`].
     pub fn open(name: &str, claims: &[Claim], mode: Mode) -> Result<Interface, XdpError> {
+        Interface::open_own(name, claims, mode, |_| Room::SERVER)
+    }
+
+    /// The same, for threads that ask by its queues as well ([`Interface::into_exchanges`]).
+    ///
+    /// # Errors
+    /// See [`XdpError`].
+    pub fn open_both(name: &str, claims: &[Claim], mode: Mode) -> Result<Interface, XdpError> {
+        Interface::open_own(name, claims, mode, |_| Room::BOTH)
+    }
+
+    fn open_own(
+        name: &str,
+        claims: &[Claim],
+        mode: Mode,
+        room: fn(u32) -> Room,
+    ) -> Result<Interface, XdpError> {
         let (index, facts) = find(name)?;
         let mut addresses = claims.iter().filter_map(Claim::only_address);
         if let Some(address) = addresses.find(|address| !facts.addresses.contains(address)) {
             return Err(XdpError::NotItsAddress { interface: name.to_owned(), address });
         }
-        Interface::open_found(index, &facts, claims, mode, |_| Room::SERVER)
+        Interface::open_found(index, &facts, claims, mode, room)
     }
 
     /// Takes the datagrams of these claims, whatever addresses the interface has; `room` is that of
@@ -221,6 +243,12 @@ impl Interface {
     /// How packets get here.
     pub fn way(&self) -> Way {
         self.way
+    }
+
+    /// Both halves of each of its queues, if it was opened for both.
+    pub fn into_exchanges(self) -> Vec<Exchange> {
+        let way = self.way;
+        self.queues.into_iter().map(|queue| Exchange::new(queue, way)).collect()
     }
 
     /// A server for each of its queues.

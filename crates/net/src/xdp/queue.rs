@@ -46,6 +46,9 @@ impl Room {
     /// Packets that all queues of a client keep together: what comes in 16 ms at a million a second.
     const CLIENT_KEEPS: u32 = 16_384;
 
+    /// For who answers what comes, and asks others before.
+    pub(super) const BOTH: Room = Room { frames: 4096, kept: 2048, own: 4096 };
+
     /// For one of the `queues` of a client.
     pub(super) fn client(queues: u32) -> Room {
         let kept = (Room::CLIENT_KEEPS / queues.max(1).next_power_of_two()).max(2048);

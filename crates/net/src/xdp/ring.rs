@@ -39,6 +39,14 @@ impl Mapping {
         Mapping::new(len, flags, -1, 0)
     }
 
+    /// Memory that is the kernel's as well: the first `len` octets of what a descriptor stands for.
+    ///
+    /// # Errors
+    /// As mmap(2).
+    pub(super) fn shared(of: &impl AsFd, len: usize) -> io::Result<Mapping> {
+        Mapping::of(of, len, 0)
+    }
+
     fn of(socket: &impl AsFd, len: usize, offset: libc::off_t) -> io::Result<Mapping> {
         let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
         Mapping::new(len, flags, socket.as_fd().as_raw_fd(), offset)

@@ -6,6 +6,7 @@ use std::time::Duration;
 use method::units::Nanos;
 
 use super::frame;
+use super::outbox::LONGEST;
 use super::queue::Queue;
 use crate::batch::{BATCH, Datagram, Source, Turn};
 use crate::clock::ClockPair;
@@ -23,7 +24,7 @@ pub struct Server {
 impl Server {
     pub(super) fn new(queue: Queue) -> Server {
         // As long as what fits into a frame behind the longest headers.
-        Server { queue, reply: vec![0; LONGEST_REPLY].into(), unreadable: 0 }
+        Server { queue, reply: vec![0; LONGEST].into(), unreadable: 0 }
     }
 
     /// Receives up to [`BATCH`] queries, or waits for one for `limit` at most; lets `answer` write a
@@ -76,9 +77,6 @@ impl Server {
     }
 }
 
-/// Octets of the longest reply: of Ethernet's 1500, without the longest headers.
-const LONGEST_REPLY: usize = 1500 - 40 - 8;
-
 /// What becomes of a packet.
 enum Response {
     /// Its frame is that of a reply now, so long.
@@ -123,7 +121,7 @@ pub fn answer_frame(
     length: usize,
     mut answer: impl FnMut(&Datagram<'_>, Source<'_>, &mut [u8]) -> usize,
 ) -> Option<usize> {
-    match respond(frame, length, Nanos(0), &mut [0; LONGEST_REPLY], &mut answer) {
+    match respond(frame, length, Nanos(0), &mut [0; LONGEST], &mut answer) {
         Response::Reply(length) => Some(length),
         Response::None | Response::Unreadable => None,
     }
@@ -140,7 +138,7 @@ mod tests {
             let mut memory = frame(from, to, b"a query that is longer");
             let length = memory.len();
             memory.resize(1792, 0);
-            let mut reply = vec![0; LONGEST_REPLY];
+            let mut reply = vec![0; LONGEST];
             let mut seen = None;
             let response =
                 respond(&mut memory, length, Nanos(7), &mut reply, &mut |query, source, out| {
@@ -164,7 +162,7 @@ mod tests {
         let (from, to) = ENDS[0];
         let mut memory = frame(from, to, b"query");
         let length = memory.len();
-        let mut reply = vec![0; LONGEST_REPLY];
+        let mut reply = vec![0; LONGEST];
         let silent = respond(&mut memory, length, Nanos(0), &mut reply, &mut |_, _, _| 0);
         assert!(matches!(silent, Response::None));
         memory[30] ^= 1;

@@ -5,54 +5,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
-use nix::sched::{CloneFlags, unshare};
 
 use super::*;
 use crate::neighbour::NextHop;
-use crate::testing::{ip, is_root};
+use testbed::{Namespace, ethernet, ip, is_root};
 
 const OURS: &str = "198.18.0.2:53";
 const THEIRS: &str = "198.18.0.1:0";
 
-/// Two interfaces in the calling thread's own namespaces: `near` with the server's addresses in
-/// its one, `far` with the client's in another one, which a thread is to enter by its name.
-fn pair(name: &str) {
-    unshare(CloneFlags::CLONE_NEWNET).unwrap();
-    ip(&format!("link add near type veth peer name far netns {name}"));
-    ip("addr add 198.18.0.2/24 dev near");
-    ip("addr add 2001:2::2/64 dev near nodad");
-    ip("link set near up");
-    ip(&format!("-n {name} addr add 198.18.0.1/24 dev far"));
-    ip(&format!("-n {name} addr add 2001:2::1/64 dev far nodad"));
-    ip(&format!("-n {name} link set far up"));
-}
-
-/// A namespace that is removed at the end.
-struct Namespace(String);
-
-impl Namespace {
-    fn new(test: &str) -> Namespace {
-        let name = format!("dns64bench-{test}-{}", std::process::id());
-        ip(&format!("netns add {name}"));
-        Namespace(name)
-    }
-
-    /// Runs in a thread that is in the namespace.
-    fn run<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> T {
-        let path = format!("/run/netns/{}", self.0);
-        let run = move || {
-            let file = std::fs::File::open(path).unwrap();
-            nix::sched::setns(file, CloneFlags::CLONE_NEWNET).unwrap();
-            f()
-        };
-        thread::spawn(run).join().unwrap()
-    }
-}
-
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        let _ = std::process::Command::new("ip").args(["netns", "del", &self.0]).status();
-    }
+/// An interface `near` with the server's addresses, joined to the client's.
+fn pair(far: &Namespace) {
+    ethernet(far, 1, &["198.18.0.2/24", "2001:2::2/64"], &["198.18.0.1/24", "2001:2::1/64"]);
 }
 
 fn claims() -> Vec<Claim> {
@@ -98,18 +61,13 @@ fn queries_are_answered(test: &str, mode: Mode, way: Way) {
         return;
     }
     let client = Namespace::new(test);
-    pair(&client.0);
+    pair(&client);
     let interface = Interface::open("near", &claims(), mode).unwrap();
     assert_eq!(interface.way(), way);
     let mut servers = interface.into_servers();
     for (from, to) in [(THEIRS, OURS), ("[2001:2::1]:0", "[2001:2::2]:53")] {
         let (from, to) = (from.to_owned(), to.to_owned());
-        let name = client.0.clone();
-        let asking = thread::spawn(move || {
-            Namespace::run(&std::mem::ManuallyDrop::new(Namespace(name)), move || {
-                ask(&from, &to, &[b"one", b"two", b"a third query"])
-            })
-        });
+        let asking = client.start(move || ask(&from, &to, &[b"one", b"two", b"a third query"]));
         let seen = answer(&mut servers, 3);
         assert_eq!(seen.len(), 3, "{seen:?}");
         let replies = asking.join().unwrap();
@@ -137,7 +95,7 @@ fn others_lose_nothing_to_the_filter() {
         return;
     }
     let client = Namespace::new("xdp-others");
-    pair(&client.0);
+    pair(&client);
     let other = UdpSocket::bind("198.18.0.2:5300").unwrap();
     let same = UdpSocket::bind(OURS).unwrap();
     let far_away = Duration::from_millis(300);
@@ -170,20 +128,18 @@ fn others_lose_nothing_to_the_filter() {
 
 /// Sends back what comes to a port, an octet changed, until the sender says so with an empty
 /// datagram; in the namespace.
-fn echo(namespace: &str, address: &str) -> thread::JoinHandle<()> {
-    let (name, address) = (namespace.to_owned(), address.to_owned());
+fn echo(namespace: &Namespace, address: &str) -> thread::JoinHandle<()> {
+    let address = address.to_owned();
     let (ready, is_ready) = std::sync::mpsc::channel();
-    let echoing = thread::spawn(move || {
-        Namespace::run(&std::mem::ManuallyDrop::new(Namespace(name)), move || {
-            let socket = UdpSocket::bind(address).unwrap();
-            socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-            ready.send(()).unwrap();
-            let mut bytes = [0; 2000];
-            while let Ok((n @ 1.., from)) = socket.recv_from(&mut bytes) {
-                bytes[0] = b'R';
-                socket.send_to(&bytes[..n], from).unwrap();
-            }
-        });
+    let echoing = namespace.start(move || {
+        let socket = UdpSocket::bind(address).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        ready.send(()).unwrap();
+        let mut bytes = [0; 2000];
+        while let Ok((n @ 1.., from)) = socket.recv_from(&mut bytes) {
+            bytes[0] = b'R';
+            socket.send_to(&bytes[..n], from).unwrap();
+        }
     });
     is_ready.recv().unwrap();
     echoing
@@ -212,15 +168,15 @@ fn a_client_asks(test: &str, mode: Mode, way: Way) {
         return;
     }
     let far = Namespace::new(test);
-    pair(&far.0);
+    pair(&far);
     ip("route add local 198.19.0.0/24 dev lo");
-    ip(&format!("-n {} route add 198.19.0.0/24 via 198.18.0.2", far.0));
+    ip(&format!("-n {} route add 198.19.0.0/24 via 198.18.0.2", far.name()));
     for (server, from) in [
         ("198.18.0.1:7777", ["198.18.0.2:40000", "198.18.0.2:40003"]),
         ("198.18.0.1:7777", ["198.19.0.9:40000", "198.19.0.255:40000"]),
         ("[2001:2::1]:7777", ["[2001:2::2]:40000", "[2001:2::2]:40003"]),
     ] {
-        let echoing = echo(&far.0, server);
+        let echoing = echo(&far, server);
         let server: SocketAddr = server.parse().unwrap();
         let from = from.map(|address| address.parse::<SocketAddr>().unwrap());
         let hop = NextHop::towards(server).unwrap();
@@ -229,12 +185,14 @@ fn a_client_asks(test: &str, mode: Mode, way: Way) {
         let addresses = IpNet::new(from[0].ip(), length).unwrap().trunc();
         let addresses =
             if addresses.contains(&server.ip()) { from[0].ip().into() } else { addresses };
-        let client = Client::open(&hop, &[Claim { addresses, ports: 40_000..=40_003 }], mode);
+        let client =
+            Client::open(&hop, &[Claim { addresses, ports: (40_000..=40_003).into() }], mode);
         let client = client.unwrap();
         assert_eq!(client.way(), way);
+        let link = client.link();
         let (mut sender, mut receiver) = client.into_halves();
-        assert_eq!(sender.send(b"onetwosix", 3, from[0], server).unwrap(), 3);
-        assert_eq!(sender.send(b"a longer one", 12, from[1], server).unwrap(), 1);
+        assert_eq!(sender.send(b"onetwosix", 3, &link, from[0], server).unwrap(), 3);
+        assert_eq!(sender.send(b"a longer one", 12, &link, from[1], server).unwrap(), 1);
         let mut wanted: Vec<(SocketAddr, Vec<u8>)> = [b"Rne", b"Rwo", b"Rix"]
             .map(|reply| (from[0], reply.to_vec()))
             .into_iter()
@@ -244,7 +202,7 @@ fn a_client_asks(test: &str, mode: Mode, way: Way) {
         assert_eq!(received(&mut receiver, 4), wanted);
         // More than it has frames, so that each is used again and again.
         for _ in 0..100 {
-            assert_eq!(sender.send(&[b'x'; 64 * 50], 50, from[0], server).unwrap(), 64);
+            assert_eq!(sender.send(&[b'x'; 64 * 50], 50, &link, from[0], server).unwrap(), 64);
             assert_eq!(received(&mut receiver, 64).len(), 64);
         }
         assert_eq!((receiver.drops(), receiver.unreadable()), (0, 0));
@@ -276,7 +234,7 @@ fn what_finds_no_room_is_counted() {
         return;
     }
     let client = Namespace::new("xdp-drops");
-    pair(&client.0);
+    pair(&client);
     let mut servers = Interface::open("near", &claims(), Mode::Auto).unwrap().into_servers();
     // More than its rings hold, a little at a time, so that all of it gets as far as there.
     let sent: u64 = 6_000;
@@ -304,7 +262,7 @@ fn what_is_lacking_is_said() {
         return;
     }
     let client = Namespace::new("xdp-lacking");
-    pair(&client.0);
+    pair(&client);
     let claim = Claim::of("192.0.2.1".parse().unwrap(), 53..=53);
     let wrong = Interface::open("near", &[claim], Mode::Auto).err().unwrap().to_string();
     assert!(wrong.contains("near does not have the address 192.0.2.1"), "{wrong}");

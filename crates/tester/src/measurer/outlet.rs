@@ -80,6 +80,7 @@ pub(super) enum Outlet {
 /// The sending half past the stack.
 pub(super) struct RingOutlet {
     sender: xdp::Sender,
+    link: xdp::EthernetLink,
     ends: Ends,
 }
 
@@ -166,7 +167,8 @@ impl RingOutlet {
     #[inline]
     fn send(&mut self, block: Block<'_>) -> io::Result<u64> {
         let from = self.ends.ours(block);
-        let taken = self.sender.send(block.packets, block.len, from, self.ends.server)?;
+        let taken =
+            self.sender.send(block.packets, block.len, &self.link, from, self.ends.server)?;
         Ok(taken as u64)
     }
 }
@@ -254,7 +256,7 @@ impl Rings {
         let (first, last) = (numbers[0], numbers[numbers.len() - 1]);
         let address = first.ip().to_canonical();
         let addresses = plan.source_addresses.map_or(address.into(), |sources| sources.prefix());
-        let claim = Claim { addresses, ports: first.port()..=last.port() };
+        let claim = Claim { addresses, ports: (first.port()..=last.port()).into() };
         let client = Client::open(hop, &[claim], wanted.mode)?;
         let past_stack = PastStack {
             interface: hop.interface.clone(),
@@ -273,9 +275,10 @@ impl Rings {
 
     /// The ways out and in, of queries that leave from these addresses.
     pub(super) fn into_halves(self, sources: Option<&Arc<SourcePlan>>) -> (Outlet, Inlet) {
+        let link = self.client.link();
         let (sender, receiver) = self.client.into_halves();
         let ends = Ends { sources: sources.cloned(), ..self.ends };
-        let outlet = RingOutlet { sender, ends: ends.clone() };
+        let outlet = RingOutlet { sender, link, ends: ends.clone() };
         let may_be_joined = self.past_stack.may_join();
         (Outlet::Rings(Box::new(outlet)), Inlet { receiver, ends, may_be_joined })
     }

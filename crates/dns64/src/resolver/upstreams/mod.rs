@@ -12,6 +12,7 @@
 mod choice;
 mod edns;
 mod health;
+pub(crate) mod past_stack;
 pub(crate) mod ports;
 mod retries;
 mod server;

@@ -1,4 +1,5 @@
-//! The sockets towards the upstreams, and the ids that are in use on each.
+//! The sockets towards the upstreams, and the ids that are in use on each. A port may also ask and
+//! be answered past the kernel's network stack ([`super::past_stack`]).
 //!
 //! What a forger must guess is a source port and an id (RFC 5452 §4). Each upstream gets a number
 //! of source ports, which the kernel draws at random; each question gets one of them and a random
@@ -24,7 +25,9 @@ use rand::rngs::StdRng;
 use rand::{Rng, RngExt};
 use rustc_hash::FxHashMap;
 
+use super::past_stack::{Route, Source, Ways};
 use crate::ids::{FetchId, ServerId};
+use crate::resolver::outside::Access;
 
 /// Questions that a source port is used for before another takes its place.
 const USES: u32 = 10_000;
@@ -71,6 +74,9 @@ impl PortId {
 
 /// A socket on a source port of its own, connected to one server.
 struct Port {
+    /// Set if answers come past the stack. It goes before the socket, so that nobody else has the
+    /// port then.
+    source: Option<Source>,
     endpoint: Endpoint,
     /// The questions that it waits for.
     ids: FxHashMap<u16, FetchId>,
@@ -103,6 +109,8 @@ struct ServerPorts {
     /// How many source ports may be used; none if the server is no longer in the configuration.
     allowed: usize,
     queue: SendQueue,
+    /// How questions leave past the stack.
+    route: Route,
     /// The port that the next questions leave from, with ids of their own, and how many have been
     /// queued for it since it was drawn.
     turn: Option<(usize, u32)>,
@@ -114,19 +122,40 @@ struct ServerPorts {
 #[derive(Default)]
 pub(crate) struct Ports {
     servers: Vec<ServerPorts>,
+    ways: Ways,
 }
 
 impl Ports {
-    /// Takes over a new configuration: for each server by its number where it is, and how many
-    /// source ports it may have. Ports that are too many are closed when nothing is expected on
-    /// them.
-    pub(crate) fn configure(&mut self, servers: impl Iterator<Item = (SocketAddr, u16)>) {
-        for (place, (address, allowed)) in servers.enumerate() {
+    /// Towards no server, with these ways past the stack.
+    pub(crate) fn new(ways: Ways) -> Ports {
+        Ports { servers: Vec::new(), ways }
+    }
+
+    /// Takes over a new configuration: for each server, by its number, how it may be asked. Ports
+    /// that are too many are closed when nothing is expected on them.
+    pub(crate) fn configure(&mut self, servers: impl Iterator<Item = Access>) {
+        for (place, access) in servers.enumerate() {
             if place == self.servers.len() {
-                self.servers.push(ServerPorts::new(address));
+                self.servers.push(ServerPorts::new(access.address));
             }
-            self.servers[place].allow(usize::from(allowed));
+            self.servers[place].route.is_wanted = access.past_stack;
+            self.servers[place].allow(usize::from(access.source_ports));
         }
+    }
+
+    /// The ways past the stack.
+    pub(crate) fn ways(&mut self) -> &mut Ways {
+        &mut self.ways
+    }
+
+    /// Whether what comes past the stack from one address to another is for this port: the
+    /// destination is its own, and the source the server that it is for (RFC 5452 §9.1), which the
+    /// kernel sees to where it comes through the stack.
+    #[inline]
+    pub(crate) fn is_for(&self, id: PortId, from: SocketAddr, to: SocketAddr) -> bool {
+        let server = self.servers.get(id.server.place());
+        server.is_some_and(|server| server.address == from)
+            && self.port(id).and_then(|port| port.source.as_ref()).is_some_and(|own| own.is(to))
     }
 
     /// Queues a question for a server, written by `write` with the id that it is given. It leaves
@@ -145,7 +174,8 @@ impl Ports {
         rng: &mut StdRng,
         write: impl FnOnce(u16, &mut Vec<u8>),
     ) -> io::Result<Expected> {
-        self.servers[server.place()].ask(server, fetch, poller, now, rng, write)
+        let by = By { poller, ways: &mut self.ways, now, rng };
+        self.servers[server.place()].ask(server, fetch, by, write)
     }
 
     /// The socket of a port, while it is open.
@@ -194,6 +224,15 @@ impl Ports {
     }
 }
 
+/// What a question leaves by.
+struct By<'a> {
+    /// What waits for all of the worker's sockets.
+    poller: &'a Poller,
+    ways: &'a mut Ways,
+    now: Nanos,
+    rng: &'a mut StdRng,
+}
+
 /// Whether a question could not be sent for a reason that is no fault of the server or of the way
 /// to it.
 pub(crate) fn is_ours(error: &io::Error) -> bool {
@@ -209,6 +248,7 @@ impl ServerPorts {
             ports: Vec::new(),
             allowed: 0,
             queue: SendQueue::new(),
+            route: Route::default(),
             turn: None,
             refused: Vec::new(),
         }
@@ -227,14 +267,12 @@ impl ServerPorts {
         &mut self,
         server: ServerId,
         fetch: FetchId,
-        poller: &Poller,
-        now: Nanos,
-        rng: &mut StdRng,
+        mut by: By<'_>,
         write: impl FnOnce(u16, &mut Vec<u8>),
     ) -> io::Result<Expected> {
         let (number, sharing) = match self.turn {
             Some(turn) => turn,
-            None => (self.draw(server, poller, now, rng)?, 0),
+            None => (self.draw(server, &mut by)?, 0),
         };
         self.turn = Some((number, sharing + 1));
         let port = self.ports[number].as_mut().ok_or(io::ErrorKind::NotConnected)?;
@@ -242,7 +280,7 @@ impl ServerPorts {
         // the next question (`draw`, and the end of this function). So a free one is found by
         // guessing.
         let id = loop {
-            let id = rng.next_u32() as u16;
+            let id = by.rng.next_u32() as u16;
             if !port.ids.contains_key(&id) {
                 break id;
             }
@@ -250,7 +288,10 @@ impl ServerPorts {
         port.ids.insert(id, fetch);
         port.used += 1;
         let is_enough = !port.has_room() || sharing + 1 == SHARE_A_PORT;
-        self.queue.push(None, |out| write(id, out));
+        match self.route.take(self.address, port.source.as_ref(), by.ways, by.now) {
+            None => self.queue.push(None, |out| write(id, out)),
+            Some(past) => past.push(|out| write(id, out)),
+        }
         if is_enough {
             self.end_turn();
         }
@@ -258,26 +299,21 @@ impl ServerPorts {
     }
 
     /// A random source port. One that is worn is replaced as soon as nothing is expected on it.
-    fn draw(
-        &mut self,
-        server: ServerId,
-        poller: &Poller,
-        now: Nanos,
-        rng: &mut StdRng,
-    ) -> io::Result<usize> {
+    fn draw(&mut self, server: ServerId, by: &mut By<'_>) -> io::Result<usize> {
+        let now = by.now;
         let allowed = self.allowed.max(1).min(self.ports.len());
         let is_good = |port: &Option<Port>| {
             port.as_ref().is_none_or(|port| !port.is_worn(now) && port.has_room() || port.is_done())
         };
-        let mut number = rng.random_range(0..allowed);
+        let mut number = by.rng.random_range(0..allowed);
         for _ in 0..DRAWS {
             if is_good(&self.ports[number]) {
                 break;
             }
-            number = rng.random_range(0..allowed);
+            number = by.rng.random_range(0..allowed);
         }
         if self.ports[number].as_ref().is_none_or(|port| port.is_worn(now) && port.is_done()) {
-            match self.open(PortId { server, number: number as u16 }, poller, now) {
+            match self.open(PortId { server, number: number as u16 }, by) {
                 Ok(()) => return Ok(number),
                 // Perhaps no file descriptor is left. Then a port that is open is used, whatever
                 // its age.
@@ -296,12 +332,17 @@ impl ServerPorts {
 
     /// Puts a new socket in the place of an old one, which is closed, and with that forgotten by
     /// the poller.
-    fn open(&mut self, id: PortId, poller: &Poller, now: Nanos) -> io::Result<()> {
+    fn open(&mut self, id: PortId, by: &By<'_>) -> io::Result<()> {
         let endpoint = Endpoint::connect(self.address)?;
         endpoint.use_receive_offload();
-        poller.add(&endpoint, id.token())?;
+        by.poller.add(&endpoint, id.token())?;
+        let source = if self.route.is_wanted {
+            endpoint.local_address().ok().and_then(|source| by.ways.open(source, id))
+        } else {
+            None
+        };
         self.ports[usize::from(id.number)] =
-            Some(Port { endpoint, ids: FxHashMap::default(), used: 0, opened: now });
+            Some(Port { source, endpoint, ids: FxHashMap::default(), used: 0, opened: by.now });
         Ok(())
     }
 
@@ -353,7 +394,9 @@ mod tests {
         }
 
         fn allow(&mut self, allowed: u16) {
-            self.ports.configure([(self.silent.local_addr().unwrap(), allowed)].into_iter());
+            let address = self.silent.local_addr().unwrap();
+            let access = Access { address, source_ports: allowed, past_stack: false };
+            self.ports.configure([access].into_iter());
         }
 
         fn queue(&mut self) -> io::Result<Expected> {

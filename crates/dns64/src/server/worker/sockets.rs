@@ -1,17 +1,24 @@
 //! What a worker reads in a turn, and what it sends at its end.
 
 use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
-use net::batch::{BATCH, ReceiveBatch, Wait};
+use method::units::Nanos;
+use net::batch::{BATCH, Peer, ReceiveBatch, Wait};
+use net::xdp::Arrived;
 
 use super::Worker;
+use crate::metrics::Count;
 use crate::resolver::upstreams::ports::PortId;
 use crate::server::mail::Mail;
-use crate::transport::client::Client;
+use crate::server::past_stack::{Destinations, Rings, Whom};
+use crate::transport::client::{Client, PastStack};
 
-/// Batches that are read from an upstream's socket before the others have their turn.
+/// Batches that are read from an upstream's socket, or from rings, before the others have their turn.
 const BATCHES: usize = 4;
+/// How often the rings are asked what they have lost.
+const LOSSES_EACH: Nanos = Nanos::from_millis(100);
 
 impl Worker {
     pub(super) fn read_clients(&mut self, number: usize, batch: &mut ReceiveBatch) {
@@ -70,6 +77,67 @@ impl Worker {
         }
     }
 
+    /// What has come past the stack: queries of clients, and answers to this worker or another one.
+    pub(super) fn read_rings(&mut self, number: usize) {
+        // Taken out for so long, because what comes sets this worker to work.
+        let mut all = std::mem::take(&mut self.rings);
+        let Rings { exchange, destinations, .. } = &mut all[number];
+        for _ in 0..BATCHES {
+            self.look_at_the_clock();
+            let received = exchange
+                .receiver
+                .receive(0, |arrived| self.on_arrived(number, destinations, arrived));
+            // An interface that is gone has nothing more.
+            if received.unwrap_or(0) < BATCH {
+                break;
+            }
+        }
+        self.rings = all;
+    }
+
+    #[inline]
+    fn on_arrived(&mut self, rings: usize, destinations: &Destinations, arrived: &Arrived<'_>) {
+        let (from, to) = (arrived.source, arrived.destination);
+        match destinations.whom(to) {
+            // The next process is asked again.
+            Whom::Clients(_) if self.stopping => {}
+            // As from a socket: no host sends from port 0.
+            Whom::Clients(_) if from.port() == 0 => {}
+            Whom::Clients(endpoint) => {
+                let (rings, link) = (rings as u16, arrived.link);
+                let past = PastStack { endpoint: endpoint as u16, rings, link };
+                let client = Client::PastStack(past, Peer { address: from, local: Some(to.ip()) });
+                for message in destinations.messages(arrived.bytes) {
+                    self.on_query(&client, message);
+                }
+            }
+            Whom::Port(worker, port) if worker == self.id => {
+                for message in destinations.messages(arrived.bytes) {
+                    self.on_answer(port, from, to, message);
+                }
+            }
+            Whom::Port(worker, port) => {
+                for message in destinations.messages(arrived.bytes) {
+                    let bytes = message.to_vec();
+                    self.shared.mailboxes[worker.0].post(Mail::Answer { port, from, to, bytes });
+                }
+            }
+            Whom::Nobody => self.shared.metrics().worker(self.id).count(Count::UpstreamStray),
+        }
+    }
+
+    /// A datagram that came past the stack, from one address to another, of which the latter is, or
+    /// was a moment ago, that of a port of ours.
+    #[inline]
+    fn on_answer(&mut self, port: PortId, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
+        let outside = self.resolver.outside();
+        if !outside.ports.is_for(port, from, to) {
+            return self.shared.metrics().worker(self.id).count(Count::UpstreamStray);
+        }
+        outside.tell_response(port, bytes);
+        self.resolve(|resolver| resolver.on_datagram(port, bytes));
+    }
+
     pub(super) fn read_inbox(&mut self) {
         self.shared.mailboxes[self.id.0].alarm.reset();
         while let Ok(mail) = self.inbox.try_recv() {
@@ -79,6 +147,7 @@ impl Worker {
                 Mail::TcpAnswer { fetch, message } => {
                     self.resolve(|resolver| resolver.on_tcp(fetch, message));
                 }
+                Mail::Answer { port, from, to, bytes } => self.on_answer(port, from, to, &bytes),
                 Mail::Landed(key, outcome) => {
                     self.resolve(|resolver| resolver.on_elsewhere(&key, outcome));
                 }
@@ -100,10 +169,24 @@ impl Worker {
             self.resolver.outside().ports.flush();
         }
         self.frontend.flush();
+        self.flush_rings();
         self.shared
             .metrics()
             .worker(self.id)
             .in_flight
             .store(self.frontend.waiting() as u64, Ordering::Relaxed);
+    }
+    /// Sends what leaves past the stack, and counts what was lost there.
+    fn flush_rings(&mut self) {
+        let metrics = self.shared.metrics().worker(self.id);
+        for (number, rings) in self.rings.iter_mut().enumerate() {
+            let questions = self.resolver.outside().ports.ways().outbox(number);
+            let lost = rings.send([questions, self.frontend.outbox(number)]);
+            metrics.add(Count::RingsLostOut, lost);
+        }
+        if !self.rings.is_empty() && self.now >= self.losses_due {
+            self.losses_due = self.now + LOSSES_EACH;
+            metrics.set(Count::RingsLostIn, self.rings.iter().map(Rings::drops).sum());
+        }
     }
 }

@@ -1,0 +1,197 @@
+//! How questions get past the kernel's network stack (AF_XDP), and how answers are found there.
+//!
+//! ```text
+//! question ─► a source port, as ever ─► its socket is open, and its number is in a Door
+//!    ├─ next hop known ─► Outbox ─► interface
+//!    └─ once a second, and if not ─► the socket ─► kernel, which keeps the next hop's address fresh
+//! answer ─► filter: is its port in the Door? ─┬─ yes ─► rings ─► Door: whose port? ─► that worker
+//!                                             └─ no ──► the socket
+//! ```
+//!
+//! So what a forger must guess (RFC 5452 §4) is what it is without AF_XDP: the kernel draws each port
+//! at random, keeps it from others, and tells its socket what ICMP says.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use method::units::Nanos;
+use net::neighbour::NextHop;
+use net::xdp::{EthernetLink, Outbox, PortSet, XdpError};
+
+use super::ports::PortId;
+use crate::ids::{ServerId, WorkerId};
+
+/// How often the kernel is asked for the next hop towards a server.
+const LOOK: Nanos = Nanos::SECOND;
+
+/// The source ports of an address whose answers come past the stack, and whose they are.
+pub(crate) struct Door {
+    address: IpAddr,
+    ports: Arc<PortSet>,
+    /// By port; 0 is nobody.
+    owners: Box<[AtomicU64]>,
+}
+
+impl Door {
+    /// Of one of our addresses. No port is open.
+    ///
+    /// # Errors
+    /// See [`PortSet::new`].
+    pub(crate) fn new(address: IpAddr) -> Result<Door, XdpError> {
+        let owners = (0..=u16::MAX).map(|_| AtomicU64::new(0)).collect();
+        Ok(Door { address, ports: Arc::new(PortSet::new()?), owners })
+    }
+
+    /// The address.
+    pub(crate) fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// The open ports, as a filter looks at them.
+    pub(crate) fn ports(&self) -> &Arc<PortSet> {
+        &self.ports
+    }
+
+    /// Whose port this is.
+    #[inline]
+    pub(crate) fn owner(&self, port: u16) -> Option<(WorkerId, PortId)> {
+        let owner = self.owners[usize::from(port)].load(Ordering::Relaxed);
+        let worker = WorkerId((owner >> 32).checked_sub(1)? as usize);
+        let server = ServerId((owner >> 16) as u16);
+        Some((worker, PortId { server, number: owner as u16 }))
+    }
+
+    fn open(self: &Arc<Door>, port: u16, worker: WorkerId, id: PortId) -> Opened {
+        let owner =
+            (worker.0 as u64 + 1) << 32 | u64::from(id.server.0) << 16 | u64::from(id.number);
+        self.owners[usize::from(port)].store(owner, Ordering::Relaxed);
+        self.ports.insert(port);
+        Opened { door: Arc::clone(self), port }
+    }
+}
+
+/// A port whose answers come past the stack for as long as the value lives.
+struct Opened {
+    door: Arc<Door>,
+    port: u16,
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.door.ports.remove(self.port);
+        self.door.owners[usize::from(self.port)].store(0, Ordering::Relaxed);
+    }
+}
+
+/// What of a port's is past the stack.
+pub(super) struct Source {
+    /// The number of its interface among the worker's.
+    way: usize,
+    address: SocketAddr,
+    _opened: Opened,
+}
+
+impl Source {
+    /// Whether it is this address and port.
+    #[inline]
+    pub(super) fn is(&self, address: SocketAddr) -> bool {
+        self.address == address
+    }
+}
+
+/// A worker's interfaces, as its questions leave by them.
+#[derive(Default)]
+pub(crate) struct Ways {
+    worker: Option<WorkerId>,
+    ways: Vec<Way>,
+}
+
+/// An interface.
+struct Way {
+    name: String,
+    doors: Vec<Arc<Door>>,
+    outbox: Outbox,
+}
+
+impl Ways {
+    /// Those of a worker: the name of each, and the doors of its addresses.
+    pub(crate) fn new(
+        worker: WorkerId,
+        interfaces: impl Iterator<Item = (String, Vec<Arc<Door>>)>,
+    ) -> Ways {
+        let way = |(name, doors)| Way { name, doors, outbox: Outbox::default() };
+        Ways { worker: Some(worker), ways: interfaces.map(way).collect() }
+    }
+
+    /// What waits to leave by the interface with this number.
+    pub(crate) fn outbox(&mut self, number: usize) -> &mut Outbox {
+        &mut self.ways[number].outbox
+    }
+
+    /// Opens the door for the answers to a source port, if its address has one.
+    pub(super) fn open(&self, source: SocketAddr, id: PortId) -> Option<Source> {
+        let at = |way: &Way| way.doors.iter().find(|door| door.address == source.ip()).cloned();
+        let (way, door) =
+            self.ways.iter().enumerate().find_map(|(i, way)| at(way).map(|door| (i, door)))?;
+        let opened = door.open(source.port(), self.worker?, id);
+        Some(Source { way, address: source, _opened: opened })
+    }
+}
+
+/// How to get to a server past the stack.
+#[derive(Default)]
+pub(super) struct Route {
+    /// Whether it is to be asked past the stack, where that is possible.
+    pub(super) is_wanted: bool,
+    look_at: Nanos,
+    /// The number of the interface, and the next hop there.
+    hop: Option<(usize, EthernetLink)>,
+}
+
+impl Route {
+    /// The way from this source to the server, if the question is to leave past the stack.
+    /// Otherwise the question takes the stack: once a second, so that the kernel goes on making sure
+    /// that the next hop is there, and while that is not known.
+    #[inline]
+    pub(super) fn take<'a>(
+        &mut self,
+        server: SocketAddr,
+        source: Option<&Source>,
+        ways: &'a mut Ways,
+        now: Nanos,
+    ) -> Option<Past<'a>> {
+        let source = source.filter(|_| self.is_wanted)?;
+        if now >= self.look_at {
+            self.look_at = now + LOOK;
+            self.hop = find(server, &ways.ways);
+            return None;
+        }
+        let (way, link) = self.hop.filter(|(way, _)| *way == source.way)?;
+        Some(Past { outbox: &mut ways.ways[way].outbox, link, from: source.address, to: server })
+    }
+}
+
+/// The way of a question past the stack.
+pub(super) struct Past<'a> {
+    outbox: &'a mut Outbox,
+    link: EthernetLink,
+    from: SocketAddr,
+    to: SocketAddr,
+}
+
+impl Past<'_> {
+    /// Queues what `write` writes. A question is far shorter than a frame.
+    #[inline]
+    pub(super) fn push(self, write: impl FnOnce(&mut Vec<u8>)) {
+        self.outbox.push(&self.link, self.from, self.to, write);
+    }
+}
+
+/// The interface and the link to the next hop towards a server.
+#[cold]
+fn find(server: SocketAddr, ways: &[Way]) -> Option<(usize, EthernetLink)> {
+    let hop = NextHop::towards(server).ok()?;
+    let number = ways.iter().position(|way| way.name == hop.interface)?;
+    Some((number, hop.link().ok().flatten()?))
+}

@@ -1,0 +1,295 @@
+//! Interfaces whose datagrams come and go past the kernel's network stack (AF_XDP): those of clients
+//! to the addresses of `listen` with `xdp`, and those of upstreams with `xdp`.
+//!
+//! ```text
+//! interface ─► filter ─┬─ to a port of ours ─► rings of the queue ─► its worker ─┬─ client ─► Frontend
+//!                      │                                                         └─ Door ─► the worker whose port it is
+//!                      └─ all else ─► stack ─► sockets, which stay open beside the rings
+//! ```
+//!
+//! The sockets keep addresses and ports from others, and get what the filter does not take: TCP,
+//! fragments, and whatever comes by another interface. Opening takes privileges, which are given up
+//! afterwards; nothing of what follows needs them.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+
+use net::ethtool;
+use net::neighbour::NextHop;
+use net::socket::Endpoint;
+use net::xdp::{self, Claim, Exchange, Outbox, Ports, Way, XdpError};
+use wire::view::Message;
+
+use crate::config::Settings;
+use crate::ids::WorkerId;
+use crate::resolver::upstreams::past_stack::{Door, Ways};
+use crate::resolver::upstreams::ports::PortId;
+
+/// Why an address cannot be served, or an upstream asked, past the stack.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PastStackError {
+    /// The interface does not do it, or the kernel does not let us.
+    #[error(transparent)]
+    Xdp(#[from] XdpError),
+    /// No interface has the address.
+    #[error("no interface that is up has the address {0}")]
+    NoInterface(IpAddr),
+    /// There is no way to the upstream.
+    #[error("there is no way to the upstream {upstream}: {source}")]
+    NoWay {
+        /// Address and port.
+        upstream: SocketAddr,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// There is no Ethernet on the way to the upstream.
+    #[error("there is no Ethernet on the way to the upstream {upstream}, which is by {interface}")]
+    NoEthernet {
+        /// Address and port.
+        upstream: SocketAddr,
+        /// The interface's name.
+        interface: String,
+    },
+}
+
+/// An interface that is open, before it is handed out to the workers.
+pub(super) struct Opened {
+    name: String,
+    way: Way,
+    /// Addresses that clients ask, and the number of the endpoint that each is of.
+    clients: Arc<[(SocketAddr, usize)]>,
+    doors: Vec<Arc<Door>>,
+    exchanges: Vec<Exchange>,
+}
+
+/// What is wanted of an interface.
+struct Wanted {
+    name: String,
+    clients: Vec<(SocketAddr, usize)>,
+    doors: Vec<Arc<Door>>,
+}
+
+/// Opens the interfaces that the settings want; `endpoints` are the sockets of one worker.
+///
+/// # Errors
+/// See [`PastStackError`].
+pub(super) fn open(
+    settings: &Settings,
+    endpoints: &[Endpoint],
+) -> Result<Vec<Opened>, PastStackError> {
+    let mut all = Vec::new();
+    for keys in settings.config.listen.iter().filter(|keys| keys.xdp) {
+        let ip = keys.address.ip();
+        let is_its = |address: &SocketAddr| {
+            address.ip() == ip && [0, address.port()].contains(&keys.address.port())
+        };
+        let mut bound = endpoints
+            .iter()
+            .enumerate()
+            .filter_map(|(n, one)| Some((one.local_address().ok()?, n)));
+        // Sockets of systemd's may serve other addresses than the configuration names.
+        let Some(client) = bound.find(|(address, _)| is_its(address)) else { continue };
+        wanted(&mut all, interface_of(ip)?).clients.push(client);
+    }
+    for upstream in settings.upstreams.iter().filter(|upstream| upstream.xdp) {
+        let (interface, source) = way_to(upstream.address)?;
+        let doors = &mut wanted(&mut all, interface).doors;
+        if doors.iter().all(|door| door.address() != source) {
+            doors.push(Arc::new(Door::new(source)?));
+        }
+    }
+    all.into_iter().map(|wanted| wanted.open(settings.config.xdp_mode)).collect()
+}
+
+/// What is wanted of the interface with this name.
+fn wanted(all: &mut Vec<Wanted>, name: String) -> &mut Wanted {
+    let known = all.iter().position(|one| one.name == name);
+    let place = known.unwrap_or_else(|| {
+        all.push(Wanted { name, clients: Vec::new(), doors: Vec::new() });
+        all.len() - 1
+    });
+    &mut all[place]
+}
+
+/// The interface that has an address.
+fn interface_of(address: IpAddr) -> Result<String, PastStackError> {
+    let has_it = |interface: &ethtool::Interface| interface.addresses.contains(&address);
+    let found = ethtool::interfaces().unwrap_or_default().into_iter().find(has_it);
+    found.map(|found| found.name).ok_or(PastStackError::NoInterface(address))
+}
+
+/// The interface that is the way to an upstream, and our address that is asked from.
+fn way_to(upstream: SocketAddr) -> Result<(String, IpAddr), PastStackError> {
+    let failed = |source| PastStackError::NoWay { upstream, source };
+    let hop = NextHop::towards(upstream).map_err(failed)?;
+    if !hop.needs_address {
+        return Err(PastStackError::NoEthernet { upstream, interface: hop.interface });
+    }
+    let any: IpAddr = if upstream.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
+    let asked = UdpSocket::bind((any, 0)).and_then(|socket| {
+        socket.connect(upstream)?;
+        socket.local_addr()
+    });
+    Ok((hop.interface, asked.map_err(failed)?.ip()))
+}
+
+impl Wanted {
+    fn open(self, mode: xdp::Mode) -> Result<Opened, PastStackError> {
+        let Wanted { name, clients, doors } = self;
+        let of_clients = clients
+            .iter()
+            .map(|(address, _)| Claim::of(address.ip(), address.port()..=address.port()));
+        let of_doors = doors
+            .iter()
+            .map(|door| Claim::of(door.address(), Ports::Set(Arc::clone(door.ports()))));
+        let claims: Vec<Claim> = of_clients.chain(of_doors).collect();
+        let interface = xdp::Interface::open_both(&name, &claims, mode)?;
+        let (way, exchanges) = (interface.way(), interface.into_exchanges());
+        Ok(Opened { name, way, clients: clients.into(), doors, exchanges })
+    }
+}
+
+impl Opened {
+    /// What comes and goes by it, for people.
+    pub(super) fn in_words(&self) -> String {
+        let clients = self.clients.iter().map(|(address, _)| format!("clients at {address}"));
+        let doors = self.doors.iter().map(|door| format!("answers to {}", door.address()));
+        let all: Vec<String> = clients.chain(doors).collect();
+        let queues = match self.exchanges.len() {
+            1 => "1 queue".to_owned(),
+            queues => format!("{queues} queues"),
+        };
+        format!(
+            "past the network stack on {} ({}, {queues}): {}",
+            self.name,
+            self.way,
+            all.join(", ")
+        )
+    }
+}
+
+/// Each worker's rings: the queues of an interface go round among them.
+pub(super) fn hand_out(all: Vec<Opened>, workers: usize) -> Vec<Vec<Rings>> {
+    let mut handed: Vec<Vec<Rings>> = (0..workers).map(|_| Vec::new()).collect();
+    for opened in all {
+        let may_join = opened.way == Way::Generic;
+        for (queue, exchange) in opened.exchanges.into_iter().enumerate() {
+            let (clients, doors) = (Arc::clone(&opened.clients), opened.doors.clone());
+            let destinations = Destinations { may_join, clients, doors };
+            let rings = Rings { name: opened.name.clone(), destinations, exchange };
+            handed[queue % workers].push(rings);
+        }
+    }
+    handed
+}
+
+/// The rings of a queue, of a worker.
+pub(super) struct Rings {
+    name: String,
+    pub(super) destinations: Destinations,
+    pub(super) exchange: Exchange,
+}
+
+/// What comes by the rings of a queue, and for whom.
+pub(super) struct Destinations {
+    /// Whether datagrams of a sender on this host, or on the host of this virtual machine, may be
+    /// joined when the filter sees them (`UDP_SEGMENT`).
+    may_join: bool,
+    clients: Arc<[(SocketAddr, usize)]>,
+    doors: Vec<Arc<Door>>,
+}
+
+/// Whom a datagram that came past the stack is for.
+pub(super) enum Whom {
+    /// The endpoint of clients with this number.
+    Clients(usize),
+    /// A source port of ours, and the worker that has it.
+    Port(WorkerId, PortId),
+    /// Nobody, any more.
+    Nobody,
+}
+
+impl Rings {
+    /// The ways of a worker's questions past the stack.
+    pub(super) fn ways(all: &[Rings], worker: WorkerId) -> Ways {
+        let of = |rings: &Rings| (rings.name.clone(), rings.destinations.doors.clone());
+        Ways::new(worker, all.iter().map(of))
+    }
+
+    /// Sends what is in these boxes; returns for how many datagrams there was no room.
+    pub(super) fn send(&mut self, outboxes: [&mut Outbox; 2]) -> u64 {
+        let waiting: usize = outboxes.iter().map(|outbox| outbox.len()).sum();
+        if waiting == 0 {
+            return 0;
+        }
+        let sender = &mut self.exchange.sender;
+        let refused: usize = outboxes.into_iter().map(|outbox| sender.put(outbox)).sum();
+        // Where it fails the interface is gone, or takes nothing for a while.
+        sender.flush().map_or(waiting, |()| refused) as u64
+    }
+
+    /// Datagrams that came for us and that we have not got, since the start.
+    pub(super) fn drops(&self) -> u64 {
+        self.exchange.receiver.drops() + self.exchange.receiver.unreadable()
+    }
+}
+
+impl Destinations {
+    /// Whom a datagram to this address and port is for.
+    #[inline]
+    pub(super) fn whom(&self, to: SocketAddr) -> Whom {
+        if let Some((_, number)) = self.clients.iter().find(|(address, _)| *address == to) {
+            return Whom::Clients(*number);
+        }
+        let door = self.doors.iter().find(|door| door.address() == to.ip());
+        match door.and_then(|door| door.owner(to.port())) {
+            Some((worker, port)) => Whom::Port(worker, port),
+            None => Whom::Nobody,
+        }
+    }
+
+    /// The messages of a datagram: one, or as many as were joined.
+    #[inline]
+    pub(super) fn messages<'a>(
+        &self,
+        octets: &'a [u8],
+    ) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        messages(octets, self.may_join)
+    }
+}
+
+fn messages(octets: &[u8], may_join: bool) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(octets);
+    std::iter::from_fn(move || {
+        let octets = rest.take()?;
+        let end = Message::new(octets).filter(|_| may_join).and_then(|message| message.end());
+        let (message, others) = octets.split_at(end.unwrap_or(octets.len()));
+        rest = (!others.is_empty()).then_some(others);
+        Some(message)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn joined_messages_are_taken_apart_where_they_may_be_joined() {
+        let query = |name: &[u8]| {
+            let head = [0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, name.len() as u8];
+            [&head[..], name, &[0, 0, 28, 0, 1]].concat()
+        };
+        let (one, other) = (query(b"one"), query(b"another"));
+        let joined = [&one[..], &other, &one].concat();
+        let split = |octets: &[u8], may_join| -> Vec<Vec<u8>> {
+            messages(octets, may_join).map(<[u8]>::to_vec).collect()
+        };
+        assert_eq!(split(&joined, true), [one.clone(), other, one.clone()]);
+        assert_eq!(split(&joined, false), std::slice::from_ref(&joined));
+        // What is no message stays whole, behind one that is.
+        assert_eq!(split(&[&one[..], b"rest"].concat(), true), [one, b"rest".to_vec()]);
+        assert_eq!(split(b"no message", true), [b"no message"]);
+        assert_eq!(split(b"", true), [b""]);
+    }
+}

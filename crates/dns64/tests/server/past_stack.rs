@@ -1,0 +1,286 @@
+//! dns64d past the kernel's network stack (AF_XDP), on a virtual Ethernet with clients and upstreams
+//! at its other end.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use dns64::config::Settings;
+use dns64::metrics::Count;
+use dns64::server::{Activated, RunningServer, bind};
+use domain::base::iana::{Rcode, Rtype};
+use net::socket::Endpoint;
+use testbed::{Namespace, ethernet, is_root};
+
+use crate::harness::*;
+
+/// Addresses of the server and of its clients, of both families.
+const ENDS: [(&str, &str); 2] = [("2001:2::2", "2001:2::1"), ("198.18.0.2", "198.18.0.1")];
+
+/// A test in a thread that has a namespace of its own, joined to another one by an Ethernet.
+fn on_an_ethernet(test: &'static str, queues: u32, run: impl FnOnce(Namespace) + Send + 'static) {
+    if !is_root(test) {
+        return;
+    }
+    let here = ENDS.map(|(server, _)| server).map(with_length);
+    let there = ENDS.map(|(_, client)| client).map(with_length);
+    let in_a_thread = move || {
+        let far = Namespace::new("dns64d");
+        let [here, there] = [&here, &there].map(|all| all.each_ref().map(String::as_str));
+        ethernet(&far, queues, &here, &there);
+        run(far);
+    };
+    thread::spawn(in_a_thread).join().unwrap();
+}
+
+fn with_length(address: &str) -> String {
+    format!("{address}/{}", if address.contains(':') { 64 } else { 24 })
+}
+
+/// A server past the stack, on the interface with its address, in front of these upstreams.
+fn server(mode: &str, threads: usize, address: &str, upstreams: &[SocketAddr]) -> Server {
+    let upstreams: String = upstreams
+        .iter()
+        .map(|a| format!("[[upstream]]\naddress = '{}'\nport = {}\nxdp = true\n", a.ip(), a.port()))
+        .collect();
+    let listen = SocketAddr::new(address.parse().unwrap(), 53);
+    let text = format!(
+        "listen = [{{ address = '{listen}', xdp = true }}]\nxdp-mode = '{mode}'\nthreads = {threads}\n\
+         [access]\nallow = ['::/0', '0.0.0.0/0']\nopen-resolver = true\n{PREFIX}{upstreams}"
+    );
+    let settings = Settings::from_text(&text, Path::new("test.toml")).unwrap();
+    let running = start(settings);
+    Server { address: running.addresses()[0], running }
+}
+
+fn start(settings: Settings) -> RunningServer {
+    bind(settings, Activated::default()).unwrap().start().unwrap()
+}
+
+/// An upstream in the namespace: no AAAA records, and an A record that differs by name.
+fn upstream(far: &Namespace, address: &'static str) -> Upstream {
+    let address = SocketAddr::new(address.parse().unwrap(), 0);
+    far.run(move || {
+        Upstream::at(address, |q| match q.qtype {
+            Rtype::A => {
+                let n: u8 = q.name.split('.').next().unwrap()[1..].parse().unwrap();
+                let right = q.answer().a(&q.name, 300, &format!("192.0.2.{n}")).bytes();
+                // Somebody else is faster.
+                let forged = q.answer().a(&q.name, 300, "192.0.2.255").bytes();
+                vec![Act::SendFromElsewhere(forged), Act::Send(right)]
+            }
+            _ => q.nodata(300, 300).send(),
+        })
+    })
+}
+
+/// Datagrams that this thread's network stack has handed to sockets, or had none for; and those that
+/// sockets have sent.
+fn through_the_stack() -> (u64, u64) {
+    let read =
+        |file: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap();
+    let ipv4 = read("snmp");
+    let mut ipv4 = ipv4.lines().filter(|line| line.starts_with("Udp:")).map(str::split_whitespace);
+    let of_ipv4 = ipv4.next().unwrap().zip(ipv4.next().unwrap());
+    let of_ipv4 = of_ipv4.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let ipv6 = read("snmp6");
+    let of_ipv6 = ipv6.lines().filter_map(|line| {
+        let (name, value) = line.strip_prefix("Udp6")?.split_once(char::is_whitespace)?;
+        Some((name.to_owned(), value.trim().to_owned()))
+    });
+    let all: Vec<(String, String)> = of_ipv4.chain(of_ipv6).collect();
+    let sum = |names: &[&str]| -> u64 {
+        let found = all.iter().filter(|(name, _)| names.contains(&name.as_str()));
+        found.map(|(_, value)| value.parse::<u64>().unwrap()).sum()
+    };
+    (sum(&["InDatagrams", "NoPorts"]), sum(&["OutDatagrams"]))
+}
+
+fn queries_of_clients(mode: &'static str, threads: usize, queues: u32) {
+    on_an_ethernet("queries past the stack", queues, move |far| {
+        for (own, others) in ENDS {
+            let upstream = upstream(&far, others);
+            let server = Arc::new(server(mode, threads, own, &[upstream.address]));
+            let (before, asked) = (through_the_stack(), Arc::clone(&server));
+            far.run(move || {
+                for n in 0..200_u8 {
+                    let question = ask(&format!("n{n}.test"), Rtype::AAAA).from(others);
+                    assert_eq!(
+                        question.of(&asked).addresses(),
+                        [mapped(&format!("192.0.2.{n}"))],
+                        "{n}"
+                    );
+                }
+                // Over TCP through the stack as ever; what is known is known to all.
+                let question = ask("n7.test", Rtype::AAAA).from(others);
+                assert_eq!(question.over_tcp(&asked).addresses(), [mapped("192.0.2.7")]);
+            });
+            if threads == 1 || u64::from(queues) == threads as u64 {
+                let (came, went) = through_the_stack();
+                assert_eq!(came, before.0, "{mode}: datagrams came through the stack");
+                // A question a second, so that the kernel knows the next hop.
+                let went = went - before.1;
+                assert!((1..40).contains(&went), "{mode}: {went} of 400 questions went through it");
+            }
+            let metrics = server.running.metrics();
+            assert!(metrics.total(Count::UpstreamStray) >= 200, "forged answers are noticed");
+            let lost = [Count::RingsLostIn, Count::RingsLostOut, Count::UpstreamTimeout];
+            assert_eq!(lost.map(|what| metrics.total(what)), [0; 3], "{mode}");
+        }
+    });
+}
+
+#[test]
+fn clients_are_answered_past_the_stack_in_the_driver() {
+    queries_of_clients("copy", 1, 1);
+}
+
+#[test]
+fn clients_are_answered_past_the_stack_behind_the_driver() {
+    queries_of_clients("generic", 1, 1);
+}
+
+/// The device chooses the queue of an answer: it is for another worker as often as not.
+#[test]
+fn answers_reach_the_worker_that_asked_by_whatever_queue_they_come() {
+    queries_of_clients("copy", 2, 2);
+}
+
+/// A worker without a queue asks through its sockets.
+#[test]
+fn workers_without_a_queue_serve_as_ever() {
+    queries_of_clients("copy", 2, 1);
+}
+
+/// RFC 5452 §9.2, and everybody else's ports: a source port is one that the kernel gave, and what
+/// comes to other ports of the same address is other programs'.
+#[test]
+fn other_programs_on_the_interface_get_their_datagrams() {
+    on_an_ethernet("other programs on the interface", 1, |far| {
+        for (own, others) in ENDS {
+            let own_ip: IpAddr = own.parse().unwrap();
+            let upstream = upstream(&far, others);
+            let server = Arc::new(server("copy", 1, own, &[upstream.address]));
+            let other = UdpSocket::bind((own_ip, 0)).unwrap();
+            other.set_read_timeout(Some(SOON)).unwrap();
+            let to = other.local_addr().unwrap();
+            let asked = Arc::clone(&server);
+            far.run(move || {
+                let socket = UdpSocket::bind((others.parse::<IpAddr>().unwrap(), 0)).unwrap();
+                for n in 0..200_u8 {
+                    socket.send_to(&[n], to).unwrap();
+                    ask(&format!("n{n}.test"), Rtype::A).from(others).of(&asked);
+                }
+            });
+            let mut octets = [0; 8];
+            for n in 0..200_u8 {
+                assert_eq!(other.recv(&mut octets).unwrap(), 1);
+                assert_eq!(octets[0], n);
+            }
+            let ports: std::collections::HashSet<u16> =
+                upstream.queries().iter().map(|asked| asked.from.port()).collect();
+            assert!(ports.len() > 30, "{} source ports", ports.len());
+            // When it stops all is as it was.
+            drop(Arc::into_inner(server));
+            assert!(!has_program("near"));
+            let again = UdpSocket::bind((own_ip, 53)).unwrap();
+            again.set_read_timeout(Some(SOON)).unwrap();
+            far.run(move || {
+                let any = UdpSocket::bind((others.parse::<IpAddr>().unwrap(), 0)).unwrap();
+                any.send_to(b"x", (own_ip, 53)).unwrap();
+            });
+            assert_eq!(again.recv(&mut octets).unwrap(), 1);
+        }
+    });
+}
+
+fn has_program(interface: &str) -> bool {
+    let shown = Command::new("ip").args(["link", "show", interface]).output().unwrap();
+    assert!(shown.status.success());
+    String::from_utf8_lossy(&shown.stdout).contains("xdp")
+}
+
+/// What ICMP says reaches the socket that has the port.
+#[test]
+fn an_upstream_that_is_not_there_is_noticed_at_once() {
+    on_an_ethernet("an upstream that is not there", 1, |far| {
+        for (own, others) in ENDS {
+            let closed = SocketAddr::new(others.parse().unwrap(), 9);
+            let server = Arc::new(server("copy", 1, own, &[closed]));
+            let asked = Arc::clone(&server);
+            let begun = Instant::now();
+            far.run(move || {
+                for n in 0..3 {
+                    let question = ask(&format!("n{n}.test"), Rtype::A).from(others);
+                    assert_eq!(question.of(&asked).rcode(), Rcode::SERVFAIL);
+                }
+            });
+            let metrics = server.running.metrics();
+            assert!(metrics.total(Count::UpstreamUnreachable) > 0);
+            assert_eq!(metrics.total(Count::UpstreamTimeout), 0, "{:?}", begun.elapsed());
+        }
+    });
+}
+
+/// A generic filter sees what a sender on the same machine joined before it is taken apart.
+#[test]
+fn joined_queries_are_all_answered() {
+    on_an_ethernet("joined queries", 1, |far| {
+        let (own, others) = ENDS[0];
+        let upstream = upstream(&far, others);
+        let server = Arc::new(server("generic", 1, own, &[upstream.address]));
+        let address = server.address;
+        let got = far.run(move || {
+            let (client, _strays) = Endpoint::client_pair(address, 0).unwrap();
+            let mut queries = Vec::new();
+            for n in 10..20_u16 {
+                let mut question = ask(&format!("n{n}.test"), Rtype::AAAA);
+                question.id = n;
+                queries.extend(question.bytes());
+            }
+            client.send_segmented(&queries, (queries.len() / 10) as u16).unwrap();
+            client.set_receive_timeout(Duration::from_secs(5)).unwrap();
+            let mut got: Vec<(u16, Vec<Ipv6Addr>)> = Vec::new();
+            let mut batch = net::batch::ReceiveBatch::new(65_535);
+            while got.len() < 10 {
+                assert!(batch.receive(&client, net::batch::Wait::ForOne).unwrap() > 0, "{got:?}");
+                for datagram in batch.iter() {
+                    got.extend(datagram.segments().map(|bytes| {
+                        let reply = Got::new(bytes);
+                        (reply.message.header().id(), reply.addresses())
+                    }));
+                }
+            }
+            got.sort();
+            got
+        });
+        let wanted = (10..20).map(|n| (n, vec![mapped(&format!("192.0.2.{n}"))]));
+        assert_eq!(got, wanted.collect::<Vec<_>>());
+    });
+}
+
+#[test]
+fn what_is_lacking_is_said() {
+    let refused = |text: &str| {
+        let text = format!("{text}[[upstream]]\naddress = '127.0.0.1'\nport = 9\n");
+        match Settings::from_text(&text, Path::new("test.toml")) {
+            Ok(settings) => bind(settings, Activated::default()).err().unwrap().to_string(),
+            Err(error) => error.to_string(),
+        }
+    };
+    let said = refused("listen = [{ address = '[::]:0', xdp = true }]\n");
+    assert!(said.contains("test.toml") && said.contains("name each address"), "{said}");
+    let said = refused("listen = [5]\n");
+    assert!(said.contains("write for example \"[::1]:53\""), "{said}");
+    let said = refused("listen = [{ address = '127.0.0.1:0', xpd = true }]\n");
+    assert!(said.contains("write for example"), "{said}");
+    let said =
+        refused("listen = ['127.0.0.1:0']\n[[upstream]]\naddress = '127.0.0.2'\nxdp = true\n");
+    assert!(
+        said.contains("no Ethernet on the way to the upstream 127.0.0.2:53, which is by lo"),
+        "{said}"
+    );
+}

@@ -1,0 +1,90 @@
+//! Datagrams that wait until they leave together.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+
+use super::frame::Link;
+
+/// Datagrams that are written now and sent later, past the stack ([`super::Sender::put`]).
+#[derive(Debug, Default)]
+pub struct Outbox {
+    octets: Vec<u8>,
+    waiting: Vec<Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    link: Link,
+    from: SocketAddr,
+    to: SocketAddr,
+    payload: Range<usize>,
+}
+
+/// Octets of the longest payload: of Ethernet's 1500, without the longest headers.
+pub(super) const LONGEST: usize = 1500 - 40 - 8;
+
+impl Outbox {
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Adds the datagram that `write` appends, which goes over `link` from one address to another of
+    /// the same family. Nothing is added if it appends nothing; false if what it appends is longer
+    /// than an Ethernet frame, of 1500 octets, has room for.
+    #[inline]
+    pub fn push(
+        &mut self,
+        link: &Link,
+        from: SocketAddr,
+        to: SocketAddr,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> bool {
+        let start = self.octets.len();
+        write(&mut self.octets);
+        let payload = start..self.octets.len();
+        if payload.len() > LONGEST {
+            self.octets.truncate(start);
+            return false;
+        }
+        if !payload.is_empty() {
+            self.waiting.push(Waiting { link: *link, from, to, payload });
+        }
+        true
+    }
+
+    /// All of them, the first one first.
+    pub(super) fn datagrams(&self) -> impl Iterator<Item = (&Link, SocketAddr, SocketAddr, &[u8])> {
+        self.waiting
+            .iter()
+            .map(|one| (&one.link, one.from, one.to, &self.octets[one.payload.clone()]))
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.octets.clear();
+        self.waiting.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_waits_and_what_is_empty_or_too_long_does_not() {
+        let [from, to] = ["192.0.2.1:53", "192.0.2.2:1053"].map(|text| text.parse().unwrap());
+        let mut outbox = Outbox::default();
+        let mut push =
+            |octets: &[u8]| outbox.push(&[7; 12], from, to, |out| out.extend_from_slice(octets));
+        assert!(push(b"one") && push(b"") && !push(&[0; LONGEST + 1]) && push(&[9; LONGEST]));
+        let waiting: Vec<_> = outbox.datagrams().map(|(.., payload)| payload.to_vec()).collect();
+        assert_eq!(waiting, [b"one".to_vec(), vec![9; LONGEST]]);
+        outbox.clear();
+        assert!(outbox.is_empty() && outbox.datagrams().next().is_none());
+    }
+}

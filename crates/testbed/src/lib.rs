@@ -1,0 +1,116 @@
+//! For tests only: network namespaces and virtual Ethernets that a test makes for itself, with
+//! ip(8), as root.
+//!
+//! ```text
+//! the calling thread's own namespace: near ───── veth ───── far: a Namespace, entered by `run`
+//! ```
+
+use std::fs::File;
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+
+use nix::sched::{CloneFlags, setns, unshare};
+use nix::unistd::geteuid;
+
+/// Whether a test that needs root can run; says loudly if not, and fails where it must be able to
+/// run: `cargo xtask test` sets `DNS64BENCH_MUST_RUN` in CI.
+///
+/// # Panics
+/// If it must run and cannot.
+pub fn is_root(test: &str) -> bool {
+    let root = geteuid().is_root() && Command::new("ip").arg("-V").output().is_ok();
+    if !root {
+        assert!(
+            std::env::var_os("DNS64BENCH_MUST_RUN").is_none(),
+            "{test} must run here: it needs root and ip(8)"
+        );
+        eprintln!("SKIPPED {test}: needs root and ip(8)");
+    }
+    root
+}
+
+/// Runs `ip` with the words of a line in the calling thread's namespace.
+///
+/// # Panics
+/// If it fails.
+pub fn ip(line: &str) {
+    let output = Command::new("ip").args(line.split_whitespace()).output().expect("there is ip(8)");
+    assert!(output.status.success(), "ip {line}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A network namespace that is removed at the end.
+pub struct Namespace(String);
+
+impl Namespace {
+    /// One for this test; `test` is a word for its name, which no other has.
+    ///
+    /// # Panics
+    /// If ip(8) does not make it.
+    pub fn new(test: &str) -> Namespace {
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let name = format!("dns64bench-{test}-{}-{number}", std::process::id());
+        ip(&format!("netns add {name}"));
+        Namespace(name)
+    }
+
+    /// Its name, as `ip -n` takes it.
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+
+    /// Starts a thread that is in the namespace, as all threads are that it starts.
+    ///
+    /// # Panics
+    /// If the namespace is gone, the thread does.
+    pub fn start<T: Send + 'static>(
+        &self,
+        f: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<T> {
+        let path = format!("/run/netns/{}", self.0);
+        thread::spawn(move || {
+            let file = File::open(path).expect("the namespace is there");
+            setns(file, CloneFlags::CLONE_NEWNET).expect("it can be entered");
+            f()
+        })
+    }
+
+    /// The same, and waits for its end.
+    ///
+    /// # Panics
+    /// If `f` does.
+    pub fn run<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> T {
+        self.start(f).join().expect("what runs in the namespace does not panic")
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["netns", "del", &self.0]).status();
+    }
+}
+
+/// Moves the calling thread into a namespace of its own, and joins that by a virtual Ethernet to the
+/// other one: its end here is `near`, with so many queues each way, and `far` there. Addresses are
+/// with their prefix lengths, such as `2001:2::2/64`. Both ends are up.
+///
+/// # Panics
+/// If ip(8) does not make them.
+pub fn ethernet(far: &Namespace, queues: u32, here: &[&str], there: &[&str]) {
+    unshare(CloneFlags::CLONE_NEWNET).expect("root may have namespaces");
+    let queues = format!("numrxqueues {queues} numtxqueues {queues}");
+    let Namespace(name) = far;
+    ip(&format!("link add near {queues} type veth peer name far {queues} netns {name}"));
+    let add = |of: &str, interface: &str, address: &str| {
+        let at_once = if address.contains(':') { "nodad" } else { "" };
+        ip(&format!("{of} addr add {address} dev {interface} {at_once}"));
+    };
+    here.iter().for_each(|address| add("", "near", address));
+    there.iter().for_each(|address| add(&format!("-n {name}"), "far", address));
+    // Where sending is measured, and what a host tells itself.
+    ip("link set lo up");
+    ip("link set near up");
+    ip(&format!("-n {name} link set lo up"));
+    ip(&format!("-n {name} link set far up"));
+}
