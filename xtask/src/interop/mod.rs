@@ -12,6 +12,7 @@ mod import;
 mod losses;
 mod mlrsearch;
 mod packages;
+mod past_stack;
 mod places;
 mod prefixes;
 mod shards;
@@ -19,11 +20,11 @@ mod systemd;
 mod tally;
 mod tester;
 
-use std::cell::Cell;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -49,7 +50,7 @@ struct Bench {
     program: PathBuf,
     folder: tempfile::TempDir,
     /// Trials that were to be sound and that the tester spoiled.
-    spoiled: Cell<u32>,
+    spoiled: AtomicU32,
 }
 
 /// How many trials the tester may spoil in all tests together: more than a busy machine does, fewer
@@ -120,8 +121,7 @@ impl Bench {
     }
 
     fn note_spoiled(&self, trial: &str) -> Result<()> {
-        let spoiled = self.spoiled.get() + 1;
-        self.spoiled.set(spoiled);
+        let spoiled = self.spoiled.fetch_add(1, Ordering::Relaxed) + 1;
         ensure!(
             spoiled <= MOST_SPOILED,
             "{spoiled} trials of these tests were spoiled, this one so: {trial}"
@@ -178,7 +178,7 @@ fn all() -> impl Iterator<Item = &'static Test> {
         .chain(&hosts::TESTS)
         .chain(&losses::TESTS)
         .chain(&campaign::TESTS);
-    let servers = servers.chain(&shards::TESTS);
+    let servers = servers.chain(&past_stack::TESTS).chain(&shards::TESTS);
     servers.chain(&gate::TESTS).chain(&mlrsearch::TESTS).chain(&packages::TESTS)
 }
 
@@ -235,7 +235,7 @@ pub(crate) fn run(part: &str, consent: Consent) -> Result<ExitCode> {
     let bench = Bench {
         program: process::dns64bench()?,
         folder: tempfile::tempdir()?,
-        spoiled: Cell::new(0),
+        spoiled: AtomicU32::new(0),
     };
     let mut tally = Tally::default();
     for &(name, needs, test) in all().filter(|(name, ..)| name.contains(part)) {
@@ -248,7 +248,7 @@ pub(crate) fn run(part: &str, consent: Consent) -> Result<ExitCode> {
     }
     println!(
         "{} trials were spoiled by this machine and done again, of {MOST_SPOILED} allowed",
-        bench.spoiled.get()
+        bench.spoiled.into_inner()
     );
     let required = part.is_empty() && Consent::in_ci() && can_install();
     Ok(if tally.conclude(required) { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -1,0 +1,174 @@
+//! dns64d past the kernel's network stack, as operators run it: beside other programs that use the
+//! same interfaces.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use super::hosts::Sshds;
+use super::{Bench, LIMIT, Lab, ROOT, Test};
+use crate::process::{self, Server, output, wait_until};
+use crate::servers::{AUTH, DUT, wait_until_answers, wait_until_listens};
+
+pub(super) const TESTS: [Test; 1] = [(
+    "dns64d past the stack, beside a resolver and an sshd",
+    &["unbound", "dig", "sshd", "ssh", "ssh-keygen", "ip", ROOT],
+    beside_others,
+)];
+
+/// Where a resolver listens, on dns64d's own address.
+const RESOLVER_PORT: u16 = 5301;
+
+fn beside_others(bench: &Bench) -> Result<()> {
+    let _lab = Lab::up(bench)?;
+    let sshds = Sshds::start(bench)?;
+    let _auth = bench.in_lab("auth", &["auth", "--listen", AUTH, "--threads", "1"])?;
+    let _resolver = resolver(bench)?;
+    for mode in ["copy", "generic"] {
+        let dns64d = dns64d(bench, mode)?;
+        ensure!(programs(bench)? == ["to-auth", "to-tester"], "{mode}: {:?}", programs(bench)?);
+        // All three at once.
+        std::thread::scope(|scope| -> Result<()> {
+            let resolver = scope.spawn(|| resolver_answers(bench));
+            let ssh = scope.spawn(|| ssh_carries(bench, &sshds));
+            let trial = measured(bench, DUT, "5000", "5s", &["--expect-prefix", "64:ff9b::/96"])?;
+            ensure!(trial["verdict"] == "passed" && trial["valid"] == 25_000, "{mode}: {trial}");
+            for other in [resolver, ssh] {
+                other.join().map_err(|_| anyhow::anyhow!("a panic"))?.context(mode)?;
+            }
+            Ok(())
+        })?;
+        over_tcp(bench)?;
+        // It has no time to put anything in order, and nothing is left on the interfaces.
+        let pid = i32::try_from(dns64d.pid()?)?;
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL)?;
+        let is_gone = || Ok(programs(bench)?.is_empty());
+        wait_until(&format!("{mode}: a filter is left"), Duration::from_secs(5), is_gone)?;
+    }
+    refused(bench)
+}
+
+/// dns64d in the lab, which starts as root and becomes somebody else.
+fn dns64d(bench: &Bench, mode: &str) -> Result<Server> {
+    let (upstream, port) = AUTH.rsplit_once(':').context("a constant")?;
+    let config = format!(
+        "listen = [{{ address = '{DUT}', xdp = true }}]\nxdp-mode = '{mode}'\nthreads = 1\nuser = 'nobody'\n\
+         [dns64]\nprefixes = [{{ prefix = '64:ff9b::/96', allow-non-global = true }}]\n\
+         [access]\nallow = ['2001:2::/64']\n\
+         [[upstream]]\naddress = '{upstream}'\nport = {port}\nxdp = true\n"
+    );
+    let file = readable(bench, "past-stack.toml", &config)?;
+    let args = ["lab", "exec", "dut", "--", &bench.dns64d_program(), "--config", &file];
+    let server = Server::start(bench.program(), &args)?;
+    wait_until_answers(
+        bench.program(),
+        DUT,
+        &["--names", "9.0.0.0/24", "--expect-prefix", "64:ff9b::/96"],
+    )?;
+    Ok(server)
+}
+
+/// A file that users other than root can read as well.
+fn readable(bench: &Bench, name: &str, text: &str) -> Result<String> {
+    use std::os::unix::fs::PermissionsExt;
+    let file = bench.file(name, text)?;
+    let folder = bench.folder.path();
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o711))?;
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644))?;
+    Ok(file)
+}
+
+/// Unbound on another port of the same address, which asks the same AuthDNS from the same address.
+fn resolver(bench: &Bench) -> Result<Server> {
+    let (address, _) = DUT.trim_start_matches('[').split_once(']').context("a constant")?;
+    let config = format!(
+        "server:\n interface: {address}@{RESOLVER_PORT}\n access-control: ::/0 allow\n do-daemonize: no\n username: ''\n chroot: ''\n \
+         pidfile: ''\n use-syslog: no\n module-config: 'iterator'\n do-not-query-localhost: no\n\
+         forward-zone:\n name: '.'\n forward-addr: {}\n",
+        AUTH.replace(':', "@")
+    );
+    let file = bench.file("beside.conf", &config)?;
+    let within = ["lab", "exec", "dut", "--"];
+    let server =
+        Server::start(bench.program(), &[&within[..], &["unbound", "-d", "-c", &file]].concat())?;
+    wait_until_listens(&[&[bench.program()], &within[..]].concat(), RESOLVER_PORT)?;
+    Ok(server)
+}
+
+/// A trial from the lab's tester.
+fn measured(
+    bench: &Bench,
+    server: &str,
+    rate: &str,
+    duration: &str,
+    more: &[&str],
+) -> Result<Value> {
+    let ours = ["lab", "exec", "tester", "--", bench.program(), "measure", "--json", "--quiet"];
+    let load =
+        ["--server", server, "--rate", rate, "--duration", duration, "--names", "11.0.0.0/8"];
+    let ran = bench.sound(&[&ours[..], &load, more].concat())?;
+    serde_json::from_str(&ran.stdout).with_context(|| ran.stderr)
+}
+
+/// The resolver gets its queries and its answers: A records, which it is asked for.
+fn resolver_answers(bench: &Bench) -> Result<()> {
+    let server = format!("@{}", DUT.trim_start_matches('[').split(']').next().unwrap_or_default());
+    let port = RESOLVER_PORT.to_string();
+    for n in 0..100 {
+        let name = format!("012-000-000-{n:03}.dns64perf.test");
+        let dig = ["dig", &server, "-p", &port, "+short", "+tries=1", "+time=2", &name, "A"];
+        let words = [&["lab", "exec", "tester", "--"], &dig[..]].concat();
+        let printed = output(bench.program(), &words, LIMIT)?;
+        ensure!(printed.trim() == format!("12.0.0.{n}"), "{name}: {printed}");
+    }
+    Ok(())
+}
+
+/// A mebibyte there and back.
+fn ssh_carries(bench: &Bench, sshds: &Sshds) -> Result<()> {
+    let command = "head -c 1048576 /dev/zero | wc -c; head -c 1048576 /dev/zero | tr '\\0' x";
+    let ssh = ["ssh", "-F", &sshds.config, "-o", "BatchMode=yes", "far-dut", command];
+    let words = [&["lab", "exec", "tester", "--"], &ssh[..]].concat();
+    let printed = output(bench.program(), &words, LIMIT)?;
+    let Some(("1048576", rest)) = printed.split_once('\n') else {
+        bail!("ssh printed other things")
+    };
+    ensure!(rest.len() == 1 << 20, "{} octets came over ssh", rest.len());
+    Ok(())
+}
+
+/// TCP comes through the stack as ever.
+fn over_tcp(bench: &Bench) -> Result<()> {
+    let server = format!("@{}", DUT.trim_start_matches('[').split(']').next().unwrap_or_default());
+    let dig = ["dig", &server, "+tcp", "+short", "013-000-000-001.dns64perf.test", "AAAA"];
+    let words = [&["lab", "exec", "tester", "--"], &dig[..]].concat();
+    let printed = output(bench.program(), &words, LIMIT)?;
+    ensure!(printed.trim() == "64:ff9b::d00:1", "{printed}");
+    Ok(())
+}
+
+/// The interfaces of the lab's DUT that have a filter, in order.
+fn programs(bench: &Bench) -> Result<Vec<String>> {
+    let words = ["lab", "exec", "dut", "--", "ip", "-json", "link", "show"];
+    let printed = output(bench.program(), &words, LIMIT)?;
+    let links: Vec<Value> = serde_json::from_str(&printed)?;
+    let with_filter = links.iter().filter(|link| !link["xdp"].is_null());
+    let mut names: Vec<String> =
+        with_filter.filter_map(|link| Some(link["ifname"].as_str()?.to_owned())).collect();
+    names.sort();
+    Ok(names)
+}
+
+/// Without the privileges it does not start, and says why.
+fn refused(bench: &Bench) -> Result<()> {
+    let file = bench.path("past-stack.toml");
+    let within = ["lab", "exec", "dut", "--", "setpriv", "--reuid", "65534", "--clear-groups"];
+    let kept = ["--inh-caps=+net_bind_service", "--ambient-caps=+net_bind_service"];
+    let program = bench.dns64d_program();
+    let words = [&within[..], &kept, &["--", &program, "--config", &file]].concat();
+    let ran = process::run(bench.program(), &words, LIMIT)?;
+    let says = "cannot go past the network stack, as xdp = true asks for: AF_XDP needs CAP_NET_RAW";
+    ensure!(ran.status == Some(4) && ran.stderr.contains(says), "{:?}: {}", ran.status, ran.stderr);
+    Ok(())
+}
