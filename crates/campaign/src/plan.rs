@@ -194,6 +194,10 @@ pub struct AuthPlan {
     /// A configuration of the operator's in place of ours, with `{listen}`, `{port}`, `{threads}`,
     /// `{folder}` and `{zone}`.
     pub config: Option<OwnFile>,
+    /// It answers past the kernel's network stack (AF_XDP), on the interface that has its address;
+    /// none: through it. Our own AuthDNS only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub xdp: Option<net::xdp::Mode>,
     /// The names in the zone file of servers that need one. A search that uses them up restarts DUT
     /// and AuthDNS.
     pub names: NameRange,
@@ -209,6 +213,7 @@ impl Default for AuthPlan {
             threads: None,
             extra: Vec::new(),
             config: None,
+            xdp: None,
             names: "10.0.0.0/13".parse().expect("a constant"),
         }
     }
@@ -253,6 +258,10 @@ pub struct Trial {
     /// chooses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub source_addresses: Vec<SourceAddresses>,
+    /// Queries leave, and replies come, past the kernel's network stack (AF_XDP), by the interface
+    /// that is the way to the server; none: through it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub xdp: Option<net::xdp::Mode>,
     /// How far from its time a query may leave so that it can leave together with others; `auto`
     /// leaves two thirds of a CPU that others need.
     pub max_burst: Burst,
@@ -281,6 +290,7 @@ impl Default for Trial {
             threads: 1,
             source_ports: tester::measurer::plan::DEFAULT_SOURCE_PORTS,
             source_addresses: Vec::new(),
+            xdp: None,
             max_burst: Burst::Auto,
             window_limit: PacingLimits::default().window_100ms_pct,
             lateness_limit: Duration::from_nanos(PacingLimits::default().lateness_p999.0),
@@ -344,6 +354,10 @@ pub struct DutPlan {
     /// braces.
     #[serde(default)]
     pub config: Option<OwnFile>,
+    /// It answers and asks past the kernel's network stack (AF_XDP), on the interfaces that have its
+    /// address and that are the way to AuthDNS; none: through it. dns64d only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub xdp: Option<net::xdp::Mode>,
     /// Its numbers of cores; none given: those of `[measure]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<Vec<usize>>,
@@ -370,6 +384,7 @@ impl DutPlan {
             extra: self.extra.clone(),
             config: self.config.clone(),
             custom: self.custom.clone(),
+            xdp: self.xdp,
         }
     }
 }
@@ -388,7 +403,8 @@ impl AuthPlan {
 
     /// What the plan says beyond which server it is.
     pub fn operator(&self) -> Operator {
-        Operator { extra: self.extra.clone(), config: self.config.clone(), custom: None }
+        let (extra, config) = (self.extra.clone(), self.config.clone());
+        Operator { extra, config, custom: None, xdp: self.xdp }
     }
 }
 
@@ -495,6 +511,7 @@ impl Plan {
         self.check_servers()?;
         self.check_hosts()?;
         self.check_sources()?;
+        self.check_xdp()?;
         measures::check(self)
     }
 

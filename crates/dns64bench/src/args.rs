@@ -171,7 +171,7 @@ pub(crate) struct Traffic {
     #[arg(long, value_name = "PREFIX[,N]", help_heading = THREADS)]
     pub(crate) source_addresses: Option<SourceAddresses>,
     /// Send and receive past the kernel's network stack (AF_XDP) by this interface, which is the one
-    /// towards the server; one pair of threads reads all its queues
+    /// towards the server (auto finds it); one pair of threads reads all its queues
     #[arg(long, value_name = "IFACE", help_heading = THREADS)]
     pub(crate) xdp: Option<String>,
     /// How packets get from there to us: zero-copy (the driver must know how to), copy (by the
@@ -547,7 +547,7 @@ pub(crate) struct Auth {
     #[arg(long, value_name = "LIST", value_parser = parse_cpus, help_heading = THREADS)]
     pub(crate) cpus: Option<CpuList>,
     /// Answer queries from this interface past the kernel's network stack as well (AF_XDP), by a
-    /// worker for each of its queues; it must have all addresses of --listen
+    /// worker for each of its queues; it must have all addresses of --listen (auto finds it)
     #[arg(long, value_name = "IFACE", conflicts_with_all = ["conform", "delay"], help_heading = THREADS)]
     pub(crate) xdp: Option<String>,
     /// How packets get from there to AuthDNS: zero-copy (the driver must know how to), copy (by the
@@ -622,7 +622,7 @@ pub(crate) struct ReferenceDut {
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address, help_heading = THREADS)]
     pub(crate) listen: SocketAddr,
     /// Answer queries from this interface past the kernel's network stack as well (AF_XDP); it must
-    /// have one queue, and the address of --listen
+    /// have one queue, and the address of --listen (auto finds it)
     #[arg(long, value_name = "IFACE", help_heading = THREADS)]
     pub(crate) xdp: Option<String>,
     /// How packets get from there to us, as `auth --xdp-mode`

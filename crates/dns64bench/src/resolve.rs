@@ -96,9 +96,10 @@ impl Traffic {
     }
 }
 
-/// The interface that was named for AF_XDP, if one was.
+/// The interface that was named for AF_XDP, if one was; `auto` is none of its own.
 pub(crate) fn xdp_config(interface: Option<&String>, mode: XdpMode) -> Option<XdpConfig> {
-    interface.cloned().map(|interface| XdpConfig { interface, mode: mode.resolve() })
+    let named = |name: &String| (name != "auto").then(|| name.clone());
+    interface.map(|name| XdpConfig { interface: named(name), mode: mode.resolve() })
 }
 
 /// The plan, if what it names is there: a first name in its block, CPUs that this process may use,

@@ -10,8 +10,10 @@ use wire::view::Message;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct XdpConfig {
-    /// Its name.
-    pub interface: String,
+    /// Its name; none: the one that is the way to the server that is asked, or that has the
+    /// addresses that are served.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
     /// How packets are to get from there to us.
     #[serde(default)]
     pub mode: xdp::Mode,
@@ -49,8 +51,12 @@ impl PastStack {
             Claim::of(address.ip(), port..=port)
         };
         let claims: Vec<Claim> = addresses.iter().map(claim).collect();
-        let opened = xdp::Interface::open(&wanted.interface, &claims, wanted.mode)?;
-        let (interface, way) = (wanted.interface.clone(), opened.way());
+        let interface = match (&wanted.interface, addresses.first()) {
+            (None, Some(address)) => xdp::interface_of(address.ip())?,
+            (named, _) => named.clone().unwrap_or_default(),
+        };
+        let opened = xdp::Interface::open(&interface, &claims, wanted.mode)?;
+        let way = opened.way();
         let servers = opened.into_servers();
         Ok((PastStack { interface, way, queues: servers.len() }, servers))
     }

@@ -73,7 +73,7 @@ fn trial_past_stack(lie: Lie) -> TrialResult {
         let far = Namespace::new("lies");
         ethernet(&far, 1, &["2001:2::1/64"], &["2001:2::2/64"]);
         let server = far.run(|| Server::at("[2001:2::2]:0"));
-        let xdp = Some(XdpConfig { interface: "near".into(), mode: Mode::Auto });
+        let xdp = Some(XdpConfig { interface: Some("near".into()), mode: Mode::Auto });
         trial_with(lie, server, |plan| plan.xdp.clone_from(&xdp)).0
     })
     .join()

@@ -9,7 +9,7 @@ use method::units::counted;
 use serde::{Deserialize, Serialize};
 use tester::measurer::sources::SourceAddresses;
 
-use super::{AuthPlan, Plan};
+use super::{AuthPlan, Plan, Topology};
 use crate::point::{Cores, Point};
 use crate::servers::{Driver, Dut, Operator};
 
@@ -150,6 +150,31 @@ impl Plan {
         Ok(())
     }
 
+    /// Whether there is an Ethernet for those who are to go past the network stack, and whether the
+    /// Measurer can.
+    pub(super) fn check_xdp(&self) -> Result<(), String> {
+        let of_duts = self.duts.iter().filter(|dut| dut.xdp.is_some());
+        let of_auths = self.auths().filter(|auth| auth.xdp.is_some());
+        let mut all = of_duts
+            .map(|dut| format!("[[dut]] {}", dut.name()))
+            .chain(of_auths.map(|auth| format!("[auth] {}", auth.name())))
+            .chain(self.trial.xdp.map(|_| "[trial]".to_owned()));
+        if self.topology == Topology::Loopback
+            && let Some(whose) = all.next()
+        {
+            return Err(format!(
+                "{whose} xdp: on loopback there is nothing to get past; use topology lab or ssh"
+            ));
+        }
+        if self.trial.xdp.is_some() && self.trial.threads > 1 {
+            let threads = self.trial.threads;
+            return Err(format!(
+                "[trial] xdp: one pair of threads reads all queues of an interface; threads = {threads} must be 1"
+            ));
+        }
+        Ok(())
+    }
+
     fn check_auth(&self, whose: &str, auth: &AuthPlan) -> Result<(), String> {
         check_server(whose, auth.driver.driver(), auth.threads, &auth.operator())?;
         if auth.program.is_some() && auth.driver.is_ours() {
@@ -259,6 +284,17 @@ fn check_server<T>(
             "{whose} threads: nothing tells the server; write {{threads}} where it is to stand"
         ));
     }
+    if operator.xdp.is_some() && !driver.speaks_xdp {
+        return Err(format!(
+            "{whose} xdp: {} cannot be told to go past the network stack; dns64d and AuthDNS can",
+            driver.name
+        ));
+    }
+    if operator.xdp.is_some() && operator.config.is_some() {
+        return Err(format!(
+            "{whose} xdp: it is for the driver's configuration; write it into config itself"
+        ));
+    }
     if operator.config.is_some() && !operator.extra.is_empty() {
         return Err(format!(
             "{whose}: extra is for the driver's configuration; write the lines into config itself"
@@ -270,6 +306,32 @@ fn check_server<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn past_the_stack_goes_who_can_and_where_there_is_one() {
+        let check = |text: &str| {
+            let text = format!("name = 'x'\n{text}");
+            Plan::parse(&text, Path::new("p.toml")).map_err(|error| error.to_string())
+        };
+        let all = "[trial]\nxdp = 'auto'\n[auth]\nxdp = 'copy'\n[[dut]]\ndriver = 'dns64d'\nxdp = 'generic'\n";
+        let plan = check(all).unwrap();
+        let written = toml::to_string(&plan).unwrap();
+        assert_eq!(Plan::parse(&written, Path::new("p.toml")).unwrap(), plan);
+        for (text, says) in [
+            ("[[dut]]\ndriver = 'unbound'\nxdp = 'auto'\n", "unbound xdp: Unbound cannot"),
+            ("[auth]\ndriver = 'nsd'\nxdp = 'auto'\n[[dut]]\ndriver = 'dns64d'\n", "NSD cannot"),
+            ("[trial]\nxdp = 'auto'\nthreads = 2\n[[dut]]\ndriver = 'dns64d'\n", "must be 1"),
+            ("[trial]\nxdp = 'fast'\n[[dut]]\ndriver = 'dns64d'\n", "zero-copy"),
+            (&format!("topology = 'loopback'\n{all}"), "dns64d xdp: on loopback"),
+            (
+                "topology = 'loopback'\n[auth]\nxdp = 'auto'\n[[dut]]\ndriver = 'dns64d'\n",
+                "[auth] AuthDNS xdp: on loopback",
+            ),
+        ] {
+            let error = check(text).unwrap_err();
+            assert!(error.to_lowercase().contains(&says.to_lowercase()), "{text}{error}");
+        }
+    }
 
     #[test]
     fn what_operators_give_is_in_the_plan_itself() {

@@ -5,6 +5,7 @@ use method::narrow::Length;
 use method::units::{CpuId, Nanos, Qps, Share, counted, grouped};
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
+use tester::past_stack::XdpConfig;
 use wire::name::NameRange;
 
 use super::hosts::{Hosts, Machines};
@@ -45,6 +46,7 @@ impl<H: Hosts> Campaign<'_, H> {
         plan.threads = t.threads;
         plan.source_ports = t.source_ports;
         plan.source_addresses = t.sources_for(plan.server);
+        plan.xdp = t.xdp.map(|mode| XdpConfig { interface: None, mode });
         plan.max_burst = t.max_burst;
         plan.send_cost = self.send_cost();
         plan.real_time = !self.shares_tester_cpus();

@@ -16,6 +16,7 @@ pub(super) const DNS64: Driver<Translate> = Driver {
     told: Told::ByCommand,
     ready: Ready::Answers,
     speaks_ipv6: true,
+    speaks_xdp: false,
 };
 
 pub(super) const AUTHORITATIVE: Driver<Serve> = Driver {
@@ -29,6 +30,7 @@ pub(super) const AUTHORITATIVE: Driver<Serve> = Driver {
     told: Told::ByCommand,
     ready: Ready::Answers,
     speaks_ipv6: true,
+    speaks_xdp: false,
 };
 
 fn command<T>(setting: &Setting<'_, T>, program: &[String]) -> Vec<String> {

@@ -19,6 +19,7 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
     told: Told::ByCommand,
     ready: Ready::Answers,
     speaks_ipv6: true,
+    speaks_xdp: false,
 };
 
 fn configuration(setting: &Setting<'_, Translate>) -> String {

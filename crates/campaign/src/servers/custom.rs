@@ -39,4 +39,5 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
     told: Told::ByCommand,
     ready: Ready::Answers,
     speaks_ipv6: true,
+    speaks_xdp: false,
 };

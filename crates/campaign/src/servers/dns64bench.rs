@@ -20,6 +20,9 @@ pub(super) const DRIVER: Driver<Serve> = Driver {
                 with(&[zone], &["--anchors", &file.to_string_lossy()])
             }
         });
+        if let Some(mode) = setting.operator.xdp {
+            all.extend(with(&[], &["--xdp", "auto", "--xdp-mode", mode.word()]));
+        }
         if let Some(status) = &setting.task.status {
             all.extend(["--status".into(), status.to_string_lossy().into_owned()]);
         }
@@ -29,4 +32,5 @@ pub(super) const DRIVER: Driver<Serve> = Driver {
     told: Told::ByCommand,
     ready: Ready::Status,
     speaks_ipv6: true,
+    speaks_xdp: true,
 };

@@ -15,6 +15,7 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
     told: Told::ByConfiguration,
     ready: Ready::Answers,
     speaks_ipv6: true,
+    speaks_xdp: true,
 };
 
 fn configuration(setting: &Setting<'_, Translate>) -> String {
@@ -28,10 +29,17 @@ fn configuration(setting: &Setting<'_, Translate>) -> String {
     let excluded = checked.as_ref().and_then(|checked| checked.excluded);
     let exclude =
         excluded.map_or(String::new(), |range| format!("exclude = ['::ffff:0:0/96', '{range}']\n"));
+    let (listen, of_upstream) = match setting.operator.xdp {
+        None => (format!("listen = ['{listen}']"), ""),
+        Some(mode) => {
+            let listen = format!("listen = [{{ address = '{listen}', xdp = true }}]");
+            (format!("{listen}\nxdp-mode = '{}'", mode.word()), "xdp = true\n")
+        }
+    };
     format!(
-        "# Started by dns64bench in {}.\nlisten = ['{listen}']\nthreads = {threads}\n\n[access]\nallow = ['::/0', '0.0.0.0/0']\n\
+        "# Started by dns64bench in {}.\n{listen}\nthreads = {threads}\n\n[access]\nallow = ['::/0', '0.0.0.0/0']\n\
          open-resolver = true\n\n[cache]\nmebibytes = 1024\n\n[dns64]\nprefixes = [{}]\n{exclude}\n\
-         [[upstream]]\naddress = '{}'\nport = {}\n{}",
+         [[upstream]]\naddress = '{}'\nport = {}\n{of_upstream}{}",
         setting.place(),
         prefixes.join(", "),
         upstream.ip(),

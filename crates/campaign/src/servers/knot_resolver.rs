@@ -18,6 +18,7 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
     told: Told::ByCommand,
     ready: Ready::Answers,
     speaks_ipv6: true,
+    speaks_xdp: false,
 };
 
 /// $1: how many; the others: the command of one. All end when one does.

@@ -206,6 +206,8 @@ pub struct Driver<T: 'static> {
     pub ready: Ready,
     /// Whether it can ask, or serve, over IPv6.
     pub speaks_ipv6: bool,
+    /// Whether it can be told to go past the kernel's network stack.
+    pub speaks_xdp: bool,
 }
 
 impl<T> Driver<T> {

@@ -16,6 +16,7 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
     told: Told::ByConfiguration,
     ready: Ready::Answers,
     speaks_ipv6: false,
+    speaks_xdp: false,
 };
 
 /// $1: the folder whose `etc` lies over the system's; $2: the program.

@@ -23,6 +23,8 @@ pub struct Operator {
     pub config: Option<OwnFile>,
     /// Commands of the driver `custom`.
     pub custom: Option<Custom>,
+    /// How its packets get past the kernel's network stack (AF_XDP); none: not at all.
+    pub xdp: Option<net::xdp::Mode>,
 }
 
 /// A configuration file of an operator's. A plan names it by its path; a plan that was read holds

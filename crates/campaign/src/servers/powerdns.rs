@@ -14,6 +14,7 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
     told: Told::ByConfiguration,
     ready: Ready::Answers,
     speaks_ipv6: true,
+    speaks_xdp: false,
 };
 
 /// The file in its folder that has trust anchors: only Lua can tell it some.

@@ -247,6 +247,13 @@ fn the_servers_own_checkers_accept_them() {
             dut.driver().configuration(&translating(Path::new("/run/x"), operator))
         };
         judge(dut.name(), checked(dut.driver(), text));
+        if dut.driver().speaks_xdp {
+            let text = |operator: &Operator| {
+                let operator = Operator { xdp: Some(net::xdp::Mode::Copy), ..operator.clone() };
+                dut.driver().configuration(&translating(Path::new("/run/x"), &operator))
+            };
+            judge(dut.name(), checked(dut.driver(), text));
+        }
         for variant in variants(dut) {
             let text = |operator: &Operator| {
                 dut.driver().configuration(&checked_as(&variant, Path::new("/run/x"), operator))
@@ -268,6 +275,22 @@ fn the_servers_own_checkers_accept_them() {
 }
 
 #[test]
+fn our_own_servers_are_told_to_go_past_the_stack() {
+    let operator = Operator { xdp: Some(net::xdp::Mode::Generic), ..Operator::default() };
+    let setting = translating(Path::new("/f"), &operator);
+    let text = Dut::Dns64d.driver().configuration(&setting);
+    for line in [
+        "listen = [{ address = '[2001:2::1]:53', xdp = true }]\nxdp-mode = 'generic'\nthreads",
+        "[[upstream]]\naddress = '198.18.0.2'\nport = 53\nxdp = true\n",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+    let command = Auth::Dns64bench.driver().command(&serving(Path::new("/f"), &operator), &[]);
+    let told = command.windows(4).any(|four| four == ["--xdp", "auto", "--xdp-mode", "generic"]);
+    assert!(told, "{command:?}");
+}
+
+#[test]
 fn custom_commands_and_own_files_are_filled_in() {
     let start = ["x", "{listen}#{port}", "-t{threads}", "{folder}/server.conf"];
     let operator = Operator {
@@ -276,7 +299,7 @@ fn custom_commands_and_own_files_are_filled_in() {
             path: "own".into(),
             text: "{upstream} {upstream-port} {prefix} {cores} {zone}".into(),
         }),
-        extra: Vec::new(),
+        ..Operator::default()
     };
     let setting = translating(Path::new("/f"), &operator);
     let driver = Dut::Custom.driver();

@@ -53,5 +53,6 @@ pub(super) const fn driver(
         told: Told::ByConfiguration,
         ready: Ready::Answers,
         speaks_ipv6: true,
+        speaks_xdp: false,
     }
 }

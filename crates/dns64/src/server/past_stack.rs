@@ -14,7 +14,6 @@
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
-use net::ethtool;
 use net::neighbour::NextHop;
 use net::socket::Endpoint;
 use net::xdp::{self, Claim, Exchange, Outbox, Ports, Way, XdpError};
@@ -32,9 +31,6 @@ pub enum PastStackError {
     /// The interface does not do it, or the kernel does not let us.
     #[error(transparent)]
     Xdp(#[from] XdpError),
-    /// No interface has the address.
-    #[error("no interface that is up has the address {0}")]
-    NoInterface(IpAddr),
     /// There is no way to the upstream.
     #[error("there is no way to the upstream {upstream}: {source}")]
     NoWay {
@@ -90,7 +86,7 @@ pub(super) fn open(
             .filter_map(|(n, one)| Some((one.local_address().ok()?, n)));
         // Sockets of systemd's may serve other addresses than the configuration names.
         let Some(client) = bound.find(|(address, _)| is_its(address)) else { continue };
-        wanted(&mut all, interface_of(ip)?).clients.push(client);
+        wanted(&mut all, xdp::interface_of(ip)?).clients.push(client);
     }
     for upstream in settings.upstreams.iter().filter(|upstream| upstream.xdp) {
         let (interface, source) = way_to(upstream.address)?;
@@ -110,13 +106,6 @@ fn wanted(all: &mut Vec<Wanted>, name: String) -> &mut Wanted {
         all.len() - 1
     });
     &mut all[place]
-}
-
-/// The interface that has an address.
-fn interface_of(address: IpAddr) -> Result<String, PastStackError> {
-    let has_it = |interface: &ethtool::Interface| interface.addresses.contains(&address);
-    let found = ethtool::interfaces().unwrap_or_default().into_iter().find(has_it);
-    found.map(|found| found.name).ok_or(PastStackError::NoInterface(address))
 }
 
 /// The interface that is the way to an upstream, and our address that is asked from.

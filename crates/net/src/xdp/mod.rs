@@ -89,6 +89,16 @@ impl fmt::Display for Way {
 }
 
 impl Mode {
+    /// As options and plans have it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Mode::Auto => "auto",
+            Mode::ZeroCopy => "zero-copy",
+            Mode::Copy => "copy",
+            Mode::Generic => "generic",
+        }
+    }
+
     /// What is tried, the fastest first.
     fn ways(self) -> &'static [Way] {
         match self {
@@ -118,6 +128,12 @@ pub enum XdpError {
     NoInterface {
         /// Its name.
         interface: String,
+    },
+    /// No interface has the address.
+    #[error("no interface that is up has the address {address}")]
+    NobodyHas {
+        /// The address.
+        address: IpAddr,
     },
     /// Packets to the address do not come to the interface.
     #[error("{interface} does not have the address {address}")]
@@ -273,6 +289,16 @@ fn await_link(name: &str) {
 
 /// For so long an interface may be without its link after a filter was attached.
 const LINK: Duration = Duration::from_secs(10);
+
+/// The name of the interface that has an address.
+///
+/// # Errors
+/// [`XdpError::NobodyHas`].
+pub fn interface_of(address: IpAddr) -> Result<String, XdpError> {
+    let all = ethtool::interfaces().unwrap_or_default();
+    let found = all.into_iter().find(|interface| interface.addresses.contains(&address));
+    found.map(|interface| interface.name).ok_or(XdpError::NobodyHas { address })
+}
 
 /// What an interface has for AF_XDP.
 #[derive(Debug)]

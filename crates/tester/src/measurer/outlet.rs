@@ -219,13 +219,15 @@ impl TrialPlan {
     /// # Errors
     /// [`PlanError::XdpInterface`] if it is not; [`TrialError::Interface`] if there is no way.
     pub fn check_xdp(&self) -> Result<(), TrialError> {
-        let Some(wanted) = &self.xdp else { return Ok(()) };
+        let Some(wanted) = self.xdp.as_ref().and_then(|xdp| xdp.interface.as_ref()) else {
+            return Ok(());
+        };
         let at = |source| TrialError::Interface { server: self.server, source };
         let is = NextHop::towards(self.server).map_err(at)?.interface;
-        if is == wanted.interface {
+        if is == *wanted {
             return Ok(());
         }
-        let interface = wanted.interface.clone();
+        let interface = wanted.clone();
         Err(PlanError::XdpInterface { server: self.server, interface, is }.into())
     }
 }

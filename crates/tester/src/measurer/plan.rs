@@ -529,7 +529,7 @@ mod tests {
     #[test]
     fn numbers_that_no_option_would_take_are_refused() {
         let limits = PacingLimits::default();
-        let xdp = Some(XdpConfig { interface: "eth1".into(), mode: Mode::Auto });
+        let xdp = Some(XdpConfig { interface: Some("eth1".into()), mode: Mode::Auto });
         let each = [
             TrialPlan { rate: Qps(0), ..plan(1) },
             TrialPlan { rate: Qps(u64::MAX), ..plan(1) },
@@ -590,7 +590,7 @@ mod tests {
             Just(Mode::Copy),
             Just(Mode::Generic)
         ];
-        let xdp = ("[a-z0-9]{1,15}", mode);
+        let xdp = (prop::option::of("[a-z0-9]{1,15}"), mode);
         let xdp = prop::option::of(xdp.prop_map(|(interface, mode)| XdpConfig { interface, mode }));
         let sent = (
             any::<u16>(),
