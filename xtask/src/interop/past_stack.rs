@@ -84,7 +84,7 @@ fn resolver(bench: &Bench) -> Result<Server> {
     let (address, _) = DUT.trim_start_matches('[').split_once(']').context("a constant")?;
     let config = format!(
         "server:\n interface: {address}@{RESOLVER_PORT}\n access-control: ::/0 allow\n do-daemonize: no\n username: ''\n chroot: ''\n \
-         pidfile: ''\n use-syslog: no\n module-config: 'iterator'\n do-not-query-localhost: no\n\
+         pidfile: ''\n use-syslog: no\n module-config: 'iterator'\n do-not-query-localhost: no\n local-zone: \"test.\" nodefault\n\
          forward-zone:\n name: '.'\n forward-addr: {}\n",
         AUTH.replace(':', "@")
     );
