@@ -225,6 +225,21 @@ pub(crate) struct ClosedLoops {
     pub(crate) ours: f64,
 }
 
+/// Answers per second of dns64d, on one core, to a closed loop that asks for all-different names, of
+/// which each takes two questions to AuthDNS; `operator` is what it is told besides.
+pub(crate) fn dns64d_of_different_names(
+    lab: &Lab,
+    operator: &Operator,
+    offload: bool,
+) -> Result<f64> {
+    let dut = DUTS.iter().find(|dut| dut.kind == servers::Dut::Dns64d).context("dns64d")?;
+    let program = program(lab, dut).context("dns64d is not there")?;
+    let _auth = serve_auth(lab)?;
+    let server = start_with(lab, dut, &program, operator)?;
+    let names = ["--names", "13.0.0.0/8", "--expect-prefix", "64:ff9b::/96"];
+    Ok(closed_loop(lab, &server, &names, if offload { "true" } else { "false" })?.rate)
+}
+
 /// What closed loops see of each server that is here.
 pub(crate) fn different_names() -> Result<Vec<(&'static str, ClosedLoops)>> {
     // No sender or reflector of xtask's runs here, so that no release build of it is needed.

@@ -9,7 +9,7 @@ use std::process::Command;
 use crate::process::find;
 
 /// Debian's packages of what is tested against, by the program that shows whether they are there.
-const PACKAGES: [(&str, &str); 34] = [
+const PACKAGES: [(&str, &str); 35] = [
     ("nsd", "nsd"),
     ("knotd", "knot"),
     ("kxdpgun", "knot-dnsutils"),
@@ -22,6 +22,7 @@ const PACKAGES: [(&str, &str); 34] = [
     ("dnstap-read", "bind9-dnsutils"),
     ("fstrm_capture", "fstrm-bin"),
     ("ip", "iproute2"),
+    ("ethtool", "ethtool"),
     ("chromium", "chromium"),
     ("sshd", "openssh-server"),
     ("ssh", "openssh-client"),

@@ -31,6 +31,13 @@ enum Target {
     Special(File),
 }
 
+/// What the system says, without the name of the temporary file, which the user has not chosen.
+fn without_path(error: io::Error) -> io::Error {
+    let cause = error.get_ref().and_then(|wrapped| wrapped.source()?.downcast_ref::<io::Error>());
+    let code = cause.and_then(io::Error::raw_os_error);
+    code.map_or(error, io::Error::from_raw_os_error)
+}
+
 impl NewFile {
     /// Opens a file that will be at `path`. What is there stays as it is until [`NewFile::finish`].
     ///
@@ -58,7 +65,8 @@ impl NewFile {
                 builder
                     .prefix(".dns64bench-")
                     .permissions(Permissions::from_mode(MODE))
-                    .tempfile_in(folder)?,
+                    .tempfile_in(folder)
+                    .map_err(without_path)?,
             )
         };
         Ok(NewFile { path: path.into(), target })
@@ -129,6 +137,12 @@ mod tests {
             2,
             "nothing is left of a file that was not finished"
         );
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_without_the_name_of_the_temporary_file() {
+        let said = NewFile::open(Path::new("/nonexistent/x")).err().unwrap().to_string();
+        assert_eq!(said, io::Error::from_raw_os_error(2).to_string());
     }
 
     #[test]

@@ -3,19 +3,24 @@
 //! The server runs alone on CPU 1, and is asked for more than it can do from CPU 0, so what it
 //! answers is what it can do. The Measurer, alone on CPU 0, is to send more than it can, so how far
 //! it gets is what it can do; what happens to a packet on its way over veth, up to the server's
-//! socket or ring, is work of its CPU. The ways take turns, in an order that changes, because this
-//! machine's speed drifts.
+//! socket or ring, is work of its CPU. dns64d, alone on CPU 1, is asked by a closed loop that shares
+//! CPU 0 with AuthDNS. The ways take turns, in an order that changes, because this machine's speed
+//! drifts.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use campaign::servers::Operator;
 use method::stats::Summary;
+use net::xdp::Mode;
 use serde_json::{Value, json};
 
-use super::{AUTH, LIMIT, Lab, reasons};
+use super::{AUTH, LIMIT, Lab, highest, reasons};
+use crate::bench_dns64::dns64d_of_different_names;
 use crate::claims::{Claims, Keeping, Wanted};
-use crate::process::{self, Server, find};
+use crate::process::{self, Server, find, output};
+use crate::servers::wait_until_answers;
 
 /// How often each way is measured with each client.
 const ROUNDS: usize = 5;
@@ -42,6 +47,8 @@ pub(crate) fn run(keeping: &Keeping) -> Result<ExitCode> {
     sending(&lab, &mut claims)?;
     pacing(&lab, &mut claims)?;
     answering(&lab, &mut claims)?;
+    translating(&lab, &mut claims)?;
+    self_test(&lab, &mut claims)?;
     claims.conclude(keeping)
 }
 
@@ -139,12 +146,68 @@ fn answering(lab: &Lab, claims: &mut Claims) -> Result<()> {
         return Ok(());
     }
     println!("\nAuthDNS on one core, asked for more than it can do: replies in 3 s");
-    let (file, names) = (lab.queries()?, WAYS.map(|(name, _)| name));
-    let replies =
-        in_turn(names, |way| Ok(lab.saturated_authdns(client, &file, &[], WAYS[way].1)? as f64))?;
+    let (file, ours) = (lab.queries()?, WAYS.map(|(name, _)| name));
+    let names = [ours[0], ours[1], ours[2], "knotd, AF_XDP, native"];
+    let knotd = find("knotd");
+    let replies = in_turn(names, |way| match (WAYS.get(way), &knotd) {
+        (Some((_, more)), _) => Ok(lab.saturated_authdns(client, &file, &[], more)? as f64),
+        (None, Some(_)) => lab.saturated_knotd(&file),
+        (None, None) => Ok(f64::NAN),
+    })?;
     let medians = ratios(names, &replies)?;
     claims.hold(what, Wanted::AtLeast(1.5), Ok(medians[1]));
-    claims.keep("replies of AuthDNS", named(names, &replies));
+    claims.keep("replies of AuthDNS, and of knotd", named(names, &replies));
+    Ok(())
+}
+
+/// What dns64d, on one core, answers of different names, of which each takes two questions.
+fn translating(lab: &Lab, claims: &mut Claims) -> Result<()> {
+    println!("\ndns64d on one core, different names: answers per second");
+    let xdp = |mode| Operator { xdp: mode, ..Operator::default() };
+    // Sockets one by one: the client does not send together, and dns64d cannot.
+    let ways = [
+        ("sockets, one by one", None, false),
+        ("sockets, UDP_SEGMENT", None, true),
+        ("AF_XDP, native", Some(Mode::Copy), true),
+        ("AF_XDP, generic", Some(Mode::Generic), true),
+    ];
+    let names = ways.map(|(name, ..)| name);
+    let answers = in_turn(names, |way| {
+        let (_, mode, together) = ways[way];
+        lab.set_send_offload(together)?;
+        let rate = dns64d_of_different_names(lab, &xdp(mode), together);
+        lab.set_send_offload(true)?;
+        rate
+    })?;
+    let medians = ratios(names, &answers)?;
+    let what = "dns64d's answers of different names over AF_XDP, native, by those through sockets one by one";
+    claims.hold(what, Wanted::AtLeast(1.5), Ok(medians[2]));
+    claims.keep("answers of dns64d, different names", named(names, &answers));
+    Ok(())
+}
+
+/// The highest rate at which the self-test passes, each way; both ends go the same one.
+fn self_test(lab: &Lab, claims: &mut Claims) -> Result<()> {
+    println!("\nHighest rate of the self-test, tester and AuthDNS on a core each");
+    let address = format!("{AUTH}:53");
+    let ways = [
+        (WAYS_OUT[0].0, WAYS_OUT[0].1, WAYS[0].1),
+        (WAYS_OUT[1].0, WAYS_OUT[1].1, WAYS[0].1),
+        (WAYS_OUT[2].0, WAYS_OUT[2].1, WAYS[1].1),
+    ];
+    let mut all = BTreeMap::new();
+    for (name, out, at_auth) in ways {
+        let _auth = lab.serve_authdns(&lab.program, &[&["--cpus", "1"], at_auth].concat())?;
+        let rate = highest(|rate| {
+            let rate = rate.to_string();
+            let offer = ["--server", &address, "--rate", &rate, "--duration", "2s"];
+            let names = ["--timeout", "250ms", "--names", "0.0.0.0/0"];
+            Ok(lab.measure(&[&offer[..], &names, out].concat())?["verdict"] == "passed")
+        })?;
+        println!("{name:<22} {rate:>9}");
+        all.insert(name, rate);
+    }
+    claims.keep("highest rate of the self-test", json!(all));
     Ok(())
 }
 
@@ -169,6 +232,44 @@ impl Lab {
                 ["taskset", "-c", "0", "kxdpgun", "-t", "3", "-Q", OFFERED, "-i", queries, AUTH];
             process::run(&self.program, &self.exec("tester", &args), LIMIT).map(drop)
         }
+    }
+
+    /// Whether the DUT's interfaces leave checksums to the device. Where they do not, the kernel
+    /// refuses to send several datagrams as one (`UDP_SEGMENT`), and a server sends one by one.
+    fn set_send_offload(&self, is_on: bool) -> Result<()> {
+        let state = if is_on { "on" } else { "off" };
+        for interface in ["to-tester", "to-auth"] {
+            let words = self.exec("dut", &["ethtool", "-K", interface, "tx", state]);
+            output(&self.program, &words, LIMIT).context("ethtool")?;
+        }
+        Ok(())
+    }
+
+    /// How many replies knotd, alone on CPU 1 and past the stack, gives to kxdpgun, as that counts
+    /// them.
+    fn saturated_knotd(&self, queries: &str) -> Result<f64> {
+        let folder = self.folder.path();
+        let zone = folder.join("dns64perf.test.zone").to_string_lossy().into_owned();
+        let of_zone = ["zone", "--names", "10.0.0.0/16", "--aaaa-share", "1", "--output", &zone];
+        output(&self.program, &of_zone, LIMIT)?;
+        let place = folder.join("knotd");
+        std::fs::create_dir_all(&place)?;
+        let place = place.display();
+        let config = format!(
+            "server:\n  rundir: \"{place}\"\n  listen: {AUTH}@53\n  udp-workers: 1\n  background-workers: 1\n\
+             xdp:\n  listen: to-tester@53\ndatabase:\n  storage: \"{place}\"\n\
+             zone:\n  - domain: dns64perf.test\n    file: \"{zone}\"\n    zonefile-load: whole\n    journal-content: none\n"
+        );
+        let file = folder.join("knotd.conf").to_string_lossy().into_owned();
+        std::fs::write(&file, config)?;
+        let _knotd = self.serve(&["taskset", "-c", "1", "knotd", "-c", &file])?;
+        let names = ["--names", "10.0.255.0/24", "--aaaa-share", "1"];
+        wait_until_answers(&self.program, &format!("{AUTH}:53"), &names)?;
+        let args = ["taskset", "-c", "0", "kxdpgun", "-t", "3", "-Q", OFFERED, "-i", queries, AUTH];
+        let printed = output(&self.program, &self.exec("tester", &args), LIMIT)?;
+        let line = printed.lines().find_map(|line| line.trim().strip_prefix("total replies:"));
+        let number = line.and_then(|rest| rest.split_whitespace().next());
+        Ok(number.with_context(|| printed.clone())?.parse()?)
     }
 
     /// Has the Measurer, on CPU 0, ask AuthDNS for more than either can do, for 3 s.

@@ -2,12 +2,13 @@
 //! each server.
 //!
 //! ```text
-//! campaign with conform = true ─► results.json ─► what each server does not pass ◄─ compared ─► golden/conform/SERVER.txt
+//! a campaign for each, with conform = true ─► results.json ─► what each server does not pass ◄─ compared ─► golden/conform/SERVER.txt
 //! ```
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -39,22 +40,23 @@ const SEARCH: &str = "[trial]\nduration = '300ms'\ntimeout = '300ms'\npause = '0
 const PATIENCE: Duration = Duration::from_secs(600);
 
 fn side_by_side(bench: &Bench) -> Result<()> {
-    let servers = DRIVERS.map(|driver| format!("[[dut]]\ndriver = '{driver}'\n")).concat();
-    let plan = format!(
-        "name = 'conform'\ntopology = 'loopback'\n{SEARCH}[measure]\nconform = true\n{servers}"
-    );
-    let (plan, run) = (bench.file("conform.toml", &plan)?, bench.path("conform-run"));
-    output(bench.program(), &["campaign", "run", &plan, "--dir", &run, "--quiet"], PATIENCE)?;
-    let results: Value = serde_json::from_slice(&fs::read(format!("{run}/results.json"))?)?;
-    let page = fs::read_to_string(format!("{run}/report.html"))?;
+    // All at once: a check asks one question, and waits.
+    let runs = thread::scope(|scope| {
+        let threads = DRIVERS.map(|driver| scope.spawn(move || checked(bench, driver)));
+        threads.map(|thread| thread.join().expect("no panic"))
+    });
+    let runs = runs.into_iter().collect::<Result<Vec<String>>>()?;
+    let all = bench.path("conform-all");
+    let words = runs.iter().map(String::as_str).chain(["--output", &all]);
+    output(bench.program(), &["report"].into_iter().chain(words).collect::<Vec<_>>(), LIMIT)?;
+    let page = fs::read_to_string(format!("{all}/report.html"))?;
     ensure!(page.contains("Conformance"), "the report has no scoreboard");
     let mut faults = Vec::new();
-    // The results have the servers in the order of the plan.
-    let duts = results["duts"].as_array().context("no DUTs")?;
-    ensure!(duts.len() == DRIVERS.len(), "{} servers in the results", duts.len());
-    for (driver, dut) in DRIVERS.into_iter().zip(duts) {
-        let report = &dut["conform"]["report"];
-        let outcomes = report["outcomes"].as_array().with_context(|| format!("{driver}: {dut}"))?;
+    for (driver, run) in DRIVERS.into_iter().zip(&runs) {
+        let results: Value = serde_json::from_slice(&fs::read(format!("{run}/results.json"))?)?;
+        let report = &results["duts"][0]["conform"]["report"];
+        let outcomes =
+            report["outcomes"].as_array().with_context(|| format!("{driver}: {results}"))?;
         let short = falls_short(outcomes);
         let version = report["version"].as_str().unwrap_or_default();
         let news = compare(driver, version, &short)?;
@@ -74,6 +76,18 @@ fn side_by_side(bench: &Bench) -> Result<()> {
     }
     ensure!(faults.is_empty(), "dns64d fails {}", faults.join(", "));
     Ok(())
+}
+
+/// The folder of a campaign that checks one server.
+fn checked(bench: &Bench, driver: &str) -> Result<String> {
+    let plan = format!(
+        "name = 'conform {driver}'\ntopology = 'loopback'\n{SEARCH}[measure]\nconform = true\n[[dut]]\ndriver = '{driver}'\n"
+    );
+    let plan = bench.file(&format!("conform-{driver}.toml"), &plan)?;
+    let run = bench.path(&format!("conform-{driver}"));
+    output(bench.program(), &["campaign", "run", &plan, "--dir", &run, "--quiet"], PATIENCE)
+        .with_context(|| driver.to_owned())?;
+    Ok(run)
 }
 
 /// dns64d's answers are the same wherever it runs, and however the checks learn what it asked.

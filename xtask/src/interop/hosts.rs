@@ -369,34 +369,33 @@ fn lost_connections(bench: &Bench) -> Result<()> {
 }
 
 fn other_auth(bench: &Bench) -> Result<()> {
-    for driver in ["nsd", "knot", "bind", "yadifa"] {
-        // So few names that a search must begin anew in between.
-        let plan = format!(
-            "name = '{driver}'\ntopology = 'loopback'\n{SHORT}[auth]\ndriver = '{driver}'\nnames = '10.0.0.0/20'\n[[dut]]\ndriver = 'dns64d'\n"
-        );
-        let plan = bench.file(&format!("auth-{driver}.toml"), &plan)?;
-        let run = bench.path(&format!("auth-{driver}-run"));
-        let ran = process::run(
-            bench.program(),
-            &["campaign", "run", &plan, "--dir", &run, "--quiet"],
-            LIMIT,
-        )?;
-        ensure!(ran.status == Some(0), "{driver}: {}", ran.stderr);
-        let results = results(&run).with_context(|| driver.to_owned())?;
-        ensure!(
-            results["duts"][0]["points"][0]["figures"]["median"] == 300.0,
-            "{driver}: {}",
-            results["duts"]
-        );
-        ensure!(
-            results["auth"].as_str().is_some_and(|v| v.contains('.')),
-            "{driver}: version {}",
-            results["auth"]
-        );
-        ensure!(results["duts"][0]["points"][0]["real"].is_null(), "{driver} counts nothing");
-        nothing_bulky(&run)?;
-    }
+    // All at once: rates are low, and mostly it is waited for.
+    thread::scope(|scope| {
+        let threads = ["nsd", "knot", "bind", "yadifa"]
+            .map(|driver| scope.spawn(move || with_auth(bench, driver).context(driver)));
+        threads.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
+    })?;
     several_auths(bench)
+}
+
+/// A campaign with one of them.
+fn with_auth(bench: &Bench, driver: &str) -> Result<()> {
+    // So few names that a search must begin anew in between.
+    let plan = format!(
+        "name = '{driver}'\ntopology = 'loopback'\n{SHORT}[auth]\ndriver = '{driver}'\nnames = '10.0.0.0/20'\n[[dut]]\ndriver = 'dns64d'\n"
+    );
+    let plan = bench.file(&format!("auth-{driver}.toml"), &plan)?;
+    let run = bench.path(&format!("auth-{driver}-run"));
+    let words = ["campaign", "run", &plan, "--dir", &run, "--quiet"];
+    let ran = process::run(bench.program(), &words, LIMIT)?;
+    ensure!(ran.status == Some(0), "{}", ran.stderr);
+    let results = results(&run)?;
+    let dut = &results["duts"][0];
+    ensure!(dut["points"][0]["figures"]["median"] == 300.0, "{}", results["duts"]);
+    let version = &results["auth"];
+    ensure!(version.as_str().is_some_and(|v| v.contains('.')), "version {version}");
+    ensure!(dut["points"][0]["real"].is_null(), "it counts nothing");
+    nothing_bulky(&run)
 }
 
 /// All of them in one plan, beside ours: a row for each, and a self-test that vouches for it.

@@ -63,7 +63,7 @@ pub enum TrialError {
         source: io::Error,
     },
     /// Nobody is there who could be measured.
-    #[error("nobody answers at {server}: {found}")]
+    #[error("{} {server}: {found}", if .found.is_on_the_way() { "there is no way to" } else { "nobody answers at" })]
     NobodyAnswers {
         /// The server that the trial is for.
         server: SocketAddr,

@@ -36,6 +36,14 @@ pub enum Liveness {
     Unreachable(io::ErrorKind),
 }
 
+impl Liveness {
+    /// Whether what was found is of the way to the server, and says nothing of the server.
+    pub(super) fn is_on_the_way(self) -> bool {
+        use io::ErrorKind::{HostUnreachable, NetworkUnreachable};
+        matches!(self, Liveness::Unreachable(HostUnreachable | NetworkUnreachable))
+    }
+}
+
 impl fmt::Display for Liveness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -226,6 +234,9 @@ mod tests {
             let told = judge(server, from, Ok(found)).unwrap_err().to_string();
             assert!(told.starts_with("nobody answers at") && !told.contains("route"), "{told}");
         }
+        let unreachable = Liveness::Unreachable(io::ErrorKind::NetworkUnreachable);
+        let told = judge(server, None, Ok(unreachable)).unwrap_err().to_string();
+        assert_eq!(told, "there is no way to [2001:2::1]:53: network unreachable");
     }
 
     #[test]
