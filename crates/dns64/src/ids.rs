@@ -28,6 +28,20 @@ pub(crate) struct FetchId {
     pub(crate) generation: u32,
 }
 
+/// Names a source port: its server and its number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PortId {
+    pub(crate) server: ServerId,
+    pub(crate) number: u16,
+}
+
+/// Where an answer is expected: on a port, under an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Expected {
+    pub(crate) port: PortId,
+    pub(crate) id: u16,
+}
+
 impl ServerId {
     /// The place in a list that has one entry for each server.
     #[inline]

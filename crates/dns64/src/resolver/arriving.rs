@@ -12,8 +12,7 @@ use super::asking::weightier;
 use super::fetch::State;
 use super::outcome::{Failure, Outcome};
 use super::outside::{Outside, TcpFailure};
-use super::upstreams::ports::{Expected, PortId};
-use crate::ids::FetchId;
+use crate::ids::{Expected, FetchId, PortId};
 use crate::metrics::Count;
 use crate::name::Key;
 

@@ -18,9 +18,9 @@ use super::outcome::{Failure, Kept, Outcome};
 use super::outside::{Outside, TcpQuestion};
 use super::timers::LEAST_DELAY;
 use super::upstreams::LEAST_RTO;
-use super::upstreams::ports::{PortId, is_ours};
+use super::upstreams::ports::is_ours;
 use super::waiter::Landing;
-use crate::ids::{FetchId, ServerId};
+use crate::ids::{FetchId, PortId, ServerId};
 use crate::metrics::Count;
 use crate::name::{Key, KeyBuf};
 

@@ -29,9 +29,8 @@ use wire::template::HEADER_LEN;
 use super::answer::Answer;
 use super::budget::Charge;
 use super::outcome::Failure;
-use super::upstreams::ports::Expected;
 use super::waiter::{NEVER, Waiters};
-use crate::ids::{RouteId, ServerId};
+use crate::ids::{Expected, RouteId, ServerId};
 use crate::name::{Key, is_question};
 
 /// A question in flight.
@@ -267,8 +266,8 @@ fn randomize_case(question: &mut [u8], name_len: usize, rng: &mut impl Rng) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::PortId;
     use crate::name::KeyBuf;
-    use crate::resolver::upstreams::ports::PortId;
     use rand::SeedableRng;
     use rand::rngs::StdRng;
 

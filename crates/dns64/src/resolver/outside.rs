@@ -11,8 +11,7 @@ use method::units::Nanos;
 use rand::rngs::StdRng;
 
 use super::outcome::Outcome;
-use super::upstreams::ports::{Expected, PortId};
-use crate::ids::{FetchId, ServerId, WorkerId};
+use crate::ids::{Expected, FetchId, PortId, ServerId, WorkerId};
 use crate::name::Key;
 
 /// A question that an upstream is to be asked over TCP.

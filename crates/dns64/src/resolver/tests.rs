@@ -6,10 +6,9 @@ use std::io;
 use std::path::Path;
 
 use super::outside::{Access, TcpFailure, TcpQuestion};
-use super::upstreams::ports::{Expected, PortId};
 use super::waiter::Waiter;
 use super::*;
-use crate::ids::{FetchId, JobId, ServerId};
+use crate::ids::{Expected, FetchId, JobId, PortId, ServerId};
 use crate::name::Key;
 use crate::resolver::outcome::Failure;
 use wire::view::Message;

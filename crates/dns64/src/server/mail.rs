@@ -7,11 +7,10 @@ use std::sync::mpsc::Sender;
 use net::poller::Alarm;
 
 use super::explain::Trace;
-use crate::ids::FetchId;
+use crate::ids::{FetchId, PortId};
 use crate::name::Key;
 use crate::resolver::outcome::Outcome;
 use crate::resolver::outside::TcpFailure;
-use crate::resolver::upstreams::ports::PortId;
 use crate::transport::client::Client;
 
 /// A message to a worker.

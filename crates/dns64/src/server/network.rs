@@ -13,12 +13,12 @@ use rand::rngs::StdRng;
 use super::mail::Mail;
 use super::past_stack::Rings;
 use super::shared::Shared;
-use crate::ids::{FetchId, ServerId, WorkerId};
+use crate::ids::{Expected, FetchId, PortId, ServerId, WorkerId};
 use crate::name::Key;
 use crate::observe::{End, Ends, Message, MessageKind, Tap};
 use crate::resolver::outcome::Outcome;
 use crate::resolver::outside::{Access, Outside, TcpQuestion};
-use crate::resolver::upstreams::ports::{Expected, FIRST_TOKEN, PortId, Ports};
+use crate::resolver::upstreams::ports::{FIRST_TOKEN, Ports};
 use crate::transport::Transport;
 
 /// A worker's sockets towards the upstreams, and its way to others.

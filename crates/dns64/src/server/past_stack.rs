@@ -20,9 +20,8 @@ use net::xdp::{self, Claim, Exchange, Outbox, Ports, Way, XdpError};
 use wire::view::Message;
 
 use crate::config::Settings;
-use crate::ids::WorkerId;
+use crate::ids::{PortId, WorkerId};
 use crate::resolver::upstreams::past_stack::{Door, Ways};
-use crate::resolver::upstreams::ports::PortId;
 
 /// Why an address cannot be served, or an upstream asked, past the stack.
 #[derive(Debug, thiserror::Error)]

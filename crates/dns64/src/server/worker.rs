@@ -36,7 +36,7 @@ use crate::ids::WorkerId;
 use crate::name::text;
 use crate::observe::Observer;
 use crate::resolver::Resolver;
-use crate::resolver::upstreams::ports::PortId;
+use crate::resolver::upstreams::ports;
 use crate::resolver::waiter::{Waiter, Waiting};
 use crate::transport::client::Client;
 
@@ -144,7 +144,7 @@ impl Worker {
             self.take_settings();
             // What is under way comes before what is new.
             for &token in &ready {
-                match PortId::of_token(token) {
+                match ports::of_token(token) {
                     Some(port) => self.read_upstream(port, &mut batch),
                     None if token == INBOX => self.read_inbox(),
                     None => {}

@@ -19,8 +19,7 @@ use method::units::Nanos;
 use net::neighbour::NextHop;
 use net::xdp::{EthernetLink, Outbox, PortSet, XdpError};
 
-use super::ports::PortId;
-use crate::ids::{ServerId, WorkerId};
+use crate::ids::{PortId, ServerId, WorkerId};
 
 /// How often the kernel is asked for the next hop towards a server.
 const LOOK: Nanos = Nanos::SECOND;

@@ -26,7 +26,7 @@ use rand::{Rng, RngExt};
 use rustc_hash::FxHashMap;
 
 use super::past_stack::{Route, Source, Ways};
-use crate::ids::{FetchId, ServerId};
+use crate::ids::{Expected, FetchId, PortId, ServerId};
 use crate::resolver::outside::Access;
 
 /// Questions that a source port is used for before another takes its place.
@@ -43,33 +43,18 @@ pub(crate) const MOST_IDS: usize = 32_768;
 /// How often a random port is drawn in the hope of one that need not be looked for.
 const DRAWS: usize = 8;
 
-/// Names a source port: its server and its number there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct PortId {
-    pub(crate) server: ServerId,
-    pub(crate) number: u16,
-}
-
-/// Where an answer is expected: on a port, under an id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Expected {
-    pub(crate) port: PortId,
-    pub(crate) id: u16,
-}
-
 /// Poller tokens below this are not upstream sockets.
 pub(crate) const FIRST_TOKEN: usize = 1 << 16;
 
-impl PortId {
-    fn token(self) -> usize {
-        FIRST_TOKEN + (usize::from(self.server.0) << 16 | usize::from(self.number))
-    }
+/// What the poller reports for the socket of a port.
+fn token(port: PortId) -> usize {
+    FIRST_TOKEN + (usize::from(port.server.0) << 16 | usize::from(port.number))
+}
 
-    /// The port whose socket the poller reports as `token`.
-    pub(crate) fn of_token(token: usize) -> Option<PortId> {
-        let bits = token.checked_sub(FIRST_TOKEN)?;
-        Some(PortId { server: ServerId((bits >> 16) as u16), number: bits as u16 })
-    }
+/// The port whose socket the poller reports as `token`.
+pub(crate) fn of_token(token: usize) -> Option<PortId> {
+    let bits = token.checked_sub(FIRST_TOKEN)?;
+    Some(PortId { server: ServerId((bits >> 16) as u16), number: bits as u16 })
 }
 
 /// A socket on a source port of its own, connected to one server.
@@ -335,7 +320,7 @@ impl ServerPorts {
     fn open(&mut self, id: PortId, by: &By<'_>) -> io::Result<()> {
         let endpoint = Endpoint::connect(self.address)?;
         endpoint.use_receive_offload();
-        by.poller.add(&endpoint, id.token())?;
+        by.poller.add(&endpoint, token(id))?;
         let source = if self.route.is_wanted {
             endpoint.local_address().ok().and_then(|source| by.ways.open(source, id))
         } else {
@@ -501,8 +486,8 @@ mod tests {
     fn tokens_name_ports() {
         for (server, number) in [(0, 0), (3, 4_095), (u16::MAX, u16::MAX)] {
             let port = PortId { server: ServerId(server), number };
-            assert_eq!(PortId::of_token(port.token()), Some(port));
+            assert_eq!(of_token(token(port)), Some(port));
         }
-        assert_eq!(PortId::of_token(FIRST_TOKEN - 1), None);
+        assert_eq!(of_token(FIRST_TOKEN - 1), None);
     }
 }

@@ -9,8 +9,8 @@ use net::batch::{BATCH, Peer, ReceiveBatch, Wait};
 use net::xdp::Arrived;
 
 use super::Worker;
+use crate::ids::PortId;
 use crate::metrics::Count;
-use crate::resolver::upstreams::ports::PortId;
 use crate::server::mail::Mail;
 use crate::server::past_stack::{Destinations, Rings, Whom};
 use crate::transport::client::{Client, PastStack};
