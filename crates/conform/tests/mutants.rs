@@ -20,7 +20,7 @@ use conform::reference::rules::Rules;
 use conform::{checks, runner};
 
 /// How many mutants run at the same time: most of their time they wait.
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 24;
 
 /// The prefixes with which a mutant runs, one after the other until it is caught. Most defects show
 /// with the first; one of the place of an octet shows with that length only.

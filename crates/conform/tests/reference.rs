@@ -32,7 +32,7 @@ const SERVERS: [Server; 11] = [
 ];
 
 /// How many servers are checked at the same time: most of the time they wait for silence to end.
-const AT_ONCE: usize = 4;
+const AT_ONCE: usize = SERVERS.len();
 
 /// What all runs came to.
 #[derive(Default)]

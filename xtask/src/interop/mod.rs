@@ -30,6 +30,7 @@ use std::time::{Duration, Instant};
 
 use ::campaign::servers::{Auth, Dut};
 use anyhow::{Context, Result, ensure};
+use net::affinity::stand_back;
 use serde_json::Value;
 
 use self::tally::{Skipped, Tally};
@@ -168,7 +169,8 @@ impl Bench {
     }
 }
 
-fn all() -> impl Iterator<Item = &'static Test> {
+/// Tests that measure, or hold the lab or the CPUs. Each has the machine for itself.
+fn alone() -> impl Iterator<Item = &'static Test> {
     let first = tester::TESTS.iter().chain(&dns64d::TESTS).chain(&dnstap::TESTS);
     let first = first.chain(&import::TESTS).chain(&prefixes::TESTS);
     let servers = first
@@ -179,7 +181,16 @@ fn all() -> impl Iterator<Item = &'static Test> {
         .chain(&losses::TESTS)
         .chain(&campaign::TESTS);
     let servers = servers.chain(&past_stack::TESTS).chain(&shards::TESTS);
-    servers.chain(&gate::TESTS).chain(&mlrsearch::TESTS).chain(&packages::TESTS)
+    servers.chain(&gate::TESTS)
+}
+
+/// Tests that may take their time: they run beside the others, with what these leave of the CPUs.
+fn beside() -> impl Iterator<Item = &'static Test> {
+    mlrsearch::TESTS.iter().chain(&packages::TESTS)
+}
+
+fn all() -> impl Iterator<Item = &'static Test> {
+    alone().chain(beside())
 }
 
 /// Among what a test needs: to be root, for what users may not do.
@@ -238,14 +249,27 @@ pub(crate) fn run(part: &str, consent: Consent) -> Result<ExitCode> {
         spoiled: AtomicU32::new(0),
     };
     let mut tally = Tally::default();
-    for &(name, needs, test) in all().filter(|(name, ..)| name.contains(part)) {
+    let one = |&(name, needs, test): &Test| {
         let start = Instant::now();
         let outcome = match missing(needs) {
             None => test(&bench),
             Some(why) => Err(Skipped(why).into()),
         };
-        tally.add(name, &outcome, start.elapsed());
-    }
+        (name, outcome, start.elapsed())
+    };
+    let is_wanted = |test: &&Test| test.0.contains(part);
+    thread::scope(|scope| {
+        let beside = scope.spawn(|| {
+            stand_back(&[]);
+            beside().filter(is_wanted).map(one).collect::<Vec<_>>()
+        });
+        for (name, outcome, took) in alone().filter(is_wanted).map(one) {
+            tally.add(name, &outcome, took);
+        }
+        for (name, outcome, took) in beside.join().expect("a test fails, and does not panic") {
+            tally.add(name, &outcome, took);
+        }
+    });
     println!(
         "{} trials were spoiled by this machine and done again, of {MOST_SPOILED} allowed",
         bench.spoiled.into_inner()
