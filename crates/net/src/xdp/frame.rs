@@ -41,14 +41,17 @@ pub(super) struct Datagram {
     pub(super) payload: Range<usize>,
 }
 
-/// The datagram in a frame; `None` if there is none, its lengths contradict each other, or its
-/// checksum is wrong.
+/// The datagram in a frame; `None` if there is none, its lengths contradict each other, its checksum
+/// is wrong, or no host can have sent it from where it says. The stack refuses such as well.
 pub(super) fn read(frame: &[u8]) -> Option<Datagram> {
     let (source, destination, udp) = match frame.get(12..ETHERNET)? {
         [0x08, 0x00] => read_ipv4(frame)?,
         [0x86, 0xdd] => read_ipv6(frame)?,
         _ => return None,
     };
+    if !is_of_a_host(source) {
+        return None;
+    }
     let header = frame.get(udp.clone()).filter(|udp| udp.len() >= UDP)?;
     let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
     // What the IP header counts beyond it is not part of it (RFC 768).
@@ -63,6 +66,18 @@ pub(super) fn read(frame: &[u8]) -> Option<Datagram> {
         destination: SocketAddr::new(destination, word(2)),
         payload: udp.start + UDP..udp.start + length,
     })
+}
+
+/// Whether a packet that comes by a link can be from this address. One that says that it is this
+/// host itself (RFC 1122 §3.2.1.3; RFC 4291 §2.5.3), or of the other family (RFC 4291 §2.5.5.2),
+/// would pass for a client that may do more.
+fn is_of_a_host(source: IpAddr) -> bool {
+    let is_nobodys = source.is_unspecified() || source.is_loopback() || source.is_multicast();
+    !is_nobodys
+        && match source {
+            IpAddr::V4(source) => !source.is_broadcast() && source.octets()[0] != 0,
+            IpAddr::V6(source) => source.to_ipv4_mapped().is_none(),
+        }
 }
 
 /// Source, destination, and where the UDP header and what follows it are.
@@ -319,6 +334,33 @@ pub(super) mod tests {
                 padded.extend([0; 20]);
                 assert_eq!(&padded[read(&padded).unwrap().payload], payload);
             }
+        }
+    }
+
+    /// Who is answered more than others is known by his address.
+    #[test]
+    fn nobody_passes_for_this_host_or_for_one_of_the_other_family() {
+        for (from, is_good) in [
+            ("127.0.0.1", false),
+            ("127.255.0.9", false),
+            ("0.0.0.0", false),
+            ("0.1.2.3", false),
+            ("224.0.0.1", false),
+            ("255.255.255.255", false),
+            ("10.0.0.1", true),
+            ("::1", false),
+            ("::", false),
+            ("ff02::1", false),
+            ("::ffff:127.0.0.1", false),
+            ("::ffff:10.0.0.1", false),
+            ("fe80::1", true),
+            ("fd00::1", true),
+        ] {
+            let (from, to) = match from.contains(':') {
+                true => (format!("[{from}]:1053"), ENDS[1].1),
+                false => (format!("{from}:1053"), ENDS[0].1),
+            };
+            assert_eq!(read(&frame(&from, to, b"query")).is_some(), is_good, "{from}");
         }
     }
 
