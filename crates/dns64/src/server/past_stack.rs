@@ -84,7 +84,9 @@ pub(super) fn open(
             .enumerate()
             .filter_map(|(n, one)| Some((one.local_address().ok()?, n)));
         // Sockets of systemd's may serve other addresses than the configuration names.
-        let Some(client) = bound.find(|(address, _)| is_its(address)) else { continue };
+        let Some((bound, number)) = bound.find(|(address, _)| is_its(address)) else { continue };
+        // Frames do not say of which interface a link-local address is.
+        let client = (SocketAddr::new(ip, bound.port()), number);
         wanted(&mut all, xdp::interface_of(ip)?).clients.push(client);
     }
     for upstream in settings.upstreams.iter().filter(|upstream| upstream.xdp) {

@@ -94,9 +94,16 @@ pub(super) struct Source {
 impl Source {
     /// Whether it is this address and port.
     #[inline]
-    pub(super) fn is(&self, address: SocketAddr) -> bool {
-        self.address == address
+    pub(super) fn is(&self, other: SocketAddr) -> bool {
+        is_same(self.address, other)
     }
+}
+
+/// Whether address and port are the same; frames do not say of which interface a link-local address
+/// is.
+#[inline]
+pub(super) fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
+    (one.ip(), one.port()) == (other.ip(), other.port())
 }
 
 /// A worker's interfaces, as its questions leave by them.

@@ -25,7 +25,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, RngExt};
 use rustc_hash::FxHashMap;
 
-use super::past_stack::{Route, Source, Ways};
+use super::past_stack::{Route, Source, Ways, is_same};
 use crate::ids::{Expected, FetchId, PortId, ServerId};
 use crate::resolver::outside::Access;
 
@@ -139,7 +139,7 @@ impl Ports {
     #[inline]
     pub(crate) fn is_for(&self, id: PortId, from: SocketAddr, to: SocketAddr) -> bool {
         let server = self.servers.get(id.server.place());
-        server.is_some_and(|server| server.address == from)
+        server.is_some_and(|server| is_same(server.address, from))
             && self.port(id).and_then(|port| port.source.as_ref()).is_some_and(|own| own.is(to))
     }
 
