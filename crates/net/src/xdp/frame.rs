@@ -42,14 +42,14 @@ pub(super) struct Datagram {
 }
 
 /// The datagram in a frame; `None` if there is none, its lengths contradict each other, its checksum
-/// is wrong, or no host can have sent it from where it says. The stack refuses such as well.
+/// is wrong, or one of its addresses cannot be a host's on a link. The stack refuses such as well.
 pub(super) fn read(frame: &[u8]) -> Option<Datagram> {
     let (source, destination, udp) = match frame.get(12..ETHERNET)? {
         [0x08, 0x00] => read_ipv4(frame)?,
         [0x86, 0xdd] => read_ipv6(frame)?,
         _ => return None,
     };
-    if !is_of_a_host(source) {
+    if !is_of_a_host(source) || !is_of_a_host(destination) {
         return None;
     }
     let header = frame.get(udp.clone()).filter(|udp| udp.len() >= UDP)?;
@@ -68,15 +68,15 @@ pub(super) fn read(frame: &[u8]) -> Option<Datagram> {
     })
 }
 
-/// Whether a packet that comes by a link can be from this address. One that says that it is this
-/// host itself (RFC 1122 §3.2.1.3; RFC 4291 §2.5.3), or of the other family (RFC 4291 §2.5.5.2),
-/// would pass for a client that may do more.
-fn is_of_a_host(source: IpAddr) -> bool {
-    let is_nobodys = source.is_unspecified() || source.is_loopback() || source.is_multicast();
+/// Whether a packet that comes by a link can be from this address, or be answered from it. One that
+/// says that it is this host itself (RFC 1122 §3.2.1.3; RFC 4291 §2.5.3), or of the other family
+/// (RFC 4291 §2.5.5.2), would pass for a client that may do more.
+fn is_of_a_host(address: IpAddr) -> bool {
+    let is_nobodys = address.is_unspecified() || address.is_loopback() || address.is_multicast();
     !is_nobodys
-        && match source {
-            IpAddr::V4(source) => !source.is_broadcast() && source.octets()[0] != 0,
-            IpAddr::V6(source) => source.to_ipv4_mapped().is_none(),
+        && match address {
+            IpAddr::V4(address) => !address.is_broadcast() && address.octets()[0] != 0,
+            IpAddr::V6(address) => address.to_ipv4_mapped().is_none(),
         }
 }
 
@@ -356,11 +356,13 @@ pub(super) mod tests {
             ("fe80::1", true),
             ("fd00::1", true),
         ] {
-            let (from, to) = match from.contains(':') {
+            let (address, other) = match from.contains(':') {
                 true => (format!("[{from}]:1053"), ENDS[1].1),
                 false => (format!("{from}:1053"), ENDS[0].1),
             };
-            assert_eq!(read(&frame(&from, to, b"query")).is_some(), is_good, "{from}");
+            for (from, to) in [(&*address, other), (other, &*address)] {
+                assert_eq!(read(&frame(from, to, b"query")).is_some(), is_good, "{from} {to}");
+            }
         }
     }
 
