@@ -374,11 +374,15 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Begins a run folder, which must not exist.
+    /// Begins a run folder, which must not exist, on a machine of which this was observed.
     ///
     /// # Errors
     /// If it exists, or cannot be written.
-    pub fn create(folder: &Path, plan: &Plan) -> Result<Archive, ArchiveError> {
+    pub fn create(
+        folder: &Path,
+        plan: &Plan,
+        environment: &Environment,
+    ) -> Result<Archive, ArchiveError> {
         fs::create_dir(folder).map_err(io_error("create", folder))?;
         for name in ["servers", "running"] {
             let path = folder.join(name);
@@ -398,7 +402,7 @@ impl Archive {
         let text = toml::to_string(plan)
             .map_err(|e| io_error("write the plan into", folder)(io::Error::other(e)))?;
         write_whole(&folder.join("plan.toml"), text.as_bytes())?;
-        write_json(&folder.join("environment.json"), &Environment::observe())?;
+        write_json(&folder.join("environment.json"), environment)?;
         let mut journal = Lines::create(&folder.join("journal.jsonl"))?;
         journal.append(&Entry::begun(plan))?;
         Ok(Archive { folder: folder.into(), journal })

@@ -91,6 +91,14 @@ impl Environment {
         environment
     }
 
+    /// What was observed once, for all tests.
+    #[cfg(test)]
+    pub(crate) fn of_tests() -> &'static Environment {
+        static OBSERVED: std::sync::LazyLock<Environment> =
+            std::sync::LazyLock::new(Environment::observe);
+        &OBSERVED
+    }
+
     /// The same, and what an interface gives to AF_XDP. That is tried out, with a filter that takes
     /// nothing; a driver may restart its queues for that.
     pub fn observe_with_xdp(interface: &str) -> Environment {

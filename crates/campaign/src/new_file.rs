@@ -6,16 +6,11 @@
 //!    └──► device, pipe or socket: written as it is               dropped before: nothing is left
 //! ```
 
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use tempfile::{Builder, NamedTempFile};
-
-/// What open(2) is told; the kernel takes the umask from it. A temporary file's usual mode, 0600,
-/// would keep others from a result.
-const MODE: u32 = 0o666;
 
 /// A file that will be at a path, if it is finished.
 pub struct NewFile {
@@ -29,13 +24,6 @@ enum Target {
     Unnamed(NamedTempFile),
     /// What is no ordinary file, such as `/dev/null`, must not be replaced by one.
     Special(File),
-}
-
-/// What the system says, without the name of the temporary file, which the user has not chosen.
-fn without_path(error: io::Error) -> io::Error {
-    let cause = error.get_ref().and_then(|wrapped| wrapped.source()?.downcast_ref::<io::Error>());
-    let code = cause.and_then(io::Error::raw_os_error);
-    code.map_or(error, io::Error::from_raw_os_error)
 }
 
 impl NewFile {
@@ -60,14 +48,13 @@ impl NewFile {
                 .parent()
                 .filter(|folder| !folder.as_os_str().is_empty())
                 .unwrap_or(Path::new("."));
+            // A file of std's has the mode that the umask leaves to it, where a temporary file's own,
+            // 0600, would keep others from a result, and its errors do not have a name in them that
+            // nobody has chosen.
             let mut builder = Builder::new();
-            Target::Unnamed(
-                builder
-                    .prefix(".dns64bench-")
-                    .permissions(Permissions::from_mode(MODE))
-                    .tempfile_in(folder)
-                    .map_err(without_path)?,
-            )
+            let file =
+                builder.prefix(".dns64bench-").make_in(folder, |path| File::create_new(path))?;
+            Target::Unnamed(file)
         };
         Ok(NewFile { path: path.into(), target })
     }
@@ -112,6 +99,7 @@ impl Write for NewFile {
 mod tests {
     use super::*;
     use std::fs;
+    use std::os::unix::fs::PermissionsExt;
 
     /// The mode that the umask of this process leaves to a file.
     fn usual_mode(folder: &Path) -> u32 {

@@ -195,7 +195,7 @@ fn make_run() -> Run {
             crate::archive::Found::Conform(_) => {}
         }
     }
-    let results = Results::compute(&plan, &Environment::observe(), &entries);
+    let results = Results::compute(&plan, Environment::of_tests(), &entries);
     assert!(
         results.complete
             && results.health.stolen.len() == 1

@@ -29,7 +29,7 @@ fn wide() -> Run {
     static RESULTS: OnceLock<Results> = OnceLock::new();
     let results = RESULTS.get_or_init(|| {
         let plan = Plan::parse(WIDE, Path::new("wide.toml")).unwrap();
-        Results::compute(&plan, &Environment::observe(), &journal_of(&plan, 3_000, &[]))
+        Results::compute(&plan, Environment::of_tests(), &journal_of(&plan, 3_000, &[]))
     });
     Run { name: "wide".into(), results: results.clone(), notes: Vec::new() }
 }
@@ -40,7 +40,7 @@ fn checked() -> Run {
                 resolution = 4000\nrepeat = 2\n[measure]\nconform = true\n[[dut]]\ndriver = 'unbound'\n\
                 [[dut]]\ndriver = 'dns64d'\n";
     let plan = Plan::parse(text, Path::new("checked.toml")).unwrap();
-    let results = Results::compute(&plan, &Environment::observe(), &journal_of(&plan, 3_000, &[]));
+    let results = Results::compute(&plan, Environment::of_tests(), &journal_of(&plan, 3_000, &[]));
     Run { name: "checked".into(), results, notes: Vec::new() }
 }
 

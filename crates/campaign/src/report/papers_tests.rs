@@ -241,7 +241,7 @@ fn make_entries() -> Vec<Entry> {
 }
 
 fn run(name: &str, entries: &[Entry]) -> Run {
-    run_of(name, &plan(), &Environment::observe(), entries)
+    run_of(name, &plan(), Environment::of_tests(), entries)
 }
 
 fn run_of(name: &str, plan: &Plan, environment: &Environment, entries: &[Entry]) -> Run {
@@ -614,15 +614,15 @@ fn what_a_host_cannot_make_has_a_table_that_says_so() {
 /// else, and is not what is wanted.
 #[test]
 fn no_trial_can_be_taken_out_of_the_journal() {
-    let (plan, environment, mut entries) = (plan(), Environment::observe(), entries());
-    let whole = Shown::of(&plan, run_of("here", &plan, &environment, &entries));
+    let (plan, environment, mut entries) = (plan(), Environment::of_tests(), entries());
+    let whole = Shown::of(&plan, run_of("here", &plan, environment, &entries));
     let drawn = whole.figures();
     let trials: Vec<usize> =
         (0..entries.len()).filter(|&i| matches!(entries[i], Entry::Finished(_))).collect();
     assert!(trials.len() > 150, "{}", trials.len());
     for i in trials {
         let Entry::Finished(taken) = entries.remove(i) else { panic!("only trials are taken out") };
-        let shown = Shown::of(&plan, run_of("here", &plan, &environment, &entries));
+        let shown = Shown::of(&plan, run_of("here", &plan, environment, &entries));
         let what = format!("without the trial at {} of {}", taken.step.rate, taken.step.point);
         let is_same = shown.tables == whole.tables && shown.figures() == drawn;
         assert!(!is_same, "{what} the report is the same");

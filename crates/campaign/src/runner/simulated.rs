@@ -444,7 +444,7 @@ pub(super) fn go_on(
     let (archive, done) = if run_folder.exists() {
         reopened(&run_folder)
     } else {
-        (Archive::create(&run_folder, plan).unwrap(), Vec::new())
+        (Archive::create(&run_folder, plan, Environment::of_tests()).unwrap(), Vec::new())
     };
     let mut nobody = Nobody;
     let mut run = Campaign::new(plan, hosts, archive, done, &Interruption::new(), &mut nobody);

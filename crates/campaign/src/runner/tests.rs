@@ -28,7 +28,7 @@ fn plan() -> Plan {
 }
 
 fn results(plan: &Plan, entries: &[Entry]) -> Results {
-    Results::compute(plan, &Environment::observe(), entries)
+    Results::compute(plan, Environment::of_tests(), entries)
 }
 
 fn finished(entries: &[Entry]) -> Vec<&Measured> {
@@ -108,7 +108,9 @@ fn a_campaign_goes_on_from_any_line_of_its_journal() {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     for cut in 0..=lines.len() {
         let folder = tempfile::tempdir().unwrap();
-        drop(Archive::create(&folder.path().join("run"), &plan()).unwrap());
+        drop(
+            Archive::create(&folder.path().join("run"), &plan(), Environment::of_tests()).unwrap(),
+        );
         std::fs::write(folder.path().join("run/journal.jsonl"), lines[..cut].concat()).unwrap();
         let (ended, entries, _) = go_on(&plan(), folder.path(), Simulated::new(250, &[]));
         ended.unwrap();

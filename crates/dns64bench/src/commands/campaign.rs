@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use campaign::archive::{self, Archive, Entry, Measured, Step};
 use campaign::begun::{difference_of, same_plan};
+use campaign::environment::Environment;
 use campaign::interruption::Interruption;
 use campaign::measures::Paper;
 use campaign::plan::{Plan, READY};
@@ -58,7 +59,8 @@ pub(crate) fn run(args: &Campaign) -> Outcome {
             if !missing.is_empty() {
                 return Err(Failure::usage(CampaignError::Impossible(missing)));
             }
-            let archive = Archive::create(&folder, &plan).map_err(Failure::environment)?;
+            let archive = Archive::create(&folder, &plan, &Environment::observe())
+                .map_err(Failure::environment)?;
             carry_out(&plan, archive, Vec::new(), *quiet)
         }
         CampaignAction::Resume { run, quiet, metrics } => {
