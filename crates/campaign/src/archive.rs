@@ -281,7 +281,7 @@ pub struct Cpu {
     /// 1; empty where the host does not say.
     #[serde(default)]
     pub host: Vec<f64>,
-    /// Of AuthDNS, on average.
+    /// Of AuthDNS, on average; of several, of the one that used most.
     pub auth: f64,
     /// Of the Measurer, on average.
     pub tester: f64,
@@ -293,11 +293,12 @@ pub struct Cpu {
 /// What a hypervisor took of the CPU time of each host during a trial, where the host tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct StolenFrom {
-    /// Of the tester's host.
+    /// Of the tester's host; of several, of the one that lost most.
     pub tester: Option<Stolen>,
     /// Of the DUT's host.
     pub dut: Option<Stolen>,
-    /// What it took of AuthDNS's host; absent where that host does not tell.
+    /// What it took of AuthDNS's host, of several of the one that lost most; absent where no host
+    /// tells.
     pub auth: Option<Stolen>,
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use method::compliance::DEFAULT_AUTH_LIMIT;
 use method::pacing::PacingLimits;
 use method::precision::default_timeout;
-use method::units::Qps;
+use method::units::{Qps, counted};
 use serde::{Deserialize, Serialize};
 use tester::measurer::burst::Burst;
 use tester::measurer::expect::Prefix;
@@ -127,6 +127,10 @@ pub struct Ssh {
     /// The host that AuthDNS runs on.
     #[serde(default)]
     pub auth: Option<SshHost>,
+    /// Several hosts that AuthDNS runs on, in place of `auth`: a DUT is told to ask them all, and
+    /// each search of a self-test asks the next one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub auths: Vec<SshHost>,
     /// Under which addresses they meet.
     pub addresses: Addresses,
 }
@@ -138,6 +142,24 @@ impl Ssh {
             [] => vec![self.tester.as_ref()],
             several => several.iter().map(Some).collect(),
         }
+    }
+
+    /// The hosts that AuthDNS runs on, the first one first; none stands for this machine.
+    pub fn auth_hosts(&self) -> Vec<Option<&SshHost>> {
+        match &self.auths[..] {
+            [] => vec![self.auth.as_ref()],
+            several => several.iter().map(Some).collect(),
+        }
+    }
+
+    /// Where each of those is asked by the DUT, in their order.
+    pub fn auth_addresses(&self) -> &[SocketAddr] {
+        self.addresses.auth.as_slice()
+    }
+
+    /// Where each of those is asked by the Measurer in self-tests, in their order.
+    pub fn self_test_addresses(&self) -> &[SocketAddr] {
+        self.addresses.self_test.as_ref().unwrap_or(&self.addresses.auth).as_slice()
     }
 }
 
@@ -166,11 +188,31 @@ fn yes() -> bool {
 pub struct Addresses {
     /// The DUT, as the Measurer asks it.
     pub dut: SocketAddr,
-    /// AuthDNS, as the DUT asks it.
-    pub auth: SocketAddr,
+    /// AuthDNS, as the DUT asks it: one address, or one for each of `auths`.
+    pub auth: OneOrSeveral,
     /// AuthDNS, as the Measurer asks it in self-tests; none: as the DUT does.
     #[serde(default)]
-    pub self_test: Option<SocketAddr>,
+    pub self_test: Option<OneOrSeveral>,
+}
+
+/// An address, or a list of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(untagged, expecting = "an address and a port, as in \"[2001:2::1]:53\", or a list of such")]
+pub enum OneOrSeveral {
+    /// Of a single host.
+    One(SocketAddr),
+    /// Of several hosts, in their order.
+    Several(Vec<SocketAddr>),
+}
+
+impl OneOrSeveral {
+    /// All of them.
+    pub fn as_slice(&self) -> &[SocketAddr] {
+        match self {
+            OneOrSeveral::One(address) => std::slice::from_ref(address),
+            OneOrSeveral::Several(addresses) => addresses,
+        }
+    }
 }
 
 /// What plays AuthDNS.
@@ -508,8 +550,8 @@ impl Plan {
         {
             return Err("[trial]: duration, timeout and threads must be more than nothing".into());
         }
-        self.check_servers()?;
         self.check_hosts()?;
+        self.check_servers()?;
         self.check_sources()?;
         self.check_xdp()?;
         measures::check(self)
@@ -527,23 +569,28 @@ impl Plan {
         if self.topology != Topology::Ssh {
             return Err("[ssh] is for topology = \"ssh\" only".into());
         }
-        if ssh.tester.is_some() && !ssh.testers.is_empty() {
-            return Err(
-                "[ssh] has tester and testers; one tester is `tester`, several are `testers`"
-                    .into(),
-            );
-        }
-        let testers = ssh.testers.iter().map(|host| ("testers", host));
-        let single = [("tester", &ssh.tester), ("auth", &ssh.auth)];
-        let single = single.into_iter().filter_map(|(name, host)| Some((name, host.as_ref()?)));
-        for (name, host) in single.chain(testers) {
-            if !host.agent {
-                return Err(format!("[ssh] {name}: agent = false is for the DUT's host only"));
+        let groups = [
+            ("tester", ssh.tester.is_some(), "testers", &ssh.testers),
+            ("auth", ssh.auth.is_some(), "auths", &ssh.auths),
+        ];
+        for (one, has_one, several, hosts) in groups {
+            if has_one && !hosts.is_empty() {
+                return Err(format!(
+                    "[ssh] has {one} and {several}; a single host is `{one}`, more of them are `{several}`"
+                ));
+            }
+            if let Some(twice) = (1..hosts.len()).find(|&n| hosts[..n].contains(&hosts[n])) {
+                return Err(format!("[ssh] {several}: {} is there twice", hosts[twice].host));
             }
         }
-        for (number, host) in ssh.testers.iter().enumerate() {
-            if ssh.testers[..number].contains(host) {
-                return Err(format!("[ssh] testers: {} is there twice", host.host));
+        check_addresses(ssh)?;
+        let testers = ssh.testers.iter().map(|host| ("testers", host));
+        let auths = ssh.auths.iter().map(|host| ("auths", host));
+        let single = [("tester", &ssh.tester), ("auth", &ssh.auth)];
+        let single = single.into_iter().filter_map(|(name, host)| Some((name, host.as_ref()?)));
+        for (name, host) in single.chain(testers).chain(auths) {
+            if !host.agent {
+                return Err(format!("[ssh] {name}: agent = false is for the DUT's host only"));
             }
         }
         let driven = self.duts.iter().find(|dut| dut.driver != Dut::Custom);
@@ -555,6 +602,31 @@ impl Plan {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether each AuthDNS has an address of its own, for the DUT and for the Measurer, and all are
+/// of one version of IP.
+fn check_addresses(ssh: &Ssh) -> Result<(), String> {
+    let hosts = ssh.auth_hosts().len();
+    for (key, all) in [("auth", ssh.auth_addresses()), ("self-test", ssh.self_test_addresses())] {
+        if all.len() != hosts {
+            return Err(format!(
+                "[ssh.addresses] {key} has {}, and [ssh] {} for AuthDNS; give one for each",
+                counted(all.len() as u64, "address", "addresses"),
+                counted(hosts as u64, "host", "hosts"),
+            ));
+        }
+        if let Some(twice) = (1..hosts).find(|&n| all[..n].contains(&all[n])) {
+            return Err(format!("[ssh.addresses] {key}: {} is there twice", all[twice]));
+        }
+        if let Some(other) = all.iter().find(|at| at.is_ipv6() != all[0].is_ipv6()) {
+            return Err(format!(
+                "[ssh.addresses] {key}: {} and {other} are of two versions of IP",
+                all[0]
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// The name of a DUT, and the words in braces of its commands.
@@ -641,6 +713,29 @@ mod tests {
         let records =
             testers("testers = [{ host = 'a' }, { host = 'b' }]") + "[trial]\nrecords = 'csv'\n";
         bad(&records, "records");
+        let auths = |keys: &str, addresses: &str| {
+            format!(
+                "name = 'x'\ntopology = 'ssh'\n[self-test]\nrepeat = 2\n[ssh]\n{keys}\n\
+                 addresses = {{ dut = '[::1]:53', {addresses} }}\n[[dut]]\ndriver = 'unbound'\n"
+            )
+        };
+        let (both, two) =
+            ("auths = [{ host = 'a' }, { host = 'b' }]", "['1.0.0.1:53', '1.0.0.2:53']");
+        Plan::parse(&auths(both, &format!("auth = {two}")), Path::new("p.toml")).unwrap();
+        let more = format!("{both}\nauth = {{ host = 'c' }}");
+        bad(&auths(&more, &format!("auth = {two}")), "auth and auths");
+        bad(&auths(both, "auth = '1.0.0.1:53'"), "1 address, and [ssh] 2 hosts");
+        bad(&auths("", "auth = []"), "0 addresses, and [ssh] 1 host");
+        bad(&auths("", &format!("auth = {two}")), "2 addresses, and [ssh] 1 host");
+        bad(
+            &auths(both, &format!("auth = {two}, self-test = '1.0.0.3:53'")),
+            "self-test has 1 address",
+        );
+        bad(&auths(both, "auth = ['1.0.0.1:53', '1.0.0.1:53']"), "1.0.0.1:53 is there twice");
+        bad(&auths(both, "auth = ['1.0.0.1:53', '[::2]:53']"), "two versions of IP");
+        bad(&auths(both, "auth = ['1.0.0.1:53', 'b']"), "an address and a port");
+        let once = auths(both, &format!("auth = {two}")).replace("repeat = 2", "repeat = 1");
+        bad(&once, "[self-test] repeat: 1 search for 2 AuthDNS");
         bad(&format!("name = 'x'\ntopology = 'ssh'\n{ssh}[[dut]]\ndriver = 'unbound'\n"), "custom");
         bad("name = 'x'\n[[dut]]\ndriver = 'unbound'\nmax = 10\n", "below min");
         bad(

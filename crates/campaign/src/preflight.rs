@@ -2,11 +2,12 @@
 //! hosts. Nothing is started for it.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::host::HostError;
-use crate::plan::{DutPlan, Plan, SshHost};
+use crate::plan::{DutPlan, OneOrSeveral, Plan, SshHost};
 use crate::point::Point;
 use crate::servers::{Driver, Program, find};
 use crate::topology::{LOOK, Topology};
@@ -62,7 +63,8 @@ pub fn elsewhere(plan: &Plan) -> Vec<String> {
     let Some(ssh) = &plan.ssh else { return Vec::new() };
     let far = far(plan);
     let others = Role::ALL.into_iter().filter_map(|role| Some((role, far[role as usize]?)));
-    let further = ssh.testers.iter().skip(1).map(|tester| (Role::Tester, tester));
+    let testers = ssh.testers.iter().skip(1).map(|tester| (Role::Tester, tester));
+    let further = testers.chain(ssh.auths.iter().skip(1).map(|auth| (Role::Auth, auth)));
     let mut all: Vec<String> = others
         .chain(further)
         .map(|(role, at)| {
@@ -73,10 +75,13 @@ pub fn elsewhere(plan: &Plan) -> Vec<String> {
             )
         })
         .collect();
-    let addresses = [("dut", Some(ssh.addresses.dut)), ("auth", Some(ssh.addresses.auth))];
-    for (key, address) in addresses.into_iter().chain([("self-test", ssh.addresses.self_test)]) {
-        let on = if key == "dut" { Role::Dut } else { Role::Auth };
-        let Some(address) = address else { continue };
+    let of_auth = |key, all: &OneOrSeveral| -> Vec<(&str, Role, SocketAddr)> {
+        all.as_slice().iter().map(|&address| (key, Role::Auth, address)).collect()
+    };
+    let mut addresses = vec![("dut", Role::Dut, ssh.addresses.dut)];
+    addresses.extend(of_auth("auth", &ssh.addresses.auth));
+    addresses.extend(ssh.addresses.self_test.iter().flat_map(|all| of_auth("self-test", all)));
+    for (key, on, address) in addresses {
         if far[on as usize].is_some() {
             all.push(format!("[ssh.addresses] {key} = {address}: not looked at from here"));
         } else if std::net::UdpSocket::bind((address.ip(), 0)).is_err() {
@@ -95,8 +100,8 @@ pub fn elsewhere(plan: &Plan) -> Vec<String> {
 pub fn on_hosts(plan: &Plan, world: &World, open: &[Point]) -> Result<Vec<String>, HostError> {
     let mut missing = Vec::new();
     let testers = world.testers.iter().map(|tester| (Role::Tester, tester));
-    let servers = [(Role::Dut, &world.dut), (Role::Auth, &world.auth)];
-    for (role, machine) in testers.chain(servers) {
+    let auths = world.auths.iter().map(|auth| (Role::Auth, auth));
+    for (role, machine) in testers.chain([(Role::Dut, &world.dut)]).chain(auths) {
         for (whose, program) in programs(plan, role, open) {
             if machine.find(&program)?.is_none() {
                 missing.push(not_found(machine.name(), &whose, &program));
@@ -127,12 +132,12 @@ impl Role {
     }
 }
 
-/// The hosts of tester (the first one), DUT and AuthDNS that are other machines. Where there are
-/// several testers, all are.
+/// The hosts of tester, DUT and AuthDNS (the first one of each) that are other machines. Where there
+/// are several of a role, all are.
 fn far(plan: &Plan) -> [Option<&SshHost>; 3] {
     plan.ssh
         .as_ref()
-        .map_or([None; 3], |ssh| [ssh.tester_hosts()[0], ssh.dut.as_ref(), ssh.auth.as_ref()])
+        .map_or([None; 3], |ssh| [ssh.tester_hosts()[0], ssh.dut.as_ref(), ssh.auth_hosts()[0]])
 }
 
 fn not_found(host: &str, whose: &str, program: &Path) -> String {

@@ -534,11 +534,16 @@ impl<'a, H: Hosts> Campaign<'a, H> {
     }
 }
 
-/// What a hypervisor took from tester, DUT and AuthDNS between two moments.
-fn stolen(before: [Option<CpuTimes>; 3], after: [Option<CpuTimes>; 3]) -> StolenFrom {
-    let mut each =
-        before.into_iter().zip(after).map(|(before, after)| Some(after?.stolen_since(&before?)));
-    let [tester, dut, auth] = std::array::from_fn(|_| each.next().flatten());
+/// What a hypervisor took from tester, DUT and AuthDNS between two moments: where a role has several
+/// hosts, from the one that lost most.
+fn stolen(before: [Vec<Option<CpuTimes>>; 3], after: [Vec<Option<CpuTimes>>; 3]) -> StolenFrom {
+    let of_host =
+        |(before, after): (Option<CpuTimes>, Option<CpuTimes>)| Some(after?.stolen_since(&before?));
+    let mut roles = before.into_iter().zip(after).map(|(before, after)| {
+        let hosts = before.into_iter().zip(after).filter_map(of_host);
+        hosts.max_by(|a, b| a.worst_cpu_pct.total_cmp(&b.worst_cpu_pct))
+    });
+    let [tester, dut, auth] = std::array::from_fn(|_| roles.next().flatten());
     StolenFrom { tester, dut, auth }
 }
 

@@ -164,8 +164,76 @@ struct OfChecks {
     anchors: Vec<String>,
 }
 
-/// AuthDNS, running.
+/// AuthDNS, running: a server on each of its hosts.
 pub(crate) struct RunningAuth {
+    /// In the order of their hosts; never none.
+    servers: Vec<AuthServer>,
+}
+
+impl RunningAuth {
+    /// Starts what plays AuthDNS, on each of these addresses its host's, with these names, and waits
+    /// until all answer. Fewer addresses than hosts leave out the last ones.
+    ///
+    /// # Errors
+    /// If one of them does not start.
+    pub(crate) fn start(
+        world: &World,
+        plan: &Plan,
+        archive: &Archive,
+        listen: &[SocketAddr],
+        names: Names,
+    ) -> Result<RunningAuth, SiteError> {
+        let each =
+            world.auths.iter().zip(listen).enumerate().map(|(number, (machine, &listen))| {
+                AuthServer::start((number, machine), plan, archive, listen, names)
+            });
+        Ok(RunningAuth { servers: each.collect::<Result<_, _>>()? })
+    }
+
+    /// What all have counted so far, if they count.
+    ///
+    /// # Errors
+    /// If a host is gone, or its server is.
+    pub(crate) fn counters(&self) -> Result<Option<AuthCounters>, HostError> {
+        let mut sum: Option<AuthCounters> = None;
+        for server in &self.servers {
+            let Some(counted) = server.counters()? else { return Ok(None) };
+            match &mut sum {
+                Some(sum) => sum.merge(&counted),
+                None => sum = Some(counted),
+            }
+        }
+        Ok(sum)
+    }
+
+    /// The trust anchors of the signed zones, of one with the names of checks.
+    pub(crate) fn anchors(&self) -> Option<&[String]> {
+        self.servers[0].checks.as_ref().map(|checks| checks.anchors.as_slice())
+    }
+
+    /// The socket, on its host, on which one with the names of checks tells what it was asked.
+    pub(crate) fn checks_status(&self) -> Option<&Path> {
+        self.servers[0].checks.as_ref().map(|checks| checks.status.as_path())
+    }
+
+    /// The processes of the servers.
+    pub(crate) fn processes(&self) -> impl Iterator<Item = &Running> {
+        self.servers.iter().map(|server| &server.process)
+    }
+
+    /// Address and port of each.
+    pub(crate) fn listens_on(&self) -> Vec<SocketAddr> {
+        self.servers.iter().map(|server| server.listen).collect()
+    }
+
+    /// What the first one was told. The others were told the same but for their addresses.
+    pub(crate) fn configuration(&self) -> &Configuration {
+        &self.servers[0].configuration
+    }
+}
+
+/// A server that plays AuthDNS, or is one of several.
+struct AuthServer {
     process: Running,
     /// After the process, which writes them, has ended: fields go in their order.
     _bulk: Bulk,
@@ -177,24 +245,25 @@ pub(crate) struct RunningAuth {
     configuration: Configuration,
 }
 
-impl RunningAuth {
-    /// Starts what plays AuthDNS on `listen` with these names, and waits until it answers.
-    ///
-    /// # Errors
-    /// If it does not start.
-    pub(crate) fn start(
-        world: &World,
+impl AuthServer {
+    /// Starts what plays AuthDNS on `listen`, on the machine of this number, with these names, and
+    /// waits until it answers.
+    fn start(
+        (of, machine): (usize, &Machine),
         plan: &Plan,
         archive: &Archive,
         listen: SocketAddr,
         names: Names,
-    ) -> Result<RunningAuth, SiteError> {
-        let (driver, machine) = (plan.auth.driver.driver(), &world.auth);
+    ) -> Result<AuthServer, SiteError> {
+        let driver = plan.auth.driver.driver();
         let refused = SiteError::of(driver.name);
         let program = program(machine, driver.name, driver, plan.auth.program.as_deref())?;
         // Ours has no files but its log, however often it is started.
         let (folder, log) = match driver.file {
-            "" => (PathBuf::from("servers"), PathBuf::from("servers/auth.log")),
+            "" => {
+                let log = if of == 0 { "auth.log".into() } else { format!("auth-{of}.log") };
+                (PathBuf::from("servers"), Path::new("servers").join(log))
+            }
             _ => {
                 let folder = archive.server_folder(&format!("auth {}", driver.name))?;
                 (folder.clone(), folder.join("log"))
@@ -227,7 +296,7 @@ impl RunningAuth {
         let process = machine.start(&words, &plan.cpus.auth, &log, None).map_err(&refused)?;
         let configuration = Configuration { command: words, file: driver.file.into(), text };
         let _bulk = Bulk::of(machine, &place, plan.auth.driver.bulk());
-        let mut auth = RunningAuth { process, _bulk, status, checks: None, listen, configuration };
+        let mut auth = AuthServer { process, _bulk, status, checks: None, listen, configuration };
         match anchors {
             Some(file) => auth.wait_for_checks(machine, driver.name, &file)?,
             None => auth.wait(driver.name, &mut || auth.is_ready(machine, listen))?,
@@ -277,36 +346,8 @@ impl RunningAuth {
     }
 
     /// What it has counted so far, if it counts.
-    ///
-    /// # Errors
-    /// If its host is gone, or it is.
-    pub(crate) fn counters(&self) -> Result<Option<AuthCounters>, HostError> {
+    fn counters(&self) -> Result<Option<AuthCounters>, HostError> {
         self.status.as_ref().map(|status| self.process.machine().counters(status)).transpose()
-    }
-
-    /// The trust anchors of its signed zones, if it has the names of checks.
-    pub(crate) fn anchors(&self) -> Option<&[String]> {
-        self.checks.as_ref().map(|checks| checks.anchors.as_slice())
-    }
-
-    /// The socket, on its host, on which it tells what it was asked, if it has the names of checks.
-    pub(crate) fn checks_status(&self) -> Option<&Path> {
-        self.checks.as_ref().map(|checks| checks.status.as_path())
-    }
-
-    /// The process of the server.
-    pub(crate) fn process(&self) -> &Running {
-        &self.process
-    }
-
-    /// Address and port that it listens on.
-    pub(crate) fn listens_on(&self) -> SocketAddr {
-        self.listen
-    }
-
-    /// What it was told.
-    pub(crate) fn configuration(&self) -> &Configuration {
-        &self.configuration
     }
 }
 
@@ -348,8 +389,13 @@ impl RunningDut {
         let place = machine.place(&folder);
         let operator = dut.operator();
         let usual = plan.trial.prefix;
+        let mut upstreams = world.auth_addresses(dut.family);
+        if checked.is_some() {
+            // A check looks at one AuthDNS, and wants to see all questions there.
+            upstreams.truncate(1);
+        }
         let task = Translate {
-            upstream: world.auth_address(dut.family),
+            upstreams,
             prefixes: checked.map_or(vec![usual], |(variant, _)| variant.prefixes(usual)),
             checked: checked.map(|(variant, anchors)| Checked::of(variant, anchors)),
         };

@@ -40,12 +40,12 @@ pub struct World {
     pub testers: Vec<Machine>,
     /// Where the DUT runs.
     pub dut: Machine,
-    /// The machine that AuthDNS runs on.
-    pub auth: Machine,
+    /// Where AuthDNS runs: one machine, or several that a DUT may ask.
+    pub auths: Vec<Machine>,
     /// Where the DUT is asked.
     pub dut_address: SocketAddr,
-    /// Where AuthDNS is asked.
-    auth_addresses: AuthAddresses,
+    /// Where each AuthDNS is asked; never none.
+    auth_addresses: Vec<AuthAddresses>,
     /// The CPUs of the DUT's host; none where it does not say.
     pub topology: Topology,
     /// Whether the ports of DUT and AuthDNS are ours to choose.
@@ -112,7 +112,7 @@ impl World {
         let in_lab = plan.topology == plan::Topology::Lab;
         let put_up = if in_lab { PutUp::up(run_folder)? } else { None };
         let addresses = addresses(plan)?;
-        let (testers, dut, auth) = match (&plan.ssh, plan.topology) {
+        let (testers, dut, auths) = match (&plan.ssh, plan.topology) {
             (Some(ssh), plan::Topology::Ssh) => {
                 let config = ssh.config.as_deref();
                 let (cache, name) = (Path::new(".cache/dns64bench"), archive.far_name()?);
@@ -121,33 +121,32 @@ impl World {
                     None => here(host, false),
                     Some(at) => over_ssh(at, config, far, run_folder, interruption),
                 };
-                let hosts = ssh.tester_hosts();
                 // Of several, some may be on one host, and each agent has a folder of its own.
-                let folder = |number: usize| match hosts.len() {
-                    1 => far.clone(),
-                    _ => cache.join(format!("{name}-tester-{number}")),
+                let machines = |role, hosts: &[Option<&SshHost>], word| {
+                    let folder = |number| match hosts.len() {
+                        1 => far.clone(),
+                        _ => cache.join(format!("{name}-{word}-{number}")),
+                    };
+                    let each = hosts.iter().enumerate();
+                    each.map(|(number, at)| machine(role, *at, &folder(number))).collect()
                 };
-                let testers = hosts
-                    .iter()
-                    .enumerate()
-                    .map(|(number, at)| machine(Host::Tester, *at, &folder(number)));
-                (
-                    testers.collect::<Result<Vec<_>, _>>()?,
-                    machine(Host::Dut, ssh.dut.as_ref(), &far)?,
-                    machine(Host::Auth, ssh.auth.as_ref(), &far)?,
-                )
+                let testers: Result<Vec<_>, _> =
+                    machines(Host::Tester, &ssh.tester_hosts(), "tester");
+                let dut = machine(Host::Dut, ssh.dut.as_ref(), &far)?;
+                let auths: Result<Vec<_>, _> = machines(Host::Auth, &ssh.auth_hosts(), "auth");
+                (testers?, dut, auths?)
             }
             _ => (
                 vec![here(Host::Tester, in_lab)?],
                 here(Host::Dut, in_lab)?,
-                here(Host::Auth, in_lab)?,
+                vec![here(Host::Auth, in_lab)?],
             ),
         };
         let (dut_address, auth_addresses) = addresses;
         let loopback = plan.topology == plan::Topology::Loopback;
         let topology = dut.topology()?;
         let _lab = put_up;
-        Ok(World { testers, dut, auth, dut_address, auth_addresses, topology, loopback, _lab })
+        Ok(World { testers, dut, auths, dut_address, auth_addresses, topology, loopback, _lab })
     }
 
     /// Where the Measurer runs, or the first of the machines that it runs on.
@@ -182,7 +181,7 @@ impl World {
         // Several testers on one machine have the same CPUs there.
         let tester =
             self.testers.iter().any(is_near).then_some((Neighbour::Tester, &plan.cpus.tester));
-        let auth = is_near(&self.auth).then_some((Neighbour::Auth, &plan.cpus.auth));
+        let auth = self.auths.iter().any(is_near).then_some((Neighbour::Auth, &plan.cpus.auth));
         let near = tester.into_iter().chain(auth);
         near.map(|(who, cpus)| {
             (
@@ -193,14 +192,14 @@ impl World {
         .collect()
     }
 
-    /// Where a DUT asks AuthDNS.
-    pub fn auth_address(&self, family: Option<Family>) -> SocketAddr {
-        of_family(&self.auth_addresses.by_dut, family)
+    /// Where a DUT asks each AuthDNS.
+    pub fn auth_addresses(&self, family: Option<Family>) -> Vec<SocketAddr> {
+        self.auth_addresses.iter().map(|at| of_family(&at.by_dut, family)).collect()
     }
 
-    /// Where the Measurer asks AuthDNS in self-tests.
-    pub fn self_test_address(&self, family: Option<Family>) -> SocketAddr {
-        of_family(&self.auth_addresses.by_tester, family)
+    /// Where the Measurer asks each AuthDNS in self-tests.
+    pub fn self_test_addresses(&self, family: Option<Family>) -> Vec<SocketAddr> {
+        self.auth_addresses.iter().map(|at| of_family(&at.by_tester, family)).collect()
     }
 
     /// Takes other ports where they are ours to choose; nothing may run on the old ones.
@@ -209,14 +208,15 @@ impl World {
     /// If there is no free port.
     pub fn change_ports(&mut self) -> Result<(), WorldError> {
         if self.loopback {
-            (self.dut_address, self.auth_addresses) = on_loopback()?;
+            let (dut, auth) = on_loopback()?;
+            (self.dut_address, self.auth_addresses) = (dut, vec![auth]);
         }
         Ok(())
     }
 }
 
-/// Where AuthDNS is asked: the address that is taken where a plan does not say which, first; never
-/// none.
+/// Where an AuthDNS is asked: the address that is taken where a plan does not say which, first;
+/// never none.
 struct AuthAddresses {
     by_dut: Vec<SocketAddr>,
     by_tester: Vec<SocketAddr>,
@@ -231,26 +231,27 @@ fn of_family(addresses: &[SocketAddr], family: Option<Family>) -> SocketAddr {
     *of.unwrap_or(&addresses[0])
 }
 
-/// Where the DUT is asked, and where AuthDNS is.
-fn addresses(plan: &Plan) -> Result<(SocketAddr, AuthAddresses), WorldError> {
+/// Where the DUT is asked, and where each AuthDNS is.
+fn addresses(plan: &Plan) -> Result<(SocketAddr, Vec<AuthAddresses>), WorldError> {
     let address = |text: &str| text.parse().expect("a constant");
     Ok(match (&plan.ssh, plan.topology) {
         (Some(ssh), plan::Topology::Ssh) => {
-            let a = &ssh.addresses;
-            (
-                a.dut,
-                AuthAddresses {
-                    by_dut: vec![a.auth],
-                    by_tester: vec![a.self_test.unwrap_or(a.auth)],
-                },
-            )
+            let each = ssh.auth_addresses().iter().zip(ssh.self_test_addresses());
+            let auths = each.map(|(&by_dut, &by_tester)| AuthAddresses {
+                by_dut: vec![by_dut],
+                by_tester: vec![by_tester],
+            });
+            (ssh.addresses.dut, auths.collect())
         }
         (_, plan::Topology::Lab) => {
             let by_dut = ["198.18.0.2:53", "[2001:2:0:2::2]:53"].map(address).into();
             let by_tester = ["198.18.1.2:53", "[2001:2:1::2]:53"].map(address).into();
-            (address("[2001:2::1]:53"), AuthAddresses { by_dut, by_tester })
+            (address("[2001:2::1]:53"), vec![AuthAddresses { by_dut, by_tester }])
         }
-        _ => on_loopback()?,
+        _ => {
+            let (dut, auth) = on_loopback()?;
+            (dut, vec![auth])
+        }
     })
 }
 

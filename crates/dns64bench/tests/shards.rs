@@ -181,6 +181,56 @@ fn three_testers_have_one_verdict() {
     assert!(told(&nothing).contains("x.json"), "{}", told(&nothing));
 }
 
+/// The quantile of this name of each trial, in microseconds, in ascending order.
+fn quantiles(of: &[Value], name: &str) -> Vec<f64> {
+    let mut all: Vec<f64> = of.iter().map(|t| t["rtt_us"][name].as_f64().unwrap()).collect();
+    all.sort_by(f64::total_cmp);
+    all
+}
+
+/// Replies take 4 to 12 ms by chance, as many of each length, so that the quantiles are far apart
+/// and a busy moment of this machine moves none of them to another.
+#[test]
+fn reply_times_of_three_testers_are_as_near_to_those_of_one_as_two_trials_of_one() {
+    let auth = Server::start(&["auth", "--aaaa-share", "1", "--delay", "4ms-12ms"]);
+    let folder = tempfile::tempdir().unwrap();
+    let asked = ["--aaaa-share", "1"];
+    let (mut ones, mut threes): (Vec<Value>, Vec<Value>) = (Vec::new(), Vec::new());
+    // The more trials of one tester there are, the better is known how far two of them differ.
+    for trials in 1..=6 {
+        while ones.len() < trials {
+            let child = tester(folder.path(), &auth.address, &soon(), "0/1", &asked);
+            child.wait_with_output().unwrap();
+            let text = fs::read(folder.path().join(file_of("0/1"))).unwrap();
+            let one: Value = serde_json::from_slice(&text).unwrap();
+            match one["verdict"] == "invalid" {
+                true => note_spoiled(&one["reasons"].to_string()),
+                false => ones.push(one),
+            }
+        }
+        while threes.len() < trials {
+            for child in three(folder.path(), &auth.address, &asked) {
+                child.wait_with_output().unwrap();
+            }
+            let (three, _) = merged(folder.path(), &[]);
+            match three["verdict"] == "invalid" {
+                true => note_spoiled(&three["reasons"].to_string()),
+                false => threes.push(three),
+            }
+        }
+        let is_as_near = |name| {
+            let (one, three) = (quantiles(&ones, name), quantiles(&threes, name));
+            let apart = (three[trials / 2] - one[trials / 2]).abs();
+            apart <= one[trials - 1] - one[0]
+        };
+        if trials >= 3 && ["p50", "p90", "p99"].into_iter().all(is_as_near) {
+            return;
+        }
+    }
+    let told = |of: &[Value]| ["p50", "p90", "p99"].map(|name| quantiles(of, name));
+    panic!("one tester: {:?}; three: {:?}", told(&ones), told(&threes));
+}
+
 #[test]
 fn a_tester_that_is_ended_or_held_up_spoils_the_trial_and_is_named() {
     let dut = Server::start(&["reference-dut", "--capacity", "20k"]);

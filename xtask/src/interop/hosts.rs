@@ -15,7 +15,7 @@ use super::tally::Skipped;
 use super::{Bench, LIMIT, Lab, ROOT, Test};
 use crate::process::{self, Server, find, output, wait_until};
 
-pub(super) const TESTS: [Test; 9] = [
+pub(super) const TESTS: [Test; 10] = [
     (
         "campaign over ssh between namespaces, as the local one",
         &["sshd", "ssh", "ssh-keygen", "ip", ROOT],
@@ -32,6 +32,7 @@ pub(super) const TESTS: [Test; 9] = [
         other_auth,
     ),
     ("campaign with two testers over ssh", &["sshd", "ssh", "ssh-keygen", "ip", ROOT], two_testers),
+    ("campaign with two AuthDNS over ssh", &["sshd", "ssh", "ssh-keygen", "ip", ROOT], two_auths),
     ("campaign on a full disk", &["mount", "umount", ROOT], full_disk),
     ("campaign with Knot Resolver", &["kresd"], knot_resolver),
     ("campaign with CoreDNS", &["coredns"], coredns),
@@ -287,6 +288,55 @@ fn two_testers(bench: &Bench) -> Result<()> {
         ensure!(trial["verdict"] == "invalid" || trial["sent"].as_f64() == Some(planned), "{line}");
     }
     ensure!(shared > 3, "{shared} shared trials in {journal}");
+    Ok(())
+}
+
+/// A DUT asks two AuthDNS, which count as one, and each search of the self-test asks one of them.
+fn two_auths(bench: &Bench) -> Result<()> {
+    const ASKED: [&str; 2] = ["198.18.1.2:53", "198.18.1.2:5353"];
+    let _lab = Lab::up(bench)?;
+    let sshds = Sshds::start(bench)?;
+    let program = bench.program();
+    let host = |name: &str| format!("{{ host = '{name}', program = '{program}' }}");
+    let (one, both) = (host("far-auth"), [host("far-auth"), host("also-auth")].join(", "));
+    let plan = sshds
+        .plan(bench)
+        .replace(&format!("auth = {one}"), &format!("auths = [{both}]"))
+        .replace("auth = '198.18.0.2:53'", "auth = ['198.18.0.2:53', '198.18.0.2:5353']")
+        .replace("self-test = '198.18.1.2:53'", &format!("self-test = {ASKED:?}"))
+        .replace("cached-shares = [0.5]\n", "")
+        .replace("resolution = 500\nrepeat = 1", "resolution = 500\nrepeat = 2");
+    let plan = bench.file("auths.toml", &format!("{plan}[[dut]]\ndriver = 'dns64d'\n"))?;
+    let folder = bench.path("auths-run");
+    let within = ["lab", "exec", "tester", "--", program];
+    let campaign = ["campaign", "run", &plan, "--dir", &folder, "--quiet"];
+    output(program, &[&within[..], &campaign].concat(), LIMIT)?;
+    let found = results(&folder)?;
+    // That each query is two questions is seen only if the questions to both count.
+    let first = &found["duts"][0]["points"][0];
+    ensure!(first["figures"]["median"] == 300.0, "{first}");
+    ensure!(first["real"]["questions_per_query"] == 2.0, "{first}");
+    let hosts = found["hosts"].as_array().into_iter().flatten();
+    let roles: Vec<_> = hosts.filter_map(|host| host["role"].as_str()).collect();
+    ensure!(roles == ["tester", "dut", "auth", "auth 1"], "facts of {roles:?}");
+    let told = fs::read_to_string(format!("{folder}/servers/dns64d-1/dns64d.toml"))?;
+    ensure!(told.contains("port = 53\n") && told.contains("port = 5353\n"), "{told}");
+    let journal = fs::read_to_string(format!("{folder}/journal.jsonl"))?;
+    let mut asked: Vec<String> = Vec::new();
+    for line in journal.lines() {
+        let entry: Value = serde_json::from_str(line)?;
+        let finished = &entry["finished"];
+        if finished["step"]["point"].get("self_test").is_some() {
+            let server = finished["trial"]["server"].as_str().context("no server")?;
+            let of = finished["step"]["repeat"].as_u64().context("no repeat")? as usize;
+            ensure!(server == ASKED[of % 2], "search {of} asked {server}");
+            asked.push(server.to_owned());
+        }
+    }
+    ensure!(ASKED.iter().all(|server| asked.iter().any(|other| other == server)), "{asked:?}");
+    for log in ["auth.log", "auth-1.log"] {
+        ensure!(fs::metadata(format!("{folder}/servers/{log}")).is_ok(), "no {log}");
+    }
     Ok(())
 }
 

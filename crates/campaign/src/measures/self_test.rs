@@ -8,7 +8,7 @@ use method::precision::{Figures, rounded_down};
 use method::search::{Found, SearchRange};
 use method::selftest::{self, MIN_DELTA, allowed_rate, factor};
 use method::set::{Set, SetPlan, smallest_pass};
-use method::units::{Qps, Share};
+use method::units::{Qps, Share, counted};
 use serde::{Deserialize, Serialize};
 use tester::measurer::plan::{Subject, TrialPlan};
 
@@ -137,10 +137,14 @@ impl Measure for SelfTestMeasure {
             );
         }
         let most = plan.cpus.auth.len();
-        let over_ssh = plan
-            .ssh
-            .as_ref()
-            .map(|ssh| ssh.addresses.self_test.unwrap_or(ssh.addresses.auth).is_ipv6());
+        let hosts = plan.ssh.as_ref().map_or(1, |ssh| ssh.auth_hosts().len());
+        if (test.repeat as usize) < hosts {
+            return Err(format!(
+                "[self-test] repeat: {} for {hosts} AuthDNS; each search asks one of them, and the smallest result counts",
+                counted(test.repeat.into(), "search", "searches")
+            ));
+        }
+        let over_ssh = plan.ssh.as_ref().map(|ssh| ssh.self_test_addresses()[0].is_ipv6());
         let other = |also: &Also| {
             also.family
                 .is_some_and(|family| over_ssh.is_some_and(|v6| v6 != (family == Family::Ipv6)))

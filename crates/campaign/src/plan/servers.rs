@@ -83,7 +83,8 @@ impl Plan {
             if dut.family == Some(Family::Ipv6) && !driver.speaks_ipv6 {
                 return Err(format!("{whose} family: {} asks over IPv4 only", driver.name));
             }
-            self.check_family(&whose, dut.family, self.ssh.as_ref().map(|ssh| ssh.addresses.auth))?;
+            let asked = self.ssh.as_ref().map(|ssh| ssh.auth_addresses()[0]);
+            self.check_family(&whose, dut.family, asked)?;
         }
         self.check_auth("[auth]", &self.auth)?;
         for (i, auth) in self.authdns.iter().enumerate() {
@@ -95,8 +96,7 @@ impl Plan {
             }
             self.check_auth(&format!("[[authdns]] {}", auth.name()), auth)?;
         }
-        let asked =
-            self.ssh.as_ref().map(|ssh| ssh.addresses.self_test.unwrap_or(ssh.addresses.auth));
+        let asked = self.ssh.as_ref().map(|ssh| ssh.self_test_addresses()[0]);
         self.check_family(
             "[self-test]",
             self.self_test.as_ref().and_then(|test| test.family),
@@ -111,11 +111,11 @@ impl Plan {
         if all.is_empty() {
             return Ok(());
         }
-        let over_ssh = self.ssh.as_ref().map(|ssh| &ssh.addresses);
-        let dut = over_ssh.map_or(Family::Ipv6, |at| Family::of(at.dut));
+        let over_ssh = self.ssh.as_ref();
+        let dut = over_ssh.map_or(Family::Ipv6, |ssh| Family::of(ssh.addresses.dut));
         let asked = |family: Option<Family>| {
             let usual =
-                over_ssh.map_or(Family::Ipv4, |at| Family::of(at.self_test.unwrap_or(at.auth)));
+                over_ssh.map_or(Family::Ipv4, |ssh| Family::of(ssh.self_test_addresses()[0]));
             ("AuthDNS is", family.unwrap_or(usual))
         };
         let tests = self.self_test.iter().flat_map(|test| {

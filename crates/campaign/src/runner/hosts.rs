@@ -2,6 +2,8 @@
 //! against them, counters that are read. The runner itself decides only; so it can be tested
 //! without hosts.
 
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -17,7 +19,7 @@ use tester::measurer::result::TrialResult;
 
 use super::CampaignError;
 use super::meter::Meter;
-use crate::archive::{Archive, Configuration, Cpu, Found};
+use crate::archive::{Archive, Configuration, Cpu, Found, Step};
 use crate::environment::Environment;
 use crate::governor::{CannotBeMade, Governed, GovernorError};
 use crate::host::{Ended, HostError, Machine, Running};
@@ -61,8 +63,8 @@ pub(super) struct Machines {
     pub(super) testers: Vec<String>,
     /// The DUT's.
     pub(super) dut: String,
-    /// AuthDNS's.
-    pub(super) auth: String,
+    /// Those of AuthDNS, each once.
+    pub(super) auths: Vec<String>,
 }
 
 /// The hosts of a campaign.
@@ -87,8 +89,8 @@ pub(super) trait Hosts {
     fn send_cost(&self) -> Result<SendCost, CampaignError>;
     /// What tells the machines from others.
     fn machines(&self) -> Machines;
-    /// Where the Measurer asks at a point.
-    fn server_of(&self, point: &Point) -> std::net::SocketAddr;
+    /// Where the Measurer asks in a step.
+    fn server_of(&self, step: &Step) -> SocketAddr;
     /// Where the tester's host has a file of the run folder.
     fn place(&self, file: &Path) -> PathBuf;
     /// Takes other ports where they are ours to choose; nothing may run on the old ones.
@@ -111,7 +113,7 @@ pub(super) trait Hosts {
         point: &Point,
         auth: &Self::Auth,
     ) -> Result<Self::Dut, SiteError>;
-    /// Whether AuthDNS listens where it is asked at a point.
+    /// Whether each AuthDNS listens where it is asked at a point.
     fn serves(&self, auth: &Self::Auth, point: &Point) -> bool;
     /// What AuthDNS was told.
     fn auth_configuration(&self, auth: &Self::Auth) -> Configuration;
@@ -145,8 +147,8 @@ pub(super) trait Hosts {
     fn counters(&self, auth: &Self::Auth) -> Result<Option<AuthCounters>, HostError>;
     /// Page allocations on the DUT's host, where the kernel counts them.
     fn numa(&self) -> Result<Option<Numa>, HostError>;
-    /// What the CPUs of tester, DUT and AuthDNS have done, where the hosts tell.
-    fn cpu_times(&self) -> Result<[Option<CpuTimes>; 3], HostError>;
+    /// What the CPUs of the hosts of testers, DUT and AuthDNS have done, where they tell.
+    fn cpu_times(&self) -> Result<[Vec<Option<CpuTimes>>; 3], HostError>;
     /// Carries out a trial and watches the servers meanwhile. A death of the DUT ends it at once,
     /// unless `to_the_end`.
     fn trial(
@@ -182,14 +184,15 @@ impl Hosts for RealHosts<'_> {
         if self.plan.topology == Topology::Loopback {
             return Vec::new();
         }
-        let name = |number: usize| match number {
-            0 => "tester".to_owned(),
-            // As the shard that is its part of a trial.
-            _ => format!("tester {number}"),
+        // A further tester has the number of the shard that is its part of a trial.
+        let name = |role: &str, number: usize| match number {
+            0 => role.to_owned(),
+            _ => format!("{role} {number}"),
         };
-        let testers = self.world.testers.iter().enumerate().map(|(n, tester)| (name(n), tester));
-        let servers = [("dut".to_owned(), &self.world.dut), ("auth".to_owned(), &self.world.auth)];
-        let all = testers.chain(servers);
+        let World { testers, dut, auths, .. } = &self.world;
+        let testers = testers.iter().enumerate().map(|(n, machine)| (name("tester", n), machine));
+        let auths = auths.iter().enumerate().map(|(n, machine)| (name("auth", n), machine));
+        let all = testers.chain([("dut".to_owned(), dut)]).chain(auths);
         all.map(|(role, machine)| (role, machine.greeting().environment.clone())).collect()
     }
 
@@ -198,7 +201,7 @@ impl Hosts for RealHosts<'_> {
     }
 
     fn auth_version(&self, auth: &AuthPlan) -> Result<String, SiteError> {
-        auth_version(&self.world.auth, auth)
+        auth_version(&self.world.auths[0], auth)
     }
 
     fn send_cost(&self) -> Result<SendCost, CampaignError> {
@@ -219,15 +222,21 @@ impl Hosts for RealHosts<'_> {
 
     fn machines(&self) -> Machines {
         let id = |machine: &Machine| machine.greeting().boot_id.clone();
-        let mut testers: Vec<String> = self.world.testers.iter().map(id).collect();
-        testers.sort_unstable();
-        testers.dedup();
-        Machines { testers, dut: id(&self.world.dut), auth: id(&self.world.auth) }
+        let each_once = |machines: &[Machine]| {
+            let ids: BTreeSet<String> = machines.iter().map(id).collect();
+            ids.into_iter().collect()
+        };
+        let World { testers, dut, auths, .. } = &self.world;
+        Machines { testers: each_once(testers), dut: id(dut), auths: each_once(auths) }
     }
 
-    fn server_of(&self, point: &Point) -> std::net::SocketAddr {
-        match point {
-            Point::SelfTest(_) => self.auth_address(point),
+    fn server_of(&self, step: &Step) -> SocketAddr {
+        match &step.point {
+            // Each vouches for as much as it can do itself: the smallest result of all counts.
+            Point::SelfTest(_) => {
+                let all = self.auth_addresses(&step.point);
+                all[step.repeat as usize % all.len()]
+            }
             _ => self.world.dut_address,
         }
     }
@@ -248,7 +257,7 @@ impl Hosts for RealHosts<'_> {
         aaaa: Share,
     ) -> Result<RunningAuth, SiteError> {
         let names = if point.is_checked() { Names::OfChecks } else { Names::OfTrials { aaaa } };
-        RunningAuth::start(&self.world, plan, archive, self.auth_address(point), names)
+        RunningAuth::start(&self.world, plan, archive, &self.auth_addresses(point), names)
     }
 
     fn start_dut(
@@ -265,7 +274,7 @@ impl Hosts for RealHosts<'_> {
     }
 
     fn serves(&self, auth: &RunningAuth, point: &Point) -> bool {
-        auth.listens_on() == self.auth_address(point)
+        auth.listens_on() == self.auth_addresses(point)
     }
 
     fn auth_configuration(&self, auth: &RunningAuth) -> Configuration {
@@ -324,9 +333,11 @@ impl Hosts for RealHosts<'_> {
         self.world.dut.numa()
     }
 
-    fn cpu_times(&self) -> Result<[Option<CpuTimes>; 3], HostError> {
-        let World { dut, auth, .. } = &self.world;
-        Ok([self.world.tester().cpu_times()?, dut.cpu_times()?, auth.cpu_times()?])
+    fn cpu_times(&self) -> Result<[Vec<Option<CpuTimes>>; 3], HostError> {
+        let World { testers, dut, auths, .. } = &self.world;
+        let testers: Result<Vec<_>, _> = testers.iter().map(Machine::cpu_times).collect();
+        let auths: Result<Vec<_>, _> = auths.iter().map(Machine::cpu_times).collect();
+        Ok([testers?, vec![dut.cpu_times()?], auths?])
     }
 
     fn trial(
@@ -382,13 +393,20 @@ impl Hosts for RealHosts<'_> {
 }
 
 impl RealHosts<'_> {
-    /// Where AuthDNS listens at a point.
-    fn auth_address(&self, point: &Point) -> std::net::SocketAddr {
+    /// Where each AuthDNS listens at a point. For checks there is one, which sees all questions.
+    fn auth_addresses(&self, point: &Point) -> Vec<SocketAddr> {
         let own = self.plan.self_test.as_ref().and_then(|test| test.family);
-        match point {
-            Point::SelfTest(at) => self.world.self_test_address(at.family.or(own)),
-            _ => self.world.auth_address(point.dut().and_then(|name| self.plan.dut(name)?.family)),
+        let mut all = match point {
+            Point::SelfTest(at) => self.world.self_test_addresses(at.family.or(own)),
+            _ => {
+                let family = point.dut().and_then(|name| self.plan.dut(name)?.family);
+                self.world.auth_addresses(family)
+            }
+        };
+        if point.is_checked() {
+            all.truncate(1);
         }
+        all
     }
 
     /// How `conform` on the tester's host gets at what an AuthDNS that serves the names of checks was
@@ -397,12 +415,12 @@ impl RealHosts<'_> {
     fn checks_view(&self, auth: &RunningAuth) -> Option<FarView> {
         let path = auth.checks_status()?.to_string_lossy().into_owned();
         let id = |machine: &Machine| machine.greeting().boot_id.clone();
-        let (tester, on) = (id(self.world.tester()), id(&self.world.auth));
+        let (tester, on) = (id(self.world.tester()), id(&self.world.auths[0]));
         if self.plan.topology != Topology::Ssh || !tester.is_empty() && tester == on {
             return Some(FarView { status: path, ssh_config: None });
         }
         let ssh = self.plan.ssh.as_ref()?;
-        let status = format!("ssh:{}:{path}", ssh.auth.as_ref()?.host);
+        let status = format!("ssh:{}:{path}", ssh.auth_hosts()[0]?.host);
         // That file is on this machine.
         let ssh_config = ssh.config.clone().filter(|_| ssh.tester_hosts()[0].is_none());
         Some(FarView { status, ssh_config })
@@ -476,9 +494,14 @@ pub(super) fn measure(
 
 /// An error if AuthDNS has ended, which must not happen in a trial.
 pub(super) fn auth_lives(auth: &RunningAuth) -> Result<(), CampaignError> {
-    let Some(ended) = auth.process().ended(Duration::ZERO)? else { return Ok(()) };
-    let log = auth.process().log_tail();
-    Err(CampaignError::Auth(format!("AuthDNS ended in a trial: {}\n{log}", ended.how)))
+    for process in auth.processes() {
+        if let Some(ended) = process.ended(Duration::ZERO)? {
+            let (on, log) = (process.machine().name(), process.log_tail());
+            let why = format!("AuthDNS on {on} ended in a trial: {}\n{log}", ended.how);
+            return Err(CampaignError::Auth(why));
+        }
+    }
+    Ok(())
 }
 
 /// How the DUT ended, if it has.

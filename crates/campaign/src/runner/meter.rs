@@ -20,7 +20,8 @@ pub(super) struct Meter<'a> {
     start: Instant,
     /// When the next second is over.
     next: Instant,
-    auth_before: f64,
+    /// Of each AuthDNS.
+    auth_before: Vec<f64>,
     dut_last: (Instant, f64),
     host: &'a Machine,
     host_last: Option<CpuTimes>,
@@ -29,6 +30,10 @@ pub(super) struct Meter<'a> {
 
 fn cpu_of(process: &Running) -> Result<f64, HostError> {
     process.machine().cpu(&[process.id()])
+}
+
+fn cpu_of_each(auth: &RunningAuth) -> Result<Vec<f64>, HostError> {
+    auth.processes().map(cpu_of).collect()
 }
 
 impl Meter<'_> {
@@ -42,7 +47,7 @@ impl Meter<'_> {
         host: &'a Machine,
     ) -> Result<Meter<'a>, HostError> {
         let used = dut.map_or(Ok(0.0), RunningDut::cpu)?;
-        let auth_before = cpu_of(auth.process())?;
+        let auth_before = cpu_of_each(auth)?;
         let (host_last, start) = (host.cpu_times()?, Instant::now());
         let next = start + SECOND;
         Ok(Meter {
@@ -120,7 +125,9 @@ impl Meter<'_> {
         measurers: &[Running],
     ) -> Result<Cpu, HostError> {
         let seconds = self.start.elapsed().as_secs_f64().max(0.001);
-        self.cpu.auth = (cpu_of(auth.process())? - self.auth_before) / seconds;
+        let used = cpu_of_each(auth)?.into_iter().zip(&self.auth_before);
+        // The one that used most is the one that may have been too busy.
+        self.cpu.auth = used.map(|(now, before)| now - before).fold(0.0, f64::max) / seconds;
         let used = measurers.iter().map(cpu_of).sum::<Result<f64, HostError>>()?;
         self.cpu.tester = used / seconds;
         Ok(self.cpu)

@@ -213,11 +213,11 @@ impl Hosts for Simulated {
     }
 
     fn machines(&self) -> Machines {
-        Machines { testers: vec!["a".into()], dut: "b".into(), auth: "c".into() }
+        Machines { testers: vec!["a".into()], dut: "b".into(), auths: vec!["c".into()] }
     }
 
-    fn server_of(&self, point: &Point) -> SocketAddr {
-        let text = match point {
+    fn server_of(&self, step: &Step) -> SocketAddr {
+        let text = match &step.point {
             Point::SelfTest(at) if at.family == Some(crate::plan::Family::Ipv6) => {
                 "[2001:2:1::2]:53"
             }
@@ -340,8 +340,8 @@ impl Hosts for Simulated {
         Ok(Some(Numa { nodes: vec![at(0), at(1)] }))
     }
 
-    fn cpu_times(&self) -> Result<[Option<CpuTimes>; 3], HostError> {
-        Ok([None, None, None])
+    fn cpu_times(&self) -> Result<[Vec<Option<CpuTimes>>; 3], HostError> {
+        Ok([Vec::new(), Vec::new(), Vec::new()])
     }
 
     fn trial(

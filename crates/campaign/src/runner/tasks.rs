@@ -37,7 +37,7 @@ impl<H: Hosts> Campaign<'_, H> {
     /// What all trials have in common.
     pub(super) fn base(&self, step: &Step, first_name: u64) -> TrialPlan {
         let t = &self.plan.trial;
-        let mut plan = TrialPlan::new(self.hosts.server_of(&step.point), step.rate);
+        let mut plan = TrialPlan::new(self.hosts.server_of(step), step.rate);
         plan.duration = t.duration.into();
         plan.timeout = t.timeout(t.duration).into();
         plan.names = self.names(&step.point).0;
@@ -112,9 +112,9 @@ impl<H: Hosts> Campaign<'_, H> {
     ) -> Facts {
         let machines = self.hosts.machines();
         let dut = dut.map(|cpus| Role { machine: &machines.dut, cpus });
-        let auth = Role { machine: &machines.auth, cpus: auth };
+        let auths = machines.auths.iter().map(|machine| Role { machine, cpus: auth });
         let testers = self.testers(&machines);
-        let roles: Vec<Role<'_>> = testers.chain([auth]).chain(dut).collect();
+        let roles: Vec<Role<'_>> = testers.chain(auths).chain(dut).collect();
         let (shares_host, shares_cpus) = shared(&roles);
         Facts { shares_host, shares_cpus, ..trial.facts }
     }
@@ -127,8 +127,9 @@ impl<H: Hosts> Campaign<'_, H> {
             points.iter().filter_map(|p| p.place()).map(|p| self.hosts.cpus_at(p)).collect();
         let duts = places.iter().map(|cpus| Role { machine: &machines.dut, cpus });
         // What is not known is no reason to keep others waiting.
-        let on_all = Role { machine: &machines.auth, cpus: &self.plan.cpus.auth };
-        let others: Vec<Role<'_>> = duts.chain([on_all]).collect();
+        let auths =
+            machines.auths.iter().map(|machine| Role { machine, cpus: &self.plan.cpus.auth });
+        let others: Vec<Role<'_>> = duts.chain(auths).collect();
         self.testers(&machines)
             .any(|tester| others.iter().any(|other| shared(&[tester, *other]).1 != Fact::No))
     }

@@ -56,7 +56,8 @@ fn head<T>(setting: &Setting<'_, T>) -> String {
 const TAIL: &str = "controls { };\nlogging { category default { null; }; };\n";
 
 fn dns64(setting: &Setting<'_, Translate>) -> String {
-    let Translate { upstream, prefixes, checked } = &setting.task;
+    let Translate { prefixes, checked, .. } = &setting.task;
+    let forwarders = setting.task.each_upstream(|ip, port| format!("{ip} port {port}; "));
     let validates = checked.as_ref().is_some_and(Checked::validates);
     let validation = if validates { "yes" } else { "no" };
     // What is named takes the place of what it excludes by default.
@@ -69,11 +70,9 @@ fn dns64(setting: &Setting<'_, Translate>) -> String {
         .collect();
     format!(
         "{}  recursion yes;\n  allow-query {{ any; }};\n  allow-recursion {{ any; }};\n  \
-         dnssec-validation {validation};\n  forward only;\n  forwarders {{ {} port {}; }};\n  empty-zones-enable no;\n  \
+         dnssec-validation {validation};\n  forward only;\n  forwarders {{ {forwarders}}};\n  empty-zones-enable no;\n  \
          max-cache-size 1g;\n  recursive-clients 10000;\n{dns64}{}}};\n{TAIL}{}",
         head(setting),
-        upstream.ip(),
-        upstream.port(),
         setting.extra("  "),
         checked.as_ref().filter(|_| validates).map_or(String::new(), trust_anchors)
     )

@@ -1,6 +1,8 @@
 //! CoreDNS. Its threads are the processors that Go's scheduler may use. Operators' lines go into
 //! its server block.
 
+use std::net::SocketAddr;
+
 use super::{Driver, Program, Ready, Setting, Told, Translate, Version, words};
 
 const FILE: &str = "Corefile";
@@ -23,10 +25,12 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
 };
 
 fn configuration(setting: &Setting<'_, Translate>) -> String {
-    let (upstream, prefix) = (setting.task.upstream, setting.task.prefix());
+    let prefix = setting.task.prefix();
+    let upstreams =
+        setting.task.each_upstream(|ip, port| format!(" {}", SocketAddr::new(ip, port)));
     format!(
         "# Started in {}.\n.:{} {{\n  bind {}\n  dns64 {{\n    prefix {prefix}\n    allow_ipv4\n  }}\n  \
-         cache {{\n    success 4000000\n    denial 4000000\n  }}\n  forward . {upstream}\n{}}}\n",
+         cache {{\n    success 4000000\n    denial 4000000\n  }}\n  forward .{upstreams}\n{}}}\n",
         setting.place(),
         setting.listen.port(),
         setting.listen.ip(),

@@ -19,7 +19,8 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
 };
 
 fn configuration(setting: &Setting<'_, Translate>) -> String {
-    let Setting { listen, threads, task: Translate { upstream, prefixes, checked }, .. } = setting;
+    let Setting { listen, threads, task, .. } = setting;
+    let Translate { prefixes, checked, .. } = task;
     // The Measurer's names stand for private addresses, which the well-known prefix carries only
     // when it is told to; that it does not carry them otherwise is checked.
     let non_global = if checked.is_some() { "" } else { ", allow-non-global = true" };
@@ -36,14 +37,15 @@ fn configuration(setting: &Setting<'_, Translate>) -> String {
             (format!("{listen}\nxdp-mode = '{}'", mode.word()), "xdp = true\n")
         }
     };
+    let upstreams = task.each_upstream(|ip, port| {
+        format!("[[upstream]]\naddress = '{ip}'\nport = {port}\n{of_upstream}")
+    });
     format!(
         "# Started by dns64bench in {}.\n{listen}\nthreads = {threads}\n\n[access]\nallow = ['::/0', '0.0.0.0/0']\n\
          open-resolver = true\n\n[cache]\nmebibytes = 1024\n\n[dns64]\nprefixes = [{}]\n{exclude}\n\
-         [[upstream]]\naddress = '{}'\nport = {}\n{of_upstream}{}",
+         {upstreams}{}",
         setting.place(),
         prefixes.join(", "),
-        upstream.ip(),
-        upstream.port(),
         setting.extra("")
     )
 }

@@ -34,17 +34,18 @@ fn command(setting: &Setting<'_, Translate>, program: &[String]) -> Vec<String> 
 }
 
 fn configuration(setting: &Setting<'_, Translate>) -> String {
-    let Translate { upstream, checked, .. } = &setting.task;
-    let upstream = format!("policy.FORWARD('{}@{}')", upstream.ip(), upstream.port());
+    let Translate { checked, .. } = &setting.task;
+    let upstreams = setting.task.each_upstream(|ip, port| format!("'{ip}@{port}', "));
+    let forward = format!("policy.FORWARD({{ {} }})", upstreams.trim_end_matches(", "));
     let (anchors, policy): (String, _) = match checked {
         None => {
-            (String::new(), format!("policy.suffix({upstream}, {{ todname('dns64perf.test') }})"))
+            (String::new(), format!("policy.suffix({forward}, {{ todname('dns64perf.test') }})"))
         }
         Some(checked) => {
             let anchor = |(owner, data): (&str, Vec<&str>)| {
                 format!("trust_anchors.add('{owner} IN DS {}')\n", data.join(" "))
             };
-            (checked.of_type("DS").map(anchor).collect(), format!("policy.all({upstream})"))
+            (checked.of_type("DS").map(anchor).collect(), format!("policy.all({forward})"))
         }
     };
     let network = setting.task.prefix().to_string();

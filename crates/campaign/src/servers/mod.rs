@@ -29,7 +29,7 @@ mod variant;
 mod yadifa;
 mod zone_file;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use method::units::Share;
@@ -50,8 +50,9 @@ pub const CHECKED_ZONE: &str = "conform.example";
 /// What a DUT is to do: translate, and ask AuthDNS.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Translate {
-    /// AuthDNS, to which all questions below `dns64perf.test` are forwarded.
-    pub upstream: SocketAddr,
+    /// AuthDNS, to which all questions below `dns64perf.test` are forwarded: one server at least, and
+    /// of several any.
+    pub upstreams: Vec<SocketAddr>,
     /// The DNS64 prefixes of the addresses that it synthesizes (RFC 6052 §2.1), one at least. Who can
     /// be told one only is told the first.
     pub prefixes: Vec<Prefix>,
@@ -60,6 +61,11 @@ pub struct Translate {
 }
 
 impl Translate {
+    /// What a configuration says of each AuthDNS, one after the other.
+    fn each_upstream(&self, said: impl Fn(IpAddr, u16) -> String) -> String {
+        self.upstreams.iter().map(|at| said(at.ip(), at.port())).collect()
+    }
+
     /// The first of its prefixes.
     ///
     /// # Panics
@@ -266,14 +272,14 @@ impl<T> Driver<T> {
 
 /// A task's words in braces.
 pub trait Task {
-    /// The values of `{upstream}`, `{upstream-port}`, `{prefix}` and `{zone}`; none where the task
-    /// has no such thing.
+    /// The values of `{upstream}` and `{upstream-port}` (the first AuthDNS), `{prefix}` and `{zone}`;
+    /// none where the task has no such thing.
     fn values(&self) -> [Option<String>; 4];
 }
 
 impl Task for Translate {
     fn values(&self) -> [Option<String>; 4] {
-        let upstream = self.upstream;
+        let upstream = self.upstreams[0];
         [
             Some(upstream.ip().to_string()),
             Some(upstream.port().to_string()),

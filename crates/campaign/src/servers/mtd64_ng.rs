@@ -46,12 +46,13 @@ fn command(setting: &Setting<'_, Translate>, program: &[String]) -> Vec<String> 
 
 fn configuration(setting: &Setting<'_, Translate>) -> String {
     let Setting { listen, threads, task, .. } = setting;
-    let (upstream, prefix) = (task.upstream, task.prefix());
+    let prefix = task.prefix();
+    // It asks port 53 only, of several any.
+    let upstreams = task.each_upstream(|ip, _| format!("nameserver {ip}\n"));
     format!(
-        "// {}: for {listen}\nnameserver {}\nselection-mode random\ndns64-prefix {prefix}\ndebugging no\ntimeout-time 1.0\n\
+        "// {}: for {listen}\n{upstreams}selection-mode random\ndns64-prefix {prefix}\ndebugging no\ntimeout-time 1.0\n\
          resend-attempts 0\nresponse-maxlength 512\nnum-threads {threads}\nport {}\n{}",
         setting.place(),
-        upstream.ip(),
         listen.port(),
         setting.extra("")
     )

@@ -1,6 +1,8 @@
 //! PowerDNS Recursor with `dns64-prefix`, as `key=value` file, which versions 4 and 5.0 read.
 //! Operators' lines go to its end.
 
+use std::net::SocketAddr;
+
 use super::{Checked, Driver, Program, Ready, Setting, Told, Translate, Version, with};
 
 pub(super) const DRIVER: Driver<Translate> = Driver {
@@ -40,10 +42,12 @@ fn check(file: &str) -> Vec<String> {
 
 fn configuration(setting: &Setting<'_, Translate>) -> String {
     let Setting { listen, threads, task, .. } = setting;
-    let (upstream, prefix) = (task.upstream, task.prefix());
-    let everything = format!("forward-zones-recurse=.={upstream}");
+    let prefix = task.prefix();
+    let upstreams = task.each_upstream(|ip, port| format!("{};", SocketAddr::new(ip, port)));
+    let upstreams = upstreams.trim_end_matches(';');
+    let everything = format!("forward-zones-recurse=.={upstreams}");
     let (dnssec, forwarded) = match &task.checked {
-        None => ("off".into(), format!("forward-zones=dns64perf.test={upstream}")),
+        None => ("off".into(), format!("forward-zones=dns64perf.test={upstreams}")),
         Some(checked) if checked.validates() => {
             (format!("validate\nlua-config-file={}", setting.file(ANCHORS)), everything)
         }

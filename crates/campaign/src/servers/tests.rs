@@ -4,7 +4,7 @@ use super::*;
 
 fn translating<'a>(folder: &'a Path, operator: &'a Operator) -> Setting<'a, Translate> {
     let task = Translate {
-        upstream: "198.18.0.2:53".parse().unwrap(),
+        upstreams: vec!["198.18.0.2:53".parse().unwrap()],
         prefixes: vec!["64:ff9b::/96".parse().unwrap()],
         checked: None,
     };
@@ -33,6 +33,12 @@ fn serving<'a>(folder: &'a Path, operator: &'a Operator) -> Setting<'a, Serve> {
         operator,
         task,
     }
+}
+
+/// The same, of two AuthDNS.
+fn asking_two(mut setting: Setting<'_, Translate>) -> Setting<'_, Translate> {
+    setting.task.upstreams.push("198.18.0.3:53".parse().unwrap());
+    setting
 }
 
 /// As [`translating`], for checks with a variant.
@@ -247,6 +253,10 @@ fn the_servers_own_checkers_accept_them() {
             dut.driver().configuration(&translating(Path::new("/run/x"), operator))
         };
         judge(dut.name(), checked(dut.driver(), text));
+        let text = |operator: &Operator| {
+            dut.driver().configuration(&asking_two(translating(Path::new("/run/x"), operator)))
+        };
+        judge(dut.name(), checked(dut.driver(), text));
         if dut.driver().speaks_xdp {
             let text = |operator: &Operator| {
                 let operator = Operator { xdp: Some(net::xdp::Mode::Copy), ..operator.clone() };
@@ -272,6 +282,18 @@ fn the_servers_own_checkers_accept_them() {
     let missed: Vec<_> =
         missing.iter().filter(|name| must.split(',').any(|word| word == **name)).collect();
     assert!(missed.is_empty(), "not installed: {missed:?}");
+}
+
+#[test]
+fn every_server_is_told_of_each_authdns() {
+    let operator = Operator::default();
+    for dut in duts().filter(|&dut| dut != Dut::Custom) {
+        let setting = asking_two(translating(Path::new("/f"), &operator));
+        let text = dut.driver().configuration(&setting);
+        for address in ["198.18.0.2", "198.18.0.3"] {
+            assert!(text.contains(address), "{dut:?}: {text}");
+        }
+    }
 }
 
 #[test]

@@ -21,7 +21,8 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
 
 fn configuration(setting: &Setting<'_, Translate>) -> String {
     let Setting { listen, threads, task, .. } = setting;
-    let (upstream, prefix) = (task.upstream, task.prefix());
+    let prefix = task.prefix();
+    let upstreams = task.each_upstream(|ip, port| format!("  forward-addr: {ip}@{port}\n"));
     let (place, ip, port) = (setting.place(), listen.ip(), listen.port());
     let anchor = |line: &String| format!("  trust-anchor: \"{line}\"\n");
     let (validator, forwarded, anchors): (_, _, String) = match &task.checked {
@@ -40,9 +41,7 @@ fn configuration(setting: &Setting<'_, Translate>) -> String {
          rrset-cache-size: 1g\n  outgoing-range: 4096\n  num-queries-per-thread: 4096\n  username: \"\"\n  chroot: \"\"\n  \
          directory: \"{place}\"\n  pidfile: \"{place}/unbound.pid\"\n  use-syslog: no\n  verbosity: 0\n{anchors}{}\
          remote-control:\n  control-enable: no\n\
-         forward-zone:\n  name: \"{forwarded}\"\n  forward-addr: {}@{}\n",
-        setting.extra("  "),
-        upstream.ip(),
-        upstream.port()
+         forward-zone:\n  name: \"{forwarded}\"\n{upstreams}",
+        setting.extra("  ")
     )
 }

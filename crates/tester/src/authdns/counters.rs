@@ -204,6 +204,33 @@ pub struct ReplyCounters {
 }
 
 impl AuthCounters {
+    /// Counts what another AuthDNS has counted.
+    pub fn merge(&mut self, other: &AuthCounters) {
+        let AuthCounters { queries, replies, own_time, repeats, .. } = self;
+        for (sum, more) in [
+            (&mut queries.a, other.queries.a),
+            (&mut queries.aaaa, other.queries.aaaa),
+            (&mut queries.other, other.queries.other),
+            (&mut replies.noerror, other.replies.noerror),
+            (&mut replies.nodata, other.replies.nodata),
+            (&mut replies.nxdomain, other.replies.nxdomain),
+            (&mut replies.refused, other.replies.refused),
+            (&mut replies.formerr, other.replies.formerr),
+            (&mut replies.notimp, other.replies.notimp),
+            (&mut replies.badvers, other.replies.badvers),
+            (&mut self.ignored, other.ignored),
+            (&mut self.lost_on_purpose, other.lost_on_purpose),
+            (&mut self.send_refused, other.send_refused),
+            (&mut self.socket_drops, other.socket_drops),
+            (&mut self.aaaa_present, other.aaaa_present),
+        ] {
+            *sum += more;
+        }
+        own_time.merge(&other.own_time);
+        repeats.a.merge(&other.repeats.a);
+        repeats.aaaa.merge(&other.repeats.aaaa);
+    }
+
     pub(crate) fn sum(workers: &[WorkerCounters]) -> AuthCounters {
         let sum = |of: fn(&WorkerCounters) -> &AtomicU64| {
             workers.iter().map(|w| of(w).load(Ordering::Relaxed)).sum()
@@ -238,5 +265,31 @@ impl AuthCounters {
             own_time,
             repeats,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A worker's counters, each another number, from `first` on.
+    fn worker(first: u64) -> WorkerCounters {
+        let worker = WorkerCounters::default();
+        let WorkerCounters { aaaa_present, lost, send_refused, socket_drops, .. } = &worker;
+        let others = [aaaa_present, lost, send_refused, socket_drops];
+        let sums = worker.kinds.iter().chain(&worker.types).chain(others);
+        sums.zip(first..).for_each(|(sum, number)| sum.store(number, Ordering::Relaxed));
+        let repeats = vec![(QueryType::A, Nanos(5)), (QueryType::Aaaa, Nanos(first))];
+        let mut batch = BatchTimes { received: vec![Nanos(1)], repeats };
+        worker.publish_times(&mut batch, Nanos(first));
+        worker
+    }
+
+    #[test]
+    fn several_servers_count_as_several_workers_of_one_do() {
+        let mut merged = AuthCounters::sum(&[worker(100)]);
+        merged.merge(&AuthCounters::sum(&[worker(1_000)]));
+        assert_eq!(merged, AuthCounters::sum(&[worker(100), worker(1_000)]));
+        assert_eq!((merged.queries.aaaa, merged.own_time.count()), (109 + 1_009, 2));
     }
 }
