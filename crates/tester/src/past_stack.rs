@@ -52,7 +52,7 @@ impl PastStack {
         };
         let claims: Vec<Claim> = addresses.iter().map(claim).collect();
         let interface = match (&wanted.interface, addresses.first()) {
-            (None, Some(address)) => xdp::interface_of(address.ip())?,
+            (None, Some(address)) => xdp::interface_of(*address)?,
             (named, _) => named.clone().unwrap_or_default(),
         };
         let opened = xdp::Interface::open(&interface, &claims, wanted.mode)?;

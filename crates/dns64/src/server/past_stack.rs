@@ -76,8 +76,14 @@ pub(super) fn open(
     let mut all = Vec::new();
     for keys in settings.config.listen.iter().filter(|keys| keys.xdp) {
         let ip = keys.address.ip();
+        // An address of one link may be that of another link's host too.
+        let scope = |address: &SocketAddr| match address {
+            SocketAddr::V6(address) => address.scope_id(),
+            SocketAddr::V4(_) => 0,
+        };
         let is_its = |address: &SocketAddr| {
-            address.ip() == ip && [0, address.port()].contains(&keys.address.port())
+            (address.ip(), scope(address)) == (ip, scope(&keys.address))
+                && [0, address.port()].contains(&keys.address.port())
         };
         let mut bound = endpoints
             .iter()
@@ -87,7 +93,7 @@ pub(super) fn open(
         let Some((bound, number)) = bound.find(|(address, _)| is_its(address)) else { continue };
         // Frames do not say of which interface a link-local address is.
         let client = (SocketAddr::new(ip, bound.port()), number);
-        wanted(&mut all, xdp::interface_of(ip)?).clients.push(client);
+        wanted(&mut all, xdp::interface_of(keys.address)?).clients.push(client);
     }
     for upstream in settings.upstreams.iter().filter(|upstream| upstream.xdp) {
         let (interface, source) = way_to(upstream.address)?;

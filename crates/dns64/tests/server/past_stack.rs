@@ -1,7 +1,7 @@
 //! dns64d past the kernel's network stack (AF_XDP), on a virtual Ethernet with clients and upstreams
 //! at its other end.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -194,6 +194,46 @@ fn other_programs_on_the_interface_get_their_datagrams() {
             });
             assert_eq!(again.recv(&mut octets).unwrap(), 1);
         }
+    });
+}
+
+/// Frames have no scope, addresses of `listen` do.
+#[test]
+fn clients_of_a_link_are_answered_past_the_stack() {
+    on_an_ethernet("a link-local address", 1, |far| {
+        testbed::ip("addr add fe80::53/64 dev near nodad");
+        testbed::ip(&format!("-n {} addr add fe80::1/64 dev far nodad", far.name()));
+        let upstream = upstream(&far, ENDS[0].1);
+        let scoped = |address: &str, interface: &str| {
+            let scope = nix::net::if_::if_nametoindex(interface).unwrap();
+            SocketAddrV6::new(address.parse().unwrap(), 53, 0, scope)
+        };
+        let text = format!(
+            "listen = [{{ address = '{}', xdp = true }}]\nthreads = 1\n\
+             [access]\nallow = ['::/0']\nopen-resolver = true\n{PREFIX}\
+             [[upstream]]\naddress = '{}'\nport = {}\nxdp = true\n",
+            scoped("fe80::53", "near"),
+            upstream.address.ip(),
+            upstream.address.port()
+        );
+        let running = start(Settings::from_text(&text, Path::new("test.toml")).unwrap());
+        let (came, _) = through_the_stack();
+        far.run(move || {
+            let mut from = scoped("fe80::1", "far");
+            from.set_port(0);
+            let socket = UdpSocket::bind(from).unwrap();
+            socket.set_read_timeout(Some(SOON)).unwrap();
+            for n in 0..50_u8 {
+                let question = ask(&format!("n{n}.test"), Rtype::AAAA);
+                socket.send_to(&question.bytes(), scoped("fe80::53", "far")).unwrap();
+                let mut octets = [0; 512];
+                let (length, server) = socket.recv_from(&mut octets).unwrap();
+                let reply = Got::new(&octets[..length]);
+                assert_eq!(reply.addresses(), [mapped(&format!("192.0.2.{n}"))], "{server}");
+            }
+        });
+        assert_eq!(through_the_stack().0, came, "queries came through the stack");
+        drop(running);
     });
 }
 

@@ -29,7 +29,7 @@ mod server;
 
 use std::fmt;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -226,8 +226,10 @@ impl Interface {
         room: fn(u32) -> Room,
     ) -> Result<Interface, XdpError> {
         let (index, facts) = find(name)?;
-        let mut addresses = claims.iter().filter_map(Claim::only_address);
-        if let Some(address) = addresses.find(|address| !facts.addresses.contains(address)) {
+        let its: Vec<IpAddr> =
+            addresses().filter(|(of, _)| of == name).map(|(_, address)| address.ip()).collect();
+        let mut wanted = claims.iter().filter_map(Claim::only_address);
+        if let Some(address) = wanted.find(|address| !its.contains(address)) {
             return Err(XdpError::NotItsAddress { interface: name.to_owned(), address });
         }
         Interface::open_found(index, &facts, claims, mode, room)
@@ -290,14 +292,38 @@ fn await_link(name: &str) {
 /// For so long an interface may be without its link after a filter was attached.
 const LINK: Duration = Duration::from_secs(10);
 
-/// The name of the interface that has an address.
+/// The kernel takes a queue back a moment after the program has ended that used it; one that is busy
+/// for so long is another program's.
+const RETURNED: Duration = Duration::from_secs(2);
+
+/// The name of the interface that has an address and is up; of a link-local address, which several
+/// may have, that of its scope.
 ///
 /// # Errors
 /// [`XdpError::NobodyHas`].
-pub fn interface_of(address: IpAddr) -> Result<String, XdpError> {
-    let all = ethtool::interfaces().unwrap_or_default();
-    let found = all.into_iter().find(|interface| interface.addresses.contains(&address));
-    found.map(|interface| interface.name).ok_or(XdpError::NobodyHas { address })
+pub fn interface_of(address: SocketAddr) -> Result<String, XdpError> {
+    let scope_of = |address: &SocketAddr| match address {
+        SocketAddr::V6(address) => address.scope_id(),
+        SocketAddr::V4(_) => 0,
+    };
+    let is_it = |has: &SocketAddr| {
+        has.ip() == address.ip() && [0, scope_of(has)].contains(&scope_of(&address))
+    };
+    let found = addresses().find(|(_, has)| is_it(has));
+    found.map(|(name, _)| name).ok_or(XdpError::NobodyHas { address: address.ip() })
+}
+
+/// The names of the interfaces that are up, without loopback, each with each of its addresses; ports
+/// are 0.
+fn addresses() -> impl Iterator<Item = (String, SocketAddr)> {
+    getifaddrs().into_iter().flatten().filter_map(|entry| {
+        let is_there = entry.flags.contains(InterfaceFlags::IFF_UP)
+            && !entry.flags.contains(InterfaceFlags::IFF_LOOPBACK);
+        let address = entry.address.filter(|_| is_there)?;
+        let v4 = address.as_sockaddr_in().map(|a| SocketAddr::V4((*a).into()));
+        let v6 = address.as_sockaddr_in6().map(|a| SocketAddr::V6((*a).into()));
+        Some((entry.interface_name, v4.or(v6)?))
+    })
 }
 
 /// What an interface has for AF_XDP.
@@ -342,8 +368,27 @@ fn count_queues(facts: &ethtool::Interface) -> Result<u32, XdpError> {
 }
 
 /// Attaches the filter one way and opens a socket for each queue. The inner error says that
-/// interface or driver do not have that way.
+/// interface or driver do not have that way, or that others use it.
 fn open_way(
+    index: u32,
+    count: u32,
+    claims: &[Claim],
+    way: Way,
+    room: Room,
+) -> Result<Result<Vec<Queue>, io::Error>, XdpError> {
+    let give_up = Instant::now() + RETURNED;
+    loop {
+        match try_way(index, count, claims, way, room)? {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < give_up => {
+                thread::sleep(Duration::from_millis(10));
+            }
+            tried => return Ok(tried),
+        }
+    }
+}
+
+/// The same, at once.
+fn try_way(
     index: u32,
     count: u32,
     claims: &[Claim],

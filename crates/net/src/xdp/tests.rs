@@ -1,6 +1,6 @@
 //! AF_XDP on a pair of virtual interfaces in a network namespace of the test's own.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{SocketAddr, SocketAddrV6, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -251,6 +251,59 @@ fn what_finds_no_room_is_counted() {
     let kept = answer(&mut servers, sent as usize - drops as usize).len() as u64;
     assert!(drops > 1_000, "{drops} dropped");
     assert_eq!(kept + drops, sent);
+}
+
+/// Trials follow each other at once, and the kernel closes what a process leaves a moment after it.
+#[test]
+fn an_interface_that_is_given_back_is_waited_for() {
+    if !is_root("an interface that is given back") {
+        return;
+    }
+    thread::spawn(|| {
+        let far = Namespace::new("again");
+        pair(&far);
+        let open = |mode| Interface::open("near", &claims(), mode);
+        for mode in [Mode::Copy, Mode::Generic] {
+            let first = open(mode).unwrap();
+            let leaving = thread::spawn(move || {
+                thread::sleep(Duration::from_millis(300));
+                drop(first);
+            });
+            let second = open(mode).unwrap();
+            leaving.join().unwrap();
+            // Who stays has it.
+            assert!(open(mode).map(drop).unwrap_err().to_string().contains("busy"));
+            drop(second);
+        }
+    })
+    .join()
+    .unwrap();
+}
+
+#[test]
+fn an_address_of_several_links_is_that_of_its_scope() {
+    if !is_root("an address of several links") {
+        return;
+    }
+    thread::spawn(|| {
+        let far = Namespace::new("scope");
+        pair(&far);
+        ip("link add other type veth peer name another");
+        ip("link set other up");
+        for interface in ["near", "other"] {
+            ip(&format!("addr add fe80::53/64 dev {interface} nodad"));
+        }
+        for interface in ["near", "other"] {
+            let scope = if_nametoindex(interface).unwrap();
+            let address = SocketAddrV6::new("fe80::53".parse().unwrap(), 53, 0, scope);
+            assert_eq!(interface_of(address.into()).unwrap(), interface);
+        }
+        assert_eq!(interface_of("198.18.0.2:53".parse().unwrap()).unwrap(), "near");
+        let nobody = interface_of("[fe80::53%9999]:53".parse().unwrap());
+        assert!(matches!(nobody, Err(XdpError::NobodyHas { .. })), "{nobody:?}");
+    })
+    .join()
+    .unwrap();
 }
 
 #[test]
