@@ -20,13 +20,11 @@ use crate::bench::{LIMIT, Lab, is_spoiled, reasons};
 use crate::claims::{Claims, Keeping, Wanted};
 use crate::process::{Server, find, memory, output};
 use crate::servers::{
-    AUTH, DUT, dut_in_lab, dut_of_operator, wait_until_answers, wait_until_listens,
+    AUTH, DUT, DUT_HOST, dut_in_lab, dut_of_operator, wait_until_answers, wait_until_listens,
 };
 
 pub(crate) use against::run as against;
 
-/// The DUT's address in the lab, as dnsperf takes it.
-const DUT_HOST: &str = "2001:2::1";
 /// The DUT's core; tester and AuthDNS share the other one.
 const DUT_CPU: &str = "1";
 const TESTER_CPU: &str = "0";

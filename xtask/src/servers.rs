@@ -15,6 +15,8 @@ use crate::process::{find, output, run, wait_until};
 
 /// The DUT's address in the lab, as the Measurer asks it.
 pub(crate) const DUT: &str = "[2001:2::1]:53";
+/// The same without its port.
+pub(crate) const DUT_HOST: &str = "2001:2::1";
 /// AuthDNS's address in the lab, as the DUT asks it.
 pub(crate) const AUTH: &str = "198.18.0.2:53";
 /// How long a server may take until it answers.
@@ -52,7 +54,7 @@ pub(crate) fn dut_of_operator(
     operator: &Operator,
 ) -> Result<Vec<String>> {
     let task = Translate {
-        upstream: AUTH.parse()?,
+        upstreams: vec![AUTH.parse()?],
         prefixes: vec!["64:ff9b::/96".parse().map_err(anyhow::Error::msg)?],
         checked: None,
     };

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::hosts::Sshds;
 use super::{Bench, LIMIT, Lab, ROOT, Test};
 use crate::process::{self, Server, output, wait_until};
-use crate::servers::{AUTH, DUT, wait_until_answers, wait_until_listens};
+use crate::servers::{AUTH, DUT, DUT_HOST, wait_until_answers, wait_until_listens};
 
 pub(super) const TESTS: [Test; 1] = [(
     "dns64d past the stack, beside a resolver and an sshd",
@@ -49,15 +49,20 @@ fn beside_others(bench: &Bench) -> Result<()> {
     refused(bench)
 }
 
-/// dns64d in the lab, which starts as root and becomes somebody else.
-fn dns64d(bench: &Bench, mode: &str) -> Result<Server> {
+/// What dns64d in the lab is told that is asked at `listen`, with lines of its own; it asks AuthDNS.
+pub(super) fn past_stack_config(listen: &str, mode: &str, lines: &str) -> Result<String> {
     let (upstream, port) = AUTH.rsplit_once(':').context("a constant")?;
-    let config = format!(
-        "listen = [{{ address = '{DUT}', xdp = true }}]\nxdp-mode = '{mode}'\nthreads = 1\nuser = 'nobody'\n\
+    Ok(format!(
+        "listen = [{{ address = '{listen}', xdp = true }}]\nxdp-mode = '{mode}'\nthreads = 1\n{lines}\
          [dns64]\nprefixes = [{{ prefix = '64:ff9b::/96', allow-non-global = true }}]\n\
          [access]\nallow = ['2001:2::/64']\n\
          [[upstream]]\naddress = '{upstream}'\nport = {port}\nxdp = true\n"
-    );
+    ))
+}
+
+/// dns64d in the lab, which starts as root and becomes somebody else.
+fn dns64d(bench: &Bench, mode: &str) -> Result<Server> {
+    let config = past_stack_config(DUT, mode, "user = 'nobody'\n")?;
     let file = readable(bench, "past-stack.toml", &config)?;
     let args = ["lab", "exec", "dut", "--", &bench.dns64d_program(), "--config", &file];
     let server = Server::start(bench.program(), &args)?;
@@ -81,9 +86,8 @@ fn readable(bench: &Bench, name: &str, text: &str) -> Result<String> {
 
 /// Unbound on another port of the same address, which asks the same AuthDNS from the same address.
 fn resolver(bench: &Bench) -> Result<Server> {
-    let (address, _) = DUT.trim_start_matches('[').split_once(']').context("a constant")?;
     let config = format!(
-        "server:\n interface: {address}@{RESOLVER_PORT}\n access-control: ::/0 allow\n do-daemonize: no\n username: ''\n chroot: ''\n \
+        "server:\n interface: {DUT_HOST}@{RESOLVER_PORT}\n access-control: ::/0 allow\n do-daemonize: no\n username: ''\n chroot: ''\n \
          pidfile: ''\n use-syslog: no\n module-config: 'iterator'\n do-not-query-localhost: no\n local-zone: \"test.\" nodefault\n\
          forward-zone:\n name: '.'\n forward-addr: {}\n",
         AUTH.replace(':', "@")
@@ -113,7 +117,7 @@ fn measured(
 
 /// The resolver gets its queries and its answers: A records, which it is asked for.
 fn resolver_answers(bench: &Bench) -> Result<()> {
-    let server = format!("@{}", DUT.trim_start_matches('[').split(']').next().unwrap_or_default());
+    let server = format!("@{DUT_HOST}");
     let port = RESOLVER_PORT.to_string();
     for n in 0..100 {
         let name = format!("012-000-000-{n:03}.dns64perf.test");
@@ -140,7 +144,7 @@ fn ssh_carries(bench: &Bench, sshds: &Sshds) -> Result<()> {
 
 /// TCP comes through the stack as ever.
 fn over_tcp(bench: &Bench) -> Result<()> {
-    let server = format!("@{}", DUT.trim_start_matches('[').split(']').next().unwrap_or_default());
+    let server = format!("@{DUT_HOST}");
     let dig = ["dig", &server, "+tcp", "+short", "013-000-000-001.dns64perf.test", "AAAA"];
     let words = [&["lab", "exec", "tester", "--"], &dig[..]].concat();
     let printed = output(bench.program(), &words, LIMIT)?;

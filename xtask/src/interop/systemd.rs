@@ -8,12 +8,23 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 
 use super::dns64d::NAME;
-use super::{A, AAAA, Bench, LIMIT, ROOT, Test, wait_for};
+use super::past_stack::past_stack_config;
+use super::{A, AAAA, Bench, LIMIT, Lab, ROOT, Test, wait_for};
 use crate::process::{self, Server, free_port, output, root, wait_until};
+use crate::servers::{AUTH, DUT_HOST, wait_until_answers};
 
-pub(super) const TESTS: [Test; 2] = [
+pub(super) const TESTS: [Test; 3] = [
     ("systemd's socket activation", &["systemd-socket-activate"], socket_activation),
-    ("the systemd unit allows what dns64d does", &["systemd-analyze", "strace", ROOT], unit_allows),
+    (
+        "the systemd unit allows what dns64d does",
+        &["systemd-analyze", "strace", "setpriv", ROOT],
+        unit_allows,
+    ),
+    (
+        "the systemd drop-in allows what dns64d past the stack does",
+        &["systemd-analyze", "strace", "setpriv", "ip", ROOT],
+        drop_in_allows,
+    ),
 ];
 
 fn auth(bench: &Bench) -> Result<(Server, u16)> {
@@ -42,46 +53,135 @@ fn socket_activation(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// The system calls that dns64d makes when it starts, answers, reads its configuration again and
-/// ends.
-fn made_calls(bench: &Bench) -> Result<BTreeSet<String>> {
-    let (_auth, upstream) = auth(bench)?;
-    let (port, trace) = (free_port()?, bench.path("trace"));
-    let config = bench.dns64d_config(port, upstream)?;
-    // All that makes system calls of its own; nobody reads at dnstap's socket.
-    let [socket, log, tap] =
-        ["control.sock", "queries.log", "tap.sock"].map(|name| bench.path(name));
-    let pinned = format!(
-        "cpus = [0]\n{}[control]\nsocket = '{socket}'\n[query-log]\nto = '{log}'\n[dnstap]\nsocket = '{tap}'\n",
-        fs::read_to_string(&config)?
-    );
-    let config = bench.file("dns64d-pinned.toml", &pinned)?;
+/// What dns64d does that a unit may forbid.
+#[derive(Default)]
+struct Needs {
+    /// System calls.
+    calls: BTreeSet<String>,
+    /// Families of its sockets, such as `AF_INET`.
+    families: BTreeSet<String>,
+}
+
+impl Needs {
+    /// As strace has written it down.
+    fn read(trace: &str) -> Needs {
+        let mut needs = Needs::default();
+        for line in trace.lines() {
+            // "1234 epoll_wait(3, …": the rest of calls that were interrupted begins with "<...",
+            // signals and ends with "---" and "+++".
+            let Some((_, line)) = line.split_once(' ') else { continue };
+            let Some((call, arguments)) = line.trim().split_once('(') else { continue };
+            let is_name =
+                call.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+            if is_name {
+                needs.calls.insert(call.to_owned());
+            }
+            if call == "socket" {
+                needs.families.extend(arguments.split(',').next().map(str::to_owned));
+            }
+        }
+        needs
+    }
+
+    /// Holds this against what units allow; `who` is who needs it.
+    fn are_met_by(&self, allowed: &Needs, who: &str) -> Result<()> {
+        let denied: Vec<&String> = self
+            .calls
+            .difference(&allowed.calls)
+            .chain(self.families.difference(&allowed.families))
+            .collect();
+        ensure!(denied.is_empty(), "{who} is denied {denied:?}");
+        Ok(())
+    }
+}
+
+/// Runs dns64d as a unit does, under strace: as nobody, with these capabilities and no others. Ends
+/// it when it has answered at `address`, read its configuration again and, if it was told to, had a
+/// look.
+fn traced(
+    bench: &Bench,
+    within: &[&str],
+    config: &str,
+    capabilities: &[String],
+    look: impl FnOnce() -> Result<()>,
+) -> Result<Needs> {
+    let folder = of_nobody(bench)?;
+    let [trace, log] = ["trace", "log"].map(|name| format!("{folder}/{name}"));
+    let each = |sign: &str| -> String {
+        capabilities.iter().map(|name| format!(",{sign}{name}")).collect()
+    };
+    let kept = each("+");
+    let user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"];
+    let sets =
+        ["inh-caps", "ambient-caps", "bounding-set"].map(|set| format!("--{set}=-all{kept}"));
+    let sets = sets.each_ref().map(String::as_str);
     let program = bench.dns64d_program();
-    let args = ["-f", "-qq", "-o", &trace, &program, "--config", &config];
-    let (address, log) = (format!("127.0.0.1:{port}"), bench.path("strace.log"));
-    let server = Server::start_logged("strace", &args, Path::new(&log))?;
-    wait_for(&address, NAME, AAAA)?;
-    // strace's child is the server.
-    let children = format!("/proc/{0}/task/{0}/children", server.pid()?);
-    let child = fs::read_to_string(children)?.trim().to_owned();
+    let strace = ["strace", "-f", "-qq", "-o", &trace, &program, "--config", config];
+    let words = [within, &user, &sets, &strace].concat();
+    let server = Server::start_logged(words[0], &words[1..], Path::new(&log))?;
+    look().with_context(|| fs::read_to_string(&log).unwrap_or_default())?;
+    // The server is the last of those that were started one by another.
+    let child = last_child(server.pid()?)?.to_string();
     output("kill", &["-HUP", &child], LIMIT)?;
     let is_replaced =
         || Ok(fs::read_to_string(&log)?.contains("the configuration has been replaced"));
     wait_until("dns64d does not read its configuration again", LIMIT, is_replaced)?;
-    // Who answers now has the new configuration.
-    wait_for(&address, NAME, AAAA)?;
     output("kill", &["-TERM", &child], LIMIT)?;
     let is_gone = || Ok(!Path::new("/proc").join(&child).exists());
     wait_until("dns64d does not end", LIMIT, is_gone)?;
     server.end()?;
-    let text = fs::read_to_string(&trace)?;
-    // "1234 epoll_wait(3, …": the rest of calls that were interrupted begins with "<...", signals
-    // and ends with "---" and "+++".
-    let call = |line: &str| Some(line.split_once(' ')?.1.trim().split_once('(')?.0.to_owned());
-    let is_name = |name: &String| {
-        name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
-    };
-    Ok(text.lines().filter_map(call).filter(is_name).collect())
+    Ok(Needs::read(&fs::read_to_string(&trace)?))
+}
+
+/// The process at the end of a line of children.
+fn last_child(mut pid: u32) -> Result<u32> {
+    loop {
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
+        match children.split_whitespace().next() {
+            Some(child) => pid = child.parse()?,
+            None => return Ok(pid),
+        }
+    }
+}
+
+/// A folder of this test's that is nobody's.
+fn of_nobody(bench: &Bench) -> Result<String> {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    let folder = bench.path("nobody");
+    fs::create_dir_all(&folder)?;
+    fs::set_permissions(bench.folder.path(), fs::Permissions::from_mode(0o711))?;
+    chown(&folder, Some(65534), Some(65534))?;
+    Ok(folder)
+}
+
+/// What dns64d needs that serves clients through sockets.
+fn needs_of_sockets(bench: &Bench) -> Result<Needs> {
+    let (_auth, upstream) = auth(bench)?;
+    let (port, folder) = (free_port()?, of_nobody(bench)?);
+    let config = fs::read_to_string(bench.dns64d_config(port, upstream)?)?;
+    // All that makes system calls of its own; nobody reads at dnstap's socket.
+    let config = format!(
+        "cpus = [0]\n{config}[control]\nsocket = '{folder}/control.sock'\n\
+         [query-log]\nto = '{folder}/queries.log'\n[dnstap]\nsocket = '{folder}/tap.sock'\n"
+    );
+    let config = bench.file("dns64d-pinned.toml", &config)?;
+    let address = format!("127.0.0.1:{port}");
+    traced(bench, &[], &config, &[], || wait_for(&address, NAME, AAAA).map(drop))
+}
+
+/// What it needs past the stack, with the capabilities that the drop-in gives it.
+fn needs_past_the_stack(bench: &Bench, capabilities: &[String]) -> Result<Needs> {
+    let _lab = Lab::up(bench)?;
+    let _auth = bench.in_lab("auth", &["auth", "--listen", AUTH, "--threads", "1"])?;
+    // Port 53 takes a capability of its own, or a socket of systemd's.
+    let listen = format!("[{DUT_HOST}]:5300");
+    let config = past_stack_config(&listen, "copy", "")?;
+    let config = bench.file("dns64d-xdp.toml", &config)?;
+    let within = [bench.program(), "lab", "exec", "dut", "--"];
+    let asked = ["--names", "9.0.0.0/24", "--expect-prefix", "64:ff9b::/96"];
+    traced(bench, &within, &config, capabilities, || {
+        wait_until_answers(bench.program(), &listen, &asked)
+    })
 }
 
 /// Systemd's sets of system calls, sets in sets resolved.
@@ -110,32 +210,73 @@ fn call_sets() -> Result<BTreeMap<String, BTreeSet<String>>> {
     Ok(raw.keys().map(|name| (name.clone(), resolve(name))).collect())
 }
 
-fn unit_allows(bench: &Bench) -> Result<()> {
-    let unit = root().join("dist/systemd/dns64d.service");
+/// What the unit allows, with drop-ins behind it.
+fn allowed_by(files: &[&Path]) -> Result<Needs> {
     let sets = call_sets()?;
-    let mut allowed = BTreeSet::new();
-    for filter in
-        fs::read_to_string(&unit)?.lines().filter_map(|line| line.strip_prefix("SystemCallFilter="))
-    {
+    let mut allowed = Needs::default();
+    for line in lines_of(files)? {
+        if let Some(families) = line.strip_prefix("RestrictAddressFamilies=") {
+            allowed.families.extend(families.split_whitespace().map(str::to_owned));
+        }
+        let Some(filter) = line.strip_prefix("SystemCallFilter=") else { continue };
         let (denies, words) =
             filter.strip_prefix('~').map_or((false, filter), |words| (true, words));
         for word in words.split_whitespace() {
             let calls =
                 sets.get(word).cloned().unwrap_or_else(|| BTreeSet::from([word.to_owned()]));
-            allowed = if denies { &allowed - &calls } else { &allowed | &calls };
+            let before = &allowed.calls;
+            allowed.calls = if denies { before - &calls } else { before | &calls };
         }
     }
-    let made = made_calls(bench)?;
-    for call in ["recvmmsg", "sched_setaffinity", "seccomp"] {
-        ensure!(made.contains(call), "the trace lacks {call}: {made:?}");
+    Ok(allowed)
+}
+
+/// The lines of units, one after the other.
+fn lines_of(files: &[&Path]) -> Result<Vec<String>> {
+    let mut lines = Vec::new();
+    for file in files {
+        let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
+        lines.extend(text.lines().map(str::to_owned));
     }
-    // Only root that stays root gives up its capabilities, as here; the unit has a user.
-    let root_alone = BTreeSet::from(["capset".to_owned()]);
-    ensure!(root_alone.is_subset(&made), "the trace lacks capset");
-    let allowed = &allowed | &root_alone;
-    let denied: Vec<&String> = made.difference(&allowed).collect();
-    ensure!(denied.is_empty(), "the unit denies {denied:?}");
-    // It complains that the program is not installed, and sees what it does not understand.
+    Ok(lines)
+}
+
+fn unit_allows(bench: &Bench) -> Result<()> {
+    let unit = root().join("dist/systemd/dns64d.service");
+    let needs = needs_of_sockets(bench)?;
+    for call in ["recvmmsg", "sched_setaffinity", "seccomp"] {
+        ensure!(needs.calls.contains(call), "the trace lacks {call}: {:?}", needs.calls);
+    }
+    ensure!(needs.families.contains("AF_INET"), "{:?}", needs.families);
+    needs.are_met_by(&allowed_by(&[&unit])?, "dns64d")?;
+    verify(&unit)
+}
+
+fn drop_in_allows(bench: &Bench) -> Result<()> {
+    let [unit, drop_in] =
+        ["dns64d.service", "dns64d-xdp.conf"].map(|name| root().join("dist/systemd").join(name));
+    let given = |key: &str| -> Result<Vec<String>> {
+        let lines = lines_of(&[&drop_in])?;
+        let words = lines.iter().find_map(|line| line.strip_prefix(key)).context(key.to_owned())?;
+        let name = |word: &str| word.trim_start_matches("CAP_").to_lowercase();
+        Ok(words.split_whitespace().map(name).collect())
+    };
+    let capabilities = given("AmbientCapabilities=")?;
+    ensure!(capabilities == given("CapabilityBoundingSet=")?, "{capabilities:?}");
+    let needs = needs_past_the_stack(bench, &capabilities)?;
+    for (all, what) in
+        [(&needs.calls, "bpf"), (&needs.calls, "capset"), (&needs.families, "AF_XDP")]
+    {
+        ensure!(all.contains(what), "the trace lacks {what}: {all:?}");
+    }
+    needs.are_met_by(&allowed_by(&[&unit, &drop_in])?, "dns64d past the stack")?;
+    // In one file, as systemd reads them.
+    let both = bench.file("dns64d.service", &lines_of(&[&unit, &drop_in])?.join("\n"))?;
+    verify(Path::new(&both))
+}
+
+/// systemd complains that the program is not installed, and sees what it does not understand.
+fn verify(unit: &Path) -> Result<()> {
     let verified = process::run("systemd-analyze", &["verify", &unit.to_string_lossy()], LIMIT)?;
     let complaints =
         verified.stderr.lines().find(|line| line.contains("arse") || line.contains("nknown"));

@@ -9,7 +9,7 @@ use landlock::{
     path_beneath_rules,
 };
 use nix::unistd::{Uid, User, initgroups, setgid, setuid};
-use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
 use crate::config::RESOLV_CONF;
@@ -81,14 +81,19 @@ pub(super) fn drop_root(user: Option<&str>, made: &[&Path]) -> Result<bool, Hard
 }
 
 /// Gives up all capabilities (capabilities(7)), which only a new program could get back; `confine`
-/// forbids to start any.
+/// forbids to start any. Who has none asks the kernel for nothing: a service manager may forbid
+/// that.
 ///
 /// # Errors
 /// If the kernel refuses.
 fn drop_capabilities() -> Result<(), HardenError> {
+    let failed = |error: rustix::io::Errno| HardenError::Capabilities(error.into());
     let none = CapabilitySet::empty();
-    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
-    set_capabilities(None, sets).map_err(|error| HardenError::Capabilities(error.into()))
+    let none = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    if capabilities(None).map_err(failed)? == none {
+        return Ok(());
+    }
+    set_capabilities(None, none).map_err(failed)
 }
 
 /// How much of the confinement the kernel could do.
@@ -198,8 +203,14 @@ const FORBIDDEN: [libc::c_long; 39] = [
 ];
 
 fn confine_calls() -> Result<bool, HardenError> {
+    forbid(&FORBIDDEN)
+}
+
+/// Makes system calls fail with EPERM in this thread and in those that it starts; returns whether
+/// the kernel can.
+fn forbid(calls: &[libc::c_long]) -> Result<bool, HardenError> {
     let Ok(arch) = std::env::consts::ARCH.try_into() else { return Ok(false) };
-    let rules = FORBIDDEN.into_iter().map(|call| (call, Vec::new())).collect();
+    let rules = calls.iter().map(|&call| (call, Vec::new())).collect();
     let denied = SeccompAction::Errno(libc::EPERM as u32);
     let program: BpfProgram =
         SeccompFilter::new(rules, SeccompAction::Allow, denied, arch)?.try_into()?;
@@ -229,6 +240,20 @@ mod tests {
                 let left = rustix::thread::capabilities(None).unwrap();
                 assert!(left.effective.is_empty() && left.permitted.is_empty(), "{left:?}");
                 assert!(std::os::unix::fs::chown(file.path(), Some(1), Some(1)).is_err());
+            });
+        });
+    }
+
+    /// As under systemd, whose unit forbids capset(2).
+    #[test]
+    fn who_has_no_capabilities_needs_no_leave_to_give_them_up() {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                drop_capabilities().unwrap();
+                forbid(&[libc::SYS_capset]).unwrap();
+                let sets = rustix::thread::capabilities(None).unwrap();
+                assert!(set_capabilities(None, sets).is_err(), "it is forbidden");
+                drop_root(None, &[]).unwrap();
             });
         });
     }
