@@ -8,6 +8,7 @@
 //! drifts.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -54,14 +55,11 @@ pub(crate) fn run(keeping: &Keeping) -> Result<ExitCode> {
 
 /// Measures each of these ways in each round, beginning with another one each time; returns what
 /// was measured of each.
-fn in_turn<const N: usize>(
-    names: [&str; N],
-    mut measure: impl FnMut(usize) -> Result<f64>,
-) -> Result<[Vec<f64>; N]> {
-    let mut all = [const { Vec::new() }; N];
+fn in_turn(names: &[&str], mut measure: impl FnMut(usize) -> Result<f64>) -> Result<Vec<Vec<f64>>> {
+    let mut all = vec![Vec::new(); names.len()];
     for round in 0..ROUNDS {
-        for turn in 0..N {
-            let way = (turn + round) % N;
+        for turn in 0..names.len() {
+            let way = (turn + round) % names.len();
             let measured = measure(way)?;
             println!("{:<22} {measured:>9.0}", names[way]);
             all[way].push(measured);
@@ -71,24 +69,24 @@ fn in_turn<const N: usize>(
 }
 
 /// Prints by how much each way is ahead of the first; returns the medians of the ratios.
-fn ratios<const N: usize>(names: [&str; N], measured: &[Vec<f64>; N]) -> Result<[f64; N]> {
-    let mut medians = [1.0; N];
-    for way in 1..N {
+fn ratios(names: &[&str], measured: &[Vec<f64>]) -> Result<Vec<f64>> {
+    let mut medians = vec![1.0];
+    for (name, of_way) in names.iter().zip(measured).skip(1) {
         let by_first: Vec<f64> =
-            measured[way].iter().zip(&measured[0]).map(|(ours, first)| ours / first).collect();
+            of_way.iter().zip(&measured[0]).map(|(ours, first)| ours / first).collect();
         let summary = Summary::of(&by_first).context("there are rounds")?;
         println!(
-            "{} by {}: {:.2} (median; {:.2} to {:.2})",
-            names[way], names[0], summary.median, summary.min, summary.max
+            "{name} by {}: {:.2} (median; {:.2} to {:.2})",
+            names[0], summary.median, summary.min, summary.max
         );
-        medians[way] = summary.median;
+        medians.push(summary.median);
     }
     Ok(medians)
 }
 
 /// What was measured of each way, for the results file.
-fn named<const N: usize>(names: [&str; N], measured: &[Vec<f64>; N]) -> Value {
-    let by_name: BTreeMap<&str, &Vec<f64>> = names.into_iter().zip(measured).collect();
+fn named(names: &[&str], measured: &[Vec<f64>]) -> Value {
+    let by_name: BTreeMap<&str, &Vec<f64>> = names.iter().copied().zip(measured).collect();
     json!(by_name)
 }
 
@@ -96,7 +94,7 @@ fn named<const N: usize>(names: [&str; N], measured: &[Vec<f64>; N]) -> Value {
 fn sending(lab: &Lab, claims: &mut Claims) -> Result<()> {
     println!("Measurer on one core, to send more than it can: queries per second");
     let names = WAYS_OUT.map(|(name, _)| name);
-    let sent = in_turn(names, |way| {
+    let sent = in_turn(&names, |way| {
         let _auth = lab.serve_past_stack()?;
         let trial = lab.overload(WAYS_OUT[way].1)?;
         let number = |pointer: &str| {
@@ -105,10 +103,10 @@ fn sending(lab: &Lab, claims: &mut Claims) -> Result<()> {
         // The last query leaves that much after its time.
         Ok(number("/sent")? / (number("/duration_s")? + number("/pacing/max_us")? / 1e6))
     })?;
-    let medians = ratios(names, &sent)?;
+    let medians = ratios(&names, &sent)?;
     let what = "the Measurer's queries over AF_XDP, native, by those through sockets one by one";
     claims.hold(what, Wanted::AtLeast(1.5), Ok(medians[2]));
-    claims.keep("queries sent per second", named(names, &sent));
+    claims.keep("queries sent per second", named(&names, &sent));
     Ok(())
 }
 
@@ -146,18 +144,73 @@ fn answering(lab: &Lab, claims: &mut Claims) -> Result<()> {
         return Ok(());
     }
     println!("\nAuthDNS on one core, asked for more than it can do: replies in 3 s");
-    let (file, ours) = (lab.queries()?, WAYS.map(|(name, _)| name));
-    let names = [ours[0], ours[1], ours[2], "knotd, AF_XDP, native"];
-    let knotd = find("knotd");
-    let replies = in_turn(names, |way| match (WAYS.get(way), &knotd) {
-        (Some((_, more)), _) => Ok(lab.saturated_authdns(client, &file, &[], more)? as f64),
-        (None, Some(_)) => lab.saturated_knotd(&file),
-        (None, None) => Ok(f64::NAN),
+    let file = lab.queries()?;
+    let others: Vec<Other> = Other::ALL.into_iter().filter(Other::is_there).collect();
+    let names: Vec<&str> =
+        WAYS.iter().map(|(name, _)| *name).chain(others.iter().map(|other| other.name)).collect();
+    let replies = in_turn(&names, |way| match WAYS.get(way) {
+        Some((_, more)) => Ok(lab.saturated_authdns(client, &file, &[], more)? as f64),
+        None => lab.saturated_other(&others[way - WAYS.len()], &file),
     })?;
-    let medians = ratios(names, &replies)?;
+    let medians = ratios(&names, &replies)?;
     claims.hold(what, Wanted::AtLeast(1.5), Ok(medians[1]));
-    claims.keep("replies of AuthDNS, and of knotd", named(names, &replies));
+    claims.keep("replies of AuthDNS, and of others", named(&names, &replies));
     Ok(())
+}
+
+/// An authoritative server of others that goes past the stack.
+struct Other {
+    /// What the table calls it.
+    name: &'static str,
+    /// Its program: a name, or what an environment variable names.
+    program: Result<&'static str, &'static str>,
+    /// Its configuration: for files in a folder, with a zone file.
+    configuration: fn(folder: &str, zone: &str) -> String,
+    /// What stands between its program and its configuration file.
+    arguments: &'static [&'static str],
+}
+
+impl Other {
+    /// NSD goes past the stack where it was built with `--enable-xdp`, which packages are not.
+    const ALL: [Other; 2] = [
+        Other {
+            name: "knotd, AF_XDP, native",
+            program: Ok("knotd"),
+            configuration: |folder, zone| {
+                format!(
+                    "server:\n  rundir: \"{folder}\"\n  listen: {AUTH}@53\n  udp-workers: 1\n  background-workers: 1\n\
+                     xdp:\n  listen: to-tester@53\ndatabase:\n  storage: \"{folder}\"\n\
+                     zone:\n  - domain: dns64perf.test\n    file: \"{zone}\"\n    zonefile-load: whole\n    journal-content: none\n"
+                )
+            },
+            arguments: &["-c"],
+        },
+        Other {
+            name: "NSD, AF_XDP",
+            program: Err("NSD_XDP"),
+            configuration: |folder, zone| {
+                format!(
+                    "server:\n  ip-address: {AUTH}\n  server-count: 1\n  username: \"\"\n  chroot: \"\"\n  zonesdir: \"{folder}\"\n  \
+                     pidfile: \"\"\n  zonelistfile: \"{folder}/zone.list\"\n  xfrdfile: \"{folder}/xfrd.state\"\n  \
+                     xfrdir: \"{folder}\"\n  xdp-interface: to-tester\n\
+                     remote-control:\n  control-enable: no\nzone:\n  name: dns64perf.test\n  zonefile: \"{zone}\"\n"
+                )
+            },
+            arguments: &["-d", "-c"],
+        },
+    ];
+
+    /// Where its program is, if it is there.
+    fn path(&self) -> Option<PathBuf> {
+        match self.program {
+            Ok(name) => find(name),
+            Err(variable) => std::env::var_os(variable).map(PathBuf::from),
+        }
+    }
+
+    fn is_there(&self) -> bool {
+        self.path().is_some()
+    }
 }
 
 /// What dns64d, on one core, answers of different names, of which each takes two questions.
@@ -172,17 +225,17 @@ fn translating(lab: &Lab, claims: &mut Claims) -> Result<()> {
         ("AF_XDP, generic", Some(Mode::Generic), true),
     ];
     let names = ways.map(|(name, ..)| name);
-    let answers = in_turn(names, |way| {
+    let answers = in_turn(&names, |way| {
         let (_, mode, together) = ways[way];
         lab.set_send_offload(together)?;
         let rate = dns64d_of_different_names(lab, &xdp(mode), together);
         lab.set_send_offload(true)?;
         rate
     })?;
-    let medians = ratios(names, &answers)?;
+    let medians = ratios(&names, &answers)?;
     let what = "dns64d's answers of different names over AF_XDP, native, by those through sockets one by one";
     claims.hold(what, Wanted::AtLeast(1.5), Ok(medians[2]));
-    claims.keep("answers of dns64d, different names", named(names, &answers));
+    claims.keep("answers of dns64d, different names", named(&names, &answers));
     Ok(())
 }
 
@@ -245,30 +298,28 @@ impl Lab {
         Ok(())
     }
 
-    /// How many replies knotd, alone on CPU 1 and past the stack, gives to kxdpgun, as that counts
-    /// them.
-    fn saturated_knotd(&self, queries: &str) -> Result<f64> {
+    /// How many replies another server, alone on CPU 1 and past the stack, gives to kxdpgun, as that
+    /// counts them.
+    fn saturated_other(&self, server: &Other, queries: &str) -> Result<f64> {
         let folder = self.folder.path();
-        let zone = folder.join("dns64perf.test.zone").to_string_lossy().into_owned();
+        let text = |path: PathBuf| path.to_string_lossy().into_owned();
+        let zone = text(folder.join("dns64perf.test.zone"));
         let of_zone = ["zone", "--names", "10.0.0.0/16", "--aaaa-share", "1", "--output", &zone];
         output(&self.program, &of_zone, LIMIT)?;
-        let place = folder.join("knotd");
+        let place = text(folder.join("other"));
         std::fs::create_dir_all(&place)?;
-        let place = place.display();
-        let config = format!(
-            "server:\n  rundir: \"{place}\"\n  listen: {AUTH}@53\n  udp-workers: 1\n  background-workers: 1\n\
-             xdp:\n  listen: to-tester@53\ndatabase:\n  storage: \"{place}\"\n\
-             zone:\n  - domain: dns64perf.test\n    file: \"{zone}\"\n    zonefile-load: whole\n    journal-content: none\n"
-        );
-        let file = folder.join("knotd.conf").to_string_lossy().into_owned();
-        std::fs::write(&file, config)?;
-        let knotd = self.serve(&["taskset", "-c", "1", "knotd", "-c", &file])?;
+        let file = text(folder.join("other.conf"));
+        std::fs::write(&file, (server.configuration)(&place, &zone))?;
+        let program = text(server.path().context(server.name)?);
+        let words =
+            [&["taskset", "-c", "1", &program], server.arguments, &[file.as_str()]].concat();
+        let running = self.serve(&words)?;
         let names = ["--names", "10.0.255.0/24", "--aaaa-share", "1"];
         wait_until_answers(&self.program, &format!("{AUTH}:53"), &names)?;
         let args = ["taskset", "-c", "0", "kxdpgun", "-t", "3", "-Q", OFFERED, "-i", queries, AUTH];
         let printed = output(&self.program, &self.exec("tester", &args), LIMIT)?;
-        drop(knotd);
-        // It leaves its filter on the interface, natively or generically.
+        drop(running);
+        // It may leave its filter on the interface, natively or generically.
         for hook in ["xdp", "xdpgeneric"] {
             let words = self.exec("auth", &["ip", "link", "set", "dev", "to-tester", hook, "off"]);
             let _ = process::run(&self.program, &words, LIMIT)?;

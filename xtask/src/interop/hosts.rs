@@ -326,9 +326,9 @@ fn two_auths(bench: &Bench) -> Result<()> {
     for line in journal.lines() {
         let entry: Value = serde_json::from_str(line)?;
         let finished = &entry["finished"];
-        if finished["step"]["point"].get("self_test").is_some() {
+        if finished["point"].get("self_test").is_some() {
             let server = finished["trial"]["server"].as_str().context("no server")?;
-            let of = finished["step"]["repeat"].as_u64().context("no repeat")? as usize;
+            let of = finished["repeat"].as_u64().context("no repeat")? as usize;
             ensure!(server == ASKED[of % 2], "search {of} asked {server}");
             asked.push(server.to_owned());
         }
