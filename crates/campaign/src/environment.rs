@@ -100,10 +100,13 @@ impl Environment {
     }
 
     /// The same, and what an interface gives to AF_XDP. That is tried out, with a filter that takes
-    /// nothing; a driver may restart its queues for that.
-    pub fn observe_with_xdp(interface: &str) -> Environment {
+    /// nothing; a driver may restart its queues for that. With another interface, which a cable joins
+    /// to it, datagrams go to that for so long, as fast as they can.
+    pub fn observe_with_xdp(interface: &str, looped: Option<(&str, Duration)>) -> Environment {
         let mut environment = Environment::observe();
         environment.findings.extend(past_stack::findings(interface));
+        let looped = looped.map(|(to, time)| past_stack::looped(interface, to, time));
+        environment.findings.extend(looped);
         environment
     }
 

@@ -763,6 +763,13 @@ pub(crate) struct Check {
     /// Try out what this interface gives to AF_XDP, too; its queues may pause for a moment
     #[arg(long, value_name = "IFACE", help_heading = AUTH)]
     pub(crate) xdp: Option<String>,
+    /// Send datagrams from the interface of --xdp to this one, which a cable joins to it, and count
+    /// what comes
+    #[arg(long, value_name = "IFACE", requires = "xdp", help_heading = AUTH)]
+    pub(crate) loop_to: Option<String>,
+    /// For so long
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_some_time, requires = "loop_to", help_heading = AUTH)]
+    pub(crate) loop_time: Duration,
     /// Print one JSON object
     #[arg(long, help_heading = FILES)]
     pub(crate) json: bool,

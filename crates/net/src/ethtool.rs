@@ -16,6 +16,8 @@ const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GCOALESCE: u32 = 0x0e;
 const ETHTOOL_GTSO: u32 = 0x1e;
 const ETHTOOL_GGSO: u32 = 0x23;
+const ETHTOOL_GFLAGS: u32 = 0x25;
+const ETHTOOL_GRXFH: u32 = 0x29;
 const ETHTOOL_GGRO: u32 = 0x2b;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 /// What a driver gives as speed where there is none, in Mbit/s.
@@ -112,6 +114,56 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
     Ok(all)
 }
 
+/// How an interface chooses the queue of a UDP datagram that comes. What its driver does not tell
+/// is `None`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Steering {
+    /// By which fields of datagrams over IPv4.
+    pub over_ipv4: Option<Hashed>,
+    /// By which fields of datagrams over IPv6.
+    pub over_ipv6: Option<Hashed>,
+    /// Whether rules of the user's may choose it (ntuple filters).
+    pub by_rules: Option<bool>,
+}
+
+/// Fields of a datagram by which a queue is chosen (ETHTOOL_GRXFH).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hashed {
+    /// None of these: all datagrams come by one queue.
+    Nothing,
+    /// The addresses: all of a client to a server come by one queue.
+    Addresses,
+    /// Addresses and ports.
+    AddressesAndPorts,
+}
+
+/// How an interface chooses queues.
+pub fn steering(interface: &str) -> Steering {
+    let device = Device::open(interface);
+    let hashed = |flow| {
+        let asked = FlowHash { command: 0, flow, fields: 0, rest: [0; 22] };
+        let fields = device.as_ref()?.ask_with(ETHTOOL_GRXFH, asked)?.fields;
+        Some(match fields {
+            fields if fields & RXH_PORTS != 0 => Hashed::AddressesAndPorts,
+            fields if fields & RXH_ADDRESSES != 0 => Hashed::Addresses,
+            _ => Hashed::Nothing,
+        })
+    };
+    let flags = device.as_ref().and_then(|device| device.ask::<Value>(ETHTOOL_GFLAGS));
+    Steering {
+        over_ipv4: hashed(UDP_V4_FLOW),
+        over_ipv6: hashed(UDP_V6_FLOW),
+        by_rules: flags.map(|flags| flags.data & ETH_FLAG_NTUPLE != 0),
+    }
+}
+
+/// Kinds of flows, and fields of datagrams (linux/ethtool.h).
+const UDP_V4_FLOW: u32 = 0x02;
+const UDP_V6_FLOW: u32 = 0x06;
+const RXH_ADDRESSES: u64 = 1 << 4 | 1 << 5;
+const RXH_PORTS: u64 = 1 << 6 | 1 << 7;
+const ETH_FLAG_NTUPLE: u32 = 1 << 27;
+
 /// The name of the interface's driver, if it has one.
 pub fn driver(interface: &str) -> Option<String> {
     driver_info(&Device::open(interface)?).map(|driver| driver.name)
@@ -170,9 +222,13 @@ impl Device {
 
     /// Asks the kernel; `None` where the interface is not there or its driver does not tell.
     fn ask<T: Answer>(&self, request: u32) -> Option<T> {
-        assert!(T::REQUESTS.contains(&request), "each caller names a request of its answer's type");
         // SAFETY: an `Answer` is plain data for which all zeros is a valid value.
-        let mut answer: T = unsafe { std::mem::zeroed() };
+        self.ask_with(request, unsafe { std::mem::zeroed() })
+    }
+
+    /// The same, where what is asked stands in the place of the answer.
+    fn ask_with<T: Answer>(&self, request: u32, mut answer: T) -> Option<T> {
+        assert!(T::REQUESTS.contains(&request), "each caller names a request of its answer's type");
         // SAFETY: an `Answer` begins with a u32, and is aligned for it.
         unsafe { (&raw mut answer).cast::<u32>().write(request) };
         // SAFETY: ifreq is plain data for which all zeros is a valid value.
@@ -213,7 +269,21 @@ struct Value {
 
 // SAFETY: repr(C), integers only, the command first, 8 octets as the kernel's.
 unsafe impl Answer for Value {
-    const REQUESTS: &'static [u32] = &[ETHTOOL_GTSO, ETHTOOL_GGSO, ETHTOOL_GGRO];
+    const REQUESTS: &'static [u32] = &[ETHTOOL_GTSO, ETHTOOL_GGSO, ETHTOOL_GGRO, ETHTOOL_GFLAGS];
+}
+
+/// `struct ethtool_rxnfc`.
+#[repr(C)]
+struct FlowHash {
+    command: u32,
+    flow: u32,
+    fields: u64,
+    rest: [u64; 22],
+}
+
+// SAFETY: repr(C), integers only, the command first, 192 octets as the kernel's.
+unsafe impl Answer for FlowHash {
+    const REQUESTS: &'static [u32] = &[ETHTOOL_GRXFH];
 }
 
 /// `struct ethtool_cmd`.
@@ -275,6 +345,7 @@ const _: () = assert!(
     size_of::<DriverInfo>() == 196 && size_of::<Value>() == 8 && size_of::<Settings>() == 44
 );
 const _: () = assert!(size_of::<Coalesce>() == 92 && size_of::<Channels>() == 36);
+const _: () = assert!(size_of::<FlowHash>() == 192);
 
 fn driver_info(device: &Device) -> Option<Driver> {
     let info: DriverInfo = device.ask(ETHTOOL_GDRVINFO)?;

@@ -1,11 +1,15 @@
 //! What an interface gives to AF_XDP.
 
-use net::xdp::{self, Way};
+use std::time::Duration;
+
+use method::units::grouped;
+use net::ethtool::{Hashed, steering};
+use net::xdp::{self, LoopTest, Mode, Way};
 
 use super::{Finding, finding};
 
-/// What an interface does with AF_XDP: a finding for each way for packets to get past the stack, or
-/// one that says why there is none.
+/// What an interface does with AF_XDP: its queues, how it chooses one, and a finding for each way
+/// for packets to get past the stack; or one that says why there is none.
 pub(super) fn findings(interface: &str) -> Vec<Finding> {
     let subject = |what: &str| format!("AF_XDP on {interface}: {what}");
     let probed = match xdp::probe(interface) {
@@ -15,10 +19,13 @@ pub(super) fn findings(interface: &str) -> Vec<Finding> {
             return vec![found.concern_if(true, "AuthDNS cannot answer past the stack here", None)];
         }
     };
-    let mut all = vec![finding(
-        &subject("queues"),
-        format!("{} for packets that come, a worker of AuthDNS for each", probed.queues),
-    )];
+    let mut all = vec![
+        finding(
+            &subject("queues"),
+            format!("{} for packets that come, a worker of AuthDNS for each", probed.queues),
+        ),
+        steered(interface, probed.queues),
+    ];
     all.extend(probed.ways.iter().map(|(way, tried)| {
         let value = tried.as_ref().map_or_else(ToString::to_string, |()| "works".into());
         let found = finding(&subject(&way.to_string()), value);
@@ -29,9 +36,81 @@ pub(super) fn findings(interface: &str) -> Vec<Finding> {
     all
 }
 
+/// How an interface with so many queues chooses one.
+fn steered(interface: &str, queues: u32) -> Finding {
+    let found = steering(interface);
+    let word = |hashed: Option<Hashed>| match hashed {
+        None => "the driver does not tell",
+        Some(Hashed::Nothing) => "by nothing",
+        Some(Hashed::Addresses) => "by addresses",
+        Some(Hashed::AddressesAndPorts) => "by addresses and ports",
+    };
+    let rules = match found.by_rules {
+        Some(true) => "on",
+        Some(false) => "off",
+        None => "unknown",
+    };
+    let value = format!(
+        "UDP over IPv4 {}, over IPv6 {}; ntuple rules {rules}",
+        word(found.over_ipv4),
+        word(found.over_ipv6)
+    );
+    let families = [("udp4", found.over_ipv4), ("udp6", found.over_ipv6)];
+    let lacks = |hashed: Option<Hashed>| hashed.is_some_and(|by| by != Hashed::AddressesAndPorts);
+    let mend: Vec<String> = families
+        .iter()
+        .filter(|(_, hashed)| lacks(*hashed))
+        .map(|(flow, _)| format!("ethtool -N {interface} rx-flow-hash {flow} sdfn"))
+        .collect();
+    let why = "all queries of one address come by one queue, and one worker answers them";
+    let mend_all = mend.join("; ");
+    finding(&format!("AF_XDP on {interface}: choice of a queue"), value).concern_if(
+        queues > 1 && !mend.is_empty(),
+        why,
+        Some(&mend_all),
+    )
+}
+
+/// What comes by one interface of what another one sends for `time`.
+pub(super) fn looped(from: &str, to: &str, time: Duration) -> Finding {
+    let subject = format!("AF_XDP from {from} to {to}");
+    let found = match xdp::loop_test(from, to, Mode::Auto, time) {
+        Ok(found) => found,
+        Err(error) => {
+            let why = "there is no loop to be tested";
+            return finding(&subject, error.to_string()).concern_if(true, why, None);
+        }
+    };
+    let LoopTest { out, back, sent, received, dropped, time } = found;
+    let per_second = received as f64 / time.as_secs_f64();
+    let mut value = format!(
+        "{} of {} datagrams came in {:.1} s, {}/s; sent {out}, received {back}",
+        grouped(received),
+        grouped(sent),
+        time.as_secs_f64(),
+        grouped(per_second as u64)
+    );
+    // One that sends as fast as it can may outrun the other.
+    let lost = sent.saturating_sub(received);
+    if lost > 0 {
+        let (lost, dropped) = (grouped(lost), grouped(dropped));
+        value += &format!("; {lost} were lost, {dropped} of them for want of room in its rings");
+    }
+    let why =
+        "nothing came: is there a cable between them, or a switch that lets 198.18.255.0/24 pass?";
+    finding(&subject, value).concern_if(received == 0, why, None)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_loop_without_an_end_is_said() {
+        let found = looped("no-such-interface", "nor-this", Duration::from_millis(1));
+        assert!(found.value.contains("no interface nor-this"), "{found:?}");
+        assert!(found.concern.is_some());
+    }
 
     #[test]
     fn an_interface_that_is_not_there_is_named() {

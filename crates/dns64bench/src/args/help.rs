@@ -312,6 +312,10 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
                 "dns64bench check --xdp eth1",
                 "Also whether AuthDNS can answer past the stack there.",
             ),
+            (
+                "dns64bench check --xdp eth1 --loop-to eth2",
+                "What two ports that a cable joins can send and receive past the stack, in ten seconds.",
+            ),
         ],
         "completions" => &[(
             "dns64bench completions bash > ~/.local/share/bash-completion/completions/dns64bench",

@@ -10,7 +10,10 @@ use crate::output::{ENVIRONMENT, Outcome, counted, grouped, print_versioned};
 
 pub(crate) fn run(args: &Check) -> Outcome {
     let environment = match &args.xdp {
-        Some(interface) => Environment::observe_with_xdp(interface),
+        Some(interface) => {
+            let looped = args.loop_to.as_deref().map(|to| (to, args.loop_time));
+            Environment::observe_with_xdp(interface, looped)
+        }
         None => Environment::observe(),
     };
     if args.json {

@@ -21,6 +21,7 @@ mod bpf;
 mod client;
 mod filter;
 mod frame;
+mod loop_test;
 mod outbox;
 mod ports;
 mod queue;
@@ -43,6 +44,7 @@ pub use self::client::{Arrived, Client, Exchange, Receiver, Sender};
 use self::filter::Taken;
 pub use self::filter::{Claim, Ports};
 pub use self::frame::Link as EthernetLink;
+pub use self::loop_test::{LoopTest, loop_test};
 pub use self::outbox::Outbox;
 pub use self::ports::PortSet;
 use self::queue::{Queue, Room};
@@ -179,6 +181,14 @@ pub enum XdpError {
         receive: u32,
         /// Queues for packets that go.
         transmit: u32,
+    },
+    /// The interface was there, and is no more.
+    #[error("{interface} does not take or give packets any more: {source}")]
+    Lost {
+        /// The interface's name.
+        interface: String,
+        /// What the system says.
+        source: io::Error,
     },
     /// No way that was to be tried works on this interface.
     #[error("{interface} does not do AF_XDP here: {}", .tried.join("; "))]

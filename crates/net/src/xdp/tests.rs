@@ -281,6 +281,34 @@ fn an_interface_that_is_given_back_is_waited_for() {
 }
 
 #[test]
+fn a_loop_test_counts_what_comes_from_one_port_to_another() {
+    if !is_root("a loop test") {
+        return;
+    }
+    thread::spawn(|| {
+        let far = Namespace::new("loop");
+        pair(&far);
+        // Both ends of this cable are here.
+        ip("link add one type veth peer name other");
+        ip("link set one up");
+        ip("link set other up");
+        for (mode, way) in [(Mode::Auto, Way::Copy), (Mode::Generic, Way::Generic)] {
+            let found = loop_test("one", "other", mode, Duration::from_millis(300)).unwrap();
+            assert_eq!((found.out, found.back), (way, way));
+            assert!(found.sent > 1_000 && found.received > 1_000, "{found:?}");
+            assert!(found.received <= found.sent, "{found:?}");
+        }
+        // The other end of this one is somewhere else.
+        let found = loop_test("one", "near", Mode::Auto, Duration::from_millis(50)).unwrap();
+        assert!(found.sent > 0 && found.received == 0, "{found:?}");
+        let error = loop_test("one", "none", Mode::Auto, Duration::ZERO).unwrap_err().to_string();
+        assert!(error.contains("no interface none"), "{error}");
+    })
+    .join()
+    .unwrap();
+}
+
+#[test]
 fn an_address_of_several_links_is_that_of_its_scope() {
     if !is_root("an address of several links") {
         return;
