@@ -281,10 +281,27 @@ impl Lab {
         if client == "Measurer" {
             self.overload(more).map(drop)
         } else {
-            let args =
-                ["taskset", "-c", "0", "kxdpgun", "-t", "3", "-Q", OFFERED, "-i", queries, AUTH];
-            process::run(&self.program, &self.exec("tester", &args), LIMIT).map(drop)
+            self.kxdpgun(queries).map(drop)
         }
+    }
+
+    /// Has kxdpgun, on CPU 0, ask for more than any server answers here, for 3 s; returns what it
+    /// prints.
+    fn kxdpgun(&self, queries: &str) -> Result<String> {
+        let args = ["taskset", "-c", "0", "kxdpgun", "-t", "3", "-Q", OFFERED, "-i", queries, AUTH];
+        let printed = output(&self.program, &self.exec("tester", &args), LIMIT)?;
+        self.take_filter_off("tester", "to-auth")?;
+        Ok(printed)
+    }
+
+    /// Takes off what a program of Knot DNS has left on an interface, natively or generically, and
+    /// would keep others from it.
+    fn take_filter_off(&self, host: &str, interface: &str) -> Result<()> {
+        for hook in ["xdp", "xdpgeneric"] {
+            let words = self.exec(host, &["ip", "link", "set", "dev", interface, hook, "off"]);
+            process::run(&self.program, &words, LIMIT)?;
+        }
+        Ok(())
     }
 
     /// Whether the DUT's interfaces leave checksums to the device. Where they do not, the kernel
@@ -316,14 +333,9 @@ impl Lab {
         let running = self.serve(&words)?;
         let names = ["--names", "10.0.255.0/24", "--aaaa-share", "1"];
         wait_until_answers(&self.program, &format!("{AUTH}:53"), &names)?;
-        let args = ["taskset", "-c", "0", "kxdpgun", "-t", "3", "-Q", OFFERED, "-i", queries, AUTH];
-        let printed = output(&self.program, &self.exec("tester", &args), LIMIT)?;
+        let printed = self.kxdpgun(queries)?;
         drop(running);
-        // It may leave its filter on the interface, natively or generically.
-        for hook in ["xdp", "xdpgeneric"] {
-            let words = self.exec("auth", &["ip", "link", "set", "dev", "to-tester", hook, "off"]);
-            let _ = process::run(&self.program, &words, LIMIT)?;
-        }
+        self.take_filter_off("auth", "to-tester")?;
         let line = printed.lines().find_map(|line| line.trim().strip_prefix("total replies:"));
         let number = line.and_then(|rest| rest.split_whitespace().next());
         Ok(number.with_context(|| printed.clone())?.parse()?)

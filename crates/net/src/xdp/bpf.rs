@@ -44,6 +44,16 @@ pub(super) enum Hook {
     Driver = 1 << 2,
 }
 
+impl Hook {
+    /// As ip(8) calls it.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Hook::Generic => "xdpgeneric",
+            Hook::Driver => "xdp",
+        }
+    }
+}
+
 /// Sockets by the queue that they are for.
 pub(super) struct SocketMap(OwnedFd);
 

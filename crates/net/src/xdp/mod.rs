@@ -262,6 +262,13 @@ impl Interface {
                     await_link(&facts.name);
                     return Ok(Interface { way, queues });
                 }
+                Err(error) if is_busy(&error) => {
+                    let (name, hook) = (&facts.name, way.hook().word());
+                    tried.push(format!(
+                        "{way}: {error}; another program has it, or has left its filter on it: \
+                         ip link set dev {name} {hook} off"
+                    ));
+                }
                 Err(error) => tried.push(format!("{way}: {error}")),
             }
         }
@@ -304,7 +311,7 @@ const LINK: Duration = Duration::from_secs(10);
 
 /// The kernel takes a queue back a moment after the program has ended that used it; one that is busy
 /// for so long is another program's.
-const RETURNED: Duration = Duration::from_secs(2);
+const RETURNED: Duration = Duration::from_secs(1);
 
 /// The name of the interface that has an address and is up; of a link-local address, which several
 /// may have, that of its scope.
@@ -389,7 +396,7 @@ fn open_way(
     let give_up = Instant::now() + RETURNED;
     loop {
         match try_way(index, count, claims, way, room)? {
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < give_up => {
+            Err(error) if is_busy(&error) && Instant::now() < give_up => {
                 thread::sleep(Duration::from_millis(10));
             }
             tried => return Ok(tried),
@@ -437,6 +444,11 @@ fn refused(source: io::Error) -> XdpError {
     } else {
         XdpError::Filter { source }
     }
+}
+
+/// Whether somebody else has the interface, or a queue of it.
+fn is_busy(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST))
 }
 
 /// Whether a capability is missing. The verifier says `EACCES` of a program that it refuses.

@@ -272,7 +272,11 @@ fn an_interface_that_is_given_back_is_waited_for() {
             let second = open(mode).unwrap();
             leaving.join().unwrap();
             // Who stays has it.
-            assert!(open(mode).map(drop).unwrap_err().to_string().contains("busy"));
+            let error = open(mode).map(drop).unwrap_err().to_string();
+            assert!(
+                error.contains("ip link set dev near xdp") && error.contains(" off"),
+                "{error}"
+            );
             drop(second);
         }
     })
