@@ -158,11 +158,8 @@ impl Mapping {
     /// Whether it carries `address`. The addresses of `ipv4only.arpa` always are (RFC 7050).
     #[inline]
     pub(crate) fn carries(&self, address: Ipv4Addr) -> bool {
-        if IPV4ONLY.contains(&address) {
-            return true;
-        }
         let in_range = self.everything || self.ranges.contains(&address);
-        in_range && (is_global(address) || !self.global_only)
+        in_range && (!self.global_only || is_global(address)) || IPV4ONLY.contains(&address)
     }
 }
 
@@ -363,17 +360,18 @@ impl Default for Policy {
 /// Whether `address` is globally unique: not in the special-purpose registry (RFC 6890 and its
 /// updates).
 pub(crate) fn is_global(address: Ipv4Addr) -> bool {
-    let o = address.octets();
-    !(address.is_private()
-        || address.is_loopback()
-        || address.is_link_local()
-        || address.is_documentation()
-        || address.is_multicast()
-        || o[0] == 0
-        || o[0] == 100 && o[1] & 0xc0 == 64
-        || o[..3] == [192, 0, 0]
-        || o[0] == 198 && o[1] & 0xfe == 18
-        || o[0] >= 240)
+    !matches!(
+        address.octets(),
+        [0 | 10 | 127 | 224..=255, ..]
+            | [100, 64..=127, ..]
+            | [169, 254, ..]
+            | [172, 16..=31, ..]
+            | [192, 168, ..]
+            | [192, 0, 0 | 2, _]
+            | [198, 18 | 19, ..]
+            | [198, 51, 100, _]
+            | [203, 0, 113, _]
+    )
 }
 
 #[cfg(test)]
@@ -384,6 +382,36 @@ mod tests {
 
     fn v4(s: &str) -> Ipv4Addr {
         s.parse().unwrap()
+    }
+
+    /// The first and the last address of each block of the registry, and those beside it.
+    #[test]
+    fn addresses_of_the_registry_are_not_global() {
+        for block in [
+            "0.0.0.0/8",
+            "10.0.0.0/8",
+            "100.64.0.0/10",
+            "127.0.0.0/8",
+            "169.254.0.0/16",
+            "172.16.0.0/12",
+            "192.0.0.0/24",
+            "192.0.2.0/24",
+            "192.168.0.0/16",
+            "198.18.0.0/15",
+            "198.51.100.0/24",
+            "203.0.113.0/24",
+            "224.0.0.0/4",
+            "240.0.0.0/4",
+        ] {
+            let block: Ipv4Net = block.parse().unwrap();
+            let [first, last] = [block.network(), block.broadcast()].map(u32::from);
+            assert!(!is_global(first.into()) && !is_global(last.into()), "{block}");
+            let outside = [first.checked_sub(1), last.checked_add(1)].into_iter().flatten();
+            for address in outside.map(Ipv4Addr::from) {
+                // The last two blocks have no gap between them.
+                assert!(is_global(address) == (address.octets()[0] < 224), "{address}");
+            }
+        }
     }
 
     /// The numbers of the prefixes 2001:db8:N::/96, which stand so, that a client is given.
