@@ -579,8 +579,8 @@ impl Plan {
                     "[ssh] has {one} and {several}; a single host is `{one}`, more of them are `{several}`"
                 ));
             }
-            if let Some(twice) = (1..hosts.len()).find(|&n| hosts[..n].contains(&hosts[n])) {
-                return Err(format!("[ssh] {several}: {} is there twice", hosts[twice].host));
+            if let Some(twice) = repeated(hosts) {
+                return Err(format!("[ssh] {several}: {} is there twice", twice.host));
             }
         }
         check_addresses(ssh)?;
@@ -604,6 +604,11 @@ impl Plan {
     }
 }
 
+/// What is there twice.
+fn repeated<T: PartialEq>(all: &[T]) -> Option<&T> {
+    all.iter().enumerate().find_map(|(n, one)| all[..n].contains(one).then_some(one))
+}
+
 /// Whether each AuthDNS has an address of its own, for the DUT and for the Measurer, and all are
 /// of one version of IP.
 fn check_addresses(ssh: &Ssh) -> Result<(), String> {
@@ -616,8 +621,8 @@ fn check_addresses(ssh: &Ssh) -> Result<(), String> {
                 counted(hosts as u64, "host", "hosts"),
             ));
         }
-        if let Some(twice) = (1..hosts).find(|&n| all[..n].contains(&all[n])) {
-            return Err(format!("[ssh.addresses] {key}: {} is there twice", all[twice]));
+        if let Some(twice) = repeated(all) {
+            return Err(format!("[ssh.addresses] {key}: {twice} is there twice"));
         }
         if let Some(other) = all.iter().find(|at| at.is_ipv6() != all[0].is_ipv6()) {
             return Err(format!(

@@ -121,6 +121,14 @@ fn bind_local(socket: &Socket, local: SocketAddr) -> io::Result<()> {
     }
 }
 
+/// The index of the interface to whose link an address belongs (RFC 4007 §6); 0 if it does not say.
+pub fn scope_of(address: &SocketAddr) -> u32 {
+    match address {
+        SocketAddr::V6(address) => address.scope_id(),
+        SocketAddr::V4(_) => 0,
+    }
+}
+
 /// A port, or any if it is 0, of any address of this host that is of `server`'s family.
 fn port_of_any(server: SocketAddr, port: u16) -> SocketAddr {
     match server {

@@ -91,14 +91,34 @@ impl Drop for Namespace {
     }
 }
 
-/// Moves the calling thread into a namespace of its own, and joins that by a virtual Ethernet to the
-/// other one: its end here is `near`, with so many queues each way, and `far` there. Addresses are
-/// with their prefix lengths, such as `2001:2::2/64`. Both ends are up.
+/// Runs a test in a thread with a network namespace of its own, joined by a virtual Ethernet to
+/// another one, which the test gets; returns what the test does. Its end here is `near`, with so many queues each way, and `far`
+/// there. Addresses are with their prefix lengths, such as `2001:2::2/64`. Both ends are up. Where
+/// [`is_root`] says that it cannot be, nothing is run and nothing returned.
 ///
 /// # Panics
-/// If ip(8) does not make them.
-pub fn ethernet(far: &Namespace, queues: u32, here: &[&str], there: &[&str]) {
-    unshare(CloneFlags::CLONE_NEWNET).expect("root may have namespaces");
+/// If the test does, or ip(8) does not make the namespaces.
+pub fn on_an_ethernet<T: Send>(
+    test: &str,
+    queues: u32,
+    here: &[&str],
+    there: &[&str],
+    run: impl FnOnce(Namespace) -> T + Send,
+) -> Option<T> {
+    if !is_root(test) {
+        return None;
+    }
+    let in_a_thread = || {
+        let far = Namespace::new("far");
+        unshare(CloneFlags::CLONE_NEWNET).expect("root may have namespaces");
+        ethernet(&far, queues, here, there);
+        run(far)
+    };
+    let ended = thread::scope(|scope| scope.spawn(in_a_thread).join());
+    Some(ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+}
+
+fn ethernet(far: &Namespace, queues: u32, here: &[&str], there: &[&str]) {
     let queues = format!("numrxqueues {queues} numtxqueues {queues}");
     let Namespace(name) = far;
     ip(&format!("link add near {queues} type veth peer name far {queues} netns {name}"));

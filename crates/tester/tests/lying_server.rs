@@ -12,7 +12,7 @@ use method::units::{Nanos, Qps, Share};
 use method::verdict::Verdict;
 use net::xdp::Mode;
 use nix::sched::{CloneFlags, unshare};
-use testbed::{Namespace, ethernet, ip, is_root};
+use testbed::{ip, is_root, on_an_ethernet};
 use tester::measurer::burst::Burst;
 use tester::measurer::plan::{Spin, TrialPlan};
 use tester::measurer::result::TrialResult;
@@ -58,7 +58,7 @@ impl Server {
 fn trial(lie: Lie, threads: u16) -> TrialResult {
     // A machine that is busy spoils trials; the counts of one that it did not spoil are exact.
     let result = sound(|| one_trial(lie, "[::1]:0", |plan| plan.threads = threads).0);
-    if threads == 1 && is_root("a trial past the stack") {
+    if threads == 1 && is_root(PAST_STACK) {
         let past_stack = sound(|| trial_past_stack(lie));
         assert!(past_stack.sending.past_stack.is_some() && result.sending.past_stack.is_none());
         assert_eq!(past_stack.counts, result.counts);
@@ -67,17 +67,16 @@ fn trial(lie: Lie, threads: u16) -> TrialResult {
     result
 }
 
+const PAST_STACK: &str = "a trial past the stack";
+
 /// A trial with AF_XDP over a virtual Ethernet, its ends in namespaces of their own.
 fn trial_past_stack(lie: Lie) -> TrialResult {
-    thread::spawn(move || {
-        let far = Namespace::new("lies");
-        ethernet(&far, 1, &["2001:2::1/64"], &["2001:2::2/64"]);
+    let result = on_an_ethernet(PAST_STACK, 1, &["2001:2::1/64"], &["2001:2::2/64"], |far| {
         let server = far.run(|| Server::at("[2001:2::2]:0"));
         let xdp = Some(XdpConfig { interface: Some("near".into()), mode: Mode::Auto });
         trial_with(lie, server, |plan| plan.xdp.clone_from(&xdp)).0
-    })
-    .join()
-    .unwrap()
+    });
+    result.expect("whether this can run has been asked before")
 }
 
 /// Runs a trial of 200 queries from addresses of 127.0.0.0/8 against the lie; also from where which

@@ -15,7 +15,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use net::neighbour::NextHop;
-use net::socket::Endpoint;
+use net::socket::{Endpoint, scope_of};
 use net::xdp::{self, Claim, Exchange, Outbox, Ports, Way, XdpError};
 use wire::view::Message;
 
@@ -77,12 +77,8 @@ pub(super) fn open(
     for keys in settings.config.listen.iter().filter(|keys| keys.xdp) {
         let ip = keys.address.ip();
         // An address of one link may be that of another link's host too.
-        let scope = |address: &SocketAddr| match address {
-            SocketAddr::V6(address) => address.scope_id(),
-            SocketAddr::V4(_) => 0,
-        };
         let is_its = |address: &SocketAddr| {
-            (address.ip(), scope(address)) == (ip, scope(&keys.address))
+            (address.ip(), scope_of(address)) == (ip, scope_of(&keys.address))
                 && [0, address.port()].contains(&keys.address.port())
         };
         let mut bound = endpoints

@@ -5,7 +5,6 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use dns64::config::Settings;
@@ -13,27 +12,19 @@ use dns64::metrics::Count;
 use dns64::server::{Activated, RunningServer, bind};
 use domain::base::iana::{Rcode, Rtype};
 use net::socket::Endpoint;
-use testbed::{Namespace, ethernet, is_root};
+use testbed::{Namespace, on_an_ethernet};
 
 use crate::harness::*;
 
 /// Addresses of the server and of its clients, of both families.
 const ENDS: [(&str, &str); 2] = [("2001:2::2", "2001:2::1"), ("198.18.0.2", "198.18.0.1")];
 
-/// A test in a thread that has a namespace of its own, joined to another one by an Ethernet.
-fn on_an_ethernet(test: &'static str, queues: u32, run: impl FnOnce(Namespace) + Send + 'static) {
-    if !is_root(test) {
-        return;
-    }
+/// A test on an Ethernet with the server's addresses here and its clients' there.
+fn on_our_ethernet(test: &str, queues: u32, run: impl FnOnce(Namespace) + Send) {
     let here = ENDS.map(|(server, _)| server).map(with_length);
     let there = ENDS.map(|(_, client)| client).map(with_length);
-    let in_a_thread = move || {
-        let far = Namespace::new("dns64d");
-        let [here, there] = [&here, &there].map(|all| all.each_ref().map(String::as_str));
-        ethernet(&far, queues, &here, &there);
-        run(far);
-    };
-    thread::spawn(in_a_thread).join().unwrap();
+    let [here, there] = [&here, &there].map(|all| all.each_ref().map(String::as_str));
+    on_an_ethernet(test, queues, &here, &there, run);
 }
 
 fn with_length(address: &str) -> String {
@@ -100,7 +91,7 @@ fn through_the_stack() -> (u64, u64) {
 }
 
 fn queries_of_clients(mode: &'static str, threads: usize, queues: u32) {
-    on_an_ethernet("queries past the stack", queues, move |far| {
+    on_our_ethernet("queries past the stack", queues, move |far| {
         for (own, others) in ENDS {
             let upstream = upstream(&far, others);
             let server = Arc::new(server(mode, threads, own, &[upstream.address]));
@@ -159,7 +150,7 @@ fn workers_without_a_queue_serve_as_ever() {
 /// comes to other ports of the same address is other programs'.
 #[test]
 fn other_programs_on_the_interface_get_their_datagrams() {
-    on_an_ethernet("other programs on the interface", 1, |far| {
+    on_our_ethernet("other programs on the interface", 1, |far| {
         for (own, others) in ENDS {
             let own_ip: IpAddr = own.parse().unwrap();
             let upstream = upstream(&far, others);
@@ -200,7 +191,7 @@ fn other_programs_on_the_interface_get_their_datagrams() {
 /// Frames have no scope, addresses of `listen` do.
 #[test]
 fn clients_of_a_link_are_answered_past_the_stack() {
-    on_an_ethernet("a link-local address", 1, |far| {
+    on_our_ethernet("a link-local address", 1, |far| {
         testbed::ip("addr add fe80::53/64 dev near nodad");
         testbed::ip(&format!("-n {} addr add fe80::1/64 dev far nodad", far.name()));
         let upstream = upstream(&far, ENDS[0].1);
@@ -246,7 +237,7 @@ fn has_program(interface: &str) -> bool {
 /// What ICMP says reaches the socket that has the port.
 #[test]
 fn an_upstream_that_is_not_there_is_noticed_at_once() {
-    on_an_ethernet("an upstream that is not there", 1, |far| {
+    on_our_ethernet("an upstream that is not there", 1, |far| {
         for (own, others) in ENDS {
             let closed = SocketAddr::new(others.parse().unwrap(), 9);
             let server = Arc::new(server("copy", 1, own, &[closed]));
@@ -268,7 +259,7 @@ fn an_upstream_that_is_not_there_is_noticed_at_once() {
 /// A generic filter sees what a sender on the same machine joined before it is taken apart.
 #[test]
 fn joined_queries_are_all_answered() {
-    on_an_ethernet("joined queries", 1, |far| {
+    on_our_ethernet("joined queries", 1, |far| {
         let (own, others) = ENDS[0];
         let upstream = upstream(&far, others);
         let server = Arc::new(server("generic", 1, own, &[upstream.address]));

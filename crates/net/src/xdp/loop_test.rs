@@ -4,7 +4,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -61,12 +61,11 @@ pub fn loop_test(from: &str, to: &str, mode: Mode, time: Duration) -> Result<Loo
     let mut senders = sending.into_exchanges();
     let mut receivers: Vec<Receiver> =
         receiving.into_exchanges().into_iter().map(|exchange| exchange.receiver).collect();
-    let is_over = AtomicBool::new(false);
+    let all_sent = OnceLock::new();
     let (sent, received) = thread::scope(|scope| {
-        let counting = scope.spawn(|| count(&mut receivers, &is_over));
+        let counting = scope.spawn(|| count(&mut receivers, &all_sent));
         let sent = send(&mut senders[0].sender, &link, time);
-        thread::sleep(ON_ITS_WAY);
-        is_over.store(true, Ordering::Relaxed);
+        all_sent.get_or_init(|| *sent.as_ref().unwrap_or(&0));
         (sent, counting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
     let lost = |name: &str| {
@@ -105,13 +104,17 @@ fn send(sender: &mut Sender, link: &Link, time: Duration) -> io::Result<u64> {
     Ok(sent)
 }
 
-/// Counts what comes until it is over.
-fn count(receivers: &mut [Receiver], is_over: &AtomicBool) -> io::Result<u64> {
-    let mut received = 0;
-    while !is_over.load(Ordering::Relaxed) {
+/// Counts what comes, until as many have come as were sent or what is missing has had its time.
+fn count(receivers: &mut [Receiver], all_sent: &OnceLock<u64>) -> io::Result<u64> {
+    let (mut received, mut end) = (0, None);
+    loop {
         for receiver in &mut *receivers {
             receiver.receive(0, |_| received += 1)?;
         }
+        let Some(sent) = all_sent.get() else { continue };
+        let now = Instant::now();
+        if received >= *sent || now >= *end.get_or_insert(now + ON_ITS_WAY) {
+            return Ok(received);
+        }
     }
-    Ok(received)
 }

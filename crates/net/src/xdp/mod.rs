@@ -50,6 +50,7 @@ pub use self::ports::PortSet;
 use self::queue::{Queue, Room};
 pub use self::server::{Server, answer_frame};
 use crate::ethtool;
+use crate::socket::scope_of;
 
 /// How packets are to get from the interface to us.
 #[derive(
@@ -319,10 +320,6 @@ const RETURNED: Duration = Duration::from_secs(1);
 /// # Errors
 /// [`XdpError::NobodyHas`].
 pub fn interface_of(address: SocketAddr) -> Result<String, XdpError> {
-    let scope_of = |address: &SocketAddr| match address {
-        SocketAddr::V6(address) => address.scope_id(),
-        SocketAddr::V4(_) => 0,
-    };
     let is_it = |has: &SocketAddr| {
         has.ip() == address.ip() && [0, scope_of(has)].contains(&scope_of(&address))
     };

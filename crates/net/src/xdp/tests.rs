@@ -8,14 +8,15 @@ use ipnet::IpNet;
 
 use super::*;
 use crate::neighbour::NextHop;
-use testbed::{Namespace, ethernet, ip, is_root};
+use testbed::{Namespace, ip, on_an_ethernet};
 
 const OURS: &str = "198.18.0.2:53";
 const THEIRS: &str = "198.18.0.1:0";
 
-/// An interface `near` with the server's addresses, joined to the client's.
-fn pair(far: &Namespace) {
-    ethernet(far, 1, &["198.18.0.2/24", "2001:2::2/64"], &["198.18.0.1/24", "2001:2::1/64"]);
+/// Runs a test where an interface `near` has the server's addresses and is joined to the client's.
+fn on_a_pair(test: &str, run: impl FnOnce(Namespace) + Send) {
+    let here = ["198.18.0.2/24", "2001:2::2/64"];
+    on_an_ethernet(test, 1, &here, &["198.18.0.1/24", "2001:2::1/64"], run);
 }
 
 fn claims() -> Vec<Claim> {
@@ -57,24 +58,21 @@ fn ask(from: &str, to: &str, payloads: &[&'static [u8]]) -> Vec<Option<Vec<u8>>>
 }
 
 fn queries_are_answered(test: &str, mode: Mode, way: Way) {
-    if !is_root(test) {
-        return;
-    }
-    let client = Namespace::new(test);
-    pair(&client);
-    let interface = Interface::open("near", &claims(), mode).unwrap();
-    assert_eq!(interface.way(), way);
-    let mut servers = interface.into_servers();
-    for (from, to) in [(THEIRS, OURS), ("[2001:2::1]:0", "[2001:2::2]:53")] {
-        let (from, to) = (from.to_owned(), to.to_owned());
-        let asking = client.start(move || ask(&from, &to, &[b"one", b"two", b"a third query"]));
-        let seen = answer(&mut servers, 3);
-        assert_eq!(seen.len(), 3, "{seen:?}");
-        let replies = asking.join().unwrap();
-        let wanted = [&b"Rne"[..], b"Rwo", b"R third query"];
-        assert_eq!(replies, wanted.map(|reply| Some(reply.to_vec())));
-    }
-    assert_eq!(servers.iter().map(Server::drops).sum::<u64>(), 0);
+    on_a_pair(test, |client| {
+        let interface = Interface::open("near", &claims(), mode).unwrap();
+        assert_eq!(interface.way(), way);
+        let mut servers = interface.into_servers();
+        for (from, to) in [(THEIRS, OURS), ("[2001:2::1]:0", "[2001:2::2]:53")] {
+            let (from, to) = (from.to_owned(), to.to_owned());
+            let asking = client.start(move || ask(&from, &to, &[b"one", b"two", b"a third query"]));
+            let seen = answer(&mut servers, 3);
+            assert_eq!(seen.len(), 3, "{seen:?}");
+            let replies = asking.join().unwrap();
+            let wanted = [&b"Rne"[..], b"Rwo", b"R third query"];
+            assert_eq!(replies, wanted.map(|reply| Some(reply.to_vec())));
+        }
+        assert_eq!(servers.iter().map(Server::drops).sum::<u64>(), 0);
+    });
 }
 
 #[test]
@@ -91,39 +89,36 @@ fn queries_are_answered_past_the_stack_behind_the_driver() {
 /// nobody cleaned up.
 #[test]
 fn others_lose_nothing_to_the_filter() {
-    if !is_root("xdp-others") {
-        return;
-    }
-    let client = Namespace::new("xdp-others");
-    pair(&client);
-    let other = UdpSocket::bind("198.18.0.2:5300").unwrap();
-    let same = UdpSocket::bind(OURS).unwrap();
-    let far_away = Duration::from_millis(300);
-    for socket in [&other, &same] {
-        socket.set_read_timeout(Some(far_away)).unwrap();
-    }
-    let mut servers = Interface::open("near", &claims(), Mode::Auto).unwrap().into_servers();
-    // So many fit into a socket's buffer.
-    let sent = 100;
-    client.run(move || {
-        let socket = UdpSocket::bind(THEIRS).unwrap();
-        for _ in 0..sent {
-            socket.send_to(b"for another", "198.18.0.2:5300").unwrap();
+    on_a_pair("xdp-others", |client| {
+        let other = UdpSocket::bind("198.18.0.2:5300").unwrap();
+        let same = UdpSocket::bind(OURS).unwrap();
+        let far_away = Duration::from_millis(300);
+        for socket in [&other, &same] {
+            socket.set_read_timeout(Some(far_away)).unwrap();
         }
-        socket.send_to(b"for us", OURS).unwrap();
-    });
-    let mut buffer = [0; 100];
-    let mut received = 0;
-    while other.recv(&mut buffer).is_ok() {
-        received += 1;
-    }
-    assert_eq!(received, sent, "all of what is not ours");
-    assert_eq!(answer(&mut servers, 1).len(), 1);
-    assert!(same.recv(&mut buffer).is_err(), "what is ours does not come twice");
+        let mut servers = Interface::open("near", &claims(), Mode::Auto).unwrap().into_servers();
+        // So many fit into a socket's buffer.
+        let sent = 100;
+        client.run(move || {
+            let socket = UdpSocket::bind(THEIRS).unwrap();
+            for _ in 0..sent {
+                socket.send_to(b"for another", "198.18.0.2:5300").unwrap();
+            }
+            socket.send_to(b"for us", OURS).unwrap();
+        });
+        let mut buffer = [0; 100];
+        let mut received = 0;
+        while other.recv(&mut buffer).is_ok() {
+            received += 1;
+        }
+        assert_eq!(received, sent, "all of what is not ours");
+        assert_eq!(answer(&mut servers, 1).len(), 1);
+        assert!(same.recv(&mut buffer).is_err(), "what is ours does not come twice");
 
-    drop(servers);
-    client.run(|| UdpSocket::bind(THEIRS).unwrap().send_to(b"for the socket", OURS).unwrap());
-    assert_eq!(same.recv(&mut buffer).unwrap(), b"for the socket".len());
+        drop(servers);
+        client.run(|| UdpSocket::bind(THEIRS).unwrap().send_to(b"for the socket", OURS).unwrap());
+        assert_eq!(same.recv(&mut buffer).unwrap(), b"for the socket".len());
+    });
 }
 
 /// Sends back what comes to a port, an octet changed, until the sender says so with an empty
@@ -164,51 +159,48 @@ fn received(receiver: &mut Receiver, count: usize) -> Vec<(SocketAddr, Vec<u8>)>
 }
 
 fn a_client_asks(test: &str, mode: Mode, way: Way) {
-    if !is_root(test) {
-        return;
-    }
-    let far = Namespace::new(test);
-    pair(&far);
-    ip("route add local 198.19.0.0/24 dev lo");
-    ip(&format!("-n {} route add 198.19.0.0/24 via 198.18.0.2", far.name()));
-    for (server, from) in [
-        ("198.18.0.1:7777", ["198.18.0.2:40000", "198.18.0.2:40003"]),
-        ("198.18.0.1:7777", ["198.19.0.9:40000", "198.19.0.255:40000"]),
-        ("[2001:2::1]:7777", ["[2001:2::2]:40000", "[2001:2::2]:40003"]),
-    ] {
-        let echoing = echo(&far, server);
-        let server: SocketAddr = server.parse().unwrap();
-        let from = from.map(|address| address.parse::<SocketAddr>().unwrap());
-        let hop = NextHop::towards(server).unwrap();
-        hop.resolve(server, Duration::from_secs(5)).unwrap();
-        let length = if from[0].is_ipv6() { 128 } else { 24 };
-        let addresses = IpNet::new(from[0].ip(), length).unwrap().trunc();
-        let addresses =
-            if addresses.contains(&server.ip()) { from[0].ip().into() } else { addresses };
-        let client =
-            Client::open(&hop, &[Claim { addresses, ports: (40_000..=40_003).into() }], mode);
-        let client = client.unwrap();
-        assert_eq!(client.way(), way);
-        let link = client.link();
-        let (mut sender, mut receiver) = client.into_halves();
-        assert_eq!(sender.send(b"onetwosix", 3, &link, from[0], server).unwrap(), 3);
-        assert_eq!(sender.send(b"a longer one", 12, &link, from[1], server).unwrap(), 1);
-        let mut wanted: Vec<(SocketAddr, Vec<u8>)> = [b"Rne", b"Rwo", b"Rix"]
-            .map(|reply| (from[0], reply.to_vec()))
-            .into_iter()
-            .chain([(from[1], b"R longer one".to_vec())])
-            .collect();
-        wanted.sort();
-        assert_eq!(received(&mut receiver, 4), wanted);
-        // More than it has frames, so that each is used again and again.
-        for _ in 0..100 {
-            assert_eq!(sender.send(&[b'x'; 64 * 50], 50, &link, from[0], server).unwrap(), 64);
-            assert_eq!(received(&mut receiver, 64).len(), 64);
+    on_a_pair(test, |far| {
+        ip("route add local 198.19.0.0/24 dev lo");
+        ip(&format!("-n {} route add 198.19.0.0/24 via 198.18.0.2", far.name()));
+        for (server, from) in [
+            ("198.18.0.1:7777", ["198.18.0.2:40000", "198.18.0.2:40003"]),
+            ("198.18.0.1:7777", ["198.19.0.9:40000", "198.19.0.255:40000"]),
+            ("[2001:2::1]:7777", ["[2001:2::2]:40000", "[2001:2::2]:40003"]),
+        ] {
+            let echoing = echo(&far, server);
+            let server: SocketAddr = server.parse().unwrap();
+            let from = from.map(|address| address.parse::<SocketAddr>().unwrap());
+            let hop = NextHop::towards(server).unwrap();
+            hop.resolve(server, Duration::from_secs(5)).unwrap();
+            let length = if from[0].is_ipv6() { 128 } else { 24 };
+            let addresses = IpNet::new(from[0].ip(), length).unwrap().trunc();
+            let addresses =
+                if addresses.contains(&server.ip()) { from[0].ip().into() } else { addresses };
+            let client =
+                Client::open(&hop, &[Claim { addresses, ports: (40_000..=40_003).into() }], mode);
+            let client = client.unwrap();
+            assert_eq!(client.way(), way);
+            let link = client.link();
+            let (mut sender, mut receiver) = client.into_halves();
+            assert_eq!(sender.send(b"onetwosix", 3, &link, from[0], server).unwrap(), 3);
+            assert_eq!(sender.send(b"a longer one", 12, &link, from[1], server).unwrap(), 1);
+            let mut wanted: Vec<(SocketAddr, Vec<u8>)> = [b"Rne", b"Rwo", b"Rix"]
+                .map(|reply| (from[0], reply.to_vec()))
+                .into_iter()
+                .chain([(from[1], b"R longer one".to_vec())])
+                .collect();
+            wanted.sort();
+            assert_eq!(received(&mut receiver, 4), wanted);
+            // More than it has frames, so that each is used again and again.
+            for _ in 0..100 {
+                assert_eq!(sender.send(&[b'x'; 64 * 50], 50, &link, from[0], server).unwrap(), 64);
+                assert_eq!(received(&mut receiver, 64).len(), 64);
+            }
+            assert_eq!((receiver.drops(), receiver.unreadable()), (0, 0));
+            UdpSocket::bind((from[0].ip(), 0)).unwrap().send_to(b"", server).unwrap();
+            echoing.join().unwrap();
         }
-        assert_eq!((receiver.drops(), receiver.unreadable()), (0, 0));
-        UdpSocket::bind((from[0].ip(), 0)).unwrap().send_to(b"", server).unwrap();
-        echoing.join().unwrap();
-    }
+    });
 }
 
 #[test]
@@ -230,38 +222,30 @@ fn a_client_needs_an_ethernet_neighbour() {
 
 #[test]
 fn what_finds_no_room_is_counted() {
-    if !is_root("xdp-drops") {
-        return;
-    }
-    let client = Namespace::new("xdp-drops");
-    pair(&client);
-    let mut servers = Interface::open("near", &claims(), Mode::Auto).unwrap().into_servers();
-    // More than its rings hold, a little at a time, so that all of it gets as far as there.
-    let sent: u64 = 6_000;
-    client.run(move || {
-        let socket = UdpSocket::bind(THEIRS).unwrap();
-        for n in 0..sent {
-            socket.send_to(b"nobody reads this", OURS).unwrap();
-            if n % 50 == 0 {
-                thread::sleep(Duration::from_millis(1));
+    on_a_pair("xdp-drops", |client| {
+        let mut servers = Interface::open("near", &claims(), Mode::Auto).unwrap().into_servers();
+        // More than its rings hold, a little at a time, so that all of it gets as far as there.
+        let sent: u64 = 6_000;
+        client.run(move || {
+            let socket = UdpSocket::bind(THEIRS).unwrap();
+            for n in 0..sent {
+                socket.send_to(b"nobody reads this", OURS).unwrap();
+                if n % 50 == 0 {
+                    thread::sleep(Duration::from_millis(1));
+                }
             }
-        }
+        });
+        let drops: u64 = servers.iter().map(Server::drops).sum();
+        let kept = answer(&mut servers, sent as usize - drops as usize).len() as u64;
+        assert!(drops > 1_000, "{drops} dropped");
+        assert_eq!(kept + drops, sent);
     });
-    let drops: u64 = servers.iter().map(Server::drops).sum();
-    let kept = answer(&mut servers, sent as usize - drops as usize).len() as u64;
-    assert!(drops > 1_000, "{drops} dropped");
-    assert_eq!(kept + drops, sent);
 }
 
 /// Trials follow each other at once, and the kernel closes what a process leaves a moment after it.
 #[test]
 fn an_interface_that_is_given_back_is_waited_for() {
-    if !is_root("an interface that is given back") {
-        return;
-    }
-    thread::spawn(|| {
-        let far = Namespace::new("again");
-        pair(&far);
+    on_a_pair("an interface that is given back", |_far| {
         let open = |mode| Interface::open("near", &claims(), mode);
         for mode in [Mode::Copy, Mode::Generic] {
             let first = open(mode).unwrap();
@@ -279,19 +263,12 @@ fn an_interface_that_is_given_back_is_waited_for() {
             );
             drop(second);
         }
-    })
-    .join()
-    .unwrap();
+    });
 }
 
 #[test]
 fn a_loop_test_counts_what_comes_from_one_port_to_another() {
-    if !is_root("a loop test") {
-        return;
-    }
-    thread::spawn(|| {
-        let far = Namespace::new("loop");
-        pair(&far);
+    on_a_pair("a loop test", |_far| {
         // Both ends of this cable are here.
         ip("link add one type veth peer name other");
         ip("link set one up");
@@ -307,19 +284,12 @@ fn a_loop_test_counts_what_comes_from_one_port_to_another() {
         assert!(found.sent > 0 && found.received == 0, "{found:?}");
         let error = loop_test("one", "none", Mode::Auto, Duration::ZERO).unwrap_err().to_string();
         assert!(error.contains("no interface none"), "{error}");
-    })
-    .join()
-    .unwrap();
+    });
 }
 
 #[test]
 fn an_address_of_several_links_is_that_of_its_scope() {
-    if !is_root("an address of several links") {
-        return;
-    }
-    thread::spawn(|| {
-        let far = Namespace::new("scope");
-        pair(&far);
+    on_a_pair("an address of several links", |_far| {
         ip("link add other type veth peer name another");
         ip("link set other up");
         for interface in ["near", "other"] {
@@ -333,9 +303,7 @@ fn an_address_of_several_links_is_that_of_its_scope() {
         assert_eq!(interface_of("198.18.0.2:53".parse().unwrap()).unwrap(), "near");
         let nobody = interface_of("[fe80::53%9999]:53".parse().unwrap());
         assert!(matches!(nobody, Err(XdpError::NobodyHas { .. })), "{nobody:?}");
-    })
-    .join()
-    .unwrap();
+    });
 }
 
 #[test]
@@ -343,20 +311,18 @@ fn what_is_lacking_is_said() {
     let error =
         |name: &str| Interface::open(name, &claims(), Mode::Auto).err().unwrap().to_string();
     assert!(error("no-such-interface").contains("no interface no-such-interface"));
-    if !is_root("xdp-lacking") {
-        return;
-    }
-    let client = Namespace::new("xdp-lacking");
-    pair(&client);
-    let claim = Claim::of("192.0.2.1".parse().unwrap(), 53..=53);
-    let wrong = Interface::open("near", &[claim], Mode::Auto).err().unwrap().to_string();
-    assert!(wrong.contains("near does not have the address 192.0.2.1"), "{wrong}");
-    let probed = probe("near").unwrap();
-    let works: Vec<bool> = probed.ways.iter().map(|(_, tried)| tried.is_ok()).collect();
-    assert_eq!(works, [false, true, true], "{probed:?}");
-    let zero_copy = Interface::open("near", &claims(), Mode::ZeroCopy).err().unwrap().to_string();
-    assert!(zero_copy.contains("native, zero-copy:"), "{zero_copy}");
-    let _first = Interface::open("near", &claims(), Mode::Auto).unwrap();
-    let second = Interface::open("near", &claims(), Mode::Auto).err().unwrap().to_string();
-    assert!(second.contains("near does not do AF_XDP here"), "{second}");
+    on_a_pair("xdp-lacking", |_far| {
+        let claim = Claim::of("192.0.2.1".parse().unwrap(), 53..=53);
+        let wrong = Interface::open("near", &[claim], Mode::Auto).err().unwrap().to_string();
+        assert!(wrong.contains("near does not have the address 192.0.2.1"), "{wrong}");
+        let probed = probe("near").unwrap();
+        let works: Vec<bool> = probed.ways.iter().map(|(_, tried)| tried.is_ok()).collect();
+        assert_eq!(works, [false, true, true], "{probed:?}");
+        let zero_copy =
+            Interface::open("near", &claims(), Mode::ZeroCopy).err().unwrap().to_string();
+        assert!(zero_copy.contains("native, zero-copy:"), "{zero_copy}");
+        let _first = Interface::open("near", &claims(), Mode::Auto).unwrap();
+        let second = Interface::open("near", &claims(), Mode::Auto).err().unwrap().to_string();
+        assert!(second.contains("near does not do AF_XDP here"), "{second}");
+    });
 }
