@@ -129,6 +129,20 @@ impl Sshds {
         Ok(Sshds { _sshds: sshds, config })
     }
 
+    /// Words that run ours in the tester's namespace.
+    fn in_tester<'a>(bench: &'a Bench, words: &[&'a str]) -> Vec<&'a str> {
+        [&["lab", "exec", "tester", "--", bench.program()], words].concat()
+    }
+
+    /// Runs a campaign in the tester's namespace; its folder, named after the plan.
+    fn campaign(bench: &Bench, name: &str, plan: &str) -> Result<String> {
+        let file = bench.file(&format!("{name}.toml"), plan)?;
+        let folder = bench.path(&format!("{name}-run"));
+        let words = ["campaign", "run", &file, "--dir", &folder, "--quiet"];
+        output(bench.program(), &Sshds::in_tester(bench, &words), LIMIT)?;
+        Ok(folder)
+    }
+
     /// A plan for the tester's namespace.
     fn plan(&self, bench: &Bench) -> String {
         format!("name = 'far'\ntopology = 'ssh'\n{SHORT}{}", self.hosts(bench))
@@ -173,25 +187,11 @@ fn headings(run: &str) -> Result<Vec<String>> {
 fn campaign_over_ssh(bench: &Bench) -> Result<()> {
     let _lab = Lab::up(bench)?;
     let sshds = Sshds::start(bench)?;
-    let far =
-        bench.file("far.toml", &format!("{}[[dut]]\ndriver = 'dns64d'\n", sshds.plan(bench)))?;
+    let far = format!("{}[[dut]]\ndriver = 'dns64d'\n", sshds.plan(bench));
+    let far_run = Sshds::campaign(bench, "far", &far)?;
     let near = format!("name = 'near'\ntopology = 'lab'\n{SHORT}[[dut]]\ndriver = 'dns64d'\n");
     let near = bench.file("near.toml", &near)?;
-    let (far_run, near_run) = (bench.path("far-run"), bench.path("near-run"));
-    let in_tester = [
-        "lab",
-        "exec",
-        "tester",
-        "--",
-        bench.program(),
-        "campaign",
-        "run",
-        &far,
-        "--dir",
-        &far_run,
-        "--quiet",
-    ];
-    output(bench.program(), &in_tester, LIMIT)?;
+    let near_run = bench.path("near-run");
     output(bench.program(), &["campaign", "run", &near, "--dir", &near_run, "--quiet"], LIMIT)?;
     let (far, near) = (results(&far_run)?, results(&near_run)?);
     ensure!(
@@ -233,12 +233,7 @@ fn campaign_over_ssh(bench: &Bench) -> Result<()> {
         "{plan}[[dut]]\ndriver = 'custom'\nname = 'shell only'\n[dut.custom]\nstart = ['{program}', 'dns64d', '--config', '{config}']\n\
          ready = ['test', '-d', '/proc']\nversion = ['{program}', 'dns64d', '--version']\n"
     );
-    let (plan, run) = (bench.file("shell-only.toml", &custom)?, bench.path("shell-run"));
-    let args = [
-        "lab", "exec", "tester", "--", program, "campaign", "run", &plan, "--dir", &run, "--quiet",
-    ];
-    output(program, &args, LIMIT)?;
-    let shell = results(&run)?;
+    let shell = results(&Sshds::campaign(bench, "shell-only", &custom)?)?;
     ensure!(shell["duts"][0]["points"][0]["figures"]["median"] == 300.0, "{}", shell["duts"]);
     ensure!(
         shell["duts"][0]["version"].as_str().is_some_and(|v| v.contains("dns64d")),
@@ -262,11 +257,7 @@ fn two_testers(bench: &Bench) -> Result<()> {
     let plan = sshds.plan(bench).replace("[ssh]\n", &format!("[ssh]\ntesters = [{both}]\n"));
     // Names that must be cached before cost each trial ten seconds.
     let plan = plan.replace("cached-shares = [0.5]\n", "");
-    let plan = bench.file("two.toml", &format!("{plan}[[dut]]\ndriver = 'dns64d'\n"))?;
-    let folder = bench.path("two-run");
-    let within = ["lab", "exec", "tester", "--", program];
-    let campaign = ["campaign", "run", &plan, "--dir", &folder, "--quiet"];
-    output(program, &[&within[..], &campaign].concat(), LIMIT)?;
+    let folder = Sshds::campaign(bench, "two", &format!("{plan}[[dut]]\ndriver = 'dns64d'\n"))?;
     let two = results(&folder)?;
     let first = &two["duts"][0]["points"][0];
     ensure!(first["figures"]["median"] == 300.0, "{first}");
@@ -306,11 +297,7 @@ fn two_auths(bench: &Bench) -> Result<()> {
         .replace("self-test = '198.18.1.2:53'", &format!("self-test = {ASKED:?}"))
         .replace("cached-shares = [0.5]\n", "")
         .replace("resolution = 500\nrepeat = 1", "resolution = 500\nrepeat = 2");
-    let plan = bench.file("auths.toml", &format!("{plan}[[dut]]\ndriver = 'dns64d'\n"))?;
-    let folder = bench.path("auths-run");
-    let within = ["lab", "exec", "tester", "--", program];
-    let campaign = ["campaign", "run", &plan, "--dir", &folder, "--quiet"];
-    output(program, &[&within[..], &campaign].concat(), LIMIT)?;
+    let folder = Sshds::campaign(bench, "auths", &format!("{plan}[[dut]]\ndriver = 'dns64d'\n"))?;
     let found = results(&folder)?;
     // That each query is two questions is seen only if the questions to both count.
     let first = &found["duts"][0]["points"][0];
@@ -377,22 +364,10 @@ fn lost_connections(bench: &Bench) -> Result<()> {
     let plan =
         bench.file("lost.toml", &format!("{}[[dut]]\ndriver = 'dns64d'\n", sshds.plan(bench)))?;
     let run = bench.path("lost-run");
-    let started = [
-        "lab",
-        "exec",
-        "tester",
-        "--",
-        bench.program(),
-        "campaign",
-        "run",
-        &plan,
-        "--dir",
-        &run,
-        "--quiet",
-    ];
+    let words = ["campaign", "run", &plan, "--dir", &run, "--quiet"];
     let mut command = Command::new(bench.program());
     let child = command
-        .args(started)
+        .args(Sshds::in_tester(bench, &words))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -412,8 +387,7 @@ fn lost_connections(bench: &Bench) -> Result<()> {
     let args = ["lab", "exec", "dut", "--", "ss", "-Huln", "sport = :53"];
     let is_gone = || Ok(output(bench.program(), &args, LIMIT)?.trim().is_empty());
     wait_until("the DUT outlives its connection", Duration::from_secs(20), is_gone)?;
-    let resumed =
-        ["lab", "exec", "tester", "--", bench.program(), "campaign", "resume", &run, "--quiet"];
+    let resumed = Sshds::in_tester(bench, &["campaign", "resume", &run, "--quiet"]);
     output(bench.program(), &resumed, LIMIT)?;
     results(&run).map(drop)
 }
