@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::bench::{LIMIT, Lab, is_spoiled, reasons};
 use crate::claims::{Claims, Keeping, Wanted};
-use crate::process::{Server, find, memory, output};
+use crate::process::{Server, cpu_seconds, find, memory, output};
 use crate::servers::{
     AUTH, DUT, DUT_HOST, dut_in_lab, dut_of_operator, wait_until_answers, wait_until_listens,
 };
@@ -516,16 +516,6 @@ fn latency(lab: &Lab, rate: u64, names: [&str; 2]) -> Result<Latency> {
         return Ok(p99.map_or(Latency::Overloaded, Latency::Of));
     }
     Ok(Latency::Spoiled)
-}
-
-fn cpu_seconds(pid: u32) -> Result<f64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // After the program's name in parentheses: state is field 3, utime 14, stime 15, in ticks of
-    // 10 ms.
-    let fields: Vec<&str> =
-        stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let ticks = |i: usize| fields.get(i).and_then(|f| f.parse::<f64>().ok()).unwrap_or(0.0);
-    Ok((ticks(11) + ticks(12)) / 100.0)
 }
 
 fn print_throughput(all: &[Figures<'_>], ceiling: &[[Load; CLIENTS.len()]], claims: &mut Claims) {

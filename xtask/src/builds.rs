@@ -18,8 +18,15 @@ use method::stats::{Summary, median_interval};
 const WIDTH: f64 = 0.03;
 /// Rounds at the least: fewer say nothing at 95 %, and the first ones warm the machine up.
 const AT_LEAST: usize = 8;
-/// Rounds at the most.
-const AT_MOST: usize = 60;
+
+/// What is wanted of ours, and for how long it is tried to find that out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    /// The least ratio ours / theirs.
+    pub(crate) at_least: f64,
+    /// Rounds at the most.
+    pub(crate) rounds: usize,
+}
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,16 +86,16 @@ impl Ratios {
 /// the greater the better. A round has `looks` of them at each, whose mean counts. A figure that is
 /// known is measured on as long as another is not, because both come from the same turn.
 ///
-/// The status is 1 if the median ratio of a figure is below `at_least`, 2 if none is and one is
+/// The status is 1 if the median ratio of a figure is lower than `wanted`, 2 if none is and one is
 /// undecided.
 pub(crate) fn compare<const N: usize>(
     figures: [&'static str; N],
-    at_least: f64,
+    wanted: Wanted,
     looks: usize,
     mut measure: impl FnMut(Build, usize) -> Result<[f64; N]>,
 ) -> Result<ExitCode> {
     let mut all = figures.map(|figure| Ratios { figure, by_round: Vec::new() });
-    for round in 0..AT_MOST {
+    for round in 0..wanted.rounds {
         // Of each the sum over the looks: the ratio of sums is that of means.
         let (mut ours, mut theirs) = ([0.0; N], [0.0; N]);
         for look in 0..looks {
@@ -117,7 +124,7 @@ pub(crate) fn compare<const N: usize>(
         }
     }
     all.iter().for_each(Ratios::print);
-    Ok(status(&all.map(|ratios| ratios.finding()), at_least))
+    Ok(status(&all.map(|ratios| ratios.finding()), wanted.at_least))
 }
 
 fn status(findings: &[Finding], at_least: f64) -> ExitCode {
@@ -132,6 +139,8 @@ fn status(findings: &[Finding], at_least: f64) -> ExitCode {
 mod tests {
     use super::*;
 
+    const ROUNDS: usize = 60;
+
     /// Equal builds on a machine whose speed drifts and whose single figures scatter by a few per
     /// cent.
     fn simulated(ratio: f64, scatter: f64) -> (ExitCode, usize) {
@@ -142,7 +151,8 @@ mod tests {
                 .wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) as f64 / f64::from(1_u32 << 31) - 0.5
         };
-        let code = compare(["simulated"], 0.97, 2, |build, round| {
+        let wanted = Wanted { at_least: 0.97, rounds: ROUNDS };
+        let code = compare(["simulated"], wanted, 2, |build, round| {
             rounds = round + 1;
             let speed =
                 1000.0 * (1.0 + (round as f64 / 5.0).sin() / 4.0) * (1.0 + scatter * noise());
@@ -158,10 +168,10 @@ mod tests {
         };
         same(simulated(1.0, 0.02), ExitCode::SUCCESS);
         same(simulated(0.93, 0.02), ExitCode::FAILURE);
-        assert!(simulated(1.0, 0.02).1 < AT_MOST);
+        assert!(simulated(1.0, 0.02).1 < ROUNDS);
         // Too much scatter for any statement.
         let (code, rounds) = simulated(1.0, 1.5);
-        assert_eq!(rounds, AT_MOST);
+        assert_eq!(rounds, ROUNDS);
         same((code, rounds), ExitCode::from(2));
     }
 }

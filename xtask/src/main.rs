@@ -103,6 +103,9 @@ struct Against {
     /// With --against: the least ratio ours / theirs; below it the status is 1
     #[arg(long, value_name = "RATIO", default_value_t = 0.97, requires = "against")]
     at_least: f64,
+    /// With --against: rounds at the most; it ends earlier where the ratios are known well enough
+    #[arg(long, default_value_t = 60, requires = "against")]
+    rounds: usize,
     #[command(flatten)]
     keeping: Keeping,
 }
@@ -153,14 +156,17 @@ fn main() -> Result<ExitCode> {
         Command::Bench { against, what } => {
             packages::install(consent);
             match what.unwrap_or(Comparison::Tester(against)) {
-                Comparison::Tester(Against { against: Some(other), at_least, .. }) => {
-                    bench::against(&other, at_least)
+                Comparison::Tester(Against { against: Some(other), at_least, rounds, .. }) => {
+                    bench::against(&other, builds::Wanted { at_least, rounds })
                 }
                 Comparison::Tester(Against { keeping, .. }) => bench::run(&keeping),
                 Comparison::Dns64 {
-                    against: Against { against: Some(other), at_least, .. },
+                    against: Against { against: Some(other), at_least, rounds, .. },
                     policies,
-                } => bench_dns64::against(&other, at_least, policies),
+                } => {
+                    let wanted = builds::Wanted { at_least, rounds };
+                    bench_dns64::against(&other, wanted, policies)
+                }
                 Comparison::Dns64 { against: Against { keeping, .. }, .. } => {
                     bench_dns64::run(&keeping)
                 }

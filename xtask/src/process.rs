@@ -9,6 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use nix::time::ClockId;
+use nix::unistd::Pid;
 
 use crate::packages::Consent;
 use campaign::ports;
@@ -216,6 +218,14 @@ pub(crate) fn wait_until(
         thread::sleep(Duration::from_millis(20));
     }
     Ok(())
+}
+
+/// Seconds of CPU time that a process of ours has used, all its threads together.
+pub(crate) fn cpu_seconds(pid: u32) -> Result<f64> {
+    let clock = ClockId::pid_cpu_clock_id(Pid::from_raw(pid.try_into()?));
+    let time =
+        clock.and_then(ClockId::now).with_context(|| format!("CPU time of process {pid}"))?;
+    Ok(Duration::from(time).as_secs_f64())
 }
 
 /// Resident memory in MiB.

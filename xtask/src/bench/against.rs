@@ -7,102 +7,109 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::{AUTH, LIMIT, Lab};
-use crate::builds::{Build, compare};
-use crate::process::{self, Server, output};
+use crate::builds::{Build, Wanted, compare};
+use crate::process::{self, Server, cpu_seconds};
 
+/// Short looks at each build in a round, each of programs that have just been started.
+const LOOKS: usize = 4;
+/// Seconds of a look.
+const LOOK: u32 = 1;
 /// The rate at which the Measurer's own CPU time is looked at.
-const RATE: &str = "50000";
+const RATE: u32 = 50_000;
+/// The client is alone on one core, AuthDNS on the other.
+const CLIENT_CPU: &str = "0";
+const AUTH_CPU: &str = "1";
 
-/// Measures AuthDNS's replies per second, the closed-loop client's, and queries per second of CPU
-/// time that the Measurer takes at a constant rate; what is not measured is this checkout's.
-pub(crate) fn run(other: &Path, at_least: f64) -> Result<ExitCode> {
+/// Measures AuthDNS's replies per second of its CPU time, the closed-loop client's of its own, and
+/// queries per second of CPU time that the Measurer takes at a constant rate: what the program at the
+/// other end can do is not theirs. What is not measured is this checkout's.
+pub(crate) fn run(other: &Path, wanted: Wanted) -> Result<ExitCode> {
     let other = other
         .canonicalize()
         .with_context(|| format!("no dns64bench to measure against: {}", other.display()))?;
     let other = other.to_string_lossy().into_owned();
     let lab = Lab::up()?;
     let figures = [
-        "AuthDNS, replies per second",
-        "closed loop, replies per second",
+        "AuthDNS, replies per CPU second",
+        "closed loop, replies per CPU second",
         "Measurer, queries per CPU second",
     ];
-    compare(figures, at_least, 1, |build, _| {
+    compare(figures, wanted, LOOKS, |build, _| {
         let theirs = if build == Build::Ours { &lab.program } else { &other };
         Ok([
-            closed_loop(&lab, theirs, &lab.program)?,
-            closed_loop(&lab, &lab.program, theirs)?,
+            closed_loop(&lab, theirs, &lab.program)?.of_server(),
+            closed_loop(&lab, &lab.program, theirs)?.of_client(),
             measurer(&lab, theirs)?,
         ])
     })
 }
 
 fn auth(lab: &Lab, program: &str) -> Result<Server> {
-    lab.serve_authdns(program, &["--cpus", "1"])
+    lab.serve_authdns(program, &["--cpus", AUTH_CPU])
 }
 
-/// Replies per second of one client on CPU 0 from one AuthDNS on CPU 1, of single datagrams.
-fn closed_loop(lab: &Lab, auth_program: &str, client: &str) -> Result<f64> {
-    let _auth = auth(lab, auth_program)?;
-    let address = format!("{AUTH}:53");
-    let args = [
-        client,
-        "closed-loop",
-        "--server",
-        &address,
-        "--outstanding",
-        "200",
-        "--cpus",
-        "0",
-        "--duration",
-        "3s",
-    ];
-    let more = ["--names", "0.0.0.0/0", "--aaaa-share", "1", "--offload", "false", "--json"];
-    let printed = output(&lab.program, &lab.exec("tester", &[&args[..], &more].concat()), LIMIT)?;
+/// What a closed loop has exchanged, and the seconds of CPU time that this took at both ends.
+struct Exchanged {
+    replies: f64,
+    server: f64,
+    client: f64,
+}
+
+impl Exchanged {
+    fn of_server(&self) -> f64 {
+        self.replies / self.server
+    }
+
+    fn of_client(&self) -> f64 {
+        self.replies / self.client
+    }
+}
+
+/// One client and one AuthDNS, which exchange single datagrams as fast as they can.
+fn closed_loop(lab: &Lab, auth_program: &str, client: &str) -> Result<Exchanged> {
+    let auth = auth(lab, auth_program)?;
+    let (address, duration) = (format!("{AUTH}:53"), format!("{LOOK}s"));
+    let args = [client, "closed-loop", "--server", &address, "--outstanding", "200"];
+    let more = ["--names", "0.0.0.0/0", "--aaaa-share", "1", "--offload", "false"];
+    let last = ["--cpus", CLIENT_CPU, "--duration", &duration, "--json"];
+    let before = cpu_seconds(auth.pid()?)?;
+    let (printed, client) = timed(lab, &[&args[..], &more, &last].concat())?;
+    let server = cpu_seconds(auth.pid()?)? - before;
     let result: Value = serde_json::from_str(&printed)?;
-    result["qps"].as_f64().with_context(|| printed)
+    let replies = result["valid"].as_f64().with_context(|| printed)?;
+    Ok(Exchanged { replies, server, client })
 }
 
-/// Queries per second of CPU time of the whole program, as the shell counts its children's time.
+/// Queries per second of CPU time of the whole program.
 fn measurer(lab: &Lab, program: &str) -> Result<f64> {
     let _auth = auth(lab, &lab.program)?;
-    let address = format!("{AUTH}:53");
-    let timed = [
-        "bash",
-        "-c",
-        "\"$@\" >/dev/null 2>&1; times",
-        "timed",
-        program,
-        "measure",
-        "--server",
-        &address,
-    ];
-    let more = [
-        "--rate",
-        RATE,
-        "--duration",
-        "3s",
-        "--timeout",
-        "250ms",
-        "--names",
-        "0.0.0.0/0",
-        "--aaaa-share",
-        "1",
-    ];
-    let args =
-        [&timed[..], &more, &["--cpus", "0", "--max-burst", "200us", "--json", "--quiet"]].concat();
-    let ran = process::run(&lab.program, &lab.exec("tester", &args), LIMIT)?;
-    let seconds = children(&ran.stdout)
-        .with_context(|| format!("no CPU times: {} {}", ran.stdout, ran.stderr))?;
-    Ok(RATE.parse::<f64>()? * 3.0 / seconds)
+    let [address, rate, duration] = [format!("{AUTH}:53"), RATE.to_string(), format!("{LOOK}s")];
+    let args = [program, "measure", "--server", &address, "--rate", &rate];
+    let more = ["--duration", &duration, "--timeout", "250ms", "--names", "0.0.0.0/0"];
+    let last = ["--aaaa-share", "1", "--cpus", CLIENT_CPU, "--max-burst", "200us", "--quiet"];
+    let (_, seconds) = timed(lab, &[&args[..], &more, &last].concat())?;
+    Ok(f64::from(RATE * LOOK) / seconds)
 }
 
-/// User and system time of the shell's children, the second line of `times`: "0m1.234s 0m0.500s".
+/// Runs a program in the tester's namespace, whatever its status; what it printed, and the seconds of
+/// CPU time that it took as the shell counts its children's.
+fn timed(lab: &Lab, words: &[&str]) -> Result<(String, f64)> {
+    let shell = ["bash", "-c", "\"$@\" 2>/dev/null; times", "timed"];
+    let ran =
+        process::run(&lab.program, &lab.exec("tester", &[&shell[..], words].concat()), LIMIT)?;
+    let seconds = children(&ran.stdout)
+        .with_context(|| format!("no CPU times: {} {}", ran.stdout, ran.stderr))?;
+    let printed = ran.stdout.lines().rev().skip(2).collect::<Vec<_>>();
+    Ok((printed.into_iter().rev().collect::<Vec<_>>().join("\n"), seconds))
+}
+
+/// User and system time of the shell's children, the last line of `times`: "0m1.234s 0m0.500s".
 fn children(times: &str) -> Option<f64> {
     let seconds = |text: &str| {
         let (minutes, seconds) = text.strip_suffix('s')?.split_once('m')?;
         Some(minutes.parse::<f64>().ok()? * 60.0 + seconds.parse::<f64>().ok()?)
     };
-    let mut fields = times.lines().nth(1)?.split_whitespace();
+    let mut fields = times.lines().next_back()?.split_whitespace();
     Some(seconds(fields.next()?)? + seconds(fields.next()?)?)
 }
 

@@ -12,7 +12,7 @@ use super::{
     start_with,
 };
 use crate::bench::Lab;
-use crate::builds::{Build, compare};
+use crate::builds::{Build, Wanted, compare};
 use crate::process::{Server, memory};
 
 /// Short looks at each build in a round, each of a server that has just been started.
@@ -28,7 +28,7 @@ const MEMORY: f64 = 1.03;
 /// counts is answers per second of the server's CPU time: what the client and AuthDNS can do on the
 /// other CPU, and how they get along there, is not the server's.
 /// With `policies` ours has those of [`policies`] beside what both have.
-pub(crate) fn run(other: &Path, at_least: f64, with_policies: bool) -> Result<ExitCode> {
+pub(crate) fn run(other: &Path, wanted: Wanted, with_policies: bool) -> Result<ExitCode> {
     let other = other
         .canonicalize()
         .with_context(|| format!("no dns64d to measure against: {}", other.display()))?;
@@ -44,7 +44,7 @@ pub(crate) fn run(other: &Path, at_least: f64, with_policies: bool) -> Result<Ex
     };
     let plain = Operator::default();
     let figures = ["different names per CPU second", "cached names per CPU second"];
-    let code = compare(figures, at_least, LOOKS, |build, round| {
+    let code = compare(figures, wanted, LOOKS, |build, round| {
         let operator = if build == Build::Ours { &policies } else { &plain };
         both(&lab, &start_with(&lab, dut, of(build), operator)?, round)
     })?;
