@@ -30,19 +30,43 @@ struct Group {
     name: &'static str,
     package: &'static str,
     files: &'static str,
+    /// Words in the names of unit tests that only those mutants get that all others miss, because
+    /// they take long.
+    slow: &'static [&'static str],
 }
 
 const GROUPS: [Group; 4] = [
-    Group { name: "translation", package: "dns64", files: "crates/dns64/src/translation/**/*.rs" },
-    Group { name: "method", package: "method", files: "crates/method/src/**/*.rs" },
-    Group { name: "reply-check", package: "tester", files: "crates/tester/src/measurer/expect.rs" },
-    Group { name: "wire", package: "wire", files: "crates/wire/src/**/*.rs" },
+    Group {
+        name: "translation",
+        package: "dns64",
+        files: "crates/dns64/src/translation/**/*.rs",
+        slow: &[],
+    },
+    Group {
+        name: "method",
+        package: "method",
+        files: "crates/method/src/**/*.rs",
+        slow: SLOW_OF_METHOD,
+    },
+    Group {
+        name: "reply-check",
+        package: "tester",
+        files: "crates/tester/src/measurer/expect.rs",
+        slow: &[],
+    },
+    Group { name: "wire", package: "wire", files: "crates/wire/src/**/*.rs", slow: &[] },
 ];
+
+/// Simulations of thousands of comparisons: all others together take a second.
+const SLOW_OF_METHOD: &[&str] =
+    &["equal_servers_give_few_alarms", "a_slowdown_is_rarely_called_none"];
 
 /// Mutants that one run of cargo-mutants gets: outcomes are written after each.
 const AT_ONCE: usize = 12;
-/// Seconds that the unit tests of a mutant may take; those of the code as it is take a few.
+/// Seconds that the unit tests of a mutant may take; those of the code as it is take a few without
+/// the slow ones, and a minute and a half with them.
 const SLOWEST: &str = "60";
+const SLOWEST_OF_ALL: &str = "300";
 
 #[derive(Debug, Args)]
 pub(crate) struct Mutants {
@@ -79,7 +103,12 @@ impl Mutants {
                 if batch.is_empty() {
                     break;
                 }
-                list.add(tree.outcomes(&program, group, &batch)?);
+                let mut found = tree.outcomes(&program, group, &batch, Tests::Quick)?;
+                let missed: Vec<String> = missed(&found).map(str::to_owned).collect();
+                if !(group.slow.is_empty() || missed.is_empty()) {
+                    found.extend(tree.outcomes(&program, group, &missed, Tests::All)?);
+                }
+                list.add(found);
                 list.write()?;
                 println!("{}", list.summary());
             }
@@ -89,6 +118,19 @@ impl Mutants {
         }
         Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
+}
+
+/// Which unit tests a mutant gets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tests {
+    /// Without the group's slow ones.
+    Quick,
+    All,
+}
+
+/// Those that no test has noticed.
+fn missed(outcomes: &[(String, String)]) -> impl Iterator<Item = &str> {
+    outcomes.iter().filter(|(_, outcome)| outcome == "missed").map(|(name, _)| name.as_str())
 }
 
 /// A copy of the working tree, whose files are changed and put back.
@@ -168,7 +210,9 @@ impl Tree {
         program: &Path,
         group: &Group,
         names: &[String],
+        tests: Tests,
     ) -> Result<Vec<(String, String)>> {
+        let slowest = if tests == Tests::All { SLOWEST_OF_ALL } else { SLOWEST };
         let folder = tempfile::tempdir()?;
         let mut command = self.command(program);
         command.args([
@@ -177,7 +221,7 @@ impl Tree {
             "--no-shuffle",
             "--baseline=skip",
             "--timeout",
-            SLOWEST,
+            slowest,
         ]);
         // Behind "--" it would count when tests run, but not when they are built.
         command.arg("--cargo-arg=--lib");
@@ -186,6 +230,11 @@ impl Tree {
             .arg(folder.path());
         for name in names {
             command.args(["--re", &format!("^{}$", escaped(name))]);
+        }
+        if tests == Tests::Quick {
+            // For cargo, and from there on for the tests.
+            command.args(["--", "--"]);
+            command.args(group.slow.iter().flat_map(|word| ["--skip", word]));
         }
         // Its status tells apart what the outcomes tell as well.
         command.stdout(Stdio::null()).status().context("cannot run cargo-mutants")?;
