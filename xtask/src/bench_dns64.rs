@@ -233,7 +233,7 @@ pub(crate) fn dns64d_of_different_names(
     let dut = DUTS.iter().find(|dut| dut.kind == servers::Dut::Dns64d).context("dns64d")?;
     let program = program(lab, dut).context("dns64d is not there")?;
     let _auth = serve_auth(lab)?;
-    let server = start_with(lab, dut, &program, operator)?;
+    let server = start_with(lab, dut, &program, DUT, operator)?;
     let names = ["--names", "13.0.0.0/8", "--expect-prefix", "64:ff9b::/96"];
     Ok(closed_loop(lab, &server, &names, if offload { "true" } else { "false" })?.rate)
 }
@@ -304,24 +304,30 @@ fn program(lab: &Lab, dut: &Dut) -> Option<PathBuf> {
 /// Starts a server with one thread on the DUT's core, and waits until it answers; some need
 /// seconds.
 fn start(lab: &Lab, dut: &Dut, program: &Path) -> Result<Server> {
-    start_with(lab, dut, program, &Operator::default())
+    start_with(lab, dut, program, DUT, &Operator::default())
 }
 
-/// Starts it with what an operator adds to its configuration.
-fn start_with(lab: &Lab, dut: &Dut, program: &Path, operator: &Operator) -> Result<Server> {
+/// Starts it at an address of the DUT's with what an operator adds to its configuration.
+fn start_with(
+    lab: &Lab,
+    dut: &Dut,
+    program: &Path,
+    address: &str,
+    operator: &Operator,
+) -> Result<Server> {
     let folder = lab.folder.path().join(dut.name());
-    let words = dut_of_operator(dut.kind, &folder, program, 1, operator)?;
+    let words = dut_of_operator(dut.kind, &folder, program, 1, address, operator)?;
     let mut command = vec!["taskset", "-c", DUT_CPU];
     command.extend(words.iter().map(String::as_str));
     let server = Server::start(&lab.program, &lab.exec("dut", &command))?;
-    wait_until_ready(lab)?;
+    wait_until_ready(lab, address)?;
     Ok(server)
 }
 
-fn wait_until_ready(lab: &Lab) -> Result<()> {
+fn wait_until_ready(lab: &Lab, address: &str) -> Result<()> {
     wait_until_answers(
         &lab.program,
-        DUT,
+        address,
         &["--names", "9.0.0.0/24", "--expect-prefix", "64:ff9b::/96"],
     )
 }
@@ -407,11 +413,12 @@ fn rate_of_dnsperf(printed: &str) -> Result<f64> {
 
 /// Our own client.
 fn closed_loop(lab: &Lab, server: &Server, names: &[&str], offload: &str) -> Result<Load> {
-    closed_loop_for(LOOP, lab, server, names, offload)
+    closed_loop_at(DUT, LOOP, lab, server, names, offload)
 }
 
-/// The same for another time.
-fn closed_loop_for(
+/// The same at another address of the server's, for another time.
+fn closed_loop_at(
+    address: &str,
     time: Duration,
     lab: &Lab,
     server: &Server,
@@ -424,7 +431,7 @@ fn closed_loop_for(
         program,
         "closed-loop",
         "--server",
-        DUT,
+        address,
         "--outstanding",
         OUTSTANDING,
         "--cpus",
@@ -666,7 +673,7 @@ fn two_cores(lab: &Lab, names: &Names, claims: &mut Claims) -> Result<()> {
             dut_in_lab(servers::Dut::Dns64d, &lab.folder.path().join("scale"), &program, threads)?;
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let server = Server::start(&lab.program, &lab.exec("dut", &words))?;
-        wait_until_ready(lab)?;
+        wait_until_ready(lab, DUT)?;
         // Ten sockets, so that the kernel can spread them over both workers.
         let args = [
             "dnsperf",

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A round may look at each of them several times, in turn (ours, theirs, theirs, ours, …): several short looks are
-//! disturbed less than a long one by what comes and goes within seconds.
+//! disturbed less than a long one by what comes and goes within seconds. What is started anew for each round
+//! differs from round to round as well, such as where its memory lies.
 
 use std::process::ExitCode;
 
@@ -82,20 +83,22 @@ impl Ratios {
     }
 }
 
-/// Measures both builds in turn; `measure` returns the `figures` of one of them, in their order,
+/// Measures both builds in turn. `begin` starts a round; `measure` returns the `figures` of one of them, in their order,
 /// the greater the better. A round has `looks` of them at each, whose mean counts. A figure that is
 /// known is measured on as long as another is not, because both come from the same turn.
 ///
 /// The status is 1 if the median ratio of a figure is lower than `wanted`, 2 if none is and one is
 /// undecided.
-pub(crate) fn compare<const N: usize>(
+pub(crate) fn compare<const N: usize, R>(
     figures: [&'static str; N],
     wanted: Wanted,
     looks: usize,
-    mut measure: impl FnMut(Build, usize) -> Result<[f64; N]>,
+    mut begin: impl FnMut(usize) -> Result<R>,
+    mut measure: impl FnMut(&mut R, Build) -> Result<[f64; N]>,
 ) -> Result<ExitCode> {
     let mut all = figures.map(|figure| Ratios { figure, by_round: Vec::new() });
     for round in 0..wanted.rounds {
+        let mut started = begin(round)?;
         // Of each the sum over the looks: the ratio of sums is that of means.
         let (mut ours, mut theirs) = ([0.0; N], [0.0; N]);
         for look in 0..looks {
@@ -105,7 +108,7 @@ pub(crate) fn compare<const N: usize>(
                 [Build::Theirs, Build::Ours]
             };
             for build in order {
-                let figures = measure(build, round)?;
+                let figures = measure(&mut started, build)?;
                 ensure!(figures.iter().all(|figure| *figure > 0.0), "{build:?}: a figure is 0");
                 let sums = if build == Build::Ours { &mut ours } else { &mut theirs };
                 sums.iter_mut().zip(figures).for_each(|(sum, figure)| *sum += figure);
@@ -152,10 +155,13 @@ mod tests {
             (state >> 33) as f64 / f64::from(1_u32 << 31) - 0.5
         };
         let wanted = Wanted { at_least: 0.97, rounds: ROUNDS };
-        let code = compare(["simulated"], wanted, 2, |build, round| {
+        let begin = |round| {
             rounds = round + 1;
+            Ok(round)
+        };
+        let code = compare(["simulated"], wanted, 2, begin, |round, build| {
             let speed =
-                1000.0 * (1.0 + (round as f64 / 5.0).sin() / 4.0) * (1.0 + scatter * noise());
+                1000.0 * (1.0 + (*round as f64 / 5.0).sin() / 4.0) * (1.0 + scatter * noise());
             Ok([if build == Build::Ours { speed * ratio } else { speed }])
         });
         (code.unwrap(), rounds)

@@ -42,15 +42,17 @@ pub(crate) fn dut_in_lab(
     program: &Path,
     threads: usize,
 ) -> Result<Vec<String>> {
-    dut_of_operator(dut, folder, program, threads, &Operator::default())
+    dut_of_operator(dut, folder, program, threads, DUT, &Operator::default())
 }
 
-/// As [`dut_in_lab`], with what an operator adds to the configuration.
+/// As [`dut_in_lab`], at another of the DUT's ports (`listen`) and with what an operator adds to the
+/// configuration.
 pub(crate) fn dut_of_operator(
     dut: Dut,
     folder: &Path,
     program: &Path,
     threads: usize,
+    listen: &str,
     operator: &Operator,
 ) -> Result<Vec<String>> {
     let task = Translate {
@@ -60,7 +62,7 @@ pub(crate) fn dut_of_operator(
     };
     prepared(
         dut.driver(),
-        &Setting { folder, listen: DUT.parse()?, cores: threads, threads, operator, task },
+        &Setting { folder, listen: listen.parse()?, cores: threads, threads, operator, task },
         program,
     )
 }

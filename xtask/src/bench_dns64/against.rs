@@ -8,18 +8,22 @@ use anyhow::{Context, Result, ensure};
 use campaign::servers::{Dut as Kind, Operator};
 
 use super::{
-    CACHED_NAMES, DUTS, Dut, Names, closed_loop_for, dnsperf, program, serve_auth, start,
-    start_with,
+    CACHED_NAMES, DUTS, Dut, Names, closed_loop_at, dnsperf, program, serve_auth, start, start_with,
 };
 use crate::bench::Lab;
 use crate::builds::{Build, Wanted, compare};
 use crate::process::{Server, memory};
+use crate::servers::DUT;
 
-/// Short looks at each build in a round, each of a server that has just been started.
-const LOOKS: usize = 4;
-const LOOK: Duration = Duration::from_secs(1);
+/// Short looks at each build in a round.
+const LOOKS: usize = 12;
+const LOOK: Duration = Duration::from_millis(300);
+/// Different names of a look at the most.
+const NAMES_OF_A_LOOK: u32 = 1_000_000;
 /// In which all cached names are asked for at least once.
 const FILL: Duration = Duration::from_millis(500);
+/// Where the two are: both run all the time, but only one of them is asked.
+const ADDRESSES: [&str; 2] = [DUT, "[2001:2::1]:5353"];
 
 /// A million names may take this much more memory than with the other build.
 const MEMORY: f64 = 1.03;
@@ -44,10 +48,13 @@ pub(crate) fn run(other: &Path, wanted: Wanted, with_policies: bool) -> Result<E
     };
     let plain = Operator::default();
     let figures = ["different names per CPU second", "cached names per CPU second"];
-    let code = compare(figures, wanted, LOOKS, |build, round| {
-        let operator = if build == Build::Ours { &policies } else { &plain };
-        both(&lab, &start_with(&lab, dut, of(build), operator)?, round)
-    })?;
+    let begin = |round| {
+        Pair::start(round, |build, address| {
+            let operator = if build == Build::Ours { &policies } else { &plain };
+            start_with(&lab, dut, of(build), address, operator)
+        })
+    };
+    let code = compare(figures, wanted, LOOKS, begin, |pair, build| pair.look(&lab, build))?;
     let [ours, theirs] =
         [Build::Ours, Build::Theirs].map(|build| million(&lab, dut, of(build), &names));
     let ratio = ours? / theirs?;
@@ -68,20 +75,41 @@ fn policies() -> Vec<String> {
     (1..=1_000).map(domain).chain((1..=20).map(group)).collect()
 }
 
-/// Answers per second of CPU time: different names, then cached ones.
-fn both(lab: &Lab, server: &Server, round: usize) -> Result<[f64; 2]> {
-    // Other names in each round; the server is a new one, AuthDNS is not.
-    let different = format!("{}.0.0.0/8", 16 + round);
-    let translated = ["--expect-prefix", "64:ff9b::/96"];
-    let few = CACHED_NAMES.to_string();
-    let asked = |time, names: &[&str]| {
-        closed_loop_for(time, lab, server, &[names, &translated].concat(), "true")
-    };
-    let cached = ["--names", "11.0.0.0/8", "--count", &few];
-    let new = asked(LOOK, &["--names", &different])?;
-    asked(FILL, &cached)?;
-    let known = asked(LOOK, &cached)?;
-    Ok([new.per_cpu_second(), known.per_cpu_second()])
+/// Both builds in a round: servers that have just been started.
+struct Pair {
+    /// By the build's number.
+    servers: [Server; 2],
+    round: usize,
+    /// Looks so far at each.
+    looks: [u32; 2],
+}
+
+impl Pair {
+    fn start(round: usize, start: impl Fn(Build, &str) -> Result<Server>) -> Result<Pair> {
+        let [ours, theirs] = [Build::Ours, Build::Theirs].map(|b| start(b, ADDRESSES[b as usize]));
+        Ok(Pair { servers: [ours?, theirs?], round, looks: [0; 2] })
+    }
+
+    /// Answers per second of CPU time: different names, then cached ones.
+    fn look(&mut self, lab: &Lab, build: Build) -> Result<[f64; 2]> {
+        let number = build as usize;
+        let asked = |time, names: &[&str]| {
+            let names = [names, &["--expect-prefix", "64:ff9b::/96"]].concat();
+            closed_loop_at(ADDRESSES[number], time, lab, &self.servers[number], &names, "true")
+        };
+        // Other names in each look and in each round: the servers are new ones, AuthDNS is not.
+        let first = (self.looks[number] * NAMES_OF_A_LOOK).to_string();
+        let different = format!("{}.0.0.0/8", 16 + self.round % 200);
+        let few = CACHED_NAMES.to_string();
+        let cached = ["--names", "11.0.0.0/8", "--count", &few];
+        if self.looks[number] == 0 {
+            asked(FILL, &cached)?;
+        }
+        let new = asked(LOOK, &["--names", &different, "--first-name", &first])?;
+        let known = asked(LOOK, &cached)?;
+        self.looks[number] += 1;
+        Ok([new.per_cpu_second(), known.per_cpu_second()])
+    }
 }
 
 fn million(lab: &Lab, dut: &Dut, program: &Path, names: &Names) -> Result<f64> {
