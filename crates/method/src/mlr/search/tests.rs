@@ -6,6 +6,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
+use crate::search::{Search, SearchRange};
 
 const LIMITS: Limits = Limits { min: Qps(100), max: Qps(131_072), invalid_retries: 2 };
 
@@ -178,6 +179,74 @@ fn impossible_searches_are_refused() {
         assert!(MlrSearch::new(limits, &[rfc8219()]).unwrap_err().to_string().contains("must be"));
     }
     assert!(MlrSearch::new(LIMITS, &[Goal { width: 2.0, ..rfc8219() }]).is_err());
+}
+
+/// Searches of either kind that are held against each other.
+const SEARCHES: usize = 20;
+
+/// Halves the range down to a width of 0.5 % with full trials, one in some of which fails by chance;
+/// what it finds, and the seconds measured.
+fn halving(capacity: f64, mut fails: impl FnMut() -> bool) -> (f64, f64) {
+    let Limits { min, max, invalid_retries } = LIMITS;
+    let resolution = Qps((capacity * 0.005) as u64);
+    let mut search = Search::new(SearchRange { min, max, resolution, invalid_retries });
+    let mut measured = 0.0;
+    while let Some(rate) = search.next() {
+        measured += minute().as_secs_f64();
+        let is_lost = overload(capacity, rate) > 0.0 || fails();
+        search.report(if is_lost { Verdict::Failed } else { Verdict::Passed });
+    }
+    (search.result().unwrap().highest.map_or(0.0, |rate| rate.0 as f64), measured)
+}
+
+/// The same by MLRsearch.
+fn by_mlrsearch(capacity: f64, mut fails: impl FnMut() -> bool) -> (f64, f64) {
+    let walk = walk(LIMITS, &[rfc8219()], |due| {
+        Some(overload(capacity, due.rate).max(if fails() { 0.02 } else { 0.0 }))
+    });
+    (walk.result()[0].relevant_lower_bound.map_or(0.0, |rate| rate.0 as f64), walk.measured())
+}
+
+/// Ten capacities, and trials that fail by chance: never, one in 500, one in 100.
+#[test]
+fn it_takes_a_quarter_of_the_time_and_finds_the_same() {
+    let mut chance = StdRng::seed_from_u64(9_971);
+    for capacity in (0..10).map(|n| 1_234.5 * 1.6_f64.powi(n)) {
+        for fails in [0.0, 0.002, 0.01] {
+            let many = |search: fn(f64, &mut dyn FnMut() -> bool) -> (f64, f64),
+                        chance: &mut StdRng| {
+                let mut all: Vec<(f64, f64)> = (0..SEARCHES)
+                    .map(|_| search(capacity, &mut || chance.random_bool(fails)))
+                    .collect();
+                all.sort_by(|one, other| one.0.total_cmp(&other.0));
+                let seconds = all.iter().map(|(_, seconds)| seconds).sum::<f64>();
+                let found: Vec<f64> = all.into_iter().map(|(found, _)| found / capacity).collect();
+                (found, seconds / SEARCHES as f64)
+            };
+            let (plain, long) = many(|c, f| halving(c, f), &mut chance);
+            let (found, short) = many(|c, f| by_mlrsearch(c, f), &mut chance);
+            let [low, high] = [plain[0], plain[SEARCHES - 1]];
+            let median = f64::midpoint(plain[SEARCHES / 2 - 1], plain[SEARCHES / 2]);
+            let width = rfc8219().width;
+            let is_found = |found: &&f64| {
+                ((low.min(median * (1.0 - width)))..=high.max(median * (1.0 + width)))
+                    .contains(*found)
+            };
+            let alike = found.iter().filter(is_found).count();
+            println!(
+                "capacity {capacity:.0}, {fails} fail: plain {low:.4} to {high:.4}, median {median:.4}, {:.1} min; \
+                 MLRsearch {:.4} to {:.4}, {:.1} min ({:.2}); {alike} of {SEARCHES} within",
+                long / 60.0,
+                found[0],
+                found[SEARCHES - 1],
+                short / 60.0,
+                short / long
+            );
+            assert!(short <= long / 4.0, "{short} s against {long} s at {capacity}");
+            let wanted = if fails == 0.0 { SEARCHES } else { SEARCHES * 3 / 4 };
+            assert!(alike >= wanted, "{alike} of {SEARCHES} at {capacity}: {found:?}, {plain:?}");
+        }
+    }
 }
 
 proptest! {
