@@ -13,12 +13,14 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
+use clap::builder::RangedI64ValueParser;
+use clap::value_parser;
 use method::stats::{Summary, median_interval};
 
 /// A ratio counts as known when its 95 % interval is no wider than this.
 const WIDTH: f64 = 0.03;
 /// Rounds at the least: fewer say nothing at 95 %, and the first ones warm the machine up.
-const AT_LEAST: usize = 8;
+const AT_LEAST: u16 = 8;
 
 /// What is wanted of ours, and for how long it is tried to find that out.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +28,12 @@ pub(crate) struct Wanted {
     /// The least ratio ours / theirs.
     pub(crate) at_least: f64,
     /// Rounds at the most.
-    pub(crate) rounds: usize,
+    pub(crate) rounds: u16,
+}
+
+/// What `--rounds` takes.
+pub(crate) fn rounds() -> RangedI64ValueParser<u16> {
+    value_parser!(u16).range(i64::from(AT_LEAST)..)
 }
 
 /// Which of the two.
@@ -59,7 +66,7 @@ impl Ratios {
     }
 
     fn is_known(&self) -> bool {
-        self.by_round.len() >= AT_LEAST
+        self.by_round.len() >= usize::from(AT_LEAST)
             && self.interval().is_some_and(|(low, high)| high - low <= WIDTH)
     }
 
@@ -83,8 +90,8 @@ impl Ratios {
     }
 }
 
-/// Measures both builds in turn. `begin` starts a round; `measure` returns the `figures` of one of them, in their order,
-/// the greater the better. A round has `looks` of them at each, whose mean counts. A figure that is
+/// Measures both builds in turn. `begin` starts a round; `measure` returns the `figures` of one of
+/// them, in their order, the greater the better. A round has `looks` of them at each, whose mean counts. A figure that is
 /// known is measured on as long as another is not, because both come from the same turn.
 ///
 /// The status is 1 if the median ratio of a figure is lower than `wanted`, 2 if none is and one is
@@ -97,7 +104,7 @@ pub(crate) fn compare<const N: usize, R>(
     mut measure: impl FnMut(&mut R, Build) -> Result<[f64; N]>,
 ) -> Result<ExitCode> {
     let mut all = figures.map(|figure| Ratios { figure, by_round: Vec::new() });
-    for round in 0..wanted.rounds {
+    for round in 0..usize::from(wanted.rounds) {
         let mut started = begin(round)?;
         // Of each the sum over the looks: the ratio of sums is that of means.
         let (mut ours, mut theirs) = ([0.0; N], [0.0; N]);
@@ -142,7 +149,7 @@ fn status(findings: &[Finding], at_least: f64) -> ExitCode {
 mod tests {
     use super::*;
 
-    const ROUNDS: usize = 60;
+    const ROUNDS: u16 = 60;
 
     /// Equal builds on a machine whose speed drifts and whose single figures scatter by a few per
     /// cent.
@@ -174,10 +181,10 @@ mod tests {
         };
         same(simulated(1.0, 0.02), ExitCode::SUCCESS);
         same(simulated(0.93, 0.02), ExitCode::FAILURE);
-        assert!(simulated(1.0, 0.02).1 < ROUNDS);
+        assert!(simulated(1.0, 0.02).1 < usize::from(ROUNDS));
         // Too much scatter for any statement.
         let (code, rounds) = simulated(1.0, 1.5);
-        assert_eq!(rounds, ROUNDS);
+        assert_eq!(rounds, usize::from(ROUNDS));
         same((code, rounds), ExitCode::from(2));
     }
 }

@@ -104,8 +104,8 @@ struct Against {
     #[arg(long, value_name = "RATIO", default_value_t = 0.97, requires = "against")]
     at_least: f64,
     /// With --against: rounds at the most; it ends earlier where the ratios are known well enough
-    #[arg(long, default_value_t = 60, requires = "against")]
-    rounds: usize,
+    #[arg(long, default_value_t = 60, requires = "against", value_parser = builds::rounds())]
+    rounds: u16,
     #[command(flatten)]
     keeping: Keeping,
 }

@@ -92,9 +92,10 @@ impl Drop for Namespace {
 }
 
 /// Runs a test in a thread with a network namespace of its own, joined by a virtual Ethernet to
-/// another one, which the test gets; returns what the test does. Its end here is `near`, with so many queues each way, and `far`
-/// there. Addresses are with their prefix lengths, such as `2001:2::2/64`. Both ends are up. Where
-/// [`is_root`] says that it cannot be, nothing is run and nothing returned.
+/// another one, which the test gets; returns what the test does. Its end here is `near`, with so
+/// many queues each way, and `far` there. Addresses are with their prefix lengths, such as
+/// `2001:2::2/64`. Both ends are up. Where [`is_root`] says that it cannot be, nothing is run and
+/// nothing returned.
 ///
 /// # Panics
 /// If the test does, or ip(8) does not make the namespaces.

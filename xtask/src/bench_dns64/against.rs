@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(300);
 const NAMES_OF_A_LOOK: u32 = 1_000_000;
 /// In which all cached names are asked for at least once.
 const FILL: Duration = Duration::from_millis(500);
-/// Where the two are: both run all the time, but only one of them is asked.
+/// Where the two are, in turn: both run all the time, but only one of them is asked.
 const ADDRESSES: [&str; 2] = [DUT, "[2001:2::1]:5353"];
 
 /// A million names may take this much more memory than with the other build.
@@ -86,8 +86,14 @@ struct Pair {
 
 impl Pair {
     fn start(round: usize, start: impl Fn(Build, &str) -> Result<Server>) -> Result<Pair> {
-        let [ours, theirs] = [Build::Ours, Build::Theirs].map(|b| start(b, ADDRESSES[b as usize]));
-        Ok(Pair { servers: [ours?, theirs?], round, looks: [0; 2] })
+        let started = |build| start(build, Pair::address(round, build));
+        let servers = [started(Build::Ours)?, started(Build::Theirs)?];
+        Ok(Pair { servers, round, looks: [0; 2] })
+    }
+
+    /// Where a build is asked in a round.
+    fn address(round: usize, build: Build) -> &'static str {
+        ADDRESSES[(round + build as usize) % 2]
     }
 
     /// Answers per second of CPU time: different names, then cached ones.
@@ -95,7 +101,14 @@ impl Pair {
         let number = build as usize;
         let asked = |time, names: &[&str]| {
             let names = [names, &["--expect-prefix", "64:ff9b::/96"]].concat();
-            closed_loop_at(ADDRESSES[number], time, lab, &self.servers[number], &names, "true")
+            closed_loop_at(
+                Pair::address(self.round, build),
+                time,
+                lab,
+                &self.servers[number],
+                &names,
+                "true",
+            )
         };
         // Other names in each look and in each round: the servers are new ones, AuthDNS is not.
         let first = (self.looks[number] * NAMES_OF_A_LOOK).to_string();
