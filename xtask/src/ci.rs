@@ -6,11 +6,13 @@
 //! never counted as passed.
 
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use net::affinity::stand_back;
 
 use crate::packages::{self, Consent};
 use crate::process::{self, root};
@@ -22,6 +24,20 @@ struct Check {
     name: &'static str,
     /// Carries it out; whether it may install servers and clients.
     run: fn(bool) -> Result<Ended>,
+    /// Whether it runs beside the check that follows it, with what that leaves of the CPUs.
+    stands_back: bool,
+}
+
+impl Check {
+    /// A check that has the machine for itself.
+    const fn new(name: &'static str, run: fn(bool) -> Result<Ended>) -> Check {
+        Check { name, run, stands_back: false }
+    }
+
+    /// A check that runs beside the one that follows it.
+    const fn beside_next(name: &'static str, run: fn(bool) -> Result<Ended>) -> Check {
+        Check { name, run, stands_back: true }
+    }
 }
 
 /// How a check ended that found nothing wrong.
@@ -36,26 +52,26 @@ enum Ended {
 /// beside a measurement. A new check is a line: `xtask("WORDS")` runs `cargo xtask WORDS`,
 /// `cargo("WORDS")` runs cargo. Both want status 0.
 const CHECKS: &[Check] = &[
-    Check { name: "format", run: |_| cargo("fmt --check") },
+    Check::new("format", |_| cargo("fmt --check")),
     // Before any test, so that unit tests find the checkers of the servers.
-    Check {
-        name: "packages",
-        run: |install| xtask(if install { "packages --install" } else { "packages" }),
-    },
-    Check { name: "tools", run: |_| xtask("tools --ci") },
-    Check { name: "deny", run: |_| deny("bans licenses sources") },
-    Check { name: "advisories", run: |_| advisories() },
-    Check { name: "documents", run: |_| xtask("docs --install") },
-    Check { name: "msrv", run: |_| oldest_compiler() },
-    Check { name: "clippy", run: |_| cargo(&clippy()) },
-    Check { name: "tests", run: |_| workspace_tests().map(|()| Ended::Passed) },
-    Check { name: "fuzz", run: |_| xtask("fuzz --time 60") },
+    Check::new("packages", |install| {
+        xtask(if install { "packages --install" } else { "packages" })
+    }),
+    Check::new("tools", |_| xtask("tools --ci")),
+    Check::new("deny", |_| deny("bans licenses sources")),
+    Check::new("advisories", |_| advisories()),
+    Check::new("documents", |_| xtask("docs --install")),
+    Check::new("msrv", |_| oldest_compiler()),
+    Check::new("clippy", |_| cargo(&clippy())),
+    // The tests wait more than they compute.
+    Check::beside_next("fuzz", |_| xtask("fuzz --time 60")),
+    Check::new("tests", |_| workspace_tests().map(|()| Ended::Passed)),
     // What the checks after it measure with, and `cargo xtask` again for each of them; here, so that
     // its time is told on its own.
-    Check { name: "release-build", run: |_| cargo(&process::release_build().join(" ")) },
-    Check { name: "certify", run: |_| measured("certify --capacities 2154,12345,50000") },
-    Check { name: "soak", run: |_| measured("soak --duration 60") },
-    Check { name: "interop", run: |_| xtask("interop") },
+    Check::new("release-build", |_| cargo(&process::release_build().join(" "))),
+    Check::new("certify", |_| measured("certify --capacities 2154,12345,50000")),
+    Check::new("soak", |_| measured("soak --duration 60")),
+    Check::new("interop", |_| xtask("interop")),
 ];
 
 #[derive(Debug, Args)]
@@ -70,10 +86,31 @@ impl Ci {
         let is_wanted = |check: &&Check| {
             self.names.is_empty() || self.names.iter().any(|name| name == check.name)
         };
-        let results: Vec<CheckResult> =
-            CHECKS.iter().filter(is_wanted).map(|check| CheckResult::of(check, install)).collect();
-        conclude(&results)
+        let wanted: Vec<&Check> = CHECKS.iter().filter(is_wanted).collect();
+        let start = Instant::now();
+        let results = all_of(&wanted, install);
+        conclude(&results, start.elapsed())
     }
+}
+
+/// Carries the checks out; their results in the same order. One that stands back has ended before
+/// the second check after it begins.
+fn all_of(checks: &[&Check], install: bool) -> Vec<CheckResult> {
+    let Some((first, rest)) = checks.split_first() else { return Vec::new() };
+    let of = |check| CheckResult::of(check, install);
+    let (mut results, rest) = match rest.split_first() {
+        Some((next, rest)) if first.stands_back => thread::scope(|scope| {
+            let behind = scope.spawn(|| {
+                stand_back(&[]);
+                of(first)
+            });
+            let next = of(next);
+            (vec![behind.join().expect("a check fails, and does not panic"), next], rest)
+        }),
+        _ => (vec![of(first)], rest),
+    };
+    results.extend(all_of(rest, install));
+    results
 }
 
 /// What became of a check.
@@ -108,10 +145,10 @@ impl std::fmt::Display for CheckResult {
 }
 
 /// Prints the table; a check that failed makes the status 1.
-fn conclude(results: &[CheckResult]) -> ExitCode {
+fn conclude(results: &[CheckResult], took: Duration) -> ExitCode {
     println!("\n=== All checks");
     results.iter().for_each(|result| println!("{result}"));
-    let seconds = results.iter().map(|result| result.took).sum::<Duration>().as_secs();
+    let seconds = took.as_secs();
     println!("{:<14} {:>3} min {:>2} s", "all", seconds / 60, seconds % 60);
     let count = |is: fn(&CheckResult) -> bool| results.iter().filter(|result| is(result)).count();
     let failed = count(|result| result.outcome.is_err());
@@ -256,6 +293,8 @@ fn advisories() -> Result<Ended> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
 
     fn result(outcome: Result<Ended>) -> CheckResult {
@@ -265,7 +304,7 @@ mod tests {
     #[test]
     fn a_check_that_failed_fails_all_and_one_that_did_not_run_says_why() {
         let is_success = |results: &[CheckResult]| {
-            format!("{:?}", conclude(results)) == format!("{:?}", ExitCode::SUCCESS)
+            format!("{:?}", conclude(results, Duration::ZERO)) == format!("{:?}", ExitCode::SUCCESS)
         };
         assert!(is_success(&[
             result(Ok(Ended::Passed)),
@@ -276,6 +315,32 @@ mod tests {
             result(Ok(Ended::NotRun("no network".into()))).to_string(),
             "x                1 min  1 s  NOT RUN: no network"
         );
+    }
+
+    #[test]
+    fn a_check_that_stands_back_ends_before_the_second_one_after_it() {
+        static ENDED: Mutex<Vec<&str>> = Mutex::new(Vec::new());
+        fn ended(name: &'static str) -> Result<Ended> {
+            ENDED.lock().unwrap().push(name);
+            Ok(Ended::Passed)
+        }
+        let checks = [
+            Check::new("a", |_| ended("a")),
+            // It ends after the one that it runs beside.
+            Check::beside_next("b", |_| {
+                while !ENDED.lock().unwrap().contains(&"c") {
+                    thread::yield_now();
+                }
+                ended("b")
+            }),
+            Check::new("c", |_| ended("c")),
+            Check::new("d", |_| ended("d")),
+            // Nothing follows it.
+            Check::beside_next("e", |_| ended("e")),
+        ];
+        let results = all_of(&checks.iter().collect::<Vec<_>>(), false);
+        assert_eq!(results.iter().map(|result| result.name).collect::<String>(), "abcde");
+        assert_eq!(*ENDED.lock().unwrap(), ["a", "c", "b", "d", "e"]);
     }
 
     #[test]

@@ -248,8 +248,9 @@ impl Tree {
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.current_dir(&self.0).stdin(Stdio::null());
+        command.env("CARGO_TARGET_DIR", target());
         // Compiling is most of the time, not running.
-        command.env("CARGO_TARGET_DIR", target()).env("CARGO_PROFILE_DEV_OPT_LEVEL", "0");
+        command.env("CARGO_PROFILE_DEV_OPT_LEVEL", "0").env("CARGO_PROFILE_DEV_DEBUG", "0");
         command
     }
 }

@@ -17,7 +17,7 @@ use crate::process::{self, Server, find, free_port, output};
 use crate::servers::{authoritative, wait_until_answers, wait_until_listens};
 
 /// Turns before two programs are compared.
-const TURNS: usize = 5;
+const TURNS: usize = 3;
 
 /// Turns after which programs that do not agree are said to differ.
 const MOST_TURNS: usize = 20;

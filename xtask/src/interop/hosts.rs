@@ -15,7 +15,7 @@ use super::tally::Skipped;
 use super::{Bench, LIMIT, Lab, ROOT, Test};
 use crate::process::{self, Server, find, output, wait_until};
 
-pub(super) const TESTS: [Test; 10] = [
+pub(super) const TESTS: [Test; 7] = [
     (
         "campaign over ssh between namespaces, as the local one",
         &["sshd", "ssh", "ssh-keygen", "ip", ROOT],
@@ -33,9 +33,6 @@ pub(super) const TESTS: [Test; 10] = [
     ),
     ("campaign with two testers over ssh", &["sshd", "ssh", "ssh-keygen", "ip", ROOT], two_testers),
     ("campaign with two AuthDNS over ssh", &["sshd", "ssh", "ssh-keygen", "ip", ROOT], two_auths),
-    ("campaign on a full disk", &["mount", "umount", ROOT], full_disk),
-    ("campaign with Knot Resolver", &["kresd"], knot_resolver),
-    ("campaign with CoreDNS", &["coredns"], coredns),
     (
         "campaign with a server that goes into the background as mtd64-ng does",
         &["ip", "unshare"],
@@ -46,6 +43,12 @@ pub(super) const TESTS: [Test; 10] = [
         &["ip", "unshare"],
         mtd64_ng,
     ),
+];
+
+pub(super) const WAITING: [Test; 3] = [
+    ("campaign on a full disk", &["mount", "umount", ROOT], full_disk),
+    ("campaign with Knot Resolver", &["kresd"], knot_resolver),
+    ("campaign with CoreDNS", &["coredns"], coredns),
 ];
 
 /// What every plan here measures. A busy moment of this machine outlasts some of its short trials,

@@ -24,6 +24,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -184,13 +185,19 @@ fn alone() -> impl Iterator<Item = &'static Test> {
     servers.chain(&gate::TESTS)
 }
 
+/// Tests that mostly wait, and ask little of the CPUs while they do not: two of them run at the same
+/// time. The longest is the first.
+fn waiting() -> impl Iterator<Item = &'static Test> {
+    conform::WAITING.iter().chain(&hosts::WAITING)
+}
+
 /// Tests that may take their time: they run beside the others, with what these leave of the CPUs.
 fn beside() -> impl Iterator<Item = &'static Test> {
     mlrsearch::TESTS.iter().chain(&packages::TESTS)
 }
 
 fn all() -> impl Iterator<Item = &'static Test> {
-    alone().chain(beside())
+    waiting().chain(alone()).chain(beside())
 }
 
 /// Among what a test needs: to be root, for what users may not do.
@@ -263,6 +270,9 @@ pub(crate) fn run(part: &str, consent: Consent) -> Result<ExitCode> {
             stand_back(&[]);
             beside().filter(is_wanted).map(one).collect::<Vec<_>>()
         });
+        for (name, outcome, took) in two_at_a_time(waiting().filter(is_wanted), one) {
+            tally.add(name, &outcome, took);
+        }
         for (name, outcome, took) in alone().filter(is_wanted).map(one) {
             tally.add(name, &outcome, took);
         }
@@ -276,6 +286,26 @@ pub(crate) fn run(part: &str, consent: Consent) -> Result<ExitCode> {
     );
     let required = part.is_empty() && Consent::in_ci() && can_install();
     Ok(if tally.conclude(required) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Does something with all of them, with two at the same time; in the order in which they end.
+fn two_at_a_time<T: Send, R: Send>(
+    all: impl Iterator<Item = T> + Send,
+    one: impl Fn(T) -> R + Sync,
+) -> Vec<R> {
+    let (queue, done) = (Mutex::new(all), Mutex::new(Vec::new()));
+    let next = || queue.lock().expect("nothing panics while it is held").next();
+    let work = || {
+        while let Some(item) = next() {
+            let result = one(item);
+            done.lock().expect("nothing panics while it is held").push(result);
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(work);
+        work();
+    });
+    done.into_inner().expect("nothing panics while it is held")
 }
 
 /// How many queries dnsperf sent, by what it printed.
