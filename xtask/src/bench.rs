@@ -1,6 +1,7 @@
 //! `bench`: ratios from one run, never single rates.
 
 mod against;
+mod mlrsearch;
 mod xdp;
 
 use std::path::Path;
@@ -17,6 +18,7 @@ use crate::process::{self, Server, find, output};
 use crate::servers::{authoritative, wait_until_answers, wait_until_listens};
 
 pub(crate) use against::run as against;
+pub(crate) use mlrsearch::Mlrsearch;
 pub(crate) use xdp::run as xdp;
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(300);

@@ -124,6 +124,8 @@ enum Comparison {
     },
     /// Measurer and AuthDNS over AF_XDP beside sockets
     Xdp(Keeping),
+    /// MLRsearch beside halving the range, on reference DUTs some of whose trials fail by chance
+    Mlrsearch(bench::Mlrsearch),
     /// The original timing of dns64perf++ beside the corrected one and the Measurer: tables and
     /// figures of the paper on it
     Timing(timing::Timing),
@@ -171,6 +173,7 @@ fn main() -> Result<ExitCode> {
                     bench_dns64::run(&keeping)
                 }
                 Comparison::Xdp(keeping) => bench::xdp(&keeping),
+                Comparison::Mlrsearch(comparison) => comparison.run(),
                 Comparison::Timing(timing) => timing.run(),
             }
         }

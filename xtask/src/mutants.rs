@@ -79,6 +79,9 @@ pub(crate) struct Mutants {
     /// Runs those again that no test noticed
     #[arg(long)]
     missed: bool,
+    /// Only those in files whose path contains one of these
+    #[arg(long, value_name = "PART", value_delimiter = ',')]
+    files: Vec<String>,
 }
 
 impl Mutants {
@@ -95,11 +98,15 @@ impl Mutants {
             if self.missed {
                 list.forget_missed();
             }
-            if list.pending().next().is_some() && Instant::now() < until {
+            let wanted = |list: &List| -> Vec<String> {
+                let is_wanted = |name: &&str| is_in(name, &self.files);
+                list.pending().filter(is_wanted).take(AT_ONCE).map(str::to_owned).collect()
+            };
+            if !wanted(&list).is_empty() && Instant::now() < until {
                 tree.test(group)?;
             }
             while Instant::now() < until {
-                let batch: Vec<String> = list.pending().take(AT_ONCE).map(str::to_owned).collect();
+                let batch = wanted(&list);
                 if batch.is_empty() {
                     break;
                 }
@@ -118,6 +125,12 @@ impl Mutants {
         }
         Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
+}
+
+/// Whether a mutant is in a file whose path contains one of `parts`; without any, all are.
+fn is_in(name: &str, parts: &[String]) -> bool {
+    let file = name.split(':').next().unwrap_or_default();
+    parts.is_empty() || parts.iter().any(|part| file.contains(part))
 }
 
 /// Which unit tests a mutant gets.
@@ -409,6 +422,18 @@ mod tests {
         .unwrap();
         assert_eq!(read, [("a".to_owned(), "missed".to_owned())]);
         assert!(outcomes(&file(vec![baseline])).is_err(), "a run without mutants would never end");
+    }
+
+    #[test]
+    fn files_are_chosen_by_a_part_of_their_path() {
+        let is = |parts: &[&str]| {
+            is_in(
+                "src/mlr/goal.rs:1:2: search",
+                &parts.iter().map(|&p| p.to_owned()).collect::<Vec<_>>(),
+            )
+        };
+        assert!(is(&[]) && is(&["mlr/"]) && is(&["verdict", "goal"]));
+        assert!(!is(&["search"]), "that is in its name, and not in its path");
     }
 
     #[test]

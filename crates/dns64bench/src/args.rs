@@ -658,6 +658,13 @@ pub(crate) struct ReferenceDut {
     /// Share of queries that get a wrong address
     #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO, help_heading = FAULTS)]
     pub(crate) wrong_share: Share,
+    /// Chance that a trial loses a query at any rate, half a second after it began; trials are told
+    /// apart by pauses of 100 ms
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = parse_fraction, help_heading = FAULTS)]
+    pub(crate) failing_trials: f64,
+    /// Decides which trials these are, and how long each reply is held back
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = FAULTS)]
+    pub(crate) seed: u64,
     /// CPU to run on
     #[arg(long, value_name = "N", help_heading = THREADS)]
     pub(crate) cpu: Option<usize>,

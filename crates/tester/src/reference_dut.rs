@@ -15,8 +15,8 @@ use method::units::{CpuId, Nanos, Qps, Share};
 use net::affinity::pin_to;
 use net::clock;
 use net::socket::{Endpoint, ListenError};
-use rand::SeedableRng;
 use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
 use wire::name::{Domain, parse_label};
 use wire::template::HEADER_LEN;
@@ -57,6 +57,11 @@ pub struct ReferenceConfig {
     pub wrong_share: Share,
     /// How long every other reply is held back.
     pub delay: Delay,
+    /// Chance, from 0 to 1, that a trial loses a query whatever its rate: the first one half a second
+    /// after it began. A trial begins after a pause of [`TokenBucket::NEW_TRIAL`].
+    pub failing_trials: f64,
+    /// Decides about all that happens by chance: delays, and which trials fail.
+    pub seed: u64,
     /// The CPU of the worker.
     pub cpu: Option<CpuId>,
     /// An interface whose queries are also answered past the kernel's network stack (AF_XDP). It has
@@ -77,7 +82,7 @@ pub struct ReferenceCounters {
     pub answered: u64,
     /// Queries dropped for want of a token.
     pub over_capacity: u64,
-    /// Replies withheld by `--loss`.
+    /// Replies withheld by `--loss` and `--failing-trials`.
     pub lost: u64,
     /// Packets that were no queries.
     pub ignored: u64,
@@ -159,6 +164,34 @@ impl TokenBucket {
             self.level -= self.cost as i64;
         }
         enough
+    }
+}
+
+/// Trials that fail by chance.
+#[derive(Clone, Debug)]
+struct Mishaps {
+    /// Chance of each trial.
+    chance: f64,
+    last: Option<Nanos>,
+    /// From when on the current trial loses a query, if it has not yet.
+    due: Option<Nanos>,
+}
+
+impl Mishaps {
+    /// After that much of a trial. Single questions, as to whether anybody is there, lose nothing.
+    const AFTER: Nanos = Nanos::from_millis(500);
+
+    fn new(chance: f64) -> Mishaps {
+        Mishaps { chance, last: None, due: None }
+    }
+
+    /// Whether the query that arrived at `now` is the one that a failing trial loses.
+    fn strike(&mut self, now: Nanos, rng: &mut StdRng) -> bool {
+        if self.last.is_none_or(|last| now.since(last) >= TokenBucket::NEW_TRIAL) {
+            self.due = rng.random_bool(self.chance).then_some(now + Self::AFTER);
+        }
+        self.last = Some(now);
+        self.due.take_if(|due| *due <= now).is_some()
     }
 }
 
@@ -271,6 +304,7 @@ struct Worker {
     counters: Arc<[AtomicU64; 6]>,
     stop: Arc<AtomicBool>,
     bucket: Option<TokenBucket>,
+    mishaps: Mishaps,
     asker: Option<Asker>,
     rng: StdRng,
 }
@@ -291,17 +325,9 @@ impl Worker {
         )
         .seen_through_dns64(config.prefix);
         let bucket = config.capacity.map(|capacity| TokenBucket::new(capacity, config.burst));
-        Worker {
-            config,
-            zone,
-            endpoint,
-            ports,
-            counters,
-            stop,
-            bucket,
-            asker,
-            rng: StdRng::seed_from_u64(1),
-        }
+        let mishaps = Mishaps::new(config.failing_trials);
+        let rng = StdRng::seed_from_u64(config.seed);
+        Worker { config, zone, endpoint, ports, counters, stop, bucket, mishaps, asker, rng }
     }
 
     fn run(mut self) {
@@ -370,7 +396,10 @@ impl Worker {
         if let (Some(asker), Some(name)) = (&mut self.asker, name) {
             asker.ask_for(name);
         }
-        let fate = self.fate(query);
+        let fate = match self.mishaps.strike(arrived, &mut self.rng) {
+            true => Fate::Lost,
+            false => self.fate(query),
+        };
         if fate == Fate::Lost {
             counts.lost += 1;
             return (0, None);
@@ -443,6 +472,28 @@ mod tests {
         assert_eq!(dropped(100_000, 99_800, 2, bunched), 0);
         let stall = |t: u64| if (900_000_000..910_000_000).contains(&t) { 910_000_000 } else { t };
         assert_eq!(dropped(100_000, 99_800, 2, stall), 0);
+    }
+
+    #[test]
+    fn so_many_trials_lose_one_query_each() {
+        const TRIALS: u64 = 2_000;
+        let lost_with = |chance: f64, queries: u64| -> Vec<u64> {
+            let (mut mishaps, mut rng) = (Mishaps::new(chance), StdRng::seed_from_u64(1));
+            let mut lost_of = |trial: u64| {
+                // A second of queries, 10 ms apart, and a pause.
+                let times = (0..queries).map(|n| Nanos(trial * 2_000_000_000 + n * 10_000_000));
+                times.filter(|&at| mishaps.strike(at, &mut rng)).count() as u64
+            };
+            (0..TRIALS).map(&mut lost_of).collect()
+        };
+        let failed = lost_with(0.1, 100);
+        assert!(failed.iter().all(|&lost| lost <= 1));
+        let count: u64 = failed.iter().sum();
+        // Binomial: 200 with a standard deviation of 13.
+        assert!((140..=260).contains(&count), "{count}");
+        assert_eq!(lost_with(0.0, 100).iter().sum::<u64>(), 0);
+        assert_eq!(lost_with(1.0, 100), vec![1; TRIALS as usize]);
+        assert_eq!(lost_with(1.0, 3).iter().sum::<u64>(), 0, "a few questions are no trial");
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub(crate) fn run(args: &ReferenceDut) -> Outcome {
         late_by: args.late_by.into(),
         wrong_share: args.wrong_share,
         delay: args.delay.resolve(),
+        failing_trials: args.failing_trials,
+        seed: args.seed,
         cpu: args.cpu.map(CpuId),
         xdp: xdp_config(args.xdp.as_ref(), args.xdp_mode),
         asking: args.ask.map(|upstream| Asking {

@@ -294,6 +294,8 @@ mod tests {
             late_by: Nanos(0),
             wrong_share: Share::percent(5),
             delay: Delay { min: Nanos(0), max: Nanos(0) },
+            failing_trials: 0.0,
+            seed: 1,
             cpu: None,
             xdp: None,
             asking: None,
