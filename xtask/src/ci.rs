@@ -64,7 +64,7 @@ const CHECKS: &[Check] = &[
     Check::new("msrv", |_| oldest_compiler()),
     Check::new("clippy", |_| cargo(&clippy())),
     // The tests wait more than they compute.
-    Check::beside_next("fuzz", |_| xtask("fuzz --time 60")),
+    Check::beside_next("fuzz", |_| fuzz()),
     Check::new("tests", |_| workspace_tests().map(|()| Ended::Passed)),
     // What the checks after it measure with, and `cargo xtask` again for each of them; here, so that
     // its time is told on its own.
@@ -235,6 +235,14 @@ pub(crate) fn workspace_tests() -> Result<()> {
         &["test", "--workspace", "--quiet"]
     };
     process::cargo_with(words, &variables)
+}
+
+/// Each fuzz target for a minute. libFuzzer is compiled for it, which takes a compiler of C++.
+fn fuzz() -> Result<Ended> {
+    if process::find("c++").is_none() && !Consent::in_ci() {
+        return Ok(Ended::NotRun("there is no c++ (Debian package g++)".into()));
+    }
+    xtask("fuzz --time 60")
 }
 
 /// `cargo deny check WORDS`, without asking the network for anything that is here already.

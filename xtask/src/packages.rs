@@ -1,5 +1,7 @@
 //! Debian's packages of the servers and clients that tests and benchmarks need.
 
+mod coredns;
+
 use std::fs::{self, OpenOptions};
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -9,7 +11,7 @@ use std::process::Command;
 use crate::process::find;
 
 /// Debian's packages of what is tested against, by the program that shows whether they are there.
-const PACKAGES: [(&str, &str); 35] = [
+const PACKAGES: [(&str, &str); 36] = [
     ("nsd", "nsd"),
     ("knotd", "knot"),
     ("kxdpgun", "knot-dnsutils"),
@@ -45,12 +47,10 @@ const PACKAGES: [(&str, &str); 35] = [
     ("sbatch", "slurm-client"),
     ("munged", "munge"),
     ("ansible-playbook", "ansible-core"),
+    // libFuzzer is written in C++.
+    ("c++", "g++"),
 ];
 
-/// CoreDNS is no package of Debian's; Go's proxy has its modules.
-const COREDNS: &str = "github.com/coredns/coredns@v1.12.4";
-/// Where CoreDNS is installed to.
-const BIN: &str = "/usr/local/bin";
 /// Debian's tools ask this file whether a package may start its servers.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 /// 101 tells them to start nothing. The comment tells a later run that the file is ours, if this
@@ -99,13 +99,11 @@ pub(crate) fn can_install() -> bool {
 
 /// Installs what is missing, where that is possible and wanted, and says what is not done and why.
 pub(crate) fn install(consent: Consent) {
+    let coredns = coredns::is_missing();
+    let wanted = PACKAGES.iter().chain(coredns.then_some(&coredns::GO));
     let mut missing: Vec<_> =
-        PACKAGES.iter().filter(|(program, _)| find(program).is_none()).map(|(_, p)| *p).collect();
+        wanted.filter(|(program, _)| find(program).is_none()).map(|(_, p)| *p).collect();
     missing.dedup();
-    // What is there already is not replaced, even if it is on no path.
-    let coredns = find("coredns").is_none()
-        && !Path::new(BIN).join("coredns").exists()
-        && find("go").is_some();
     NothingStarts::clean_up(Path::new(POLICY));
     if missing.is_empty() && !coredns {
         return;
@@ -128,8 +126,8 @@ pub(crate) fn install(consent: Consent) {
         command.args(["install", "-y", "-qq", "--no-install-recommends"]).args(missing);
         report(command.env("DEBIAN_FRONTEND", "noninteractive"), "apt-get install");
     }
-    if coredns {
-        report(Command::new("go").args(["install", COREDNS]).env("GOBIN", BIN), "go install");
+    if coredns && let Err(error) = coredns::install() {
+        println!("CoreDNS: {error:#}");
     }
 }
 

@@ -1,0 +1,132 @@
+//! CoreDNS, which is no package of Debian's: Go's proxy has its modules at fixed versions, and a
+//! compiler that is new enough where Debian's is not. Go checks all of it against its checksum
+//! database.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::process::{self, find};
+
+/// The program that is installed.
+const COREDNS: &str = "github.com/coredns/coredns@v1.12.4";
+/// Where it is installed to.
+const BIN: &str = "/usr/local/bin";
+/// The oldest Go that compiles it, and one that does.
+const OLDEST: [u32; 2] = [1, 24];
+const COMPILER: &str = "go1.24.4";
+/// How long Go may take; it downloads some hundred megabytes.
+const PATIENCE: Duration = Duration::from_secs(1_800);
+
+/// Debian's package that is needed for it, by the program that shows whether it is there.
+pub(super) const GO: (&str, &str) = ("go", "golang-go");
+
+/// Whether CoreDNS is missing. What is there already is not replaced, even if it is on no path.
+pub(super) fn is_missing() -> bool {
+    find("coredns").is_none() && !Path::new(BIN).join("coredns").exists()
+}
+
+/// Compiles CoreDNS and installs it.
+///
+/// # Errors
+/// What Go said.
+pub(super) fn install() -> Result<()> {
+    let go = find("go").context("there is no go (Debian package golang-go)")?;
+    let folder = tempfile::tempdir()?;
+    let version = process::output(&go, &["env", "GOVERSION"], PATIENCE)?;
+    let mut command = if is_new_enough(&version) {
+        Command::new(go)
+    } else {
+        let root = compiler(&go, folder.path())?;
+        let mut command = Command::new(root.join("bin/go"));
+        command.env("GOROOT", &root).env("GOTOOLCHAIN", "local");
+        command
+    };
+    let ran = command.args(["install", COREDNS]).env("GOBIN", BIN).output();
+    let ran = ran.context("cannot run go")?;
+    ensure!(ran.status.success(), "go install: {}", String::from_utf8_lossy(&ran.stderr));
+    Ok(())
+}
+
+/// Whether the version that `go env GOVERSION` names, such as go1.19.8, is not older than
+/// [`OLDEST`].
+fn is_new_enough(version: &str) -> bool {
+    let numbers = version.trim().strip_prefix("go").unwrap_or_default().split('.');
+    let numbers: Vec<u32> = numbers.map_while(|number| number.parse().ok()).collect();
+    numbers.len() >= OLDEST.len() && numbers[..] >= OLDEST[..]
+}
+
+/// Gets a compiler, as a module, into a folder; returns its GOROOT. Compilers of 1.21 and later do
+/// the same when a module asks for a newer one.
+fn compiler(go: &Path, folder: &Path) -> Result<PathBuf> {
+    let machine = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    let module = format!("golang.org/toolchain@v0.0.1-{COMPILER}.linux-{machine}");
+    fs::write(folder.join("go.mod"), "module nothing\n")?;
+    // Modules that may be written can be removed again with the folder.
+    let settings = [("GOPATH", folder.join("modules")), ("GOFLAGS", "-modcacherw".into())];
+    let ran = Command::new(go)
+        .args(["mod", "download", "-json", &module])
+        .current_dir(folder)
+        .envs(settings)
+        .output()
+        .context("cannot run go")?;
+    ensure!(ran.status.success(), "{module}: {}", String::from_utf8_lossy(&ran.stderr));
+    let told: Value = serde_json::from_slice(&ran.stdout).context("what go says of a module")?;
+    let root = PathBuf::from(told["Dir"].as_str().context("go names no folder of a module")?);
+    // A module has no modes: which of its files are programs is known by their places.
+    make_executable(&root.join("bin"))?;
+    make_executable(&root.join("pkg/tool"))?;
+    Ok(root)
+}
+
+/// Lets all files of a folder, and of those in it, be run.
+fn make_executable(folder: &Path) -> Result<()> {
+    let entries = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+    for entry in entries {
+        let path = entry?.path();
+        if path.is_dir() {
+            make_executable(&path)?;
+        } else {
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compilers_are_old_or_new_by_number() {
+        for new in ["go1.24.0\n", "go1.24", "go1.100.1", "go2.0.1", "go1.26.8"] {
+            assert!(is_new_enough(new), "{new}");
+        }
+        for old in ["go1.19.8", "go1.23.9", "go1.3", "go1", "", "devel +b7a85e0"] {
+            assert!(!is_new_enough(old), "{old}");
+        }
+    }
+
+    #[test]
+    fn all_files_below_a_folder_become_programs() {
+        let folder = tempfile::tempdir().unwrap();
+        let below = folder.path().join("linux_amd64");
+        fs::create_dir(&below).unwrap();
+        for file in [folder.path().join("go"), below.join("compile")] {
+            fs::write(&file, "#!/bin/sh\n").unwrap();
+        }
+        make_executable(folder.path()).unwrap();
+        assert!(Command::new(folder.path().join("go")).status().unwrap().success());
+        assert!(Command::new(below.join("compile")).status().unwrap().success());
+        assert!(make_executable(&folder.path().join("none")).is_err());
+    }
+}
