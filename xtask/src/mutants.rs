@@ -61,8 +61,8 @@ const GROUPS: [Group; 4] = [
 const SLOW_OF_METHOD: &[&str] =
     &["equal_servers_give_few_alarms", "a_slowdown_is_rarely_called_none"];
 
-/// Mutants that one run of cargo-mutants gets: outcomes are written after each.
-const AT_ONCE: usize = 12;
+/// Mutants, all of one file, that one run of cargo-mutants gets: outcomes are written after each.
+const AT_ONCE: usize = 24;
 /// Seconds that the unit tests of a mutant may take; those of the code as it is take a few without
 /// the slow ones, and a minute and a half with them.
 const SLOWEST: &str = "60";
@@ -99,8 +99,10 @@ impl Mutants {
                 list.forget_missed();
             }
             let wanted = |list: &List| -> Vec<String> {
-                let is_wanted = |name: &&str| is_in(name, &self.files);
-                list.pending().filter(is_wanted).take(AT_ONCE).map(str::to_owned).collect()
+                let mut pending = list.pending().filter(|name| is_in(name, &self.files)).peekable();
+                let file = pending.peek().map(|first| file_of(first));
+                let of_one_file = pending.take_while(|name| Some(file_of(name)) == file);
+                of_one_file.take(AT_ONCE).map(str::to_owned).collect()
             };
             if !wanted(&list).is_empty() && Instant::now() < until {
                 tree.test(group)?;
@@ -127,9 +129,14 @@ impl Mutants {
     }
 }
 
+/// The path of a mutant's file, which its name begins with.
+fn file_of(name: &str) -> &str {
+    name.split(':').next().unwrap_or_default()
+}
+
 /// Whether a mutant is in a file whose path contains one of `parts`; without any, all are.
 fn is_in(name: &str, parts: &[String]) -> bool {
-    let file = name.split(':').next().unwrap_or_default();
+    let file = file_of(name);
     parts.is_empty() || parts.iter().any(|part| file.contains(part))
 }
 
@@ -217,7 +224,7 @@ impl Tree {
             .collect()
     }
 
-    /// What became of each of these mutants.
+    /// What became of each of these mutants, which are of one file.
     fn outcomes(
         &self,
         program: &Path,
@@ -238,9 +245,9 @@ impl Tree {
         ]);
         // Behind "--" it would count when tests run, but not when they are built.
         command.arg("--cargo-arg=--lib");
-        command
-            .args(["--package", group.package, "--file", group.files, "--output"])
-            .arg(folder.path());
+        // Fields left out of structs are tried whatever the names: no more than those of one file.
+        let file = names.first().map_or(group.files, |name| file_of(name));
+        command.args(["--package", group.package, "--file", file, "--output"]).arg(folder.path());
         for name in names {
             command.args(["--re", &format!("^{}$", escaped(name))]);
         }
@@ -253,7 +260,7 @@ impl Tree {
         command.stdout(Stdio::null()).status().context("cannot run cargo-mutants")?;
         let file = folder.path().join("mutants.out/outcomes.json");
         let text = fs::read(&file).context("cargo-mutants wrote no outcomes")?;
-        outcomes(&serde_json::from_slice(&text)?)
+        outcomes(&serde_json::from_slice(&text)?, names)
     }
 
     /// A command in the tree. Packages from the registry are those that the workspace's own tests
@@ -268,11 +275,14 @@ impl Tree {
     }
 }
 
-/// Names and outcomes in cargo-mutants' file of outcomes.
-fn outcomes(file: &Value) -> Result<Vec<(String, String)>> {
+/// Outcomes in cargo-mutants' file of them, with the mutants' names; only of those in `names`.
+fn outcomes(file: &Value, names: &[String]) -> Result<Vec<(String, String)>> {
     let mut all = Vec::new();
     for outcome in file["outcomes"].as_array().context("no outcomes")? {
         let Some(name) = outcome["scenario"]["Mutant"]["name"].as_str() else { continue };
+        if !names.iter().any(|wanted| wanted == name) {
+            continue;
+        }
         let word = match outcome["summary"].as_str().context("an outcome without a summary")? {
             "CaughtMutant" => "caught",
             "MissedMutant" => "missed",
@@ -414,14 +424,18 @@ mod tests {
         let mutant = |name: &str, summary: &str| serde_json::json!({ "scenario": { "Mutant": { "name": name } }, "summary": summary });
         let baseline = serde_json::json!({ "scenario": "Baseline", "summary": "Success" });
         let file = |list: Vec<Value>| serde_json::json!({ "outcomes": list });
-        let read = outcomes(&file(vec![
+        let told = file(vec![
             baseline.clone(),
             mutant("a", "MissedMutant"),
             mutant("b", "Failure"),
-        ]))
-        .unwrap();
+            mutant("c", "CaughtMutant"),
+        ]);
+        let names = ["a", "b"].map(str::to_owned);
+        let read = outcomes(&told, &names).unwrap();
+        // Nobody asked for c: what was found of it before stays.
         assert_eq!(read, [("a".to_owned(), "missed".to_owned())]);
-        assert!(outcomes(&file(vec![baseline])).is_err(), "a run without mutants would never end");
+        let none = outcomes(&file(vec![baseline]), &names);
+        assert!(none.is_err(), "a run without mutants would never end");
     }
 
     #[test]

@@ -45,6 +45,8 @@ pub(super) fn install() -> Result<()> {
         let root = compiler(&go, folder.path())?;
         let mut command = Command::new(root.join("bin/go"));
         command.env("GOROOT", &root).env("GOTOOLCHAIN", "local");
+        // What it downloads and compiles goes with it: gigabytes.
+        command.env("GOCACHE", folder.path().join("cache")).envs(modules_in(folder.path()));
         command
     };
     let ran = command.args(["install", COREDNS]).env("GOBIN", BIN).output();
@@ -71,12 +73,10 @@ fn compiler(go: &Path, folder: &Path) -> Result<PathBuf> {
     };
     let module = format!("golang.org/toolchain@v0.0.1-{COMPILER}.linux-{machine}");
     fs::write(folder.join("go.mod"), "module nothing\n")?;
-    // Modules that may be written can be removed again with the folder.
-    let settings = [("GOPATH", folder.join("modules")), ("GOFLAGS", "-modcacherw".into())];
     let ran = Command::new(go)
         .args(["mod", "download", "-json", &module])
         .current_dir(folder)
-        .envs(settings)
+        .envs(modules_in(folder))
         .output()
         .context("cannot run go")?;
     ensure!(ran.status.success(), "{module}: {}", String::from_utf8_lossy(&ran.stderr));
@@ -86,6 +86,11 @@ fn compiler(go: &Path, folder: &Path) -> Result<PathBuf> {
     make_executable(&root.join("bin"))?;
     make_executable(&root.join("pkg/tool"))?;
     Ok(root)
+}
+
+/// Settings by which Go keeps its modules in a folder, such that they can be removed with it.
+fn modules_in(folder: &Path) -> [(&'static str, PathBuf); 2] {
+    [("GOPATH", folder.join("modules")), ("GOFLAGS", "-modcacherw".into())]
 }
 
 /// Lets all files of a folder, and of those in it, be run.
