@@ -278,6 +278,22 @@ mod tests {
     }
 
     #[test]
+    fn what_failed_before_it_began_is_known_at_its_end() {
+        // Nothing is left to try: the rates are as near as is wanted.
+        let found =
+            Search::between(range(1, 1_000, 10), Qps(300), Some(Qps(310))).result().unwrap();
+        assert_eq!((found.highest, found.failed), (Some(Qps(300)), Some(Qps(310))));
+        // Every rate that it tries passes.
+        let mut search = Search::between(range(1, 1_000, 10), Qps(300), Some(Qps(350)));
+        while search.next().is_some() {
+            search.report(Verdict::Passed);
+        }
+        assert_eq!(search.result().unwrap().failed, Some(Qps(350)));
+        let open = Search::between(range(1, 1_000, 10), Qps(1_000), None).result().unwrap();
+        assert_eq!((open.failed, open.lower_bound), (None, true));
+    }
+
+    #[test]
     fn invalid_trials_are_repeated_then_given_up_as_a_lower_bound() {
         let mut spoiled = 0;
         let (found, _) = run(range(1, 1000, 1), |rate| {

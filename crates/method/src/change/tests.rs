@@ -13,6 +13,14 @@ fn searches(passed: &[u64], resolution: u64) -> Searches {
 }
 
 #[test]
+fn searches_are_counted() {
+    let two = searches(&[10_000, 0], 10);
+    assert_eq!((two.len(), two.is_empty()), (2, false));
+    let none = searches(&[], 10);
+    assert_eq!((none.len(), none.is_empty(), none.median()), (0, true, None));
+}
+
+#[test]
 fn what_an_interval_says() {
     let of = |from, to, limit| judge(&Ratio { from, to }, limit);
     for (from, to, outcome) in [

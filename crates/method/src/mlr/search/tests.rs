@@ -171,6 +171,18 @@ fn a_spoiled_trial_is_tried_again() {
     assert!(walk.result()[0].is_regular());
 }
 
+/// Retries are counted anew for each trial, also where one load takes many of them.
+#[test]
+fn a_load_with_many_trials_bears_as_many_spoiled_ones() {
+    let mut is_spoiled = false;
+    let walk = walk(Limits { invalid_retries: 1, ..LIMITS }, &[tolerant(0.001)], |due| {
+        is_spoiled = !is_spoiled;
+        (!is_spoiled).then(|| overload(5_000.0, due.rate))
+    });
+    let found = walk.result()[0];
+    assert!(found.is_regular() && found.unmeasurable.is_none(), "{found:?}");
+}
+
 #[test]
 fn impossible_searches_are_refused() {
     assert_eq!(MlrSearch::new(LIMITS, &[]).unwrap_err(), GoalError::NoGoal);
