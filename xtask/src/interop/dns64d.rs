@@ -1,5 +1,7 @@
 //! dns64d: other clients in front of it, other servers behind it, and the tester around it.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
@@ -29,6 +31,16 @@ const SYNTHESIZED: &str = "64:ff9b::a00:1";
 impl Bench {
     pub(super) fn dns64d_program(&self) -> String {
         Path::new(self.program()).with_file_name("dns64d").to_string_lossy().into_owned()
+    }
+
+    /// A copy of it that users other than root can run, wherever the target folder is.
+    pub(super) fn dns64d_for_everybody(&self) -> Result<String> {
+        let copy = self.path("dns64d");
+        let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
+        mode(self.folder.path(), 0o711)?;
+        fs::copy(self.dns64d_program(), &copy)?;
+        mode(Path::new(&copy), 0o755)?;
+        Ok(copy)
     }
 
     /// Configuration of a dns64d on a port of loopback with one upstream there.

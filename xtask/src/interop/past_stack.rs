@@ -169,7 +169,7 @@ fn refused(bench: &Bench) -> Result<()> {
     let file = bench.path("past-stack.toml");
     let within = ["lab", "exec", "dut", "--", "setpriv", "--reuid", "65534", "--clear-groups"];
     let kept = ["--inh-caps=+net_bind_service", "--ambient-caps=+net_bind_service"];
-    let program = bench.dns64d_program();
+    let program = bench.dns64d_for_everybody()?;
     let words = [&within[..], &kept, &["--", &program, "--config", &file]].concat();
     let ran = process::run(bench.program(), &words, LIMIT)?;
     let says = "cannot go past the network stack, as xdp = true asks for: AF_XDP needs CAP_NET_RAW";

@@ -115,7 +115,7 @@ fn traced(
     let sets =
         ["inh-caps", "ambient-caps", "bounding-set"].map(|set| format!("--{set}=-all{kept}"));
     let sets = sets.each_ref().map(String::as_str);
-    let program = bench.dns64d_program();
+    let program = bench.dns64d_for_everybody()?;
     let strace = ["strace", "-f", "-qq", "-o", &trace, &program, "--config", config];
     let words = [within, &user, &sets, &strace].concat();
     let server = Server::start_logged(words[0], &words[1..], Path::new(&log))?;
