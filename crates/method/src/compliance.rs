@@ -255,6 +255,8 @@ mod tests {
     fn every_fact_counts_and_nothing_else() {
         assert_eq!(compliant().noncompliance(), []);
         let wide = PacingLimits { window_100ms_pct: 2.0, ..PacingLimits::default() };
+        let late =
+            PacingLimits { lateness_p999: Nanos::from_millis(11), ..PacingLimits::default() };
         let each = [
             Facts { shares_host: Fact::Yes, ..compliant() },
             Facts { shares_host: Fact::NotKnown, ..compliant() },
@@ -266,6 +268,7 @@ mod tests {
             Facts { checks_prefix: false, ..compliant() },
             Facts { checks_own_aaaa: false, ..compliant() },
             Facts { limits: wide, ..compliant() },
+            Facts { limits: late, ..compliant() },
             Facts { auth_limit: None, ..compliant() },
             Facts { auth_limit: Some(Nanos::SECOND), ..compliant() },
             Facts { repeats: Some(19), ..compliant() },
@@ -279,6 +282,15 @@ mod tests {
         for facts in each {
             assert_eq!(facts.noncompliance().len(), 1, "{facts:?}: {:?}", facts.noncompliance());
         }
+    }
+
+    #[test]
+    fn narrower_limits_are_compliant() {
+        let lateness_p999 = Nanos::from_millis(1);
+        let narrow =
+            PacingLimits { window_100ms_pct: 0.5, lateness_p999, ..PacingLimits::default() };
+        let facts = Facts { limits: narrow, auth_limit: Some(lateness_p999), ..compliant() };
+        assert_eq!(facts.noncompliance(), []);
     }
 
     #[test]
