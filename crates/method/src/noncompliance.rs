@@ -241,6 +241,67 @@ mod tests {
     }
 
     #[test]
+    fn each_point_has_its_sentence() {
+        use Noncompliance as N;
+        let (server, usual) = (Server::Dut, Nanos::from_millis(10));
+        let limit = Nanos::from_millis(50);
+        let all = [
+            (N::SharesHost { server }, "the DUT shares this host with the Measurer"),
+            (
+                N::HostNotKnown { server },
+                "not known whether the DUT has a host of its own (--separate-hosts states that it does)",
+            ),
+            (N::SharesCpus, "Measurer, AuthDNS and DUT share CPUs"),
+            (N::CpusNotKnown, "not known whether Measurer, AuthDNS and DUT share CPUs"),
+            (N::OverIpv4, "the Measurer asks the DUT over IPv4, not IPv6"),
+            (N::ShortTrials { duration: Nanos::SECOND }, "trials last 1 s, not at least 60 s"),
+            (
+                N::LongTimeout { timeout: Nanos(2 * Nanos::SECOND.0), most: Nanos::SECOND },
+                "the timeout is 2 s, more than 1 s",
+            ),
+            (
+                N::Overstated { factor: 1.5 },
+                "replies after the end of such short trials count: rates may be overstated by a factor of up to 1.500",
+            ),
+            (N::LossAccepted { share: 0.99 }, "99 % of valid replies are accepted, not only 100 %"),
+            (
+                N::PrefixNotChecked,
+                "the prefix of synthesized addresses is not checked (--expect-prefix)",
+            ),
+            (
+                N::OwnAaaaNotChecked,
+                "addresses of names with AAAA records of their own are not checked (--any-aaaa)",
+            ),
+            (
+                N::LooseWindow { limit_pct: 5.0, usual_pct: 1.0 },
+                "the rate may be off by 5 % for 100 ms, not only by 1 %",
+            ),
+            (
+                N::LooseLateness { limit, usual },
+                "one query in a thousand may be 50 ms late, not only 10 ms",
+            ),
+            (N::AuthNotSeen, "AuthDNS's own time and drops were not looked at (--auth-status)"),
+            (N::LooseAuth { limit, usual }, "AuthDNS may take 50 ms, not only 10 ms"),
+            (N::FewSearches { searches: 1 }, "1 search of each point, not at least 20"),
+            (N::Coarse { resolution: Qps(5) }, "the resolution is 5 queries/s, not 1"),
+            (N::NamesRepeat, "names may have repeated"),
+            (N::Unproven, "tester unproven: no self-test vouches for it"),
+            (
+                N::ProvenOtherwise,
+                "tester unproven: its self-test is not known to have sent as these trials do",
+            ),
+            (
+                N::ProvenBelow { allowed: Qps(100) },
+                "tester unproven: its self-test vouches for it up to 100 queries/s only",
+            ),
+            (N::SmallReserve { delta: 0.05 }, "the self-test's reserve δ is 0.05, less than 0.1"),
+        ];
+        for (point, sentence) in all {
+            assert_eq!(point.to_string(), sentence);
+        }
+    }
+
+    #[test]
     fn json_has_the_words_and_the_data_and_the_data_is_read() {
         let holder = Holder {
             compliant: false,
