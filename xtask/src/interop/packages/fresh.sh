@@ -9,8 +9,9 @@ for settings in $(grep -ls '^Acquire' /etc/apt/apt.conf.d/*); do
     set -- "$@" "--aptopt=$settings"
 done
 shift
-for sources in /etc/apt/sources.list /etc/apt/sources.list.d/debian.sources; do
-    if [ -s "$sources" ]; then
+# One with comments alone names nobody.
+for sources in /etc/apt/sources.list /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list.d/*.sources; do
+    if grep -qs '^deb\|^URIs:' "$sources"; then
         exec mmdebstrap --quiet --mode=root --variant=minbase "$@" \
             --include=man-db,bash-completion,systemd-standalone-sysusers,libgcc-s1 "$VERSION_CODENAME" "$root" "$sources"
     fi
