@@ -380,7 +380,7 @@ pub(crate) struct NewSearch {
     /// The reserve δ of that self-test
     #[arg(long, value_name = "SHARE", default_value_t = method::selftest::MIN_DELTA, help_heading = SELF_TEST)]
     pub(crate) delta: f64,
-    /// Where to keep the journal [default: ~/.local/state/dns64bench/dns64bench-search-TIME.jsonl]
+    /// Where to keep the journal [default: ~/.local/state/dns64bench/dns64bench-search-TIME-PID.jsonl]
     #[arg(long, value_name = "FILE", help_heading = FILES)]
     pub(crate) journal: Option<PathBuf>,
 }

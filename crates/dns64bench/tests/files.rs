@@ -130,6 +130,9 @@ fn journals_are_with_the_users_state_unless_they_are_named() {
     let there = names(&state.path().join("dns64bench"));
     let [journal] = &there[..] else { panic!("{there:?}: {text}") };
     assert!(journal.starts_with("dns64bench-search-") && text.contains(journal.as_str()), "{text}");
+    // Another search, which begins in the same second, has another journal.
+    let (_, text) = search(&[]);
+    assert_eq!(names(&state.path().join("dns64bench")).len(), 2, "{text}");
     let (status, text) = search(&["--journal", "j"]);
     assert_eq!((status, names(folder.path())), (Some(4), vec!["j".into()]), "{text}");
     let (_, text) = search(&["--journal", "j"]);

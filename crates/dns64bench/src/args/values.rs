@@ -156,10 +156,11 @@ pub(crate) fn parse_delay(text: &str) -> Result<DelayRange, String> {
     if range.min > range.max { Err("the shorter delay comes first".into()) } else { Ok(range) }
 }
 
+/// Per cents above 0, up to 100: `1`, `0.5%`.
 pub(crate) fn parse_percentage(text: &str) -> Result<f64, String> {
-    match text.parse() {
+    match text.strip_suffix('%').unwrap_or(text).trim_end().parse() {
         Ok(percentage) if percentage > 0.0 && percentage <= 100.0 => Ok(percentage),
-        _ => Err(format!("{text:?} is no percentage above 0")),
+        _ => Err(format!("'{text}' is no percentage above 0; write for example 1% or 0.5")),
     }
 }
 
@@ -197,6 +198,16 @@ mod tests {
         }
         for text in ["5", "100%", "-1%", "%", "NaN", "a"] {
             assert!(parse_decrease(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn percentages_may_have_their_sign() {
+        for (text, percentage) in [("1", 1.0), ("0.5%", 0.5), ("50 %", 50.0), ("100%", 100.0)] {
+            assert_eq!(parse_percentage(text), Ok(percentage), "{text}");
+        }
+        for text in ["0", "0%", "101%", "-1", "%", "1%%", "NaN", ""] {
+            assert!(parse_percentage(text).unwrap_err().contains("1% or 0.5"), "{text}");
         }
     }
 

@@ -76,8 +76,9 @@ fn not_begun(error: JournalError, path: &Path) -> Failure {
 }
 
 /// Where a journal is that the user has not named: with this user's state, or else in this folder.
+/// Searches that begin in the same second have one each.
 fn usual_journal() -> PathBuf {
-    let name = format!("dns64bench-search-{}.jsonl", unix_seconds());
+    let name = format!("dns64bench-search-{}-{}.jsonl", unix_seconds(), std::process::id());
     state::lasting().map_or_else(|_| PathBuf::from(&name), |folder| folder.join(&name))
 }
 
