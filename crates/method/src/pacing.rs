@@ -104,9 +104,7 @@ impl PacingRecorder {
 
     /// Adds what another pair sent.
     pub fn merge(&mut self, other: &PacingRecorder) {
-        if self.fine.len() < other.fine.len() {
-            self.fine.resize(other.fine.len(), 0);
-        }
+        self.fine.resize(self.fine.len().max(other.fine.len()), 0);
         for (sum, n) in self.fine.iter_mut().zip(&other.fine) {
             *sum += n;
         }
@@ -348,6 +346,30 @@ mod tests {
         assert!((together.window_100ms_worst_pct - 9.0).abs() < 1.0, "{together:?}");
         let read = PacingRecorder::of(sum.sent_per_10ms().to_vec(), sum.lateness());
         assert_eq!(read, sum);
+    }
+
+    #[test]
+    fn recorders_of_any_length_are_added_up() {
+        let second = Schedule::new(Qps(1_000), Nanos::SECOND);
+        let of = |late: Nanos| {
+            let mut recorder = PacingRecorder::new(Nanos::SECOND);
+            for i in 0..second.count() {
+                let due = second.deadline(QueryIndex(i));
+                recorder.record(due, due + late);
+            }
+            recorder
+        };
+        // The second one ends half a minute after the first.
+        let half_a_minute = Nanos(30 * Nanos::SECOND.0);
+        let (short, long) = (of(Nanos(0)), of(half_a_minute));
+        for (mut sum, other) in [(short.clone(), &long), (long.clone(), &short)] {
+            sum.merge(other);
+            let sent = sum.sent_per_10ms();
+            assert_eq!((sent.len(), sent.iter().sum::<u32>()), (long.sent_per_10ms().len(), 2_000));
+            assert_eq!((sent[0], sent[3_099]), (10, 10));
+            let latest = sum.lateness().max();
+            assert!(latest.abs_diff(half_a_minute.0) < half_a_minute.0 / 500, "{latest}");
+        }
     }
 
     #[test]
