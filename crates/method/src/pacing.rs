@@ -349,6 +349,25 @@ mod tests {
     }
 
     #[test]
+    fn lateness_is_told_in_microseconds() {
+        // 1 % of the queries leave 8 ms late, the others 2 ms.
+        let schedule = Schedule::new(Qps(1_000), Nanos::SECOND);
+        let pacing =
+            audit(schedule, |i, due| due + Nanos::from_millis(if i % 100 == 50 { 8 } else { 2 }));
+        let found = [pacing.p50_us, pacing.p99_us, pacing.p999_us, pacing.max_us];
+        for (found, wanted) in found.iter().zip([2_000.0, 2_000.0, 8_000.0, 8_000.0]) {
+            assert!((found / wanted - 1.0_f64).abs() < 0.002, "{pacing:?}");
+        }
+        let limits = |limit| PacingLimits {
+            lateness_p999: Nanos::from_millis(limit),
+            window_100ms_pct: 100.0,
+            ..PacingLimits::default()
+        };
+        assert_eq!(pacing.violations(&limits(9), 1_000, 1_000), []);
+        assert_eq!(pacing.violations(&limits(7), 1_000, 1_000).len(), 1);
+    }
+
+    #[test]
     fn recorders_of_any_length_are_added_up() {
         let second = Schedule::new(Qps(1_000), Nanos::SECOND);
         let of = |late: Nanos| {
