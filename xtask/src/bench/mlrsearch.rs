@@ -113,9 +113,9 @@ impl Mlrsearch {
         let words = [
             &["search", "--server", &address, "--min", &min, "--max", &max][..],
             &["--duration", &length, "--timeout", "1s", "--pause", "0s", "--repeat", &repeat],
-            // Many testers share the CPUs: what they are late by costs the server nothing, which
-            // saves up as much.
-            &["--lateness-limit", "100ms", "--window-limit", "50", "--invalid-retries", "20"],
+            // Many testers share the CPUs. What they are late by costs the server nothing, which
+            // saves up as much, unless one of them stalls for so long that it begins anew.
+            &["--lateness-limit", "20ms", "--window-limit", "50", "--invalid-retries", "20"],
             &["--expect-prefix", "64:ff9b::/96", "--json", "--quiet"],
             &["--journal", &journal],
             way,
