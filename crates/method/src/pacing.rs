@@ -318,6 +318,9 @@ mod tests {
                 "{windows:?}"
             );
             assert_eq!(windows.most_10ms.iter().filter(|&&off| off != 0).count(), 1, "{seconds} s");
+            for each in [&windows.least_100ms, &windows.most_100ms, &windows.most_10ms] {
+                assert_eq!(each.len(), stretches, "{seconds} s");
+            }
         }
     }
 
@@ -346,6 +349,44 @@ mod tests {
         assert!((together.window_100ms_worst_pct - 9.0).abs() < 1.0, "{together:?}");
         let read = PacingRecorder::of(sum.sent_per_10ms().to_vec(), sum.lateness());
         assert_eq!(read, sum);
+    }
+
+    #[test]
+    fn the_last_window_counts() {
+        // Half of what is due in the last 100 ms leaves after the end.
+        let schedule = Schedule::new(Qps(1_000), Nanos::SECOND);
+        let half = Nanos::from_millis(950);
+        let pacing =
+            audit(schedule, |_, due| if due < half { due } else { Nanos::from_millis(1_010) });
+        assert!((pacing.window_100ms_worst_pct - 49.0).abs() < 1.5, "{pacing:?}");
+        assert!((pacing.window_10ms_worst_pct - 90.0).abs() < 1.5, "{pacing:?}");
+    }
+
+    #[test]
+    fn windows_in_which_nothing_is_due_do_not_count() {
+        // Ten a second: three leave together where none is due.
+        let schedule = Schedule::new(Qps(10), Nanos::SECOND);
+        let pacing =
+            audit(
+                schedule,
+                |i, due| {
+                    if (3..6).contains(&i) { Nanos::from_millis(575) } else { due }
+                },
+            );
+        assert_eq!(pacing.window_10ms_worst_pct, 0.0, "one query is allowed for in each");
+    }
+
+    #[test]
+    fn on_its_limit_a_trial_is_clean() {
+        let limits = PacingLimits::default();
+        let pacing = Pacing {
+            window_100ms_worst_pct: limits.window_100ms_pct,
+            p999_us: limits.lateness_p999.0 as f64 / 1e3,
+            ..Pacing::default()
+        };
+        assert_eq!(pacing.violations(&limits, 100_000, 99_999), []);
+        let late = Pacing { p999_us: pacing.p999_us + 0.1, ..pacing };
+        assert_eq!(late.violations(&limits, 100_000, 100_000).len(), 1);
     }
 
     #[test]
