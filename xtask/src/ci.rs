@@ -230,9 +230,9 @@ pub(crate) fn workspace_tests() -> Result<()> {
     }
     let words: &[&str] = if Consent::in_ci() {
         // One build for tests and programs: see `process::build_settings`.
-        &["test", "--release", "--workspace", "--quiet"]
+        &["test", "--release", "--workspace", "--no-fail-fast", "--quiet"]
     } else {
-        &["test", "--workspace", "--quiet"]
+        &["test", "--workspace", "--no-fail-fast", "--quiet"]
     };
     process::cargo_with(words, &variables)
 }

@@ -327,6 +327,7 @@ fn rfc_7766_truncation_and_tcp() {
 /// Each of 1000 clients gets its answer: of one name, and of a name of its own.
 #[test]
 fn a_burst_is_answered() {
+    testbed::allow_descriptors();
     let pair = Pair::new(|_| {});
     let address = pair.reference.address();
     for own_names in [false, true] {
