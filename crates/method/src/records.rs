@@ -224,6 +224,71 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Each outcome, and its word.
+    const ALL: [(Outcome, &str); 10] = [
+        (Outcome::Valid, "valid"),
+        (Outcome::Late, "late"),
+        (Outcome::Lost, "lost"),
+        (Outcome::Wrong(Wrong::Rcode(2)), "wrong_rcode"),
+        (Outcome::Wrong(Wrong::Truncated), "wrong_truncated"),
+        (Outcome::Wrong(Wrong::Malformed), "wrong_malformed"),
+        (Outcome::Wrong(Wrong::NoAaaa), "wrong_no_aaaa"),
+        (Outcome::Wrong(Wrong::Address), "wrong_address"),
+        (Outcome::Wrong(Wrong::Signature), "wrong_signature"),
+        (Outcome::Wrong(Wrong::Destination), "wrong_destination"),
+    ];
+
+    /// Sums that are all different: the first outcome once, the second one twice …
+    fn all_different() -> Counts {
+        let mut counts = Counts {
+            sent: 55,
+            duplicates: 11,
+            stray: 12,
+            refused: 13,
+            sent_again: 14,
+            ..Counts::default()
+        };
+        for ((outcome, _), times) in ALL.into_iter().zip(1..) {
+            (0..times).for_each(|_| counts.add(outcome));
+        }
+        counts
+    }
+
+    #[test]
+    fn each_outcome_has_its_word_and_its_sum() {
+        for (outcome, word) in ALL {
+            assert_eq!(outcome.word(), word);
+        }
+        let counts = all_different();
+        let wrong = &counts.wrong;
+        assert_eq!((counts.valid, counts.late, counts.lost), (1, 2, 3));
+        assert_eq!((wrong.rcode[&2], wrong.truncated, wrong.malformed), (4, 5, 6));
+        assert_eq!(
+            (wrong.no_aaaa, wrong.address, wrong.signature, wrong.destination),
+            (7, 8, 9, 10)
+        );
+        assert_eq!(wrong.total(), 49);
+        assert!(counts.is_balanced());
+    }
+
+    #[test]
+    fn the_sums_of_pairs_add_up_one_by_one() {
+        let one = serde_json::to_value(all_different()).unwrap();
+        let mut sums = all_different();
+        sums.merge(&all_different());
+        sums.merge(&Counts::default());
+        let sums = serde_json::to_value(sums).unwrap();
+        fn is_double(one: &serde_json::Value, sum: &serde_json::Value) -> bool {
+            match (one.as_object(), sum.as_object()) {
+                (Some(one), Some(sum)) => {
+                    one.len() == sum.len() && one.iter().all(|(key, one)| is_double(one, &sum[key]))
+                }
+                _ => sum.as_u64() == one.as_u64().map(|one| 2 * one) && one.as_u64() > Some(0),
+            }
+        }
+        assert!(is_double(&one, &sums), "{one}: {sums}");
+    }
+
     fn outcome() -> impl Strategy<Value = Outcome> {
         prop_oneof![
             Just(Outcome::Valid),
@@ -234,6 +299,7 @@ mod tests {
             Just(Outcome::Wrong(Wrong::Malformed)),
             Just(Outcome::Wrong(Wrong::NoAaaa)),
             Just(Outcome::Wrong(Wrong::Address)),
+            Just(Outcome::Wrong(Wrong::Signature)),
             Just(Outcome::Wrong(Wrong::Destination)),
         ]
     }

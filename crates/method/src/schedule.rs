@@ -142,6 +142,27 @@ mod tests {
         assert_eq!(odd.deadline(QueryIndex(150_000)), Nanos::SECOND);
     }
 
+    #[test]
+    fn a_deadline_is_right_however_many_queries_went_before() {
+        // Beyond 2⁶⁴ ns · queries, and beyond a century.
+        let schedule = Schedule::with_count(Qps(10), u64::MAX);
+        for i in [18_446_744_073, 18_446_744_074, 50_000_000_000] {
+            assert_eq!(schedule.deadline(QueryIndex(i)), Nanos(i * 100_000_000), "{i}");
+        }
+    }
+
+    #[test]
+    fn intervals_and_rates_of_parts() {
+        let schedule = Schedule::new(Qps(30_000), Nanos::SECOND);
+        assert_eq!(schedule.interval(), Nanos(33_333));
+        let part = schedule.part(1, 3);
+        assert_eq!((part.rate(), part.interval()), (10_000.0, Nanos(99_999)));
+        assert_eq!(
+            (schedule.whole().rate(), schedule.whole().interval()),
+            (30_000.0, Nanos(33_333))
+        );
+    }
+
     proptest! {
         #[test]
         fn due_before_inverts_deadline(rate in 1u64..2_000_000, i in 0u64..10_000_000) {
