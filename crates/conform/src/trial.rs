@@ -174,7 +174,7 @@ impl<'a> Trial<'a> {
     pub fn ask_or_silence(&mut self, query: &Message) -> Judged<Option<Message>> {
         let begin = Instant::now();
         let octets = ask::datagram(self.subject.server, &query.octets(), self.subject.patience)
-            .map_err(|error| Fault::NotTried(format!("no socket: {error}")))?;
+            .map_err(|error| no_socket(&error))?;
         self.note(query, false, octets.as_deref(), begin.elapsed())
     }
 
@@ -236,7 +236,7 @@ impl<'a> Trial<'a> {
     pub fn send_octets(&mut self, octets: &[u8], patience: Duration) -> Judged<Option<Vec<u8>>> {
         let begin = Instant::now();
         let came = ask::datagram(self.subject.server, octets, patience)
-            .map_err(|error| Fault::NotTried(format!("no socket: {error}")))?;
+            .map_err(|error| no_socket(&error))?;
         let parsed = came.as_deref().map(Message::parse).transpose();
         self.keep(Exchange {
             sent: Sent::Octets(octets.to_vec()),
@@ -250,7 +250,10 @@ impl<'a> Trial<'a> {
 
     /// Asks all at the same moment, each from a port of its own; the replies in their order. The
     /// exchanges say how long each took since the first was sent.
-    pub fn ask_all(&mut self, queries: &[Message]) -> Vec<Option<Message>> {
+    ///
+    /// # Errors
+    /// [`Fault::NotTried`] if there is no socket for one of them: the server was not asked.
+    pub fn ask_all(&mut self, queries: &[Message]) -> Judged<Vec<Option<Message>>> {
         let Subject { server, patience, .. } = self.subject;
         let begin = Instant::now();
         let answers: Vec<_> = thread::scope(|scope| {
@@ -260,15 +263,16 @@ impl<'a> Trial<'a> {
                     let octets = query.octets();
                     scope.spawn(move || {
                         let answer = ask::datagram(server, &octets, patience);
-                        (answer.ok().flatten(), begin.elapsed())
+                        answer.map(|octets| (octets, begin.elapsed()))
                     })
                 })
                 .collect();
             asking.into_iter().map(thread::ScopedJoinHandle::join).collect()
         });
         let replies = queries.iter().zip(answers).map(|(query, answer)| {
-            let (octets, took) = answer.unwrap_or((None, begin.elapsed()));
-            self.note(query, false, octets.as_deref(), took).ok().flatten()
+            let (octets, took) =
+                answer.expect("asking does not panic").map_err(|error| no_socket(&error))?;
+            Ok(self.note(query, false, octets.as_deref(), took).ok().flatten())
         });
         replies.collect()
     }
@@ -458,6 +462,11 @@ pub trait Judge {
 
     /// The SOA record of the authority section.
     fn soa(&self) -> Option<&Record>;
+}
+
+/// That a client of ours has no socket, which is no fault of the server.
+pub(crate) fn no_socket(error: &io::Error) -> Fault {
+    Fault::NotTried(format!("no socket: {error}"))
 }
 
 impl Judge for Message {

@@ -37,6 +37,7 @@ use clap::Parser;
 
 use args::{Arguments, Command};
 use colour::may_colour;
+use net::descriptors::raise_limit;
 use output::Failure;
 use streams::Unwritable;
 
@@ -54,6 +55,10 @@ fn main() -> ExitCode {
 /// Does what was asked for.
 fn run() -> ExitCode {
     let command = command();
+    // Servers that these two start keep the limits that their user gave.
+    if !matches!(command, Command::Campaign(_) | Command::Lab(_)) {
+        raise_limit();
+    }
     let filter = tracing_subscriber::EnvFilter::try_from_env("DNS64BENCH_LOG")
         .unwrap_or_else(|_| "warn".into());
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);

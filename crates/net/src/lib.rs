@@ -9,7 +9,7 @@
 //! xdp::Server ◄─► AF_XDP rings, past the stack, for servers that answer at once (AuthDNS)
 //! drops, queueing: what the host lost on the way        tap: what the interface got for our ports
 //! neighbour: whether the next hop can be reached at all        affinity: which thread runs where
-//! router: what routers announce on a link
+//! router: what routers announce on a link        descriptors: how many sockets there may be
 //! ethtool: what an interface says of itself               cpu_time: what the CPUs did, and what a hypervisor took
 //! ```
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -18,6 +18,7 @@ pub mod affinity;
 pub mod batch;
 pub mod clock;
 pub mod cpu_time;
+pub mod descriptors;
 pub mod drops;
 pub mod ethtool;
 pub mod neighbour;

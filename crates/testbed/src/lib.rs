@@ -1,5 +1,5 @@
 //! For tests only: network namespaces and virtual Ethernets that a test makes for itself, with
-//! ip(8), as root; and as many descriptors as a user may have.
+//! ip(8), as root; and limits.
 //!
 //! ```text
 //! the calling thread's own namespace: near ───── veth ───── far: a Namespace, entered by `run`
@@ -14,12 +14,13 @@ use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::geteuid;
 
-/// Lets this process have as many descriptors open as its user may: a shell gives a thousand of
-/// them, and a test with a thousand clients needs more. Does what it can.
-pub fn allow_descriptors() {
-    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
-    }
+/// Lets this process have no more than so many descriptors open.
+///
+/// # Panics
+/// If there is no such limit here.
+pub fn limit_descriptors(most: u64) {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit of descriptors");
+    setrlimit(Resource::RLIMIT_NOFILE, most.min(hard), hard).expect("a lower limit");
 }
 
 /// Whether a test that needs root can run; says loudly if not, and fails where it must be able to

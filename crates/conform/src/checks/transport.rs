@@ -639,7 +639,7 @@ fn slow_upstream_is_no_silence(t: &mut Trial<'_>) -> Judged {
     let labels = ["v4-1-2-3-4.a-delay-2000", "v4-1-2-3-4.aaaa-delay-2000"];
     let queries = labels.map(|labels| Message::query(&t.name(labels), Rtype::AAAA));
     let wanted = t.embedded("1.2.3.4");
-    for (labels, reply) in labels.into_iter().zip(t.ask_all(&queries)) {
+    for (labels, reply) in labels.into_iter().zip(t.ask_all(&queries)?) {
         let reply = reply.ok_or_else(|| Fault::Silent(format!("no reply for {labels}")))?;
         right_or_servfail(&reply, &wanted)?;
     }

@@ -4,7 +4,8 @@
 //! there is: TCP and the metrics were dead then, and nobody was told. So what there is gets divided
 //! before the start, and at each reload among what runs, and is said in the log.
 
-use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
+use net::descriptors::raise_limit;
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 
 use crate::config::Settings;
 
@@ -26,11 +27,7 @@ pub(super) struct Allowed {
 impl Allowed {
     /// Raises the limit of file descriptors as far as it may be, and reads the limits.
     pub(super) fn of_process() -> Allowed {
-        // A source port each for every upstream and worker is more than the 1024 that a shell
-        // gives.
-        let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(1_024, |(now, most)| {
-            if setrlimit(Resource::RLIMIT_NOFILE, most, most).is_ok() { most } else { now }
-        });
+        let descriptors = raise_limit();
         let memory = getrlimit(Resource::RLIMIT_AS).map_or(RLIM_INFINITY, |(now, _)| now);
         Allowed { descriptors, memory: (memory != RLIM_INFINITY).then_some(memory) }
     }

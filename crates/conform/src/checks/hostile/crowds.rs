@@ -10,7 +10,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::ask;
 use crate::message::{Message, name, rcode};
-use crate::trial::{Fault, Judge, Judged, Trial, expect};
+use crate::trial::{Fault, Judge, Judged, Trial, expect, no_socket};
 
 // Aliases.
 
@@ -69,7 +69,7 @@ pub(super) fn crowds_are_answered(t: &mut Trial<'_>) -> Judged {
     for _ in 0..4 {
         let crowd: Vec<Message> =
             (0..250).map(|_| Message { id: rand::random(), ..query.clone() }).collect();
-        let replies = t.ask_all(&crowd);
+        let replies = t.ask_all(&crowd)?;
         clients += replies.len();
         answered +=
             replies.iter().flatten().filter(|reply| reply.has_aaaa(&wanted).is_ok()).count();
@@ -89,7 +89,7 @@ pub(super) fn crowds_are_asked_for_once(t: &mut Trial<'_>) -> Judged {
     let query = Message::query(&asked, Rtype::AAAA);
     let crowd: Vec<Message> =
         (0..CLIENTS).map(|_| Message { id: rand::random(), ..query.clone() }).collect();
-    t.ask_all(&crowd);
+    t.ask_all(&crowd)?;
     let questions = t.was_asked(&asked)?;
     let of = |qtype: Rtype| questions.iter().filter(|q| q.qtype == qtype.to_int()).count();
     let most = of(Rtype::AAAA).max(of(Rtype::A));
@@ -107,8 +107,10 @@ pub(super) fn dead_names_harm_no_others(t: &mut Trial<'_>) -> Judged {
         .collect();
     let (server, wanted) = (t.subject().server, t.embedded("8.8.4.4"));
     thread::scope(|scope| {
+        let mut crowd = Vec::new();
         for octets in dead.iter().cycle().take(100) {
-            scope.spawn(move || ask::datagram(server, octets, Duration::from_secs(2)));
+            let ask = move || ask::datagram(server, octets, Duration::from_secs(2)).map(drop);
+            crowd.push(scope.spawn(ask));
         }
         // The dead ones are under way first.
         thread::sleep(Duration::from_millis(100));
@@ -122,7 +124,9 @@ pub(super) fn dead_names_harm_no_others(t: &mut Trial<'_>) -> Judged {
             })?;
             reply.has_aaaa(&wanted)?;
         }
-        Ok(())
+        crowd.into_iter().try_for_each(|client| {
+            client.join().expect("asking does not panic").map_err(|error| no_socket(&error))
+        })
     })
 }
 

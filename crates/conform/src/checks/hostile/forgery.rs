@@ -139,7 +139,7 @@ fn cannot_be_guessed(ports: &[u16]) -> Judged {
 fn ports_of_a_crowd(t: &mut Trial<'_>) -> Judged<Vec<u16>> {
     let names: Vec<Name> = (0..64).map(|_| t.name("v4-1-2-3-4.all-delay-100")).collect();
     let queries: Vec<_> = names.iter().map(|name| Message::query(name, Rtype::AAAA)).collect();
-    t.ask_all(&queries);
+    t.ask_all(&queries)?;
     Ok(questions(t, &names)?.iter().map(|asked| asked.source.port()).collect())
 }
 

@@ -1,0 +1,23 @@
+//! A tester that has no sockets left says so, and blames nobody. Alone in its program, because the
+//! limit is that of the process.
+
+mod common;
+
+use common::Server;
+use conform::checks;
+use conform::mutants::NO_HOOKS;
+use conform::outcome::Verdict;
+
+#[test]
+fn a_crowd_without_sockets_is_no_fault_of_the_server() {
+    // Enough for the server, the far side and some clients, and not for 250 of them.
+    testbed::limit_descriptors(120);
+    let wanted = ["hardening-overload-answered", "hardening-overload-asked-once"];
+    let only: Vec<_> = checks::all().filter(|check| wanted.contains(&check.id)).collect();
+    assert_eq!(only.len(), wanted.len());
+    let server = Server { prefixes: "3fff:64::/96", validates: false };
+    let report = server.run(&common::far_side(), true, &only, |_| {}, NO_HOOKS);
+    for outcome in report.outcomes.iter().filter(|outcome| wanted.contains(&outcome.id.as_str())) {
+        assert_eq!(outcome.verdict, Verdict::NotTried, "{outcome:?}");
+    }
+}
