@@ -291,6 +291,11 @@ mod tests {
         assert_eq!(search.result().unwrap().failed, Some(Qps(350)));
         let open = Search::between(range(1, 1_000, 10), Qps(1_000), None).result().unwrap();
         assert_eq!((open.failed, open.lower_bound), (None, true));
+        // Nothing has failed, and the range's end is still to be tried.
+        let mut search = Search::between(range(1, 1_000, 10), Qps(300), None);
+        assert_eq!((search.next(), search.bracket()), (Some(Qps(1_000)), (Some(Qps(300)), None)));
+        search.report(Verdict::Failed);
+        assert_eq!(search.bracket(), (Some(Qps(300)), Some(Qps(1_000))));
     }
 
     #[test]
