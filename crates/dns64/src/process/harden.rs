@@ -99,7 +99,8 @@ fn drop_capabilities() -> Result<(), HardenError> {
 /// How much of the confinement the kernel could do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Confined {
-    /// Files can be read only where the configuration is, and resolv.conf if it is needed; written
+    /// Files can be read only where the configuration is, resolv.conf if it is needed, and random
+    /// numbers; written
     /// only where the query log is; and removed only where the control socket is (landlock).
     pub files: bool,
     /// System calls that start programs, change the system or look into other processes fail
@@ -131,6 +132,10 @@ pub(super) fn confine(needed: Needed<'_>) -> Result<Confined, HardenError> {
     Ok(Confined { files, calls: calls? })
 }
 
+/// Random numbers of the system. A program that is linked statically, as that of the container image,
+/// does not find getrandom(2) and reads them there.
+const RANDOM: [&str; 2] = ["/dev/urandom", "/dev/random"];
+
 /// Only what is needed: reading what a reload reads, appending to the query log, and removing the
 /// control socket.
 fn confine_files(needed: Needed<'_>) -> Result<bool, HardenError> {
@@ -150,6 +155,7 @@ fn confine_files(needed: Needed<'_>) -> Result<bool, HardenError> {
         .handle_access(AccessFs::from_all(abi))?
         .create()?
         .add_rules(path_beneath_rules(readable, AccessFs::from_read(abi)))?
+        .add_rules(path_beneath_rules(RANDOM, AccessFs::from_read(abi)))?
         .add_rules(path_beneath_rules(needed.socket.map(folder), AccessFs::RemoveFile))?
         .add_rules(path_beneath_rules(
             needed.log.map(folder),
@@ -297,6 +303,9 @@ mod tests {
                 );
                 assert_eq!(confined.files, has_landlock, "the kernel says whether it has landlock");
                 assert!(std::fs::read(&inside).is_ok());
+                for random in RANDOM {
+                    assert!(std::fs::File::open(random).is_ok(), "{random}");
+                }
                 if confined.files {
                     assert!(std::fs::read(RESOLV_CONF).is_err());
                     assert!(std::fs::read(elsewhere.path()).is_err());
