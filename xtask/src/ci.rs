@@ -5,6 +5,8 @@
 //! says how each ended and how long it took. What could not run is listed with the reason and is
 //! never counted as passed.
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -234,7 +236,21 @@ pub(crate) fn workspace_tests() -> Result<()> {
     } else {
         &["test", "--workspace", "--no-fail-fast", "--quiet"]
     };
-    process::cargo_with(words, &variables)
+    let skipped = process::target().join("skipped-tests");
+    let _ = fs::remove_file(&skipped);
+    variables.push(("DNS64BENCH_SKIPPED", skipped.display().to_string()));
+    let tested = process::cargo_with(words, &variables);
+    list_skipped(&fs::read_to_string(&skipped).unwrap_or_default());
+    tested
+}
+
+/// Lists the tests that did not run, by the lines that they have left.
+fn list_skipped(lines: &str) {
+    let lines: BTreeSet<&str> = lines.lines().collect();
+    if !lines.is_empty() {
+        println!("\nTests of the workspace, or parts of them, that did not run on this machine:");
+        lines.iter().for_each(|line| println!("  {line}"));
+    }
 }
 
 /// Each fuzz target for a minute. libFuzzer is compiled for it, which takes a compiler of C++.

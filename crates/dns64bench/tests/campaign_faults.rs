@@ -363,18 +363,11 @@ fn a_lab_is_taken_down_by_the_resume_after_a_kill_and_one_of_somebody_else_is_no
     let mut command = Command::new("unshare");
     command.current_dir(folder).args(["--mount", "--net"]).arg(path).stdin(Stdio::null());
     match command.output() {
-        Ok(output) if output.status.code() == Some(1) => skipped(&told(&output)),
-        Ok(output) if told(&output).contains("SKIPPED") => skipped(&told(&output)),
+        Ok(output) if output.status.code() == Some(1) => testbed::skip("the lab", &told(&output)),
+        Ok(output) if told(&output).contains("SKIPPED") => testbed::skip("the lab", &told(&output)),
         Ok(output) => assert!(output.status.success(), "{}", told(&output)),
-        Err(error) => skipped(&format!("unshare: {error}")),
+        Err(error) => testbed::skip("the lab", &format!("unshare: {error}")),
     }
-}
-
-/// Says that this machine has no lab; a failure where it must have one: `cargo xtask test` sets
-/// `DNS64BENCH_MUST_RUN` in CI.
-fn skipped(why: &str) {
-    assert!(std::env::var_os("DNS64BENCH_MUST_RUN").is_none(), "the lab must run here: {why}");
-    eprintln!("SKIPPED the lab: {why}");
 }
 
 /// The first start is the rehearsal, the second the search's, the third the load's.

@@ -378,11 +378,7 @@ fn holders() -> Vec<String> {
 #[test]
 fn a_lab_that_cannot_be_noted_is_not_begun_and_one_that_is_not_up_is_not_taken_down() {
     if Command::new("ip").arg("-V").output().is_err() {
-        assert!(
-            std::env::var_os("DNS64BENCH_MUST_RUN").is_none(),
-            "it must run here, without ip(8)"
-        );
-        return eprintln!("SKIPPED labs that cannot be noted: needs ip(8)");
+        return testbed::skip("labs that cannot be noted", "needs ip(8)");
     }
     let folder = tempfile::tempdir().unwrap();
     let runtime = folder.path().join("runtime");

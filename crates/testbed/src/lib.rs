@@ -5,7 +5,9 @@
 //! the calling thread's own namespace: near ───── veth ───── far: a Namespace, entered by `run`
 //! ```
 
+use std::env;
 use std::fs::File;
+use std::io::Write;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
@@ -23,19 +25,35 @@ pub fn limit_descriptors(most: u64) {
     setrlimit(Resource::RLIMIT_NOFILE, most.min(hard), hard).expect("a lower limit");
 }
 
-/// Whether a test that needs root can run; says loudly if not, and fails where it must be able to
-/// run: `cargo xtask test` sets `DNS64BENCH_MUST_RUN` in CI.
+/// Says that a test, or a part of one, does not run here, and why: on standard error, which cargo
+/// keeps to itself where the test passes, and in the file that `DNS64BENCH_SKIPPED` names, whose
+/// lines `cargo xtask test` lists at its end.
+///
+/// # Panics
+/// If it must run: `cargo xtask test` sets `DNS64BENCH_MUST_RUN` in CI.
+pub fn skip(test: &str, why: &str) {
+    assert!(env::var_os("DNS64BENCH_MUST_RUN").is_none(), "{test} must run here: {why}");
+    note_skipped(test, why);
+}
+
+/// The same for what may be missing in CI as well.
+pub fn note_skipped(test: &str, why: &str) {
+    let line = format!("{test}: {}\n", why.trim().replace('\n', "; "));
+    eprint!("SKIPPED {line}");
+    if let Some(path) = env::var_os("DNS64BENCH_SKIPPED") {
+        let file = File::options().append(true).create(true).open(path);
+        let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
+    }
+}
+
+/// Whether a test that needs root can run; says so if not, by [`skip`].
 ///
 /// # Panics
 /// If it must run and cannot.
 pub fn is_root(test: &str) -> bool {
     let root = geteuid().is_root() && Command::new("ip").arg("-V").output().is_ok();
     if !root {
-        assert!(
-            std::env::var_os("DNS64BENCH_MUST_RUN").is_none(),
-            "{test} must run here: it needs root and ip(8)"
-        );
-        eprintln!("SKIPPED {test}: needs root and ip(8)");
+        skip(test, "needs root and ip(8)");
     }
     root
 }
