@@ -15,11 +15,9 @@
 
 mod corpus;
 
-use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::sync::Mutex;
 use std::thread;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -91,19 +89,11 @@ impl Fuzz {
         }
         let jobs =
             self.jobs.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
-        let (queue, rows) = (Mutex::new(VecDeque::from(targets)), Mutex::new(Vec::new()));
-        let next = || queue.lock().expect("nothing panics while it is held").pop_front();
-        thread::scope(|scope| {
-            for _ in 0..jobs.max(1) {
-                scope.spawn(|| {
-                    while let Some(target) = next() {
-                        let row = self.one(&programs, &target);
-                        rows.lock().expect("nothing panics while it is held").push((target, row));
-                    }
-                });
-            }
-        });
-        conclude(rows.into_inner().expect("nothing panics while it is held"))
+        let one = |target: String| {
+            let row = self.one(&programs, &target);
+            (target, row)
+        };
+        conclude(process::at_the_same_time(jobs, targets.into_iter(), one))
     }
 
     /// The targets that were named, or all.

@@ -5,6 +5,7 @@ use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -205,6 +206,29 @@ impl Drop for Server {
     }
 }
 
+/// Does something with each of `all`, with so many at the same time; the results in the order in which
+/// they end.
+pub(crate) fn at_the_same_time<T, R: Send>(
+    many: usize,
+    all: impl Iterator<Item = T> + Send,
+    one: impl Fn(T) -> R + Sync,
+) -> Vec<R> {
+    let (queue, done) = (Mutex::new(all), Mutex::new(Vec::new()));
+    let next = || queue.lock().expect("nothing panics while it is held").next();
+    let work = || {
+        while let Some(item) = next() {
+            let result = one(item);
+            done.lock().expect("nothing panics while it is held").push(result);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..many.max(1) {
+            scope.spawn(work);
+        }
+    });
+    done.into_inner().expect("nothing panics while it is held")
+}
+
 /// Waits until `is_so`, looking every 20 ms for `limit` at the most; `never` is the error if it is
 /// not so by then.
 pub(crate) fn wait_until(
@@ -246,4 +270,26 @@ pub(crate) fn free_port() -> Result<u16> {
         }
     }
     bail!("no port of 127.0.0.1 is free on ::1 as well")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn all_are_done_and_no_more_than_so_many_at_the_same_time() {
+        let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let mut done = at_the_same_time(2, 0..50, |n| {
+            most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            thread::yield_now();
+            now.fetch_sub(1, Ordering::SeqCst);
+            2 * n
+        });
+        done.sort_unstable();
+        assert!(done.into_iter().eq((0..50).map(|n| 2 * n)));
+        assert!(most.into_inner() <= 2);
+        assert_eq!(at_the_same_time(0, [7].into_iter(), |n| n), [7], "one at the least");
+    }
 }

@@ -36,10 +36,8 @@ impl Bench {
     /// A copy of it that users other than root can run, wherever the target folder is.
     pub(super) fn dns64d_for_everybody(&self) -> Result<String> {
         let copy = self.path("dns64d");
-        let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
-        mode(self.folder.path(), 0o711)?;
         fs::copy(self.dns64d_program(), &copy)?;
-        mode(Path::new(&copy), 0o755)?;
+        fs::set_permissions(&copy, fs::Permissions::from_mode(0o755))?;
         Ok(copy)
     }
 

@@ -22,9 +22,9 @@ mod tester;
 
 use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -252,7 +252,7 @@ pub(crate) fn run(part: &str, consent: Consent) -> Result<ExitCode> {
     install(consent);
     let bench = Bench {
         program: process::dns64bench()?,
-        folder: tempfile::tempdir()?,
+        folder: traversable_folder()?,
         spoiled: AtomicU32::new(0),
     };
     let mut tally = Tally::default();
@@ -270,7 +270,8 @@ pub(crate) fn run(part: &str, consent: Consent) -> Result<ExitCode> {
             stand_back(&[]);
             beside().filter(is_wanted).map(one).collect::<Vec<_>>()
         });
-        for (name, outcome, took) in two_at_a_time(waiting().filter(is_wanted), one) {
+        for (name, outcome, took) in process::at_the_same_time(2, waiting().filter(is_wanted), one)
+        {
             tally.add(name, &outcome, took);
         }
         for (name, outcome, took) in alone().filter(is_wanted).map(one) {
@@ -288,24 +289,10 @@ pub(crate) fn run(part: &str, consent: Consent) -> Result<ExitCode> {
     Ok(if tally.conclude(required) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Does something with all of them, with two at the same time; in the order in which they end.
-fn two_at_a_time<T: Send, R: Send>(
-    all: impl Iterator<Item = T> + Send,
-    one: impl Fn(T) -> R + Sync,
-) -> Vec<R> {
-    let (queue, done) = (Mutex::new(all), Mutex::new(Vec::new()));
-    let next = || queue.lock().expect("nothing panics while it is held").next();
-    let work = || {
-        while let Some(item) = next() {
-            let result = one(item);
-            done.lock().expect("nothing panics while it is held").push(result);
-        }
-    };
-    thread::scope(|scope| {
-        scope.spawn(work);
-        work();
-    });
-    done.into_inner().expect("nothing panics while it is held")
+/// A folder of ours through which others than root get to what they may read in it.
+fn traversable_folder() -> Result<tempfile::TempDir> {
+    let mode = fs::Permissions::from_mode(0o711);
+    Ok(tempfile::Builder::new().permissions(mode).tempdir()?)
 }
 
 /// How many queries dnsperf sent, by what it printed.
@@ -408,6 +395,14 @@ impl Bench {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn others_get_through_our_folder() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = super::traversable_folder().unwrap();
+        let mode = std::fs::metadata(folder.path()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o711);
+    }
+
     #[test]
     fn dnsperf_is_believed_only_if_all_replies_are_noerror() {
         let said = |completed: &str, codes: &str| {

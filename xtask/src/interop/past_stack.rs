@@ -78,8 +78,6 @@ fn dns64d(bench: &Bench, mode: &str) -> Result<Server> {
 fn readable(bench: &Bench, name: &str, text: &str) -> Result<String> {
     use std::os::unix::fs::PermissionsExt;
     let file = bench.file(name, text)?;
-    let folder = bench.folder.path();
-    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o711))?;
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644))?;
     Ok(file)
 }

@@ -146,10 +146,9 @@ fn last_child(mut pid: u32) -> Result<u32> {
 
 /// A folder of this test's that is nobody's.
 fn of_nobody(bench: &Bench) -> Result<String> {
-    use std::os::unix::fs::{PermissionsExt, chown};
+    use std::os::unix::fs::chown;
     let folder = bench.path("nobody");
     fs::create_dir_all(&folder)?;
-    fs::set_permissions(bench.folder.path(), fs::Permissions::from_mode(0o711))?;
     chown(&folder, Some(65534), Some(65534))?;
     Ok(folder)
 }
