@@ -272,9 +272,19 @@ impl From<Share> for f64 {
 impl FromStr for Share {
     type Err = UnitError;
 
-    /// Accepts a fraction from 0 to 1 in steps of 0.01.
+    /// Accepts a fraction from 0 to 1 in steps of 0.01, also in per cent: `0.2`, `20%`.
     fn from_str(s: &str) -> Result<Self, UnitError> {
-        s.parse::<f64>().map_err(|_| UnitError::Share { given: s.into() })?.try_into()
+        fraction(s)
+            .and_then(|fraction| fraction.try_into().ok())
+            .ok_or_else(|| UnitError::Share { given: s.into() })
+    }
+}
+
+/// A number as it stands (`0.05`), or per cents of 1 (`5%`, `5 %`); `None` for any other text.
+pub fn fraction(text: &str) -> Option<f64> {
+    match text.strip_suffix('%') {
+        Some(percent) => percent.trim_end().parse::<f64>().ok().map(|percent| percent / 100.0),
+        None => text.parse().ok(),
     }
 }
 
@@ -292,7 +302,7 @@ pub enum UnitError {
     },
     /// Not a share.
     #[error(
-        "'{given}' is no share: a fraction from 0 to 1 in steps of 0.01 is needed, such as 0.2"
+        "'{given}' is no share: a fraction from 0 to 1 in steps of 0.01 is needed, such as 0.2 or 20%"
     )]
     Share {
         /// The text that is no such quantity.
@@ -336,7 +346,10 @@ mod tests {
     fn shares_are_parsed_strictly() {
         assert_eq!("0.2".parse::<Share>().unwrap(), Share::percent(20));
         assert_eq!("1".parse::<Share>().unwrap(), Share::ONE);
-        for bad in ["1.01", "-0.1", "0.125", "20%", "NaN", ""] {
+        for percent in 0..=100 {
+            assert_eq!(format!("{percent}%").parse::<Share>().unwrap(), Share::percent(percent));
+        }
+        for bad in ["1.01", "-0.1", "0.125", "20.5%", "101%", "%", "NaN", ""] {
             assert!(bad.parse::<Share>().is_err(), "{bad} was accepted");
         }
     }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
-use method::units::CpuId;
+use method::units::{CpuId, fraction};
 
 /// The port of DNS (RFC 1035 §4.2), where none is given.
 const DNS_PORT: u16 = 53;
@@ -111,12 +111,8 @@ pub(crate) fn parse_offset(text: &str) -> Result<(u16, i64), String> {
 
 /// A share from 0 to below 1, also in per cent.
 pub(crate) fn parse_share(text: &str) -> Result<f64, String> {
-    let share = match text.strip_suffix('%') {
-        Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
-        None => text.parse(),
-    };
     let wrong = || format!("'{text}' is no share below 1; write for example 0.005 or 0.5%");
-    share.ok().filter(|share| (0.0..1.0).contains(share)).ok_or_else(wrong)
+    fraction(text).filter(|share| (0.0..1.0).contains(share)).ok_or_else(wrong)
 }
 
 /// A list of CPUs.
@@ -166,23 +162,14 @@ pub(crate) fn parse_percentage(text: &str) -> Result<f64, String> {
 
 /// A decrease as a fraction: `5%`, `0.05`.
 pub(crate) fn parse_decrease(text: &str) -> Result<f64, String> {
-    let fraction = match text.strip_suffix('%') {
-        Some(percent) => percent.trim_end().parse::<f64>().map(|percent| percent / 100.0),
-        None => text.parse::<f64>(),
-    };
-    match fraction {
-        Ok(fraction) if (0.0..1.0).contains(&fraction) => Ok(fraction),
-        _ => Err(format!("'{text}' is no decrease; write for example 5% or 0.05")),
-    }
+    let wrong = || format!("'{text}' is no decrease; write for example 5% or 0.05");
+    fraction(text).filter(|decrease| (0.0..1.0).contains(decrease)).ok_or_else(wrong)
 }
 
+/// A share from 0 to 1, also in per cent.
 pub(crate) fn parse_fraction(text: &str) -> Result<f64, String> {
-    let fraction: f64 = text.parse().map_err(|_| format!("'{text}' is no number"))?;
-    if (0.0..=1.0).contains(&fraction) {
-        Ok(fraction)
-    } else {
-        Err("a share from 0 to 1 is needed".into())
-    }
+    let wrong = || format!("'{text}' is no share from 0 to 1; write for example 0.05 or 5%");
+    fraction(text).filter(|share| (0.0..=1.0).contains(share)).ok_or_else(wrong)
 }
 
 #[cfg(test)]
@@ -198,6 +185,20 @@ mod tests {
         }
         for text in ["5", "100%", "-1%", "%", "NaN", "a"] {
             assert!(parse_decrease(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn shares_are_numbers_or_per_cents() {
+        for (text, share) in [("5%", 0.05), ("0.01", 0.01), ("0", 0.0)] {
+            assert_eq!(parse_share(text), Ok(share), "{text}");
+            assert_eq!(parse_fraction(text), Ok(share), "{text}");
+        }
+        assert_eq!(parse_fraction("100%"), Ok(1.0));
+        assert!(parse_share("100%").unwrap_err().contains("below 1"));
+        for text in ["5", "-1%", "%", "NaN", "a", ""] {
+            assert!(parse_share(text).unwrap_err().contains("0.5%"), "{text}");
+            assert!(parse_fraction(text).unwrap_err().contains("5%"), "{text}");
         }
     }
 
