@@ -7,6 +7,7 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use hdrhistogram::Histogram;
 use method::compliance::Fact;
@@ -248,23 +249,50 @@ fn same(file: &str, has: &TrialPlan, other: &str, wanted: &TrialPlan) -> Result<
 }
 
 impl Shard {
-    /// How far its clock may be from that of the others; `None` if nobody knows.
-    fn clock_error(&self, all: &[Shard], offsets: &BTreeMap<u16, i64>) -> Option<Nanos> {
-        if let Some(offset) = offsets.get(&self.index) {
-            return Some(Nanos(offset.unsigned_abs()));
+    /// By how much its clock was ahead of the true time, at the least and at the most, in ns; `None`
+    /// if nobody knows.
+    fn ahead(&self, all: &[Shard], offsets: &BTreeMap<u16, i64>) -> Option<RangeInclusive<i64>> {
+        if let Some(&offset) = offsets.get(&self.index) {
+            return Some(offset..=offset);
         }
         let boot_id = &self.part.boot_id;
         if !boot_id.is_empty() && all.iter().all(|other| other.part.boot_id == *boot_id) {
-            return Some(Nanos(0));
+            return Some(0..=0);
         }
         let known = self.part.clock.filter(|clock| clock.synchronized)?;
-        Some(Nanos::from_micros(known.estimated_us))
+        let error = i64::try_from(Nanos::from_micros(known.estimated_us).0).unwrap_or(i64::MAX);
+        Some(-error..=error)
+    }
+
+    /// How far its clock may be from the true time or, where that is no more than `limit`, from the
+    /// clock of another tester of which the same is true; `None` if nobody knows.
+    fn clock_error(
+        &self,
+        all: &[Shard],
+        offsets: &BTreeMap<u16, i64>,
+        limit: Nanos,
+    ) -> Option<Nanos> {
+        let own = self.ahead(all, offsets)?;
+        let off = |ahead: &RangeInclusive<i64>| {
+            Nanos(ahead.start().unsigned_abs().max(ahead.end().unsigned_abs()))
+        };
+        if off(&own) > limit {
+            return Some(off(&own));
+        }
+        let others = all.iter().filter(|other| other.index != self.index);
+        let apart = others
+            .filter_map(|other| other.ahead(all, offsets))
+            .filter(|other| off(other) <= limit)
+            .map(|other| {
+                own.end().abs_diff(*other.start()).max(other.end().abs_diff(*own.start()))
+            });
+        Some(apart.map(Nanos).fold(off(&own), Nanos::max))
     }
 
     /// How its tester spoiled the trial.
     fn faults(&self, all: &[Shard], offsets: &BTreeMap<u16, i64>) -> Vec<Reason> {
         let limit = self.part.plan.limits.lateness_p999;
-        let error = self.clock_error(all, offsets);
+        let error = self.clock_error(all, offsets, limit);
         let clock = error.is_none_or(|error| error > limit);
         let clock = clock.then_some(Reason::ClockOff { error, limit });
         let own = match self.trial.verdict {

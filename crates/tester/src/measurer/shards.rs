@@ -140,13 +140,14 @@ pub struct ShardPlan {
 
 impl TrialPlan {
     /// What all testers that share this trial have in common: the plan without what each may do in
-    /// its own way (threads, sockets, CPUs, how queries leave, files), as shard 0.
+    /// its own way (threads, sockets or AF_XDP, CPUs, how queries leave, files), as shard 0.
     pub fn common(&self) -> TrialPlan {
         let plain = TrialPlan::new(self.server, self.rate);
         TrialPlan {
             threads: plain.threads,
             source_ports: plain.source_ports,
             source_addresses: None,
+            xdp: None,
             cpus: Vec::new(),
             spin: plain.spin,
             max_burst: plain.max_burst,
@@ -156,6 +157,7 @@ impl TrialPlan {
             separate_hosts: false,
             auth_status: None,
             records: None,
+            interval: None,
             shard: self.shard.map(|shard| ShardPlan { index: 0, ..shard }),
             ..self.clone()
         }

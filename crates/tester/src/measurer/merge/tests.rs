@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::super::shards::{Moment, ShardPlan};
 use super::*;
+use crate::past_stack::XdpConfig;
 
 /// What became of a query: how late it left, and after what time its reply came, if one did.
 type Fate = (u64, Option<u64>);
@@ -179,13 +180,29 @@ fn clocks_that_are_off_or_unknown_spoil_it() {
     let known =
         |estimated_us| Some(ClockError { synchronized: true, estimated_us, largest_us: 1_000_000 });
     let alone = Some(ClockError { synchronized: false, ..ClockError::default() });
-    let fine = merged(of_hosts([known(0), known(300), known(10_000)])).unwrap();
+    let fine = merged(of_hosts([known(0), known(300), known(9_700)])).unwrap();
     assert_eq!(fine.trial.verdict, Verdict::Passed, "{:?}", fine.trial.reasons);
+    // Each is near enough to the true time, and they are not near enough to each other.
+    let apart = merged(of_hosts([known(0), known(301), known(9_700)])).unwrap();
+    assert_eq!(kinds(&apart), [1, 2].map(|shard| (shard, ReasonKind::ClockOff)));
+    let both = BTreeMap::from([(0, 9_000_000), (1, 0), (2, -9_000_000)]);
+    let both = merge(shards_of(3, &fair(900)), &both).unwrap();
+    assert_eq!(kinds(&both), [0, 2].map(|shard| (shard, ReasonKind::ClockOff)));
     let off = merged(of_hosts([known(10_001), alone, None])).unwrap();
     assert_eq!(kinds(&off), [0, 1, 2].map(|shard| (shard, ReasonKind::ClockOff)));
     let offsets = BTreeMap::from([(0, 1), (1, 2), (2, 3)]);
     let told = merge(of_hosts([known(10_001), alone, None]), &offsets).unwrap();
     assert_eq!(told.trial.verdict, Verdict::Passed);
+}
+
+#[test]
+fn each_tester_has_its_own_interface_and_intervals() {
+    let mut given = shards_of(3, &fair(900));
+    let interface = Some("eth1".into());
+    let plan = &mut given[1].trial.shard.as_mut().unwrap().plan;
+    plan.xdp = Some(XdpConfig { interface, mode: net::xdp::Mode::Auto });
+    plan.interval = Some(Nanos::SECOND);
+    assert_eq!(merged(given).unwrap().trial.verdict, Verdict::Passed);
 }
 
 #[test]
