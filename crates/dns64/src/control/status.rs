@@ -26,6 +26,10 @@ pub struct Status {
     pub configuration: ConfigurationStatus,
     /// The addresses that it serves.
     pub addresses: Vec<SocketAddr>,
+    /// The interfaces by which it sends and receives past the network stack (AF_XDP), in words: in
+    /// which way, over how many queues, whom it serves and asks there.
+    #[serde(default)]
+    pub past_stack: Vec<String>,
     /// Where Prometheus fetches its metrics.
     pub metrics_address: Option<SocketAddr>,
     /// The prefixes, as they are written and announced.

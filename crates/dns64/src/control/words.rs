@@ -178,6 +178,9 @@ pub(crate) fn status(status: &Status) -> String {
     line(&mut out, "settings", &text);
     let addresses: Vec<String> = status.addresses.iter().map(ToString::to_string).collect();
     line(&mut out, "serves", &addresses.join(", "));
+    for interface in &status.past_stack {
+        line(&mut out, "", interface);
+    }
     if let Some(address) = status.metrics_address {
         line(&mut out, "metrics", &format!("http://{address}/metrics"));
     }
@@ -383,6 +386,7 @@ mod tests {
                 reloads: 1,
             },
             addresses: vec!["[::1]:53".parse().unwrap()],
+            past_stack: vec!["past the network stack on eth0 (native, 1 queue)".into()],
             metrics_address: None,
             prefixes: vec![prefix],
             awaits_prefix: false,

@@ -39,17 +39,12 @@ use crate::config::{LONGEST_FILE, Settings};
 /// Whose configuration it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Source {
-    /// BIND 9: named.conf
+    // The option says what each is; doc comments here would make its help text of another style.
     Bind,
-    /// Unbound: unbound.conf
     Unbound,
-    /// PowerDNS Recursor: recursor.conf, or recursor.yml
     Powerdns,
-    /// Knot Resolver: kresd.conf (Lua, version 5), or config.yaml (version 6)
     KnotResolver,
-    /// CoreDNS: Corefile
     Coredns,
-    /// mtd64-ng: mtd64-ng.conf
     Mtd64Ng,
 }
 

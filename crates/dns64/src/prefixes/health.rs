@@ -12,7 +12,7 @@
 
 /// What is known of a prefix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Health {
+pub(crate) enum PrefixHealth {
     /// Nothing, or nothing that counts.
     #[default]
     Unknown,
@@ -22,13 +22,13 @@ pub(crate) enum Health {
     Unhealthy,
 }
 
-impl Health {
+impl PrefixHealth {
     /// As metrics and logs have it.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Health::Unknown => "unknown",
-            Health::Healthy => "healthy",
-            Health::Unhealthy => "unhealthy",
+            PrefixHealth::Unknown => "unknown",
+            PrefixHealth::Healthy => "healthy",
+            PrefixHealth::Unhealthy => "unhealthy",
         }
     }
 }
@@ -48,7 +48,7 @@ pub(crate) enum Probe {
 /// The probes of one prefix so far.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record {
-    health: Health,
+    health: PrefixHealth,
     /// Probes in a row that speak against `health`.
     against: u32,
     /// How many of them change it, 1 at the least.
@@ -58,7 +58,7 @@ pub(crate) struct Record {
 impl Record {
     /// Nothing is known yet; `threshold` probes in a row change what is.
     pub(crate) fn new(threshold: u32) -> Record {
-        Record { health: Health::Unknown, against: 0, threshold: threshold.max(1) }
+        Record { health: PrefixHealth::Unknown, against: 0, threshold: threshold.max(1) }
     }
 
     /// So many probes in a row change what is known, from now on.
@@ -67,7 +67,7 @@ impl Record {
     }
 
     /// What is known.
-    pub(crate) fn health(&self) -> Health {
+    pub(crate) fn health(&self) -> PrefixHealth {
         self.health
     }
 
@@ -75,11 +75,11 @@ impl Record {
     pub(crate) fn add(&mut self, probe: Probe) -> bool {
         let before = self.health;
         let found = match probe {
-            Probe::Answered => Health::Healthy,
-            Probe::Failed => Health::Unhealthy,
+            Probe::Answered => PrefixHealth::Healthy,
+            Probe::Failed => PrefixHealth::Unhealthy,
             Probe::NotSent => {
-                (self.health, self.against) = (Health::Unknown, 0);
-                return before != Health::Unknown;
+                (self.health, self.against) = (PrefixHealth::Unknown, 0);
+                return before != PrefixHealth::Unknown;
             }
         };
         if found == self.health {
@@ -88,7 +88,7 @@ impl Record {
         }
         self.against += 1;
         // One success is enough where nothing is known.
-        let is_first = self.health == Health::Unknown && found == Health::Healthy;
+        let is_first = self.health == PrefixHealth::Unknown && found == PrefixHealth::Healthy;
         if is_first || self.against >= self.threshold {
             (self.health, self.against) = (found, 0);
         }
@@ -98,11 +98,11 @@ impl Record {
 
 #[cfg(test)]
 mod tests {
-    use super::Health::{Healthy, Unhealthy, Unknown};
+    use super::PrefixHealth::{Healthy, Unhealthy, Unknown};
     use super::Probe::{Answered, Failed, NotSent};
     use super::*;
 
-    fn after(threshold: u32, probes: &[Probe]) -> Health {
+    fn after(threshold: u32, probes: &[Probe]) -> PrefixHealth {
         let mut record = Record::new(threshold);
         for &probe in probes {
             let before = record.health();

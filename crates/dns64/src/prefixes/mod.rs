@@ -14,7 +14,7 @@ pub(crate) mod known;
 
 use method::units::Nanos;
 
-use self::health::Health;
+use self::health::PrefixHealth;
 use crate::translation::prefix::Prefix;
 
 /// How prefixes stand at one moment.
@@ -68,7 +68,7 @@ pub(crate) struct InUse {
     /// It is used for no new answer.
     pub draining: bool,
     /// Whether its NAT64 answers, and since when that is so, if it is probed.
-    pub health: Option<(Health, Nanos)>,
+    pub health: Option<(PrefixHealth, Nanos)>,
 }
 
 #[cfg(test)]

@@ -54,18 +54,15 @@ enum Command {
     /// Check the configuration and print what is in effect, defaults filled in
     #[command(after_help = below_help(&sections("check")))]
     Check,
-    /// Say what a running server uses: prefixes, upstreams, settings, counters
-    ///
-    /// It is asked at the socket of [control] in the configuration.
+    /// Say what a running server uses: prefixes, upstreams, settings, counters; it is asked at the
+    /// socket of [control] in the configuration
     #[command(after_help = below_help(&sections("status")))]
     Status {
         #[command(flatten)]
         asked: Asked,
     },
-    /// Have a running server say why a name is answered as it is
-    ///
-    /// The server answers the query as it would answer the client, and says which rules counted, what upstreams or cache had, and
-    /// what decided.
+    /// Have a running server answer a query as it would answer the client, and say why: which rules
+    /// counted, what upstreams or cache had, and what decided
     #[command(after_help = below_help(&sections("explain")))]
     Explain {
         /// The name that is asked for
@@ -85,16 +82,16 @@ enum Command {
         #[command(flatten)]
         asked: Asked,
     },
-    /// Make a configuration out of that of another DNS64 server
-    ///
-    /// It goes to standard output; what is not carried over goes to standard error, each with file and line. What is written always
-    /// passes `check`.
+    /// Make a configuration, which goes to standard output and passes `check`, out of that of
+    /// another DNS64 server; what is not carried over goes to standard error, with file and line
     #[command(after_help = below_help(&sections("import")))]
     Import {
         /// Its configuration file; what that includes is read as well
         #[arg(value_name = "FILE")]
         file: PathBuf,
-        /// Whose it is [default: by its name, or by what is in it]
+        /// Whose it is: named.conf of BIND 9, unbound.conf, recursor.conf or recursor.yml of PowerDNS
+        /// Recursor, kresd.conf (version 5) or config.yaml (version 6) of Knot Resolver, Corefile of
+        /// CoreDNS, mtd64-ng.conf [default: by its name, or by what is in it]
         #[arg(long, value_name = "SERVER")]
         from: Option<Source>,
     },
@@ -116,14 +113,24 @@ enum Command {
     },
 }
 
+/// The command line as clap knows it.
+pub fn command() -> clap::Command {
+    Arguments::command()
+}
+
 /// Runs the program with the given command line; returns its exit status.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments = match Arguments::try_parse_from(args) {
         Ok(arguments) => arguments,
         Err(error) => {
-            // Help goes to stdout with status 0, errors to stderr with 2.
-            let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { BAD_CONFIGURATION } else { 0 });
+            if !error.use_stderr() {
+                // Help, or the version.
+                let _ = error.print();
+                return ExitCode::SUCCESS;
+            }
+            let text = error.render().to_string();
+            eprintln!("dns64d: {}", text.strip_prefix("error: ").unwrap_or(&text).trim_end());
+            return ExitCode::from(BAD_CONFIGURATION);
         }
     };
     let file = arguments.config.as_deref();
@@ -138,12 +145,10 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
         Some(Command::Import { file, from }) => import_from(&file, from),
         Some(Command::Completions { shell }) => {
-            print(&pages::completions(&Arguments::command(), shell))
-                .map(done)
-                .map_err(anyhow::Error::from)
+            print(&pages::completions(&command(), shell)).map(done).map_err(anyhow::Error::from)
         }
         Some(Command::Manual { folder, date }) => {
-            let written = pages::write_manual(Arguments::command(), &folder, &date, sections);
+            let written = pages::write_manual(command(), &folder, &date, sections);
             written
                 .map(done)
                 .with_context(|| format!("cannot write manual pages into {}", folder.display()))
@@ -413,7 +418,7 @@ mod tests {
 
     #[test]
     fn every_command_has_examples_and_they_can_be_typed() {
-        let mut command = Arguments::command();
+        let mut command = command();
         command.clone().debug_assert();
         command.build();
         let subcommands =

@@ -48,6 +48,8 @@ pub(super) struct Context {
     /// The addresses that are served, and that of the metrics.
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) metrics_address: Option<SocketAddr>,
+    /// The interfaces by which it goes past the network stack, in words.
+    pub(super) past_stack: Vec<String>,
 }
 
 /// Answers for ever, once for each connection.
@@ -140,6 +142,7 @@ impl Context {
                 reloads: loaded.again.load(Ordering::Relaxed),
             },
             addresses: self.addresses.clone(),
+            past_stack: self.past_stack.clone(),
             metrics_address: self.metrics_address,
             prefixes: self.shared.prefixes.load().iter().map(|used| status_of(used, now)).collect(),
             awaits_prefix: discovers && self.shared.live.load().announced.is_empty(),

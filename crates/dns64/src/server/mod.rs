@@ -283,6 +283,7 @@ impl BoundServer {
         let (tcp_questions, questions) = unbounded_channel();
         let cpus = self.settings.config.cpus.clone();
         let (metrics, started) = (Metrics::new(workers), clock::wall());
+        let past_stack = self.past_stack();
         let (writers, observer) = Writers::start(&self.settings.config, self.opened, &metrics)
             .map_err(failed("what writes the query log, or for dnstap"))?;
         let common = Common {
@@ -335,6 +336,7 @@ impl BoundServer {
             metrics: self.metrics_listener,
             control: self.control,
             routers: self.routers,
+            past_stack,
         };
         let tcp = begin_tcp(shared, sockets, questions, observer);
         running.tcp = Some(tcp.map_err(failed("the TCP side"))?);

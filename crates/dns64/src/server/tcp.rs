@@ -52,6 +52,8 @@ pub(super) struct Sockets {
     pub(super) control: Option<ControlSocket>,
     /// For each interface whose advertisements count.
     pub(super) routers: Vec<RouterSocket>,
+    /// The interfaces by which it goes past the network stack, in words.
+    pub(super) past_stack: Vec<String>,
 }
 
 /// Serves until the server stops.
@@ -91,7 +93,8 @@ pub(super) fn run(
         ask_upstreams(&tasks, shared, questions, observer.and_then(Observer::of_upstreams));
         prefixes::watch(&tasks, shared, sockets.routers)?;
         let (shared_too, addresses) = (Arc::clone(shared), sockets.addresses);
-        let context = Context { shared: shared_too, addresses, metrics_address };
+        let past_stack = sockets.past_stack;
+        let context = Context { shared: shared_too, addresses, metrics_address, past_stack };
         // Its file is removed when this ends.
         let _file = match sockets.control {
             Some(socket) => Some(serve_control(&tasks, socket, context)?),

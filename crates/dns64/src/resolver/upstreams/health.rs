@@ -34,7 +34,7 @@ const TELL_AGAIN: Nanos = Nanos::from_millis(10_000);
 
 /// What is known of one upstream.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Health {
+pub(super) struct UpstreamHealth {
     /// Smoothed round-trip time and its variation; none before the first answer.
     smoothed: Option<(Nanos, Nanos)>,
     /// Failures since the last answer.
@@ -57,7 +57,7 @@ pub(super) enum News {
     Back,
 }
 
-impl Health {
+impl UpstreamHealth {
     /// Whether it is taken for dead.
     pub(super) fn is_down(&self) -> bool {
         self.failures >= FAILURES
@@ -107,11 +107,11 @@ impl Health {
         };
         let news = (self.is_down() && !self.told_back).then_some(News::Back);
         let told_back = self.told_back || news.is_some();
-        *self = Health {
+        *self = UpstreamHealth {
             smoothed: Some((Nanos(srtt), Nanos(var))),
             told: self.told,
             told_back,
-            ..Health::default()
+            ..UpstreamHealth::default()
         };
         news
     }
@@ -143,10 +143,10 @@ mod tests {
 
     #[test]
     fn patience_follows_the_round_trip_time_within_its_limits() {
-        let mut health = Health::default();
+        let mut health = UpstreamHealth::default();
         assert_eq!((health.patience(), health.speed()), (FIRST_RTO, Nanos(0)));
         for (rtt, least, most) in [(1, 200, 200), (100, 400, 400), (2_000, 800, 800)] {
-            let mut health = Health::default();
+            let mut health = UpstreamHealth::default();
             health.answered(Nanos::from_millis(rtt), false);
             let patience = health.patience();
             assert!(
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_dead_upstream_is_left_alone_for_longer_each_time_and_forgiven_at_once() {
-        let mut health = Health::default();
+        let mut health = UpstreamHealth::default();
         assert_eq!([health.failed(at(0)), health.failed(at(1))], [None, None]);
         assert!(!health.is_down());
         assert_eq!(health.failed(at(2)), Some(News::LeftAlone));
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn the_log_does_not_hear_of_each_of_many_deaths() {
-        let mut health = Health::default();
+        let mut health = UpstreamHealth::default();
         let mut told = 0;
         for ms in (0..9_000).step_by(100) {
             told += usize::from((0..3).any(|_| health.failed(at(ms)) == Some(News::LeftAlone)));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use method::units::Nanos;
 
 use super::edns::EdnsMemory;
-use super::health::{Health, News};
+use super::health::{News, UpstreamHealth};
 use super::retries::Retries;
 use crate::metrics::UpstreamMetrics;
 
@@ -16,7 +16,7 @@ pub(crate) struct Server {
     address: SocketAddr,
     /// Whether the configuration still has it; one that it has not is asked no more.
     configured: bool,
-    health: Health,
+    health: UpstreamHealth,
     retries: Retries,
     edns: EdnsMemory,
     metrics: Arc<UpstreamMetrics>,
@@ -26,7 +26,7 @@ impl Server {
     /// Nothing is known of it yet.
     pub(super) fn new(address: SocketAddr, metrics: Arc<UpstreamMetrics>) -> Server {
         let (health, retries, edns) =
-            (Health::default(), Retries::default(), EdnsMemory::default());
+            (UpstreamHealth::default(), Retries::default(), EdnsMemory::default());
         Server { address, configured: true, health, retries, edns, metrics }
     }
 
@@ -45,7 +45,7 @@ impl Server {
         self.tell_metrics();
     }
 
-    pub(super) fn health(&self) -> &Health {
+    pub(super) fn health(&self) -> &UpstreamHealth {
         &self.health
     }
 

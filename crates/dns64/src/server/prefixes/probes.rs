@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use method::units::Nanos;
 
 use crate::config::ProbeKeys;
-use crate::prefixes::health::{Health, Probe, Record};
+use crate::prefixes::health::{PrefixHealth, Probe, Record};
 use crate::translation::prefix::Prefix;
 
 /// What became of the probes so far.
@@ -22,9 +22,9 @@ struct Probed {
 
 impl Probes {
     /// What is known of a prefix, and since when.
-    pub(super) fn health(&self, prefix: &Prefix, now: Nanos) -> (Health, Nanos) {
+    pub(super) fn health(&self, prefix: &Prefix, now: Nanos) -> (PrefixHealth, Nanos) {
         let known = self.0.get(prefix).map(|probed| (probed.record.health(), probed.since));
-        known.unwrap_or((Health::Unknown, now))
+        known.unwrap_or((PrefixHealth::Unknown, now))
     }
 
     /// The prefixes whose NAT64 does not answer, and since when, the first one first.
@@ -32,7 +32,7 @@ impl Probes {
         let mut unhealthy: Vec<(Prefix, Nanos)> = self
             .0
             .iter()
-            .filter(|(_, probed)| probed.record.health() == Health::Unhealthy)
+            .filter(|(_, probed)| probed.record.health() == PrefixHealth::Unhealthy)
             .map(|(prefix, probed)| (*prefix, probed.since))
             .collect();
         unhealthy.sort_by_key(|&(_, since)| since);
@@ -104,7 +104,7 @@ mod tests {
         // What a reload leaves out is forgotten, and a result that comes too late is nobody's.
         assert_eq!(due(&mut probes, &[], at(31)), 0);
         probes.add(&Prefix::WELL_KNOWN, Probe::Answered, at(32));
-        assert_eq!(probes.health(&Prefix::WELL_KNOWN, at(32)), (Health::Unknown, at(32)));
+        assert_eq!(probes.health(&Prefix::WELL_KNOWN, at(32)), (PrefixHealth::Unknown, at(32)));
         assert!(probes.unhealthy().is_empty());
     }
 
@@ -114,8 +114,8 @@ mod tests {
         due(&mut probes, &[(Prefix::WELL_KNOWN, probe(5))], NOW);
         probes.add(&Prefix::WELL_KNOWN, Probe::Answered, NOW);
         due(&mut probes, &[(Prefix::WELL_KNOWN, probe(1))], NOW);
-        assert_eq!(probes.health(&Prefix::WELL_KNOWN, NOW).0, Health::Healthy);
+        assert_eq!(probes.health(&Prefix::WELL_KNOWN, NOW).0, PrefixHealth::Healthy);
         probes.add(&Prefix::WELL_KNOWN, Probe::Failed, NOW);
-        assert_eq!(probes.health(&Prefix::WELL_KNOWN, NOW).0, Health::Unhealthy);
+        assert_eq!(probes.health(&Prefix::WELL_KNOWN, NOW).0, PrefixHealth::Unhealthy);
     }
 }
