@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use method::units::Share;
-use tester::authdns::answer::{MAX_REPLY, MAX_UDP, Transport, Zone};
+use tester::authdns::answer::{MAX_REPLY, MAX_UDP, AuthTransport, Zone};
 use wire::name::Domain;
 use wire::view::Message;
 
@@ -19,7 +19,7 @@ fuzz_target!(|query: &[u8]| {
         Ipv4Addr::LOCALHOST,
     );
     let mut out = [0; MAX_REPLY];
-    let len = zone.answer(query, Transport::Udp, &mut out).len;
+    let len = zone.answer(query, AuthTransport::Udp, &mut out).len;
     if len == 0 {
         return;
     }

@@ -144,7 +144,7 @@ pub struct Measured {
     pub step: Step,
     /// What the tester found.
     #[serde(flatten)]
-    pub found: Found,
+    pub found: TaskResult,
     /// How the DUT ended in the trial, if it did; then neither CPU use nor latency says anything
     /// about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -176,51 +176,51 @@ impl Measured {
     /// Its verdict.
     pub fn verdict(&self) -> Verdict {
         match &self.found {
-            Found::Trial(trial) => trial.verdict,
-            Found::ClosedLoop(trial) => trial.verdict,
-            Found::Conform(trial) => trial.verdict(),
+            TaskResult::Trial(trial) => trial.verdict,
+            TaskResult::ClosedLoop(trial) => trial.verdict,
+            TaskResult::Conform(trial) => trial.verdict(),
         }
     }
 
     /// What decided it; empty for one that passed.
     pub fn reasons(&self) -> &[Reason] {
         match &self.found {
-            Found::Trial(trial) => &trial.reasons,
-            Found::ClosedLoop(trial) => &trial.reasons,
-            Found::Conform(_) => &[],
+            TaskResult::Trial(trial) => &trial.reasons,
+            TaskResult::ClosedLoop(trial) => &trial.reasons,
+            TaskResult::Conform(_) => &[],
         }
     }
 
     /// In which way it was not what the plan wanted.
     pub fn deviation(&self) -> Option<Deviation> {
         match &self.found {
-            Found::Trial(trial) => trial.deviation,
-            Found::ClosedLoop(trial) => trial.deviation,
-            Found::Conform(_) => None,
+            TaskResult::Trial(trial) => trial.deviation,
+            TaskResult::ClosedLoop(trial) => trial.deviation,
+            TaskResult::Conform(_) => None,
         }
     }
 
     /// The trial, if it sent at a rate.
     pub fn at_rate(&self) -> Option<&TrialResult> {
         match &self.found {
-            Found::Trial(trial) => Some(trial),
-            Found::ClosedLoop(_) | Found::Conform(_) => None,
+            TaskResult::Trial(trial) => Some(trial),
+            TaskResult::ClosedLoop(_) | TaskResult::Conform(_) => None,
         }
     }
 
     /// The trial, if it was a closed loop.
     pub fn in_loop(&self) -> Option<&LoopTrial> {
         match &self.found {
-            Found::ClosedLoop(trial) => Some(trial),
-            Found::Trial(_) | Found::Conform(_) => None,
+            TaskResult::ClosedLoop(trial) => Some(trial),
+            TaskResult::Trial(_) | TaskResult::Conform(_) => None,
         }
     }
 
     /// The checks, if it was these.
     pub fn checked(&self) -> Option<&ConformTrial> {
         match &self.found {
-            Found::Conform(trial) => Some(trial),
-            Found::Trial(_) | Found::ClosedLoop(_) => None,
+            TaskResult::Conform(trial) => Some(trial),
+            TaskResult::Trial(_) | TaskResult::ClosedLoop(_) => None,
         }
     }
 
@@ -234,9 +234,9 @@ impl Measured {
     pub fn counts(&self) -> &Counts {
         static NOT_COUNTED: LazyLock<Counts> = LazyLock::new(Counts::default);
         match &self.found {
-            Found::Trial(trial) => &trial.counts,
-            Found::ClosedLoop(trial) => &trial.experiments.counts,
-            Found::Conform(_) => &NOT_COUNTED,
+            TaskResult::Trial(trial) => &trial.counts,
+            TaskResult::ClosedLoop(trial) => &trial.experiments.counts,
+            TaskResult::Conform(_) => &NOT_COUNTED,
         }
     }
 }
@@ -244,7 +244,7 @@ impl Measured {
 /// What the tester found in a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Found {
+pub enum TaskResult {
     /// Queries at a rate.
     Trial(Box<TrialResult>),
     /// Queries of which each waited for the answer to the one before.

@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-use method::change::{Change, LEAST_SEARCHES, Outcome, Searches, Wanted, compare};
+use method::change::{Change, ChangeOutcome, LEAST_SEARCHES, Searches, WouldDecide, compare};
 use method::selftest::allowed_rate;
 use method::units::counted;
 use serde::Serialize;
@@ -110,18 +110,18 @@ impl Row {
     }
 
     /// The outcome; absent where nothing can be compared.
-    pub fn outcome(&self) -> Option<Outcome> {
+    pub fn outcome(&self) -> Option<ChangeOutcome> {
         self.change.map(|change| change.outcome)
     }
 }
 
 /// An outcome in words.
-pub fn word(outcome: Outcome) -> &'static str {
+pub fn word(outcome: ChangeOutcome) -> &'static str {
     match outcome {
-        Outcome::Regressed => "regressed",
-        Outcome::NoRegression => "no regression",
-        Outcome::Improved => "improved",
-        Outcome::Undecided => "undecided",
+        ChangeOutcome::Regressed => "regressed",
+        ChangeOutcome::NoRegression => "no regression",
+        ChangeOutcome::Improved => "improved",
+        ChangeOutcome::Undecided => "undecided",
     }
 }
 
@@ -130,19 +130,21 @@ fn told(change: &Change) -> String {
     let more = |n: usize| counted(n as u64, "more search", "more searches");
     match change.wanted {
         None => outcome.into(),
-        Some(Wanted::Searches(n))
+        Some(WouldDecide::Searches(n))
             if change.searches.min(change.baseline_searches) < LEAST_SEARCHES =>
         {
             format!("{outcome}: {} of each at least", more(n))
         }
-        Some(Wanted::Searches(n)) => format!("{outcome}: about {} of each would decide", more(n)),
-        Some(Wanted::MoreSearchesThan(n)) => {
+        Some(WouldDecide::Searches(n)) => {
+            format!("{outcome}: about {} of each would decide", more(n))
+        }
+        Some(WouldDecide::MoreSearchesThan(n)) => {
             format!("{outcome}: more than {} of each would be needed", counted_searches(n))
         }
-        Some(Wanted::Resolution) => {
+        Some(WouldDecide::Resolution) => {
             format!("{outcome}: a finer resolution is needed, or a shorter timeout of short trials")
         }
-        Some(Wanted::Bounds) => {
+        Some(WouldDecide::Bounds) => {
             format!(
                 "{outcome}: the searches end at a bound; a wider range, or a faster tester, is needed"
             )
@@ -174,14 +176,14 @@ impl Comparison {
 
     /// Whether a row regressed.
     pub fn has_regressed(&self) -> bool {
-        self.rows.iter().any(|row| row.outcome() == Some(Outcome::Regressed))
+        self.rows.iter().any(|row| row.outcome() == Some(ChangeOutcome::Regressed))
     }
 
     /// Whether every row says something: there is one, and none is undecided, nor without a
     /// counterpart.
     pub fn is_decided(&self) -> bool {
         let decided =
-            |row: &Row| row.outcome().is_some_and(|outcome| outcome != Outcome::Undecided);
+            |row: &Row| row.outcome().is_some_and(|outcome| outcome != ChangeOutcome::Undecided);
         !self.rows.is_empty() && self.rows.iter().all(decided)
     }
 }

@@ -21,7 +21,7 @@ use crate::search_plan::SearchPlan;
 /// A line of the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Entry {
+pub enum SearchEntry {
     /// What is searched for; the first line of every journal.
     Plan(Box<SearchPlan>),
     /// A trial is about to begin and takes these names, whatever becomes of it.
@@ -200,7 +200,7 @@ impl Journal {
     /// If it exists, or cannot be written.
     pub fn create(path: &Path, plan: &SearchPlan) -> Result<Journal, JournalError> {
         let mut journal = Journal(Lines::create(path)?);
-        journal.append(&Entry::Plan(Box::new(plan.clone())))?;
+        journal.append(&SearchEntry::Plan(Box::new(plan.clone())))?;
         Ok(journal)
     }
 
@@ -208,10 +208,10 @@ impl Journal {
     ///
     /// # Errors
     /// If it cannot be read and written, is in use, or is no journal of a search.
-    pub fn open(path: &Path) -> Result<(Journal, SearchPlan, Vec<Entry>), JournalError> {
-        let (lines, mut entries) = Lines::open::<Entry>(path)?;
+    pub fn open(path: &Path) -> Result<(Journal, SearchPlan, Vec<SearchEntry>), JournalError> {
+        let (lines, mut entries) = Lines::open::<SearchEntry>(path)?;
         let first = if entries.is_empty() { None } else { Some(entries.remove(0)) };
-        let Some(Entry::Plan(plan)) = first else {
+        let Some(SearchEntry::Plan(plan)) = first else {
             let why = "the first line holds no plan".to_owned();
             return Err(JournalError::Line { path: path.into(), line: 1, why });
         };
@@ -222,7 +222,7 @@ impl Journal {
     ///
     /// # Errors
     /// As [`Lines::append`].
-    pub fn append(&mut self, entry: &Entry) -> Result<(), JournalError> {
+    pub fn append(&mut self, entry: &SearchEntry) -> Result<(), JournalError> {
         self.0.append(entry)
     }
 

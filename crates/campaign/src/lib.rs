@@ -20,6 +20,7 @@ mod contradictions;
 pub mod cpu_list;
 mod difference;
 pub mod environment;
+pub mod goal;
 #[cfg(test)]
 mod golden;
 mod governor;

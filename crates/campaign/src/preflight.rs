@@ -10,7 +10,7 @@ use crate::host::HostError;
 use crate::plan::{DutPlan, OneOrSeveral, Plan, SshHost};
 use crate::point::Point;
 use crate::servers::{Driver, Program, find};
-use crate::topology::{LOOK, Topology};
+use crate::topology::{CpuTopology, LOOK};
 use crate::world::World;
 
 /// What is missing on this machine for the hosts of a plan that are on it, a sentence each.
@@ -42,17 +42,17 @@ pub fn beyond(plan: &Plan) -> Vec<Point> {
 }
 
 /// The CPUs of this machine.
-fn topology_here() -> Topology {
+fn topology_here() -> CpuTopology {
     let printed = Command::new(LOOK[0])
         .args(&LOOK[1..])
         .output()
         .map(|output| output.stdout)
         .unwrap_or_default();
-    Topology::parse(&String::from_utf8_lossy(&printed))
+    CpuTopology::parse(&String::from_utf8_lossy(&printed))
 }
 
 /// Whether a host has too few CPUs for a point, or not those that the plan names for it.
-fn is_beyond(plan: &Plan, point: &Point, has: &Topology) -> bool {
+fn is_beyond(plan: &Plan, point: &Point, has: &CpuTopology) -> bool {
     let Some(place) = point.place() else { return false };
     let cpus = has.cpus();
     place.cores > cpus.len() || plan.cpus_at(place).iter().any(|cpu| !cpus.contains(cpu))
@@ -196,7 +196,13 @@ fn programs_of(dut: &DutPlan) -> Vec<(String, PathBuf)> {
 }
 
 /// CPUs that the plan names and the host does not have; nothing where it does not say which it has.
-fn too_many(plan: &Plan, role: Role, host: &str, has: &Topology, points: &[Point]) -> Vec<String> {
+fn too_many(
+    plan: &Plan,
+    role: Role,
+    host: &str,
+    has: &CpuTopology,
+    points: &[Point],
+) -> Vec<String> {
     if has.is_unknown() || points.is_empty() {
         return Vec::new();
     }
@@ -245,7 +251,7 @@ mod tests {
 
     #[test]
     fn cpus_that_a_host_does_not_have_are_named_with_what_it_has() {
-        let has = Topology::parse("/sys/devices/system/cpu/online:0-1\n");
+        let has = CpuTopology::parse("/sys/devices/system/cpu/online:0-1\n");
         let plan = plan(
             "[cpus]\ndut = [1, 17]\nauth = [0]\n[measure]\nplacements = [{ name = 'far', cpus = [2, 3] }]\n\
              [[dut]]\ndriver = 'dns64d'\n",

@@ -115,7 +115,7 @@ impl<'a> Recorded<'a> {
     /// none passed anywhere, or the point is void.
     pub fn median_at(&self, dut: &str, place: &Cores) -> Option<f64> {
         let walk = self.walk(&Point::Search(Conditions::worst_case(dut, place.clone())))?;
-        let figures = Figures::of(walk.course.set()?.found(), 1.0);
+        let figures = Figures::of(&walk.course.searches()?.found(), 1.0);
         figures.median.filter(|_| figures.has_rate() && walk.void.is_none())
     }
 
@@ -124,12 +124,12 @@ impl<'a> Recorded<'a> {
     pub fn allowed(&self, point: &Point) -> Option<Qps> {
         let test = self.plan.self_test.as_ref()?;
         let walk = self.walk(&self.plan.self_test_for(point)?)?;
-        let found = walk.course.set()?.found();
+        let found = walk.course.searches()?.found();
         if found.is_empty() {
             return None;
         }
         // Who passed nowhere vouches for nothing.
-        let passed = smallest_pass(found).unwrap_or(Qps(0));
+        let passed = smallest_pass(&found).unwrap_or(Qps(0));
         let (aaaa, cached) = match point {
             Point::Search(conditions) => (conditions.aaaa, conditions.cached),
             _ => (Share::ZERO, Share::ZERO),

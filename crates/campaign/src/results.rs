@@ -27,6 +27,7 @@ use crate::measures::self_test::{self, SelfTestResult};
 use crate::plan::{AuthPlan, Plan};
 use crate::point::{Conditions, Point};
 use crate::recorded::Recorded;
+use crate::search::SearchCourse;
 
 /// Everything that a report shows. `results.json`; schema: `schemas/results.schema.json`.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
@@ -304,12 +305,12 @@ fn auth_result(recorded: &Recorded<'_>, auth: &AuthPlan) -> AuthResult {
 fn period(recorded: &Recorded<'_>) -> Option<Period> {
     let spans = || {
         recorded.finished().map(|m| match &m.found {
-            archive::Found::Trial(t) => (t.started_unix_s, t.duration_s + t.timeout_s),
-            archive::Found::ClosedLoop(t) => {
+            archive::TaskResult::Trial(t) => (t.started_unix_s, t.duration_s + t.timeout_s),
+            archive::TaskResult::ClosedLoop(t) => {
                 let length = t.experiments.experiments_ms.iter().sum::<f64>() / 1e3;
                 (t.experiments.started_unix_s, length)
             }
-            archive::Found::Conform(t) => (t.started_unix_s, t.seconds),
+            archive::TaskResult::Conform(t) => (t.started_unix_s, t.duration_s),
         })
     };
     let begun = spans().map(|(begun, _)| begun).reduce(f64::min)?;
@@ -477,6 +478,7 @@ fn noncompliance(recorded: &Recorded<'_>) -> Vec<Noncompliance> {
     };
     let repeats = Some(plan.search.repeat);
     let mut vouching: Vec<(Option<&str>, Vouching<'_>)> = Vec::new();
+    let mut resolutions: Vec<(&Point, Option<Qps>)> = Vec::new();
     let mut seen = false;
     for m in recorded.finished() {
         let is_full = matches!(m.step.point, Point::Search(_)) && m.step.length == Length::Full;
@@ -493,8 +495,13 @@ fn noncompliance(recorded: &Recorded<'_>) -> Vec<Noncompliance> {
             .iter()
             .find(|(of, _)| *of == auth)
             .map_or(Proof::None, |(_, of)| of.proof(trial));
-        let dut = m.step.point.dut().and_then(|name| plan.dut(name));
-        let resolution = dut.map(|dut| plan.range(dut).resolution);
+        let point = &m.step.point;
+        let known = resolutions.iter().find(|(of, _)| *of == point).map(|(_, known)| *known);
+        let resolution = known.unwrap_or_else(|| {
+            let found = search::resolution(recorded, point);
+            resolutions.push((point, found));
+            found
+        });
         add(&Facts { repeats, resolution, proof, ..trial.facts });
     }
     if !seen {
@@ -522,7 +529,7 @@ impl<'a> Vouching<'a> {
     fn of(recorded: &Recorded<'a>, point: &Point) -> Vouching<'a> {
         let walk = || recorded.walk(&recorded.plan.self_test_for(point)?);
         let passed = |walk: &crate::recorded::Walk<'_>| {
-            let found = walk.course.set().map(|set| set.found()).unwrap_or_default();
+            let found = walk.course.searches().map(SearchCourse::found).unwrap_or_default();
             walk.void.is_none() && !found.is_empty() && found.iter().all(|f| f.highest.is_some())
         };
         let delta = recorded.plan.self_test.as_ref().map(|test| test.delta);

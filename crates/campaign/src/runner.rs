@@ -27,7 +27,7 @@ use tester::authdns::part::AuthPart;
 use tester::measurer::burst::{Burst, SendCost};
 
 use crate::archive::{
-    Archive, ArchiveError, Cpu, DutEnd, Entry, Found, Measured, Step, StolenFrom,
+    Archive, ArchiveError, Cpu, DutEnd, Entry, Measured, Step, StolenFrom, TaskResult,
 };
 use crate::governor::CannotBeMade;
 use crate::host::HostError;
@@ -355,7 +355,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         if let Some((before, after)) = before.zip(after) {
             self.weigh(&mut measured.found, &task, &before, &after);
         }
-        if let Found::Trial(trial) = &mut measured.found {
+        if let TaskResult::Trial(trial) = &mut measured.found {
             let facts = self.facts_of(trial, self.plan.auth_cpus(&step.point), cpus.as_deref());
             trial.set_facts(facts);
         }
@@ -367,17 +367,17 @@ impl<'a, H: Hosts> Campaign<'a, H> {
     /// Holds a trial against what AuthDNS counted.
     fn weigh(
         &self,
-        found: &mut Found,
+        found: &mut TaskResult,
         task: &Task,
         before: &tester::authdns::counters::AuthCounters,
         after: &tester::authdns::counters::AuthCounters,
     ) {
         match (found, task) {
-            (Found::Trial(trial), Task::Trial(plan)) => {
+            (TaskResult::Trial(trial), Task::Trial(plan)) => {
                 let part = AuthPart::between(before, after, plan.timeout, plan.auth_limit);
                 trial.weigh_auth(part, plan.auth_limit, plan.subject);
             }
-            (Found::ClosedLoop(trial), Task::ClosedLoop(plan)) => {
+            (TaskResult::ClosedLoop(trial), Task::ClosedLoop(plan)) => {
                 let limit = self.plan.trial.auth_limit.into();
                 trial.weigh_auth(
                     AuthPart::between(before, after, plan.timeout.into(), limit),
@@ -548,7 +548,7 @@ fn stolen(before: [Vec<Option<CpuTimes>>; 3], after: [Vec<Option<CpuTimes>>; 3])
 }
 
 /// A trial of which nothing else is known yet.
-fn measured(step: &Step, found: Found, cpu: Cpu) -> Measured {
+fn measured(step: &Step, found: TaskResult, cpu: Cpu) -> Measured {
     Measured {
         step: step.clone(),
         found,

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use method::compliance::Facts;
 use method::mlr::goal::GoalError;
+use method::narrow::Length;
 use method::noncompliance::Noncompliance;
 use method::precision::Figures;
 use method::search::{Found, Shortfall};
-use method::set::{LowerBound, lower_bounds};
+use method::set::{Due, LowerBound, lower_bounds};
 use method::units::{Nanos, Qps};
 use method::verdict::Verdict;
 use serde::{Deserialize, Serialize};
@@ -17,11 +18,10 @@ use tester::measurer::TrialError;
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
 
-use self::course::{DueTrial, SearchCourse};
-use crate::journal::{Entry, Finished, Journal, JournalError, Started};
+use crate::journal::{Finished, Journal, JournalError, SearchEntry, Started};
 use crate::search_plan::{Method, SearchPlan};
 
-pub use self::course::GoalFigures;
+pub use self::course::{GoalFigures, SearchCourse};
 
 /// What a set of searches found. Serialized it is the search object of `search --json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -78,7 +78,7 @@ impl SearchResult {
         let figures = Figures::of(&repeats, overstatement);
         let allowed = plan.allowed();
         let reasons = lower_bounds(&repeats, plan.range.max, &figures, allowed);
-        let resolution = course.resolution(plan);
+        let resolution = course.resolution(plan.range.resolution);
         let facts = Facts { resolution: Some(resolution), ..plan.facts(trials.first()?) };
         let noncompliance = facts.noncompliance();
         Some(SearchResult {
@@ -94,7 +94,7 @@ impl SearchResult {
             self_test_allows: allowed,
             method: plan.method.clone(),
             repeats,
-            goals: course.goals(overstatement),
+            goals: course.goals(plan.trial.timeout),
             failed_by: course.failed_by(),
             invalid_trials: trials.iter().filter(|t| t.verdict == Verdict::Invalid).count(),
             trials,
@@ -197,26 +197,31 @@ pub trait Runner {
 pub fn run(
     plan: &SearchPlan,
     journal: &mut Journal,
-    done: Vec<Entry>,
+    done: Vec<SearchEntry>,
     runner: &mut dyn Runner,
 ) -> Result<Option<SearchResult>, SearchError> {
     let mut names_until = plan.trial.first_name;
     let mut replay = Vec::new();
     for entry in done {
         match entry {
-            Entry::Started(started) => {
+            SearchEntry::Started(started) => {
                 names_until = names_until.max(started.first_name + started.names);
             }
-            Entry::Finished(finished) => replay.push(*finished),
-            Entry::Plan(_) => {}
+            SearchEntry::Finished(finished) => replay.push(*finished),
+            SearchEntry::Plan(_) => {}
         }
     }
     let mut replay = replay.into_iter();
-    let (mut course, mut trials) = (SearchCourse::new(plan)?, Vec::new());
+    let mut course = SearchCourse::new(plan.set(), &plan.method, plan.trial.duration)?;
+    let mut trials = Vec::new();
     while let Some(due) = course.next() {
-        let DueTrial { repeat, rate, duration, .. } = due;
+        let Due { repeat, rate, .. } = due;
+        let duration = match due.length {
+            Length::Of(duration) => duration,
+            Length::Full | Length::Probe => plan.trial.duration,
+        };
         let trial = match replay.next() {
-            Some(finished) if is_of(&finished, &due) => finished.trial,
+            Some(finished) if is_of(&finished, (repeat, rate, duration)) => finished.trial,
             Some(finished) => {
                 return Err(SearchError::Replay {
                     repeat,
@@ -242,7 +247,7 @@ pub fn run(
                 trial
             }
         };
-        course.report(&trial);
+        course.report(trial.verdict, &trial.counts);
         trials.push(trial);
     }
     if let Some(finished) = replay.next() {
@@ -256,9 +261,9 @@ pub fn run(
 }
 
 /// Whether a finished trial is the one that is due.
-fn is_of(finished: &Finished, due: &DueTrial) -> bool {
+fn is_of(finished: &Finished, due: (u32, Qps, Nanos)) -> bool {
     let trial = &finished.trial;
-    (finished.repeat, trial.rate, trial.facts.duration) == (due.repeat, due.rate, due.duration)
+    (finished.repeat, trial.rate, trial.facts.duration) == due
 }
 
 fn new_trial(
@@ -289,9 +294,9 @@ fn new_trial(
         names: needed,
     };
     *names_until += needed;
-    journal.append(&Entry::Started(started))?;
+    journal.append(&SearchEntry::Started(started))?;
     let trial = runner.trial(&trial, standing)?;
-    journal.append(&Entry::Finished(Box::new(Finished {
+    journal.append(&SearchEntry::Finished(Box::new(Finished {
         repeat: standing.repeat,
         trial: trial.clone(),
     })))?;
@@ -401,7 +406,7 @@ mod tests {
 
     /// Another test's process that has just been forked holds our lock until it becomes another
     /// program.
-    fn reopened(path: &Path) -> Result<(Journal, SearchPlan, Vec<Entry>), JournalError> {
+    fn reopened(path: &Path) -> Result<(Journal, SearchPlan, Vec<SearchEntry>), JournalError> {
         loop {
             match Journal::open(path) {
                 Err(JournalError::Busy { .. }) => std::thread::yield_now(),

@@ -1,5 +1,6 @@
 //! What a set of searches is to do, and in which points that is not as RFC 8219 wants it.
 
+use std::iter;
 use std::time::Duration;
 
 use method::compliance::{Facts, Proof};
@@ -9,9 +10,12 @@ use method::search::SearchRange;
 use method::selftest::allowed_rate;
 use method::set::SetPlan;
 use method::units::Qps;
+use method::verdict::Acceptance;
 use serde::{Deserialize, Serialize};
 use tester::measurer::plan::{SenderSettings, TrialPlan};
 use tester::measurer::result::{Priority, TrialResult};
+
+use crate::goal::TypedGoal;
 
 /// What to search for, and by which trials.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -43,6 +47,22 @@ pub enum Method {
     /// MLRsearch (RFC 9971) for these goals; the first is that of RFC 8219, at the plan's duration
     /// and acceptance.
     MlrSearch(Vec<Goal>),
+}
+
+impl Method {
+    /// MLRsearch: the first goal is that of RFC 8219 at this duration and acceptance, `others`
+    /// follow.
+    pub fn goals(
+        duration: Duration,
+        accept: Acceptance,
+        width: f64,
+        others: &[TypedGoal],
+    ) -> Method {
+        let loss_ratio = 1.0 - accept.0;
+        let first = Goal { loss_ratio, ..Goal::rfc8219(duration.into(), width) };
+        let others = others.iter().map(|goal| goal.goal(duration, width));
+        Method::MlrSearch(iter::once(first).chain(others).collect())
+    }
 }
 
 /// The self-test that says up to which rate results are more than lower bounds.

@@ -1,6 +1,7 @@
 //! Rates in words, the same ones everywhere: an interval says what was proven, and no digit goes
 //! beyond the resolution.
 
+use method::mlr::goal::Goal;
 use method::precision::{Figures, Interval, Ratio, rounded_down, rounded_up};
 use method::search::Shortfall;
 use method::set::LowerBound;
@@ -75,26 +76,46 @@ pub fn lower_bounds(reasons: &[LowerBound]) -> Vec<String> {
     reasons.iter().map(lower_bound).collect()
 }
 
-/// What an MLRsearch found for a goal beside that of RFC 8219: `at most 0.5 % lost, by up to 50 %
-/// of 21 s exceeded: 20 050 queries/s in [20 050, 20 110), conditional throughput 19 950`.
-pub fn goal(found: &GoalFigures) -> String {
-    let GoalFigures { goal, figures, searches } = found;
+/// What a goal of an MLRsearch asks for: `at most 0.5 % lost in all but 50 % of 21 s`.
+pub fn goal(goal: &Goal) -> String {
     let percent = |share: f64| number(share * 100.0);
     let seconds = number(goal.duration_sum.as_secs_f64());
-    let exceeded = match goal.exceed_ratio > 0.0 {
-        true => format!("in all but {} % of {seconds} s", percent(goal.exceed_ratio)),
-        false => format!("in {seconds} s"),
+    let lost = match goal.loss_ratio > 0.0 {
+        true => format!("at most {} % lost", percent(goal.loss_ratio)),
+        false => "no query lost".into(),
     };
-    let conditional =
-        searches.iter().filter_map(|search| search.conditional_throughput).reduce(f64::min);
-    let replies = conditional
-        .map_or(String::new(), |rate| format!(", {} replies/s at the least", number(rate.floor())));
-    format!(
-        "at most {} % lost {exceeded}: {} queries/s in {}{replies} (not RFC 8219 compliant)",
-        percent(goal.loss_ratio),
-        median(figures, Qps(1)),
-        range(&figures.interval, Qps(1)),
-    )
+    match goal.exceed_ratio > 0.0 {
+        true => format!("{lost} in all but {} % of {seconds} s", percent(goal.exceed_ratio)),
+        false => format!("{lost} in {seconds} s"),
+    }
+}
+
+/// What an MLRsearch found for a goal: `20 050 queries/s in [20 050, 20 110)`.
+pub fn goal_found(found: &GoalFigures) -> String {
+    let GoalFigures { figures, .. } = found;
+    format!("{} queries/s in {}", median(figures, Qps(1)), range(&figures.interval, Qps(1)))
+}
+
+/// The valid replies per second at the load of a goal, of the search that had the fewest: RFC 9971's
+/// conditional throughput.
+pub fn conditional_throughput(found: &GoalFigures) -> Option<String> {
+    let of = found.searches.iter().filter_map(|search| search.conditional_throughput);
+    of.reduce(f64::min).map(|rate| number(rate.floor()))
+}
+
+/// What an MLRsearch found for a goal beside that of RFC 8219, in a line: `at most 0.5 % lost in all
+/// but 50 % of 21 s: 20 050 queries/s in [20 050, 20 110), 19 950 replies/s at the least`.
+pub fn goal_line(found: &GoalFigures) -> String {
+    let replies = conditional_throughput(found)
+        .map_or(String::new(), |rate| format!(", {rate} replies/s at the least"));
+    let overstated = match found.overstatement > 1.0 {
+        true => {
+            format!(", short trials may overstate by a factor of up to {:.3}", found.overstatement)
+        }
+        false => String::new(),
+    };
+    let (goal, rates) = (goal(&found.goal), goal_found(found));
+    format!("{goal}: {rates}{replies}{overstated} (not RFC 8219 compliant)")
 }
 
 /// `1 search`, `20 searches`.

@@ -14,7 +14,7 @@ use crate::place::{Neighbour, Sharing};
 use crate::plan::{self, Family, Plan, SshHost};
 use crate::point::Cores;
 use crate::ports;
-use crate::topology::Topology;
+use crate::topology::CpuTopology;
 
 /// Why there are no hosts.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +47,7 @@ pub struct World {
     /// Where each AuthDNS is asked; never none.
     auth_addresses: Vec<AuthAddresses>,
     /// The CPUs of the DUT's host; none where it does not say.
-    pub topology: Topology,
+    pub topology: CpuTopology,
     /// Whether the ports of DUT and AuthDNS are ours to choose.
     loopback: bool,
     /// Takes the lab down when the hosts are gone, if it was put up for this run.

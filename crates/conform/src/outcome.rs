@@ -44,7 +44,8 @@ pub struct Shown {
     /// What came, as lines; "no reply" for silence.
     pub reply: String,
     /// How long it took, in milliseconds.
-    pub milliseconds: f64,
+    #[serde(alias = "milliseconds")]
+    pub took_ms: f64,
 }
 
 /// One check's outcome.
@@ -97,7 +98,8 @@ pub struct Report {
     /// Each check's outcome, in the order of the list of checks.
     pub outcomes: Vec<Outcome>,
     /// How long all took, in seconds.
-    pub seconds: f64,
+    #[serde(alias = "seconds")]
+    pub duration_s: f64,
 }
 
 /// What came of checking a server, as `dns64bench conform --json` prints it.
@@ -145,7 +147,7 @@ impl Report {
     /// with one of its configurations is failed, and one that passed with one of them and failed with
     /// none is passed. Where two weigh the same, the earlier one stays.
     pub fn add(&mut self, setting: &str, other: Report) {
-        self.seconds += other.seconds;
+        self.duration_s += other.duration_s;
         for outcome in other.outcomes {
             let outcome = Outcome { setting: Some(setting.into()), ..outcome };
             match self.outcomes.iter_mut().find(|known| known.id == outcome.id) {
@@ -193,7 +195,7 @@ mod tests {
             version: String::new(),
             prefixes: vec!["64:ff9b::/96".into()],
             outcomes: outcomes.iter().map(outcome).collect(),
-            seconds: 1.5,
+            duration_s: 1.5,
         }
     }
 
@@ -213,7 +215,7 @@ mod tests {
                 let is_new = found != usual;
                 assert_eq!(sum.outcomes[0].setting.is_some(), is_new, "{usual:?}, {other:?}");
                 assert_eq!(sum.outcomes[1].told(), "with x: Passed", "a check of its own is added");
-                assert_eq!((sum.outcomes.len(), sum.seconds), (2, 3.0));
+                assert_eq!((sum.outcomes.len(), sum.duration_s), (2, 3.0));
             }
         }
     }

@@ -17,8 +17,8 @@ mod probe;
 use std::any::Any;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -73,6 +73,8 @@ pub struct Settings {
     pub validation: Option<bool>,
     /// Whether it asks the far side for reverse names and all else too.
     pub everything: bool,
+    /// Set when no further check is to begin: those that are left are not tried.
+    pub until: Arc<AtomicBool>,
 }
 
 impl Settings {
@@ -90,6 +92,7 @@ impl Settings {
             parallel: PARALLEL,
             validation: None,
             everything: false,
+            until: Arc::default(),
         }
     }
 }
@@ -286,6 +289,7 @@ fn run_these(
         subject: Subject { prefixes: &prefixes, ..bare },
         validates,
         everything: settings.everything,
+        until: &settings.until,
     };
     outcomes.extend(Session::new(&checks, facts, progress).run(settings.parallel.max(1)));
     Ok(Report {
@@ -293,7 +297,7 @@ fn run_these(
         version: settings.version.clone(),
         prefixes: prefixes.iter().map(Prefix::to_string).collect(),
         outcomes,
-        seconds: begin.elapsed().as_secs_f64(),
+        duration_s: begin.elapsed().as_secs_f64(),
     })
 }
 
@@ -378,9 +382,19 @@ struct Facts<'a> {
     /// Whether it validates; `None`: nobody knows.
     validates: Option<bool>,
     everything: bool,
+    until: &'a AtomicBool,
 }
 
 impl Facts<'_> {
+    /// Tries a check, unless the user wants to stop.
+    fn attempt(&self, check: &Check) -> Attempt {
+        if self.until.load(Ordering::Relaxed) {
+            Attempt::spared(Fault::NotTried("interrupted before it began".into()))
+        } else {
+            Attempt::of(check, self.subject)
+        }
+    }
+
     /// Why a check cannot be tried, or does not apply.
     fn unmet(&self, check: &Check) -> Option<Fault> {
         check.needs.iter().find_map(|need| self.lacks(*need))
@@ -529,7 +543,7 @@ impl<'a> Session<'a> {
 
     /// Runs checks in so many threads; their outcomes are taken here, in the caller's thread.
     fn run_at_once(&mut self, jobs: &[usize], parallel: usize) {
-        let (checks, subject) = (self.checks, self.facts.subject);
+        let (checks, facts) = (self.checks, self.facts);
         let next = AtomicUsize::new(0);
         thread::scope(|scope| {
             let (done, attempts) = mpsc::channel();
@@ -538,7 +552,7 @@ impl<'a> Session<'a> {
                 scope.spawn(move || {
                     while let Some(&n) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
                         // The receiver lives until all senders are gone.
-                        let _ = done.send((n, Attempt::of(checks[n], subject)));
+                        let _ = done.send((n, facts.attempt(checks[n])));
                     }
                 });
             }
@@ -564,7 +578,7 @@ impl<'a> Session<'a> {
 
     /// The second try is what counts; if only that passed, the outcome says so.
     fn try_again(&mut self, n: usize, first: &str) {
-        let attempt = Attempt::of(self.checks[n], self.facts.subject);
+        let attempt = self.facts.attempt(self.checks[n]);
         let mut outcome = attempt.into_outcome(self.checks[n], self.facts.subject.server);
         if outcome.verdict == Verdict::Passed {
             outcome.reason = format!("passed at the second try only; at the first: {first}");

@@ -13,7 +13,7 @@ fn outcome(id: &str, source: &str, level: Level, verdict: Verdict, reason: &str)
         dig: "dig @192.0.2.1 -p 53 x1.all-rcode-3.conform.example AAAA +ignore".into(),
         reply: "NOERROR, id 7, flags qr rd ra\n;; answer\nx1.conform.example. 300 IN TXT \"<b>&\""
             .into(),
-        milliseconds: 1.25,
+        took_ms: 1.25,
     };
     Outcome {
         id: id.into(),
@@ -62,7 +62,7 @@ fn reports() -> [Report; 2] {
                 "it does as the RFC says",
             ),
         ],
-        seconds: 1.5,
+        duration_s: 1.5,
     };
     first.outcomes[7].contradicts = Some("hardening-like-that".into());
     first.outcomes[8].contradicts = Some("rfc6147-5.3.1-like-this".into());

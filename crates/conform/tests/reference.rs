@@ -84,7 +84,7 @@ fn examine(server: Server, found: &Mutex<Found>) {
     let mut found = found.lock().expect("nobody panics with it");
     let kind = if server.validates { "validating" } else { "not validating" };
     let name = format!("{}, {kind}", server.prefixes);
-    eprintln!("{name}: {} checks in {:.1} s", report.outcomes.len(), report.seconds);
+    eprintln!("{name}: {} checks in {:.1} s", report.outcomes.len(), report.duration_s);
     let own: Vec<String> =
         common::prefixes(server.prefixes).iter().map(ToString::to_string).collect();
     if report.prefixes != own {

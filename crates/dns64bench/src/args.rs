@@ -2,7 +2,6 @@
 
 mod clients;
 mod conform;
-mod goal;
 pub(crate) mod help;
 mod values;
 
@@ -10,6 +9,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use campaign::goal::TypedGoal;
 use campaign::plan::READY;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use method::pacing::PacingLimits;
@@ -24,7 +24,6 @@ pub(crate) use clients::{
     ClosedLoop, Dns64perf, Experiments, Family, IntervalFiles, Questions, Resperf, Transport,
 };
 pub(crate) use conform::{Conform, StatusPlace};
-pub(crate) use goal::TypedGoal;
 use help::{
     AUTH, CHECKS, COMPARISON, FAULTS, FILES, LOAD, NAMES, PACING, QUESTIONS, REPLIES, SEARCH,
     SELF_TEST, SERVER, SHARDS, THREADS,
@@ -32,7 +31,7 @@ use help::{
 pub(crate) use values::{CpuList, DelayRange, Server, ShardNumber};
 use values::{
     parse_address, parse_cpus, parse_decrease, parse_delay, parse_fraction, parse_offset,
-    parse_percentage, parse_share, parse_some_time, parse_time,
+    parse_percentage, parse_reserve, parse_share, parse_some_time, parse_time,
 };
 
 /// Measures how many queries per second a DNS64 server answers, by RFC 8219.
@@ -45,7 +44,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Self-test and a short search on this host, unprivileged, in about a minute
+    /// Self-test and short searches of dns64d on this host, unprivileged, in minutes
     #[command(after_help = help::below("quickstart"))]
     Quickstart(Quickstart),
     /// One trial at one rate
@@ -143,22 +142,11 @@ pub(crate) struct Traffic {
     #[arg(long, default_value = "dns64perf.test", help_heading = NAMES)]
     pub(crate) domain: Domain,
     /// Share of names that have an AAAA record of their own (α), as AuthDNS was told
-    #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO, help_heading = NAMES)]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = NAMES)]
     pub(crate) aaaa_share: Share,
     /// Share of queries for names that the DUT has just resolved (β)
-    #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO, help_heading = NAMES)]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = NAMES)]
     pub(crate) cached_share: Share,
-    /// Prefix that synthesized addresses must have; may be given several times [default: any
-    /// address will do]
-    #[arg(long, value_name = "P/LEN", help_heading = REPLIES)]
-    pub(crate) expect_prefix: Vec<Prefix>,
-    /// Accept any address for names with an AAAA record of their own, as with zones that AuthDNS
-    /// did not write
-    #[arg(long, help_heading = REPLIES)]
-    pub(crate) any_aaaa: bool,
-    /// Share of valid replies at which a trial passes; below 1 it is not RFC 8219 compliant
-    #[arg(long, value_name = "SHARE", default_value_t = 1.0, help_heading = REPLIES)]
-    pub(crate) accept: f64,
     /// Pairs of sending and receiving threads
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = THREADS)]
     pub(crate) threads: u16,
@@ -193,7 +181,7 @@ pub(crate) struct Traffic {
     pub(crate) no_real_time: bool,
     /// A trial is invalid if the queries of any 100 ms are further than this many per cent from the
     /// schedule
-    #[arg(long, value_name = "PCT", default_value_t = PacingLimits::default().window_100ms_pct, value_parser = parse_percentage, help_heading = PACING)]
+    #[arg(long, value_name = "PCT", allow_negative_numbers = true, default_value_t = PacingLimits::default().window_100ms_pct, value_parser = parse_percentage, help_heading = PACING)]
     pub(crate) window_limit: f64,
     /// A trial is invalid if one query in a thousand leaves later than this
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_some_time, help_heading = PACING)]
@@ -239,6 +227,22 @@ pub(crate) struct Display {
     pub(crate) metrics: Option<SocketAddr>,
 }
 
+/// Which replies of a DUT are right, and how many of them are enough.
+#[derive(Debug, Args)]
+pub(crate) struct Replies {
+    /// Prefix that synthesized addresses must have; may be given several times [default: any
+    /// address will do]
+    #[arg(long, value_name = "P/LEN", help_heading = REPLIES)]
+    pub(crate) expect_prefix: Vec<Prefix>,
+    /// Accept any address for names with an AAAA record of their own, as with zones that AuthDNS
+    /// did not write
+    #[arg(long, help_heading = REPLIES)]
+    pub(crate) any_aaaa: bool,
+    /// Share of valid replies at which a trial passes; below 1 it is not RFC 8219 compliant
+    #[arg(long, value_name = "SHARE", default_value = "1", allow_negative_numbers = true, value_parser = parse_fraction, help_heading = REPLIES)]
+    pub(crate) accept: f64,
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum SpinChoice {
     Auto,
@@ -253,6 +257,8 @@ pub(crate) struct Measure {
     #[command(flatten)]
     pub(crate) traffic: Traffic,
     #[command(flatten)]
+    pub(crate) replies: Replies,
+    #[command(flatten)]
     pub(crate) display: Display,
     #[command(flatten)]
     pub(crate) asking: Asking,
@@ -262,7 +268,7 @@ pub(crate) struct Measure {
     pub(crate) sharding: Sharding,
     /// Carry out the trial of this file (- is standard input), a JSON object with all that defines
     /// a trial, as a campaign writes it
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["NewTrial", "Traffic", "interval"], help_heading = FILES)]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["NewTrial", "Traffic", "Replies", "interval"], help_heading = FILES)]
     pub(crate) plan: Option<PathBuf>,
     /// What `self-test --json` printed; it vouches for a trial that is sent with its settings, up
     /// to the rate that it allows
@@ -325,9 +331,11 @@ pub(crate) struct Search {
     #[command(flatten)]
     pub(crate) traffic: Traffic,
     #[command(flatten)]
+    pub(crate) replies: Replies,
+    #[command(flatten)]
     pub(crate) display: Display,
     /// Continue the search of this journal, with the options that it was begun with
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["NewSearch", "Traffic"], help_heading = FILES)]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["NewSearch", "Traffic", "Replies"], help_heading = FILES)]
     pub(crate) resume: Option<PathBuf>,
 }
 
@@ -338,15 +346,16 @@ pub(crate) struct NewSearch {
     #[arg(long, value_name = "SERVER", required_unless_present = "resume", help_heading = SERVER)]
     pub(crate) server: Option<Server>,
     /// Lowest rate to try
-    #[arg(long, value_name = "QPS", required_unless_present = "resume", help_heading = LOAD)]
+    #[arg(long, value_name = "QPS", allow_negative_numbers = true, required_unless_present = "resume", help_heading = LOAD)]
     pub(crate) min: Option<Qps>,
     /// Highest rate to try
-    #[arg(long, value_name = "QPS", required_unless_present = "resume", help_heading = LOAD)]
+    #[arg(long, value_name = "QPS", allow_negative_numbers = true, required_unless_present = "resume", help_heading = LOAD)]
     pub(crate) max: Option<Qps>,
     /// How close the result must be to the lowest rate that failed
-    #[arg(long, value_name = "QPS", default_value_t = Qps(1), help_heading = SEARCH)]
+    #[arg(long, value_name = "QPS", allow_negative_numbers = true, default_value_t = Qps(1), help_heading = SEARCH)]
     pub(crate) resolution: Qps,
-    /// How rates are chosen
+    /// How rates are chosen: by halving the range with full trials (RFC 8219 §9.2), or for several
+    /// goals at once, with short trials first (MLRsearch, RFC 9971)
     #[arg(long, value_enum, default_value_t = SearchMethod::Bisection, help_heading = SEARCH)]
     pub(crate) method: SearchMethod,
     /// Another goal for mlrsearch beside that of RFC 8219: the share of queries that a trial may
@@ -355,7 +364,7 @@ pub(crate) struct NewSearch {
     #[arg(long, value_name = "LOSS[,exceed=SHARE][,final=TIME][,sum=TIME]", help_heading = SEARCH)]
     pub(crate) goal: Vec<TypedGoal>,
     /// How near the bounds of an mlrsearch must be, in relation to the upper one
-    #[arg(long, value_name = "SHARE", default_value = "0.5%", value_parser = parse_share, help_heading = SEARCH)]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value = "0.5%", value_parser = parse_share, help_heading = SEARCH)]
     pub(crate) width: f64,
     /// How many times to search; RFC 8219 asks for 20 at least
     #[arg(long, value_name = "N", default_value_t = 20, help_heading = SEARCH)]
@@ -375,10 +384,10 @@ pub(crate) struct NewSearch {
     pub(crate) self_test: Option<PathBuf>,
     /// The rate at which a self-test passed whose settings are not known; results above what it
     /// allows are lower bounds
-    #[arg(long, value_name = "QPS", help_heading = SELF_TEST)]
+    #[arg(long, value_name = "QPS", allow_negative_numbers = true, help_heading = SELF_TEST)]
     pub(crate) self_test_passed: Option<Qps>,
     /// The reserve δ of that self-test
-    #[arg(long, value_name = "SHARE", default_value_t = method::selftest::MIN_DELTA, help_heading = SELF_TEST)]
+    #[arg(long, value_name = "SHARE", default_value_t = method::selftest::MIN_DELTA, allow_negative_numbers = true, value_parser = parse_reserve, help_heading = SELF_TEST)]
     pub(crate) delta: f64,
     /// Where to keep the journal [default: ~/.local/state/dns64bench/dns64bench-search-TIME-PID.jsonl]
     #[arg(long, value_name = "FILE", help_heading = FILES)]
@@ -388,9 +397,7 @@ pub(crate) struct NewSearch {
 /// How the rates of a search are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SearchMethod {
-    /// Halving the range with full trials (RFC 8219 §9.2)
     Bisection,
-    /// Several goals at once, short trials first (MLRsearch, RFC 9971)
     Mlrsearch,
 }
 
@@ -405,17 +412,17 @@ pub(crate) struct SelfTest {
     #[command(flatten)]
     pub(crate) display: Display,
     /// The rate up to which DUTs are to be tested; α and β are those of that test
-    #[arg(long, value_name = "QPS", help_heading = LOAD)]
+    #[arg(long, value_name = "QPS", allow_negative_numbers = true, help_heading = LOAD)]
     pub(crate) for_rate: Qps,
     /// Reserve; RFC 8219 asks for 0.1 at least
-    #[arg(long, value_name = "SHARE", default_value_t = method::selftest::MIN_DELTA, help_heading = SELF_TEST)]
+    #[arg(long, value_name = "SHARE", default_value_t = method::selftest::MIN_DELTA, allow_negative_numbers = true, value_parser = parse_reserve, help_heading = SELF_TEST)]
     pub(crate) delta: f64,
     /// How many trials must pass
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = SELF_TEST)]
     pub(crate) repeat: u32,
     /// Search for the highest rate that passes, up to this, instead; of the --repeat results the
     /// smallest counts
-    #[arg(long, value_name = "QPS", help_heading = SELF_TEST)]
+    #[arg(long, value_name = "QPS", allow_negative_numbers = true, help_heading = SELF_TEST)]
     pub(crate) search_to: Option<Qps>,
 }
 
@@ -432,7 +439,7 @@ pub(crate) enum CampaignAction {
     Run {
         /// The plan: a TOML file, or one of the ready ones: smoke, compulsory, paper, paper-small
         plan: PathBuf,
-        /// Run folder, which must not exist [default: the plan's name with -run]
+        /// Run folder, which must not exist [default: the name of the plan's file without .toml, with -run]
         #[arg(long, value_name = "DIR", help_heading = FILES)]
         dir: Option<PathBuf>,
         /// Only print what would be done, as `campaign plan` does
@@ -508,7 +515,7 @@ pub(crate) struct Gate {
     #[arg(long, value_name = "DIR", help_heading = COMPARISON)]
     pub(crate) baseline: Vec<PathBuf>,
     /// The largest decrease of a median that is no regression, such as 5% or 0.05
-    #[arg(long, value_name = "PCT", default_value = "5%", value_parser = parse_decrease, help_heading = COMPARISON)]
+    #[arg(long, value_name = "PCT", allow_negative_numbers = true, default_value = "5%", value_parser = parse_decrease, help_heading = COMPARISON)]
     pub(crate) max_regression: f64,
     /// Take the searches of all other runs together too: both sides were measured in turn
     #[arg(long, requires = "baseline", help_heading = COMPARISON)]
@@ -558,7 +565,7 @@ pub(crate) struct Auth {
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_delay, help_heading = FAULTS)]
     pub(crate) delay: DelayRange,
     /// Withhold this share of the UDP replies
-    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = parse_fraction, help_heading = FAULTS)]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = 0.0, value_parser = parse_fraction, help_heading = FAULTS)]
     pub(crate) loss: f64,
     /// Which replies are withheld and how long they are held back
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = FAULTS)]
@@ -577,14 +584,11 @@ pub(crate) struct Auth {
 /// How packets get past the kernel's network stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum XdpMode {
-    /// The fastest that interface and driver have.
+    // The options say what they are; doc comments here would make help texts of another style.
     #[default]
     Auto,
-    /// The device writes into our memory.
     ZeroCopy,
-    /// The driver hands them over, and the kernel copies them.
     Copy,
-    /// The kernel takes them behind the driver, and copies them.
     Generic,
 }
 
@@ -606,7 +610,7 @@ pub(crate) struct ZoneContent {
     #[arg(long, default_value = "dns64perf.test", help_heading = NAMES)]
     pub(crate) domain: Domain,
     /// Share of names that have an AAAA record
-    #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO, help_heading = NAMES)]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = NAMES)]
     pub(crate) aaaa_share: Share,
     /// TTL of all records in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 86_400, help_heading = NAMES)]
@@ -629,7 +633,7 @@ pub(crate) struct ReferenceDut {
     #[arg(long, value_name = "MODE", value_enum, default_value_t, requires = "xdp", help_heading = THREADS)]
     pub(crate) xdp_mode: XdpMode,
     /// Queries to answer per second; the rest is dropped at once
-    #[arg(long, value_name = "QPS", help_heading = LOAD)]
+    #[arg(long, value_name = "QPS", allow_negative_numbers = true, help_heading = LOAD)]
     pub(crate) capacity: Qps,
     /// How much unused capacity can be saved up
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = parse_time, help_heading = LOAD)]
@@ -638,29 +642,29 @@ pub(crate) struct ReferenceDut {
     #[arg(long, default_value = "dns64perf.test", help_heading = NAMES)]
     pub(crate) domain: Domain,
     /// Share of names that have an AAAA record of their own
-    #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO, help_heading = NAMES)]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = NAMES)]
     pub(crate) aaaa_share: Share,
     /// Prefix (/96) of the synthesized addresses
     #[arg(long, value_name = "P", default_value = "64:ff9b::", help_heading = REPLIES)]
     pub(crate) prefix: Ipv6Addr,
     /// Share of queries that get no reply
-    #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO, help_heading = FAULTS)]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = FAULTS)]
     pub(crate) loss: Share,
     /// Hold replies back, by TIME or uniformly by TIME-TIME
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_delay, help_heading = FAULTS)]
     pub(crate) delay: DelayRange,
     /// Share of queries that are answered only after --late-by
-    #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO, help_heading = FAULTS)]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = FAULTS)]
     pub(crate) late_share: Share,
     /// How late those replies are
     #[arg(long, value_name = "TIME", default_value = "1200ms", value_parser = parse_time, help_heading = FAULTS)]
     pub(crate) late_by: Duration,
     /// Share of queries that get a wrong address
-    #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO, help_heading = FAULTS)]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = FAULTS)]
     pub(crate) wrong_share: Share,
     /// Chance that a trial loses a query at any rate, half a second after it began; trials are told
     /// apart by pauses of 100 ms
-    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = parse_fraction, help_heading = FAULTS)]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = 0.0, value_parser = parse_fraction, help_heading = FAULTS)]
     pub(crate) failing_trials: f64,
     /// Decides which trials these are, and how long each reply is held back
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = FAULTS)]
@@ -676,7 +680,7 @@ pub(crate) struct ReferenceDut {
     #[arg(long, value_name = "N", default_value_t = 1, requires = "ask", help_heading = AUTH)]
     pub(crate) ask_times: u8,
     /// Share of new names that are asked for
-    #[arg(long, value_name = "SHARE", default_value_t = Share::ONE, requires = "ask", help_heading = AUTH)]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ONE, requires = "ask", help_heading = AUTH)]
     pub(crate) ask_share: Share,
     /// Ask for a name once only, as a cache does
     #[arg(long, requires = "ask", help_heading = AUTH)]

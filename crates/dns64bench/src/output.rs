@@ -37,6 +37,11 @@ pub(crate) fn rounded(time: Duration) -> FormattedDuration {
     format_duration(Duration::from_secs((time.as_secs_f64() / step as f64).round() as u64 * step))
 }
 
+/// As [`rounded`], of time that is left: as long as something is to be done it is not nothing.
+pub(crate) fn remaining(time: Duration) -> FormattedDuration {
+    rounded(time.max(Duration::from_secs(1)))
+}
+
 /// How a command that worked ended.
 pub(crate) type Outcome = Result<ExitCode, Failure>;
 
@@ -327,7 +332,7 @@ pub(crate) fn print_search(result: &SearchResult) {
         }
     }
     for goal in result.goals.iter().skip(1) {
-        println!("Goal        {}", wording::goal(goal));
+        println!("Goal        {}", wording::goal_line(goal));
     }
     if let (Some(p1), Some(p99)) = (f.p1, f.p99) {
         println!("Percentiles {} p1, {} p99", number(p1.round()), number(p99.round()));

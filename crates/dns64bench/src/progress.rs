@@ -14,7 +14,7 @@ use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
 use tester::measurer::{Progress, TrialError};
 
-use crate::output::{grouped, rounded};
+use crate::output::{grouped, remaining, rounded};
 use crate::{interruption, metrics};
 
 /// Between two looks at what is going on.
@@ -93,7 +93,7 @@ pub(crate) fn title(standing: &Standing) -> String {
         Some(Forecast { trials, left }) => format!(
             "trial {number} of about {}{search} at {rate} q/s{bracket}, about {} to go, until {} UTC",
             grouped(trials),
-            rounded(left),
+            remaining(left),
             clock(SystemTime::now() + left)
         ),
     }

@@ -29,8 +29,8 @@ use wire::name::{Domain, NameRange};
 
 use crate::args::{
     ClosedLoop, DelayRange, Dns64perf, Experiments, Family, IntervalFiles, Measure, NewSearch,
-    Questions, Resperf, SearchMethod, SelfTest, Server, SpinChoice, Traffic, Transport, XdpMode,
-    ZoneContent,
+    Questions, Replies, Resperf, SearchMethod, SelfTest, Server, SpinChoice, Traffic, Transport,
+    XdpMode, ZoneContent,
 };
 use crate::commands::self_test::{SelfTestPlan, SelfTestResult};
 use crate::intervals;
@@ -66,9 +66,6 @@ impl Traffic {
             first_name: self.first_name,
             aaaa_share: self.aaaa_share,
             cached_share: self.cached_share,
-            prefixes: self.expect_prefix.clone(),
-            check_own_aaaa: !self.any_aaaa,
-            accept: Acceptance(self.accept),
             threads: self.threads,
             source_ports: self.source_ports,
             source_addresses: self.source_addresses,
@@ -92,6 +89,18 @@ impl Traffic {
             },
             records: self.records.clone(),
             ..defaults
+        }
+    }
+}
+
+impl Replies {
+    /// The trial, with these replies taken for right.
+    fn of(&self, trial: TrialPlan) -> TrialPlan {
+        TrialPlan {
+            prefixes: self.expect_prefix.clone(),
+            check_own_aaaa: !self.any_aaaa,
+            accept: Acceptance(self.accept),
+            ..trial
         }
     }
 }
@@ -172,7 +181,7 @@ impl Measure {
         };
         with_what_is_there(TrialPlan {
             interval: width,
-            ..self.traffic.plan(server.resolve()?, rate)
+            ..self.replies.of(self.traffic.plan(server.resolve()?, rate))
         })
     }
 }
@@ -208,7 +217,11 @@ fn parse_plan(text: &str) -> Result<TrialPlan, String> {
 impl NewSearch {
     /// # Errors
     /// If the range is empty, or the names do not suffice.
-    pub(crate) fn resolve(&self, traffic: &Traffic) -> Result<SearchPlan, Failure> {
+    pub(crate) fn resolve(
+        &self,
+        traffic: &Traffic,
+        replies: &Replies,
+    ) -> Result<SearchPlan, Failure> {
         let (Some(server), Some(min), Some(max)) = (&self.server, self.min, self.max) else {
             return Err(Failure::usage(anyhow::anyhow!(
                 "--server, --min and --max are needed, or --resume"
@@ -225,7 +238,7 @@ impl NewSearch {
                 "--records is for single trials: repeat the one of interest with measure"
             )));
         }
-        let trial = with_what_is_there(traffic.plan(server.resolve()?, min))?;
+        let trial = with_what_is_there(replies.of(traffic.plan(server.resolve()?, min)))?;
         let plan = SearchPlan {
             method: self.method(&trial)?,
             trial,
@@ -277,14 +290,11 @@ impl NewSearch {
                 "--resolution is for --method bisection; mlrsearch takes --width, such as --width 0.5%",
             );
         }
-        let first =
-            Goal { loss_ratio: 1.0 - trial.accept.0, ..Goal::rfc8219(trial.duration, self.width) };
-        let others = self.goal.iter().map(|goal| goal.goal(trial.duration.into(), self.width));
-        let goals: Vec<Goal> = std::iter::once(first).chain(others).collect();
-        for goal in &goals {
-            goal.validate().map_err(Failure::usage)?;
+        let method = Method::goals(trial.duration.into(), trial.accept, self.width, &self.goal);
+        if let Method::MlrSearch(goals) = &method {
+            goals.iter().try_for_each(Goal::validate).map_err(Failure::usage)?;
         }
-        Ok(Method::MlrSearch(goals))
+        Ok(method)
     }
 
     /// The self-test that vouches for the tester, if there is one.

@@ -80,17 +80,18 @@ fn a_trial_goes_on_when_nobody_reads_its_progress() {
 /// it, and waits for its end.
 fn interrupted(folder: &Path, signal: &str, until: &str, args: &[&str]) -> Output {
     let mut command = Command::new(PROGRAM);
-    command
-        .current_dir(folder)
-        .args(args)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.args(args);
+    interrupted_command(command, folder, signal, until)
+}
+
+/// The same for a command.
+fn interrupted_command(mut command: Command, folder: &Path, signal: &str, until: &str) -> Output {
+    command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut told = BufReader::new(child.stderr.take().unwrap());
     let mut before = String::new();
     while !before.contains(until) {
-        assert!(told.read_line(&mut before).unwrap() > 0, "{args:?} said no more than {before}");
+        assert!(told.read_line(&mut before).unwrap() > 0, "{command:?} said only {before}");
     }
     assert!(
         Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success()
@@ -101,7 +102,7 @@ fn interrupted(folder: &Path, signal: &str, until: &str, args: &[&str]) -> Outpu
     });
     let begun = Instant::now();
     let mut output = child.wait_with_output().unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(30), "{args:?} did not end");
+    assert!(begun.elapsed() < Duration::from_secs(30), "{command:?} did not end");
     output.stderr = format!("{before}{}", rest.join().unwrap().unwrap()).into_bytes();
     output
 }
@@ -221,6 +222,29 @@ fn an_interrupted_closed_loop_shows_what_is_known() {
         "{text}"
     );
     assert!(!lines.exists());
+}
+
+#[test]
+fn the_older_tools_show_what_is_known_when_interrupted() {
+    let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
+    let (address, port) = dut.address.rsplit_once(':').unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["dns64perf++", address, port, "10.0.0.0/8", "60000", "1", "1", "1000000", "1"];
+    let output = interrupted(folder.path(), "-INT", " sent, ", &args);
+    let text = show(&args, &output);
+    assert_eq!(output.status.code(), Some(130), "{text}");
+    assert!(text.contains("Sent queries: "), "{text}");
+    assert_eq!(files(folder.path()), [""; 0], "{text}");
+
+    fs::write(folder.path().join("queries"), "0-0-0-1.dns64perf.test AAAA\n").unwrap();
+    let args = ["resperf", "-s", address, "-p", port, "-d", "queries", "-m", "1000", "-R"];
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$0\" \"$@\" >&2", PROGRAM]).args(args);
+    let output = interrupted_command(command, folder.path(), "-TERM", "[Status] Sending");
+    let text = show(&args, &output);
+    assert_eq!(output.status.code(), Some(130), "{text}");
+    assert!(text.contains("Testing complete (interruption)"), "{text}");
+    assert!(text.contains("Maximum throughput"), "{text}");
 }
 
 #[test]

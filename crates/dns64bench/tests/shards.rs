@@ -11,6 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use parquet::file::reader::FileReader;
+use parquet::file::reader::SerializedFileReader;
+use parquet::record::RowAccessor;
 use serde_json::Value;
 
 use common::{LENIENT, Server, count, dns64bench, holds, note_spoiled, run_in, show, told};
@@ -33,7 +36,9 @@ fn common_part<'a>(server: &'a str, start: &'a str) -> Vec<&'a str> {
 
 /// A tester that is shard `shard`, such as `1/3`, whose result goes into `folder`.
 fn tester(folder: &Path, server: &str, start: &str, shard: &str, more: &[&str]) -> Child {
-    let args = [&common_part(server, start)[..], &["--shard", shard], more].concat();
+    let records = records_of(shard);
+    let own = ["--shard", shard, "--records", &records];
+    let args = [&common_part(server, start)[..], &own, more].concat();
     let file = fs::File::create(folder.join(file_of(shard))).unwrap();
     dns64bench(folder, &args).stdout(file).stderr(Stdio::piped()).spawn().unwrap()
 }
@@ -41,6 +46,29 @@ fn tester(folder: &Path, server: &str, start: &str, shard: &str, more: &[&str]) 
 /// The name of the file with the result of shard `1/3`: `1-3.json`.
 fn file_of(shard: &str) -> String {
     format!("{}.json", shard.replace('/', "-"))
+}
+
+/// The name of the file with its records: `1-3.parquet`.
+fn records_of(shard: &str) -> String {
+    format!("{}.parquet", shard.replace('/', "-"))
+}
+
+/// Which queries (number, name) were to leave when, in nanoseconds since the trial's start, by the
+/// records of these testers.
+fn schedule_of(folder: &Path, shards: &[&str]) -> BTreeSet<(i64, String, i64)> {
+    let mut all = BTreeSet::new();
+    for shard in shards {
+        let file = fs::File::open(folder.join(records_of(shard))).unwrap();
+        for row in SerializedFileReader::new(file).unwrap().get_row_iter(None).unwrap() {
+            let row = row.unwrap();
+            let columns: Vec<&str> = row.get_column_iter().map(|(name, _)| name.as_str()).collect();
+            let at = |name| columns.iter().position(|column| *column == name).unwrap();
+            let (index, due) = (row.get_long(at("index")), row.get_long(at("scheduled")));
+            let name = row.get_string(at("name")).unwrap().clone();
+            assert!(all.insert((index.unwrap(), name, due.unwrap())), "{shard} has a query again");
+        }
+    }
+    all
 }
 
 const THREE: [&str; 3] = ["0/3", "1/3", "2/3"];
@@ -107,6 +135,9 @@ fn three_testers_ask_what_one_would_ask() {
     });
     assert_eq!(by_one.len(), 3_000);
     assert_eq!(by_three, by_one);
+    let scheduled = schedule_of(folder.path(), &["0/1"]);
+    assert_eq!(scheduled.len(), 3_000);
+    assert_eq!(schedule_of(folder.path(), &THREE), scheduled);
     let by_another_seed = seen_while(|server| {
         let other = ["--seed", "8", "--threads", "3", "--source-ports", "5"];
         tester(folder.path(), server, &soon(), "0/1", &other).wait().unwrap();

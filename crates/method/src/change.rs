@@ -97,7 +97,7 @@ fn median(sorted: &[f64]) -> Option<f64> {
 /// What an interval says about a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum ChangeOutcome {
     /// The whole interval is below 1 − limit.
     Regressed,
     /// The whole interval is above 1 − limit.
@@ -111,7 +111,7 @@ pub enum Outcome {
 /// What would decide a comparison that is undecided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Wanted {
+pub enum WouldDecide {
     /// So many more searches of each side, if they scatter like those that there are.
     Searches(usize),
     /// More than so many searches of each side: the servers are as far apart as the limit, or
@@ -137,9 +137,9 @@ pub struct Change {
     /// The 95 % interval of the ratio of the medians; open without [`LEAST_SEARCHES`] of each.
     pub interval: Ratio,
     /// What the interval says about the limit.
-    pub outcome: Outcome,
+    pub outcome: ChangeOutcome,
     /// What would decide; absent where it is decided.
-    pub wanted: Option<Wanted>,
+    pub wanted: Option<WouldDecide>,
 }
 
 /// Compares a candidate with a baseline. `limit` is the largest decrease that is tolerated, as a
@@ -154,18 +154,18 @@ pub fn compare(baseline: &Searches, candidate: &Searches, limit: f64) -> Change 
         ratio: now.zip(before.filter(|&rate| rate > 0.0)).map(|(now, before)| now / before),
         interval,
         outcome,
-        wanted: (outcome == Outcome::Undecided).then(|| wanted(baseline, candidate, limit)),
+        wanted: (outcome == ChangeOutcome::Undecided).then(|| wanted(baseline, candidate, limit)),
     }
 }
 
 /// What an interval says about a limit.
-fn judge(interval: &Ratio, limit: f64) -> Outcome {
+fn judge(interval: &Ratio, limit: f64) -> ChangeOutcome {
     let least = 1.0 - limit;
     match interval {
-        Ratio { from: Some(from), .. } if *from > 1.0 => Outcome::Improved,
-        Ratio { from: Some(from), .. } if *from > least => Outcome::NoRegression,
-        Ratio { to: Some(to), .. } if *to < least => Outcome::Regressed,
-        _ => Outcome::Undecided,
+        Ratio { from: Some(from), .. } if *from > 1.0 => ChangeOutcome::Improved,
+        Ratio { from: Some(from), .. } if *from > least => ChangeOutcome::NoRegression,
+        Ratio { to: Some(to), .. } if *to < least => ChangeOutcome::Regressed,
+        _ => ChangeOutcome::Undecided,
     }
 }
 
@@ -186,15 +186,15 @@ fn interval(baseline: &Searches, candidate: &Searches, searches: (usize, usize))
 }
 
 /// What would decide, where nothing is decided.
-fn wanted(baseline: &Searches, candidate: &Searches, limit: f64) -> Wanted {
+fn wanted(baseline: &Searches, candidate: &Searches, limit: f64) -> WouldDecide {
     let fewest = baseline.len().min(candidate.len());
     if fewest == 0 {
-        return Wanted::Searches(LEAST_SEARCHES);
+        return WouldDecide::Searches(LEAST_SEARCHES);
     }
     let decides = |more: usize| {
         let planned =
             interval(baseline, candidate, (baseline.len() + more, candidate.len() + more));
-        judge(&planned, limit) != Outcome::Undecided
+        judge(&planned, limit) != ChangeOutcome::Undecided
     };
     // What remains of the interval however many searches there are.
     let quotient = |a: Option<f64>, b: Option<f64>| {
@@ -203,15 +203,19 @@ fn wanted(baseline: &Searches, candidate: &Searches, limit: f64) -> Wanted {
     let from =
         quotient(median(&candidate.passed), median(&baseline.failed)).filter(|&from| from > 0.0);
     let to = quotient(median(&candidate.failed), median(&baseline.passed));
-    if judge(&Ratio { from, to }, limit) == Outcome::Undecided {
-        return if from.is_none() || to.is_none() { Wanted::Bounds } else { Wanted::Resolution };
+    if judge(&Ratio { from, to }, limit) == ChangeOutcome::Undecided {
+        return if from.is_none() || to.is_none() {
+            WouldDecide::Bounds
+        } else {
+            WouldDecide::Resolution
+        };
     }
     let least = LEAST_SEARCHES.saturating_sub(fewest).max(1);
     let mut enough = least;
     while !decides(enough) {
         enough *= 2;
         if fewest + enough > MOST_SEARCHES {
-            return Wanted::MoreSearchesThan(MOST_SEARCHES);
+            return WouldDecide::MoreSearchesThan(MOST_SEARCHES);
         }
     }
     let mut short = if enough == least { least - 1 } else { enough / 2 };
@@ -219,7 +223,7 @@ fn wanted(baseline: &Searches, candidate: &Searches, limit: f64) -> Wanted {
         let middle = short + (enough - short) / 2;
         if decides(middle) { enough = middle } else { short = middle }
     }
-    Wanted::Searches(enough)
+    WouldDecide::Searches(enough)
 }
 
 /// The probability at either end of the interval of the bootstrap that makes it one of 95 % for so

@@ -15,7 +15,7 @@
 use std::collections::BTreeMap;
 
 use crate::search::{Found, Search, SearchRange};
-use crate::units::Qps;
+use crate::units::{Nanos, Qps};
 use crate::verdict::Verdict;
 
 /// How long a trial is to be.
@@ -37,6 +37,8 @@ pub enum Length {
     Probe,
     /// As the plan wants it.
     Full,
+    /// So long: of an MLRsearch, which also has trials of other lengths.
+    Of(Nanos),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

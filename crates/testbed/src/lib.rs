@@ -5,6 +5,8 @@
 //! the calling thread's own namespace: near ───── veth ───── far: a Namespace, entered by `run`
 //! ```
 
+#![forbid(unsafe_code)]
+
 use std::env;
 use std::fs::File;
 use std::io::Write;

@@ -23,7 +23,7 @@ use wire::template::HEADER_LEN;
 
 use crate::asker::{Asker, Asking};
 use crate::authdns::AuthError;
-use crate::authdns::answer::{Answered, Transport, Zone};
+use crate::authdns::answer::{Answered, AuthTransport, Zone};
 use crate::delay_line::{Delay, DelayLine};
 use crate::past_stack::{PastStack, XdpConfig};
 use crate::port::Port;
@@ -220,9 +220,15 @@ pub struct RunningReference {
     counters: Arc<[AtomicU64; 6]>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    past_stack: Option<PastStack>,
 }
 
 impl RunningReference {
+    /// The interface that it serves past the stack as well, if it does.
+    pub fn past_stack(&self) -> Option<&PastStack> {
+        self.past_stack.as_ref()
+    }
+
     /// The address that it serves, port filled in.
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -263,13 +269,15 @@ pub fn start(config: ReferenceConfig) -> Result<RunningReference, ReferenceError
     let address = endpoint.local_address().map_err(at)?;
     let endpoint = Arc::new(endpoint);
     let mut ports = vec![Port::socket(Arc::clone(&endpoint))];
+    let mut past_stack = None;
     if let Some(wanted) = &config.xdp {
-        let (past_stack, servers) = PastStack::serve(wanted, &[address]).map_err(AuthError::Xdp)?;
-        ports.extend(servers.into_iter().map(|server| Port::rings(server, &past_stack)));
-        let PastStack { interface, queues, .. } = past_stack;
-        if queues > 1 {
+        let (served, servers) = PastStack::serve(wanted, &[address]).map_err(AuthError::Xdp)?;
+        ports.extend(servers.into_iter().map(|server| Port::rings(server, &served)));
+        if served.queues > 1 {
+            let PastStack { interface, queues, .. } = served;
             return Err(ReferenceError::Queues { interface, queues });
         }
+        past_stack = Some(served);
     }
     let counters: Arc<[AtomicU64; 6]> = Arc::default();
     let stop = Arc::new(AtomicBool::new(false));
@@ -282,7 +290,7 @@ pub fn start(config: ReferenceConfig) -> Result<RunningReference, ReferenceError
         Worker::new(config, asker, (endpoint, ports), Arc::clone(&counters), Arc::clone(&stop));
     let thread =
         thread::Builder::new().name("reference".into()).spawn(move || worker.run()).map_err(at)?;
-    Ok(RunningReference { address, counters, stop, thread: Some(thread) })
+    Ok(RunningReference { address, counters, stop, thread: Some(thread), past_stack })
 }
 
 /// What happens to the query for a name.
@@ -384,7 +392,7 @@ impl Worker {
         out: &mut [u8],
         counts: &mut ReferenceCounters,
     ) -> (usize, Option<Nanos>) {
-        let Answered { len, name, .. } = self.zone.answer(query, Transport::Udp, out);
+        let Answered { len, name, .. } = self.zone.answer(query, AuthTransport::Udp, out);
         if len == 0 {
             counts.ignored += 1;
             return (0, None);

@@ -119,6 +119,9 @@ impl<'a> Message<'a> {
     }
 
     /// The offset after the name that begins at `offset`.
+    ///
+    /// # Errors
+    /// If it does not end within the message.
     pub fn skip_name(&self, offset: usize) -> Result<usize, Malformed> {
         skip_name(self.bytes, offset)
     }
@@ -144,12 +147,17 @@ impl<'a> Message<'a> {
 
     /// Copies the name at `offset`, compression undone and with its root label, into `out`; returns
     /// its length.
+    ///
+    /// # Errors
+    /// If it is longer than 255 octets, or there is none.
     pub fn copy_name(&self, offset: usize, out: &mut [u8; 255]) -> Result<usize, Malformed> {
         copy_name(Labels::new(self.bytes, offset, &Cell::new(MAX_HOPS)), out)
     }
 
-    /// Whether the names at two offsets are the same, letter case aside; an error if one of them is
-    /// no name.
+    /// Whether the names at two offsets are the same, letter case aside.
+    ///
+    /// # Errors
+    /// If one of them is no name.
     pub fn same_name(&self, a: usize, b: usize) -> Result<bool, Malformed> {
         self.same_name_within(a, b, &Cell::new(2 * MAX_HOPS))
     }

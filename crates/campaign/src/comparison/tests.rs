@@ -47,12 +47,12 @@ fn compared(before: &Run, now: &Run, limit: f64) -> Row {
 fn the_four_outcomes() {
     let before = run("before", 1_000, &text(4, ""));
     for (capacity, limit, outcome, status) in [
-        (900, 0.05, Outcome::Regressed, (true, true)),
-        (970, 0.01, Outcome::Regressed, (true, true)),
-        (970, 0.10, Outcome::NoRegression, (false, true)),
-        (1_000, 0.05, Outcome::NoRegression, (false, true)),
-        (1_200, 0.05, Outcome::Improved, (false, true)),
-        (1_000, 0.0, Outcome::Undecided, (false, false)),
+        (900, 0.05, ChangeOutcome::Regressed, (true, true)),
+        (970, 0.01, ChangeOutcome::Regressed, (true, true)),
+        (970, 0.10, ChangeOutcome::NoRegression, (false, true)),
+        (1_000, 0.05, ChangeOutcome::NoRegression, (false, true)),
+        (1_200, 0.05, ChangeOutcome::Improved, (false, true)),
+        (1_000, 0.0, ChangeOutcome::Undecided, (false, false)),
     ] {
         let now = run("now", capacity, &text(4, ""));
         let comparison = Comparison::of(&[&before], &[&now], limit);
@@ -74,7 +74,7 @@ fn few_searches_do_not_decide_and_those_of_several_runs_add_up() {
     assert_eq!(row.in_words(), "undecided: 2 more searches of each at least");
     let comparison = Comparison::in_turn(&[&before, &before], &[&now, &now], 0.05);
     let row = only(&comparison);
-    assert_eq!((row.outcome(), row.change.unwrap().searches), (Some(Outcome::Regressed), 4));
+    assert_eq!((row.outcome(), row.change.unwrap().searches), (Some(ChangeOutcome::Regressed), 4));
     assert_eq!(
         (comparison.baseline.as_str(), row.run.as_str()),
         ("before and before", "now and now")
@@ -97,7 +97,7 @@ fn only_what_was_measured_alike_is_compared() {
         + "program = '/opt/new/unbound'\nextra = ['verbosity: 0']\n";
     let now = run("now", 500, &built.replace("name = 'x'", "name = 'y'"));
     let comparison = Comparison::of(&[&before], &[&now], 0.05);
-    assert_eq!(comparison.rows[0].outcome(), Some(Outcome::Regressed), "{comparison:#?}");
+    assert_eq!(comparison.rows[0].outcome(), Some(ChangeOutcome::Regressed), "{comparison:#?}");
     assert_eq!(comparison.rows[1].incomparable, Some(Incomparable::NotInBaseline));
     let reverse = Comparison::of(&[&now], &[&before], 0.05);
     assert_eq!(reverse.rows[1].incomparable, Some(Incomparable::NotInRun));
@@ -142,6 +142,6 @@ fn failures_beyond_the_self_test_are_not_held_against_a_server() {
     let (before, now) = (run("before", 1_000, &text(4, test)), run("now", 800, &text(4, test)));
     assert_eq!(proven(&now.results, &now.results.duts[0].points[0].conditions), Some(454));
     let row = compared(&before, &now, 0.05);
-    assert_eq!(row.outcome(), Some(Outcome::Undecided), "{row:#?}");
-    assert_eq!(row.change.unwrap().wanted, Some(Wanted::Bounds));
+    assert_eq!(row.outcome(), Some(ChangeOutcome::Undecided), "{row:#?}");
+    assert_eq!(row.change.unwrap().wanted, Some(WouldDecide::Bounds));
 }

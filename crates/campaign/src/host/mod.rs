@@ -30,7 +30,7 @@ use crate::interruption::Interruption;
 use crate::numa::Numa;
 use crate::place::Allowed;
 use crate::text::{MESSAGE, plain};
-use crate::topology::{LOOK, Topology};
+use crate::topology::{CpuTopology, LOOK};
 use pipe::PipeError;
 
 pub use ways::{agent_here, over_ssh};
@@ -448,10 +448,10 @@ impl Machine {
     ///
     /// # Errors
     /// If the host is gone.
-    pub fn topology(&self) -> Result<Topology, HostError> {
+    pub fn topology(&self) -> Result<CpuTopology, HostError> {
         match self.run(&LOOK.map(str::to_owned), REQUEST) {
-            Ok((_, printed)) => Ok(Topology::parse(&printed)),
-            Err(HostError::Refused { .. }) => Ok(Topology::default()),
+            Ok((_, printed)) => Ok(CpuTopology::parse(&printed)),
+            Err(HostError::Refused { .. }) => Ok(CpuTopology::default()),
             Err(error) => Err(error),
         }
     }

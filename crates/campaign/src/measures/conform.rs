@@ -102,7 +102,8 @@ pub struct ConformTrial {
     /// When they began, seconds since 1970-01-01 UTC.
     pub started_unix_s: f64,
     /// How long they took, in seconds.
-    pub seconds: f64,
+    #[serde(alias = "seconds")]
+    pub duration_s: f64,
     /// What each check came to; absent where none could be made.
     pub report: Option<Report>,
     /// Why there is no report; empty where there is one.
@@ -113,14 +114,14 @@ impl ConformTrial {
     /// Checks that began at that moment and came to their end.
     pub fn of(begun: SystemTime, report: Report) -> ConformTrial {
         let started_unix_s = unix_s(begun);
-        let seconds = report.seconds;
-        ConformTrial { started_unix_s, seconds, report: Some(report), why: String::new() }
+        let duration_s = report.duration_s;
+        ConformTrial { started_unix_s, duration_s, report: Some(report), why: String::new() }
     }
 
     /// Checks that began at that moment and end now without a report, because of `why`.
     pub fn without_report(begun: SystemTime, why: String) -> ConformTrial {
-        let seconds = begun.elapsed().unwrap_or_default().as_secs_f64();
-        ConformTrial { started_unix_s: unix_s(begun), seconds, report: None, why }
+        let duration_s = begun.elapsed().unwrap_or_default().as_secs_f64();
+        ConformTrial { started_unix_s: unix_s(begun), duration_s, report: None, why }
     }
 
     /// Passed where no check of level MUST failed. The tester spoils none of them.
@@ -188,7 +189,7 @@ pub struct ConformResult {
     #[serde(rename = "place")]
     pub seen: Option<Place>,
     /// How long the checks took with all variants, in seconds; absent where none were made.
-    pub seconds: Option<f64>,
+    pub duration_s: Option<f64>,
     /// How many checks came to what.
     pub counts: Option<Counts>,
     /// What each check came to, with the server's version.
@@ -219,7 +220,7 @@ impl ConformResult {
             missing: self.missing.or(missing),
             ended: self.ended.or(found.ended),
             ended_in,
-            seconds: self.seconds.map(|seconds| seconds + found.seconds.unwrap_or_default()),
+            duration_s: self.duration_s.map(|time| time + found.duration_s.unwrap_or_default()),
             counts: report.as_ref().map(Counts::of),
             report,
             ..self
@@ -422,7 +423,7 @@ fn rows(dut: &DutResult, result: &ConformResult) -> Vec<Row> {
         mark: result.state(),
         ..Row::of_value(point.clone(), quantity, unit, usize::from(value.is_some()), value)
     };
-    let mut rows = vec![row("took", "s", result.seconds)];
+    let mut rows = vec![row("took", "s", result.duration_s)];
     for (level, _, count) in result.counts.iter().flat_map(Counts::by_level) {
         let Count { passed, failed, not_offered, not_tried } = count;
         for (verdict, number) in [
@@ -492,7 +493,7 @@ fn of_variant(recorded: &Recorded<'_>, point: &Point) -> Option<ConformResult> {
         ended,
         ended_in: None,
         seen: super::search::place_of(walk.trials.iter().copied()),
-        seconds: trial.map(|trial| trial.seconds),
+        duration_s: trial.map(|trial| trial.duration_s),
         counts: report.as_ref().map(Counts::of),
         report,
     })

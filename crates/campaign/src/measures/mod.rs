@@ -21,7 +21,7 @@ pub mod sustained;
 use std::time::Duration;
 
 use method::records::Counts;
-use method::set::{Due, Repeats, Set};
+use method::set::{Due, Repeats};
 use method::verdict::Verdict;
 use tester::measurer::plan::TrialPlan;
 
@@ -34,6 +34,7 @@ use crate::report::Run;
 use crate::report::chart::Figure;
 use crate::report::csv::Row;
 use crate::report::table::Table;
+use crate::search::SearchCourse;
 use closed_loop::LoopPlan;
 
 /// Something that can be measured.
@@ -157,7 +158,7 @@ pub enum Task {
 #[derive(Clone, Debug)]
 pub enum Course {
     /// Searches.
-    Searches(Box<Set>),
+    Searches(SearchCourse),
     /// Repetitions at one rate.
     Repeats(Repeats),
 }
@@ -166,7 +167,7 @@ impl Course {
     /// The trial that is due; `None` when all are done.
     pub fn next(&self) -> Option<Due> {
         match self {
-            Course::Searches(set) => set.next(),
+            Course::Searches(searches) => searches.next(),
             Course::Repeats(repeats) => repeats.next(),
         }
     }
@@ -174,15 +175,15 @@ impl Course {
     /// Books verdict and counts of the trial that was due.
     pub fn report(&mut self, verdict: Verdict, counts: &Counts) {
         match self {
-            Course::Searches(set) => set.report(verdict, counts),
+            Course::Searches(searches) => searches.report(verdict, counts),
             Course::Repeats(repeats) => repeats.report(verdict),
         }
     }
 
     /// The searches, if that is what it is.
-    pub fn set(&self) -> Option<&Set> {
+    pub fn searches(&self) -> Option<&SearchCourse> {
         match self {
-            Course::Searches(set) => Some(set),
+            Course::Searches(searches) => Some(searches),
             Course::Repeats(_) => None,
         }
     }

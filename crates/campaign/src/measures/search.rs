@@ -7,17 +7,19 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use method::evidence::{Asked, Deviation, Real, Wanted};
+use method::mlr::goal::Goal;
 use method::narrow::Length;
 use method::precision::{Figures, overstatement};
 use method::search::{Found, SearchRange, Shortfall};
-use method::set::{LowerBound, Set, SetPlan};
-use method::units::{Qps, Share};
+use method::set::{LowerBound, SetPlan, lower_bounds};
+use method::units::{Nanos, Qps, Share};
 use method::verdict::{Acceptance, Verdict};
 use serde::{Deserialize, Serialize};
 use tester::measurer::plan::TrialPlan;
 
 use super::{Course, Filled, Measure, Paper, Task};
 use crate::archive::{Measured, Step};
+use crate::goal::TypedGoal;
 use crate::measures::load::place_name;
 use crate::missing::Missing;
 use crate::place::{Place, cores_in_words};
@@ -28,6 +30,8 @@ use crate::report::Run;
 use crate::report::chart::Figure;
 use crate::report::csv::Row;
 use crate::report::table::Table;
+use crate::search::{GoalFigures, SearchCourse};
+use crate::search_plan::Method;
 
 pub(crate) use shown::{found_in_words, worst_point};
 
@@ -39,8 +43,15 @@ pub struct Searching {
     pub min: Qps,
     /// Highest rate, unless the DUT says otherwise.
     pub max: Qps,
-    /// How close the result must be to the lowest rate that failed.
+    /// How rates are chosen.
+    pub method: SearchMethod,
+    /// How close the result of a bisection must be to the lowest rate that failed.
     pub resolution: Qps,
+    /// How near the bounds of an MLRsearch must be, in relation to the upper one; above 0 and below
+    /// 1.
+    pub width: f64,
+    /// Goals of an MLRsearch beside that of RFC 8219, as `--goal` of `search` has them.
+    pub goals: Vec<TypedGoal>,
     /// Searches of each point; RFC 8219 §9.2: at least 20.
     pub repeat: u32,
     /// How often a trial that the tester spoiled is tried again.
@@ -51,12 +62,45 @@ pub struct Searching {
     pub probe: Option<Duration>,
 }
 
+/// How near the bounds of an MLRsearch are unless the user says otherwise, in relation to the upper
+/// one.
+pub const WIDTH: f64 = 0.005;
+
+/// How the rates of searches are chosen.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum SearchMethod {
+    /// By halving the range with full trials (RFC 8219 §9.2).
+    #[default]
+    Bisection,
+    /// For several goals at once, with short trials first (MLRsearch, RFC 9971).
+    Mlrsearch,
+}
+
+impl Searching {
+    /// How the rates of a point are chosen at which trials of `duration` pass with the share
+    /// `accept` of valid replies: that is the first goal of an MLRsearch.
+    pub(crate) fn method(&self, duration: Duration, accept: f64) -> Method {
+        match self.method {
+            SearchMethod::Bisection => Method::Bisection,
+            SearchMethod::Mlrsearch => {
+                Method::goals(duration, Acceptance(accept), self.width, &self.goals)
+            }
+        }
+    }
+}
+
 impl Default for Searching {
     fn default() -> Searching {
         Searching {
             min: Qps(100),
             max: Qps(131_072),
+            method: SearchMethod::Bisection,
             resolution: Qps(1),
+            width: WIDTH,
+            goals: Vec::new(),
             repeat: 20,
             invalid_retries: 3,
             probe: None,
@@ -94,8 +138,13 @@ pub struct PointResult {
     pub place: Option<Place>,
     /// Trials: probes, full ones, and those that the tester spoiled.
     pub trials: Trials,
-    /// How close passed and failed rates of a search had to be; a text shows no digit beyond it.
+    /// How close passed and failed rates of a search had to be or, of an MLRsearch, are; a text
+    /// shows no digit beyond it.
     pub resolution: Qps,
+    /// What an MLRsearch found for each goal, that of RFC 8219 first; the other fields are of that
+    /// one. Empty for a bisection.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub goals: Vec<GoalFigures>,
 }
 
 impl PointResult {
@@ -169,7 +218,7 @@ pub(crate) fn on_cores(asked: &Cores, seen: Option<&Place>) -> String {
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 pub struct Trials {
-    /// Short trials that come before those of full length.
+    /// Trials of other lengths, short ones that come before those of full length.
     pub probes: usize,
     /// Trials of full length that count.
     pub full: usize,
@@ -219,6 +268,7 @@ impl Measure for SearchMeasure {
                 "[search]: min must not be above max, resolution and repeat be 1 at least".into()
             );
         }
+        check_method(plan)?;
         for dut in &plan.duts {
             if dut.max.is_some_and(|max| max < search.min) {
                 return Err(format!("[[dut]] {}: max is below min in [search]", dut.name()));
@@ -240,12 +290,18 @@ impl Measure for SearchMeasure {
 
     fn effort(&self, plan: &Plan, point: &Point) -> (u32, Duration) {
         let set = set_of(plan, point);
+        if let (Some(set), Some(Method::MlrSearch(goals))) = (&set, method_of(plan, point)) {
+            return mlr_effort(plan, set, &goals);
+        }
         let probe = plan.search.probe.map(|probe| plan.takes(probe));
         set.map_or((0, Duration::ZERO), |set| effort(&set, plan.takes(plan.trial.duration), probe))
     }
 
     fn course(&self, recorded: &Recorded<'_>, point: &Point) -> Option<Course> {
-        set_of(recorded.plan, point).map(|set| Course::Searches(Box::new(Set::new(set))))
+        let plan = recorded.plan;
+        let (set, method) = (set_of(plan, point)?, method_of(plan, point)?);
+        // A plan whose goals cannot be searched for was refused when it was read.
+        SearchCourse::new(set, &method, plan.trial.duration.into()).ok().map(Course::Searches)
     }
 
     fn starts_anew(&self) -> bool {
@@ -253,8 +309,10 @@ impl Measure for SearchMeasure {
     }
 
     fn task(&self, plan: &Plan, step: &Step, mut base: TrialPlan) -> Task {
-        if let (Some(probe), Length::Probe) = (plan.search.probe, step.length) {
-            base.duration = probe.into();
+        match (step.length, plan.search.probe) {
+            (Length::Of(duration), _) => base.duration = duration,
+            (Length::Probe, Some(probe)) => base.duration = probe.into(),
+            _ => {}
         }
         if let Point::Search(c) = &step.point {
             (base.aaaa_share, base.cached_share, base.accept) =
@@ -266,7 +324,7 @@ impl Measure for SearchMeasure {
     fn has_result(&self, recorded: &Recorded<'_>, point: &Point) -> bool {
         let walk = recorded.walk(point);
         walk.is_some_and(|walk| {
-            walk.course.set().is_some_and(|set| Figures::of(set.found(), 1.0).n > 0)
+            walk.course.searches().is_some_and(|set| Figures::of(&set.found(), 1.0).n > 0)
         })
     }
 
@@ -341,6 +399,10 @@ fn rows(result: &PointResult) -> Vec<Row> {
     let resolution = Some(result.resolution.0 as f64);
     rows.push(Row::of_value(point.clone(), "resolution", "queries/s", 1, resolution));
     rows.extend(each_search(&point, &result.found));
+    for (at, goal) in result.goals.iter().enumerate() {
+        let name = format!("goal_{}", at + 1);
+        rows.push(Row::of_figures(point.clone(), &name, "queries/s", &goal.figures));
+    }
     for (i, shortfall) in result.failed_by.iter().enumerate() {
         let Some(Shortfall { rate, missing, of }) = *shortfall else { continue };
         let row = |what: &str, n: u64| Row {
@@ -396,6 +458,63 @@ fn set_of(plan: &Plan, point: &Point) -> Option<SetPlan> {
     Some(SetPlan { range, repeat: s.repeat, probes: s.probe.is_some() })
 }
 
+/// How the rates of a point are chosen; `None` where it is none of searches.
+fn method_of(plan: &Plan, point: &Point) -> Option<Method> {
+    let Point::Search(conditions) = point else { return None };
+    Some(plan.search.method(plan.trial.duration, conditions.accept))
+}
+
+/// Finds keys of another method than the one that is wanted, and goals that cannot be searched for.
+fn check_method(plan: &Plan) -> Result<(), String> {
+    let search = &plan.search;
+    let Method::MlrSearch(goals) = search.method(plan.trial.duration, 1.0) else {
+        return match search.goals.is_empty() && search.width == WIDTH {
+            true => Ok(()),
+            false => Err(
+                "[search]: width and goals are for method = \"mlrsearch\"; a bisection has the \
+                          one goal of RFC 8219, and resolution"
+                    .into(),
+            ),
+        };
+    };
+    let duts = || plan.duts.iter();
+    if search.resolution != Qps(1) || duts().any(|dut| dut.resolution.is_some()) {
+        return Err(
+            "[search]: resolution is for method = \"bisection\"; mlrsearch takes width, such as \
+                    width = 0.005"
+                .into(),
+        );
+    }
+    if search.probe.is_some() {
+        return Err(
+            "[search]: probe is for method = \"bisection\"; an mlrsearch has short trials of \
+                    its own"
+                .into(),
+        );
+    }
+    goals
+        .iter()
+        .try_for_each(|goal| goal.validate().map_err(|why| format!("[search] goals: {why}")))
+}
+
+/// About how many trials an MLRsearch has, and how long they take: for each goal what decides over
+/// two bounds, and before that short ones, which halve the range until they are near.
+fn mlr_effort(plan: &Plan, set: &SetPlan, goals: &[Goal]) -> (u32, Duration) {
+    let span = set.range.max.0 / set.range.min.0.max(1);
+    let short = u64::from(span.max(1).ilog2()) + 4;
+    let of = |goal: &Goal| {
+        let decisive = 2 * goal.duration_sum.0.div_ceil(goal.final_duration.0.max(1));
+        let time = |trials: u64, length: Nanos| {
+            plan.takes(length.into()).saturating_mul(u32::try_from(trials).unwrap_or(u32::MAX))
+        };
+        let took = time(short, goal.initial_duration) + time(decisive, goal.final_duration);
+        (u32::try_from(short + decisive).unwrap_or(u32::MAX), took)
+    };
+    let each = goals.iter().map(of);
+    let (trials, time) = each.fold((0, Duration::ZERO), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    (trials * set.repeat, time * set.repeat)
+}
+
 /// Trials of a set at the most, and how long they take if a full one takes `full` and a probe
 /// `probe`.
 pub(super) fn effort(set: &SetPlan, full: Duration, probe: Option<Duration>) -> (u32, Duration) {
@@ -409,16 +528,29 @@ pub(super) fn effort(set: &SetPlan, full: Duration, probe: Option<Duration>) -> 
     (trials * set.repeat, one * set.repeat)
 }
 
+/// How close passed and failed rates of a point had to be or, of an MLRsearch, are.
+pub(crate) fn resolution(recorded: &Recorded<'_>, point: &Point) -> Option<Qps> {
+    let plan = recorded.plan;
+    let wanted = plan.range(plan.dut(point.dut()?)?).resolution;
+    match plan.search.method {
+        SearchMethod::Bisection => Some(wanted),
+        SearchMethod::Mlrsearch => {
+            Some(recorded.walk(point)?.course.searches()?.resolution(wanted))
+        }
+    }
+}
+
 /// What was found at a point of a DUT.
 pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<PointResult> {
     let Point::Search(conditions) = point else { return None };
     let walk = recorded.walk(point)?;
-    let set = walk.course.set()?;
+    let searches = walk.course.searches()?;
     let is_void = walk.void.is_some();
-    let found = if is_void { Vec::new() } else { set.found().to_vec() };
-    let duration = recorded.plan.trial.duration;
-    let overstatement =
-        overstatement(duration.into(), recorded.plan.trial.timeout(duration).into());
+    let found = if is_void { Vec::new() } else { searches.found() };
+    let plan = recorded.plan;
+    let range = plan.range(plan.dut(&conditions.dut)?);
+    let timeout = Nanos::from(plan.trial.timeout(plan.trial.duration));
+    let overstatement = overstatement(plan.trial.duration.into(), timeout);
     let figures = Figures::of(&found, overstatement);
     let missing = match walk.void {
         Some(why) => Some(Missing::Void(why)),
@@ -430,11 +562,12 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<PointResu
     Some(PointResult {
         conditions: conditions.clone(),
         complete: walk.due().is_none(),
-        failed_by: if is_void { Vec::new() } else { set.failed_by().to_vec() },
+        failed_by: if is_void { Vec::new() } else { searches.failed_by() },
+        goals: if is_void { Vec::new() } else { searches.goals(timeout) },
         lower_bound_reasons: if is_void {
             Vec::new()
         } else {
-            set.lower_bounds(&figures, recorded.allowed(point))
+            lower_bounds(&found, range.max, &figures, recorded.allowed(point))
         },
         missing,
         figures,
@@ -444,7 +577,7 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<PointResu
         real: real(&walk.trials),
         place: place_of(walk.trials.iter().copied()),
         trials: count(walk.trials.iter().copied()),
-        resolution: recorded.plan.range(recorded.plan.dut(&conditions.dut)?).resolution,
+        resolution: searches.resolution(range.resolution),
     })
 }
 
@@ -487,6 +620,7 @@ pub(crate) fn count<'a>(all: impl Iterator<Item = &'a Measured>) -> Trials {
                     last_failed_probe.insert((repeat, rate));
                 }
             }
+            Length::Of(_) => trials.probes += 1,
             Length::Full => {
                 trials.full += 1;
                 trials.invalid += usize::from(m.verdict() == Verdict::Invalid);
@@ -497,3 +631,6 @@ pub(crate) fn count<'a>(all: impl Iterator<Item = &'a Measured>) -> Trials {
     trials.saved = probed_failed - confirmed;
     trials
 }
+
+#[cfg(test)]
+mod tests;

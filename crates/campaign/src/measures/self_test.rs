@@ -7,7 +7,7 @@ use std::time::Duration;
 use method::precision::{Figures, rounded_down};
 use method::search::{Found, SearchRange};
 use method::selftest::{self, MIN_DELTA, allowed_rate, factor};
-use method::set::{Set, SetPlan, smallest_pass};
+use method::set::{SetPlan, smallest_pass};
 use method::units::{Qps, Share, counted};
 use serde::{Deserialize, Serialize};
 use tester::measurer::plan::{Subject, TrialPlan};
@@ -24,6 +24,7 @@ use crate::report::Run;
 use crate::report::chart::{Dot, Figure, Series, Shape, number};
 use crate::report::csv::Row;
 use crate::report::table::Table;
+use crate::search::SearchCourse;
 use crate::servers::Auth;
 use crate::wording;
 
@@ -173,7 +174,7 @@ impl Measure for SelfTestMeasure {
     }
 
     fn course(&self, recorded: &Recorded<'_>, point: &Point) -> Option<Course> {
-        set_of(recorded.plan, point).map(|set| Course::Searches(Box::new(Set::new(set))))
+        set_of(recorded.plan, point).map(|set| Course::Searches(SearchCourse::bisection(set)))
     }
 
     fn starts_anew(&self) -> bool {
@@ -191,7 +192,9 @@ impl Measure for SelfTestMeasure {
     fn has_result(&self, recorded: &Recorded<'_>, point: &Point) -> bool {
         let walk = recorded.walk(point);
         walk.is_some_and(|walk| {
-            walk.course.set().is_some_and(|set| set.found().iter().all(|f| f.highest.is_some()))
+            walk.course
+                .searches()
+                .is_some_and(|set| set.found().iter().all(|f| f.highest.is_some()))
         })
     }
 
@@ -339,7 +342,7 @@ fn set_of(plan: &Plan, point: &Point) -> Option<SetPlan> {
 pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<SelfTestResult> {
     let (Point::SelfTest(at), Some(test)) = (point, &recorded.plan.self_test) else { return None };
     let walk = recorded.walk(point)?;
-    let found = walk.course.set()?.found().to_vec();
+    let found = walk.course.searches()?.found();
     let passed = smallest_pass(&found);
     let is_own = recorded.plan.own_self_test().as_ref() == Some(point);
     let figures = Figures::of(&found, 1.0);

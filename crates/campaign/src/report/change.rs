@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use method::change::Outcome;
+use method::change::ChangeOutcome;
 use method::precision::Ratio;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
@@ -24,7 +24,7 @@ pub(crate) fn table(comparison: &Comparison) -> Table {
     let mut table = Table::new(
         &title,
         &note,
-        &["Point", "Run", "Baseline", "Median", "Change", "Searches", "Outcome"],
+        &["Point", "Run", "Baseline", "Median", "Change", "Searches", "ChangeOutcome"],
     );
     for row in &comparison.rows {
         let rate = |rate: Option<f64>| rate.map_or(NONE.into(), number);
@@ -76,11 +76,11 @@ impl Comparison {
         let of = |outcome| count(Some(outcome));
         let mut parts = Vec::new();
         for (n, what) in [
-            (of(Outcome::Regressed), "regressed"),
-            (of(Outcome::Undecided), "undecided"),
+            (of(ChangeOutcome::Regressed), "regressed"),
+            (of(ChangeOutcome::Undecided), "undecided"),
             (count(None), "not comparable"),
-            (of(Outcome::Improved), "improved"),
-            (of(Outcome::NoRegression), "without a regression"),
+            (of(ChangeOutcome::Improved), "improved"),
+            (of(ChangeOutcome::NoRegression), "without a regression"),
         ] {
             if n > 0 {
                 parts.push(format!("{n} {what}"));
@@ -124,9 +124,9 @@ impl Comparison {
 fn case(row: &Row) -> TestCase {
     let told = format!("{}: {}", row.in_words(), change(row));
     let mut status = match row.outcome() {
-        Some(Outcome::NoRegression | Outcome::Improved) => TestCaseStatus::success(),
-        Some(Outcome::Regressed) => TestCaseStatus::non_success(NonSuccessKind::Failure),
-        Some(Outcome::Undecided) | None => TestCaseStatus::skipped(),
+        Some(ChangeOutcome::NoRegression | ChangeOutcome::Improved) => TestCaseStatus::success(),
+        Some(ChangeOutcome::Regressed) => TestCaseStatus::non_success(NonSuccessKind::Failure),
+        Some(ChangeOutcome::Undecided) | None => TestCaseStatus::skipped(),
     };
     status.set_message(told.clone());
     let mut case = TestCase::new(row.point(), status);
@@ -137,20 +137,20 @@ fn case(row: &Row) -> TestCase {
 
 #[cfg(test)]
 mod tests {
-    use method::change::{Change, Wanted};
+    use method::change::{Change, WouldDecide};
 
     use super::*;
     use crate::comparison::{Incomparable, VERSION};
     use crate::point::{Conditions, Cores};
 
-    fn row(outcome: Option<Outcome>) -> Row {
+    fn row(outcome: Option<ChangeOutcome>) -> Row {
         let change = outcome.map(|outcome| Change {
             baseline_searches: 10,
             searches: 9,
             ratio: Some(0.969),
             interval: Ratio { from: Some(0.96), to: Some(0.978) },
             outcome,
-            wanted: (outcome == Outcome::Undecided).then_some(Wanted::Searches(7)),
+            wanted: (outcome == ChangeOutcome::Undecided).then_some(WouldDecide::Searches(7)),
         });
         Row {
             run: "new".into(),
@@ -163,8 +163,12 @@ mod tests {
     }
 
     fn comparison() -> Comparison {
-        let outcomes =
-            [Outcome::Regressed, Outcome::NoRegression, Outcome::Improved, Outcome::Undecided];
+        let outcomes = [
+            ChangeOutcome::Regressed,
+            ChangeOutcome::NoRegression,
+            ChangeOutcome::Improved,
+            ChangeOutcome::Undecided,
+        ];
         let rows = outcomes.into_iter().map(Some).chain([None]).map(row).collect();
         Comparison {
             schema_version: VERSION,

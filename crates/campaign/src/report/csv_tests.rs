@@ -178,7 +178,7 @@ fn make_run() -> Run {
         };
         m.stolen.dut = Some(stolen);
         match &mut m.found {
-            crate::archive::Found::Trial(trial) => {
+            crate::archive::TaskResult::Trial(trial) => {
                 let off = |n: i32| vec![n - i as i32, n + 3];
                 trial.windows = Some(method::pacing::Windows {
                     stretch_ms: 700,
@@ -189,10 +189,10 @@ fn make_run() -> Run {
                 });
             }
             // Nor does it take longer with more threads.
-            crate::archive::Found::ClosedLoop(trial) => {
+            crate::archive::TaskResult::ClosedLoop(trial) => {
                 trial.experiments.experiments_ms.iter_mut().for_each(|ms| *ms += i as f64);
             }
-            crate::archive::Found::Conform(_) => {}
+            crate::archive::TaskResult::Conform(_) => {}
         }
     }
     let results = Results::compute(&plan, Environment::of_tests(), &entries);

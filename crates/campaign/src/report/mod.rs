@@ -44,6 +44,12 @@ pub struct Run {
 }
 
 impl Run {
+    /// What the plan calls it, and the folder.
+    pub fn title(&self) -> String {
+        let plan = &self.results.plan.name;
+        if *plan == self.name { plan.clone() } else { format!("{plan} ({})", self.name) }
+    }
+
     /// What it found, how exactly, and what speaks against it: sentences, the answer first.
     pub fn summary(&self) -> Vec<String> {
         summary(self).all()
@@ -112,7 +118,7 @@ fn markdown(runs: &[Run], change: Option<&Table>, figures: &[Figure]) -> String 
         let _ = writeln!(
             out,
             "## {}\n\n{}\n",
-            run.name,
+            run.title(),
             answer.into_iter().chain(when).collect::<Vec<_>>().join("\n\n")
         );
         for caveat in caveats {

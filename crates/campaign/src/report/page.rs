@@ -136,7 +136,7 @@ const FIRST: &str = "worst-case";
 
 /// The whole page; `change` is the table of what has changed against a baseline.
 pub(super) fn html(runs: &[Run], change: Option<Table>) -> String {
-    let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
+    let names: Vec<String> = runs.iter().map(Run::title).collect();
     let mut sections = sections(runs);
     if let Some(table) = change {
         let title = "Change against the baseline".into();

@@ -16,7 +16,7 @@ use tester::measurer::result::Rtt;
 use super::chart::number;
 use super::table::Table;
 use super::{Run, comparisons, tables};
-use crate::archive::{Entry, Found, Measured};
+use crate::archive::{Entry, Measured, TaskResult};
 use crate::environment::Environment;
 use crate::plan::{DutPlan, Family, Plan};
 use crate::point::{Conditions, Cores, Loop, Point};
@@ -214,7 +214,7 @@ fn make_entries() -> Vec<Entry> {
             .zip(1..)
             .for_each(|(share, second)| *share += one / f64::from(second) / 1e4);
         match &mut m.found {
-            Found::Trial(trial) => {
+            TaskResult::Trial(trial) => {
                 trial.rtt_us = trial.rtt_us.map(|rtt| Rtt {
                     p50: rtt.p50 + one,
                     p99: rtt.p99 + 2.0 * one,
@@ -231,10 +231,10 @@ fn make_entries() -> Vec<Entry> {
                     most_10ms,
                 });
             }
-            Found::ClosedLoop(trial) => {
+            TaskResult::ClosedLoop(trial) => {
                 trial.experiments.experiments_ms.iter_mut().for_each(|ms| *ms += one / 100.0);
             }
-            Found::Conform(_) => {}
+            TaskResult::Conform(_) => {}
         }
     }
     entries

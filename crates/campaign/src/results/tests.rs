@@ -46,7 +46,7 @@ fn trial(point: &Point, rate: u64, valid: u64, verdict: Verdict) -> Measured {
     trial.verdict = verdict;
     let step = Step { point: point.clone(), repeat: 0, rate: Qps(rate), length: Length::Full };
     let cpu = Cpu { dut: vec![1.0, 0.5, 0.5, 0.5], ..Cpu::default() };
-    let found = archive::Found::Trial(Box::new(trial));
+    let found = archive::TaskResult::Trial(Box::new(trial));
     Measured {
         step,
         found,
@@ -175,7 +175,7 @@ fn a_point_that_was_not_asked_for_has_no_number() {
     let last = all.last_mut().unwrap();
     // Half of the names were never asked for.
     let mut part = AuthPart::default();
-    let archive::Found::Trial(trial) = &mut last.found else { panic!("a search is at rates") };
+    let archive::TaskResult::Trial(trial) = &mut last.found else { panic!("a search is at rates") };
     (part.asked.aaaa, part.asked.a) = (trial.counts.valid / 2, trial.counts.valid / 2);
     trial.verdict = Verdict::Passed;
     trial.weigh_auth(part, Nanos::SECOND, tester::measurer::plan::Subject::Dut);
@@ -222,7 +222,7 @@ fn warnings_are_counted_by_kind_whatever_their_numbers_are() {
     let with = |rate, used: f64, allowed: u64| {
         let mut measured = trial(&search_point(1.0), rate, 100, Verdict::Passed);
         measured.warnings = vec![Warning::AuthBusy { used, cores: 1 }];
-        let archive::Found::Trial(at_rate) = &mut measured.found else {
+        let archive::TaskResult::Trial(at_rate) = &mut measured.found else {
             panic!("a search is at rates")
         };
         at_rate.warnings = vec![Warning::BeyondSelfTest { allowed: Qps(allowed) }; 2];
@@ -278,7 +278,7 @@ fn what_a_hypervisor_took_is_told_host_by_host() {
 fn the_windows_shown_are_those_of_the_highest_rate_that_passed() {
     let with = |rate: u64, verdict: Verdict| {
         let mut measured = trial(&search_point(1.0), rate, 100, verdict);
-        let archive::Found::Trial(at_rate) = &mut measured.found else {
+        let archive::TaskResult::Trial(at_rate) = &mut measured.found else {
             panic!("a search is at rates")
         };
         at_rate.windows = Some(Windows { stretch_ms: rate, ..Windows::default() });

@@ -19,7 +19,7 @@ use tester::measurer::result::TrialResult;
 
 use super::CampaignError;
 use super::meter::Meter;
-use crate::archive::{Archive, Configuration, Cpu, Found, Step};
+use crate::archive::{Archive, Configuration, Cpu, Step, TaskResult};
 use crate::environment::Environment;
 use crate::governor::{CannotBeMade, Governed, GovernorError};
 use crate::host::{Ended, HostError, Machine, Running};
@@ -52,7 +52,7 @@ const ENVIRONMENT: i32 = 4;
 /// What a trial was, seen from outside.
 pub(super) enum Seen {
     /// It came to its end, with so much CPU use.
-    Ended(Found, Cpu),
+    Ended(TaskResult, Cpu),
     /// The DUT ended first, in this way.
     Died(String),
 }
@@ -378,7 +378,7 @@ impl Hosts for RealHosts<'_> {
                     Task::Conform(_) => {
                         let found = ConformTrial::without_report(begun, how);
                         let cpu = meter.finish(auth, std::slice::from_ref(&measurer))?;
-                        return Ok(Seen::Ended(Found::Conform(found.into()), cpu));
+                        return Ok(Seen::Ended(TaskResult::Conform(found.into()), cpu));
                     }
                     _ if !to_the_end => return Ok(Seen::Died(how)),
                     _ => {}
@@ -434,7 +434,7 @@ impl RealHosts<'_> {
         ended: &Ended,
         begun: SystemTime,
         text: &str,
-    ) -> Result<Found, CampaignError> {
+    ) -> Result<TaskResult, CampaignError> {
         let lacks = ended.status == Some(ENVIRONMENT);
         match (task, parse(task, text, begun)) {
             // The server shows nothing that could be checked, which is what was found.
@@ -511,13 +511,13 @@ pub(super) fn how_it_ended(dut: Option<&RunningDut>) -> Result<Option<String>, H
 }
 
 /// Reads what the tester printed, which was started at that moment.
-fn parse(task: &Task, text: &str, begun: SystemTime) -> serde_json::Result<Found> {
+fn parse(task: &Task, text: &str, begun: SystemTime) -> serde_json::Result<TaskResult> {
     Ok(match task {
-        Task::Conform(_) => Found::Conform(Box::new(match serde_json::from_str(text)? {
+        Task::Conform(_) => TaskResult::Conform(Box::new(match serde_json::from_str(text)? {
             Checked::Report(report) => ConformTrial::of(begun, report),
             Checked::Unchecked { unchecked } => ConformTrial::without_report(begun, unchecked),
         })),
-        Task::Trial(_) => Found::Trial(Box::new(serde_json::from_str::<TrialResult>(text)?)),
+        Task::Trial(_) => TaskResult::Trial(Box::new(serde_json::from_str::<TrialResult>(text)?)),
         Task::ClosedLoop(plan) => {
             let experiments: Experiments = serde_json::from_str(text)?;
             let (done, planned) = (experiments.experiments_ms.len(), plan.experiments());
@@ -527,7 +527,7 @@ fn parse(task: &Task, text: &str, begun: SystemTime) -> serde_json::Result<Found
                     format!("{done} of {carried_out} carried out: the tester was interrupted");
                 return Err(serde_json::Error::custom(why));
             }
-            Found::ClosedLoop(Box::new(LoopTrial::judge(experiments)))
+            TaskResult::ClosedLoop(Box::new(LoopTrial::judge(experiments)))
         }
     })
 }

@@ -139,7 +139,8 @@ impl Simulated {
         let outcomes = outcomes.into_iter().filter(only).collect();
         let prefixes = plan.prefixes.iter().map(ToString::to_string).collect();
         let server = plan.name.clone();
-        let report = Report { server, version: String::new(), prefixes, outcomes, seconds: 60.5 };
+        let report =
+            Report { server, version: String::new(), prefixes, outcomes, duration_s: 60.5 };
         ConformTrial::of(UNIX_EPOCH, report)
     }
 
@@ -362,7 +363,7 @@ impl Hosts for Simulated {
             Task::Trial(plan) if plan.rate == Qps(50) => {
                 let event = self.hangs.get().then_some(Event::Hangs);
                 return Ok(Seen::Ended(
-                    Found::Trial(Box::new(self.of_rate(plan, None, event))),
+                    TaskResult::Trial(Box::new(self.of_rate(plan, None, event))),
                     cpu,
                 ));
             }
@@ -376,7 +377,10 @@ impl Hosts for Simulated {
                 found.experiments_ms = vec![10.0, 12.0];
                 (found.counts.sent, found.counts.valid) = (512, 512);
                 found.conclude();
-                return Ok(Seen::Ended(Found::ClosedLoop(Box::new(LoopTrial::judge(found))), cpu));
+                return Ok(Seen::Ended(
+                    TaskResult::ClosedLoop(Box::new(LoopTrial::judge(found))),
+                    cpu,
+                ));
             }
             Task::Conform(plan) => {
                 let number = self.trials.replace(self.trials.get() + 1);
@@ -385,7 +389,7 @@ impl Hosts for Simulated {
                     return Err(CampaignError::Interrupted);
                 }
                 let found = self.checks(plan, dut, event);
-                return Ok(Seen::Ended(Found::Conform(Box::new(found)), cpu));
+                return Ok(Seen::Ended(TaskResult::Conform(Box::new(found)), cpu));
             }
         };
         let number = self.trials.replace(self.trials.get() + 1);
@@ -400,12 +404,12 @@ impl Hosts for Simulated {
                     return Ok(Seen::Died("the DUT ended with signal: 9".into()));
                 }
                 let trial = self.of_rate(plan, Some(dut), Some(Event::Hangs));
-                return Ok(Seen::Ended(Found::Trial(Box::new(trial)), cpu));
+                return Ok(Seen::Ended(TaskResult::Trial(Box::new(trial)), cpu));
             }
             (Some(Event::Hangs), _) => self.hangs.set(true),
             _ => {}
         }
-        Ok(Seen::Ended(Found::Trial(Box::new(self.of_rate(plan, dut, event))), cpu))
+        Ok(Seen::Ended(TaskResult::Trial(Box::new(self.of_rate(plan, dut, event))), cpu))
     }
 }
 

@@ -23,7 +23,7 @@ use tester::measurer::shards::{Moment, ShardPlan};
 use super::CampaignError;
 use super::hosts::{LOOK, RESULT, RealHosts, Seen, auth_lives, how_it_ended, measure};
 use super::meter::Meter;
-use crate::archive::Found;
+use crate::archive::TaskResult;
 use crate::host::{HostError, Machine, Running};
 use crate::measures::Task;
 use crate::site::{RunningAuth, RunningDut};
@@ -110,7 +110,7 @@ impl RealHosts<'_> {
             |why: String| CampaignError::Trial { rate: Some(plan.rate), why, is_usage: false };
         let merged = merge(given, &self.offsets(&before, &self.clocks()?));
         let trial = merged.map_err(|error| unfit(error.to_string()))?.trial;
-        Ok(Seen::Ended(Found::Trial(Box::new(trial)), cpu))
+        Ok(Seen::Ended(TaskResult::Trial(Box::new(trial)), cpu))
     }
 
     /// What the clocks of all testers say.
@@ -184,7 +184,9 @@ impl RealHosts<'_> {
         };
         let text = machine.read(&file(index, "json"), RESULT)?;
         match self.found(task, measurer, &ended, begun, &text)? {
-            Found::Trial(trial) => Ok(Given { file: machine.name().to_owned(), trial: *trial }),
+            TaskResult::Trial(trial) => {
+                Ok(Given { file: machine.name().to_owned(), trial: *trial })
+            }
             other => unreachable!("a trial finds a trial, not {other:?}"),
         }
     }

@@ -417,7 +417,7 @@ fn a_trial_that_was_not_what_the_plan_wanted_ends_its_point() {
     });
     let Some(Entry::Finished(m)) = at.map(|at| &mut entries[at]) else { panic!("no full trial") };
     let deviation = method::evidence::Deviation::CachedShare { wanted: 0.0, real: 0.5 };
-    let Found::Trial(trial) = &mut m.found else { panic!("a search is at rates") };
+    let TaskResult::Trial(trial) = &mut m.found else { panic!("a search is at rates") };
     (trial.verdict, trial.deviation) = (Verdict::Invalid, Some(deviation));
     let point = m.step.point.clone();
     let (plan, recorded) = (plan(), entries);
@@ -521,7 +521,7 @@ fn a_dut_that_ends_in_one_variant_keeps_its_other_checks() {
     for entry in &mut entries {
         let Entry::Finished(measured) = entry else { continue };
         let is_last = measured.step.point == calm[at + variants(&plan) - 1].point;
-        if let (true, Found::Conform(trial)) = (is_last, &mut measured.found) {
+        if let (true, TaskResult::Conform(trial)) = (is_last, &mut measured.found) {
             (trial.report, trial.why) = (None, "it shows no prefix".into());
         }
     }
@@ -555,7 +555,7 @@ fn a_dut_that_shows_nothing_to_check_has_no_result_and_says_why() {
     let mut entries = journal_of(&plan, 250, &[]);
     for entry in &mut entries {
         let Entry::Finished(measured) = entry else { continue };
-        if let Found::Conform(trial) = &mut measured.found {
+        if let TaskResult::Conform(trial) = &mut measured.found {
             (trial.report, trial.why) = (None, "it shows no prefix".into());
         }
     }

@@ -1,26 +1,18 @@
-//! The searches of a plan, whichever way their rates are chosen.
+//! The searches of a point or of a plan, whichever way their rates are chosen.
 
 use method::mlr::goal::{Goal, GoalError};
 use method::mlr::search::{GoalResult, Limits};
 use method::mlr::set::MlrSet;
-use method::precision::Figures;
+use method::narrow::Length;
+use method::precision::{Figures, overstatement};
+use method::records::Counts;
 use method::search::{Found, Shortfall};
-use method::set::Set;
+use method::set::{Due, Set, SetPlan};
 use method::units::{Nanos, Qps};
+use method::verdict::Verdict;
 use serde::{Deserialize, Serialize};
-use tester::measurer::result::TrialResult;
 
-use crate::search_plan::{Method, SearchPlan};
-
-/// The trial that is due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct DueTrial {
-    /// Of which search, from 0.
-    pub(super) repeat: u32,
-    pub(super) rate: Qps,
-    pub(super) duration: Nanos,
-    pub(super) bracket: (Option<Qps>, Option<Qps>),
-}
+use crate::search_plan::Method;
 
 /// What was found for one goal of an MLRsearch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -29,106 +21,115 @@ pub struct GoalFigures {
     pub goal: Goal,
     /// Median, interval and so on of the lower bounds, in queries per second.
     pub figures: Figures,
+    /// By how much they may be overstated because replies after the end of the goal's trials count
+    /// as well; the interval's lower end is divided by it. 1: not at all.
+    pub overstatement: f64,
     /// What each search found.
     pub searches: Vec<GoalResult>,
 }
 
 /// Where the searches stand.
-pub(super) enum SearchCourse {
-    Bisection { set: Box<Set>, duration: Nanos },
-    MlrSearch(Box<MlrSet>),
+#[derive(Clone, Debug)]
+pub enum SearchCourse {
+    /// Halving the range.
+    Bisection(Box<Set>),
+    /// MLRsearch, of which trials of the length `full` are full ones.
+    MlrSearch {
+        /// The searches.
+        set: Box<MlrSet>,
+        /// The length of trials as RFC 8219 wants them.
+        full: Nanos,
+    },
 }
 
 impl SearchCourse {
-    pub(super) fn new(plan: &SearchPlan) -> Result<SearchCourse, GoalError> {
-        Ok(match &plan.method {
-            Method::Bisection => SearchCourse::Bisection {
-                set: Box::new(Set::new(plan.set())),
-                duration: plan.trial.duration,
-            },
-            Method::MlrSearch(goals) => {
-                let range = plan.range;
-                let limits = Limits {
-                    min: range.min,
-                    max: range.max,
-                    invalid_retries: range.invalid_retries,
-                };
-                SearchCourse::MlrSearch(Box::new(MlrSet::new(limits, goals.clone(), plan.repeat)?))
-            }
-        })
+    /// Searches of which nothing is done; full trials last `full`.
+    ///
+    /// # Errors
+    /// If a goal of an MLRsearch cannot be searched for.
+    pub fn new(plan: SetPlan, method: &Method, full: Nanos) -> Result<SearchCourse, GoalError> {
+        let Method::MlrSearch(goals) = method else { return Ok(SearchCourse::bisection(plan)) };
+        let range = plan.range;
+        let limits =
+            Limits { min: range.min, max: range.max, invalid_retries: range.invalid_retries };
+        let set = Box::new(MlrSet::new(limits, goals.clone(), plan.repeat)?);
+        Ok(SearchCourse::MlrSearch { set, full })
+    }
+
+    /// Searches by halving of which nothing is done.
+    pub(crate) fn bisection(plan: SetPlan) -> SearchCourse {
+        SearchCourse::Bisection(Box::new(Set::new(plan)))
     }
 
     /// The trial to carry out next; `None` when all searches are over.
-    pub(super) fn next(&self) -> Option<DueTrial> {
+    pub fn next(&self) -> Option<Due> {
         match self {
-            SearchCourse::Bisection { set, duration } => set.next().map(|due| DueTrial {
-                repeat: due.repeat,
-                rate: due.rate,
-                duration: *duration,
-                bracket: due.bracket,
-            }),
-            SearchCourse::MlrSearch(set) => set.due().map(|(repeat, due)| DueTrial {
+            SearchCourse::Bisection(set) => set.next(),
+            SearchCourse::MlrSearch { set, full } => set.due().map(|(repeat, due)| Due {
                 repeat,
                 rate: due.rate,
-                duration: due.duration,
+                length: if due.duration == *full { Length::Full } else { Length::Of(due.duration) },
                 bracket: due.bracket,
             }),
         }
     }
 
     /// About how many trials are left; `None` where that cannot be known.
-    pub(super) fn trials_left(&self) -> Option<u64> {
+    pub fn trials_left(&self) -> Option<u64> {
         match self {
-            SearchCourse::Bisection { set, .. } => Some(set.trials_left()),
-            SearchCourse::MlrSearch(_) => None,
+            SearchCourse::Bisection(set) => Some(set.trials_left()),
+            SearchCourse::MlrSearch { .. } => None,
         }
     }
 
-    pub(super) fn report(&mut self, trial: &TrialResult) {
+    /// Books verdict and counts of the trial that was due.
+    pub fn report(&mut self, verdict: Verdict, counts: &Counts) {
         match self {
-            SearchCourse::Bisection { set, .. } => set.report(trial.verdict, &trial.counts),
-            SearchCourse::MlrSearch(set) => set.report(trial.verdict, &trial.counts),
+            SearchCourse::Bisection(set) => set.report(verdict, counts),
+            SearchCourse::MlrSearch { set, .. } => set.report(verdict, counts),
         }
     }
 
-    /// What each search found for the goal of RFC 8219.
-    pub(super) fn found(&self) -> Vec<Found> {
+    /// What each search that is over found for the goal of RFC 8219.
+    pub fn found(&self) -> Vec<Found> {
         match self {
-            SearchCourse::Bisection { set, .. } => set.found().to_vec(),
-            SearchCourse::MlrSearch(set) => set.found(0),
+            SearchCourse::Bisection(set) => set.found().to_vec(),
+            SearchCourse::MlrSearch { set, .. } => set.found(0),
         }
     }
 
-    pub(super) fn failed_by(&self) -> Vec<Option<Shortfall>> {
+    /// By how much the lowest rate that failed failed, search by search.
+    pub fn failed_by(&self) -> Vec<Option<Shortfall>> {
         match self {
-            SearchCourse::Bisection { set, .. } => set.failed_by().to_vec(),
-            SearchCourse::MlrSearch(set) => set.failed_by().to_vec(),
+            SearchCourse::Bisection(set) => set.failed_by().to_vec(),
+            SearchCourse::MlrSearch { set, .. } => set.failed_by().to_vec(),
         }
     }
 
-    /// The distance of passed and failed rates that was wanted or, of an MLRsearch, reached.
-    pub(super) fn resolution(&self, plan: &SearchPlan) -> Qps {
+    /// The distance of passed and failed rates: the one that was `wanted` or, of an MLRsearch,
+    /// reached.
+    pub fn resolution(&self, wanted: Qps) -> Qps {
         let distance = |found: &Found| Some(Qps(found.failed?.0.saturating_sub(found.highest?.0)));
         match self {
-            SearchCourse::Bisection { .. } => plan.range.resolution,
-            SearchCourse::MlrSearch(set) => {
+            SearchCourse::Bisection(_) => wanted,
+            SearchCourse::MlrSearch { set, .. } => {
                 set.found(0).iter().filter_map(distance).max().unwrap_or(Qps(1))
             }
         }
     }
 
-    /// What was found for each goal; empty for a bisection, which has one.
-    pub(super) fn goals(&self, overstatement: f64) -> Vec<GoalFigures> {
-        let SearchCourse::MlrSearch(set) = self else { return Vec::new() };
+    /// What was found for each goal, whose trials all had this timeout; empty for a bisection, which
+    /// has one goal.
+    pub fn goals(&self, timeout: Nanos) -> Vec<GoalFigures> {
+        let SearchCourse::MlrSearch { set, .. } = self else { return Vec::new() };
         let goals = set.results().first().map_or(0, Vec::len);
         let of = |at: usize| {
             let searches: Vec<GoalResult> =
                 set.results().iter().map(|results| results[at]).collect();
-            GoalFigures {
-                goal: searches[0].goal,
-                figures: Figures::of(&set.found(at), overstatement),
-                searches,
-            }
+            let goal = searches[0].goal;
+            let overstatement = overstatement(goal.final_duration, timeout);
+            let figures = Figures::of(&set.found(at), overstatement);
+            GoalFigures { goal, figures, overstatement, searches }
         };
         (0..goals).map(of).collect()
     }

@@ -10,7 +10,7 @@ use method::units::counted;
 
 use crate::cpu_list::{cpu_list, cpu_ranges};
 
-/// The command that prints all that [`Topology::parse`] reads, a line `FILE:CONTENT` each. It runs
+/// The command that prints all that [`CpuTopology::parse`] reads, a line `FILE:CONTENT` each. It runs
 /// wherever there is a shell.
 pub(crate) const LOOK: [&str; 3] = [
     "sh",
@@ -21,7 +21,7 @@ pub(crate) const LOOK: [&str; 3] = [
 
 /// The CPUs of a host that are online and that our processes there may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Topology {
+pub struct CpuTopology {
     cpus: BTreeMap<usize, Cpu>,
 }
 
@@ -34,10 +34,10 @@ struct Cpu {
     node: usize,
 }
 
-impl Topology {
+impl CpuTopology {
     /// Reads what [`LOOK`] printed. Without a line of the CPUs that are online there are none: the
     /// host does not say.
-    pub fn parse(text: &str) -> Topology {
+    pub fn parse(text: &str) -> CpuTopology {
         let (mut online, mut allowed) = (BTreeSet::new(), None);
         let (mut cores, mut nodes) = (BTreeMap::new(), BTreeMap::new());
         for (file, content) in text.lines().filter_map(|line| line.split_once(':')) {
@@ -65,7 +65,7 @@ impl Topology {
             core: cores.get(&cpu).copied().unwrap_or(cpu),
             node: nodes.get(&cpu).copied().unwrap_or(0),
         };
-        Topology { cpus: usable.map(|cpu| (cpu, place(cpu))).collect() }
+        CpuTopology { cpus: usable.map(|cpu| (cpu, place(cpu))).collect() }
     }
 
     /// All CPUs, in order.

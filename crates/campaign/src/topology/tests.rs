@@ -7,31 +7,31 @@
 
 use super::*;
 
-fn one() -> Topology {
-    Topology::parse(include_str!("one-node.txt"))
+fn one() -> CpuTopology {
+    CpuTopology::parse(include_str!("one-node.txt"))
 }
 
-fn two() -> Topology {
-    Topology::parse(include_str!("two-nodes.txt"))
+fn two() -> CpuTopology {
+    CpuTopology::parse(include_str!("two-nodes.txt"))
 }
 
-fn four() -> Topology {
-    Topology::parse(include_str!("four-nodes.txt"))
+fn four() -> CpuTopology {
+    CpuTopology::parse(include_str!("four-nodes.txt"))
 }
 
-fn picked(topology: &Topology, count: usize, taken: &[usize]) -> Option<String> {
+fn picked(topology: &CpuTopology, count: usize, taken: &[usize]) -> Option<String> {
     let cpus = topology.pick(count, &taken.iter().copied().collect())?;
     assert_eq!(cpus.len(), count);
     Some(cpu_ranges(&cpus.into_iter().collect()))
 }
 
 /// The recording of four nodes with its last CPU switched off.
-fn four_but_one() -> Topology {
+fn four_but_one() -> CpuTopology {
     let text = include_str!("four-nodes.txt");
     let off =
         text.replace("/sys/devices/system/cpu/online:0-39", "/sys/devices/system/cpu/online:0-38");
     assert_ne!(off, text);
-    Topology::parse(&off)
+    CpuTopology::parse(&off)
 }
 
 #[test]
@@ -49,13 +49,15 @@ fn hosts_are_read() {
         (four().cpus[&38], four().cpus[&4]),
         (Cpu { core: 38, node: 2 }, Cpu { core: 4, node: 0 })
     );
-    assert!(Topology::parse("").is_unknown() && Topology::parse("nonsense\n/sys: x").is_unknown());
+    assert!(
+        CpuTopology::parse("").is_unknown() && CpuTopology::parse("nonsense\n/sys: x").is_unknown()
+    );
     // A container that may use a part of its host only.
     let part =
         format!("{}/proc/self/status:Cpus_allowed_list:\t4-7\n", include_str!("two-nodes.txt"));
-    assert_eq!(Topology::parse(&part).counted(), "4 CPUs (4-7)");
+    assert_eq!(CpuTopology::parse(&part).counted(), "4 CPUs (4-7)");
     // A kernel without NUMA and a machine without topology.
-    let bare = Topology::parse("/sys/devices/system/cpu/online:0-3\n");
+    let bare = CpuTopology::parse("/sys/devices/system/cpu/online:0-3\n");
     assert_eq!(picked(&bare, 3, &[]).unwrap(), "0-2");
 }
 
@@ -142,7 +144,7 @@ fn more_cores_are_the_fewer_ones_and_others() {
 #[test]
 fn this_machine_can_be_looked_at() {
     let output = std::process::Command::new(LOOK[0]).args(&LOOK[1..]).output().unwrap();
-    let here = Topology::parse(&String::from_utf8_lossy(&output.stdout));
+    let here = CpuTopology::parse(&String::from_utf8_lossy(&output.stdout));
     let allowed = net::affinity::allowed_cpus().len();
     assert_eq!(here.cpus().len(), allowed, "{}", String::from_utf8_lossy(&output.stdout));
 }

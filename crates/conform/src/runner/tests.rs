@@ -401,7 +401,13 @@ fn checks_run_together_up_to_the_bound_and_some_alone() {
     fn sleeps(_: &mut Trial<'_>) -> Judged {
         let now = RUNNING[0].fetch_add(1, Ordering::SeqCst) + 1;
         RUNNING[1].fetch_max(now, Ordering::SeqCst);
-        thread::sleep(Duration::from_millis(20));
+        // Until another one runs beside it, or has.
+        for _ in 0..500 {
+            if RUNNING[1].load(Ordering::SeqCst) > 1 {
+                break;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
         RUNNING[0].fetch_sub(1, Ordering::SeqCst);
         Ok(())
     }
@@ -419,8 +425,23 @@ fn checks_run_together_up_to_the_bound_and_some_alone() {
     let report = run_these(&all, &settings, None, &|_| *told.borrow_mut() += 1).unwrap();
     assert!(report.outcomes.iter().all(|o| o.verdict == Verdict::Passed), "{report:?}");
     assert_eq!(report.outcomes[0].id, "hardening-overload-x", "the order of the list");
-    assert!((1..=3).contains(&RUNNING[1].load(Ordering::SeqCst)));
+    assert!((2..=3).contains(&RUNNING[1].load(Ordering::SeqCst)));
     assert_eq!(told.into_inner(), 20);
+}
+
+#[test]
+fn what_has_not_begun_when_the_user_wants_to_stop_is_not_tried() {
+    let fake = Fake::start(dns64);
+    let checks =
+        ["rfc1-1-first", "rfc1-1-second", "hardening-overload-x"].map(|id| of(id, |_| Ok(())));
+    let all: Vec<&Check> = checks.iter().collect();
+    let settings = Settings { parallel: 1, ..fake.settings(LONG) };
+    // The second may have begun before the first one's outcome was told; the last runs behind them.
+    let stop = |_: &Outcome| settings.until.store(true, Ordering::SeqCst);
+    let report = run_these(&all, &settings, None, &stop).unwrap();
+    let [first, _, last] = &report.outcomes[..] else { panic!("{report:?}") };
+    assert_eq!((first.verdict, last.verdict), (Verdict::Passed, Verdict::NotTried), "{report:?}");
+    assert!(last.reason.contains("interrupted"), "{report:?}");
 }
 
 #[test]

@@ -204,7 +204,7 @@ fn cell(out: &mut String, outcome: &Outcome) {
             "<pre>$ {}</pre><pre>{}</pre><small>{:.0} ms</small>",
             escape(&shown.dig),
             escape(&shown.reply),
-            shown.milliseconds
+            shown.took_ms
         );
     }
     out.push_str("</div></details></td>");

@@ -17,7 +17,7 @@ pub fn junit(reports: &[Report]) -> String {
     let mut document = Document::new("conform");
     for report in reports {
         let mut suite = TestSuite::new(report.server.as_str());
-        suite.set_time(Duration::try_from_secs_f64(report.seconds).unwrap_or_default());
+        suite.set_time(Duration::try_from_secs_f64(report.duration_s).unwrap_or_default());
         suite.add_property(("version", report.version.as_str()));
         suite.add_property(("prefixes", report.prefixes.join(" ").as_str()));
         suite.add_test_cases(report.outcomes.iter().map(|outcome| case(report, outcome)));

@@ -30,7 +30,7 @@ pub(crate) fn exchange(server: SocketAddr, exchange: &Exchange) -> Shown {
             (None, Some(why)) => format!("no DNS message: {why}"),
             (None, None) => "no reply".into(),
         },
-        milliseconds: micros / 1000.0,
+        took_ms: micros / 1000.0,
     }
 }
 

@@ -16,7 +16,7 @@ pub fn text(report: &Report) -> String {
         [report.server.as_str(), report.version.as_str()].join(" ").trim(),
         report.prefixes.join(", "),
         report.outcomes.len(),
-        report.seconds
+        report.duration_s
     );
     for (title, levels) in GROUPS {
         failures(&mut out, report, title, levels);
@@ -70,7 +70,7 @@ fn failure(out: &mut String, report: &Report, outcome: &Outcome) {
     line("source", &quoted(&outcome.source, &outcome.sentence));
     for shown in &outcome.exchanges {
         line("repeat", &shown.dig);
-        line("came", &format!("{} ({:.0} ms)", shown.reply, shown.milliseconds));
+        line("came", &format!("{} ({:.0} ms)", shown.reply, shown.took_ms));
     }
     if let Some(id) = &outcome.contradicts {
         let opposite = report.outcomes.iter().find(|other| other.id == *id);

@@ -160,7 +160,6 @@ pub(crate) struct ClosedLoop {
     name = "resperf",
     version,
     max_term_width = 110,
-    disable_version_flag = true,
     about = "Raises the query rate evenly until answers stop to follow: DNS-OARC's resperf on the engine of dns64bench",
     after_help = help::below("resperf")
 )]
@@ -273,6 +272,7 @@ pub(crate) enum Family {
 #[derive(Debug, Parser)]
 #[command(
     name = "dns64perf++",
+    version,
     max_term_width = 110,
     about = "One trial at a constant rate with the arguments, the output and the dns64perf.csv of dns64perf++, paced and checked \
              by dns64bench",

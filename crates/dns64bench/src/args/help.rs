@@ -99,7 +99,7 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
         "" => &[
             (
                 "dns64bench quickstart",
-                "Try it: self-test and a short search on this host, without root.",
+                "Try it: self-test and short searches of dns64d on this host, without root.",
             ),
             ("dns64bench check", "See what on this machine spoils measurements."),
             (
@@ -375,6 +375,34 @@ mod tests {
                     "{words}: {line} is not in its help:\n{help}"
                 );
             }
+        }
+    }
+
+    /// clap spreads a help text over blank lines if one option has a long help or possible values
+    /// with helps of their own: then commands would not look alike.
+    #[test]
+    fn all_help_texts_are_of_one_style() {
+        let mut daemon = dns64::process::daemon::command();
+        daemon.build();
+        let of_daemon = daemon.get_subcommands().cloned().collect::<Vec<_>>();
+        let of_daemon =
+            of_daemon.into_iter().map(|sub| (format!("dns64d {}", sub.get_name()), sub));
+        for (words, command) in commands().into_iter().chain(of_daemon) {
+            assert!(command.get_long_about().is_none(), "{words}: a second paragraph");
+            for arg in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
+                let values = arg.get_possible_values();
+                let explained = values.iter().any(|value| value.get_help().is_some());
+                assert!(!explained, "{words} --{}: values with helps of their own", arg.get_id());
+                assert!(arg.get_long_help().is_none(), "{words} --{}: long help", arg.get_id());
+            }
+        }
+    }
+
+    #[test]
+    fn every_command_says_its_version() {
+        for (words, command) in commands() {
+            let version = command.get_arguments().any(|arg| arg.get_id() == "version");
+            assert!(version, "{words} has no --version");
         }
     }
 

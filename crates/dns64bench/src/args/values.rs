@@ -166,6 +166,12 @@ pub(crate) fn parse_decrease(text: &str) -> Result<f64, String> {
     fraction(text).filter(|decrease| (0.0..1.0).contains(decrease)).ok_or_else(wrong)
 }
 
+/// The reserve δ of a self-test: a number from 0 to 10, also in per cent.
+pub(crate) fn parse_reserve(text: &str) -> Result<f64, String> {
+    let wrong = || format!("'{text}' is no reserve; write for example 0.1 or 10%");
+    fraction(text).filter(|reserve| (0.0..=10.0).contains(reserve)).ok_or_else(wrong)
+}
+
 /// A share from 0 to 1, also in per cent.
 pub(crate) fn parse_fraction(text: &str) -> Result<f64, String> {
     let wrong = || format!("'{text}' is no share from 0 to 1; write for example 0.05 or 5%");
@@ -196,6 +202,8 @@ mod tests {
         }
         assert_eq!(parse_fraction("100%"), Ok(1.0));
         assert!(parse_share("100%").unwrap_err().contains("below 1"));
+        assert_eq!(["10%", "0.1", "1", "150%"].map(parse_reserve), [0.1, 0.1, 1.0, 1.5].map(Ok));
+        assert!(parse_reserve("-10%").unwrap_err().contains("0.1 or 10%"));
         for text in ["5", "-1%", "%", "NaN", "a", ""] {
             assert!(parse_share(text).unwrap_err().contains("0.5%"), "{text}");
             assert!(parse_fraction(text).unwrap_err().contains("5%"), "{text}");

@@ -13,12 +13,13 @@ use tester::authdns::counters::AuthCounters;
 use tester::authdns::{AuthConfig, start, status};
 use tester::past_stack::PastStack;
 
-use super::wait_for_end;
+use super::{end_with_any_thread, wait_for_end};
 use crate::args::Auth;
 use crate::output::{Failure, Outcome, Versioned, grouped, print_versioned};
 use crate::resolve::xdp_config;
 
 pub(crate) fn run(args: &Auth) -> Outcome {
+    end_with_any_thread();
     match &args.conform {
         Some(zone) => serve_checks(args, zone),
         None => serve(args),

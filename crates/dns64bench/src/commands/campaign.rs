@@ -21,12 +21,15 @@ use campaign::report::{Run, write};
 use campaign::runner::{self, CampaignError, Watcher};
 use campaign::text::{MESSAGE, plain};
 use indicatif::{ProgressBar, ProgressStyle};
+use method::narrow::Length;
 use method::units::{CpuId, Qps};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::args::{Campaign, CampaignAction};
-use crate::output::{Failure, Outcome, SPOILED, counted, grouped, print_points, rounded};
+use crate::output::{
+    Failure, Outcome, SPOILED, counted, grouped, print_points, remaining, rounded,
+};
 use crate::{colour, metrics};
 
 pub(crate) fn run(args: &Campaign) -> Outcome {
@@ -241,7 +244,7 @@ fn print_status(plan: &Plan, entries: &[Entry]) {
             println!("{:<6} {:>12}  {point}: {}", "mishap", "", plain(what, MESSAGE));
         }
     }
-    let left = if left.is_zero() { "Nothing".into() } else { format!("About {}", rounded(left)) };
+    let left = if left.is_zero() { "Nothing".into() } else { format!("About {}", remaining(left)) };
     println!("{left} to go");
 }
 
@@ -310,7 +313,7 @@ impl Watcher for CampaignTerminal<'_> {
         metrics::search(metrics::SearchState { number: step.repeat + 1, passed, failed });
         let bracket = |rate: Option<Qps>| rate.map_or("…".into(), |rate| grouped(rate.0));
         let (low, high) = (bracket(passed), bracket(failed));
-        let left = rounded(self.open.iter().map(|point| self.plan.effort(point).1).sum());
+        let left = remaining(self.open.iter().map(|point| self.plan.effort(point).1).sum());
         let Step { point, rate, .. } = step;
         self.bar.set_message(match (passed, failed) {
             (None, None) => format!("{point}, about {left} to go"),
@@ -322,7 +325,11 @@ impl Watcher for CampaignTerminal<'_> {
         let c = measured.counts();
         metrics::ended(Some(measured.verdict()), [c.valid, c.late, c.lost, c.wrong.total()]);
         let step = &measured.step;
-        let length = if step.length == method::narrow::Length::Probe { "probe" } else { "trial" };
+        let length = match step.length {
+            Length::Probe => "probe".into(),
+            Length::Full => "trial".into(),
+            Length::Of(duration) => format!("trial of {}", rounded(duration.into())),
+        };
         let reason =
             measured.reasons().first().map_or(String::new(), |reason| format!(" ({reason})"));
         let rate =

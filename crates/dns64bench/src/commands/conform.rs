@@ -16,8 +16,8 @@ use conform::show;
 use tempfile::TempDir;
 
 use crate::args::{Conform, StatusPlace};
-use crate::output::{DUT_FAILED, Failure, Outcome, Versioned};
-use crate::progress;
+use crate::output::{DUT_FAILED, Failure, INTERRUPTED, Outcome, Versioned};
+use crate::{interruption, progress};
 
 /// How long ssh may take to forward the status socket.
 const SSH: Duration = Duration::from_secs(15);
@@ -27,6 +27,7 @@ pub(crate) fn run(args: &Conform) -> Outcome {
         print!("{}", show::list(&args.only).map_err(Failure::usage)?);
         return Ok(ExitCode::SUCCESS);
     }
+    interruption::heed()?;
     let mut others = Vec::new();
     for path in &args.beside {
         others.push(read(path)?);
@@ -47,6 +48,10 @@ pub(crate) fn run(args: &Conform) -> Outcome {
     if let Some(path) = &args.html {
         let all: Vec<Report> = own.into_iter().chain(others).collect();
         write_whole(path, show::html::page(&all).as_bytes()).map_err(Failure::environment)?;
+    }
+    if interruption::is_asked() {
+        eprintln!("dns64bench: interrupted; the checks that had not begun are not tried");
+        return Ok(INTERRUPTED.into());
     }
     Ok(if fails { DUT_FAILED.into() } else { ExitCode::SUCCESS })
 }
@@ -80,6 +85,7 @@ fn check(args: &Conform) -> Result<Option<Report>, Failure> {
         parallel: args.parallel,
         validation: args.validates,
         everything: args.forwards_all,
+        until: interruption::flag(),
         ..defaults
     };
     let open = |place| FarView::open(place, args.ssh_config.as_deref());

@@ -3,18 +3,23 @@
 use std::process::ExitCode;
 
 use method::verdict::Verdict;
-use tester::measurer::Progress;
 use tester::measurer::result::TrialResult;
 
 use crate::args::Dns64perf;
-use crate::output::{Failure, Outcome, SPOILED};
+use crate::interruption;
+use crate::output::{Failure, INTERRUPTED, Outcome, SPOILED, grouped, is_interrupted};
+use crate::progress::run_trial;
 
 pub(crate) fn run(args: &Dns64perf) -> Outcome {
+    interruption::heed()?;
     let plan = args.resolve()?;
-    let trial = tester::measurer::run(&plan, &Progress::new(&plan))?;
+    let trial = run_trial(&plan, false, &format!("{} q/s", grouped(plan.rate.0)))?;
     print!("{}", printed(&trial));
     if let Some(why) = &trial.records_error {
         return Err(Failure::environment(anyhow::anyhow!("{why}")));
+    }
+    if is_interrupted(&trial) {
+        return Ok(INTERRUPTED.into());
     }
     for reason in trial.reasons.iter().filter(|_| trial.verdict == Verdict::Invalid) {
         eprintln!("dns64perf++: the tester spoiled this trial: {reason}");

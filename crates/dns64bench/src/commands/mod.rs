@@ -42,6 +42,20 @@ fn measured_send_cost(plan: &TrialPlan) -> Result<Option<SendCost>, TrialError> 
         .map_err(|source| TrialError::SendCost { source })
 }
 
+/// Exit status after a panic, as Rust programs have it.
+const PANICKED: i32 = 101;
+
+/// From now on a thread that panics ends the program. A server that goes on without one of its
+/// threads, its counters still to be had, would make the loss of its replies look like the DUT's.
+fn end_with_any_thread() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tell(panic);
+        eprintln!("dns64bench: a defect of this program; what was measured with it says nothing");
+        std::process::exit(PANICKED);
+    }));
+}
+
 /// Waits for SIGINT or SIGTERM, or for `duration` to pass.
 fn wait_for_end(duration: Option<Duration>) -> Result<(), Failure> {
     let end = duration.map(|d| Instant::now() + d);
@@ -51,4 +65,31 @@ fn wait_for_end(duration: Option<Duration>) -> Result<(), Failure> {
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::env;
+    use std::process::Command;
+    use std::thread;
+
+    use super::*;
+
+    /// Set for the process that is to end.
+    const ENDS: &str = "DNS64BENCH_TEST_ENDS";
+
+    #[test]
+    fn a_thread_that_panics_ends_the_program() {
+        if env::var_os(ENDS).is_some() {
+            end_with_any_thread();
+            let _ = thread::spawn(|| panic!("one thread of many")).join();
+            unreachable!("the program goes on without its thread");
+        }
+        let this = "commands::tests::a_thread_that_panics_ends_the_program";
+        let mut itself = Command::new(env::current_exe().unwrap());
+        let output = itself.args([this, "--exact", "--nocapture"]).env(ENDS, "1").output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(PANICKED), "{told}");
+        assert!(told.contains("one thread of many") && told.contains("a defect"), "{told}");
+    }
 }

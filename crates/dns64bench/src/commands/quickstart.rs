@@ -103,7 +103,7 @@ pub(crate) fn run(args: &Quickstart) -> Outcome {
     metrics::serve(args.display.metrics, "quickstart", &[], quiet)?;
     say("1/4  Self-test: how fast are Measurer and AuthDNS on this machine?");
     let folder = tempfile::tempdir().map_err(Failure::environment)?;
-    let self_test = self_test(folder.path())?;
+    let self_test = self_test(folder.path(), quiet)?;
     let mut found = Vec::new();
     for (i, stage) in STAGES.iter().enumerate() {
         say(&format!("{}/4  dns64d: {}", i + 2, stage.meaning));
@@ -124,10 +124,10 @@ pub(crate) fn run(args: &Quickstart) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn self_test(folder: &Path) -> Result<SelfTestResult, Failure> {
+fn self_test(folder: &Path, quiet: bool) -> Result<SelfTestResult, Failure> {
     let status = status_in(folder, "self-test");
     let (_auth, address) = auth(Share::ONE, &status)?;
-    super::self_test::self_test(&self_test_plan(address, &status), true)
+    super::self_test::self_test(&self_test_plan(address, &status), quiet)
 }
 
 /// A self-test for the worst case, which is the first stage: AuthDNS is asked as the DUT will be.

@@ -3,13 +3,26 @@
 use std::process::ExitCode;
 
 use method::units::CpuId;
+use schemars::JsonSchema;
+use serde::Serialize;
 use tester::asker::Asking;
-use tester::reference_dut::{ReferenceConfig, start};
+use tester::past_stack::PastStack;
+use tester::reference_dut::{ReferenceConfig, ReferenceCounters, start};
 
-use super::wait_for_end;
+use super::{end_with_any_thread, wait_for_end};
 use crate::args::ReferenceDut;
 use crate::output::{Failure, Outcome, grouped, print_versioned};
 use crate::resolve::xdp_config;
+
+/// What `reference-dut --json` prints.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Served {
+    #[serde(flatten)]
+    counters: ReferenceCounters,
+    /// The interface that it served past the stack (AF_XDP), and in which way; absent if it did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    past_stack: Option<PastStack>,
+}
 
 pub(crate) fn run(args: &ReferenceDut) -> Outcome {
     let shares = [args.loss, args.late_share, args.wrong_share].map(|s| u32::from(s.per_hundred()));
@@ -24,6 +37,7 @@ pub(crate) fn run(args: &ReferenceDut) -> Outcome {
             args.prefix
         )));
     }
+    end_with_any_thread();
     let running = start(ReferenceConfig {
         listen: args.listen,
         capacity: Some(args.capacity),
@@ -52,7 +66,7 @@ pub(crate) fn run(args: &ReferenceDut) -> Outcome {
     wait_for_end(None)?;
     let c = running.counters();
     if args.json {
-        print_versioned(&c)?;
+        print_versioned(&Served { counters: c, past_stack: running.past_stack().cloned() })?;
     } else {
         let [received, answered, over, lost, ignored, dropped] =
             [c.received, c.answered, c.over_capacity, c.lost, c.ignored, c.socket_drops]

@@ -13,8 +13,9 @@ use method::units::Nanos;
 use tester::client::ramp::{self, Bucket, Ending, RampPlan, RampResult, Status};
 
 use crate::args::Resperf;
+use crate::interruption;
 use crate::intervals::{Files, Load, arguments, rcodes};
-use crate::output::{Failure, Outcome, wrong_line};
+use crate::output::{Failure, INTERRUPTED, Outcome, wrong_line};
 
 /// Sending that is off by more than this in an interval is told.
 const PACING_PCT: f64 = 1.0;
@@ -22,6 +23,7 @@ const PACING_PCT: f64 = 1.0;
 const HEADER: &str = "# time target_qps actual_qps responses_per_sec failures_per_sec avg_latency connections conn_avg_latency";
 
 pub(crate) fn run(args: &Resperf) -> Outcome {
+    interruption::heed()?;
     let output = Output::default();
     output.line("DNS Resolution Performance Testing Tool");
     output.line(&format!("Version {}\n", env!("CARGO_PKG_VERSION")));
@@ -33,8 +35,11 @@ pub(crate) fn run(args: &Resperf) -> Outcome {
     write_plot(&args.plot, &[])?;
     let files = Files::open(args.hdr_log.as_deref(), args.json_lines.as_deref())?;
     output.line("[Status] Sending");
-    let result = ramp::run(&plan, &|status| output.status(status)).map_err(Failure::environment)?;
-    output.line("[Status] Testing complete");
+    let result = ramp::run(&plan, &interruption::flag(), &|status| output.status(status))
+        .map_err(Failure::environment)?;
+    let is_interrupted = result.ending == Ending::Interrupted;
+    let complete = if is_interrupted { " (interruption)" } else { "" };
+    output.line(&format!("[Status] Testing complete{complete}"));
     output.line(&statistics(args, &result));
     if args.verbose {
         output.line(&details(&result));
@@ -48,7 +53,7 @@ pub(crate) fn run(args: &Resperf) -> Outcome {
     if args.report {
         report(&result, &output.text())?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if is_interrupted { INTERRUPTED.into() } else { ExitCode::SUCCESS })
 }
 
 /// What is printed, kept for the report.
@@ -83,7 +88,10 @@ impl Output {
                             "[Status] Ran out of query data, ending test at {rate:.0} qps"
                         ));
                     }
-                    _ => {}
+                    Ending::Interrupted => {
+                        self.line("[Status] Interrupted; once more ends it at once")
+                    }
+                    Ending::Time | Ending::Other => {}
                 }
                 self.line("[Status] Waiting for more responses");
             }

@@ -19,9 +19,9 @@ use tester::measurer::burst::SendCost;
 use tester::measurer::merge::Merged;
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
-use tester::reference_dut::ReferenceCounters;
 
 use super::quickstart::QuickstartResult;
+use super::reference_dut::Served;
 use super::self_test::SelfTestResult;
 use crate::args::Schema;
 use crate::output::{Failure, Outcome, SCHEMA_VERSION, Versioned, WithEnvironment};
@@ -44,12 +44,12 @@ const ALL: [Entry; 21] = [
     ("conform", SCHEMA_VERSION, written::<Versioned<Checked>>),
     ("check", SCHEMA_VERSION, written::<Versioned<Environment>>),
     ("auth", SCHEMA_VERSION, written::<Versioned<AuthCounters>>),
-    ("reference-dut", SCHEMA_VERSION, written::<Versioned<ReferenceCounters>>),
+    ("reference-dut", SCHEMA_VERSION, written::<Versioned<Served>>),
     ("send-cost", SCHEMA_VERSION, written::<Versioned<SendCost>>),
     ("comparison", campaign::comparison::VERSION, written::<Comparison>),
     ("results", campaign::archive::VERSION, written::<Results>),
     ("journal", campaign::archive::VERSION, written::<campaign::archive::Entry>),
-    ("search-journal", SCHEMA_VERSION, written::<campaign::journal::Entry>),
+    ("search-journal", SCHEMA_VERSION, written::<campaign::journal::SearchEntry>),
     ("trial-plan", SCHEMA_VERSION, read::<TrialPlan>),
     ("plan", SCHEMA_VERSION, read::<Plan>),
     ("dns64d", SCHEMA_VERSION, read::<dns64::config::Config>),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use campaign::journal::{Entry, Journal, JournalError, Lines};
+use campaign::journal::{Journal, JournalError, Lines, SearchEntry};
 use campaign::search::{Runner, SearchError, SearchResult, Standing};
 use campaign::search_plan::SearchPlan;
 use campaign::state;
@@ -30,7 +30,7 @@ pub(crate) fn run(args: Search) -> Outcome {
     let (mut journal, plan, done) = match args.resume {
         Some(path) => Journal::open(&path).map_err(SearchError::from)?,
         None => {
-            let new = args.new.resolve(&args.traffic)?;
+            let new = args.new.resolve(&args.traffic, &args.replies)?;
             let path = args.new.journal.unwrap_or_else(usual_journal);
             (
                 Journal::create(&path, &new).map_err(|error| not_begun(error, &path))?,
@@ -90,6 +90,7 @@ fn on_failure(error: SearchError, journal: &Path) -> Failure {
             TrialError::NobodyAnswers { .. } | TrialError::NobodyAnswersThere { .. },
         ) => "go on when it answers",
         SearchError::Trial(TrialError::Interrupted) => "go on with it",
+        SearchError::Journal(JournalError::Io { .. }) => "go on when it can be written",
         _ => return error.into(),
     };
     let so_far = so_far(&Lines::read(journal).unwrap_or_default());
@@ -99,10 +100,10 @@ fn on_failure(error: SearchError, journal: &Path) -> Failure {
 }
 
 /// The highest rate that passed in each search of a journal.
-fn so_far(entries: &[Entry]) -> String {
+fn so_far(entries: &[SearchEntry]) -> String {
     let mut passed: Vec<(u32, Qps)> = Vec::new();
     for entry in entries {
-        let Entry::Finished(finished) = entry else { continue };
+        let SearchEntry::Finished(finished) = entry else { continue };
         if finished.trial.verdict != Verdict::Passed {
             continue;
         }

@@ -24,21 +24,21 @@ fn searches_are_counted() {
 fn what_an_interval_says() {
     let of = |from, to, limit| judge(&Ratio { from, to }, limit);
     for (from, to, outcome) in [
-        (Some(0.90), Some(0.94), Outcome::Regressed),
-        (Some(0.90), Some(0.96), Outcome::Undecided),
-        (Some(0.96), Some(0.99), Outcome::NoRegression),
-        (Some(0.96), Some(1.20), Outcome::NoRegression),
-        (Some(1.01), Some(1.20), Outcome::Improved),
-        (Some(1.01), None, Outcome::Improved),
-        (None, Some(0.5), Outcome::Regressed),
-        (None, Some(1.5), Outcome::Undecided),
-        (None, None, Outcome::Undecided),
+        (Some(0.90), Some(0.94), ChangeOutcome::Regressed),
+        (Some(0.90), Some(0.96), ChangeOutcome::Undecided),
+        (Some(0.96), Some(0.99), ChangeOutcome::NoRegression),
+        (Some(0.96), Some(1.20), ChangeOutcome::NoRegression),
+        (Some(1.01), Some(1.20), ChangeOutcome::Improved),
+        (Some(1.01), None, ChangeOutcome::Improved),
+        (None, Some(0.5), ChangeOutcome::Regressed),
+        (None, Some(1.5), ChangeOutcome::Undecided),
+        (None, None, ChangeOutcome::Undecided),
         // On the limit itself nothing is decided.
-        (Some(0.95), Some(0.95), Outcome::Undecided),
+        (Some(0.95), Some(0.95), ChangeOutcome::Undecided),
     ] {
         assert_eq!(of(from, to, 0.05), outcome, "{from:?}, {to:?}");
     }
-    assert_eq!(of(Some(0.96), Some(0.99), 0.0), Outcome::Regressed);
+    assert_eq!(of(Some(0.96), Some(0.99), 0.0), ChangeOutcome::Regressed);
 }
 
 #[test]
@@ -46,15 +46,15 @@ fn clear_differences_are_seen_and_equal_servers_are_no_regression() {
     let baseline = searches(&[10_000, 10_100, 9_900, 10_050, 9_950, 10_020], 10);
     let slower = searches(&[9_000, 9_100, 8_900, 9_050, 8_950, 9_020], 10);
     let change = compare(&baseline, &slower, 0.05);
-    assert_eq!((change.outcome, change.wanted), (Outcome::Regressed, None), "{change:?}");
+    assert_eq!((change.outcome, change.wanted), (ChangeOutcome::Regressed, None), "{change:?}");
     assert_eq!((change.baseline_searches, change.searches), (6, 6));
     assert!(
         (change.ratio.unwrap() - 9_010.0 / 10_010.0).abs() < 1e-12,
         "10 010 is the median of six"
     );
-    assert_eq!(compare(&slower, &baseline, 0.05).outcome, Outcome::Improved);
-    assert_eq!(compare(&baseline, &baseline, 0.05).outcome, Outcome::NoRegression);
-    assert_eq!(compare(&baseline, &baseline, 0.0).outcome, Outcome::Undecided);
+    assert_eq!(compare(&slower, &baseline, 0.05).outcome, ChangeOutcome::Improved);
+    assert_eq!(compare(&baseline, &baseline, 0.05).outcome, ChangeOutcome::NoRegression);
+    assert_eq!(compare(&baseline, &baseline, 0.0).outcome, ChangeOutcome::Undecided);
 }
 
 #[test]
@@ -63,16 +63,16 @@ fn three_searches_say_nothing_and_ask_for_one_more() {
     let change = compare(&baseline, &slower, 0.05);
     assert_eq!(
         (change.outcome, change.wanted),
-        (Outcome::Undecided, Some(Wanted::Searches(1))),
+        (ChangeOutcome::Undecided, Some(WouldDecide::Searches(1))),
         "{change:?}"
     );
     assert_eq!(change.interval, Ratio { from: None, to: None });
     let none = searches(&[], 1);
-    assert_eq!(compare(&baseline, &none, 0.05).wanted, Some(Wanted::Searches(LEAST_SEARCHES)));
+    assert_eq!(compare(&baseline, &none, 0.05).wanted, Some(WouldDecide::Searches(LEAST_SEARCHES)));
     assert_eq!(compare(&none, &none, 0.05).ratio, None);
     assert_eq!(
         compare(&searches(&[10_000; 4], 1), &searches(&[5_000; 4], 1), 0.05).outcome,
-        Outcome::Regressed
+        ChangeOutcome::Regressed
     );
 }
 
@@ -83,19 +83,19 @@ fn as_many_searches_as_are_asked_for_decide() {
     let slower = [8_400, 8_900, 9_400, 9_900, 10_400];
     let (few, few_slower) = (searches(&baseline, 1), searches(&slower, 1));
     let change = compare(&few, &few_slower, 0.01);
-    let Some(Wanted::Searches(more)) = change.wanted else { panic!("{change:?}") };
+    let Some(WouldDecide::Searches(more)) = change.wanted else { panic!("{change:?}") };
     assert!((5..300).contains(&more), "{more}");
     let enlarged =
         |rates: &[u64]| searches(&rates.repeat((rates.len() + more).div_ceil(rates.len())), 1);
     let after = compare(&enlarged(&baseline), &enlarged(&slower), 0.01);
-    assert_eq!(after.outcome, Outcome::Regressed, "{more} more: {after:?}");
+    assert_eq!(after.outcome, ChangeOutcome::Regressed, "{more} more: {after:?}");
 }
 
 #[test]
 fn what_no_number_of_searches_decides_is_said() {
     // The servers are between 1 000 and 6 000: one may be six times the other.
     let coarse = searches(&[1_000; 8], 5_000);
-    assert_eq!(compare(&coarse, &coarse, 0.05).wanted, Some(Wanted::Resolution));
+    assert_eq!(compare(&coarse, &coarse, 0.05).wanted, Some(WouldDecide::Resolution));
     // A server that passed at the end of the range may do more than another one that did so as
     // well, or less.
     let open = |rate| {
@@ -103,10 +103,10 @@ fn what_no_number_of_searches_decides_is_said() {
             Found { highest: Some(Qps(rate)), failed: None, lower_bound: true, unmeasurable: None };
         Searches::of(&[found; 8], 1.0, None)
     };
-    assert_eq!(compare(&open(1_000), &open(1_000), 0.05).wanted, Some(Wanted::Bounds));
+    assert_eq!(compare(&open(1_000), &open(1_000), 0.05).wanted, Some(WouldDecide::Bounds));
     let known = searches(&[500; 8], 1);
-    assert_eq!(compare(&known, &open(1_000), 0.05).outcome, Outcome::Improved);
-    assert_eq!(compare(&open(1_000), &known, 0.05).outcome, Outcome::Regressed);
+    assert_eq!(compare(&known, &open(1_000), 0.05).outcome, ChangeOutcome::Improved);
+    assert_eq!(compare(&open(1_000), &known, 0.05).outcome, ChangeOutcome::Regressed);
     // Exactly on the limit.
     let (full, limit) = (
         searches(&[9_000, 10_000, 11_000, 12_000], 1),
@@ -114,7 +114,10 @@ fn what_no_number_of_searches_decides_is_said() {
     );
     let at = compare(&full, &limit, 0.05);
     assert!(
-        matches!(at.wanted, Some(Wanted::MoreSearchesThan(MOST_SEARCHES) | Wanted::Resolution)),
+        matches!(
+            at.wanted,
+            Some(WouldDecide::MoreSearchesThan(MOST_SEARCHES) | WouldDecide::Resolution)
+        ),
         "{at:?}"
     );
 }
@@ -208,7 +211,7 @@ impl Random {
 
 /// In how many of 1 000 comparisons `is_it` is so, where the candidate has `part` of the baseline's
 /// capacity.
-fn of_a_thousand(part: f64, n: usize, limit: f64, is_it: fn(Outcome) -> bool) -> usize {
+fn of_a_thousand(part: f64, n: usize, limit: f64, is_it: fn(ChangeOutcome) -> bool) -> usize {
     let (points, mut random) = (recorded(), Random(part.to_bits() ^ n as u64));
     let comparisons = (0..1_000).filter(|number| {
         let scatter = &points[number % points.len()];
@@ -223,8 +226,9 @@ fn of_a_thousand(part: f64, n: usize, limit: f64, is_it: fn(Outcome) -> bool) ->
 fn equal_servers_give_few_alarms() {
     for n in [4, 5, 10, 20] {
         for limit in [0.0, 0.01, 0.03, 0.05] {
-            let alarms = of_a_thousand(1.0, n, limit, |outcome| outcome == Outcome::Regressed);
-            let praise = of_a_thousand(1.0, n, limit, |outcome| outcome == Outcome::Improved);
+            let alarms =
+                of_a_thousand(1.0, n, limit, |outcome| outcome == ChangeOutcome::Regressed);
+            let praise = of_a_thousand(1.0, n, limit, |outcome| outcome == ChangeOutcome::Improved);
             println!(
                 "{n} searches each, limit {limit}: {alarms} alarms, {praise} improvements of 1 000"
             );
@@ -238,7 +242,8 @@ fn equal_servers_give_few_alarms() {
 
 #[test]
 fn a_slowdown_is_rarely_called_none() {
-    let is_called_none = |outcome| matches!(outcome, Outcome::NoRegression | Outcome::Improved);
+    let is_called_none =
+        |outcome| matches!(outcome, ChangeOutcome::NoRegression | ChangeOutcome::Improved);
     for n in [4, 5, 10, 20] {
         for limit in [0.0, 0.01, 0.03] {
             let missed = of_a_thousand(0.97, n, limit, is_called_none);
@@ -260,7 +265,7 @@ fn large_slowdowns_are_found() {
         let baseline = random.searches(&narrow, 100_000.0, 10);
         let candidate = random.searches(&narrow, 97_000.0, 10);
         found += usize::from(
-            judge(&interval(&baseline, &candidate, (10, 10)), 0.01) == Outcome::Regressed,
+            judge(&interval(&baseline, &candidate, (10, 10)), 0.01) == ChangeOutcome::Regressed,
         );
     }
     assert!(found >= 160, "{found} of 200");

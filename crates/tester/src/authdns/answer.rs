@@ -27,7 +27,7 @@ const RNAME_LABEL: &[u8] = b"\x0ahostmaster";
 
 /// Over what a query came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
+pub enum AuthTransport {
     /// UDP: the reply must fit.
     Udp,
     /// TCP: the reply may be as long as a message can be.
@@ -164,7 +164,7 @@ impl Zone {
 
     /// Writes the reply to `query` into `out`, which has room for [`MAX_REPLY`] octets at least.
     /// Returns what it was, for the counters.
-    pub fn answer(&self, query: &[u8], transport: Transport, out: &mut [u8]) -> Answered {
+    pub fn answer(&self, query: &[u8], transport: AuthTransport, out: &mut [u8]) -> Answered {
         // Neither a fragment of a header nor a response gets an answer: two servers could talk
         // forever.
         let Some(message) = Message::new(query).filter(|m| !m.is_response()) else {
@@ -192,9 +192,9 @@ impl Zone {
             _ => QueryType::Other,
         };
         let limit = match (transport, edns) {
-            (Transport::Tcp, _) => usize::from(u16::MAX),
-            (Transport::Udp, Some(edns)) => edns.size.clamp(MIN_UDP, MAX_UDP),
-            (Transport::Udp, None) => MIN_UDP,
+            (AuthTransport::Tcp, _) => usize::from(u16::MAX),
+            (AuthTransport::Udp, Some(edns)) => edns.size.clamp(MIN_UDP, MAX_UDP),
+            (AuthTransport::Udp, None) => MIN_UDP,
         };
         let question_end = reply.len;
         let opt_len = if edns.is_some() { OPT_LEN } else { 0 };
@@ -438,7 +438,7 @@ mod tests {
 
     fn ask(zone: &Zone, query: &[u8]) -> Vec<u8> {
         let mut out = vec![0xff; MAX_REPLY];
-        let len = zone.answer(query, Transport::Udp, &mut out).len;
+        let len = zone.answer(query, AuthTransport::Udp, &mut out).len;
         out.truncate(len);
         out
     }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::answer::Answered;
 use super::times::Times;
+use crate::past_stack::PastStack;
 
 /// What became of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,6 +152,9 @@ pub struct AuthCounters {
     pub own_time: Times,
     /// Questions that had come before, by how long before.
     pub repeats: Repeats,
+    /// The interface that it serves past the stack (AF_XDP), and in which way; absent if it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub past_stack: Option<PastStack>,
 }
 
 /// How long before a repeated question had come the last time.
@@ -264,6 +268,7 @@ impl AuthCounters {
             aaaa_present: sum(|w| &w.aaaa_present),
             own_time,
             repeats,
+            past_stack: None,
         }
     }
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::counters::AuthCounters;
 use super::times::Times;
+use crate::past_stack::PastStack;
 
 /// What AuthDNS was asked in a trial, what it lost, and how long it took.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -24,6 +25,9 @@ pub struct AuthPart {
     /// AuthDNS's own time, from the kernel's receive timestamp of a query to its reply, in
     /// microseconds; absent if it answered nothing over UDP.
     pub own_time_us: Option<OwnTime>,
+    /// The interface that it served past the stack (AF_XDP), and in which way; absent if it did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub past_stack: Option<PastStack>,
 }
 
 /// Percentiles of AuthDNS's own time in microseconds.
@@ -77,6 +81,7 @@ impl AuthPart {
             socket_drops: less(|c| c.socket_drops),
             send_refused: less(|c| c.send_refused),
             own_time_us: OwnTime::of(&own),
+            past_stack: after.past_stack.clone(),
         }
     }
 

@@ -15,7 +15,7 @@ use net::xdp::XdpError;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::answer::{Transport, Zone};
+use super::answer::{AuthTransport, Zone};
 use super::counters::{AuthCounters, BatchCounts, BatchTimes, WorkerCounters};
 use super::recent::Recent;
 use crate::delay_line::{Delay, DelayLine};
@@ -100,13 +100,13 @@ impl RunningAuth {
 
     /// What was asked and answered so far.
     pub fn counters(&self) -> AuthCounters {
-        AuthCounters::sum(&self.counters)
+        self.counter_reader()()
     }
 
     /// A reader of the counters for another thread.
     pub fn counter_reader(&self) -> impl Fn() -> AuthCounters + Send + Sync + 'static {
-        let counters = Arc::clone(&self.counters);
-        move || AuthCounters::sum(&counters)
+        let (counters, past_stack) = (Arc::clone(&self.counters), self.past_stack.clone());
+        move || AuthCounters { past_stack: past_stack.clone(), ..AuthCounters::sum(&counters) }
     }
 
     fn spawn(&mut self, worker: Worker) -> Result<(), AuthError> {
@@ -219,7 +219,7 @@ fn serve_tcp(
     let (zone, counters) = (Arc::clone(zone), Arc::clone(&running.counters));
     let answer = move |query: &[u8], out: &mut [u8]| {
         let mut counts = BatchCounts::default();
-        let answered = zone.answer(query, Transport::Tcp, out);
+        let answered = zone.answer(query, AuthTransport::Tcp, out);
         counts.add(&answered);
         counters[number].publish(&counts, 0);
         answered.len
@@ -256,7 +256,7 @@ impl Worker {
         while !self.stop.load(Ordering::Relaxed) {
             let mut counts = BatchCounts::default();
             let turn = self.port.turn(STOP_CHECK, |query, source, out| {
-                let answered = self.zone.answer(query.bytes, Transport::Udp, out);
+                let answered = self.zone.answer(query.bytes, AuthTransport::Udp, out);
                 let len = answered.len;
                 counts.add(&answered);
                 times.received.extend(query.received.filter(|_| len > 0));

@@ -62,6 +62,8 @@ pub(super) struct Due<'a> {
     pub(super) behind: u64,
     /// Set by the first lane that ends.
     pub(super) over: &'a AtomicBool,
+    /// Set when the user wants to stop.
+    pub(super) until: &'a AtomicBool,
     pub(super) asked: u64,
     pub(super) ending: Option<Ending>,
     /// When the lane sent its last query, after the start.
@@ -90,6 +92,9 @@ impl Due<'_> {
         let behind = self.count(passed).saturating_sub(self.asked);
         if self.behind > 0 && behind > self.behind {
             return Some(Ending::Behind { queries: behind * self.of, rate });
+        }
+        if self.until.load(Ordering::Relaxed) {
+            return Some(Ending::Interrupted);
         }
         let left = self.count(self.ramp.length()).saturating_sub(self.asked);
         if passed >= self.ramp.length() && left == 0 {

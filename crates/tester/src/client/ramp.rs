@@ -118,11 +118,15 @@ impl RampResult {
     }
 }
 
-/// Runs a ramp to its end; `watch` is told what happens meanwhile.
+/// Runs a ramp to its end, or until `until` is set; `watch` is told what happens meanwhile.
 ///
 /// # Errors
 /// If there is no socket towards the server.
-pub fn run(plan: &RampPlan, watch: &(dyn Fn(Status) + Sync)) -> Result<RampResult, SocketError> {
+pub fn run(
+    plan: &RampPlan,
+    until: &AtomicBool,
+    watch: &(dyn Fn(Status) + Sync),
+) -> Result<RampResult, SocketError> {
     let failed = |source| SocketError { server: plan.settings.server, source };
     let threads = plan
         .threads
@@ -137,7 +141,7 @@ pub fn run(plan: &RampPlan, watch: &(dyn Fn(Status) + Sync)) -> Result<RampResul
         let lane = Lane::new(&plan.settings, cpu, first_port, ports, 65_536 * ports, cursor)
             .map_err(failed)?;
         first_port += ports;
-        lanes.push((lane, due(plan, thread, threads, &over, watch)));
+        lanes.push((lane, due(plan, thread, threads, [&over, until], watch)));
     }
     let (start, began) = (clock::now(), clock::wall());
     let ended: Vec<io::Result<(Lane<'_>, Due<'_>)>> = thread::scope(|scope| {
@@ -174,7 +178,7 @@ fn due<'a>(
     plan: &RampPlan,
     thread: usize,
     threads: usize,
-    over: &'a AtomicBool,
+    [over, until]: [&'a AtomicBool; 2],
     watch: &'a (dyn Fn(Status) + Sync),
 ) -> Due<'a> {
     Due {
@@ -186,6 +190,7 @@ fn due<'a>(
         outstanding: share(plan.outstanding, thread, threads).max(1),
         behind: plan.behind.div_ceil(threads as u64),
         over,
+        until,
         asked: 0,
         ending: None,
         ended: Nanos(0),

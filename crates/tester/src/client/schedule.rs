@@ -83,6 +83,8 @@ pub enum Ending {
         /// The rate then, in queries per second.
         rate: f64,
     },
+    /// The user wants to stop.
+    Interrupted,
     /// Another thread ended it.
     Other,
 }

@@ -17,11 +17,9 @@ use super::sources::SourceAddresses;
 
 /// How many questions are asked before nobody is there.
 pub const QUESTIONS: u8 = 3;
-/// How long each of them waits for its reply.
+/// How long each of them waits for its reply and, after a refusal, for a server that is just being
+/// started.
 pub const WAIT: Duration = Duration::from_secs(1);
-/// After a refusal, before the next question: a server that is just being restarted may be there
-/// then.
-const REFUSED: Duration = Duration::from_millis(300);
 
 /// What came of asking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +126,9 @@ fn ask_for(
                     io::ErrorKind::ConnectionRefused => Liveness::Refused,
                     kind => Liveness::Unreachable(kind),
                 };
-                std::thread::sleep(REFUSED.min(wait));
+                if number + 1 < QUESTIONS {
+                    std::thread::sleep(wait);
+                }
             }
         }
     }

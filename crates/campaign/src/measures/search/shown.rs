@@ -4,7 +4,7 @@ use method::precision::rounded_down;
 use method::search::Shortfall;
 use method::units::Share;
 
-use super::PointResult;
+use super::{PointResult, SearchMethod};
 use crate::place::Place;
 use crate::point::{Conditions, Cores};
 use crate::report::chart::{
@@ -36,6 +36,7 @@ pub(crate) fn found_in_words(point: &PointResult) -> String {
 
 pub(super) fn tables(run: &Run) -> Vec<Table> {
     let mut all = vec![worst_case(run)];
+    all.extend(goals(run));
     for dut in ranked(&run.results) {
         all.extend(by_cores(run, dut));
         all.extend(by_placement(run, dut));
@@ -69,7 +70,51 @@ fn failed_by(point: &PointResult) -> String {
     })
 }
 
+/// What MLRsearches found for their other goals, beside the number of RFC 8219 that the same
+/// searches found; `None` where rates were chosen by halving.
+fn goals(run: &Run) -> Option<Table> {
+    let note = "Queries/s, from the smallest lower bound of the searches to the largest upper one; conditional throughput: \
+                valid replies/s at the lower bound, of the search that had the fewest. Only the goal of RFC 8219 is that \
+                of the other tables.";
+    let header =
+        ["DUT", "Cores", "AAAA", "Cached", "Goal", "Median in [lower, upper)", "Replies/s"];
+    let title = "Several goals in the same searches (MLRsearch, RFC 9971)";
+    let mut table = Table::new(title, note, &header);
+    for dut in ranked(&run.results) {
+        for point in &dut.points {
+            let c = &point.conditions;
+            for (at, found) in point.goals.iter().enumerate() {
+                let label = match (at, c.accept >= 1.0) {
+                    (0, true) => "RFC 8219: ",
+                    (0, false) => "RFC 8219 but for the loss: ",
+                    _ => "RFC 9971: ",
+                };
+                let overstated = match found.overstatement > 1.0 {
+                    true => format!(", overstated by up to {:.3}", found.overstatement),
+                    false => String::new(),
+                };
+                table.rows.push(vec![
+                    dut.name.clone(),
+                    ran_on(point),
+                    percent(c.aaaa.per_hundred()),
+                    percent(c.cached.per_hundred()),
+                    format!("{label}{}", wording::goal(&found.goal)),
+                    format!("{}{overstated}", wording::goal_found(found)),
+                    wording::conditional_throughput(found).unwrap_or_else(|| "–".into()),
+                ]);
+            }
+        }
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
 fn worst_case(run: &Run) -> Table {
+    let by_mlrsearch =
+        "Rates were chosen by MLRsearch (RFC 9971); these are of its goal of RFC 8219. ";
+    let chosen = match run.results.plan.search.method {
+        SearchMethod::Mlrsearch => by_mlrsearch,
+        SearchMethod::Bisection => "",
+    };
     let note = "Queries/s. Every name new and without an AAAA record: 1 AAAA query in, 2 questions to AuthDNS for each. [passed, failed): \
                 from the smallest rate that passed to the largest that failed. p1 and p99 from 20 searches on, dispersion from 2. \
                 ≥: a lower bound, reasons above.";
@@ -84,7 +129,8 @@ fn worst_case(run: &Run) -> Table {
         "Failed at, by",
         "AuthDNS asked",
     ];
-    let mut table = Table::new("Worst case: 0 % AAAA, 0 % cached", note, &header);
+    let title = "Worst case: 0 % AAAA, 0 % cached";
+    let mut table = Table::new(title, &format!("{chosen}{note}"), &header);
     for (name, p) in by_result(run) {
         let f = &p.figures;
         let rounded = |rate: Option<f64>| {

@@ -1,0 +1,169 @@
+//! The goals of an MLRsearch as people write them.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use method::mlr::goal::Goal;
+use method::units::{Nanos, fraction};
+use serde::{Deserialize, Serialize};
+
+/// `LOSS[,exceed=SHARE][,final=TIME][,sum=TIME]`, of `--goal` and of `goals` in a plan: what is left
+/// out is that of RFC 8219.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct TypedGoal {
+    loss: f64,
+    exceed: f64,
+    last: Option<Duration>,
+    sum: Option<Duration>,
+}
+
+impl TypedGoal {
+    /// The goal, where trials last `duration` and bounds are to be as near as `width` unless it
+    /// says otherwise.
+    pub fn goal(&self, duration: Duration, width: f64) -> Goal {
+        let last = self.last.unwrap_or(self.sum.map_or(duration, |sum| duration.min(sum)));
+        let goal = Goal::rfc8219(Nanos::from(last), width);
+        Goal {
+            loss_ratio: self.loss,
+            exceed_ratio: self.exceed,
+            duration_sum: self.sum.unwrap_or(last).into(),
+            ..goal
+        }
+    }
+}
+
+impl schemars::JsonSchema for TypedGoal {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "TypedGoal".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "description": "LOSS[,exceed=SHARE][,final=TIME][,sum=TIME], such as 0.5%,exceed=50%,final=1s,sum=21s"
+        })
+    }
+}
+
+impl fmt::Display for TypedGoal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.loss)?;
+        if self.exceed > 0.0 {
+            write!(f, ",exceed={}", self.exceed)?;
+        }
+        for (name, time) in [("final", self.last), ("sum", self.sum)] {
+            if let Some(time) = time {
+                write!(
+                    f,
+                    ",{name}={}",
+                    humantime::format_duration(time).to_string().replace(' ', "")
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl From<TypedGoal> for String {
+    fn from(goal: TypedGoal) -> String {
+        goal.to_string()
+    }
+}
+
+impl TryFrom<String> for TypedGoal {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<TypedGoal, String> {
+        text.parse()
+    }
+}
+
+/// A share from 0 to below 1, also in per cent.
+fn share(text: &str) -> Result<f64, String> {
+    let wrong = || format!("'{text}' is no share below 1; write for example 0.005 or 0.5%");
+    fraction(text).filter(|share| (0.0..1.0).contains(share)).ok_or_else(wrong)
+}
+
+/// A length of time with a unit, or a number of seconds; more than nothing.
+fn some_time(text: &str) -> Result<Duration, String> {
+    let time = match text.parse::<f64>() {
+        Ok(seconds) => Duration::try_from_secs_f64(seconds).ok(),
+        Err(_) => humantime::parse_duration(text).ok(),
+    };
+    time.filter(|time| !time.is_zero()).ok_or_else(|| {
+        format!("'{text}' is no time that is more than nothing; write for example 10s or 250ms")
+    })
+}
+
+impl FromStr for TypedGoal {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<TypedGoal, String> {
+        let mut parts = text.split(',');
+        let loss = share(parts.next().unwrap_or_default())?;
+        let mut goal = TypedGoal { loss, exceed: 0.0, last: None, sum: None };
+        for part in parts {
+            match part.split_once('=') {
+                Some(("exceed", share)) => goal.exceed = self::share(share)?,
+                Some(("final", time)) => goal.last = Some(some_time(time)?),
+                Some(("sum", time)) => goal.sum = Some(some_time(time)?),
+                _ => {
+                    return Err(format!(
+                        "'{part}' is no part of a goal; write for example 0.5%,exceed=50%,final=1s,sum=21s"
+                    ));
+                }
+            }
+        }
+        Ok(goal)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<TypedGoal, String> {
+        text.parse()
+    }
+
+    #[test]
+    fn goals_are_read_as_people_write_them() {
+        let minute = Duration::from_secs(60);
+        let strict = parse("0").unwrap().goal(minute, 0.01);
+        assert_eq!(strict, Goal::rfc8219(minute.into(), 0.01));
+        let half = parse("0.5%,exceed=50%,final=1s,sum=21").unwrap().goal(minute, 0.01);
+        assert_eq!((half.loss_ratio, half.exceed_ratio), (0.005, 0.5));
+        assert_eq!(
+            (half.final_duration, half.duration_sum),
+            (Nanos::SECOND, Nanos(21_000_000_000))
+        );
+        // A sum that is shorter than a trial makes trials shorter, one that is longer makes more of
+        // them.
+        let sum = |text: &str| parse(text).unwrap().goal(minute, 0.01);
+        assert_eq!(sum("0.001,sum=20s").final_duration, Nanos(20_000_000_000));
+        assert_eq!(sum("0.001,sum=2m").final_duration, Nanos(60_000_000_000));
+        assert!([strict, half].iter().all(|goal| goal.validate().is_ok()));
+    }
+
+    #[test]
+    fn goals_are_written_as_they_are_read() {
+        for text in ["0", "0.005,exceed=0.5,final=1s,sum=21s", "0.001,sum=1m30s"] {
+            assert_eq!(parse(text).unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_goal_is_refused_with_the_right_form() {
+        for (text, says) in [
+            ("", "share"),
+            ("101%", "share"),
+            ("0,exceeds=1%", "exceed=50%"),
+            ("0,final=0s", "more than nothing"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Searches for several goals at once, on simulated hosts.
+
+use std::path::Path;
+
+use method::narrow::Length;
+use method::units::{Nanos, Qps};
+
+use super::shown;
+use crate::archive::{Entry, Step};
+use crate::environment::Environment;
+use crate::plan::Plan;
+use crate::point::Point;
+use crate::recorded::Recorded;
+use crate::report::Run;
+use crate::results::Results;
+use crate::runner::simulated::journal_of;
+
+const CAPACITY: u64 = 2_500;
+
+fn parsed(search: &str) -> Result<Plan, String> {
+    let text = format!(
+        "name = 'x'\n[trial]\nduration = '20s'\npause = '0s'\n[search]\nmin = 100\nmax = 10000\nrepeat = 3\n\
+         {search}\n[measure]\nacceptance = [0.99]\n[[dut]]\ndriver = 'unbound'\n"
+    );
+    Plan::parse(&text, Path::new("p.toml")).map_err(|error| format!("{error:#}"))
+}
+
+fn plan() -> Plan {
+    parsed("method = 'mlrsearch'\nwidth = 0.01\ngoals = ['0.5%,exceed=50%,final=1s,sum=5s']")
+        .unwrap()
+}
+
+fn steps(entries: &[Entry], point: &Point) -> Vec<Step> {
+    let finished = entries.iter().filter_map(|entry| match entry {
+        Entry::Finished(measured) => Some(measured.step.clone()),
+        _ => None,
+    });
+    finished.filter(|step| step.point == *point).collect()
+}
+
+#[test]
+fn each_goal_has_bounds_beside_those_of_rfc_8219() {
+    let (plan, entries) = (plan(), journal_of(&plan(), CAPACITY, &[]));
+    let results = Results::compute(&plan, Environment::of_tests(), &entries);
+    let strict = &results.duts[0].points[0];
+    assert!(strict.complete && strict.missing.is_none(), "{strict:?}");
+    let [first, second] = &strict.goals[..] else { panic!("{:?}", strict.goals) };
+    assert_eq!((first.goal.loss_ratio, first.goal.final_duration.0), (0.0, 20 * Nanos::SECOND.0));
+    assert_eq!((second.goal.loss_ratio, second.goal.exceed_ratio), (0.005, 0.5));
+    // What the other tables show is the goal of RFC 8219.
+    assert_eq!((strict.figures.median, strict.figures.n), (first.figures.median, 3));
+    for goal in [first, second] {
+        let interval = goal.figures.interval;
+        let (from, to) = (interval.from.unwrap() * goal.overstatement, interval.to.unwrap());
+        assert!(from <= CAPACITY as f64 && to > CAPACITY as f64, "{interval:?}");
+        assert!(to - from <= 0.01 * to + 1.0, "{interval:?}");
+    }
+    // A second of sending and a second for late replies; of 20 s that is no more than RFC 8219 allows.
+    assert_eq!((first.overstatement, second.overstatement), (1.0, 2.0));
+    assert_eq!(second.figures.interval.from.unwrap() * 2.0, second.figures.min.unwrap());
+    // One in a hundred may be lost at a point of its own.
+    assert_eq!(results.duts[0].points[1].goals[0].goal.loss_ratio, 1.0 - 0.99);
+    let coarse = results.noncompliance.iter().any(|point| point.to_string().contains("resolution"));
+    assert!(coarse, "{:?}", results.noncompliance);
+}
+
+#[test]
+fn what_is_due_after_each_trial_is_found_again_in_the_journal() {
+    let (plan, entries) = (plan(), journal_of(&plan(), CAPACITY, &[]));
+    let point = plan.points().into_iter().find(|point| matches!(point, Point::Search(_))).unwrap();
+    let whole = steps(&entries, &point);
+    assert!(whole.iter().any(|step| step.length == Length::Of(Nanos::SECOND)), "{whole:?}");
+    assert!(whole.iter().any(|step| step.length == Length::Full), "{whole:?}");
+    for (at, entry) in entries.iter().enumerate() {
+        let done = steps(&entries[..at], &point).len();
+        if !matches!(entry, Entry::Finished(_)) || done == whole.len() {
+            continue;
+        }
+        let due = Recorded::new(&plan, &entries[..at]).walk(&point).unwrap().due().unwrap();
+        let next = &whole[done];
+        assert_eq!((due.repeat, due.rate, due.length), (next.repeat, next.rate, next.length));
+    }
+    assert_eq!(Recorded::new(&plan, &entries).walk(&point).unwrap().due(), None);
+}
+
+#[test]
+fn the_report_labels_each_goal() {
+    let plan = plan();
+    let entries = journal_of(&plan, CAPACITY, &[]);
+    let results = Results::compute(&plan, Environment::of_tests(), &entries);
+    let run = Run { name: "x".into(), results, notes: Vec::new() };
+    let tables = shown::tables(&run);
+    let table = tables.iter().find(|table| table.title.contains("RFC 9971")).expect("the table");
+    let goals: Vec<&str> = table.rows.iter().map(|row| row[4].as_str()).collect();
+    assert_eq!(
+        goals[..3],
+        [
+            "RFC 8219: no query lost in 20 s",
+            "RFC 9971: at most 0.5 % lost in all but 50 % of 5 s",
+            "RFC 8219 but for the loss: at most 1 % lost in 20 s",
+        ]
+    );
+    assert!(table.rows[1][5].contains("overstated by up to 2"), "{:?}", table.rows[1]);
+    assert!(tables[0].note.contains("MLRsearch (RFC 9971)"), "{}", tables[0].note);
+    let halving = parsed("").unwrap();
+    let results =
+        Results::compute(&halving, Environment::of_tests(), &journal_of(&halving, CAPACITY, &[]));
+    let tables = shown::tables(&Run { name: "x".into(), results, notes: Vec::new() });
+    assert!(tables.iter().all(|table| !table.title.contains("9971")));
+}
+
+#[test]
+fn keys_of_the_other_method_are_refused() {
+    for (search, says) in [
+        ("goals = ['0.5%']", "are for method = \"mlrsearch\""),
+        ("width = 0.01", "are for method = \"mlrsearch\""),
+        ("method = 'mlrsearch'\nresolution = 10", "mlrsearch takes width"),
+        ("method = 'mlrsearch'\nprobe = '1s'", "short trials of its own"),
+        ("method = 'mlrsearch'\nwidth = 1.5", "width of a goal is 1.5"),
+        ("method = 'mlrsearch'\ngoals = ['half']", "is no share"),
+        ("method = 'mlr'", "mlrsearch"),
+    ] {
+        let why = parsed(search).unwrap_err();
+        assert!(why.contains(says), "{search}: {why}");
+    }
+    assert_eq!(plan().search.goals[0].to_string(), "0.005,exceed=0.5,final=1s,sum=5s");
+    assert_eq!(plan().search.resolution, Qps(1));
+}
