@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::{Bench, Test};
+use super::{Bench, Test, two_cpus};
 use crate::bench_dns64::{self, ClosedLoops};
 use crate::process::{self, find, output};
 
@@ -27,7 +27,7 @@ const SMALL: &str = "name = 'small'\ntopology = 'loopback'\n[trial]\nduration = 
     [[dut]]\ndriver = 'dns64d'\n";
 
 /// Short trials of the worst case; every server is asked more than it can answer.
-const PLAN: &str = "name = 'interop'\n[cpus]\ntester = [0]\nauth = [0]\ndut = [1]\n\
+const PLAN: &str = "name = 'interop'\n[cpus]\ntester = [FIRST]\nauth = [FIRST]\ndut = [LAST]\n\
     [trial]\nduration = '1s'\ntimeout = '250ms'\npause = '100ms'\nmax-burst = '200us'\n\
     [search]\nmin = 500\nmax = 120500\nresolution = 1500\nrepeat = 1\nprobe = '300ms'\ninvalid-retries = 10\n\
     [[dut]]\ndriver = 'bind'\n[[dut]]\ndriver = 'unbound'\n[[dut]]\ndriver = 'powerdns'\n[[dut]]\ndriver = 'dns64d'\n";
@@ -44,7 +44,9 @@ const LEAST: f64 = 0.2;
 const MOST: f64 = 2.0;
 
 fn campaign_and_dnsperf(bench: &Bench) -> Result<()> {
-    let (plan, run) = (bench.file("interop.toml", PLAN)?, bench.path("interop-run"));
+    let [first, last] = two_cpus();
+    let plan = PLAN.replace("FIRST", &first).replace("LAST", &last);
+    let (plan, run) = (bench.file("interop.toml", &plan)?, bench.path("interop-run"));
     let args = ["campaign", "run", &plan, "--dir", &run, "--quiet"];
     let ran = process::run(bench.program(), &args, Duration::from_secs(600))?;
     ensure!(ran.status == Some(0), "{}\n{}", ran.stdout, ran.stderr);

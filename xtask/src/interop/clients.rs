@@ -12,7 +12,7 @@ use campaign::servers::{Auth, Dut};
 use method::stats::Summary;
 use serde_json::Value;
 
-use super::{AAAA, Bench, FIRST_NAME, LIMIT, Lab, Test, wait_for};
+use super::{AAAA, Bench, FIRST_NAME, LIMIT, Lab, Test, two_cpus, wait_for};
 use crate::process::{self, Server, find, free_port, output};
 use crate::servers::{authoritative, wait_until_answers, wait_until_listens};
 
@@ -161,12 +161,15 @@ fn both_resperfs(bench: &Bench) -> Result<()> {
     let ours = linked(bench, "resperf")?;
     let (plot, folder) = (bench.path("plot"), bench.folder.path());
     let zone = bench.zone_file("1")?;
-    let _auth = bench
-        .in_lab("auth", &["auth", "--listen", "198.18.0.2:53", "--threads", "1", "--cpus", "1"])?;
+    let [first, last] = two_cpus();
+    let _auth = bench.in_lab(
+        "auth",
+        &["auth", "--listen", "198.18.0.2:53", "--threads", "1", "--cpus", &last],
+    )?;
     let nsd = || -> Result<Server> {
         let listen = "[2001:2::1]:5353";
         let words = authoritative(Auth::Nsd, &folder.join("lab NSD"), listen.parse()?, &zone, &[])?;
-        let mut args = vec!["lab", "exec", "dut", "--", "taskset", "-c", "1"];
+        let mut args = vec!["lab", "exec", "dut", "--", "taskset", "-c", &last];
         args.extend(words.iter().map(String::as_str));
         let server = Server::start(bench.program(), &args)?;
         wait_until_answers(
@@ -179,8 +182,8 @@ fn both_resperfs(bench: &Bench) -> Result<()> {
     let run = |port: &str, max: &str, program: &str| {
         let limits = format!("-m {max} -r 5 -t 2 -i 0.1 -L 5 -R");
         let args = resperf_arguments(["2001:2::1", port], &queries, &plot, &limits);
-        let words =
-            [&["lab", "exec", "tester", "--", "taskset", "-c", "0", program], &args[..]].concat();
+        let words = [&["lab", "exec", "tester", "--", "taskset", "-c", &first, program], &args[..]]
+            .concat();
         output(bench.program(), &words, LIMIT)
     };
     {

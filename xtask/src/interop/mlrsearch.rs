@@ -7,7 +7,7 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use method::mlr::goal::Goal;
 use method::mlr::search::{Limits, MlrSearch};
 use method::mlr::tally::{Class, Trial, classify};
@@ -206,7 +206,22 @@ fn are_bounds(
     // Loss is counted in billionths.
     let loses = |rate: f64| (server.loses(rate) * 1e9).round() / 1e9;
     let meets = |rate: f64| loses(rate) <= goal.loss_ratio;
-    ensure!(lower.is_some() || upper.is_some(), "nothing found for {goal:?}");
+    let [min, max] = [LIMITS.min, LIMITS.max].map(|rate| rate.0 as f64);
+    match (lower, upper) {
+        (Some(lower), Some(upper)) => ensure!(
+            upper > lower && upper - lower <= goal.width * upper + 1.0,
+            "{lower} and {upper} are further apart than {goal:?} wants"
+        ),
+        (Some(lower), None) => ensure!(
+            meets(max) && lower == max,
+            "{lower} has no upper bound, though {max} does not meet {goal:?}"
+        ),
+        (None, Some(upper)) => ensure!(
+            !meets(min) && upper == min,
+            "{upper} has no lower bound, though {min} meets {goal:?}"
+        ),
+        (None, None) => bail!("nothing found for {goal:?}"),
+    }
     ensure!(
         lower.is_none_or(meets),
         "{lower:?} is no lower bound for {goal:?}, which loses {:?}",

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use ::campaign::servers::{Auth, Dut};
 use anyhow::{Context, Result, ensure};
-use net::affinity::stand_back;
+use net::affinity::{allowed_cpus, stand_back};
 use serde_json::Value;
 
 use self::tally::{Skipped, Tally};
@@ -46,6 +46,12 @@ const FIRST_NAME: &str = "010-000-000-000.dns64perf.test";
 const LIMIT: Duration = Duration::from_secs(120);
 
 type Test = (&'static str, &'static [&'static str], fn(&Bench) -> Result<()>);
+
+/// Two CPUs that this process may use, as taskset takes them; where there is only one, that one.
+fn two_cpus() -> [String; 2] {
+    let cpus = allowed_cpus();
+    [cpus.first(), cpus.last()].map(|cpu| cpu.map_or(0, |cpu| cpu.0).to_string())
+}
 
 /// What every test needs.
 struct Bench {

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::dns64d::NAME;
 use super::past_stack::past_stack_config;
-use super::{A, AAAA, Bench, LIMIT, Lab, ROOT, Test, wait_for};
+use super::{A, AAAA, Bench, LIMIT, Lab, ROOT, Test, two_cpus, wait_for};
 use crate::process::{self, Server, free_port, output, root, wait_until};
 use crate::servers::{AUTH, DUT_HOST, wait_until_answers};
 
@@ -158,9 +158,10 @@ fn needs_of_sockets(bench: &Bench) -> Result<Needs> {
     let (_auth, upstream) = auth(bench)?;
     let (port, folder) = (free_port()?, of_nobody(bench)?);
     let config = fs::read_to_string(bench.dns64d_config(port, upstream)?)?;
+    let [cpu, _] = two_cpus();
     // All that makes system calls of its own; nobody reads at dnstap's socket.
     let config = format!(
-        "cpus = [0]\n{config}[control]\nsocket = '{folder}/control.sock'\n\
+        "cpus = [{cpu}]\n{config}[control]\nsocket = '{folder}/control.sock'\n\
          [query-log]\nto = '{folder}/queries.log'\n[dnstap]\nsocket = '{folder}/tap.sock'\n"
     );
     let config = bench.file("dns64d-pinned.toml", &config)?;

@@ -142,6 +142,19 @@ fn measurer_past_stack(bench: &Bench) -> Result<()> {
             asked += 10_000;
         }
     }
+    bench.shell("tester", "ip -6 route add local 2001:2:0:ff::/64 dev lo")?;
+    bench.shell("auth", "ip -6 route add 2001:2:0:ff::/64 via 2001:2:1::1")?;
+    for mode in ["copy", "generic"] {
+        let from = ["--source-addresses", "2001:2:0:ff::/64", "--xdp", "to-auth"];
+        let more = ["--server", "2001:2:1::2", "--xdp-mode", mode];
+        let ran = measure(&[from, more].concat())?;
+        let trial: Value = serde_json::from_str(&ran.stdout).with_context(|| ran.stderr)?;
+        ensure!(trial["verdict"] == "passed" && trial["valid"] == 10_000, "{trial}");
+        let sending = &trial["sending"];
+        ensure!(sending["source_addresses"]["count"] == 256, "{sending}");
+        ensure!(sending["past_stack"]["way"] == mode, "{sending}");
+        asked += 10_000;
+    }
     let counters: Value = serde_json::from_str(&auth.end()?)?;
     // Whether it is there is asked before each trial, and a trial that was spoiled is done again.
     let aaaa = counters["queries"]["aaaa"].as_u64();
@@ -175,6 +188,7 @@ fn past_stack_at_both_ends(bench: &Bench) -> Result<()> {
     ensure!(beyond["verdict"] == "failed" && (39_000..42_000).contains(&valid), "{beyond}");
     let counters: Value = serde_json::from_str(&dut.end()?)?;
     ensure!(counters["answered"].as_u64() >= Some(valid + 20_000), "{counters}");
+    ensure!(counters["past_stack"]["interface"] == "to-tester", "{counters}");
     Ok(())
 }
 
