@@ -202,12 +202,12 @@ impl Searched {
     fn search(self, program: &str, length: u64, searches: u64, way: &[&str]) -> Result<Found> {
         let address = format!("[::1]:{}", self.port);
         let [min, max] = RANGE.map(|rate| rate.to_string());
-        let (length, repeat) = (format!("{length}s"), searches.to_string());
+        let (duration, repeat) = (format!("{length}s"), searches.to_string());
         let folder = tempfile::tempdir()?;
         let journal = folder.path().join("journal").to_string_lossy().into_owned();
         let words = [
             &["search", "--server", &address, "--min", &min, "--max", &max][..],
-            &["--duration", &length, "--timeout", "1s", "--pause", "0s", "--repeat", &repeat],
+            &["--duration", &duration, "--timeout", "1s", "--pause", "0s", "--repeat", &repeat],
             // Many testers share the CPUs. What they are late by costs the server nothing, which
             // saves up as much, unless one of them stalls for so long that it begins anew.
             &["--lateness-limit", "20ms", "--window-limit", "50", "--invalid-retries", "20"],

@@ -89,7 +89,7 @@ impl Output {
                         ));
                     }
                     Ending::Interrupted => {
-                        self.line("[Status] Interrupted; once more ends it at once")
+                        self.line("[Status] Interrupted; once more ends it at once");
                     }
                     Ending::Time | Ending::Other => {}
                 }
