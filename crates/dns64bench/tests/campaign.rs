@@ -5,7 +5,7 @@ mod common;
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
-
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -100,6 +100,9 @@ fn a_campaign_is_killed_resumed_and_reported() {
     }
     let status = run_in(folder, &["campaign", "status", "plan.toml"]);
     assert!(told(&status).contains("to go"), "{}", told(&status));
+    let twice = run_in(folder, &["report", "plan-run", "./plan-run", "--output", "both"]);
+    assert_eq!(twice.status.code(), Some(2));
+    assert!(told(&twice).contains("is named twice"), "{}", told(&twice));
     let last = run_in(folder, &["campaign", "resume", "plan-run"]);
     assert!(last.status.success(), "{}", told(&last));
 
@@ -130,6 +133,7 @@ fn a_campaign_is_killed_resumed_and_reported() {
         "report.html",
         "tables.md",
         "tables.tex",
+        "report.tex",
         "results.csv",
         "figures/worst-case.svg",
         "figures/worst-case.png",
@@ -147,7 +151,9 @@ fn a_campaign_is_killed_resumed_and_reported() {
     }
     assert!(page.contains("Not RFC 8219 compliant"));
 
-    let again = run_in(folder, &["report", "plan-run", "plan-run", "--output", "both"]);
+    let copied = Command::new("cp").args(["-r", "plan-run", "copy"]).current_dir(folder).status();
+    assert!(copied.unwrap().success());
+    let again = run_in(folder, &["report", "plan-run", "copy", "--output", "both"]);
     assert!(again.status.success() && folder.join("both/report.html").exists(), "{}", told(&again));
 }
 

@@ -101,6 +101,7 @@ pub fn write_compared(
     }
     write_whole(&folder.join("tables.md"), markdown(runs, change.as_ref(), &figures).as_bytes())?;
     write_whole(&folder.join("tables.tex"), latex(runs, change.as_ref()).as_bytes())?;
+    write_whole(&folder.join("report.tex"), LATEX.as_bytes())?;
     write_whole(&folder.join("results.csv"), csv::csv(runs).as_bytes())?;
     if let [run] = runs {
         write_json(&folder.join("results.json"), &run.results)?;
@@ -146,15 +147,19 @@ fn markdown(runs: &[Run], change: Option<&Table>, figures: &[Figure]) -> String 
     out
 }
 
+/// A document of the tables alone; papers take `tables.tex` by `\\input`.
+const LATEX: &str = "\\documentclass{article}\n\\usepackage[margin=1in]{geometry}\n\\begin{document}\n\
+    \\footnotesize\n\\input{tables}\n\\end{document}\n";
+
+/// All tables, for a document of any class.
 fn latex(runs: &[Run], change: Option<&Table>) -> String {
     let mut out = String::new();
-    out += "\\documentclass{article}\n\\usepackage[margin=1in]{geometry}\n\\begin{document}\n\\footnotesize\n\n";
     let of = |run| tables(run).into_iter().chain([tables::environment(run)]);
     let each: Vec<Table> = comparisons(runs).into_iter().chain(runs.iter().flat_map(of)).collect();
     for table in change.into_iter().chain(&each) {
         out += &table.latex();
     }
-    out + "\\end{document}\n"
+    out
 }
 
 pub(crate) fn percent(share: u8) -> String {

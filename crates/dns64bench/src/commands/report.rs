@@ -15,6 +15,7 @@ use crate::output::{DUT_FAILED, Failure, Outcome, SPOILED};
 
 pub(crate) fn run(args: &Report) -> Outcome {
     let folders = folders(args);
+    each_once(&folders)?;
     let runs = folders
         .iter()
         .map(|dir| Run::read(dir))
@@ -48,6 +49,17 @@ pub(crate) fn run(args: &Report) -> Outcome {
         }
     }
     Ok(comparison.as_ref().map_or(ExitCode::SUCCESS, status))
+}
+
+/// Refuses a folder that is named twice: it would stand beside itself.
+fn each_once(folders: &[PathBuf]) -> Result<(), Failure> {
+    for (at, folder) in folders.iter().enumerate() {
+        if folders[..at].iter().any(|other| is_same(other, folder)) {
+            let why = anyhow::anyhow!("{} is named twice", folder.display());
+            return Err(Failure::usage(why));
+        }
+    }
+    Ok(())
 }
 
 /// All run folders: those of the baseline first, if they are not among the others.
