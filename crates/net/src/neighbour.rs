@@ -142,9 +142,7 @@ impl NextHop {
             return Ok(None);
         }
         let address = Watch::new(self.clone())?.link_layer_address()?;
-        let own = getifaddrs()?
-            .filter(|entry| entry.interface_name == self.interface)
-            .find_map(|entry| entry.address?.as_link_addr()?.addr());
+        let own = link_address(&self.interface)?;
         let ethernet = |octets: Vec<u8>| <[u8; 6]>::try_from(octets).ok();
         Ok(address.and_then(ethernet).zip(own).map(|(next, own)| {
             let mut link = [0; 12];
@@ -164,6 +162,15 @@ impl NextHop {
             |process: &str| fs::read_to_string(format!("/proc/{process}/net/stat/{file}")).ok();
         read("thread-self").or_else(|| read("1")).as_deref().and_then(parse_discards)
     }
+}
+
+/// The Ethernet address of an interface; `None` if it has none, or there is no such interface.
+///
+/// # Errors
+/// As getifaddrs(3).
+pub(crate) fn link_address(interface: &str) -> io::Result<Option<[u8; 6]>> {
+    let of_it = getifaddrs()?.filter(|entry| entry.interface_name == interface);
+    Ok(of_it.filter_map(|entry| entry.address?.as_link_addr()?.addr()).next())
 }
 
 /// Looks at one neighbour's state again and again.

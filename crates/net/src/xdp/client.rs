@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use method::units::Nanos;
 
-use super::frame::{self, Link};
+use super::frame::{self, Link, Own};
 use super::outbox::Outbox;
 use super::queue::{Incoming, Outgoing, Queue, Room};
 use super::{Claim, Interface, Mode, Way, XdpError, find};
@@ -46,9 +46,8 @@ impl Client {
             let (interface, address) = (hop.interface.clone(), hop.address);
             return Err(XdpError::NoEthernet { interface, address });
         };
-        let (index, facts) = find(&hop.interface)?;
-        let opened = Interface::open_found(index, &facts, claims, mode, Room::client)?;
-        let way = opened.way;
+        let opened = Interface::open_found(&find(&hop.interface)?, claims, mode, Room::client)?;
+        let (way, own) = (opened.way, opened.own);
         let (mut first, mut incomings) = (None, Vec::new());
         for queue in opened.queues {
             let (sender, incoming) = Sender::split(queue, way);
@@ -56,7 +55,8 @@ impl Client {
             incomings.push(incoming);
         }
         let sender = first.expect("an interface has a queue");
-        Ok(Client { way, link, sender, receiver: Receiver { queues: incomings, unreadable: 0 } })
+        let receiver = Receiver { queues: incomings, own, unreadable: 0 };
+        Ok(Client { way, link, sender, receiver })
     }
 
     /// The Ethernet addresses of what it sends: the next hop's, as it was when the client was
@@ -90,9 +90,9 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    pub(super) fn new(queue: Queue, way: Way) -> Exchange {
+    pub(super) fn new(queue: Queue, way: Way, own: Own) -> Exchange {
         let (sender, incoming) = Sender::split(queue, way);
-        Exchange { sender, receiver: Receiver { queues: vec![incoming], unreadable: 0 } }
+        Exchange { sender, receiver: Receiver { queues: vec![incoming], own, unreadable: 0 } }
     }
 }
 
@@ -220,6 +220,7 @@ pub struct Arrived<'a> {
 /// Receives datagrams past the stack.
 pub struct Receiver {
     queues: Vec<Incoming>,
+    own: Own,
     unreadable: u64,
 }
 
@@ -248,7 +249,7 @@ impl Receiver {
             let Some(packet) = incoming.receive() else { break };
             packets += 1;
             let read = incoming.frame(packet).and_then(|(stamp, frame)| {
-                let found = frame::read(frame.get(..packet.length())?)?;
+                let found = frame::read(frame.get(..packet.length())?, &self.own)?;
                 Some((stamp, found, &*frame))
             });
             match read {
@@ -275,8 +276,8 @@ impl Receiver {
         self.queues.iter().map(Incoming::drops).sum()
     }
 
-    /// Packets that were taken and are no datagrams: wrong checksums, lengths that contradict each
-    /// other. The stack refuses such as well.
+    /// Packets that were taken and are no datagrams of others: wrong checksums, lengths that
+    /// contradict each other, this host's own addresses as their source.
     pub fn unreadable(&self) -> u64 {
         self.unreadable
     }

@@ -1,13 +1,15 @@
 //! Which packets an interface hands to AF_XDP sockets: a BPF program, written as data.
 //!
 //! ```text
-//! frame ─► UDP over plain IPv4 or IPv6? ─► for one of our addresses and ports? ─► moment of receipt ─► socket of its queue
-//!              │ no                            │ no                                 │ no room            │ none
-//!              └───────────────────────────────┴──────────────────► the kernel's network stack ◄────────┘
+//! frame ─► to this interface alone? ─► UDP over plain IPv4 or IPv6? ─► for one of our addresses and ports? ─► moment of receipt ─► socket of its queue
+//!              │ no                       │ no                            │ no                                 │ no room            │ none
+//!              └──────────────────────────┴───────────────────────────────┴──────────────────► the kernel's network stack ◄────────┘
 //! ```
 //!
 //! What is not a whole UDP datagram behind a plain IP header goes to the kernel: VLAN tags, IPv4
-//! options, IPv6 extension headers, fragments. So do TCP, ICMP, neighbour discovery and everybody
+//! options, IPv6 extension headers, fragments. So does a frame that is not to the interface's own
+//! Ethernet address (a broadcast, one that a promiscuous interface sees), or comes from a group
+//! address: its reply would go from, or to, an address that is not one interface's. So do TCP, ICMP, neighbour discovery and everybody
 //! else's packets. In front of a packet that it takes the program writes the moment of receipt
 //! (`CLOCK_MONOTONIC`), as the sockets of the stack do with `SO_TIMESTAMPNS`.
 
@@ -127,14 +129,22 @@ struct Writer {
     labels: BTreeMap<Label, usize>,
 }
 
-/// The program for these claims.
-pub(super) fn program(claims: &[Claim], taken: Taken) -> Vec<Insn> {
+/// The program for these claims, on the interface with this Ethernet address.
+pub(super) fn program(claims: &[Claim], mac: [u8; 6], taken: Taken) -> Vec<Insn> {
     use R::{R0, R1, R2, R3, R4, R5, R6, R7, R8};
     let mut w = Writer::default();
     w.copy(R6, R1);
     w.load32(R2, R6, DATA);
     w.load32(R3, R6, DATA_END);
     w.need(R4, R2, IPV4_HEADERS, R3);
+    w.load32(R5, R2, 0);
+    w.jump_unless_equal(R5, word([mac[0], mac[1], mac[2], mac[3]]), Label::Pass);
+    w.load16(R5, R2, 4);
+    w.jump_unless_equal(R5, network16(u16::from_be_bytes([mac[4], mac[5]])), Label::Pass);
+    // A group's address is no host's (IEEE 802-2014 §8.2.2).
+    w.load8(R5, R2, 6);
+    w.and(R5, 1);
+    w.jump_unless_equal(R5, 0, Label::Pass);
     w.load16(R5, R2, 12);
     w.jump_if_equal(R5, network16(0x86dd), Label::Ipv6);
     w.jump_unless_equal(R5, network16(0x0800), Label::Pass);
@@ -206,6 +216,11 @@ pub(super) fn program(claims: &[Claim], taken: Taken) -> Vec<Insn> {
 /// A number that is compared with one that was loaded from a packet as it stands there.
 fn network16(number: u16) -> i32 {
     i32::from(u16::from_ne_bytes(number.to_be_bytes()))
+}
+
+/// Four octets, which are compared with such as were loaded from a packet.
+fn word(octets: [u8; 4]) -> i32 {
+    i32::from_ne_bytes(octets)
 }
 
 impl Writer {
@@ -315,8 +330,8 @@ impl Writer {
     /// the port in R7 is one of its ports.
     fn claimed(&mut self, n: usize, at: i16, network: &[u8], mask: &[u8], ports: &Ports) {
         let words = |octets: &[u8]| -> Vec<i32> {
-            let word = |four: &[u8]| i32::from_ne_bytes([four[0], four[1], four[2], four[3]]);
-            octets.chunks_exact(4).map(word).collect()
+            let four = octets.chunks_exact(4).map(|four| [four[0], four[1], four[2], four[3]]);
+            four.map(word).collect()
         };
         for (i, (word, mask)) in words(network).into_iter().zip(words(mask)).enumerate() {
             if mask == 0 {
@@ -380,6 +395,8 @@ mod tests {
 
     /// What the tests' programs return for a packet that they take.
     const TAKEN: i32 = 77;
+    /// The Ethernet address that the tests' frames are to.
+    const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
     fn claims() -> Vec<Claim> {
         let claim =
@@ -401,7 +418,7 @@ mod tests {
 
     #[test]
     fn all_jumps_lead_forward_and_stay_inside() {
-        let program = program(&claims(), Taken::Redirected(5));
+        let program = program(&claims(), MAC, Taken::Redirected(5));
         for (at, insn) in program.iter().enumerate() {
             let target = at as i64 + 1 + i64::from(insn.offset);
             let is_jump =
@@ -411,7 +428,10 @@ mod tests {
                 "{at}: {insn:?}"
             );
         }
-        assert!(program.len() < 120, "{} instructions", program.len());
+        assert!(program.len() < 130, "{} instructions", program.len());
+        // As docs/src/xdp.md says of a program with an address of each family.
+        let usual = super::program(&claims()[..2], MAC, Taken::Redirected(5)).len();
+        assert!((65..75).contains(&usual), "{usual} instructions");
     }
 
     /// Whichever families are claimed, and if none is: `probe` claims nothing.
@@ -429,7 +449,7 @@ mod tests {
             claims(),
         ];
         for claims in kinds {
-            let loaded = Program::load(&program(&claims, Taken::Redirected(map.number())));
+            let loaded = Program::load(&program(&claims, MAC, Taken::Redirected(map.number())));
             assert!(loaded.is_ok(), "{claims:?}: {}", loaded.err().unwrap());
         }
     }
@@ -437,7 +457,7 @@ mod tests {
     /// A loaded program, or nothing where the test cannot run.
     fn loaded(test: &str) -> Option<Program> {
         is_root(test).then(|| {
-            Program::load(&program(&claims(), Taken::Returned(TAKEN)))
+            Program::load(&program(&claims(), MAC, Taken::Returned(TAKEN)))
                 .expect("the verifier takes it")
         })
     }
@@ -478,6 +498,39 @@ mod tests {
         ] {
             let from = if to.starts_with('[') { ENDS[1].0 } else { ENDS[0].0 };
             assert_eq!(of(from, to) == TAKEN, is_taken, "{to}");
+        }
+    }
+
+    /// A reply to a broadcast would come from the broadcast address, and one to a group's address
+    /// would be a broadcast.
+    #[test]
+    fn what_is_not_from_one_interface_to_this_one_goes_to_the_kernel() {
+        let test = "what_is_not_from_one_interface_to_this_one_goes_to_the_kernel";
+        let Some(program) = loaded(test) else { return };
+        for (from, to) in ENDS {
+            let whole = frame(from, to, b"a query of twenty");
+            assert_eq!(kernel::run(&program, &whole), TAKEN);
+            // IPv4 broadcast, groups of each family, and the host next door.
+            for other in
+                [[0xff; 6], [1, 0, 0x5e, 0, 0, 1], [0x33, 0x33, 0, 0, 0, 1], [2, 0, 0, 0, 0, 9]]
+            {
+                let mut changed = whole.clone();
+                changed[..6].copy_from_slice(&other);
+                assert_eq!(kernel::run(&program, &changed), XDP_PASS, "to {other:02x?}");
+            }
+            for at in 0..6 {
+                let mut changed = whole.clone();
+                changed[at] ^= 0x80;
+                assert_eq!(kernel::run(&program, &changed), XDP_PASS, "octet {at}");
+            }
+            for (source, is_taken) in
+                [([0xff; 6], false), ([3, 0, 0, 0, 0, 2], false), ([0xfe; 6], true)]
+            {
+                let mut changed = whole.clone();
+                changed[6..12].copy_from_slice(&source);
+                let found = kernel::run(&program, &changed) == TAKEN;
+                assert_eq!(found, is_taken, "from {source:02x?}");
+            }
         }
     }
 
@@ -573,7 +626,7 @@ mod tests {
             .zip(&sets)
             .map(|(address, set)| Claim::of(address.parse().unwrap(), Ports::Set(Arc::clone(set))));
         let claims: Vec<Claim> = claims.collect();
-        let program = Program::load(&program(&claims, Taken::Returned(TAKEN))).unwrap();
+        let program = Program::load(&program(&claims, MAC, Taken::Returned(TAKEN))).unwrap();
         let is_taken = |to: &str| {
             let from = if to.starts_with('[') { ENDS[1].0 } else { ENDS[0].0 };
             kernel::run(&program, &frame(from, to, b"an answer")) == TAKEN

@@ -16,6 +16,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Octets of an Ethernet header.
 const ETHERNET: usize = 14;
@@ -41,15 +42,36 @@ pub(super) struct Datagram {
     pub(super) payload: Range<usize>,
 }
 
+/// The addresses that this host had when an interface was opened.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Own(Arc<[IpAddr]>);
+
+impl FromIterator<IpAddr> for Own {
+    fn from_iter<I: IntoIterator<Item = IpAddr>>(addresses: I) -> Own {
+        let mut all: Vec<IpAddr> = addresses.into_iter().collect();
+        all.sort_unstable();
+        Own(all.into())
+    }
+}
+
+impl Own {
+    #[inline]
+    fn has(&self, address: IpAddr) -> bool {
+        self.0.binary_search(&address).is_ok()
+    }
+}
+
 /// The datagram in a frame; `None` if there is none, its lengths contradict each other, its checksum
-/// is wrong, or one of its addresses cannot be a host's on a link. The stack refuses such as well.
-pub(super) fn read(frame: &[u8]) -> Option<Datagram> {
+/// is wrong, or one of its addresses cannot be a host's on a link. The stack refuses such as well. So
+/// it is if the source is one of this host's `own` addresses, which no other host has (the stack
+/// refuses that over IPv4): who forges it would pass for a client that may do more.
+pub(super) fn read(frame: &[u8], own: &Own) -> Option<Datagram> {
     let (source, destination, udp) = match frame.get(12..ETHERNET)? {
         [0x08, 0x00] => read_ipv4(frame)?,
         [0x86, 0xdd] => read_ipv6(frame)?,
         _ => return None,
     };
-    if !is_of_a_host(source) || !is_of_a_host(destination) {
+    if !is_of_a_host(source) || !is_of_a_host(destination) || own.has(source) {
         return None;
     }
     let header = frame.get(udp.clone()).filter(|udp| udp.len() >= UDP)?;
@@ -317,6 +339,11 @@ pub(super) mod tests {
         frame
     }
 
+    /// No addresses of this host.
+    pub(in super::super) fn none() -> Own {
+        Own::default()
+    }
+
     pub(in super::super) const ENDS: [(&str, &str); 2] =
         [("192.0.2.1:5353", "198.18.0.2:53"), ("[2001:db8::1]:5353", "[2001:2::2]:53")];
 
@@ -325,14 +352,14 @@ pub(super) mod tests {
         for (from, to) in ENDS {
             for payload in [&b"query"[..], b"", b"even"] {
                 let frame = frame(from, to, payload);
-                let datagram = read(&frame).unwrap();
+                let datagram = read(&frame, &none()).unwrap();
                 assert_eq!(datagram.source, from.parse().unwrap());
                 assert_eq!(datagram.destination, to.parse().unwrap());
                 assert_eq!(&frame[datagram.payload], payload);
                 // Ethernet pads short frames.
                 let mut padded = frame.clone();
                 padded.extend([0; 20]);
-                assert_eq!(&padded[read(&padded).unwrap().payload], payload);
+                assert_eq!(&padded[read(&padded, &none()).unwrap().payload], payload);
             }
         }
     }
@@ -361,8 +388,26 @@ pub(super) mod tests {
                 false => (format!("{from}:1053"), ENDS[0].1),
             };
             for (from, to) in [(&*address, other), (other, &*address)] {
-                assert_eq!(read(&frame(from, to, b"query")).is_some(), is_good, "{from} {to}");
+                assert_eq!(
+                    read(&frame(from, to, b"query"), &none()).is_some(),
+                    is_good,
+                    "{from} {to}"
+                );
             }
+        }
+    }
+
+    /// This host sends nothing to itself by a link.
+    #[test]
+    fn nobody_passes_for_this_host_with_an_address_of_its_own() {
+        for (from, to) in ENDS {
+            let frame = frame(from, to, b"query");
+            let [from, to] = [from, to].map(|end| end.parse::<SocketAddr>().unwrap().ip());
+            let others: Own =
+                ["192.0.2.2", "2001:db8::2"].map(|a| a.parse().unwrap()).into_iter().collect();
+            assert!(read(&frame, &[to].into_iter().collect()).is_some());
+            assert!(read(&frame, &others).is_some());
+            assert_eq!(read(&frame, &[to, from].into_iter().collect()), None);
         }
     }
 
@@ -372,10 +417,11 @@ pub(super) mod tests {
             for reply in [&b"a longer reply"[..], b"x", b""] {
                 let mut frame = frame(from, to, b"query");
                 frame.resize(200, 0xee);
-                let datagram = read(&frame[..frame.len()]).unwrap();
+                let datagram = read(&frame[..frame.len()], &none()).unwrap();
                 frame[datagram.payload.start..][..reply.len()].copy_from_slice(reply);
                 let length = turn_round(&mut frame, &datagram, reply.len());
-                let turned = read(&frame[..length]).expect("it has right lengths and checksums");
+                let turned =
+                    read(&frame[..length], &none()).expect("it has right lengths and checksums");
                 assert_eq!(
                     (turned.source, turned.destination),
                     (datagram.destination, datagram.source)
@@ -396,7 +442,8 @@ pub(super) mod tests {
                 let mut frame = vec![0xee; 200];
                 let (source, destination) = (from.parse().unwrap(), to.parse().unwrap());
                 let length = write(&mut frame, &link, source, destination, payload);
-                let found = read(&frame[..length]).expect("it has right lengths and checksums");
+                let found =
+                    read(&frame[..length], &none()).expect("it has right lengths and checksums");
                 assert_eq!((found.source, found.destination), (source, destination));
                 assert_eq!(&frame[found.payload.clone()], payload);
                 assert_eq!((found.payload.end, &frame[..12]), (length, &link[..]));
@@ -416,17 +463,17 @@ pub(super) mod tests {
     fn changed_and_cut_frames_do_no_harm() {
         for (from, to) in ENDS {
             let whole = frame(from, to, b"query");
-            let original = read(&whole).unwrap();
+            let original = read(&whole, &none()).unwrap();
             for at in 12..whole.len() {
                 for bit in 0..8 {
                     let mut changed = whole.clone();
                     changed[at] ^= 1 << bit;
-                    if let Some(datagram) = read(&changed) {
+                    if let Some(datagram) = read(&changed, &none()) {
                         // Traffic class, flow label and hop limit are in no checksum.
                         assert_eq!(datagram, original, "octet {at}, bit {bit}");
                     }
                 }
-                assert_eq!(read(&whole[..at]), None);
+                assert_eq!(read(&whole[..at], &none()), None);
             }
         }
     }
@@ -436,13 +483,13 @@ pub(super) mod tests {
         for (from, to) in ENDS {
             let mut frame = frame(from, to, b"query");
             let at = frame.len() - b"query".len() - 2;
-            let datagram = read(&frame).unwrap();
+            let datagram = read(&frame, &none()).unwrap();
             let (from, to) = (datagram.source.ip(), datagram.destination.ip());
             let partial = fold(pseudo_header(from, to, UDP + 5));
             frame[at..at + 2].copy_from_slice(&partial.to_be_bytes());
-            assert!(read(&frame).is_some());
+            assert!(read(&frame, &none()).is_some());
             frame[at..at + 2].fill(0);
-            assert_eq!(read(&frame).is_some(), from.is_ipv4());
+            assert_eq!(read(&frame, &none()).is_some(), from.is_ipv4());
         }
     }
 }

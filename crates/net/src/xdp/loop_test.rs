@@ -8,8 +8,6 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::ifaddrs::getifaddrs;
-
 use super::client::{Receiver, Sender};
 use super::frame::Link;
 use super::queue::Room;
@@ -53,10 +51,8 @@ pub struct LoopTest {
 pub fn loop_test(from: &str, to: &str, mode: Mode, time: Duration) -> Result<LoopTest, XdpError> {
     let link = link(from, to)?;
     let claim = Claim::of(IpAddr::V4(TO), PORT..=PORT);
-    let (index, facts) = find(to)?;
-    let receiving = Interface::open_found(index, &facts, &[claim], mode, Room::client)?;
-    let (index, facts) = find(from)?;
-    let sending = Interface::open_found(index, &facts, &[], mode, Room::client)?;
+    let receiving = Interface::open_found(&find(to)?, &[claim], mode, Room::client)?;
+    let sending = Interface::open_found(&find(from)?, &[], mode, Room::client)?;
     let (out, back) = (sending.way(), receiving.way());
     let mut senders = sending.into_exchanges();
     let mut receivers: Vec<Receiver> =
@@ -81,13 +77,7 @@ pub fn loop_test(from: &str, to: &str, mode: Mode, time: Duration) -> Result<Loo
 fn link(from: &str, to: &str) -> Result<Link, XdpError> {
     let mut link = [0; 12];
     for (name, place) in [(to, 0..6), (from, 6..12)] {
-        let address = getifaddrs()
-            .into_iter()
-            .flatten()
-            .filter(|entry| entry.interface_name == name)
-            .find_map(|entry| entry.address?.as_link_addr()?.addr());
-        let lacking = || XdpError::NoInterface { interface: name.to_owned() };
-        link[place].copy_from_slice(&address.ok_or_else(lacking)?);
+        link[place].copy_from_slice(&find(name)?.mac);
     }
     Ok(link)
 }

@@ -35,7 +35,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::ifaddrs::getifaddrs;
+use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::net::if_::{InterfaceFlags, if_nametoindex};
 use serde::{Deserialize, Serialize};
 
@@ -44,12 +44,14 @@ pub use self::client::{Arrived, Client, Exchange, Receiver, Sender};
 use self::filter::Taken;
 pub use self::filter::{Claim, Ports};
 pub use self::frame::Link as EthernetLink;
+use self::frame::Own;
 pub use self::loop_test::{LoopTest, loop_test};
 pub use self::outbox::Outbox;
 pub use self::ports::PortSet;
 use self::queue::{Queue, Room};
 pub use self::server::{Server, answer_frame};
 use crate::ethtool;
+use crate::neighbour::link_address;
 use crate::socket::scope_of;
 
 /// How packets are to get from the interface to us.
@@ -146,6 +148,12 @@ pub enum XdpError {
         /// The address.
         address: IpAddr,
     },
+    /// The interface is no Ethernet's.
+    #[error("{interface} has no Ethernet address: AF_XDP reads and writes Ethernet frames")]
+    NoMac {
+        /// The interface's name.
+        interface: String,
+    },
     /// There is no Ethernet between the interface and the next hop.
     #[error(
         "{interface} has no Ethernet neighbour towards {address}: AF_XDP writes Ethernet frames"
@@ -205,6 +213,7 @@ pub enum XdpError {
 pub struct Interface {
     way: Way,
     queues: Vec<Queue>,
+    own: Own,
 }
 
 /// What is undone when the last queue is closed.
@@ -236,35 +245,35 @@ impl Interface {
         mode: Mode,
         room: fn(u32) -> Room,
     ) -> Result<Interface, XdpError> {
-        let (index, facts) = find(name)?;
+        let found = find(name)?;
         let its: Vec<IpAddr> =
             addresses().filter(|(of, _)| of == name).map(|(_, address)| address.ip()).collect();
         let mut wanted = claims.iter().filter_map(Claim::only_address);
         if let Some(address) = wanted.find(|address| !its.contains(address)) {
             return Err(XdpError::NotItsAddress { interface: name.to_owned(), address });
         }
-        Interface::open_found(index, &facts, claims, mode, room)
+        Interface::open_found(&found, claims, mode, room)
     }
 
     /// Takes the datagrams of these claims, whatever addresses the interface has; `room` is that of
     /// each of so many queues.
     fn open_found(
-        index: u32,
-        facts: &ethtool::Interface,
+        found: &Found,
         claims: &[Claim],
         mode: Mode,
         room: fn(u32) -> Room,
     ) -> Result<Interface, XdpError> {
-        let count = count_queues(facts)?;
+        let count = count_queues(&found.facts)?;
+        let name = &found.facts.name;
         let mut tried = Vec::new();
         for &way in mode.ways() {
-            match open_way(index, count, claims, way, room(count))? {
+            match open_way(found, count, claims, way, room(count))? {
                 Ok(queues) => {
-                    await_link(&facts.name);
-                    return Ok(Interface { way, queues });
+                    await_link(name);
+                    return Ok(Interface { way, queues, own: own_addresses() });
                 }
                 Err(error) if is_busy(&error) => {
-                    let (name, hook) = (&facts.name, way.hook().word());
+                    let hook = way.hook().word();
                     tried.push(format!(
                         "{way}: {error}; another program has it, or has left its filter on it: \
                          ip link set dev {name} {hook} off"
@@ -273,7 +282,7 @@ impl Interface {
                 Err(error) => tried.push(format!("{way}: {error}")),
             }
         }
-        Err(XdpError::NoWay { interface: facts.name.clone(), tried })
+        Err(XdpError::NoWay { interface: name.clone(), tried })
     }
 
     /// How packets get here.
@@ -283,13 +292,14 @@ impl Interface {
 
     /// Both halves of each of its queues, if it was opened for both.
     pub fn into_exchanges(self) -> Vec<Exchange> {
-        let way = self.way;
-        self.queues.into_iter().map(|queue| Exchange::new(queue, way)).collect()
+        let Interface { way, queues, own } = self;
+        queues.into_iter().map(|queue| Exchange::new(queue, way, own.clone())).collect()
     }
 
     /// A server for each of its queues.
     pub fn into_servers(self) -> Vec<Server> {
-        self.queues.into_iter().map(Server::new).collect()
+        let Interface { queues, own, .. } = self;
+        queues.into_iter().map(|queue| Server::new(queue, own.clone())).collect()
     }
 }
 
@@ -333,11 +343,23 @@ fn addresses() -> impl Iterator<Item = (String, SocketAddr)> {
     getifaddrs().into_iter().flatten().filter_map(|entry| {
         let is_there = entry.flags.contains(InterfaceFlags::IFF_UP)
             && !entry.flags.contains(InterfaceFlags::IFF_LOOPBACK);
-        let address = entry.address.filter(|_| is_there)?;
-        let v4 = address.as_sockaddr_in().map(|a| SocketAddr::V4((*a).into()));
-        let v6 = address.as_sockaddr_in6().map(|a| SocketAddr::V6((*a).into()));
-        Some((entry.interface_name, v4.or(v6)?))
+        let address = address_of(&entry).filter(|_| is_there)?;
+        Some((entry.interface_name, address))
     })
+}
+
+/// The addresses of this host, those of loopback and of interfaces that are down as well.
+fn own_addresses() -> Own {
+    let all = getifaddrs().into_iter().flatten();
+    all.filter_map(|entry| Some(address_of(&entry)?.ip())).collect()
+}
+
+/// The IP address that an entry is of, if it is of one; the port is 0.
+fn address_of(entry: &InterfaceAddress) -> Option<SocketAddr> {
+    let address = entry.address.as_ref()?;
+    let v4 = address.as_sockaddr_in().map(|a| SocketAddr::V4((*a).into()));
+    let v6 = address.as_sockaddr_in6().map(|a| SocketAddr::V6((*a).into()));
+    v4.or(v6)
 }
 
 /// What an interface has for AF_XDP.
@@ -354,22 +376,32 @@ pub struct Probed {
 /// # Errors
 /// See [`XdpError`]: there is no such interface, or the kernel does not let us.
 pub fn probe(name: &str) -> Result<Probed, XdpError> {
-    let (index, facts) = find(name)?;
-    let queues = count_queues(&facts)?;
+    let found = find(name)?;
+    let queues = count_queues(&found.facts)?;
     let mut ways = Vec::new();
     for &way in Mode::Auto.ways() {
-        ways.push((way, open_way(index, queues, &[], way, Room::SERVER)?.map(drop)));
+        ways.push((way, open_way(&found, queues, &[], way, Room::SERVER)?.map(drop)));
     }
     Ok(Probed { queues, ways })
 }
 
-/// An interface that is up, and its index.
-fn find(name: &str) -> Result<(u32, ethtool::Interface), XdpError> {
+/// An interface that is up.
+struct Found {
+    index: u32,
+    facts: ethtool::Interface,
+    /// Its Ethernet address.
+    mac: [u8; 6],
+}
+
+/// The interface with this name.
+fn find(name: &str) -> Result<Found, XdpError> {
     let lacking = || XdpError::NoInterface { interface: name.to_owned() };
     let all = ethtool::interfaces().unwrap_or_default();
     let facts = all.into_iter().find(|candidate| candidate.name == name).ok_or_else(lacking)?;
     let index = if_nametoindex(name).map_err(|_| lacking())?;
-    Ok((index, facts))
+    let mac = link_address(name).ok().flatten();
+    let mac = mac.ok_or_else(|| XdpError::NoMac { interface: name.to_owned() })?;
+    Ok(Found { index, facts, mac })
 }
 
 /// How many queues an interface has; a driver that does not tell has one.
@@ -384,7 +416,7 @@ fn count_queues(facts: &ethtool::Interface) -> Result<u32, XdpError> {
 /// Attaches the filter one way and opens a socket for each queue. The inner error says that
 /// interface or driver do not have that way, or that others use it.
 fn open_way(
-    index: u32,
+    found: &Found,
     count: u32,
     claims: &[Claim],
     way: Way,
@@ -392,7 +424,7 @@ fn open_way(
 ) -> Result<Result<Vec<Queue>, io::Error>, XdpError> {
     let give_up = Instant::now() + RETURNED;
     loop {
-        match try_way(index, count, claims, way, room)? {
+        match try_way(found, count, claims, way, room)? {
             Err(error) if is_busy(&error) && Instant::now() < give_up => {
                 thread::sleep(Duration::from_millis(10));
             }
@@ -403,16 +435,16 @@ fn open_way(
 
 /// The same, at once.
 fn try_way(
-    index: u32,
+    found: &Found,
     count: u32,
     claims: &[Claim],
     way: Way,
     room: Room,
 ) -> Result<Result<Vec<Queue>, io::Error>, XdpError> {
     let sockets = SocketMap::new(count).map_err(refused)?;
-    let program = filter::program(claims, Taken::Redirected(sockets.number()));
+    let program = filter::program(claims, found.mac, Taken::Redirected(sockets.number()));
     let program = Program::load(&program).map_err(refused)?;
-    let link = match program.attach(index, way.hook()) {
+    let link = match program.attach(found.index, way.hook()) {
         Ok(link) => link,
         Err(error) if is_not_allowed(&error) => return Err(refused(error)),
         Err(error) => return Ok(Err(error)),
@@ -420,7 +452,7 @@ fn try_way(
     let attached = Arc::new(Attached { _link: link, sockets });
     let mut queues = Vec::new();
     for number in 0..count {
-        match Queue::open(index, number, way == Way::ZeroCopy, room, &attached) {
+        match Queue::open(found.index, number, way == Way::ZeroCopy, room, &attached) {
             Ok(queue) => queues.push(queue),
             Err(error) if is_not_allowed(&error) => return Err(refused(error)),
             Err(error) => return Ok(Err(error)),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use method::units::Nanos;
 
-use super::frame;
+use super::frame::{self, Own};
 use super::outbox::LONGEST;
 use super::queue::Queue;
 use crate::batch::{BATCH, Datagram, Source, Turn};
@@ -15,16 +15,17 @@ use crate::clock::ClockPair;
 /// [`crate::batch::ServerBatch`] on a socket.
 pub struct Server {
     queue: Queue,
+    own: Own,
     reply: Box<[u8]>,
-    /// Packets that were taken and are no datagrams: wrong checksums, lengths that contradict each
-    /// other.
+    /// Packets that were taken and are no datagrams of others: wrong checksums, lengths that
+    /// contradict each other, this host's own addresses as their source.
     unreadable: u64,
 }
 
 impl Server {
-    pub(super) fn new(queue: Queue) -> Server {
+    pub(super) fn new(queue: Queue, own: Own) -> Server {
         // As long as what fits into a frame behind the longest headers.
-        Server { queue, reply: vec![0; LONGEST].into(), unreadable: 0 }
+        Server { queue, own, reply: vec![0; LONGEST].into(), unreadable: 0 }
     }
 
     /// Receives up to [`BATCH`] queries, or waits for one for `limit` at most; lets `answer` write a
@@ -52,7 +53,8 @@ impl Server {
             let length = match self.queue.incoming().frame(packet) {
                 Some((stamp, frame)) => {
                     let moment = clocks.to_wall(Nanos(u64::from_ne_bytes(stamp)));
-                    respond(frame, packet.length(), moment, &mut self.reply, &mut answer)
+                    let (length, own) = (packet.length(), &self.own);
+                    respond(frame, length, own, moment, &mut self.reply, &mut answer)
                 }
                 None => Response::Unreadable,
             };
@@ -92,11 +94,13 @@ enum Response {
 fn respond(
     frame: &mut [u8],
     length: usize,
+    own: &Own,
     moment: Nanos,
     reply: &mut [u8],
     answer: &mut impl FnMut(&Datagram<'_>, Source<'_>, &mut [u8]) -> usize,
 ) -> Response {
-    let Some(found) = frame.get(..length).and_then(frame::read) else {
+    let packet = frame.get(..length);
+    let Some(found) = packet.and_then(|packet| frame::read(packet, own)) else {
         return Response::Unreadable;
     };
     let query =
@@ -121,7 +125,7 @@ pub fn answer_frame(
     length: usize,
     mut answer: impl FnMut(&Datagram<'_>, Source<'_>, &mut [u8]) -> usize,
 ) -> Option<usize> {
-    match respond(frame, length, Nanos(0), &mut [0; LONGEST], &mut answer) {
+    match respond(frame, length, &Own::default(), Nanos(0), &mut [0; LONGEST], &mut answer) {
         Response::Reply(length) => Some(length),
         Response::None | Response::Unreadable => None,
     }
@@ -129,7 +133,7 @@ pub fn answer_frame(
 
 #[cfg(test)]
 mod tests {
-    use super::super::frame::tests::{ENDS, frame};
+    use super::super::frame::tests::{ENDS, frame, none};
     use super::*;
 
     #[test]
@@ -140,19 +144,25 @@ mod tests {
             memory.resize(1792, 0);
             let mut reply = vec![0; LONGEST];
             let mut seen = None;
-            let response =
-                respond(&mut memory, length, Nanos(7), &mut reply, &mut |query, source, out| {
+            let response = respond(
+                &mut memory,
+                length,
+                &none(),
+                Nanos(7),
+                &mut reply,
+                &mut |query, source, out| {
                     seen = Some((query.bytes.to_vec(), query.received, source.address()));
                     out[..5].copy_from_slice(b"reply");
                     5
-                });
+                },
+            );
             let source = from.parse().unwrap();
             assert_eq!(
                 seen,
                 Some((b"a query that is longer".to_vec(), Some(Nanos(7)), Some(source)))
             );
             let Response::Reply(length) = response else { panic!("no reply") };
-            let turned = frame::read(&memory[..length]).unwrap();
+            let turned = frame::read(&memory[..length], &none()).unwrap();
             assert_eq!((turned.destination, &memory[turned.payload]), (source, &b"reply"[..]));
         }
     }
@@ -163,12 +173,12 @@ mod tests {
         let mut memory = frame(from, to, b"query");
         let length = memory.len();
         let mut reply = vec![0; LONGEST];
-        let silent = respond(&mut memory, length, Nanos(0), &mut reply, &mut |_, _, _| 0);
+        let silent = respond(&mut memory, length, &none(), Nanos(0), &mut reply, &mut |_, _, _| 0);
         assert!(matches!(silent, Response::None));
         memory[30] ^= 1;
-        let broken = respond(&mut memory, length, Nanos(0), &mut reply, &mut |_, _, _| 5);
+        let broken = respond(&mut memory, length, &none(), Nanos(0), &mut reply, &mut |_, _, _| 5);
         assert!(matches!(broken, Response::Unreadable));
-        let cut = respond(&mut memory, length + 1, Nanos(0), &mut reply, &mut |_, _, _| 5);
+        let cut = respond(&mut memory, length + 1, &none(), Nanos(0), &mut reply, &mut |_, _, _| 5);
         assert!(matches!(cut, Response::Unreadable), "the kernel names more than there is");
     }
 }

@@ -121,6 +121,27 @@ fn others_lose_nothing_to_the_filter() {
     });
 }
 
+/// A reply to a broadcast would come from the broadcast address.
+#[test]
+fn broadcasts_on_the_link_are_left_to_the_stack() {
+    on_a_pair("xdp-broadcast", |client| {
+        let socket = UdpSocket::bind(OURS).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        for mode in [Mode::Copy, Mode::Generic] {
+            let mut servers = Interface::open("near", &claims(), mode).unwrap().into_servers();
+            let entry = "198.18.0.2 lladdr ff:ff:ff:ff:ff:ff dev far nud permanent";
+            ip(&format!("-n {} neigh replace {entry}", client.name()));
+            client.run(|| UdpSocket::bind(THEIRS).unwrap().send_to(b"to all", OURS).unwrap());
+            let mut buffer = [0; 100];
+            assert_eq!(socket.recv(&mut buffer).unwrap(), b"to all".len());
+            ip(&format!("-n {} neigh del 198.18.0.2 dev far", client.name()));
+            client.run(|| UdpSocket::bind(THEIRS).unwrap().send_to(b"to us", OURS).unwrap());
+            let seen = answer(&mut servers, 1);
+            assert_eq!(seen[0].1, b"to us");
+        }
+    });
+}
+
 /// Sends back what comes to a port, an octet changed, until the sender says so with an empty
 /// datagram; in the namespace.
 fn echo(namespace: &Namespace, address: &str) -> thread::JoinHandle<()> {
