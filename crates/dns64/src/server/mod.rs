@@ -34,7 +34,6 @@ use arc_swap::ArcSwap;
 use method::units::CpuId;
 use net::affinity::pin_to;
 use net::clock;
-use net::poller::Alarm;
 use net::router::RouterSocket;
 use net::socket::{Endpoint, ListenError, listen_both};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -378,7 +377,7 @@ fn begin_worker(worker: Worker, number: usize, cpu: Option<usize>) -> io::Result
 fn mailboxes(workers: usize) -> io::Result<(Vec<Mailbox>, Vec<Receiver<Mail>>)> {
     let pairs: io::Result<Vec<_>> = std::iter::repeat_with(|| {
         let (sender, inbox) = channel();
-        Ok((Mailbox { sender, alarm: Arc::new(Alarm::new()?) }, inbox))
+        Ok((Mailbox::new(sender)?, inbox))
     })
     .take(workers)
     .collect();

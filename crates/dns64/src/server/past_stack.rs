@@ -241,6 +241,13 @@ impl Destinations {
         }
     }
 
+    /// Whether a datagram to a source port of ours comes from the server that is asked from there.
+    /// Its worker looks again ([`Ports::is_for`](crate::resolver::upstreams::ports::Ports::is_for)).
+    pub(super) fn is_asked(&self, from: SocketAddr, to: SocketAddr) -> bool {
+        let door = self.doors.iter().find(|door| door.address() == to.ip());
+        door.is_some_and(|door| door.is_asked(to.port(), from))
+    }
+
     /// The messages of a datagram: one, or as many as were joined.
     #[inline]
     pub(super) fn messages<'a>(

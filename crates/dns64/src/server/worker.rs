@@ -53,6 +53,8 @@ pub(super) struct Worker {
     rings: Vec<Rings>,
     /// When the rings are asked again what they have lost.
     losses_due: Nanos,
+    /// Datagrams that came by the rings for other workers, whose inboxes were full.
+    undelivered: u64,
     intake: Intake,
     defects: Defects,
     stopping: bool,
@@ -97,6 +99,7 @@ impl Worker {
             inbox,
             rings,
             losses_due: Nanos(0),
+            undelivered: 0,
             intake: Intake::default(),
             defects: Defects::default(),
             stopping: false,
@@ -121,10 +124,10 @@ impl Worker {
             }
             if self.stopping {
                 // Queries that came over TCP before may still be in the inbox.
-                self.read_inbox();
+                let is_read = self.read_inbox();
                 self.flush();
                 // Another worker may wait for a question for which no query of this one waits.
-                if self.frontend.waiting() == 0 && self.resolver.is_idle() {
+                if is_read && self.frontend.waiting() == 0 && self.resolver.is_idle() {
                     break;
                 }
             }
@@ -146,7 +149,9 @@ impl Worker {
             for &token in &ready {
                 match ports::of_token(token) {
                     Some(port) => self.read_upstream(port, &mut batch),
-                    None if token == INBOX => self.read_inbox(),
+                    None if token == INBOX => {
+                        self.read_inbox();
+                    }
                     None => {}
                 }
             }

@@ -11,6 +11,7 @@
 //! So what a forger must guess (RFC 5452 §4) is what it is without AF_XDP: the kernel draws each port
 //! at random, keeps it from others, and tells its socket what ICMP says.
 
+use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,6 +31,10 @@ pub(crate) struct Door {
     ports: Arc<PortSet>,
     /// By port; 0 is nobody.
     owners: Box<[AtomicU64]>,
+    /// By port: the hash of the address and port of the server that is asked from there. It keeps
+    /// what others forge from the worker that has the port, which compares the address itself.
+    servers: Box<[AtomicU64]>,
+    hashes: RandomState,
 }
 
 impl Door {
@@ -38,8 +43,10 @@ impl Door {
     /// # Errors
     /// See [`PortSet::new`].
     pub(crate) fn new(address: IpAddr) -> Result<Door, XdpError> {
-        let owners = (0..=u16::MAX).map(|_| AtomicU64::new(0)).collect();
-        Ok(Door { address, ports: Arc::new(PortSet::new()?), owners })
+        let [owners, servers] =
+            [(); 2].map(|()| (0..=u16::MAX).map(|_| AtomicU64::new(0)).collect());
+        let (ports, hashes) = (Arc::new(PortSet::new()?), RandomState::new());
+        Ok(Door { address, ports, owners, servers, hashes })
     }
 
     /// The address.
@@ -61,7 +68,24 @@ impl Door {
         Some((worker, PortId { server, number: owner as u16 }))
     }
 
-    fn open(self: &Arc<Door>, port: u16, worker: WorkerId, id: PortId) -> Opened {
+    /// Whether this is the server that is asked from the port.
+    pub(crate) fn is_asked(&self, port: u16, server: SocketAddr) -> bool {
+        self.servers[usize::from(port)].load(Ordering::Relaxed) == self.hash(server)
+    }
+
+    fn hash(&self, server: SocketAddr) -> u64 {
+        // Frames do not say of which interface a link-local address is.
+        self.hashes.hash_one((server.ip(), server.port()))
+    }
+
+    fn open(
+        self: &Arc<Door>,
+        port: u16,
+        server: SocketAddr,
+        worker: WorkerId,
+        id: PortId,
+    ) -> Opened {
+        self.servers[usize::from(port)].store(self.hash(server), Ordering::Relaxed);
         let owner =
             (worker.0 as u64 + 1) << 32 | u64::from(id.server.0) << 16 | u64::from(id.number);
         self.owners[usize::from(port)].store(owner, Ordering::Relaxed);
@@ -135,12 +159,17 @@ impl Ways {
         &mut self.ways[number].outbox
     }
 
-    /// Opens the door for the answers to a source port, if its address has one.
-    pub(super) fn open(&self, source: SocketAddr, id: PortId) -> Option<Source> {
+    /// Opens the door for a server's answers to a source port, if its address has one.
+    pub(super) fn open(
+        &self,
+        source: SocketAddr,
+        server: SocketAddr,
+        id: PortId,
+    ) -> Option<Source> {
         let at = |way: &Way| way.doors.iter().find(|door| door.address == source.ip()).cloned();
         let (way, door) =
             self.ways.iter().enumerate().find_map(|(i, way)| at(way).map(|door| (i, door)))?;
-        let opened = door.open(source.port(), self.worker?, id);
+        let opened = door.open(source.port(), server, self.worker?, id);
         Some(Source { way, address: source, _opened: opened })
     }
 }
@@ -200,4 +229,34 @@ fn find(server: SocketAddr, ways: &[Way]) -> Option<(usize, EthernetLink)> {
     let hop = NextHop::towards(server).ok()?;
     let number = ways.iter().position(|way| way.name == hop.interface)?;
     Some((number, hop.link().ok().flatten()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_door_knows_the_server_of_each_port_while_it_is_open() {
+        let test = "a_door_knows_the_server_of_each_port_while_it_is_open";
+        if !testbed::is_root(test) {
+            return;
+        }
+        let door = Arc::new(Door::new("192.0.2.2".parse().unwrap()).unwrap());
+        let server: SocketAddr = "192.0.2.1:53".parse().unwrap();
+        let id = PortId { server: ServerId(3), number: 7 };
+        let opened = door.open(40_000, server, WorkerId(1), id);
+        assert_eq!(door.owner(40_000), Some((WorkerId(1), id)));
+        assert!(door.is_asked(40_000, server));
+        for other in ["192.0.2.1:54", "192.0.2.3:53", "[2001:db8::1]:53"] {
+            assert!(!door.is_asked(40_000, other.parse().unwrap()), "{other}");
+        }
+        assert!(!door.is_asked(40_001, server));
+        let zoned = |scope| {
+            SocketAddr::V6(std::net::SocketAddrV6::new("fe80::1".parse().unwrap(), 53, 0, scope))
+        };
+        let link = door.open(40_002, zoned(4), WorkerId(0), id);
+        assert!(door.is_asked(40_002, zoned(0)));
+        drop((opened, link));
+        assert_eq!((door.owner(40_000), door.owner(40_002)), (None, None));
+    }
 }

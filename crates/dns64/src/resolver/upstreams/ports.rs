@@ -322,7 +322,7 @@ impl ServerPorts {
         endpoint.use_receive_offload();
         by.poller.add(&endpoint, token(id))?;
         let source = if self.route.is_wanted {
-            endpoint.local_address().ok().and_then(|source| by.ways.open(source, id))
+            endpoint.local_address().ok().and_then(|source| by.ways.open(source, self.address, id))
         } else {
             None
         };

@@ -17,6 +17,8 @@ use crate::transport::client::{Client, PastStack};
 
 /// Batches that are read from an upstream's socket, or from rings, before the others have their turn.
 const BATCHES: usize = 4;
+/// Messages that are read from the inbox before the others have their turn.
+const MAILS: usize = BATCHES * BATCH;
 /// How often the rings are asked what they have lost.
 const LOSSES_EACH: Nanos = Nanos::from_millis(100);
 
@@ -116,13 +118,16 @@ impl Worker {
                     self.on_answer(port, from, to, message);
                 }
             }
-            Whom::Port(worker, port) => {
+            Whom::Port(worker, port) if destinations.is_asked(from, to) => {
                 for message in destinations.messages(arrived.bytes) {
-                    let bytes = message.to_vec();
-                    self.shared.mailboxes[worker.0].post(Mail::Answer { port, from, to, bytes });
+                    let mailbox = &self.shared.mailboxes[worker.0];
+                    let is_posted = mailbox.post_answer(port, from, to, message);
+                    self.undelivered += u64::from(!is_posted);
                 }
             }
-            Whom::Nobody => self.shared.metrics().worker(self.id).count(Count::UpstreamStray),
+            Whom::Port(..) | Whom::Nobody => {
+                self.shared.metrics().worker(self.id).count(Count::UpstreamStray);
+            }
         }
     }
 
@@ -138,21 +143,29 @@ impl Worker {
         self.resolve(|resolver| resolver.on_datagram(port, bytes));
     }
 
-    pub(super) fn read_inbox(&mut self) {
+    /// Reads up to [`MAILS`] messages of the inbox; whether there were no more.
+    pub(super) fn read_inbox(&mut self) -> bool {
         self.shared.mailboxes[self.id.0].alarm.reset();
-        while let Ok(mail) = self.inbox.try_recv() {
+        for _ in 0..MAILS {
+            let Ok(mail) = self.inbox.try_recv() else { return true };
             match mail {
                 Mail::Query { bytes, client } => self.on_query(&client, &bytes),
                 Mail::Explain { bytes, client, trace } => self.on_explain(client, &bytes, trace),
                 Mail::TcpAnswer { fetch, message } => {
                     self.resolve(|resolver| resolver.on_tcp(fetch, message));
                 }
-                Mail::Answer { port, from, to, bytes } => self.on_answer(port, from, to, &bytes),
+                Mail::Answer { port, from, to, bytes } => {
+                    self.shared.mailboxes[self.id.0].took_answer();
+                    self.on_answer(port, from, to, &bytes);
+                }
                 Mail::Landed(key, outcome) => {
                     self.resolve(|resolver| resolver.on_elsewhere(&key, outcome));
                 }
             }
         }
+        // The rest is for the next turn.
+        self.shared.mailboxes[self.id.0].alarm.ring();
+        false
     }
 
     /// Sends what has come together in this turn, and shows what waits.
@@ -186,7 +199,8 @@ impl Worker {
         }
         if !self.rings.is_empty() && self.now >= self.losses_due {
             self.losses_due = self.now + LOSSES_EACH;
-            metrics.set(Count::RingsLostIn, self.rings.iter().map(Rings::drops).sum());
+            let lost: u64 = self.rings.iter().map(Rings::drops).sum();
+            metrics.set(Count::RingsLostIn, lost + self.undelivered);
         }
     }
 }
