@@ -59,6 +59,9 @@ pub struct Datagram<'a> {
     pub segment: Option<usize>,
     /// When the kernel received it (wall clock), if the socket asks for that.
     pub received: Option<Nanos>,
+    /// Whether it came past the stack and its sender left the checksum to a network card. The kernel
+    /// does so with every datagram that it joins others to (`UDP_SEGMENT`).
+    pub checksum_left: bool,
 }
 
 impl<'a> Datagram<'a> {
@@ -168,7 +171,12 @@ impl ReceiveBatch {
     }
 
     fn datagram(&self, i: usize) -> Datagram<'_> {
-        let mut datagram = Datagram { bytes: self.bytes_of(i), segment: None, received: None };
+        let mut datagram = Datagram {
+            bytes: self.bytes_of(i),
+            segment: None,
+            received: None,
+            checksum_left: false,
+        };
         let message = &raw const self.headers[i].msg_hdr;
         // SAFETY: `message` was filled by recvmmsg: msg_control points into `self.controls` and
         // msg_controllen says how much of it is valid, so the CMSG macros stay inside; the data of

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use net::xdp::{self, Claim, XdpError};
 use serde::{Deserialize, Serialize};
-use wire::view::Message;
+use wire::joined;
 
 /// An interface whose packets are to come and go past the kernel's network stack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -31,10 +31,9 @@ pub struct PastStack {
 }
 
 impl PastStack {
-    /// Whether datagrams of a sender on this host, or on the host of this virtual machine, may have
-    /// been joined (`UDP_SEGMENT`) when the filter sees them.
+    /// Whether datagrams may have been joined when the filter sees them ([`xdp::may_join`]).
     pub(crate) fn may_join(&self) -> bool {
-        self.way == xdp::Way::Generic
+        xdp::may_join(&self.interface, self.way)
     }
 
     /// The queues of an interface, from which queries for these addresses come past the stack.
@@ -62,10 +61,12 @@ impl PastStack {
     }
 }
 
-/// Whether a datagram goes on behind its message, as one does that several replies were joined to.
-/// What is no message is not looked at.
-pub(crate) fn goes_on(bytes: &[u8]) -> bool {
-    Message::new(bytes).and_then(|message| message.end()).is_some_and(|end| end < bytes.len())
+/// How many messages a datagram has behind its first, if its sender joined them. A stranger's datagram
+/// with something behind its message is not meant: the kernel leaves the checksum of what it joins to a
+/// network card.
+pub(crate) fn joined_behind(bytes: &[u8], checksum_left: bool) -> u64 {
+    let length = joined::segment(bytes).filter(|_| checksum_left);
+    length.map_or(0, |length| (bytes.len().div_ceil(length) - 1) as u64)
 }
 
 #[cfg(test)]
@@ -73,14 +74,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_joined_goes_on_behind_its_message() {
+    fn only_what_the_kernel_may_have_joined_counts() {
         let mut reply = vec![0, 7, 0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0];
         reply.extend(b"\x01a\0\0\x1c\0\x01\xc0\x0c\0\x1c\0\x01\0\0\0\x3c\0\x10");
         reply.extend([0x20; 16]);
-        assert!(!goes_on(&reply));
-        assert!(goes_on(&[&reply[..], &reply].concat()) && goes_on(&[&reply[..], b"x"].concat()));
-        for cut in 0..reply.len() {
-            assert!(!goes_on(&reply[..cut]), "{cut} octets");
-        }
+        let three = [&reply[..], &reply, &reply].concat();
+        assert_eq!(joined_behind(&three, true), 2);
+        // A stranger's: with a checksum of its own, or with anything behind its message.
+        assert_eq!(joined_behind(&three, false), 0);
+        assert_eq!(joined_behind(&[&reply[..], b"x"].concat(), true), 0);
+        assert_eq!(joined_behind(&reply, true), 0);
     }
 }

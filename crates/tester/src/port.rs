@@ -10,7 +10,7 @@ use net::socket::Endpoint;
 use net::xdp;
 
 use crate::authdns::answer::MAX_REPLY;
-use crate::past_stack::{PastStack, goes_on};
+use crate::past_stack::{PastStack, joined_behind};
 
 /// The longest query that is read: larger than any that we send or answer with more than an error.
 const QUERY_LEN: usize = 1500;
@@ -19,8 +19,8 @@ const QUERY_LEN: usize = 1500;
 pub(crate) enum Port {
     /// Through the stack.
     Socket(Arc<Endpoint>, Box<ServerBatch>),
-    /// Past it; whether datagrams may come joined that way, and how many did, of which more than the
-    /// first are not known.
+    /// Past it; whether datagrams may come joined that way, and how many queries came behind others,
+    /// which are not read.
     Rings { server: Box<xdp::Server>, may_join: bool, joined: u64 },
 }
 
@@ -61,7 +61,9 @@ impl Port {
             }
             Port::Rings { server, may_join, joined } => {
                 let turn = server.turn(limit, |query, source, out| {
-                    *joined += u64::from(*may_join && goes_on(query.bytes));
+                    if *may_join {
+                        *joined += joined_behind(query.bytes, query.checksum_left);
+                    }
                     answer(query, source, out)
                 });
                 // Where the interface is gone there is nothing to wait for.
@@ -71,7 +73,7 @@ impl Port {
     }
 
     /// Queries that came and that the worker did not get, because it was too slow, or because they
-    /// were joined to others; of the latter as many as those others.
+    /// were joined to others.
     pub(crate) fn drops(&self) -> u64 {
         match self {
             Port::Socket(endpoint, _) => endpoint.drops(),

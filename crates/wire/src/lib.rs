@@ -3,6 +3,7 @@
 //! ```text
 //! query index ─► name::NameSpace ─► IPv4 address ─► template::QueryTemplate ─► bytes on the wire
 //! bytes from the wire ─► view::Message ─► records, names compared in place, rdata checked
+//! several messages in one datagram ─► joined::segment ─► the length of each
 //! EDNS ─► edns ─► OPT records, read and written; rcode::Rcode
 //! ```
 //!
@@ -11,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod edns;
+pub mod joined;
 pub mod name;
 pub mod rcode;
 mod rdata;

@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 use net::neighbour::NextHop;
 use net::socket::{Endpoint, scope_of};
-use net::xdp::{self, Claim, Exchange, Outbox, Ports, Way, XdpError};
-use wire::view::Message;
+use net::xdp::{self, Arrived, Claim, Exchange, Outbox, Ports, Way, XdpError};
+use wire::joined;
 
 use crate::config::Settings;
 use crate::ids::{PortId, WorkerId};
@@ -165,7 +165,7 @@ impl Opened {
 pub(super) fn hand_out(all: Vec<Opened>, workers: usize) -> Vec<Vec<Rings>> {
     let mut handed: Vec<Vec<Rings>> = (0..workers).map(|_| Vec::new()).collect();
     for opened in all {
-        let may_join = opened.way == Way::Generic;
+        let may_join = xdp::may_join(&opened.name, opened.way);
         for (queue, exchange) in opened.exchanges.into_iter().enumerate() {
             let (clients, doors) = (Arc::clone(&opened.clients), opened.doors.clone());
             let destinations = Destinations { may_join, clients, doors };
@@ -185,8 +185,7 @@ pub(super) struct Rings {
 
 /// What comes by the rings of a queue, and for whom.
 pub(super) struct Destinations {
-    /// Whether datagrams of a sender on this host, or on the host of this virtual machine, may be
-    /// joined when the filter sees them (`UDP_SEGMENT`).
+    /// Whether datagrams may be joined when the filter sees them ([`xdp::may_join`]).
     may_join: bool,
     clients: Arc<[(SocketAddr, usize)]>,
     doors: Vec<Arc<Door>>,
@@ -248,25 +247,24 @@ impl Destinations {
         door.is_some_and(|door| door.is_asked(to.port(), from))
     }
 
-    /// The messages of a datagram: one, or as many as were joined.
+    /// The messages of a datagram: one, or as many as its sender joined.
     #[inline]
     pub(super) fn messages<'a>(
         &self,
-        octets: &'a [u8],
+        arrived: &Arrived<'a>,
     ) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        messages(octets, self.may_join)
+        messages(arrived.bytes, self.may_join && arrived.checksum_left)
     }
 }
 
+/// A datagram, taken apart if `may_join` says that the kernel may have joined it. The filter does not
+/// see whether it has. So only what looks as the kernel makes it is taken apart, and each piece counts
+/// as a datagram of its own for every limit.
 fn messages(octets: &[u8], may_join: bool) -> impl Iterator<Item = &[u8]> {
-    let mut rest = Some(octets);
-    std::iter::from_fn(move || {
-        let octets = rest.take()?;
-        let end = Message::new(octets).filter(|_| may_join).and_then(|message| message.end());
-        let (message, others) = octets.split_at(end.unwrap_or(octets.len()));
-        rest = (!others.is_empty()).then_some(others);
-        Some(message)
-    })
+    let length = if may_join { joined::segment(octets) } else { None };
+    // An empty datagram is one, too.
+    let empty = octets.is_empty().then_some(octets);
+    empty.into_iter().chain(octets.chunks(length.unwrap_or(octets.len()).max(1)))
 }
 
 #[cfg(test)]
@@ -274,21 +272,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn joined_messages_are_taken_apart_where_they_may_be_joined() {
+    fn only_what_the_kernel_may_have_joined_is_taken_apart() {
         let query = |name: &[u8]| {
             let head = [0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, name.len() as u8];
             [&head[..], name, &[0, 0, 28, 0, 1]].concat()
         };
-        let (one, other) = (query(b"one"), query(b"another"));
-        let joined = [&one[..], &other, &one].concat();
+        let (one, two, long) = (query(b"one"), query(b"two"), query(b"another"));
         let split = |octets: &[u8], may_join| -> Vec<Vec<u8>> {
             messages(octets, may_join).map(<[u8]>::to_vec).collect()
         };
-        assert_eq!(split(&joined, true), [one.clone(), other, one.clone()]);
-        assert_eq!(split(&joined, false), std::slice::from_ref(&joined));
-        // What is no message stays whole, behind one that is.
-        assert_eq!(split(&[&one[..], b"rest"].concat(), true), [one, b"rest".to_vec()]);
-        assert_eq!(split(b"no message", true), [b"no message"]);
-        assert_eq!(split(b"", true), [b""]);
+        let joined = [&one[..], &two, &one].concat();
+        assert_eq!(split(&joined, true), [one.clone(), two.clone(), one.clone()]);
+        // Nobody is answered more than once for a datagram that was not joined.
+        for other in [&[&one[..], &long, &one][..], &[&one, b"rest"], &[b"no message"], &[b""]] {
+            assert_eq!(split(&other.concat(), true), [other.concat()]);
+        }
+        assert_eq!(split(&joined, false), [joined]);
     }
 }

@@ -215,6 +215,9 @@ pub struct Arrived<'a> {
     pub link: Link,
     /// When the filter saw it, on the monotonic clock.
     pub received: Nanos,
+    /// Whether its sender left the checksum to a network card. The kernel does so with every
+    /// datagram that it joins others to (`UDP_SEGMENT`).
+    pub checksum_left: bool,
 }
 
 /// Receives datagrams past the stack.
@@ -259,6 +262,7 @@ impl Receiver {
                     destination: found.destination,
                     link: frame::link_back(frame),
                     received: Nanos(u64::from_ne_bytes(stamp)),
+                    checksum_left: found.checksum_left,
                 }),
                 None => self.unreadable += 1,
             }

@@ -337,6 +337,22 @@ pub fn interface_of(address: SocketAddr) -> Result<String, XdpError> {
     found.map(|(name, _)| name).ok_or(XdpError::NobodyHas { address: address.ip() })
 }
 
+/// Whether datagrams that come by an interface this way may be several, joined by their sender
+/// (`UDP_SEGMENT`) or by the kernel at an interface below: behind a driver, of senders on this machine
+/// or on the host of this virtual machine, and on a bridge, bond or VLAN. A network card gives each
+/// as it came by the cable: the kernel joins nothing at an interface with such a filter.
+pub fn may_join(interface: &str, way: Way) -> bool {
+    let bus = std::fs::read_link(format!("/sys/class/net/{interface}/device/subsystem"));
+    let bus = bus.ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+    way == Way::Generic && !is_of_cards(bus.as_deref())
+}
+
+/// Whether network cards are on this bus, as sysfs calls it. Interfaces of the kernel alone are on
+/// none.
+fn is_of_cards(bus: Option<&str>) -> bool {
+    matches!(bus, Some("pci" | "usb" | "platform" | "auxiliary" | "sdio" | "mdio_bus"))
+}
+
 /// The names of the interfaces that are up, without loopback, each with each of its addresses; ports
 /// are 0.
 fn addresses() -> impl Iterator<Item = (String, SocketAddr)> {

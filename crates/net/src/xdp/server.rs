@@ -103,8 +103,12 @@ fn respond(
     let Some(found) = packet.and_then(|packet| frame::read(packet, own)) else {
         return Response::Unreadable;
     };
-    let query =
-        Datagram { bytes: &frame[found.payload.clone()], segment: None, received: Some(moment) };
+    let query = Datagram {
+        bytes: &frame[found.payload.clone()],
+        segment: None,
+        received: Some(moment),
+        checksum_left: found.checksum_left,
+    };
     let written = answer(&query, Source::known(found.source), reply);
     let start = found.payload.start;
     match frame.get_mut(start..start + written) {

@@ -328,6 +328,16 @@ fn an_address_of_several_links_is_that_of_its_scope() {
 }
 
 #[test]
+fn only_a_machine_itself_joins_datagrams() {
+    for (bus, is_of_cards) in
+        [(None, false), (Some("virtio"), false), (Some("vmbus"), false), (Some("pci"), true)]
+    {
+        assert_eq!(super::is_of_cards(bus), is_of_cards, "{bus:?}");
+    }
+    assert!(may_join("lo", Way::Generic) && !may_join("lo", Way::Copy));
+}
+
+#[test]
 fn what_is_lacking_is_said() {
     let error =
         |name: &str| Interface::open(name, &claims(), Mode::Auto).err().unwrap().to_string();

@@ -177,8 +177,7 @@ impl RingOutlet {
 pub(super) struct Inlet {
     pub(super) receiver: xdp::Receiver,
     pub(super) ends: Ends,
-    /// Whether datagrams of a sender on this host, or on the host of this virtual machine, may be
-    /// joined when the filter sees them (`UDP_SEGMENT`).
+    /// Whether datagrams may be joined when the filter sees them ([`xdp::may_join`]).
     pub(super) may_be_joined: bool,
 }
 

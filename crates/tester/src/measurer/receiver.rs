@@ -27,7 +27,7 @@ use super::recorder::PairRecorder;
 use super::result::rtt_histogram;
 use super::sources::SourcePlan;
 use crate::intervals::Intervals;
-use crate::past_stack::goes_on;
+use crate::past_stack::joined_behind;
 
 /// With kernel timestamps nothing is lost by reading replies a little later and several at a time.
 const NAP: Duration = Duration::from_micros(500);
@@ -232,13 +232,16 @@ impl Receiver {
         for _ in 0..64 {
             let packets = receiver.receive(queue, |arrived| {
                 state.seen += 1;
-                state.joined += u64::from(*may_be_joined && goes_on(arrived.bytes));
+                let port = ends.port(arrived);
+                if *may_be_joined && port.is_some() {
+                    let behind = joined_behind(arrived.bytes, arrived.checksum_left);
+                    state.joined += u64::from(behind > 0);
+                }
                 let is_back = |k| {
                     self.sources.as_ref().is_none_or(|sources| sources.is_back(k, ends_of(arrived)))
                 };
                 let moment = arrived.received.since(self.start);
-                let is_reply = ends
-                    .port(arrived)
+                let is_reply = port
                     .is_some_and(|port| self.reply(arrived.bytes, port, moment, state, is_back));
                 state.received.counts.stray += u64::from(!is_reply);
             })?;
@@ -331,7 +334,7 @@ struct State {
     decided: u64,
     /// Packets since the last look.
     seen: u64,
-    /// Datagrams that more of them were joined to, so that those are not known.
+    /// Datagrams of the server that it joined more to, which are not read.
     joined: u64,
 }
 

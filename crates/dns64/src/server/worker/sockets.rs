@@ -109,17 +109,17 @@ impl Worker {
                 let (rings, link) = (rings as u16, arrived.link);
                 let past = PastStack { endpoint: endpoint as u16, rings, link };
                 let client = Client::PastStack(past, Peer { address: from, local: Some(to.ip()) });
-                for message in destinations.messages(arrived.bytes) {
+                for message in destinations.messages(arrived) {
                     self.on_query(&client, message);
                 }
             }
             Whom::Port(worker, port) if worker == self.id => {
-                for message in destinations.messages(arrived.bytes) {
+                for message in destinations.messages(arrived) {
                     self.on_answer(port, from, to, message);
                 }
             }
             Whom::Port(worker, port) if destinations.is_asked(from, to) => {
-                for message in destinations.messages(arrived.bytes) {
+                for message in destinations.messages(arrived) {
                     let mailbox = &self.shared.mailboxes[worker.0];
                     let is_posted = mailbox.post_answer(port, from, to, message);
                     self.undelivered += u64::from(!is_posted);
