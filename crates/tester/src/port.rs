@@ -3,17 +3,20 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use net::batch::{Datagram, ServerBatch, Source, Turn, Wait};
+use net::drops::interface_counters;
 use net::socket::Endpoint;
-use net::xdp;
+use net::xdp::{self, Way};
 
 use crate::authdns::answer::MAX_REPLY;
 use crate::past_stack::{PastStack, joined_behind};
 
 /// The longest query that is read: larger than any that we send or answer with more than an error.
 const QUERY_LEN: usize = 1500;
+/// How often an interface's counters are looked at.
+const EACH: Duration = Duration::from_millis(100);
 
 /// Both ways in, and out again.
 pub(crate) enum Port {
@@ -21,7 +24,7 @@ pub(crate) enum Port {
     Socket(Arc<Endpoint>, Box<ServerBatch>),
     /// Past it; whether datagrams may come joined that way, and how many queries came behind others,
     /// which are not read.
-    Rings { server: Box<xdp::Server>, may_join: bool, joined: u64 },
+    Rings { server: Box<xdp::Server>, may_join: bool, joined: u64, losses: Losses },
 }
 
 impl Port {
@@ -30,9 +33,21 @@ impl Port {
         Port::Socket(endpoint, Box::new(ServerBatch::new(QUERY_LEN, MAX_REPLY)))
     }
 
-    /// The rings of a queue of this interface.
-    pub(crate) fn rings(server: xdp::Server, interface: &PastStack) -> Port {
-        Port::Rings { server: Box::new(server), may_join: interface.may_join(), joined: 0 }
+    /// The rings of each queue of this interface.
+    pub(crate) fn rings(
+        servers: Vec<xdp::Server>,
+        interface: &PastStack,
+    ) -> impl Iterator<Item = Port> {
+        let may_join = interface.may_join();
+        // What a device drops that writes into the rings itself only its interface counts, which is
+        // looked at for one of the queues.
+        let mut device = (interface.way == Way::ZeroCopy).then(|| Device::of(&interface.interface));
+        servers.into_iter().map(move |server| Port::Rings {
+            server: Box::new(server),
+            may_join,
+            joined: 0,
+            losses: Losses { device: device.take(), ..Losses::default() },
+        })
     }
 
     /// The socket, through which replies can leave later.
@@ -59,7 +74,7 @@ impl Port {
                 let wait = if limit.is_zero() { Wait::Dont } else { Wait::ForOne };
                 batch.turn(endpoint, wait, answer)
             }
-            Port::Rings { server, may_join, joined } => {
+            Port::Rings { server, may_join, joined, .. } => {
                 let turn = server.turn(limit, |query, source, out| {
                     if *may_join {
                         *joined += joined_behind(query.bytes, query.checksum_left);
@@ -73,11 +88,90 @@ impl Port {
     }
 
     /// Queries that came and that the worker did not get, because it was too slow, or because they
-    /// were joined to others.
-    pub(crate) fn drops(&self) -> u64 {
+    /// were joined to others. It grows with each call that cannot find out.
+    pub(crate) fn drops(&mut self) -> u64 {
         match self {
             Port::Socket(endpoint, _) => endpoint.drops(),
-            Port::Rings { server, joined, .. } => server.drops() + joined,
+            Port::Rings { server, joined, losses, .. } => losses.of(&server.drops()) + *joined,
         }
+    }
+}
+
+/// What was lost before the rings of a queue were read.
+#[derive(Default)]
+pub(crate) struct Losses {
+    /// What the kernel told last.
+    known: u64,
+    /// How often it did not tell. A trial in which that happens must not pass.
+    unknown: u64,
+    device: Option<Device>,
+}
+
+impl Losses {
+    /// All of it, if this is what the rings have dropped.
+    fn of(&mut self, rings: &io::Result<u64>) -> u64 {
+        match rings {
+            Ok(drops) => self.known = *drops,
+            Err(_) => self.unknown += 1,
+        }
+        self.known + self.unknown + self.device.as_mut().map_or(0, Device::drops)
+    }
+}
+
+/// What an interface's own counters say of packets that came and were dropped. The kernel is asked ten
+/// times a second.
+pub(crate) struct Device {
+    interface: String,
+    /// Since the interface exists; none if it was not told.
+    before: Option<u64>,
+    drops: u64,
+    due: Instant,
+}
+
+impl Device {
+    /// That of the interface with this name.
+    fn of(interface: &str) -> Device {
+        let before = interface_counters(interface).ok().map(|counted| counted.receive_drops);
+        Device { interface: interface.to_owned(), before, drops: 0, due: Instant::now() }
+    }
+
+    /// Since it was opened; grows where it is not told.
+    fn drops(&mut self) -> u64 {
+        let now = Instant::now();
+        if now >= self.due {
+            self.due = now + EACH;
+            let counted = interface_counters(&self.interface).ok();
+            self.drops = match counted.zip(self.before) {
+                Some((counted, before)) => counted.receive_drops.saturating_sub(before),
+                None => self.drops + 1,
+            };
+        }
+        self.drops
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_counts_as_a_loss() {
+        let mut losses = Losses::default();
+        let broken = || Err(io::ErrorKind::InvalidData.into());
+        assert_eq!(losses.of(&Ok(0)), 0);
+        assert_eq!(losses.of(&broken()), 1);
+        assert_eq!((losses.of(&Ok(5)), losses.of(&broken()), losses.of(&broken())), (6, 7, 8));
+    }
+
+    #[test]
+    fn what_a_device_drops_counts_from_the_beginning_and_what_it_does_not_tell_is_a_loss() {
+        let mut device = Device::of("lo");
+        assert_eq!((device.before.is_some(), device.drops()), (true, 0));
+        let mut none = Device::of("no-such-interface");
+        assert_eq!((none.drops(), none.drops()), (1, 1), "asked once in a while");
+        none.due = Instant::now();
+        assert_eq!(none.drops(), 2);
+        let mut losses = Losses { device: Some(none), ..Losses::default() };
+        assert_eq!(losses.of(&Ok(3)), 5);
     }
 }

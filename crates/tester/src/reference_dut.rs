@@ -272,7 +272,7 @@ pub fn start(config: ReferenceConfig) -> Result<RunningReference, ReferenceError
     let mut past_stack = None;
     if let Some(wanted) = &config.xdp {
         let (served, servers) = PastStack::serve(wanted, &[address]).map_err(AuthError::Xdp)?;
-        ports.extend(servers.into_iter().map(|server| Port::rings(server, &served)));
+        ports.extend(Port::rings(servers, &served));
         if served.queues > 1 {
             let PastStack { interface, queues, .. } = served;
             return Err(ReferenceError::Queues { interface, queues });
@@ -355,7 +355,7 @@ impl Worker {
                 let counts = self.turn(port, limit, &line);
                 self.publish(&counts);
             }
-            let drops = ports.iter().map(Port::drops).sum();
+            let drops = ports.iter_mut().map(Port::drops).sum();
             self.counters[5].store(drops, Ordering::Relaxed);
         }
     }

@@ -11,6 +11,7 @@
 //! fragments, and whatever comes by another interface. Opening takes privileges, which are given up
 //! afterwards; nothing of what follows needs them.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
@@ -36,7 +37,7 @@ pub enum PastStackError {
         /// Address and port.
         upstream: SocketAddr,
         /// What the system says.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// There is no Ethernet on the way to the upstream.
     #[error("there is no Ethernet on the way to the upstream {upstream}, which is by {interface}")]
@@ -221,8 +222,11 @@ impl Rings {
     }
 
     /// Datagrams that came for us and that we have not got, since the start.
-    pub(super) fn drops(&self) -> u64 {
-        self.exchange.receiver.drops() + self.exchange.receiver.unreadable()
+    ///
+    /// # Errors
+    /// As getsockopt(2): then it is not known whether there are any.
+    pub(super) fn drops(&self) -> io::Result<u64> {
+        Ok(self.exchange.receiver.drops()? + self.exchange.receiver.unreadable())
     }
 }
 

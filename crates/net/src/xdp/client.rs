@@ -276,7 +276,10 @@ impl Receiver {
     }
 
     /// Packets that came for us and found no room, since it was opened.
-    pub fn drops(&self) -> u64 {
+    ///
+    /// # Errors
+    /// As getsockopt(2): then it is not known whether there are any.
+    pub fn drops(&self) -> io::Result<u64> {
         self.queues.iter().map(Incoming::drops).sum()
     }
 

@@ -68,7 +68,8 @@ pub fn loop_test(from: &str, to: &str, mode: Mode, time: Duration) -> Result<Loo
         let interface = name.to_owned();
         move |source| XdpError::Lost { interface, source }
     };
-    let dropped = receivers.iter().map(Receiver::drops).sum();
+    let dropped = receivers.iter().map(Receiver::drops).sum::<io::Result<u64>>();
+    let dropped = dropped.map_err(lost(to))?;
     let (sent, received) = (sent.map_err(lost(from))?, received.map_err(lost(to))?);
     Ok(LoopTest { out, back, sent, received, dropped, time })
 }

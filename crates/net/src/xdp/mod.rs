@@ -14,7 +14,7 @@
 //! the addresses and ports that it was told (a [`Claim`]); sockets of the stack get all else.
 //!
 //! Every datagram comes with the moment at which the filter saw it, so what waits in a ring is seen
-//! to wait. What a full ring, or one without frames, drops is counted by the kernel, and by
+//! to wait. What a full ring, or one without frames, drops is counted by the kernel, and told by
 //! [`Server::drops`].
 
 mod bpf;

@@ -96,6 +96,8 @@ pub(super) struct Incoming {
     fill: Producer<u64>,
     received: Consumer<libc::xdp_desc>,
     socket: Arc<Socket>,
+    /// Whether the device writes into the frames itself.
+    zero_copy: bool,
 }
 
 /// What goes by a queue.
@@ -164,7 +166,7 @@ impl Queue {
         let _attached = Arc::clone(attached);
         let socket = Arc::new(Socket { descriptor: socket, memory, _attached });
         Ok(Queue {
-            incoming: Incoming { fill, received, socket: Arc::clone(&socket) },
+            incoming: Incoming { fill, received, socket: Arc::clone(&socket), zero_copy },
             outgoing: Outgoing { completion, transmit, socket },
             room,
         })
@@ -211,8 +213,11 @@ impl Queue {
         result
     }
 
-    /// Packets that the filter took and that found no place here, since the socket was opened.
-    pub(super) fn drops(&self) -> u64 {
+    /// As [`Incoming::drops`].
+    ///
+    /// # Errors
+    /// As getsockopt(2): then it is not known whether there are any.
+    pub(super) fn drops(&self) -> io::Result<u64> {
         self.incoming.drops()
     }
 }
@@ -286,15 +291,27 @@ impl Incoming {
         self.fill.wants_wakeup()
     }
 
-    /// Packets that the filter took and that found no place here, since the socket was opened. What a
-    /// device loses that writes here itself is in its own statistics.
-    pub(super) fn drops(&self) -> u64 {
+    /// Packets that the filter took and that found no place here, since the socket was opened; with
+    /// zero-copy also how often the device found no frame for a packet to come. What the device then
+    /// loses is in its interface's counters.
+    ///
+    /// # Errors
+    /// As getsockopt(2): then it is not known whether there are any.
+    pub(super) fn drops(&self) -> io::Result<u64> {
         // SAFETY: plain numbers, for which all zeros is a valid value.
         let mut counted: libc::xdp_statistics = unsafe { std::mem::zeroed() };
-        let read = get_option(&self.socket.descriptor, libc::XDP_STATISTICS, &mut counted);
-        // Packets without a frame are among the dropped ones; the other count of them is of attempts.
-        read.map_or(0, |()| counted.rx_dropped + counted.rx_ring_full)
+        get_option(&self.socket.descriptor, libc::XDP_STATISTICS, &mut counted)?;
+        Ok(lost(&counted, self.zero_copy))
     }
+}
+
+/// What of these counters is lost packets. Where the kernel copies, one without a frame is among those
+/// that were dropped, and the count of empty fill rings is of the same again. A device that writes
+/// itself drops before anybody counts here; it asks for frames ahead, so that an empty fill ring says
+/// that packets were lost or nearly so.
+fn lost(counted: &libc::xdp_statistics, zero_copy: bool) -> u64 {
+    let without_frame = if zero_copy { counted.rx_fill_ring_empty_descs } else { 0 };
+    counted.rx_dropped + counted.rx_ring_full + without_frame
 }
 
 impl AsFd for Incoming {
@@ -424,4 +441,22 @@ fn bind(socket: &OwnedFd, interface: u32, queue: u32, zero_copy: bool) -> io::Re
         )
     };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_finds_no_frame_has_lost_packets() {
+        let counted = libc::xdp_statistics {
+            rx_dropped: 1,
+            rx_invalid_descs: 20,
+            tx_invalid_descs: 40,
+            rx_ring_full: 2,
+            rx_fill_ring_empty_descs: 4,
+            tx_ring_empty_descs: 80,
+        };
+        assert_eq!((lost(&counted, false), lost(&counted, true)), (3, 7));
+    }
 }

@@ -74,8 +74,11 @@ impl Server {
 
     /// Queries that came for us and that we have not got, since it was opened: for which there was
     /// no room, and those that could not be read.
-    pub fn drops(&self) -> u64 {
-        self.queue.drops() + self.unreadable
+    ///
+    /// # Errors
+    /// As getsockopt(2): then it is not known whether there are any.
+    pub fn drops(&self) -> io::Result<u64> {
+        Ok(self.queue.drops()? + self.unreadable)
     }
 }
 

@@ -166,7 +166,7 @@ pub fn start(config: &AuthConfig) -> Result<RunningAuth, AuthError> {
         ports.extend(sockets.zip(0..));
     }
     if let Some(interface) = &running.past_stack {
-        ports.extend(servers.into_iter().map(|server| Port::rings(server, interface)).zip(0..));
+        ports.extend(Port::rings(servers, interface).zip(0..));
     }
     for (number, (port, n)) in ports.into_iter().enumerate() {
         running.spawn(Worker {

@@ -111,7 +111,13 @@ impl Receiver {
         let mut inlet = self.inlet.take();
         let received = self.receive_all(&mut inlet, &mut state);
         if let Some(inlet) = inlet {
-            state.received.ring_drops = inlet.receiver.drops();
+            match inlet.receiver.drops() {
+                Ok(drops) => state.received.ring_drops = drops,
+                Err(error) => {
+                    let error = format!("what AF_XDP's rings dropped is not known: {error}");
+                    state.received.faults.push(Reason::CannotReceive { error });
+                }
+            }
             state.received.counts.stray += inlet.receiver.unreadable();
         }
         if state.joined > 0 {

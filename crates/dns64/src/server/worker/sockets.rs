@@ -1,6 +1,6 @@
 //! What a worker reads in a turn, and what it sends at its end.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
@@ -199,8 +199,11 @@ impl Worker {
         }
         if !self.rings.is_empty() && self.now >= self.losses_due {
             self.losses_due = self.now + LOSSES_EACH;
-            let lost: u64 = self.rings.iter().map(Rings::drops).sum();
-            metrics.set(Count::RingsLostIn, lost + self.undelivered);
+            // Where the kernel does not tell, what it told last stays.
+            let lost: io::Result<u64> = self.rings.iter().map(Rings::drops).sum();
+            if let Ok(lost) = lost {
+                metrics.set(Count::RingsLostIn, lost + self.undelivered);
+            }
         }
     }
 }
