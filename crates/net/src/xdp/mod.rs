@@ -29,6 +29,7 @@ mod ring;
 mod server;
 
 use std::fmt;
+use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -169,6 +170,29 @@ pub enum XdpError {
         "AF_XDP needs CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF and CAP_IPC_LOCK (root has them): {source}"
     )]
     NotAllowed {
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The memory for frames is more than may be locked.
+    #[error(
+        "the memory for packets may not be locked: raise the limit (ulimit -l; LimitMEMLOCK= of a \
+         systemd unit) or give CAP_IPC_LOCK: {source}"
+    )]
+    NotLocked {
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The kernel was built without it.
+    #[error("this kernel has no AF_XDP, it was built without CONFIG_XDP_SOCKETS: {source}")]
+    NotBuilt {
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The kernel cannot attach a filter that goes with its program.
+    #[error("AF_XDP needs Linux 5.9 or newer, and this is {release}: {source}")]
+    TooOld {
+        /// The kernel's release.
+        release: String,
         /// What the system says.
         source: io::Error,
     },
@@ -342,7 +366,7 @@ pub fn interface_of(address: SocketAddr) -> Result<String, XdpError> {
 /// or on the host of this virtual machine, and on a bridge, bond or VLAN. A network card gives each
 /// as it came by the cable: the kernel joins nothing at an interface with such a filter.
 pub fn may_join(interface: &str, way: Way) -> bool {
-    let bus = std::fs::read_link(format!("/sys/class/net/{interface}/device/subsystem"));
+    let bus = fs::read_link(format!("/sys/class/net/{interface}/device/subsystem"));
     let bus = bus.ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
     way == Way::Generic && !is_of_cards(bus.as_deref())
 }
@@ -457,21 +481,26 @@ fn try_way(
     way: Way,
     room: Room,
 ) -> Result<Result<Vec<Queue>, io::Error>, XdpError> {
+    // First of all: a kernel without AF_XDP has no map for its sockets either, and does not say why.
+    let opened: io::Result<Vec<_>> = (0..count).map(|_| queue::socket()).collect();
+    let opened = match opened {
+        Ok(opened) => opened,
+        Err(error) => return of_this_way(Step::Open, error, &release()).map(Err),
+    };
     let sockets = SocketMap::new(count).map_err(refused)?;
     let program = filter::program(claims, found.mac, Taken::Redirected(sockets.number()));
     let program = Program::load(&program).map_err(refused)?;
     let link = match program.attach(found.index, way.hook()) {
         Ok(link) => link,
-        Err(error) if is_not_allowed(&error) => return Err(refused(error)),
-        Err(error) => return Ok(Err(error)),
+        Err(error) => return of_this_way(Step::Attach, error, &release()).map(Err),
     };
     let attached = Arc::new(Attached { _link: link, sockets });
     let mut queues = Vec::new();
-    for number in 0..count {
-        match Queue::open(found.index, number, way == Way::ZeroCopy, room, &attached) {
+    for (number, socket) in (0..count).zip(opened) {
+        let zero_copy = way == Way::ZeroCopy;
+        match Queue::open(socket, (found.index, number), zero_copy, room, &attached) {
             Ok(queue) => queues.push(queue),
-            Err(error) if is_not_allowed(&error) => return Err(refused(error)),
-            Err(error) => return Ok(Err(error)),
+            Err(error) => return of_this_way(Step::Open, error, &release()).map(Err),
         }
     }
     // Packets are redirected from here on.
@@ -481,6 +510,50 @@ fn try_way(
         }
     }
     Ok(Ok(queues))
+}
+
+/// What failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// The filter was attached to the interface.
+    Attach,
+    /// The socket of a queue was opened.
+    Open,
+}
+
+/// An error of a step that says something of this way only, and another way may work; `release` is
+/// the kernel's.
+///
+/// # Errors
+/// What no way is without: a capability, lockable memory, a kernel that has AF_XDP.
+fn of_this_way(step: Step, source: io::Error, release: &str) -> Result<io::Error, XdpError> {
+    match (step, source.raw_os_error()) {
+        (_, Some(libc::EPERM)) => Err(XdpError::NotAllowed { source }),
+        // For XDP_UMEM_REG there is too little of RLIMIT_MEMLOCK.
+        (Step::Open, Some(libc::ENOBUFS)) => Err(XdpError::NotLocked { source }),
+        (Step::Open, Some(libc::EAFNOSUPPORT)) => Err(XdpError::NotBuilt { source }),
+        // Drivers say that, too. Links of XDP programs came with Linux 5.9, as the statistics did
+        // that are asked for.
+        (Step::Attach, Some(libc::EINVAL)) if is_before_links(release) => {
+            Err(XdpError::TooOld { release: release.to_owned(), source })
+        }
+        _ => Ok(source),
+    }
+}
+
+/// Whether a release, such as `5.4.0-42-generic`, is older than Linux 5.9. One that cannot be read is
+/// not.
+fn is_before_links(release: &str) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) < (5, 9),
+        _ => false,
+    }
+}
+
+/// The kernel's release.
+fn release() -> String {
+    fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
 }
 
 fn refused(source: io::Error) -> XdpError {

@@ -123,25 +123,19 @@ impl Packet {
 }
 
 impl Queue {
-    /// Opens the socket of a queue; the filter hands it no packet yet.
+    /// Makes a socket that of a queue, which is named by the numbers of its interface and its own;
+    /// the filter hands it no packet yet.
     ///
     /// # Errors
-    /// As socket(2), setsockopt(2), mmap(2) and bind(2): `EOPNOTSUPP` where the driver has no
-    /// zero-copy, `EBUSY` where the queue has a socket.
+    /// As setsockopt(2), mmap(2) and bind(2): `EOPNOTSUPP` where the driver has no zero-copy, `EBUSY`
+    /// where the queue has a socket, `ENOBUFS` where so much memory may not be locked.
     pub(super) fn open(
-        interface: u32,
-        queue: u32,
+        socket: OwnedFd,
+        (interface, queue): (u32, u32),
         zero_copy: bool,
         room: Room,
         attached: &Arc<Attached>,
     ) -> io::Result<Queue> {
-        // SAFETY: no pointers; what it returns is checked.
-        let number = unsafe { libc::socket(AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-        if number < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel has just opened it for this call, and nobody else knows of it.
-        let socket = unsafe { OwnedFd::from_raw_fd(number) };
         let memory = Mapping::anonymous(room.octets())?;
         let registered = libc::xdp_umem_reg {
             addr: memory.start() as u64,
@@ -407,6 +401,20 @@ impl Socket {
         let address = usize::try_from(address).ok().filter(|at| *at < self.memory.len())?;
         Some((address, (address / FRAME + 1) * FRAME))
     }
+}
+
+/// A socket of no queue yet.
+///
+/// # Errors
+/// As socket(2): `EAFNOSUPPORT` where the kernel has none of this family.
+pub(super) fn socket() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers; what it returns is checked.
+    let number = unsafe { libc::socket(AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    if number < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just opened it for this call, and nobody else knows of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 /// Binds a socket to a queue; one that was closed lets go of it a moment later (RCU, then a work

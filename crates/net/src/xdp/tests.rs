@@ -342,6 +342,52 @@ fn only_a_machine_itself_joins_datagrams() {
     assert!(may_join("lo", Way::Generic) && !may_join("lo", Way::Copy));
 }
 
+/// Each has a sentence that says what to do; other errors are of one way.
+#[test]
+fn what_the_host_lacks_is_told_from_what_a_way_lacks() {
+    let told = |step, number, release: &str| {
+        let error = io::Error::from_raw_os_error(number);
+        of_this_way(step, error, release).map(drop).map_err(|error| error.to_string())
+    };
+    for (step, number, release, sentence) in [
+        (Step::Attach, libc::EPERM, "6.1.0", "CAP_NET_ADMIN"),
+        (Step::Open, libc::EPERM, "6.1.0", "CAP_NET_RAW"),
+        (
+            Step::Open,
+            libc::ENOBUFS,
+            "6.1.0",
+            "LimitMEMLOCK= of a systemd unit) or give CAP_IPC_LOCK",
+        ),
+        (Step::Open, libc::EAFNOSUPPORT, "6.1.0", "without CONFIG_XDP_SOCKETS"),
+        (
+            Step::Attach,
+            libc::EINVAL,
+            "5.4.0-42-generic",
+            "Linux 5.9 or newer, and this is 5.4.0-42",
+        ),
+        (Step::Attach, libc::EINVAL, "4.19.1", "Linux 5.9 or newer"),
+    ] {
+        let said = told(step, number, release).unwrap_err();
+        assert!(said.contains(sentence), "{said}");
+    }
+    for (step, number, release) in [
+        (Step::Attach, libc::EINVAL, "5.9.0"),
+        (Step::Attach, libc::EINVAL, "5.10-rc1"),
+        (Step::Attach, libc::EINVAL, "6.18.44-fc"),
+        (Step::Attach, libc::EINVAL, "10.0"),
+        (Step::Attach, libc::EINVAL, "unreadable"),
+        (Step::Attach, libc::EINVAL, ""),
+        (Step::Open, libc::EINVAL, "5.4.0"),
+        (Step::Attach, libc::ENOBUFS, "6.1.0"),
+        (Step::Attach, libc::EOPNOTSUPP, "6.1.0"),
+        (Step::Open, libc::EOPNOTSUPP, "6.1.0"),
+        (Step::Open, libc::EBUSY, "6.1.0"),
+    ] {
+        assert_eq!(told(step, number, release), Ok(()), "{step:?} {number} {release}");
+    }
+    assert!(!is_before_links(&release()));
+}
+
 #[test]
 fn what_is_lacking_is_said() {
     let error =
