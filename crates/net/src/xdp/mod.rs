@@ -481,6 +481,11 @@ fn try_way(
     way: Way,
     room: Room,
 ) -> Result<Result<Vec<Queue>, io::Error>, XdpError> {
+    if way.hook() == Hook::Driver && found.facts.driver.as_ref().is_some_and(is_bond) {
+        let error = "the kernel runs the filter of a bond at its members, and hands sockets of the bond \
+                     none of their packets";
+        return Ok(Err(io::Error::new(io::ErrorKind::Unsupported, error)));
+    }
     // First of all: a kernel without AF_XDP has no map for its sockets either, and does not say why.
     let opened: io::Result<Vec<_>> = (0..count).map(|_| queue::socket()).collect();
     let opened = match opened {
@@ -554,6 +559,12 @@ fn is_before_links(release: &str) -> bool {
 /// The kernel's release.
 fn release() -> String {
     fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
+}
+
+/// Whether several interfaces stand behind this one. The packets that they would have redirected are
+/// lost (`xsk_rcv_check` of net/xdp/xsk.c).
+fn is_bond(driver: &ethtool::Driver) -> bool {
+    driver.name == "bonding"
 }
 
 fn refused(source: io::Error) -> XdpError {

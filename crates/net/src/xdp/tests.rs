@@ -342,6 +342,42 @@ fn only_a_machine_itself_joins_datagrams() {
     assert!(may_join("lo", Way::Generic) && !may_join("lo", Way::Copy));
 }
 
+/// The kernel has no driver's filter for a bridge.
+#[test]
+fn a_bridge_is_served_behind_the_driver() {
+    on_a_pair("xdp-bridge", |client| {
+        ip("link add over type bridge");
+        ip("link set near master over");
+        ip("addr flush dev near");
+        ip("link set over up");
+        ip("addr add 198.18.0.2/24 dev over");
+        let claim = || Claim::of("198.18.0.2".parse().unwrap(), 53..=53);
+        // Its port has no address.
+        let error = Interface::open("near", &[claim()], Mode::Auto).map(drop).unwrap_err();
+        assert!(error.to_string().contains("near does not have the address"), "{error}");
+        assert_eq!(interface_of(OURS.parse().unwrap()).unwrap(), "over");
+        let interface = Interface::open("over", &[claim()], Mode::Auto).unwrap();
+        assert_eq!(interface.way(), Way::Generic);
+        let mut servers = interface.into_servers();
+        let asking = client.start(|| ask(THEIRS, OURS, &[b"one", b"two"]));
+        assert_eq!(answer(&mut servers, 2).len(), 2);
+        assert!(asking.join().unwrap().iter().all(Option::is_some));
+    });
+}
+
+/// As it is with a bond: this kernel may not have any.
+#[test]
+fn a_filter_that_would_run_at_other_interfaces_is_not_tried() {
+    on_a_pair("xdp-bond", |_far| {
+        let mut found = find("near").unwrap();
+        found.facts.driver = Some(ethtool::Driver { name: "bonding".into(), ..Default::default() });
+        let open = |mode| Interface::open_found(&found, &claims(), mode, |_| Room::SERVER);
+        assert_eq!(open(Mode::Auto).unwrap().way(), Way::Generic);
+        let error = open(Mode::Copy).map(drop).unwrap_err().to_string();
+        assert!(error.contains("runs the filter of a bond at its members"), "{error}");
+    });
+}
+
 /// Each has a sentence that says what to do; other errors are of one way.
 #[test]
 fn what_the_host_lacks_is_told_from_what_a_way_lacks() {
