@@ -391,6 +391,7 @@ mod tests {
     use super::super::bpf::{Program, SocketMap, tests as kernel};
     use super::super::frame::tests::{ENDS, frame};
     use super::*;
+    use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
     use testbed::is_root;
 
     /// What the tests' programs return for a packet that they take.
@@ -566,44 +567,119 @@ mod tests {
         }
     }
 
-    /// The program and a plain reading of the frame in Rust agree on frames with random octets in
-    /// them.
+    /// The program and a plain reading of the frame in Rust agree on frames whose addresses, ports,
+    /// lengths and headers are at the claims' limits or beside them.
     #[test]
     fn random_frames_are_judged_as_the_rules_say() {
         let Some(program) = loaded("random_frames_are_judged_as_the_rules_say") else { return };
-        let whole = ENDS.map(|(from, to)| frame(from, to, b"a query of twenty"));
-        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-        let mut random = || {
-            // xorshift64 (Marsaglia, "Xorshift RNGs", 2003).
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state
-        };
-        let mut taken = 0;
-        for _ in 0..4000 {
-            let mut frame = whole[(random() % 2) as usize].clone();
-            for _ in 0..random() % 3 {
-                let at = 12 + random() as usize % (frame.len() - 12);
-                frame[at] = random() as u8;
-            }
+        let mut random = Random(0x9e37_79b9_7f4a_7c15);
+        let (frames, mut taken) = (20_000, 0);
+        for _ in 0..frames {
+            let frame = random.frame();
             let is_taken = is_claimed(&frame);
             taken += usize::from(is_taken);
             assert_eq!(kernel::run(&program, &frame) == TAKEN, is_taken, "{frame:02x?}");
         }
-        assert!((1000..3900).contains(&taken), "{taken} of 4000 were taken");
+        let share = taken as f64 / f64::from(frames);
+        assert!((0.2..0.8).contains(&share), "{taken} of {frames} were taken");
+    }
+
+    /// The state of xorshift64 (Marsaglia, "Xorshift RNGs", 2003).
+    struct Random(u64);
+
+    impl Random {
+        fn next(&mut self) -> u64 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            self.0
+        }
+
+        fn below(&mut self, limit: usize) -> usize {
+            (self.next() % limit as u64) as usize
+        }
+
+        /// Once in so many calls.
+        fn once_in(&mut self, calls: usize) -> bool {
+            self.below(calls) == 0
+        }
+
+        /// A frame near one of the claims.
+        fn frame(&mut self) -> Vec<u8> {
+            let claims = claims();
+            let claim = &claims[self.below(claims.len())];
+            let destination = SocketAddr::new(self.address(&claim.addresses), self.port(claim));
+            let from = ENDS[usize::from(destination.is_ipv6())].0;
+            let mut frame = frame(from, &destination.to_string(), b"a query of twenty");
+            if self.once_in(8) {
+                // The Ethernet addresses, a bit of them.
+                frame[self.below(12)] ^= 1 << self.below(8);
+            }
+            if self.once_in(4) {
+                // What makes it plain, or an octet of any header.
+                let (at, octet) = [
+                    (12, 0x81),
+                    (14, 0x46),
+                    (20, 0x20),
+                    (20, 0x40),
+                    (20, 17),
+                    (21, 1),
+                    (23, 6),
+                    (14 + self.below(frame.len() - 14), self.next() as u8),
+                ][self.below(8)];
+                frame[at] = octet;
+            }
+            if self.once_in(4) {
+                // Around the end of either family's headers; the kernel wants whole Ethernet headers.
+                let end = [14, 42, 62][self.below(3)] + self.below(5);
+                frame.truncate(end.saturating_sub(2).max(14));
+            }
+            frame
+        }
+
+        /// The first or last address of a prefix, one beside it, or one that differs from it in a bit.
+        fn address(&mut self, net: &IpNet) -> IpAddr {
+            let near = [net.network(), net.broadcast()][self.below(2)];
+            let bits = net.max_prefix_len();
+            let step: fn(u128, usize) -> u128 = match self.below(8) {
+                0..=4 => return near,
+                5 => |address, _| address.wrapping_add(1),
+                6 => |address, _| address.wrapping_sub(1),
+                _ => |address, bit| address ^ (1 << bit),
+            };
+            let bit = self.below(usize::from(bits));
+            match near {
+                IpAddr::V4(near) => Ipv4Addr::from(step(u32::from(near).into(), bit) as u32).into(),
+                IpAddr::V6(near) => Ipv6Addr::from(step(near.into(), bit)).into(),
+            }
+        }
+
+        /// The first or last port of a claim, one beside it, or the same in the other byte order.
+        fn port(&mut self, claim: &Claim) -> u16 {
+            let Ports::Range(range) = &claim.ports else { panic!("no set is claimed") };
+            let near = [*range.start(), *range.end()][self.below(2)];
+            match self.below(6) {
+                0 => near.wrapping_add(1),
+                1 => near.wrapping_sub(1),
+                2 => near.swap_bytes(),
+                _ => near,
+            }
+        }
     }
 
     fn is_claimed(frame: &[u8]) -> bool {
-        let port = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
+        let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
+        if frame.len() < 42 || frame[..6] != MAC || frame[6] & 1 != 0 {
+            return false;
+        }
         let (address, port): (IpAddr, u16) = match frame[12..14] {
-            [8, 0] if frame[14] == 0x45 && frame[23] == 17 && port(20) & 0x3fff == 0 => {
+            [8, 0] if frame[14] == 0x45 && frame[23] == 17 && word(20) & 0x3fff == 0 => {
                 let octets: [u8; 4] = frame[30..34].try_into().unwrap();
-                (octets.into(), port(36))
+                (octets.into(), word(36))
             }
-            [0x86, 0xdd] if frame[20] == 17 => {
+            [0x86, 0xdd] if frame.len() >= 62 && frame[20] == 17 => {
                 let octets: [u8; 16] = frame[38..54].try_into().unwrap();
-                (octets.into(), port(56))
+                (octets.into(), word(56))
             }
             _ => return false,
         };
