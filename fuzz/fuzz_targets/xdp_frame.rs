@@ -1,12 +1,16 @@
 //! Whatever comes in a frame that the filter took, AuthDNS reads it as a datagram or not at all, and
-//! its reply is a right frame to whoever sent that.
+//! its reply is a right frame to whoever sent that. The Measurer and dns64d read it as AuthDNS does, and
+//! take apart what was joined without a loss. A place that the kernel names is in the memory, in one
+//! frame, or none.
 //!
 //! An input is an octet of flags, the length of the reply in eighths of what is the most, and the
 //! frame.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use net::xdp::answer_frame;
+use net::xdp::{answer_frame, receive_frame, stamped};
+use wire::joined;
+use wire::view::Message;
 
 /// Octets of a frame behind the kernel's headroom.
 const FRAME: usize = 2048 - 256;
@@ -24,6 +28,13 @@ fuzz_target!(|input: &[u8]| {
         repair(packet);
     }
     let length = packet.len() + if flags & TOO_LONG != 0 { FRAME } else { 0 };
+    place_is_in_the_memory(packet_start(&memory), length);
+    let received = receive_frame(&memory, length).map(|arrived| {
+        is_taken_apart(arrived.bytes);
+        let link = [octets(&memory, 6), octets(&memory, 0)].concat();
+        assert_eq!(arrived.link[..], link, "back to where it came from");
+        (arrived.bytes.len(), arrived.source)
+    });
     let (macs, mut query, mut said) = ([0, 6].map(|at| octets(&memory, at)), None, 0);
     let reply = answer_frame(&mut memory, length, |datagram, source, out| {
         query = Some((datagram.bytes.len(), source.address().expect("it is known")));
@@ -31,6 +42,7 @@ fuzz_target!(|input: &[u8]| {
         out[..said].fill(*eighths);
         said
     });
+    assert_eq!(received, query, "both ends read the same");
     let Some(reply) = reply else {
         assert!(query.is_none() || said == 0, "the reply is lost");
         return;
@@ -58,6 +70,32 @@ fuzz_target!(|input: &[u8]| {
     });
     assert_eq!(back, Some(client));
 });
+
+/// The first octets of the frame, which serve as a descriptor that the kernel might name.
+fn packet_start(memory: &[u8]) -> u64 {
+    u64::from_le_bytes(memory[..8].try_into().expect("eight octets"))
+}
+
+/// A descriptor's address, and others near it that are more likely in the memory.
+fn place_is_in_the_memory(address: u64, length: usize) {
+    let memory = 4096 * (FRAME + 256);
+    for address in [address, address % memory as u64, length as u64, memory as u64 - address % 4096]
+    {
+        let Some(place) = stamped(memory, address) else { continue };
+        assert!(place.start as u64 + 8 == address && place.start < place.end);
+        assert!(place.end <= memory && place.start / 2048 == (place.end - 1) / 2048);
+    }
+}
+
+/// What may have been joined is whole messages, all of one length but the last.
+fn is_taken_apart(bytes: &[u8]) {
+    let Some(length) = joined::segment(bytes) else { return };
+    assert!(length < bytes.len());
+    for piece in bytes.chunks(length) {
+        let message = Message::new(piece).expect("a header at least");
+        assert_eq!(message.end(), Some(piece.len()));
+    }
+}
 
 fn octets(memory: &[u8], at: usize) -> [u8; 6] {
     memory[at..at + 6].try_into().expect("six octets")

@@ -252,18 +252,11 @@ impl Receiver {
             let Some(packet) = incoming.receive() else { break };
             packets += 1;
             let read = incoming.frame(packet).and_then(|(stamp, frame)| {
-                let found = frame::read(frame.get(..packet.length())?, &self.own)?;
-                Some((stamp, found, &*frame))
+                let moment = Nanos(u64::from_ne_bytes(stamp));
+                arrived(frame, packet.length(), &self.own, moment)
             });
             match read {
-                Some((stamp, found, frame)) => each(&Arrived {
-                    bytes: &frame[found.payload],
-                    source: found.source,
-                    destination: found.destination,
-                    link: frame::link_back(frame),
-                    received: Nanos(u64::from_ne_bytes(stamp)),
-                    checksum_left: found.checksum_left,
-                }),
+                Some(arrived) => each(&arrived),
                 None => self.unreadable += 1,
             }
             incoming.release(packet);
@@ -288,4 +281,25 @@ impl Receiver {
     pub fn unreadable(&self) -> u64 {
         self.unreadable
     }
+}
+
+/// The datagram in the packet that is the first `length` octets of a frame.
+#[inline]
+fn arrived<'a>(frame: &'a [u8], length: usize, own: &Own, received: Nanos) -> Option<Arrived<'a>> {
+    let packet = frame.get(..length)?;
+    let found = frame::read(packet, own)?;
+    Some(Arrived {
+        bytes: &packet[found.payload],
+        source: found.source,
+        destination: found.destination,
+        link: frame::link_back(packet),
+        received,
+        checksum_left: found.checksum_left,
+    })
+}
+
+/// Reads a packet as a [`Receiver`] does. For fuzzers, which have no interface.
+#[doc(hidden)]
+pub fn receive_frame(frame: &[u8], length: usize) -> Option<Arrived<'_>> {
+    arrived(frame, length, &Own::default(), Nanos(0))
 }

@@ -41,7 +41,7 @@ use nix::net::if_::{InterfaceFlags, if_nametoindex};
 use serde::{Deserialize, Serialize};
 
 use self::bpf::{Hook, Link, Program, SocketMap};
-pub use self::client::{Arrived, Client, Exchange, Receiver, Sender};
+pub use self::client::{Arrived, Client, Exchange, Receiver, Sender, receive_frame};
 use self::filter::Taken;
 pub use self::filter::{Claim, Ports};
 pub use self::frame::Link as EthernetLink;
@@ -49,6 +49,7 @@ use self::frame::Own;
 pub use self::loop_test::{LoopTest, loop_test};
 pub use self::outbox::Outbox;
 pub use self::ports::PortSet;
+pub use self::queue::stamped;
 use self::queue::{Queue, Room};
 pub use self::server::{Server, answer_frame};
 use crate::ethtool;

@@ -6,6 +6,7 @@
 
 use std::io;
 use std::mem::size_of;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::thread;
@@ -234,8 +235,7 @@ impl Incoming {
     /// before it; `None` if the kernel names a place that is none (it does not).
     #[inline]
     pub(super) fn frame(&mut self, packet: Packet) -> Option<([u8; STAMP], &mut [u8])> {
-        let (address, end) = self.socket.place(packet.address)?;
-        let begin = address.checked_sub(STAMP).filter(|begin| begin / FRAME == address / FRAME)?;
+        let Range { start: begin, end } = stamped(self.socket.memory.len(), packet.address)?;
         // SAFETY: the octets lie in the memory, which is made of whole frames, in one frame, which the kernel has handed to us with
         // the packet and which nobody else looks at before `send` or `release` gives it back;
         // `self` is borrowed exclusively meanwhile.
@@ -321,7 +321,8 @@ impl Outgoing {
     /// If there is no frame.
     #[inline]
     pub(super) fn frame(&mut self, address: u64) -> &mut [u8] {
-        let (start, end) = self.socket.place(address).expect("an address of a frame");
+        let Range { start, end } =
+            place(self.socket.memory.len(), address).expect("an address of a frame");
         // SAFETY: the octets are one frame of the memory, one of those that only this half has and
         // hands to the kernel; who asks for it has it from `Queue::split` or `left`, so that the
         // kernel does not read it now, and `self` is borrowed exclusively meanwhile.
@@ -394,13 +395,22 @@ impl Outgoing {
     }
 }
 
-impl Socket {
-    /// Where in the memory an address is, and the end of its frame; `None` if it is not there.
-    #[inline]
-    fn place(&self, address: u64) -> Option<(usize, usize)> {
-        let address = usize::try_from(address).ok().filter(|at| *at < self.memory.len())?;
-        Some((address, (address / FRAME + 1) * FRAME))
-    }
+/// From an address to the end of its frame, in a memory of `length` octets, which are whole frames;
+/// `None` if it is not there.
+#[inline]
+fn place(length: usize, address: u64) -> Option<Range<usize>> {
+    let address = usize::try_from(address).ok().filter(|at| *at < length)?;
+    Some(address..(address / FRAME + 1) * FRAME)
+}
+
+/// The same with the octets before it in which the filter writes the moment of receipt; `None` also if
+/// the frame does not have them. For fuzzers, which have no kernel.
+#[doc(hidden)]
+#[inline]
+pub fn stamped(length: usize, address: u64) -> Option<Range<usize>> {
+    let Range { start, end } = place(length, address)?;
+    let begin = start.checked_sub(STAMP).filter(|begin| begin / FRAME == start / FRAME)?;
+    Some(begin..end)
 }
 
 /// A socket of no queue yet.
@@ -454,6 +464,20 @@ fn bind(socket: &OwnedFd, interface: u32, queue: u32, zero_copy: bool) -> io::Re
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A descriptor is the kernel's word, and not taken for granted.
+    #[test]
+    fn only_addresses_in_the_memory_are_places() {
+        let memory = 3 * FRAME;
+        assert_eq!(stamped(memory, 256), Some(248..FRAME));
+        assert_eq!(stamped(memory, 8), Some(0..FRAME));
+        assert_eq!(stamped(memory, memory as u64 - 1), Some(memory - 9..memory));
+        // No room for the moment of receipt in the same frame, or not in the memory.
+        for address in [0, 7, FRAME as u64, FRAME as u64 + 7, memory as u64, u64::MAX, 1 << 32] {
+            assert_eq!(stamped(memory, address), None, "{address}");
+        }
+        assert_eq!(place(memory, FRAME as u64), Some(FRAME..2 * FRAME));
+    }
 
     #[test]
     fn a_device_that_finds_no_frame_has_lost_packets() {
