@@ -10,12 +10,16 @@
 use std::env;
 use std::fs::File;
 use std::io::Write;
+use std::net::{IpAddr, UdpSocket};
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::socket::{setsockopt, sockopt};
 use nix::unistd::geteuid;
 
 /// Lets this process have no more than so many descriptors open.
@@ -164,4 +168,66 @@ fn ethernet(far: &Namespace, queues: u32, here: &[&str], there: &[&str]) {
     ip("link set near up");
     ip(&format!("-n {name} link set lo up"));
     ip(&format!("-n {name} link set far up"));
+}
+
+/// Datagrams of a flood that are under way together: half of what the queue of a virtual Ethernet has
+/// room for, so that nothing has to be lost, whatever else comes by it.
+const UNDER_WAY: u64 = 128;
+/// After so long without news of them they are lost.
+const LOST: Duration = Duration::from_secs(5);
+
+/// Sends `count` datagrams from an address of the namespace to a socket, which a thread of its own
+/// reads meanwhile; returns how many it got, each once and in order. The sender waits for the reader, so
+/// that the kernel can keep up. `meanwhile` is called again and again until all have been sent.
+///
+/// # Panics
+/// If the sockets do not work, or a datagram came twice or before an earlier one.
+pub fn flood(
+    far: &Namespace,
+    from: IpAddr,
+    reader: UdpSocket,
+    count: u64,
+    mut meanwhile: impl FnMut(),
+) -> u64 {
+    setsockopt(&reader, sockopt::RcvBufForce, &(16 << 20)).expect("root may have a large buffer");
+    reader.set_read_timeout(Some(Duration::from_millis(100))).expect("a timeout");
+    let to = reader.local_addr().expect("it is bound");
+    let (read, all_sent) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let (so_far, is_over) = (Arc::clone(&read), Arc::clone(&all_sent));
+    let reading = thread::spawn(move || {
+        let (mut octets, mut last) = ([0; 8], None);
+        loop {
+            match reader.recv(&mut octets) {
+                Ok(_) => {
+                    let number = Some(u64::from_be_bytes(octets));
+                    assert!(number > last, "{number:?} after {last:?}");
+                    last = number;
+                    so_far.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(_) if is_over.load(Ordering::Relaxed) => return,
+                Err(_) => {}
+            }
+        }
+    });
+    let so_far = Arc::clone(&read);
+    let sending = far.start(move || {
+        let socket = UdpSocket::bind((from, 0)).expect("an address of the namespace");
+        for number in 0..count {
+            socket.send_to(&number.to_be_bytes(), to).expect("a way there");
+            let since = Instant::now();
+            while number + 1 >= so_far.load(Ordering::Relaxed) + UNDER_WAY {
+                if since.elapsed() > LOST {
+                    return;
+                }
+                thread::yield_now();
+            }
+        }
+    });
+    while !sending.is_finished() {
+        meanwhile();
+    }
+    all_sent.store(true, Ordering::Relaxed);
+    sending.join().expect("it sends");
+    reading.join().expect("it reads");
+    read.load(Ordering::Relaxed)
 }

@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use dns64::config::Settings;
@@ -156,21 +158,25 @@ fn other_programs_on_the_interface_get_their_datagrams() {
             let upstream = upstream(&far, others);
             let server = Arc::new(server("copy", 1, own, &[upstream.address]));
             let other = UdpSocket::bind((own_ip, 0)).unwrap();
-            other.set_read_timeout(Some(SOON)).unwrap();
-            let to = other.local_addr().unwrap();
             let asked = Arc::clone(&server);
-            far.run(move || {
-                let socket = UdpSocket::bind((others.parse::<IpAddr>().unwrap(), 0)).unwrap();
-                for n in 0..200_u8 {
-                    socket.send_to(&[n], to).unwrap();
-                    ask(&format!("n{n}.test"), Rtype::A).from(others).of(&asked);
+            let is_over = Arc::new(AtomicBool::new(false));
+            let until = Arc::clone(&is_over);
+            let asking = far.start(move || {
+                let mut count = 0;
+                while count < 200 || !until.load(Ordering::Relaxed) {
+                    let question = ask(&format!("n{}.test", count % 200), Rtype::A).from(others);
+                    assert_eq!(question.of(&asked).rcode(), Rcode::NOERROR);
+                    count += 1;
                 }
+                count
             });
+            let (sent, wait) = (200_000, || thread::sleep(Duration::from_millis(5)));
+            let received = testbed::flood(&far, others.parse().unwrap(), other, sent, wait);
+            assert_eq!(received, sent, "all of what is not ours");
+            is_over.store(true, Ordering::Relaxed);
+            let questions = asking.join().unwrap();
+            assert!(questions > 1_000, "{questions} questions");
             let mut octets = [0; 8];
-            for n in 0..200_u8 {
-                assert_eq!(other.recv(&mut octets).unwrap(), 1);
-                assert_eq!(octets[0], n);
-            }
             let ports: std::collections::HashSet<u16> =
                 upstream.queries().iter().map(|asked| asked.from.port()).collect();
             assert!(ports.len() > 30, "{} source ports", ports.len());
@@ -290,6 +296,45 @@ fn joined_queries_are_all_answered() {
         });
         let wanted = (10..20).map(|n| (n, vec![mapped(&format!("192.0.2.{n}"))]));
         assert_eq!(got, wanted.collect::<Vec<_>>());
+    });
+}
+
+/// What was joined to more than a frame of a ring holds (1792 octets) is lost, and not in silence.
+#[test]
+fn joined_queries_that_are_longer_than_a_frame_are_counted_as_lost() {
+    on_our_ethernet("long joined queries", 1, |far| {
+        let (own, others) = ENDS[0];
+        let upstream = upstream(&far, others);
+        let server = Arc::new(server("generic", 1, own, &[upstream.address]));
+        let address = server.address;
+        let ask_joined = |names: std::ops::Range<u16>| {
+            far.run(move || {
+                let (client, _strays) = Endpoint::client_pair(address, 0).unwrap();
+                let label = "x".repeat(60);
+                let mut queries = Vec::new();
+                for n in names.clone() {
+                    queries.extend(ask(&format!("n{n}.{label}.test"), Rtype::AAAA).bytes());
+                }
+                let length = queries.len();
+                client.send_segmented(&queries, (length / names.len()) as u16).unwrap();
+                length
+            })
+        };
+        let lost = || server.running.metrics().total(Count::RingsLostIn);
+        let asked = || upstream.queries().len();
+        // As many as fit are not.
+        assert!(ask_joined(10..20) < 1_700);
+        let give_up = Instant::now() + SOON;
+        while asked() < 20 && Instant::now() < give_up {
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!((asked(), lost()), (20, 0));
+        assert!(ask_joined(20..45) > 1_792);
+        let give_up = Instant::now() + SOON;
+        while lost() == 0 && Instant::now() < give_up {
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!((asked(), lost()), (20, 1));
     });
 }
 

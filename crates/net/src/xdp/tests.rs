@@ -1,6 +1,7 @@
 //! AF_XDP on a pair of virtual interfaces in a network namespace of the test's own.
 
 use std::net::{SocketAddr, SocketAddrV6, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -97,33 +98,53 @@ fn others_lose_nothing_to_the_filter() {
     on_a_pair("xdp-others", |client| {
         let other = UdpSocket::bind("198.18.0.2:5300").unwrap();
         let same = UdpSocket::bind(OURS).unwrap();
-        let far_away = Duration::from_millis(300);
-        for socket in [&other, &same] {
-            socket.set_read_timeout(Some(far_away)).unwrap();
-        }
+        same.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
         let mut servers = Interface::open("near", &claims(), Mode::Auto).unwrap().into_servers();
-        // So many fit into a socket's buffer.
-        let sent = 100;
-        client.run(move || {
-            let socket = UdpSocket::bind(THEIRS).unwrap();
-            for _ in 0..sent {
-                socket.send_to(b"for another", "198.18.0.2:5300").unwrap();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let asking = load(&client, &is_over);
+        let (sent, mut answered) = (200_000, 0);
+        let from = "198.18.0.1".parse().unwrap();
+        let received = testbed::flood(&client, from, other, sent, || {
+            for server in &mut servers {
+                let turn = server.turn(Duration::from_millis(1), |query, _, out| {
+                    out[..query.bytes.len()].copy_from_slice(query.bytes);
+                    query.bytes.len()
+                });
+                answered += turn.unwrap().sent;
             }
-            socket.send_to(b"for us", OURS).unwrap();
         });
-        let mut buffer = [0; 100];
-        let mut received = 0;
-        while other.recv(&mut buffer).is_ok() {
-            received += 1;
-        }
         assert_eq!(received, sent, "all of what is not ours");
-        assert_eq!(answer(&mut servers, 1).len(), 1);
+        is_over.store(true, Ordering::Relaxed);
+        let asked = asking.join().unwrap();
+        assert!(answered > 10_000 && asked >= answered, "{answered} of {asked} were answered");
+        assert_eq!(drops(&servers), 0);
+        let mut buffer = [0; 100];
         assert!(same.recv(&mut buffer).is_err(), "what is ours does not come twice");
 
         drop(servers);
         client.run(|| UdpSocket::bind(THEIRS).unwrap().send_to(b"for the socket", OURS).unwrap());
         assert_eq!(same.recv(&mut buffer).unwrap(), b"for the socket".len());
     });
+}
+
+/// Asks the claimed port, a few queries at a time, until it is over; says how many were asked.
+fn load(client: &Namespace, is_over: &Arc<AtomicBool>) -> thread::JoinHandle<usize> {
+    let is_over = Arc::clone(is_over);
+    client.start(move || {
+        let socket = UdpSocket::bind(THEIRS).unwrap();
+        socket.connect(OURS).unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        let (mut asked, mut reply) = (0, [0; 100]);
+        while !is_over.load(Ordering::Relaxed) {
+            for _ in 0..32 {
+                socket.send(b"for us").unwrap();
+            }
+            asked += 32;
+            // What is lost is not waited for long.
+            (0..32).take_while(|_| socket.recv(&mut reply).is_ok()).for_each(drop);
+        }
+        asked
+    })
 }
 
 /// A reply to a broadcast would come from the broadcast address.
