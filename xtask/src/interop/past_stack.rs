@@ -1,6 +1,8 @@
 //! dns64d past the kernel's network stack, as operators run it: beside other programs that use the
 //! same interfaces.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -76,9 +78,8 @@ fn dns64d(bench: &Bench, mode: &str) -> Result<Server> {
 
 /// A file that users other than root can read as well.
 fn readable(bench: &Bench, name: &str, text: &str) -> Result<String> {
-    use std::os::unix::fs::PermissionsExt;
     let file = bench.file(name, text)?;
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644))?;
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644))?;
     Ok(file)
 }
 
@@ -172,5 +173,21 @@ fn refused(bench: &Bench) -> Result<()> {
     let ran = process::run(bench.program(), &words, LIMIT)?;
     let says = "cannot go past the network stack, as xdp = true asks for: AF_XDP needs CAP_NET_RAW";
     ensure!(ran.status == Some(4) && ran.stderr.contains(says), "{:?}: {}", ran.status, ran.stderr);
+
+    // Where the way is left to it, sockets are what is left.
+    let config = past_stack_config(DUT, "auto", "")?;
+    let file = readable(bench, "past-stack-auto.toml", &config)?;
+    let log = bench.path("past-stack-auto.log");
+    let into_log = format!("exec \"$0\" \"$@\" 2> {log}");
+    let words =
+        [&within[..], &kept, &["--", "sh", "-c", &into_log, &program, "--config", &file]].concat();
+    fs::write(&log, "")?;
+    fs::set_permissions(&log, fs::Permissions::from_mode(0o666))?;
+    let _dns64d = Server::start(bench.program(), &words)?;
+    let asked = ["--names", "9.0.1.0/24", "--expect-prefix", "64:ff9b::/96"];
+    wait_until_answers(bench.program(), DUT, &asked)?;
+    let told = fs::read_to_string(&log)?;
+    ensure!(told.contains(says) && told.contains("have sockets instead"), "{told}");
+    ensure!(programs(bench)?.is_empty(), "{:?}", programs(bench)?);
     Ok(())
 }

@@ -259,6 +259,7 @@ fn serve(file: Option<&Path>) -> anyhow::Result<()> {
     tell_beginning(&settings, file);
     let bound = bind(settings, activated)?;
     give_up_privileges(&config, file, follows_system)?;
+    warnings.extend_from_slice(bound.warnings());
     let past_stack = bound.past_stack();
     let server = bound.start()?;
     for warning in warnings {

@@ -36,6 +36,7 @@ use net::affinity::pin_to;
 use net::clock;
 use net::router::RouterSocket;
 use net::socket::{Endpoint, ListenError, listen_both};
+use net::xdp::Mode;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::client::cookies::Cookies;
@@ -136,6 +137,7 @@ pub struct BoundServer {
     adopted: bool,
     /// Interfaces whose datagrams come past the network stack.
     past_stack: Vec<past_stack::Opened>,
+    warnings: Vec<String>,
     listeners: Vec<TcpListener>,
     metrics_listener: Option<TcpListener>,
     control: Option<ControlSocket>,
@@ -186,6 +188,7 @@ pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, Ser
         endpoints: (0..threads).map(|_| Vec::new()).collect(),
         adopted: false,
         past_stack: Vec::new(),
+        warnings: Vec::new(),
         listeners: Vec::new(),
         metrics_listener: None,
         control: None,
@@ -206,7 +209,15 @@ pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, Ser
         return Err(ServerError::NoAddress);
     }
     let endpoints = bound.endpoints.first().map_or(&[][..], Vec::as_slice);
-    bound.past_stack = past_stack::open(&bound.settings, endpoints)?;
+    match past_stack::open(&bound.settings, endpoints) {
+        Ok(opened) => bound.past_stack = opened,
+        // Sockets have the same addresses and ports, and are there already.
+        Err(error) if bound.settings.config.xdp_mode == Mode::Auto && error.is_a_lack() => {
+            let error = ServerError::PastStack(error);
+            bound.warnings.push(format!("{error}; clients and upstreams have sockets instead"));
+        }
+        Err(error) => return Err(error.into()),
+    }
     for interface in bound.settings.config.discovery.interfaces.clone() {
         let failed = |source| ServerError::Advertisements { interface: interface.clone(), source };
         bound.routers.push(RouterSocket::open(&interface).map_err(failed)?);
@@ -264,6 +275,11 @@ impl BoundServer {
         for (worker, endpoint) in self.endpoints.iter_mut().zip(endpoints) {
             worker.push(endpoint);
         }
+    }
+
+    /// What it does otherwise than the configuration says, a sentence each.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// What comes and goes past the network stack, for people: a line for each interface.

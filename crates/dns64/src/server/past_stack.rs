@@ -49,6 +49,13 @@ pub enum PastStackError {
     },
 }
 
+impl PastStackError {
+    /// See [`XdpError::is_a_lack`].
+    pub(super) fn is_a_lack(&self) -> bool {
+        matches!(self, PastStackError::Xdp(error) if error.is_a_lack())
+    }
+}
+
 /// An interface that is open, before it is handed out to the workers.
 pub(super) struct Opened {
     name: String,

@@ -234,6 +234,28 @@ pub enum XdpError {
     },
 }
 
+impl XdpError {
+    /// Whether the kernel, the driver or this process lacks something, so that sockets are what is left;
+    /// else what was asked for is wrong.
+    pub fn is_a_lack(&self) -> bool {
+        match self {
+            XdpError::NotAllowed { .. }
+            | XdpError::NotLocked { .. }
+            | XdpError::NotBuilt { .. }
+            | XdpError::TooOld { .. }
+            | XdpError::Filter { .. }
+            | XdpError::Queues { .. }
+            | XdpError::NoWay { .. } => true,
+            XdpError::NoInterface { .. }
+            | XdpError::NobodyHas { .. }
+            | XdpError::NotItsAddress { .. }
+            | XdpError::NoMac { .. }
+            | XdpError::NoEthernet { .. }
+            | XdpError::Lost { .. } => false,
+        }
+    }
+}
+
 /// An interface whose datagrams for us come past the stack.
 pub struct Interface {
     way: Way,
