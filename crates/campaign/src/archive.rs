@@ -170,7 +170,8 @@ pub struct Measured {
 impl Measured {
     /// Whether its point can have no number, because the DUT was not asked what the point is about.
     pub fn voids_its_point(&self) -> bool {
-        self.step.length == Length::Full && self.deviation().is_some()
+        // A probe is too short to say so; of an MLRsearch even short trials decide.
+        self.step.length != Length::Probe && self.deviation().is_some()
     }
 
     /// Its verdict.

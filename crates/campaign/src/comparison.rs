@@ -142,7 +142,9 @@ fn told(change: &Change) -> String {
             format!("{outcome}: more than {} of each would be needed", counted_searches(n))
         }
         Some(WouldDecide::Resolution) => {
-            format!("{outcome}: a finer resolution is needed, or a shorter timeout of short trials")
+            format!(
+                "{outcome}: a finer resolution (width, of an mlrsearch) is needed, or a shorter timeout of short trials"
+            )
         }
         Some(WouldDecide::Bounds) => {
             format!(

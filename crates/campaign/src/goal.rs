@@ -152,6 +152,10 @@ mod tests {
         for text in ["0", "0.005,exceed=0.5,final=1s,sum=21s", "0.001,sum=1m30s"] {
             assert_eq!(parse(text).unwrap().to_string(), text);
         }
+        for text in ["0.5%,exceed=50%", "1%,final=250ms,sum=1h2m3s4ms", "0.1 %,final=0.5,sum=90"] {
+            let goal = parse(text).unwrap();
+            assert_eq!(parse(&goal.to_string()), Ok(goal), "{text}");
+        }
     }
 
     #[test]

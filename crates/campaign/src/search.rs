@@ -21,6 +21,7 @@ use tester::measurer::result::TrialResult;
 use crate::journal::{Finished, Journal, JournalError, SearchEntry, Started};
 use crate::search_plan::{Method, SearchPlan};
 
+pub(crate) use self::course::distance;
 pub use self::course::{GoalFigures, SearchCourse};
 
 /// What a set of searches found. Serialized it is the search object of `search --json`.
@@ -78,7 +79,7 @@ impl SearchResult {
         let figures = Figures::of(&repeats, overstatement);
         let allowed = plan.allowed();
         let reasons = lower_bounds(&repeats, plan.range.max, &figures, allowed);
-        let resolution = course.resolution(plan.range.resolution);
+        let resolution = course.resolution(plan.wanted_resolution());
         let facts = Facts { resolution: Some(resolution), ..plan.facts(trials.first()?) };
         let noncompliance = facts.noncompliance();
         Some(SearchResult {
@@ -94,7 +95,7 @@ impl SearchResult {
             self_test_allows: allowed,
             method: plan.method.clone(),
             repeats,
-            goals: course.goals(plan.trial.timeout),
+            goals: course.goals(plan.trial.timeout, plan.range.max, allowed),
             failed_by: course.failed_by(),
             invalid_trials: trials.iter().filter(|t| t.verdict == Verdict::Invalid).count(),
             trials,

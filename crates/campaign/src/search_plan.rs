@@ -16,6 +16,7 @@ use tester::measurer::plan::{SenderSettings, TrialPlan};
 use tester::measurer::result::{Priority, TrialResult};
 
 use crate::goal::TypedGoal;
+use crate::search::distance;
 
 /// What to search for, and by which trials.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -52,13 +53,14 @@ pub enum Method {
 impl Method {
     /// MLRsearch: the first goal is that of RFC 8219 at this duration and acceptance, `others`
     /// follow.
-    pub fn goals(
+    pub fn mlrsearch(
         duration: Duration,
         accept: Acceptance,
         width: f64,
         others: &[TypedGoal],
     ) -> Method {
-        let loss_ratio = 1.0 - accept.0;
+        // 0.1 of 0.9, where the difference of the two numbers is a little less.
+        let loss_ratio = ((1.0 - accept.0) * 1e12).round() / 1e12;
         let first = Goal { loss_ratio, ..Goal::rfc8219(duration.into(), width) };
         let others = others.iter().map(|goal| goal.goal(duration, width));
         Method::MlrSearch(iter::once(first).chain(others).collect())
@@ -124,6 +126,16 @@ impl SearchPlan {
     /// The searches, each of full trials only.
     pub fn set(&self) -> SetPlan {
         SetPlan { range: self.range, repeat: self.repeat, probes: false }
+    }
+
+    /// How close passed and failed rates are to be; of an MLRsearch at the end of its range.
+    pub(crate) fn wanted_resolution(&self) -> Qps {
+        match &self.method {
+            Method::Bisection => self.range.resolution,
+            Method::MlrSearch(goals) => {
+                goals.first().map_or(Qps(1), |goal| distance(goal.width, self.range.max))
+            }
+        }
     }
 
     /// The trial at `rate` whose names begin at `first_name`.

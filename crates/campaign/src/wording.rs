@@ -7,7 +7,7 @@ use method::search::Shortfall;
 use method::set::LowerBound;
 use method::units::{Qps, counted, grouped};
 
-use crate::report::chart::number;
+use crate::report::chart::{AT_LEAST, number};
 use crate::search::GoalFigures;
 
 /// `66 000 queries/s failed by 3 of 3 960 000 queries`.
@@ -92,8 +92,13 @@ pub fn goal(goal: &Goal) -> String {
 
 /// What an MLRsearch found for a goal: `20 050 queries/s in [20 050, 20 110)`.
 pub fn goal_found(found: &GoalFigures) -> String {
-    let GoalFigures { figures, .. } = found;
-    format!("{} queries/s in {}", median(figures, Qps(1)), range(&figures.interval, Qps(1)))
+    let GoalFigures { figures, resolution, .. } = found;
+    if figures.n == 0 {
+        return "not measured".into();
+    }
+    let bound = if found.lower_bound_reasons.is_empty() { "" } else { AT_LEAST };
+    let (median, range) = (median(figures, *resolution), range(&figures.interval, *resolution));
+    format!("{bound}{median} queries/s in {range}")
 }
 
 /// The valid replies per second at the load of a goal, of the search that had the fewest: RFC 9971's

@@ -290,7 +290,7 @@ impl NewSearch {
                 "--resolution is for --method bisection; mlrsearch takes --width, such as --width 0.5%",
             );
         }
-        let method = Method::goals(trial.duration.into(), trial.accept, self.width, &self.goal);
+        let method = Method::mlrsearch(trial.duration.into(), trial.accept, self.width, &self.goal);
         if let Method::MlrSearch(goals) = &method {
             goals.iter().try_for_each(Goal::validate).map_err(Failure::usage)?;
         }

@@ -63,7 +63,7 @@ fn the_four_outcomes() {
     let row = compared(&before, &run("now", 1_000, &text(4, "")), 0.0);
     assert_eq!(
         row.in_words(),
-        "undecided: a finer resolution is needed, or a shorter timeout of short trials"
+        "undecided: a finer resolution (width, of an mlrsearch) is needed, or a shorter timeout of short trials"
     );
 }
 

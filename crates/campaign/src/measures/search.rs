@@ -30,7 +30,7 @@ use crate::report::Run;
 use crate::report::chart::Figure;
 use crate::report::csv::Row;
 use crate::report::table::Table;
-use crate::search::{GoalFigures, SearchCourse};
+use crate::search::{GoalFigures, SearchCourse, distance};
 use crate::search_plan::Method;
 
 pub(crate) use shown::{found_in_words, worst_point};
@@ -82,11 +82,11 @@ pub enum SearchMethod {
 impl Searching {
     /// How the rates of a point are chosen at which trials of `duration` pass with the share
     /// `accept` of valid replies: that is the first goal of an MLRsearch.
-    pub(crate) fn method(&self, duration: Duration, accept: f64) -> Method {
+    pub(crate) fn method_for(&self, duration: Duration, accept: f64) -> Method {
         match self.method {
             SearchMethod::Bisection => Method::Bisection,
             SearchMethod::Mlrsearch => {
-                Method::goals(duration, Acceptance(accept), self.width, &self.goals)
+                Method::mlrsearch(duration, Acceptance(accept), self.width, &self.goals)
             }
         }
     }
@@ -165,6 +165,10 @@ impl PointResult {
         };
         let below = trials.iter().filter(passed).map(|m| m.step.rate.0 as f64).reduce(f64::max);
         self.figures.interval.from = below.map(|below| from.min(below / self.overstatement));
+        // The first goal is the same number.
+        if let Some(first) = self.goals.first_mut() {
+            first.figures.interval = self.figures.interval;
+        }
     }
 
     /// On how many cores the DUT ran, or what is true instead.
@@ -222,7 +226,7 @@ pub struct Trials {
     pub probes: usize,
     /// Trials of full length that count.
     pub full: usize,
-    /// Of these, spoiled by the tester.
+    /// Of these, and of the other lengths that decide in an MLRsearch, spoiled by the tester.
     pub invalid: usize,
     /// Full trials that failed probes made unnecessary.
     pub saved: usize,
@@ -300,7 +304,7 @@ impl Measure for SearchMeasure {
     fn course(&self, recorded: &Recorded<'_>, point: &Point) -> Option<Course> {
         let plan = recorded.plan;
         let (set, method) = (set_of(plan, point)?, method_of(plan, point)?);
-        // A plan whose goals cannot be searched for was refused when it was read.
+        // What cannot be searched for was refused when the plan was read (`check_method`).
         SearchCourse::new(set, &method, plan.trial.duration.into()).ok().map(Course::Searches)
     }
 
@@ -401,7 +405,10 @@ fn rows(result: &PointResult) -> Vec<Row> {
     rows.extend(each_search(&point, &result.found));
     for (at, goal) in result.goals.iter().enumerate() {
         let name = format!("goal_{}", at + 1);
-        rows.push(Row::of_figures(point.clone(), &name, "queries/s", &goal.figures));
+        rows.push(Row {
+            at_least: !goal.lower_bound_reasons.is_empty(),
+            ..Row::of_figures(point.clone(), &name, "queries/s", &goal.figures)
+        });
     }
     for (i, shortfall) in result.failed_by.iter().enumerate() {
         let Some(Shortfall { rate, missing, of }) = *shortfall else { continue };
@@ -461,13 +468,13 @@ fn set_of(plan: &Plan, point: &Point) -> Option<SetPlan> {
 /// How the rates of a point are chosen; `None` where it is none of searches.
 fn method_of(plan: &Plan, point: &Point) -> Option<Method> {
     let Point::Search(conditions) = point else { return None };
-    Some(plan.search.method(plan.trial.duration, conditions.accept))
+    Some(plan.search.method_for(plan.trial.duration, conditions.accept))
 }
 
 /// Finds keys of another method than the one that is wanted, and goals that cannot be searched for.
 fn check_method(plan: &Plan) -> Result<(), String> {
     let search = &plan.search;
-    let Method::MlrSearch(goals) = search.method(plan.trial.duration, 1.0) else {
+    let Method::MlrSearch(goals) = search.method_for(plan.trial.duration, 1.0) else {
         return match search.goals.is_empty() && search.width == WIDTH {
             true => Ok(()),
             false => Err(
@@ -484,6 +491,9 @@ fn check_method(plan: &Plan) -> Result<(), String> {
                     width = 0.005"
                 .into(),
         );
+    }
+    if search.min.0 == 0 {
+        return Err("[search]: min of an mlrsearch must be 1 at least".into());
     }
     if search.probe.is_some() {
         return Err(
@@ -502,17 +512,22 @@ fn check_method(plan: &Plan) -> Result<(), String> {
 fn mlr_effort(plan: &Plan, set: &SetPlan, goals: &[Goal]) -> (u32, Duration) {
     let span = set.range.max.0 / set.range.min.0.max(1);
     let short = u64::from(span.max(1).ilog2()) + 4;
+    let timeout = plan.trial.timeout(plan.trial.duration);
     let of = |goal: &Goal| {
         let decisive = 2 * goal.duration_sum.0.div_ceil(goal.final_duration.0.max(1));
         let time = |trials: u64, length: Nanos| {
-            plan.takes(length.into()).saturating_mul(u32::try_from(trials).unwrap_or(u32::MAX))
+            // All of them wait for late replies as long as the full ones.
+            let each = Duration::from(length) + timeout + plan.trial.pause;
+            each.saturating_mul(u32::try_from(trials).unwrap_or(u32::MAX))
         };
-        let took = time(short, goal.initial_duration) + time(decisive, goal.final_duration);
+        let took =
+            time(short, goal.initial_duration).saturating_add(time(decisive, goal.final_duration));
         (u32::try_from(short + decisive).unwrap_or(u32::MAX), took)
     };
-    let each = goals.iter().map(of);
-    let (trials, time) = each.fold((0, Duration::ZERO), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-    (trials * set.repeat, time * set.repeat)
+    let (trials, time) = goals.iter().map(of).fold((0_u32, Duration::ZERO), |sum, one| {
+        (sum.0.saturating_add(one.0), sum.1.saturating_add(one.1))
+    });
+    (trials.saturating_mul(set.repeat), time.saturating_mul(set.repeat))
 }
 
 /// Trials of a set at the most, and how long they take if a full one takes `full` and a probe
@@ -528,10 +543,18 @@ pub(super) fn effort(set: &SetPlan, full: Duration, probe: Option<Duration>) -> 
     (trials * set.repeat, one * set.repeat)
 }
 
+/// How close passed and failed rates are to be in this range; of an MLRsearch at its upper end.
+fn wanted_resolution(plan: &Plan, range: &SearchRange) -> Qps {
+    match plan.search.method {
+        SearchMethod::Bisection => range.resolution,
+        SearchMethod::Mlrsearch => distance(plan.search.width, range.max),
+    }
+}
+
 /// How close passed and failed rates of a point had to be or, of an MLRsearch, are.
 pub(crate) fn resolution(recorded: &Recorded<'_>, point: &Point) -> Option<Qps> {
     let plan = recorded.plan;
-    let wanted = plan.range(plan.dut(point.dut()?)?).resolution;
+    let wanted = wanted_resolution(plan, &plan.range(plan.dut(point.dut()?)?));
     match plan.search.method {
         SearchMethod::Bisection => Some(wanted),
         SearchMethod::Mlrsearch => {
@@ -563,7 +586,11 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<PointResu
         conditions: conditions.clone(),
         complete: walk.due().is_none(),
         failed_by: if is_void { Vec::new() } else { searches.failed_by() },
-        goals: if is_void { Vec::new() } else { searches.goals(timeout) },
+        goals: if is_void {
+            Vec::new()
+        } else {
+            searches.goals(timeout, range.max, recorded.allowed(point))
+        },
         lower_bound_reasons: if is_void {
             Vec::new()
         } else {
@@ -577,7 +604,7 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<PointResu
         real: real(&walk.trials),
         place: place_of(walk.trials.iter().copied()),
         trials: count(walk.trials.iter().copied()),
-        resolution: searches.resolution(range.resolution),
+        resolution: searches.resolution(wanted_resolution(plan, &range)),
     })
 }
 
@@ -585,8 +612,8 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<PointResu
 /// together.
 fn real(trials: &[&Measured]) -> Option<Real> {
     let judged = |m: &&&Measured| {
-        let passed = m.verdict() == Verdict::Passed || m.deviation().is_some();
-        passed && m.step.length == Length::Full
+        let passed = m.verdict() == Verdict::Passed && m.step.length == Length::Full;
+        passed || m.voids_its_point()
     };
     let mut sum: Option<(Asked, Wanted)> = None;
     for trial in trials.iter().filter(judged).filter_map(|m| m.at_rate()) {
@@ -620,7 +647,10 @@ pub(crate) fn count<'a>(all: impl Iterator<Item = &'a Measured>) -> Trials {
                     last_failed_probe.insert((repeat, rate));
                 }
             }
-            Length::Of(_) => trials.probes += 1,
+            Length::Of(_) => {
+                trials.probes += 1;
+                trials.invalid += usize::from(m.verdict() == Verdict::Invalid);
+            }
             Length::Full => {
                 trials.full += 1;
                 trials.invalid += usize::from(m.verdict() == Verdict::Invalid);

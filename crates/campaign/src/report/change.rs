@@ -24,7 +24,7 @@ pub(crate) fn table(comparison: &Comparison) -> Table {
     let mut table = Table::new(
         &title,
         &note,
-        &["Point", "Run", "Baseline", "Median", "Change", "Searches", "ChangeOutcome"],
+        &["Point", "Run", "Baseline", "Median", "Change", "Searches", "Outcome"],
     );
     for row in &comparison.rows {
         let rate = |rate: Option<f64>| rate.map_or(NONE.into(), number);

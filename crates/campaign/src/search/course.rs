@@ -7,7 +7,7 @@ use method::narrow::Length;
 use method::precision::{Figures, overstatement};
 use method::records::Counts;
 use method::search::{Found, Shortfall};
-use method::set::{Due, Set, SetPlan};
+use method::set::{Due, LowerBound, Set, SetPlan, lower_bounds};
 use method::units::{Nanos, Qps};
 use method::verdict::Verdict;
 use serde::{Deserialize, Serialize};
@@ -24,8 +24,22 @@ pub struct GoalFigures {
     /// By how much they may be overstated because replies after the end of the goal's trials count
     /// as well; the interval's lower end is divided by it. 1: not at all.
     pub overstatement: f64,
+    /// How far the bounds of a search are apart, at the most.
+    pub resolution: Qps,
+    /// Why the DUT may do more; empty where nothing says that it may.
+    pub lower_bound_reasons: Vec<LowerBound>,
     /// What each search found.
     pub searches: Vec<GoalResult>,
+}
+
+/// How far the bounds of an MLRsearch may be apart that is to be so near at this rate.
+pub(crate) fn distance(width: f64, rate: Qps) -> Qps {
+    Qps((width * rate.0 as f64).ceil() as u64)
+}
+
+/// How far the rates that passed and failed are apart; `None` where one of them is missing.
+fn apart(found: &Found) -> Option<Qps> {
+    Some(Qps(found.failed?.0.saturating_sub(found.highest?.0)))
 }
 
 /// Where the searches stand.
@@ -106,21 +120,20 @@ impl SearchCourse {
         }
     }
 
-    /// The distance of passed and failed rates: the one that was `wanted` or, of an MLRsearch,
-    /// reached.
+    /// The distance of passed and failed rates: the one that was `wanted` or, of an MLRsearch of
+    /// which a search has both, reached.
     pub fn resolution(&self, wanted: Qps) -> Qps {
-        let distance = |found: &Found| Some(Qps(found.failed?.0.saturating_sub(found.highest?.0)));
         match self {
             SearchCourse::Bisection(_) => wanted,
             SearchCourse::MlrSearch { set, .. } => {
-                set.found(0).iter().filter_map(distance).max().unwrap_or(Qps(1))
+                set.found(0).iter().filter_map(apart).max().unwrap_or(wanted)
             }
         }
     }
 
-    /// What was found for each goal, whose trials all had this timeout; empty for a bisection, which
-    /// has one goal.
-    pub fn goals(&self, timeout: Nanos) -> Vec<GoalFigures> {
+    /// What was found for each goal up to the rate `max`, where trials all had this timeout and a
+    /// self-test vouches up to `allowed`; empty for a bisection, which has one goal.
+    pub fn goals(&self, timeout: Nanos, max: Qps, allowed: Option<Qps>) -> Vec<GoalFigures> {
         let SearchCourse::MlrSearch { set, .. } = self else { return Vec::new() };
         let goals = set.results().first().map_or(0, Vec::len);
         let of = |at: usize| {
@@ -128,8 +141,12 @@ impl SearchCourse {
                 set.results().iter().map(|results| results[at]).collect();
             let goal = searches[0].goal;
             let overstatement = overstatement(goal.final_duration, timeout);
-            let figures = Figures::of(&set.found(at), overstatement);
-            GoalFigures { goal, figures, overstatement, searches }
+            let found = set.found(at);
+            let figures = Figures::of(&found, overstatement);
+            let lower_bound_reasons = lower_bounds(&found, max, &figures, allowed);
+            let wanted = distance(goal.width, max);
+            let resolution = found.iter().filter_map(apart).max().unwrap_or(wanted);
+            GoalFigures { goal, figures, overstatement, resolution, lower_bound_reasons, searches }
         };
         (0..goals).map(of).collect()
     }

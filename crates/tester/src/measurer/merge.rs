@@ -249,8 +249,8 @@ fn same(file: &str, has: &TrialPlan, other: &str, wanted: &TrialPlan) -> Result<
 }
 
 impl Shard {
-    /// By how much its clock was ahead of the true time, at the least and at the most, in ns; `None`
-    /// if nobody knows.
+    /// By how much its clock was ahead of the true time, or of the one that offsets were taken
+    /// against, at the least and at the most, in ns; `None` if nobody knows.
     fn ahead(&self, all: &[Shard], offsets: &BTreeMap<u16, i64>) -> Option<RangeInclusive<i64>> {
         if let Some(&offset) = offsets.get(&self.index) {
             return Some(offset..=offset);
@@ -279,7 +279,12 @@ impl Shard {
         if off(&own) > limit {
             return Some(off(&own));
         }
-        let others = all.iter().filter(|other| other.index != self.index);
+        let told = |shard: &Shard| offsets.contains_key(&shard.index);
+        let has_this_clock = |other: &Shard| {
+            let boot_id = &self.part.boot_id;
+            !boot_id.is_empty() && other.part.boot_id == *boot_id && !told(self) && !told(other)
+        };
+        let others = all.iter().filter(|other| other.index != self.index && !has_this_clock(other));
         let apart = others
             .filter_map(|other| other.ahead(all, offsets))
             .filter(|other| off(other) <= limit)

@@ -2,11 +2,14 @@
 
 use std::path::Path;
 
+use method::evidence::Deviation;
 use method::narrow::Length;
+use method::set::LowerBound;
 use method::units::{Nanos, Qps};
+use method::verdict::Verdict;
 
 use super::shown;
-use crate::archive::{Entry, Step};
+use crate::archive::{Entry, Step, TaskResult};
 use crate::environment::Environment;
 use crate::plan::Plan;
 use crate::point::Point;
@@ -14,12 +17,13 @@ use crate::recorded::Recorded;
 use crate::report::Run;
 use crate::results::Results;
 use crate::runner::simulated::journal_of;
+use crate::wording;
 
 const CAPACITY: u64 = 2_500;
 
 fn parsed(search: &str) -> Result<Plan, String> {
     let text = format!(
-        "name = 'x'\n[trial]\nduration = '20s'\npause = '0s'\n[search]\nmin = 100\nmax = 10000\nrepeat = 3\n\
+        "name = 'x'\n[trial]\nduration = '20s'\npause = '0s'\n[search]\nmax = 10000\nrepeat = 3\n\
          {search}\n[measure]\nacceptance = [0.99]\n[[dut]]\ndriver = 'unbound'\n"
     );
     Plan::parse(&text, Path::new("p.toml")).map_err(|error| format!("{error:#}"))
@@ -59,7 +63,7 @@ fn each_goal_has_bounds_beside_those_of_rfc_8219() {
     assert_eq!((first.overstatement, second.overstatement), (1.0, 2.0));
     assert_eq!(second.figures.interval.from.unwrap() * 2.0, second.figures.min.unwrap());
     // One in a hundred may be lost at a point of its own.
-    assert_eq!(results.duts[0].points[1].goals[0].goal.loss_ratio, 1.0 - 0.99);
+    assert_eq!(results.duts[0].points[1].goals[0].goal.loss_ratio, 0.01);
     let coarse = results.noncompliance.iter().any(|point| point.to_string().contains("resolution"));
     assert!(coarse, "{:?}", results.noncompliance);
 }
@@ -81,6 +85,39 @@ fn what_is_due_after_each_trial_is_found_again_in_the_journal() {
         assert_eq!((due.repeat, due.rate, due.length), (next.repeat, next.rate, next.length));
     }
     assert_eq!(Recorded::new(&plan, &entries).walk(&point).unwrap().due(), None);
+}
+
+/// Without a full trial, which a server that is asked otherwise never gets.
+#[test]
+fn a_dut_that_is_not_asked_what_the_point_is_about_has_no_number() {
+    let (plan, mut entries) = (plan(), journal_of(&plan(), CAPACITY, &[]));
+    let of_search = |entry: &Entry| match entry {
+        Entry::Finished(measured) => matches!(measured.step.point, Point::Search(_)),
+        _ => false,
+    };
+    let first = entries.iter().position(of_search).unwrap();
+    let Entry::Finished(measured) = &mut entries[first] else { unreachable!("found above") };
+    assert_eq!(measured.step.length, Length::Of(Nanos::SECOND));
+    let deviation = Deviation::CachedShare { wanted: 0.0, real: 0.5 };
+    let TaskResult::Trial(trial) = &mut measured.found else { panic!("a search is at rates") };
+    (trial.verdict, trial.deviation) = (Verdict::Invalid, Some(deviation));
+    let point = measured.step.point.clone();
+    let walk = Recorded::new(&plan, &entries).walk(&point).unwrap();
+    assert_eq!((walk.due(), walk.void), (None, Some(deviation)));
+}
+
+#[test]
+fn a_goal_that_ends_at_the_highest_rate_is_a_lower_bound() {
+    let plan = plan();
+    let entries = journal_of(&plan, 1_000_000, &[]);
+    let results = Results::compute(&plan, Environment::of_tests(), &entries);
+    for goal in &results.duts[0].points[0].goals {
+        let reasons = &goal.lower_bound_reasons;
+        assert!(matches!(reasons[..], [LowerBound::RangeEnd { searches: 3, .. }]), "{reasons:?}");
+        assert!(wording::goal_found(goal).starts_with('≥'), "{}", wording::goal_found(goal));
+        // Nothing shows how near the bounds are, so that they are no nearer than was asked for.
+        assert_eq!(goal.resolution, Qps(100));
+    }
 }
 
 #[test]
@@ -117,6 +154,7 @@ fn keys_of_the_other_method_are_refused() {
         ("method = 'mlrsearch'\nresolution = 10", "mlrsearch takes width"),
         ("method = 'mlrsearch'\nprobe = '1s'", "short trials of its own"),
         ("method = 'mlrsearch'\nwidth = 1.5", "width of a goal is 1.5"),
+        ("method = 'mlrsearch'\nmin = 0", "1 at least"),
         ("method = 'mlrsearch'\ngoals = ['half']", "is no share"),
         ("method = 'mlr'", "mlrsearch"),
     ] {

@@ -185,6 +185,10 @@ fn clocks_that_are_off_or_unknown_spoil_it() {
     // Each is near enough to the true time, and they are not near enough to each other.
     let apart = merged(of_hosts([known(0), known(301), known(9_700)])).unwrap();
     assert_eq!(kinds(&apart), [1, 2].map(|shard| (shard, ReasonKind::ClockOff)));
+    // Two of them are on one host, which has one clock.
+    let mut neighbours = of_hosts([known(6_000), known(6_000), known(0)]);
+    neighbours[1].trial.shard.as_mut().unwrap().boot_id = neighbours[0].file.clone();
+    assert_eq!(merged(neighbours).unwrap().trial.verdict, Verdict::Passed);
     let both = BTreeMap::from([(0, 9_000_000), (1, 0), (2, -9_000_000)]);
     let both = merge(shards_of(3, &fair(900)), &both).unwrap();
     assert_eq!(kinds(&both), [0, 2].map(|shard| (shard, ReasonKind::ClockOff)));
