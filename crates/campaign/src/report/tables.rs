@@ -114,7 +114,7 @@ pub(super) fn cross_check(run: &Run) -> Table {
 
 /// How many trials each search took.
 pub(super) fn trials(run: &Run) -> Table {
-    let note = "Probes: short trials, which can only show that a rate fails. Spoiled: by the tester, and repeated. Saved: full trials that \
+    let note = "Probes: short trials, which can only show that a rate fails, or of an MLRsearch all that are not of full length. Spoiled: by the tester, and repeated. Saved: full trials that \
                 failed probes made unnecessary.";
     let mut table = Table::new(
         "Trials of the searches",
