@@ -99,7 +99,7 @@ pub struct Conditions {
     pub aaaa: Share,
     /// Share of queries for cached names (β).
     pub cached: Share,
-    /// Share of valid replies at which a trial passes.
+    /// Share of valid replies at which a trial passes; above 0, and at most 1.
     pub accept: f64,
 }
 

@@ -7,7 +7,7 @@ use method::compliance::Fact;
 /// any.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Role<'a> {
-    /// Tells its machine from others.
+    /// The id of the machine that plays it.
     pub machine: &'a str,
     /// Where it may run there.
     pub cpus: &'a [usize],

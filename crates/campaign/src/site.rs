@@ -1,4 +1,15 @@
 //! AuthDNS and a DUT, running: what a trial is carried out against.
+//!
+//! ```text
+//! machine ─► RunningAuth::start ─► it listens ─► RunningDut::start ─► it listens, or says so ─► trials
+//!                                                    │ ended, or silent for too long
+//!                                                    └──► SiteError, with the end of its log
+//! ```
+//!
+//! A server is ready when it answers, not when its process runs. What it was told (command and
+//! configuration file) is kept for the report, and where its threads may run is asked while it is
+//! loaded. Dropping the value ends the server, by its own command if it has one, and removes what
+//! it stored in bulk.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

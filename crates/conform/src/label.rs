@@ -186,11 +186,11 @@ pub struct Behaviour {
     pub v4: Vec<Ipv4Addr>,
     /// AAAA records.
     pub v6: Vec<Ipv6Addr>,
-    /// TTL of the records.
+    /// TTL of the records, in seconds.
     pub ttl: u32,
     /// Whether the TTLs of an RRset differ.
     pub unequal: bool,
-    /// TTL and MINIMUM of the SOA record in denials; none: there is no SOA record.
+    /// TTL and MINIMUM of the SOA record in denials, in seconds; none: there is no SOA record.
     pub soa: Option<(u32, u32)>,
     /// The host that MX, NS or SRV (the type) names.
     pub host: Option<(Rtype, Name)>,

@@ -135,17 +135,17 @@ pub fn name(text: &str) -> Name {
 }
 
 impl Record {
-    /// A record of class IN.
+    /// A record of class IN; its TTL is in seconds.
     pub fn new(owner: Name, rtype: Rtype, ttl: u32, data: Vec<u8>) -> Record {
         Record { owner, rtype, class: Class::IN, ttl, data }
     }
 
-    /// An A record.
+    /// An A record; its TTL is in seconds.
     pub fn a(owner: Name, ttl: u32, address: std::net::Ipv4Addr) -> Record {
         Record::new(owner, Rtype::A, ttl, address.octets().to_vec())
     }
 
-    /// An AAAA record.
+    /// An AAAA record; its TTL is in seconds.
     pub fn aaaa(owner: Name, ttl: u32, address: std::net::Ipv6Addr) -> Record {
         Record::new(owner, Rtype::AAAA, ttl, address.octets().to_vec())
     }

@@ -118,13 +118,13 @@ pub enum Checked {
 /// How many checks of a level came to what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Count {
-    /// Passed.
+    /// Checks of whose sentence the server did what it says.
     pub passed: usize,
-    /// Failed.
+    /// Checks of whose sentence it did something else.
     pub failed: usize,
-    /// Not tried.
+    /// Checks for which something was missing on our side.
     pub not_tried: usize,
-    /// Not offered.
+    /// Checks of what the server does not offer, and need not.
     pub not_offered: usize,
 }
 

@@ -59,7 +59,7 @@ pub enum Noncompliance {
     },
     /// A trial passes without all replies.
     LossAccepted {
-        /// Share of valid replies that suffices.
+        /// Share of valid replies that suffices, from 0 to below 1.
         share: f64,
     },
     /// Synthesized addresses may have any prefix.

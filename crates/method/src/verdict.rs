@@ -18,8 +18,8 @@ pub enum Verdict {
     Invalid,
 }
 
-/// The share of valid replies at which a trial passes: 1.0 by RFC 8219 §9.2, less only as a
-/// labelled exception.
+/// The share of valid replies at which a trial passes, from 0 to 1: 1.0 by RFC 8219 §9.2, less only
+/// as a labelled exception.
 #[derive(
     Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize, schemars::JsonSchema,
 )]

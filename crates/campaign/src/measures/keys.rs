@@ -26,7 +26,7 @@ pub struct Keys {
     pub authdns: Vec<String>,
     /// Further sets of CPUs, such as cores of one socket against cores of two.
     pub placements: Vec<Placement>,
-    /// Acceptance ratios below 1; not RFC 8219 compliant.
+    /// Acceptance ratios above 0 and below 1; not RFC 8219 compliant.
     pub acceptance: Vec<f64>,
     /// Where they are measured; none given: at every place.
     #[serde(skip_serializing_if = "Option::is_none")]

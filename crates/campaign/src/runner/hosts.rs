@@ -61,7 +61,7 @@ pub(super) enum Seen {
 pub(super) struct Machines {
     /// Those of the testers, each once.
     pub(super) testers: Vec<String>,
-    /// The DUT's.
+    /// The machine of the DUT.
     pub(super) dut: String,
     /// Those of AuthDNS, each once.
     pub(super) auths: Vec<String>,

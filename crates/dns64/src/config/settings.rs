@@ -1,4 +1,14 @@
 //! What a configuration means: everything that is written in it checked and looked up.
+//!
+//! ```text
+//! text ─► keys (file, line and column of each) ─► Checker ─┬─► upstreams, routes by domain, groups
+//!                                                          ├─► policies: all that can come of the keys for a client and a name
+//!                                                          └─► ConfigError: the first key that cannot be so
+//! ```
+//!
+//! Workers ask [`Settings`] for what holds for a client and a name; they know no keys. A reload makes
+//! new settings beside the old ones, which serve until the new ones are whole. Prefixes that are
+//! discovered are put in by [`Settings::with_prefixes`], again without a change to the old ones.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -71,7 +81,7 @@ pub struct Settings {
     routes_by_domain: DomainTable<usize>,
     /// For how long answers and failures are kept and served.
     pub(crate) ttl: TtlLimits,
-    /// Connections to upstreams over TCP at once.
+    /// Connections to upstreams over TCP at once, over all upstreams and workers; 1 or more.
     pub upstream_connections: usize,
 }
 

@@ -16,7 +16,7 @@ pub struct Status {
     pub schema_version: u32,
     /// The program's version.
     pub version: String,
-    /// The process.
+    /// The id of the process, in its own namespace.
     pub pid: u32,
     /// When it was started, seconds since 1970.
     pub started_unix_s: u64,

@@ -33,7 +33,7 @@ pub(super) struct Outlet<T> {
     waiting: Arc<AtomicUsize>,
 }
 
-/// What comes out.
+/// What a receiver gets out of the queue.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next<T> {
     /// The one that has waited for the longest time.

@@ -1,5 +1,5 @@
 //! How a question is asked: which upstream, again or elsewhere, over UDP or TCP, and when it is
-//! given up.
+//! given up. The state of a question that is under way is a fetch ([`super::fetch`]).
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

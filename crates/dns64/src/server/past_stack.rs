@@ -205,7 +205,7 @@ pub(super) enum Whom {
     Clients(usize),
     /// A source port of ours, and the worker that has it.
     Port(WorkerId, PortId),
-    /// Nobody, any more.
+    /// A source port that was ours and is closed by now.
     Nobody,
 }
 

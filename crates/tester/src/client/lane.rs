@@ -1,5 +1,17 @@
 //! What one thread of a client does: asks as its drive allows, takes answers, gives up what waited
 //! too long.
+//!
+//! ```text
+//!   ┌─► drive: how many may be in flight (closed loop), or what is due now (ramp)
+//!   │      └─► ask: the next question from the next port with room, handed over a group at a time
+//!   │   take: what the ports' sockets and connections have; each answer is booked to its question
+//!   │      └─► truncated: the same question again over TCP
+//!   └── give up: questions that waited longer than the timeout are lost
+//! ```
+//!
+//! A lane has ports of its own, each with ids of its own, and shares nothing with other lanes but
+//! the end: the first one that ends tells the others. When no more is to be asked it goes on taking
+//! until nothing is in flight.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -70,7 +70,8 @@ fn failed_by(point: &PointResult) -> String {
     })
 }
 
-/// What MLRsearches found for each of their goals, that of RFC 8219 first; `None` where rates were chosen by halving.
+/// What MLRsearches found for each of their goals, that of RFC 8219 first; `None` where rates were
+/// chosen by halving.
 fn goals(run: &Run) -> Option<Table> {
     let note = "Queries/s, from the smallest lower bound of the searches to the largest upper one; conditional throughput: \
                 valid replies/s at the lower bound, of the search that had the fewest. Only the goal of RFC 8219 is that \

@@ -8,9 +8,9 @@ use super::draw::text_width;
 pub(crate) struct Mark {
     /// The small diagram that it is in; empty in others.
     pub(crate) panel: String,
-    /// Its series.
+    /// The series that it belongs to.
     pub(crate) of: String,
-    /// Its place.
+    /// Where it stands on the horizontal axis.
     pub(crate) at: String,
     /// Its value; none in a curve over time: then those of all points, in their order.
     pub(crate) y: Vec<f64>,
