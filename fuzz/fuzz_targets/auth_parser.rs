@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use method::units::Share;
-use tester::authdns::answer::{MAX_REPLY, MAX_UDP, AuthTransport, Zone};
+use tester::authdns::answer::{AuthTransport, MAX_REPLY, MAX_UDP, Zone};
 use wire::name::Domain;
 use wire::view::Message;
 
