@@ -5,8 +5,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use method::mlr::goal::Goal;
-use method::units::{Nanos, fraction};
+use method::units::Nanos;
 use serde::{Deserialize, Serialize};
+
+use crate::written::{share, some_time};
 
 /// `LOSS[,exceed=SHARE][,final=TIME][,sum=TIME]`, of `--goal` and of `goals` in a plan: what is left
 /// out is that of RFC 8219.
@@ -80,23 +82,6 @@ impl TryFrom<String> for TypedGoal {
     }
 }
 
-/// A share from 0 to below 1, also in per cent.
-fn share(text: &str) -> Result<f64, String> {
-    let wrong = || format!("'{text}' is no share below 1; write for example 0.005 or 0.5%");
-    fraction(text).filter(|share| (0.0..1.0).contains(share)).ok_or_else(wrong)
-}
-
-/// A length of time with a unit, or a number of seconds; more than nothing.
-fn some_time(text: &str) -> Result<Duration, String> {
-    let time = match text.parse::<f64>() {
-        Ok(seconds) => Duration::try_from_secs_f64(seconds).ok(),
-        Err(_) => humantime::parse_duration(text).ok(),
-    };
-    time.filter(|time| !time.is_zero()).ok_or_else(|| {
-        format!("'{text}' is no time that is more than nothing; write for example 10s or 250ms")
-    })
-}
-
 impl FromStr for TypedGoal {
     type Err = String;
 
@@ -106,7 +91,7 @@ impl FromStr for TypedGoal {
         let mut goal = TypedGoal { loss, exceed: 0.0, last: None, sum: None };
         for part in parts {
             match part.split_once('=') {
-                Some(("exceed", share)) => goal.exceed = self::share(share)?,
+                Some(("exceed", exceed)) => goal.exceed = share(exceed)?,
                 Some(("final", time)) => goal.last = Some(some_time(time)?),
                 Some(("sum", time)) => goal.sum = Some(some_time(time)?),
                 _ => {

@@ -52,3 +52,4 @@ pub mod text;
 mod topology;
 pub mod wording;
 mod world;
+pub mod written;

@@ -112,8 +112,7 @@ fn parsed<T: Parser>() -> T {
             // Help, or the version.
             error.exit()
         }
-        let text = error.render().to_string();
-        eprintln!("dns64bench: {}", text.strip_prefix("error: ").unwrap_or(&text).trim_end());
+        eprintln!("dns64bench: {}", dns64::process::pages::wrong_arguments(&error));
         std::process::exit(error.exit_code())
     })
 }

@@ -128,8 +128,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
                 let _ = error.print();
                 return ExitCode::SUCCESS;
             }
-            let text = error.render().to_string();
-            eprintln!("dns64d: {}", text.strip_prefix("error: ").unwrap_or(&text).trim_end());
+            eprintln!("dns64d: {}", pages::wrong_arguments(&error));
             return ExitCode::from(BAD_CONFIGURATION);
         }
     };

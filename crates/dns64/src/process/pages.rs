@@ -48,6 +48,12 @@ pub fn below_help(sections: &[Section]) -> String {
     text
 }
 
+/// What is wrong with arguments, as clap says it, without a prefix of its own.
+pub fn wrong_arguments(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_owned()
+}
+
 /// The completions of a program for a shell. They offer what `--help` shows; hidden subcommands are
 /// no part of them.
 pub fn completions(command: &Command, shell: Shell) -> Vec<u8> {

@@ -4,6 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
+pub(crate) use campaign::written::{
+    share as parse_share, some_time as parse_some_time, time as parse_time,
+};
 use method::units::{CpuId, fraction};
 
 /// The port of DNS (RFC 1035 §4.2), where none is given.
@@ -60,23 +63,6 @@ pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// A length of time: with a unit, or a number of seconds.
-pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
-    let wrong = || {
-        format!("'{text}' is no time; write for example 10s, 250ms or 1m, or a number of seconds")
-    };
-    match text.parse::<f64>() {
-        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|_| wrong()),
-        Err(_) => humantime::parse_duration(text).map_err(|_| wrong()),
-    }
-}
-
-/// A length of time that is longer than nothing.
-pub(crate) fn parse_some_time(text: &str) -> Result<Duration, String> {
-    let time = parse_time(text)?;
-    if time.is_zero() { Err("it must be more than nothing, such as 10ms".into()) } else { Ok(time) }
-}
-
 /// Which of several testers this is, and of how many: `1/3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ShardNumber {
@@ -107,12 +93,6 @@ pub(crate) fn parse_offset(text: &str) -> Result<(u16, i64), String> {
     let nanos = parse_time(time).map_err(|_| wrong())?.as_nanos();
     let nanos = i64::try_from(nanos).map_err(|_| wrong())?;
     Ok((index.parse().map_err(|_| wrong())?, sign * nanos))
-}
-
-/// A share from 0 to below 1, also in per cent.
-pub(crate) fn parse_share(text: &str) -> Result<f64, String> {
-    let wrong = || format!("'{text}' is no share below 1; write for example 0.005 or 0.5%");
-    fraction(text).filter(|share| (0.0..1.0).contains(share)).ok_or_else(wrong)
 }
 
 /// A list of CPUs.
