@@ -10,12 +10,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use nix::time::ClockId;
-use nix::unistd::Pid;
 
 use crate::packages::Consent;
 use campaign::ports;
 pub(crate) use campaign::servers::find;
+use net::clock;
 
 /// The folder of the workspace, in which its Cargo.toml is.
 pub(crate) fn root() -> PathBuf {
@@ -246,10 +245,8 @@ pub(crate) fn wait_until(
 
 /// Seconds of CPU time that a process of ours has used, all its threads together.
 pub(crate) fn cpu_seconds(pid: u32) -> Result<f64> {
-    let clock = ClockId::pid_cpu_clock_id(Pid::from_raw(pid.try_into()?));
-    let time =
-        clock.and_then(ClockId::now).with_context(|| format!("CPU time of process {pid}"))?;
-    Ok(Duration::from(time).as_secs_f64())
+    let used = clock::process_cpu_time(pid);
+    Ok(used.with_context(|| format!("CPU time of process {pid}"))?.as_secs_f64())
 }
 
 /// Resident memory in MiB.

@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use net::clock;
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
@@ -145,9 +146,15 @@ fn start_time(pid: u32) -> Option<u64> {
     stat(pid)?.get(19)?.parse().ok()
 }
 
-/// CPU seconds that the given processes, their descendants and their process groups have used.
+/// CPU seconds that the given processes, their descendants and their process groups have used, to
+/// the nanosecond (a process that ends meanwhile: to a hundredth of a second).
 pub fn cpu_seconds(roots: &[u32]) -> f64 {
-    family_seconds(stat_lines().iter().map(String::as_str), roots)
+    let (family, ticked) = family_and_times(stat_lines().iter().map(String::as_str), roots);
+    let used = family.iter().filter_map(|pid| {
+        let exact = clock::process_cpu_time(*pid).map(|used| used.as_secs_f64()).ok();
+        exact.or_else(|| ticked.get(pid).copied())
+    });
+    used.sum()
 }
 
 /// On which CPUs the threads of the given processes, their descendants and their process groups may
@@ -182,7 +189,7 @@ fn stat_lines() -> Vec<String> {
     numbers.filter_map(|n| fs::read_to_string(format!("/proc/{n}/stat")).ok()).collect()
 }
 
-/// As [`cpu_seconds`], from the lines of `/proc/*/stat`.
+/// As [`cpu_seconds`], to hundredths of a second, from the lines of `/proc/*/stat`.
 pub(crate) fn family_seconds<'a>(lines: impl Iterator<Item = &'a str>, roots: &[u32]) -> f64 {
     let (family, used) = family_and_times(lines, roots);
     family.iter().filter_map(|pid| used.get(pid)).sum()
@@ -278,10 +285,14 @@ mod tests {
         let process =
             Process::start(shell, None, &folder.path().join("log"), folder.path()).unwrap();
         let give_up = Instant::now() + Duration::from_secs(30);
-        while cpu_seconds(&[process.pid()]) < 0.05 {
+        let mut used = 0.0;
+        while used < 0.05 {
             assert!(Instant::now() < give_up, "a busy child uses no CPU");
             thread::sleep(Duration::from_millis(20));
+            used = cpu_seconds(&[process.pid()]);
         }
+        // A server that is asked little uses less than one of the kernel's ticks.
+        assert_ne!(used, (used / 0.01).round() * 0.01, "in hundredths of a second only");
         let children =
             fs::read_to_string(format!("/proc/{0}/task/{0}/children", process.pid())).unwrap();
         let child: u32 = children.trim().parse().unwrap();

@@ -4,13 +4,18 @@
 use std::io;
 
 use method::units::Nanos;
+use nix::errno::Errno;
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
+use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
 fn read(clock: ClockId) -> Nanos {
-    let t = clock_gettime(clock).expect("Linux has these clocks");
-    Nanos(t.tv_sec() as u64 * Nanos::SECOND.0 + t.tv_nsec() as u64)
+    nanos(clock_gettime(clock).expect("Linux has these clocks"))
+}
+
+fn nanos(time: TimeSpec) -> Nanos {
+    Nanos(time.tv_sec() as u64 * Nanos::SECOND.0 + time.tv_nsec() as u64)
 }
 
 /// Differs from machine to machine and from boot to boot, and is the same in all namespaces and
@@ -37,6 +42,18 @@ pub fn wall() -> Nanos {
 /// CPU time that the calling thread has used, in the kernel for it included.
 pub fn thread_cpu_time() -> Nanos {
     read(ClockId::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// CPU time that a process has used, in the kernel for it included, by all its threads, those that
+/// have ended too. It is in nanoseconds, where `/proc/PID/stat` counts hundredths of a second.
+///
+/// # Errors
+/// If no process has that id any more; one that has ended is there until its parent has waited for
+/// it.
+pub fn process_cpu_time(pid: u32) -> io::Result<Nanos> {
+    let pid = pid.try_into().map_err(|_| io::Error::from_raw_os_error(Errno::ESRCH as i32))?;
+    let used = ClockId::pid_cpu_clock_id(Pid::from_raw(pid)).and_then(clock_gettime)?;
+    Ok(nanos(used))
 }
 
 /// Sleeps until `moment` of the monotonic clock; returns at once if that has passed. Signals do not
@@ -160,6 +177,20 @@ mod tests {
         let pair = ClockPair { monotonic: Nanos(5_000), wall: Nanos(1_000_000) };
         assert_eq!(pair.to_monotonic(Nanos(999_000)), Nanos(4_000));
         assert_eq!(pair.to_monotonic(Nanos(1_000_500)), Nanos(5_000));
+    }
+
+    #[test]
+    fn cpu_time_of_a_process_is_exact_until_it_was_waited_for() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        nix::sys::wait::waitid(
+            nix::sys::wait::Id::Pid(Pid::from_raw(child.id() as i32)),
+            nix::sys::wait::WaitPidFlag::WEXITED | nix::sys::wait::WaitPidFlag::WNOWAIT,
+        )
+        .unwrap();
+        let used = process_cpu_time(child.id()).unwrap();
+        assert!(used > Nanos(0) && !used.0.is_multiple_of(10_000_000), "{used:?}");
+        child.wait().unwrap();
+        assert!(process_cpu_time(child.id()).is_err());
     }
 
     #[test]
