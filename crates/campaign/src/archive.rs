@@ -169,7 +169,7 @@ pub struct Measured {
 
 impl Measured {
     /// Whether its point can have no number, because the DUT was not asked what the point is about.
-    pub fn voids_its_point(&self) -> bool {
+    pub(crate) fn voids_its_point(&self) -> bool {
         // A probe is too short to say so; of an MLRsearch even short trials decide.
         self.step.length != Length::Probe && self.deviation().is_some()
     }
@@ -210,7 +210,7 @@ impl Measured {
     }
 
     /// The trial, if it was a closed loop.
-    pub fn in_loop(&self) -> Option<&LoopTrial> {
+    pub(crate) fn in_loop(&self) -> Option<&LoopTrial> {
         match &self.found {
             TaskResult::ClosedLoop(trial) => Some(trial),
             TaskResult::Trial(_) | TaskResult::Conform(_) => None,
@@ -227,7 +227,7 @@ impl Measured {
 
     /// Whether the DUT may have ended in it: it left queries without a reply, or nobody counted
     /// them.
-    pub fn may_have_ended_the_dut(&self) -> bool {
+    pub(crate) fn may_have_ended_the_dut(&self) -> bool {
         self.counts().lost > 0 || self.checked().is_some()
     }
 
@@ -442,7 +442,7 @@ impl Archive {
     ///
     /// # Errors
     /// If it cannot be made.
-    pub fn server_folder(&self, name: &str) -> Result<PathBuf, ArchiveError> {
+    pub(crate) fn server_folder(&self, name: &str) -> Result<PathBuf, ArchiveError> {
         let word: String =
             name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         for n in 1.. {
@@ -462,7 +462,11 @@ impl Archive {
     ///
     /// # Errors
     /// If the folder cannot be made.
-    pub fn records_file(&self, number: usize, extension: &str) -> Result<PathBuf, ArchiveError> {
+    pub(crate) fn records_file(
+        &self,
+        number: usize,
+        extension: &str,
+    ) -> Result<PathBuf, ArchiveError> {
         let (below, file) = (PathBuf::from("records"), format!("trial-{number:05}.{extension}"));
         let path = self.folder.join(&below);
         fs::create_dir_all(&path).map_err(io_error("create", &path))?;

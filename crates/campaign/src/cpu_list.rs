@@ -12,7 +12,7 @@ pub fn cpu_list(text: &str) -> BTreeSet<usize> {
 }
 
 /// CPUs as Linux writes them; nothing for none.
-pub fn cpu_ranges(cpus: &BTreeSet<usize>) -> String {
+pub(crate) fn cpu_ranges(cpus: &BTreeSet<usize>) -> String {
     let mut ranges: Vec<(usize, usize)> = Vec::new();
     for &cpu in cpus {
         match ranges.last_mut() {

@@ -30,7 +30,7 @@ impl Interruption {
     }
 
     /// Whether the end was asked for again: nothing is to be waited for any more.
-    pub fn is_urgent(&self) -> bool {
+    pub(crate) fn is_urgent(&self) -> bool {
         self.0.load(Ordering::Relaxed) > 1
     }
 

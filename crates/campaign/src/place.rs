@@ -64,7 +64,7 @@ impl Neighbour {
 impl Place {
     /// How many CPUs all its threads were confined to; `None` where they were not, or nothing was
     /// seen of them.
-    pub fn confined_to(&self) -> Option<usize> {
+    pub(crate) fn confined_to(&self) -> Option<usize> {
         let used: BTreeSet<usize> =
             self.allowed.iter().flat_map(|allowed| allowed.cpus.iter().copied()).collect();
         (!used.is_empty() && used.is_subset(&self.cpus)).then_some(used.len())
@@ -94,7 +94,7 @@ impl Place {
 
     /// What a legend says: `2 cores` where [`Place::is_cores`], otherwise what is true instead; not
     /// who shares them.
-    pub fn cores_in_words(&self) -> String {
+    pub(crate) fn cores_in_words(&self) -> String {
         self.cores().map_or_else(|other| other, cores_in_words)
     }
 

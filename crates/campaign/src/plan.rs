@@ -137,7 +137,7 @@ pub struct Ssh {
 
 impl Ssh {
     /// The hosts that the Measurer runs on, the first one first; none stands for this machine.
-    pub fn tester_hosts(&self) -> Vec<Option<&SshHost>> {
+    pub(crate) fn tester_hosts(&self) -> Vec<Option<&SshHost>> {
         match &self.testers[..] {
             [] => vec![self.tester.as_ref()],
             several => several.iter().map(Some).collect(),
@@ -145,7 +145,7 @@ impl Ssh {
     }
 
     /// The hosts that AuthDNS runs on, the first one first; none stands for this machine.
-    pub fn auth_hosts(&self) -> Vec<Option<&SshHost>> {
+    pub(crate) fn auth_hosts(&self) -> Vec<Option<&SshHost>> {
         match &self.auths[..] {
             [] => vec![self.auth.as_ref()],
             several => several.iter().map(Some).collect(),
@@ -153,12 +153,12 @@ impl Ssh {
     }
 
     /// Where each of those is asked by the DUT, in their order.
-    pub fn auth_addresses(&self) -> &[SocketAddr] {
+    pub(crate) fn auth_addresses(&self) -> &[SocketAddr] {
         self.addresses.auth.as_slice()
     }
 
     /// Where each of those is asked by the Measurer in self-tests, in their order.
-    pub fn self_test_addresses(&self) -> &[SocketAddr] {
+    pub(crate) fn self_test_addresses(&self) -> &[SocketAddr] {
         self.addresses.self_test.as_ref().unwrap_or(&self.addresses.auth).as_slice()
     }
 }
@@ -349,12 +349,12 @@ impl Trial {
     }
 
     /// From which addresses `server` is asked.
-    pub fn sources_for(&self, server: SocketAddr) -> Option<SourceAddresses> {
+    pub(crate) fn sources_for(&self, server: SocketAddr) -> Option<SourceAddresses> {
         self.source_addresses.iter().copied().find(|sources| sources.check(server).is_ok())
     }
 
     /// Limits of the pacing audit.
-    pub fn pacing_limits(&self) -> PacingLimits {
+    pub(crate) fn pacing_limits(&self) -> PacingLimits {
         let lateness_p999 = self.lateness_limit.into();
         PacingLimits {
             window_100ms_pct: self.window_limit,

@@ -72,7 +72,7 @@ impl Cores {
     }
 
     /// Whether both are on the same CPUs, whomever they ask.
-    pub fn is_where(&self, other: &Cores) -> bool {
+    pub(crate) fn is_where(&self, other: &Cores) -> bool {
         (self.cores, &self.placement) == (other.cores, &other.placement)
     }
 }
@@ -110,7 +110,7 @@ impl Conditions {
     }
 
     /// Whether this is the compulsory point, wherever the DUT runs.
-    pub fn is_worst_case(&self) -> bool {
+    pub(crate) fn is_worst_case(&self) -> bool {
         self.aaaa == Share::ZERO && self.cached == Share::ZERO && self.accept >= 1.0
     }
 }
@@ -236,7 +236,7 @@ impl Point {
     }
 
     /// Where the DUT runs; in a self-test, which has no DUT, on one core.
-    pub fn dut_place(&self) -> Cores {
+    pub(crate) fn dut_place(&self) -> Cores {
         self.place().cloned().unwrap_or(Cores::first(1))
     }
 
@@ -246,7 +246,7 @@ impl Point {
     }
 
     /// The frequency governor that the DUT's CPUs are to have; none: whichever they have.
-    pub fn governor(&self) -> Option<&str> {
+    pub(crate) fn governor(&self) -> Option<&str> {
         if let Point::ClosedLoop(with) = self { with.governor.as_deref() } else { None }
     }
 
@@ -268,7 +268,7 @@ impl Point {
     }
 
     /// Whether the DUT's answers are checked there, with names whose answers are known.
-    pub fn is_checked(&self) -> bool {
+    pub(crate) fn is_checked(&self) -> bool {
         matches!(self, Point::Conform(_))
     }
 
@@ -297,13 +297,13 @@ impl Plan {
 
     /// The point of the self-test that vouches for trials with the AuthDNS of `[auth]`, asked as
     /// the DUTs ask it, if the plan has self-tests.
-    pub fn own_self_test(&self) -> Option<Point> {
+    pub(crate) fn own_self_test(&self) -> Option<Point> {
         self.self_test_with(&self.auth)
     }
 
     /// The point of the self-test that vouches for the trials of a point: that with the same
     /// AuthDNS.
-    pub fn self_test_for(&self, point: &Point) -> Option<Point> {
+    pub(crate) fn self_test_for(&self, point: &Point) -> Option<Point> {
         self.self_test_with(self.auth_called(point.authdns()))
     }
 
@@ -320,7 +320,7 @@ impl Plan {
     }
 
     /// The CPUs of a place; none: any.
-    pub fn cpus_at(&self, place: &Cores) -> &[usize] {
+    pub(crate) fn cpus_at(&self, place: &Cores) -> &[usize] {
         let placed =
             self.measure.placements.iter().find(|p| Some(&p.name) == place.placement.as_ref());
         placed.map_or(&self.cpus.dut[..place.cores.min(self.cpus.dut.len())], |placement| {

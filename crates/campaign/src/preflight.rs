@@ -97,7 +97,11 @@ pub fn elsewhere(plan: &Plan) -> Vec<String> {
 ///
 /// # Errors
 /// If a host is gone.
-pub fn on_hosts(plan: &Plan, world: &World, open: &[Point]) -> Result<Vec<String>, HostError> {
+pub(crate) fn on_hosts(
+    plan: &Plan,
+    world: &World,
+    open: &[Point],
+) -> Result<Vec<String>, HostError> {
     let mut missing = Vec::new();
     let testers = world.testers.iter().map(|tester| (Role::Tester, tester));
     let auths = world.auths.iter().map(|auth| (Role::Auth, auth));

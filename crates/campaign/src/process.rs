@@ -104,7 +104,7 @@ fn end(pid: u32, patience: Duration, mut is_over: impl FnMut() -> bool) {
 ///
 /// # Errors
 /// If the folder cannot be read.
-pub fn end_left_over(registry: &Path) -> io::Result<()> {
+pub(crate) fn end_left_over(registry: &Path) -> io::Result<()> {
     end_noted(registry, PATIENCE)
 }
 
@@ -112,7 +112,7 @@ pub fn end_left_over(registry: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// If the folder cannot be read.
-pub fn kill_left_over(registry: &Path) -> io::Result<()> {
+pub(crate) fn kill_left_over(registry: &Path) -> io::Result<()> {
     end_noted(registry, Duration::ZERO)
 }
 

@@ -113,7 +113,7 @@ impl<'a> Recorded<'a> {
 
     /// The median of a DUT's worst case at a place, as far as its searches are done; `None` where
     /// none passed anywhere, or the point is void.
-    pub fn median_at(&self, dut: &str, place: &Cores) -> Option<f64> {
+    pub(crate) fn median_at(&self, dut: &str, place: &Cores) -> Option<f64> {
         let walk = self.walk(&Point::Search(Conditions::worst_case(dut, place.clone())))?;
         let figures = Figures::of(&walk.course.searches()?.found(), 1.0);
         figures.median.filter(|_| figures.has_rate() && walk.void.is_none())

@@ -277,7 +277,7 @@ impl Results {
 
     /// The self-test that vouches for the tester, if the plan has one: that with the AuthDNS of
     /// `[auth]`.
-    pub fn own_self_test(&self) -> Option<&SelfTestResult> {
+    pub(crate) fn own_self_test(&self) -> Option<&SelfTestResult> {
         self.self_tests.iter().find(|test| test.vouches)
     }
 

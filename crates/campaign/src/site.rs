@@ -80,7 +80,7 @@ pub enum SiteError {
 
 impl SiteError {
     /// A server that did not start, for whatever reason.
-    pub fn not_started(name: &str, why: &dyn ToString, log: String) -> SiteError {
+    pub(crate) fn not_started(name: &str, why: &dyn ToString, log: String) -> SiteError {
         SiteError::NotStarted { name: name.into(), why: why.to_string(), log, log_path: None }
     }
 
@@ -91,7 +91,7 @@ impl SiteError {
     }
 
     /// The error, where its server's log is, and the end of it.
-    pub fn with_log(&self) -> String {
+    pub(crate) fn with_log(&self) -> String {
         let mut text = self.to_string();
         if let SiteError::NotStarted { log_path: Some(path), .. } = self {
             text += &format!("; its log is {}", path.display());

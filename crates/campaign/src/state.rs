@@ -28,7 +28,7 @@ pub fn lasting() -> io::Result<PathBuf> {
 ///
 /// # Errors
 /// If none of them can be written by this user alone.
-pub fn passing() -> io::Result<PathBuf> {
+pub(crate) fn passing() -> io::Result<PathBuf> {
     first_usable(&passing_places(geteuid(), &|name| env::var_os(name)))
 }
 

@@ -46,7 +46,7 @@ pub fn plain(text: &str, most: usize) -> String {
 }
 
 /// As [`plain`], in one line: ends of lines become blanks.
-pub fn plain_line(text: &str, most: usize) -> String {
+pub(crate) fn plain_line(text: &str, most: usize) -> String {
     plain(text.trim_end(), most).replace('\n', " ")
 }
 

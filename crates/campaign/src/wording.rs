@@ -91,7 +91,7 @@ pub fn goal(goal: &Goal) -> String {
 }
 
 /// What an MLRsearch found for a goal: `20 050 queries/s in [20 050, 20 110)`.
-pub fn goal_found(found: &GoalFigures) -> String {
+pub(crate) fn goal_found(found: &GoalFigures) -> String {
     let GoalFigures { figures, resolution, .. } = found;
     if figures.n == 0 {
         return "not measured".into();
@@ -103,7 +103,7 @@ pub fn goal_found(found: &GoalFigures) -> String {
 
 /// The valid replies per second at the load of a goal, of the search that had the fewest: RFC 9971's
 /// conditional throughput.
-pub fn conditional_throughput(found: &GoalFigures) -> Option<String> {
+pub(crate) fn conditional_throughput(found: &GoalFigures) -> Option<String> {
     let of = found.searches.iter().filter_map(|search| search.conditional_throughput);
     of.reduce(f64::min).map(|rate| number(rate.floor()))
 }
@@ -129,7 +129,7 @@ pub(crate) fn counted_searches(n: usize) -> String {
 }
 
 /// The rows of tables in the form of the papers.
-pub const STATISTICS: [&str; 6] = [
+pub(crate) const STATISTICS: [&str; 6] = [
     "Median (queries/s)",
     "Minimum (queries/s)",
     "Maximum (queries/s)",

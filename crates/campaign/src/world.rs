@@ -35,7 +35,7 @@ pub enum WorldError {
 }
 
 /// The hosts of a campaign.
-pub struct World {
+pub(crate) struct World {
     /// Where the Measurer runs: one machine, or several that share each trial.
     pub testers: Vec<Machine>,
     /// Where the DUT runs.
@@ -102,7 +102,7 @@ impl World {
     ///
     /// # Errors
     /// If the lab cannot be put up, a host cannot be reached, or there is no free port.
-    pub fn make(
+    pub(crate) fn make(
         plan: &Plan,
         archive: &Archive,
         interruption: &Interruption,
@@ -150,13 +150,13 @@ impl World {
     }
 
     /// Where the Measurer runs, or the first of the machines that it runs on.
-    pub fn tester(&self) -> &Machine {
+    pub(crate) fn tester(&self) -> &Machine {
         &self.testers[0]
     }
 
     /// The CPUs of the DUT at a place: those of the plan, or else as many of its host as the place
     /// has cores. None: the plan names none, and the host does not say which it has.
-    pub fn dut_cpus(&self, plan: &Plan, place: &Cores) -> Vec<usize> {
+    pub(crate) fn dut_cpus(&self, plan: &Plan, place: &Cores) -> Vec<usize> {
         let given = plan.cpus_at(place);
         if !given.is_empty() {
             return given.to_vec();
@@ -166,7 +166,7 @@ impl World {
     }
 
     /// Who may use these CPUs of the DUT too.
-    pub fn sharing(&self, plan: &Plan, cpus: &[usize]) -> Vec<Sharing> {
+    pub(crate) fn sharing(&self, plan: &Plan, cpus: &[usize]) -> Vec<Sharing> {
         let common = self.neighbours(plan).into_iter().map(|(with, theirs)| Sharing {
             with,
             cpus: cpus.iter().copied().filter(|cpu| theirs.contains(cpu)).collect(),
@@ -193,12 +193,12 @@ impl World {
     }
 
     /// Where a DUT asks each AuthDNS.
-    pub fn auth_addresses(&self, family: Option<Family>) -> Vec<SocketAddr> {
+    pub(crate) fn auth_addresses(&self, family: Option<Family>) -> Vec<SocketAddr> {
         self.auth_addresses.iter().map(|at| of_family(&at.by_dut, family)).collect()
     }
 
     /// Where the Measurer asks each AuthDNS in self-tests.
-    pub fn self_test_addresses(&self, family: Option<Family>) -> Vec<SocketAddr> {
+    pub(crate) fn self_test_addresses(&self, family: Option<Family>) -> Vec<SocketAddr> {
         self.auth_addresses.iter().map(|at| of_family(&at.by_tester, family)).collect()
     }
 
@@ -206,7 +206,7 @@ impl World {
     ///
     /// # Errors
     /// If there is no free port.
-    pub fn change_ports(&mut self) -> Result<(), WorldError> {
+    pub(crate) fn change_ports(&mut self) -> Result<(), WorldError> {
         if self.loopback {
             let (dut, auth) = on_loopback()?;
             (self.dut_address, self.auth_addresses) = (dut, vec![auth]);

@@ -33,7 +33,7 @@ use crate::text::{MESSAGE, plain};
 use crate::topology::{CpuTopology, LOOK};
 use pipe::PipeError;
 
-pub use ways::{agent_here, over_ssh};
+pub(crate) use ways::{agent_here, over_ssh};
 
 /// How much of a log is quoted when its server has died.
 const TAIL: u64 = 2_000;
@@ -482,7 +482,7 @@ impl Machine {
     ///
     /// # Errors
     /// If the host is gone.
-    pub fn cpu_times(&self) -> Result<Option<CpuTimes>, HostError> {
+    pub(crate) fn cpu_times(&self) -> Result<Option<CpuTimes>, HostError> {
         match self.read(Path::new(cpu_time::FILE), CPU_TIMES) {
             Ok(text) => Ok(CpuTimes::parse(&text)),
             Err(HostError::Refused { .. }) => Ok(None),
@@ -506,7 +506,7 @@ impl Machine {
     ///
     /// # Errors
     /// If the host is gone.
-    pub fn numa(&self) -> Result<Option<Numa>, HostError> {
+    pub(crate) fn numa(&self) -> Result<Option<Numa>, HostError> {
         match self.ask("read NUMA counters", &Request::Numa)? {
             Reply::Numa(numa) => Ok(numa),
             other => Err(self.unexpected(&other)),
@@ -544,12 +544,12 @@ impl Running {
     }
 
     /// The end of its log, as far as it can be had, fit for a terminal.
-    pub fn log_tail(&self) -> String {
+    pub(crate) fn log_tail(&self) -> String {
         plain(&self.machine.read(&self.log, TAIL).unwrap_or_default(), TAIL as usize)
     }
 
     /// Where its log is on its host.
-    pub fn log_path(&self) -> PathBuf {
+    pub(crate) fn log_path(&self) -> PathBuf {
         self.machine.place(&self.log)
     }
 }

@@ -33,7 +33,7 @@ impl Link for AgentLink {
 ///
 /// # Errors
 /// If it does not start.
-pub fn agent_here(
+pub(crate) fn agent_here(
     host: Host,
     in_lab: bool,
     run_folder: &Path,
@@ -58,7 +58,7 @@ pub fn agent_here(
 ///
 /// # Errors
 /// If there is no way there, or no agent of our version, or no shell.
-pub fn over_ssh(
+pub(crate) fn over_ssh(
     at: &SshHost,
     config: Option<&Path>,
     folder: &Path,

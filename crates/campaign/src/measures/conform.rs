@@ -119,7 +119,7 @@ impl ConformTrial {
     }
 
     /// Checks that began at that moment and end now without a report, because of `why`.
-    pub fn without_report(begun: SystemTime, why: String) -> ConformTrial {
+    pub(crate) fn without_report(begun: SystemTime, why: String) -> ConformTrial {
         let duration_s = begun.elapsed().unwrap_or_default().as_secs_f64();
         ConformTrial { started_unix_s: unix_s(begun), duration_s, report: None, why }
     }

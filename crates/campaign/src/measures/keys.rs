@@ -123,7 +123,7 @@ pub struct DutKeys {
 
 impl Plan {
     /// What is measured of a DUT: `[measure]`, with what the DUT has otherwise.
-    pub fn keys_of(&self, dut: &DutPlan) -> Keys {
+    pub(crate) fn keys_of(&self, dut: &DutPlan) -> Keys {
         let all = &self.measure;
         let own = dut.measure.clone().unwrap_or_default();
         let wanted =
@@ -147,7 +147,7 @@ impl Plan {
 
     /// The numbers of cores of a DUT; the first is where shares are measured unless the plan says
     /// otherwise.
-    pub fn cores_of(&self, dut: &DutPlan) -> Vec<usize> {
+    pub(crate) fn cores_of(&self, dut: &DutPlan) -> Vec<usize> {
         self.keys_of(dut).cores()
     }
 }

@@ -149,7 +149,7 @@ pub struct PointResult {
 
 impl PointResult {
     /// Whether the DUT had the number of cores that the point asks for.
-    pub fn has_its_cores(&self) -> bool {
+    pub(crate) fn has_its_cores(&self) -> bool {
         self.place.as_ref().is_some_and(|place| place.is_cores(self.conditions.place.cores))
     }
 
@@ -172,7 +172,7 @@ impl PointResult {
     }
 
     /// On how many cores the DUT ran, or what is true instead.
-    pub fn ran_on(&self) -> String {
+    pub(crate) fn ran_on(&self) -> String {
         ran_on(&self.conditions.place, self.place.as_ref())
     }
 

@@ -203,13 +203,13 @@ impl Plan {
     }
 
     /// The AuthDNS of that name; without a name that of `[auth]`.
-    pub fn auth_called(&self, name: Option<&str>) -> &AuthPlan {
+    pub(crate) fn auth_called(&self, name: Option<&str>) -> &AuthPlan {
         let called = |auth: &&AuthPlan| name.is_some_and(|name| auth.name() == name);
         self.auths().find(called).unwrap_or(&self.auth)
     }
 
     /// What plays AuthDNS at a point.
-    pub fn auth_at(&self, point: &Point) -> Cow<'_, AuthPlan> {
+    pub(crate) fn auth_at(&self, point: &Point) -> Cow<'_, AuthPlan> {
         let at = match point {
             Point::SelfTest(at) => at,
             // Only ours has the names of the checks.
@@ -234,13 +234,13 @@ impl Plan {
     }
 
     /// The CPUs of what plays AuthDNS at a point; none: any.
-    pub fn auth_cpus(&self, point: &Point) -> &[usize] {
+    pub(crate) fn auth_cpus(&self, point: &Point) -> &[usize] {
         let all = &self.cpus.auth;
         &all[..self.auth_at(point).cores.unwrap_or(all.len()).min(all.len())]
     }
 
     /// The servers that play AuthDNS for DUTs, that of `[auth]` first.
-    pub fn auths_of_duts(&self) -> Vec<&AuthPlan> {
+    pub(crate) fn auths_of_duts(&self) -> Vec<&AuthPlan> {
         let places: Vec<Cores> =
             self.duts.iter().flat_map(|dut| self.keys_of(dut).places()).collect();
         let is_asked = |auth: &&AuthPlan| {

@@ -27,7 +27,8 @@ pub(crate) mod tests;
 
 use std::fmt::Write;
 
-pub use curves::{Curve, along, curves};
+pub(crate) use curves::curves;
+pub use curves::{Curve, along};
 use draw::WIDTH;
 use method::units::in_groups;
 

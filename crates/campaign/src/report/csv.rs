@@ -90,7 +90,7 @@ pub struct Row {
 
 impl Row {
     /// One value of a point without statistics.
-    pub fn of_value(
+    pub(crate) fn of_value(
         point: Point,
         quantity: &str,
         unit: &'static str,
@@ -126,7 +126,7 @@ impl Row {
     }
 
     /// The statistics of trials.
-    pub fn of_summary(
+    pub(crate) fn of_summary(
         point: Point,
         quantity: &str,
         unit: &'static str,
@@ -144,7 +144,12 @@ impl Row {
     }
 
     /// The statistics of searches.
-    pub fn of_figures(point: Point, quantity: &str, unit: &'static str, figures: &Figures) -> Row {
+    pub(crate) fn of_figures(
+        point: Point,
+        quantity: &str,
+        unit: &'static str,
+        figures: &Figures,
+    ) -> Row {
         Row {
             p1: figures.p1,
             p99: figures.p99,

@@ -37,15 +37,16 @@ use serde::{Deserialize, Serialize};
 use tester::measurer::expect::Prefix;
 
 pub use custom::Custom;
-pub use operator::{Operator, OwnFile, PLACEHOLDERS, stands_for_nothing, unknown_in_braces};
+pub use operator::{Operator, OwnFile};
+pub(crate) use operator::{stands_for_nothing, unknown_in_braces};
 pub use variant::{EXCLUDED, Variant};
 
 /// The name of the zone file that AuthDNS's names are in, beside the configuration of the server
 /// that reads it.
-pub const ZONE_FILE: &str = "dns64perf.test.zone";
+pub(crate) const ZONE_FILE: &str = "dns64perf.test.zone";
 
 /// The zone whose names `conform` asks for.
-pub const CHECKED_ZONE: &str = "conform.example";
+pub(crate) const CHECKED_ZONE: &str = "conform.example";
 
 /// What a DUT is to do: translate, and ask AuthDNS.
 #[derive(Clone, Debug, PartialEq)]
@@ -249,7 +250,7 @@ impl<T> Driver<T> {
     }
 
     /// The words that make it tell its version; empty where nothing is known to.
-    pub fn version_command(&self, operator: &Operator, program: &[String]) -> Vec<String> {
+    pub(crate) fn version_command(&self, operator: &Operator, program: &[String]) -> Vec<String> {
         match self.version {
             Version::Argument(argument) => with(program, &[argument]),
             Version::Script(script) => [&words(&["sh", "-c", script, "sh"]), program].concat(),
@@ -260,7 +261,7 @@ impl<T> Driver<T> {
     }
 
     /// Whether the server is told how many threads or processes it has.
-    pub fn tells_threads(&self, operator: &Operator) -> bool {
+    pub(crate) fn tells_threads(&self, operator: &Operator) -> bool {
         let asks = |text: &String| text.contains("{threads}") || text.contains("{cores}");
         match (self.told, &operator.custom, &operator.config) {
             (_, Some(custom), _) => custom.start.iter().any(asks),
@@ -353,7 +354,7 @@ macro_rules! kinds {
 
 impl Dut {
     /// Files in its folder that are large, tell nobody anything, and are made anew at every start.
-    pub fn bulk(self) -> &'static [&'static str] {
+    pub(crate) fn bulk(self) -> &'static [&'static str] {
         match self {
             // Its cache: as large as it may become, from the start on.
             Dut::KnotResolver => &["data.mdb", "lock.mdb"],
@@ -383,7 +384,7 @@ impl Dut {
 
 impl Auth {
     /// As [`Dut::bulk`].
-    pub fn bulk(self) -> &'static [&'static str] {
+    pub(crate) fn bulk(self) -> &'static [&'static str] {
         if self.is_ours() { &[] } else { &[ZONE_FILE] }
     }
 }

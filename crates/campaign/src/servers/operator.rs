@@ -11,7 +11,7 @@ use super::{Custom, Setting, Task};
 /// listen (`listen`, `port`), whom it must ask (`upstream`, `upstream-port`), what it must
 /// synthesize with (`prefix`), how many CPUs and threads it has (`cores`, `threads`), the folder of
 /// its files (`folder`), and, of an AuthDNS, its zone file (`zone`).
-pub const PLACEHOLDERS: [&str; 9] =
+pub(crate) const PLACEHOLDERS: [&str; 9] =
     ["listen", "port", "upstream", "upstream-port", "prefix", "cores", "threads", "folder", "zone"];
 
 /// What a plan says of a server beyond which one it is.
@@ -78,7 +78,7 @@ impl OwnFile {
 }
 
 /// What is wrong with an unknown word in braces, and what would be right.
-pub fn stands_for_nothing(word: &str) -> String {
+pub(crate) fn stands_for_nothing(word: &str) -> String {
     format!(
         "{{{word}}}, which stands for nothing; there are {} (braces of another meaning take a blank: {{ {word} }})",
         PLACEHOLDERS.map(|word| format!("{{{word}}}")).join(", ")
@@ -87,7 +87,7 @@ pub fn stands_for_nothing(word: &str) -> String {
 
 /// The first word in braces that is none of the placeholders. What a shell reads as `${name}` is
 /// its own.
-pub fn unknown_in_braces(text: &str) -> Option<&str> {
+pub(crate) fn unknown_in_braces(text: &str) -> Option<&str> {
     text.match_indices('{').find_map(|(at, _)| {
         let inside = text[at + 1..].split_once('}')?.0;
         let is_word = !inside.is_empty()
@@ -119,7 +119,7 @@ impl<T: Task> Setting<'_, T> {
     }
 
     /// Words with the words in braces replaced.
-    pub fn fill_all(&self, words: &[String]) -> Vec<String> {
+    pub(crate) fn fill_all(&self, words: &[String]) -> Vec<String> {
         words.iter().map(|word| self.fill(word)).collect()
     }
 }

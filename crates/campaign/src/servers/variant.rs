@@ -48,7 +48,7 @@ pub enum Variant {
 
 impl Variant {
     /// Whether it is the usual one, as serde asks.
-    pub fn is_usual(&self) -> bool {
+    pub(crate) fn is_usual(&self) -> bool {
         *self == Variant::Usual
     }
 

@@ -74,7 +74,7 @@ impl CpuTopology {
     }
 
     /// Whether nothing is known of the host.
-    pub fn is_unknown(&self) -> bool {
+    pub(crate) fn is_unknown(&self) -> bool {
         self.cpus.is_empty()
     }
 

@@ -35,7 +35,7 @@ pub fn along(shape: &Shape, words: &str, unit: &str) -> String {
 /// Few points are drawn as bars, which carry their values; more as curves; and curves for which
 /// there are not enough colours as small diagrams, one for each thing that they are of. `unit`
 /// follows the places of bars.
-pub fn curves(all: Vec<Curve>, unit: &str) -> Shape {
+pub(crate) fn curves(all: Vec<Curve>, unit: &str) -> Shape {
     let mut places: Vec<f64> = all.iter().flat_map(|curve| &curve.dots).map(|dot| dot.x).collect();
     places.sort_by(f64::total_cmp);
     places.dedup();
