@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use common::{dns64bench, holds, journal, run_in, told};
+use common::{dns64bench, holds, journal, note_spoiled_of_campaign, run_in, told};
 
 const PLAN: &str = r#"
 name = "test"
@@ -105,6 +105,7 @@ fn a_campaign_is_killed_resumed_and_reported() {
     assert!(told(&twice).contains("is named twice"), "{}", told(&twice));
     let last = run_in(folder, &["campaign", "resume", "plan-run"]);
     assert!(last.status.success(), "{}", told(&last));
+    note_spoiled_of_campaign(folder);
 
     for (trial, times) in finished(folder) {
         assert_eq!(times, 1, "{trial} was done {times} times");
@@ -199,6 +200,7 @@ fn with_script(folder: &Path, first_start: &str) -> Value {
     fs::write(folder.join("plan.toml"), plan).unwrap();
     let output = run_in(folder, &["campaign", "run", "plan.toml"]);
     assert!(output.status.success(), "{}", told(&output));
+    note_spoiled_of_campaign(folder);
     let results: Value =
         serde_json::from_slice(&fs::read(folder.join("plan-run/results.json")).unwrap()).unwrap();
     assert_eq!(results["complete"], true, "{results:#}");
@@ -250,6 +252,7 @@ fn a_custom_server_is_started_asked_metered_and_stopped_by_its_commands() {
     fs::write(folder.join("plan.toml"), plan).unwrap();
     let output = run_in(folder, &["campaign", "run", "plan.toml"]);
     assert!(output.status.success(), "{}", told(&output));
+    note_spoiled_of_campaign(folder);
     let results: Value =
         serde_json::from_slice(&fs::read(folder.join("plan-run/results.json")).unwrap()).unwrap();
     assert_eq!(results["complete"], true, "{results:#}");

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use common::{PROGRAM, dns64bench, journal, run_in, told};
+use common::{PROGRAM, dns64bench, journal, note_spoiled_of_campaign, run_in, told};
 
 /// How long anything here may take on a machine that is busy.
 const PATIENCE: Duration = Duration::from_secs(100);
@@ -214,6 +214,7 @@ fn a_dut_that_does_not_start_once_in_the_middle_is_started_again() {
     let folder = folder.path();
     fs::write(folder.join("plan.toml"), server(folder, 2, 2, "exit 7")).unwrap();
     ends(folder, &["campaign", "run", "plan.toml"], 0, &["it is started once more"]);
+    note_spoiled_of_campaign(folder);
 }
 
 #[test]
@@ -378,6 +379,7 @@ fn loaded(end: &str) -> Value {
     let plan = server(folder, 3, 3, end).replace("[[dut]]", &format!("{load}[[dut]]"));
     fs::write(folder.join("plan.toml"), plan).unwrap();
     ends(folder, &["campaign", "run", "plan.toml"], 0, &[]);
+    note_spoiled_of_campaign(folder);
     let results: Value =
         serde_json::from_slice(&fs::read(folder.join("plan-run/results.json")).unwrap()).unwrap();
     let tables = fs::read_to_string(folder.join("plan-run/tables.md")).unwrap();

@@ -15,7 +15,7 @@ use campaign::place::Place;
 use campaign::servers::{Dut, find};
 use serde_json::Value;
 
-use common::{dns64bench, run_in, told};
+use common::{dns64bench, note_spoiled_of_campaign, run_in, told};
 
 /// How long a campaign here may take on a machine that is busy.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -83,6 +83,7 @@ fn watched(folder: &Path, plan: &str) -> (BTreeSet<Seen>, Value) {
     }
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{plan}\n{}", told(&output));
+    note_spoiled_of_campaign(folder);
     (seen, serde_json::from_slice(&fs::read(run.join("results.json")).unwrap()).unwrap())
 }
 

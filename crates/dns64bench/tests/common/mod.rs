@@ -106,6 +106,17 @@ pub fn note_spoiled(why: &str) {
     );
 }
 
+/// Notes the trials that the tester spoiled in the campaign of `plan.toml` in `folder`, each of
+/// which the campaign did again.
+pub fn note_spoiled_of_campaign(folder: &Path) {
+    for entry in journal(folder) {
+        let trial = &entry["finished"]["trial"];
+        if trial["verdict"] == "invalid" {
+            note_spoiled(&format!("{}, of a campaign", trial["reasons"]));
+        }
+    }
+}
+
 /// Holds a real output against its schema.
 pub fn holds(schema: &str, value: &Value) {
     let file = format!("{}/../../schemas/{schema}.schema.json", env!("CARGO_MANIFEST_DIR"));
