@@ -93,14 +93,21 @@ fn agree(rates: &[(&str, f64, ClosedLoops)]) -> Result<()> {
     Ok(())
 }
 
-/// Put before the end of a page: its window's width, its own, and its figures that take up room.
-const LAID_OUT: &str = "<script>addEventListener('load', () => {
+/// Put before the end of a page: it tells the page around it how wide it was laid out, and how many
+/// of its figures take up room.
+const TELLS: &str = "<script>addEventListener('load', () => {
   const figures = [...document.querySelectorAll('svg')].map(svg => svg.getBoundingClientRect());
   const shown = figures.filter(box => box.width > 50 && box.height > 50).length;
-  const told = document.createElement('p');
-  told.textContent = ['LAID OUT', innerWidth, document.documentElement.scrollWidth, shown].join(' ');
-  document.body.append(told);
+  parent.postMessage(['LAID OUT', innerWidth, document.documentElement.scrollWidth, shown].join(' '), '*');
 });</script></body>";
+
+/// A page with `page` in a frame of this width, which may be smaller than a window can be.
+fn framed(page: &str, width: usize) -> String {
+    format!(
+        "<body><script>addEventListener('message', message => document.body.append(message.data));</script>\
+         <iframe src='{page}' style='width:{width}px;height:2000px;border:0'></iframe></body>"
+    )
+}
 
 fn report_in_chromium(bench: &Bench) -> Result<()> {
     let (plan, run) = (bench.file("small.toml", SMALL)?, bench.path("small-run"));
@@ -115,11 +122,10 @@ fn report_in_chromium(bench: &Bench) -> Result<()> {
     let chromium = find("chromium").context("chromium")?;
     let (profile, page) =
         (format!("--user-data-dir={}", bench.path("chromium")), format!("file://{page}"));
-    // The page itself has no script. Its copy tells what was laid out: how wide the page became,
-    // and how many figures have a size.
-    let copy = fs::read_to_string(format!("{run}/report.html"))?.replace("</body>", LAID_OUT);
-    let copy = format!("file://{}", bench.file("laid-out.html", &copy)?);
-    for width in ["1280", "400"] {
+    // The page itself has no script. Its copy tells what was laid out.
+    let copy = fs::read_to_string(format!("{run}/report.html"))?.replace("</body>", TELLS);
+    bench.file("laid-out.html", &copy)?;
+    for width in [1280, 400] {
         let size = format!("--window-size={width},2000");
         // Nothing can be resolved: a page that asked for anything would say so on its console.
         let args = [
@@ -128,6 +134,7 @@ fn report_in_chromium(bench: &Bench) -> Result<()> {
             "--disable-gpu",
             "--enable-logging=stderr",
             "--dump-dom",
+            "--virtual-time-budget=5000",
         ];
         let more = ["--host-resolver-rules=MAP * ~NOTFOUND", &profile, &size];
         let show = |page: &str| {
@@ -135,7 +142,8 @@ fn report_in_chromium(bench: &Bench) -> Result<()> {
         };
         let said = show(&page)?.stderr;
         ensure!(!said.contains("CONSOLE"), "{width}: {said}");
-        let ran = show(&copy)?;
+        let frame = bench.file("frame.html", &framed("laid-out.html", width))?;
+        let ran = show(&format!("file://{frame}"))?;
         let told = ran.stdout.rsplit_once("LAID OUT ").and_then(|(_, rest)| rest.split('<').next());
         let told =
             told.context("the page's copy tells nothing")?.split_whitespace().map(str::parse);
@@ -143,7 +151,8 @@ fn report_in_chromium(bench: &Bench) -> Result<()> {
             .collect::<Result<Vec<_>, _>>()?
             .try_into()
             .map_err(|told| anyhow::anyhow!("{told:?}"))?;
-        ensure!(wide <= inner, "{width}: the page is {wide} px wide in a window of {inner}");
+        ensure!(inner == width, "laid out {inner} px wide instead of {width}");
+        ensure!(wide <= width, "{width}: the page is {wide} px wide");
         ensure!(shown == drawn, "{width}: {shown} of {drawn} figures have a size");
     }
     Ok(())

@@ -1,7 +1,6 @@
 //! What the tester's host loses below its sockets makes a trial invalid; what the DUT's host loses
 //! makes it failed.
 
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -229,7 +228,6 @@ impl Bench {
         ]
         .concat();
         let ran = process::run(self.program(), &args, Duration::from_secs(60))?;
-        thread::sleep(Duration::from_millis(100));
         serde_json::from_str(&ran.stdout)
             .with_context(|| format!("status {:?}: {}", ran.status, ran.stderr))
     }

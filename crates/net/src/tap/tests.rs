@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::gettid;
@@ -166,8 +166,11 @@ fn segments_over_a_link_count_one_by_one() {
         ready.send(ours).unwrap();
         let sent = far.join().unwrap();
         // A veth hands packets to the other side's softirq, which may not have run yet.
-        thread::sleep(Duration::from_millis(50));
-        assert_eq!((tap.count().unwrap(), drain(&connected), drain(&strays)), (sent, sent, 0));
+        let (mut received, give_up) = (0, Instant::now() + Duration::from_secs(5));
+        while received < sent && Instant::now() < give_up {
+            received += drain(&connected);
+        }
+        assert_eq!((tap.count().unwrap(), received, drain(&strays)), (sent, sent, 0));
     });
     near.join().unwrap();
 }
