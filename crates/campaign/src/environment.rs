@@ -82,7 +82,7 @@ impl Environment {
         std::thread::sleep(BUSY);
         let times = before.zip(CpuTimes::now().ok());
         let seen = Seen { usable: allowed_cpus().len(), is_root: geteuid().is_root(), times };
-        let mut environment = Environment::of(&tree, env!("CARGO_PKG_VERSION"), &seen);
+        let mut environment = Environment::of(&tree, crate::BUILD, &seen);
         environment.findings.extend(network::findings());
         environment.findings.extend(match interfaces() {
             Ok(interfaces) => nic::findings(&tree, &interfaces),

@@ -13,6 +13,11 @@
 //! `results` and `report` read the run folder only, and never measure.
 #![forbid(unsafe_code)]
 
+/// The version of this program, and the commit that it was built from, as in
+/// `0.2.0 (486a6f3a1b2c)`; with a `+` if sources had been changed. Without the commit where it was not
+/// built in a checkout.
+pub const BUILD: &str = env!("BUILD_VERSION");
+
 pub mod archive;
 pub mod begun;
 pub mod comparison;

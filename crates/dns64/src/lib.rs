@@ -37,6 +37,10 @@ mod translation;
 mod transport;
 pub mod walk;
 
+/// The version of dns64d, and the commit that it was built from, as in `0.2.0 (486a6f3a1b2c)`; with a
+/// `+` if sources had been changed. Without the commit where it was not built in a checkout.
+pub const BUILD: &str = env!("BUILD_VERSION");
+
 pub use client::cookies::Cookies;
 pub use name::KeyBuf;
 pub use resolver::cache::Cache;

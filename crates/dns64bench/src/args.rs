@@ -36,7 +36,7 @@ use values::{
 
 /// Measures how many queries per second a DNS64 server answers, by RFC 8219.
 #[derive(Debug, Parser)]
-#[command(version, propagate_version = true, max_term_width = 110, after_help = help::below(""))]
+#[command(version, long_version = campaign::BUILD, propagate_version = true, max_term_width = 110, after_help = help::below(""))]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,

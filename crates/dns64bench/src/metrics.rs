@@ -229,7 +229,7 @@ impl State {
             None,
             MetricType::Gauge,
         )?;
-        let labels = [("command", self.command), ("version", env!("CARGO_PKG_VERSION"))];
+        let labels = [("command", self.command), ("version", campaign::BUILD)];
         ConstGauge::new(1i64).encode(described.encode_family(&labels)?)?;
         let trials = VERDICTS.iter().map(|(_, verdict)| *verdict).zip(self.trials);
         counter(encoder, "trials", "Trials that have ended, by verdict", "verdict", trials)?;

@@ -33,7 +33,7 @@ pub fn serve(folder: &Path, input: impl BufRead, mut output: impl Write) -> io::
     end_left_over(&registry)?;
     let scratch = tempfile::tempdir()?;
     let greeting = Greeting {
-        version: env!("CARGO_PKG_VERSION").into(),
+        version: crate::BUILD.into(),
         program: std::env::current_exe()?,
         folder: folder.canonicalize()?,
         scratch: scratch.path().into(),

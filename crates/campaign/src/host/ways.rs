@@ -111,7 +111,7 @@ fn greeted(
     let version = serde_json::from_str::<serde_json::Value>(&line)
         .ok()
         .and_then(|v| Some(v["version"].as_str()?.to_owned()));
-    let ours = env!("CARGO_PKG_VERSION");
+    let ours = crate::BUILD;
     let theirs = version.ok_or_else(|| {
         unreachable(format!("what answers there is no agent: {}", plain_line(&line, SAID)))
     })?;

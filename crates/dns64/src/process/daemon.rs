@@ -40,7 +40,7 @@ const PANICKED: i32 = 101;
 
 /// A DNS64 server: forwards, caches, and answers AAAA queries with addresses made from A records.
 #[derive(Debug, Parser)]
-#[command(name = "dns64d", version, propagate_version = true, max_term_width = 110, after_help = below_help(&sections("")))]
+#[command(name = "dns64d", version, long_version = crate::BUILD, propagate_version = true, max_term_width = 110, after_help = below_help(&sections("")))]
 struct Arguments {
     /// Configuration file; without one: [::1]:5353, 64:ff9b::/96, the upstreams of /etc/resolv.conf
     #[arg(long, short, global = true, value_name = "FILE")]
@@ -313,7 +313,7 @@ fn tell_beginning(settings: &Settings, file: Option<&Path>) {
     let file = file.map_or("no configuration file".to_owned(), |file| {
         format!("configuration {}", file.display())
     });
-    tracing::info!("dns64d {}, {file}", env!("CARGO_PKG_VERSION"));
+    tracing::info!("dns64d {}, {file}", crate::BUILD);
     let prefixes: Vec<String> = settings.prefixes().map(|prefix| prefix.to_string()).collect();
     tracing::info!(
         "prefixes: {}",

@@ -132,7 +132,7 @@ impl Context {
         let discovers = settings.config.written_prefixes().any(PrefixKeys::is_discovered);
         let mut status = Status {
             schema_version: STATUS_VERSION,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            version: crate::BUILD.to_owned(),
             pid: std::process::id(),
             started_unix_s: seconds(self.shared.started),
             uptime_s: seconds(wall).saturating_sub(seconds(self.shared.started)),

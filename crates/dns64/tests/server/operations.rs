@@ -217,7 +217,7 @@ fn the_first_lines_say_what_serves_and_how_without_colours() {
     let path = file(folder.path(), upstream.address, "2001:db8:1::/96");
     let daemon = Daemon::start(&path);
     let said = daemon.said.borrow().join("\n");
-    let (version, address) = (env!("CARGO_PKG_VERSION"), upstream.address);
+    let (version, address) = (dns64::BUILD, upstream.address);
     for words in [
         format!("dns64d {version}, configuration {}", path.display()),
         "prefixes: 2001:db8:1::/96".into(),

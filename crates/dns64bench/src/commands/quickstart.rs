@@ -113,7 +113,7 @@ pub(crate) fn run(args: &Quickstart) -> Outcome {
         .try_into()
         .map_err(|_| Failure::environment(anyhow::anyhow!("not every stage was measured")))?;
     let noncompliance = worst_case.noncompliance.clone();
-    let dut = format!("dns64d {}", env!("CARGO_PKG_VERSION"));
+    let dut = format!("dns64d {}", dns64::BUILD);
     let result =
         QuickstartResult { dut, self_test, worst_case, all_aaaa, all_cached, noncompliance };
     if args.display.json {

@@ -107,7 +107,7 @@ pub(super) fn encode(message: &Message, identity: &[u8]) -> Vec<u8> {
     };
     let dnstap = Dnstap {
         identity: (!identity.is_empty()).then(|| identity.to_vec()),
-        version: Some(concat!("dns64d ", env!("CARGO_PKG_VERSION")).into()),
+        version: Some(format!("dns64d {}", crate::BUILD).into()),
         message: Some(dns),
         r#type: MESSAGE,
     };
