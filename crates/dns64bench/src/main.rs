@@ -62,7 +62,8 @@ fn run() -> ExitCode {
     let filter = tracing_subscriber::EnvFilter::try_from_env("DNS64BENCH_LOG")
         .unwrap_or_else(|_| "warn".into());
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    log.with_ansi(may_colour(&std::io::stderr())).init();
+    // It would write of an error to standard error, and panic if that fails.
+    log.with_ansi(may_colour(&std::io::stderr())).log_internal_errors(false).init();
     let outcome = match command {
         Command::Quickstart(a) => commands::quickstart::run(&a),
         Command::Measure(a) => commands::measure::run(&a),

@@ -217,7 +217,7 @@ pub enum HostError {
     },
     /// Another version of this program.
     #[error(
-        "host {host} has dns64bench {theirs}, this is {ours}: install the same version on all hosts"
+        "host {host} has dns64bench {theirs}, this is {ours}: install the same build on all hosts"
     )]
     Version {
         /// As the plan calls it.

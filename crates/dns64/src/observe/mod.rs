@@ -11,7 +11,7 @@
 
 mod dnstap;
 mod query_log;
-mod queue;
+pub(crate) mod queue;
 
 use std::io;
 use std::sync::Arc;

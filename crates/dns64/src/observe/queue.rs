@@ -7,13 +7,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 /// What takes memory of its own while it waits.
-pub(super) trait Load {
+pub(crate) trait Load {
     /// Octets on the heap.
     fn octets(&self) -> usize;
 }
 
 /// Where things are put in; one for each thread that does.
-pub(super) struct Inlet<T> {
+pub(crate) struct Inlet<T> {
     sender: SyncSender<T>,
     /// Octets of what waits.
     waiting: Arc<AtomicUsize>,
@@ -28,14 +28,14 @@ impl<T> Clone for Inlet<T> {
 }
 
 /// Where the one thread that writes takes them out.
-pub(super) struct Outlet<T> {
+pub(crate) struct Outlet<T> {
     receiver: Receiver<T>,
     waiting: Arc<AtomicUsize>,
 }
 
 /// What a receiver gets out of the queue.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Next<T> {
+pub(crate) enum Next<T> {
     /// The one that has waited for the longest time.
     One(T),
     /// None has come in time.
@@ -46,7 +46,7 @@ pub(super) enum Next<T> {
 
 /// A queue in which at most so many things wait, and together take at most so many octets beside
 /// their places.
-pub(super) fn queue<T>(places: usize, octets: usize) -> (Inlet<T>, Outlet<T>) {
+pub(crate) fn queue<T>(places: usize, octets: usize) -> (Inlet<T>, Outlet<T>) {
     let (sender, receiver) = sync_channel(places);
     let waiting = Arc::new(AtomicUsize::new(0));
     let inlet = Inlet { sender, waiting: Arc::clone(&waiting), most: octets };
@@ -55,7 +55,7 @@ pub(super) fn queue<T>(places: usize, octets: usize) -> (Inlet<T>, Outlet<T>) {
 
 impl<T: Load> Inlet<T> {
     /// Puts one in; whether there was room for it.
-    pub(super) fn put(&self, one: T) -> bool {
+    pub(crate) fn put(&self, one: T) -> bool {
         let octets = one.octets();
         let before = self.waiting.fetch_add(octets, Ordering::Relaxed);
         let is_in = before + octets <= self.most && self.sender.try_send(one).is_ok();
@@ -68,7 +68,7 @@ impl<T: Load> Inlet<T> {
 
 impl<T: Load> Outlet<T> {
     /// The next one, if it comes in time.
-    pub(super) fn next(&self, patience: Duration) -> Next<T> {
+    pub(crate) fn next(&self, patience: Duration) -> Next<T> {
         match self.receiver.recv_timeout(patience) {
             Ok(one) => {
                 self.waiting.fetch_sub(one.octets(), Ordering::Relaxed);

@@ -1,11 +1,13 @@
 //! The program `dns64d`: arguments, start, signals, end. A library function, so that dns64bench can
 //! carry it inside.
 
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::ffi::OsString;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
@@ -21,6 +23,7 @@ use signal_hook::iterator::Signals;
 use super::asking::{self, Asked, BadQuestion};
 use super::harden::{self, Needed};
 use super::limits::Allowed;
+use super::log::Log;
 use super::output::print;
 use super::pages::{self, below_help};
 use super::sections::sections;
@@ -128,7 +131,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
                 let _ = error.print();
                 return ExitCode::SUCCESS;
             }
-            eprintln!("dns64d: {}", pages::wrong_arguments(&error));
+            tell!("dns64d: {}", pages::wrong_arguments(&error));
             return ExitCode::from(BAD_CONFIGURATION);
         }
     };
@@ -158,10 +161,10 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             error.is::<ConfigError>() || error.is::<ImportError>() || error.is::<BadQuestion>()
         };
         if is_wrong(&error) {
-            eprintln!("dns64d: {}", bounded(&error.to_string()));
+            tell!("dns64d: {}", bounded(&error.to_string()));
             return ExitCode::from(BAD_CONFIGURATION);
         }
-        eprintln!("dns64d: {}", told_once(&error));
+        tell!("dns64d: {}", told_once(&error));
         ExitCode::from(BAD_ENVIRONMENT)
     })
 }
@@ -171,11 +174,11 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn check(file: Option<&Path>) -> anyhow::Result<ExitCode> {
     let settings = Settings::load(file, &[])?;
     for warning in settings.warnings() {
-        eprintln!("dns64d: warning: {warning}");
+        tell!("dns64d: warning: {warning}");
     }
     let missing = missing_here(&settings.config);
     for what in &missing {
-        eprintln!("dns64d: {what}");
+        tell!("dns64d: {what}");
     }
     print(format!("# {}\n\n{}", settings.upstreams_in_words(), settings.to_toml()).as_bytes())?;
     Ok(if missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(BAD_CONFIGURATION) })
@@ -185,7 +188,7 @@ fn check(file: Option<&Path>) -> anyhow::Result<ExitCode> {
 fn import_from(file: &Path, from: Option<Source>) -> anyhow::Result<ExitCode> {
     let imported = import(file, from)?;
     for note in &imported.notes {
-        eprintln!("{note}");
+        tell!("{note}");
     }
     print(imported.toml.as_bytes())?;
     let is_whole = !imported.notes.iter().any(Note::changes_answers);
@@ -230,11 +233,19 @@ fn told_once(error: &anyhow::Error) -> String {
 /// A panic that nobody has caught, or one too many of those that a worker has caught, ends the
 /// process, so that whoever watches over it starts it anew: a server of which a worker is missing
 /// would leave the clients of that worker's sockets without an answer.
-fn end_on_panic() {
-    let report = std::panic::take_hook();
+fn end_on_panic(log: Arc<Log>) {
     std::panic::set_hook(Box::new(move |panic| {
         if !guard::is_caught(panic) {
-            report(panic);
+            let thread = std::thread::current();
+            let name = thread.name().unwrap_or("without a name");
+            // Empty, unless RUST_BACKTRACE asks for it.
+            let trace = Backtrace::capture();
+            let trace = matches!(trace.status(), BacktraceStatus::Captured)
+                .then(|| format!("{trace}\n"))
+                .unwrap_or_default();
+            // Not by what writes log lines, which may be what panics.
+            let _ = (&*log).write_all(format!("thread {name} {panic}\n{trace}").as_bytes());
+            log.flush();
             std::process::exit(PANICKED);
         }
     }));
@@ -244,8 +255,11 @@ fn serve(file: Option<&Path>) -> anyhow::Result<()> {
     let activated = activated_sockets()?;
     let passed = activated.addresses();
     let mut settings = Settings::load(file, &passed)?;
-    end_on_panic();
-    start_log(settings.config.log);
+    let log = Log::new();
+    end_on_panic(Arc::clone(&log));
+    start_log(settings.config.log, Arc::clone(&log));
+    // Also where the server cannot begin.
+    let _written = LastWords(Arc::clone(&log));
     // Before the first thread, so that every thread leaves them to this one.
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     let allowed = Allowed::of_process();
@@ -258,6 +272,7 @@ fn serve(file: Option<&Path>) -> anyhow::Result<()> {
     tell_beginning(&settings, file);
     let bound = bind(settings, activated)?;
     give_up_privileges(&config, file, follows_system)?;
+    log.begin().context("cannot start the thread of the log")?;
     warnings.extend_from_slice(bound.warnings());
     let past_stack = bound.past_stack();
     let server = bound.start()?;
@@ -389,8 +404,18 @@ fn activated_sockets() -> std::io::Result<Activated> {
     Ok(activated)
 }
 
-fn start_log(log: LogKeys) {
-    let level = match log.level {
+/// Waits at its end until the log is written.
+struct LastWords(Arc<Log>);
+
+impl Drop for LastWords {
+    fn drop(&mut self) {
+        self.0.flush();
+    }
+}
+
+/// What is said goes to `log`, as the configuration wants it to be.
+fn start_log(keys: LogKeys, log: Arc<Log>) {
+    let level = match keys.level {
         LogLevel::Error => tracing::Level::ERROR,
         LogLevel::Warn => tracing::Level::WARN,
         LogLevel::Info => tracing::Level::INFO,
@@ -402,11 +427,13 @@ fn start_log(log: LogKeys) {
     let colours = std::io::stderr().is_terminal() && !objects;
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(level)
-        .with_writer(std::io::stderr)
+        .with_writer(log)
+        // It would write of an error to standard error, and panic if that fails.
+        .log_internal_errors(false)
         .with_target(false);
     let subscriber = subscriber.with_ansi(colours);
     // An embedding program may have its own log already.
-    let _ = match log.format {
+    let _ = match keys.format {
         LogFormat::Text => subscriber.try_init(),
         LogFormat::Json => subscriber.json().try_init(),
     };
@@ -442,7 +469,7 @@ mod tests {
     #[test]
     fn a_process_whose_thread_panics() {
         let Ok(how) = std::env::var("DNS64D_TEST_PANIC") else { return };
-        end_on_panic();
+        end_on_panic(Log::new());
         let thread = std::thread::spawn(move || {
             guard::guard_thread(|| {
                 assert!(guard::catch(|| panic!("one query's work")).is_err());

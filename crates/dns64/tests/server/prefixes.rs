@@ -92,6 +92,25 @@ fn a_prefix_is_followed_from_its_announcement_to_its_withdrawal() {
     eventually("it is withdrawn", || answer(&server) == (Rcode::SERVFAIL, Some(14), vec![]));
 }
 
+/// Item 47: those that are asked for everything else are asked for a prefix.
+#[test]
+fn upstreams_of_some_domains_only_are_not_asked_for_prefixes() {
+    let ((of_domain, of_domain_says), (of_all, of_all_says)) = (dns64(), dns64());
+    *of_domain_says.lock().unwrap() = Some((vec!["2001:db8:1::c000:aa"], 60));
+    *of_all_says.lock().unwrap() = Some((vec!["2001:db8:2::c000:aa"], 60));
+    let forward = |domain: &str, to: &Upstream| {
+        let (ip, port) = (to.address.ip(), to.address.port());
+        format!(
+            "[[upstream]]\nname = '{port}'\naddress = '{ip}'\nport = {port}\n\
+             [[forward]]\ndomain = '{domain}'\nupstreams = ['{port}']\n"
+        )
+    };
+    let rules = [DISCOVER, &forward("corp.example", &of_domain), &forward(".", &of_all)].concat();
+    let server = server(&[], &rules);
+    eventually("the prefix is used", || answer(&server).2 == made("2001:db8:2::"));
+    assert!(!of_domain.asked().iter().any(|line| line == "ipv4only.arpa AAAA"));
+}
+
 #[test]
 fn a_prefix_ends_with_its_time_where_nobody_answers_any_more() {
     let (upstream, announced) = dns64();

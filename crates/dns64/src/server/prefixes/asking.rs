@@ -1,9 +1,11 @@
 //! The upstreams' prefixes, from their answers for `ipv4only.arpa` (RFC 7050 §3).
 
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use method::units::Nanos;
@@ -23,6 +25,8 @@ use crate::transport::framing::{read_message, write_message};
 
 /// How long an upstream may take to answer, TCP included.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// The name that all names are below.
+const ROOT: &[u8] = b"\0";
 /// RD and one question; CD is not set, or a DNS64 would make no address (RFC 7050 §3).
 const HEADER: &[u8] = b"\x01\0\0\x01\0\0\0\0\0\x01";
 /// AAAA of ipv4only.arpa.
@@ -51,9 +55,11 @@ pub(super) async fn ask_again(shared: Arc<Shared>, state: Shares) {
 fn upstreams(settings: &Settings) -> Vec<SocketAddr> {
     let wanted = settings.config.discovery.upstreams
         && settings.config.written_prefixes().any(PrefixKeys::is_discovered);
-    let routes = settings.routes.last().filter(|_| wanted);
-    let numbers = routes.into_iter().flat_map(|route| &route.upstreams);
-    numbers.map(|&number| settings.upstreams[number].address).collect()
+    if !wanted {
+        return Vec::new();
+    }
+    let numbers = &settings.routes[settings.route(ROOT).0].upstreams;
+    numbers.iter().map(|&number| settings.upstreams[number].address).collect()
 }
 
 /// What the upstreams announce, as [`ask`] has it; `None` as soon as they are not `wanted` any more,
@@ -74,20 +80,38 @@ async fn ask_while(
     }
 }
 
-/// The prefixes that the first upstream names which names any. No prefix, if all have answered and
-/// none of them names any; `None`, if that cannot be said.
+/// The prefixes that the first upstream of the list names which names any. No prefix, if all have
+/// answered and none of them names any; `None`, if that cannot be said. They are asked at the same
+/// time: the dead ones among them must not keep the others from answering before a prefix ends.
 async fn ask(upstreams: &[SocketAddr]) -> Option<Announcement> {
-    let (mut none, mut have_all_answered) = (None, true);
-    for &upstream in upstreams {
-        match timeout(PATIENCE, ask_one(upstream)).await {
-            Ok(Ok(Some(found))) if found.0.is_empty() => {
-                none = Some(Announcement { by: None, found });
+    let asked = |&upstream| Box::pin(timeout(PATIENCE, ask_one(upstream)));
+    let mut asked: Vec<_> = upstreams.iter().map(|to| (asked(to), None)).collect();
+    poll_fn(|context| {
+        for (asking, said) in asked.iter_mut().filter(|(_, said)| said.is_none()) {
+            if let Poll::Ready(answer) = asking.as_mut().poll(context) {
+                // Too late, an error, and what is no answer are all the same.
+                *said = Some(answer.ok().and_then(Result::ok).flatten());
             }
-            Ok(Ok(Some(found))) => return Some(Announcement { by: Some(upstream), found }),
-            _ => have_all_answered = false,
         }
-    }
-    none.filter(|_| have_all_answered)
+        let mut none = None;
+        let mut have_all_answered = true;
+        for (&upstream, (_, said)) in upstreams.iter().zip(&asked) {
+            match said {
+                // The one before decides.
+                None => return Poll::Pending,
+                Some(None) => have_all_answered = false,
+                Some(Some(found)) if found.0.is_empty() => {
+                    none = Some(Announcement { by: None, found: found.clone() });
+                }
+                Some(Some(found)) => {
+                    let found = found.clone();
+                    return Poll::Ready(Some(Announcement { by: Some(upstream), found }));
+                }
+            }
+        }
+        Poll::Ready(none.filter(|_| have_all_answered))
+    })
+    .await
 }
 
 /// What one upstream answers; `None` if that is no answer to the question.
@@ -153,6 +177,7 @@ fn read(message: &[u8]) -> Option<Found> {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::time::Instant;
 
     use super::*;
     use crate::translation::prefix::Prefix;
@@ -179,14 +204,17 @@ mod tests {
                 let _ = live.send_to(&answer, from);
             }
         });
-        // The dead one costs its time, which takes several looks.
+        // The dead one costs its time, which takes several looks, and so do many of them together.
         let found = (vec![Prefix::WELL_KNOWN], Nanos(60 * Nanos::SECOND.0));
         let announcement = Announcement { by: Some(to_live), found };
-        assert_eq!(asked(&[to_dead, to_live], u32::MAX), Some(Some(announcement)));
+        let begin = Instant::now();
+        let wanted = [&[to_dead; 20][..], &[to_live]].concat();
+        assert_eq!(asked(&wanted, u32::MAX), Some(Some(announcement)));
+        assert!(begin.elapsed() < PATIENCE * 10, "they are asked one after the other");
         // An answer that comes when nobody wants it is nobody's.
         assert_eq!(asked(&[to_live], 0), None);
-        // Nobody waits for those who are gone: with all of their time this would take an hour.
-        assert_eq!(asked(&[to_dead; 1_800], 2), None);
+        // Nobody waits for those who are gone.
+        assert_eq!(asked(&[to_dead; 20], 2), None);
     }
 
     /// A reply to the question with these records: owner (a pointer, or a name), TTL, address.

@@ -1,0 +1,193 @@
+//! The log on standard error, for which nobody waits: neither for a reader that has stopped, nor for
+//! a disk that is full.
+//!
+//! ```text
+//! any thread ─► tracing ─► queue ─► a thread ─► standard error
+//!                            └ no room: lost, and told later
+//! ```
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::observe::queue::{Inlet, Load, Next, Outlet, queue};
+
+/// Lines that may wait, and their octets.
+const PLACES: usize = 4_096;
+const OCTETS: usize = 1 << 20;
+/// How long the end of the process waits for lines to be written.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// What waits.
+enum Waiting {
+    Line(Vec<u8>),
+    /// Somebody wants to know that all before it is written.
+    Mark(SyncSender<()>),
+}
+
+impl Load for Waiting {
+    fn octets(&self) -> usize {
+        match self {
+            Waiting::Line(line) => line.len(),
+            Waiting::Mark(_) => 0,
+        }
+    }
+}
+
+/// Takes lines; written to by `tracing`, a line at a time.
+pub(super) struct Log {
+    inlet: Inlet<Waiting>,
+    /// Until a thread writes.
+    outlet: Mutex<Option<Outlet<Waiting>>>,
+    /// Lines for which there was no room since that was told.
+    lost: AtomicU64,
+}
+
+impl Log {
+    pub(super) fn new() -> Arc<Log> {
+        let (inlet, outlet) = queue(PLACES, OCTETS);
+        Arc::new(Log { inlet, outlet: Mutex::new(Some(outlet)), lost: AtomicU64::new(0) })
+    }
+
+    fn take_outlet(&self) -> Option<Outlet<Waiting>> {
+        self.outlet.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// From now on a thread writes; what was said before waits for it. A process that locks itself
+    /// in begins it afterwards.
+    ///
+    /// # Errors
+    /// If there can be no thread.
+    pub(super) fn begin(self: &Arc<Log>) -> io::Result<()> {
+        let Some(outlet) = self.take_outlet() else { return Ok(()) };
+        let log = Arc::clone(self);
+        let mut to = standard_error();
+        let work = move || log.write(&outlet, &mut *to);
+        thread::Builder::new().name("log".into()).spawn(work).map(drop)
+    }
+
+    /// Writes what comes for ever: the log lives as long as the process.
+    fn write(&self, outlet: &Outlet<Waiting>, to: &mut dyn Write) {
+        loop {
+            match outlet.next(Duration::from_secs(3_600)) {
+                Next::One(waiting) => self.write_one(waiting, to),
+                Next::Nothing => {}
+                Next::Over => return,
+            }
+        }
+    }
+
+    fn write_one(&self, waiting: Waiting, to: &mut dyn Write) {
+        match waiting {
+            // What cannot be written is lost: there is nobody to tell.
+            Waiting::Line(line) => drop(to.write_all(&line)),
+            Waiting::Mark(written) => drop(written.try_send(())),
+        }
+        let lost = self.lost.swap(0, Ordering::Relaxed);
+        if lost > 0 {
+            tracing::warn!("{lost} lines of this log were lost: it is read too slowly");
+        }
+    }
+
+    /// Waits a second at most until all that was said is written.
+    pub(super) fn flush(&self) {
+        if let Some(outlet) = self.take_outlet() {
+            let mut to = standard_error();
+            while let Next::One(waiting) = outlet.next(Duration::ZERO) {
+                self.write_one(waiting, &mut *to);
+            }
+            return;
+        }
+        let (written, is_written) = sync_channel(1);
+        if self.inlet.put(Waiting::Mark(written)) {
+            let _ = is_written.recv_timeout(LAST_WORDS);
+        }
+    }
+}
+
+impl Write for &Log {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if !self.inlet.put(Waiting::Line(line.to_vec())) {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Standard error without the lock of the standard library's, which somebody may hold who waits for
+/// its reader. Nowhere, if it was closed.
+fn standard_error() -> Box<dyn Write + Send> {
+    match io::stderr().as_fd().try_clone_to_owned() {
+        Ok(fd) => Box::new(File::from(fd)),
+        Err(_) => Box::new(io::sink()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    /// Hands on what is written, and fails at lines that begin with "full".
+    struct Reader(std::sync::mpsc::Sender<String>);
+
+    impl Write for Reader {
+        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+            if line.starts_with(b"full") {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.0.send(String::from_utf8(line.to_vec()).unwrap()).unwrap();
+            Ok(line.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn nobody_waits_for_a_reader_and_a_full_disk_costs_the_line() {
+        let log = Log::new();
+        for line in ["one\n", "full\n", "two\n"] {
+            (&*log).write_all(line.as_bytes()).unwrap();
+        }
+        // Nobody reads: what finds no room is counted, and nobody waited.
+        for _ in 0..PLACES {
+            (&*log).write_all(b"more\n").unwrap();
+        }
+        assert_eq!(log.lost.load(Ordering::Relaxed), 3);
+        let (sender, receiver) = channel();
+        let outlet = log.take_outlet().unwrap();
+        let of_thread = Arc::clone(&log);
+        let writer = thread::spawn(move || {
+            for _ in 0..PLACES {
+                let Next::One(waiting) = outlet.next(LAST_WORDS) else { panic!("none waits") };
+                of_thread.write_one(waiting, &mut Reader(sender.clone()));
+            }
+            outlet
+        });
+        let outlet = writer.join().unwrap();
+        let written: Vec<String> = receiver.try_iter().collect();
+        assert_eq!((&*written[0], &*written[1]), ("one\n", "two\n"));
+        assert_eq!((written.len(), log.lost.load(Ordering::Relaxed)), (PLACES - 1, 0));
+        // Who wants to know when all is written is told.
+        let of_thread = Arc::clone(&log);
+        let writer = thread::spawn(move || {
+            let Next::One(waiting) = outlet.next(LAST_WORDS) else { panic!("no mark") };
+            of_thread.write_one(waiting, &mut io::sink());
+            matches!(outlet.next(Duration::ZERO), Next::Nothing)
+        });
+        log.flush();
+        assert!(writer.join().unwrap());
+    }
+}
