@@ -10,7 +10,6 @@
 use std::fmt;
 
 use method::change::{Change, ChangeOutcome, LEAST_SEARCHES, Searches, WouldDecide, compare};
-use method::selftest::allowed_rate;
 use method::units::counted;
 use serde::Serialize;
 
@@ -235,25 +234,14 @@ fn row(baselines: &[&Run], runs: &[&Run], name: &str, conditions: Conditions, li
 
 /// The searches of a side, taken together.
 fn searches(side: &Side<'_>) -> Searches {
-    let of = |(results, point): &(&Results, &PointResult)| {
-        Searches::of(&point.found, point.overstatement, proven(results, &point.conditions))
+    let of = |(_, point): &(&Results, &PointResult)| {
+        let vouched = point.vouched.map(|rate| rate.0);
+        Searches::of(&point.found, point.overstatement, vouched)
     };
     side.iter()
         .map(of)
         .reduce(|all, more| all.and(&more))
         .unwrap_or_else(|| Searches::of(&[], 1.0, None))
-}
-
-/// Up to which rate the self-test vouches for the tester at a point; `None` where the plan has no
-/// self-test.
-fn proven(results: &Results, conditions: &Conditions) -> Option<u64> {
-    let delta = results.plan.self_test.as_ref()?.delta;
-    let passed = results.own_self_test()?.passed;
-    // Who passed nowhere vouches for nothing.
-    Some(
-        passed
-            .map_or(0, |passed| allowed_rate(passed, conditions.aaaa, conditions.cached, delta).0),
-    )
 }
 
 /// Why the points of both sides cannot be compared; `None` where they can. All of them are held

@@ -195,10 +195,11 @@ pub(crate) fn family_seconds<'a>(lines: impl Iterator<Item = &'a str>, roots: &[
     family.iter().filter_map(|pid| used.get(pid)).sum()
 }
 
-/// The given processes, their descendants and their process groups, from the lines of
-/// `/proc/*/stat`.
+/// The given processes, their descendants and their process groups, as far as they have not ended,
+/// from the lines of `/proc/*/stat`.
 pub(crate) fn family<'a>(lines: impl Iterator<Item = &'a str>, roots: &[u32]) -> HashSet<u32> {
-    let (family, times) = family_and_times(lines, roots);
+    let lives = |line: &&str| !line.rsplit(')').next().is_some_and(|s| s.starts_with(" Z"));
+    let (family, times) = family_and_times(lines.filter(lives), roots);
     family.into_iter().filter(|pid| times.contains_key(pid)).collect()
 }
 
@@ -332,5 +333,9 @@ mod tests {
         let lines = [line(10, 1, 10), line(11, 10, 11), line(12, 1, 10), line(13, 1, 13)];
         let of = |roots: &[u32]| family_seconds(lines.iter().map(String::as_str), roots);
         assert_eq!((of(&[10]), of(&[13]), of(&[10, 11]), of(&[])), (4.5, 1.5, 4.5, 0.0));
+        // One that has ended runs nowhere; what it has used counts until somebody waits for it.
+        let ended = line(13, 1, 13).replace(" S ", " Z ");
+        assert_eq!(family([ended.as_str()].into_iter(), &[13]), HashSet::new());
+        assert_eq!(family_seconds([ended.as_str()].into_iter(), &[13]), 1.5);
     }
 }

@@ -81,7 +81,8 @@ impl<'a> Recorded<'a> {
                 void = measured.deviation();
                 break;
             }
-            course.report(measured.verdict(), measured.counts());
+            let weighed = course.searches().zip(measured.at_rate()).map(|(s, t)| s.verdict_of(t));
+            course.report(weighed.unwrap_or(measured.verdict()), measured.counts());
         }
         Some(Walk { course, trials, void, cannot: self.cannot(point) })
     }

@@ -5,6 +5,7 @@ use method::compliance::{Fact, Facts, Proof};
 use method::narrow::Length;
 use method::noncompliance::Noncompliance;
 use method::pacing::Windows;
+use method::precision::Figures;
 use method::reason::{Reason, ReasonKind};
 use method::stats::Summary;
 use method::units::{Qps, Share};
@@ -476,7 +477,7 @@ fn noncompliance(recorded: &Recorded<'_>) -> Vec<Noncompliance> {
             }
         }
     };
-    let repeats = Some(plan.search.repeat);
+    let repeats = Some(fewest_searches(recorded).unwrap_or(plan.search.repeat));
     let mut vouching: Vec<(Option<&str>, Vouching<'_>)> = Vec::new();
     let mut resolutions: Vec<(&Point, Option<Qps>)> = Vec::new();
     let mut seen = false;
@@ -509,6 +510,18 @@ fn noncompliance(recorded: &Recorded<'_>) -> Vec<Noncompliance> {
         add(&Facts { repeats, resolution, ..planned_facts(plan) });
     }
     points
+}
+
+/// How many searches say something at the point that has the fewest, of those that compliance is
+/// about; `None` where none has begun.
+fn fewest_searches(recorded: &Recorded<'_>) -> Option<u32> {
+    let of = |point: &Point| {
+        let Point::Search(conditions) = point else { return None };
+        let walk = recorded.walk(point).filter(|walk| !walk.trials.is_empty())?;
+        let found = walk.course.searches()?.found();
+        (conditions.accept >= 1.0).then(|| Figures::of(&found, 1.0).n as u32)
+    };
+    recorded.plan.points().iter().filter_map(of).min()
 }
 
 /// What is known of the trials before there is one.

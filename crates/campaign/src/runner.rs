@@ -33,10 +33,10 @@ use crate::governor::CannotBeMade;
 use crate::host::HostError;
 use crate::interruption::Interruption;
 use crate::measures::Task;
-use crate::plan::{DutPlan, Plan};
+use crate::plan::Plan;
 use crate::point::Point;
 use crate::recorded::Recorded;
-use crate::site::SiteError;
+use crate::site::{SiteError, UNKNOWN};
 use crate::world::{World, WorldError};
 use hosts::{Hosts, RealHosts, Seen};
 
@@ -240,9 +240,6 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         if self.recorded().is_complete(point) {
             return Ok(());
         }
-        if let Some(dut) = point.dut().and_then(|name| self.plan.dut(name)) {
-            self.note_version(dut)?;
-        }
         // It ends after the servers do.
         let _governed = match self.govern(point)? {
             Ok(governed) => governed,
@@ -256,6 +253,12 @@ impl<'a, H: Hosts> Campaign<'a, H> {
             let Due { repeat, rate, length, bracket } = due;
             if site.as_ref().is_some_and(|site| site.repeat.is_some_and(|of| of != repeat)) {
                 site = None;
+            }
+            if site.is_none()
+                && let Some(dut) = point.dut().and_then(|name| self.plan.dut(name))
+            {
+                let text = self.hosts.dut_version(dut)?;
+                self.note_version(dut.name().into(), text)?;
             }
             self.measure(&mut site, &Step { point: point.clone(), repeat, rate, length }, bracket)?;
         }
@@ -464,12 +467,19 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         }
     }
 
-    fn note_version(&mut self, dut: &DutPlan) -> Result<(), CampaignError> {
-        if self.recorded().version(dut.name()).is_some() {
-            return Ok(());
+    /// Notes what a server says that it is. A number that is of two versions is of none: an upgrade
+    /// in the middle of a run ends it.
+    fn note_version(&mut self, server: String, text: String) -> Result<(), CampaignError> {
+        match self.recorded().version(&server) {
+            None => self.append(Entry::Version { dut: server, text }),
+            Some(known) if known != text && text != UNKNOWN => {
+                Err(CampaignError::Impossible(vec![format!(
+                    "{server} was {known} when this run was begun, and is {text} now: install that again, or begin \
+                     another run"
+                )]))
+            }
+            Some(_) => Ok(()),
         }
-        let text = self.hosts.dut_version(dut)?;
-        self.append(Entry::Version { dut: dut.name().into(), text })
     }
 
     /// Notes what plays AuthDNS and, once, the facts of the hosts.
@@ -480,11 +490,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
             asked.insert(0, &plan.auth);
         }
         for auth in asked {
-            let role = auth.role();
-            if self.recorded().version(&role).is_none() {
-                let text = self.hosts.auth_version(auth)?;
-                self.append(Entry::Version { dut: role, text })?;
-            }
+            let text = self.hosts.auth_version(auth)?;
+            self.note_version(auth.role(), text)?;
         }
         for (role, environment) in self.hosts.facts() {
             if !self

@@ -76,11 +76,16 @@ impl SearchResult {
     ) -> Option<SearchResult> {
         let repeats = course.found();
         let overstatement = plan.overstatement();
-        let figures = Figures::of(&repeats, overstatement);
         let allowed = plan.allowed();
+        let figures = Figures::of(&repeats, overstatement).vouched_to(allowed);
         let reasons = lower_bounds(&repeats, plan.range.max, &figures, allowed);
         let resolution = course.resolution(plan.wanted_resolution());
-        let facts = Facts { resolution: Some(resolution), ..plan.facts(trials.first()?) };
+        let facts = Facts {
+            resolution: Some(resolution),
+            // Searches of which nothing could be measured are none.
+            repeats: Some(figures.n as u32),
+            ..plan.facts(trials.first()?)
+        };
         let noncompliance = facts.noncompliance();
         Some(SearchResult {
             figures,
@@ -248,7 +253,7 @@ pub fn run(
                 trial
             }
         };
-        course.report(trial.verdict, &trial.counts);
+        course.report(course.verdict_of(&trial), &trial.counts);
         trials.push(trial);
     }
     if let Some(finished) = replay.next() {
@@ -308,6 +313,8 @@ fn new_trial(
 mod tests {
     use super::*;
     use crate::search_plan::PassedSelfTest;
+    use method::mlr::goal::Goal;
+    use method::noncompliance::Noncompliance;
     use method::precision::Interval;
     use method::records::Counts;
     use method::search::SearchRange;
@@ -328,7 +335,12 @@ mod tests {
             repeat,
             pause: Duration::ZERO,
             reuse_names: false,
-            self_test: Some(PassedSelfTest { passed: Qps(1100), delta: 0.1, sent: None }),
+            self_test: Some(PassedSelfTest {
+                passed: Qps(1100),
+                delta: 0.1,
+                compliant: false,
+                sent: None,
+            }),
             method: Method::Bisection,
         }
     }
@@ -403,6 +415,74 @@ mod tests {
         let shortfall = found.failed_by[0].unwrap();
         assert_eq!((shortfall.rate, shortfall.missing, shortfall.of), (Qps(10), 1, 100));
         assert_eq!(found.figures.interval, Interval { from: None, to: Some(10.0) });
+    }
+
+    /// 400 passes, 401 fails, and the self-test vouches up to 400: that failure may be the tester's.
+    #[test]
+    fn a_failure_above_the_self_tests_limit_bounds_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut plan = plan(1);
+        plan.self_test.as_mut().unwrap().passed = Qps(880);
+        let (found, _) = whole(&folder.path().join("a"), &plan, 400);
+        assert_eq!(found.self_test_allows, Some(Qps(400)));
+        // A second to answer in, after a second.
+        assert_eq!(found.figures.interval, Interval { from: Some(200.0), to: None });
+        assert!(found.lower_bound, "{:?}", found.lower_bound_reasons);
+    }
+
+    /// Spoils all trials of the searches after the first one.
+    struct SpoiledLater(u32);
+
+    impl Runner for SpoiledLater {
+        fn trial(&mut self, plan: &TrialPlan, at: Standing) -> Result<TrialResult, TrialError> {
+            let mut trial = result(plan, plan.rate.0 <= 300);
+            if at.repeat >= self.0 {
+                trial.verdict = Verdict::Invalid;
+            }
+            Ok(trial)
+        }
+        fn finished(&mut self, _: &TrialResult) {}
+        fn pause(&mut self, _: Duration, _: Standing) {}
+    }
+
+    #[test]
+    fn searches_that_say_nothing_do_not_make_a_result_compliant() {
+        let folder = tempfile::tempdir().unwrap();
+        let plan = plan(20);
+        let searched = |sound: u32| {
+            let mut journal =
+                Journal::create(&folder.path().join(sound.to_string()), &plan).unwrap();
+            run(&plan, &mut journal, vec![], &mut SpoiledLater(sound)).unwrap().unwrap()
+        };
+        let few = |found: &SearchResult| {
+            found
+                .noncompliance
+                .iter()
+                .any(|point| matches!(point, Noncompliance::FewSearches { searches: 3 }))
+        };
+        let found = searched(3);
+        assert!(found.figures.n == 3 && few(&found), "{:?}", found.noncompliance);
+        assert!(!few(&searched(20)));
+    }
+
+    /// The tester may have lost 12 of the 15 replies that are missing: by the first goal the trial
+    /// failed all the same, by the second it would not have.
+    #[test]
+    fn what_the_tester_may_have_lost_counts_against_no_goal() {
+        let goals = [0.0, 0.005]
+            .map(|loss_ratio| Goal { loss_ratio, ..Goal::rfc8219(Nanos::SECOND, 0.01) });
+        let plan = SearchPlan { method: Method::MlrSearch(goals.into()), ..plan(1) };
+        let course = SearchCourse::new(plan.set(), &plan.method, plan.trial.duration).unwrap();
+        let counts = Counts { sent: 1000, valid: 985, lost: 15, ..Counts::default() };
+        let mut trial = TrialResult::simulated(&plan.trial, counts);
+        assert_eq!(course.verdict_of(&trial), Verdict::Failed);
+        trial.tester_drops_at.missed = Some(12);
+        assert_eq!(course.verdict_of(&trial), Verdict::Invalid);
+        trial.tester_drops_at.missed = Some(5);
+        assert_eq!(course.verdict_of(&trial), Verdict::Failed);
+        let halving = SearchCourse::new(plan.set(), &Method::Bisection, plan.trial.duration);
+        trial.tester_drops_at.missed = Some(12);
+        assert_eq!(halving.unwrap().verdict_of(&trial), Verdict::Failed);
     }
 
     /// Another test's process that has just been forked holds our lock until it becomes another

@@ -74,6 +74,9 @@ pub struct PassedSelfTest {
     pub passed: Qps,
     /// The reserve δ of RFC 8219 §9.2 that it was made with, a fraction.
     pub delta: f64,
+    /// Whether it is itself as RFC 8219 §9.2.1 wants it.
+    #[serde(default)]
+    pub compliant: bool,
     /// How it was sent; absent where only its rate is known.
     #[serde(default)]
     pub sent: Option<SelfTestSending>,
@@ -92,10 +95,10 @@ impl PassedSelfTest {
             let same_priority = sent.priority == trial.sending.priority;
             sent.settings == plan.sender_settings() && same_priority && sent.held_auth
         };
-        if self.sent.as_ref().is_some_and(is_the_same) {
-            Proof::SelfTest { delta }
-        } else {
-            Proof::OtherSettings { delta }
+        match &self.sent {
+            Some(sent) if is_the_same(sent) && self.compliant => Proof::SelfTest { delta },
+            Some(sent) if is_the_same(sent) => Proof::NotCompliant { delta },
+            _ => Proof::OtherSettings { delta },
         }
     }
 
@@ -103,7 +106,9 @@ impl PassedSelfTest {
     /// vouches for.
     pub fn proof_at_its_rate(&self, plan: &TrialPlan, trial: &TrialResult) -> Proof {
         match (self.proof(plan, trial), self.allowed(plan)) {
-            (Proof::SelfTest { delta }, allowed) if plan.rate > allowed => {
+            (Proof::SelfTest { delta } | Proof::NotCompliant { delta }, allowed)
+                if plan.rate > allowed =>
+            {
                 Proof::BelowRate { delta, allowed }
             }
             (proof, _) => proof,
@@ -211,9 +216,16 @@ mod tests {
         let trial = TrialResult::simulated(&plan, Counts::default());
         let (settings, priority) = (plan.sender_settings(), trial.sending.priority);
         let sent = SelfTestSending { settings, priority, held_auth: true };
-        let test = PassedSelfTest { passed: Qps(1_100), delta: 0.1, sent: Some(sent.clone()) };
+        let test = PassedSelfTest {
+            passed: Qps(1_100),
+            delta: 0.1,
+            compliant: true,
+            sent: Some(sent.clone()),
+        };
         assert_eq!(test.proof_at_its_rate(&plan, &trial), Proof::SelfTest { delta: 0.1 });
         let faster = TrialPlan { rate: Qps(501), ..plan.clone() };
+        let weak = PassedSelfTest { compliant: false, ..test.clone() };
+        assert_eq!(weak.proof_at_its_rate(&plan, &trial), Proof::NotCompliant { delta: 0.1 });
         let below = Proof::BelowRate { delta: 0.1, allowed: Qps(500) };
         assert_eq!(test.proof_at_its_rate(&faster, &trial), below);
         let others = [

@@ -11,6 +11,7 @@
 //! loaded. Dropping the value ends the server, by its own command if it has one, and removes what
 //! it stored in bulk.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -370,7 +371,9 @@ pub(crate) struct RunningDut {
     /// Ends it, if that takes a command; then its process may end before it.
     stop: Vec<String>,
     /// Whose CPU time and threads are its own.
-    cpu_ids: Vec<u32>,
+    cpu_ids: RefCell<Vec<u32>>,
+    /// Prints these; empty: what was started is the server.
+    cpu_pids: Vec<String>,
     /// What is known of its place before it is looked at.
     place: Place,
     /// The CPUs that its host has.
@@ -445,8 +448,9 @@ impl RunningDut {
         let existing = world.topology.cpus();
         let configuration = Configuration { command: words, file: driver.file.into(), text };
         let _bulk = Bulk::of(machine, &machine.place(&folder), dut.driver.bulk());
-        let mut started = RunningDut {
-            cpu_ids: vec![process.id()],
+        let started = RunningDut {
+            cpu_ids: RefCell::new(vec![process.id()]),
+            cpu_pids: setting.fill_all(&custom.cpu_pids),
             process,
             _bulk,
             stop,
@@ -454,27 +458,23 @@ impl RunningDut {
             existing,
             configuration,
         };
-        let [ready, cpu_pids] = [&custom.ready, &custom.cpu_pids].map(|of| setting.fill_all(of));
-        started.heed_commands(machine, name, &ready, &cpu_pids)?;
+        let ready = setting.fill_all(&custom.ready);
+        if !ready.is_empty() {
+            started.wait_until_it_says_so(machine, name, &ready)?;
+        }
         Ok(started)
     }
 
-    /// Waits for the plan's own command `ready`, and asks `cpu_pids` which processes count; none of
-    /// what is empty.
-    fn heed_commands(
-        &mut self,
-        machine: &Machine,
-        name: &str,
-        ready: &[String],
-        cpu_pids: &[String],
-    ) -> Result<(), SiteError> {
-        if !ready.is_empty() {
-            self.wait_until_it_says_so(machine, name, ready)?;
-        }
-        if !cpu_pids.is_empty() {
-            let (_, printed) = machine.run(cpu_pids, START).map_err(SiteError::of(name))?;
-            self.cpu_ids =
-                printed.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    /// Asks the plan's own command which processes count, before each trial: they may be others than
+    /// at the start, when the server may not have been there at all.
+    ///
+    /// # Errors
+    /// If its host is gone.
+    pub(crate) fn look_for_processes(&self) -> Result<(), HostError> {
+        if !self.cpu_pids.is_empty() {
+            let (_, printed) = self.process.machine().run(&self.cpu_pids, START)?;
+            let ids = printed.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+            self.cpu_ids.replace(ids);
         }
         Ok(())
     }
@@ -523,7 +523,7 @@ impl RunningDut {
     /// # Errors
     /// If its host is gone.
     pub(crate) fn cpu(&self) -> Result<f64, HostError> {
-        self.process.machine().cpu(&self.cpu_ids)
+        self.process.machine().cpu(&self.cpu_ids.borrow())
     }
 
     /// What it was told.
@@ -541,7 +541,7 @@ impl RunningDut {
     /// # Errors
     /// If its host is gone.
     pub(crate) fn place(&self) -> Result<Place, HostError> {
-        let mut allowed = self.process.machine().threads(&self.cpu_ids)?;
+        let mut allowed = self.process.machine().threads(&self.cpu_ids.borrow())?;
         for set in &mut allowed {
             // The kernel also names CPUs that could be plugged in.
             set.cpus.retain(|cpu| self.existing.is_empty() || self.existing.contains(cpu));
@@ -656,7 +656,10 @@ pub(crate) fn auth_version(machine: &Machine, auth: &AuthPlan) -> Result<String,
     )
 }
 
-/// The line of its version that a server prints; `unknown` where it prints none.
+/// The version of a server that does not tell.
+pub(crate) const UNKNOWN: &str = "unknown";
+
+/// The line of its version that a server prints; [`UNKNOWN`] where it prints none.
 fn version<T: Task>(
     machine: &Machine,
     driver: &Driver<T>,
@@ -665,10 +668,10 @@ fn version<T: Task>(
 ) -> Result<String, SiteError> {
     let words = driver.version_command(operator, program);
     if words.is_empty() {
-        return Ok("unknown".into());
+        return Ok(UNKNOWN.into());
     }
     let printed = machine.run(&words, START).map(|(_, printed)| printed).unwrap_or_default();
-    Ok(version_line(&printed, driver.name).unwrap_or_else(|| "unknown".into()))
+    Ok(version_line(&printed, driver.name).unwrap_or_else(|| UNKNOWN.into()))
 }
 
 /// The first line with a number in it of what a server prints, from its name on: PowerDNS has the

@@ -299,7 +299,8 @@ impl NewSearch {
 
     /// The self-test that vouches for the tester, if there is one.
     fn self_test(&self) -> Result<Option<PassedSelfTest>, Failure> {
-        let rate_only = |passed| PassedSelfTest { passed, delta: self.delta, sent: None };
+        let rate_only =
+            |passed| PassedSelfTest { passed, delta: self.delta, compliant: false, sent: None };
         match &self.self_test {
             Some(path) => passed_self_test(path).map(Some),
             None => Ok(self.self_test_passed.map(rate_only)),

@@ -205,6 +205,10 @@ fn with_script(folder: &Path, first_start: &str) -> Value {
         serde_json::from_slice(&fs::read(folder.join("plan-run/results.json")).unwrap()).unwrap();
     assert_eq!(results["complete"], true, "{results:#}");
     assert_eq!(results["duts"][0]["points"][0]["figures"]["median"], 400.0, "{results:#}");
+    let page = fs::read_to_string(folder.join("plan-run/report.html")).unwrap();
+    let caveats = page.split("id=\"caveats\"").nth(1).expect("caveats");
+    let said = "died or hung in a trial, which was repeated";
+    assert!(caveats.contains(said), "{:#}\n{caveats}", results["mishaps"]);
     results
 }
 
@@ -226,17 +230,14 @@ fn a_dut_that_hangs_is_noticed_started_again_and_its_trial_repeated() {
     );
 }
 
-/// A server that goes into the background, as one started by an init system does: all its commands
-/// are the plan's.
-#[test]
-fn a_custom_server_is_started_asked_metered_and_stopped_by_its_commands() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+/// The results of a server that goes into the background, as one started by an init system does:
+/// all its commands are the plan's.
+fn custom(folder: &Path, starter: &str, cpu_pids: &str) -> Value {
     let program = env!("CARGO_BIN_EXE_dns64bench");
     let script = format!(
         "cat > $1/c.toml <<EOF\nlisten = ['[$2]:$3']\n[dns64]\nprefixes = [{{ prefix = '$6', allow-non-global = true }}]\n\
          [[upstream]]\naddress = '$4'\nport = $5\nEOF\n\
-         {program} dns64d --config $1/c.toml > $1/out 2>&1 &\necho $! > $1/pid\n"
+         {starter} {program} dns64d --config $1/c.toml > $1/out 2>&1 &\necho $! > $1/pid\n"
     );
     fs::write(folder.join("start.sh"), script).unwrap();
     let start = folder.join("start.sh");
@@ -246,7 +247,7 @@ fn a_custom_server_is_started_asked_metered_and_stopped_by_its_commands() {
          transient = '1s'\nrepeat = 1\n[[dut]]\ndriver = 'custom'\nname = 'daemon'\n[dut.custom]\n\
          start = ['sh', '{}', '{{folder}}', '{{listen}}', '{{port}}', '{{upstream}}', '{{upstream-port}}', '{{prefix}}']\n\
          ready = ['test', '-s', '{{folder}}/pid']\nstop = ['sh', '-c', 'kill $(cat {{folder}}/pid); echo stopped > {{folder}}/stopped']\n\
-         cpu-pids = ['cat', '{{folder}}/pid']\nversion = ['{program}', 'dns64d', '--version']\n",
+         {cpu_pids}version = ['{program}', 'dns64d', '--version']\n",
         start.display()
     );
     fs::write(folder.join("plan.toml"), plan).unwrap();
@@ -259,9 +260,24 @@ fn a_custom_server_is_started_asked_metered_and_stopped_by_its_commands() {
     let dut = &results["duts"][0];
     assert_eq!(dut["points"][0]["figures"]["median"], 200.0, "{dut:#}");
     assert!(dut["version"].as_str().unwrap().contains("dns64d"), "{dut:#}");
-    assert!(
-        dut["loads"][0]["cpu"]["median"].as_f64().unwrap() > 0.0,
-        "its CPU time is that of cpu-pids: {dut:#}"
-    );
     assert!(folder.join("plan-run/servers/daemon-1/stopped").exists(), "its stop command was run");
+    dut["loads"][0].clone()
+}
+
+#[test]
+fn a_custom_server_is_started_asked_metered_and_stopped_by_its_commands() {
+    let folder = tempfile::tempdir().unwrap();
+    let load = custom(folder.path(), "", "cpu-pids = ['cat', '{folder}/pid']\n");
+    assert!(
+        load["cpu"]["median"].as_f64().unwrap() > 0.0,
+        "its CPU time is that of cpu-pids: {load:#}"
+    );
+}
+
+/// What started it has ended: nobody knows its processes.
+#[test]
+fn a_server_whose_processes_are_not_known_has_no_cpu_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let load = custom(folder.path(), "setsid", "");
+    assert!(load["cpu"].is_null() && load["cprdp"].is_null(), "{load:#}");
 }

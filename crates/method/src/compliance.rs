@@ -50,6 +50,11 @@ pub enum Proof {
         /// The self-test's reserve δ, a fraction (RFC 8219 §9.2).
         delta: f64,
     },
+    /// A self-test that was sent as the trials are, and is itself not as RFC 8219 §9.2.1 wants it.
+    NotCompliant {
+        /// The self-test's reserve δ, a fraction (RFC 8219 §9.2).
+        delta: f64,
+    },
     /// A self-test that was carried out with the settings of the trial, at a rate that does not
     /// suffice for it.
     BelowRate {
@@ -214,6 +219,10 @@ impl Facts {
             Proof::None => return points.push(Noncompliance::Unproven),
             Proof::OtherSettings { delta } => {
                 points.push(Noncompliance::ProvenOtherwise);
+                delta
+            }
+            Proof::NotCompliant { delta } => {
+                points.push(Noncompliance::ProvenWeakly);
                 delta
             }
             Proof::BelowRate { delta, allowed } => {

@@ -105,6 +105,8 @@ pub enum Noncompliance {
     Unproven,
     /// The self-test is not known to have sent as the trials do.
     ProvenOtherwise,
+    /// The self-test that vouches for the tester is itself not compliant.
+    ProvenWeakly,
     /// The self-test's rate does not suffice for the trial.
     ProvenBelow {
         /// Up to which rate it vouches for the tester.
@@ -144,13 +146,14 @@ impl fmt::Display for Noncompliance {
             N::OverIpv4 => f.write_str("the Measurer asks the DUT over IPv4, not IPv6"),
             N::FewSearches { searches } => {
                 let searches = counted(searches.into(), "search", "searches");
-                write!(f, "{searches} of each point, not at least {COMPLIANT_REPEATS}")
+                write!(f, "{searches} of a point, not at least {COMPLIANT_REPEATS} of each")
             }
             N::Coarse { resolution } => {
                 write!(f, "the resolution is {resolution} queries/s, not 1")
             }
             N::NamesRepeat => f.write_str("names may have repeated"),
             N::Unproven => f.write_str("tester unproven: no self-test vouches for it"),
+            N::ProvenWeakly => f.write_str("the tester's self-test is itself not compliant"),
             N::ProvenOtherwise => f.write_str(
                 "tester unproven: its self-test is not known to have sent as these trials do",
             ),
@@ -282,7 +285,7 @@ mod tests {
             ),
             (N::AuthNotSeen, "AuthDNS's own time and drops were not looked at (--auth-status)"),
             (N::LooseAuth { limit, usual }, "AuthDNS may take 50 ms, not only 10 ms"),
-            (N::FewSearches { searches: 1 }, "1 search of each point, not at least 20"),
+            (N::FewSearches { searches: 1 }, "1 search of a point, not at least 20 of each"),
             (N::Coarse { resolution: Qps(5) }, "the resolution is 5 queries/s, not 1"),
             (N::NamesRepeat, "names may have repeated"),
             (N::Unproven, "tester unproven: no self-test vouches for it"),

@@ -131,6 +131,15 @@ impl Figures {
         }
     }
 
+    /// The same where a self-test vouches for the tester up to `allowed` only: what failed above that
+    /// may be the tester's failure, and bounds the DUT no more.
+    #[must_use]
+    pub fn vouched_to(mut self, allowed: Option<Qps>) -> Figures {
+        let is_vouched = |failed: &f64| allowed.is_none_or(|allowed| *failed <= allowed.0 as f64);
+        self.interval.to = self.interval.to.filter(is_vouched);
+        self
+    }
+
     /// Whether at least one rate passed in the median search; otherwise the result is "less than
     /// the lowest rate".
     pub fn has_rate(&self) -> bool {
@@ -168,6 +177,16 @@ mod tests {
             lower_bound: highest.is_some() && failed.is_none(),
             unmeasurable: None,
         }
+    }
+
+    #[test]
+    fn what_failed_above_the_self_tests_rate_bounds_nothing() {
+        let figures = Figures::of(&[found(Some(900), Some(1000))], 1.0);
+        let to = |allowed| figures.vouched_to(allowed).interval.to;
+        assert_eq!(
+            (to(None), to(Some(Qps(1000))), to(Some(Qps(999)))),
+            (Some(1000.0), Some(1000.0), None)
+        );
     }
 
     #[test]

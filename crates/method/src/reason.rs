@@ -128,6 +128,11 @@ pub enum Reason {
         /// What the system says; `None` where it takes packets again.
         error: Option<String>,
     },
+    /// The kernel refused to send queries, each of which was waited for like the others.
+    QueriesRefused {
+        /// How many.
+        queries: u64,
+    },
     /// The receiver could not receive.
     CannotReceive {
         /// What the system says.
@@ -169,6 +174,9 @@ pub enum Reason {
         /// Replies that were not sent.
         replies: u64,
     },
+    /// AuthDNS was started anew during the trial: what it was asked before is not known, and what
+    /// came meanwhile is lost.
+    AuthRestarted,
     /// AuthDNS itself took too long for one query in a thousand.
     AuthSlow {
         /// 99.9th percentile of its own time in microseconds.
@@ -182,7 +190,7 @@ pub enum Reason {
         questions: u64,
         /// The limit that was exceeded.
         limit: Nanos,
-        /// Queries of the trial without a reply in time.
+        /// Queries of the trial without a reply in time, or with SERVFAIL.
         unanswered: u64,
     },
     /// The user ended the trial before its time.
@@ -251,6 +259,7 @@ pub enum ReasonKind {
     NotPinned,
     LedgerFull,
     SendRefused,
+    QueriesRefused,
     CannotReceive,
     RecordsLost,
     Sockets,
@@ -264,6 +273,7 @@ pub enum ReasonKind {
     NotPreloaded,
     AuthDropped,
     AuthSendRefused,
+    AuthRestarted,
     AuthSlow,
     AuthDecides,
     Interrupted,
@@ -302,6 +312,7 @@ impl Reason {
             Reason::NotPinned { .. } => ReasonKind::NotPinned,
             Reason::LedgerFull => ReasonKind::LedgerFull,
             Reason::SendRefused { .. } => ReasonKind::SendRefused,
+            Reason::QueriesRefused { .. } => ReasonKind::QueriesRefused,
             Reason::CannotReceive { .. } => ReasonKind::CannotReceive,
             Reason::RecordsLost { .. } => ReasonKind::RecordsLost,
             Reason::HostLoss(loss) => loss.kind(),
@@ -310,6 +321,7 @@ impl Reason {
             Reason::NotPreloaded { .. } => ReasonKind::NotPreloaded,
             Reason::AuthDropped { .. } => ReasonKind::AuthDropped,
             Reason::AuthSendRefused { .. } => ReasonKind::AuthSendRefused,
+            Reason::AuthRestarted => ReasonKind::AuthRestarted,
             Reason::AuthSlow { .. } => ReasonKind::AuthSlow,
             Reason::AuthDecides { .. } => ReasonKind::AuthDecides,
             Reason::Interrupted { .. } => ReasonKind::Interrupted,
@@ -330,6 +342,7 @@ impl fmt::Display for ReasonKind {
             ReasonKind::NotPinned => "a thread could not be pinned to its CPU",
             ReasonKind::LedgerFull => "the receiver did not keep up",
             ReasonKind::SendRefused => "the kernel refused to send queries",
+            ReasonKind::QueriesRefused => "the kernel refused to send queries of a closed loop",
             ReasonKind::CannotReceive => "the tester could not receive",
             ReasonKind::RecordsLost => "the disk did not keep up with the records",
             ReasonKind::Sockets => "the tester's sockets dropped packets",
@@ -343,6 +356,7 @@ impl fmt::Display for ReasonKind {
             ReasonKind::NotPreloaded => "names to be cached could not be resolved before the trial",
             ReasonKind::AuthDropped => "AuthDNS dropped queries",
             ReasonKind::AuthSendRefused => "the kernel refused AuthDNS's replies",
+            ReasonKind::AuthRestarted => "AuthDNS was started anew",
             ReasonKind::AuthSlow => "AuthDNS was slow for one query in a thousand",
             ReasonKind::AuthDecides => "AuthDNS was slow for as many questions as decided",
             ReasonKind::Interrupted => "interrupted",
@@ -451,6 +465,10 @@ impl fmt::Display for Reason {
                 let error = error.as_deref().unwrap_or("no longer");
                 write!(f, "the kernel refused to send query {}: {error}", grouped(*query))
             }
+            Reason::QueriesRefused { queries } => {
+                let queries = counted(*queries, "query", "queries");
+                write!(f, "the kernel refused to send {queries}")
+            }
             Reason::CannotReceive { error } => write!(f, "cannot receive: {error}"),
             Reason::RecordsLost { records } => {
                 write!(
@@ -513,6 +531,7 @@ impl fmt::Display for Reason {
             }
             Reason::AuthDropped { .. }
             | Reason::AuthSendRefused { .. }
+            | Reason::AuthRestarted
             | Reason::AuthSlow { .. }
             | Reason::AuthDecides { .. } => self.of_auth(f),
         }
@@ -533,6 +552,7 @@ impl Reason {
             Reason::AuthSendRefused { replies } => {
                 write!(f, "the kernel refused {} of AuthDNS's replies", grouped(*replies))
             }
+            Reason::AuthRestarted => f.write_str("AuthDNS was started anew during the trial"),
             Reason::AuthSlow { p999_us, limit } => {
                 let (took, limit) = (p999_us / 1e3, limit.as_millis_f64());
                 write!(f, "AuthDNS took {took:.1} ms for one query in a thousand, limit {limit} ms")
@@ -544,7 +564,7 @@ impl Reason {
                     f,
                     "AuthDNS took longer than {limit} ms for {questions}, which may be why "
                 )?;
-                write!(f, "{} got no reply in time", counted(*unanswered, "query", "queries"))
+                write!(f, "{} got no valid reply in time", counted(*unanswered, "query", "queries"))
             }
             _ => Ok(()),
         }

@@ -164,8 +164,8 @@ impl Set {
 }
 
 /// Why the DUT may do more than the median of `figures`, which are those of `found`: searches that
-/// ended at `max`, the end of the range, or where nothing could be measured, and a median above
-/// `allowed`, up to which a self-test vouches for the tester.
+/// ended at `max`, the end of the range, or where nothing could be measured, and a median, or a rate
+/// that failed, above `allowed`, up to which a self-test vouches for the tester.
 pub fn lower_bounds(
     found: &[Found],
     max: Qps,
@@ -176,8 +176,10 @@ pub fn lower_bounds(
     let count = |is: fn(&&Found) -> bool| found.iter().filter(is).count();
     let open = count(|f| f.lower_bound && f.unmeasurable.is_none());
     let blocked = count(|f| f.unmeasurable.is_some());
-    let above =
-        allowed.filter(|allowed| figures.median.is_some_and(|median| median > allowed.0 as f64));
+    let above = allowed.filter(|allowed| {
+        figures.median.is_some_and(|median| median > allowed.0 as f64)
+            || found.iter().any(|f| f.failed.is_some_and(|failed| failed > *allowed))
+    });
     let open = (open > 0).then_some(LowerBound::RangeEnd { searches: open, of, max });
     let blocked = (blocked > 0).then_some(LowerBound::Unmeasurable { searches: blocked, of });
     let above = above.map(|allowed| LowerBound::SelfTest { allowed });

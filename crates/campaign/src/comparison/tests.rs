@@ -3,6 +3,7 @@ use std::path::Path;
 use super::*;
 use crate::environment::{Environment, Finding};
 use crate::runner::simulated::journal_of;
+use method::units::Qps;
 
 fn text(repeat: u32, more: &str) -> String {
     format!(
@@ -140,7 +141,7 @@ fn what_has_no_number_is_not_compared() {
 fn failures_beyond_the_self_test_are_not_held_against_a_server() {
     let test = "[self-test]\nmin = 100\nmax = 1000\nresolution = 10\nrepeat = 1\n";
     let (before, now) = (run("before", 1_000, &text(4, test)), run("now", 800, &text(4, test)));
-    assert_eq!(proven(&now.results, &now.results.duts[0].points[0].conditions), Some(454));
+    assert_eq!(now.results.duts[0].points[0].vouched, Some(Qps(454)));
     let row = compared(&before, &now, 0.05);
     assert_eq!(row.outcome(), Some(ChangeOutcome::Undecided), "{row:#?}");
     assert_eq!(row.change.unwrap().wanted, Some(WouldDecide::Bounds));

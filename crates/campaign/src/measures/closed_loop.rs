@@ -154,8 +154,8 @@ pub struct LoopTrial {
 }
 
 impl LoopTrial {
-    /// Judges what the tester found: what its own host dropped makes it invalid, a name without a
-    /// valid answer makes it fail.
+    /// Judges what the tester found: what its own host dropped or refused to send makes it invalid,
+    /// a name without a valid answer makes it fail.
     pub fn judge(experiments: Experiments) -> LoopTrial {
         let (drops, c) = (experiments.client_drops, &experiments.counts);
         let too_few = Reason::TooFewValid {
@@ -168,6 +168,10 @@ impl LoopTrial {
         let (verdict, reasons) = match c.sent - c.valid {
             _ if drops > 0 => {
                 (Verdict::Invalid, vec![Reason::HostLoss(HostLoss::Sockets { packets: drops })])
+            }
+            // Each was waited for, and no name of its experiment was faster.
+            _ if c.refused > 0 => {
+                (Verdict::Invalid, vec![Reason::QueriesRefused { queries: c.refused }])
             }
             0 => (Verdict::Passed, Vec::new()),
             _ => (Verdict::Failed, vec![too_few]),
@@ -552,4 +556,22 @@ fn figure(runs: &[Run]) -> Option<Figure> {
         y_label: "queries/s".into(),
         shape: curves(all, ""),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_that_the_kernel_refused_is_no_slow_answer_of_the_server() {
+        let judged = |valid, refused| {
+            let mut found = Experiments::begin("[::1]:53".into(), 1, 0.0);
+            found.counts.sent = 256 - refused;
+            (found.counts.valid, found.counts.refused) = (valid, refused);
+            LoopTrial::judge(found).verdict
+        };
+        assert_eq!(judged(256, 0), Verdict::Passed);
+        assert_eq!(judged(255, 0), Verdict::Failed);
+        assert_eq!(judged(255, 1), Verdict::Invalid);
+    }
 }

@@ -130,6 +130,10 @@ pub struct PointResult {
     pub void: Option<Deviation>,
     /// Why the DUT may do more.
     pub lower_bound_reasons: Vec<LowerBound>,
+    /// Up to which rate a self-test with the point's AuthDNS vouches for the tester; absent without
+    /// one.
+    #[serde(default)]
+    pub vouched: Option<Qps>,
     /// What the trials that passed at full length really were; absent if what plays AuthDNS does
     /// not count, and then nothing proves that new names were not answered from a cache.
     pub real: Option<Real>,
@@ -402,6 +406,10 @@ fn rows(result: &PointResult) -> Vec<Row> {
     ));
     let resolution = Some(result.resolution.0 as f64);
     rows.push(Row::of_value(point.clone(), "resolution", "queries/s", 1, resolution));
+    if let Some(vouched) = result.vouched {
+        let vouched = Some(vouched.0 as f64);
+        rows.push(Row::of_value(point.clone(), "vouched", "queries/s", 1, vouched));
+    }
     rows.extend(each_search(&point, &result.found));
     for (at, goal) in result.goals.iter().enumerate() {
         let name = format!("goal_{}", at + 1);
@@ -574,7 +582,8 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<PointResu
     let range = plan.range(plan.dut(&conditions.dut)?);
     let timeout = Nanos::from(plan.trial.timeout(plan.trial.duration));
     let overstatement = overstatement(plan.trial.duration.into(), timeout);
-    let figures = Figures::of(&found, overstatement);
+    let vouched = recorded.allowed(point);
+    let figures = Figures::of(&found, overstatement).vouched_to(vouched);
     let missing = match walk.void {
         Some(why) => Some(Missing::Void(why)),
         None if figures.n > 0 => None,
@@ -586,17 +595,14 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<PointResu
         conditions: conditions.clone(),
         complete: walk.due().is_none(),
         failed_by: if is_void { Vec::new() } else { searches.failed_by() },
-        goals: if is_void {
-            Vec::new()
-        } else {
-            searches.goals(timeout, range.max, recorded.allowed(point))
-        },
+        goals: if is_void { Vec::new() } else { searches.goals(timeout, range.max, vouched) },
         lower_bound_reasons: if is_void {
             Vec::new()
         } else {
-            lower_bounds(&found, range.max, &figures, recorded.allowed(point))
+            lower_bounds(&found, range.max, &figures, vouched)
         },
         missing,
+        vouched,
         figures,
         overstatement,
         found,

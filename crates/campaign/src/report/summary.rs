@@ -4,12 +4,12 @@ use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::Run;
-use super::chart::number;
+use super::chart::{AT_LEAST, number};
 use crate::contradictions::Contradiction;
 use crate::measures::conform;
 use crate::measures::search::{PointResult, worst_point};
 use crate::point::Point;
-use crate::results::{Period, Results};
+use crate::results::{Mishap, Period, Results};
 use crate::wording;
 
 /// What a reader must know first, in sentences.
@@ -88,6 +88,7 @@ fn caveats(run: &Run, ranked: &[(&str, &PointResult)]) -> Vec<String> {
         let reasons = wording::lower_bounds(&point.lower_bound_reasons);
         lines.extend(reasons.iter().map(|reason| format!("{name} may do more: {reason}.")));
     }
+    lines.extend(r.duts.iter().filter_map(|dut| deaths(r, &dut.name)));
     if let Some(factor) = ranked.iter().map(|(_, p)| p.overstatement).find(|&factor| factor > 1.0) {
         lines.push(format!(
             "The trials are short: what waited in queues when they ended was answered in time all the same. Rates may be \
@@ -123,7 +124,8 @@ fn answer(r: &Results, ranked: &[(&str, &PointResult)]) -> Option<String> {
         let found = match n {
             1 => wording::interval(&figures.interval, resolution),
             _ => format!(
-                "{} in {}",
+                "{}{} in {}",
+                if point.lower_bound_reasons.is_empty() { "" } else { AT_LEAST },
                 wording::median(figures, resolution),
                 wording::range(&figures.interval, resolution)
             ),
@@ -141,6 +143,23 @@ fn answer(r: &Results, ranked: &[(&str, &PointResult)]) -> Option<String> {
         let _ = write!(line, "; {}: not measured", missing.join(", "));
     }
     Some(line + ".")
+}
+
+/// That a DUT died or hung in trials which were then repeated.
+fn deaths(r: &Results, dut: &str) -> Option<String> {
+    let of_dut = |mishap: &&Mishap| {
+        ["the DUT ended with", "the DUT hangs"].iter().any(|how| mishap.what.contains(how))
+            && mishap.point.strip_prefix(dut).is_some_and(|rest| rest.starts_with(", "))
+    };
+    let trials = match r.mishaps.iter().filter(of_dut).count() {
+        0 => return None,
+        1 => "a trial, which was repeated".to_owned(),
+        n => format!("{n} trials, which were repeated"),
+    };
+    Some(format!(
+        "{dut} died or hung in {trials} with a server started anew: what it did there is in no number, and a rate at which that \
+         happens often may be too high. It is told below."
+    ))
 }
 
 /// Whether all of them were measured on the same number of cores, or in the same placement.

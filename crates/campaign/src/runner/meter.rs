@@ -46,6 +46,7 @@ impl Meter<'_> {
         dut: Option<&RunningDut>,
         host: &'a Machine,
     ) -> Result<Meter<'a>, HostError> {
+        dut.map_or(Ok(()), RunningDut::look_for_processes)?;
         let used = dut.map_or(Ok(0.0), RunningDut::cpu)?;
         let auth_before = cpu_of_each(auth)?;
         let (host_last, start) = (host.cpu_times()?, Instant::now());
@@ -124,6 +125,10 @@ impl Meter<'_> {
         auth: &RunningAuth,
         measurers: &[Running],
     ) -> Result<Cpu, HostError> {
+        // Of processes that are not there, or have ended, nothing is known; it is not 0.
+        if self.cpu.place.as_ref().is_some_and(|place| place.allowed.is_empty()) {
+            self.cpu.dut.clear();
+        }
         let seconds = self.start.elapsed().as_secs_f64().max(0.001);
         let used = cpu_of_each(auth)?.into_iter().zip(&self.auth_before);
         // The one that used most is the one that may have been too busy.

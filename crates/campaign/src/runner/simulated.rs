@@ -56,6 +56,8 @@ pub(super) struct Simulated {
     pub(super) auths: RefCell<Vec<String>>,
     /// A DUT that does not start from this start of it on, counted from 1.
     pub(super) broken: Option<(&'static str, usize)>,
+    /// From which trial on the DUTs are of another version.
+    pub(super) upgraded_at: usize,
     hangs: Cell<bool>,
     /// First names and numbers of names of all trials, by start of the DUT.
     pub(super) names: RefCell<Vec<(usize, u64, u64)>>,
@@ -94,6 +96,7 @@ impl Simulated {
             started: RefCell::default(),
             auths: RefCell::default(),
             broken: None,
+            upgraded_at: usize::MAX,
             hangs: Cell::new(false),
             names: RefCell::default(),
             numa: Cell::new(0),
@@ -202,7 +205,8 @@ impl Hosts for Simulated {
     }
 
     fn dut_version(&self, dut: &DutPlan) -> Result<String, SiteError> {
-        Ok(format!("{} 1.0", dut.name()))
+        let version = if self.trials.get() < self.upgraded_at { "1.0" } else { "2.0" };
+        Ok(format!("{} {version}", dut.name()))
     }
 
     fn auth_version(&self, auth: &AuthPlan) -> Result<String, SiteError> {

@@ -566,3 +566,23 @@ fn a_dut_that_shows_nothing_to_check_has_no_result_and_says_why() {
     let point = plan.points().into_iter().find(Point::is_checked).unwrap();
     assert!(!Recorded::new(&plan, &entries).has_result(&point));
 }
+
+/// A point of which some searches are of another version would be of none.
+#[test]
+fn a_server_that_is_upgraded_in_the_middle_ends_the_campaign() {
+    let folder = tempfile::tempdir().unwrap();
+    let upgraded = |at| {
+        let mut hosts = Simulated::new(250, &[]);
+        hosts.upgraded_at = at;
+        hosts
+    };
+    let (ended, before, _) = go_on(&plan(), folder.path(), upgraded(30));
+    let why = ended.unwrap_err().to_string();
+    assert!(why.contains("was Unbound 1.0") && why.contains("is Unbound 2.0 now"), "{why}");
+    let (ended, refused, hosts) = go_on(&plan(), folder.path(), upgraded(0));
+    assert!(ended.is_err());
+    assert_eq!((hosts.trials.get(), steps(&refused)), (0, steps(&before)));
+    let (ended, whole, _) = go_on(&plan(), folder.path(), Simulated::new(250, &[]));
+    ended.unwrap();
+    assert!(results(&plan(), &whole).complete);
+}

@@ -9,8 +9,10 @@ use method::records::Counts;
 use method::search::{Found, Shortfall};
 use method::set::{Due, LowerBound, Set, SetPlan, lower_bounds};
 use method::units::{Nanos, Qps};
-use method::verdict::Verdict;
+use method::verdict::{Acceptance, Verdict};
 use serde::{Deserialize, Serialize};
+
+use tester::measurer::result::TrialResult;
 
 use crate::search_plan::Method;
 
@@ -96,6 +98,19 @@ impl SearchCourse {
         }
     }
 
+    /// What a trial says to all goals. Where the tester's own losses or a slow AuthDNS decide for any
+    /// of them, the trial is none: it was judged by the first goal alone.
+    pub fn verdict_of(&self, trial: &TrialResult) -> Verdict {
+        let doubted = match self {
+            SearchCourse::Bisection(_) => false,
+            SearchCourse::MlrSearch { set, .. } => {
+                let goals = set.goals().iter();
+                goals.map(|goal| Acceptance(1.0 - goal.loss_ratio)).any(|a| trial.is_in_doubt(a))
+            }
+        };
+        if doubted { Verdict::Invalid } else { trial.verdict }
+    }
+
     /// Books verdict and counts of the trial that was due.
     pub fn report(&mut self, verdict: Verdict, counts: &Counts) {
         match self {
@@ -142,7 +157,7 @@ impl SearchCourse {
             let goal = searches[0].goal;
             let overstatement = overstatement(goal.final_duration, timeout);
             let found = set.found(at);
-            let figures = Figures::of(&found, overstatement);
+            let figures = Figures::of(&found, overstatement).vouched_to(allowed);
             let lower_bound_reasons = lower_bounds(&found, max, &figures, allowed);
             let wanted = distance(goal.width, max);
             let resolution = found.iter().filter_map(apart).max().unwrap_or(wanted);

@@ -62,6 +62,7 @@ impl SelfTestResult {
         Some(PassedSelfTest {
             passed: self.passed_rate?,
             delta: self.delta,
+            compliant: self.compliant,
             sent: self.sent.clone(),
         })
     }

@@ -48,6 +48,11 @@ impl MlrSet {
         self.search = MlrSearch::new(self.limits, &self.goals).expect("the same as before");
     }
 
+    /// What is searched for.
+    pub fn goals(&self) -> &[Goal] {
+        &self.goals
+    }
+
     /// What each search found that is over: a result for each goal, in the order of the goals.
     pub fn results(&self) -> &[Vec<GoalResult>] {
         &self.results

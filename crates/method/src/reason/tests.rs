@@ -57,6 +57,7 @@ fn all() -> Vec<(Reason, &'static str)> {
             Reason::SendRefused { query: 5, error: None },
             "the kernel refused to send query 5: no longer",
         ),
+        (Reason::QueriesRefused { queries: 1 }, "the kernel refused to send 1 query"),
         (Reason::CannotReceive { error: "EBADF".into() }, "cannot receive: EBADF"),
         (Reason::RecordsLost { records: 12 }, "the disk did not keep up: 12 records are missing"),
         (
@@ -113,8 +114,9 @@ fn all() -> Vec<(Reason, &'static str)> {
         ),
         (
             Reason::AuthDecides { questions: 11, limit, unanswered: 10 },
-            "AuthDNS took longer than 10 ms for 11 questions, which may be why 10 queries got no reply in time",
+            "AuthDNS took longer than 10 ms for 11 questions, which may be why 10 queries got no valid reply in time",
         ),
+        (Reason::AuthRestarted, "AuthDNS was started anew during the trial"),
         (
             Reason::Interrupted {
                 duration: Nanos::from_millis(2_540),
@@ -195,7 +197,7 @@ fn names_in_json_are_those_of_the_kinds() {
 fn kinds_differ_in_their_words_and_have_no_numbers_of_a_trial() {
     let kinds: BTreeSet<ReasonKind> = all().iter().map(|(reason, _)| reason.kind()).collect();
     let words: BTreeSet<String> = kinds.iter().map(ReasonKind::to_string).collect();
-    assert_eq!((kinds.len(), words.len()), (25, 25), "{words:?}");
+    assert_eq!((kinds.len(), words.len()), (27, 27), "{words:?}");
     let one = Reason::WindowOff { worst_pct: 1.55, limit_pct: 1.0 };
     let other = Reason::WindowOff { worst_pct: 12.0, limit_pct: 5.0 };
     assert_eq!(one.kind(), other.kind());

@@ -133,6 +133,10 @@ impl WorkerCounters {
 /// The sums over all workers since the start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AuthCounters {
+    /// A random number of this start of AuthDNS; of several ones the sum modulo 2³². Counters with
+    /// another one do not go on where these end.
+    #[serde(default)]
+    pub start: u32,
     /// Queries that got a reply, or one that was withheld, by type.
     pub queries: QueryCounters,
     /// Replies by what they said.
@@ -230,6 +234,7 @@ impl AuthCounters {
         ] {
             *sum += more;
         }
+        self.start = self.start.wrapping_add(other.start);
         own_time.merge(&other.own_time);
         repeats.a.merge(&other.repeats.a);
         repeats.aaaa.merge(&other.repeats.aaaa);
@@ -247,6 +252,7 @@ impl AuthCounters {
             repeats.aaaa.merge(&times.repeats.aaaa);
         }
         AuthCounters {
+            start: 0,
             queries: QueryCounters {
                 a: sum(|w| &w.types[QueryType::A as usize]),
                 aaaa: sum(|w| &w.types[QueryType::Aaaa as usize]),

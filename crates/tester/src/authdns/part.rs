@@ -22,6 +22,9 @@ pub struct AuthPart {
     /// Questions for which it took longer than the limit.
     #[serde(default)]
     pub slow: u64,
+    /// Whether it was started anew: all other counts are since then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub restarted: bool,
     /// AuthDNS's own time, from the kernel's receive timestamp of a query to its reply, in
     /// microseconds; absent if it answered nothing over UDP.
     pub own_time_us: Option<OwnTime>,
@@ -69,6 +72,7 @@ impl AuthPart {
             |get: fn(&AuthCounters) -> &Times| get(after).since(get(before)).count_below(timeout);
         let own = after.own_time.since(&before.own_time);
         AuthPart {
+            restarted: before.start != after.start,
             slow: own.count() - own.count_below(limit),
             asked: Asked {
                 aaaa: less(|c| c.queries.aaaa),
@@ -85,10 +89,13 @@ impl AuthPart {
         }
     }
 
-    /// With what AuthDNS spoiled the trial: drops, or a 99.9th percentile of its own time above
+    /// With what AuthDNS spoiled the trial: a new start, drops, or a 99.9th percentile of its own time above
     /// `limit`.
     pub fn faults(&self, limit: Nanos) -> Vec<Reason> {
         let mut faults = Vec::new();
+        if self.restarted {
+            faults.push(Reason::AuthRestarted);
+        }
         if self.socket_drops > 0 {
             faults.push(Reason::AuthDropped { queries: self.socket_drops });
         }
@@ -121,6 +128,18 @@ mod tests {
         let part =
             AuthPart::between(&before, &after, Nanos::from_millis(100), Nanos::from_millis(10));
         assert_eq!((part.asked.aaaa, part.asked.aaaa_retries), (100, 2));
+    }
+
+    #[test]
+    fn a_new_start_is_a_fault_whatever_was_counted_since() {
+        let limit = Nanos::from_millis(10);
+        let before = AuthCounters { start: 7, ..counters(5, &[], &[]) };
+        let faults = |after: &AuthCounters| {
+            AuthPart::between(&before, after, Nanos::SECOND, limit).faults(limit)
+        };
+        assert_eq!(faults(&AuthCounters { start: 7, ..counters(9, &[], &[]) }), []);
+        let after = AuthCounters { start: 8, ..counters(9, &[], &[]) };
+        assert_eq!(faults(&after), [Reason::AuthRestarted]);
     }
 
     #[test]

@@ -85,6 +85,8 @@ pub struct RunningAuth {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
     past_stack: Option<PastStack>,
+    /// See [`AuthCounters::start`].
+    start: u32,
 }
 
 impl RunningAuth {
@@ -106,7 +108,11 @@ impl RunningAuth {
     /// A reader of the counters for another thread.
     pub fn counter_reader(&self) -> impl Fn() -> AuthCounters + Send + Sync + 'static {
         let (counters, past_stack) = (Arc::clone(&self.counters), self.past_stack.clone());
-        move || AuthCounters { past_stack: past_stack.clone(), ..AuthCounters::sum(&counters) }
+        let start = self.start;
+        move || {
+            let past_stack = past_stack.clone();
+            AuthCounters { start, past_stack, ..AuthCounters::sum(&counters) }
+        }
     }
 
     fn spawn(&mut self, worker: Worker) -> Result<(), AuthError> {
@@ -151,7 +157,8 @@ pub fn start(config: &AuthConfig) -> Result<RunningAuth, AuthError> {
     let counters: Arc<Vec<WorkerCounters>> =
         Arc::new((0..=workers).map(|_| WorkerCounters::default()).collect());
     let stop = Arc::new(AtomicBool::new(false));
-    let mut running = RunningAuth { addresses, counters, stop, threads: Vec::new(), past_stack };
+    let (threads, start) = (Vec::new(), rand::random());
+    let mut running = RunningAuth { addresses, counters, stop, threads, past_stack, start };
     let (zone, recent) = (Arc::new(config.zone.clone()), Arc::new(Recent::new()));
     let mut ports: Vec<(Port, usize)> = Vec::new();
     for Bound { endpoints, listener, address } in bound {

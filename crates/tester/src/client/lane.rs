@@ -436,7 +436,7 @@ impl<'a> Lane<'a> {
         match (&mut port.udp, &mut port.stream) {
             (Some((endpoint, queue)), _) => {
                 if queue.is_full() {
-                    tally.refused(now.since(*start), queue.flush(endpoint).refused);
+                    tally.refused(now.since(*start), &queue.flush(endpoint));
                 }
                 queue.push(None, |out| mac = write(out));
             }
@@ -452,9 +452,9 @@ impl<'a> Lane<'a> {
     fn flush(&mut self, at: usize) {
         let port = &mut self.ports[at];
         if let Some((endpoint, queue)) = &mut port.udp {
-            let refused = queue.flush(endpoint).refused;
-            if refused > 0 {
-                self.tally.refused(clock::now().since(self.start), refused);
+            let flushed = queue.flush(endpoint);
+            if flushed.refused > 0 {
+                self.tally.refused(clock::now().since(self.start), &flushed);
             }
         }
         if let Some(stream) = &mut port.stream {

@@ -3,6 +3,7 @@
 use hdrhistogram::Histogram;
 use method::records::{Counts, Outcome};
 use method::units::Nanos;
+use net::queue::Flushed;
 use serde::{Deserialize, Serialize};
 
 use super::Transport;
@@ -83,8 +84,13 @@ impl Tally {
         }
     }
 
-    /// The kernel refused queries that were just booked as sent.
-    pub(super) fn refused(&mut self, since_start: Nanos, queries: usize) {
+    /// The kernel refused queries that were just booked as sent. Those that it refused because nobody
+    /// listens there, as it was told, are queries that the server lost.
+    pub(super) fn refused(&mut self, since_start: Nanos, flushed: &Flushed) {
+        if flushed.unreachable {
+            return;
+        }
+        let queries = flushed.refused;
         self.counts.refused += queries as u64;
         if let Some(interval) = self.interval(since_start) {
             interval.sent = interval.sent.saturating_sub(queries as u64);

@@ -17,7 +17,7 @@ use super::expect::Prefix;
 use super::ids::IDS;
 use super::names::NameSequence;
 use super::shards::ShardPlan;
-use super::sources::{SourceAddresses, SourceError};
+use super::sources::{SourceAddresses, SourceError, is_over_ipv6};
 use crate::past_stack::XdpConfig;
 
 /// Whether the sender may burn CPU to be exact.
@@ -249,7 +249,7 @@ impl TrialPlan {
                 Fact::Yes => Fact::NotKnown,
                 other => other,
             },
-            over_ipv6: self.server.is_ipv6(),
+            over_ipv6: is_over_ipv6(&self.server),
             duration: self.duration,
             timeout: self.timeout,
             accept: self.accept,
@@ -507,6 +507,15 @@ mod tests {
         plan.check().unwrap();
         assert_eq!(plan.names_needed(), 3_000_000);
         assert_eq!(plan.retention(), Nanos(2 * Nanos::SECOND.0));
+    }
+
+    #[test]
+    fn an_ipv4_address_written_as_ipv6_is_asked_over_ipv4() {
+        let over_ipv6 = |server: &str| {
+            TrialPlan::new(server.parse().unwrap(), Qps(1)).facts(Fact::NotKnown).over_ipv6
+        };
+        assert!(over_ipv6("[2001:2::1]:53"));
+        assert!(!over_ipv6("192.0.2.1:53") && !over_ipv6("[::ffff:192.0.2.1]:53"));
     }
 
     #[test]

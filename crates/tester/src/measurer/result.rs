@@ -8,7 +8,7 @@ use method::pacing::{Pacing, Windows};
 use method::reason::{Reason, ReasonKind};
 use method::records::Counts;
 use method::units::{Nanos, Qps, Share};
-use method::verdict::{Evidence, Verdict, decide};
+use method::verdict::{Acceptance, Evidence, Verdict, decide};
 use method::warning::Warning;
 use net::cpu_time::Stolen;
 use serde::{Deserialize, Serialize};
@@ -20,6 +20,9 @@ use super::topology;
 use crate::authdns::part::AuthPart;
 use crate::intervals::Intervals;
 use crate::past_stack::PastStack;
+
+/// The RCODE with which a DUT says that it got no answer (RFC 1035 §4.1.1).
+const SERVFAIL: u8 = 2;
 
 /// A finished trial. Serialized it is the trial object of `measure --json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -431,8 +434,9 @@ impl TrialResult {
     /// the one that was asked for is invalid.
     pub fn weigh_auth(&mut self, part: AuthPart, limit: Nanos, subject: Subject) {
         let mut faults = part.faults(limit);
-        if faults.is_empty() && self.verdict == Verdict::Failed && self.would_pass_with(part.slow) {
-            let unanswered = self.counts.late + self.counts.lost;
+        let decides = self.would_pass_with(0, part.slow, self.facts.accept);
+        if faults.is_empty() && self.verdict == Verdict::Failed && decides {
+            let unanswered = self.unanswered();
             faults.push(Reason::AuthDecides { questions: part.slow, limit, unanswered });
         }
         if !faults.is_empty() {
@@ -458,12 +462,26 @@ impl TrialResult {
         self.set_facts(self.facts);
     }
 
-    /// Whether the trial would have passed if so many more of the queries without a reply in time
-    /// had got a valid one.
-    fn would_pass_with(&self, more: u64) -> bool {
+    /// What may be the fault of an AuthDNS that was slow: queries without a reply in time, and those
+    /// for which the DUT said SERVFAIL because it did not want to wait any longer.
+    fn unanswered(&self) -> u64 {
+        self.counts.late + self.counts.lost + self.counts.wrong.rcode.get(&SERVFAIL).unwrap_or(&0)
+    }
+
+    /// Whether the trial would pass by `accept` if so many datagrams that the interface got and the
+    /// sockets did not, and so many questions for which AuthDNS was slow, stood for valid replies.
+    fn would_pass_with(&self, missed: u64, slow: u64, accept: Acceptance) -> bool {
         let mut counts = self.counts.clone();
-        counts.valid += more.min(counts.late + counts.lost);
-        more > 0 && self.facts.accept.is_met(&counts)
+        counts.valid += (missed.min(counts.lost) + slow).min(self.unanswered());
+        missed + slow > 0 && accept.is_met(&counts)
+    }
+
+    /// Whether what the tester or AuthDNS may have lost decides if the trial passes by `accept`,
+    /// which need not be what it was judged by.
+    pub fn is_in_doubt(&self, accept: Acceptance) -> bool {
+        let slow = self.auth.as_ref().map_or(0, |auth| auth.slow);
+        let missed = self.tester_drops_at.missed.unwrap_or(0);
+        !accept.is_met(&self.counts) && self.would_pass_with(missed, slow, accept)
     }
 
     /// Judges the trial's compliance by `facts`.
@@ -478,14 +496,21 @@ impl TrialResult {
 mod tests {
     use super::*;
 
-    /// A trial of 1000 queries of which `late` came late, with `slow` questions at AuthDNS.
-    fn weighed(late: u64, slow: u64) -> Verdict {
+    /// A trial of 1000 queries of which `late` came late and for `failures` of which the DUT said
+    /// SERVFAIL, with `slow` questions at AuthDNS.
+    fn weighed_with(late: u64, failures: u64, slow: u64) -> TrialResult {
         let plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1000));
-        let counts = Counts { sent: 1000, valid: 1000 - late, late, ..Counts::default() };
+        let mut counts =
+            Counts { sent: 1000, valid: 1000 - late - failures, late, ..Counts::default() };
+        counts.wrong.rcode.insert(SERVFAIL, failures);
         let mut trial = TrialResult::simulated(&plan, counts);
         let part = AuthPart { slow, ..AuthPart::default() };
         trial.weigh_auth(part, plan.auth_limit, plan.subject);
-        trial.verdict
+        trial
+    }
+
+    fn weighed(late: u64, slow: u64) -> Verdict {
+        weighed_with(late, 0, slow).verdict
     }
 
     #[test]
@@ -509,5 +534,21 @@ mod tests {
         assert_eq!(weighed(11, 11), Verdict::Invalid);
         assert_eq!(weighed(11, 10), Verdict::Failed);
         assert_eq!(weighed(11, 0), Verdict::Failed);
+    }
+
+    #[test]
+    fn a_slow_authdns_may_be_why_the_dut_said_servfail() {
+        assert_eq!(weighed_with(0, 5, 5).verdict, Verdict::Invalid);
+        assert_eq!(weighed_with(3, 5, 7).verdict, Verdict::Failed);
+    }
+
+    #[test]
+    fn a_trial_that_failed_may_be_in_doubt_for_those_who_accept_less() {
+        // 15 of 1000 went wrong. With the 12 for which AuthDNS was slow only 3 did.
+        let trial = weighed_with(15, 0, 12);
+        assert_eq!(trial.verdict, Verdict::Failed);
+        let doubted =
+            [1.0, 0.998, 0.997, 0.99, 0.985, 0.9].map(|a| trial.is_in_doubt(Acceptance(a)));
+        assert_eq!(doubted, [false, false, true, true, false, false]);
     }
 }

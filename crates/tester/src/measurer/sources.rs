@@ -109,7 +109,9 @@ fn is_ipv6(prefix: IpNet) -> bool {
     matches!(prefix, IpNet::V6(_))
 }
 
-fn is_over_ipv6(server: &SocketAddr) -> bool {
+/// Whether packets to this address are those of IPv6: an IPv4 address may be written as IPv6 (RFC 4291
+/// §2.5.5.2).
+pub(super) fn is_over_ipv6(server: &SocketAddr) -> bool {
     server.ip().to_canonical().is_ipv6()
 }
 
