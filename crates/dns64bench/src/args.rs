@@ -163,7 +163,7 @@ pub(crate) struct Traffic {
     #[arg(long, value_name = "IFACE", help_heading = THREADS)]
     pub(crate) xdp: Option<String>,
     /// How packets get from there to us: zero-copy (the driver must know how to), copy (by the
-    /// driver), generic (behind it), or the fastest of these that there is
+    /// driver), generic (behind it), or the first of these that works
     #[arg(long, value_name = "MODE", value_enum, default_value_t, requires = "xdp", help_heading = THREADS)]
     pub(crate) xdp_mode: XdpMode,
     /// CPUs for sender, receiver, sender, receiver …, such as 2,3 or 0-7
@@ -558,7 +558,7 @@ pub(crate) struct Auth {
     #[arg(long, value_name = "IFACE", conflicts_with_all = ["conform", "delay"], help_heading = THREADS)]
     pub(crate) xdp: Option<String>,
     /// How packets get from there to AuthDNS: zero-copy (the driver must know how to), copy (by the
-    /// driver), generic (behind it), or the fastest of these that there is
+    /// driver), generic (behind it), or the first of these that works
     #[arg(long, value_name = "MODE", value_enum, default_value_t, requires = "xdp", help_heading = THREADS)]
     pub(crate) xdp_mode: XdpMode,
     /// Hold every UDP reply back, by TIME or uniformly by TIME-TIME

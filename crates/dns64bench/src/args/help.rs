@@ -156,8 +156,8 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
                 "Show how far the tester itself can be trusted.",
             ),
             (
-                "dns64bench search --server 2001:2::1 --min 1k --max 64k --method mlrsearch --goal 0.5%,exceed=50%,final=1s,sum=21s",
-                "In a quarter of the time, and beside it what half of the seconds reach with a little loss.",
+                "dns64bench search --server 2001:2::1 --min 1k --max 64k --method mlrsearch --goal 0.5%,exceed=50%,final=1s,sum=21s --pause 1s",
+                "In less time if pauses are short, and beside it what half of the seconds reach with a little loss.",
             ),
             (
                 "dns64bench search --resume journal.jsonl",
@@ -241,13 +241,13 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
             ),
         ],
         "conform" => &[
-            ("dns64bench conform --server [2001:2::1]:53", "Check what needs no names of our own."),
+            ("dns64bench conform --server 2001:2::1", "Check what needs no names of our own."),
             (
-                "dns64bench conform --server [2001:2::1]:53 --zone conform.example --auth-status far.socket --forwards-all",
+                "dns64bench conform --server 2001:2::1 --zone conform.example --auth-status far.socket --forwards-all",
                 "Check all; the server forwards everything to `auth --conform --status far.socket`.",
             ),
             (
-                "dns64bench conform --server [::1]:53 --name ours --html board.html --beside other.json",
+                "dns64bench conform --server ::1 --name ours --html board.html --beside other.json",
                 "Draw a scoreboard beside the outcome of another server.",
             ),
         ],
@@ -261,7 +261,7 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
                 "Serve until Ctrl-C, with live counters.",
             ),
             (
-                "dns64bench auth --listen [::1]:5300 --aaaa-share 0.2 --delay 5ms-20ms",
+                "dns64bench auth --listen 127.0.0.1:5300 --aaaa-share 0.2 --delay 5ms-20ms",
                 "On loopback, slowly.",
             ),
             (
@@ -271,11 +271,11 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
         ],
         "reference-dut" => &[
             (
-                "dns64bench reference-dut --listen [::1]:5310 --capacity 20k",
+                "dns64bench reference-dut --listen 127.0.0.1:5310 --capacity 20k",
                 "A server that answers 20 000 a second.",
             ),
             (
-                "dns64bench reference-dut --listen [::1]:5310 --capacity 20k --loss 0.01",
+                "dns64bench reference-dut --listen 127.0.0.1:5310 --capacity 20k --loss 0.01",
                 "One that loses 1 %.",
             ),
         ],
