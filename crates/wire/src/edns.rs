@@ -32,6 +32,8 @@ pub mod ede {
     pub const NOT_READY: u16 = 14;
     /// Something of the answer is kept from the client, at its own wish.
     pub const FILTERED: u16 = 17;
+    /// An NXDOMAIN whose time is over.
+    pub const STALE_NXDOMAIN_ANSWER: u16 = 19;
     /// The client may not ask.
     pub const PROHIBITED: u16 = 18;
     /// No authoritative server could be reached.

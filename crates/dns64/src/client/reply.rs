@@ -129,6 +129,9 @@ impl ReplyFrame {
             Reply::Error { cause: Cause::Failed(_), .. } => None,
             Reply::Local(answer) => answer.extended_error,
             Reply::Error { extended_error, .. } => extended_error,
+            Reply::Pass { last, .. } if stale && last.answer.kind() == AnswerKind::NxDomain => {
+                Some(ede::STALE_NXDOMAIN_ANSWER)
+            }
             _ if stale => Some(ede::STALE_ANSWER),
             Reply::Synthesize { .. } => Some(ede::SYNTHESIZED),
             Reply::Pass { withheld: Some(Withheld::Unmapped), .. } | Reply::Empty { .. } => {

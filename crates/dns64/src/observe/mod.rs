@@ -13,7 +13,9 @@ mod dnstap;
 mod query_log;
 pub(crate) mod queue;
 
+use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -78,11 +80,20 @@ impl Opened {
     pub(crate) fn new(config: &Config) -> io::Result<Opened> {
         let log: Option<Box<dyn query_log::Target>> = match &config.query_log.to {
             None => None,
-            Some(LogTarget::Stderr) => Some(Box::new(io::stderr())),
+            Some(LogTarget::Stderr) => Some(Box::new(standard_error()?)),
             Some(LogTarget::File(path)) => Some(Box::new(query_log::append_to(path)?)),
         };
         Ok(Opened { log, identity: dnstap::identity(&config.dnstap) })
     }
+}
+
+/// Standard error without the lock of the standard library's: who waits for its reader must not hold
+/// that.
+///
+/// # Errors
+/// If it is closed.
+pub(crate) fn standard_error() -> io::Result<File> {
+    io::stderr().as_fd().try_clone_to_owned().map(File::from)
 }
 
 /// The threads that write.

@@ -1,7 +1,7 @@
 //! The query log: a line for each query that was answered, or for one of many.
 
 use std::fs::File;
-use std::io::{self, Stderr, Write};
+use std::io::{self, Write};
 use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -165,12 +165,6 @@ pub(super) trait Target: Write + Send {
     fn reopened(&self, path: Option<&Path>) -> io::Result<Option<Box<dyn Target>>>;
 }
 
-impl Target for Stderr {
-    fn reopened(&self, _: Option<&Path>) -> io::Result<Option<Box<dyn Target>>> {
-        Ok(None)
-    }
-}
-
 impl Target for File {
     fn reopened(&self, path: Option<&Path>) -> io::Result<Option<Box<dyn Target>>> {
         let Some(path) = path else { return Ok(None) };
@@ -190,6 +184,8 @@ pub(super) struct Writer {
     lines: u64,
     /// The last attempt to write failed.
     fails: bool,
+    /// The last thing that was written is a part of a line.
+    is_torn: bool,
 }
 
 /// A query log that is written to `target`: what takes entries, and the thread's work.
@@ -209,6 +205,7 @@ pub(super) fn lines(
         buffer: Vec::with_capacity(2 * BUFFER),
         lines: 0,
         fails: false,
+        is_torn: false,
     };
     (Lines { inlet, sample: keys.sample, since: 0 }, writer)
 }
@@ -242,15 +239,23 @@ impl Writer {
         }
     }
 
-    /// Writes what has come together. What cannot be written is lost.
+    /// Writes what has come together. What cannot be written is lost, a line as a whole: where a part
+    /// of it was written, what comes next begins on a line of its own.
     fn flush(&mut self, metrics: &WorkerMetrics) {
         if self.lines == 0 {
             return;
         }
-        let written = self.target.write_all(&self.buffer).and_then(|()| self.target.flush());
+        let end_of_line = if self.is_torn { self.put(b"\n").0 } else { Ok(()) };
+        let buffer = std::mem::take(&mut self.buffer);
+        let (written, octets) = match end_of_line {
+            Ok(()) => self.put(&buffer),
+            error => (error, 0),
+        };
+        let whole = buffer[..octets].iter().filter(|octet| **octet == b'\n').count() as u64;
+        (self.buffer, self.lines) = (buffer, self.lines - whole);
         self.buffer.clear();
-        let lines = std::mem::take(&mut self.lines);
-        metrics.add(if written.is_ok() { Count::LogWritten } else { Count::LogDropped }, lines);
+        metrics.add(Count::LogWritten, whole);
+        metrics.add(Count::LogDropped, std::mem::take(&mut self.lines));
         let failed = std::mem::replace(&mut self.fails, written.is_err());
         match written {
             Err(error) if !failed => tracing::warn!("the query log cannot be written: {error}"),
@@ -259,9 +264,27 @@ impl Writer {
         }
     }
 
+    /// Writes as much as the target takes, and returns how much that was.
+    fn put(&mut self, octets: &[u8]) -> (io::Result<()>, usize) {
+        let mut at = 0;
+        let written = loop {
+            match self.target.write(&octets[at..]) {
+                _ if at == octets.len() => break self.target.flush(),
+                Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
+                Ok(more) => at += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => break Err(error),
+            }
+        };
+        if at > 0 {
+            self.is_torn = octets[at - 1] != b'\n';
+        }
+        (written, at)
+    }
+
     fn reopen(&mut self) {
         match self.target.reopened(self.path.as_deref()) {
-            Ok(Some(target)) => self.target = target,
+            Ok(Some(target)) => (self.target, self.is_torn) = (target, false),
             Ok(None) => {}
             Err(error) => {
                 tracing::warn!(
@@ -362,6 +385,57 @@ mod tests {
             let counted = (metrics.get(Count::LogWritten), metrics.get(Count::LogDropped));
             assert_eq!((written, counted), if fails { (0, (0, 3)) } else { (3, (3, 0)) });
         }
+    }
+
+    /// A disk that is full in the middle of the second line of three, and has room again.
+    #[test]
+    fn a_line_of_which_a_part_was_written_is_lost_alone() {
+        struct Disk(Arc<Mutex<(Vec<u8>, usize)>>);
+        impl Write for Disk {
+            fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+                let mut disk = self.0.lock().unwrap();
+                let room = disk.1.min(octets.len());
+                if room == 0 && !octets.is_empty() {
+                    return Err(io::ErrorKind::StorageFull.into());
+                }
+                disk.0.extend(&octets[..room]);
+                disk.1 -= room;
+                Ok(room)
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        impl Target for Disk {
+            fn reopened(&self, _: Option<&Path>) -> io::Result<Option<Box<dyn Target>>> {
+                Ok(None)
+            }
+        }
+        let one = line(&entry(Some("a.test")), LogFormat::Text);
+        let disk = Arc::new(Mutex::new((Vec::new(), one.len() + 10)));
+        let (lines, mut writer) =
+            lines(&QueryLogKeys::default(), Box::new(Disk(Arc::clone(&disk))), Arc::default());
+        let metrics = WorkerMetrics::default();
+        let counted = || (metrics.get(Count::LogWritten), metrics.get(Count::LogDropped));
+        let mut flush = |n: u64| {
+            for _ in 0..n {
+                writer.buffer.extend(one.as_bytes());
+            }
+            writer.lines = n;
+            writer.flush(&metrics);
+        };
+        flush(3);
+        assert_eq!(counted(), (1, 2));
+        flush(1);
+        assert_eq!(counted(), (1, 3), "still full");
+        disk.lock().unwrap().1 = 1 << 20;
+        flush(2);
+        assert_eq!(counted(), (3, 3));
+        let text = String::from_utf8(disk.lock().unwrap().0.clone()).unwrap();
+        let found: Vec<&str> = text.lines().collect();
+        let one = one.trim_end();
+        assert_eq!(found, [one, &one[..10], one, one]);
+        drop(lines);
     }
 
     #[test]

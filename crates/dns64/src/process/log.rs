@@ -6,15 +6,14 @@
 //!                            └ no room: lost, and told later
 //! ```
 
-use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use crate::observe;
 use crate::observe::queue::{Inlet, Load, Next, Outlet, queue};
 
 /// Lines that may wait, and their octets.
@@ -123,11 +122,10 @@ impl Write for &Log {
     }
 }
 
-/// Standard error without the lock of the standard library's, which somebody may hold who waits for
-/// its reader. Nowhere, if it was closed.
+/// Standard error; nowhere, if it was closed.
 fn standard_error() -> Box<dyn Write + Send> {
-    match io::stderr().as_fd().try_clone_to_owned() {
-        Ok(fd) => Box::new(File::from(fd)),
+    match observe::standard_error() {
+        Ok(file) => Box::new(file),
         Err(_) => Box::new(io::sink()),
     }
 }

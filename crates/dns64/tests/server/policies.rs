@@ -220,6 +220,43 @@ fn hints_name_the_addresses_that_aaaa_records_have() {
     assert!(services(&server, &cd)[0].contains(kept), "for who validates himself");
 }
 
+/// RFC 9460 §2.2: what is wrong in a record is for its client to judge.
+#[test]
+fn a_malformed_service_is_passed_on_beside_one_whose_hints_are_rewritten() {
+    use domain::base::rdata::UnknownRecordData;
+    use domain::rdata::AllRecordData;
+
+    let good = [0, 1, 0, 0, 1, 0, 3, 2, b'h', b'2', 0, 4, 0, 4, 8, 8, 8, 8];
+    // The keys are out of their order.
+    let bad = [0, 2, 0, 0, 4, 0, 4, 8, 8, 8, 8, 0, 1, 0, 3, 2, b'h', b'2'];
+    let upstream = Upstream::new(move |q| {
+        let data = |octets: &[u8]| {
+            AllRecordData::Unknown(
+                UnknownRecordData::from_octets(Rtype::HTTPS, octets.to_vec()).unwrap(),
+            )
+        };
+        match q.qtype {
+            Rtype::HTTPS => {
+                let reply = q.answer().any(&q.name, 60, data(&good));
+                reply.any(&q.name, 60, data(&bad)).send()
+            }
+            _ => q.nodata(60, 60).send(),
+        }
+    });
+    for (hints, wanted) in [("translate", true), ("strip", false)] {
+        let group = format!("[[group]]\nclients = ['127.0.0.2']\nhttps-hints = '{hints}'\n");
+        let server = server(&[upstream.address], &group);
+        let got = ask("www.test", Rtype::HTTPS).from("127.0.0.2").of(&server);
+        assert_eq!(got.rcode(), Rcode::NOERROR, "{hints}");
+        let message = got.message.as_slice();
+        let holds = |part: &[u8]| message.windows(part.len()).any(|window| window == part);
+        assert!(holds(&bad), "{hints}: the malformed one is not what it was");
+        assert!(!holds(&good), "{hints}: the other one is");
+        let address = v6("64:ff9b::808:808").octets();
+        assert_eq!(holds(&address), wanted, "{hints}");
+    }
+}
+
 #[test]
 fn zones_that_are_made_up_say_what_is_configured() {
     let upstream = zone();

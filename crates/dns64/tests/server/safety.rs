@@ -166,6 +166,7 @@ fn item_40_stale_answers_while_the_upstream_is_dead() {
     let switch = Arc::clone(&on);
     let upstream = Upstream::new(move |q| match (on.load(Ordering::Relaxed), q.qtype) {
         (false, _) => Vec::new(),
+        (true, _) if q.name == "none.test" => q.rcode(Rcode::NXDOMAIN).soa("test", 1, 1).send(),
         (true, Rtype::A) => q.answer().a(&q.name, 1, "192.0.2.1").send(),
         (true, _) => q.nodata(1, 1).send(),
     });
@@ -173,11 +174,17 @@ fn item_40_stale_answers_while_the_upstream_is_dead() {
         format!("{PREFIX}[cache]\nserve-stale = '1h'\n[forwarding]\ntimeout = '200ms'\n");
     let server = server(&[upstream.address], &configuration);
     assert_eq!(ask("www.test", Rtype::AAAA).of(&server).ttls(), [1]);
+    assert_eq!(ask("none.test", Rtype::AAAA).of(&server).rcode(), Rcode::NXDOMAIN);
     switch.store(false, Ordering::Relaxed);
     eventually("the answer is stale", || {
         let got = ask("www.test", Rtype::AAAA).edns(1232).of(&server);
         assert_eq!(got.addresses(), [mapped("192.0.2.1")]);
         got.ede() == Some(3) && got.ttls() == [30]
+    });
+    eventually("the denial is stale", || {
+        let got = ask("none.test", Rtype::AAAA).edns(1232).of(&server);
+        assert_eq!(got.rcode(), Rcode::NXDOMAIN);
+        got.ede() == Some(19)
     });
     assert_eq!(ask("other.test", Rtype::AAAA).of(&server).rcode(), Rcode::SERVFAIL);
     eventually("nobody is being asked", || server.running.metrics().in_flight() == 0);

@@ -1,9 +1,10 @@
 //! A message with only what belongs there, its names written out anew.
 
-use domain::base::iana::Class;
+use domain::base::iana::{Class, Rtype};
 use domain::base::message::RecordSection;
 use domain::base::message_builder::StaticCompressor;
 use domain::base::name::Name;
+use domain::base::rdata::UnknownRecordData;
 use domain::base::{
     Message as DomainMessage, MessageBuilder, ParsedName, ParsedRecord, Record, Ttl,
 };
@@ -68,8 +69,16 @@ fn all(section: RecordSection<'_, [u8]>) -> Option<Vec<ParsedRecord<'_, [u8]>>> 
     section.collect::<Result<_, _>>().ok()
 }
 
+/// A record as it is read. What is wrong in the parameters of a service is for its client to judge
+/// (RFC 9460 §2.2): its data is passed on as it is.
 fn whole(record: ParsedRecord<'_, [u8]>) -> Option<ReadRecord<'_>> {
-    record.into_any_record().ok()
+    let is_service = matches!(record.rtype(), Rtype::HTTPS | Rtype::SVCB);
+    if !is_service || record.to_any_record::<AllRecordData<_, _>>().is_ok() {
+        return record.into_any_record().ok();
+    }
+    let raw = record.into_record::<UnknownRecordData<&[u8]>>().ok()??;
+    let (owner, class, ttl) = (*raw.owner(), raw.class(), raw.ttl());
+    Some(Record::new(owner, class, ttl, AllRecordData::Unknown(raw.into_data())))
 }
 
 /// A record as domain reads it.
@@ -81,9 +90,5 @@ pub(crate) type ReadRecord<'a> =
 /// # Errors
 /// If one of them is malformed.
 pub(crate) fn readable(section: RecordSection<'_, [u8]>) -> Result<Vec<ReadRecord<'_>>, Unusable> {
-    section
-        .map(|record| {
-            record.and_then(ParsedRecord::into_any_record).map_err(|_| Unusable::Malformed)
-        })
-        .collect()
+    section.map(|record| record.ok().and_then(whole).ok_or(Unusable::Malformed)).collect()
 }
