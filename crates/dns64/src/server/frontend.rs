@@ -148,7 +148,7 @@ impl Frontend {
 
     /// Tells that a query has its reply, if somebody wants to hear of it.
     #[inline]
-    fn tell_answer(&mut self, job: &Job, reply: &Reply<'_>, rules: &Rules<'_>) {
+    fn tell_answer(&mut self, job: &Job, reply: &Reply<'_>, sent: Rcode, rules: &Rules<'_>) {
         let metrics = self.shared.metrics().worker(self.worker);
         if let Some(observer) = &mut self.observer {
             observer.answered(metrics, || Entry {
@@ -157,7 +157,7 @@ impl Frontend {
                 client: job.client.ip(),
                 question: Some(job.inquiry.asked()),
                 transport: job.client.transport(),
-                rcode: reply.rcode(),
+                rcode: sent,
                 decision: job.inquiry.decision(reply, rules.policy),
                 stale: job.inquiry.is_stale(),
             });
@@ -271,6 +271,7 @@ impl Frontend {
             Received::Query(query) => {
                 self.replies.tell_query(client, bytes, self.shared.metrics().worker(self.worker));
                 let frame = ReplyFrame::new(&query, client.transport(), None);
+                self.metrics().count_query(client.transport(), query.qtype);
                 self.metrics().count_rcode(Rcode::REFUSED);
                 let question = Some((&query.name, query.qtype));
                 self.tell_reply(client, question, Rcode::REFUSED, Decision::Refused);
@@ -287,14 +288,14 @@ impl Frontend {
     fn limit(&mut self, client: &Client, bytes: &[u8]) {
         self.metrics().count(Count::RateLimited);
         let ip = client.ip();
-        if let Received::Query(query) = Received::read(bytes)
-            && self.settings.allows(ip)
-            && self.shared.cookies.proves(&query, ip)
-        {
+        let Received::Query(query) = Received::read(bytes) else { return };
+        self.metrics().count_query(client.transport(), query.qtype);
+        if self.settings.allows(ip) && self.shared.cookies.proves(&query, ip) {
             self.replies.tell_query(client, bytes, self.shared.metrics().worker(self.worker));
             let frame =
                 ReplyFrame::new(&query, client.transport(), self.shared.cookies.answer(&query, ip));
             let question = Some((&query.name, query.qtype));
+            self.metrics().count_rcode(Rcode::NOERROR);
             self.tell_reply(client, question, Rcode::NOERROR, Decision::RateLimited);
             self.reply(client, |out| frame.write_truncated(out));
         }
@@ -365,13 +366,13 @@ impl Frontend {
     /// Sends a client its reply.
     #[inline]
     fn conclude(&mut self, job: &Job, reply: &Reply<'_>, settings: &Settings, rules: &Rules<'_>) {
-        self.count_reply(&job.inquiry, reply);
-        self.tell_answer(job, reply, rules);
         let (shared, now) = (&*self.shared, self.now);
         let metrics = shared.metrics().worker(self.worker);
+        let mut sent = reply.rcode();
         self.replies.send(&job.client, metrics, now.since(job.arrived), |out| {
             let start = out.len();
             job.inquiry.write(out, reply, rules);
+            sent = rcode_of(&out[start..], sent);
             if out.len() - start > LARGE
                 && !may_get_large(shared, job, &settings.config.limits, now)
             {
@@ -380,6 +381,11 @@ impl Frontend {
                 job.inquiry.write_truncated(out);
             }
         });
+        self.metrics().count_rcode(sent);
+        if sent == reply.rcode() {
+            self.count_reply(&job.inquiry, reply);
+        }
+        self.tell_answer(job, reply, sent, rules);
     }
 
     /// Counts a question that was denied; whether its client gets no reply.
@@ -470,7 +476,15 @@ impl Frontend {
         if inquiry.is_stale() {
             metrics.count(Count::StaleServed);
         }
-        metrics.count_rcode(reply.rcode());
+    }
+}
+
+/// The RCODE of a message that was written for a reply with this one: another one where the reply
+/// could not be written as it was wanted, and SERVFAIL was. Extended ones have no others.
+fn rcode_of(message: &[u8], wanted: Rcode) -> Rcode {
+    match message.get(3).map(|octet| octet & 0x0f) {
+        Some(low) if low != wanted.in_header() => Rcode::new(low.into()),
+        _ => wanted,
     }
 }
 

@@ -29,6 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use method::units::CpuId;
@@ -62,6 +63,8 @@ use worker::{Served, Worker};
 /// query): 20 000 queries. What waits for seconds is asked again, or elsewhere, and would be
 /// answered for nothing.
 const CLIENT_BUFFER: usize = 8 << 20;
+/// How often it is looked at whether nothing new comes over TCP any more.
+const CLOSING: Duration = Duration::from_millis(1);
 
 /// Why the server does not serve.
 #[derive(Debug, thiserror::Error)]
@@ -314,6 +317,8 @@ impl BoundServer {
             mailboxes,
             tcp_questions,
             stopping: AtomicBool::new(false),
+            is_closing: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             live: ArcSwap::from_pointee(Live::default()),
             prefixes: ArcSwap::default(),
@@ -461,6 +466,12 @@ impl RunningServer {
     }
 
     fn end(&mut self) {
+        self.shared.is_closing.store(true, Ordering::Relaxed);
+        while self.tcp.as_ref().is_some_and(|thread| !thread.is_finished())
+            && !self.shared.is_closed.load(Ordering::Acquire)
+        {
+            thread::sleep(CLOSING);
+        }
         self.shared.stopping.store(true, Ordering::Relaxed);
         for mailbox in &self.shared.mailboxes {
             mailbox.alarm.ring();

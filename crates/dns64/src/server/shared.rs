@@ -36,6 +36,10 @@ pub(super) struct Shared {
     pub(super) tcp_questions: UnboundedSender<TcpQuestion>,
     /// No new queries are taken.
     pub(super) stopping: AtomicBool,
+    /// Before that: nothing new comes over TCP any more; and that it does not. Workers that had ended
+    /// could not answer it.
+    pub(super) is_closing: AtomicBool,
+    pub(super) is_closed: AtomicBool,
     /// The workers have ended.
     pub(super) ended: AtomicBool,
     /// The interfaces whose advertisements can be had.

@@ -39,6 +39,8 @@ use crate::transport::upstream_tcp;
 
 /// How often it is looked at whether the server stops.
 const STOP_CHECK: Duration = Duration::from_millis(50);
+/// In which all tasks of the thread have had a turn.
+const HEARD: Duration = Duration::from_millis(5);
 /// How long a server that stops waits for clients to take their last replies.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -101,9 +103,14 @@ pub(super) fn run(
             None => None,
         };
         while !shared.ended.load(Ordering::Relaxed) {
-            stop.send_if_modified(|stop| {
-                shared.stopping.load(Ordering::Relaxed) && !std::mem::replace(stop, true)
+            let closes = stop.send_if_modified(|stop| {
+                shared.is_closing.load(Ordering::Relaxed) && !std::mem::replace(stop, true)
             });
+            if closes {
+                // All tasks hear of it, and hand on what they have read before.
+                tokio::time::sleep(HEARD).await;
+                shared.is_closed.store(true, Ordering::Release);
+            }
             tokio::time::sleep(STOP_CHECK).await;
             if let Some(too_many) = too_many.take() {
                 panic!("{too_many}");

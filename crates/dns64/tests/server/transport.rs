@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use dns64::config::Settings;
@@ -379,11 +381,50 @@ fn item_34_cookies() {
     assert!(ask("1.test", Rtype::A).try_of(server.address, NOTHING).is_none());
     let proven = ask("1.test", Rtype::A).option(10, &cookie).of(&server);
     assert!(proven.message.header().tc() && proven.answers().is_empty());
+    // Each query is counted, and each reply, also those of the limit.
+    let counted = |kind: &str| -> u64 {
+        let text = server.running.metrics_text();
+        let of = |line: &&str| line.starts_with(&format!("dns64d_{kind}_total{{"));
+        let number = |line: &str| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap();
+        text.lines().filter(of).map(number).sum()
+    };
+    assert_eq!((counted("queries"), counted("replies")), (4, 4));
     let stolen = ask("1.test", Rtype::A).option(10, &cookie);
     let mut forged = cookie.clone();
     forged[20] ^= 1;
     assert!(ask("1.test", Rtype::A).option(10, &forged).try_of(server.address, NOTHING).is_none());
     assert!(stolen.try_of(server.address, SOON).is_some());
+}
+
+/// Of clients that come one after the other none is read and then left without its reply, but for
+/// the one whose query may arrive in the very moment.
+#[test]
+fn a_server_that_stops_answers_what_it_has_read_over_tcp() {
+    let upstream = many();
+    let server = server(&[upstream.address], PREFIX);
+    let (address, query) = (server.address, ask("1.test", Rtype::A).bytes());
+    ask("1.test", Rtype::A).over_tcp(&server);
+    let (answered, left) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (answers, leaves) = (Arc::clone(&answered), Arc::clone(&left));
+    let client = std::thread::spawn(move || {
+        let framed = [&(query.len() as u16).to_be_bytes()[..], &query].concat();
+        // Until nobody listens.
+        while let Ok(mut stream) = TcpStream::connect(address) {
+            stream.set_read_timeout(Some(SOON)).unwrap();
+            let sent = stream.write_all(&framed);
+            match sent.and_then(|()| stream.read(&mut [0; 512])) {
+                Ok(0) => leaves.fetch_add(1, Ordering::Relaxed),
+                Ok(_) => answers.fetch_add(1, Ordering::Relaxed),
+                // Reset: it was not read, and another server might have.
+                Err(_) => 0,
+            };
+        }
+    });
+    eventually("clients come", || answered.load(Ordering::Relaxed) > 20);
+    drop(server);
+    client.join().unwrap();
+    let left = left.load(Ordering::Relaxed);
+    assert!(left <= 1, "{left} were left without a reply");
 }
 
 #[test]
