@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -208,6 +209,78 @@ fn file(folder: &Path, upstream: SocketAddr, prefix: &str) -> PathBuf {
     );
     std::fs::write(&path, text).unwrap();
     path
+}
+
+/// A server whose standard error is `stderr`, and its address; it is asked until it answers.
+fn with_stderr(path: &Path, stderr: Stdio) -> (Child, SocketAddr) {
+    let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let text = std::fs::read_to_string(path).unwrap();
+    std::fs::write(path, text.replace("127.0.0.1:0", &address.to_string())).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dns64d"));
+    command.args(["--config".as_ref(), path.as_os_str()]).stderr(stderr);
+    let child = command.spawn().unwrap();
+    eventually("it answers", || {
+        ask("www.test", Rtype::AAAA).try_of(address, Duration::from_millis(100)).is_some()
+    });
+    (child, address)
+}
+
+/// SIGTERM ends it in time, and with status 0.
+fn ends_well(mut child: Child) {
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-s", "TERM", &pid]).status().unwrap().success());
+    let give_up = Instant::now() + Duration::from_secs(20);
+    let status = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break status,
+            None if Instant::now() > give_up => {
+                child.kill().unwrap();
+                panic!("it does not end");
+            }
+            None => std::thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    assert!(status.success(), "{status}");
+}
+
+#[test]
+fn a_log_for_which_there_is_no_room_costs_nothing_but_its_lines() {
+    let upstream = Upstream::new(|q| if q.name == "www.test" { plain(q) } else { Vec::new() });
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), upstream.address, "2001:db8:1::/96");
+    let full = || File::options().write(true).open("/dev/full").unwrap();
+    let (child, address) = with_stderr(&path, full().into());
+    // It says of a reload that there was one, and of an upstream that it is silent.
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-s", "HUP", &pid]).status().unwrap().success());
+    let silent = |i: u32| ask(&format!("{i}.test"), Rtype::AAAA);
+    (0..9).for_each(|i| drop(silent(i).try_of(address, Duration::from_millis(1))));
+    assert_eq!(silent(9).try_of(address, SOON).unwrap().rcode(), Rcode::SERVFAIL);
+    assert!(ask("www.test", Rtype::AAAA).try_of(address, SOON).is_some());
+    ends_well(child);
+    // Nor is an error in the arguments a panic.
+    let wrong =
+        Command::new(env!("CARGO_BIN_EXE_dns64d")).arg("--nonsense").stderr(full()).status();
+    assert_eq!(wrong.unwrap().code(), Some(2));
+}
+
+#[test]
+fn a_reader_of_the_log_that_has_stopped_stops_nobody() {
+    let upstream = Upstream::new(plain);
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), upstream.address, "2001:db8:1::/96");
+    let text = std::fs::read_to_string(&path).unwrap() + "[query-log]\nto = 'stderr'\n";
+    std::fs::write(&path, text).unwrap();
+    let (child, address) = with_stderr(&path, Stdio::piped());
+    // More lines than a pipe takes, and then some.
+    for i in 0..3_000 {
+        let got = ask("www.test", Rtype::AAAA).try_of(address, SOON);
+        assert!(got.is_some(), "query {i} has no reply");
+    }
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-s", "HUP", &pid]).status().unwrap().success());
+    assert!(ask("www.test", Rtype::AAAA).try_of(address, SOON).is_some());
+    ends_well(child);
 }
 
 #[test]
