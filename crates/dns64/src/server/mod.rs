@@ -23,7 +23,8 @@ mod tcp;
 mod worker;
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,6 +39,7 @@ use net::clock;
 use net::router::RouterSocket;
 use net::socket::{Endpoint, ListenError, listen_both};
 use net::xdp::Mode;
+use nix::sys::socket::{getsockopt, sockopt};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::client::cookies::Cookies;
@@ -167,15 +169,25 @@ impl Activated {
         self.udp.is_empty() && self.tcp.is_empty()
     }
 
-    /// The addresses that they serve; none if nothing was passed.
+    /// The addresses that they serve; none if nothing was passed. A socket for all addresses of both
+    /// families has one of each.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        let udp = self.udp.iter().filter_map(|socket| socket.local_addr().ok());
-        let mut all: Vec<SocketAddr> =
-            udp.chain(self.tcp.iter().filter_map(|socket| socket.local_addr().ok())).collect();
+        let udp = self.udp.iter().map(|socket| served(socket, &socket.local_addr()));
+        let tcp = self.tcp.iter().map(|socket| served(socket, &socket.local_addr()));
+        let mut all: Vec<SocketAddr> = udp.chain(tcp).flatten().flatten().collect();
         all.sort_unstable();
         all.dedup();
         all
     }
+}
+
+/// What a socket with this address serves.
+fn served(socket: &impl AsFd, address: &io::Result<SocketAddr>) -> [Option<SocketAddr>; 2] {
+    let Ok(address) = address else { return [None, None] };
+    let is_for_both = address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED)
+        && getsockopt(socket, sockopt::Ipv6V6Only).is_ok_and(|only_ipv6| !only_ipv6);
+    let too = is_for_both.then(|| SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), address.port()));
+    [Some(*address), too]
 }
 
 /// Binds the addresses of the settings, or takes over sockets of systemd in their stead.

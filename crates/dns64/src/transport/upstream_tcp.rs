@@ -1,5 +1,6 @@
-//! Questions to upstreams over TCP: a number of them at once, over connections that are kept for a
-//! few more (RFC 7766 §6.2).
+//! Questions to upstreams over TCP: a number of them at once, of which each upstream has half at the
+//! most, so that one whose TCP is dead does not keep the others from being asked; over connections
+//! that are kept for a few more, and not for long (RFC 7766 §6.2).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -7,12 +8,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Mutex, Semaphore};
 use tokio::task::spawn_local;
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 use wire::view::Message;
 
 use super::framing::{read_message, write_message};
@@ -23,8 +25,15 @@ use crate::resolver::outside::{TcpFailure, TcpQuestion};
 /// Idle connections kept to an upstream.
 const IDLE_CONNECTIONS: usize = 4;
 
-/// Connections that wait for their next question.
-type Idle = Rc<RefCell<HashMap<SocketAddr, Vec<TcpStream>>>>;
+/// For how long.
+const IDLE_TIME: Duration = Duration::from_secs(10);
+/// How often it is looked at which are to be closed.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Connections that wait for their next question, and since when.
+type Idle = Rc<RefCell<HashMap<SocketAddr, Vec<(TcpStream, Instant)>>>>;
+/// How many questions each upstream may still be asked.
+type Shares = Rc<RefCell<HashMap<SocketAddr, Rc<Semaphore>>>>;
 
 /// Asks what comes out of `questions`, at most `connections` of them at once, and gives `tell` what
 /// comes of each, until nobody can ask any more. A panic at work on one of them costs no more than
@@ -36,13 +45,29 @@ pub(crate) async fn run(
     tell: impl Fn(&TcpQuestion, Result<Vec<u8>, TcpFailure>) + Clone + 'static,
 ) {
     let room = Rc::new(Semaphore::new(connections));
-    let idle = Idle::default();
+    let (idle, shares) = (Idle::default(), Shares::default());
     let mut questions = questions.lock().await;
-    while let Some(question) = questions.recv().await {
+    let mut look = Instant::now() + LOOK;
+    loop {
+        let next = timeout_at(look.into(), questions.recv()).await;
+        if look <= Instant::now() {
+            look = Instant::now() + LOOK;
+            close_some(&idle, Instant::now());
+            // Those of upstreams that are not asked any more go.
+            shares.borrow_mut().retain(|_, share| Rc::strong_count(share) > 1);
+        }
+        let question = match next {
+            Ok(Some(question)) => question,
+            Ok(None) => break,
+            Err(_) => continue,
+        };
+        let whole = || Rc::new(Semaphore::new(connections.div_ceil(2)));
+        let share = Rc::clone(shares.borrow_mut().entry(question.address).or_insert_with(whole));
         let (room, idle, tell, tasks) =
             (Rc::clone(&room), Rc::clone(&idle), tell.clone(), tasks.clone());
         spawn_local(async move {
             let ask = async {
+                let _share = share.acquire().await.ok()?;
                 let _permit = room.acquire().await.ok()?;
                 question.begun.store(true, Ordering::Relaxed);
                 #[cfg(test)]
@@ -69,7 +94,7 @@ pub(crate) async fn run(
 
 async fn ask(question: &TcpQuestion, idle: &Idle) -> io::Result<Vec<u8>> {
     let kept = idle.borrow_mut().get_mut(&question.address).and_then(Vec::pop);
-    if let Some(stream) = kept {
+    if let Some((stream, _)) = kept {
         // The upstream may have closed it meanwhile, or be gone without a word.
         if let Ok(Ok(answer)) = timeout(question.timeout / 2, ask_on(stream, question, idle)).await
         {
@@ -93,7 +118,117 @@ async fn ask_on(mut stream: TcpStream, question: &TcpQuestion, idle: &Idle) -> i
     let mut idle = idle.borrow_mut();
     let kept = idle.entry(question.address).or_default();
     if kept.len() < IDLE_CONNECTIONS {
-        kept.push(stream);
+        kept.push((stream, Instant::now()));
     }
     Ok(answer)
+}
+
+/// Closes what has waited for too long, and what the upstream has closed or says something on that
+/// nobody has asked for.
+fn close_some(idle: &Idle, now: Instant) {
+    let is_good = |(stream, since): &mut (TcpStream, Instant)| {
+        let is_silent = stream
+            .try_read(&mut [0; 1])
+            .is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
+        is_silent && now.duration_since(*since) < IDLE_TIME
+    };
+    idle.borrow_mut().retain(|_, kept| {
+        kept.retain_mut(is_good);
+        !kept.is_empty()
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    use tokio::net::TcpListener;
+    use tokio::sync::mpsc::unbounded_channel;
+    use tokio::task::LocalSet;
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::ids::{FetchId, WorkerId};
+
+    fn local(work: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        LocalSet::new().block_on(&runtime, work);
+    }
+
+    /// An upstream that accepts, and answers or not.
+    async fn upstream(answers: bool) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        spawn_local(async move {
+            let mut open = Vec::new();
+            while let Ok((mut stream, _)) = listener.accept().await {
+                if answers {
+                    let mut query = read_message(&mut stream, LOOK).await.unwrap();
+                    query[2] |= 0x80;
+                    write_message(&mut stream, &query).await.unwrap();
+                }
+                open.push(stream);
+            }
+        });
+        address
+    }
+
+    #[test]
+    fn an_upstream_whose_tcp_is_dead_leaves_room_for_the_others() {
+        local(async {
+            let (dead, live) = (upstream(false).await, upstream(true).await);
+            let question = |address| TcpQuestion {
+                worker: WorkerId(0),
+                fetch: FetchId { index: 0, generation: 0 },
+                address,
+                query: vec![0; 17],
+                timeout: Duration::from_millis(500),
+                begun: Arc::new(AtomicBool::new(false)),
+            };
+            let (sender, receiver) = unbounded_channel();
+            (0..20).for_each(|_| sender.send(question(dead)).unwrap());
+            sender.send(question(live)).unwrap();
+            let answered = Rc::new(Cell::new(false));
+            let seen = Rc::clone(&answered);
+            let tell = move |question: &TcpQuestion, answer: Result<_, _>| {
+                if question.address == live {
+                    seen.set(answer.is_ok());
+                }
+            };
+            let tasks = Tasks::new(|panic, _| panic!("{panic}"));
+            spawn_local(run(tasks, 4, Rc::new(Mutex::new(receiver)), tell));
+            sleep(Duration::from_millis(600)).await;
+            assert!(answered.get(), "it was not asked in time");
+        });
+    }
+
+    #[test]
+    fn connections_go_after_their_time_and_with_their_upstream() {
+        local(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let idle = Idle::default();
+            let begin = Instant::now();
+            let mut theirs = Vec::new();
+            for _ in 0..2 {
+                let stream = TcpStream::connect(address).await.unwrap();
+                theirs.push(listener.accept().await.unwrap().0);
+                idle.borrow_mut().entry(address).or_default().push((stream, begin));
+            }
+            let left = |after: Duration| {
+                close_some(&idle, begin + after);
+                idle.borrow().get(&address).map_or(0, Vec::len)
+            };
+            assert_eq!(left(IDLE_TIME - LOOK), 2);
+            drop(theirs.pop());
+            let give_up = Instant::now() + Duration::from_secs(5);
+            while left(LOOK) != 1 {
+                assert!(Instant::now() < give_up, "what the upstream has closed stays");
+                sleep(Duration::from_millis(5)).await;
+            }
+            assert_eq!(left(IDLE_TIME), 0);
+        });
+    }
 }

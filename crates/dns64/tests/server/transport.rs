@@ -273,6 +273,9 @@ fn clients_of_a_socket_for_both_families_are_what_they_are() {
     let udp = UdpSocket::bind("[::]:0").unwrap();
     let port = udp.local_addr().unwrap().port();
     let activated = Activated { udp: vec![udp], tcp: Vec::new() };
+    // Whoever names 127.0.0.1 as upstream means this server.
+    let both = [format!("0.0.0.0:{port}"), format!("[::]:{port}")].map(|at| at.parse().unwrap());
+    assert_eq!(activated.addresses(), both);
     let running = bind(settings(&[upstream.address], PREFIX), activated).unwrap().start().unwrap();
     let got =
         ask("1.test", Rtype::A).try_of(([127, 0, 0, 1], port).into(), SOON).expect("an answer");
