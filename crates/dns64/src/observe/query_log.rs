@@ -161,11 +161,18 @@ pub(super) fn append_to(path: &Path) -> io::Result<File> {
 
 /// Where lines go.
 pub(super) trait Target: Write + Send {
+    /// Whether nothing was written to it yet.
+    fn is_empty(&self) -> bool;
+
     /// The same, made anew if it has a name.
     fn reopened(&self, path: Option<&Path>) -> io::Result<Option<Box<dyn Target>>>;
 }
 
 impl Target for File {
+    fn is_empty(&self) -> bool {
+        self.metadata().is_ok_and(|metadata| metadata.len() == 0)
+    }
+
     fn reopened(&self, path: Option<&Path>) -> io::Result<Option<Box<dyn Target>>> {
         let Some(path) = path else { return Ok(None) };
         Ok(Some(Box::new(append_to(path)?)))
@@ -284,7 +291,11 @@ impl Writer {
 
     fn reopen(&mut self) {
         match self.target.reopened(self.path.as_deref()) {
-            Ok(Some(target)) => (self.target, self.is_torn) = (target, false),
+            // The same file, if it was not renamed, may end with a part of a line.
+            Ok(Some(target)) => {
+                self.is_torn &= !target.is_empty();
+                self.target = target;
+            }
             Ok(None) => {}
             Err(error) => {
                 tracing::warn!(
@@ -364,6 +375,9 @@ mod tests {
     }
 
     impl Target for Sink {
+        fn is_empty(&self) -> bool {
+            self.0.lock().unwrap().0.is_empty()
+        }
         fn reopened(&self, _: Option<&Path>) -> io::Result<Option<Box<dyn Target>>> {
             Ok(None)
         }
@@ -407,8 +421,11 @@ mod tests {
             }
         }
         impl Target for Disk {
+            fn is_empty(&self) -> bool {
+                self.0.lock().unwrap().0.is_empty()
+            }
             fn reopened(&self, _: Option<&Path>) -> io::Result<Option<Box<dyn Target>>> {
-                Ok(None)
+                Ok(Some(Box::new(Disk(Arc::clone(&self.0)))))
             }
         }
         let one = line(&entry(Some("a.test")), LogFormat::Text);
@@ -417,19 +434,21 @@ mod tests {
             lines(&QueryLogKeys::default(), Box::new(Disk(Arc::clone(&disk))), Arc::default());
         let metrics = WorkerMetrics::default();
         let counted = || (metrics.get(Count::LogWritten), metrics.get(Count::LogDropped));
-        let mut flush = |n: u64| {
+        let flush = |writer: &mut Writer, n: u64| {
             for _ in 0..n {
                 writer.buffer.extend(one.as_bytes());
             }
             writer.lines = n;
             writer.flush(&metrics);
         };
-        flush(3);
+        flush(&mut writer, 3);
         assert_eq!(counted(), (1, 2));
-        flush(1);
+        flush(&mut writer, 1);
         assert_eq!(counted(), (1, 3), "still full");
+        // A reload opens it again; it was not renamed.
+        writer.reopen();
         disk.lock().unwrap().1 = 1 << 20;
-        flush(2);
+        flush(&mut writer, 2);
         assert_eq!(counted(), (3, 3));
         let text = String::from_utf8(disk.lock().unwrap().0.clone()).unwrap();
         let found: Vec<&str> = text.lines().collect();

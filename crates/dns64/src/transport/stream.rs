@@ -49,12 +49,17 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + 'static>(
     let free = Rc::new(Semaphore::new(bounds.pipeline));
     let writing = spawn_local(write_replies(writer, replies, Rc::clone(&free), bounds.idle));
     while !writing.is_finished() {
+        // What is read can be handed on at once, also when the server stops just then.
+        let next = async {
+            let permit = free.acquire().await.ok()?;
+            let bytes = read_message(&mut reader, bounds.idle).await.ok()?;
+            Some((permit, bytes))
+        };
         let read = tokio::select! {
-            read = read_message(&mut reader, bounds.idle) => read,
+            read = next => read,
             _ = stopping.wait_for(|stopping| *stopping) => break,
         };
-        let Ok(bytes) = read else { break };
-        let Ok(permit) = free.acquire().await else { break };
+        let Some((permit, bytes)) = read else { break };
         // Given back when its reply has been written.
         permit.forget();
         hand_on(bytes, reply.clone());

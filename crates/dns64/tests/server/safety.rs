@@ -206,6 +206,12 @@ fn item_42_strangers_are_refused() {
     let refused = ask("www.test", Rtype::AAAA).edns(1232).from("127.0.0.9").of(&server);
     assert_eq!((refused.rcode(), refused.ede()), (Rcode::REFUSED, Some(18)));
     assert_eq!(upstream.asked().len(), 2);
+    let text = server.running.metrics_text();
+    for line in
+        ["dns64d_queries_total{kind=\"udp_aaaa\"} 2", "dns64d_replies_total{rcode=\"refused\"} 1"]
+    {
+        assert!(text.lines().any(|one| one == line), "{line} is not in\n{text}");
+    }
 }
 
 #[test]

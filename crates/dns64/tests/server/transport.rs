@@ -398,6 +398,23 @@ fn item_34_cookies() {
     assert!(stolen.try_of(server.address, SOON).is_some());
 }
 
+/// 2 400 records of 28 octets do not fit into a message, those of 16 octets that they are made of do.
+#[test]
+fn a_reply_that_cannot_be_written_is_counted_as_what_is_sent() {
+    let upstream = many();
+    let server = server(&[upstream.address], PREFIX);
+    let got = ask("2400.test", Rtype::AAAA).over_tcp(&server);
+    assert_eq!((got.rcode(), got.addresses().len()), (Rcode::SERVFAIL, 0));
+    let text = server.running.metrics_text();
+    for line in [
+        "dns64d_replies_total{rcode=\"servfail\"} 1",
+        "dns64d_replies_total{rcode=\"noerror\"} 0",
+        "dns64d_synthesized_total{reason=\"nodata\"} 0",
+    ] {
+        assert!(text.lines().any(|one| one == line), "{line} is not in\n{text}");
+    }
+}
+
 /// Of sixteen clients none is read and then left without its reply, but for those whose query may
 /// arrive in the very moment.
 #[test]
