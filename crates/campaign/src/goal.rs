@@ -5,10 +5,15 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use method::mlr::goal::Goal;
-use method::units::Nanos;
+use method::units::{Nanos, Qps};
 use serde::{Deserialize, Serialize};
 
 use crate::written::{share, some_time};
+
+/// How far the bounds of an MLRsearch may be apart that is to be so near at this rate.
+pub(crate) fn distance(width: f64, rate: Qps) -> Qps {
+    Qps((width * rate.0 as f64).ceil() as u64)
+}
 
 /// `LOSS[,exceed=SHARE][,final=TIME][,sum=TIME]`, of `--goal` and of `goals` in a plan: what is left
 /// out is that of RFC 8219.

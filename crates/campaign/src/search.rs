@@ -21,7 +21,6 @@ use tester::measurer::result::TrialResult;
 use crate::journal::{Finished, Journal, JournalError, SearchEntry, Started};
 use crate::search_plan::{Method, SearchPlan};
 
-pub(crate) use self::course::distance;
 pub use self::course::{GoalFigures, SearchCourse};
 
 /// What a set of searches found. Serialized it is the search object of `search --json`.

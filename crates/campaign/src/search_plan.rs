@@ -15,8 +15,7 @@ use serde::{Deserialize, Serialize};
 use tester::measurer::plan::{SenderSettings, TrialPlan};
 use tester::measurer::result::{Priority, TrialResult};
 
-use crate::goal::TypedGoal;
-use crate::search::distance;
+use crate::goal::{TypedGoal, distance};
 
 /// What to search for, and by which trials.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]

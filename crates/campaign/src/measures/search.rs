@@ -19,7 +19,7 @@ use tester::measurer::plan::TrialPlan;
 
 use super::{Course, Filled, Measure, Paper, Task};
 use crate::archive::{Measured, Step};
-use crate::goal::TypedGoal;
+use crate::goal::{TypedGoal, distance};
 use crate::measures::load::place_name;
 use crate::missing::Missing;
 use crate::place::{Place, cores_in_words};
@@ -30,7 +30,7 @@ use crate::report::Run;
 use crate::report::chart::Figure;
 use crate::report::csv::Row;
 use crate::report::table::Table;
-use crate::search::{GoalFigures, SearchCourse, distance};
+use crate::search::{GoalFigures, SearchCourse};
 use crate::search_plan::Method;
 
 pub(crate) use shown::{found_in_words, worst_point};

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use tester::measurer::result::TrialResult;
 
+use crate::goal::distance;
 use crate::search_plan::Method;
 
 /// What was found for one goal of an MLRsearch.
@@ -32,11 +33,6 @@ pub struct GoalFigures {
     pub lower_bound_reasons: Vec<LowerBound>,
     /// What each search found.
     pub searches: Vec<GoalResult>,
-}
-
-/// How far the bounds of an MLRsearch may be apart that is to be so near at this rate.
-pub(crate) fn distance(width: f64, rate: Qps) -> Qps {
-    Qps((width * rate.0 as f64).ceil() as u64)
 }
 
 /// How far the rates that passed and failed are apart; `None` where one of them is missing.
