@@ -472,7 +472,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
     fn note_version(&mut self, server: String, text: String) -> Result<(), CampaignError> {
         match self.recorded().version(&server) {
             None => self.append(Entry::Version { dut: server, text }),
-            Some(known) if known != text && text != UNKNOWN => {
+            Some(known) if known != text && ![&*known, &*text].contains(&UNKNOWN) => {
                 Err(CampaignError::Impossible(vec![format!(
                     "{server} was {known} when this run was begun, and is {text} now: install that again, or begin \
                      another run"

@@ -670,7 +670,11 @@ fn version<T: Task>(
     if words.is_empty() {
         return Ok(UNKNOWN.into());
     }
-    let printed = machine.run(&words, START).map(|(_, printed)| printed).unwrap_or_default();
+    let printed = match machine.run(&words, START) {
+        Ok((_, printed)) => printed,
+        Err(HostError::Interrupted) => return Err(HostError::Interrupted.into()),
+        Err(_) => String::new(),
+    };
     Ok(version_line(&printed, driver.name).unwrap_or_else(|| UNKNOWN.into()))
 }
 

@@ -21,6 +21,9 @@ duration = "300ms"
 timeout = "500ms"
 pause = "0s"
 max-burst = "500us"
+window-limit = 50
+lateness-limit = "200ms"
+auth-limit = "200ms"
 records = "csv"
 [search]
 min = 100
@@ -194,6 +197,7 @@ fn with_script(folder: &Path, first_start: &str) -> Value {
     fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let plan = format!(
         "name = 'test'\ntopology = 'loopback'\n[trial]\nduration = '700ms'\ntimeout = '500ms'\npause = '0s'\nmax-burst = '500us'\n\
+         window-limit = 50\nlateness-limit = '200ms'\nauth-limit = '200ms'\n\
          [search]\nmin = 100\nmax = 400\nresolution = 100\nrepeat = 2\ninvalid-retries = 20\n[[dut]]\ndriver = 'dns64d'\nprogram = '{}'\n",
         script.display()
     );
@@ -243,6 +247,7 @@ fn custom(folder: &Path, starter: &str, cpu_pids: &str) -> Value {
     let start = folder.join("start.sh");
     let plan = format!(
         "name = 'test'\ntopology = 'loopback'\n[trial]\nduration = '500ms'\ntimeout = '500ms'\npause = '0s'\nmax-burst = '500us'\n\
+         window-limit = 50\nlateness-limit = '200ms'\nauth-limit = '200ms'\n\
          [search]\nmin = 100\nmax = 200\nresolution = 100\nrepeat = 1\ninvalid-retries = 20\n[measure.loads]\nshares = [1]\nduration = '2s'\n\
          transient = '1s'\nrepeat = 1\n[[dut]]\ndriver = 'custom'\nname = 'daemon'\n[dut.custom]\n\
          start = ['sh', '{}', '{{folder}}', '{{listen}}', '{{port}}', '{{upstream}}', '{{upstream-port}}', '{{prefix}}']\n\

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(100);
 
 /// What all plans here begin with.
 const SHORT: &str = "name = 'test'\n[trial]\nduration = '200ms'\ntimeout = '500ms'\npause = '0s'\nmax-burst = '500us'\n\
-                     window-limit = 50\nlateness-limit = '200ms'\n[search]\nmin = 100\nmax = 100\nresolution = 100\nrepeat = 1\n\
+                     window-limit = 50\nlateness-limit = '200ms'\nauth-limit = '200ms'\n[search]\nmin = 100\nmax = 100\nresolution = 100\nrepeat = 1\n\
                      invalid-retries = 20\n";
 
 fn plan(rest: &str) -> String {

@@ -361,6 +361,7 @@ impl Hosts for RealHosts<'_> {
             Task::ClosedLoop(plan) => (plan.arguments(), &[]),
             Task::Conform(plan) => (plan.arguments(self.checks_view(auth)), &self.plan.cpus.tester),
         };
+        dut.map_or(Ok(()), RunningDut::look_for_processes)?;
         let begun = SystemTime::now();
         let measurer = machine.start(&machine.ours(&words), cpus, log, Some(output))?;
         let mut meter = Meter::new(auth, dut, &self.world.dut)?;

@@ -46,7 +46,6 @@ impl Meter<'_> {
         dut: Option<&RunningDut>,
         host: &'a Machine,
     ) -> Result<Meter<'a>, HostError> {
-        dut.map_or(Ok(()), RunningDut::look_for_processes)?;
         let used = dut.map_or(Ok(0.0), RunningDut::cpu)?;
         let auth_before = cpu_of_each(auth)?;
         let (host_last, start) = (host.cpu_times()?, Instant::now());

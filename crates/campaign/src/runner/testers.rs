@@ -85,6 +85,7 @@ impl RealHosts<'_> {
         plan: &TrialPlan,
         to_the_end: bool,
     ) -> Result<Seen, CampaignError> {
+        dut.map_or(Ok(()), RunningDut::look_for_processes)?;
         let before = self.clocks()?;
         let lead = LEAD + plan.preload_time();
         let (begun, begins) = (SystemTime::now(), Instant::now() + lead.into());

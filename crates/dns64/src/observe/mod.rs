@@ -16,8 +16,8 @@ pub(crate) mod queue;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -86,6 +86,9 @@ impl Opened {
         Ok(Opened { log, identity: dnstap::identity(&config.dnstap) })
     }
 }
+
+/// Held by who writes lines to [`standard_error`]: the thread of the log, or that of the query log.
+pub(crate) static ONE_WRITES: Mutex<()> = Mutex::new(());
 
 /// Standard error without the lock of the standard library's: who waits for its reader must not hold
 /// that.

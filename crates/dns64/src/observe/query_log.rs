@@ -15,6 +15,7 @@ use nix::unistd::Uid;
 use serde::Serialize;
 use wire::rcode::Rcode;
 
+use super::ONE_WRITES;
 use super::queue::{Inlet, Load, Next, Outlet, queue};
 use crate::config::{LogFormat, QueryLogKeys};
 use crate::metrics::{Count, WorkerMetrics};
@@ -170,7 +171,7 @@ pub(super) trait Target: Write + Send {
 
 impl Target for File {
     fn is_empty(&self) -> bool {
-        self.metadata().is_ok_and(|metadata| metadata.len() == 0)
+        self.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0)
     }
 
     fn reopened(&self, path: Option<&Path>) -> io::Result<Option<Box<dyn Target>>> {
@@ -252,6 +253,8 @@ impl Writer {
         if self.lines == 0 {
             return;
         }
+        // Its lines and those of the log are whole.
+        let _one = self.path.is_none().then(|| ONE_WRITES.lock());
         let end_of_line = if self.is_torn { self.put(b"\n").0 } else { Ok(()) };
         let buffer = std::mem::take(&mut self.buffer);
         let (written, octets) = match end_of_line {

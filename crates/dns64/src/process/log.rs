@@ -84,7 +84,10 @@ impl Log {
     fn write_one(&self, waiting: Waiting, to: &mut dyn Write) {
         match waiting {
             // What cannot be written is lost: there is nobody to tell.
-            Waiting::Line(line) => drop(to.write_all(&line)),
+            Waiting::Line(line) => {
+                let _one = observe::ONE_WRITES.lock();
+                let _ = to.write_all(&line);
+            }
             Waiting::Mark(written) => drop(written.try_send(())),
         }
         let lost = self.lost.swap(0, Ordering::Relaxed);

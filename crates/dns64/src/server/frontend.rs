@@ -373,6 +373,11 @@ impl Frontend {
             let start = out.len();
             job.inquiry.write(out, reply, rules);
             sent = rcode_of(&out[start..], sent);
+            // Before the client can have it.
+            metrics.count_rcode(sent);
+            if sent == reply.rcode() {
+                count_reply(metrics, &job.inquiry, reply);
+            }
             if out.len() - start > LARGE
                 && !may_get_large(shared, job, &settings.config.limits, now)
             {
@@ -381,10 +386,6 @@ impl Frontend {
                 job.inquiry.write_truncated(out);
             }
         });
-        self.metrics().count_rcode(sent);
-        if sent == reply.rcode() {
-            self.count_reply(&job.inquiry, reply);
-        }
         self.tell_answer(job, reply, sent, rules);
     }
 
@@ -451,31 +452,31 @@ impl Frontend {
             self.reply(client, |out| out.extend(reply));
         }
     }
+}
 
-    fn count_reply(&self, inquiry: &Inquiry, reply: &Reply<'_>) {
-        let metrics = self.metrics();
-        match *reply {
-            Reply::Pass { strip: Strip::Excluded | Strip::Mapped, .. } => {
-                metrics.count(Count::Stripped);
-            }
-            Reply::Synthesize { reason, .. } => metrics.count(match reason {
-                Reason::NoData => Count::SynthesizedNodata,
-                Reason::Rcode => Count::SynthesizedRcode,
-                Reason::Timeout => Count::SynthesizedTimeout,
-                Reason::Excluded => Count::SynthesizedExcluded,
-            }),
-            Reply::Local(_) => metrics.count(Count::Local),
-            Reply::Pass { .. } | Reply::Empty { .. } | Reply::Error { .. } => {}
+/// Counts a reply that a client gets, but for its RCODE.
+fn count_reply(metrics: &WorkerMetrics, inquiry: &Inquiry, reply: &Reply<'_>) {
+    match *reply {
+        Reply::Pass { strip: Strip::Excluded | Strip::Mapped, .. } => {
+            metrics.count(Count::Stripped);
         }
-        match reply.withheld() {
-            Some(Withheld::Unmapped) => metrics.count(Count::WithheldUnmapped),
-            Some(Withheld::Signed) => metrics.count(Count::WithheldSigned),
-            Some(Withheld::Filtered) => metrics.count(Count::FilteredA),
-            None => {}
-        }
-        if inquiry.is_stale() {
-            metrics.count(Count::StaleServed);
-        }
+        Reply::Synthesize { reason, .. } => metrics.count(match reason {
+            Reason::NoData => Count::SynthesizedNodata,
+            Reason::Rcode => Count::SynthesizedRcode,
+            Reason::Timeout => Count::SynthesizedTimeout,
+            Reason::Excluded => Count::SynthesizedExcluded,
+        }),
+        Reply::Local(_) => metrics.count(Count::Local),
+        Reply::Pass { .. } | Reply::Empty { .. } | Reply::Error { .. } => {}
+    }
+    match reply.withheld() {
+        Some(Withheld::Unmapped) => metrics.count(Count::WithheldUnmapped),
+        Some(Withheld::Signed) => metrics.count(Count::WithheldSigned),
+        Some(Withheld::Filtered) => metrics.count(Count::FilteredA),
+        None => {}
+    }
+    if inquiry.is_stale() {
+        metrics.count(Count::StaleServed);
     }
 }
 

@@ -170,7 +170,10 @@ fn ask_upstreams(
     questions: UnboundedReceiver<TcpQuestion>,
     tap: Option<Tap>,
 ) {
-    let connections = shared.settings.load().upstream_connections;
+    let settings = shared.settings.load();
+    let connections = settings.upstream_connections;
+    // Half, where there are others.
+    let share = if settings.upstreams.len() > 1 { connections.div_ceil(2) } else { connections };
     let (shared, questions) = (Arc::clone(shared), Rc::new(Mutex::new(questions)));
     let begin = {
         let tasks = tasks.clone();
@@ -179,6 +182,7 @@ fn ask_upstreams(
             upstream_tcp::run(
                 tasks.clone(),
                 connections,
+                share,
                 Rc::clone(&questions),
                 move |question, answer| {
                     if let (Some(tap), Ok(octets)) = (&tap, &answer) {

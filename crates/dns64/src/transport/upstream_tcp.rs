@@ -1,5 +1,5 @@
-//! Questions to upstreams over TCP: a number of them at once, of which each upstream has half at the
-//! most, so that one whose TCP is dead does not keep the others from being asked; over connections
+//! Questions to upstreams over TCP: a number of them at once, of which each upstream has a share
+//! only, so that one whose TCP is dead does not keep the others from being asked; over connections
 //! that are kept for a few more, and not for long (RFC 7766 §6.2).
 
 use std::cell::RefCell;
@@ -35,12 +35,14 @@ type Idle = Rc<RefCell<HashMap<SocketAddr, Vec<(TcpStream, Instant)>>>>;
 /// How many questions each upstream may still be asked.
 type Shares = Rc<RefCell<HashMap<SocketAddr, Rc<Semaphore>>>>;
 
-/// Asks what comes out of `questions`, at most `connections` of them at once, and gives `tell` what
+/// Asks what comes out of `questions`, at most `connections` of them at once and `share` of one
+/// upstream, and gives `tell` what
 /// comes of each, until nobody can ask any more. A panic at work on one of them costs no more than
 /// its answer.
 pub(crate) async fn run(
     tasks: Tasks,
     connections: usize,
+    share: usize,
     questions: Rc<Mutex<UnboundedReceiver<TcpQuestion>>>,
     tell: impl Fn(&TcpQuestion, Result<Vec<u8>, TcpFailure>) + Clone + 'static,
 ) {
@@ -61,7 +63,7 @@ pub(crate) async fn run(
             Ok(None) => break,
             Err(_) => continue,
         };
-        let whole = || Rc::new(Semaphore::new(connections.div_ceil(2)));
+        let whole = || Rc::new(Semaphore::new(share));
         let share = Rc::clone(shares.borrow_mut().entry(question.address).or_insert_with(whole));
         let (room, idle, tell, tasks) =
             (Rc::clone(&room), Rc::clone(&idle), tell.clone(), tasks.clone());
@@ -198,7 +200,7 @@ mod tests {
                 }
             };
             let tasks = Tasks::new(|panic, _| panic!("{panic}"));
-            spawn_local(run(tasks, 4, Rc::new(Mutex::new(receiver)), tell));
+            spawn_local(run(tasks, 4, 2, Rc::new(Mutex::new(receiver)), tell));
             while answered.get().is_none() {
                 sleep(Duration::from_millis(5)).await;
             }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -211,18 +211,29 @@ fn file(folder: &Path, upstream: SocketAddr, prefix: &str) -> PathBuf {
     path
 }
 
-/// A server whose standard error is `stderr`, and its address; it is asked until it answers.
-fn with_stderr(path: &Path, stderr: Stdio) -> (Child, SocketAddr) {
-    let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+/// A server with this standard error, and its address; it is asked until it answers. As it can say
+/// nowhere which port the kernel gave it, it gets one that was free a moment ago.
+fn with_stderr(path: &Path, stderr: impl Fn() -> Stdio) -> (Child, SocketAddr) {
     let text = std::fs::read_to_string(path).unwrap();
-    std::fs::write(path, text.replace("127.0.0.1:0", &address.to_string())).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_dns64d"));
-    command.args(["--config".as_ref(), path.as_os_str()]).stderr(stderr);
-    let child = command.spawn().unwrap();
-    eventually("it answers", || {
-        ask("www.test", Rtype::AAAA).try_of(address, Duration::from_millis(100)).is_some()
-    });
-    (child, address)
+    for _ in 0..20 {
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        std::fs::write(path, text.replace("127.0.0.1:0", &address.to_string())).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dns64d"));
+        command.args(["--config".as_ref(), path.as_os_str()]).stderr(stderr());
+        let mut child = command.spawn().unwrap();
+        let (mut is_there, mut has_ended) = (false, false);
+        eventually("it answers, or has ended", || {
+            let question = ask("www.test", Rtype::AAAA);
+            is_there = question.try_of(address, Duration::from_millis(100)).is_some();
+            has_ended = child.try_wait().unwrap().is_some();
+            is_there || has_ended
+        });
+        // Another test may have taken the port.
+        if !has_ended {
+            return (child, address);
+        }
+    }
+    panic!("no port is free");
 }
 
 /// SIGTERM ends it in time, and with status 0.
@@ -248,8 +259,8 @@ fn a_log_for_which_there_is_no_room_costs_nothing_but_its_lines() {
     let upstream = Upstream::new(|q| if q.name == "www.test" { plain(q) } else { Vec::new() });
     let folder = tempfile::tempdir().unwrap();
     let path = file(folder.path(), upstream.address, "2001:db8:1::/96");
-    let full = || File::options().write(true).open("/dev/full").unwrap();
-    let (child, address) = with_stderr(&path, full().into());
+    let full = || Stdio::from(File::options().write(true).open("/dev/full").unwrap());
+    let (child, address) = with_stderr(&path, full);
     // It says of a reload that there was one, and of an upstream that it is silent.
     let pid = child.id().to_string();
     assert!(Command::new("kill").args(["-s", "HUP", &pid]).status().unwrap().success());
@@ -271,7 +282,7 @@ fn a_reader_of_the_log_that_has_stopped_stops_nobody() {
     let path = file(folder.path(), upstream.address, "2001:db8:1::/96");
     let text = std::fs::read_to_string(&path).unwrap() + "[query-log]\nto = 'stderr'\n";
     std::fs::write(&path, text).unwrap();
-    let (child, address) = with_stderr(&path, Stdio::piped());
+    let (child, address) = with_stderr(&path, Stdio::piped);
     // More lines than a pipe takes, and then some.
     for i in 0..3_000 {
         let got = ask("www.test", Rtype::AAAA).try_of(address, SOON);
