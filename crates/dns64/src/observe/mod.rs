@@ -12,12 +12,11 @@
 mod dnstap;
 mod query_log;
 pub(crate) mod queue;
+pub(crate) mod standard_error;
 
-use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -80,23 +79,11 @@ impl Opened {
     pub(crate) fn new(config: &Config) -> io::Result<Opened> {
         let log: Option<Box<dyn query_log::Target>> = match &config.query_log.to {
             None => None,
-            Some(LogTarget::Stderr) => Some(Box::new(standard_error()?)),
+            Some(LogTarget::Stderr) => Some(Box::new(standard_error::open()?)),
             Some(LogTarget::File(path)) => Some(Box::new(query_log::append_to(path)?)),
         };
         Ok(Opened { log, identity: dnstap::identity(&config.dnstap) })
     }
-}
-
-/// Held by who writes lines to [`standard_error`]: the thread of the log, or that of the query log.
-pub(crate) static ONE_WRITES: Mutex<()> = Mutex::new(());
-
-/// Standard error without the lock of the standard library's: who waits for its reader must not hold
-/// that.
-///
-/// # Errors
-/// If it is closed.
-pub(crate) fn standard_error() -> io::Result<File> {
-    io::stderr().as_fd().try_clone_to_owned().map(File::from)
 }
 
 /// The threads that write.

@@ -15,8 +15,8 @@ use nix::unistd::Uid;
 use serde::Serialize;
 use wire::rcode::Rcode;
 
-use super::ONE_WRITES;
 use super::queue::{Inlet, Load, Next, Outlet, queue};
+use super::standard_error::ONE_WRITES;
 use crate::config::{LogFormat, QueryLogKeys};
 use crate::metrics::{Count, WorkerMetrics};
 use crate::name::{LowerName, text};

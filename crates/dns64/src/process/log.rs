@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::observe;
 use crate::observe::queue::{Inlet, Load, Next, Outlet, queue};
+use crate::observe::standard_error;
 
 /// Lines that may wait, and their octets.
 const PLACES: usize = 4_096;
@@ -65,7 +65,7 @@ impl Log {
     pub(super) fn begin(self: &Arc<Log>) -> io::Result<()> {
         let Some(outlet) = self.take_outlet() else { return Ok(()) };
         let log = Arc::clone(self);
-        let mut to = standard_error();
+        let mut to = destination();
         let work = move || log.write(&outlet, &mut *to);
         thread::Builder::new().name("log".into()).spawn(work).map(drop)
     }
@@ -85,7 +85,7 @@ impl Log {
         match waiting {
             // What cannot be written is lost: there is nobody to tell.
             Waiting::Line(line) => {
-                let _one = observe::ONE_WRITES.lock();
+                let _one = standard_error::ONE_WRITES.lock();
                 let _ = to.write_all(&line);
             }
             Waiting::Mark(written) => drop(written.try_send(())),
@@ -99,7 +99,7 @@ impl Log {
     /// Waits a second at most until all that was said is written.
     pub(super) fn flush(&self) {
         if let Some(outlet) = self.take_outlet() {
-            let mut to = standard_error();
+            let mut to = destination();
             while let Next::One(waiting) = outlet.next(Duration::ZERO) {
                 self.write_one(waiting, &mut *to);
             }
@@ -126,8 +126,8 @@ impl Write for &Log {
 }
 
 /// Standard error; nowhere, if it was closed.
-fn standard_error() -> Box<dyn Write + Send> {
-    match observe::standard_error() {
+fn destination() -> Box<dyn Write + Send> {
+    match standard_error::open() {
         Ok(file) => Box::new(file),
         Err(_) => Box::new(io::sink()),
     }
