@@ -211,43 +211,40 @@ fn file(folder: &Path, upstream: SocketAddr, prefix: &str) -> PathBuf {
     path
 }
 
-/// A server with this standard error, and its address; it is asked until it answers. As it can say
+/// A server with this standard error; it is asked until it answers. As it can say
 /// nowhere which port the kernel gave it, it gets one that was free a moment ago.
-fn with_stderr(path: &Path, stderr: impl Fn() -> Stdio) -> (Child, SocketAddr) {
+fn with_stderr(path: &Path, stderr: impl Fn() -> Stdio) -> Daemon {
     let text = std::fs::read_to_string(path).unwrap();
     for _ in 0..20 {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         std::fs::write(path, text.replace("127.0.0.1:0", &address.to_string())).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_dns64d"));
         command.args(["--config".as_ref(), path.as_os_str()]).stderr(stderr());
-        let mut child = command.spawn().unwrap();
+        let child = command.spawn().unwrap();
+        let mut daemon = Daemon { child, address, lines: channel().1, said: RefCell::default() };
         let (mut is_there, mut has_ended) = (false, false);
         eventually("it answers, or has ended", || {
             let question = ask("www.test", Rtype::AAAA);
             is_there = question.try_of(address, Duration::from_millis(100)).is_some();
-            has_ended = child.try_wait().unwrap().is_some();
+            has_ended = daemon.child.try_wait().unwrap().is_some();
             is_there || has_ended
         });
         // Another test may have taken the port.
         if !has_ended {
-            return (child, address);
+            return daemon;
         }
     }
     panic!("no port is free");
 }
 
 /// SIGTERM ends it in time, and with status 0.
-fn ends_well(mut child: Child) {
-    let pid = child.id().to_string();
-    assert!(Command::new("kill").args(["-s", "TERM", &pid]).status().unwrap().success());
+fn ends_well(mut daemon: Daemon) {
+    daemon.signal("TERM");
     let give_up = Instant::now() + Duration::from_secs(20);
     let status = loop {
-        match child.try_wait().unwrap() {
+        match daemon.child.try_wait().unwrap() {
             Some(status) => break status,
-            None if Instant::now() > give_up => {
-                child.kill().unwrap();
-                panic!("it does not end");
-            }
+            None if Instant::now() > give_up => panic!("it does not end"),
             None => std::thread::sleep(Duration::from_millis(20)),
         }
     };
@@ -260,15 +257,14 @@ fn a_log_for_which_there_is_no_room_costs_nothing_but_its_lines() {
     let folder = tempfile::tempdir().unwrap();
     let path = file(folder.path(), upstream.address, "2001:db8:1::/96");
     let full = || Stdio::from(File::options().write(true).open("/dev/full").unwrap());
-    let (child, address) = with_stderr(&path, full);
+    let daemon = with_stderr(&path, full);
     // It says of a reload that there was one, and of an upstream that it is silent.
-    let pid = child.id().to_string();
-    assert!(Command::new("kill").args(["-s", "HUP", &pid]).status().unwrap().success());
+    daemon.signal("HUP");
     let silent = |i: u32| ask(&format!("{i}.test"), Rtype::AAAA);
-    (0..9).for_each(|i| drop(silent(i).try_of(address, Duration::from_millis(1))));
-    assert_eq!(silent(9).try_of(address, SOON).unwrap().rcode(), Rcode::SERVFAIL);
-    assert!(ask("www.test", Rtype::AAAA).try_of(address, SOON).is_some());
-    ends_well(child);
+    (0..9).for_each(|i| drop(silent(i).try_of(daemon.address, Duration::from_millis(1))));
+    assert_eq!(silent(9).try_of(daemon.address, SOON).unwrap().rcode(), Rcode::SERVFAIL);
+    assert!(ask("www.test", Rtype::AAAA).try_of(daemon.address, SOON).is_some());
+    ends_well(daemon);
     // Nor is an error in the arguments a panic.
     let wrong =
         Command::new(env!("CARGO_BIN_EXE_dns64d")).arg("--nonsense").stderr(full()).status();
@@ -282,16 +278,15 @@ fn a_reader_of_the_log_that_has_stopped_stops_nobody() {
     let path = file(folder.path(), upstream.address, "2001:db8:1::/96");
     let text = std::fs::read_to_string(&path).unwrap() + "[query-log]\nto = 'stderr'\n";
     std::fs::write(&path, text).unwrap();
-    let (child, address) = with_stderr(&path, Stdio::piped);
+    let daemon = with_stderr(&path, Stdio::piped);
     // More lines than a pipe takes, and then some.
     for i in 0..3_000 {
-        let got = ask("www.test", Rtype::AAAA).try_of(address, SOON);
+        let got = ask("www.test", Rtype::AAAA).try_of(daemon.address, SOON);
         assert!(got.is_some(), "query {i} has no reply");
     }
-    let pid = child.id().to_string();
-    assert!(Command::new("kill").args(["-s", "HUP", &pid]).status().unwrap().success());
-    assert!(ask("www.test", Rtype::AAAA).try_of(address, SOON).is_some());
-    ends_well(child);
+    daemon.signal("HUP");
+    assert!(ask("www.test", Rtype::AAAA).try_of(daemon.address, SOON).is_some());
+    ends_well(daemon);
 }
 
 #[test]
