@@ -42,7 +42,7 @@ const GROUPS: [Group; 4] = [
         name: "translation",
         package: "dns64",
         files: "crates/dns64/src/translation/**/*.rs",
-        slow: &[],
+        slow: SLOW_OF_DNS64,
         slow_of: "",
     },
     Group {
@@ -56,7 +56,7 @@ const GROUPS: [Group; 4] = [
         name: "reply-check",
         package: "tester",
         files: "crates/tester/src/measurer/expect.rs",
-        slow: &[],
+        slow: SLOW_OF_TESTER,
         slow_of: "",
     },
     Group {
@@ -71,6 +71,30 @@ const GROUPS: [Group; 4] = [
 /// Simulations of thousands of comparisons: all others together take a second.
 const SLOW_OF_METHOD: &[&str] =
     &["equal_servers_give_few_alarms", "a_slowdown_is_rarely_called_none"];
+
+/// What waits, or counts for seconds, in other parts of dns64d: all others together take a second.
+const SLOW_OF_DNS64: &[&str] = &[
+    "import::",
+    "r3_",
+    "budget::",
+    "choice::",
+    "ports::tests::",
+    "asking::tests::",
+    "known::tests::nobody_can_fill",
+    "no_name_leans_on",
+    "dnstap::tests::",
+    "daemon::tests::",
+];
+/// The same for the tester.
+const SLOW_OF_TESTER: &[&str] = &[
+    "measurer::ids::",
+    "measurer::names::",
+    "measurer::merge::",
+    "parquet_has",
+    "client::closed_loop::",
+    "measurer::liveness::",
+    "measurer::sources::",
+];
 
 /// Mutants, all of one file, that one run of cargo-mutants gets: outcomes are written after each.
 const AT_ONCE: usize = 24;

@@ -80,7 +80,9 @@ impl Bench {
         self.folder.path().join(name).to_string_lossy().into_owned()
     }
 
-    /// Measures a server that serves our zone file of 10.0.0.0/16, all names with an AAAA record.
+    /// Measures a server that serves our zone file of 10.0.0.0/16, all names with an AAAA record: it
+    /// must answer each rightly. One whose CPU is away for a moment loses some queries, which counts
+    /// as a spoiled trial up to 1 %.
     fn measure_zone(&self, port: u16) -> Result<()> {
         let server = format!("127.0.0.1:{port}");
         // Every name has an AAAA record in this zone, or the trial could not pass.
@@ -101,10 +103,18 @@ impl Bench {
             "--json",
             "--quiet",
         ];
-        let ran = self.sound(&args)?;
-        let trial: Value = serde_json::from_str(&ran.stdout).with_context(|| ran.stderr.clone())?;
-        ensure!(trial["verdict"] == "passed" && trial["valid"] == 10_000, "{}", ran.stdout);
-        Ok(())
+        loop {
+            let ran = self.sound(&args)?;
+            let trial: Value = serde_json::from_str(&ran.stdout).with_context(|| ran.stderr)?;
+            let count = |key: &str| trial[key].as_u64().context(trial.to_string());
+            let (valid, missing) = (count("valid")?, count("late")? + count("lost")?);
+            if valid == 10_000 {
+                ensure!(trial["verdict"] == "passed", "{trial}");
+                return Ok(());
+            }
+            ensure!(valid + missing == 10_000 && missing <= 100, "{trial}");
+            self.note_spoiled(&trial.to_string())?;
+        }
     }
 
     /// Runs a `measure` until the tester did not spoil the trial, which it says with status 3: a
