@@ -33,19 +33,11 @@ impl Prefix {
 
     /// The address that represents `address` under this prefix (RFC 6052 §2.2), with a zero suffix.
     pub fn embed(&self, address: Ipv4Addr) -> Ipv6Addr {
-        let v4 = u128::from(u32::from(address));
+        let behind = u128::from(u32::from(address)) << (96 - self.len);
         // Octet 8 (bits 64 to 71) stays zero: what would reach into it moves down by eight bits.
-        let embedded = match self.len {
-            96 => v4,
-            64 => v4 << 24,
-            len => {
-                let (above, below) = (64 - u32::from(len), 32 - (64 - u32::from(len)));
-                let high = (v4 >> below) << 64;
-                let low = (v4 & ((1 << below) - 1)) << (56 - below);
-                debug_assert!(above <= 32);
-                high | low
-            }
-        };
+        let lower = u128::from(u64::MAX);
+        let embedded =
+            if self.len == 96 { behind } else { (behind & !lower) | ((behind & lower) >> 8) };
         Ipv6Addr::from(self.bits | embedded)
     }
 }
@@ -252,6 +244,7 @@ mod tests {
         ] {
             let prefix: Prefix = prefix.parse().unwrap();
             assert_eq!(prefix.embed(v4), address.parse::<Ipv6Addr>().unwrap(), "{prefix}");
+            assert!(prefix.to_string().ends_with(&format!("/{}", prefix.length())), "{prefix}");
         }
     }
 
@@ -318,6 +311,24 @@ mod tests {
         assert_eq!(judge_with(&both, Share::ZERO, &["64:ff9b::/96", "2001:db8:64::/96"]), Ok(()));
         let own = reply(Rcode::NOERROR, |b| aaaa(b, Q, &own_aaaa(NAME).to_string()));
         assert_eq!(judge_with(&own, Share::ONE, &["64:ff9b::/96"]), Ok(()));
+    }
+
+    #[test]
+    fn a_reply_repeats_the_question_or_is_an_error_without_one() {
+        let asked = QueryTemplate::aaaa(&Domain::dns64perf());
+        let at =
+            |bytes: &[u8], name| answers_at(&Message::new(bytes).unwrap(), bytes, &asked, name);
+        let right = reply(Rcode::NOERROR, |_| ());
+        assert_eq!(at(&right, NAME), Some(asked.len()));
+        assert_eq!(at(&right, Ipv4Addr::new(10, 0, 0, 2)), None);
+        let bare = |rcode| {
+            let mut bytes = reply(rcode, |_| ());
+            bytes.truncate(HEADER_LEN);
+            bytes[5] = 0;
+            bytes
+        };
+        assert_eq!(at(&bare(Rcode::FORMERR), NAME), Some(HEADER_LEN));
+        assert_eq!(at(&bare(Rcode::NOERROR), NAME), None);
     }
 
     #[test]
