@@ -515,7 +515,7 @@ impl fmt::Display for Reason {
                     }
                     None => write!(
                         f,
-                        "nobody knows how far its clock is off, limit {} µs: let chrony or PTP set it",
+                        "nobody knows how far its clock is off, limit {} µs: let chrony set it, or say --offset",
                         us(limit)
                     ),
                 }

@@ -73,18 +73,23 @@ pub fn use_exact_timers() -> bool {
 }
 
 /// How far the wall clock may be from the true time, as the kernel was told by what sets it, such as
-/// chrony or PTP (adjtimex(2)).
+/// chrony (adjtimex(2)).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 pub struct ClockError {
     /// Whether anything keeps it at the true time; the other two say nothing if not.
     pub synchronized: bool,
-    /// The error that is estimated, in microseconds.
-    pub estimated_us: u64,
+    /// The error that is estimated, in microseconds, with what the kernel has still to set right;
+    /// none where what sets the clock does not estimate it, as systemd-timesyncd and phc2sys do not.
+    pub estimated_us: Option<u64>,
     /// The largest error that is possible, in microseconds.
     pub largest_us: u64,
 }
+
+/// The kernel's word for an estimate that nobody has told it, in microseconds (`NTP_PHASE_LIMIT` of
+/// kernel/time/ntp.c).
+const NOT_TOLD_US: u64 = 16_000_000;
 
 impl ClockError {
     /// As it is now.
@@ -100,11 +105,32 @@ impl ClockError {
         if status == -1 {
             return Err(io::Error::last_os_error());
         }
-        Ok(ClockError {
-            synchronized: status != libc::TIME_ERROR && state.status & libc::STA_UNSYNC == 0,
-            estimated_us: state.esterror.unsigned_abs(),
+        Ok(ClockError::of(status, &state))
+    }
+
+    /// What adjtimex(2) has returned and written.
+    fn of(status: libc::c_int, state: &libc::timex) -> ClockError {
+        let has = |bit| state.status & bit != 0;
+        // A program that leaves the clock to the kernel's control loop and knows no error has not
+        // estimated it. Others may know less than a microsecond.
+        let is_told = |us: &u64| *us < NOT_TOLD_US && (*us > 0 || !has(libc::STA_PLL));
+        let units = if has(libc::STA_NANO) { 1_000 } else { 1 };
+        let to_set_right = state.offset.unsigned_abs().div_ceil(units);
+        let told = Some(state.esterror.unsigned_abs()).filter(is_told);
+        ClockError {
+            synchronized: status != libc::TIME_ERROR && !has(libc::STA_UNSYNC),
+            estimated_us: told.map(|us| us + to_set_right),
             largest_us: state.maxerror.unsigned_abs(),
-        })
+        }
+    }
+
+    /// The worse of two readings of one clock, in every respect.
+    pub fn or_worse(self, other: ClockError) -> ClockError {
+        ClockError {
+            synchronized: self.synchronized && other.synchronized,
+            estimated_us: self.estimated_us.zip(other.estimated_us).map(|(a, b)| a.max(b)),
+            largest_us: self.largest_us.max(other.largest_us),
+        }
     }
 }
 
@@ -152,6 +178,13 @@ impl ClockPair {
     #[inline]
     pub fn to_wall(self, monotonic: Nanos) -> Nanos {
         Nanos(self.wall.0.saturating_sub(self.monotonic.0.saturating_sub(monotonic.0)))
+    }
+
+    /// By how many nanoseconds the wall clock was set forward between this sample and a later one;
+    /// below 0, back. Both clocks run faster or slower together; only a step sets them apart.
+    pub fn step_until(self, later: ClockPair) -> i64 {
+        let ahead = |pair: ClockPair| pair.wall.0.wrapping_sub(pair.monotonic.0);
+        ahead(later).wrapping_sub(ahead(self)) as i64
     }
 
     /// The monotonic moment of one of the wall clock, also of a later one than this sample.
@@ -203,7 +236,56 @@ mod tests {
     #[test]
     fn the_kernel_tells_how_far_its_clock_is_off() {
         let error = ClockError::now().unwrap();
-        assert!(!error.synchronized || error.estimated_us <= error.largest_us, "{error:?}");
+        assert!(error.estimated_us.is_none_or(|us| us < 60_000_000), "{error:?}");
+    }
+
+    /// A timex with this status, and esterror, maxerror and offset.
+    fn timex(status: libc::c_int, [esterror, maxerror, offset]: [libc::c_long; 3]) -> libc::timex {
+        // SAFETY: all-zero octets are a valid timex: it has integers only.
+        let empty: libc::timex = unsafe { std::mem::zeroed() };
+        libc::timex { status, esterror, maxerror, offset, ..empty }
+    }
+
+    #[test]
+    fn an_error_counts_only_where_somebody_has_estimated_it() {
+        let of = |status, numbers| ClockError::of(libc::TIME_OK, &timex(status, numbers));
+        let known = |status, numbers| of(status, numbers).estimated_us;
+        // chrony says what it estimates, which may be less than a microsecond.
+        assert_eq!(known(0, [35, 900, 0]), Some(35));
+        assert_eq!(known(0, [0, 900, 0]), Some(0));
+        // ntpd has the kernel's loop set the rest right, in nanoseconds or microseconds.
+        assert_eq!(known(libc::STA_PLL | libc::STA_NANO, [35, 900, -2_000_001]), Some(35 + 2_001));
+        assert_eq!(known(libc::STA_PLL, [35, 900, 2_000]), Some(35 + 2_000));
+        // systemd-timesyncd says 0 while 400 ms are still to be set right.
+        assert_eq!(known(libc::STA_PLL | libc::STA_NANO, [0, 0, 400_000_000]), None);
+        // phc2sys says that the clock is set, and leaves the estimate as the kernel begins with it.
+        assert_eq!(known(0, [16_000_000, 0, 0]), None);
+        assert!(
+            of(0, [35, 900, 0]).synchronized && !of(libc::STA_UNSYNC, [35, 900, 0]).synchronized
+        );
+        assert!(!ClockError::of(libc::TIME_ERROR, &timex(0, [35, 900, 0])).synchronized);
+    }
+
+    #[test]
+    fn of_two_readings_of_a_clock_the_worse_counts() {
+        let read = |synchronized, estimated_us, largest_us| ClockError {
+            synchronized,
+            estimated_us,
+            largest_us,
+        };
+        let (good, bad) = (read(true, Some(3), 9), read(true, Some(5), 7));
+        assert_eq!(good.or_worse(bad), read(true, Some(5), 9));
+        let unknown = read(false, None, 1);
+        assert_eq!([good.or_worse(unknown), unknown.or_worse(good)], [read(false, None, 9); 2]);
+    }
+
+    #[test]
+    fn only_a_step_sets_the_clocks_apart() {
+        let at = |monotonic, wall| ClockPair { monotonic: Nanos(monotonic), wall: Nanos(wall) };
+        let before = at(5_000, 1_000_000);
+        assert_eq!(before.step_until(at(7_000, 1_002_000)), 0);
+        assert_eq!(before.step_until(at(7_000, 1_002_500)), 500);
+        assert_eq!(before.step_until(at(7_000, 400)), -1_001_600);
     }
 
     #[test]

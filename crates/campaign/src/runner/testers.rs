@@ -9,14 +9,14 @@
 //! While the trial runs, no tester is asked anything. A tester that has not begun in time has sent
 //! none of its queries, and its process says so at the end.
 
-use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use method::units::Nanos;
 use net::clock;
-use tester::measurer::merge::{Given, merge};
+use tester::measurer::merge::{Given, Offsets, merge};
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::shards::{Moment, ShardPlan};
 
@@ -69,10 +69,10 @@ impl Reading {
         Ok(best.expect("READINGS is not 0"))
     }
 
-    /// The most that this clock may be ahead of another one, in nanoseconds; below 0, behind it.
-    fn farthest_from(self, other: Reading) -> i64 {
+    /// By how much this clock was ahead of another one, in nanoseconds: at the least and at the most.
+    fn ahead_of(self, other: Reading) -> RangeInclusive<i64> {
         let (ahead, error) = (self.ahead - other.ahead, (self.error + other.error) as i64);
-        if ahead < 0 { ahead - error } else { ahead + error }
+        ahead - error..=ahead + error
     }
 }
 
@@ -119,15 +119,15 @@ impl RealHosts<'_> {
         self.world.testers.iter().map(Reading::take).collect()
     }
 
-    /// How far each tester's clock may be from that of the first one, before or after a trial;
+    /// How far each tester's clock may be from that of the first one, from before to after a trial;
     /// nothing where all are of one machine, which has one clock.
-    fn offsets(&self, before: &[Reading], after: &[Reading]) -> BTreeMap<u16, i64> {
+    fn offsets(&self, before: &[Reading], after: &[Reading]) -> Offsets {
         let ids = self.world.testers.iter().map(|tester| &tester.greeting().boot_id);
         let first = &self.world.tester().greeting().boot_id;
         if !first.is_empty() && ids.into_iter().all(|id| id == first) {
-            return BTreeMap::new();
+            return Offsets::new();
         }
-        farthest(before, after)
+        between(before, after)
     }
 
     /// Starts `measure` on each tester, for its part of a trial that begins at `start`.
@@ -198,15 +198,19 @@ fn file(index: u16, what: &str) -> PathBuf {
     format!("trial-{index}.{what}").into()
 }
 
-/// Of readings before and after a trial, how far each clock may be from the first one at the most.
-fn farthest(before: &[Reading], after: &[Reading]) -> BTreeMap<u16, i64> {
-    let of = |all: &[Reading]| -> Vec<i64> {
-        all.iter().map(|reading| reading.farthest_from(all[0])).collect()
+/// Of readings before and after a trial, by how much each clock may have been ahead of the first one
+/// in between.
+fn between(before: &[Reading], after: &[Reading]) -> Offsets {
+    let of = |all: &[Reading]| -> Vec<RangeInclusive<i64>> {
+        all.iter().map(|reading| reading.ahead_of(all[0])).collect()
     };
     let both = of(before).into_iter().zip(of(after));
-    let worse = both.map(|(a, b)| if a.unsigned_abs() < b.unsigned_abs() { b } else { a });
+    let ranges = both.map(|(a, b)| *a.start().min(b.start())..=*a.end().max(b.end()));
     // The first one is what the others are held against.
-    (0..).zip(worse).map(|(index, ahead)| (index, if index == 0 { 0 } else { ahead })).collect()
+    (0..)
+        .zip(ranges)
+        .map(|(index, range)| (index, if index == 0 { 0..=0 } else { range }))
+        .collect()
 }
 
 #[cfg(test)]
@@ -229,8 +233,8 @@ mod tests {
     fn clocks_are_as_far_apart_as_the_ways_allow_before_or_after() {
         let before = [reading(100, 10), reading(150, 5), reading(-900, 20)];
         let after = [reading(100, 10), reading(400, 5), reading(100, 20)];
-        let found = farthest(&before, &after);
-        let expected = [(0, 0), (1, 300 + 15), (2, -1_000 - 30)];
-        assert_eq!(found, BTreeMap::from(expected));
+        let found = between(&before, &after);
+        let expected = [(0, 0..=0), (1, 50 - 15..=300 + 15), (2, -1_000 - 30..=30)];
+        assert_eq!(found, Offsets::from(expected));
     }
 }

@@ -1,10 +1,10 @@
 //! `merge`: one result of what several testers printed that shared a trial.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
+use net::clock::ClockError;
 use serde::Deserialize;
-use tester::measurer::merge::{Given, Merged, ShardSummary, merge};
+use tester::measurer::merge::{Given, Merged, Offsets, ShardSummary, merge};
 use tester::measurer::result::TrialResult;
 
 use crate::args::Merge;
@@ -21,9 +21,9 @@ struct Printed {
 }
 
 pub(crate) fn run(args: &Merge) -> Outcome {
-    let mut offsets = BTreeMap::new();
+    let mut offsets = Offsets::new();
     for (index, offset) in &args.offset {
-        if offsets.insert(*index, *offset).is_some() {
+        if offsets.insert(*index, *offset..=*offset).is_some() {
             return Err(Failure::usage(anyhow::anyhow!("--offset {index}=… is given twice")));
         }
     }
@@ -81,8 +81,8 @@ fn print_shard(shard: &ShardSummary) {
 fn clock(shard: &ShardSummary) -> String {
     match (shard.offset_us, shard.clock) {
         (Some(offset), _) => format!("; its clock is {offset} µs ahead"),
-        (None, Some(clock)) if clock.synchronized => {
-            format!("; its clock is off by about {} µs", grouped(clock.estimated_us))
+        (None, Some(ClockError { synchronized: true, estimated_us: Some(us), .. })) => {
+            format!("; its clock is off by about {} µs", grouped(us))
         }
         (None, _) => String::new(),
     }

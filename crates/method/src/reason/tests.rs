@@ -134,7 +134,7 @@ fn all() -> Vec<(Reason, &'static str)> {
         ),
         (
             Reason::ClockOff { error: None, limit },
-            "nobody knows how far its clock is off, limit 10\u{202f}000 µs: let chrony or PTP set it",
+            "nobody knows how far its clock is off, limit 10\u{202f}000 µs: let chrony set it, or say --offset",
         ),
         (
             Reason::Deviation { deviation: Deviation::CachedShare { wanted: 0.0, real: 0.5 } },

@@ -121,7 +121,10 @@ pub struct ShardSummary {
     pub boot_id: String,
     /// How far its host's clock may have been off, where the kernel told.
     pub clock: Option<ClockError>,
-    /// By how much its clock was ahead of the others', in microseconds, where somebody measured it.
+    /// By how much its clock was set forward after the start had been taken from it, in microseconds.
+    pub clock_step_us: f64,
+    /// By how much its clock was ahead of the others' at the most, in microseconds, where somebody
+    /// measured it.
     pub offset_us: Option<f64>,
     /// Whether its tester spoiled its part; passed and failed say what came of its own queries.
     pub verdict: Verdict,
@@ -133,12 +136,21 @@ pub struct ShardSummary {
     pub pacing: method::pacing::Pacing,
 }
 
-/// Adds the results of all testers of a trial up, and decides over it. `offsets` says by how many
-/// nanoseconds a shard's clock was ahead of the true time, where that was measured.
+/// By how many nanoseconds each shard's clock was ahead of the true time, or of one that all were
+/// held against, at the least and at the most, where that was measured.
+pub type Offsets = BTreeMap<u16, RangeInclusive<i64>>;
+
+/// The end of a range that is farther from 0.
+fn farthest(range: &RangeInclusive<i64>) -> i64 {
+    let (least, most) = (*range.start(), *range.end());
+    if least.unsigned_abs() > most.unsigned_abs() { least } else { most }
+}
+
+/// Adds the results of all testers of a trial up, and decides over it.
 ///
 /// # Errors
 /// [`MergeError`] if the results are not those of all testers of one trial.
-pub fn merge(given: Vec<Given>, offsets: &BTreeMap<u16, i64>) -> Result<Merged, MergeError> {
+pub fn merge(given: Vec<Given>, offsets: &Offsets) -> Result<Merged, MergeError> {
     let shards = in_order(given)?;
     let Some(first) = shards.first() else { unreachable!("in_order misses shard 0") };
     let (plan, of) = (first.part.plan.common(), shards.len() as u16);
@@ -248,34 +260,44 @@ fn same(file: &str, has: &TrialPlan, other: &str, wanted: &TrialPlan) -> Result<
     Err(MergeError::Differs { file: file.into(), field, has, other: other.into(), wants })
 }
 
+/// By how much a clock was ahead, in ns: at the least and at the most.
+type Ahead = RangeInclusive<i64>;
+
+/// How far from each other two clocks may be, in ns.
+fn apart(one: &Ahead, other: &Ahead) -> Nanos {
+    Nanos(one.end().abs_diff(*other.start()).max(other.end().abs_diff(*one.start())))
+}
+
 impl Shard {
     /// By how much its clock was ahead of the true time, or of the one that offsets were taken
-    /// against, at the least and at the most, in ns; `None` if nobody knows.
-    fn ahead(&self, all: &[Shard], offsets: &BTreeMap<u16, i64>) -> Option<RangeInclusive<i64>> {
-        if let Some(&offset) = offsets.get(&self.index) {
-            return Some(offset..=offset);
+    /// against, when the start was taken from it; `None` if nobody knows.
+    fn ahead(&self, all: &[Shard], offsets: &Offsets) -> Option<Ahead> {
+        if let Some(offset) = offsets.get(&self.index) {
+            return Some(self.or_before_the_step(offset));
         }
         let boot_id = &self.part.boot_id;
         if !boot_id.is_empty() && all.iter().all(|other| other.part.boot_id == *boot_id) {
-            return Some(0..=0);
+            return Some(self.or_before_the_step(&(0..=0)));
         }
         let known = self.part.clock.filter(|clock| clock.synchronized)?;
-        let error = i64::try_from(Nanos::from_micros(known.estimated_us).0).unwrap_or(i64::MAX);
-        Some(-error..=error)
+        let error = Nanos::from_micros(known.estimated_us?).0;
+        let error = i64::try_from(error).unwrap_or(i64::MAX);
+        Some(self.or_before_the_step(&(-error..=error)))
+    }
+
+    /// What was found of its clock when it was asked, or as much before that as it was set forward
+    /// since the start was taken from it: nobody knows which of the two it was when it was asked.
+    fn or_before_the_step(&self, found: &Ahead) -> Ahead {
+        let step = self.part.clock_step_ns;
+        let (least, most) = (found.start(), found.end());
+        least.saturating_sub(step.max(0))..=most.saturating_sub(step.min(0))
     }
 
     /// How far its clock may be from the true time or, where that is no more than `limit`, from the
     /// clock of another tester of which the same is true; `None` if nobody knows.
-    fn clock_error(
-        &self,
-        all: &[Shard],
-        offsets: &BTreeMap<u16, i64>,
-        limit: Nanos,
-    ) -> Option<Nanos> {
+    fn clock_error(&self, all: &[Shard], offsets: &Offsets, limit: Nanos) -> Option<Nanos> {
         let own = self.ahead(all, offsets)?;
-        let off = |ahead: &RangeInclusive<i64>| {
-            Nanos(ahead.start().unsigned_abs().max(ahead.end().unsigned_abs()))
-        };
+        let off = |ahead: &Ahead| apart(ahead, &(0..=0));
         if off(&own) > limit {
             return Some(off(&own));
         }
@@ -284,18 +306,22 @@ impl Shard {
             let boot_id = &self.part.boot_id;
             !boot_id.is_empty() && other.part.boot_id == *boot_id && !told(self) && !told(other)
         };
-        let others = all.iter().filter(|other| other.index != self.index && !has_this_clock(other));
-        let apart = others
-            .filter_map(|other| other.ahead(all, offsets))
-            .filter(|other| off(other) <= limit)
-            .map(|other| {
-                own.end().abs_diff(*other.start()).max(other.end().abs_diff(*own.start()))
-            });
-        Some(apart.map(Nanos).fold(off(&own), Nanos::max))
+        let others = all.iter().filter(|other| other.index != self.index);
+        let others = others.filter_map(|other| Some((other, other.ahead(all, offsets)?)));
+        let stepped = |shard: &Shard| shard.or_before_the_step(&(0..=0));
+        let distances = others.filter(|(_, ahead)| off(ahead) <= limit).map(|(other, ahead)| {
+            // One clock is apart from itself by its steps only.
+            if has_this_clock(other) {
+                apart(&stepped(self), &stepped(other))
+            } else {
+                apart(&own, &ahead)
+            }
+        });
+        Some(distances.fold(off(&own), Nanos::max))
     }
 
     /// How its tester spoiled the trial.
-    fn faults(&self, all: &[Shard], offsets: &BTreeMap<u16, i64>) -> Vec<Reason> {
+    fn faults(&self, all: &[Shard], offsets: &Offsets) -> Vec<Reason> {
         let limit = self.part.plan.limits.lateness_p999;
         let error = self.clock_error(all, offsets, limit);
         let clock = error.is_none_or(|error| error > limit);
@@ -308,13 +334,14 @@ impl Shard {
         own.into_iter().chain(clock).map(named).collect()
     }
 
-    fn summary(self, offsets: &BTreeMap<u16, i64>) -> ShardSummary {
+    fn summary(self, offsets: &Offsets) -> ShardSummary {
         ShardSummary {
             index: self.index,
             file: self.file,
             boot_id: self.part.boot_id,
             clock: self.part.clock,
-            offset_us: offsets.get(&self.index).map(|&offset| offset as f64 / 1e3),
+            clock_step_us: self.part.clock_step_ns as f64 / 1e3,
+            offset_us: offsets.get(&self.index).map(|offset| farthest(offset) as f64 / 1e3),
             verdict: self.trial.verdict,
             reasons: self.trial.reasons.iter().map(ToString::to_string).collect(),
             counts: self.trial.counts,

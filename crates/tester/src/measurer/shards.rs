@@ -198,14 +198,17 @@ impl TrialPlan {
 }
 
 /// Waits until shortly before the trial of `shard` begins. Returns that moment by the monotonic
-/// clock; from here on the wall clock is not asked again.
+/// clock, as `clock` has it.
 ///
 /// # Errors
 /// [`TrialError::TooLate`] if there is too little time left, and [`TrialError::Interrupted`].
-pub(super) fn await_start(shard: &ShardPlan, progress: &Progress) -> Result<Nanos, TrialError> {
-    let clocks = ClockPair::sample();
+pub(super) fn await_start(
+    shard: &ShardPlan,
+    clock: &AskedClock,
+    progress: &Progress,
+) -> Result<Nanos, TrialError> {
     shard.has_time()?;
-    let start = clocks.monotonic_at(shard.start.0);
+    let start = clock.pair.monotonic_at(shard.start.0);
     let until = Nanos(start.0.saturating_sub(EARLY.0));
     while clock::now() < until {
         if progress.is_stopped() {
@@ -214,6 +217,21 @@ pub(super) fn await_start(shard: &ShardPlan, progress: &Progress) -> Result<Nano
         clock::sleep_until(until.min(clock::now() + LOOK));
     }
     Ok(start)
+}
+
+/// A host's clock at the moment when the start of a trial was taken from it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AskedClock {
+    pair: ClockPair,
+    /// Absent where the kernel does not tell.
+    error: Option<ClockError>,
+}
+
+impl AskedClock {
+    /// Asks it.
+    pub(super) fn now() -> AskedClock {
+        AskedClock { pair: ClockPair::sample(), error: ClockError::now().ok() }
+    }
 }
 
 impl ShardPlan {
@@ -272,8 +290,11 @@ pub struct ShardPart {
     /// The kernel's name of this run of it: two testers with the same one have the same clock. Empty
     /// where the kernel does not tell.
     pub boot_id: String,
-    /// How far this host's clock may have been off, asked when the trial was over, where the kernel tells.
+    /// How far this host's clock may have been off, where the kernel tells: the worse of what it
+    /// told when the start was taken from the clock, and when the trial was over.
     pub clock: Option<ClockError>,
+    /// By how many nanoseconds the clock was set forward between these two moments; below 0, back.
+    pub clock_step_ns: i64,
     /// Queries that left in each 10 ms since the trial's start.
     pub sent_per_10ms: Vec<u32>,
     /// How late they left, in nanoseconds.
@@ -283,12 +304,20 @@ pub struct ShardPart {
 }
 
 impl ShardPart {
-    /// Of a tester's part in the trial of `plan`.
-    pub(super) fn new(plan: &TrialPlan, pacing: &PacingRecorder, rtt: Histogram<u64>) -> ShardPart {
+    /// Of a tester's part in the trial of `plan`, which is over, and whose start was taken from
+    /// `asked`.
+    pub(super) fn new(
+        plan: &TrialPlan,
+        asked: &AskedClock,
+        pacing: &PacingRecorder,
+        rtt: Histogram<u64>,
+    ) -> ShardPart {
+        let now = AskedClock::now();
         ShardPart {
             plan: plan.clone(),
             boot_id: clock::boot_id(),
-            clock: ClockError::now().ok(),
+            clock: asked.error.zip(now.error).map(|(then, now)| then.or_worse(now)),
+            clock_step_ns: asked.pair.step_until(now.pair),
             sent_per_10ms: pacing.sent_per_10ms().to_vec(),
             lateness_ns: Hdr(pacing.lateness().clone()),
             rtt_ns: Hdr(rtt),
@@ -297,7 +326,8 @@ impl ShardPart {
 
     /// Of a tester that sent nothing.
     pub(super) fn of_nothing(plan: &TrialPlan) -> ShardPart {
-        ShardPart::new(plan, &PacingRecorder::new(Nanos(0)), super::result::rtt_histogram())
+        let pacing = PacingRecorder::new(Nanos(0));
+        ShardPart::new(plan, &AskedClock::now(), &pacing, super::result::rtt_histogram())
     }
 
     /// The audit's data.

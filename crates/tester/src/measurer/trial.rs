@@ -35,7 +35,7 @@ use super::receiver::{Received, Receiver};
 use super::recorder::{RecordContext, Recorder};
 use super::result::{Findings, Priority, Rtt, Sending, TrialResult};
 use super::sender::{MAX_RUN, Pace, Sender, Sent};
-use super::shards::{LEAD, ShardPart, await_start};
+use super::shards::{AskedClock, LEAD, ShardPart, await_start};
 use super::sources::{SourcePlan, SourcesUsed};
 use crate::authdns::counters::AuthCounters;
 use crate::authdns::part::AuthPart;
@@ -106,12 +106,14 @@ fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tria
     }
 
     let mut setup = Setup::new(plan, expectation, &next_hop)?;
-    let agreed = plan.shard.map(|shard| await_start(&shard, progress)).transpose()?;
+    let clock = AskedClock::now();
+    let agreed = plan.shard.map(|shard| await_start(&shard, &clock, progress)).transpose()?;
     let mut losses = HostLosses::begin(next_hop, &setup.ports, plan).map_err(at)?;
     let started = clock::ClockPair::sample();
     let start = agreed.unwrap_or(started.monotonic() + LEAD);
-    let wall_start = plan.shard.map_or(started.wall() + LEAD, |shard| shard.start.0);
-    let context = RecordContext::new(plan, wall_start);
+    let wall = plan.shard.map_or(started.wall() + LEAD, |shard| shard.start.0);
+    let began = Began { wall, clock };
+    let context = RecordContext::new(plan, wall);
     let recorder =
         plan.records.as_deref().map(|path| Recorder::start(path, context)).transpose()?;
     let times = CpuTimes::now().ok();
@@ -134,7 +136,7 @@ fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tria
         };
         let reason = Reason::Interrupted { duration: cut.duration, planned: plan.duration };
         let (verdict, reasons) = (Verdict::Invalid, vec![reason]);
-        let mut result = conclude(&cut, &setup, outcome, &losses, 0, wall_start);
+        let mut result = conclude(&cut, &setup, outcome, &losses, 0, &began);
         if let Some(shard) = &mut result.shard {
             shard.plan = plan.clone();
         }
@@ -146,7 +148,7 @@ fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tria
         Some(Ok(lost)) => (lost, None),
         Some(Err(error)) => (0, Some(error.to_string())),
     };
-    let mut result = conclude(plan, &setup, outcome, &losses, records_lost, wall_start);
+    let mut result = conclude(plan, &setup, outcome, &losses, records_lost, &began);
     result.records_error = records_error;
     result.warnings.extend(stolen.and_then(stolen_warning));
     result.stolen = stolen;
@@ -454,6 +456,14 @@ impl Together {
     }
 }
 
+/// When a trial began.
+struct Began {
+    /// By the wall clock.
+    wall: Nanos,
+    /// The clock that its start was taken from.
+    clock: AskedClock,
+}
+
 /// Adds up the pairs and decides.
 fn conclude(
     plan: &TrialPlan,
@@ -461,7 +471,7 @@ fn conclude(
     pairs: Vec<PairOutcome>,
     losses: &Losses,
     records_lost: u64,
-    began: Nanos,
+    began: &Began,
 ) -> TrialResult {
     let tried = pairs.iter().map(|(sent, _)| sent.queries + sent.refused);
     let source_addresses = SourcesUsed::of(plan, setup.pace.block, tried);
@@ -472,7 +482,10 @@ fn conclude(
     }
     let own = plan.own_part();
     let shard = plan.shard.and(pacing.as_ref().zip(rtt.as_ref()));
-    let shard = shard.map(|(pacing, rtt)| Box::new(ShardPart::new(plan, pacing, rtt.clone())));
+    let part = |(pacing, rtt): (_, &Histogram<_>)| {
+        Box::new(ShardPart::new(plan, &began.clock, pacing, rtt.clone()))
+    };
+    let shard = shard.map(part);
     let windows = pacing.as_ref().map(|p| p.windows(&own));
     let pacing = pacing.map(|p| p.audit(&own)).unwrap_or_default();
     let evidence = Evidence {
@@ -489,7 +502,7 @@ fn conclude(
     warnings.extend(losses.warnings(&counts, plan.accept));
     let (drops, rtt) = (losses.drops, rtt.as_ref().and_then(Rtt::of));
     let found = Findings {
-        began,
+        began: began.wall,
         counts,
         drops,
         rtt,

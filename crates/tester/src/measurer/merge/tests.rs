@@ -3,7 +3,7 @@ use method::records::Outcome;
 use method::units::{Qps, QueryIndex};
 use proptest::prelude::*;
 
-use super::super::shards::{Moment, ShardPlan};
+use super::super::shards::{AskedClock, Moment, ShardPlan};
 use super::*;
 use crate::past_stack::XdpConfig;
 
@@ -50,7 +50,7 @@ fn result_of(plan: &TrialPlan, fates: &[Fate]) -> TrialResult {
         faults: &[],
     };
     let (verdict, reasons) = decide(&evidence, plan.accept, &plan.limits);
-    let shard = Box::new(ShardPart::new(plan, &pacing, rtt.clone()));
+    let shard = Box::new(ShardPart::new(plan, &AskedClock::now(), &pacing, rtt.clone()));
     let trial = TrialResult::new(
         plan,
         Findings {
@@ -81,12 +81,19 @@ fn shards_of(of: u16, fates: &[Fate]) -> Vec<Given> {
     (0..of).map(given).collect()
 }
 
+/// The results of three testers whose clock nobody has set meanwhile.
+fn at_once(fates: &[Fate]) -> Vec<Given> {
+    let mut given = shards_of(3, fates);
+    given.iter_mut().for_each(|one| one.trial.shard.as_mut().unwrap().clock_step_ns = 0);
+    given
+}
+
 fn fair(queries: usize) -> Vec<Fate> {
     vec![(3_000, Some(200_000)); queries]
 }
 
 fn merged(given: Vec<Given>) -> Result<Merged, MergeError> {
-    merge(given, &BTreeMap::new())
+    merge(given, &Offsets::new())
 }
 
 fn fates() -> impl Strategy<Value = Vec<Fate>> {
@@ -150,7 +157,7 @@ fn the_dut_fails_by_what_all_of_them_saw() {
         given
     };
     let given = shards_of(3, &fates).into_iter().map(lenient).collect();
-    assert_eq!(merge(given, &BTreeMap::new()).unwrap().trial.verdict, Verdict::Passed);
+    assert_eq!(merge(given, &Offsets::new()).unwrap().trial.verdict, Verdict::Passed);
 }
 
 #[test]
@@ -164,13 +171,13 @@ fn clocks_that_are_off_or_unknown_spoil_it() {
     };
     // On one host there is one clock.
     assert_eq!(merged(shards_of(3, &fair(900))).unwrap().trial.verdict, Verdict::Passed);
-    let measured = |ns| merge(shards_of(3, &fair(900)), &BTreeMap::from([(2, ns)])).unwrap();
+    let measured = |ns| merge(at_once(&fair(900)), &Offsets::from([(2, ns..=ns)])).unwrap();
     assert_eq!(measured(-10_000_000).trial.verdict, Verdict::Passed);
     assert_eq!(kinds(&measured(-10_000_001)), [(2, ReasonKind::ClockOff)]);
     assert_eq!(measured(5_000).shards[2].offset_us, Some(5.0));
 
     let of_hosts = |clocks: [Option<ClockError>; 3]| {
-        let mut given = shards_of(3, &fair(900));
+        let mut given = at_once(&fair(900));
         for (shard, clock) in given.iter_mut().zip(clocks) {
             let part = shard.trial.shard.as_mut().unwrap();
             (part.boot_id, part.clock) = (shard.file.clone(), clock);
@@ -178,8 +185,10 @@ fn clocks_that_are_off_or_unknown_spoil_it() {
         given
     };
     let known =
-        |estimated_us| Some(ClockError { synchronized: true, estimated_us, largest_us: 1_000_000 });
+        |us| Some(ClockError { synchronized: true, estimated_us: Some(us), largest_us: 1_000_000 });
     let alone = Some(ClockError { synchronized: false, ..ClockError::default() });
+    // As systemd-timesyncd and phc2sys leave it.
+    let untold = Some(ClockError { synchronized: true, ..ClockError::default() });
     let fine = merged(of_hosts([known(0), known(300), known(9_700)])).unwrap();
     assert_eq!(fine.trial.verdict, Verdict::Passed, "{:?}", fine.trial.reasons);
     // Each is near enough to the true time, and they are not near enough to each other.
@@ -189,14 +198,62 @@ fn clocks_that_are_off_or_unknown_spoil_it() {
     let mut neighbours = of_hosts([known(6_000), known(6_000), known(0)]);
     neighbours[1].trial.shard.as_mut().unwrap().boot_id = neighbours[0].file.clone();
     assert_eq!(merged(neighbours).unwrap().trial.verdict, Verdict::Passed);
-    let both = BTreeMap::from([(0, 9_000_000), (1, 0), (2, -9_000_000)]);
-    let both = merge(shards_of(3, &fair(900)), &both).unwrap();
+    let told = |offsets: [RangeInclusive<i64>; 3]| {
+        merge(at_once(&fair(900)), &(0..).zip(offsets).collect()).unwrap()
+    };
+    let both = told([9_000_000..=9_000_000, 0..=0, -9_000_000..=-9_000_000]);
     assert_eq!(kinds(&both), [0, 2].map(|shard| (shard, ReasonKind::ClockOff)));
-    let off = merged(of_hosts([known(10_001), alone, None])).unwrap();
-    assert_eq!(kinds(&off), [0, 1, 2].map(|shard| (shard, ReasonKind::ClockOff)));
-    let offsets = BTreeMap::from([(0, 1), (1, 2), (2, 3)]);
-    let told = merge(of_hosts([known(10_001), alone, None]), &offsets).unwrap();
-    assert_eq!(told.trial.verdict, Verdict::Passed);
+    // Both were 9 ms ahead before the trial; after it one of them was 8.9 ms behind.
+    let moved = told([0..=0, 9_000_000..=9_000_000, -8_900_000..=9_000_000]);
+    assert_eq!(kinds(&moved), [1, 2].map(|shard| (shard, ReasonKind::ClockOff)));
+    assert_eq!(moved.shards[2].offset_us, Some(9_000.0));
+    let nobody_knows = [[known(10_001), alone, None], [untold; 3]];
+    let offsets: Offsets = (0..3).map(|index| (index, 1..=3)).collect();
+    for clocks in nobody_knows {
+        let off = merged(of_hosts(clocks)).unwrap();
+        assert_eq!(kinds(&off), [0, 1, 2].map(|shard| (shard, ReasonKind::ClockOff)));
+        let told = merge(of_hosts(clocks), &offsets).unwrap();
+        assert_eq!(told.trial.verdict, Verdict::Passed);
+    }
+}
+
+/// The clock was set while a tester waited for the start, or sent.
+#[test]
+fn a_step_of_the_clock_after_the_start_was_taken_from_it_counts() {
+    let after = |steps: [i64; 3], change: fn(&mut ShardPart), offsets: &Offsets| {
+        let mut given = at_once(&fair(900));
+        for (shard, step) in given.iter_mut().zip(steps) {
+            let part = shard.trial.shard.as_mut().unwrap();
+            part.clock_step_ns = step;
+            change(part);
+        }
+        let trial = merge(given, offsets).unwrap().trial;
+        let shards = trial.reasons.iter().map(|reason| match reason {
+            Reason::OfShard { shard, reason } if reason.kind() == ReasonKind::ClockOff => *shard,
+            other => panic!("{other}"),
+        });
+        (trial.verdict, shards.collect::<Vec<_>>())
+    };
+    let (none, ms) = (Offsets::new(), 1_000_000);
+    // One clock, of one host.
+    let on_one_host = |steps| after(steps, |_| (), &none);
+    assert_eq!(on_one_host([0, 9 * ms, 9 * ms]), (Verdict::Passed, vec![]));
+    assert_eq!(on_one_host([0, 0, 40 * ms]), (Verdict::Invalid, vec![2]));
+    assert_eq!(on_one_host([0, 0, -40 * ms]), (Verdict::Invalid, vec![2]));
+    assert_eq!(on_one_host([6 * ms, 0, -6 * ms]), (Verdict::Invalid, vec![0, 2]));
+    // Clocks of which each says that it is right within 5 µs, in the end.
+    let on_three = |steps| {
+        let right = |part: &mut ShardPart| {
+            let known = ClockError { synchronized: true, estimated_us: Some(5), largest_us: 9 };
+            (part.boot_id, part.clock) = (rand::random::<u64>().to_string(), Some(known));
+        };
+        after(steps, right, &none)
+    };
+    assert_eq!(on_three([0; 3]), (Verdict::Passed, vec![]));
+    assert_eq!(on_three([0, 40 * ms, 0]), (Verdict::Invalid, vec![1]));
+    // What somebody has measured was so before the step or after it.
+    let measured: Offsets = (0..3).map(|index| (index, 0..=0)).collect();
+    assert_eq!(after([0, -40 * ms, 0], |_| (), &measured), (Verdict::Invalid, vec![1]));
 }
 
 #[test]
@@ -242,7 +299,7 @@ fn what_is_not_one_trial_is_refused_with_the_file() {
     plan_of(&mut own_way[1]).threads = 2;
     plan_of(&mut own_way[1]).source_ports = 8;
     assert!(merged(own_way).is_ok());
-    let wrong = merge(shards_of(3, &fair(900)), &BTreeMap::from([(3, 1)]));
+    let wrong = merge(shards_of(3, &fair(900)), &Offsets::from([(3, 1..=1)]));
     assert_eq!(wrong, Err(MergeError::NoSuchShard { index: 3, last: 2 }));
 }
 
