@@ -13,6 +13,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 const ETHTOOL_GSET: u32 = 0x01;
 const ETHTOOL_GDRVINFO: u32 = 0x03;
+const ETHTOOL_GLINK: u32 = 0x0a;
 const ETHTOOL_GCOALESCE: u32 = 0x0e;
 const ETHTOOL_GTSO: u32 = 0x1e;
 const ETHTOOL_GGSO: u32 = 0x23;
@@ -170,6 +171,12 @@ pub fn driver(interface: &str) -> Option<String> {
 }
 
 /// What can be asked of one interface; addresses aside.
+/// Whether an interface has its link at this moment, if its driver tells (ETHTOOL_GLINK). The flag
+/// `IFF_RUNNING` says so up to a second later.
+pub fn has_link(interface: &str) -> Option<bool> {
+    flag(&Device::open(interface)?, ETHTOOL_GLINK)
+}
+
 fn interface(name: &str) -> Interface {
     let Some(device) = Device::open(name) else {
         return Interface { name: name.into(), ..Interface::default() };
@@ -269,7 +276,8 @@ struct Value {
 
 // SAFETY: repr(C), integers only, the command first, 8 octets as the kernel's.
 unsafe impl Answer for Value {
-    const REQUESTS: &'static [u32] = &[ETHTOOL_GTSO, ETHTOOL_GGSO, ETHTOOL_GGRO, ETHTOOL_GFLAGS];
+    const REQUESTS: &'static [u32] =
+        &[ETHTOOL_GTSO, ETHTOOL_GGSO, ETHTOOL_GGRO, ETHTOOL_GFLAGS, ETHTOOL_GLINK];
 }
 
 /// `struct ethtool_rxnfc`.

@@ -20,8 +20,7 @@ use method::units::Nanos;
 use super::frame::{self, Link, Own};
 use super::outbox::Outbox;
 use super::queue::{Incoming, Outgoing, Queue, Room};
-use super::{Claim, Interface, Mode, Way, XdpError, find};
-use crate::batch::BATCH;
+use super::{Claim, Interface, LINK, Mode, Way, XdpError, await_link, find};
 use crate::neighbour::NextHop;
 
 /// For so long a sender tells a kernel to send that has no room at the moment.
@@ -47,6 +46,7 @@ impl Client {
             return Err(XdpError::NoEthernet { interface, address });
         };
         let opened = Interface::open_found(&find(&hop.interface)?, claims, mode, Room::client)?;
+        await_link(&hop.interface, LINK)?;
         let (way, own) = (opened.way, opened.own);
         let (mut first, mut incomings) = (None, Vec::new());
         for queue in opened.queues {
@@ -233,7 +233,7 @@ impl Receiver {
         self.queues.iter().map(AsFd::as_fd)
     }
 
-    /// Gives `each` up to [`BATCH`] datagrams that have come by one of its queues; returns how many
+    /// Gives `each` up to `most` datagrams that have come by one of its queues; returns how many
     /// packets there were, be they readable or not.
     ///
     /// # Errors
@@ -244,11 +244,12 @@ impl Receiver {
     pub fn receive(
         &mut self,
         queue: usize,
+        most: usize,
         mut each: impl FnMut(&Arrived<'_>),
     ) -> io::Result<usize> {
         let incoming = &mut self.queues[queue];
         let mut packets = 0;
-        while packets < BATCH {
+        while packets < most {
             let Some(packet) = incoming.receive() else { break };
             packets += 1;
             let read = incoming.frame(packet).and_then(|(stamp, frame)| {

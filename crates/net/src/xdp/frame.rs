@@ -44,7 +44,7 @@ pub(super) struct Datagram {
     pub(super) checksum_left: bool,
 }
 
-/// The addresses that this host had when an interface was opened.
+/// The addresses that this host had when an interface was opened, and no other host there has.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Own(Arc<[IpAddr]>);
 
@@ -58,7 +58,7 @@ impl FromIterator<IpAddr> for Own {
 
 impl Own {
     #[inline]
-    fn has(&self, address: IpAddr) -> bool {
+    pub(super) fn has(&self, address: IpAddr) -> bool {
         self.0.binary_search(&address).is_ok()
     }
 }

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use super::client::{Receiver, Sender};
 use super::frame::Link;
 use super::queue::Room;
-use super::{Claim, Interface, Mode, Way, XdpError, find};
+use super::{Claim, Interface, LINK, Mode, Way, XdpError, await_link, find};
+use crate::batch::BATCH;
 
 /// Where the datagrams are from and to: addresses for measuring (RFC 2544 appendix C.2.2), which
 /// neither interface needs to have.
@@ -53,6 +54,7 @@ pub fn loop_test(from: &str, to: &str, mode: Mode, time: Duration) -> Result<Loo
     let claim = Claim::of(IpAddr::V4(TO), PORT..=PORT);
     let receiving = Interface::open_found(&find(to)?, &[claim], mode, Room::client)?;
     let sending = Interface::open_found(&find(from)?, &[], mode, Room::client)?;
+    [from, to].into_iter().try_for_each(|name| await_link(name, LINK))?;
     let (out, back) = (sending.way(), receiving.way());
     let mut senders = sending.into_exchanges();
     let mut receivers: Vec<Receiver> =
@@ -100,7 +102,7 @@ fn count(receivers: &mut [Receiver], all_sent: &OnceLock<u64>) -> io::Result<u64
     let (mut received, mut end) = (0, None);
     loop {
         for receiver in &mut *receivers {
-            receiver.receive(0, |_| received += 1)?;
+            receiver.receive(0, BATCH, |_| received += 1)?;
         }
         let Some(sent) = all_sent.get() else { continue };
         let now = Instant::now();

@@ -216,6 +216,17 @@ pub enum XdpError {
         /// Queues for packets that go.
         transmit: u32,
     },
+    /// The filter is attached, and the interface has no link.
+    #[error(
+        "{interface} has no link for {} s after the filter was attached: is the cable in, and the other end up?",
+        waited.as_secs_f64()
+    )]
+    NoLink {
+        /// The interface's name.
+        interface: String,
+        /// For so long it was waited for.
+        waited: Duration,
+    },
     /// The interface was there, and is no more.
     #[error("{interface} does not take or give packets any more: {source}")]
     Lost {
@@ -251,6 +262,7 @@ impl XdpError {
             | XdpError::NotItsAddress { .. }
             | XdpError::NoMac { .. }
             | XdpError::NoEthernet { .. }
+            | XdpError::NoLink { .. }
             | XdpError::Lost { .. } => false,
         }
     }
@@ -299,7 +311,10 @@ impl Interface {
         if let Some(address) = wanted.find(|address| !its.contains(address)) {
             return Err(XdpError::NotItsAddress { interface: name.to_owned(), address });
         }
-        Interface::open_found(&found, claims, mode, room)
+        let opened = Interface::open_found(&found, claims, mode, room)?;
+        // A server may be there before its network is.
+        let _ = await_link(name, LINK);
+        Ok(opened)
     }
 
     /// Takes the datagrams of these claims, whatever addresses the interface has; `room` is that of
@@ -316,8 +331,7 @@ impl Interface {
         for &way in mode.ways() {
             match open_way(found, count, claims, way, room(count))? {
                 Ok(queues) => {
-                    await_link(name);
-                    return Ok(Interface { way, queues, own: own_addresses() });
+                    return Ok(Interface { way, queues, own: own_addresses(name) });
                 }
                 Err(error) if is_busy(&error) => {
                     let hook = way.hook().word();
@@ -350,18 +364,21 @@ impl Interface {
     }
 }
 
-/// Waits until an interface has its link, for [`LINK`] at most: some drivers set their queues up anew
-/// for a filter, and have none meanwhile.
-fn await_link(name: &str) {
-    let give_up = Instant::now() + LINK;
-    let has_link = || {
-        let mut entries = getifaddrs().ok()?;
-        let flags = entries.find(|entry| entry.interface_name == name)?.flags;
-        Some(flags.contains(InterfaceFlags::IFF_RUNNING))
-    };
-    while has_link() == Some(false) && Instant::now() < give_up {
+/// Waits until an interface has its link: some drivers set their queues up anew for a filter, and
+/// have none meanwhile.
+///
+/// # Errors
+/// [`XdpError::NoLink`] if it has none for so long.
+fn await_link(name: &str, limit: Duration) -> Result<(), XdpError> {
+    let give_up = Instant::now() + limit;
+    // Where the driver does not tell, there is nothing to wait for.
+    while ethtool::has_link(name) == Some(false) {
+        if Instant::now() > give_up {
+            return Err(XdpError::NoLink { interface: name.to_owned(), waited: limit });
+        }
         thread::sleep(Duration::from_millis(10));
     }
+    Ok(())
 }
 
 /// For so long an interface may be without its link after a filter was attached.
@@ -411,10 +428,24 @@ fn addresses() -> impl Iterator<Item = (String, SocketAddr)> {
     })
 }
 
-/// The addresses of this host, those of loopback and of interfaces that are down as well.
-fn own_addresses() -> Own {
+/// The addresses that no other host has who sends to this interface: those of this host, of loopback
+/// and of interfaces that are down as well; but of addresses of one link only those of this one.
+fn own_addresses(interface: &str) -> Own {
     let all = getifaddrs().into_iter().flatten();
-    all.filter_map(|entry| Some(address_of(&entry)?.ip())).collect()
+    let own = all.filter_map(|entry| {
+        let address = address_of(&entry)?;
+        let is_its = !is_of_one_link(address.ip()) || entry.interface_name == interface;
+        is_its.then_some(address.ip())
+    });
+    own.collect()
+}
+
+/// Whether a host of another link may have the same address (RFC 3927 §1.3, RFC 4291 §2.5.6).
+fn is_of_one_link(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    }
 }
 
 /// The IP address that an entry is of, if it is of one; the port is 0.

@@ -43,17 +43,20 @@ pub(super) struct Room {
 
 impl Room {
     /// For a server. Of a burst it keeps as many packets as 4 MiB in a socket's buffer do.
-    pub(super) const SERVER: Room = Room { frames: 4096, kept: 2048, own: 0 };
+    pub(super) const SERVER: Room = Room { frames: Room::FRAMES, kept: 2048, own: 0 };
+    /// For who answers what comes, and asks others before.
+    pub(super) const BOTH: Room = Room { frames: Room::FRAMES, kept: 2048, own: 4096 };
+
     /// Packets that all queues of a client keep together: what comes in 16 ms at a million a second.
     const CLIENT_KEEPS: u32 = 16_384;
-
-    /// For who answers what comes, and asks others before.
-    pub(super) const BOTH: Room = Room { frames: 4096, kept: 2048, own: 4096 };
+    /// Frames of a queue at the least: with zero-copy the ring of a network card takes 2048 of them,
+    /// on many cards, and as many must be left for what is kept.
+    const FRAMES: u32 = 4096;
 
     /// For one of the `queues` of a client.
     pub(super) fn client(queues: u32) -> Room {
         let kept = (Room::CLIENT_KEEPS / queues.max(1).next_power_of_two()).max(2048);
-        Room { frames: kept, kept, own: 2048 }
+        Room { frames: kept.max(Room::FRAMES), kept, own: 2048 }
     }
 
     /// Places of the fill ring, where idle frames wait: more than there are, because the kernel
@@ -477,6 +480,14 @@ mod tests {
             assert_eq!(stamped(memory, address), None, "{address}");
         }
         assert_eq!(place(memory, FRAME as u64), Some(FRAME..2 * FRAME));
+    }
+
+    #[test]
+    fn a_card_with_a_ring_of_2048_leaves_frames_for_what_is_kept() {
+        let rooms = [1, 2, 3, 8, 64].map(Room::client);
+        for room in rooms.into_iter().chain([Room::SERVER, Room::BOTH]) {
+            assert!(room.frames >= 2048 + room.kept.min(2048), "{room:?}");
+        }
     }
 
     #[test]

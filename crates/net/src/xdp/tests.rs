@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use ipnet::IpNet;
 
 use super::*;
+use crate::batch::BATCH;
 use crate::neighbour::NextHop;
 use testbed::{Namespace, ip, on_an_ethernet};
 
@@ -198,7 +199,7 @@ fn received(receiver: &mut Receiver, count: usize) -> Vec<(SocketAddr, Vec<u8>)>
                 assert!(age.0 < 10_000_000_000, "received {age:?} ago");
                 seen.push((arrived.destination, arrived.bytes.to_vec()));
             };
-            receiver.receive(queue, each).unwrap();
+            receiver.receive(queue, BATCH, each).unwrap();
         }
     }
     seen.sort();
@@ -350,6 +351,50 @@ fn an_address_of_several_links_is_that_of_its_scope() {
         assert_eq!(interface_of("198.18.0.2:53".parse().unwrap()).unwrap(), "near");
         let nobody = interface_of("[fe80::53%9999]:53".parse().unwrap());
         assert!(matches!(nobody, Err(XdpError::NobodyHas { .. })), "{nobody:?}");
+    });
+}
+
+/// fe80::1 is what many bridges have.
+#[test]
+fn an_address_of_another_link_may_be_another_hosts_on_this_one() {
+    on_a_pair("an address of another link", |_far| {
+        ip("link add other type veth peer name another");
+        ip("link set other up");
+        for (interface, address) in [
+            ("near", "fe80::53/64"),
+            ("near", "169.254.0.53/16"),
+            ("other", "fe80::1/64"),
+            ("other", "169.254.0.1/16"),
+            ("other", "198.18.7.1/24"),
+        ] {
+            let at_once = if address.contains(':') { "nodad" } else { "" };
+            ip(&format!("addr add {address} dev {interface} {at_once}"));
+        }
+        let own = own_addresses("near");
+        let has = |address: &str| own.has(address.parse().unwrap());
+        for address in ["198.18.0.2", "2001:2::2", "fe80::53", "169.254.0.53", "198.18.7.1", "::1"]
+        {
+            assert!(has(address), "{address}");
+        }
+        assert!(!has("fe80::1") && !has("169.254.0.1"));
+    });
+}
+
+#[test]
+fn who_sends_waits_for_a_link_and_says_so_if_there_is_none() {
+    on_a_pair("without a link", |far| {
+        let far = |state: &str| ip(&format!("-n {} link set far {state}", far.name()));
+        let waited = Duration::from_millis(50);
+        assert!(await_link("near", waited).is_ok());
+        far("down");
+        let error = await_link("near", waited).unwrap_err().to_string();
+        assert!(error.starts_with("near has no link for 0.05 s after"), "{error}");
+        // A server starts all the same; it has its link when the network is there.
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| await_link("near", LINK));
+            far("up");
+            assert!(waiting.join().unwrap().is_ok());
+        });
     });
 }
 

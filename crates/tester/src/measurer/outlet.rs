@@ -52,14 +52,28 @@ impl<'a> Block<'a> {
     }
 }
 
-/// What became of queries that were to leave together.
+/// What became of queries that were to leave.
+#[derive(Debug)]
 pub(super) enum Left {
     /// The first so many have left, and there was no room for the others, if there are any.
     First(u64),
-    /// None has: they must leave one by one. Whether the kernel refused them together.
-    None { refused: bool },
-    /// Nobody knows which of them have.
+    /// None has, and they may be sent again, one by one. Why the kernel refused them; nothing if what
+    /// it reported was of an earlier query, or if only leaving together is not possible.
+    None(Option<io::Error>),
+    /// Nobody knows which of them have, so none may be sent again.
     Unknown(io::Error),
+}
+
+impl Left {
+    /// Of so many queries, what a socket says of them. An ICMP error that was waiting concerns the
+    /// call that reports it only; anything else is a refusal (EPERM: a packet filter).
+    fn of_socket(queries: u64, sent: io::Result<()>) -> Left {
+        match sent {
+            Ok(()) => Left::First(queries),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Left::None(None),
+            Err(error) => Left::None(Some(error)),
+        }
+    }
 }
 
 /// How queries leave.
@@ -117,7 +131,6 @@ impl Outlet {
                     }
                 };
                 match sent {
-                    Ok(()) => Left::First((block.packets.len() / block.len) as u64),
                     // No segmentation here; the packets have not left.
                     Err(e)
                         if matches!(
@@ -126,50 +139,42 @@ impl Outlet {
                         ) =>
                     {
                         *offload = false;
-                        Left::None { refused: false }
+                        Left::None(None)
                     }
-                    // An ICMP error that was waiting concerns this call only; anything else is a
-                    // refusal (EPERM: a packet filter).
-                    Err(e) => Left::None { refused: e.kind() != io::ErrorKind::ConnectionRefused },
+                    sent => Left::of_socket((block.packets.len() / block.len) as u64, sent),
                 }
             }
-            Outlet::Rings(rings) => match rings.send(block) {
-                Ok(taken) => Left::First(taken),
-                Err(error) => Left::Unknown(error),
-            },
+            Outlet::Rings(rings) => rings.send(block),
         }
     }
 
     /// Sends a block of one query by itself.
-    ///
-    /// # Errors
-    /// As sendmsg(2): `ConnectionRefused` is of an earlier query, and this one has not left. Past
-    /// the stack `WouldBlock` is for want of room.
     #[inline]
-    pub(super) fn send(&mut self, block: Block<'_>) -> io::Result<()> {
+    pub(super) fn send(&mut self, block: Block<'_>) -> Left {
         match self {
             Outlet::Sockets { ports, sources, .. } => {
                 let port = &ports.asking[block.port];
-                match sources {
+                let sent = match sources {
                     None => port.send(block.packets),
                     Some(sources) => port.send_from(block.packets, None, sources.ends(block.first)),
-                }
+                };
+                Left::of_socket(1, sent)
             }
-            Outlet::Rings(rings) => match rings.send(block)? {
-                0 => Err(io::ErrorKind::WouldBlock.into()),
-                _ => Ok(()),
-            },
+            Outlet::Rings(rings) => rings.send(block),
         }
     }
 }
 
 impl RingOutlet {
     #[inline]
-    fn send(&mut self, block: Block<'_>) -> io::Result<u64> {
+    fn send(&mut self, block: Block<'_>) -> Left {
         let from = self.ends.ours(block);
-        let taken =
-            self.sender.send(block.packets, block.len, &self.link, from, self.ends.server)?;
-        Ok(taken as u64)
+        let server = self.ends.server;
+        match self.sender.send(block.packets, block.len, &self.link, from, server) {
+            Ok(0) => Left::None(Some(io::ErrorKind::WouldBlock.into())),
+            Ok(taken) => Left::First(taken as u64),
+            Err(error) => Left::Unknown(error),
+        }
     }
 }
 

@@ -236,7 +236,7 @@ impl Receiver {
         let Some(Inlet { receiver, ends, may_be_joined }) = inlet else { return Ok(()) };
         // Bounded, as for a port.
         for _ in 0..64 {
-            let packets = receiver.receive(queue, |arrived| {
+            let packets = receiver.receive(queue, BATCH, |arrived| {
                 state.seen += 1;
                 let port = ends.port(arrived);
                 if *may_be_joined && port.is_some() {

@@ -229,7 +229,7 @@ impl Sender {
                     refused = true;
                 }
                 // The packets have not left, so they are sent (and stamped again) one by one.
-                Left::None { refused: together } => refused = together,
+                Left::None(why) => refused = why.is_some(),
                 Left::Unknown(error) => {
                     for k in from..to {
                         self.withdraw(k, Some(&error), sent);
@@ -244,25 +244,18 @@ impl Sender {
     }
 
     /// Sends query `k`; `refused` says whether it was refused before, together with others.
-    fn send_one(&mut self, k: u64, query: Block<'_>, mut refused: bool, sent: &mut Sent) {
-        let mut why = None;
-        for attempt in 0..SEND_TRIES {
+    fn send_one(&mut self, k: u64, query: Block<'_>, refused: bool, sent: &mut Sent) {
+        let tried = until_it_leaves(|| {
             self.stamp(k, k + 1);
-            match self.outlet.send(query) {
-                Ok(()) => {
-                    sent.again += u64::from(refused);
-                    return self.book(k, k + 1, sent);
-                }
-                // An ICMP error of an earlier query is reported once, and this query has not been
-                // sent yet.
-                Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {}
-                Err(e) => {
-                    (refused, why) = (true, Some(e));
-                    std::thread::sleep(Nanos::from_micros(50 << attempt).into());
-                }
+            self.outlet.send(query)
+        });
+        match tried {
+            Ok(was_refused) => {
+                sent.again += u64::from(refused || was_refused);
+                self.book(k, k + 1, sent);
             }
+            Err(why) => self.withdraw(k, why.as_ref(), sent),
         }
-        self.withdraw(k, why.as_ref(), sent);
     }
 
     /// Gives up query `k`, which was refused.
@@ -296,9 +289,58 @@ impl Sender {
     }
 }
 
+/// Sends a query, again where it is certain that it has not left, with pauses that grow; whether it
+/// was refused at first, or why it was given up, as far as anybody told.
+fn until_it_leaves(mut send: impl FnMut() -> Left) -> Result<bool, Option<io::Error>> {
+    let mut refusal = None;
+    for attempt in 0..SEND_TRIES {
+        match send() {
+            Left::First(_) => return Ok(refusal.is_some()),
+            // An ICMP error of an earlier query is reported once, and this query has not been sent
+            // yet.
+            Left::None(None) => {}
+            Left::None(Some(error)) => {
+                refusal = Some(error);
+                std::thread::sleep(Nanos::from_micros(50 << attempt).into());
+            }
+            Left::Unknown(error) => return Err(Some(error)),
+        }
+    }
+    Err(refusal)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What comes of a query that fares so in the first attempts, and how many attempts there are.
+    fn fares(attempts: Vec<Left>) -> (Result<bool, Option<io::ErrorKind>>, u32) {
+        let (mut attempts, mut count) = (attempts.into_iter(), 0);
+        let tried = until_it_leaves(|| {
+            count += 1;
+            attempts.next().unwrap_or(Left::None(Some(io::ErrorKind::PermissionDenied.into())))
+        });
+        (tried.map_err(|why| why.map(|error| error.kind())), count)
+    }
+
+    #[test]
+    fn a_query_that_may_have_left_is_not_sent_again() {
+        let timed_out = || Left::Unknown(io::ErrorKind::TimedOut.into());
+        assert_eq!(fares(vec![timed_out()]), (Err(Some(io::ErrorKind::TimedOut)), 1));
+        let no_room = || Left::None(Some(io::ErrorKind::WouldBlock.into()));
+        let after_waiting = fares(vec![no_room(), timed_out()]);
+        assert_eq!(after_waiting, (Err(Some(io::ErrorKind::TimedOut)), 2));
+    }
+
+    #[test]
+    fn a_query_that_has_not_left_is_sent_again_for_a_while() {
+        let refused = || Left::None(Some(io::ErrorKind::PermissionDenied.into()));
+        assert_eq!(fares(vec![Left::First(1)]), (Ok(false), 1));
+        assert_eq!(fares(vec![Left::None(None), Left::First(1)]), (Ok(false), 2));
+        assert_eq!(fares(vec![refused(), Left::First(1)]), (Ok(true), 2));
+        let always = fares(Vec::new());
+        assert_eq!(always, (Err(Some(io::ErrorKind::PermissionDenied)), SEND_TRIES));
+    }
 
     #[test]
     fn queries_leave_together_only_where_they_must() {

@@ -106,6 +106,9 @@ fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tria
     }
 
     let mut setup = Setup::new(plan, expectation, &next_hop)?;
+    // A filter that a driver is given may take its link down for a moment, and then the next hop has
+    // forgotten this host as this host has forgotten it.
+    let next_hop = host_losses::reach(plan.server)?;
     let clock = AskedClock::now();
     let agreed = plan.shard.map(|shard| await_start(&shard, &clock, progress)).transpose()?;
     let mut losses = HostLosses::begin(next_hop, &setup.ports, plan).map_err(at)?;

@@ -88,7 +88,7 @@ impl Worker {
             self.look_at_the_clock();
             let received = exchange
                 .receiver
-                .receive(0, |arrived| self.on_arrived(number, destinations, arrived));
+                .receive(0, BATCH, |arrived| self.on_arrived(number, destinations, arrived));
             // An interface that is gone has nothing more.
             if received.unwrap_or(0) < BATCH {
                 break;
