@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use net::neighbour::NextHop;
 use net::socket::{Endpoint, scope_of};
-use net::xdp::{self, Arrived, Claim, Exchange, Outbox, Ports, Way, XdpError};
+use net::xdp::{self, Arrived, Claim, Exchange, Outbox, PortSet, Ports, Way, XdpError};
 use wire::joined;
 
 use crate::config::Settings;
@@ -60,16 +60,32 @@ impl PastStackError {
 pub(super) struct Opened {
     name: String,
     way: Way,
-    /// Addresses that clients ask, and the number of the endpoint that each is of.
-    clients: Arc<[(SocketAddr, usize)]>,
+    clients: Arc<[OfClients]>,
     doors: Vec<Arc<Door>>,
     exchanges: Vec<Exchange>,
+}
+
+/// An address that clients ask.
+struct OfClients {
+    address: SocketAddr,
+    /// The number of its endpoint.
+    endpoint: usize,
+    /// Its port, until new queries are left to the endpoint.
+    port: Arc<PortSet>,
+}
+
+impl OfClients {
+    fn new(address: SocketAddr, endpoint: usize) -> Result<OfClients, XdpError> {
+        let port = Arc::new(PortSet::new()?);
+        port.insert(address.port());
+        Ok(OfClients { address, endpoint, port })
+    }
 }
 
 /// What is wanted of an interface.
 struct Wanted {
     name: String,
-    clients: Vec<(SocketAddr, usize)>,
+    clients: Vec<OfClients>,
     doors: Vec<Arc<Door>>,
 }
 
@@ -96,7 +112,7 @@ pub(super) fn open(
         // Sockets of systemd's may serve other addresses than the configuration names.
         let Some((bound, number)) = bound.find(|(address, _)| is_its(address)) else { continue };
         // Frames do not say of which interface a link-local address is.
-        let client = (SocketAddr::new(ip, bound.port()), number);
+        let client = OfClients::new(SocketAddr::new(ip, bound.port()), number)?;
         wanted(&mut all, xdp::interface_of(keys.address)?).clients.push(client);
     }
     for upstream in settings.upstreams.iter().filter(|upstream| upstream.xdp) {
@@ -137,12 +153,10 @@ fn way_to(upstream: SocketAddr) -> Result<(String, IpAddr), PastStackError> {
 impl Wanted {
     fn open(self, mode: xdp::Mode) -> Result<Opened, PastStackError> {
         let Wanted { name, clients, doors } = self;
-        let of_clients = clients
-            .iter()
-            .map(|(address, _)| Claim::of(address.ip(), address.port()..=address.port()));
-        let of_doors = doors
-            .iter()
-            .map(|door| Claim::of(door.address(), Ports::Set(Arc::clone(door.ports()))));
+        let claim =
+            |address, ports: &Arc<PortSet>| Claim::of(address, Ports::Set(Arc::clone(ports)));
+        let of_clients = clients.iter().map(|of| claim(of.address.ip(), &of.port));
+        let of_doors = doors.iter().map(|door| claim(door.address(), door.ports()));
         let claims: Vec<Claim> = of_clients.chain(of_doors).collect();
         let interface = xdp::Interface::open_both(&name, &claims, mode)?;
         let (way, exchanges) = (interface.way(), interface.into_exchanges());
@@ -153,7 +167,7 @@ impl Wanted {
 impl Opened {
     /// What comes and goes by it, for people.
     pub(super) fn in_words(&self) -> String {
-        let clients = self.clients.iter().map(|(address, _)| format!("clients at {address}"));
+        let clients = self.clients.iter().map(|of| format!("clients at {}", of.address));
         let doors = self.doors.iter().map(|door| format!("answers to {}", door.address()));
         let all: Vec<String> = clients.chain(doors).collect();
         let queues = match self.exchanges.len() {
@@ -195,7 +209,7 @@ pub(super) struct Rings {
 pub(super) struct Destinations {
     /// Whether datagrams may be joined when the filter sees them ([`xdp::may_join`]).
     may_join: bool,
-    clients: Arc<[(SocketAddr, usize)]>,
+    clients: Arc<[OfClients]>,
     doors: Vec<Arc<Door>>,
 }
 
@@ -238,11 +252,17 @@ impl Rings {
 }
 
 impl Destinations {
+    /// From now on new queries of clients are left to the sockets, those by the rings of other
+    /// workers as well; what is in the rings already comes from there.
+    pub(super) fn leave_clients(&self) {
+        self.clients.iter().for_each(|of| of.port.remove(of.address.port()));
+    }
+
     /// Whom a datagram to this address and port is for.
     #[inline]
     pub(super) fn whom(&self, to: SocketAddr) -> Whom {
-        if let Some((_, number)) = self.clients.iter().find(|(address, _)| *address == to) {
-            return Whom::Clients(*number);
+        if let Some(of) = self.clients.iter().find(|of| of.address == to) {
+            return Whom::Clients(of.endpoint);
         }
         let door = self.doors.iter().find(|door| door.address() == to.ip());
         match door.and_then(|door| door.owner(to.port())) {

@@ -121,10 +121,15 @@ impl Worker {
                 for endpoint in self.frontend.replies().endpoints() {
                     let _ = self.resolver.outside().poller.remove(endpoint);
                 }
+                self.rings.iter().for_each(|rings| rings.destinations.leave_clients());
             }
             if self.stopping {
-                // Queries that came over TCP before may still be in the inbox.
-                let is_read = self.read_inbox();
+                // Queries that came over TCP before may still be in the inbox, and others in the
+                // rings.
+                let mut is_read = self.read_inbox();
+                for number in 0..self.rings.len() {
+                    is_read &= self.read_rings(number);
+                }
                 self.flush();
                 // Another worker may wait for a question for which no query of this one waits.
                 if is_read && self.frontend.waiting() == 0 && self.resolver.is_idle() {
@@ -158,7 +163,9 @@ impl Worker {
             for &token in &ready {
                 match token {
                     number if number < FIRST_RINGS => self.read_clients(number, &mut batch),
-                    token if token < INBOX => self.read_rings(token - FIRST_RINGS),
+                    token if token < INBOX => {
+                        self.read_rings(token - FIRST_RINGS);
+                    }
                     _ => {}
                 }
             }

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use dns64::server::{Activated, bind};
+use dns64::server::{Activated, RunningServer, bind};
 use domain::base::iana::{Rcode, Rtype};
 use net::socket::Endpoint;
 use nix::sys::socket::{setsockopt, sockopt};
@@ -377,7 +377,7 @@ fn sigterm_answers_what_is_in_flight_and_ends() {
 }
 
 /// An upstream that answers everything after a moment.
-fn hesitant() -> Upstream {
+pub(crate) fn hesitant() -> Upstream {
     Upstream::new(|q| {
         let [Act::Send(bytes)] = &plain(q)[..] else { unreachable!("one act") };
         vec![Act::Wait(Duration::from_millis(300)), Act::Send(bytes.clone())]
@@ -405,6 +405,18 @@ fn what_a_server_that_stops_has_not_read_is_left_for_the_next_one() {
     let activated = Activated { udp: vec![socket], tcp: Vec::new() };
     let running = bind(settings(&[upstream.address], PREFIX), activated).unwrap().start().unwrap();
     let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    stops_for_the_next_one(running, address, &upstream, &client, &next);
+}
+
+/// Stops a server with this address and [`hesitant`] upstream while `client` asks it: each query is
+/// answered, or is still in `next`, which is the server's socket.
+pub(crate) fn stops_for_the_next_one(
+    running: RunningServer,
+    address: SocketAddr,
+    upstream: &Upstream,
+    client: &UdpSocket,
+    next: &UdpSocket,
+) {
     let mut sent = vec![ask("www.test", Rtype::AAAA).bytes()];
     client.send_to(&sent[0], address).unwrap();
     eventually("the query is in flight", || !upstream.asked().is_empty());
@@ -416,7 +428,7 @@ fn what_a_server_that_stops_has_not_read_is_left_for_the_next_one() {
         std::thread::sleep(Duration::from_millis(5));
     }
     stopping.join().unwrap();
-    let (answered, left) = (arrived(&client), arrived(&next));
+    let (answered, left) = (arrived(client), arrived(next));
     assert!(
         !answered.is_empty() && !left.is_empty(),
         "{} answered, {} left",

@@ -17,6 +17,7 @@ use net::socket::Endpoint;
 use testbed::{Namespace, on_an_ethernet};
 
 use crate::harness::*;
+use crate::operations::{hesitant, stops_for_the_next_one};
 
 /// Addresses of the server and of its clients, of both families.
 const ENDS: [(&str, &str); 2] = [("2001:2::2", "2001:2::1"), ("198.18.0.2", "198.18.0.1")];
@@ -191,6 +192,30 @@ fn other_programs_on_the_interface_get_their_datagrams() {
             });
             assert_eq!(again.recv(&mut octets).unwrap(), 1);
         }
+    });
+}
+
+/// As through the stack: queries that come while it stops wait in the socket for the next process.
+#[test]
+fn queries_that_come_while_it_stops_are_left_to_the_socket() {
+    on_our_ethernet("stopping past the stack", 2, |far| {
+        let (own, others) = ENDS[0];
+        let upstream = hesitant();
+        let socket = UdpSocket::bind((own, 0)).unwrap();
+        let (address, next) = (socket.local_addr().unwrap(), socket.try_clone().unwrap());
+        let text = format!(
+            "listen = [{{ address = '{address}', xdp = true }}]\nxdp-mode = 'copy'\nthreads = 2\n\
+             [access]\nallow = ['::/0']\nopen-resolver = true\n{PREFIX}\
+             [[upstream]]\naddress = '{}'\nport = {}\n",
+            upstream.address.ip(),
+            upstream.address.port()
+        );
+        let settings = Settings::from_text(&text, Path::new("test.toml")).unwrap();
+        let activated = Activated { udp: vec![socket], tcp: Vec::new() };
+        let running = bind(settings, activated).unwrap().start().unwrap();
+        assert!(has_program("near"));
+        let client = far.run(move || UdpSocket::bind((others, 0)).unwrap());
+        stops_for_the_next_one(running, address, &upstream, &client, &next);
     });
 }
 

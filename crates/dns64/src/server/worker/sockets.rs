@@ -80,38 +80,58 @@ impl Worker {
     }
 
     /// What has come past the stack: queries of clients, and answers to this worker or another one.
-    pub(super) fn read_rings(&mut self, number: usize) {
+    /// Whether there was no more.
+    pub(super) fn read_rings(&mut self, number: usize) -> bool {
+        self.intake.begin();
         // Taken out for so long, because what comes sets this worker to work.
         let mut all = std::mem::take(&mut self.rings);
         let Rings { exchange, destinations, .. } = &mut all[number];
+        let mut is_empty = false;
         for _ in 0..BATCHES {
+            let most = self.intake.datagrams();
+            if most == 0 {
+                break;
+            }
             self.look_at_the_clock();
-            let received = exchange
-                .receiver
-                .receive(0, BATCH, |arrived| self.on_arrived(number, destinations, arrived));
+            let (mut queries, mut joined) = (0, 0);
+            let received = exchange.receiver.receive(0, most, |arrived| {
+                let of_clients = self.on_arrived(number, destinations, arrived);
+                queries += of_clients;
+                joined = joined.max(of_clients);
+            });
+            self.intake.took(queries, joined);
             // An interface that is gone has nothing more.
-            if received.unwrap_or(0) < BATCH {
+            is_empty = received.unwrap_or(0) < most;
+            if is_empty {
                 break;
             }
         }
         self.rings = all;
+        is_empty
     }
 
+    /// Returns how many queries of clients it was.
     #[inline]
-    fn on_arrived(&mut self, rings: usize, destinations: &Destinations, arrived: &Arrived<'_>) {
+    fn on_arrived(
+        &mut self,
+        rings: usize,
+        destinations: &Destinations,
+        arrived: &Arrived<'_>,
+    ) -> usize {
         let (from, to) = (arrived.source, arrived.destination);
         match destinations.whom(to) {
-            // The next process is asked again.
-            Whom::Clients(_) if self.stopping => {}
             // As from a socket: no host sends from port 0.
-            Whom::Clients(_) if from.port() == 0 => {}
+            Whom::Clients(_) if from.port() == 0 => return 1,
             Whom::Clients(endpoint) => {
                 let (rings, link) = (rings as u16, arrived.link);
                 let past = PastStack { endpoint: endpoint as u16, rings, link };
                 let client = Client::PastStack(past, Peer { address: from, local: Some(to.ip()) });
+                let mut queries = 0;
                 for message in destinations.messages(arrived) {
                     self.on_query(&client, message);
+                    queries += 1;
                 }
+                return queries;
             }
             Whom::Port(worker, port) if worker == self.id => {
                 for message in destinations.messages(arrived) {
@@ -129,6 +149,7 @@ impl Worker {
                 self.shared.metrics().worker(self.id).count(Count::UpstreamStray);
             }
         }
+        0
     }
 
     /// A datagram that came past the stack, from one address to another, of which the latter is, or
@@ -189,6 +210,7 @@ impl Worker {
             .in_flight
             .store(self.frontend.waiting() as u64, Ordering::Relaxed);
     }
+
     /// Sends what leaves past the stack, and counts what was lost there.
     fn flush_rings(&mut self) {
         let metrics = self.shared.metrics().worker(self.id);
