@@ -1,5 +1,6 @@
 //! What is printed, and with which status the program ends.
 
+use std::fmt;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -76,18 +77,26 @@ impl Failure {
 
     /// With what the user can do about it, behind a semicolon.
     pub(crate) fn with_advice(self, advice: &str) -> Failure {
-        Failure {
-            status: self.status,
-            error: anyhow::anyhow!("{}; {advice}", told_once(&self.error)),
-        }
+        Failure { status: self.status, error: anyhow::anyhow!("{self}; {advice}") }
+    }
+
+    /// Whether this machine, or what runs on it, is why.
+    pub(crate) fn is_of_environment(&self) -> bool {
+        self.status == ENVIRONMENT
     }
 
     pub(crate) fn report(self) -> ExitCode {
         // The text may quote what a server or a host has said.
-        let text = plain(&told_once(&self.error), ERROR);
+        let text = plain(&self.to_string(), ERROR);
         // A log on a full disk takes nothing; the status says enough then.
         let _ = writeln!(std::io::stderr(), "dns64bench: {text}");
         ExitCode::from(self.status)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&told_once(&self.error))
     }
 }
 

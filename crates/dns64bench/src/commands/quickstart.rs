@@ -1,9 +1,10 @@
 //! `quickstart`: AuthDNS, dns64d and the Measurer on this host; self-test, then three short
 //! measurements.
 
+use std::fs::File;
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -126,8 +127,9 @@ pub(crate) fn run(args: &Quickstart) -> Outcome {
 
 fn self_test(folder: &Path, quiet: bool) -> Result<SelfTestResult, Failure> {
     let status = status_in(folder, "self-test");
-    let (_auth, address) = auth(Share::ONE, &status)?;
-    super::self_test::self_test(&self_test_plan(address, &status), quiet)
+    let (mut auth, address) = auth(Share::ONE, folder, &status)?;
+    let found = super::self_test::self_test(&self_test_plan(address, &status), quiet);
+    found.map_err(|failure| with_what_servers_say(failure, [&mut auth]))
 }
 
 /// A self-test for the worst case, which is the first stage: AuthDNS is asked as the DUT will be.
@@ -154,8 +156,8 @@ fn measure(
 ) -> Result<SearchResult, Failure> {
     let folder = tempfile::tempdir().map_err(Failure::environment)?;
     let status = status_in(folder.path(), "auth");
-    let (_auth, auth_address) = auth(stage.aaaa_share, &status)?;
-    let (_dut, dut_address) = dns64d(auth_address, folder.path())?;
+    let (mut auth, auth_address) = auth(stage.aaaa_share, folder.path(), &status)?;
+    let (mut dut, dut_address) = dns64d(auth_address, folder.path())?;
     // A trial that passed beyond what the tester can vouch for would say nothing more.
     let allowed =
         |passed| allowed_rate(passed, stage.aaaa_share, stage.cached_share, self_test.delta);
@@ -183,7 +185,9 @@ fn measure(
         &mut journal,
         Vec::new(),
         &mut super::search::Terminal::new(quiet),
-    )?;
+    );
+    let found =
+        found.map_err(|error| with_what_servers_say(error.into(), [&mut auth, &mut dut]))?;
     found.ok_or_else(|| Failure::environment(anyhow::anyhow!("the search found nothing")))
 }
 
@@ -207,13 +211,17 @@ fn status_in(folder: &Path, name: &str) -> String {
     folder.join(format!("{name}.status")).to_string_lossy().into_owned()
 }
 
-fn auth(aaaa_share: Share, status: &str) -> Result<(ServerProcess, SocketAddr), Failure> {
+fn auth(
+    aaaa_share: Share,
+    folder: &Path,
+    status: &str,
+) -> Result<(ServerProcess, SocketAddr), Failure> {
     let address = free_port()?;
     let listen = address.to_string();
     let share = aaaa_share.to_string();
     let typed =
         ["auth", "--listen", &listen, "--aaaa-share", &share, "--threads", "1", "--status", status];
-    Ok((ServerProcess::start(&typed, address)?, address))
+    Ok((ServerProcess::start(&this_program(&typed)?, address, folder)?, address))
 }
 
 /// dns64d from inside this program, so that there is one to measure wherever dns64bench is.
@@ -233,7 +241,17 @@ fn dns64d(upstream: SocketAddr, folder: &Path) -> Result<(ServerProcess, SocketA
         .with_context(|| file.display().to_string())
         .map_err(Failure::environment)?;
     let file = file.to_string_lossy();
-    Ok((ServerProcess::start(&["dns64d", "--config", &file], address)?, address))
+    let typed = this_program(&["dns64d", "--config", &file])?;
+    Ok((ServerProcess::start(&typed, address, folder)?, address))
+}
+
+/// This program, with such a command.
+fn this_program(typed: &[&str]) -> Result<Vec<String>, Failure> {
+    let program = std::env::current_exe()
+        .context("cannot find this program")
+        .map_err(Failure::environment)?;
+    let program = program.to_string_lossy().into_owned();
+    Ok([program].into_iter().chain(typed.iter().map(|word| (*word).to_owned())).collect())
 }
 
 fn print(result: &QuickstartResult) {
@@ -274,35 +292,70 @@ fn print(result: &QuickstartResult) {
     println!("Next: README.md, \"A first real measurement\"");
 }
 
+/// What keeps a measurement from being made, with what has become of the servers.
+fn with_what_servers_say<const N: usize>(
+    failure: Failure,
+    servers: [&mut ServerProcess; N],
+) -> Failure {
+    if !failure.is_of_environment() {
+        return failure;
+    }
+    let said = servers.map(ServerProcess::how_it_is);
+    failure.with_advice(&said.join("; "))
+}
+
 /// A server that was started from this same program, and ends with this value.
 struct ServerProcess {
+    name: String,
     child: Child,
+    /// What it writes to standard error.
+    log: PathBuf,
 }
 
 impl ServerProcess {
-    fn start(typed: &[&str], address: SocketAddr) -> Result<ServerProcess, Failure> {
-        let program = std::env::current_exe()
-            .context("cannot find this program")
-            .map_err(Failure::environment)?;
-        let started =
-            Command::new(program).args(typed).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    /// Starts a program that is to serve at an address.
+    fn start(
+        typed: &[String],
+        address: SocketAddr,
+        folder: &Path,
+    ) -> Result<ServerProcess, Failure> {
+        let [program, name, ..] = typed else { unreachable!("a program and a command") };
+        let log = folder.join(format!("{name}.log"));
+        let started = File::create(&log).and_then(|file| {
+            Command::new(program).args(&typed[1..]).stdout(Stdio::null()).stderr(file).spawn()
+        });
         let child = started
-            .with_context(|| format!("cannot start {}", typed[0]))
+            .with_context(|| format!("cannot start {name}"))
             .map_err(Failure::environment)?;
-        let mut server = ServerProcess { child };
-        server
-            .wait_until_ready(address)
-            .with_context(|| format!("{} does not serve", typed[0]))
-            .map_err(Failure::environment)?;
+        let mut server = ServerProcess { name: name.clone(), child, log };
+        if let Err(error) = server.wait_until_ready(address) {
+            let failure = anyhow::anyhow!("{name} does not serve: {error}");
+            return Err(with_what_servers_say(Failure::environment(failure), [&mut server]));
+        }
         Ok(server)
+    }
+
+    /// Whether it runs, and the last thing that it said.
+    fn how_it_is(&mut self) -> String {
+        let name = &self.name;
+        let state = match self.child.try_wait() {
+            Ok(None) => format!("{name} runs"),
+            Ok(Some(status)) => format!("{name} has ended with {status}"),
+            Err(error) => format!("nobody knows whether {name} runs: {error}"),
+        };
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        match log.trim().lines().last() {
+            Some(last) => format!("{state}, and said last: {last}"),
+            None => state,
+        }
     }
 
     /// Ready when the address is taken: it was free before.
     fn wait_until_ready(&mut self, address: SocketAddr) -> io::Result<()> {
         let give_up = Instant::now() + Duration::from_secs(10);
         while Instant::now() < give_up {
-            if let Some(status) = self.child.try_wait()? {
-                return Err(io::Error::other(format!("it ended with {status}")));
+            if self.child.try_wait()?.is_some() {
+                return Err(io::Error::other("it has ended"));
             }
             if Endpoint::listen(address, 1).is_err() {
                 return Ok(());
@@ -332,6 +385,29 @@ mod tests {
     use tester::measurer::plan::Subject;
 
     use super::*;
+
+    #[test]
+    fn what_has_become_of_a_server_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let start = |script: &str, address| {
+            let typed = ["/bin/sh", "-c", script].map(str::to_owned);
+            ServerProcess::start(&typed, address, folder.path())
+        };
+        let Err(failure) =
+            start("echo one >&2; echo no such thing >&2; exit 3", free_port().ok().unwrap())
+        else {
+            panic!("it serves")
+        };
+        assert_eq!(
+            failure.to_string(),
+            "-c does not serve: it has ended; -c has ended with exit status: 3, and said last: no such thing"
+        );
+        // One that is there, and does not answer.
+        let taken = free_port().ok().unwrap();
+        let _held = Endpoint::listen(taken, 1).unwrap();
+        let mut runs = start("exec sleep 60", taken).ok().unwrap();
+        assert_eq!(runs.how_it_is(), "-c runs");
+    }
 
     #[test]
     fn the_self_test_sends_as_the_trials_that_it_vouches_for() {
