@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use method::units::CpuId;
 use net::affinity::{allowed_cpus, pin_to};
 use net::cpu_time::CpuTimes;
 use nix::sys::signal::{Signal, kill};
@@ -122,20 +123,28 @@ impl Soak {
 
         let done = Done::default();
         let pid = server.pid()?;
-        let (trial, samples) = thread::scope(|scope| {
+        let (trial, samples, pause) = thread::scope(|scope| {
             scope.spawn(|| malformed(address, &done));
             scope.spawn(|| cancelled(address, &done));
             scope.spawn(|| slow(address, &done));
             let samples = scope.spawn(|| watch(pid, metrics, &done));
+            let over = &done.over;
+            let pauses = [first, last].map(|cpu| scope.spawn(move || longest_pause(cpu, over)));
             let trial = measure(&program, address, rate, self.duration);
             done.over.store(true, Ordering::Relaxed);
-            (trial, samples.join().expect("watching does not panic"))
+            let pauses = pauses.map(|watching| watching.join().expect("watching does not panic"));
+            let samples = samples.join().expect("watching does not panic");
+            (trial, samples, pauses[0].max(pauses[1]))
         });
         let trial = trial?;
         let mut claims = Claims::default();
-        self.judge(&trial, &samples, &done, &mut claims)?;
+        let end = look(pid, metrics)?;
+        let begin = samples.first().context("dns64d could not be looked at")?;
+        let losses = Losses { unread: end.unread - begin.unread, pause };
+        self.judge(&trial, &samples, losses, &done, &mut claims)?;
         let still = measure(&program, address, 1_000, 1)?;
-        let found = unanswered(&still);
+        let unread = look(pid, metrics)?.unread - end.unread;
+        let found = unanswered(&still, Losses { unread, pause: Duration::ZERO });
         claims.hold("of 1 000 queries afterwards unanswered", Wanted::AtMost(0.0), found);
         drop(server);
         let log = fs::read_to_string(&log)?;
@@ -151,6 +160,7 @@ impl Soak {
         &self,
         trial: &Value,
         samples: &[Sample],
+        losses: Losses,
         done: &Done,
         claims: &mut Claims,
     ) -> Result<()> {
@@ -175,8 +185,10 @@ impl Soak {
         ensure!(enough, "dns64d could be looked at {seconds} times in {} s", self.duration);
         let busiest = samples.iter().map(|sample| sample.in_flight).max().unwrap_or(0);
         let (first, last) = (&samples[0], &samples[seconds - 1]);
+        let Losses { unread, pause } = losses;
         println!(
-            "inside: {} questions asked, {} of them not answered in time, {busiest} queries waiting at the most, {} turned away",
+            "inside: {} questions asked, {} of them not answered in time, {busiest} queries waiting at the most, {} turned away, \
+             {unread} dropped by the kernel before they were read",
             last.asked - first.asked,
             last.timeouts - first.timeouts,
             last.turned_away - first.turned_away
@@ -186,7 +198,11 @@ impl Soak {
             .map(|pair| pair[1].cpu.stolen_since(&pair[0].cpu).all_pct)
             .fold(0.0, f64::max);
         let all = last.cpu.stolen_since(&first.cpu).all_pct;
-        println!("the host took {all:.1} % of the CPUs' time, {stolen:.0} % in the worst second");
+        println!(
+            "the host took {all:.1} % of the CPUs' time, {stolen:.0} % in the worst second; at the most a CPU ran \
+             nothing of ours for {} ms",
+            pause.as_millis()
+        );
         let warm = samples[(seconds as f64 * WARM_UP) as usize].memory;
         let last = last.memory;
         println!("memory: {warm:.1} MiB after the warm-up, {last:.1} MiB at the end");
@@ -198,7 +214,7 @@ impl Soak {
         claims.hold(
             "queries not answered as they should be",
             Wanted::AtMost(0.0),
-            unanswered(trial),
+            unanswered(trial, losses),
         );
         claims.keep("trial", trial.clone());
         claims.keep("samples", samples.iter().map(Sample::raw).collect());
@@ -210,24 +226,58 @@ impl Soak {
 /// this machine stood still or lost what nobody counted.
 const COUNTED: [&str; 2] = ["host_loss", "too_few_valid"];
 
-/// How many queries got no valid reply although the tester did its part: those beyond what its host
-/// dropped.
+/// What this machine did to queries on their way to dns64d.
+#[derive(Clone, Copy)]
+struct Losses {
+    /// Datagrams that the kernel dropped in front of it: it has half of the load that it can bear.
+    unread: u64,
+    /// The longest time in which a CPU ran nothing of ours.
+    pause: Duration,
+}
+
+/// A CPU that stood still for so long is why replies came too late, or questions were given up.
+const STOOD_STILL: Duration = Duration::from_millis(300);
+
+/// How many queries got no valid reply although the tester did its part and dns64d got them: those
+/// beyond what the tester's host dropped, and what the kernel dropped in front of dns64d.
 ///
 /// # Errors
-/// What the tester did, where that may be the reason for all of them.
-fn unanswered(trial: &Value) -> Result<f64, String> {
+/// What the tester did, or this machine, where that may be the reason for all of them.
+fn unanswered(trial: &Value, Losses { unread, pause }: Losses) -> Result<f64, String> {
     let count = |key: &str| trial[key].as_u64().ok_or_else(|| format!("no {key} in {trial}"));
     let (unanswered, drops) = (count("sent")?.abs_diff(count("valid")?), count("tester_drops")?);
     let causes = trial["causes"].as_array().map(Vec::as_slice).unwrap_or_default();
     let is_counted = |cause: &Value| COUNTED.iter().any(|kind| cause["kind"] == *kind);
-    if unanswered > 0 && (unanswered <= drops || !causes.iter().all(is_counted)) {
+    let is_ours =
+        unanswered <= drops + unread || pause >= STOOD_STILL || !causes.iter().all(is_counted);
+    if unanswered > 0 && is_ours {
         return Err(format!(
-            "{unanswered} unanswered, {drops} dropped by this host; {}",
+            "{unanswered} unanswered, {drops} dropped by this host, {unread} in front of dns64d, a CPU stood still \
+             for {} ms; {}",
+            pause.as_millis(),
             reasons(trial)
         ));
     }
-    Ok(unanswered.saturating_sub(drops) as f64)
+    Ok(unanswered.saturating_sub(drops + unread) as f64)
 }
+
+/// The longest time by which a thread on a CPU began later than it wanted, until the end.
+fn longest_pause(cpu: CpuId, is_over: &AtomicBool) -> Duration {
+    // Where it may not be there, it does not know.
+    if pin_to(cpu).is_err() {
+        return Duration::ZERO;
+    }
+    let mut longest = Duration::ZERO;
+    while !is_over.load(Ordering::Relaxed) {
+        let due = Instant::now() + NAP;
+        thread::sleep(NAP);
+        longest = longest.max(due.elapsed());
+    }
+    longest
+}
+
+/// How often it is looked whether a CPU runs.
+const NAP: Duration = Duration::from_millis(20);
 
 /// Names per second with so many queries in flight.
 fn closed_loop(program: &Path, address: SocketAddr, outstanding: u32) -> Result<u64> {
@@ -294,8 +344,8 @@ fn measure(program: &Path, address: SocketAddr, rate: u64, seconds: u64) -> Resu
 
 impl Sample {
     fn raw(&self) -> Value {
-        let Sample { memory, asked, timeouts, turned_away, in_flight, .. } = self;
-        json!({ "mebibytes": memory, "asked": asked, "timeouts": timeouts, "turned_away": turned_away, "in_flight": in_flight })
+        let Sample { memory, asked, timeouts, turned_away, unread, in_flight, .. } = self;
+        json!({ "unread": unread, "mebibytes": memory, "asked": asked, "timeouts": timeouts, "turned_away": turned_away, "in_flight": in_flight })
     }
 }
 
@@ -307,6 +357,8 @@ struct Sample {
     timeouts: u64,
     /// Queries not served because there were too many: in all, of one client, in a dead branch.
     turned_away: u64,
+    /// Datagrams that the kernel dropped in front of it.
+    unread: u64,
     in_flight: u64,
 }
 
@@ -366,6 +418,7 @@ fn look(pid: u32, metrics: SocketAddr) -> Result<Sample> {
             .iter()
             .map(|reason| value(&format!("dns64d_denied_total{{reason=\"{reason}\"}}")))
             .sum::<Result<u64>>()?,
+        unread: value("dns64d_queries_dropped_by_kernel_total")?,
         in_flight: value("dns64d_in_flight")?,
     })
 }
@@ -453,19 +506,26 @@ mod tests {
 
     #[test]
     fn a_dropped_packet_excuses_one_reply_and_no_more() {
-        let of = |sent, valid, drops, kind: &str| {
+        let none = Losses { unread: 0, pause: Duration::ZERO };
+        let of = |sent, valid, drops, kind: &str, losses| {
             let causes = if kind.is_empty() { json!([]) } else { json!([{ "kind": kind }]) };
             let trial =
                 json!({ "sent": sent, "valid": valid, "tester_drops": drops, "causes": causes });
-            unanswered(&trial)
+            unanswered(&trial, losses)
         };
-        assert_eq!(of(100, 100, 0, ""), Ok(0.0));
-        assert_eq!(of(100, 100, 3, "host_loss"), Ok(0.0));
-        assert_eq!(of(100, 99, 0, "too_few_valid"), Ok(1.0));
-        assert_eq!(of(100, 50, 1, "host_loss"), Ok(49.0));
-        assert!(of(100, 99, 1, "host_loss").is_err());
+        assert_eq!(of(100, 100, 0, "", none), Ok(0.0));
+        assert_eq!(of(100, 100, 3, "host_loss", none), Ok(0.0));
+        assert_eq!(of(100, 99, 0, "too_few_valid", none), Ok(1.0));
+        assert_eq!(of(100, 50, 1, "host_loss", none), Ok(49.0));
+        assert!(of(100, 99, 1, "host_loss", none).is_err());
         // This machine stood still.
-        assert!(of(100, 99, 0, "late").is_err());
-        assert!(unanswered(&json!({})).is_err());
+        assert!(of(100, 99, 0, "late", none).is_err());
+        let still = Losses { pause: Duration::from_millis(1_200), ..none };
+        assert!(of(100, 60, 0, "too_few_valid", still).is_err());
+        assert_eq!(of(100, 100, 0, "", still), Ok(0.0));
+        let unread = Losses { unread: 3, ..none };
+        assert!(of(100, 97, 0, "too_few_valid", unread).is_err());
+        assert_eq!(of(100, 96, 0, "too_few_valid", unread), Ok(1.0));
+        assert!(unanswered(&json!({}), none).is_err());
     }
 }
