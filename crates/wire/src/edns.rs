@@ -150,6 +150,23 @@ mod tests {
         [&[0, 0, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 1], opt].concat()
     }
 
+    /// RFC 8914 §4 and its registry.
+    #[test]
+    fn errors_of_validation_are_told_from_others() {
+        let failures = [1, 2, 5, 6, 7, 8, 9, 10, 11, 12, 25, 27];
+        for code in 0..40 {
+            assert_eq!(ede::is_validation_failure(code), failures.contains(&code), "{code}");
+        }
+    }
+
+    #[test]
+    fn an_option_begins_with_its_code_and_its_length() {
+        let mut options = vec![7];
+        put_option_header(&mut options, option::EXTENDED_ERROR, 0x0203);
+        assert_eq!(options, [7, 0, 15, 2, 3]);
+        assert_eq!(option_header(0x0a0b, 0x0c0d), [10, 11, 12, 13]);
+    }
+
     proptest! {
         #[test]
         fn what_is_written_is_what_domain_reads(payload: u16, code in 0u16..4096, dnssec_ok: bool, data: [u8; 5]) {

@@ -316,4 +316,34 @@ mod tests {
             assert!(range.parse::<NameRange>().is_err(), "{range} was accepted");
         }
     }
+
+    #[test]
+    fn a_domain_leaves_room_for_the_label() {
+        // In wire format a name of such labels has an octet more than its text, and that of the root.
+        let domain = |last: usize| {
+            let labels = [63, 63, 63, last].map(|length| "z".repeat(length));
+            labels.join(".").parse::<Domain>()
+        };
+        let longest = domain(45).unwrap();
+        assert_eq!(longest.wire().len() + 1 + LABEL_LEN, 255);
+        let error = domain(46).unwrap_err().to_string();
+        assert!(error.contains("(1 too many)"), "{error}");
+    }
+
+    #[test]
+    fn a_range_has_its_names_and_no_others() {
+        let range: NameRange = "10.1.0.0/16".parse().unwrap();
+        let has = |address: &str| range.contains(address.parse().unwrap());
+        assert!(has("10.1.0.0") && has("10.1.255.255"));
+        assert!(!has("10.2.0.0") && !has("10.0.255.255") && !has("11.1.0.0"));
+        assert!(NameRange::ALL.contains(Ipv4Addr::BROADCAST));
+    }
+
+    #[test]
+    fn domains_and_ranges_are_written_as_they_are_read() {
+        let domain: Domain = "Example.org".parse().unwrap();
+        assert_eq!(String::from(domain.clone()), "example.org");
+        assert_eq!(format!("{domain:?}"), "Domain(example.org)");
+        assert_eq!(String::from("10.0.0.0/8".parse::<NameRange>().unwrap()), "10.0.0.0/8");
+    }
 }

@@ -68,6 +68,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn rcodes_are_shown_by_their_names() {
+        let shown = [0, 1, 2, 3, 4, 5, 16, 9].map(|code| format!("{:?}", Rcode::new(code)));
+        let names = [
+            "NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED", "BADVERS", "RCODE9",
+        ];
+        assert_eq!(shown, names);
+    }
+
+    #[test]
     fn header_and_opt_share_the_bits() {
         assert_eq!((Rcode::BADVERS.in_header(), Rcode::BADVERS.in_opt()), (0, 1));
         for code in 0..0x1fff {

@@ -121,8 +121,11 @@ mod tests {
     }
 
     fn names(rtype: u16, data: &[u8]) -> Result<Vec<usize>, Malformed> {
-        let bytes = message(rtype, data);
-        let message = Message::new(&bytes).unwrap();
+        names_in(&message(rtype, data))
+    }
+
+    fn names_in(bytes: &[u8]) -> Result<Vec<usize>, Malformed> {
+        let message = Message::new(bytes).unwrap();
         let record = message.all_records(HEADER_LEN + 5).next().unwrap()?;
         let mut names = Vec::new();
         message.check_data(&record, |name| names.push(name.start - record.data_at))?;
@@ -140,12 +143,17 @@ mod tests {
             (rtype::CNAME, &[0xc0, 12], &[0]),
             (rtype::DNAME, b"\0", &[0]),
             (rtype::SOA, &soa, &[0, 3]),
+            (14, b"\x01a\0\xc0\x0c", &[0, 3]),
+            (17, b"\0\0", &[0, 1]),
             (15, b"\0\x0a\x01a\xc0\x0c", &[2]),
+            (26, b"\0\x0a\x01a\0\xc0\x0c", &[2, 5]),
             (16, b"\x03abc\0", &[]),
             (13, b"\x01a\x01b", &[]),
             (33, b"\0\0\0\0\0\x35\x01a\0", &[6]),
             (35, b"\0\0\0\0\x01u\0\0\0", &[8]),
             (rtype::RRSIG, &rrsig, &[18]),
+            (30, b"\x01a\0bits", &[0]),
+            (47, b"\x01a\0bits", &[0]),
             (65, b"\0\x01\0\0\x01\0\x02h2", &[2]),
             (65_280, b"anything", &[]),
         ];
@@ -155,14 +163,31 @@ mod tests {
                 continue;
             }
             let longer = [data, &[0xee][..]].concat();
-            let takes_more = matches!(*rtype, rtype::RRSIG | 65);
+            let takes_more = matches!(*rtype, rtype::RRSIG | 30 | 47 | 65);
             assert_eq!(names(*rtype, &longer).is_ok(), takes_more, "type {rtype}, an octet more");
             let shorter = &data[..data.len() - 1];
-            let takes_less = matches!(*rtype, rtype::RRSIG | 65 | 16);
+            let takes_less = matches!(*rtype, rtype::RRSIG | 30 | 47 | 65 | 16);
             assert_eq!(names(*rtype, shorter).is_ok(), takes_less, "type {rtype}, an octet less");
+        }
+        for rtype in [rtype::DS, 48, 59, 60] {
+            assert_eq!(names(rtype, &[0, 1, 8, 2]).as_deref(), Ok(&[][..]), "type {rtype}");
+            assert_eq!(names(rtype, b"\0\x01\x08\x02digest").as_deref(), Ok(&[][..]));
+            assert_eq!(names(rtype, &[0, 1, 8]), Err(Malformed), "type {rtype}, cut off");
         }
         assert_eq!(names(rtype::A, &[1, 2, 3, 4, 5]), Err(Malformed), "an address of five octets");
         assert_eq!(names(rtype::CNAME, b""), Err(Malformed), "no name");
         assert_eq!(names(16, b""), Err(Malformed), "no string");
+    }
+
+    /// An address is one of the Internet: in other classes these types are something else.
+    #[test]
+    fn addresses_of_other_classes_are_opaque() {
+        for (rtype, data) in [(rtype::A, &b"\x01a\0\0\x07"[..]), (rtype::AAAA, b"anything")] {
+            let mut chaos = message(rtype, data);
+            let class = HEADER_LEN + 5 + 1 + 2;
+            chaos[class..class + 2].copy_from_slice(&[0, 3]);
+            assert_eq!(names_in(&chaos).as_deref(), Ok(&[][..]));
+            assert_eq!(names(rtype, data), Err(Malformed));
+        }
     }
 }

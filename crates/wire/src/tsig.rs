@@ -385,6 +385,112 @@ mod tests {
         }
     }
 
+    /// The end of a reply that is signed with a key by this name, algorithm and code, with an error
+    /// and other data.
+    struct End<'a> {
+        name: &'a [u8],
+        algorithm: &'a [u8],
+        mac: &'a [u8],
+        error: u16,
+        other: &'a [u8],
+    }
+
+    impl End<'_> {
+        /// What a reply to `query()` is with it, as an additional record.
+        fn reply(&self) -> Vec<u8> {
+            let mut reply = query();
+            reply[2] |= 0x80;
+            reply[11] = 1;
+            reply.extend(self.name);
+            reply.extend(TSIG.to_be_bytes());
+            reply.extend(CLASS_ANY.to_be_bytes());
+            reply.extend(0u32.to_be_bytes());
+            let length = self.algorithm.len() + 16 + self.mac.len() + self.other.len();
+            reply.extend((length as u16).to_be_bytes());
+            reply.extend(self.algorithm);
+            reply.extend(&NOW.to_be_bytes()[2..]);
+            reply.extend(FUDGE.to_be_bytes());
+            reply.extend((self.mac.len() as u16).to_be_bytes());
+            reply.extend(self.mac);
+            reply.extend(4711_u16.to_be_bytes());
+            reply.extend(self.error.to_be_bytes());
+            reply.extend((self.other.len() as u16).to_be_bytes());
+            reply.extend(self.other);
+            reply
+        }
+    }
+
+    /// RFC 8945 §5.2 and §5.3: who refuses a key or a signature cannot sign; who refuses the time
+    /// can, and says its own.
+    #[test]
+    fn refusals_are_told_from_wrong_signatures() {
+        let key = ours("hmac-sha256");
+        let request = Mac::of(b"the request's");
+        let end = End {
+            name: &key.name,
+            algorithm: key.algorithm.wire_name(),
+            mac: &[],
+            error: 0,
+            other: &[],
+        };
+        let judged = |end: &End<'_>, time| key.verify(&end.reply(), &request, time);
+        let refused = |error| judged(&End { error, ..end }, NOW);
+        assert_eq!(refused(17), Err(BadSignature::Refused(17)));
+        assert_eq!(refused(0), Err(BadSignature::Signature), "nobody has refused it");
+        // The signed part is that without the record.
+        let signed = |error, other: &[u8]| {
+            let mut reply = query();
+            reply[2] |= 0x80;
+            let length = u16::from(request.len).to_be_bytes();
+            let variables = key.variables(NOW, FUDGE, error, other);
+            key.mac(&[&length, request.bytes(), &reply, &variables])
+        };
+        let mac = signed(0, &[]);
+        let right = End { mac: mac.bytes(), ..end };
+        for (time, wanted) in [
+            (NOW, Ok(())),
+            (NOW + 300, Ok(())),
+            (NOW - 300, Ok(())),
+            (NOW + 301, Err(BadSignature::Time)),
+            (NOW - 301, Err(BadSignature::Time)),
+        ] {
+            assert_eq!(judged(&right, time), wanted, "{time}");
+        }
+        let own_time = [0, 0, 1, 2, 3, 4];
+        let mac = signed(18, &own_time);
+        let late = End { mac: mac.bytes(), error: 18, other: &own_time, ..end };
+        assert_eq!(judged(&late, NOW), Err(BadSignature::Refused(18)));
+        assert_eq!(judged(&End { error: 16, ..late }, NOW), Err(BadSignature::Signature));
+        // Either alone is another key.
+        for other in [
+            End { name: b"\x05other\x07example\0", ..right },
+            End { algorithm: Algorithm::Sha512.wire_name(), ..right },
+        ] {
+            assert_eq!(judged(&other, NOW), Err(BadSignature::Key));
+        }
+        assert_eq!(judged(&End { name: b"\x03KEY\x07example\0", ..right }, NOW), Ok(()));
+    }
+
+    #[test]
+    fn only_an_additional_record_at_the_end_signs() {
+        let key = ours("hmac-sha256");
+        let end = End { name: &key.name, algorithm: b"\0", mac: &[], error: 17, other: &[] };
+        let mut answer = end.reply();
+        (answer[7], answer[11]) = (1, 0);
+        assert_eq!(key.verify(&answer, &Mac::EMPTY, NOW), Err(BadSignature::Unsigned));
+        let mut unsigned = query();
+        unsigned[11] = 1;
+        crate::edns::put_opt(&mut unsigned, 512, crate::rcode::Rcode::NOERROR, false, &[]);
+        assert_eq!(key.verify(&unsigned, &Mac::EMPTY, NOW), Err(BadSignature::Unsigned));
+    }
+
+    #[test]
+    fn a_key_is_shown_without_its_secret() {
+        let shown = format!("{:?}", ours("hmac-sha256"));
+        assert!(shown.starts_with("Key(") && shown.ends_with("Sha256)"), "{shown}");
+        assert!(shown.contains("example") && !shown.contains("secret"), "{shown}");
+    }
+
     /// RFC 2202 §2 case 1 and RFC 4231 §4.2: what `domain` has not.
     #[test]
     fn hmac_md5_and_sha224_vectors() {

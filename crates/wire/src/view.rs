@@ -140,6 +140,14 @@ impl<'a> Message<'a> {
         self.bytes[end - 1] == 0 && (end - offset == 1 || self.bytes[end - 2] < 0xc0)
     }
 
+    /// Whether there is a compression pointer at `at` that leads to `target`. One has 14 bits for it,
+    /// so none leads behind the first 16 384 octets.
+    #[inline]
+    fn is_pointer_to(&self, at: usize, target: usize) -> bool {
+        target <= MAX_TARGET
+            && self.bytes.get(at..at + 2) == Some(&(0xc000 | target as u16).to_be_bytes())
+    }
+
     /// A reader of the names of this message that bounds the work for all of them together.
     pub fn names(&self) -> NameReader<'a> {
         NameReader { message: *self, hops: Cell::new(self.bytes.len() as u32) }
@@ -164,10 +172,7 @@ impl<'a> Message<'a> {
 
     fn same_name_within(&self, a: usize, b: usize, hops: &Cell<u32>) -> Result<bool, Malformed> {
         // Most owners are a pointer to the question, and most comparisons are of one with it.
-        if b < a
-            && self.bytes.get(a..a + 2) == Some(&(0xc000 | b as u16).to_be_bytes())
-            && self.is_plain_name(b)
-        {
+        if b < a && self.is_pointer_to(a, b) && self.is_plain_name(b) {
             return Ok(true);
         }
         let (mut a, mut b) = (Labels::new(self.bytes, a, hops), Labels::new(self.bytes, b, hops));
@@ -180,6 +185,9 @@ impl<'a> Message<'a> {
         }
     }
 }
+
+/// The last octet that a compression pointer can lead to.
+const MAX_TARGET: usize = 0x3fff;
 
 /// The most compression pointers in one name: a name has no more labels (RFC 1035 §2.3.4), and a
 /// pointer to a pointer says nothing new.
@@ -430,124 +438,4 @@ enum NamePart {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use domain::base::iana::{Class, Rtype};
-    use domain::base::message_builder::TreeCompressor;
-    use domain::base::{MessageBuilder, Name, Ttl};
-    use domain::rdata::{Aaaa, Cname};
-    use proptest::prelude::*;
-    use std::str::FromStr;
-
-    fn compressed_answer() -> Vec<u8> {
-        let name = |s| Name::<Vec<u8>>::from_str(s).unwrap();
-        let mut builder =
-            MessageBuilder::from_target(TreeCompressor::new(Vec::new())).unwrap().question();
-        builder.push((name("a.example.test"), Rtype::AAAA, Class::IN)).unwrap();
-        let mut answer = builder.answer();
-        let ttl = Ttl::from_secs(60);
-        answer.push((name("a.example.test"), ttl, Cname::new(name("B.example.test")))).unwrap();
-        answer
-            .push((name("b.example.test"), ttl, Aaaa::new("2001:db8::1".parse().unwrap())))
-            .unwrap();
-        answer.finish().into_target()
-    }
-
-    #[test]
-    fn records_of_a_compressed_message() {
-        let bytes = compressed_answer();
-        let message = Message::new(&bytes).unwrap();
-        let answers = message.skip_name(HEADER_LEN).unwrap() + 4;
-        let records: Vec<_> =
-            message.records(answers, message.ancount()).map(Result::unwrap).collect();
-        assert_eq!(
-            records.iter().map(|r| r.rtype).collect::<Vec<_>>(),
-            [rtype::CNAME, rtype::AAAA]
-        );
-        assert_eq!(records[1].ttl, 60);
-        assert!(message.same_name(HEADER_LEN, records[0].owner).unwrap());
-        assert!(message.same_name(records[0].data_at, records[1].owner).unwrap());
-        assert!(!message.same_name(HEADER_LEN, records[1].owner).unwrap());
-    }
-
-    #[test]
-    fn pointer_loops_end() {
-        let mut bytes = vec![0; 12];
-        bytes.extend([0xc0, 12, 0xc0, 12, 1, b'x', 0xc0, 16]);
-        let message = Message::new(&bytes).unwrap();
-        for offset in 12..bytes.len() {
-            let _ = message.same_name(offset, offset);
-        }
-        assert_eq!(message.same_name(12, 12), Err(Malformed));
-        assert_eq!(message.same_name(16, 16), Err(Malformed));
-    }
-
-    /// A chain of pointers, each to the one before it, and names that point to its end.
-    #[test]
-    fn a_message_of_pointers_costs_no_more_than_its_length() {
-        let mut bytes = vec![0; HEADER_LEN];
-        bytes.extend([1, b'a', 0]);
-        let mut at = HEADER_LEN;
-        for _ in 0..8_000 {
-            let next = bytes.len();
-            bytes.extend((0xc000 | at as u16).to_be_bytes());
-            at = next;
-        }
-        let message = Message::new(&bytes).unwrap();
-        // Alone, the end of the chain is too far away; near its beginning it is not.
-        assert_eq!(message.copy_name(at, &mut [0; 255]), Err(Malformed));
-        assert_eq!(message.copy_name(HEADER_LEN + 3 + 2 * 100, &mut [0; 255]), Ok(3));
-        // All together they may not follow more pointers than there are octets: 16 015 of them, 101
-        // for each name.
-        let names = message.names();
-        let read = (0..1_000)
-            .take_while(|_| names.copy_name(HEADER_LEN + 3 + 2 * 100, &mut [0; 255]).is_ok())
-            .count();
-        assert_eq!(read, bytes.len() / 101);
-        assert_eq!(names.same_name(HEADER_LEN + 3 + 2 * 100, HEADER_LEN), Err(Malformed));
-    }
-
-    #[test]
-    fn names_lie_where_they_are_read_from() {
-        let bytes = compressed_answer();
-        let message = Message::new(&bytes).unwrap();
-        let question = HEADER_LEN..message.skip_name(HEADER_LEN).unwrap();
-        let owner = question.end + 4;
-        let names = message.names();
-        let place =
-            |octets: &Range<usize>| question.contains(&octets.start) && octets.end <= question.end;
-        assert_eq!(
-            names.lies_in(owner, place),
-            Ok(false),
-            "the pointer itself is behind the question"
-        );
-        let with_owner = |octets: &Range<usize>| place(octets) || *octets == (owner..owner + 2);
-        assert_eq!(names.lies_in(owner, with_owner), Ok(true));
-    }
-
-    proptest! {
-        #[test]
-        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), offset in 0usize..400, count: u16) {
-            if let Some(message) = Message::new(&bytes) {
-                for record in message.records(offset, count).flatten() {
-                    let _ = message.same_name(record.owner, HEADER_LEN);
-                    let _ = message.same_name(record.data_at, record.owner);
-                    let _ = message.copy_name(record.owner, &mut [0; 255]);
-                }
-            }
-        }
-
-        #[test]
-        fn damaged_answers_do_not_panic(at in 0usize..80, value: u8) {
-            let mut bytes = compressed_answer();
-            let at = at % bytes.len();
-            bytes[at] = value;
-            let message = Message::new(&bytes).unwrap();
-            if let Ok(end) = message.skip_name(HEADER_LEN) {
-                for record in message.records(end + 4, message.ancount()).flatten() {
-                    let _ = message.same_name(record.owner, record.data_at);
-                }
-            }
-        }
-    }
-}
+mod tests;
