@@ -88,9 +88,15 @@ rm -f /etc/resolv.conf
 cp -a /packages/resolv.conf /etc/resolv.conf 2>/dev/null || true
 
 step quickstart
-# A busy machine spoils trials, which the tester says with status 3; that is not what is tested here.
-status=0
-dns64bench quickstart --quiet >/packages/said 2>&1 || status=$?
+# A busy machine spoils trials, which the tester says with status 3; that is not what is tested here. This runs behind all
+# else that the machine does, so its servers may get no CPU for the three seconds in which they are asked whether they are
+# there (status 4): then it is tried again.
+for chance in 1 2 3; do
+    status=0
+    dns64bench quickstart --quiet >/packages/said 2>&1 || status=$?
+    [ $status = 4 ] || break
+    echo "quickstart, chance $chance: $(cat /packages/said)"
+done
 [ $status = 0 ] || [ $status = 3 ] || fail "quickstart ended with $status: $(cat /packages/said)"
 grep -q 'queries/s' /packages/said || fail "quickstart says: $(cat /packages/said)"
 
