@@ -338,7 +338,8 @@ fn aaaa<'a>(question: &'a Question, policy: &Policy, mode: Mode, known: &'a [Out
     let way = Way { aaaa: aaaa.with_last, a: &[] };
     match follow(aaaa.end, known.get(answers..).unwrap_or_default()) {
         Followed::Ask(name) => Aaaa::Open(Next::Ask(name, rtype::A)),
-        Followed::Endless(more) => alone(error(Failure::AliasLoop), answers + more),
+        // Who wanted A records in the first place gets the answer from which the loop was found out.
+        Followed::Endless(_) => alone(error(Failure::AliasLoop), answers),
         Followed::End(chain) => {
             let answers = answers + chain.with_last.len();
             let a = Chain { way: Way { a: chain.way.aaaa, ..way }, ..chain };

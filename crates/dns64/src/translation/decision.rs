@@ -227,6 +227,7 @@ mod tests {
     use crate::resolver::outcome::Outcome;
     use crate::testing::{Said, said};
     use crate::translation::decide::{Next, next};
+    use crate::translation::local::LocalAnswer;
     use crate::translation::policy::Mode;
 
     const TXT: u16 = 16;
@@ -240,6 +241,7 @@ mod tests {
             assert!(sentence.ends_with('.') && sentence.starts_with(char::is_uppercase));
             assert!(!decision.source().is_empty(), "{decision:?}");
         }
+        assert_eq!(Decision::Refused.source(), "[access]");
     }
 
     fn nodata() -> Said {
@@ -329,6 +331,26 @@ mod tests {
         }
     }
 
+    /// AAAA records count "after all" only where others were looked for instead.
+    #[test]
+    fn records_that_nobody_passed_over_are_native() {
+        let fallback = |case: &mut Case| case.policy.fallback_native = true;
+        assert_eq!(decided(AAAA, &[native("2001:db8::1")], fallback), "native");
+        // Not even excluded ones, for who wants them as they are.
+        let excluded = [native("::ffff:192.0.2.1")];
+        let off = |case: &mut Case| case.question.checking_disabled = true;
+        assert_eq!(decided(AAAA, &excluded, off), "native");
+        let both = |case: &mut Case| {
+            fallback(case);
+            off(case);
+        };
+        assert_eq!(decided(AAAA, &excluded, both), "native");
+        assert_eq!(
+            decided(AAAA, &[native("2001:db8::1")], |case| case.question.qclass = 3),
+            "passed-on"
+        );
+    }
+
     #[test]
     fn each_failure_has_its_word() {
         let failed =
@@ -343,6 +365,26 @@ mod tests {
         // A probe that finds something.
         let probed = [said("a.test", AAAA).rcode(2), native("2001:db8::1")];
         assert_eq!(decided(AAAA, &probed, |_| {}), "rejected");
+    }
+
+    #[test]
+    fn what_is_answered_here_is_local_unless_it_waits_for_a_prefix() {
+        let decided = |rcode| {
+            let (records, zone, until) = (Vec::new(), None, None);
+            let answer = LocalAnswer { rcode, records, zone, extended_error: None, until };
+            let question = Question {
+                name: "ipv4only.arpa".parse().unwrap(),
+                qtype: AAAA,
+                qclass: CLASS_IN,
+                dnssec_ok: false,
+                checking_disabled: false,
+                recursion_desired: true,
+            };
+            Decision::of(&question, &Policy::default(), &Reply::Local(&answer))
+        };
+        assert_eq!(decided(Rcode::NOERROR), Decision::Local);
+        assert_eq!(decided(Rcode::NXDOMAIN), Decision::Local);
+        assert_eq!(decided(Rcode::SERVFAIL), Decision::NoPrefixKnown);
     }
 
     #[test]
