@@ -208,7 +208,7 @@ pub(crate) struct Traffic {
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Asking {
     /// Ask whether anybody is there before the first trial and after one without a valid reply, for
-    /// up to 3 s
+    /// up to 6 s
     #[arg(long, value_name = "YES", default_value_t = true, action = clap::ArgAction::Set, help_heading = SERVER)]
     pub(crate) liveness: bool,
 }

@@ -17,9 +17,11 @@ use super::sources::SourceAddresses;
 
 /// How many questions are asked before nobody is there.
 pub const QUESTIONS: u8 = 3;
-/// How long each of them waits for its reply and, after a refusal, for a server that is just being
-/// started.
+/// The time from one to the next, also after a refusal, for a server that is just being started.
 pub const WAIT: Duration = Duration::from_secs(1);
+/// How many times as long a reply to any of them is waited for after the last one. A resolver whose
+/// upstream is silent says so after seconds, and is there.
+const LAST_WAITS: u32 = 4;
 
 /// What came of asking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +49,8 @@ impl fmt::Display for Liveness {
         match self {
             Liveness::Answers => write!(f, "it answers"),
             Liveness::Silent => {
-                write!(f, "no reply to {QUESTIONS} questions within {} s each", WAIT.as_secs())
+                let all = WAIT * (u32::from(QUESTIONS) - 1 + LAST_WAITS);
+                write!(f, "no reply to {QUESTIONS} questions within {} s", all.as_secs())
             }
             Liveness::Refused => write!(f, "connection refused"),
             Liveness::Unreachable(kind) => write!(f, "{kind}"),
@@ -56,8 +59,8 @@ impl fmt::Display for Liveness {
 }
 
 /// Asks `server` up to [`QUESTIONS`] questions over UDP, one after the other, for AAAA records of
-/// names below `domain` that no trial asks for (of 9.0.0.0/24). Any DNS response with the right id
-/// is an answer, whatever its RCODE. It takes up to 3 s.
+/// names below `domain` that no trial asks for (of 9.0.0.0/24). Any DNS response with the id of one
+/// of them is an answer, whatever its RCODE. It takes up to 6 s.
 ///
 /// # Errors
 /// If this host has no socket for it.
@@ -115,10 +118,16 @@ fn ask_for(
     let any: IpAddr =
         if server.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
     let socket = bound_to(SocketAddr::new(local.unwrap_or(any), 0))?;
-    let mut last = Liveness::Silent;
+    let (mut last, mut ids) = (Liveness::Silent, Vec::new());
     for number in 0..QUESTIONS {
-        let asked = socket.connect(server).and_then(|()| answers(&socket, domain, number, wait));
-        match asked {
+        let is_last = number + 1 == QUESTIONS;
+        let patience = if is_last { wait * LAST_WAITS } else { wait };
+        let mut ask = || {
+            socket.connect(server)?;
+            ids.push(send(&socket, domain, number)?);
+            answers(&socket, &ids, patience)
+        };
+        match ask() {
             Ok(true) => return Ok(Liveness::Answers),
             Ok(false) => last = Liveness::Silent,
             Err(error) => {
@@ -126,7 +135,7 @@ fn ask_for(
                     io::ErrorKind::ConnectionRefused => Liveness::Refused,
                     kind => Liveness::Unreachable(kind),
                 };
-                if number + 1 < QUESTIONS {
+                if !is_last {
                     std::thread::sleep(wait);
                 }
             }
@@ -135,14 +144,19 @@ fn ask_for(
     Ok(last)
 }
 
-/// Asks one question and waits for its reply; an error if the network says that there will be none.
-fn answers(socket: &UdpSocket, domain: &Domain, number: u8, wait: Duration) -> io::Result<bool> {
+/// Asks one question; returns its id.
+fn send(socket: &UdpSocket, domain: &Domain, number: u8) -> io::Result<u16> {
     let mut query = QueryTemplate::aaaa(domain).bytes().to_vec();
     let [low, high] = rand::random::<u16>().to_be_bytes();
     let id = u16::from_be_bytes([low, high]);
     // A name each, for a resolver may hold back what it is already asking for.
     QueryTemplate::patch(&mut query, id, Ipv4Addr::new(9, 0, 0, high.wrapping_add(number)));
     socket.send(&query)?;
+    Ok(id)
+}
+
+/// Waits for the reply to one of these questions; an error if the network says that there will be none.
+fn answers(socket: &UdpSocket, ids: &[u16], wait: Duration) -> io::Result<bool> {
     let give_up = Instant::now() + wait;
     let mut reply = [0; 4096];
     loop {
@@ -152,7 +166,7 @@ fn answers(socket: &UdpSocket, domain: &Domain, number: u8, wait: Duration) -> i
         }
         socket.set_read_timeout(Some(left))?;
         match socket.recv(&mut reply) {
-            Ok(len) if is_response(&reply[..len], id) => return Ok(true),
+            Ok(len) if ids.iter().any(|id| is_response(&reply[..len], *id)) => return Ok(true),
             Ok(_) => {}
             Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                 return Ok(false);
@@ -209,10 +223,25 @@ mod tests {
         let address = silent.local_addr().unwrap();
         let begun = Instant::now();
         assert_eq!(asked(address), Liveness::Silent);
-        assert!(begun.elapsed() >= SOON * u32::from(QUESTIONS));
+        assert!(begun.elapsed() >= SOON * (u32::from(QUESTIONS) - 1 + LAST_WAITS));
         drop(silent);
         assert_eq!(asked(address), Liveness::Refused);
-        assert_eq!(Liveness::Silent.to_string(), "no reply to 3 questions within 1 s each");
+        assert_eq!(Liveness::Silent.to_string(), "no reply to 3 questions within 6 s");
+    }
+
+    /// As a resolver does whose upstream is silent.
+    #[test]
+    fn who_answers_after_seconds_is_there() {
+        let slow = server(|m| {
+            thread::sleep(SOON + SOON / 2);
+            (m[2], m[3]) = (0x80, 2);
+        });
+        assert_eq!(asked(slow), Liveness::Answers);
+        let slower = server(|m| {
+            thread::sleep(SOON * 7 / 2);
+            (m[2], m[3]) = (0x80, 2);
+        });
+        assert_eq!(asked(slower), Liveness::Answers);
     }
 
     #[test]
