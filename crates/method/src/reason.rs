@@ -220,6 +220,22 @@ pub enum Reason {
         /// How far it may be off.
         limit: Nanos,
     },
+    /// One of several testers got no valid reply at all, and the others did: what keeps replies from
+    /// it is not the DUT.
+    NothingCameBack {
+        /// Queries that it sent.
+        sent: u64,
+        /// Valid replies that it had got if it had fared as the others did.
+        expected: u64,
+    },
+    /// The clock that queries are sent by was being set right by running faster or slower, and so
+    /// was the rate.
+    ClockSlewed {
+        /// How much faster than the hardware's it ran, in millionths; below 0, slower.
+        ppm: f64,
+        /// How much it may.
+        limit_ppm: f64,
+    },
     /// Too few queries got a valid reply: this, and nothing else, is the DUT's failure.
     TooFewValid {
         /// Queries that were sent.
@@ -279,6 +295,8 @@ pub enum ReasonKind {
     Interrupted,
     Deviation,
     ClockOff,
+    NothingCameBack,
+    ClockSlewed,
     TooFewValid,
 }
 
@@ -328,6 +346,8 @@ impl Reason {
             Reason::Deviation { .. } => ReasonKind::Deviation,
             Reason::OfShard { reason, .. } => reason.kind(),
             Reason::ClockOff { .. } => ReasonKind::ClockOff,
+            Reason::NothingCameBack { .. } => ReasonKind::NothingCameBack,
+            Reason::ClockSlewed { .. } => ReasonKind::ClockSlewed,
             Reason::TooFewValid { .. } => ReasonKind::TooFewValid,
         }
     }
@@ -362,6 +382,8 @@ impl fmt::Display for ReasonKind {
             ReasonKind::Interrupted => "interrupted",
             ReasonKind::Deviation => "the DUT was not asked what the trial wanted",
             ReasonKind::ClockOff => "a tester's clock was off",
+            ReasonKind::NothingCameBack => "one of several testers got nothing back",
+            ReasonKind::ClockSlewed => "the tester's clock was being set right",
             ReasonKind::TooFewValid => "too few queries got a valid reply",
         })
     }
@@ -515,10 +537,26 @@ impl fmt::Display for Reason {
                     }
                     None => write!(
                         f,
-                        "nobody knows how far its clock is off, limit {} µs: let chrony set it, or say --offset",
+                        "nobody knows how far its clock is off, limit {} µs: let chrony set it (with rtcsync), or say --offset",
                         us(limit)
                     ),
                 }
+            }
+            Reason::NothingCameBack { sent, expected } => write!(
+                f,
+                "none of its {} got a valid reply, and some {} had if it fared as the others: is there a way back to it?",
+                counted(*sent, "query", "queries"),
+                grouped(*expected)
+            ),
+            Reason::ClockSlewed { ppm, limit_ppm } => {
+                let how = if *ppm < 0.0 { "slower" } else { "faster" };
+                write!(
+                    f,
+                    "the clock ran {:.2} % {how} than the hardware's, limit {:.2} %, and queries left so: it was being set \
+                     right; wait until that is over (chronyc tracking)",
+                    ppm.abs() / 1e4,
+                    limit_ppm / 1e4
+                )
             }
             Reason::TooFewValid { sent, valid, lost, late, wrong } => {
                 let share = *valid as f64 / *sent as f64 * 100.0;

@@ -90,6 +90,8 @@ pub struct ClockError {
 /// The kernel's word for an estimate that nobody has told it, in microseconds (`NTP_PHASE_LIMIT` of
 /// kernel/time/ntp.c).
 const NOT_TOLD_US: u64 = 16_000_000;
+/// What the kernel adds to the largest error each second, in microseconds (`MAXFREQ` there: 500 ppm).
+const MAX_ERROR_GROWS_BY: libc::c_long = 500;
 
 impl ClockError {
     /// As it is now.
@@ -111,9 +113,11 @@ impl ClockError {
     /// What adjtimex(2) has returned and written.
     fn of(status: libc::c_int, state: &libc::timex) -> ClockError {
         let has = |bit| state.status & bit != 0;
-        // A program that leaves the clock to the kernel's control loop and knows no error has not
-        // estimated it. Others may know less than a microsecond.
-        let is_told = |us: &u64| *us < NOT_TOLD_US && (*us > 0 || !has(libc::STA_PLL));
+        // Programs that estimate nothing write 0 for both errors, and the kernel adds to the larger
+        // one from then on. Those that do may know less than a microsecond, and say another sum of
+        // delays and dispersions for the larger one.
+        let is_zero = state.esterror == 0 && state.maxerror % MAX_ERROR_GROWS_BY == 0;
+        let is_told = |us: &u64| *us < NOT_TOLD_US && !is_zero;
         let units = if has(libc::STA_NANO) { 1_000 } else { 1 };
         let to_set_right = state.offset.unsigned_abs().div_ceil(units);
         let told = Some(state.esterror.unsigned_abs()).filter(is_told);
@@ -131,6 +135,39 @@ impl ClockError {
             estimated_us: self.estimated_us.zip(other.estimated_us).map(|(a, b)| a.max(b)),
             largest_us: self.largest_us.max(other.largest_us),
         }
+    }
+}
+
+/// The monotonic clock beside the hardware's that nobody sets (`CLOCK_MONOTONIC_RAW`). The former
+/// runs faster or slower while the wall clock is being set right: with chrony by up to 8 %.
+#[derive(Clone, Copy, Debug)]
+pub struct ClockRate {
+    monotonic: Nanos,
+    raw: Nanos,
+    /// What may have come between the readings of both.
+    error: Nanos,
+}
+
+impl ClockRate {
+    /// Both at this moment.
+    pub fn sample() -> ClockRate {
+        let reading = || {
+            let before = now();
+            let raw = read(ClockId::CLOCK_MONOTONIC_RAW);
+            let monotonic = now();
+            ClockRate { monotonic, raw, error: monotonic.since(before) }
+        };
+        let readings = [(); 5].map(|()| reading());
+        readings.into_iter().min_by_key(|reading| reading.error).expect("five of them")
+    }
+
+    /// By how many millionths the monotonic clock ran faster than the hardware's until `later`, at
+    /// the least, for all that came between readings; below 0, slower.
+    pub fn ppm_until(self, later: ClockRate) -> f64 {
+        let took = later.raw.since(self.raw).0 as f64;
+        let faster = later.monotonic.since(self.monotonic).0 as f64 - took;
+        let sure = (faster.abs() - (self.error.0 + later.error.0) as f64).max(0.0);
+        if took > 0.0 { (sure / took * 1e6).copysign(faster) } else { 0.0 }
     }
 }
 
@@ -252,12 +289,14 @@ mod tests {
         let known = |status, numbers| of(status, numbers).estimated_us;
         // chrony says what it estimates, which may be less than a microsecond.
         assert_eq!(known(0, [35, 900, 0]), Some(35));
-        assert_eq!(known(0, [0, 900, 0]), Some(0));
+        assert_eq!(known(0, [0, 901, 0]), Some(0));
         // ntpd has the kernel's loop set the rest right, in nanoseconds or microseconds.
         assert_eq!(known(libc::STA_PLL | libc::STA_NANO, [35, 900, -2_000_001]), Some(35 + 2_001));
         assert_eq!(known(libc::STA_PLL, [35, 900, 2_000]), Some(35 + 2_000));
-        // systemd-timesyncd says 0 while 400 ms are still to be set right.
+        // systemd-timesyncd says 0 while 400 ms are still to be set right, and after a jump.
         assert_eq!(known(libc::STA_PLL | libc::STA_NANO, [0, 0, 400_000_000]), None);
+        assert_eq!(known(libc::STA_NANO, [0, 0, 0]), None);
+        assert_eq!(known(libc::STA_NANO, [0, 17_500, 0]), None);
         // phc2sys says that the clock is set, and leaves the estimate as the kernel begins with it.
         assert_eq!(known(0, [16_000_000, 0, 0]), None);
         assert!(
@@ -277,6 +316,26 @@ mod tests {
         assert_eq!(good.or_worse(bad), read(true, Some(5), 9));
         let unknown = read(false, None, 1);
         assert_eq!([good.or_worse(unknown), unknown.or_worse(good)], [read(false, None, 9); 2]);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_right_runs_faster_or_slower() {
+        let at = |monotonic, raw| ClockRate {
+            monotonic: Nanos(monotonic),
+            raw: Nanos(raw),
+            error: Nanos(500),
+        };
+        let begin = at(7_000_000_000, 5_000_000_000);
+        let ppm = |monotonic, raw| begin.ppm_until(at(monotonic, raw)).round();
+        assert_eq!(ppm(8_000_000_000, 6_000_000_000), 0.0);
+        assert_eq!(ppm(8_083_000_000, 6_000_000_000), 82_999.0);
+        assert_eq!(ppm(7_917_000_000, 6_000_000_000), -82_999.0);
+        // What came between the readings is not the clock's.
+        assert_eq!(ppm(8_000_001_000, 6_000_000_000), 0.0);
+        assert_eq!(ppm(7_000_000_000, 5_000_000_000), 0.0);
+        let real = ClockRate::sample();
+        sleep_until(now() + Nanos::from_millis(20));
+        assert!(real.ppm_until(ClockRate::sample()).abs() < 200_000.0);
     }
 
     #[test]

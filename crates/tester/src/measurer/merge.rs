@@ -157,9 +157,9 @@ pub fn merge(given: Vec<Given>, offsets: &Offsets) -> Result<Merged, MergeError>
     if let Some((&index, _)) = offsets.iter().find(|(index, _)| **index >= of) {
         return Err(MergeError::NoSuchShard { index, last: of - 1 });
     }
-    let faults: Vec<Reason> =
-        shards.iter().flat_map(|shard| shard.faults(&shards, offsets)).collect();
     let all = Sums::of(&shards);
+    let faults: Vec<Reason> =
+        shards.iter().flat_map(|shard| shard.faults(&shards, &all.counts, offsets)).collect();
     let whole = Schedule::new(plan.rate, plan.duration).whole();
     let pacing = all.pacing.audit(&whole);
     let evidence = Evidence {
@@ -168,7 +168,8 @@ pub fn merge(given: Vec<Given>, offsets: &Offsets) -> Result<Merged, MergeError>
         pacing: &pacing,
         // Where a host lost anything, that tester's part is invalid.
         host_losses: &[],
-        missed: all.drops.missed.unwrap_or(0),
+        // What one tester missed is no other's reply.
+        missed: shards.iter().map(Shard::missed).sum(),
         faults: &faults,
     };
     let (verdict, reasons) = decide(&evidence, plan.accept, &plan.limits);
@@ -260,6 +261,10 @@ fn same(file: &str, has: &TrialPlan, other: &str, wanted: &TrialPlan) -> Result<
     Err(MergeError::Differs { file: file.into(), field, has, other: other.into(), wants })
 }
 
+/// Where so many replies are expected by chance alone there is one (the probability of none is
+/// 1 in 10⁸).
+const SURELY: u64 = 20;
+
 /// By how much a clock was ahead, in ns: at the least and at the most.
 type Ahead = RangeInclusive<i64>;
 
@@ -321,7 +326,7 @@ impl Shard {
     }
 
     /// How its tester spoiled the trial.
-    fn faults(&self, all: &[Shard], offsets: &Offsets) -> Vec<Reason> {
+    fn faults(&self, all: &[Shard], counts: &Counts, offsets: &Offsets) -> Vec<Reason> {
         let limit = self.part.plan.limits.lateness_p999;
         let error = self.clock_error(all, offsets, limit);
         let clock = error.is_none_or(|error| error > limit);
@@ -331,7 +336,23 @@ impl Shard {
             Verdict::Passed | Verdict::Failed => Vec::new(),
         };
         let named = |reason| Reason::OfShard { shard: self.index, reason: Box::new(reason) };
-        own.into_iter().chain(clock).map(named).collect()
+        own.into_iter().chain(clock).chain(self.nothing_came_back(counts)).map(named).collect()
+    }
+
+    /// That it got no valid reply where many would have come if it had fared as all testers did,
+    /// `counts`: a server that answers the others answers it, and what keeps the replies is on the
+    /// way.
+    fn nothing_came_back(&self, counts: &Counts) -> Option<Reason> {
+        let own = &self.trial.counts;
+        let others = (counts.sent - own.sent).max(1);
+        let expected = (own.sent as f64 * counts.valid as f64 / others as f64) as u64;
+        let is_cut_off = own.valid == 0 && expected >= SURELY;
+        is_cut_off.then_some(Reason::NothingCameBack { sent: own.sent, expected })
+    }
+
+    /// Datagrams for it that its sockets did not get and that may have been replies.
+    fn missed(&self) -> u64 {
+        self.trial.tester_drops_at.missed.unwrap_or(0).min(self.trial.counts.lost)
     }
 
     fn summary(self, offsets: &Offsets) -> ShardSummary {

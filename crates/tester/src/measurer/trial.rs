@@ -12,7 +12,7 @@ use method::records::Counts;
 use method::units::Nanos;
 use method::verdict::{Evidence, Verdict, decide};
 use method::warning::Warning;
-use net::clock;
+use net::clock::{self, ClockRate};
 use net::cpu_time::{CpuTimes, Stolen};
 use net::neighbour::NextHop;
 use net::socket::Endpoint;
@@ -51,6 +51,10 @@ const PACKET_CHARGE: u64 = 768;
 /// Where a row of ports begins at the earliest, and how often one is looked for.
 const LOWEST_PORT: u16 = 32_768;
 const ROW_TRIES: u32 = 100;
+
+/// By how many millionths the clock may run faster or slower than the hardware's, and the rate with
+/// it. What keeps a clock right needs no more than 500 (`MAXFREQ` of kernel/time/ntp.c).
+const SLEW_LIMIT_PPM: f64 = 1_000.0;
 
 /// What a hypervisor may take of the time of any CPU before a reader is told so, in per cent.
 const STOLEN_LIMIT: f64 = 1.0;
@@ -106,16 +110,16 @@ fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tria
     }
 
     let mut setup = Setup::new(plan, expectation, &next_hop)?;
-    // A filter that a driver is given may take its link down for a moment, and then the next hop has
-    // forgotten this host as this host has forgotten it.
-    let next_hop = host_losses::reach(plan.server)?;
     let clock = AskedClock::now();
     let agreed = plan.shard.map(|shard| await_start(&shard, &clock, progress)).transpose()?;
+    // Again: a filter that a driver is given may take its link down for a moment, and then the next
+    // hop has forgotten this host as this host has forgotten it; a long wait lets it forget, too.
+    let next_hop = host_losses::reach(plan.server)?;
     let mut losses = HostLosses::begin(next_hop, &setup.ports, plan).map_err(at)?;
     let started = clock::ClockPair::sample();
     let start = agreed.unwrap_or(started.monotonic() + LEAD);
     let wall = plan.shard.map_or(started.wall() + LEAD, |shard| shard.start.0);
-    let began = Began { wall, clock };
+    let began = Began { wall, clock, rate: ClockRate::sample() };
     let context = RecordContext::new(plan, wall);
     let recorder =
         plan.records.as_deref().map(|path| Recorder::start(path, context)).transpose()?;
@@ -465,6 +469,8 @@ struct Began {
     wall: Nanos,
     /// The clock that its start was taken from.
     clock: AskedClock,
+    /// How fast the clock ran that its queries were sent by.
+    rate: ClockRate,
 }
 
 /// Adds up the pairs and decides.
@@ -480,6 +486,10 @@ fn conclude(
     let source_addresses = SourcesUsed::of(plan, setup.pace.block, tried);
     let Together { counts, mut faults, rtt, pacing, intervals, priority } =
         Together::of(plan, pairs);
+    let ppm = began.rate.ppm_until(ClockRate::sample());
+    if ppm.abs() > SLEW_LIMIT_PPM {
+        faults.push(Reason::ClockSlewed { ppm, limit_ppm: SLEW_LIMIT_PPM });
+    }
     if records_lost > 0 {
         faults.push(Reason::RecordsLost { records: records_lost });
     }

@@ -256,6 +256,39 @@ fn a_step_of_the_clock_after_the_start_was_taken_from_it_counts() {
     assert_eq!(after([0, -40 * ms, 0], |_| (), &measured), (Verdict::Invalid, vec![1]));
 }
 
+/// Who is cut off from the server looks as if the server had lost a third.
+#[test]
+fn a_tester_that_nothing_came_back_to_spoils_it() {
+    let cut_off = |answered: fn(usize) -> bool| {
+        let mut fates = fair(3_000);
+        let silent = fates.iter_mut().enumerate().filter(|(index, _)| !answered(*index));
+        silent.for_each(|(_, fate)| fate.1 = None);
+        merge(at_once(&fates), &Offsets::new()).unwrap().trial
+    };
+    let trial = cut_off(|index| index % 3 != 1);
+    let reason = Reason::NothingCameBack { sent: 1_000, expected: 1_000 };
+    let of_one = Reason::OfShard { shard: 1, reason: Box::new(reason) };
+    assert_eq!((trial.verdict, trial.reasons), (Verdict::Invalid, vec![of_one]));
+    // A server that answers hardly anybody, or nobody, has failed.
+    for few in [cut_off(|index| index % 300 == 0), cut_off(|_| false)] {
+        assert_eq!(few.verdict, Verdict::Failed, "{:?}", few.reasons);
+    }
+}
+
+/// What one tester's sockets missed is no reply to another one.
+#[test]
+fn what_one_tester_missed_does_not_excuse_what_another_lost() {
+    let mut fates = fair(900);
+    fates[4].1 = None;
+    let missed_by = |index: usize| {
+        let mut given = at_once(&fates);
+        given[index].trial.tester_drops_at.missed = Some(5);
+        merge(given, &Offsets::new()).unwrap().trial
+    };
+    assert_eq!(missed_by(0).verdict, Verdict::Failed);
+    assert_eq!(missed_by(1).verdict, Verdict::Invalid);
+}
+
 #[test]
 fn each_tester_has_its_own_interface_and_intervals() {
     let mut given = shards_of(3, &fair(900));
