@@ -215,7 +215,10 @@ pub fn flood(
         for number in 0..count {
             socket.send_to(&number.to_be_bytes(), to).expect("a way there");
             let since = Instant::now();
-            while number + 1 >= so_far.load(Ordering::Relaxed) + UNDER_WAY {
+            // The first goes alone: while it waits for the neighbour's address to be known, others could
+            // overtake it.
+            let under_way = if number == 0 { 1 } else { UNDER_WAY };
+            while number + 1 >= so_far.load(Ordering::Relaxed) + under_way {
                 if since.elapsed() > LOST {
                     return;
                 }
