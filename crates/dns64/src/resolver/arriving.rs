@@ -19,17 +19,18 @@ use crate::name::Key;
 impl<O: Outside> Resolver<O> {
     /// A datagram has come from the server of a port; the kernel has checked address and port. It
     /// is taken for an answer if its id is expected there, and it repeats the question that was
-    /// sent (RFC 5452 §9.1).
-    pub(crate) fn on_datagram(&mut self, port: PortId, bytes: &[u8]) {
+    /// sent (RFC 5452 §9.1). Whether it is one.
+    pub(crate) fn on_datagram(&mut self, port: PortId, bytes: &[u8]) -> bool {
         let message =
             Message::new(bytes).filter(|m| m.is_response() && m.opcode() == 0 && m.qdcount() <= 1);
         let at = |message: &Message<'_>| Expected { port, id: message.id() };
         let expected = message.and_then(|message| self.outside.expects(at(&message)));
         let (Some(message), Some(id)) = (message, expected) else {
-            return self.metrics().count(Count::UpstreamStray);
+            self.metrics().count(Count::UpstreamStray);
+            return false;
         };
         self.current = Some(id);
-        let Some(fetch) = self.fetches.get(id) else { return };
+        let Some(fetch) = self.fetches.get(id) else { return false };
         let question = bytes.get(HEADER_LEN..HEADER_LEN + fetch.query.key().question().len());
         let same = question.is_some_and(|question| fetch.query.has_sent(question));
         let code = message.rcode();
@@ -37,10 +38,21 @@ impl<O: Outside> Resolver<O> {
         // A server that cannot read a query may leave the question out of its reply.
         let unread = message.qdcount() == 0 && disliked;
         if !(message.qdcount() == 1 && same || unread) {
-            return self.metrics().count(Count::UpstreamStray);
+            self.metrics().count(Count::UpstreamStray);
+            return false;
         }
-        let Some(udp) = fetch.state.udp() else { return };
-        let sent = udp.sent(at(&message));
+        self.on_expected(id, Expected { port, id: message.id() }, bytes, &message);
+        true
+    }
+
+    /// The answer to a question over UDP, which `at` says where it was waited for.
+    fn on_expected(&mut self, id: FetchId, at: Expected, bytes: &[u8], message: &Message<'_>) {
+        let port = at.port;
+        let code = message.rcode();
+        let disliked = matches!(code, Rcode::FORMERR | Rcode::NOTIMP);
+        let unread = message.qdcount() == 0 && disliked;
+        let Some(udp) = self.fetches.get(id).and_then(|fetch| fetch.state.udp()) else { return };
+        let sent = udp.sent(at);
         let had_edns = sent.is_some_and(|attempt| attempt.edns);
         let plain = udp.plain == Some(port.server);
         let is_error = !matches!(code, Rcode::NOERROR | Rcode::NXDOMAIN);
@@ -63,7 +75,7 @@ impl<O: Outside> Resolver<O> {
             // The server has been asked without EDNS as well; the answer to that query decides.
             return;
         }
-        if disliked && had_edns && !speaks_edns(&message) {
+        if disliked && had_edns && !speaks_edns(message) {
             // The server may be older than EDNS (RFC 6891 §6.2.2), or dislike the question; its
             // answer without EDNS decides which.
             udp.ask_without_edns(port.server);

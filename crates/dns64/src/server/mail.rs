@@ -25,7 +25,7 @@ pub(super) enum Mail {
     TcpAnswer { fetch: FetchId, message: Result<Vec<u8>, TcpFailure> },
     /// A datagram that came past the stack to the rings of another worker, and is for a port of
     /// this one.
-    Answer { port: PortId, from: SocketAddr, to: SocketAddr, bytes: Vec<u8> },
+    Answer { port: PortId, from: SocketAddr, to: SocketAddr, bytes: Vec<u8>, may_be_joined: bool },
     /// What came of a question that another worker asked.
     Landed(Key, Outcome),
 }
@@ -51,20 +51,21 @@ impl Mailbox {
         Ok(Mailbox { sender, alarm: Arc::new(Alarm::new()?), answers: AtomicUsize::new(0) })
     }
 
-    /// Puts a datagram of an upstream into the inbox, and wakes the worker; false if so many wait
+    /// Puts a datagram of an upstream, which may be several that were joined, into the inbox, and wakes the worker; false if so many wait
     /// there that it is lost, as it would be where a socket's buffer is full.
     pub(super) fn post_answer(
         &self,
         port: PortId,
         from: SocketAddr,
         to: SocketAddr,
-        message: &[u8],
+        octets: &[u8],
+        may_be_joined: bool,
     ) -> bool {
         if self.answers.fetch_add(1, Ordering::Relaxed) >= MOST_ANSWERS {
             self.answers.fetch_sub(1, Ordering::Relaxed);
             return false;
         }
-        self.post(Mail::Answer { port, from, to, bytes: message.to_vec() });
+        self.post(Mail::Answer { port, from, to, bytes: octets.to_vec(), may_be_joined });
         true
     }
 
@@ -97,7 +98,7 @@ mod tests {
         let port = PortId { server: ServerId(0), number: 0 };
         let [from, to] = ["192.0.2.1:53", "192.0.2.2:1053"].map(|text| text.parse().unwrap());
         let post = |count: usize| -> usize {
-            (0..count).filter(|_| mailbox.post_answer(port, from, to, b"an answer")).count()
+            (0..count).filter(|_| mailbox.post_answer(port, from, to, b"an answer", false)).count()
         };
         assert_eq!(post(3 * MOST_ANSWERS), MOST_ANSWERS);
         // Other mail is never lost.

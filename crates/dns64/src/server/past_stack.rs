@@ -18,6 +18,7 @@ use std::sync::Arc;
 use net::neighbour::NextHop;
 use net::socket::{Endpoint, scope_of};
 use net::xdp::{self, Arrived, Claim, Exchange, Outbox, PortSet, Ports, Way, XdpError};
+use nix::errno::Errno;
 use wire::joined;
 
 use crate::config::Settings;
@@ -230,16 +231,26 @@ impl Rings {
         Ways::new(worker, all.iter().map(of))
     }
 
-    /// Sends what is in these boxes; returns for how many datagrams there was no room.
-    pub(super) fn send(&mut self, outboxes: [&mut Outbox; 2]) -> u64 {
+    /// Sends what is in these boxes; returns for how many datagrams there was no room, and whether
+    /// the interface has gone for good.
+    pub(super) fn send(&mut self, outboxes: [&mut Outbox; 2]) -> (u64, bool) {
         let waiting: usize = outboxes.iter().map(|outbox| outbox.len()).sum();
         if waiting == 0 {
-            return 0;
+            return (0, false);
         }
         let sender = &mut self.exchange.sender;
         let refused: usize = outboxes.into_iter().map(|outbox| sender.put(outbox)).sum();
-        // Where it fails the interface is gone, or takes nothing for a while.
-        sender.flush().map_or(waiting, |()| refused) as u64
+        match sender.flush() {
+            Ok(()) => (refused as u64, false),
+            // It takes nothing for a while, or is down; without an interface the kernel has unbound
+            // the socket.
+            Err(error) => (waiting as u64, error.raw_os_error() == Some(Errno::ENXIO as i32)),
+        }
+    }
+
+    /// The interface's name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     /// Datagrams that came for us and that we have not got, since the start.
@@ -284,14 +295,20 @@ impl Destinations {
         &self,
         arrived: &Arrived<'a>,
     ) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        messages(arrived.bytes, self.may_join && arrived.checksum_left)
+        messages(arrived.bytes, self.may_be_joined(arrived))
+    }
+
+    /// Whether a datagram may be several that its sender joined.
+    #[inline]
+    pub(super) fn may_be_joined(&self, arrived: &Arrived<'_>) -> bool {
+        self.may_join && arrived.checksum_left
     }
 }
 
 /// A datagram, taken apart if `may_join` says that the kernel may have joined it. The filter does not
 /// see whether it has. So only what looks as the kernel makes it is taken apart, and each piece counts
 /// as a datagram of its own for every limit.
-fn messages(octets: &[u8], may_join: bool) -> impl Iterator<Item = &[u8]> {
+pub(super) fn messages(octets: &[u8], may_join: bool) -> impl Iterator<Item = &[u8]> {
     let length = if may_join { joined::segment(octets) } else { None };
     // An empty datagram is one, too.
     let empty = octets.is_empty().then_some(octets);

@@ -42,6 +42,10 @@ use crate::transport::client::Client;
 
 /// The longest wait: then the worker looks whether it should end.
 const IDLE: Duration = Duration::from_millis(100);
+/// So long after its filter has taken a packet the kernel shows it in a ring, at the latest.
+const SHOWN: Nanos = Nanos::from_millis(10);
+/// For so long what rings keep is read after a stop: as much as there is room for takes less.
+const READ_OUT: Nanos = Nanos::from_millis(500);
 
 pub(super) struct Worker {
     id: WorkerId,
@@ -111,6 +115,7 @@ impl Worker {
     pub(super) fn run(mut self) {
         let mut batch = ReceiveBatch::new(OFFLOAD_LEN);
         let mut ready = Vec::with_capacity(256);
+        let mut stopped_at = self.now;
         #[cfg(feature = "three-percent-slower")]
         let mut brake = super::brake::Brake::new();
         loop {
@@ -122,24 +127,23 @@ impl Worker {
                     let _ = self.resolver.outside().poller.remove(endpoint);
                 }
                 self.rings.iter().for_each(|rings| rings.destinations.leave_clients());
+                stopped_at = self.now;
             }
             if self.stopping {
                 // Queries that came over TCP before may still be in the inbox, and others in the
                 // rings.
-                let mut is_read = self.read_inbox();
-                for number in 0..self.rings.len() {
-                    is_read &= self.read_rings(number);
-                }
+                let is_read = self.read_inbox() & self.read_rings_out(stopped_at);
                 self.flush();
                 // Another worker may wait for a question for which no query of this one waits.
                 if is_read && self.frontend.waiting() == 0 && self.resolver.is_idle() {
                     break;
                 }
             }
+            let idle = if self.stopping { SHOWN.into() } else { IDLE };
             let timeout = self
                 .resolver
                 .next_due()
-                .map_or(IDLE, |at| Duration::from(at.since(self.now)).min(IDLE));
+                .map_or(idle, |at| Duration::from(at.since(self.now)).min(idle));
             ready.clear();
             match self.resolver.outside().poller.wait(timeout) {
                 Ok(tokens) => ready.extend(tokens),
@@ -176,6 +180,19 @@ impl Worker {
             #[cfg(feature = "three-percent-slower")]
             brake.slow_down();
         }
+    }
+
+    /// Reads what is left in the rings by a stop; whether all queries have been read that the filter
+    /// took before. The kernel shows a packet some time after the filter has taken it, and who floods
+    /// our source ports must not keep the stop from ending.
+    fn read_rings_out(&mut self, stopped_at: Nanos) -> bool {
+        let mut is_empty = true;
+        for number in 0..self.rings.len() {
+            is_empty &= self.read_rings(number);
+        }
+        self.look_at_the_clock();
+        let since = self.now.since(stopped_at);
+        self.rings.is_empty() || (is_empty && since >= SHOWN) || since >= READ_OUT
     }
 
     fn look_at_the_clock(&mut self) {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +19,7 @@ use domain::base::name::{Name, ToName};
 use domain::base::record::ComposeRecord;
 use domain::base::{Message, MessageBuilder, Record, Serial, Ttl};
 use domain::rdata::{A, Aaaa, AllRecordData, Cname, Dname, Ns, Ptr, Rrsig, Soa};
+use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
 
 /// How long a test waits for what must come.
 pub(crate) const SOON: Duration = Duration::from_secs(6);
@@ -241,6 +243,8 @@ pub(crate) enum Act {
     Send(Vec<u8>),
     /// From a port that was not asked.
     SendFromElsewhere(Vec<u8>),
+    /// Both, equally long, in one datagram that the kernel is to take apart (`UDP_SEGMENT`).
+    SendJoined([Vec<u8>; 2]),
     Wait(Duration),
     /// Nothing more, until the test says so.
     Until(Arc<AtomicBool>),
@@ -338,6 +342,15 @@ fn serve_udp(socket: &UdpSocket, script: &Script, log: &Mutex<Vec<Asked>>, stop:
                         let own = (reply.local_addr().unwrap().ip(), 0);
                         drop(UdpSocket::bind(own).unwrap().send_to(&bytes, from));
                     }
+                    Act::SendJoined(all) => {
+                        let length = all[0].len() as u16;
+                        let octets = all.concat();
+                        let to = SockaddrStorage::from(from);
+                        let how = [ControlMessage::UdpGsoSegments(&length)];
+                        let parts = [std::io::IoSlice::new(&octets)];
+                        let flags = MsgFlags::empty();
+                        sendmsg(reply.as_raw_fd(), &parts, &how, flags, Some(&to)).unwrap();
+                    }
                     Act::Wait(time) => thread::sleep(time),
                     Act::Until(is_time) => wait_until(&is_time),
                 }
@@ -371,6 +384,9 @@ fn serve_tcp(
                     match act {
                         Act::Send(bytes) | Act::SendFromElsewhere(bytes) => {
                             write_tcp(&mut stream, &bytes);
+                        }
+                        Act::SendJoined(all) => {
+                            all.iter().for_each(|bytes| write_tcp(&mut stream, bytes));
                         }
                         Act::Wait(time) => thread::sleep(time),
                         Act::Until(is_time) => wait_until(&is_time),

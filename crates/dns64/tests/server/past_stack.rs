@@ -287,6 +287,65 @@ fn an_upstream_that_is_not_there_is_noticed_at_once() {
     });
 }
 
+/// A driver that is loaded anew, a card that is unplugged and plugged in: the name is the same, and the
+/// kernel has taken the rings away.
+#[test]
+fn upstreams_are_asked_through_the_stack_once_the_interface_has_gone() {
+    on_our_ethernet("an interface that goes", 1, |far| {
+        let (own, others) = ENDS[0];
+        let upstream = upstream(&far, others);
+        // Clients ask at an address that stays.
+        let text = format!(
+            "listen = ['127.0.0.1:0']\nthreads = 1\n{PREFIX}\
+             [[upstream]]\naddress = '{others}'\nport = {}\nxdp = true\n",
+            upstream.address.port()
+        );
+        let running = start(Settings::from_text(&text, Path::new("test.toml")).unwrap());
+        let server = Server { address: running.addresses()[0], running };
+        let rcode = |n: u8| ask(&format!("n{n}.test"), Rtype::A).of(&server).rcode();
+        assert_eq!(rcode(0), Rcode::NOERROR);
+        testbed::ip("link del near");
+        let far = far.name();
+        testbed::ip(&format!("link add near type veth peer name far netns {far}"));
+        testbed::ip(&format!("addr add {own}/64 dev near nodad"));
+        testbed::ip(&format!("-n {far} addr add {others}/64 dev far nodad"));
+        testbed::ip("link set near up");
+        testbed::ip(&format!("-n {far} link set far up"));
+        for n in 1..20 {
+            assert_eq!(rcode(n), Rcode::NOERROR, "question {n}");
+        }
+        let lost = server.running.metrics().total(Count::RingsLostOut);
+        assert!(lost < 10, "{lost} questions were lost");
+    });
+}
+
+/// Who forges answers, and joins as many as fit, has one guess with each datagram.
+#[test]
+fn only_the_first_of_joined_answers_may_be_a_guess() {
+    on_our_ethernet("joined answers", 1, |far| {
+        let (own, others) = ENDS[0];
+        let upstream = {
+            let address = SocketAddr::new(others.parse().unwrap(), 0);
+            far.run(move || {
+                Upstream::at(address, |q| {
+                    let forged = q.answer().a(&q.name, 300, "192.0.2.66").bytes();
+                    let mut guess = forged.clone();
+                    guess[1] ^= 1;
+                    let right = q.answer().a(&q.name, 300, "192.0.2.1").bytes();
+                    vec![Act::SendJoined([guess, forged]), Act::Send(right)]
+                })
+            })
+        };
+        let server = server("generic", 1, own, &[upstream.address]);
+        let asked = Arc::new(server);
+        let got = far.run(move || {
+            let question = ask("n1.test", Rtype::A).from(others);
+            question.of(&asked).answers()
+        });
+        assert!(got.iter().any(|line| line.contains("192.0.2.1")), "{got:?}");
+    });
+}
+
 /// A generic filter sees what a sender on the same machine joined before it is taken apart.
 #[test]
 fn joined_queries_are_all_answered() {

@@ -13,6 +13,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use method::units::Nanos;
@@ -101,6 +102,8 @@ pub struct Sender {
     outgoing: Outgoing,
     /// Where the frames are that no packet is in.
     free: Vec<u64>,
+    /// How many frames it has in all.
+    frames: usize,
     /// Whether the kernel copies what is sent before a call that sends returns.
     copies: bool,
 }
@@ -108,7 +111,9 @@ pub struct Sender {
 impl Sender {
     fn split(queue: Queue, way: Way) -> (Sender, Incoming) {
         let (outgoing, incoming, own) = queue.split();
-        (Sender { outgoing, free: own.collect(), copies: way != Way::ZeroCopy }, incoming)
+        let free: Vec<u64> = own.collect();
+        let (frames, copies) = (free.len(), way != Way::ZeroCopy);
+        (Sender { outgoing, free, frames, copies }, incoming)
     }
 
     /// Sends the datagrams that are laid end to end in `payloads`, each `length` octets long, over
@@ -146,7 +151,9 @@ impl Sender {
     pub fn put(&mut self, outbox: &mut Outbox) -> usize {
         let mut refused = 0;
         for (link, from, to, payload) in outbox.datagrams() {
-            let is_placed = refused == 0 && self.place(link, from, to, payload);
+            let is_placed = refused == 0
+                && (self.place(link, from, to, payload)
+                    || (self.makes_room() && self.place(link, from, to, payload)));
             refused += usize::from(!is_placed);
         }
         outbox.clear();
@@ -177,13 +184,55 @@ impl Sender {
         Ok(())
     }
 
+    /// Has what was taken sent, so that there is room again; false if there is none within 5 ms.
+    #[cold]
+    fn makes_room(&mut self) -> bool {
+        let give_up = Instant::now() + HELD;
+        loop {
+            if self.flush().is_err() {
+                return false;
+            }
+            self.reap();
+            if !self.free.is_empty() {
+                return true;
+            }
+            if Instant::now() > give_up {
+                return false;
+            }
+        }
+    }
+
+    /// Waits until the device has sent all that it was handed, for `limit` at most; returns how many
+    /// datagrams it has not.
+    pub fn settle(&mut self, limit: Duration) -> usize {
+        let give_up = Instant::now() + limit;
+        loop {
+            self.reap();
+            let unsent = self.frames - self.free.len();
+            if unsent == 0 || Instant::now() > give_up || self.flush().is_err() {
+                return unsent;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Whether the device itself reads what is sent, when it comes to it ([`Way::ZeroCopy`]).
+    pub fn is_read_by_device(&self) -> bool {
+        !self.copies
+    }
+
+    /// Takes the frames back whose packets have left.
+    fn reap(&mut self) {
+        while let Some(address) = self.outgoing.left() {
+            self.free.push(address);
+        }
+    }
+
     /// A frame that no packet is in.
     #[inline]
     fn free_frame(&mut self) -> Option<u64> {
         if self.free.is_empty() {
-            while let Some(address) = self.outgoing.left() {
-                self.free.push(address);
-            }
+            self.reap();
         }
         self.free.pop()
     }

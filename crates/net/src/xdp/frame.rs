@@ -44,22 +44,40 @@ pub(super) struct Datagram {
     pub(super) checksum_left: bool,
 }
 
-/// The addresses that this host had when an interface was opened, and no other host there has.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Own(Arc<[IpAddr]>);
+/// What is known of an interface: the addresses that this host had when it was opened, and no other
+/// host there has.
+#[derive(Clone, Debug)]
+pub(super) struct Own {
+    addresses: Arc<[IpAddr]>,
+    /// Whether datagrams may come with their checksum left to a network card, as those of senders on
+    /// the same machine do. By a cable none comes like that: there it is a wrong one.
+    leaves_checksums: bool,
+}
 
 impl FromIterator<IpAddr> for Own {
     fn from_iter<I: IntoIterator<Item = IpAddr>>(addresses: I) -> Own {
         let mut all: Vec<IpAddr> = addresses.into_iter().collect();
         all.sort_unstable();
-        Own(all.into())
+        Own { addresses: all.into(), leaves_checksums: true }
+    }
+}
+
+impl Default for Own {
+    /// No addresses, and checksums may be left out.
+    fn default() -> Own {
+        [].into_iter().collect()
     }
 }
 
 impl Own {
+    /// The same, with whether datagrams may come without their checksum.
+    pub(super) fn whose_checksums_may_be_left(self, leaves_checksums: bool) -> Own {
+        Own { leaves_checksums, ..self }
+    }
+
     #[inline]
     pub(super) fn has(&self, address: IpAddr) -> bool {
-        self.0.binary_search(&address).is_ok()
+        self.addresses.binary_search(&address).is_ok()
     }
 }
 
@@ -85,8 +103,8 @@ pub(super) fn read(frame: &[u8], own: &Own) -> Option<Datagram> {
     }
     let checksum_left = match checksum(source, destination, header, length) {
         Checksum::Right => false,
-        Checksum::Left => true,
-        Checksum::Wrong => return None,
+        Checksum::Left if own.leaves_checksums => true,
+        Checksum::Left | Checksum::Wrong => return None,
     };
     Some(Datagram {
         source: SocketAddr::new(source, word(0)),
@@ -511,6 +529,9 @@ pub(super) mod tests {
             let is_left =
                 |frame: &[u8]| read(frame, &none()).map(|datagram| datagram.checksum_left);
             assert_eq!(is_left(&frame), Some(true));
+            // By a cable none comes without it.
+            let card = none().whose_checksums_may_be_left(false);
+            assert_eq!(read(&frame, &card), None);
             frame[at..at + 2].fill(0);
             assert_eq!(is_left(&frame), from.is_ipv4().then_some(false));
         }

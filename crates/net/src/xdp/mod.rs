@@ -331,7 +331,8 @@ impl Interface {
         for &way in mode.ways() {
             match open_way(found, count, claims, way, room(count))? {
                 Ok(queues) => {
-                    return Ok(Interface { way, queues, own: own_addresses(name) });
+                    let own = own_addresses(name).whose_checksums_may_be_left(!is_card(name));
+                    return Ok(Interface { way, queues, own });
                 }
                 Err(error) if is_busy(&error) => {
                     let hook = way.hook().word();
@@ -406,9 +407,14 @@ pub fn interface_of(address: SocketAddr) -> Result<String, XdpError> {
 /// or on the host of this virtual machine, and on a bridge, bond or VLAN. A network card gives each
 /// as it came by the cable: the kernel joins nothing at an interface with such a filter.
 pub fn may_join(interface: &str, way: Way) -> bool {
+    way == Way::Generic && !is_card(interface)
+}
+
+/// Whether an interface is a network card's: what comes by it comes by a cable.
+fn is_card(interface: &str) -> bool {
     let bus = fs::read_link(format!("/sys/class/net/{interface}/device/subsystem"));
     let bus = bus.ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
-    way == Way::Generic && !is_of_cards(bus.as_deref())
+    is_of_cards(bus.as_deref())
 }
 
 /// Whether network cards are on this bus, as sysfs calls it. Interfaces of the kernel alone are on

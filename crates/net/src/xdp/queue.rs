@@ -211,6 +211,11 @@ impl Queue {
         result
     }
 
+    /// As [`Outgoing::is_held`].
+    pub(super) fn is_held(&self) -> bool {
+        self.outgoing.is_held()
+    }
+
     /// As [`Incoming::drops`].
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! A server on one queue: a reply leaves in the frame in which its query came.
 
 use std::io;
+use std::mem;
 use std::time::Duration;
 
 use method::units::Nanos;
@@ -10,6 +11,9 @@ use super::outbox::LONGEST;
 use super::queue::Queue;
 use crate::batch::{BATCH, Datagram, Source, Turn};
 use crate::clock::ClockPair;
+
+/// How long replies wait at the most that the device had no room for, until it is asked again.
+const AGAIN: Duration = Duration::from_millis(1);
 
 /// Receives queries and sends replies past the stack; the counterpart of
 /// [`crate::batch::ServerBatch`] on a socket.
@@ -40,6 +44,8 @@ impl Server {
         limit: Duration,
         mut answer: impl FnMut(&Datagram<'_>, Source<'_>, &mut [u8]) -> usize,
     ) -> io::Result<Turn> {
+        // What the device had no room for is handed to it again soon.
+        let limit = if self.queue.is_held() { limit.min(AGAIN) } else { limit };
         let incoming = self.queue.incoming();
         if !incoming.has_received() {
             incoming.wait(limit)?;
@@ -68,7 +74,10 @@ impl Server {
                 }
             }
         }
-        self.queue.flush()?;
+        if self.queue.flush().is_err() {
+            // Nobody knows which of them have left.
+            turn.refused += mem::take(&mut turn.sent);
+        }
         Ok(turn)
     }
 

@@ -354,6 +354,26 @@ fn an_address_of_several_links_is_that_of_its_scope() {
     });
 }
 
+/// As many replies as wait for one answer may leave together, more than there are frames.
+#[test]
+fn more_leaves_together_than_there_is_room_for_at_once() {
+    on_a_pair("more than there is room for", |_far| {
+        let hop = NextHop::towards("198.18.0.1:9".parse().unwrap()).unwrap();
+        hop.resolve("198.18.0.1:9".parse().unwrap(), Duration::from_secs(5)).unwrap();
+        let link = hop.link().unwrap().unwrap();
+        let interface = Interface::open_both("near", &claims(), Mode::Copy).unwrap();
+        let mut exchange = interface.into_exchanges().remove(0);
+        let mut outbox = Outbox::default();
+        let [from, to] = [OURS, "198.18.0.1:9"].map(|end| end.parse().unwrap());
+        for _ in 0..10_000 {
+            outbox.push(&link, from, to, |octets| octets.extend(b"a reply"));
+        }
+        assert_eq!(exchange.sender.put(&mut outbox), 0);
+        exchange.sender.flush().unwrap();
+        assert_eq!(exchange.sender.settle(Duration::from_secs(5)), 0);
+    });
+}
+
 /// fe80::1 is what many bridges have.
 #[test]
 fn an_address_of_another_link_may_be_another_hosts_on_this_one() {

@@ -14,6 +14,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use net::batch::Peer;
 use net::neighbour::NextHop;
@@ -161,6 +162,17 @@ impl Outlet {
                 Left::of_socket(1, sent)
             }
             Outlet::Rings(rings) => rings.send(block),
+        }
+    }
+}
+
+impl Outlet {
+    /// Queries that a device was handed, which reads them itself, and that it has not sent after
+    /// `limit`. Where the kernel copies, or there is a stack, none waits at the end.
+    pub(super) fn unsent(&mut self, limit: Duration) -> usize {
+        match self {
+            Outlet::Rings(rings) if rings.sender.is_read_by_device() => rings.sender.settle(limit),
+            Outlet::Rings(_) | Outlet::Sockets { .. } => 0,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use method::pacing::PacingRecorder;
 use method::reason::{Half, Reason};
 use method::schedule::Part;
-use method::units::{CpuId, Nanos};
+use method::units::{CpuId, Nanos, counted};
 use net::affinity::{be_favoured, be_real_time, pin_to};
 use net::clock;
 use wire::template::QueryTemplate;
@@ -25,6 +25,8 @@ const SEND_COST: Nanos = Nanos(2_000);
 pub(super) const MAX_RUN: u64 = 64;
 /// A send that the kernel refuses for want of memory is tried again so often.
 const SEND_TRIES: u32 = 5;
+/// A device that reads queries itself has sent the last of them so long after it was handed them.
+const LEAVES: Nanos = Nanos::from_millis(50);
 
 /// How a pair's sender keeps time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +123,13 @@ impl Sender {
             next = end;
         }
         self.ledger.finish();
+        let unsent = self.outlet.unsent(LEAVES.into());
+        if unsent > 0 {
+            let error =
+                format!("the device has not sent {}", counted(unsent as u64, "query", "queries"));
+            sent.faults
+                .push(Reason::SendRefused { query: next.saturating_sub(1), error: Some(error) });
+        }
         sent
     }
 

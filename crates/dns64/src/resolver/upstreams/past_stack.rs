@@ -142,6 +142,8 @@ struct Way {
     name: String,
     doors: Vec<Arc<Door>>,
     outbox: Outbox,
+    /// The interface has gone; another one of its name is not it.
+    is_gone: bool,
 }
 
 impl Ways {
@@ -150,13 +152,19 @@ impl Ways {
         worker: WorkerId,
         interfaces: impl Iterator<Item = (String, Vec<Arc<Door>>)>,
     ) -> Ways {
-        let way = |(name, doors)| Way { name, doors, outbox: Outbox::default() };
+        let way = |(name, doors)| Way { name, doors, outbox: Outbox::default(), is_gone: false };
         Ways { worker: Some(worker), ways: interfaces.map(way).collect() }
     }
 
     /// What waits to leave by the interface with this number.
     pub(crate) fn outbox(&mut self, number: usize) -> &mut Outbox {
         &mut self.ways[number].outbox
+    }
+
+    /// The interface with this number has gone: from now on questions take the stack. Whether that is
+    /// news.
+    pub(crate) fn give_up(&mut self, number: usize) -> bool {
+        !std::mem::replace(&mut self.ways[number].is_gone, true)
     }
 
     /// Opens the door for a server's answers to a source port, if its address has one.
@@ -202,7 +210,8 @@ impl Route {
             self.hop = find(server, &ways.ways);
             return None;
         }
-        let (way, link) = self.hop.filter(|(way, _)| *way == source.way)?;
+        let (way, link) =
+            self.hop.filter(|(way, _)| *way == source.way && !ways.ways[*way].is_gone)?;
         Some(Past { outbox: &mut ways.ways[way].outbox, link, from: source.address, to: server })
     }
 }
@@ -227,7 +236,7 @@ impl Past<'_> {
 #[cold]
 fn find(server: SocketAddr, ways: &[Way]) -> Option<(usize, EthernetLink)> {
     let hop = NextHop::towards(server).ok()?;
-    let number = ways.iter().position(|way| way.name == hop.interface)?;
+    let number = ways.iter().position(|way| way.name == hop.interface && !way.is_gone)?;
     Some((number, hop.link().ok().flatten()?))
 }
 

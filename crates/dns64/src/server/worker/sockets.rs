@@ -12,7 +12,7 @@ use super::Worker;
 use crate::ids::PortId;
 use crate::metrics::Count;
 use crate::server::mail::Mail;
-use crate::server::past_stack::{Destinations, Rings, Whom};
+use crate::server::past_stack::{self, Destinations, Rings, Whom};
 use crate::transport::client::{Client, PastStack};
 
 /// Batches that are read from an upstream's socket, or from rings, before the others have their turn.
@@ -65,7 +65,9 @@ impl Worker {
                     for i in 0..received {
                         for datagram in batch.get(i).segments() {
                             self.resolver.outside().tell_response(port, datagram);
-                            self.resolve(|resolver| resolver.on_datagram(port, datagram));
+                            self.resolve(|resolver| {
+                                resolver.on_datagram(port, datagram);
+                            });
                         }
                     }
                     if received < BATCH {
@@ -134,16 +136,13 @@ impl Worker {
                 return queries;
             }
             Whom::Port(worker, port) if worker == self.id => {
-                for message in destinations.messages(arrived) {
-                    self.on_answer(port, from, to, message);
-                }
+                self.on_answers(port, from, to, arrived.bytes, destinations.may_be_joined(arrived));
             }
             Whom::Port(worker, port) if destinations.is_asked(from, to) => {
-                for message in destinations.messages(arrived) {
-                    let mailbox = &self.shared.mailboxes[worker.0];
-                    let is_posted = mailbox.post_answer(port, from, to, message);
-                    self.undelivered += u64::from(!is_posted);
-                }
+                let mailbox = &self.shared.mailboxes[worker.0];
+                let may_be_joined = destinations.may_be_joined(arrived);
+                let is_posted = mailbox.post_answer(port, from, to, arrived.bytes, may_be_joined);
+                self.undelivered += u64::from(!is_posted);
             }
             Whom::Port(..) | Whom::Nobody => {
                 self.shared.metrics().worker(self.id).count(Count::UpstreamStray);
@@ -153,15 +152,30 @@ impl Worker {
     }
 
     /// A datagram that came past the stack, from one address to another, of which the latter is, or
-    /// was a moment ago, that of a port of ours.
+    /// was a moment ago, that of a port of ours. If it may be several that were joined, those count
+    /// until one is no answer that is waited for: who forges answers has one guess with each datagram
+    /// (RFC 5452 §4), as at a socket.
     #[inline]
-    fn on_answer(&mut self, port: PortId, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
-        let outside = self.resolver.outside();
-        if !outside.ports.is_for(port, from, to) {
-            return self.shared.metrics().worker(self.id).count(Count::UpstreamStray);
+    fn on_answers(
+        &mut self,
+        port: PortId,
+        from: SocketAddr,
+        to: SocketAddr,
+        octets: &[u8],
+        may_be_joined: bool,
+    ) {
+        for bytes in past_stack::messages(octets, may_be_joined) {
+            let outside = self.resolver.outside();
+            if !outside.ports.is_for(port, from, to) {
+                return self.shared.metrics().worker(self.id).count(Count::UpstreamStray);
+            }
+            outside.tell_response(port, bytes);
+            let mut is_expected = false;
+            self.resolve(|resolver| is_expected = resolver.on_datagram(port, bytes));
+            if !is_expected {
+                break;
+            }
         }
-        outside.tell_response(port, bytes);
-        self.resolve(|resolver| resolver.on_datagram(port, bytes));
     }
 
     /// Reads up to [`MAILS`] messages of the inbox; whether there were no more.
@@ -175,9 +189,9 @@ impl Worker {
                 Mail::TcpAnswer { fetch, message } => {
                     self.resolve(|resolver| resolver.on_tcp(fetch, message));
                 }
-                Mail::Answer { port, from, to, bytes } => {
+                Mail::Answer { port, from, to, bytes, may_be_joined } => {
                     self.shared.mailboxes[self.id.0].took_answer();
-                    self.on_answer(port, from, to, &bytes);
+                    self.on_answers(port, from, to, &bytes, may_be_joined);
                 }
                 Mail::Landed(key, outcome) => {
                     self.resolve(|resolver| resolver.on_elsewhere(&key, outcome));
@@ -216,8 +230,14 @@ impl Worker {
         let metrics = self.shared.metrics().worker(self.id);
         for (number, rings) in self.rings.iter_mut().enumerate() {
             let questions = self.resolver.outside().ports.ways().outbox(number);
-            let lost = rings.send([questions, self.frontend.outbox(number)]);
+            let (lost, is_gone) = rings.send([questions, self.frontend.outbox(number)]);
             metrics.add(Count::RingsLostOut, lost);
+            if is_gone && self.resolver.outside().ports.ways().give_up(number) {
+                tracing::warn!(
+                    "{} has gone: from now on upstreams are asked through the network stack; restart to get past it again",
+                    rings.name()
+                );
+            }
         }
         if !self.rings.is_empty() && self.now >= self.losses_due {
             self.losses_due = self.now + LOSSES_EACH;
