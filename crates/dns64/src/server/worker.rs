@@ -61,7 +61,6 @@ pub(super) struct Worker {
     undelivered: u64,
     intake: Intake,
     defects: Defects,
-    stopping: bool,
     now: Nanos,
 }
 
@@ -106,7 +105,6 @@ impl Worker {
             undelivered: 0,
             intake: Intake::default(),
             defects: Defects::default(),
-            stopping: false,
             now: clock::now(),
         })
     }
@@ -115,21 +113,20 @@ impl Worker {
     pub(super) fn run(mut self) {
         let mut batch = ReceiveBatch::new(OFFLOAD_LEN);
         let mut ready = Vec::with_capacity(256);
-        let mut stopped_at = self.now;
+        let mut stopped_at = None;
         #[cfg(feature = "three-percent-slower")]
         let mut brake = super::brake::Brake::new();
         loop {
-            if !self.stopping && self.shared.stopping.load(Ordering::Relaxed) {
-                self.stopping = true;
+            if stopped_at.is_none() && self.shared.stopping.load(Ordering::Relaxed) {
+                stopped_at = Some(self.now);
                 // Queries that have not been read stay in the sockets: those of systemd are served
                 // by the next process.
                 for endpoint in self.frontend.replies().endpoints() {
                     let _ = self.resolver.outside().poller.remove(endpoint);
                 }
                 self.rings.iter().for_each(|rings| rings.destinations.leave_clients());
-                stopped_at = self.now;
             }
-            if self.stopping {
+            if let Some(stopped_at) = stopped_at {
                 // Queries that came over TCP before may still be in the inbox, and others in the
                 // rings.
                 let is_read = self.read_inbox() & self.read_rings_out(stopped_at);
@@ -139,7 +136,7 @@ impl Worker {
                     break;
                 }
             }
-            let idle = if self.stopping { SHOWN.into() } else { IDLE };
+            let idle = if stopped_at.is_some() { SHOWN.into() } else { IDLE };
             let timeout = self
                 .resolver
                 .next_due()
