@@ -263,17 +263,21 @@ mod tests {
         known: Vec<Outcome>,
     }
 
+    fn question(name: &str, qtype: u16) -> Question {
+        Question {
+            name: name.parse().unwrap(),
+            qtype,
+            qclass: CLASS_IN,
+            dnssec_ok: false,
+            checking_disabled: false,
+            recursion_desired: true,
+        }
+    }
+
     /// What is decided about a query for `a.test` by these answers.
     fn decided(qtype: u16, known: &[Said], change: impl Fn(&mut Case)) -> &'static str {
         let mut case = Case {
-            question: Question {
-                name: "a.test".parse().unwrap(),
-                qtype,
-                qclass: CLASS_IN,
-                dnssec_ok: false,
-                checking_disabled: false,
-                recursion_desired: true,
-            },
+            question: question("a.test", qtype),
             policy: Policy::default(),
             mode: Mode::Strict,
             known: known.iter().map(Said::kept).collect(),
@@ -372,14 +376,7 @@ mod tests {
         let decided = |rcode| {
             let (records, zone, until) = (Vec::new(), None, None);
             let answer = LocalAnswer { rcode, records, zone, extended_error: None, until };
-            let question = Question {
-                name: "ipv4only.arpa".parse().unwrap(),
-                qtype: AAAA,
-                qclass: CLASS_IN,
-                dnssec_ok: false,
-                checking_disabled: false,
-                recursion_desired: true,
-            };
+            let question = question("ipv4only.arpa", AAAA);
             Decision::of(&question, &Policy::default(), &Reply::Local(&answer))
         };
         assert_eq!(decided(Rcode::NOERROR), Decision::Local);
