@@ -51,8 +51,9 @@ impl Mailbox {
         Ok(Mailbox { sender, alarm: Arc::new(Alarm::new()?), answers: AtomicUsize::new(0) })
     }
 
-    /// Puts a datagram of an upstream, which may be several that were joined, into the inbox, and wakes the worker; false if so many wait
-    /// there that it is lost, as it would be where a socket's buffer is full.
+    /// Puts a datagram of an upstream, which may be several that were joined, into the inbox, and
+    /// wakes the worker; false if so many wait there that it is lost, as it would be where a socket's
+    /// buffer is full.
     pub(super) fn post_answer(
         &self,
         port: PortId,

@@ -89,7 +89,7 @@ cp -a /packages/resolv.conf /etc/resolv.conf 2>/dev/null || true
 
 step quickstart
 # A busy machine spoils trials, which the tester says with status 3; that is not what is tested here. This runs behind all
-# else that the machine does, so its servers may get no CPU for the three seconds in which they are asked whether they are
+# else that the machine does, so its servers may get no CPU for the six seconds in which they are asked whether they are
 # there (status 4): then it is tried again.
 for chance in 1 2 3; do
     status=0
