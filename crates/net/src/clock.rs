@@ -138,6 +138,36 @@ impl ClockError {
     }
 }
 
+/// The monotonic clock and another one, read one after the other.
+struct Reading {
+    monotonic: Nanos,
+    other: Nanos,
+    /// What may have come between the two.
+    between: Nanos,
+}
+
+impl Reading {
+    /// Reads both, the monotonic one last; up to five times where something came between them, of
+    /// which the closest counts.
+    #[inline]
+    fn of(clock: ClockId) -> Reading {
+        let once = || {
+            let before = now();
+            let other = read(clock);
+            let monotonic = now();
+            Reading { monotonic, other, between: monotonic.since(before) }
+        };
+        let mut best = once();
+        for _ in 1..5 {
+            if best.between < Nanos(1_000) {
+                break;
+            }
+            best = Some(once()).filter(|again| again.between < best.between).unwrap_or(best);
+        }
+        best
+    }
+}
+
 /// The monotonic clock beside the hardware's that nobody sets (`CLOCK_MONOTONIC_RAW`). The former
 /// runs faster or slower while the wall clock is being set right: with chrony by up to 8 %.
 #[derive(Clone, Copy, Debug)]
@@ -151,14 +181,8 @@ pub struct ClockRate {
 impl ClockRate {
     /// Both at this moment.
     pub fn sample() -> ClockRate {
-        let reading = || {
-            let before = now();
-            let raw = read(ClockId::CLOCK_MONOTONIC_RAW);
-            let monotonic = now();
-            ClockRate { monotonic, raw, error: monotonic.since(before) }
-        };
-        let readings = [(); 5].map(|()| reading());
-        readings.into_iter().min_by_key(|reading| reading.error).expect("five of them")
+        let Reading { monotonic, other, between } = Reading::of(ClockId::CLOCK_MONOTONIC_RAW);
+        ClockRate { monotonic, raw: other, error: between }
     }
 
     /// By how many millionths the monotonic clock ran faster than the hardware's until `later`, at
@@ -180,25 +204,12 @@ pub struct ClockPair {
 }
 
 impl ClockPair {
-    /// Reads both clocks, again where something came between the two readings. The monotonic one is
-    /// read last: what still came between makes a kernel timestamp later and a reply slower, never
-    /// faster, than it was.
+    /// Reads both clocks. What came between the readings makes a kernel timestamp later and a reply
+    /// slower, never faster, than it was.
     #[inline]
     pub fn sample() -> ClockPair {
-        let mut best = (Nanos(u64::MAX), ClockPair { monotonic: Nanos(0), wall: Nanos(0) });
-        for _ in 0..5 {
-            let before = now();
-            let wall = wall();
-            let monotonic = now();
-            let between = monotonic.since(before);
-            if between < best.0 {
-                best = (between, ClockPair { monotonic, wall });
-            }
-            if between < Nanos(1_000) {
-                break;
-            }
-        }
-        best.1
+        let Reading { monotonic, other, .. } = Reading::of(ClockId::CLOCK_REALTIME);
+        ClockPair { monotonic, wall: other }
     }
 
     /// The monotonic moment of this sample.

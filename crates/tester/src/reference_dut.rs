@@ -89,6 +89,9 @@ pub struct ReferenceCounters {
     /// Queries that the kernel dropped: this program was too slow, and its capacity is not the
     /// truth.
     pub socket_drops: u64,
+    /// Replies among `answered` that the kernel, or the ring of `--xdp`, did not take at once: a tester
+    /// that misses them misses them through this program's fault.
+    pub refused: u64,
 }
 
 /// A token bucket whose long-term rate is exact.
@@ -217,7 +220,7 @@ pub enum ReferenceError {
 /// A running reference DUT. Dropping it stops it.
 pub struct RunningReference {
     address: SocketAddr,
-    counters: Arc<[AtomicU64; 6]>,
+    counters: Arc<[AtomicU64; 7]>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     past_stack: Option<PastStack>,
@@ -236,9 +239,17 @@ impl RunningReference {
 
     /// What it did so far.
     pub fn counters(&self) -> ReferenceCounters {
-        let [received, answered, over_capacity, lost, ignored, socket_drops] =
+        let [received, answered, over_capacity, lost, ignored, refused, socket_drops] =
             std::array::from_fn(|i| self.counters[i].load(Ordering::Relaxed));
-        ReferenceCounters { received, answered, over_capacity, lost, ignored, socket_drops }
+        ReferenceCounters {
+            received,
+            answered,
+            over_capacity,
+            lost,
+            ignored,
+            socket_drops,
+            refused,
+        }
     }
 }
 
@@ -279,7 +290,7 @@ pub fn start(config: ReferenceConfig) -> Result<RunningReference, ReferenceError
         }
         past_stack = Some(served);
     }
-    let counters: Arc<[AtomicU64; 6]> = Arc::default();
+    let counters: Arc<[AtomicU64; 7]> = Arc::default();
     let stop = Arc::new(AtomicBool::new(false));
     let asker = config
         .asking
@@ -309,7 +320,7 @@ struct Worker {
     endpoint: Arc<Endpoint>,
     /// Where queries come from.
     ports: Vec<Port>,
-    counters: Arc<[AtomicU64; 6]>,
+    counters: Arc<[AtomicU64; 7]>,
     stop: Arc<AtomicBool>,
     bucket: Option<TokenBucket>,
     mishaps: Mishaps,
@@ -322,7 +333,7 @@ impl Worker {
         config: ReferenceConfig,
         asker: Option<Asker>,
         (endpoint, ports): (Arc<Endpoint>, Vec<Port>),
-        counters: Arc<[AtomicU64; 6]>,
+        counters: Arc<[AtomicU64; 7]>,
         stop: Arc<AtomicBool>,
     ) -> Worker {
         let zone = Zone::new(
@@ -356,7 +367,7 @@ impl Worker {
                 self.publish(&counts);
             }
             let drops = ports.iter_mut().map(Port::drops).sum();
-            self.counters[5].store(drops, Ordering::Relaxed);
+            self.counters[6].store(drops, Ordering::Relaxed);
         }
     }
 
@@ -379,7 +390,8 @@ impl Worker {
                 _ => len,
             }
         });
-        counts.received = turn.unwrap_or_default().received as u64;
+        let turn = turn.unwrap_or_default();
+        (counts.received, counts.refused) = (turn.received as u64, turn.refused as u64);
         counts
     }
 
@@ -443,8 +455,8 @@ impl Worker {
     }
 
     fn publish(&self, counts: &ReferenceCounters) {
-        let values =
-            [counts.received, counts.answered, counts.over_capacity, counts.lost, counts.ignored];
+        let c = counts;
+        let values = [c.received, c.answered, c.over_capacity, c.lost, c.ignored, c.refused];
         for (sum, n) in self.counters.iter().zip(values) {
             sum.fetch_add(n, Ordering::Relaxed);
         }

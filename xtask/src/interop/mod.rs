@@ -81,8 +81,9 @@ impl Bench {
     }
 
     /// Measures a server that serves our zone file of 10.0.0.0/16, all names with an AAAA record: it
-    /// must answer each rightly. One whose CPU is away for a moment loses some queries, which counts
-    /// as a spoiled trial up to 1 %.
+    /// must answer each rightly. One whose CPU is away loses queries when its socket has no room for
+    /// more (some 270 of them, as the kernel has it), which counts as a spoiled trial up to 10 %: at
+    /// this rate that takes half a second.
     fn measure_zone(&self, port: u16) -> Result<()> {
         let server = format!("127.0.0.1:{port}");
         // Every name has an AAAA record in this zone, or the trial could not pass.
@@ -91,9 +92,9 @@ impl Bench {
             "--server",
             &server,
             "--rate",
-            "2000",
+            "500",
             "--duration",
-            "5s",
+            "10s",
             "--timeout",
             "500ms",
             "--aaaa-share",
@@ -108,11 +109,11 @@ impl Bench {
             let trial: Value = serde_json::from_str(&ran.stdout).with_context(|| ran.stderr)?;
             let count = |key: &str| trial[key].as_u64().context(trial.to_string());
             let (valid, missing) = (count("valid")?, count("late")? + count("lost")?);
-            if valid == 10_000 {
+            if valid == 5_000 {
                 ensure!(trial["verdict"] == "passed", "{trial}");
                 return Ok(());
             }
-            ensure!(valid + missing == 10_000 && missing <= 100, "{trial}");
+            ensure!(valid + missing == 5_000 && missing <= 500, "{trial}");
             self.note_spoiled(&trial.to_string())?;
         }
     }

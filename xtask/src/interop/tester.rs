@@ -188,6 +188,7 @@ fn past_stack_at_both_ends(bench: &Bench) -> Result<()> {
     ensure!(beyond["verdict"] == "failed" && (39_000..42_000).contains(&valid), "{beyond}");
     let counters: Value = serde_json::from_str(&dut.end()?)?;
     ensure!(counters["answered"].as_u64() >= Some(valid + 20_000), "{counters}");
+    ensure!(counters["refused"] == 0, "{counters}");
     ensure!(counters["past_stack"]["interface"] == "to-tester", "{counters}");
     Ok(())
 }

@@ -33,29 +33,33 @@ impl<O: Outside> Resolver<O> {
         let Some(fetch) = self.fetches.get(id) else { return false };
         let question = bytes.get(HEADER_LEN..HEADER_LEN + fetch.query.key().question().len());
         let same = question.is_some_and(|question| fetch.query.has_sent(question));
-        let code = message.rcode();
-        let disliked = matches!(code, Rcode::FORMERR | Rcode::NOTIMP);
         // A server that cannot read a query may leave the question out of its reply.
-        let unread = message.qdcount() == 0 && disliked;
+        let unread = message.qdcount() == 0 && dislikes(&message);
         if !(message.qdcount() == 1 && same || unread) {
             self.metrics().count(Count::UpstreamStray);
             return false;
         }
-        self.on_expected(id, Expected { port, id: message.id() }, bytes, &message);
+        let answer = (!unread).then_some(bytes);
+        self.on_expected(id, at(&message), &message, answer);
         true
     }
 
-    /// The answer to a question over UDP, which `at` says where it was waited for.
-    fn on_expected(&mut self, id: FetchId, at: Expected, bytes: &[u8], message: &Message<'_>) {
+    /// The reply to a question over UDP, waited for at `at`; its octets unless the server could not
+    /// read the question.
+    fn on_expected(
+        &mut self,
+        id: FetchId,
+        at: Expected,
+        message: &Message<'_>,
+        bytes: Option<&[u8]>,
+    ) {
         let port = at.port;
-        let code = message.rcode();
-        let disliked = matches!(code, Rcode::FORMERR | Rcode::NOTIMP);
-        let unread = message.qdcount() == 0 && disliked;
+        let disliked = dislikes(message);
         let Some(udp) = self.fetches.get(id).and_then(|fetch| fetch.state.udp()) else { return };
         let sent = udp.sent(at);
         let had_edns = sent.is_some_and(|attempt| attempt.edns);
         let plain = udp.plain == Some(port.server);
-        let is_error = !matches!(code, Rcode::NOERROR | Rcode::NXDOMAIN);
+        let is_error = !matches!(message.rcode(), Rcode::NOERROR | Rcode::NXDOMAIN);
         let server = self.upstreams.server(port.server);
         if let Some(attempt) = sent {
             let rtt = self.now.since(attempt.sent);
@@ -81,10 +85,14 @@ impl<O: Outside> Resolver<O> {
             udp.ask_without_edns(port.server);
             return self.attempt_at(id, port.server);
         }
-        if unread {
-            self.metrics().count(Count::UpstreamMalformed);
-        }
-        if unread || !self.on_answer(id, bytes) {
+        let usable = match bytes {
+            Some(bytes) => self.on_answer(id, bytes),
+            None => {
+                self.metrics().count(Count::UpstreamMalformed);
+                false
+            }
+        };
+        if !usable {
             // The right answer may still come: until the timer ends the question, other upstreams
             // may be asked.
             self.attempt_elsewhere(id);
@@ -170,6 +178,11 @@ impl<O: Outside> Resolver<O> {
         }
         another
     }
+}
+
+/// Whether a server says that it cannot do anything with what it was asked, or how.
+fn dislikes(message: &Message<'_>) -> bool {
+    matches!(message.rcode(), Rcode::FORMERR | Rcode::NOTIMP)
 }
 
 /// Whether a message has an EDNS part.

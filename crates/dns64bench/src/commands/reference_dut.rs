@@ -68,12 +68,12 @@ pub(crate) fn run(args: &ReferenceDut) -> Outcome {
     if args.json {
         print_versioned(&Served { counters: c, past_stack: running.past_stack().cloned() })?;
     } else {
-        let [received, answered, over, lost, ignored, dropped] =
-            [c.received, c.answered, c.over_capacity, c.lost, c.ignored, c.socket_drops]
-                .map(grouped);
+        let [received, answered, over, lost] =
+            [c.received, c.answered, c.over_capacity, c.lost].map(grouped);
+        let [ignored, dropped, refused] = [c.ignored, c.socket_drops, c.refused].map(grouped);
         println!(
             "{received} received: {answered} answered, {over} over capacity, {lost} lost on purpose, {ignored} ignored; \
-             {dropped} dropped by the kernel"
+             {dropped} dropped by the kernel, {refused} replies refused by it"
         );
     }
     Ok(ExitCode::SUCCESS)

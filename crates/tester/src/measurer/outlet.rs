@@ -164,9 +164,7 @@ impl Outlet {
             Outlet::Rings(rings) => rings.send(block),
         }
     }
-}
 
-impl Outlet {
     /// Queries that a device was handed, which reads them itself, and that it has not sent after
     /// `limit`. Where the kernel copies, or there is a stack, none waits at the end.
     pub(super) fn unsent(&mut self, limit: Duration) -> usize {
