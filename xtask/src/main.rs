@@ -19,6 +19,7 @@ mod process;
 mod rivals;
 mod servers;
 mod soak;
+mod standstill;
 mod timing;
 mod tools;
 

@@ -21,7 +21,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use method::units::CpuId;
 use net::affinity::{allowed_cpus, pin_to};
 use net::cpu_time::CpuTimes;
 use nix::sys::signal::{Signal, kill};
@@ -34,6 +33,7 @@ use crate::bench::reasons;
 use crate::claims::{Claims, Keeping, Wanted};
 use crate::process::{self, Server, free_port, memory, output};
 use crate::servers::wait_until_listens;
+use crate::standstill::watched;
 
 /// Malformed datagrams, and clients that go away, per second.
 const MALFORMED: u64 = 2_000;
@@ -128,13 +128,9 @@ impl Soak {
             scope.spawn(|| cancelled(address, &done));
             scope.spawn(|| slow(address, &done));
             let samples = scope.spawn(|| watch(pid, metrics, &done));
-            let over = &done.over;
-            let pauses = [first, last].map(|cpu| scope.spawn(move || longest_pause(cpu, over)));
-            let trial = measure(&program, address, rate, self.duration);
+            let (trial, pause) = watched(|| measure(&program, address, rate, self.duration));
             done.over.store(true, Ordering::Relaxed);
-            let pauses = pauses.map(|watching| watching.join().expect("watching does not panic"));
-            let samples = samples.join().expect("watching does not panic");
-            (trial, samples, pauses[0].max(pauses[1]))
+            (trial, samples.join().expect("watching does not panic"), pause)
         });
         let trial = trial?;
         let mut claims = Claims::default();
@@ -260,24 +256,6 @@ fn unanswered(trial: &Value, Losses { unread, pause }: Losses) -> Result<f64, St
     }
     Ok(unanswered.saturating_sub(drops + unread) as f64)
 }
-
-/// The longest time by which a thread on a CPU began later than it wanted, until the end.
-fn longest_pause(cpu: CpuId, is_over: &AtomicBool) -> Duration {
-    // Where it may not be there, it does not know.
-    if pin_to(cpu).is_err() {
-        return Duration::ZERO;
-    }
-    let mut longest = Duration::ZERO;
-    while !is_over.load(Ordering::Relaxed) {
-        let due = Instant::now() + NAP;
-        thread::sleep(NAP);
-        longest = longest.max(due.elapsed());
-    }
-    longest
-}
-
-/// How often it is looked whether a CPU runs.
-const NAP: Duration = Duration::from_millis(20);
 
 /// Names per second with so many queries in flight.
 fn closed_loop(program: &Path, address: SocketAddr, outstanding: u32) -> Result<u64> {
