@@ -336,6 +336,7 @@ mod tests {
         let has = |address: &str| range.contains(address.parse().unwrap());
         assert!(has("10.1.0.0") && has("10.1.255.255"));
         assert!(!has("10.2.0.0") && !has("10.0.255.255") && !has("11.1.0.0"));
+        assert!(!has("10.0.0.0"));
         assert!(NameRange::ALL.contains(Ipv4Addr::BROADCAST));
     }
 

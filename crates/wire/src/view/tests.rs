@@ -1,3 +1,5 @@
+use std::cell::RefCell;
+
 use super::*;
 use domain::base::iana::{Class, Rtype};
 use domain::base::message_builder::TreeCompressor;
@@ -80,6 +82,14 @@ fn names_lie_where_they_are_read_from() {
     assert_eq!(names.lies_in(owner, place), Ok(false), "the pointer itself is behind the question");
     let with_owner = |octets: &Range<usize>| place(octets) || *octets == (owner..owner + 2);
     assert_eq!(names.lies_in(owner, with_owner), Ok(true));
+    // From the pointer to its end, and from its target to the root's octet.
+    let asked = RefCell::new(Vec::new());
+    let all = |octets: &Range<usize>| {
+        asked.borrow_mut().push(octets.clone());
+        true
+    };
+    assert_eq!(names.lies_in(owner, all), Ok(true));
+    assert_eq!(asked.into_inner(), [owner..owner + 2, question]);
 }
 
 proptest! {
@@ -146,6 +156,10 @@ fn a_name_is_plain_where_nothing_in_its_end_could_be_a_pointer() {
         }
     }
     assert!(!Message::new(&with(b"\x05cut")).unwrap().is_plain_name(HEADER_LEN));
+    // What comes before a root is none of its business.
+    let mut bytes = with(b"\0");
+    bytes[HEADER_LEN - 1] = 0xff;
+    assert!(Message::new(&bytes).unwrap().is_plain_name(HEADER_LEN));
 }
 
 #[test]
@@ -203,13 +217,37 @@ fn two_names_are_compared_with_all_the_pointers_that_they_may_have() {
     assert_eq!(message.same_name(longer, other), Err(Malformed));
 }
 
+/// A label of so many octets, and its length.
+fn label(length: usize) -> Vec<u8> {
+    [&[length as u8][..], &vec![b'x'; length]].concat()
+}
+
+/// What pointers lead to counts.
+#[test]
+fn a_name_of_two_parts_has_255_octets_at_the_most() {
+    let end = [label(63), label(63), vec![0]].concat();
+    for (last, same) in [(61, Ok(true)), (62, Err(Malformed)), (63, Err(Malformed))] {
+        let bytes = with(&[&end[..], &label(63), &label(last), b"\xc0\x0c"].concat());
+        let (message, at) = (Message::new(&bytes).unwrap(), HEADER_LEN + end.len());
+        assert_eq!(message.same_name(at, at), same, "{last}");
+    }
+}
+
+/// Names that differ in a label do so whatever comes after it; all of the label must be there.
+#[test]
+fn a_label_ends_within_the_message() {
+    let same = |label: &[u8]| {
+        let bytes = with(&[b"\x01b\0", label].concat());
+        Message::new(&bytes).unwrap().same_name(HEADER_LEN + 3, HEADER_LEN)
+    };
+    assert_eq!(same(b"\x01a"), Ok(false));
+    assert_eq!(same(b"\x02a"), Err(Malformed));
+}
+
 #[test]
 fn a_name_has_255_octets_at_the_most() {
     // 63 octets and their length, three times, and what is missing.
-    let name = |last: usize| {
-        let label = |length: usize| [&[length as u8][..], &vec![b'x'; length]].concat();
-        [label(63), label(63), label(63), label(last), vec![0]].concat()
-    };
+    let name = |last| [label(63), label(63), label(63), label(last), vec![0]].concat();
     let skipped = |name: &[u8]| Message::new(&with(name)).unwrap().skip_name(HEADER_LEN);
     assert_eq!(name(61).len(), 255);
     assert_eq!(skipped(&name(61)), Ok(HEADER_LEN + 255));
