@@ -176,6 +176,25 @@ mod tests {
     }
 
     #[test]
+    fn what_several_authdns_were_asked_counts_together() {
+        let of = |n: u64| Asked {
+            aaaa: n,
+            a: 2 * n,
+            other: 3 * n,
+            aaaa_present: 4 * n,
+            aaaa_retries: 5 * n,
+            a_retries: 6 * n,
+        };
+        assert_eq!(of(7).plus(&of(10)), of(17));
+    }
+
+    #[test]
+    fn a_dut_that_asks_for_a_only_has_its_questions_counted() {
+        let real = Asked { a: 10_000, ..Asked::default() }.real(&wanted(0)).unwrap();
+        assert_eq!((real.aaaa_share, real.questions_per_query), (None, 1.0));
+    }
+
+    #[test]
     fn a_dut_that_asks_everything_twice_is_no_other_trial() {
         let asked = Asked {
             aaaa: 20_000,

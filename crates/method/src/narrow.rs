@@ -246,6 +246,71 @@ mod tests {
         }
     }
 
+    use Length::{Full, Probe};
+    use Verdict::{Failed, Invalid, Passed};
+
+    /// Reports these verdicts to a search over `range`; each must be of the trial that it asks for.
+    /// What it has found after them, if it is over.
+    fn after(range: SearchRange, trials: &[(u64, Length, Verdict)]) -> Option<Found> {
+        let mut search = NarrowedSearch::new(range, true);
+        for &(rate, length, verdict) in trials {
+            assert_eq!(search.next(), Some((Qps(rate), length)), "before {verdict:?}");
+            assert_eq!(search.result(), None);
+            search.report(verdict);
+        }
+        assert_eq!(search.next().is_none(), search.result().is_some());
+        search.result()
+    }
+
+    /// A search that has found 101; 102 failed in a probe.
+    const PROBED_ABOVE: [(u64, Length, Verdict); 5] = [
+        (100, Probe, Passed),
+        (100, Full, Passed),
+        (102, Probe, Failed),
+        (101, Probe, Passed),
+        (101, Full, Passed),
+    ];
+
+    #[test]
+    fn a_full_trial_decides_above_the_result() {
+        let found = |more: &[_]| after(range(100, 102, 1), &[&PROBED_ABOVE, more].concat());
+        let (is_101, is_102) = (
+            Found {
+                highest: Some(Qps(101)),
+                failed: Some(Qps(102)),
+                lower_bound: false,
+                unmeasurable: None,
+            },
+            Found { highest: Some(Qps(102)), failed: None, lower_bound: true, unmeasurable: None },
+        );
+        let full = |verdict| (102, Full, verdict);
+        assert_eq!(found(&[full(Failed)]), Some(is_101));
+        assert_eq!(found(&[full(Passed)]), Some(is_102));
+        assert_eq!(found(&[full(Invalid), full(Invalid), full(Passed)]), Some(is_102));
+        // What cannot be measured leaves the probe's word standing.
+        assert_eq!(found(&[full(Invalid), full(Invalid)]), None);
+        assert_eq!(found(&[full(Invalid); 3]), Some(is_101));
+    }
+
+    #[test]
+    fn a_spoiled_full_trial_is_repeated_without_another_probe() {
+        let begin = [(100, Probe, Passed), (100, Full, Invalid), (100, Full, Passed)];
+        // A spoiled probe shows nothing: the full trial decides. Above what cannot be measured the
+        // search does not go on, and the next rate begins with its probe.
+        let unmeasurable = [(104, Probe, Invalid), (104, Full, Invalid), (104, Full, Invalid)];
+        let end = [(104, Full, Invalid), (102, Probe, Failed)];
+        let trials = [&begin[..], &unmeasurable, &end].concat();
+        assert_eq!(after(range(100, 104, 1), &trials), None);
+    }
+
+    #[test]
+    fn what_is_known_so_far_counts_probes_that_failed() {
+        let mut search = NarrowedSearch::new(range(100, 102, 1), true);
+        assert_eq!(search.bracket(), (None, None));
+        PROBED_ABOVE.iter().take(3).for_each(|&(.., verdict)| search.report(verdict));
+        assert_eq!(search.bracket(), (Some(Qps(100)), Some(Qps(102))));
+    }
+
     #[test]
     fn failures_cost_a_probe_each_and_one_full_trial() {
         let (found, probes, full) =
