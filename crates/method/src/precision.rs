@@ -213,6 +213,12 @@ mod tests {
         assert_eq!((ratio.from, ratio.to, ratio.is_decided()), (Some(3.0), Some(8.0), true));
         assert!(!interval(60, 80).ratio_to(&interval(70, 90)).is_decided());
         assert!(interval(10, 20).ratio_to(&interval(60, 80)).is_decided());
+        // Both limits may be 20.
+        assert!(!interval(10, 20).ratio_to(&interval(20, 30)).is_decided());
+        assert!(!interval(20, 30).ratio_to(&interval(10, 20)).is_decided());
+        // Nothing is so many times as much as nothing.
+        let nothing = interval(10, 20).ratio_to(&interval(0, 0));
+        assert_eq!((nothing.from, nothing.to), (None, None));
         // The smoke run of November 2026: at least 66 000 against [1 000, 3 500) is "at least 18
         // times", not 66.
         let open = Interval { from: Some(66_000.0), to: None };
@@ -229,6 +235,14 @@ mod tests {
         assert_eq!(Figures::of(&same(2), 1.0).dispersion_pct, Some(0.0));
         assert_eq!(Figures::of(&same(19), 1.0).p1, None);
         assert_eq!(Figures::of(&same(20), 1.0).p99, Some(1000.0));
+    }
+
+    #[test]
+    fn a_server_that_passed_nowhere_has_no_rate() {
+        let has_rate = |each: &[Found]| Figures::of(each, 1.0).has_rate();
+        let (nowhere, somewhere) = (found(None, Some(100)), found(Some(100), Some(101)));
+        assert!(has_rate(&[somewhere]) && !has_rate(&[nowhere]) && !has_rate(&[]));
+        assert!(!has_rate(&[nowhere, nowhere, somewhere]));
     }
 
     #[test]
