@@ -248,8 +248,9 @@ mod tests {
         assert_eq!(tried, [Qps(100), Qps(5000)]);
         let (found, tried) = run(range(100, 5000, 1), capacity(99));
         assert_eq!((found.highest, found.lower_bound, tried.len()), (None, false, 1));
-        let (found, _) = run(range(100, 100, 1), capacity(100));
+        let (found, tried) = run(range(100, 100, 1), capacity(100));
         assert_eq!((found.highest, found.lower_bound), (Some(Qps(100)), true));
+        assert_eq!(tried, [Qps(100)], "once, if they are the same");
     }
 
     #[test]
@@ -336,13 +337,13 @@ mod tests {
 
         // The tester cannot do 1000, but the DUT's limit is far below that.
         let (found, _) = run(range(1, 1000, 1), |rate| {
-            if rate.0 == 1000 { Verdict::Invalid } else { capacity(300)(rate) }
+            if rate.0 == 1000 { Verdict::Invalid } else { capacity(600)(rate) }
         });
         assert_eq!(
             found,
             Found {
-                highest: Some(Qps(300)),
-                failed: Some(Qps(301)),
+                highest: Some(Qps(600)),
+                failed: Some(Qps(601)),
                 lower_bound: false,
                 unmeasurable: None
             }

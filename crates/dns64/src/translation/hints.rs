@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn rfc9460_7_3_hints_are_kept_stripped_or_translated() {
         type Params<'a> = &'a [(u16, &'a [u8])];
-        let cases: [(&str, Hints, Params<'_>, Option<Params<'_>>); 23] = [
+        let cases: [(&str, Hints, Params<'_>, Option<Params<'_>>); 24] = [
             ("kept", Hints::Keep, &[V4], None),
             (
                 "stripped",
@@ -231,6 +231,7 @@ mod tests {
             ),
             ("nothing mandatory left", Hints::Strip, &[(0, &[0, 4]), ALPN, V4], Some(&[ALPN])),
             ("half an address", Hints::Strip, &[(4, &[8, 8])], None),
+            ("one and a half", Hints::Translate, &[(4, &[8, 8, 8, 8, 8, 8])], None),
             ("half a native address", Hints::Translate, &[V4, (6, &[0x20, 1])], None),
             ("no hint to translate", Hints::Translate, &[ALPN], None),
             ("native only", Hints::Translate, &[ALPN, NATIVE], None),
