@@ -37,7 +37,7 @@ impl Summary {
         // RFC 8219 takes the percentiles as minimum and maximum while there are fewer than 100
         // results; the nearest rank from the outside, ⌊n/100⌋ results cut at each end, says the
         // same without a special case.
-        let cut = (n / 100).min((n - 1) / 2);
+        let cut = n / 100;
         Some(Summary {
             n,
             median,
