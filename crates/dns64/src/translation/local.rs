@@ -399,6 +399,8 @@ mod tests {
         assert_eq!(ask(&zone[2..], rtype::PTR, &policy), Local::No, "above the prefix");
         assert_eq!(ask(&reverse_name("2001:db8::1"), rtype::PTR, &policy), Local::No);
         assert_eq!(ask("z.ip6.arpa", rtype::PTR, &policy), Local::No);
+        let elsewhere = good.replace("ip6.arpa", "in-addr.arpa");
+        assert_eq!(ask(&elsewhere, rtype::PTR, &policy), Local::No);
         let private = reverse_name("64:ff9b::10.0.0.1");
         assert_eq!(
             target(&ask(&private, rtype::PTR, &policy)),
@@ -544,5 +546,21 @@ mod tests {
             }
         }
         assert_eq!(ask("169.0.0.192.in-addr.arpa", rtype::PTR, &policy), Local::No);
+    }
+
+    /// "No data" would be kept, and be wrong once the prefix is known (RFC 7050 §3).
+    #[test]
+    fn item_23_only_aaaa_records_wait_for_a_prefix() {
+        let answer = |qtype, policy: &Policy| match ask("ipv4only.arpa", qtype, policy) {
+            Local::Answer(answer) => (answer.rcode, answer.records.len()),
+            other => panic!("{other:?}"),
+        };
+        let known = policy("2001:db8:64::/96");
+        assert_eq!(answer(rtype::ANY, &known), (Rcode::NOERROR, 4));
+        let more_to_come = Policy { awaits_prefix: true, ..known };
+        assert_eq!(answer(rtype::AAAA, &more_to_come), (Rcode::NOERROR, 2));
+        let none_yet = Policy { mappings: Vec::new(), ..more_to_come };
+        assert_eq!(answer(rtype::AAAA, &none_yet), (Rcode::SERVFAIL, 0));
+        assert_eq!(answer(rtype::A, &none_yet), (Rcode::NOERROR, 2));
     }
 }
