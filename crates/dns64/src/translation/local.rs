@@ -391,6 +391,9 @@ mod tests {
             "an empty node"
         );
         let zone = reverse_name("64:ff9b::")[16..].to_owned();
+        let Local::Answer(below) = ask(&good[2..], rtype::PTR, &policy) else { panic!("ours") };
+        let name: LowerName = zone.parse().unwrap();
+        assert_eq!(below.zone.as_deref(), Some(name.wire()), "whose SOA it has");
         assert_eq!(
             negative(&ask(&zone, rtype::PTR, &policy)),
             Some(Rcode::NOERROR),
