@@ -249,6 +249,17 @@ mod tests {
     }
 
     #[test]
+    fn two_per_cent_and_two_names_are_no_deviation() {
+        let of_hundred = |cached| Wanted { valid: 100, ..wanted(cached) };
+        let all = Asked { aaaa: 100, a: 100, ..Asked::default() };
+        assert_eq!(all.deviation(&of_hundred(2)), None);
+        assert!(all.deviation(&of_hundred(3)).is_some());
+        let with = |aaaa_present| Asked { aaaa_present, ..all };
+        assert_eq!(with(4).deviation(&of_hundred(0)), None);
+        assert!(with(5).deviation(&of_hundred(0)).is_some());
+    }
+
+    #[test]
     fn without_a_valid_reply_nothing_is_judged() {
         assert_eq!(Asked::default().deviation(&Wanted { valid: 0, ..wanted(0) }), None);
     }
