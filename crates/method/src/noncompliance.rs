@@ -289,6 +289,7 @@ mod tests {
             (N::Coarse { resolution: Qps(5) }, "the resolution is 5 queries/s, not 1"),
             (N::NamesRepeat, "names may have repeated"),
             (N::Unproven, "tester unproven: no self-test vouches for it"),
+            (N::ProvenWeakly, "the tester's self-test is itself not compliant"),
             (
                 N::ProvenOtherwise,
                 "tester unproven: its self-test is not known to have sent as these trials do",
