@@ -164,6 +164,14 @@ mod tests {
     }
 
     #[test]
+    fn bounds_are_near_enough_by_the_upper_one() {
+        let goal = Goal::rfc8219(Nanos::SECOND, 0.005);
+        let is_met = |lower, upper| goal.is_met_by(Qps(lower), Qps(upper));
+        assert!(is_met(995, 1_000) && !is_met(994, 1_000));
+        assert!(is_met(1, 2) && !is_met(1, 3), "there is no rate between neighbours");
+    }
+
+    #[test]
     fn impossible_goals_are_refused_with_what_would_be_right() {
         let good = Goal::rfc8219(Nanos::SECOND, 0.01);
         assert_eq!(good.validate(), Ok(()));
