@@ -464,6 +464,11 @@ mod tests {
         let host = |n: u128| IpAddr::V6((0x2001_0db8_u128 << 96 | n).into());
         let spread = |client| given(&[good; 4], Select::Spread, client);
         assert!((0..50).all(|n| spread(host(n)) == spread(host(0))));
+        // Many of them share all prefixes.
+        let mut of_networks: Vec<_> = (0..50).flat_map(|n| spread(host(n << 64))).collect();
+        of_networks.sort_unstable();
+        of_networks.dedup();
+        assert_eq!(of_networks, [1, 2, 3, 4]);
     }
 
     #[test]
