@@ -245,6 +245,7 @@ mod tests {
             let address: Ipv6Addr = address.parse().unwrap();
             assert_eq!(prefix.embed(v4), address, "{prefix}");
             assert_eq!(prefix.extract(address), Some(v4), "{prefix}");
+            assert!(!prefix.is_empty(), "{prefix}");
         }
     }
 

@@ -158,6 +158,14 @@ fn what_the_tester_cannot_measure_leaves_the_result_open() {
         if due.rate.0 > 40_000 { None } else { Some(overload(9_000.0, due.rate)) }
     });
     assert_eq!((walk.result()[0].unmeasurable, walk.result()[0].is_regular()), (None, true));
+    // Failing above it is not.
+    let walk = self::walk(LIMITS, &[rfc8219()], |due| match due.rate.0 {
+        0..=40_000 => Some(0.0),
+        40_001..=100_000 => None,
+        _ => Some(0.5),
+    });
+    let found = walk.result()[0];
+    assert!(found.unmeasurable.unwrap() < found.relevant_upper_bound.unwrap(), "{found:?}");
 }
 
 #[test]
