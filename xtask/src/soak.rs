@@ -128,7 +128,8 @@ impl Soak {
             scope.spawn(|| cancelled(address, &done));
             scope.spawn(|| slow(address, &done));
             let samples = scope.spawn(|| watch(pid, metrics, &done));
-            let (trial, pause) = watched(|| measure(&program, address, rate, self.duration));
+            let (trial, pause) =
+                watched(&[first, last], || measure(&program, address, rate, self.duration));
             done.over.store(true, Ordering::Relaxed);
             (trial, samples.join().expect("watching does not panic"), pause)
         });

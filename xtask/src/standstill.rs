@@ -6,20 +6,20 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use method::units::CpuId;
-use net::affinity::{allowed_cpus, pin_to};
+use net::affinity::pin_to;
 
 /// How often it is looked whether a CPU runs.
 const NAP: Duration = Duration::from_millis(20);
 
-/// Does something. Returns what it returns, and the longest time by which a thread on one of the
-/// CPUs that this process may use began later than it wanted meanwhile; it is as urgent as the one
-/// that asks.
-pub(crate) fn watched<R>(what: impl FnOnce() -> R) -> (R, Duration) {
+/// Does something. Returns what it returns, and the longest time by which a thread on one of these
+/// CPUs began later than it wanted meanwhile; it is as urgent as the one that asks, which may be
+/// pinned elsewhere.
+pub(crate) fn watched<R>(cpus: &[CpuId], what: impl FnOnce() -> R) -> (R, Duration) {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let is_over = &is_over;
         let watch = |cpu| scope.spawn(move || longest_pause(cpu, is_over));
-        let watching: Vec<_> = allowed_cpus().into_iter().map(watch).collect();
+        let watching: Vec<_> = cpus.iter().copied().map(watch).collect();
         let end = Ending(is_over);
         let returned = what();
         drop(end);
@@ -54,13 +54,16 @@ fn longest_pause(cpu: CpuId, is_over: &AtomicBool) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use net::affinity::allowed_cpus;
+
     use super::*;
 
     #[test]
     fn watching_ends_with_what_is_watched() {
-        let (returned, pause) = watched(|| 7);
+        let cpus = allowed_cpus();
+        let (returned, pause) = watched(&cpus, || 7);
         assert_eq!(returned, 7);
         assert!(pause < Duration::from_secs(60), "{pause:?}");
-        assert!(std::panic::catch_unwind(|| watched(|| panic!("as it should"))).is_err());
+        assert!(std::panic::catch_unwind(|| watched(&cpus, || panic!("as it should"))).is_err());
     }
 }

@@ -95,8 +95,8 @@ impl Bench {
 
     /// Measures a server that serves our zone file of 10.0.0.0/16, all names with an AAAA record: it
     /// must answer each rightly. One whose CPU is away loses queries when its socket has no room for
-    /// more (some 270 of them, as the kernel has it), which counts as a spoiled trial up to 10 %: at
-    /// this rate that takes half a second.
+    /// more (some 270 of them, as the kernel has it: half a second at this rate), which counts as a
+    /// spoiled trial up to 1 %.
     fn measure_zone(&self, port: u16) -> Result<()> {
         let server = format!("127.0.0.1:{port}");
         // Every name has an AAAA record in this zone, or the trial could not pass.
@@ -126,7 +126,7 @@ impl Bench {
                 ensure!(trial["verdict"] == "passed", "{trial}");
                 return Ok(());
             }
-            ensure!(valid + missing == 5_000 && missing <= 500, "{trial}");
+            ensure!(valid + missing == 5_000 && missing <= 50, "{trial}");
             self.note_spoiled(&trial.to_string())?;
         }
     }
@@ -311,7 +311,7 @@ pub(crate) fn run(part: &str, consent: Consent) -> Result<ExitCode> {
         let outcome = match missing(needs) {
             None => with_second_chance(name, &spoiled, || {
                 let bench = Bench::new(&program, &spoiled)?;
-                Ok(watched(|| test(&bench)))
+                Ok(watched(&allowed_cpus(), || test(&bench)))
             }),
             Some(why) => Err(Skipped(why).into()),
         };
