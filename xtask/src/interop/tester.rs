@@ -270,7 +270,8 @@ fn judge_search(found: &Value, asked: u64) -> Result<()> {
         };
         ensure!(
             has(highest, "passed") && (failed.is_null() || has(failed, "failed")),
-            "search {number}: {search}"
+            "search {number}: {search}; trials: {}",
+            found["trials"]
         );
         let apart = failed
             .as_u64()
