@@ -309,3 +309,13 @@ proptest! {
         }
     }
 }
+
+/// Where nothing passes, each step down of a stage is twice as long as the one before it: hundreds
+/// of loads would be tried otherwise.
+#[test]
+fn steps_outward_become_longer() {
+    let walk = walk(LIMITS, &[rfc8219()], |_| Some(0.001));
+    let rates: Vec<u64> = walk.tried.iter().map(|due| due.rate.0).collect();
+    assert_eq!((rates[0], rates.last()), (LIMITS.max.0, Some(&LIMITS.min.0)));
+    assert!(rates.len() < 40, "{rates:?}");
+}
