@@ -170,10 +170,10 @@ fn judge(interval: &Ratio, limit: f64) -> ChangeOutcome {
 }
 
 /// The interval that so many searches of each side would give, if they scattered like those that
-/// there are.
+/// there are: at least one, where it is to be more than none.
 fn interval(baseline: &Searches, candidate: &Searches, searches: (usize, usize)) -> Ratio {
     let fewest = searches.0.min(searches.1);
-    if fewest < LEAST_SEARCHES || baseline.is_empty() || candidate.is_empty() {
+    if fewest < LEAST_SEARCHES {
         return Ratio { from: None, to: None };
     }
     let tail = tail(fewest);

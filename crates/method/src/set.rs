@@ -354,4 +354,54 @@ mod tests {
         assert_eq!(trials.next(), None);
         assert_eq!(Repeats::new(Qps(7), 0, 1).next(), None);
     }
+
+    /// A rate that failed above what a self-test vouches for may be the tester's failure; one at the
+    /// limit is not, and neither is a median there.
+    #[test]
+    fn lower_bounds_of_searches_that_ended_within_the_range() {
+        let found = |highest, failed| Found {
+            highest: Some(Qps(highest)),
+            failed: Some(Qps(failed)),
+            lower_bound: false,
+            unmeasurable: None,
+        };
+        let all = [found(200, 300), found(200, 300), found(300, 400)];
+        let figures = Figures::of(&all, 1.0);
+        assert_eq!(figures.median, Some(200.0));
+        let bounds = |found: &[Found], allowed: Option<u64>| {
+            lower_bounds(found, Qps(500), &figures, allowed.map(Qps))
+        };
+        assert_eq!(bounds(&all, None), []);
+        assert_eq!(bounds(&all, Some(400)), []);
+        assert_eq!(bounds(&all, Some(399)), [LowerBound::SelfTest { allowed: Qps(399) }]);
+        assert_eq!(bounds(&[], Some(200)), []);
+        assert_eq!(bounds(&[], Some(199)), [LowerBound::SelfTest { allowed: Qps(199) }]);
+        assert_eq!(smallest_pass(&all), Some(Qps(200)));
+        let nowhere = Found { highest: None, failed: Some(Qps(100)), ..all[0] };
+        assert_eq!(smallest_pass(&[all[0], nowhere]), None);
+    }
+
+    /// Where a rate failed in its probe and in its full trial, the full one tells by how much; where
+    /// it failed in its probe only, that does.
+    #[test]
+    fn the_shortfall_is_that_of_the_rate_that_failed() {
+        let of = |rate, missing| Shortfall { rate: Qps(rate), missing, of: 100 };
+        let failed = [
+            (Length::Full, of(400, 9)),
+            (Length::Probe, of(300, 5)),
+            (Length::Full, of(300, 2)),
+            (Length::Probe, of(200, 7)),
+        ];
+        let found = |failed: Option<u64>| Found {
+            highest: None,
+            failed: failed.map(Qps),
+            lower_bound: false,
+            unmeasurable: None,
+        };
+        let told = [Some(300), Some(200), Some(100), None];
+        assert_eq!(
+            told.map(|rate| shortfall(&failed, &found(rate))),
+            [Some(of(300, 2)), Some(of(200, 7)), None, None]
+        );
+    }
 }

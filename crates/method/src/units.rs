@@ -389,4 +389,64 @@ mod tests {
             assert!(bad.parse::<Qps>().is_err(), "{bad} was accepted");
         }
     }
+
+    #[test]
+    fn lengths_of_time_are_converted() {
+        assert_eq!(Nanos::SECOND, Nanos::from_millis(1_000));
+        assert_eq!(Nanos::from_millis(1), Nanos::from_micros(1_000));
+        assert_eq!(Nanos::from_micros(2), Nanos(2_000));
+        assert_eq!(Nanos(2_500_000).as_millis_f64(), 2.5);
+        assert_eq!(Nanos(2_500_000_000).as_secs_f64(), 2.5);
+        assert_eq!(Nanos(5).since(Nanos(3)), Nanos(2));
+        assert_eq!(Nanos(3).since(Nanos(5)), Nanos(0));
+        assert_eq!(Nanos(3) + Nanos(5), Nanos(8));
+        assert_eq!(Nanos::from(Duration::from_micros(7)), Nanos(7_000));
+        assert_eq!(Nanos::from(Duration::MAX), Nanos(u64::MAX));
+        assert_eq!(Duration::from(Nanos(7_000)), Duration::from_micros(7));
+    }
+
+    #[test]
+    fn shares_are_converted() {
+        assert_eq!(
+            [0, 1, 99, 100, 101, 255].map(Share::percent).map(Share::per_hundred),
+            [0, 1, 99, 100, 100, 100]
+        );
+        assert_eq!(Share::percent(20).fraction(), 0.2);
+        assert_eq!(f64::from(Share::percent(20)), 0.2);
+        assert_eq!(
+            (Share::percent(20).to_string(), Qps(20).to_string()),
+            ("0.2".into(), "20".into())
+        );
+        assert_eq!(Share::try_from(1.0), Ok(Share::ONE));
+        assert_eq!(Share::try_from(0.0), Ok(Share::ZERO));
+        assert!(Share::try_from(0.200_000_000_1).is_err());
+        assert_eq!(
+            (fraction("5 %"), fraction("0.05"), fraction("5 p")),
+            (Some(0.05), Some(0.05), None)
+        );
+    }
+
+    /// Of few names as many belong to a share as nearly as can be: they are not the first of each
+    /// hundred.
+    #[test]
+    fn members_of_a_share_are_spread() {
+        assert_eq!((0..10).filter(|&n| Share::percent(20).selects(n)).count(), 2);
+        let of_ten =
+            |first: u64| (first..first + 10).filter(|&n| Share::percent(50).selects(n)).count();
+        assert!((0..100).map(of_ten).all(|n| (4..=6).contains(&n)));
+        assert_eq!(
+            (0..4).map(|n| Share::percent(37).selects(n)).collect::<Vec<_>>(),
+            [true, false, false, true]
+        );
+    }
+
+    #[test]
+    fn what_is_no_quantity_is_named() {
+        for (error, word) in [
+            ("x".parse::<Qps>().unwrap_err(), "'x' is no rate"),
+            ("x".parse::<Share>().unwrap_err(), "'x' is no share"),
+        ] {
+            assert!(error.to_string().starts_with(word), "{error}");
+        }
+    }
 }

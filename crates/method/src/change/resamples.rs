@@ -5,8 +5,6 @@
 /// Beyond so many draws the median hardly scatters less, and the products below leave the range of
 /// numbers.
 const MOST_DRAWS: usize = 1_000;
-/// Halvings of a ratio's range: more than a number has digits.
-const HALVINGS: usize = 128;
 
 /// Medians and their probabilities, ascending; the probabilities are cumulated.
 pub(super) struct Medians {
@@ -90,14 +88,14 @@ impl Ratios<'_> {
                 return None;
             }
         }
-        for _ in 0..HALVINGS {
+        loop {
             let middle = low + (high - low) / 2.0;
             if middle <= low || middle >= high {
-                break;
+                // There is no number between them.
+                return Some(high);
             }
             if self.up_to(middle) > share { high = middle } else { low = middle }
         }
-        Some(high)
     }
 }
 

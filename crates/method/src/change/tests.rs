@@ -270,3 +270,43 @@ fn large_slowdowns_are_found() {
     }
     assert!(found >= 160, "{found} of 200");
 }
+
+/// Each term of the two series: their values, computed elsewhere, and the normal distribution's own.
+#[test]
+fn each_term_of_the_series_counts() {
+    for (freedom, t) in
+        [(1.0, 11.300_117_574_107), (2.0, 4.270_551_344_333), (10.0, 2.228_130_897_446)]
+    {
+        assert!((student(freedom) - t).abs() < 1e-9, "{freedom}: {}", student(freedom));
+    }
+    for (x, below) in [
+        (-0.1, 0.460_172_163),
+        (-0.5, 0.308_537_539),
+        (-1.0, 0.158_655_254),
+        (-2.0, 0.022_750_132),
+        (-3.0, 0.001_349_898),
+    ] {
+        assert!((normal_below(x) - below).abs() < 1e-7, "{x}: {}", normal_below(x));
+    }
+}
+
+/// As many searches as are asked for decide, and one fewer does not.
+#[test]
+fn no_more_searches_are_asked_for_than_decide() {
+    let baseline = searches(&[9_000, 9_500, 10_000, 10_500, 11_000], 1);
+    let mut asked = Vec::new();
+    for part in [0.97, 0.93, 0.90, 0.85] {
+        let rates = [9_000.0, 9_500.0, 10_000.0, 10_500.0, 11_000.0];
+        let slower = searches(&rates.map(|rate| (rate * part) as u64), 1);
+        let decides = |more: usize| {
+            let planned = interval(&baseline, &slower, (5 + more, 5 + more));
+            judge(&planned, 0.01) != ChangeOutcome::Undecided
+        };
+        let Some(WouldDecide::Searches(more)) = compare(&baseline, &slower, 0.01).wanted else {
+            panic!("{part}")
+        };
+        assert!(decides(more) && !decides(more - 1), "{part}: {more}");
+        asked.push(more);
+    }
+    assert!(asked.is_sorted_by(|a, b| a > b), "{asked:?}");
+}
