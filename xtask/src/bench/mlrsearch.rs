@@ -115,9 +115,13 @@ impl Mlrsearch {
             let threads: Vec<_> =
                 searched.iter().map(|&server| scope.spawn(move || of(server))).collect();
             let rows = threads.into_iter().map(|thread| thread.join().expect("no panic"));
-            rows.collect::<Result<Vec<_>>>()
-        })?;
-        drop(servers);
+            rows.collect::<Vec<_>>()
+        });
+        let rows = rows.into_iter().zip(servers).map(|(row, server)| {
+            let counters = server.end()?;
+            row.with_context(|| format!("the server ended with {counters}"))
+        });
+        let rows = rows.collect::<Result<Vec<_>>>()?;
         let mut claims = Claims::default();
         self.judge(&searched, &rows, &mut claims);
         claims.conclude(&self.keeping)
@@ -242,20 +246,20 @@ impl Searched {
         let listen = format!("[::1]:{}", self.port);
         let [capacity, failing, seed] =
             [self.capacity.to_string(), self.failing.to_string(), seed.to_string()];
-        let words =
-            [
-                &[
-                    "reference-dut",
-                    "--listen",
-                    &listen,
-                    "--capacity",
-                    &capacity,
-                    "--burst",
-                    "100ms",
-                ][..],
-                &["--failing-trials", &failing, "--seed", &seed],
-            ]
-            .concat();
+        let words = [
+            &[
+                "reference-dut",
+                "--listen",
+                &listen,
+                "--capacity",
+                &capacity,
+                "--burst",
+                "100ms",
+                "--json",
+            ][..],
+            &["--failing-trials", &failing, "--seed", &seed],
+        ]
+        .concat();
         let server = Server::start(program, &words)?;
         wait_until_listens(&[], self.port)?;
         Ok(server)
