@@ -318,4 +318,13 @@ mod tests {
             }
         }
     }
+
+    /// What a failed test shows of a prefix says how it differs from one that looks the same.
+    #[test]
+    fn the_suffix_is_shown_to_developers() {
+        let prefix: Prefix = "2001:db8::/32".parse().unwrap();
+        let prefix = prefix.with_suffix("::7".parse().unwrap()).unwrap();
+        assert_eq!(prefix.to_string(), "2001:db8::/32");
+        assert_eq!(format!("{prefix:?}"), "2001:db8::/32 suffix ::7");
+    }
 }
