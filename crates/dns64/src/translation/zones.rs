@@ -36,3 +36,18 @@ impl LocalZones {
         data
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 6303 §3: `@ 10800 IN SOA @ nobody.invalid. 1 3600 1200 604800 10800`, with names and TTL
+    /// of ours.
+    #[test]
+    fn the_start_of_authority_is_that_of_rfc_6303() {
+        let mut data = b"\x09localhost\0\x06nobody\x07invalid\0".to_vec();
+        data.extend([0, 0, 0, 1, 0, 0, 0x0e, 0x10, 0, 0, 0x04, 0xb0]);
+        data.extend([0, 0x09, 0x3a, 0x80, 0, 0, 0x02, 0x58]);
+        assert_eq!(LocalZones::default().soa(), data);
+    }
+}
