@@ -97,16 +97,16 @@ pub struct ReferenceCounters {
 /// A token bucket whose long-term rate is exact.
 ///
 /// It saves up tokens while its client pauses within a trial, up to `burst` of time. Each trial
-/// begins alike: after a pause of [`TokenBucket::NEW_TRIAL`] the bucket holds a small credit, which
-/// covers the first moments (queries that leave together), and which is paid back over the first
-/// half second. So at any time after that no more than capacity · time queries have been answered,
-/// and a trial of half a second or more above the capacity loses queries.
+/// begins alike: after a pause of [`TokenBucket::NEW_TRIAL`] the bucket is full on credit, for a
+/// client may be late with its first queries as with any others; the credit is paid back over the
+/// first half second. So at any time after that no more than capacity · time queries have been
+/// answered, and a trial of half a second or more above the capacity loses queries.
 #[derive(Clone, Debug)]
 pub struct TokenBucket {
     /// Nanoseconds that one query costs, in 2⁻²⁰ ns: exact to one query in hours.
     cost: u64,
+    /// The most that is saved up, and the credit at a trial's begin.
     burst: i64,
-    credit: i64,
     last: Option<Nanos>,
     began: Nanos,
     /// Saved-up time in 2⁻²⁰ ns.
@@ -117,23 +117,18 @@ pub struct TokenBucket {
 impl TokenBucket {
     /// A pause after which the next query begins a new trial.
     pub const NEW_TRIAL: Nanos = Nanos::from_millis(100);
-    /// The credit at a trial's begin, as time at full capacity.
-    pub const CREDIT: Nanos = Nanos::from_millis(2);
-    /// Over how long it is paid back.
+    /// Over how long the credit of a trial's begin is paid back.
     pub const REPAYMENT: Nanos = Nanos::from_millis(500);
 
     const SCALE: u32 = 20;
 
     /// A bucket that gives `capacity` tokens a second.
     pub fn new(capacity: Qps, burst: Nanos) -> TokenBucket {
-        let scaled = |t: Nanos| (t.0 << Self::SCALE) as i64;
         let cost = ((u128::from(Nanos::SECOND.0) << Self::SCALE) / u128::from(capacity.0)) as u64;
-        // At least one query is covered, however low the capacity.
-        let credit = scaled(Self::CREDIT).max(cost as i64);
         TokenBucket {
             cost,
-            burst: scaled(burst).max(credit),
-            credit,
+            // At least one query is covered, however low the capacity.
+            burst: ((burst.0 << Self::SCALE) as i64).max(cost as i64),
             last: None,
             began: Nanos(0),
             level: 0,
@@ -147,7 +142,7 @@ impl TokenBucket {
         let passed = match self.last {
             Some(last) if now.since(last) < Self::NEW_TRIAL => now.since(last),
             _ => {
-                (self.began, self.level, self.repaid) = (now, self.credit, 0);
+                (self.began, self.level, self.repaid) = (now, self.burst, 0);
                 Nanos(0)
             }
         };
@@ -155,7 +150,7 @@ impl TokenBucket {
         self.level += (passed.0 << Self::SCALE) as i64;
         // The part of the credit that is due by now. What was lent beyond the first query is paid
         // back in full.
-        let lent = self.credit - self.cost as i64;
+        let lent = self.burst - self.cost as i64;
         let share = now.since(self.began).0.min(Self::REPAYMENT.0);
         let due =
             (i128::from(lent.max(0)) * i128::from(share) / i128::from(Self::REPAYMENT.0)) as i64;
@@ -521,7 +516,19 @@ mod tests {
         let mut bucket = TokenBucket::new(Qps(1000), Nanos::from_millis(50));
         for trial in 1..4u64 {
             let burst = (0..100).filter(|_| bucket.take(Nanos(trial * 1_000_000_000))).count();
-            assert_eq!(burst, 2, "two milliseconds' credit");
+            assert_eq!(burst, 50, "fifty milliseconds' credit");
+        }
+    }
+
+    /// A client that could not begin in time sends its first queries together, which a server has
+    /// room for that has capacity to spare; one that has none loses queries all the same.
+    #[test]
+    fn a_late_begin_costs_nothing() {
+        for capacity in [401, 1_000, 100_000] {
+            let late = |t: u64| t.max(45_000_000);
+            assert_eq!(dropped(capacity, capacity * 4 / 5, 2, late), 0, "{capacity}");
+            assert!(dropped(capacity, capacity * 501 / 500 + 1, 2, late) > 0, "{capacity}");
+            assert!(dropped(capacity, capacity * 51 / 50 + 1, 1, |t| t) > 0, "{capacity}");
         }
     }
 }
