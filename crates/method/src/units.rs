@@ -426,6 +426,12 @@ mod tests {
         );
     }
 
+    #[test]
+    fn the_last_members_of_a_sequence_have_shares_too() {
+        let half = Share::percent(50);
+        assert_eq!(half.selects(u64::MAX), half.selects(u64::MAX % 100));
+    }
+
     /// Of few names as many belong to a share as nearly as can be: they are not the first of each
     /// hundred.
     #[test]

@@ -18,6 +18,8 @@ fn searches_are_counted() {
     assert_eq!((two.len(), two.is_empty()), (2, false));
     let none = searches(&[], 10);
     assert_eq!((none.len(), none.is_empty(), none.median()), (0, true, None));
+    assert_eq!(two.median(), Some(5_000.0));
+    assert_eq!(searches(&[3, 9, 4], 10).median(), Some(4.0));
 }
 
 #[test]
@@ -70,6 +72,7 @@ fn three_searches_say_nothing_and_ask_for_one_more() {
     let none = searches(&[], 1);
     assert_eq!(compare(&baseline, &none, 0.05).wanted, Some(WouldDecide::Searches(LEAST_SEARCHES)));
     assert_eq!(compare(&none, &none, 0.05).ratio, None);
+    assert_eq!(compare(&searches(&[0; 4], 1), &slower, 0.05).ratio, None, "of nothing");
     assert_eq!(
         compare(&searches(&[10_000; 4], 1), &searches(&[5_000; 4], 1), 0.05).outcome,
         ChangeOutcome::Regressed
