@@ -193,22 +193,7 @@ fn past_stack_at_both_ends(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// A search of Unbound that fails at its lowest rate, a twentieth of what Unbound reaches, counts as
-/// a spoiled trial, and is done again.
 fn search_against_unbound(bench: &Bench) -> Result<()> {
-    loop {
-        let (found, asked) = search_unbound_once(bench)?;
-        let searches = found["repeats"].as_array().context("no searches")?;
-        if searches.iter().all(|search| search["highest"].is_number()) {
-            return judge_search(&found, asked);
-        }
-        println!("        again, for a search found nothing: {found}");
-        bench.note_spoiled(&found.to_string())?;
-    }
-}
-
-/// What two searches of Unbound found, and how many questions AuthDNS got meanwhile.
-fn search_unbound_once(bench: &Bench) -> Result<(Value, u64)> {
     let _lab = Lab::up(bench)?;
     let auth =
         bench.in_lab("auth", &["auth", "--listen", "198.18.0.2:53", "--threads", "1", "--json"])?;
@@ -258,7 +243,7 @@ fn search_unbound_once(bench: &Bench) -> Result<(Value, u64)> {
     let counters: Value = serde_json::from_str(&auth.end()?)?;
     let asked = counters["queries"]["aaaa"].as_u64().unwrap_or(0)
         + counters["queries"]["a"].as_u64().unwrap_or(0);
-    Ok((found, asked))
+    judge_search(&found, asked).with_context(|| ran.stderr)
 }
 
 /// Whether what a search of Unbound found is right in itself, and with what AuthDNS was asked.
