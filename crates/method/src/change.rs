@@ -170,7 +170,7 @@ fn judge(interval: &Ratio, limit: f64) -> ChangeOutcome {
 }
 
 /// The interval that so many searches of each side would give, if they scattered like those that
-/// there are: at least one, where it is to be more than none.
+/// there are. Neither side may be empty of which as many as [`LEAST_SEARCHES`] are asked for.
 fn interval(baseline: &Searches, candidate: &Searches, searches: (usize, usize)) -> Ratio {
     let fewest = searches.0.min(searches.1);
     if fewest < LEAST_SEARCHES {

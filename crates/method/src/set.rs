@@ -250,6 +250,16 @@ mod tests {
         Counts { sent: 100, valid, lost: 100 - valid, ..Counts::default() }
     }
 
+    /// A search that ended within the range.
+    fn ended(highest: Option<u64>, failed: Option<u64>) -> Found {
+        Found {
+            highest: highest.map(Qps),
+            failed: failed.map(Qps),
+            lower_bound: false,
+            unmeasurable: None,
+        }
+    }
+
     /// Walks a set against a DUT that does `capacity`; short trials overstate by `slack`.
     fn walked(plan: SetPlan, capacity: u64, slack: u64) -> (Set, Vec<Due>) {
         let (mut set, mut asked) = (Set::new(plan), Vec::new());
@@ -359,12 +369,7 @@ mod tests {
     /// limit is not, and neither is a median there.
     #[test]
     fn lower_bounds_of_searches_that_ended_within_the_range() {
-        let found = |highest, failed| Found {
-            highest: Some(Qps(highest)),
-            failed: Some(Qps(failed)),
-            lower_bound: false,
-            unmeasurable: None,
-        };
+        let found = |highest, failed| ended(Some(highest), Some(failed));
         let all = [found(200, 300), found(200, 300), found(300, 400)];
         let figures = Figures::of(&all, 1.0);
         assert_eq!(figures.median, Some(200.0));
@@ -377,8 +382,7 @@ mod tests {
         assert_eq!(bounds(&[], Some(200)), []);
         assert_eq!(bounds(&[], Some(199)), [LowerBound::SelfTest { allowed: Qps(199) }]);
         assert_eq!(smallest_pass(&all), Some(Qps(200)));
-        let nowhere = Found { highest: None, failed: Some(Qps(100)), ..all[0] };
-        assert_eq!(smallest_pass(&[all[0], nowhere]), None);
+        assert_eq!(smallest_pass(&[all[0], ended(None, Some(100))]), None);
     }
 
     /// Where a rate failed in its probe and in its full trial, the full one tells by how much; where
@@ -392,15 +396,9 @@ mod tests {
             (Length::Full, of(300, 2)),
             (Length::Probe, of(200, 7)),
         ];
-        let found = |failed: Option<u64>| Found {
-            highest: None,
-            failed: failed.map(Qps),
-            lower_bound: false,
-            unmeasurable: None,
-        };
         let told = [Some(300), Some(200), Some(100), None];
         assert_eq!(
-            told.map(|rate| shortfall(&failed, &found(rate))),
+            told.map(|rate| shortfall(&failed, &ended(None, rate))),
             [Some(of(300, 2)), Some(of(200, 7)), None, None]
         );
     }

@@ -152,8 +152,7 @@ impl TokenBucket {
         // back in full.
         let lent = self.burst - self.cost as i64;
         let share = now.since(self.began).0.min(Self::REPAYMENT.0);
-        let due =
-            (i128::from(lent.max(0)) * i128::from(share) / i128::from(Self::REPAYMENT.0)) as i64;
+        let due = (i128::from(lent) * i128::from(share) / i128::from(Self::REPAYMENT.0)) as i64;
         self.level -= due - self.repaid;
         self.repaid = due;
         self.level = self.level.min(self.burst);

@@ -246,20 +246,20 @@ impl Searched {
         let listen = format!("[::1]:{}", self.port);
         let [capacity, failing, seed] =
             [self.capacity.to_string(), self.failing.to_string(), seed.to_string()];
-        let words = [
-            &[
-                "reference-dut",
-                "--listen",
-                &listen,
-                "--capacity",
-                &capacity,
-                "--burst",
-                "100ms",
-                "--json",
-            ][..],
-            &["--failing-trials", &failing, "--seed", &seed],
-        ]
-        .concat();
+        let words =
+            [
+                &[
+                    "reference-dut",
+                    "--listen",
+                    &listen,
+                    "--capacity",
+                    &capacity,
+                    "--burst",
+                    "100ms",
+                ][..],
+                &["--failing-trials", &failing, "--seed", &seed, "--json"],
+            ]
+            .concat();
         let server = Server::start(program, &words)?;
         wait_until_listens(&[], self.port)?;
         Ok(server)
