@@ -635,7 +635,7 @@ pub(crate) struct ReferenceDut {
     /// Queries to answer per second; the rest is dropped at once
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, help_heading = LOAD)]
     pub(crate) capacity: Qps,
-    /// How much unused capacity can be saved up
+    /// How much unused capacity can be saved up, and how much a trial begins with
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = parse_time, help_heading = LOAD)]
     pub(crate) burst: Duration,
     /// Zone of the names

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use method::units::{CpuId, Nanos, Qps, Share};
 use net::affinity::pin_to;
-use net::clock;
+use net::clock::ClockPair;
 use net::socket::{Endpoint, ListenError};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -39,7 +39,8 @@ pub struct ReferenceConfig {
     pub listen: SocketAddr,
     /// Queries that are answered per second; the rest is dropped at once. None: all are answered.
     pub capacity: Option<Qps>,
-    /// How much unused capacity can be saved up, as time at full capacity.
+    /// How much unused capacity can be saved up, and how much a trial begins with, as time at full
+    /// capacity.
     pub burst: Nanos,
     /// The zone whose names are answered.
     pub domain: Domain,
@@ -367,14 +368,14 @@ impl Worker {
 
     /// Answers what has come to a port.
     fn turn(&mut self, port: &mut Port, limit: Duration, line: &DelayLine) -> ReferenceCounters {
-        let clocks = clock::ClockPair::sample();
+        let mut clocks = None;
         let mut counts = ReferenceCounters::default();
         let turn = port.turn(limit, |query, source, out| {
-            // `clocks` is from before the receive; what matters is that distances between arrivals
-            // are kept.
-            let arrived = query.received.map_or_else(clock::now, |wall| {
-                Nanos((wall.0 + clocks.monotonic().0).saturating_sub(clocks.wall().0))
-            });
+            // Sampled after the receive: an arrival yet to come, as one seems to be where the wall clock
+            // was set in between, would leave every query before it without a token.
+            let clocks = clocks.get_or_insert_with(ClockPair::sample);
+            let arrived =
+                query.received.map_or(clocks.monotonic(), |kernel| clocks.to_monotonic(kernel));
             let (len, held) = self.answer(query.bytes, arrived, out, &mut counts);
             match (held, source.address()) {
                 (Some(held), Some(to)) if len > 0 => {
