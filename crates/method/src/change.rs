@@ -210,15 +210,14 @@ fn wanted(baseline: &Searches, candidate: &Searches, limit: f64) -> WouldDecide 
             WouldDecide::Resolution
         };
     }
-    let least = LEAST_SEARCHES.saturating_sub(fewest).max(1);
-    let mut enough = least;
+    let most = MOST_SEARCHES.saturating_sub(fewest).max(1);
+    let (mut short, mut enough) = (0, 1);
     while !decides(enough) {
-        enough *= 2;
-        if fewest + enough > MOST_SEARCHES {
+        if enough == most {
             return WouldDecide::MoreSearchesThan(MOST_SEARCHES);
         }
+        (short, enough) = (enough, (2 * enough).min(most));
     }
-    let mut short = if enough == least { least - 1 } else { enough / 2 };
     while enough - short > 1 {
         let middle = short + (enough - short) / 2;
         if decides(middle) { enough = middle } else { short = middle }

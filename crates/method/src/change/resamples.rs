@@ -131,10 +131,8 @@ fn even(sorted: &[f64], draws: usize) -> Vec<(f64, f64)> {
 /// The probability that at least `k` of `draws` hit what is hit with probability `hit` (binomial
 /// distribution).
 fn at_least(k: usize, draws: usize, hit: f64) -> f64 {
-    if hit <= 0.0 {
-        return 0.0;
-    }
     if hit >= 1.0 {
+        // The logarithm of the chance to miss is that of nothing.
         return 1.0;
     }
     let term = |i: usize| {
@@ -211,5 +209,17 @@ mod tests {
         assert_eq!(nothing.ratio_to(&some).above(0.025), Some(0.0));
         let ratios = some.ratio_to(&some);
         assert_eq!((ratios.below(0.01), ratios.above(0.01)), (Some(0.5), Some(2.0)));
+        assert_eq!(nothing.ratio_to(&nothing).above(0.025), None);
+    }
+
+    /// What lies exactly on the share counts as no more than it.
+    #[test]
+    fn a_share_that_is_reached_exactly_is_not_exceeded() {
+        let [halves, two, some] =
+            [&[2.0, 4.0][..], &[2.0], &[0.0, 4.0]].map(|set| Medians::of(set, 1));
+        let ratios = halves.ratio_to(&two);
+        assert_eq!((ratios.below(0.5), ratios.above(0.5)), (Some(2.0), Some(1.0)));
+        assert_eq!(some.ratio_to(&two).below(0.5), Some(2.0));
+        assert_eq!(some.ratio_to(&two).below(0.49), Some(0.0));
     }
 }

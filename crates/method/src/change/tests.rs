@@ -32,6 +32,7 @@ fn what_an_interval_says() {
         (Some(0.96), Some(1.20), ChangeOutcome::NoRegression),
         (Some(1.01), Some(1.20), ChangeOutcome::Improved),
         (Some(1.01), None, ChangeOutcome::Improved),
+        (Some(1.0), Some(1.20), ChangeOutcome::NoRegression),
         (None, Some(0.5), ChangeOutcome::Regressed),
         (None, Some(1.5), ChangeOutcome::Undecided),
         (None, None, ChangeOutcome::Undecided),
@@ -312,4 +313,24 @@ fn no_more_searches_are_asked_for_than_decide() {
         asked.push(more);
     }
     assert!(asked.is_sorted_by(|a, b| a > b), "{asked:?}");
+}
+
+/// A bound that is nothing is none: "at least 0" says no more.
+#[test]
+fn a_server_that_passed_nowhere_has_no_lower_bound() {
+    let (baseline, slow) = (searches(&[1_000; 8], 1), searches(&[0; 8], 20_000));
+    let change = compare(&baseline, &slow, 0.05);
+    assert_eq!(change.interval.from, None);
+    assert_eq!(change.wanted, Some(WouldDecide::Bounds), "{change:?}");
+}
+
+/// Up to the most that anybody is told to measure, and not only up to a power of two below it.
+#[test]
+fn the_last_searches_that_may_be_asked_for_are_asked_for() {
+    let rates: Vec<u64> = (0..27).map(|step| 9_000 + 80 * step).collect();
+    let slower: Vec<u64> = rates.iter().map(|rate| rate * 977 / 1_000).collect();
+    let wanted = compare(&searches(&rates, 1), &searches(&slower, 1), 0.01).wanted;
+    let most = MOST_SEARCHES - rates.len();
+    let Some(WouldDecide::Searches(more)) = wanted else { panic!("{wanted:?}") };
+    assert!((513..=most).contains(&more), "{more}");
 }
