@@ -272,11 +272,12 @@ impl MlrSearch {
                 (from.0 as f64 * factor).min(self.replies_at(from).unwrap_or(f64::INFINITY))
             }
         };
-        let (min, max) = (self.limits.min, self.limits.max);
-        match direction {
-            Direction::Up => Qps((rate as u64).clamp((from.0 + 1).min(max.0), max.0)),
-            Direction::Down => Qps((rate as u64).clamp(min.0, (from.0 - 1).max(min.0))),
-        }
+        let rate = match direction {
+            // Where the step is less than a query per second, it is one.
+            Direction::Up => (rate as u64).max(from.0 + 1),
+            Direction::Down => rate as u64,
+        };
+        Qps(rate).clamp(self.limits.min, self.limits.max)
     }
 
     /// Valid replies per second of the trials at a load: where a DUT that is asked too much may
@@ -293,10 +294,10 @@ enum Direction {
     Down,
 }
 
-/// The geometric mean of two loads at least 2 apart: strictly between them.
+/// The geometric mean of two loads at least 2 apart: strictly between them, for it is more than half a
+/// query per second above the lower one, and not above their middle.
 fn middle(low: Qps, high: Qps) -> Qps {
-    let mean = (low.0 as f64 * high.0 as f64).sqrt().round() as u64;
-    Qps(mean.clamp(low.0 + 1, high.0 - 1))
+    Qps((low.0 as f64 * high.0 as f64).sqrt().round() as u64)
 }
 
 #[cfg(test)]

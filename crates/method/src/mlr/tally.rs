@@ -159,6 +159,16 @@ mod tests {
         );
     }
 
+    /// Of a quarter that may have high loss, three seconds of short trials with low loss balance one
+    /// with high loss.
+    #[test]
+    fn short_good_trials_balance_by_the_exceed_ratio() {
+        let goal = goal(0.0, 0.25, 30, 120);
+        let class = |each: &[(u64, u64)]| classify(&goal, &trials(each));
+        assert_eq!(class(&[(30, 9), (4, 9), (9, 0)]), Class::Upper);
+        assert_eq!(class(&[(30, 9), (4, 9), (12, 0)]), Class::Undecided);
+    }
+
     #[test]
     fn loss_up_to_the_goals_ratio_is_low() {
         let goal = goal(0.005, 0.0, 1, 1);

@@ -319,3 +319,56 @@ fn steps_outward_become_longer() {
     assert_eq!((rates[0], rates.last()), (LIMITS.max.0, Some(&LIMITS.min.0)));
     assert!(rates.len() < 40, "{rates:?}");
 }
+
+#[test]
+fn each_step_outward_is_twice_the_one_before_it() {
+    let target = rfc8219();
+    let mut search = MlrSearch::new(LIMITS, &[target]).unwrap();
+    let mut steps = |from: u64, direction: Direction| {
+        search.outward = 0;
+        [(); 4].map(|()| search.away(Qps(from), &target, direction).0)
+    };
+    // By 0.995 to the power of 1, 2, 4 and 8.
+    assert_eq!(steps(100_000, Direction::Up), [100_502, 101_007, 102_025, 104_091]);
+    assert_eq!(steps(100_000, Direction::Down), [99_500, 99_002, 98_014, 96_069]);
+    // At least one query per second, and within the limits.
+    assert_eq!(steps(100, Direction::Up), [101, 101, 102, 104]);
+    assert_eq!(steps(131_000, Direction::Up), [131_072; 4]);
+    assert_eq!(steps(101, Direction::Down), [100; 4]);
+}
+
+/// A server that is asked too much answers what it can: near that is its limit.
+#[test]
+fn the_second_load_is_the_rate_of_replies_at_the_first() {
+    let walk = walk(LIMITS, &[rfc8219()], |due| Some(overload(4_321.0, due.rate)));
+    let [first, second] = [0, 1].map(|at| walk.tried[at].rate);
+    assert_eq!((first, second), (LIMITS.max, Qps(4_321)));
+}
+
+#[test]
+fn the_middle_lies_strictly_between() {
+    for (low, high, between) in [
+        (1, 3, 2),
+        (1, 4, 2),
+        (10, 12, 11),
+        (10, 13, 11),
+        (100, 400, 200),
+        (999_998, 1_000_000, 999_999),
+    ] {
+        assert_eq!(middle(Qps(low), Qps(high)), Qps(between));
+    }
+}
+
+/// Where a query per second more or less is more than the width, that is how near the bounds are.
+#[test]
+fn low_limits_are_found_to_one_query_per_second() {
+    let limits = Limits { min: Qps(1), max: Qps(12), invalid_retries: 0 };
+    for capacity in 1..12 {
+        for goal in [rfc8219(), tolerant(0.001)] {
+            let walk = walk(limits, &[goal], |due| Some(overload(capacity as f64, due.rate)));
+            let found = walk.result()[0];
+            let bounds = (found.relevant_lower_bound, found.relevant_upper_bound);
+            assert_eq!(bounds, (Some(Qps(capacity)), Some(Qps(capacity + 1))));
+        }
+    }
+}
