@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Rates are low, so that what this machine can do decides nothing and many servers can be searched at
-//! the same time: a search mostly waits for its trials to end. Both kinds have the same range, full
+//! the same time: a search mostly waits for its trials to end. Two slow CPUs just carry them; a server
+//! that gets too little CPU time makes the comparison an error. Both kinds have the same range, full
 //! length of trials and width, and are told nothing about the truth. One search that halves the range
 //! shows how long it takes, and not what it finds: a single stall of this machine in a trial that all
 //! of them are in ends them all too low. Twenty have a median, and with full trials of a second they
@@ -184,6 +185,12 @@ impl Mlrsearch {
                 Ok(count(|server, row| is_found(server, &row.many[0], &row.many[1]))),
             );
         }
+        let steady = searched.iter().zip(rows).filter(|(server, _)| server.failing == 0.0);
+        claims.hold(
+            "servers without trials that fail of which many halving searches find the capacity",
+            Wanted::AtLeast(ALL),
+            Ok(steady.filter(|(server, row)| is_true(server, &row.many[0])).count() as f64),
+        );
         let all = searched.iter().zip(rows).map(|(server, row)| {
             let raw = |[halving, mlrsearch]: &[Found; 2]| {
                 let raw = |found: &Found| json!({ "seconds": found.seconds, "searches": found.raw });
@@ -225,6 +232,13 @@ fn is_found(server: &Searched, halving: &Found, found: &Found) -> bool {
     is_near || server.failing > 0.0 && halving.middle.contains(&found_rate)
 }
 
+/// Whether the median of what was found is the capacity, or below it by no more than two widths: one
+/// that the search leaves open, and one for queries that leave a little early.
+fn is_true(server: &Searched, found: &Found) -> bool {
+    let (capacity, width) = (server.capacity as f64, server.resolution() as f64);
+    (capacity - 2.0 * width..=capacity).contains(&found.rates.median)
+}
+
 impl Searched {
     /// Searches it so many times, in one way or the other.
     fn search(self, program: &str, length: u64, searches: u64, way: &[&str]) -> Result<Found> {
@@ -237,10 +251,8 @@ impl Searched {
             &["search", "--server", &address, "--min", &min, "--max", &max][..],
             &["--duration", &duration, "--timeout", "1s", "--pause", "0s", "--repeat", &repeat],
             // Many testers share the CPUs. What they are late by costs the server nothing, which
-            // saves up as much, unless one of them stalls for so long that it begins anew. Queries that
-            // leave together cost the CPUs less.
-            &["--max-burst", "10ms", "--lateness-limit", "20ms", "--window-limit", "50"],
-            &["--invalid-retries", "20"],
+            // saves up as much, unless one of them stalls for so long that it begins anew.
+            &["--lateness-limit", "20ms", "--window-limit", "50", "--invalid-retries", "20"],
             &["--expect-prefix", "64:ff9b::/96", "--json", "--quiet"],
             &["--journal", &journal],
             way,
@@ -334,6 +346,14 @@ mod tests {
         twenty[..3].copy_from_slice(&[0, 0, 900]);
         assert!(same(0.01, &twenty, &[900]) && !same(0.01, &twenty, &[899]));
         assert!(same(0.0, &[1_020], &[900, 1_021, 1_030]), "the median counts");
+    }
+
+    #[test]
+    fn the_capacity_is_what_is_found_to_two_widths() {
+        let server = Searched { capacity: 1_027, failing: 0.0, port: 0 };
+        let is_true = |rate| is_true(&server, &found(&[rate]));
+        assert!(is_true(1_017) && is_true(1_027), "the width is 5");
+        assert!(!is_true(1_016) && !is_true(1_028));
     }
 
     #[test]
