@@ -247,6 +247,13 @@ impl ClockPair {
     pub fn to_monotonic(self, kernel: Nanos) -> Nanos {
         Nanos(self.monotonic.0.saturating_sub(self.wall.0.saturating_sub(kernel.0)))
     }
+
+    /// The monotonic moment at which a packet arrived that was read before this sample: that of its
+    /// kernel timestamp, or without one that of this sample.
+    #[inline]
+    pub fn arrival(self, kernel: Option<Nanos>) -> Nanos {
+        kernel.map_or(self.monotonic, |kernel| self.to_monotonic(kernel))
+    }
 }
 
 #[cfg(test)]
@@ -258,6 +265,8 @@ mod tests {
         let pair = ClockPair { monotonic: Nanos(5_000), wall: Nanos(1_000_000) };
         assert_eq!(pair.to_monotonic(Nanos(999_000)), Nanos(4_000));
         assert_eq!(pair.to_monotonic(Nanos(1_000_500)), Nanos(5_000));
+        assert_eq!(pair.arrival(Some(Nanos(999_000))), Nanos(4_000));
+        assert_eq!(pair.arrival(None), Nanos(5_000));
     }
 
     #[test]

@@ -374,8 +374,7 @@ impl Worker {
             // Sampled after the receive: an arrival yet to come, as one seems to be where the wall clock
             // was set in between, would leave every query before it without a token.
             let clocks = clocks.get_or_insert_with(ClockPair::sample);
-            let arrived =
-                query.received.map_or(clocks.monotonic(), |kernel| clocks.to_monotonic(kernel));
+            let arrived = clocks.arrival(query.received);
             let (len, held) = self.answer(query.bytes, arrived, out, &mut counts);
             match (held, source.address()) {
                 (Some(held), Some(to)) if len > 0 => {

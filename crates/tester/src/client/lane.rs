@@ -490,9 +490,7 @@ impl<'a> Lane<'a> {
             let Ok(received) = batch.receive(endpoint, Wait::Dont) else { continue };
             let clocks = ClockPair::sample();
             for datagram in batch.iter() {
-                let arrived = datagram
-                    .received
-                    .map_or(clocks.monotonic(), |kernel| clocks.to_monotonic(kernel));
+                let arrived = clocks.arrival(datagram.received);
                 for bytes in datagram.segments() {
                     let news = Arrival { settings, start: *start, bytes, arrived, over_tcp: false };
                     match news.book(&mut port.flights, tally) {

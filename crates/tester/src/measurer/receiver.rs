@@ -272,8 +272,7 @@ impl Receiver {
     ) {
         let clocks = ClockPair::sample();
         for (i, datagram) in batch.iter().enumerate() {
-            let arrived =
-                datagram.received.map_or(clocks.monotonic(), |kernel| clocks.to_monotonic(kernel));
+            let arrived = clocks.arrival(datagram.received);
             for reply in datagram.segments() {
                 state.seen += 1;
                 state.received.datagrams += 1;
