@@ -168,12 +168,6 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Whether its point can have no number, because the DUT was not asked what the point is about.
-    pub(crate) fn voids_its_point(&self) -> bool {
-        // A probe is too short to say so; of an MLRsearch even short trials decide.
-        self.step.length != Length::Probe && self.deviation().is_some()
-    }
-
     /// Its verdict.
     pub fn verdict(&self) -> Verdict {
         match &self.found {

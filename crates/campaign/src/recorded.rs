@@ -3,6 +3,7 @@
 //! trial belongs where.
 
 use method::evidence::Deviation;
+use method::narrow::Length;
 use method::precision::Figures;
 use method::selftest::allowed_rate;
 use method::set::{Due, smallest_pass};
@@ -13,6 +14,7 @@ use crate::governor::CannotBeMade;
 use crate::measures::Course;
 use crate::plan::Plan;
 use crate::point::{Conditions, Cores, Point};
+use crate::search::SearchCourse;
 
 /// A plan and the journal of its run.
 #[derive(Clone, Copy)]
@@ -77,8 +79,8 @@ impl<'a> Recorded<'a> {
             let Some(at) = left.iter().position(is_due) else { break };
             let measured = left.remove(at);
             trials.push(measured);
-            if measured.voids_its_point() {
-                void = measured.deviation();
+            void = why_void(measured, course.searches());
+            if void.is_some() {
                 break;
             }
             let weighed = course.searches().zip(measured.at_rate()).map(|(s, t)| s.verdict_of(t));
@@ -145,4 +147,15 @@ impl<'a> Recorded<'a> {
             _ => None,
         })
     }
+}
+
+/// Why the point of a trial can have no number: the DUT was not asked what the point is about.
+/// `searches` are those that the trial is of, if it is of any.
+pub(crate) fn why_void(measured: &Measured, searches: Option<&SearchCourse>) -> Option<Deviation> {
+    // A probe is too short to say so; of an MLRsearch even short trials decide.
+    if measured.step.length == Length::Probe {
+        return None;
+    }
+    let of_search = searches.zip(measured.at_rate()).map(|(s, trial)| s.deviation_of(trial));
+    of_search.unwrap_or_else(|| measured.deviation())
 }

@@ -79,13 +79,27 @@ impl SearchResult {
         let figures = Figures::of(&repeats, overstatement).vouched_to(allowed);
         let reasons = lower_bounds(&repeats, plan.range.max, &figures, allowed);
         let resolution = course.resolution(plan.wanted_resolution());
-        let facts = Facts {
+        let of = |trial| Facts {
             resolution: Some(resolution),
             // Searches of which nothing could be measured are none.
             repeats: Some(figures.n as u32),
-            ..plan.facts(trials.first()?)
+            ..plan.facts(trial)
         };
-        let noncompliance = facts.noncompliance();
+        // A set that went on after a pause may have been sent in another way. A trial that could not
+        // begin was sent in none.
+        let mut sent: Vec<_> = trials.iter().filter(|trial| trial.counts.sent > 0).collect();
+        if sent.is_empty() {
+            sent.extend(trials.first());
+        }
+        let all: Vec<Facts> = sent.into_iter().map(of).collect();
+        // Those of the first one that is the least compliant.
+        let facts = *all.iter().rev().max_by_key(|facts| facts.noncompliance().len())?;
+        let mut noncompliance = Vec::new();
+        for point in all.iter().flat_map(Facts::noncompliance) {
+            if !noncompliance.contains(&point) {
+                noncompliance.push(point);
+            }
+        }
         Some(SearchResult {
             figures,
             resolution,
@@ -312,6 +326,7 @@ fn new_trial(
 mod tests {
     use super::*;
     use crate::search_plan::PassedSelfTest;
+    use method::evidence::Asked;
     use method::mlr::goal::Goal;
     use method::noncompliance::Noncompliance;
     use method::precision::Interval;
@@ -319,6 +334,7 @@ mod tests {
     use method::search::SearchRange;
     use method::units::Nanos;
     use std::path::Path;
+    use tester::authdns::part::AuthPart;
 
     fn plan(repeat: u32) -> SearchPlan {
         let mut trial = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1));
@@ -482,6 +498,55 @@ mod tests {
         let halving = SearchCourse::new(plan.set(), &Method::Bisection, plan.trial.duration);
         trial.tester_drops_at.missed = Some(12);
         assert_eq!(halving.unwrap().verdict_of(&trial), Verdict::Failed);
+    }
+
+    #[test]
+    fn a_set_is_as_compliant_as_its_least_compliant_trial() {
+        let plan = plan(20);
+        let course = SearchCourse::new(plan.set(), &plan.method, plan.trial.duration).unwrap();
+        let of = |sent, over_ipv6| {
+            let counts = Counts { sent, valid: sent, ..Counts::default() };
+            let mut trial = TrialResult::simulated(&plan.trial, counts);
+            trial.set_facts(Facts { over_ipv6, ..trial.facts });
+            trial
+        };
+        let is_over_ipv4 = |trials| {
+            let found = SearchResult::conclude(&plan, &course, trials).unwrap();
+            let points = &found.noncompliance;
+            let count = points.iter().filter(|p| **p == Noncompliance::OverIpv4).count();
+            assert_eq!((count, count == 1), (count, !found.facts.over_ipv6));
+            count == 1
+        };
+        assert!(!is_over_ipv4(vec![of(9, true), of(9, true)]));
+        assert!(is_over_ipv4(vec![of(9, true), of(9, false), of(9, false)]));
+        // The first one could not begin.
+        assert!(!is_over_ipv4(vec![of(0, false), of(9, true)]));
+        assert!(is_over_ipv4(vec![of(0, false)]));
+    }
+
+    /// By the first goal, which it fails, nobody would ask whether the DUT had answered from its
+    /// cache; by the second it would have passed.
+    #[test]
+    fn what_was_not_asked_for_counts_for_no_goal() {
+        let goals = [0.0, 0.005]
+            .map(|loss_ratio| Goal { loss_ratio, ..Goal::rfc8219(Nanos::SECOND, 0.01) });
+        let plan = SearchPlan { method: Method::MlrSearch(goals.into()), ..plan(1) };
+        let course = SearchCourse::new(plan.set(), &plan.method, plan.trial.duration).unwrap();
+        let of = |lost, asked| {
+            let counts = Counts { sent: 1000, valid: 1000 - lost, lost, ..Counts::default() };
+            let mut trial = TrialResult::simulated(&plan.trial, counts);
+            let asked = Asked { aaaa: asked, a: asked, ..Asked::default() };
+            let part = AuthPart { asked, ..AuthPart::default() };
+            trial.weigh_auth(part, plan.trial.auth_limit, plan.trial.subject);
+            trial
+        };
+        assert_eq!(course.verdict_of(&of(1, 1000)), Verdict::Failed);
+        let cached = of(1, 900);
+        assert_eq!(cached.verdict, Verdict::Failed);
+        assert_eq!(course.verdict_of(&cached), Verdict::Invalid);
+        assert!(course.deviation_of(&cached).is_some());
+        // It fails by both goals: a DUT that sheds load asks less.
+        assert_eq!(course.verdict_of(&of(6, 900)), Verdict::Failed);
     }
 
     /// Another test's process that has just been forked holds our lock until it becomes another

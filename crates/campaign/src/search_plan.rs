@@ -9,7 +9,7 @@ use method::precision::overstatement;
 use method::search::SearchRange;
 use method::selftest::allowed_rate;
 use method::set::SetPlan;
-use method::units::Qps;
+use method::units::{Nanos, Qps};
 use method::verdict::Acceptance;
 use serde::{Deserialize, Serialize};
 use tester::measurer::plan::{SenderSettings, TrialPlan};
@@ -92,7 +92,10 @@ impl PassedSelfTest {
         let delta = self.delta;
         let is_the_same = |sent: &SelfTestSending| {
             let same_priority = sent.priority == trial.sending.priority;
-            sent.settings == plan.sender_settings() && same_priority && sent.held_auth
+            // RFC 8219 §9.2.1 wants a quarter of the test's.
+            let wanted = method::selftest::timeout(plan.timeout);
+            let in_time = sent.timeout.is_none_or(|timeout| timeout <= wanted);
+            sent.settings == plan.sender_settings() && same_priority && sent.held_auth && in_time
         };
         match &self.sent {
             Some(sent) if is_the_same(sent) && self.compliant => Proof::SelfTest { delta },
@@ -124,6 +127,9 @@ pub struct SelfTestSending {
     pub priority: Priority,
     /// Whether AuthDNS's own time was held to the limit.
     pub held_auth: bool,
+    /// Its timeout, nanoseconds; absent in what older versions wrote.
+    #[serde(default)]
+    pub timeout: Option<Nanos>,
 }
 
 impl SearchPlan {
@@ -214,7 +220,7 @@ mod tests {
         let plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(500));
         let trial = TrialResult::simulated(&plan, Counts::default());
         let (settings, priority) = (plan.sender_settings(), trial.sending.priority);
-        let sent = SelfTestSending { settings, priority, held_auth: true };
+        let sent = SelfTestSending { settings, priority, held_auth: true, timeout: None };
         let test = PassedSelfTest {
             passed: Qps(1_100),
             delta: 0.1,
@@ -239,6 +245,13 @@ mod tests {
                 "{other:?}"
             );
         }
+        // RFC 8219 §9.2.1: a quarter of the test's timeout, or less.
+        let within = |timeout| {
+            let sent = Some(SelfTestSending { timeout: Some(timeout), ..sent.clone() });
+            PassedSelfTest { sent, ..test.clone() }.proof(&plan, &trial)
+        };
+        assert_eq!(within(Nanos(plan.timeout.0 / 4)), Proof::SelfTest { delta: 0.1 });
+        assert_eq!(within(plan.timeout), Proof::OtherSettings { delta: 0.1 });
         // Those of the trial are of another version of IP, and as many.
         let over_ipv4 = TrialPlan { source_addresses: "127.1.0.0/24".parse().ok(), ..plan.clone() };
         let over_ipv6 =

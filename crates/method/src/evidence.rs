@@ -44,6 +44,8 @@ const PATTERN: f64 = 2.0;
 /// What the Measurer asked of the DUT in a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wanted {
+    /// Queries that it sent.
+    pub sent: u64,
     /// Valid replies that the Measurer got.
     pub valid: u64,
     /// Names that were resolved before the trial so that its cached queries find them.
@@ -142,13 +144,22 @@ impl Asked {
         })
     }
 
-    /// In which way a trial that passed was not the one that was asked for. Trials that failed are
-    /// not judged: a DUT that sheds load asks less.
+    /// In which way a trial that lost no more than it might was not the one that was asked for.
+    /// Trials that failed are not judged: a DUT that sheds load asks less.
+    ///
+    /// Of a query without a valid reply nobody knows whether AuthDNS was asked for its name: the
+    /// cached share lies between that of the valid replies and that of all queries. Names that the
+    /// DUT asks for beyond its queries, as one does that repeats questions at another AuthDNS, make
+    /// it no smaller than none.
     pub fn deviation(&self, wanted: &Wanted) -> Option<Deviation> {
         let real = self.real(wanted)?;
         let (aaaa, cached) = (wanted.aaaa.fraction(), wanted.cached);
-        if (real.cached_share - cached).abs() > TOLERANCE {
-            return Some(Deviation::CachedShare { wanted: cached, real: real.cached_share });
+        let misses = (1.0 - real.cached_share) * wanted.valid as f64;
+        let [least, most] = [wanted.valid, wanted.sent.max(wanted.valid)]
+            .map(|queries| (1.0 - misses / queries as f64).max(0.0));
+        let real_share = cached.clamp(least, most);
+        if (real_share - cached).abs() > TOLERANCE {
+            return Some(Deviation::CachedShare { wanted: cached, real: real_share });
         }
         let tolerance = TOLERANCE + PATTERN / self.aaaa.max(1) as f64;
         let share = real.aaaa_share.filter(|share| (share - aaaa).abs() > tolerance)?;
@@ -161,7 +172,8 @@ mod tests {
     use super::*;
 
     fn wanted(cached: u8) -> Wanted {
-        Wanted { valid: 10_000, preloaded: 0, aaaa: Share::ZERO, cached: f64::from(cached) / 100.0 }
+        let cached = f64::from(cached) / 100.0;
+        Wanted { sent: 10_000, valid: 10_000, preloaded: 0, aaaa: Share::ZERO, cached }
     }
 
     #[test]
@@ -250,13 +262,39 @@ mod tests {
 
     #[test]
     fn two_per_cent_and_two_names_are_no_deviation() {
-        let of_hundred = |cached| Wanted { valid: 100, ..wanted(cached) };
+        let of_hundred = |cached| Wanted { sent: 100, valid: 100, ..wanted(cached) };
         let all = Asked { aaaa: 100, a: 100, ..Asked::default() };
         assert_eq!(all.deviation(&of_hundred(2)), None);
         assert!(all.deviation(&of_hundred(3)).is_some());
         let with = |aaaa_present| Asked { aaaa_present, ..all };
         assert_eq!(with(4).deviation(&of_hundred(0)), None);
         assert!(with(5).deviation(&of_hundred(0)).is_some());
+    }
+
+    #[test]
+    fn queries_without_a_valid_reply_may_have_been_asked_about_or_not() {
+        // A twentieth may be lost. All names were asked for.
+        let lossy = |cached| Wanted { valid: 9_500, ..wanted(cached) };
+        let all = Asked { aaaa: 10_000, a: 10_000, ..Asked::default() };
+        assert_eq!(all.deviation(&lossy(0)), None);
+        // Those of the valid replies only.
+        let some = Asked { aaaa: 9_500, a: 9_500, ..Asked::default() };
+        assert_eq!(some.deviation(&lossy(0)), None);
+        // A half from the cache, where the trial wanted none or three fifths.
+        let half = Asked { aaaa: 4_750, a: 4_750, ..Asked::default() };
+        let deviates =
+            |cached, real| Some(Deviation::CachedShare { wanted: f64::from(cached) / 100.0, real });
+        assert_eq!(half.deviation(&lossy(0)), deviates(0_u8, 0.5));
+        assert_eq!(half.deviation(&lossy(60)), deviates(60_u8, 0.525));
+        assert_eq!(half.deviation(&lossy(54)), None);
+    }
+
+    #[test]
+    fn more_questions_than_queries_are_no_other_share() {
+        // Every name at two AuthDNS, which do not know of each other's questions.
+        let twice = Asked { aaaa: 20_000, a: 20_000, ..Asked::default() };
+        assert_eq!(twice.deviation(&wanted(0)), None);
+        assert!(twice.deviation(&wanted(10)).is_some());
     }
 
     #[test]

@@ -16,6 +16,7 @@ use tester::authdns::part::AuthPart;
 use tester::client::experiments::{Experiments, NAMES};
 use tester::measurer::expect::Prefix;
 use tester::measurer::plan::TrialPlan;
+use tester::measurer::result::unanswered;
 
 use super::keys::At;
 use super::search::on_cores;
@@ -180,9 +181,16 @@ impl LoopTrial {
     }
 
     /// Holds it against AuthDNS's part, as trials at a rate are: what AuthDNS spoiled makes it
-    /// invalid, and so does a DUT that passed without asking AuthDNS for each name.
+    /// invalid, where it was slow for as many questions as names are without an answer too, and so
+    /// does a DUT that passed without asking AuthDNS for each name.
     pub fn weigh_auth(&mut self, part: AuthPart, limit: Nanos) {
-        let faults = part.faults(limit);
+        let mut faults = part.faults(limit);
+        let counts = &self.experiments.counts;
+        let unanswered = unanswered(counts);
+        let decides = counts.valid + unanswered.min(part.slow) >= counts.sent;
+        if faults.is_empty() && self.verdict == Verdict::Failed && decides {
+            faults.push(Reason::AuthDecides { questions: part.slow, limit, unanswered });
+        }
         if !faults.is_empty() {
             self.verdict = Verdict::Invalid;
             // What the DUT did says nothing now.
@@ -190,6 +198,7 @@ impl LoopTrial {
             self.reasons.extend(faults);
         }
         let wanted = Wanted {
+            sent: self.experiments.counts.sent,
             valid: self.experiments.counts.valid,
             preloaded: 0,
             aaaa: Share::ZERO,
@@ -573,5 +582,19 @@ mod tests {
         assert_eq!(judged(256, 0), Verdict::Passed);
         assert_eq!(judged(255, 0), Verdict::Failed);
         assert_eq!(judged(255, 1), Verdict::Invalid);
+    }
+
+    #[test]
+    fn names_without_an_answer_may_be_the_fault_of_a_slow_authdns() {
+        let judged = |lost, slow| {
+            let mut found = Experiments::begin("[::1]:53".into(), 1, 0.0);
+            found.counts.sent = 25_600;
+            (found.counts.valid, found.counts.lost) = (25_600 - lost, lost);
+            let mut trial = LoopTrial::judge(found);
+            trial.weigh_auth(AuthPart { slow, ..AuthPart::default() }, Nanos::from_millis(10));
+            (trial.verdict, trial.reasons.iter().map(Reason::kind).collect::<Vec<_>>())
+        };
+        assert_eq!(judged(16, 15), (Verdict::Failed, vec![ReasonKind::TooFewValid]));
+        assert_eq!(judged(16, 16), (Verdict::Invalid, vec![ReasonKind::AuthDecides]));
     }
 }

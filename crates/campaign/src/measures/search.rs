@@ -25,7 +25,7 @@ use crate::missing::Missing;
 use crate::place::{Place, cores_in_words};
 use crate::plan::{DutPlan, Plan};
 use crate::point::{Conditions, Cores, Point};
-use crate::recorded::Recorded;
+use crate::recorded::{Recorded, why_void};
 use crate::report::Run;
 use crate::report::chart::Figure;
 use crate::report::csv::Row;
@@ -607,7 +607,7 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<PointResu
         overstatement,
         found,
         void: walk.void,
-        real: real(&walk.trials),
+        real: real(&walk.trials, searches),
         place: place_of(walk.trials.iter().copied()),
         trials: count(walk.trials.iter().copied()),
         resolution: searches.resolution(wanted_resolution(plan, &range)),
@@ -616,10 +616,10 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<PointResu
 
 /// What the trials that passed at full length, or were found not to be what was wanted, really were
 /// together.
-fn real(trials: &[&Measured]) -> Option<Real> {
+fn real(trials: &[&Measured], searches: &SearchCourse) -> Option<Real> {
     let judged = |m: &&&Measured| {
         let passed = m.verdict() == Verdict::Passed && m.step.length == Length::Full;
-        passed || m.voids_its_point()
+        passed || why_void(m, Some(searches)).is_some()
     };
     let mut sum: Option<(Asked, Wanted)> = None;
     for trial in trials.iter().filter(judged).filter_map(|m| m.at_rate()) {
@@ -628,8 +628,13 @@ fn real(trials: &[&Measured]) -> Option<Real> {
         sum = Some(match sum {
             None => (asked, wanted),
             Some((a, w)) => {
-                let (valid, preloaded) = (w.valid + wanted.valid, w.preloaded + wanted.preloaded);
-                (a.plus(&asked), Wanted { valid, preloaded, ..w })
+                let sum = Wanted {
+                    sent: w.sent + wanted.sent,
+                    valid: w.valid + wanted.valid,
+                    preloaded: w.preloaded + wanted.preloaded,
+                    ..w
+                };
+                (a.plus(&asked), sum)
             }
         });
     }

@@ -1,5 +1,6 @@
 //! The searches of a point or of a plan, whichever way their rates are chosen.
 
+use method::evidence::Deviation;
 use method::mlr::goal::{Goal, GoalError};
 use method::mlr::search::{GoalResult, Limits};
 use method::mlr::set::MlrSet;
@@ -95,16 +96,30 @@ impl SearchCourse {
     }
 
     /// What a trial says to all goals. Where the tester's own losses or a slow AuthDNS decide for any
-    /// of them, the trial is none: it was judged by the first goal alone.
+    /// of them, or the DUT was not asked what the trial wanted, the trial is none: it was judged by
+    /// the first goal alone.
     pub fn verdict_of(&self, trial: &TrialResult) -> Verdict {
-        let doubted = match self {
-            SearchCourse::Bisection(_) => false,
-            SearchCourse::MlrSearch { set, .. } => {
-                let goals = set.goals().iter();
-                goals.map(|goal| Acceptance(1.0 - goal.loss_ratio)).any(|a| trial.is_in_doubt(a))
-            }
+        let in_doubt = self.accepted_besides().any(|accept| trial.is_in_doubt(accept));
+        if in_doubt || self.deviation_of(trial).is_some() {
+            Verdict::Invalid
+        } else {
+            trial.verdict
+        }
+    }
+
+    /// In which way a trial that counts for any goal was not the one that was asked for.
+    pub fn deviation_of(&self, trial: &TrialResult) -> Option<Deviation> {
+        let mut judged = self.accepted_besides().map(|accept| trial.deviation_by(accept));
+        trial.deviation.or_else(|| judged.find_map(|deviation| deviation))
+    }
+
+    /// The acceptances of the goals, where a trial is judged by more than its own.
+    fn accepted_besides(&self) -> impl Iterator<Item = Acceptance> {
+        let goals = match self {
+            SearchCourse::Bisection(_) => &[],
+            SearchCourse::MlrSearch { set, .. } => set.goals(),
         };
-        if doubted { Verdict::Invalid } else { trial.verdict }
+        goals.iter().map(|goal| Acceptance(1.0 - goal.loss_ratio))
     }
 
     /// Books verdict and counts of the trial that was due.

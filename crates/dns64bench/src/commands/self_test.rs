@@ -215,6 +215,7 @@ fn sending(trials: &[TrialResult]) -> Option<SelfTestSending> {
         settings: first.settings.clone(),
         priority: first.sending.priority,
         held_auth: trials.iter().all(|t| t.auth.is_some()),
+        timeout: Some(first.facts.timeout),
     })
 }
 

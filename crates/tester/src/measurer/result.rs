@@ -421,6 +421,7 @@ impl TrialResult {
         let sent = self.counts.sent;
         let cached = self.cached_share.count_below(sent) as f64 / sent.max(1) as f64;
         Wanted {
+            sent,
             valid: self.counts.valid,
             preloaded: self.preloaded(),
             aaaa: self.aaaa_share,
@@ -436,7 +437,7 @@ impl TrialResult {
         let mut faults = part.faults(limit);
         let decides = self.would_pass_with(0, part.slow, self.facts.accept);
         if faults.is_empty() && self.verdict == Verdict::Failed && decides {
-            let unanswered = self.unanswered();
+            let unanswered = unanswered(&self.counts);
             faults.push(Reason::AuthDecides { questions: part.slow, limit, unanswered });
         }
         if !faults.is_empty() {
@@ -462,17 +463,11 @@ impl TrialResult {
         self.set_facts(self.facts);
     }
 
-    /// What may be the fault of an AuthDNS that was slow: queries without a reply in time, and those
-    /// for which the DUT said SERVFAIL because it did not want to wait any longer.
-    fn unanswered(&self) -> u64 {
-        self.counts.late + self.counts.lost + self.counts.wrong.rcode.get(&SERVFAIL).unwrap_or(&0)
-    }
-
     /// Whether the trial would pass by `accept` if so many datagrams that the interface got and the
     /// sockets did not, and so many questions for which AuthDNS was slow, stood for valid replies.
     fn would_pass_with(&self, missed: u64, slow: u64, accept: Acceptance) -> bool {
         let mut counts = self.counts.clone();
-        counts.valid += (missed.min(counts.lost) + slow).min(self.unanswered());
+        counts.valid += (missed.min(counts.lost) + slow).min(unanswered(&counts));
         missed + slow > 0 && accept.is_met(&counts)
     }
 
@@ -484,12 +479,28 @@ impl TrialResult {
         !accept.is_met(&self.counts) && self.would_pass_with(missed, slow, accept)
     }
 
+    /// In which way the trial was not the one that was asked for, if it passed, or passes by
+    /// `accept`, which need not be what it was judged by.
+    pub fn deviation_by(&self, accept: Acceptance) -> Option<Deviation> {
+        let judged_now = || {
+            let auth = self.auth.as_ref().filter(|_| accept.is_met(&self.counts))?;
+            auth.asked.deviation(&self.wanted())
+        };
+        self.deviation.or_else(judged_now)
+    }
+
     /// Judges the trial's compliance by `facts`.
     pub fn set_facts(&mut self, facts: Facts) {
         self.noncompliance = facts.noncompliance();
         self.compliant = self.noncompliance.is_empty();
         self.facts = facts;
     }
+}
+
+/// What may be the fault of an AuthDNS that was slow: queries without a reply in time, and those
+/// for which the DUT said SERVFAIL because it did not want to wait any longer.
+pub fn unanswered(counts: &Counts) -> u64 {
+    counts.late + counts.lost + counts.wrong.rcode.get(&SERVFAIL).unwrap_or(&0)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 use method::reason::ReasonKind;
 use method::records::Outcome;
 use method::units::{Qps, QueryIndex};
+use method::verdict::Acceptance;
 use proptest::prelude::*;
 
 use super::super::shards::{AskedClock, Moment, ShardPlan};
@@ -287,6 +288,9 @@ fn what_one_tester_missed_does_not_excuse_what_another_lost() {
     };
     assert_eq!(missed_by(0).verdict, Verdict::Failed);
     assert_eq!(missed_by(1).verdict, Verdict::Invalid);
+    // Nor does it where the sum is judged by the acceptance of another goal.
+    assert_eq!(missed_by(0).tester_drops_at.missed, Some(0));
+    assert!(!missed_by(0).is_in_doubt(Acceptance::ALL));
 }
 
 #[test]
