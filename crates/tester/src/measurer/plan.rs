@@ -267,10 +267,17 @@ impl TrialPlan {
         }
     }
 
+    /// The ports that count where each pair of threads has its own and the pair with the fewest
+    /// decides: as many of them for every pair.
+    fn ports_alike(&self) -> u64 {
+        let threads = self.threads.max(1);
+        u64::from(self.source_ports / threads * threads)
+    }
+
     /// How long the receiver remembers a query, so that a late reply is known as late and a second
     /// one as duplicate: twice the timeout, or as long as the ids of the source ports allow.
     pub fn retention(&self) -> Nanos {
-        let ids = u64::from(self.source_ports) * USABLE_IDS;
+        let ids = self.ports_alike() * USABLE_IDS;
         let allowed = Nanos((ids as f64 * Nanos::SECOND.0 as f64 / self.own_rate()) as u64);
         Nanos(self.timeout.0 * 2).min(allowed)
     }
@@ -326,7 +333,8 @@ impl TrialPlan {
         }
         let outstanding = self.own_rate() * self.timeout.as_secs_f64();
         let needed = (outstanding / USABLE_IDS as f64).ceil() as u64;
-        if needed > self.source_ports.into() {
+        if needed > self.ports_alike() {
+            let needed = needed.next_multiple_of(self.threads.into());
             return Err(PlanError::Ids { rate: self.rate, ports: self.source_ports, needed });
         }
         let needed = self.names_needed();
@@ -530,6 +538,15 @@ mod tests {
             "late replies are told apart for a shorter time"
         );
         assert!(matches!(plan(300_000).check(), Err(PlanError::Names { needed: 18_000_000, .. })));
+        // Of three pairs two have two ports, and one has one.
+        let uneven = TrialPlan {
+            threads: 3,
+            source_ports: 5,
+            names: "0.0.0.0/0".parse().unwrap(),
+            ..plan(300_000)
+        };
+        assert_eq!(uneven.check(), Err(PlanError::Ids { rate: Qps(300_000), ports: 5, needed: 6 }));
+        TrialPlan { source_ports: 6, ..uneven }.check().unwrap();
         let mut unspecified = plan(1);
         unspecified.server = "0.0.0.0:53".parse().unwrap();
         assert!(matches!(unspecified.check(), Err(PlanError::Server { .. })));

@@ -155,23 +155,25 @@ impl Receiver {
         let naps = !self.spinning && self.part.rate() > 2_000.0;
         let mut last_news = clock::now();
         let mut finished_since = None;
+        let mut read = ReadUpTo(self.start);
         loop {
             let finished = self.ledger.is_finished();
-            // Whatever arrived before this moment is read below, before queries are given up as of
-            // this moment.
+            // Whatever arrived before this moment is read below, if not in this turn, before queries
+            // are given up as of this moment.
             let before = clock::now();
+            let mut all_read = true;
             for token in poller.wait(Duration::from_millis(1))? {
-                match endpoints.get(token) {
+                all_read &= match endpoints.get(token) {
                     Some(endpoint) => self.drain(endpoint, token, &mut batch, state),
                     None => self.drain_queue(inlet, token - endpoints.len(), state)?,
-                }
+                };
             }
             let now = clock::now();
             if state.take_news() {
                 last_news = now;
             }
             let head = self.ledger.head();
-            state.sweep(self, head, before.since(self.start));
+            state.sweep(self, head, read.after(before, all_read).since(self.start));
             if finished && state.swept == head {
                 return Ok(());
             }
@@ -192,14 +194,14 @@ impl Receiver {
         }
     }
 
-    /// Reads all that is there on one port.
+    /// Reads what is there on one port, and tells whether that was all.
     fn drain(
         &self,
         endpoint: &Endpoint,
         token: usize,
         batch: &mut ReceiveBatch,
         state: &mut State,
-    ) {
+    ) -> bool {
         // Bounded, so that a flood on one port cannot keep the receiver from the others.
         for _ in 0..64 {
             let n = match batch.receive(endpoint, Wait::Dont) {
@@ -221,19 +223,20 @@ impl Receiver {
                 }
             }
             if n < BATCH {
-                return;
+                return true;
             }
         }
+        false
     }
 
-    /// Reads all that has come by a queue past the stack.
+    /// Reads what has come by a queue past the stack, and tells whether that was all.
     fn drain_queue(
         &self,
         inlet: &mut Option<Inlet>,
         queue: usize,
         state: &mut State,
-    ) -> io::Result<()> {
-        let Some(Inlet { receiver, ends, may_be_joined }) = inlet else { return Ok(()) };
+    ) -> io::Result<bool> {
+        let Some(Inlet { receiver, ends, may_be_joined }) = inlet else { return Ok(true) };
         // Bounded, as for a port.
         for _ in 0..64 {
             let packets = receiver.receive(queue, BATCH, |arrived| {
@@ -252,10 +255,10 @@ impl Receiver {
                 state.received.counts.stray += u64::from(!is_reply);
             })?;
             if packets < BATCH {
-                break;
+                return Ok(true);
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Books the datagrams of a batch that was received on one port just now. `is_servers` says
@@ -327,6 +330,26 @@ impl Receiver {
         state.received.counts.add(outcome);
         state.decided += 1;
         true
+    }
+}
+
+/// The moment up to which everything that had come is read: queries are given up as of it, since a
+/// reply in time may still wait behind what a turn reads at the most.
+struct ReadUpTo(Nanos);
+
+/// How long a turn after turn that leaves something unread keeps queries from being given up: less
+/// than what the ledger has room for beyond them.
+const MOST_UNREAD: Nanos = Nanos::from_millis(100);
+
+impl ReadUpTo {
+    /// After a turn that began at `began` and read all, or not.
+    fn after(&mut self, began: Nanos, all_read: bool) -> Nanos {
+        if all_read {
+            self.0 = began;
+        }
+        // Under a flood without an end they are given up all the same.
+        self.0 = self.0.max(began.since(MOST_UNREAD));
+        self.0
     }
 }
 
@@ -403,5 +426,23 @@ impl State {
                 rcode: decided.map(|(_, rcode)| rcode),
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_are_given_up_as_of_what_has_been_read() {
+        let ms = Nanos::from_millis;
+        let mut read = ReadUpTo(ms(1_000));
+        assert_eq!(read.after(ms(1_001), true), ms(1_001));
+        // Thousands of replies wait behind those of these turns, one of which began late.
+        assert_eq!(read.after(ms(1_050), false), ms(1_001));
+        assert_eq!(read.after(ms(1_180), false), ms(1_080));
+        assert_eq!(read.after(ms(1_181), true), ms(1_181));
+        // A flood has no end.
+        assert_eq!(read.after(ms(9_000), false), ms(8_900));
     }
 }
