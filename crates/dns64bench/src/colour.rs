@@ -6,8 +6,6 @@ use std::io::IsTerminal;
 
 use method::verdict::Verdict;
 
-use crate::output::word;
-
 /// Whether a stream may be written to with colours: it is a terminal, and the user does not object
 /// (https://no-color.org).
 pub(crate) fn may_colour(stream: &impl IsTerminal) -> bool {
@@ -58,6 +56,14 @@ pub(crate) fn painted<'a>(
 /// The word of a verdict for `stream`.
 pub(crate) fn verdict(verdict: Verdict, stream: &impl IsTerminal) -> Painted<'static> {
     painted(word(verdict), verdict.into(), stream)
+}
+
+pub(crate) fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Passed => "passed",
+        Verdict::Failed => "failed",
+        Verdict::Invalid => "INVALID",
+    }
 }
 
 impl Display for Painted<'_> {

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tester::client::Connections;
 use tester::intervals::{Interval, Intervals};
 
-use crate::output::Failure;
+use crate::output::{Failure, open};
 
 /// Version of the schema of dns-metrics that is followed: the state of its repository at that day.
 const SCHEMA: u64 = 20_230_209;
@@ -90,10 +90,6 @@ impl Files {
         hdr_log: Option<&Path>,
         json_lines: Option<&Path>,
     ) -> Result<Files, Failure> {
-        let open = |path: &Path| {
-            NewFile::open(path).with_context(|| format!("cannot write {}", path.display()))
-        };
-        let open = |path: Option<&Path>| path.map(open).transpose().map_err(Failure::environment);
         Ok(Files { hdr_log: open(hdr_log)?, json_lines: open(json_lines)? })
     }
 

@@ -2,10 +2,13 @@
 
 use std::fmt;
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::Context;
 use campaign::environment::Environment;
+use campaign::new_file::NewFile;
 use campaign::report::chart::number;
 use campaign::search::{SearchError, SearchResult};
 use campaign::text::{MESSAGE, plain};
@@ -190,14 +193,6 @@ pub(crate) fn status_of(verdict: Verdict) -> ExitCode {
     }
 }
 
-pub(crate) fn word(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Passed => "passed",
-        Verdict::Failed => "failed",
-        Verdict::Invalid => "INVALID",
-    }
-}
-
 /// A trial in words.
 pub(crate) fn print_trial(trial: &TrialResult) {
     let c = &trial.counts;
@@ -377,6 +372,22 @@ pub(crate) fn print_points(title: &str, points: &[impl std::fmt::Display]) {
     for point in points {
         println!("{title}: {point}");
     }
+}
+
+/// Opens a file that is to be written when there is a result, if the user wants one: what cannot be
+/// written is known before anything is measured.
+pub(crate) fn open(path: Option<&Path>) -> Result<Option<NewFile>, Failure> {
+    let Some(path) = path else { return Ok(None) };
+    let file = NewFile::open(path).with_context(|| format!("cannot write {}", path.display()));
+    file.map(Some).map_err(Failure::environment)
+}
+
+/// Writes and names such a file.
+pub(crate) fn fill(file: Option<NewFile>, text: impl FnOnce() -> String) -> Result<(), Failure> {
+    let Some(mut file) = file else { return Ok(()) };
+    let shown = format!("cannot write {}", file.path().display());
+    let written = file.write_all(text().as_bytes()).and_then(|()| file.finish());
+    written.context(shown).map_err(Failure::environment)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use campaign::search_plan::{Method, PassedSelfTest, SearchPlan};
 use method::mlr::goal::Goal;
@@ -636,11 +636,6 @@ impl DelayRange {
     pub(crate) fn resolve(self) -> Delay {
         Delay { min: Nanos::from(self.min), max: Nanos::from(self.max) }
     }
-}
-
-/// Seconds since 1970, for file names.
-pub(crate) fn unix_seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
-use campaign::archive::write_whole;
 use conform::far::status::Remote;
 use conform::far::view::View;
 use conform::outcome::{Checked, Outcome as CheckOutcome, Report};
@@ -16,7 +15,7 @@ use conform::show;
 use tempfile::TempDir;
 
 use crate::args::{Conform, StatusPlace};
-use crate::output::{DUT_FAILED, Failure, INTERRUPTED, Outcome, Versioned};
+use crate::output::{DUT_FAILED, Failure, INTERRUPTED, Outcome, Versioned, fill, open};
 use crate::{interruption, progress};
 
 /// How long ssh may take to forward the status socket.
@@ -32,23 +31,19 @@ pub(crate) fn run(args: &Conform) -> Outcome {
     for path in &args.beside {
         others.push(read(path)?);
     }
+    let (junit, html) = (open(args.junit.as_deref())?, open(args.html.as_deref())?);
     let own = check(args)?;
     if let Some(report) = &own {
-        if let Some(path) = &args.junit {
-            let xml = show::junit::junit(std::slice::from_ref(report));
-            write_whole(path, xml.as_bytes()).map_err(Failure::environment)?;
-        }
         if args.json {
             print_json(Checked::Report(report.clone()))?;
         } else {
             print!("{}", show::terminal::text(report));
         }
+        fill(junit, || show::junit::junit(std::slice::from_ref(report)))?;
     }
     let fails = own.as_ref().is_some_and(Report::fails_a_must);
-    if let Some(path) = &args.html {
-        let all: Vec<Report> = own.into_iter().chain(others).collect();
-        write_whole(path, show::html::page(&all).as_bytes()).map_err(Failure::environment)?;
-    }
+    let all: Vec<Report> = own.into_iter().chain(others).collect();
+    fill(html, || show::html::page(&all))?;
     if interruption::is_asked() {
         eprintln!("dns64bench: interrupted; the checks that had not begun are not tried");
         return Ok(INTERRUPTED.into());

@@ -8,8 +8,9 @@ use tester::measurer::merge::{Given, Merged, Offsets, ShardSummary, merge};
 use tester::measurer::result::TrialResult;
 
 use crate::args::Merge;
+use crate::colour::word;
 use crate::output::{
-    Failure, Outcome, SCHEMA_VERSION, grouped, print_trial, print_versioned, status_of, word,
+    Failure, Outcome, SCHEMA_VERSION, grouped, print_trial, print_versioned, status_of,
 };
 
 /// What `measure --json` prints, as far as it is needed here.

@@ -27,7 +27,7 @@ use tester::measurer::plan::TrialPlan;
 use super::measured_send_cost;
 use super::self_test::{SelfTestPlan, SelfTestResult};
 use crate::args::Quickstart;
-use crate::output::{Failure, Outcome, print_json, print_points};
+use crate::output::{Failure, Outcome, grouped, print_json, print_points};
 use crate::resolve::{as_self_test, with_names};
 use crate::{colour, interruption, metrics};
 
@@ -108,7 +108,9 @@ pub(crate) fn run(args: &Quickstart) -> Outcome {
     let mut found = Vec::new();
     for (i, stage) in STAGES.iter().enumerate() {
         say(&format!("{}/4  dns64d: {}", i + 2, stage.meaning));
-        found.push(measure(stage, &self_test, quiet)?);
+        let measured = measure(stage, &self_test, quiet);
+        let so_far = |failure: Failure| failure.with_advice(&so_far(&self_test, &found));
+        found.push(measured.map_err(so_far)?);
     }
     let [worst_case, all_aaaa, all_cached] = found
         .try_into()
@@ -267,17 +269,7 @@ fn print(result: &QuickstartResult) {
     for (stage, search) in
         STAGES.iter().zip([&result.worst_case, &result.all_aaaa, &result.all_cached])
     {
-        let (found, resolution) = (&search.figures, search.resolution);
-        let (rate, how) = match found.n {
-            0 => ("not measured".to_owned(), String::new()),
-            1 => (wording::interval(&found.interval, resolution), "one look; ".into()),
-            n => {
-                let range = wording::range(&found.interval, resolution);
-                let bound = if search.lower_bound { "at least " } else { "" };
-                let median = format!("{bound}{}", wording::median(found, resolution));
-                (median, format!("median of {n} searches, all in {range}; "))
-            }
-        };
+        let (rate, how) = rate(search);
         println!("{:<24} {rate:>18}   {how}{}", stage.name.replace('_', " "), stage.meaning);
     }
     println!();
@@ -290,6 +282,31 @@ fn print(result: &QuickstartResult) {
     }
     print_points("Not RFC 8219 compliant", &result.noncompliance);
     println!("Next: README.md, \"A first real measurement\"");
+}
+
+/// The rate that was found, and how.
+fn rate(search: &SearchResult) -> (String, String) {
+    let (found, resolution) = (&search.figures, search.resolution);
+    match found.n {
+        0 => ("not measured".to_owned(), String::new()),
+        1 => (wording::interval(&found.interval, resolution), "one look; ".into()),
+        n => {
+            let range = wording::range(&found.interval, resolution);
+            let bound = if search.lower_bound { "at least " } else { "" };
+            let median = format!("{bound}{}", wording::median(found, resolution));
+            (median, format!("median of {n} searches, all in {range}; "))
+        }
+    }
+}
+
+/// What is known where a later stage could not be measured, or the user did not wait for it.
+fn so_far(self_test: &SelfTestResult, found: &[SearchResult]) -> String {
+    let passed = self_test.passed_rate.map_or("nothing".to_owned(), |rate| grouped(rate.0));
+    let stages = STAGES.iter().zip(found).map(|(stage, search)| {
+        let (rate, _) = rate(search);
+        format!(", {} {rate}", stage.name.replace('_', " "))
+    });
+    format!("so far (queries/s): self-test passed {passed}{}", stages.collect::<String>())
 }
 
 /// What keeps a measurement from being made, with what has become of the servers.

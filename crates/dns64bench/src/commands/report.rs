@@ -5,13 +5,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use campaign::archive::write_whole;
 use campaign::comparison::Comparison;
 use campaign::report::{Run, write_compared};
 use campaign::text::{MESSAGE, plain};
 
 use crate::args::{Gate, Report};
-use crate::output::{DUT_FAILED, Failure, Outcome, SPOILED};
+use crate::output::{DUT_FAILED, Failure, Outcome, SPOILED, fill, open};
 
 pub(crate) fn run(args: &Report) -> Outcome {
     let folders = folders(args);
@@ -102,9 +101,12 @@ fn compared(gate: &Gate, folders: &[PathBuf], runs: &[Run]) -> Result<Option<Com
 }
 
 fn hand_over(gate: &Gate, comparison: &Comparison) -> Result<(), Failure> {
-    if let Some(file) = &gate.junit {
-        write_whole(file, comparison.junit().as_bytes()).map_err(Failure::environment)?;
+    if gate.json {
+        println!("{}", serde_json::to_string_pretty(comparison).map_err(Failure::environment)?);
+    } else {
+        print(comparison);
     }
+    fill(open(gate.junit.as_deref())?, || comparison.junit())?;
     if let Some(file) = &gate.summary {
         let text = comparison.markdown();
         let write =
@@ -113,10 +115,11 @@ fn hand_over(gate: &Gate, comparison: &Comparison) -> Result<(), Failure> {
             Failure::environment(anyhow::anyhow!("cannot write {}: {error}", file.display()))
         })?;
     }
-    if gate.json {
-        println!("{}", serde_json::to_string_pretty(comparison).map_err(Failure::environment)?);
-        return Ok(());
-    }
+    Ok(())
+}
+
+/// The comparison in sentences.
+fn print(comparison: &Comparison) {
     println!("{}", comparison.headline());
     for row in &comparison.rows {
         println!("{}, {}: {}", row.run, row.point(), row.in_words());
@@ -124,7 +127,6 @@ fn hand_over(gate: &Gate, comparison: &Comparison) -> Result<(), Failure> {
             println!("    {}", row.numbers());
         }
     }
-    Ok(())
 }
 
 /// A regression is the DUT's; where something is open, the runs do not say enough.

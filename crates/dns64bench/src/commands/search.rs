@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use campaign::journal::{Journal, JournalError, Lines, SearchEntry};
 use campaign::search::{Runner, SearchError, SearchResult, Standing};
 use campaign::search_plan::SearchPlan;
 use campaign::state;
-use method::units::Qps;
+use method::units::{Nanos, Qps};
 use method::verdict::Verdict;
 use tester::measurer::TrialError;
 use tester::measurer::liveness;
@@ -21,7 +21,6 @@ use crate::output::{
     DUT_FAILED, Failure, Outcome, SPOILED, grouped, is_interrupted, print_json, print_search,
 };
 use crate::progress::{run_trial, title};
-use crate::resolve::unix_seconds;
 use crate::{colour, interruption, metrics, progress};
 
 pub(crate) fn run(args: Search) -> Outcome {
@@ -82,6 +81,10 @@ fn usual_journal() -> PathBuf {
     state::lasting().map_or_else(|_| PathBuf::from(&name), |folder| folder.join(&name))
 }
 
+fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}
+
 /// Where nobody answers any more, or the user wants to stop: what had passed by then, and how to go
 /// on.
 fn on_failure(error: SearchError, journal: &Path) -> Failure {
@@ -99,12 +102,22 @@ fn on_failure(error: SearchError, journal: &Path) -> Failure {
         .with_advice(&format!("{so_far}; {when}: dns64bench search --resume {journal}"))
 }
 
-/// The highest rate that passed in each search of a journal.
+/// The highest rate that passed at full length in each search of a journal.
 fn so_far(entries: &[SearchEntry]) -> String {
     let mut passed: Vec<(u32, Qps)> = Vec::new();
+    let mut full = Nanos(0);
     for entry in entries {
-        let SearchEntry::Finished(finished) = entry else { continue };
-        if finished.trial.verdict != Verdict::Passed {
+        let finished = match entry {
+            SearchEntry::Plan(plan) => {
+                full = plan.trial.duration;
+                continue;
+            }
+            SearchEntry::Started(_) => continue,
+            SearchEntry::Finished(finished) => finished,
+        };
+        // A short trial of an MLRsearch makes no lower bound.
+        let is_full = finished.trial.facts.duration >= full;
+        if finished.trial.verdict != Verdict::Passed || !is_full {
             continue;
         }
         match passed.last_mut() {
@@ -186,5 +199,41 @@ impl Runner for Terminal {
 
     fn pause(&mut self, pause: Duration, next: Standing) {
         progress::pause(pause, self.quiet, &title(&next));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use campaign::journal::Finished;
+    use campaign::search_plan::Method;
+    use method::records::Counts;
+    use method::search::SearchRange;
+
+    #[test]
+    fn a_short_trial_of_an_mlrsearch_is_no_rate_that_passed() {
+        let trial = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1));
+        let range =
+            SearchRange { min: Qps(1), max: Qps(9), resolution: Qps(1), invalid_retries: 0 };
+        let plan = SearchPlan {
+            trial: trial.clone(),
+            range,
+            repeat: 1,
+            pause: Duration::ZERO,
+            reuse_names: false,
+            self_test: None,
+            method: Method::Bisection,
+        };
+        let mut journal = vec![SearchEntry::Plan(Box::new(plan))];
+        let passed = |rate, duration| {
+            let plan = TrialPlan { rate: Qps(rate), duration, ..trial.clone() };
+            let counts = Counts { sent: 9, valid: 9, ..Counts::default() };
+            let trial = TrialResult::simulated(&plan, counts);
+            SearchEntry::Finished(Box::new(Finished { repeat: 0, trial }))
+        };
+        journal.push(passed(7, Nanos::SECOND));
+        assert_eq!(so_far(&journal), "no trial had passed");
+        journal.push(passed(3, trial.duration));
+        assert_eq!(so_far(&journal), "so far passed: 3 queries/s in search 1");
     }
 }
