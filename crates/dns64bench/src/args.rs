@@ -128,7 +128,7 @@ pub(crate) struct Traffic {
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time, help_heading = LOAD)]
     pub(crate) duration: Duration,
     /// A reply at or after this is late; RFC 8219 allows 1 s at most [default: 1s; below 20 s of
-    /// --duration a twentieth of it]
+    /// --duration a twentieth of it]. A self-test takes a quarter of it
     #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = LOAD)]
     pub(crate) timeout: Option<Duration>,
     /// Block of IPv4 addresses whose names are asked for [default: 10.0.0.0/8; a search that may

@@ -70,7 +70,7 @@ fn notes(subcommand: &str) -> &'static [(&'static str, &'static str)] {
             ),
             (
                 "",
-                "Exit status: 0 done, 2 bad usage, 4 the server cannot be reached or a file not be written.",
+                "Exit status: 0 done, 2 bad usage, 4 the server cannot be reached or a file not be written, 130 interrupted.",
             ),
             (
                 "",
@@ -82,7 +82,7 @@ fn notes(subcommand: &str) -> &'static [(&'static str, &'static str)] {
             (
                 "",
                 "Exit status: 0 done, 2 bad usage, 3 the tester spoiled the trial (told on standard error), 4 this \
-                 environment cannot be used.",
+                 environment cannot be used, 130 interrupted.",
             ),
             (
                 "",

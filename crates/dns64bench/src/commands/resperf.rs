@@ -290,7 +290,7 @@ fn report(result: &RampResult, printed: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Local date and time as YYYYmmdd-HHMM.
+/// Date and time, UTC, as YYYYmmdd-HHMM.
 fn timestamp(moment: Nanos) -> String {
     let now = humantime::format_rfc3339_seconds(std::time::UNIX_EPOCH + moment.into()).to_string();
     let digits: String = now.chars().filter(char::is_ascii_digit).collect();
