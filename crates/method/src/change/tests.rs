@@ -334,3 +334,12 @@ fn the_last_searches_that_may_be_asked_for_are_asked_for() {
     let Some(WouldDecide::Searches(more)) = wanted else { panic!("{wanted:?}") };
     assert!((513..=most).contains(&more), "{more}");
 }
+
+/// By tables of the normal distribution and of Student's t: Φ(−√(n ÷ (n − 1)) · t₀.₉₇₅(n − 1)).
+#[test]
+fn the_tails_of_few_values_are_thinner_than_a_fortieth() {
+    for (n, wanted) in [(10, 0.008_55), (20, 0.015_9), (1_000, 0.024_8)] {
+        let ratio = tail(n) / wanted;
+        assert!((0.9..1.1).contains(&ratio), "{n}: {}", tail(n));
+    }
+}
