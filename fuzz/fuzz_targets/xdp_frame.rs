@@ -18,25 +18,29 @@ const FRAME: usize = 2048 - 256;
 const REPAIR: u8 = 1;
 /// The kernel says that the packet is longer than it is.
 const TOO_LONG: u8 = 2;
+/// The interface is a network card's: no checksum is left to it.
+const BY_CABLE: u8 = 4;
 
 fuzz_target!(|input: &[u8]| {
     let [flags, eighths, frame @ ..] = input else { return };
     let mut memory = [0; FRAME];
     let packet = &mut memory[..frame.len().min(FRAME)];
     packet.copy_from_slice(&frame[..packet.len()]);
+    let by_cable = flags & BY_CABLE != 0;
     if flags & REPAIR != 0 {
-        repair(packet);
+        repair(packet, by_cable);
     }
     let length = packet.len() + if flags & TOO_LONG != 0 { FRAME } else { 0 };
     place_is_in_the_memory(packet_start(&memory), length);
-    let received = receive_frame(&memory, length).map(|arrived| {
+    let received = receive_frame(&memory, length, by_cable).map(|arrived| {
+        assert!(!(by_cable && arrived.checksum_left));
         is_taken_apart(arrived.bytes);
         let link = [octets(&memory, 6), octets(&memory, 0)].concat();
         assert_eq!(arrived.link[..], link, "back to where it came from");
         (arrived.bytes.len(), arrived.source)
     });
     let (macs, mut query, mut said) = ([0, 6].map(|at| octets(&memory, at)), None, 0);
-    let reply = answer_frame(&mut memory, length, |datagram, source, out| {
+    let reply = answer_frame(&mut memory, length, by_cable, |datagram, source, out| {
         query = Some((datagram.bytes.len(), source.address().expect("it is known")));
         said = out.len() * usize::from(eighths % 9) / 8;
         out[..said].fill(*eighths);
@@ -51,7 +55,7 @@ fuzz_target!(|input: &[u8]| {
     assert!(asked + 42 <= length && [6, 0].map(|at| octets(&memory, at)) == macs);
     // The client's end reads it.
     let mut seen = None;
-    let none = answer_frame(&mut memory, reply, |datagram, source, _| {
+    let none = answer_frame(&mut memory, reply, by_cable, |datagram, source, _| {
         seen = Some((datagram.bytes.to_vec(), source.address().expect("it is known")));
         0
     });
@@ -59,12 +63,12 @@ fuzz_target!(|input: &[u8]| {
     assert!(none.is_none() && bytes == vec![*eighths; said]);
     assert_eq!(server.is_ipv4(), client.is_ipv4());
     // Turned round once more it comes from the client.
-    let again = answer_frame(&mut memory, reply, |_, _, out| {
+    let again = answer_frame(&mut memory, reply, by_cable, |_, _, out| {
         out[0] = 0;
         1
     });
     let mut back = None;
-    answer_frame(&mut memory, again.expect("a reply to the reply"), |_, source, _| {
+    answer_frame(&mut memory, again.expect("a reply to the reply"), by_cable, |_, source, _| {
         back = source.address();
         0
     });
@@ -102,8 +106,8 @@ fn octets(memory: &[u8], at: usize) -> [u8; 6] {
 }
 
 /// Writes the checksum of an IPv4 header and leaves UDP's out, or writes the part of an IPv6
-/// datagram's that senders leave to a NIC to complete.
-fn repair(packet: &mut [u8]) {
+/// datagram's that senders leave to a NIC to complete, by a cable all of it.
+fn repair(packet: &mut [u8], by_cable: bool) {
     match packet.get(12..14) {
         Some([0x08, 0x00]) if packet.len() >= 42 => {
             packet[24..26].fill(0);
@@ -112,18 +116,23 @@ fn repair(packet: &mut [u8]) {
             packet[40..42].fill(0);
         }
         Some([0x86, 0xdd]) if packet.len() >= 62 => {
-            let length = u32::from(u16::from_be_bytes([packet[58], packet[59]]));
-            let sum = folded(&packet[22..54], length + 17);
+            let length = u16::from_be_bytes([packet[58], packet[59]]);
+            let mut sum = folded(&packet[22..54], u32::from(length) + 17);
+            if by_cable {
+                packet[60..62].fill(0);
+                let end = (54 + usize::from(length)).clamp(54, packet.len());
+                sum = !folded(&packet[54..end], u32::from(sum));
+            }
             packet[60..62].copy_from_slice(&sum.to_be_bytes());
         }
         _ => (),
     }
 }
 
-/// The sum of 16-bit words in 16 bits, carries added.
+/// The sum of 16-bit words in 16 bits, carries added. An odd octet at the end is followed by zero.
 fn folded(words: &[u8], start: u32) -> u16 {
-    let word = |pair: &[u8]| u32::from(u16::from_be_bytes([pair[0], pair[1]]));
-    let mut sum = words.chunks_exact(2).map(word).sum::<u32>() + start;
+    let word = |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
+    let mut sum = words.chunks(2).map(word).sum::<u32>() + start;
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }

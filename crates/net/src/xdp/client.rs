@@ -348,8 +348,10 @@ fn arrived<'a>(frame: &'a [u8], length: usize, own: &Own, received: Nanos) -> Op
     })
 }
 
-/// Reads a packet as a [`Receiver`] does. For fuzzers, which have no interface.
+/// Reads a packet as a [`Receiver`] does; `by_cable`: the interface is a network card's. For fuzzers,
+/// which have no interface.
 #[doc(hidden)]
-pub fn receive_frame(frame: &[u8], length: usize) -> Option<Arrived<'_>> {
-    arrived(frame, length, &Own::default(), Nanos(0))
+pub fn receive_frame(frame: &[u8], length: usize, by_cable: bool) -> Option<Arrived<'_>> {
+    let own = Own::default().whose_checksums_may_be_left(!by_cable);
+    arrived(frame, length, &own, Nanos(0))
 }

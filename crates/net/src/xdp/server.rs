@@ -133,15 +133,17 @@ fn respond(
 }
 
 /// Answers a packet as a [`Server`] does, which is the first `length` octets of `frame`, and leaves
-/// the reply's frame there; returns its length, `None` if there is no reply. For fuzzers, which have
-/// no interface.
+/// the reply's frame there; returns its length, `None` if there is no reply. `by_cable`: the interface
+/// is a network card's. For fuzzers, which have no interface.
 #[doc(hidden)]
 pub fn answer_frame(
     frame: &mut [u8],
     length: usize,
+    by_cable: bool,
     mut answer: impl FnMut(&Datagram<'_>, Source<'_>, &mut [u8]) -> usize,
 ) -> Option<usize> {
-    match respond(frame, length, &Own::default(), Nanos(0), &mut [0; LONGEST], &mut answer) {
+    let own = Own::default().whose_checksums_may_be_left(!by_cable);
+    match respond(frame, length, &own, Nanos(0), &mut [0; LONGEST], &mut answer) {
         Response::Reply(length) => Some(length),
         Response::None | Response::Unreadable => None,
     }
