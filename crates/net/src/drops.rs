@@ -18,24 +18,43 @@ pub struct InterfaceCounters {
     pub send_drops: u64,
 }
 
-/// The counters of `interface` in this thread's network namespace.
+/// By which way packets of this host get to an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outward {
+    /// Through the network stack, from sockets.
+    ThroughStack,
+    /// Past it (AF_XDP).
+    PastStack,
+}
+
+/// The counters of `interface` in this thread's network namespace, to which packets get this way.
 ///
 /// # Errors
 /// If there is no such interface, or /proc is not mounted.
-pub fn interface_counters(interface: &str) -> io::Result<InterfaceCounters> {
+pub fn interface_counters(interface: &str, outward: Outward) -> io::Result<InterfaceCounters> {
     let table = parse_proc_net_dev(&fs::read_to_string("/proc/thread-self/net/dev")?);
-    let mut counters = *table.get(interface).ok_or_else(|| {
+    let counters = *table.get(interface).ok_or_else(|| {
         io::Error::new(
             io::ErrorKind::NotFound,
             format!("no interface {interface} in /proc/net/dev"),
         )
     })?;
-    // A veth counts as "send drops" what its peer could not take in: those packets were lost on the
-    // other side, not here.
-    if driver(interface).as_deref() == Some("veth") {
-        counters.send_drops = 0;
+    let is_veth = driver(interface).as_deref() == Some("veth");
+    Ok(counters.as_lost(is_veth, outward))
+}
+
+impl InterfaceCounters {
+    /// What of these counters, of a veth or of another interface, nobody else counts. A veth counts as
+    /// "send drops" what its peer had no room for. From sockets such a packet is in UDP's counter,
+    /// because the veth's driver tells the stack ([`UdpErrors::no_room_to_send`]). Past the stack there
+    /// is no other counter, and no queue that the packet could have waited in.
+    fn as_lost(self, is_veth: bool, outward: Outward) -> InterfaceCounters {
+        if is_veth && outward == Outward::ThroughStack {
+            InterfaceCounters { send_drops: 0, ..self }
+        } else {
+            self
+        }
     }
-    Ok(counters)
 }
 
 fn parse_proc_net_dev(text: &str) -> BTreeMap<String, InterfaceCounters> {
@@ -130,7 +149,23 @@ mod tests {
 
     #[test]
     fn interfaces_are_counted_by_name() {
-        interface_counters("lo").unwrap();
-        assert!(interface_counters("no-such-interface").is_err());
+        for outward in [Outward::ThroughStack, Outward::PastStack] {
+            interface_counters("lo", outward).unwrap();
+            assert!(interface_counters("no-such-interface", outward).is_err());
+        }
+    }
+
+    #[test]
+    fn what_a_veth_drops_in_sending_is_in_no_other_counter_past_the_stack() {
+        let counted = InterfaceCounters { received: 1, receive_drops: 2, send_drops: 4 };
+        for (is_veth, outward, send_drops) in [
+            (true, Outward::ThroughStack, 0),
+            (true, Outward::PastStack, 4),
+            (false, Outward::ThroughStack, 4),
+            (false, Outward::PastStack, 4),
+        ] {
+            let lost = InterfaceCounters { send_drops, ..counted };
+            assert_eq!(counted.as_lost(is_veth, outward), lost, "{is_veth} {outward:?}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use net::batch::{Datagram, ServerBatch, Source, Turn, Wait};
-use net::drops::interface_counters;
+use net::drops::{InterfaceCounters, Outward, interface_counters};
 use net::socket::Endpoint;
 use net::xdp::{self, Way};
 
@@ -131,7 +131,7 @@ pub(crate) struct Device {
 impl Device {
     /// That of the interface with this name.
     fn of(interface: &str) -> Device {
-        let before = interface_counters(interface).ok().map(|counted| counted.receive_drops);
+        let before = counters(interface).map(|counted| counted.receive_drops);
         Device { interface: interface.to_owned(), before, drops: 0, due: Instant::now() }
     }
 
@@ -140,7 +140,7 @@ impl Device {
         let now = Instant::now();
         if now >= self.due {
             self.due = now + EACH;
-            let counted = interface_counters(&self.interface).ok();
+            let counted = counters(&self.interface);
             self.drops = match counted.zip(self.before) {
                 Some((counted, before)) => counted.receive_drops.saturating_sub(before),
                 None => self.drops + 1,
@@ -148,6 +148,11 @@ impl Device {
         }
         self.drops
     }
+}
+
+/// The counters of an interface past the stack, if they are told.
+fn counters(interface: &str) -> Option<InterfaceCounters> {
+    interface_counters(interface, Outward::PastStack).ok()
 }
 
 #[cfg(test)]

@@ -118,8 +118,8 @@ impl Sender {
 
     /// Sends the datagrams that are laid end to end in `payloads`, each `length` octets long, over
     /// `link` from one address to another of the same family; returns how many of them, the first
-    /// ones, there was room for. Where the kernel copies, these have gone to the device; else the
-    /// device has been handed them.
+    /// ones, there was room for. Where the kernel copies, these have gone to the device, or the
+    /// interface has dropped them and counts them; else the device has been handed them.
     ///
     /// # Errors
     /// If the interface is gone, or `TimedOut` if the device takes no packet for 5 ms. What became

@@ -109,6 +109,10 @@ pub(super) struct Outgoing {
     completion: Consumer<u64>,
     transmit: Producer<libc::xdp_desc>,
     socket: Arc<Socket>,
+    /// Whether the device reads the frames itself.
+    zero_copy: bool,
+    /// How many packets the interface has dropped while the kernel copied and sent them.
+    dropped: u64,
 }
 
 /// What both halves have in common.
@@ -165,7 +169,7 @@ impl Queue {
         let socket = Arc::new(Socket { descriptor: socket, memory, _attached });
         Ok(Queue {
             incoming: Incoming { fill, received, socket: Arc::clone(&socket), zero_copy },
-            outgoing: Outgoing { completion, transmit, socket },
+            outgoing: Outgoing { completion, transmit, socket, zero_copy, dropped: 0 },
             room,
         })
     }
@@ -214,6 +218,12 @@ impl Queue {
     /// As [`Outgoing::is_held`].
     pub(super) fn is_held(&self) -> bool {
         self.outgoing.is_held()
+    }
+
+    /// How many packets the interface has dropped while they were sent, since the queue was opened.
+    /// With zero-copy only the device knows.
+    pub(super) fn dropped(&self) -> u64 {
+        self.outgoing.dropped
     }
 
     /// As [`Incoming::drops`].
@@ -377,7 +387,7 @@ impl Outgoing {
     }
 
     /// Has the kernel send what is in the transmit ring, or a part of it.
-    fn wake(&self) -> io::Result<()> {
+    fn wake(&mut self) -> io::Result<()> {
         // SAFETY: no data and no address: the call only makes the kernel look at the ring.
         let sent = unsafe {
             libc::sendto(
@@ -394,10 +404,14 @@ impl Outgoing {
         }
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
-            // There is more than it sends in one call, or the device has no room at the moment. A
-            // veth whose other end has none says so as well, and has dropped the packet, which is
-            // in the interface's own count then.
-            Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR) => Ok(()),
+            // Where the kernel copies, the interface has dropped one packet, and goes on with the next:
+            // it has no link, or is a veth whose other end has no room. The interface counts it, too.
+            Some(libc::EBUSY) => {
+                self.dropped += u64::from(!self.zero_copy);
+                Ok(())
+            }
+            // There is more than it sends in one call, or the device has no room at the moment.
+            Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR) => Ok(()),
             _ => Err(error),
         }
     }

@@ -53,6 +53,7 @@ impl Server {
             incoming.wait(Duration::ZERO)?;
         }
         let (mut turn, clocks) = (Turn::default(), ClockPair::sample());
+        let dropped = self.queue.dropped();
         while turn.received < BATCH {
             let Some(packet) = self.queue.incoming().receive() else { break };
             turn.received += 1;
@@ -77,6 +78,8 @@ impl Server {
         if self.queue.flush().is_err() {
             // Nobody knows which of them have left.
             turn.refused += mem::take(&mut turn.sent);
+        } else {
+            refuse(&mut turn, (self.queue.dropped() - dropped) as usize);
         }
         Ok(turn)
     }
@@ -89,6 +92,13 @@ impl Server {
     pub fn drops(&self) -> io::Result<u64> {
         Ok(self.queue.drops()? + self.unreadable)
     }
+}
+
+/// Counts replies as refused that the interface dropped while they were sent. Some may be of an earlier
+/// turn, which counted them as sent.
+fn refuse(turn: &mut Turn, dropped: usize) {
+    turn.refused += dropped;
+    turn.sent = turn.sent.saturating_sub(dropped);
 }
 
 /// What becomes of a packet.
@@ -182,6 +192,15 @@ mod tests {
             let Response::Reply(length) = response else { panic!("no reply") };
             let turned = frame::read(&memory[..length], &none()).unwrap();
             assert_eq!((turned.destination, &memory[turned.payload]), (source, &b"reply"[..]));
+        }
+    }
+
+    #[test]
+    fn a_reply_that_the_interface_dropped_is_refused_and_not_sent() {
+        for (sent, dropped, left) in [(5, 0, 5), (5, 2, 3), (1, 3, 0)] {
+            let mut turn = Turn { received: 7, sent, refused: 1 };
+            refuse(&mut turn, dropped);
+            assert_eq!(turn, Turn { received: 7, sent: left, refused: 1 + dropped });
         }
     }
 

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! With AF_XDP both ways lead past all that is between the interface and the rings, which count
-//! what they drop.
+//! what they drop. A query that the interface drops while it is sent is in the interface's counter.
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,7 +24,7 @@ use method::verdict::{Acceptance, Missed, weigh_missed};
 use method::warning::Warning;
 use net::batch::{BATCH, OFFLOAD_LEN, ReceiveBatch, Wait};
 use net::clock;
-use net::drops::{InterfaceCounters, UdpErrors, interface_counters, udp_errors};
+use net::drops::{InterfaceCounters, Outward, UdpErrors, interface_counters, udp_errors};
 use net::neighbour::{NextHop, Reach, Watch};
 use net::queueing::{Queueing, discipline};
 use net::socket::Endpoint;
@@ -62,6 +62,7 @@ pub(super) fn reach(server: SocketAddr) -> Result<NextHop, TrialError> {
 /// The host's counters and watchers during a trial.
 pub(super) struct HostLosses {
     hop: NextHop,
+    outward: Outward,
     before: Reading,
     /// Absent where the next hop needs no link-layer address, and on kernels that do not tell its
     /// state.
@@ -109,9 +110,9 @@ struct Reading {
 }
 
 impl Reading {
-    fn now(hop: &NextHop) -> io::Result<Reading> {
+    fn now(hop: &NextHop, outward: Outward) -> io::Result<Reading> {
         Ok(Reading {
-            interface: interface_counters(&hop.interface)?,
+            interface: interface_counters(&hop.interface, outward)?,
             udp: udp_errors()?,
             queueing: discipline(&hop.interface).ok(),
             discards: hop.discards(),
@@ -136,11 +137,13 @@ impl HostLosses {
             .map(|sources| sources.prefix())
             .or(chosen)
             .and_then(|ours| Tap::on(&hop.interface, ours, &numbers).ok());
+        let outward = if plan.xdp.is_some() { Outward::PastStack } else { Outward::ThroughStack };
         // Past the stack no packet waits for a neighbour.
-        let is_watched = hop.needs_address && plan.xdp.is_none();
+        let is_watched = hop.needs_address && outward == Outward::ThroughStack;
         let watch = if is_watched { Watch::new(hop.clone()).ok() } else { None };
-        let before = Reading::now(&hop)?;
-        Ok(HostLosses { hop, before, watch, looked: clock::now(), unresolved: None, tap })
+        let before = Reading::now(&hop, outward)?;
+        let looked = clock::now();
+        Ok(HostLosses { hop, outward, before, watch, looked, unresolved: None, tap })
     }
 
     /// Looks at the next hop's state while `running` says so; returns at once where there is
@@ -178,7 +181,7 @@ impl HostLosses {
             ports.iter().flat_map(|ports| ports.asking.iter().chain(&ports.strays)).collect();
         let datagrams = datagrams + take_the_rest(&endpoints);
         let sockets = endpoints.iter().map(|endpoint| endpoint.drops()).sum();
-        let after = Reading::now(&self.hop)?;
+        let after = Reading::now(&self.hop, self.outward)?;
         let wrong_checksum =
             after.udp.wrong_checksum.saturating_sub(self.before.udp.wrong_checksum);
         let drops = TesterDrops {
@@ -303,6 +306,7 @@ mod tests {
         hop.loopback = loopback;
         HostLosses {
             hop,
+            outward: Outward::ThroughStack,
             before: reading(10, 100, Some(1_000)),
             watch: None,
             looked: Nanos(0),
