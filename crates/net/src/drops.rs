@@ -39,7 +39,7 @@ pub fn interface_counters(interface: &str, outward: Outward) -> io::Result<Inter
             format!("no interface {interface} in /proc/net/dev"),
         )
     })?;
-    let is_veth = driver(interface).as_deref() == Some("veth");
+    let is_veth = driver(interface).is_some_and(|driver| driver.name == "veth");
     Ok(counters.as_lost(is_veth, outward))
 }
 

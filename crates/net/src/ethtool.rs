@@ -165,9 +165,9 @@ const RXH_ADDRESSES: u64 = 1 << 4 | 1 << 5;
 const RXH_PORTS: u64 = 1 << 6 | 1 << 7;
 const ETH_FLAG_NTUPLE: u32 = 1 << 27;
 
-/// The name of the interface's driver, if it has one.
-pub fn driver(interface: &str) -> Option<String> {
-    driver_info(&Device::open(interface)?).map(|driver| driver.name)
+/// The interface's driver, if it has one that tells.
+pub fn driver(interface: &str) -> Option<Driver> {
+    driver_info(&Device::open(interface)?)
 }
 
 /// What can be asked of one interface; addresses aside.

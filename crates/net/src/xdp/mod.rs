@@ -331,7 +331,8 @@ impl Interface {
         for &way in mode.ways() {
             match open_way(found, count, claims, way, room(count))? {
                 Ok(queues) => {
-                    let own = own_addresses(name).whose_checksums_may_be_left(!is_card(name));
+                    let is_card = is_card(found.facts.driver.as_ref());
+                    let own = own_addresses(name).whose_checksums_may_be_left(!is_card);
                     return Ok(Interface { way, queues, own });
                 }
                 Err(error) if is_busy(&error) => {
@@ -407,20 +408,30 @@ pub fn interface_of(address: SocketAddr) -> Result<String, XdpError> {
 /// or on the host of this virtual machine, and on a bridge, bond or VLAN. A network card gives each
 /// as it came by the cable: the kernel joins nothing at an interface with such a filter.
 pub fn may_join(interface: &str, way: Way) -> bool {
-    way == Way::Generic && !is_card(interface)
+    way == Way::Generic && !is_card(ethtool::driver(interface).as_ref())
 }
 
-/// Whether an interface is a network card's: what comes by it comes by a cable.
-fn is_card(interface: &str) -> bool {
-    let bus = fs::read_link(format!("/sys/class/net/{interface}/device/subsystem"));
-    let bus = bus.ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
-    is_of_cards(bus.as_deref())
+/// Whether an interface with this driver is a network card's: what comes by it comes by a cable. The
+/// driver tells for the interface of this thread's network namespace, where /sys/class/net may have
+/// another one with the same name. An interface whose driver does not tell is taken for no card's.
+fn is_card(driver: Option<&ethtool::Driver>) -> bool {
+    // Devices, unlike interfaces, are the same in every network namespace.
+    let is_device = |path: &str| fs::read_link(path).is_ok();
+    driver.is_some_and(|driver| is_of_cards(driver, is_device))
 }
 
-/// Whether network cards are on this bus, as sysfs calls it. Interfaces of the kernel alone are on
-/// none.
-fn is_of_cards(bus: Option<&str>) -> bool {
-    matches!(bus, Some("pci" | "usb" | "platform" | "auxiliary" | "sdio" | "mdio_bus"))
+/// The buses that network cards are on, as sysfs calls them. Interfaces of the kernel alone are on
+/// none, and those of virtual machines on others.
+const CARDS: [&str; 6] = ["pci", "usb", "platform", "auxiliary", "sdio", "mdio_bus"];
+
+/// Whether a driver's device is on a bus of network cards; `is_device` says whether sysfs has a device
+/// at a path. Drivers tell the device's name, only the bus's, or of USB the way to the port.
+fn is_of_cards(driver: &ethtool::Driver, is_device: impl Fn(&str) -> bool) -> bool {
+    let place = driver.bus.as_str();
+    let is_on = |bus: &str| place == bus || is_device(&format!("/sys/bus/{bus}/devices/{place}"));
+    // virtio's own bus is behind a device of another one, which its driver tells.
+    let tells_its_own = !place.is_empty() && driver.name != "virtio_net";
+    tells_its_own && (place.starts_with("usb-") || CARDS.into_iter().any(is_on))
 }
 
 /// The names of the interfaces that are up, without loopback, each with each of its addresses; ports

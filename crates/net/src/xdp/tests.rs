@@ -420,11 +420,23 @@ fn who_sends_waits_for_a_link_and_says_so_if_there_is_none() {
 
 #[test]
 fn only_a_machine_itself_joins_datagrams() {
-    for (bus, is_of_cards) in
-        [(None, false), (Some("virtio"), false), (Some("vmbus"), false), (Some("pci"), true)]
-    {
-        assert_eq!(super::is_of_cards(bus), is_of_cards, "{bus:?}");
+    let is_device =
+        |path: &str| ["/sys/bus/pci/devices/", "/sys/bus/pci/devices/0000:03:00.0"].contains(&path);
+    for (name, bus, is_of_cards) in [
+        ("veth", "", false),
+        ("bridge", "", false),
+        ("tun", "tap", false),
+        ("virtio_net", "0000:03:00.0", false),
+        ("hv_netvsc", "f8615163-df3e-46c5-913f-f2d2f965ed0e", false),
+        ("e1000e", "0000:03:00.0", true),
+        ("macb", "platform", true),
+        ("r8152", "usb-0000:00:14.0-1", true),
+    ] {
+        let (name, bus) = (name.to_owned(), bus.to_owned());
+        let driver = ethtool::Driver { name, bus, firmware: String::new() };
+        assert_eq!(super::is_of_cards(&driver, is_device), is_of_cards, "{driver:?}");
     }
+    assert!(!is_card(None));
     assert!(may_join("lo", Way::Generic) && !may_join("lo", Way::Copy));
 }
 
