@@ -68,14 +68,23 @@ fn print_shard(shard: &ShardSummary) {
     let c = &shard.counts;
     let [sent, valid] = [c.sent, c.valid].map(grouped);
     println!(
-        "Shard {:<5} {}: {sent} sent, {valid} valid; lateness {} µs p99.9, worst 100 ms window off by {:.2} %{}; {}",
+        "Shard {:<5} {}: {sent} sent, {valid} valid; lateness {} µs p99.9, worst 100 ms window off by {:.2} %{}{}; {}",
         shard.index,
         word(shard.verdict),
         grouped(shard.pacing.p999_us.round() as u64),
         shard.pacing.window_100ms_worst_pct,
         clock(shard),
+        past_stack(shard),
         shard.file,
     );
+}
+
+/// How its queries left, if past the stack.
+fn past_stack(shard: &ShardSummary) -> String {
+    let told = shard.past_stack.as_ref();
+    told.map_or_else(String::new, |past| {
+        format!("; past the stack by {} ({})", past.interface, past.way)
+    })
 }
 
 /// What is known of the tester's clock.

@@ -26,6 +26,7 @@ use serde_json::Value;
 use super::plan::{PlanError, SenderSettings, TrialPlan};
 use super::result::{Findings, Rtt, Sending, TesterDrops, TrialResult, rtt_histogram};
 use super::shards::ShardPart;
+use crate::past_stack::PastStack;
 
 /// The result of one tester, and where it is from.
 #[derive(Clone, Debug)]
@@ -134,6 +135,10 @@ pub struct ShardSummary {
     pub counts: Counts,
     /// The audit of its sending.
     pub pacing: method::pacing::Pacing,
+    /// How its queries left and replies came past the kernel's network stack (AF_XDP); absent where
+    /// they went through it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub past_stack: Option<PastStack>,
 }
 
 /// By how many nanoseconds each shard's clock was ahead of the true time, or of one that all were
@@ -367,6 +372,7 @@ impl Shard {
             reasons: self.trial.reasons.iter().map(ToString::to_string).collect(),
             counts: self.trial.counts,
             pacing: self.trial.pacing,
+            past_stack: self.trial.sending.past_stack,
         }
     }
 }
@@ -445,7 +451,9 @@ fn settings(shards: &[Shard]) -> SenderSettings {
     }
 }
 
-/// How the queries left: threads and ports of all together, and the weakest of what all had.
+/// How the queries left: threads and ports of all together, and the weakest of what all had. Which way
+/// past the stack is said only if interface, way and queues are the same of all; that of each is in its
+/// [`ShardSummary`].
 fn sending(shards: &[Shard]) -> Sending {
     let mut all = shards[0].trial.sending.clone();
     for other in shards[1..].iter().map(|shard| &shard.trial.sending) {

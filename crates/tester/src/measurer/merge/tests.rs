@@ -2,6 +2,7 @@ use method::reason::ReasonKind;
 use method::records::Outcome;
 use method::units::{Qps, QueryIndex};
 use method::verdict::Acceptance;
+use net::xdp::Way;
 use proptest::prelude::*;
 
 use super::super::shards::{AskedClock, Moment, ShardPlan};
@@ -123,6 +124,31 @@ proptest! {
         }
         let order: Vec<u16> = merged.shards.iter().map(|shard| shard.index).collect();
         prop_assert_eq!(order, (0..of).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn the_way_past_the_stack_of_each_shard_is_kept() {
+    let past_stack =
+        |interface: &str, way| Some(PastStack { interface: interface.into(), way, queues: 4 });
+    let merged_of = |ways: [Option<PastStack>; 2]| {
+        let mut given = shards_of(2, &fair(200));
+        for (one, way) in given.iter_mut().zip(ways) {
+            one.trial.sending.past_stack = way;
+        }
+        let merged = merged(given).unwrap();
+        let of_shards: Vec<_> = merged.shards.into_iter().map(|shard| shard.past_stack).collect();
+        (merged.trial.sending.past_stack, of_shards)
+    };
+    let (one, other) = (past_stack("eth1", Way::Copy), past_stack("eth2", Way::Copy));
+    for (ways, common) in [
+        ([one.clone(), one.clone()], one.clone()),
+        ([one.clone(), other.clone()], None),
+        ([one.clone(), past_stack("eth1", Way::Generic)], None),
+        ([one, None], None),
+        ([None, None], None),
+    ] {
+        assert_eq!(merged_of(ways.clone()), (common, ways.to_vec()));
     }
 }
 
