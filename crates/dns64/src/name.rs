@@ -1,6 +1,8 @@
 //! Domain names in wire format, what belongs to domains, and the key under which a question is
 //! cached.
 
+pub(crate) mod compressor;
+
 use std::borrow::Borrow;
 use std::str::FromStr;
 

@@ -3,12 +3,15 @@
 
 use std::collections::HashSet;
 use std::net::Ipv6Addr;
+use std::ops::Deref;
 
 use domain::base::iana::{Class, Rtype};
-use domain::base::message_builder::{AnswerBuilder, RecordSectionBuilder, StaticCompressor};
+use domain::base::message_builder::{AnswerBuilder, RecordSectionBuilder};
 use domain::base::name::{Name, ToName};
 use domain::base::rdata::{ComposeRecordData, UnknownRecordData};
-use domain::base::{Message as DomainMessage, MessageBuilder, Record, Ttl};
+use domain::base::record::ComposeRecord;
+use domain::base::wire::Composer;
+use domain::base::{MessageBuilder, Record, Ttl};
 use domain::rdata::{Aaaa, AllRecordData, Cname};
 use smallvec::{SmallVec, smallvec};
 use wire::edns::ede;
@@ -18,8 +21,9 @@ use wire::template::HEADER_LEN;
 use wire::view::{CLASS_IN, Message, rtype};
 
 use crate::client::query::{Query, Received};
+use crate::name::compressor::Compressor;
 use crate::name::{LowerName, USUAL_NAME};
-use crate::resolver::answer::{AnswerKind, ReadRecord, readable};
+use crate::resolver::answer::{AnswerKind, AnswerRecord, ReadRecord, Section};
 use crate::resolver::outcome::{Failure, Kept};
 use crate::translation::decide::{Cause, Reply, Strip, Way, Withheld, addresses};
 use crate::translation::hints::Service;
@@ -111,7 +115,7 @@ impl ReplyFrame {
             }
             _ => {
                 // It fails only where something exceeds what a message can hold.
-                if self.compose(out, reply, rules, alias).is_none() {
+                if self.compose(out, reply, rules, alias, self.limit).is_none() {
                     out.truncate(start);
                     self.write_header(out, Rcode::SERVFAIL, false);
                 }
@@ -248,17 +252,17 @@ impl ReplyFrame {
         (LowerName::of_wire(&self.question[..self.question.len() - 4]), self.qtype())
     }
 
-    /// The general way: aliases in order, then data or denial, names compressed anew.
+    /// The general way: aliases in order, then data or denial, names compressed anew. It ends with
+    /// the first record behind which there are more than `limit` octets: the reply will be cut.
     fn compose(
         &self,
         out: &mut Vec<u8>,
         reply: &Reply<'_>,
         rules: &Rules<'_>,
         alias: Option<&LowerName>,
+        limit: usize,
     ) -> Option<()> {
-        let mut builder =
-            MessageBuilder::from_target(StaticCompressor::new(Vec::with_capacity(UDP_PAYLOAD)))
-                .ok()?;
+        let mut builder = MessageBuilder::from_target(Compressor::new(UDP_PAYLOAD, limit)).ok()?;
         builder.header_mut().set_id(self.id);
         let name_end = self.question.len() - 4;
         let name = Name::from_octets(&self.question[..name_end]).ok()?;
@@ -307,15 +311,15 @@ impl ReplyFrame {
         };
         // RFC 6147 §5.4: of the answer to the last question.
         let mut authority = answer.authority();
-        push_section(&mut authority, last, Section::Authority)?;
+        push_records(&mut authority, last, last.answer.section(Section::Authority))?;
         let mut additional = authority.additional();
-        push_section(&mut additional, last, Section::Additional)?;
+        push_records(&mut additional, last, last.answer.section(Section::Additional))?;
         self.put_composed(out, additional.finish(), reply.rcode())
     }
 
-    fn put_composed(&self, out: &mut Vec<u8>, composed: Compressed, code: Rcode) -> Option<()> {
+    fn put_composed(&self, out: &mut Vec<u8>, composed: Compressor, code: Rcode) -> Option<()> {
         let start = out.len();
-        out.extend(composed.into_target());
+        out.extend(composed.into_octets());
         out[start + 2..start + 4].copy_from_slice(&self.flags(code, false));
         // The builder writes the first name uncompressed, so the question has the client's length.
         let question = out.get_mut(start + HEADER_LEN..start + HEADER_LEN + self.question.len())?;
@@ -470,32 +474,21 @@ pub(crate) fn synthetic_ttl(a: &Kept, limit: u32) -> u32 {
     records.map(|record| a.left(record.ttl)).min().unwrap_or(0).min(limit)
 }
 
-type Compressed = StaticCompressor<Vec<u8>>;
-
-#[derive(Clone, Copy)]
-enum Section {
-    Answer,
-    Authority,
-    Additional,
-}
-
-fn section(kept: &Kept, which: Section) -> Option<Vec<ReadRecord<'_>>> {
-    let message = DomainMessage::from_slice(kept.answer.message()).ok()?;
-    let records = match which {
-        Section::Answer => message.answer(),
-        Section::Authority => message.authority(),
-        Section::Additional => message.additional(),
-    };
-    readable(records.ok()?).ok()
-}
-
-/// All records of a section.
-fn push_section(
-    builder: &mut impl RecordSectionBuilder<Compressed>,
-    kept: &Kept,
-    which: Section,
-) -> Option<()> {
-    section(kept, which)?.into_iter().try_for_each(|record| builder.push(aged(record, kept)).ok())
+/// Writes these records of an answer, as far as they are wanted: behind a reply that is too long
+/// already there is no use for them. `None` if one of them is malformed.
+fn push_records<'a, B>(
+    builder: &mut B,
+    kept: &'a Kept,
+    mut records: impl Iterator<Item = AnswerRecord<'a>>,
+) -> Option<()>
+where
+    B: RecordSectionBuilder<Compressor> + Deref<Target = MessageBuilder<Compressor>>,
+{
+    while !builder.as_target().is_full() {
+        let Some(record) = records.next() else { break };
+        builder.push(aged(kept.answer.read(&record)?, kept)).ok()?;
+    }
+    Some(())
 }
 
 fn aged<'a>(mut record: ReadRecord<'a>, kept: &Kept) -> ReadRecord<'a> {
@@ -504,7 +497,7 @@ fn aged<'a>(mut record: ReadRecord<'a>, kept: &Kept) -> ReadRecord<'a> {
 }
 
 /// The aliases of all answers; the AAAA question may have got none where the A question did.
-fn push_all_aliases(answer: &mut AnswerBuilder<Compressed>, aliases: Way<'_>) -> Option<()> {
+fn push_all_aliases(answer: &mut AnswerBuilder<Compressor>, aliases: Way<'_>) -> Option<()> {
     aliases.answers().try_for_each(|kept| push_aliases(answer, kept))
 }
 
@@ -512,12 +505,12 @@ fn push_all_aliases(answer: &mut AnswerBuilder<Compressed>, aliases: Way<'_>) ->
 /// records because of which there are none (RFC 2308 §3). `made`: AAAA records that are made with
 /// the prefixes are among these; they last no longer than the prefixes are known.
 fn with_made_up_soa(
-    answer: AnswerBuilder<Compressed>,
+    answer: AnswerBuilder<Compressor>,
     aliases: Way<'_>,
     last: &Kept,
     rules: &Rules<'_>,
     made: bool,
-) -> Option<Compressed> {
+) -> Option<Compressor> {
     let zones = &rules.policy.zones;
     let lasting = aliases.answers().chain([last]).map(|kept| kept.left(kept.answer.ttl()));
     let known = if made { rules.lifetime() } else { u32::MAX };
@@ -531,47 +524,50 @@ fn with_made_up_soa(
 
 /// The whole answer section, but for the AAAA records that are left out.
 fn push_stripped(
-    answer: &mut AnswerBuilder<Compressed>,
+    answer: &mut AnswerBuilder<Compressor>,
     kept: &Kept,
     policy: &Policy,
     strip: Strip,
 ) -> Option<()> {
-    for record in section(kept, Section::Answer)? {
-        let hidden = match record.data() {
-            AllRecordData::Aaaa(aaaa) => strip.hides(aaaa.addr(), policy),
-            // The signatures cover the whole set of records, of which some are left out: they would
-            // not fit any more.
-            AllRecordData::Rrsig(rrsig) => {
-                strip != Strip::Nothing && rrsig.type_covered() == Rtype::AAAA
-            }
-            _ => false,
-        };
-        if !hidden {
-            answer.push(aged(record, kept)).ok()?;
-        }
-    }
-    Some(())
+    let is_hidden = |record: &AnswerRecord<'_>| match record.rtype {
+        rtype::AAAA => <[u8; 16]>::try_from(record.data)
+            .is_ok_and(|address| strip.hides(address.into(), policy)),
+        // The signatures cover the whole set of records, of which some are left out: they would
+        // not fit any more.
+        _ => strip != Strip::Nothing && covered(record) == Some(rtype::AAAA),
+    };
+    push_records(answer, kept, kept.answer.answers().filter(|record| !is_hidden(record)))
+}
+
+/// The type of the records that a signature covers; `None` if it is none (RFC 4034 §3.1).
+fn covered(record: &AnswerRecord<'_>) -> Option<u16> {
+    let covered = record.data.first_chunk::<2>().filter(|_| record.rtype == rtype::RRSIG)?;
+    Some(u16::from_be_bytes(*covered))
 }
 
 /// The whole answer section, with the address hints that the client gets.
 fn push_with_hints(
-    answer: &mut AnswerBuilder<Compressed>,
+    answer: &mut AnswerBuilder<Compressor>,
     kept: &Kept,
     rules: &Rules<'_>,
 ) -> Option<()> {
-    for record in section(kept, Section::Answer)? {
-        match record.data() {
-            // They would not fit any more.
-            AllRecordData::Rrsig(rrsig)
-                if matches!(rrsig.type_covered(), Rtype::HTTPS | Rtype::SVCB) => {}
-            AllRecordData::Https(_) | AllRecordData::Svcb(_) => {
-                let (data, lifetime) = hinted(&record, rules)?;
-                let data = UnknownRecordData::from_octets(record.rtype(), data).ok()?;
-                let ttl = kept.left(record.ttl().as_secs()).min(lifetime);
-                let ttl = Ttl::from_secs(ttl);
-                answer.push(Record::new(record.owner(), record.class(), ttl, data)).ok()?;
-            }
-            _ => answer.push(aged(record, kept)).ok()?,
+    let is_of_service = |rtype: u16| matches!(rtype, rtype::HTTPS | rtype::SVCB);
+    for record in kept.answer.answers() {
+        if answer.as_target().is_full() {
+            break;
+        }
+        // They would not fit any more.
+        if covered(&record).is_some_and(is_of_service) {
+            continue;
+        }
+        let read = kept.answer.read(&record)?;
+        if let AllRecordData::Https(_) | AllRecordData::Svcb(_) = read.data() {
+            let (data, lifetime) = hinted(&read, rules)?;
+            let data = UnknownRecordData::from_octets(read.rtype(), data).ok()?;
+            let ttl = Ttl::from_secs(kept.left(record.ttl).min(lifetime));
+            answer.push(Record::new(read.owner(), read.class(), ttl, data)).ok()?;
+        } else {
+            answer.push(aged(read, kept)).ok()?;
         }
     }
     Some(())
@@ -596,36 +592,60 @@ fn hinted(record: &ReadRecord<'_>, rules: &Rules<'_>) -> Option<(Vec<u8>, u32)> 
 
 /// AAAA records for the A records, owned by the name at the end of the aliases (RFC 6147 §5.1.7).
 fn push_synthesized(
-    answer: &mut AnswerBuilder<Compressed>,
+    answer: &mut AnswerBuilder<Compressor>,
     a: &Kept,
     rules: &Rules<'_>,
     limit: u32,
 ) -> Option<()> {
-    let ttl = Ttl::from_secs(synthetic_ttl(a, limit.min(rules.lifetime())));
+    let ttl = synthetic_ttl(a, limit.min(rules.lifetime()));
     let owner = Name::from_octets(a.answer.target()).ok()?;
     let mut made = HashSet::new();
+    let mut written = None;
     for v6 in addresses(&a.answer).flat_map(|v4| rules.policy.embed(v4, rules.client)) {
-        if made.insert(v6) {
-            answer.push(Record::new(owner.clone(), Class::IN, ttl, Aaaa::new(v6))).ok()?;
+        if answer.as_target().is_full() {
+            break;
+        }
+        if !made.insert(v6) {
+            continue;
+        }
+        if let Some(owner) = written {
+            answer.push(Synthesized { owner, ttl, address: v6 }).ok()?;
+        } else {
+            let (ttl, data) = (Ttl::from_secs(ttl), Aaaa::new(v6));
+            answer.push(Record::new(&owner, Class::IN, ttl, data)).ok()?;
+            written = answer.as_target().place_of(&owner);
         }
     }
     Some(())
 }
 
-fn push_aliases(answer: &mut AnswerBuilder<Compressed>, kept: &Kept) -> Option<()> {
-    for record in section(kept, Section::Answer)? {
-        let is_alias = match record.data() {
-            AllRecordData::Cname(_) | AllRecordData::Dname(_) => true,
-            AllRecordData::Rrsig(rrsig) => {
-                matches!(rrsig.type_covered(), Rtype::CNAME | Rtype::DNAME)
-            }
-            _ => false,
-        };
-        if is_alias {
-            answer.push(aged(record, kept)).ok()?;
-        }
+/// An AAAA record whose owner is in the message already.
+struct Synthesized {
+    /// Offset of the owner's name, which a pointer can lead to.
+    owner: u16,
+    /// Seconds.
+    ttl: u32,
+    address: Ipv6Addr,
+}
+
+impl ComposeRecord for Synthesized {
+    fn compose_record<Target: Composer + ?Sized>(
+        &self,
+        target: &mut Target,
+    ) -> Result<(), Target::AppendError> {
+        let mut record = Vec::with_capacity(AAAA_LEN);
+        let owner = (0xc000 | self.owner).to_be_bytes();
+        put_record(&mut record, &owner, rtype::AAAA, self.ttl, &self.address.octets());
+        target.append_slice(&record)
     }
-    Some(())
+}
+
+fn push_aliases(answer: &mut AnswerBuilder<Compressor>, kept: &Kept) -> Option<()> {
+    let is_of_alias = |rtype: u16| matches!(rtype, rtype::CNAME | rtype::DNAME);
+    let belongs = |record: &AnswerRecord<'_>| {
+        is_of_alias(record.rtype) || covered(record).is_some_and(is_of_alias)
+    };
+    push_records(answer, kept, kept.answer.answers().filter(belongs))
 }
 
 #[cfg(test)]

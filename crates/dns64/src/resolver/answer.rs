@@ -37,7 +37,7 @@ use crate::name::is_question;
 use crate::resolver::ttl::TtlLimits;
 
 pub(crate) use self::asked::{MAX_ALIASES, Unusable};
-pub(crate) use self::rebuild::{ReadRecord, readable};
+pub(crate) use self::rebuild::ReadRecord;
 
 /// What an answer says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,9 +71,22 @@ pub(crate) struct Answer {
     signed: bool,
 }
 
+/// The sections of an answer that have records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Section {
+    /// What was asked for.
+    Answer,
+    /// Denials, and whose the names are.
+    Authority,
+    /// What goes with the others.
+    Additional,
+}
+
 /// A record of an answer, its owner aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AnswerRecord<'a> {
+    /// Offset of the record in the message.
+    at: usize,
     /// The record's type.
     pub rtype: u16,
     /// Its TTL when the answer came, seconds.
@@ -280,13 +293,41 @@ impl Answer {
     /// The records of the answer section.
     #[inline]
     pub(crate) fn answers(&self) -> impl Iterator<Item = AnswerRecord<'_>> {
-        self.ttl_places().take(self.answer_count()).map(|ttl_at| {
+        self.records().take(self.answer_count())
+    }
+
+    /// The records of a section.
+    pub(crate) fn section(&self, section: Section) -> impl Iterator<Item = AnswerRecord<'_>> {
+        let count = |at: usize| usize::from(self.field(at));
+        let (answers, authorities, additional) = (count(6), count(8), count(10));
+        let (before, records) = match section {
+            Section::Answer => (0, answers),
+            Section::Authority => (answers, authorities),
+            Section::Additional => (answers + authorities, additional),
+        };
+        self.records().skip(before).take(records)
+    }
+
+    /// Reads one of this answer's records with its owner and the names in its data; `None` if its
+    /// data is malformed.
+    pub(crate) fn read(&self, record: &AnswerRecord<'_>) -> Option<ReadRecord<'_>> {
+        rebuild::read_at(self.message(), record.at)
+    }
+
+    #[inline]
+    fn records(&self) -> impl Iterator<Item = AnswerRecord<'_>> {
+        self.ttl_places().scan(self.records_at(), move |next, ttl_at| {
             // Type and class are before the TTL, length and data behind it (RFC 1035 §4.1.3).
-            let field = |at: usize| u16::from_be_bytes([self.octets[at], self.octets[at + 1]]);
             let data_at = ttl_at + 6;
-            let data = &self.octets[data_at..data_at + usize::from(field(ttl_at + 4))];
-            AnswerRecord { rtype: field(ttl_at - 4), ttl: self.ttl_at(ttl_at), data }
+            let end = data_at + usize::from(self.field(ttl_at + 4));
+            let at = std::mem::replace(next, end);
+            let (rtype, ttl) = (self.field(ttl_at - 4), self.ttl_at(ttl_at));
+            Some(AnswerRecord { at, rtype, ttl, data: &self.octets[data_at..end] })
         })
+    }
+
+    fn field(&self, at: usize) -> u16 {
+        u16::from_be_bytes([self.octets[at], self.octets[at + 1]])
     }
 }
 

@@ -6,7 +6,7 @@ use wire::view::rtype::{A, AAAA, CNAME, SOA};
 use super::*;
 use crate::client::query::Received;
 use crate::resolver::outcome::Outcome;
-use crate::testing::{Said, said, wire};
+use crate::testing::{Said, Section, record, said, wire};
 use crate::translation::decide::{self, Next, Question};
 use crate::translation::policy::{Mapping, Mode, Standing};
 
@@ -252,4 +252,131 @@ fn more_addresses_than_a_message_holds_are_an_error_over_tcp() {
     assert_eq!((view.rcode(), view.is_truncated(), view.ancount()), (Rcode::SERVFAIL, false, 0));
     let got = reply(&query(RD, None), Transport::Udp, false, &[nodata().kept(), many.kept()]);
     assert!(Message::new(&got).unwrap().is_truncated());
+}
+
+/// A query for `a.test` of type `qtype`.
+fn query_of(qtype: u16) -> Vec<u8> {
+    let mut bytes = query(RD, None);
+    bytes[HEADER_LEN + 8..HEADER_LEN + 10].copy_from_slice(&qtype.to_be_bytes());
+    bytes
+}
+
+/// What `compose` writes for a query if the reply may have so many octets, and what `finish` makes
+/// of it.
+fn composed(
+    policy: &Policy,
+    query: &[u8],
+    (limit, finished): (usize, usize),
+    known: &[Outcome],
+) -> (Vec<u8>, Vec<u8>) {
+    let Received::Query(query) = Received::read(query) else { panic!("a query") };
+    let rules = Rules::of_all(policy, std::net::Ipv4Addr::LOCALHOST.into());
+    let question: Question = query.to_question();
+    let Next::Reply(reply) = decide::next(&question, policy, Mode::Strict, known) else {
+        panic!("a question is open")
+    };
+    let frame = ReplyFrame { limit: finished, ..ReplyFrame::new(&query, Transport::Udp, None) };
+    let mut out = Vec::new();
+    frame.compose(&mut out, &reply, &rules, None, limit).unwrap();
+    let whole = out.clone();
+    frame.finish(&mut out, 0, &[]);
+    (whole, out)
+}
+
+/// Answers to AAAA, A, and HTTPS questions with `count` records in a section each, one after the
+/// other.
+fn long_answers(count: u8) -> Vec<(&'static str, u16, Policy, Vec<Outcome>)> {
+    let usual = Policy::default;
+    let many =
+        |said: Said| (0..count).fold(said, |said, n| said.a("b.test", 60, &format!("8.8.8.{n}")));
+    let aliased = || said("a.test", A).cname("a.test", 60, "b.test");
+    let named = |said: Said, section| {
+        (0..count).fold(said, |said, n| {
+            let data = wire(&format!("ns{n}.test"));
+            said.with(section, record(&wire("test"), 2, 60, &data))
+        })
+    };
+    let glue = |said: Said| {
+        (0..count).fold(named(said, Section::Authority), |said, n| {
+            let owner = wire(&format!("ns{n}.test"));
+            said.with(Section::Additional, record(&owner, A, 60, &[192, 0, 2, n]))
+        })
+    };
+    let one = || aliased().a("b.test", 60, "8.8.8.8");
+    let excluded = (0..count).fold(said("a.test", AAAA), |said, n| {
+        said.aaaa("a.test", 60, &format!("2001:db8::{n}")).aaaa(
+            "a.test",
+            60,
+            &format!("::ffff:8.8.8.{n}"),
+        )
+    });
+    let hints = Policy { hints: Hints::Strip, ..Policy::default() };
+    let service = (0..count).fold(said("a.test", rtype::HTTPS), |said, n| {
+        said.answer("a.test", rtype::HTTPS, 60, &[0, n + 1, 0, 0, 4, 0, 4, 192, 0, 2, n])
+    });
+    vec![
+        ("synthesized", AAAA, usual(), vec![nodata().kept(), many(aliased()).kept()]),
+        (
+            "authority",
+            AAAA,
+            usual(),
+            vec![nodata().kept(), named(one(), Section::Authority).kept()],
+        ),
+        ("additional", AAAA, usual(), vec![nodata().kept(), glue(one()).kept()]),
+        ("excluded", AAAA, usual(), vec![excluded.kept()]),
+        ("hints", rtype::HTTPS, hints, vec![service.kept()]),
+    ]
+}
+
+/// The work for a reply is bounded by what its client takes, not by what the answer has.
+#[test]
+fn a_reply_that_will_be_cut_is_not_written_to_its_end() {
+    let end = format!("{}.test", ["a"; 120].join("."));
+    let many = (0..4_000u16).fold(said("a.test", A).cname("a.test", 60, &end), |said, n| {
+        let address = std::net::Ipv4Addr::from_bits(0x0808_0000 + u32::from(n));
+        let pointed = [0xc0, (HEADER_LEN + 12 + 8 + 10) as u8];
+        said.with(Section::Answer, record(&pointed, A, 60, &address.octets()))
+    });
+    let known = [nodata().kept(), many.kept()];
+    let longest_record = 255 + 10 + 16;
+    for limit in [512, 1_232] {
+        let (whole, cut) = composed(&Policy::default(), &query(RD, None), (limit, limit), &known);
+        assert!((limit + 1..limit + longest_record).contains(&whole.len()), "{}", whole.len());
+        let view = Message::new(&cut).unwrap();
+        assert_eq!((view.is_truncated(), view.ancount(), cut.len()), (true, 0, HEADER_LEN + 12));
+    }
+    let got = reply(&query(RD, None), Transport::Tcp, false, &known);
+    let view = Message::new(&got).unwrap();
+    assert_eq!((view.rcode(), view.ancount()), (Rcode::SERVFAIL, 0), "28 octets for each record");
+}
+
+#[test]
+fn a_reply_is_what_is_left_of_the_whole_one_whatever_its_limit_is() {
+    for (what, qtype, policy, known) in long_answers(30) {
+        let query = query_of(qtype);
+        let mut truncated = 0;
+        for limit in (40..=2_000).step_by(3) {
+            let (_, of_whole) = composed(&policy, &query, (usize::MAX, limit), &known);
+            let (_, of_part) = composed(&policy, &query, (limit, limit), &known);
+            assert_eq!(of_part, of_whole, "{what}, {limit} octets");
+            truncated += usize::from(Message::new(&of_whole).unwrap().is_truncated());
+        }
+        assert!((1..600).contains(&truncated), "{what}: {truncated}");
+    }
+}
+
+#[test]
+fn the_owner_of_synthesized_records_is_written_once() {
+    let end = format!("{}.test", ["a"; 100].join("."));
+    let a = said("a.test", A).cname("a.test", 60, &end);
+    let a = a.a(&end, 60, "8.8.8.8").a(&end, 60, "8.8.4.4");
+    let (whole, _) = composed(
+        &Policy::default(),
+        &query(RD, None),
+        (usize::MAX, 2_000),
+        &[nodata().kept(), a.kept()],
+    );
+    let target = 100 * 2 + 2;
+    assert_eq!(whole.len(), HEADER_LEN + 12 + 12 + target + 2 * AAAA_LEN);
+    assert_eq!(records(&whole), [(CNAME, 60), (AAAA, 60), (AAAA, 60)]);
 }

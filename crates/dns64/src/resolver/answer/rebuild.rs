@@ -8,6 +8,7 @@ use domain::base::rdata::UnknownRecordData;
 use domain::base::{
     Message as DomainMessage, MessageBuilder, ParsedName, ParsedRecord, Record, Ttl,
 };
+use domain::dep::octseq::Parser;
 use domain::rdata::{AllRecordData, Cname};
 
 use super::aliases::{Aliases, Item};
@@ -85,10 +86,9 @@ fn whole(record: ParsedRecord<'_, [u8]>) -> Option<ReadRecord<'_>> {
 pub(crate) type ReadRecord<'a> =
     Record<ParsedName<&'a [u8]>, AllRecordData<&'a [u8], ParsedName<&'a [u8]>>>;
 
-/// The records of a section.
-///
-/// # Errors
-/// If one of them is malformed.
-pub(crate) fn readable(section: RecordSection<'_, [u8]>) -> Result<Vec<ReadRecord<'_>>, Unusable> {
-    section.map(|record| record.ok().and_then(whole).ok_or(Unusable::Malformed)).collect()
+/// Reads the record at an offset of a message; `None` if it is malformed.
+pub(super) fn read_at(message: &[u8], at: usize) -> Option<ReadRecord<'_>> {
+    let mut parser = Parser::from_ref(message);
+    parser.seek(at).ok()?;
+    whole(ParsedRecord::parse(&mut parser).ok()?)
 }

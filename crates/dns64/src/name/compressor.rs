@@ -1,0 +1,233 @@
+//! The octets of a message that is being written with `domain`, its names compressed (RFC 1035
+//! §4.1.4).
+//!
+//! The compressors of `domain` compare each name with all names that they know, or walk it once for
+//! each of its labels. A name has up to 127 labels, and a message of a hostile upstream has thousands
+//! of names. Here the work for a name is at most its labels and [`MOST_KNOWN`] comparisons of a label.
+
+use std::convert::Infallible;
+
+use domain::base::name::{Label, ToName};
+use domain::base::wire::Composer;
+use domain::dep::octseq::{OctetsBuilder, Truncate};
+use smallvec::SmallVec;
+
+/// The last octet that a compression pointer can lead to.
+const MAX_TARGET: usize = 0x3fff;
+
+/// How many names can be pointed to. There is room for four of 127 labels (RFC 1035 §2.3.4) and all
+/// names above them; a usual message has a few.
+const MOST_KNOWN: usize = 512;
+
+/// Labels of a name, and names that can be pointed to, for which no memory is allocated.
+const USUAL: usize = 16;
+
+/// In [`Known::above`]: the root, which is nowhere in the message.
+const ROOT: u16 = u16::MAX;
+
+/// A message in the making.
+#[derive(Clone, Debug)]
+pub(crate) struct Compressor {
+    octets: Vec<u8>,
+    /// Each of them stands behind the one above it.
+    known: SmallVec<[Known; USUAL]>,
+    limit: usize,
+}
+
+/// A name in the message that can be pointed to.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// Offset of its first label.
+    at: u16,
+    /// Offset of the name that the other labels are.
+    above: u16,
+}
+
+impl Compressor {
+    /// An empty message with room for `capacity` octets. It [is full](Compressor::is_full) if it has
+    /// more than `limit` octets.
+    pub(crate) fn new(capacity: usize, limit: usize) -> Compressor {
+        Compressor { octets: Vec::with_capacity(capacity), known: SmallVec::new(), limit }
+    }
+
+    /// Whether it is longer than its limit. More can be written still.
+    pub(crate) fn is_full(&self) -> bool {
+        self.octets.len() > self.limit
+    }
+
+    /// The octets that have been written.
+    pub(crate) fn into_octets(self) -> Vec<u8> {
+        self.octets
+    }
+
+    /// The offset that a pointer to the whole name leads to; `None` if it must be written.
+    pub(crate) fn place_of(&self, name: &impl ToName) -> Option<u16> {
+        match self.longest_known(&labels(name)) {
+            (0, ROOT) => None,
+            (0, at) => Some(at),
+            _ => None,
+        }
+    }
+
+    /// Of the names that these labels end with the longest that is known: how many labels are to the
+    /// left of it, and its offset.
+    fn longest_known(&self, labels: &[&Label]) -> (usize, u16) {
+        let (mut left, mut above) = (labels.len(), ROOT);
+        for known in &self.known {
+            let Some(label) = labels[..left].last() else { break };
+            if known.above == above && self.is_label(known.at, label) {
+                left -= 1;
+                above = known.at;
+            }
+        }
+        (left, above)
+    }
+
+    /// Whether this label is at the offset, letter case aside.
+    fn is_label(&self, at: u16, label: &Label) -> bool {
+        let (len, rest) = (label.len(), &self.octets[usize::from(at)..]);
+        usize::from(rest[0]) == len && rest[1..=len].eq_ignore_ascii_case(label.as_ref())
+    }
+}
+
+/// The labels of a name without the root's.
+fn labels<N: ToName + ?Sized>(name: &N) -> SmallVec<[&Label; USUAL]> {
+    let mut labels: SmallVec<[&Label; USUAL]> = name.iter_labels().collect();
+    labels.pop();
+    labels
+}
+
+impl Composer for Compressor {
+    fn append_compressed_name<N: ToName + ?Sized>(&mut self, name: &N) -> Result<(), Infallible> {
+        let labels = labels(name);
+        let (new, mut above) = self.longest_known(&labels);
+        for label in &labels[..new] {
+            self.octets.push(label.len() as u8);
+            self.octets.extend_from_slice(label.as_ref());
+        }
+        let mut at = self.octets.len();
+        match above {
+            ROOT => self.octets.push(0),
+            known => self.octets.extend_from_slice(&(0xc000 | known).to_be_bytes()),
+        }
+        // From the right, so that each name stands behind the one above it.
+        for label in labels[..new].iter().rev() {
+            at -= 1 + label.len();
+            if at > MAX_TARGET || self.known.len() == MOST_KNOWN {
+                break;
+            }
+            self.known.push(Known { at: at as u16, above });
+            above = at as u16;
+        }
+        Ok(())
+    }
+
+    fn can_compress(&self) -> bool {
+        true
+    }
+}
+
+impl OctetsBuilder for Compressor {
+    type AppendError = Infallible;
+
+    fn append_slice(&mut self, slice: &[u8]) -> Result<(), Infallible> {
+        self.octets.extend_from_slice(slice);
+        Ok(())
+    }
+}
+
+impl Truncate for Compressor {
+    fn truncate(&mut self, len: usize) {
+        self.octets.truncate(len);
+        let is_there = |at: u16| usize::from(at) < len;
+        self.known
+            .retain(|known| is_there(known.at) && (known.above == ROOT || is_there(known.above)));
+    }
+}
+
+impl AsRef<[u8]> for Compressor {
+    fn as_ref(&self) -> &[u8] {
+        &self.octets
+    }
+}
+
+impl AsMut<[u8]> for Compressor {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.octets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::base::message_builder::StaticCompressor;
+    use domain::base::name::Name;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::wire;
+
+    fn write(target: &mut impl Composer, names: &[String]) {
+        for name in names {
+            let name = Name::from_octets(wire_as_spelt(name)).unwrap();
+            assert!(target.append_compressed_name(&name).is_ok());
+        }
+    }
+
+    fn wire_as_spelt(name: &str) -> Vec<u8> {
+        name.parse::<Name<Vec<u8>>>().unwrap().as_slice().to_vec()
+    }
+
+    /// A name of two letters' labels: suffixes are shared often.
+    fn names(most_labels: usize) -> impl Strategy<Value = String> {
+        proptest::collection::vec("[aAbc]", 0..=most_labels)
+            .prop_map(|labels| labels.join(".") + ".")
+    }
+
+    proptest! {
+        #[test]
+        fn a_few_names_are_written_as_domain_writes_them(
+            names in proptest::collection::vec(names(4), 0..6),
+        ) {
+            let mut ours = Compressor::new(0, usize::MAX);
+            let mut theirs = StaticCompressor::new(Vec::new());
+            write(&mut ours, &names);
+            write(&mut theirs, &names);
+            prop_assert_eq!(ours.into_octets(), theirs.into_target());
+        }
+
+        #[test]
+        fn names_are_read_as_they_were_written(
+            names in proptest::collection::vec(names(120), 0..300),
+        ) {
+            // So that later names have octets before them that are no names, as in a message.
+            let mut ours = Compressor::new(0, usize::MAX);
+            let mut places = Vec::new();
+            for name in &names {
+                ours.append_slice(&[0xff; 12]).unwrap();
+                places.push(ours.as_ref().len());
+                write(&mut ours, std::slice::from_ref(name));
+            }
+            prop_assert!(ours.known.len() <= MOST_KNOWN);
+            let octets = ours.into_octets();
+            let message = wire::view::Message::new(&octets);
+            let Some(message) = message else { return Ok(()) };
+            for (at, name) in places.into_iter().zip(&names) {
+                let mut read = [0; 255];
+                let len = message.copy_name(at, &mut read).unwrap();
+                prop_assert_eq!(&read[..len].to_ascii_lowercase(), &wire(name));
+            }
+        }
+    }
+
+    /// What is cut off again can no longer be pointed to.
+    #[test]
+    fn what_is_truncated_is_forgotten() {
+        let mut ours = Compressor::new(0, usize::MAX);
+        write(&mut ours, &["a.test.".into()]);
+        let len = ours.as_ref().len();
+        write(&mut ours, &["b.a.test.".into()]);
+        ours.truncate(len);
+        write(&mut ours, &["b.a.test.".into(), "b.a.test.".into()]);
+        assert_eq!(ours.into_octets(), b"\x01a\x04test\0\x01b\xc0\0\xc0\x08");
+    }
+}
