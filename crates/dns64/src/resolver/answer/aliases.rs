@@ -8,7 +8,7 @@ use wire::view::{Malformed, Message, NameReader, Record, rtype};
 
 use super::asked::{AskedQuestion, MAX_ALIASES, Unusable};
 use super::survey::{Facts, Survey, is_of_transport, lower};
-use crate::name::is_at_or_below;
+use crate::name::ancestors;
 
 /// The longest name (RFC 1035 §2.3.4), with its root label, octets.
 const LONGEST: usize = 255;
@@ -146,6 +146,11 @@ impl<'a> Aliases<'a> {
         // Where the DNAME leads, and its TTL.
         let mut dname: Option<(Vec<u8>, u32)> = None;
         let mut has_data = false;
+        // How long the names above it are. Thousands of records may have to be compared with them.
+        let mut above = [false; LONGEST + 1];
+        for name in ancestors(&self.end).skip(1) {
+            above[name.len()] = true;
+        }
         for (i, listed) in self.records.iter_mut().enumerate() {
             let record = listed.record;
             if listed.taken || record.class != qclass || is_of_transport(record.rtype) {
@@ -153,17 +158,18 @@ impl<'a> Aliases<'a> {
             }
             let owner = &self.arena[listed.owner.clone()];
             let owns = *owner == *self.end;
-            let above = !owns && is_at_or_below(&self.end, owner);
+            let is_above = || above[owner.len()] && self.end.ends_with(owner);
             let belongs = match record.rtype {
-                rtype::DNAME if above && is_followed => {
+                rtype::DNAME if is_followed && is_above() => {
                     let target = lower(names, record.data_at)?;
                     let target = substitute(&self.end, owner.len(), target.wire())
                         .ok_or(Unusable::Malformed)?;
                     is_first(&mut dname, (target, record.ttl), |a, b| a.0 == b.0)?
                 }
-                rtype::DNAME => above || owns && (qtype == rtype::DNAME || qtype == rtype::ANY),
+                rtype::DNAME if owns => qtype == rtype::DNAME || qtype == rtype::ANY,
+                rtype::DNAME => is_above(),
                 rtype::RRSIG => {
-                    owns || above && record.data.starts_with(&rtype::DNAME.to_be_bytes())
+                    owns || record.data.starts_with(&rtype::DNAME.to_be_bytes()) && is_above()
                 }
                 rtype::CNAME if owns && is_followed => {
                     let target = lower(names, record.data_at)?.wire().to_vec();

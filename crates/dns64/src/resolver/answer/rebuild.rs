@@ -2,7 +2,6 @@
 
 use domain::base::iana::{Class, Rtype};
 use domain::base::message::RecordSection;
-use domain::base::message_builder::StaticCompressor;
 use domain::base::name::Name;
 use domain::base::rdata::UnknownRecordData;
 use domain::base::{
@@ -14,6 +13,7 @@ use domain::rdata::{AllRecordData, Cname};
 use super::aliases::{Aliases, Item};
 use super::asked::Unusable;
 use super::survey::is_of_transport;
+use crate::name::compressor::Compressor;
 
 /// The message with the answer records that belong there, in order, and without what concerns two
 /// neighbours only.
@@ -24,7 +24,7 @@ pub(super) fn rebuild(message: &[u8], aliases: &Aliases<'_>) -> Result<Vec<u8>, 
 fn write(message: &[u8], aliases: &Aliases<'_>) -> Option<Vec<u8>> {
     let parsed = DomainMessage::from_slice(message).ok()?;
     let (question, answer, authority, additional) = parsed.sections().ok()?;
-    let target = StaticCompressor::new(Vec::with_capacity(message.len()));
+    let target = Compressor::new(message.len(), usize::from(u16::MAX));
     let mut builder = MessageBuilder::from_target(target).ok()?;
     *builder.header_mut() = parsed.header();
     let mut out = builder.question();
@@ -50,20 +50,29 @@ fn write(message: &[u8], aliases: &Aliases<'_>) -> Option<Vec<u8>> {
                 .ok()?;
             }
         }
+        fits(&out)?;
     }
     let mut out = out.authority();
     for record in
         all(authority)?.into_iter().filter(|record| !is_of_transport(record.rtype().to_int()))
     {
         out.push(whole(record)?).ok()?;
+        fits(&out)?;
     }
     let mut out = out.additional();
     for (record, is_kept) in all(additional)?.into_iter().zip(&aliases.additional) {
         if *is_kept {
             out.push(whole(record)?).ok()?;
+            fits(&out)?;
         }
     }
-    Some(out.finish().into_target())
+    Some(out.finish().into_octets())
+}
+
+/// `None` if it is longer than a message can be: names that were compressed need not be once they
+/// stand elsewhere.
+fn fits(out: &MessageBuilder<Compressor>) -> Option<()> {
+    (!out.as_target().is_full()).then_some(())
 }
 
 fn all(section: RecordSection<'_, [u8]>) -> Option<Vec<ParsedRecord<'_, [u8]>>> {

@@ -252,6 +252,36 @@ fn records_are_put_in_order_and_strangers_left_out() {
     assert_eq!(answer.target(), wire("c.test"));
 }
 
+/// More labels than `domain` remembers had each owner written in full: what came in 42 KiB was too
+/// long for a message.
+#[test]
+fn a_message_of_long_names_is_no_longer_when_it_is_put_in_order() {
+    let below = |name: &str| format!("{}.{name}", ["a"; 100].join("."));
+    let (alias, end) = (below("c.test"), below("b.test"));
+    let end_at = HEADER_LEN + wire(&alias).len() + 4;
+    let pointer = (0xc000 | end_at as u16).to_be_bytes();
+    let answer = said(&alias, rtype::AAAA).aaaa(&end, 60, "2001:db8::");
+    let answer = (1..1_500u16).fold(answer, |answer, n| {
+        let address = std::net::Ipv6Addr::from_bits(u128::from(n));
+        answer.with(Section::Answer, record(&pointer, rtype::AAAA, 60, &address.octets()))
+    });
+    let answer = answer.with(Section::Answer, record(&wire(&alias), rtype::CNAME, 60, &pointer));
+    let parsed = answer.parse().unwrap();
+    assert_eq!((parsed.answer_count(), parsed.target()), (1_501, &*wire(&end)));
+    assert!(parsed.message().len() <= answer.bytes().len());
+}
+
+/// RFC 6672 §2.3: a DNAME is for what is below its owner. Octets alone do not say what that is.
+#[test]
+fn a_dname_whose_owner_ends_within_a_label_is_left_out() {
+    let dname = |name: &str| {
+        said(name, rtype::AAAA).answer("a.test", rtype::DNAME, 60, &wire("b.test")).parse().unwrap()
+    };
+    assert_eq!(types(&dname("z\\001a.test")), [0; 0]);
+    assert_eq!(types(&dname("z.y.a.test")), [rtype::DNAME, rtype::CNAME]);
+    assert_eq!(types(&dname("ba.test")), [0; 0]);
+}
+
 /// RFC 6672 §3.1: what the upstream has not made of a DNAME is made here.
 #[test]
 fn a_dname_without_its_cname_is_followed() {
