@@ -147,9 +147,10 @@ impl ReplyFrame {
     }
 
     /// An answer that needed no upstream. None of it lasts longer than the prefix that it comes of
-    /// is known (RFC 7050 §3, RFC 8781 §4).
+    /// is known (RFC 7050 §3, RFC 8781 §4), nor than other answers may.
     fn write_local(&self, out: &mut Vec<u8>, answer: &LocalAnswer, rules: &Rules<'_>) {
-        let (zones, lifetime) = (&rules.policy.zones, answer.lifetime(rules.now));
+        let zones = &rules.policy.zones;
+        let lifetime = answer.lifetime(rules.now).min(zones.max_ttl);
         let start = out.len();
         self.write_header(out, answer.rcode, false);
         for record in &answer.records {

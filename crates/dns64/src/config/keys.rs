@@ -550,8 +550,9 @@ impl Default for LocalKeys {
 }
 
 impl LocalKeys {
-    /// What they mean; an error has the key at fault, and what is wrong.
-    pub(super) fn zones(&self) -> Result<LocalZones, (&'static str, String)> {
+    /// What they mean, where no TTL is above `max_ttl` seconds; an error has the key at fault, and what
+    /// is wrong.
+    pub(super) fn zones(&self, max_ttl: u32) -> Result<LocalZones, (&'static str, String)> {
         let name = |key, text: &str| {
             text.parse::<LowerName>().map_err(|e| (key, format!("{key} '{text}': {e}")))
         };
@@ -565,6 +566,7 @@ impl LocalKeys {
             contact: name("contact", &contact)?,
             ttl: self.ttl,
             alias_ttl: self.reverse_ttl,
+            max_ttl,
         })
     }
 }

@@ -107,7 +107,8 @@ impl Policies {
         let layers = std::iter::once(&base)
             .chain(groups.iter().flat_map(|(_, group)| group.layers()))
             .chain(common.layers());
-        let zones = config.local.zones().map_err(|(key, reason)| BadPolicy::Key(key, reason))?;
+        let zones = config.local.zones(config.cache.max_ttl);
+        let zones = zones.map_err(|(key, reason)| BadPolicy::Key(key, reason))?;
         let same =
             Policy { reverse: all_prefixes(layers), zones: Arc::new(zones), ..Policy::default() };
         let together = |group: &Group| group.policies(&base, &common, &same);

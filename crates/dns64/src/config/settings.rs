@@ -649,6 +649,16 @@ mod tests {
     }
 
     #[test]
+    fn max_ttl_bounds_what_is_answered_without_an_upstream() {
+        let max_ttl = |text: &str| {
+            let settings = read(&format!("{UPSTREAM}{text}")).unwrap();
+            settings.policy("10.0.0.1".parse().unwrap(), &name("a.test")).zones.max_ttl
+        };
+        assert_eq!(max_ttl(""), 86_400);
+        assert_eq!(max_ttl("[cache]\nmax-ttl = 300\n"), 300);
+    }
+
+    #[test]
     fn item_12_bad_prefixes_are_refused_with_file_and_line() {
         let text = format!("{UPSTREAM}\n[dns64]\nprefixes = [{{ prefix = '64:ff9b::/72' }}]\n");
         let error = refused(&text);

@@ -18,7 +18,8 @@ const IPV4ONLY_ARPA: &[u8] = b"\x08ipv4only\x04arpa\0";
 const IP6_ARPA: &[u8] = b"\x03ip6\x04arpa\0";
 /// All that is answered here is below it.
 const ARPA: &[u8] = b"\x04arpa\0";
-/// TTL of `ipv4only.arpa`, as IANA's zone has it, seconds.
+/// TTL of `ipv4only.arpa`, as IANA's zone has it, seconds; in replies no more than
+/// [`LocalZones::max_ttl`].
 const IPV4ONLY_TTL: u32 = 86_400;
 
 /// A record of a local answer; its data is uncompressed.
@@ -101,7 +102,8 @@ pub(crate) fn look(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Local {
 pub(crate) fn alias_ttl(name: &LowerName, rules: &Rules<'_>) -> u32 {
     match look(name, rtype::PTR, rules) {
         Local::Alias(alias) => {
-            rules.policy.zones.alias_ttl.min(seconds_left(alias.until, rules.now))
+            let zones = &rules.policy.zones;
+            zones.alias_ttl.min(zones.max_ttl).min(seconds_left(alias.until, rules.now))
         }
         Local::No | Local::Answer(_) => 0,
     }
@@ -489,6 +491,16 @@ mod tests {
         let name = reverse_name("2001:db8:64::8.8.8.8").parse().unwrap();
         let gone = policy(&[]);
         assert_eq!(alias_ttl(&name, &Rules::of_all(&gone, Ipv4Addr::LOCALHOST.into())), 0);
+    }
+
+    /// A changed prefix reaches clients when what they have is over.
+    #[test]
+    fn the_ttl_of_an_alias_is_bounded() {
+        let zones = LocalZones { max_ttl: 300, ..LocalZones::default() };
+        let policy = Policy { zones: Arc::new(zones), ..policy("64:ff9b::/96") };
+        let name = reverse_name("64:ff9b::8.8.8.8").parse().unwrap();
+        let rules = Rules::of_all(&policy, Ipv4Addr::LOCALHOST.into());
+        assert_eq!(alias_ttl(&name, &rules), 300);
     }
 
     #[test]

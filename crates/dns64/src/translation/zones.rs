@@ -13,6 +13,8 @@ pub(crate) struct LocalZones {
     pub ttl: u32,
     /// TTL of the CNAME records of their pointers, seconds.
     pub alias_ttl: u32,
+    /// The largest TTL of all that is answered without an upstream, seconds.
+    pub max_ttl: u32,
 }
 
 impl Default for LocalZones {
@@ -22,6 +24,7 @@ impl Default for LocalZones {
             contact: LowerName::of_wire(b"\x06nobody\x07invalid\0"),
             ttl: 600,
             alias_ttl: 600,
+            max_ttl: 86_400,
         }
     }
 }

@@ -198,6 +198,40 @@ fn a_denial_ends_at_its_client_when_it_ends_in_the_cache() {
     assert_eq!(of(19), [(SOA, 1)]);
 }
 
+/// A changed prefix reaches clients when what they have is over: no record may last longer.
+#[test]
+fn local_answers_last_no_longer_than_others() {
+    let client = std::net::Ipv4Addr::LOCALHOST.into();
+    let ttls = |name: &str, qtype: u16, max_ttl: u32| {
+        let zones = local_zones(max_ttl);
+        let policy = Policy { zones: std::sync::Arc::new(zones), ..Policy::default() };
+        let rules = Rules::of_all(&policy, client);
+        let local::Local::Answer(answer) = local::look(&name.parse().unwrap(), qtype, &rules)
+        else {
+            panic!("a local answer")
+        };
+        let asked = query_of(qtype);
+        let Received::Query(query) = Received::read(&asked) else { panic!("a query") };
+        let frame = ReplyFrame::new(&query, Transport::Udp, None);
+        let mut out = Vec::new();
+        frame.write(&mut out, &Reply::Local(&answer), &rules, None, false);
+        records(&out).into_iter().map(|(_, ttl)| ttl).collect::<Vec<u32>>()
+    };
+    for (name, qtype, usual) in [
+        ("ipv4only.arpa", AAAA, vec![86_400; 2]),
+        ("ipv4only.arpa", A, vec![86_400; 2]),
+        ("170.0.0.192.in-addr.arpa", 12, vec![86_400]),
+        ("ipv4only.arpa", 16, vec![600]),
+    ] {
+        assert_eq!(ttls(name, qtype, 86_400), usual, "{name} {qtype}");
+        assert_eq!(ttls(name, qtype, 300), vec![300; usual.len()], "{name} {qtype}");
+    }
+}
+
+fn local_zones(max_ttl: u32) -> crate::translation::zones::LocalZones {
+    crate::translation::zones::LocalZones { max_ttl, ..Default::default() }
+}
+
 /// A text record of so many octets with its own header, in strings of 255.
 fn text(octets: usize) -> Said {
     let mut data = Vec::new();
