@@ -185,8 +185,12 @@ fn seconds_left(until: Option<Nanos>, now: Nanos) -> u32 {
 /// A name of `ip6.arpa`: under a prefix it is made up, elsewhere it is not ours (item 22).
 fn reverse(name: &LowerName, qtype: u16, mappings: &[Mapping], zones: &LocalZones) -> Local {
     let Reversed { address, nibbles, well_formed } = Reversed::read(name);
+    // DS records are of the parent of the zone that they are for (RFC 4035 §3.1.4.1): of a zone that
+    // is made up here only if another one is above it.
+    let least = u32::from(qtype == rtype::DS && well_formed);
     let ours = |mapping: &&Mapping| {
-        nibbles * 4 >= u32::from(mapping.prefix().len()) && mapping.prefix().covers(address)
+        let prefix = mapping.prefix();
+        nibbles * 4 >= u32::from(prefix.len()) + least && prefix.covers(address)
     };
     let longest = mappings.iter().filter(ours).max_by_key(|mapping| mapping.prefix().len());
     let Some(prefix) = longest.map(Mapping::prefix) else { return Local::No };
@@ -530,6 +534,32 @@ mod tests {
                 "{below} is no apex"
             );
         }
+    }
+
+    /// RFC 4035 §3.1.4.1: the parent denies them, or has them.
+    #[test]
+    fn the_ds_records_of_a_made_up_zone_are_its_parents() {
+        let all = vec!["0.0.0.0/0".parse().unwrap()];
+        let inner = Mapping::new("2001:db8:64::/96".parse().unwrap(), all, false);
+        let mut policy = policy("2001:db8::/32");
+        policy.reverse = Arc::new([policy.mappings[0].clone(), inner]);
+        let outer_apex = &reverse_name("2001:db8::")[48..];
+        let inner_apex = &reverse_name("2001:db8:64::")[16..];
+        let zone = |name: &str| match ask(name, rtype::DS, &policy) {
+            Local::Answer(answer) => {
+                assert!(answer.records.is_empty(), "{name}");
+                answer.zone.map(|zone| (answer.rcode, LowerName::of_wire(&zone)))
+            }
+            Local::No => None,
+            other => panic!("{name}: {other:?}"),
+        };
+        let outer: LowerName = outer_apex.parse().unwrap();
+        let inner: LowerName = inner_apex.parse().unwrap();
+        assert_eq!(zone(outer_apex), None, "its parent is not made up");
+        assert_eq!(zone(inner_apex), Some((Rcode::NOERROR, outer.clone())));
+        assert_eq!(zone(&format!("1.{outer_apex}")), Some((Rcode::NOERROR, outer.clone())));
+        assert_eq!(zone(&format!("z.{outer_apex}")), Some((Rcode::NXDOMAIN, outer)));
+        assert_eq!(zone(&format!("1.{inner_apex}")), Some((Rcode::NOERROR, inner)));
     }
 
     #[test]
