@@ -343,8 +343,17 @@ impl Endpoint {
 
     /// Packets that the kernel threw away because this socket's buffer was full: the counter that
     /// `SO_RXQ_OVFL` attaches to received packets, read directly, so that drops after the last
-    /// packet are seen as well.
+    /// packet are seen as well. 0 where the kernel does not tell.
     pub fn drops(&self) -> u64 {
+        self.drop_counter().map_or(0, u64::from)
+    }
+
+    /// The counter that [`drops`](Endpoint::drops) reads. Behind its largest value it begins with 0
+    /// again.
+    ///
+    /// # Errors
+    /// As getsockopt(2): then it is not known whether there are any.
+    pub fn drop_counter(&self) -> io::Result<u32> {
         // linux/sock_diag.h: SK_MEMINFO_DROPS is the ninth of SK_MEMINFO_VARS values.
         const SO_MEMINFO: libc::c_int = 55;
         const DROPS: usize = 8;
@@ -360,7 +369,7 @@ impl Endpoint {
                 &raw mut len,
             )
         };
-        if status == 0 { u64::from(values[DROPS]) } else { 0 }
+        if status == 0 { Ok(values[DROPS]) } else { Err(io::Error::last_os_error()) }
     }
 
     /// Sends one datagram to the connected peer.

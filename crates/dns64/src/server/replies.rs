@@ -22,9 +22,9 @@ pub(super) struct Replies {
     queues: Vec<SendQueue>,
     /// Replies that leave past the stack, for each of the worker's rings.
     outboxes: Vec<Outbox>,
-    /// What the kernel had thrown away when this worker began; `None` if another worker has the
+    /// What the kernel has thrown away since this worker began; `None` if another worker has the
     /// same sockets and counts.
-    drops_before: Option<u64>,
+    drops: Option<Drops>,
     /// When the kernel is asked again.
     drops_due: Nanos,
     /// Who is told of messages to and from clients.
@@ -45,11 +45,11 @@ impl Replies {
         tap: Option<Tap>,
     ) -> Replies {
         let queues = endpoints.iter().map(|_| SendQueue::new()).collect();
-        let drops_before = counts_drops.then(|| drops(&endpoints));
+        let drops = counts_drops.then(|| Drops::since(counters(&endpoints)));
         let address = |endpoint: &Endpoint| endpoint.local_address().ok();
         let addresses = endpoints.iter().map(address).collect();
         let outboxes = (0..rings).map(|_| Outbox::default()).collect();
-        Replies { endpoints, addresses, queues, outboxes, drops_before, drops_due: Nanos(0), tap }
+        Replies { endpoints, addresses, queues, outboxes, drops, drops_due: Nanos(0), tap }
     }
 
     /// What waits to leave by the rings with this number.
@@ -126,11 +126,11 @@ impl Replies {
         for (queue, endpoint) in self.queues.iter_mut().zip(&self.endpoints) {
             flush_one(queue, endpoint, metrics);
         }
-        if let Some(before) = self.drops_before
+        if let Some(drops) = &mut self.drops
             && now >= self.drops_due
         {
             self.drops_due = now + DROPS_EACH;
-            metrics.set(Count::SocketDrops, drops(&self.endpoints) - before);
+            metrics.set(Count::SocketDrops, drops.count(counters(&self.endpoints)));
         }
     }
 }
@@ -182,7 +182,48 @@ fn ends(client: &Client, addresses: &[Option<SocketAddr>]) -> Ends {
     Ends { initiator: Some(peer.address.into()), responder }
 }
 
-/// Datagrams that found these sockets full since they were opened.
-fn drops(endpoints: &[Endpoint]) -> u64 {
-    endpoints.iter().map(Endpoint::drops).sum()
+/// The kernel's counters of datagrams that found these sockets full; `None` where it does not tell.
+fn counters(endpoints: &[Endpoint]) -> impl Iterator<Item = Option<u32>> {
+    endpoints.iter().map(|endpoint| endpoint.drop_counter().ok())
+}
+
+/// What counters of 32 bits, one for each socket, have grown by. They may be above 0 at first:
+/// sockets of systemd are older than this process.
+struct Drops {
+    /// What each was when it was read last.
+    last: Vec<Option<u32>>,
+    total: u64,
+}
+
+impl Drops {
+    /// Nothing has been dropped since the counters were these; `None`: not known.
+    fn since(counters: impl Iterator<Item = Option<u32>>) -> Drops {
+        Drops { last: counters.collect(), total: 0 }
+    }
+
+    /// How much they have grown in all, now that they are these. One that is not known adds nothing;
+    /// what it has grown by meanwhile is added when it is known again.
+    fn count(&mut self, counters: impl Iterator<Item = Option<u32>>) -> u64 {
+        for (last, counter) in self.last.iter_mut().zip(counters) {
+            let Some(counter) = counter else { continue };
+            let before = last.replace(counter).unwrap_or(counter);
+            self.total += u64::from(counter.wrapping_sub(before));
+        }
+        self.total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_are_counted_past_the_counters_ends_and_failures() {
+        let mut drops = Drops::since([Some(7), Some(u32::MAX - 1), None].into_iter());
+        let mut count = |counters: [Option<u32>; 3]| drops.count(counters.into_iter());
+        assert_eq!(count([Some(7), Some(u32::MAX - 1), Some(40)]), 0, "before this process");
+        assert_eq!(count([Some(9), Some(u32::MAX), Some(40)]), 3);
+        assert_eq!(count([None, None, None]), 3, "the calls have failed");
+        assert_eq!(count([Some(10), Some(4), Some(41)]), 10, "5 behind the largest value");
+    }
 }
