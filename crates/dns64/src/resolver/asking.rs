@@ -54,6 +54,7 @@ impl<O: Outside> Resolver<O> {
         self.budget.enter(charge);
         self.current = Some(id);
         if !self.common.shared_questions.claim(fetch.query.key(), self.worker) {
+            self.metrics().count(Count::Collapsed);
             self.wait_until_deadline(id);
             return Ok(id);
         }

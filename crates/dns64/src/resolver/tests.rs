@@ -580,6 +580,11 @@ fn elsewhere_one_worker_asks_and_tells_the_other() {
     let mut waits = Test::with(1, "", WorkerId(1), common);
     let sent = asks.begin("a.test").remove(0);
     assert!(waits.begin("a.test").is_empty());
+    let collapsed = |test: &Test| {
+        let metrics = &test.resolver.common.metrics;
+        metrics.worker(test.resolver.worker).get(Count::Collapsed)
+    };
+    assert_eq!((collapsed(&asks), collapsed(&waits)), (0, 1), "the same one is in flight");
     asks.answer(&sent, &sent.answer(0, &[[192, 0, 2, 1]]));
     let landed = asks.resolver.next_landed().unwrap();
     let (worker, told) = asks.resolver.outside.told.remove(0);
