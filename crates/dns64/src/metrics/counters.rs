@@ -106,9 +106,10 @@ counters! {
         RingsLostOut "out",
     }
     "replies_not_sent", "Replies that the kernel refused to send", "" { SendRefused "", }
-    "tcp_connections_refused", "TCP connections of clients that were closed at once, by reason", "reason" {
+    "tcp_connections_refused", "TCP connections of clients that were closed, by reason: acl and limit at once", "reason" {
         TcpRefusedAcl "acl",
         TcpRefusedLimit "limit",
+        TcpUnread "unread",
     }
     "tcp_accepts_failed", "Times that no TCP connection could be accepted, mostly for want of file descriptors", "" {
         TcpAcceptFailed "",

@@ -17,7 +17,6 @@ use std::sync::Arc;
 use method::units::Nanos;
 use net::clock;
 use net::xdp::Outbox;
-use tokio::sync::mpsc::unbounded_channel;
 use wire::edns::{LEAST_PAYLOAD, ede};
 use wire::rcode::Rcode;
 use wire::view::rtype;
@@ -43,6 +42,7 @@ use crate::translation::decide::{Reason, Reply, Strip, Withheld};
 use crate::translation::decision::Decision;
 use crate::translation::policy::Rules;
 use crate::transport::Transport;
+use crate::transport::backlog::ToStream;
 use crate::transport::client::Client;
 
 /// Replies over UDP that are longer, octets, are for clients whose address is proven, and a few
@@ -224,8 +224,7 @@ impl Frontend {
             return trace.refuse(&query, &rules, &self.settings, self.now);
         }
         // Nothing is sent to it.
-        let (stream, _) = unbounded_channel();
-        let client = Client::Stream(Transport::Tcp, ip, stream);
+        let client = Client::Stream(Transport::Tcp, ip, ToStream::closed());
         self.begin(resolver, &client, &query, Some(trace));
     }
 

@@ -71,16 +71,16 @@ mod tests {
     use crate::client::query::Received;
     use crate::translation::policy::{Policy, Rules};
     use crate::transport::Transport;
+    use crate::transport::backlog::ToStream;
 
     fn job() -> Job {
         let query = b"\0\x01\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x1c\0\x01";
         let Received::Query(query) = Received::read(query) else { panic!("a query") };
-        let (reply, _) = tokio::sync::mpsc::unbounded_channel();
         let ip = [127, 0, 0, 1].into();
         let policy = Policy::default();
         let inquiry = Inquiry::begin(&query, Transport::Tcp, None, &Rules::of_all(&policy, ip));
         Job {
-            client: Client::Stream(Transport::Tcp, ip, reply),
+            client: Client::Stream(Transport::Tcp, ip, ToStream::closed()),
             inquiry,
             arrived: Nanos(0),
             cookie: None,

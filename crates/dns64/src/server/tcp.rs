@@ -32,9 +32,10 @@ use crate::metrics::{self, Count};
 use crate::observe::{MessageKind, Observer, Tap};
 use crate::resolver::outside::TcpQuestion;
 use crate::transport::Transport;
-use crate::transport::client::{Client, ToStream};
+use crate::transport::backlog::{Backlogs, ToStream};
+use crate::transport::client::Client;
 use crate::transport::connections::Connections;
-use crate::transport::stream::{self, Bounds};
+use crate::transport::stream::{self, Bounds, End};
 use crate::transport::upstream_tcp;
 
 /// How often it is looked at whether the server stops.
@@ -78,14 +79,19 @@ pub(super) fn run(
     let local = LocalSet::new();
     local.block_on(&runtime, async {
         let (stop, stopping) = watch::channel(false);
-        let connections = Rc::new(Connections::default());
+        let (connections, backlogs) = (Rc::new(Connections::default()), Backlogs::default());
         for listener in sockets.listeners {
             let listener = Rc::new(TcpListener::from_std(listener)?);
-            let (tasks, shared) = (tasks.clone(), Arc::clone(shared));
+            let (shared, backlogs) = (Arc::clone(shared), backlogs.clone());
+            let service = TcpService { shared, tasks: tasks.clone(), backlogs };
             let (connections, stopping) = (Rc::clone(&connections), stopping.clone());
-            tasks.clone().keep("a connection", move || {
-                let service = TcpService { shared: Arc::clone(&shared), tasks: tasks.clone() };
-                accept(service, Rc::clone(&listener), Rc::clone(&connections), stopping.clone())
+            tasks.keep("a connection", move || {
+                accept(
+                    service.clone(),
+                    Rc::clone(&listener),
+                    Rc::clone(&connections),
+                    stopping.clone(),
+                )
             });
         }
         let metrics_address = sockets.metrics.as_ref().and_then(|one| one.local_addr().ok());
@@ -204,6 +210,8 @@ fn ask_upstreams(
 struct TcpService {
     shared: Arc<Shared>,
     tasks: Tasks,
+    /// Replies that wait on all connections.
+    backlogs: Backlogs,
 }
 
 /// Accepts connections of clients, and hands their queries to the workers in turn.
@@ -213,7 +221,7 @@ async fn accept(
     connections: Rc<Connections>,
     mut stopping: watch::Receiver<bool>,
 ) {
-    let TcpService { shared, tasks } = &service;
+    let TcpService { shared, tasks, .. } = &service;
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -250,7 +258,10 @@ async fn accept(
                 worker = (worker + 1) % service.shared.mailboxes.len();
                 service.hand_on(WorkerId(worker), ip, bytes, &reply);
             };
-            stream::serve(stream, bounds, stopping, hand_on).await;
+            let end = stream::serve(stream, bounds, &service.backlogs, stopping, hand_on).await;
+            if end == End::Unread {
+                service.shared.metrics().tcp().count(Count::TcpUnread);
+            }
             drop(place);
         });
     }

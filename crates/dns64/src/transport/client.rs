@@ -4,9 +4,9 @@ use std::net::IpAddr;
 
 use net::batch::Peer;
 use net::xdp::EthernetLink;
-use tokio::sync::mpsc::UnboundedSender;
 
 use super::Transport;
+use super::backlog::ToStream;
 
 /// Whom a reply goes to.
 #[derive(Clone)]
@@ -28,10 +28,6 @@ pub(crate) struct PastStack {
     pub(crate) rings: u16,
     pub(crate) link: EthernetLink,
 }
-
-/// The way to a connection's writer: it gets one message for each query, empty if there is no
-/// reply.
-pub(crate) type ToStream = UnboundedSender<Vec<u8>>;
 
 impl Client {
     /// Its address; an IPv4 client of a socket for both families is one of IPv4.

@@ -3,9 +3,10 @@
 //! ```text
 //! clients ── UDP ─► server::worker                      upstreams ◄─ UDP ── resolver::upstreams::ports
 //!         ── TCP ─► stream ─► worker ─► stream ─► client          ◄─ TCP ── upstream_tcp
-//!                   framing, connections                          framing
+//!                   framing, backlog, connections                 framing
 //! ```
 
+pub(crate) mod backlog;
 pub(crate) mod client;
 pub(crate) mod connections;
 pub(crate) mod framing;

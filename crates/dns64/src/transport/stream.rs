@@ -6,18 +6,20 @@
 //!            ▲                                │
 //!            └───────── a free place ◄────────┘
 //! ```
+//!
+//! Nothing is read while too many octets of replies wait ([`super::backlog`]).
 
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
-use super::client::ToStream;
+use super::backlog::{Backlog, Backlogs, ToStream, Waiting};
 use super::framing::{read_message, write_message};
 
 /// What bounds a connection.
@@ -29,9 +31,18 @@ pub(crate) struct Bounds {
     pub(crate) idle: Duration,
 }
 
-/// Serves a connection until its client ends it, is silent for too long, or `stopping` says true.
-/// `hand_on` is given each query, and where its reply goes; one that gets no reply gets an empty
-/// one.
+/// How a connection has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// By its client, for its silence, or because the server stops.
+    Usual,
+    /// Too many octets of replies waited on it and on all others.
+    Unread,
+}
+
+/// Serves a connection until its client ends it, is silent for too long or does not read while
+/// memory is short, or `stopping` says true. `hand_on` is given each query, and where its reply
+/// goes; one that gets no reply gets an empty one. What waits counts among `backlogs`.
 ///
 /// # Errors
 /// None: however it ends, the client knows as much as we do.
@@ -41,57 +52,81 @@ pub(crate) struct Bounds {
 pub(crate) async fn serve<S: AsyncRead + AsyncWrite + 'static>(
     stream: S,
     bounds: Bounds,
+    backlogs: &Backlogs,
     mut stopping: watch::Receiver<bool>,
     mut hand_on: impl FnMut(Vec<u8>, ToStream),
-) {
+) -> End {
     let (mut reader, writer) = tokio::io::split(stream);
-    let (reply, replies) = mpsc::unbounded_channel();
+    let (reply, backlog) = backlogs.connection();
     let free = Rc::new(Semaphore::new(bounds.pipeline));
-    let writing = spawn_local(write_replies(writer, replies, Rc::clone(&free), bounds.idle));
-    while !writing.is_finished() {
+    let mut writing = spawn_local(write_replies(writer, backlog, Rc::clone(&free), bounds.idle));
+    let ended = loop {
         // What is read can be handed on at once, also when the server stops just then.
         let next = async {
             let permit = free.acquire().await.ok()?;
+            reply.caught_up().await;
             let bytes = read_message(&mut reader, bounds.idle).await.ok()?;
             Some((permit, bytes))
         };
         let read = tokio::select! {
             read = next => read,
-            _ = stopping.wait_for(|stopping| *stopping) => break,
+            ended = &mut writing => break Some(ended),
+            _ = stopping.wait_for(|stopping| *stopping) => break None,
         };
-        let Some((permit, bytes)) = read else { break };
+        let Some((permit, bytes)) = read else { break None };
         // Given back when its reply has been written.
         permit.forget();
         hand_on(bytes, reply.clone());
-    }
+    };
     // Queries that have been handed on are still answered: the writer ends when the last reply's
     // sender is dropped.
     drop(reply);
-    if let Err(ended) = writing.await
-        && ended.is_panic()
-    {
+    let ended = match ended {
+        Some(ended) => ended,
+        None => writing.await,
+    };
+    match ended {
+        Ok(end) => end,
         // The task that serves this connection must end with the panic, so that it is reported.
-        std::panic::resume_unwind(ended.into_panic());
+        Err(ended) if ended.is_panic() => std::panic::resume_unwind(ended.into_panic()),
+        Err(_) => End::Usual,
     }
 }
 
+/// Writes what waits, until no more can come, the client takes none of it, or a reply was refused.
 async fn write_replies(
     mut writer: impl AsyncWrite + Unpin,
-    mut replies: UnboundedReceiver<Vec<u8>>,
+    mut backlog: Backlog,
     free: Rc<Semaphore>,
+    patience: Duration,
+) -> End {
+    let (replies, refused) = backlog.parts();
+    let end = tokio::select! {
+        biased;
+        () = refused.notified() => End::Unread,
+        () = write_each(&mut writer, replies, &free, patience) => End::Usual,
+    };
+    drop(backlog);
+    let _: io::Result<()> = tokio::io::AsyncWriteExt::shutdown(&mut writer).await;
+    end
+}
+
+async fn write_each(
+    writer: &mut (impl AsyncWrite + Unpin),
+    replies: &mut UnboundedReceiver<Waiting>,
+    free: &Semaphore,
     patience: Duration,
 ) {
     while let Some(reply) = replies.recv().await {
-        if !reply.is_empty() {
-            let write = write_message(&mut writer, &reply);
+        if !reply.message().is_empty() {
+            let write = write_message(writer, reply.message());
             if !matches!(timeout(patience, write).await, Ok(Ok(()))) {
                 break;
             }
         }
+        drop(reply);
         free.add_permits(1);
     }
-    free.close();
-    let _: io::Result<()> = tokio::io::AsyncWriteExt::shutdown(&mut writer).await;
 }
 
 #[cfg(test)]
@@ -99,10 +134,13 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
+    use crate::transport::backlog::MOST;
     use tokio::io::DuplexStream;
     use tokio::task::LocalSet;
 
     const SOON: Duration = Duration::from_secs(5);
+    /// The longest reply.
+    const LONG: &[u8] = &[7; 65_535];
 
     /// Queries that were handed on, with where their replies go.
     type Asked = Rc<RefCell<Vec<(Vec<u8>, ToStream)>>>;
@@ -112,11 +150,16 @@ mod tests {
         client: DuplexStream,
         asked: Asked,
         stop: watch::Sender<bool>,
-        serving: tokio::task::JoinHandle<()>,
+        serving: tokio::task::JoinHandle<End>,
     }
 
     impl Test {
         fn new(pipeline: usize, idle: Duration) -> Test {
+            Test::beside(&Backlogs::default(), pipeline, idle)
+        }
+
+        /// One that is not alone.
+        fn beside(backlogs: &Backlogs, pipeline: usize, idle: Duration) -> Test {
             let (client, stream) = tokio::io::duplex(64 << 10);
             let (stop, stopping) = watch::channel(false);
             let asked = Rc::new(RefCell::new(Vec::new()));
@@ -124,7 +167,11 @@ mod tests {
                 let asked = Rc::clone(&asked);
                 move |bytes, reply| asked.borrow_mut().push((bytes, reply))
             };
-            let serving = spawn_local(serve(stream, Bounds { pipeline, idle }, stopping, hand_on));
+            let (bounds, backlogs) = (Bounds { pipeline, idle }, backlogs.clone());
+            let serving =
+                spawn_local(
+                    async move { serve(stream, bounds, &backlogs, stopping, hand_on).await },
+                );
             Test { client, asked, stop, serving }
         }
 
@@ -195,6 +242,64 @@ mod tests {
             let mut test = Test::new(8, Duration::from_millis(1));
             assert!(test.read().await.is_err());
             timeout(SOON, test.serving).await.unwrap().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_client_that_reads_gets_all_that_it_asked_for_at_once() {
+        on_a_stream(async {
+            let mut test = Test::new(64, SOON);
+            for _ in 0..64 {
+                test.ask(b"a").await;
+            }
+            test.asked(64).await;
+            (0..64).for_each(|number| test.reply(number, LONG));
+            for _ in 0..64 {
+                assert_eq!(test.read().await.unwrap(), LONG);
+            }
+        });
+    }
+
+    #[test]
+    fn nothing_is_read_while_long_replies_wait() {
+        on_a_stream(async {
+            let mut test = Test::new(64, SOON);
+            for _ in 0..5 {
+                test.ask(b"a").await;
+            }
+            test.asked(5).await;
+            (0..5).for_each(|number| test.reply(number, LONG));
+            // It is being read already.
+            test.ask(b"b").await;
+            test.asked(6).await;
+            test.ask(b"c").await;
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(test.asked.borrow().len(), 6, "five replies wait");
+            for _ in 0..2 {
+                assert_eq!(test.read().await.unwrap(), LONG);
+            }
+            assert_eq!(test.asked(7).await[6], b"c");
+        });
+    }
+
+    #[test]
+    fn a_client_that_does_not_read_is_let_go_while_memory_is_short() {
+        on_a_stream(async {
+            let backlogs = Backlogs::default();
+            let (others, _waiting) = backlogs.connection();
+            others.send(vec![0; MOST]).unwrap();
+            // Nobody waits until it has been silent for long.
+            let mut test = Test::beside(&backlogs, 64, SOON * 100);
+            for _ in 0..5 {
+                test.ask(b"a").await;
+            }
+            test.asked(5).await;
+            (0..4).for_each(|number| test.reply(number, LONG));
+            assert!(test.asked.borrow()[4].1.send(LONG.to_vec()).is_err());
+            assert_eq!(timeout(SOON, test.serving).await.unwrap().unwrap(), End::Unread);
+            assert_eq!(backlogs.octets(), MOST, "nothing of it is left");
         });
     }
 }
