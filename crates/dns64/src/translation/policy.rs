@@ -322,10 +322,13 @@ impl Policy {
     }
 }
 
-/// A number that a client, an IPv4 address or an IPv6 /64, draws for a prefix: always the same one.
+/// A number that a client, an IPv4 address, an IPv6 /64 or a link-local address, draws for a prefix:
+/// always the same one.
 fn draw(client: IpAddr, prefix: &Prefix) -> u64 {
     let client = match client {
         IpAddr::V4(address) => u64::from(u32::from(address)),
+        // All links have the same prefix.
+        IpAddr::V6(address) if address.is_unicast_link_local() => u128::from(address) as u64,
         IpAddr::V6(address) => (u128::from(address) >> 64) as u64,
     };
     let mut hasher = DefaultHasher::new();
@@ -464,11 +467,15 @@ mod tests {
         let host = |n: u128| IpAddr::V6((0x2001_0db8_u128 << 96 | n).into());
         let spread = |client| given(&[good; 4], Select::Spread, client);
         assert!((0..50).all(|n| spread(host(n)) == spread(host(0))));
-        // Many of them share all prefixes.
-        let mut of_networks: Vec<_> = (0..50).flat_map(|n| spread(host(n << 64))).collect();
-        of_networks.sort_unstable();
-        of_networks.dedup();
-        assert_eq!(of_networks, [1, 2, 3, 4]);
+        // Many of them share all prefixes, and so do the hosts of a link, each a client.
+        let link_local = |n: u128| IpAddr::V6((0xfe80_u128 << 112 | n).into());
+        let clients: [&dyn Fn(u128) -> IpAddr; 2] = [&|n| host(n << 64), &link_local];
+        for client in clients {
+            let mut used: Vec<_> = (0..50).flat_map(|n| spread(client(n))).collect();
+            used.sort_unstable();
+            used.dedup();
+            assert_eq!(used, [1, 2, 3, 4]);
+        }
     }
 
     #[test]
