@@ -115,6 +115,10 @@ impl<O: Outside> Resolver<O> {
                 failure = Failure::Overload;
                 false
             }
+            Err(TcpFailure::Timeout) => {
+                self.note_silence_over_tcp(server);
+                false
+            }
             Err(TcpFailure::NoAnswer) => {
                 self.upstreams.server(server).failed(self.now, "no answer over TCP");
                 false

@@ -178,6 +178,10 @@ impl<O: Outside> Resolver<O> {
         let another = self.upstreams.has_another(fetch.route, &udp.tried, self.now);
         let timeout = if another { Nanos(left.0 / 2) } else { left };
         let address = self.upstreams.server(number).address();
+        // It has answered: what it makes of the question over TCP counts.
+        for attempt in udp.attempts.iter_mut().filter(|one| one.at.port.server == number) {
+            attempt.expired = true;
+        }
         let begun = Arc::<AtomicBool>::default();
         fetch.state.go_over_to_tcp(number, Arc::clone(&begun));
         self.common.metrics.worker(self.worker).count(Count::UpstreamTcp);
@@ -222,12 +226,16 @@ impl<O: Outside> Resolver<O> {
         }
         let over = self.now + LEAST_DELAY >= fetch.deadline;
         let unanswered = fetch.state.why_unanswered();
+        let over_tcp = fetch.state.asked_over_tcp();
         let State::Udp(udp) = &mut fetch.state else {
-            return if over {
-                self.land(id, None, unanswered);
-            } else {
-                self.wait_until_deadline(id);
-            };
+            if !over {
+                return self.wait_until_deadline(id);
+            }
+            // Its answer, or that there is none, comes when the question is over.
+            if let Some(server) = over_tcp {
+                self.note_silence_over_tcp(server);
+            }
+            return self.land(id, None, unanswered);
         };
         let mut hopeless = false;
         if let Some(last) = udp.attempts.last_mut() {
@@ -246,6 +254,12 @@ impl<O: Outside> Resolver<O> {
                 && !self.upstreams.has_another(fetch.route, &udp.tried, self.now);
         }
         if over || hopeless { self.land(id, None, Failure::Timeout) } else { self.attempt(id) }
+    }
+
+    /// A server that was asked over TCP has not answered in time.
+    pub(super) fn note_silence_over_tcp(&mut self, server: ServerId) {
+        self.metrics().count(Count::UpstreamTimeout);
+        self.upstreams.server(server).failed(self.now, "no answer in time over TCP");
     }
 
     /// A question is over: its answer is kept, other workers are told, and those who waited will

@@ -88,7 +88,7 @@ pub(super) struct Attempt {
     pub(super) sent: Nanos,
     /// Whether the query had an EDNS part.
     pub(super) edns: bool,
-    /// It was not answered in time.
+    /// It was not answered in time, or its answer sent us to TCP: it is waited for no more.
     pub(super) expired: bool,
 }
 
@@ -142,6 +142,14 @@ impl State {
         match self {
             State::Tcp(tcp) if !tcp.begun.load(Ordering::Relaxed) => Failure::Overload,
             _ => Failure::Timeout,
+        }
+    }
+
+    /// The server that is being asked over TCP, if there has been room for that.
+    pub(super) fn asked_over_tcp(&self) -> Option<ServerId> {
+        match self {
+            State::Tcp(tcp) if tcp.begun.load(Ordering::Relaxed) => Some(tcp.server),
+            _ => None,
         }
     }
 

@@ -33,7 +33,9 @@ pub(crate) struct TcpQuestion {
 /// Why a question to an upstream got no answer over TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TcpFailure {
-    /// The upstream did not answer.
+    /// The upstream did not answer in time.
+    Timeout,
+    /// It did not take the question, or broke off.
     NoAnswer,
     /// It was not asked: too many questions were under way.
     NoRoom,

@@ -239,6 +239,13 @@ impl Test {
     fn count(&self, what: Count) -> u64 {
         self.resolver.common.metrics.total(what)
     }
+
+    /// How often a server is said to have failed.
+    fn failures(&self, server: u16) -> u64 {
+        let upstreams = self.resolver.common.metrics.upstreams();
+        let mut of_it = upstreams.iter().filter(|(address, _)| address.port() == 1 + server);
+        of_it.next().unwrap().1.failures
+    }
 }
 
 #[test]
@@ -514,7 +521,12 @@ fn tcp_a_truncated_answer_is_asked_for_again() {
 
 #[test]
 fn tcp_a_server_that_does_not_answer_is_left_for_another() {
-    for answer in [Err(TcpFailure::NoAnswer), Err(TcpFailure::NoRoom), Ok(vec![0; 40])] {
+    for answer in [
+        Err(TcpFailure::Timeout),
+        Err(TcpFailure::NoAnswer),
+        Err(TcpFailure::NoRoom),
+        Ok(vec![0; 40]),
+    ] {
         let mut test = Test::new(2);
         let first = test.begin("a.test").remove(0);
         test.answer(&first, &first.truncated());
@@ -561,12 +573,39 @@ fn tcp_ends_at_the_deadline() {
 }
 
 #[test]
+fn tcp_a_server_that_is_silent_is_counted_once() {
+    // The time is over before it is told that there is no answer.
+    let mut test = Test::new(1);
+    let sent = test.begin("a.test").remove(0);
+    test.answer(&sent, &sent.truncated());
+    let question = test.tcp();
+    question.begun.store(true, std::sync::atomic::Ordering::Relaxed);
+    test.pass(1_700);
+    assert_eq!(test.outcome(), Some(Err(Failure::Timeout)));
+    test.resolver.on_tcp(question.fetch, Err(TcpFailure::Timeout));
+    assert_eq!((test.count(Count::UpstreamTimeout), test.failures(0)), (1, 1));
+
+    // It is told before, and to the other server nothing can be sent.
+    let mut test = Test::new(2);
+    let sent = test.begin("a.test").remove(0);
+    test.answer(&sent, &sent.truncated());
+    let question = test.tcp();
+    test.resolver.outside.refuses.insert(1 - sent.server(), io::ErrorKind::ConnectionRefused);
+    test.resolver.on_tcp(question.fetch, Err(TcpFailure::Timeout));
+    while test.sent().is_empty() && test.resolver.fetches.len() > 0 {
+        test.pass(25);
+    }
+    assert_eq!((test.count(Count::UpstreamTimeout), test.failures(sent.server())), (1, 1));
+}
+
+#[test]
 fn tcp_a_server_that_was_not_asked_for_want_of_room_has_not_been_silent() {
     let mut test = Test::new(1);
     let sent = test.begin("a.test").remove(0);
     test.answer(&sent, &sent.truncated());
     test.pass(1_700);
     assert_eq!(test.outcome(), Some(Err(Failure::Overload)));
+    assert_eq!((test.count(Count::UpstreamTimeout), test.failures(0)), (0, 0));
     assert!(
         matches!(test.ask("a.test"), Asked::Waiting),
         "nothing has been learnt that were to be remembered"

@@ -74,22 +74,26 @@ pub(crate) async fn run(
                 question.begun.store(true, Ordering::Relaxed);
                 #[cfg(test)]
                 crate::guard::panic_if_named("defect-upstream", &question.query[12..]);
-                ask(&question, &idle).await.ok()
+                Some(ask(&question, &idle).await)
             };
             let asked = catch_async(timeout(question.timeout, ask)).await;
-            let answer = asked.unwrap_or_else(|panic| {
+            let asked = asked.unwrap_or_else(|panic| {
                 tasks.report(
                     &panic,
                     &format!("the answer of an upstream to {}", describe(&question.query)),
                 );
                 Ok(None)
             });
-            let answer = answer.ok().flatten();
-            let begun = question.begun.load(Ordering::Relaxed);
-            tell(
-                &question,
-                answer.ok_or(if begun { TcpFailure::NoAnswer } else { TcpFailure::NoRoom }),
-            );
+            let answer = match asked {
+                Ok(Some(Ok(answer))) => Ok(answer),
+                _ if !question.begun.load(Ordering::Relaxed) => Err(TcpFailure::NoRoom),
+                Err(_) => Err(TcpFailure::Timeout),
+                Ok(Some(Err(error))) if error.kind() == io::ErrorKind::TimedOut => {
+                    Err(TcpFailure::Timeout)
+                }
+                Ok(_) => Err(TcpFailure::NoAnswer),
+            };
+            tell(&question, answer);
         });
     }
 }
@@ -177,18 +181,21 @@ mod tests {
         address
     }
 
+    fn question(address: SocketAddr) -> TcpQuestion {
+        TcpQuestion {
+            worker: WorkerId(0),
+            fetch: FetchId { index: 0, generation: 0 },
+            address,
+            query: vec![0; 17],
+            timeout: Duration::from_secs(3),
+            begun: Arc::new(AtomicBool::new(false)),
+        }
+    }
+
     #[test]
     fn an_upstream_whose_tcp_is_dead_leaves_room_for_the_others() {
         local(async {
             let (dead, live) = (upstream(false).await, upstream(true).await);
-            let question = |address| TcpQuestion {
-                worker: WorkerId(0),
-                fetch: FetchId { index: 0, generation: 0 },
-                address,
-                query: vec![0; 17],
-                timeout: Duration::from_secs(3),
-                begun: Arc::new(AtomicBool::new(false)),
-            };
             let (sender, receiver) = unbounded_channel();
             (0..20).for_each(|_| sender.send(question(dead)).unwrap());
             sender.send(question(live)).unwrap();
@@ -205,6 +212,26 @@ mod tests {
                 sleep(Duration::from_millis(5)).await;
             }
             assert_eq!(answered.get(), Some(true), "there was no room for it");
+        });
+    }
+
+    #[test]
+    fn an_upstream_that_is_silent_is_told_apart_from_one_that_is_not_there() {
+        local(async {
+            let silent = upstream(false).await;
+            let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+            for (address, failure) in [(silent, TcpFailure::Timeout), (gone, TcpFailure::NoAnswer)]
+            {
+                let (sender, receiver) = unbounded_channel();
+                let timeout = Duration::from_millis(100);
+                sender.send(TcpQuestion { timeout, ..question(address) }).unwrap();
+                drop(sender);
+                let (tell, mut told) = unbounded_channel();
+                let tell = move |_: &TcpQuestion, answer| tell.send(answer).unwrap();
+                let tasks = Tasks::new(|panic, _| panic!("{panic}"));
+                run(tasks, 4, 2, Rc::new(Mutex::new(receiver)), tell).await;
+                assert_eq!(told.recv().await, Some(Err(failure)));
+            }
         });
     }
 
