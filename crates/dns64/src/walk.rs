@@ -50,14 +50,15 @@ impl Walk<'_> {
         let mut out = Vec::new();
         let query = match Received::read(bytes) {
             Received::Ignored => return None,
-            Received::Error { rcode, question, edns } => {
-                write_refusal(&mut out, bytes, rcode, question, edns);
+            Received::Error { rcode, question, edns, cookie } => {
+                let cookie = self.cookies.answer(cookie, client);
+                write_refusal(&mut out, bytes, rcode, question, edns, cookie);
                 return Some(out);
             }
             Received::Query(query) => query,
         };
         let rules = self.settings.rules(client, &query.name, self.now);
-        let cookie = self.cookies.answer(&query, client);
+        let cookie = self.cookies.answer(query.cookie(), client);
         let mut inquiry = Inquiry::begin(&query, transport, cookie, &rules);
         let rules = self.settings.rules(client, inquiry.name(), self.now);
         loop {

@@ -30,9 +30,13 @@ impl Cookies {
         Cookies { secret: rand::random() }
     }
 
-    /// The cookie option for the reply to a query that has one.
-    pub(crate) fn answer(&self, query: &Query<'_>, client: IpAddr) -> Option<[u8; COOKIE_LEN]> {
-        let cookie = query.edns?.cookie?;
+    /// The cookie option for the reply to a query that has this one.
+    pub(crate) fn answer(
+        &self,
+        cookie: Option<Cookie>,
+        client: IpAddr,
+    ) -> Option<[u8; COOKIE_LEN]> {
+        let cookie = cookie?;
         let ours =
             StandardServerCookie::calculate(cookie.client, Serial(now()), client, &self.secret);
         let mut option = [0; COOKIE_LEN];
@@ -44,7 +48,7 @@ impl Cookies {
     /// Whether the query has a cookie of ours for its source address, which is thereby no forged
     /// one.
     pub(crate) fn proves(&self, query: &Query<'_>, client: IpAddr) -> bool {
-        query.edns.and_then(|edns| edns.cookie).is_some_and(|cookie| self.is_ours(&cookie, client))
+        query.cookie().is_some_and(|cookie| self.is_ours(&cookie, client))
     }
 
     /// Whether this is a cookie of ours for the client's address.

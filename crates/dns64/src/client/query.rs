@@ -82,6 +82,8 @@ pub(crate) enum Received<'a> {
         question: &'a [u8],
         /// Whether it speaks EDNS, so that the reply must (RFC 6891 §6.1.1).
         edns: bool,
+        /// Its cookie, so that the reply has one (RFC 7873 §5.3); none if that is malformed.
+        cookie: Option<Cookie>,
     },
     /// Nothing that gets a reply: a response, or less than a header.
     Ignored,
@@ -105,13 +107,14 @@ impl<'a> Received<'a> {
         let (qtype, qclass) = (u16::from_be_bytes([f[0], f[1]]), u16::from_be_bytes([f[2], f[3]]));
         let edns = match read_edns(&message, HEADER_LEN + question.len()) {
             Ok(edns) => edns,
-            Err(BadEdns { rcode, edns }) => return Received::Error { rcode, question, edns },
+            Err(BadEdns { rcode, edns, cookie }) => {
+                return Received::Error { rcode, question, edns, cookie };
+            }
         };
-        if let Some(rcode) = refusal(qtype) {
-            return Received::Error { rcode, question, edns: edns.is_some() };
-        }
-        if qclass != CLASS_IN && (qclass == 0 || qclass >= 254) {
-            return Received::Error { rcode: Rcode::NOTIMP, question, edns: edns.is_some() };
+        let is_odd = qclass != CLASS_IN && (qclass == 0 || qclass >= 254);
+        if let Some(rcode) = refusal(qtype).or(is_odd.then_some(Rcode::NOTIMP)) {
+            let cookie = edns.and_then(|edns| edns.cookie);
+            return Received::Error { rcode, question, edns: edns.is_some(), cookie };
         }
         Received::Query(Query {
             id: message.id(),
@@ -127,7 +130,7 @@ impl<'a> Received<'a> {
     }
 
     fn error(code: Rcode) -> Received<'a> {
-        Received::Error { rcode: code, question: &[], edns: false }
+        Received::Error { rcode: code, question: &[], edns: false, cookie: None }
     }
 }
 
@@ -142,6 +145,11 @@ impl Query<'_> {
             checking_disabled: self.checking_disabled,
             recursion_desired: self.recursion_desired,
         }
+    }
+
+    /// Its cookie, if it has any.
+    pub(crate) fn cookie(&self) -> Option<Cookie> {
+        self.edns?.cookie
     }
 
     /// Whether DO is set: the client wants signatures (RFC 3225 §3). Never without EDNS.
@@ -192,28 +200,33 @@ struct BadEdns {
     /// Whether an OPT record had been read, so that who asks is told apart from who knows no EDNS
     /// by an OPT record in the reply (RFC 6891 §7).
     edns: bool,
+    /// The cookie that had been read.
+    cookie: Option<Cookie>,
 }
 
 /// The EDNS part (RFC 6891 §6.1), or what is wrong with it. What else is in a query is skipped, but
 /// must be well formed.
 fn read_edns(message: &Message<'_>, at: usize) -> Result<Option<Edns>, BadEdns> {
-    let malformed = |edns| BadEdns { rcode: Rcode::FORMERR, edns };
+    let bad = |edns, cookie| BadEdns { rcode: Rcode::FORMERR, edns, cookie };
     let mut others = message.records(at, message.ancount().saturating_add(message.nscount()));
     if others.any(|record| record.is_err()) {
-        return Err(malformed(false));
+        return Err(bad(false, None));
     }
-    let mut edns = None;
+    let mut edns: Option<Edns> = None;
     for record in message.records(others.offset(), message.arcount()) {
-        let Ok(record) = record else { return Err(malformed(edns.is_some())) };
+        let before = edns.and_then(|edns| edns.cookie);
+        let Ok(record) = record else { return Err(bad(edns.is_some(), before)) };
         let Some(opt) = Opt::of(&record) else { continue };
         // One OPT, owned by the root.
         if edns.is_some() || record.data_at != record.owner + OPT_LEN {
-            return Err(malformed(true));
+            return Err(bad(true, before));
         }
+        let cookie = read_cookie(&opt);
         if opt.version != 0 {
-            return Err(BadEdns { rcode: Rcode::BADVERS, edns: true });
+            let cookie = cookie.ok().flatten();
+            return Err(BadEdns { rcode: Rcode::BADVERS, edns: true, cookie });
         }
-        let cookie = read_cookie(&opt).map_err(|Malformed| malformed(true))?;
+        let cookie = cookie.map_err(|Malformed| bad(true, None))?;
         let size = usize::from(opt.payload).max(LEAST_PAYLOAD);
         edns = Some(Edns { size, dnssec_ok: opt.dnssec_ok, cookie });
     }
@@ -354,6 +367,30 @@ mod tests {
             option.extend(vec![7; usize::from(len)]);
             let bytes = query(0, 28, &opt(1232, 0, &option));
             assert_eq!(matches!(Received::read(&bytes), Received::Query(_)), good, "{len}");
+        }
+    }
+
+    /// RFC 7873 §5.3: a client that knows the server's cookie takes no reply without one.
+    #[test]
+    fn item_34_errors_know_the_cookie() {
+        let cookie = [&[0, 10, 0, 8][..], &[7; 8]].concat();
+        let (with_cookie, with_bad) = (opt(1232, 0, &cookie), opt(1232, 0, &[0, 10, 0, 1, 7]));
+        let mut two = query(0, 28, &[&with_cookie[..], &opt(1232, 0, &[])].concat());
+        two[11] = 2;
+        for (bytes, code, known) in [
+            (query(0, 252, &with_cookie), Rcode::NOTIMP, true),
+            (query(0, 0, &with_cookie), Rcode::FORMERR, true),
+            (query(0, 28, &opt(1232, 1 << 16, &cookie)), Rcode::BADVERS, true),
+            (query(0, 28, &opt(1232, 1 << 16, &[0, 10, 0, 1, 7])), Rcode::BADVERS, false),
+            (two, Rcode::FORMERR, true),
+            (query(0, 28, &with_bad), Rcode::FORMERR, false),
+            (query(0, 252, &opt(1232, 0, &[])), Rcode::NOTIMP, false),
+        ] {
+            let Received::Error { rcode, edns: true, cookie, .. } = Received::read(&bytes) else {
+                panic!("{bytes:?}")
+            };
+            let client = cookie.map(|cookie| cookie.client.into_octets());
+            assert_eq!((rcode, client), (code, known.then_some([7; 8])), "{bytes:?}");
         }
     }
 

@@ -20,7 +20,7 @@ use wire::rcode::Rcode;
 use wire::template::HEADER_LEN;
 use wire::view::{CLASS_IN, Message, rtype};
 
-use crate::client::query::{Query, Received};
+use crate::client::query::{Cookie, Query, Received};
 use crate::name::compressor::Compressor;
 use crate::name::{LowerName, USUAL_NAME};
 use crate::resolver::answer::{AnswerKind, AnswerRecord, ReadRecord, Section};
@@ -332,10 +332,7 @@ impl ReplyFrame {
     fn finish(&self, out: &mut Vec<u8>, start: usize, errors: &[u16]) {
         let mut options: SmallVec<[u8; USUAL_OPTIONS]> = SmallVec::new();
         if self.edns {
-            if let Some(cookie) = &self.cookie {
-                options.extend_from_slice(&option_header(option::COOKIE, COOKIE_LEN as u16));
-                options.extend_from_slice(cookie);
-            }
+            put_cookie(&mut options, self.cookie);
             for error in errors {
                 options.extend_from_slice(&option_header(option::EXTENDED_ERROR, 2));
                 options.extend_from_slice(&error.to_be_bytes());
@@ -396,21 +393,29 @@ fn section_ends(view: &Message<'_>, records_at: usize) -> Option<(usize, usize)>
     Some((answer, end(answer, view.nscount())?))
 }
 
-/// Writes SERVFAIL for a message whose work has failed, if it is a query. Returns whether it is.
-pub(crate) fn write_servfail(out: &mut Vec<u8>, received: &[u8], transport: Transport) -> bool {
+/// Writes SERVFAIL for a message whose work has failed, if it is a query; `answer` makes the cookie
+/// option for one that has a cookie. Returns whether it is.
+pub(crate) fn write_servfail(
+    out: &mut Vec<u8>,
+    received: &[u8],
+    transport: Transport,
+    answer: impl FnOnce(Option<Cookie>) -> Option<[u8; COOKIE_LEN]>,
+) -> bool {
     let Received::Query(query) = Received::read(received) else { return false };
-    ReplyFrame::new(&query, transport, None).write_error(out, Rcode::SERVFAIL, None);
+    let cookie = answer(query.cookie());
+    ReplyFrame::new(&query, transport, cookie).write_error(out, Rcode::SERVFAIL, None);
     true
 }
 
 /// Writes a reply to what is no query that can be answered: header, the question if it could be
-/// read, an RCODE, and an EDNS part for those that speak it.
+/// read, an RCODE, and an EDNS part for those that speak it, with the cookie option if there is one.
 pub(crate) fn write_refusal(
     out: &mut Vec<u8>,
     received: &[u8],
     code: Rcode,
     question: &[u8],
     edns: bool,
+    cookie: Option<[u8; COOKIE_LEN]>,
 ) {
     let start = out.len();
     out.extend(&received[..2]);
@@ -430,7 +435,16 @@ pub(crate) fn write_refusal(
     out.extend(question);
     if edns {
         count(out, start, ARCOUNT);
-        put_opt(out, UDP_PAYLOAD as u16, code, false, &[]);
+        let mut options: SmallVec<[u8; USUAL_OPTIONS]> = SmallVec::new();
+        put_cookie(&mut options, cookie);
+        put_opt(out, UDP_PAYLOAD as u16, code, false, &options);
+    }
+}
+
+fn put_cookie(options: &mut SmallVec<[u8; USUAL_OPTIONS]>, cookie: Option<[u8; COOKIE_LEN]>) {
+    if let Some(cookie) = cookie {
+        options.extend_from_slice(&option_header(option::COOKIE, COOKIE_LEN as u16));
+        options.extend_from_slice(&cookie);
     }
 }
 

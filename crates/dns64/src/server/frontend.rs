@@ -191,10 +191,13 @@ impl Frontend {
                 self.metrics().count_query(client.transport(), query.qtype);
                 self.begin(resolver, client, &query, None);
             }
-            Received::Error { rcode, question, edns } => {
+            Received::Error { rcode, question, edns, cookie } => {
                 self.metrics().count_rcode(rcode);
                 self.tell_reply(client, None, rcode, Decision::Unreadable);
-                self.reply(client, |out| write_refusal(out, bytes, rcode, question, edns));
+                let cookie = self.shared.cookies.answer(cookie, client.ip());
+                self.reply(client, |out| {
+                    write_refusal(out, bytes, rcode, question, edns, cookie);
+                });
             }
             Received::Ignored => {
                 self.metrics().count(Count::Ignored);
@@ -240,7 +243,7 @@ impl Frontend {
         let settings = Arc::clone(&self.settings);
         let rules = settings.rules(ip, &query.name, self.now);
         let policy = rules.policy;
-        let cookie = self.shared.cookies.answer(query, ip);
+        let cookie = self.shared.cookies.answer(query.cookie(), ip);
         let inquiry = Inquiry::begin(query, client.transport(), cookie, &rules);
         if trace.is_none()
             && !inquiry.is_local()
@@ -257,7 +260,7 @@ impl Frontend {
             client: client.clone(),
             inquiry,
             arrived: self.now,
-            cookie: query.edns.and_then(|edns| edns.cookie),
+            cookie: query.cookie(),
             trace,
         };
         self.advance(resolver, &mut Some(job), &settings, &rules);
@@ -269,7 +272,8 @@ impl Frontend {
         match Received::read(bytes) {
             Received::Query(query) => {
                 self.replies.tell_query(client, bytes, self.shared.metrics().worker(self.worker));
-                let frame = ReplyFrame::new(&query, client.transport(), None);
+                let cookie = self.shared.cookies.answer(query.cookie(), client.ip());
+                let frame = ReplyFrame::new(&query, client.transport(), cookie);
                 self.metrics().count_query(client.transport(), query.qtype);
                 self.metrics().count_rcode(Rcode::REFUSED);
                 let question = Some((&query.name, query.qtype));
@@ -291,8 +295,8 @@ impl Frontend {
         self.metrics().count_query(client.transport(), query.qtype);
         if self.settings.allows(ip) && self.shared.cookies.proves(&query, ip) {
             self.replies.tell_query(client, bytes, self.shared.metrics().worker(self.worker));
-            let frame =
-                ReplyFrame::new(&query, client.transport(), self.shared.cookies.answer(&query, ip));
+            let cookie = self.shared.cookies.answer(query.cookie(), ip);
+            let frame = ReplyFrame::new(&query, client.transport(), cookie);
             let question = Some((&query.name, query.qtype));
             self.metrics().count_rcode(Rcode::NOERROR);
             self.tell_reply(client, question, Rcode::NOERROR, Decision::RateLimited);
@@ -445,7 +449,8 @@ impl Frontend {
     /// SERVFAIL for a query at whose beginning there was a panic.
     pub(super) fn fail_query(&mut self, client: &Client, bytes: &[u8]) {
         let mut reply = Vec::new();
-        if write_servfail(&mut reply, bytes, client.transport()) {
+        let answer = |cookie| self.shared.cookies.answer(cookie, client.ip());
+        if write_servfail(&mut reply, bytes, client.transport(), answer) {
             self.metrics().count_rcode(Rcode::SERVFAIL);
             self.tell_reply(client, None, Rcode::SERVFAIL, Decision::Defect);
             self.reply(client, |out| out.extend(reply));

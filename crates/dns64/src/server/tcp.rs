@@ -286,7 +286,8 @@ impl TcpService {
             let bytes = held.unwrap_or_default();
             self.tasks.report(&panic, &answer_to(&describe(&bytes)));
             let mut servfail = Vec::new();
-            write_servfail(&mut servfail, &bytes, Transport::Tcp);
+            let answer = |cookie| self.shared.cookies.answer(cookie, ip);
+            write_servfail(&mut servfail, &bytes, Transport::Tcp, answer);
             // The client may have gone.
             let _ = reply.send(servfail);
         }

@@ -398,6 +398,21 @@ fn item_34_cookies() {
     assert!(stolen.try_of(server.address, SOON).is_some());
 }
 
+/// RFC 7873 §5.3: a client that knows the server's cookie takes no reply without one.
+#[test]
+fn item_34_errors_have_cookies() {
+    let upstream = many();
+    let access = format!("{PREFIX}[access]\nallow = ['127.0.0.1/32']\n");
+    let server = server(&[upstream.address], &access);
+    for (qtype, from, rcode) in
+        [(Rtype::AXFR, "127.0.0.1", Rcode::NOTIMP), (Rtype::A, "127.0.0.9", Rcode::REFUSED)]
+    {
+        let got = ask("1.test", qtype).option(10, &[7; 8]).from(from).of(&server);
+        let cookie = got.options()[&10].clone();
+        assert_eq!((got.rcode(), cookie.len(), &cookie[..8]), (rcode, 24, &[7; 8][..]));
+    }
+}
+
 /// 2 400 records of 28 octets do not fit into a message, those of 16 octets that they are made of do.
 #[test]
 fn a_reply_that_cannot_be_written_is_counted_as_what_is_sent() {

@@ -414,3 +414,18 @@ fn the_owner_of_synthesized_records_is_written_once() {
     assert_eq!(whole.len(), HEADER_LEN + 12 + 12 + target + 2 * AAAA_LEN);
     assert_eq!(records(&whole), [(CNAME, 60), (AAAA, 60), (AAAA, 60)]);
 }
+
+/// RFC 7873 §5.3: a client that knows the server's cookie takes no reply without one.
+#[test]
+fn item_34_errors_have_the_cookie() {
+    let cookie = [5; COOKIE_LEN];
+    let option = [&option_header(option::COOKIE, COOKIE_LEN as u16)[..], &cookie].concat();
+    let query = query([1, 0], Some((1232, false)));
+    let [mut refusal, mut servfail] = [Vec::new(), Vec::new()];
+    write_refusal(&mut refusal, &query, Rcode::BADVERS, &query[12..24], true, Some(cookie));
+    assert!(write_servfail(&mut servfail, &query, Transport::Udp, |_| Some(cookie)));
+    for error in [refusal, servfail] {
+        assert!(error.ends_with(&option), "{error:?}");
+        assert_eq!(error.len(), 24 + OPT_LEN + option.len());
+    }
+}
