@@ -14,7 +14,7 @@ pub(super) fn shares_host(server: SocketAddr, stated_separate: bool) -> Fact {
     if next_hop.loopback {
         return Fact::Yes;
     }
-    let is_veth = driver(&next_hop.interface).as_deref() == Some("veth");
+    let is_veth = driver(&next_hop.interface).is_some_and(|driver| driver.name == "veth");
     match (stated_separate, is_veth) {
         (true, _) => Fact::StatedNo,
         (false, true) => Fact::Yes,
