@@ -162,17 +162,18 @@ fn deaths(r: &Results, dut: &str) -> Option<String> {
     ))
 }
 
-/// Whether all of them were measured on the same number of cores, or in the same placement.
+/// Whether all of them ran on the same cores, whatever they were to have.
 fn same_place(ranked: &[(&str, &PointResult)]) -> bool {
-    ranked.windows(2).all(|two| two[0].1.conditions.place == two[1].1.conditions.place)
+    ranked.windows(2).all(|two| two[0].1.on_cores() == two[1].1.on_cores())
 }
 
-/// The fastest against each of the others that had as many cores, as far as the intervals decide.
+/// The fastest against each of the others that ran on the same cores, as far as the intervals
+/// decide.
 fn ratios(ranked: &[(&str, &PointResult)]) -> Option<String> {
     let ((first, best), rest) = ranked.split_first()?;
     let told = |(name, point): &(&str, &PointResult)| {
-        if point.conditions.place != best.conditions.place {
-            return format!("not compared with {name}'s, which had other cores");
+        if point.on_cores() != best.on_cores() {
+            return format!("not compared with {name}'s, which ran on other cores");
         }
         match wording::ratio(&best.figures.interval.ratio_to(&point.figures.interval)) {
             Some(times) => format!("{times} {name}'s"),
@@ -206,4 +207,54 @@ fn voids(r: &Results) -> Vec<String> {
         Some(format!("No number for {}: {why}.", Point::Search(point.conditions.clone())))
     };
     points.filter_map(void).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::environment::Environment;
+    use crate::plan::Plan;
+    use crate::runner::simulated::journal_of;
+
+    /// Two servers in the worst case, each of which was to have one core.
+    fn two_servers() -> Results {
+        let text = "name = 'x'\n[trial]\nduration = '2s'\npause = '0s'\n[search]\nmin = 100\nmax = 3000\n\
+                    resolution = 10\nrepeat = 2\n[[dut]]\ndriver = 'unbound'\n[[dut]]\ndriver = 'bind'\n";
+        let plan = Plan::parse(text, Path::new("p.toml")).unwrap();
+        Results::compute(&plan, Environment::of_tests(), &journal_of(&plan, 1_000, &[]))
+    }
+
+    /// What is said of the rates: the answer, and how they compare.
+    fn said(results: &Results) -> (String, String) {
+        let ranked = ranked(results);
+        (answer(results, &ranked).unwrap(), ratios(&ranked).unwrap())
+    }
+
+    #[test]
+    fn servers_that_ran_on_other_cores_than_asked_for_are_not_compared() {
+        let mut results = two_servers();
+        let (answer, ratios) = said(&results);
+        assert!(!answer.contains("CPU cores"), "{answer}");
+        assert_eq!(ratios, "Unbound's rate is not told apart from BIND's.");
+
+        // Its own command ends it, so that nothing confines it, and it has threads as it likes.
+        let point = &mut results.duts[1].points[0];
+        let place = point.place.as_mut().unwrap();
+        place.cpus.clear();
+        place.told = None;
+        for rate in [&mut point.figures.median, &mut point.figures.interval.from] {
+            *rate = rate.map(|rate| 9.0 * rate);
+        }
+        point.figures.interval.to = point.figures.interval.to.map(|to| 9.0 * to);
+        let (answer, ratios) = said(&results);
+        for place in [
+            "BIND (CPU cores: 1 (threads by its own choice, not confined)) ",
+            "Unbound (CPU cores: 1) ",
+        ] {
+            assert!(answer.contains(place), "{place} is not in {answer}");
+        }
+        assert_eq!(ratios, "BIND's rate is not compared with Unbound's, which ran on other cores.");
+    }
 }
