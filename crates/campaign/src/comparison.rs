@@ -45,9 +45,11 @@ pub struct Row {
     pub run: String,
     /// The point: DUT, place, shares and acceptance ratio.
     pub conditions: Conditions,
-    /// The baseline's median, queries per second; absent where it has none.
+    /// The baseline's median of the rates that passed, as its report has it, queries per second;
+    /// absent where it has none.
     pub baseline_median: Option<f64>,
-    /// The run's median, queries per second; absent where it has none.
+    /// The run's median of the rates that passed, as its report has it, queries per second; absent
+    /// where it has none.
     pub median: Option<f64>,
     /// How they compare; absent where they cannot be compared.
     pub change: Option<Change>,
@@ -221,22 +223,25 @@ fn side<'a>(runs: &[&'a Run], conditions: &Conditions) -> Side<'a> {
 fn row(baselines: &[&Run], runs: &[&Run], name: &str, conditions: Conditions, limit: f64) -> Row {
     let (before, now) = (side(baselines, &conditions), side(runs, &conditions));
     let incomparable = incomparable(&before, &now);
-    let [then, after] = [&before, &now].map(searches);
+    let [then, after] = [&before, &now].map(|side| searches(side, |point| point.overstatement));
+    let median = |side| searches(side, |_| 1.0).median();
     Row {
         run: name.into(),
-        baseline_median: then.median(),
-        median: after.median(),
+        baseline_median: median(&before),
+        median: median(&now),
         change: incomparable.is_none().then(|| compare(&then, &after, limit)),
         conditions,
         incomparable,
     }
 }
 
-/// The searches of a side, taken together.
-fn searches(side: &Side<'_>) -> Searches {
+/// The searches of a side, taken together. The rates that passed are divided by what `overstated`
+/// says of their point: 1 for the rates themselves, which is what medians are of, and
+/// [`PointResult::overstatement`] for what is proven, which is what intervals are of.
+fn searches(side: &Side<'_>, overstated: fn(&PointResult) -> f64) -> Searches {
     let of = |(_, point): &(&Results, &PointResult)| {
         let vouched = point.vouched.map(|rate| rate.0);
-        Searches::of(&point.found, point.overstatement, vouched)
+        Searches::of(&point.found, overstated(point), vouched)
     };
     side.iter()
         .map(of)

@@ -146,3 +146,18 @@ fn failures_beyond_the_self_test_are_not_held_against_a_server() {
     assert_eq!(row.outcome(), Some(ChangeOutcome::Undecided), "{row:#?}");
     assert_eq!(row.change.unwrap().wanted, Some(WouldDecide::Bounds));
 }
+
+/// What may be overstated by short trials widens intervals; the medians are those of the report.
+#[test]
+fn medians_are_those_of_the_report_where_trials_are_short() {
+    let short = text(4, "").replace("duration = '2s'", "duration = '2s'\ntimeout = '1s'");
+    let (before, now) = (run("before", 1_000, &short), run("now", 800, &short));
+    let row = compared(&before, &now, 0.05);
+    let [then, after] = [&before, &now].map(|run| &run.results.duts[0].points[0]);
+    assert_eq!((then.overstatement, after.overstatement), (1.5, 1.5));
+    assert_eq!((row.baseline_median, row.median), (then.figures.median, after.figures.median));
+    let change = row.change.unwrap();
+    assert_eq!(change.ratio, row.median.zip(row.baseline_median).map(|(now, then)| now / then));
+    let from = change.interval.from.unwrap();
+    assert!((0.5..0.6).contains(&from), "800 ÷ 1.5 of 1 000 is proven: {change:?}");
+}
