@@ -76,7 +76,8 @@ pub fn lower_bounds(reasons: &[LowerBound]) -> Vec<String> {
     reasons.iter().map(lower_bound).collect()
 }
 
-/// What a goal of an MLRsearch asks for: `at most 0.5 % lost in all but 50 % of 21 s`.
+/// What a goal of an MLRsearch asks for: `at most 0.5 % lost in all but 50 % of 21 s, in trials of
+/// 1 s`. The length of the trials that decide is left out where one of them is the whole sum.
 pub fn goal(goal: &Goal) -> String {
     let percent = |share: f64| number(share * 100.0);
     let seconds = number(goal.duration_sum.as_secs_f64());
@@ -84,9 +85,15 @@ pub fn goal(goal: &Goal) -> String {
         true => format!("at most {} % lost", percent(goal.loss_ratio)),
         false => "no query lost".into(),
     };
+    let trials = match goal.final_duration == goal.duration_sum {
+        true => String::new(),
+        false => format!(", in trials of {} s", number(goal.final_duration.as_secs_f64())),
+    };
     match goal.exceed_ratio > 0.0 {
-        true => format!("{lost} in all but {} % of {seconds} s", percent(goal.exceed_ratio)),
-        false => format!("{lost} in {seconds} s"),
+        true => {
+            format!("{lost} in all but {} % of {seconds} s{trials}", percent(goal.exceed_ratio))
+        }
+        false => format!("{lost} in {seconds} s{trials}"),
     }
 }
 
@@ -190,6 +197,8 @@ pub fn ratio(ratio: &Ratio) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use method::units::Nanos;
+
     use super::*;
 
     #[test]
@@ -212,6 +221,24 @@ mod tests {
         let words = |of| lower_bound(&LowerBound::RangeEnd { searches: 1, of, max: Qps(9_000) });
         assert_eq!(words(1), "1 of 1 search passed at the highest rate, 9\u{202f}000");
         assert_eq!([1, 2].map(searches), ["one look (1 search)", "2 searches"]);
+    }
+
+    #[test]
+    fn goals_that_differ_only_in_the_length_of_their_trials_are_told_apart() {
+        let words = |last: u64, exceed_ratio: f64| {
+            let whole = Goal::rfc8219(Nanos(60_000_000_000), 0.005);
+            let (last, loss_ratio) = (Nanos(last * 1_000_000_000), exceed_ratio / 100.0);
+            goal(&Goal { final_duration: last, loss_ratio, exceed_ratio, ..whole })
+        };
+        assert_eq!(words(60, 0.0), "no query lost in 60 s");
+        assert_eq!(words(1, 0.0), "no query lost in 60 s, in trials of 1 s");
+        assert_eq!(
+            [1, 60].map(|last| words(last, 0.5)),
+            [
+                "at most 0.5 % lost in all but 50 % of 60 s, in trials of 1 s",
+                "at most 0.5 % lost in all but 50 % of 60 s"
+            ]
+        );
     }
 
     #[test]

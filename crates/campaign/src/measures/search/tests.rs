@@ -133,7 +133,7 @@ fn the_report_labels_each_goal() {
         goals[..3],
         [
             "RFC 8219: no query lost in 20 s",
-            "RFC 9971: at most 0.5 % lost in all but 50 % of 5 s",
+            "RFC 9971: at most 0.5 % lost in all but 50 % of 5 s, in trials of 1 s",
             "RFC 8219 but for the loss: at most 1 % lost in 20 s",
         ]
     );
