@@ -81,6 +81,14 @@ pub enum Entry {
         /// What `check` finds there.
         environment: Environment,
     },
+    /// A host is not what it was when it was noted last: its kernel, its CPUs or the build of this
+    /// program are others. The campaign goes on there.
+    HostChanged {
+        /// As of a host; "all" is the one machine of a campaign on loopback.
+        role: String,
+        /// What `check` finds there now.
+        environment: Environment,
+    },
     /// What sending costs on the tester's host, by which the bursts of all trials are chosen.
     SendCost(SendCost),
     /// A trial is about to begin.
@@ -507,10 +515,17 @@ pub fn read(folder: &Path) -> Result<(Plan, Environment, Vec<Entry>), ArchiveErr
     } else {
         plan_of(&entries, folder)?
     };
+    Ok((plan, machine_of(folder)?, entries))
+}
+
+/// What was observed of the machine on which a run was begun.
+///
+/// # Errors
+/// If it cannot be read.
+pub(crate) fn machine_of(folder: &Path) -> Result<Environment, ArchiveError> {
     let path = folder.join("environment.json");
     let text = fs::read_to_string(&path).map_err(io_error("read", &path))?;
-    let environment = serde_json::from_str(&text).map_err(|e| io_error("read", &path)(e.into()))?;
-    Ok((plan, environment, entries))
+    serde_json::from_str(&text).map_err(|e| io_error("read", &path)(e.into()))
 }
 
 /// Writes a file whole or not at all. Its mode follows the umask, as that of any file.

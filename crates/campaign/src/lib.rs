@@ -30,6 +30,7 @@ pub mod goal;
 mod golden;
 mod governor;
 pub mod host;
+pub mod host_change;
 pub mod interruption;
 pub mod journal;
 pub mod lab;

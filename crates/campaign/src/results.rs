@@ -19,6 +19,7 @@ use tester::measurer::result::TrialResult;
 use crate::archive::{self, Configuration, Entry, Measured, StolenFrom, VERSION};
 use crate::contradictions::{Contradiction, contradictions};
 use crate::environment::Environment;
+use crate::host_change::{HostChange, host_changes};
 use crate::measures::closed_loop::{self, ClosedLoopResult};
 use crate::measures::conform::{self, ConformResult};
 use crate::measures::constant_rate::{self, ConstantRateResult};
@@ -41,6 +42,9 @@ pub struct Results {
     pub environment: Environment,
     /// The machines of its hosts, if they are others or namespaces of this one.
     pub hosts: Vec<HostFacts>,
+    /// Hosts that changed while the campaign was interrupted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub host_changes: Vec<HostChange>,
     /// What played AuthDNS by `[auth]`, as it calls itself.
     pub auth: String,
     /// Each server that plays AuthDNS for a DUT.
@@ -253,6 +257,7 @@ impl Results {
         Results {
             schema_version: VERSION,
             hosts: hosts.collect(),
+            host_changes: host_changes(environment, entries),
             configurations: told.collect(),
             auth: version_of(&recorded, &plan.auth),
             authdns: plan

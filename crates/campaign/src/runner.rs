@@ -27,13 +27,15 @@ use tester::authdns::part::AuthPart;
 use tester::measurer::burst::{Burst, SendCost};
 
 use crate::archive::{
-    Archive, ArchiveError, Cpu, DutEnd, Entry, Measured, Step, StolenFrom, TaskResult,
+    Archive, ArchiveError, Cpu, DutEnd, Entry, Measured, Step, StolenFrom, TaskResult, machine_of,
 };
+use crate::environment::Environment;
 use crate::governor::CannotBeMade;
 use crate::host::HostError;
+use crate::host_change::{self, ALL_ROLES, changed_facts};
 use crate::interruption::Interruption;
 use crate::measures::Task;
-use crate::plan::Plan;
+use crate::plan::{Plan, Topology};
 use crate::point::Point;
 use crate::recorded::Recorded;
 use crate::site::{SiteError, UNKNOWN};
@@ -140,7 +142,12 @@ pub fn run(
         other => other.into(),
     })?;
     let hosts = RealHosts { plan, world, interruption: interruption.clone() };
+    let is_resumed = !done.is_empty();
     let mut run = Campaign::new(plan, hosts, archive, done, interruption, watcher);
+    // Elsewhere the hosts tell for themselves.
+    if is_resumed && plan.topology == Topology::Loopback {
+        run.note_machine(Environment::observe())?;
+    }
     run.carry_out()?;
     Ok(run.archive)
 }
@@ -482,7 +489,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         }
     }
 
-    /// Notes what plays AuthDNS and, once, the facts of the hosts.
+    /// Notes what plays AuthDNS, and the facts of the hosts: once, and again where a host has
+    /// changed since it was noted last.
     fn note_hosts(&mut self) -> Result<(), CampaignError> {
         let plan = self.plan;
         let mut asked = plan.auths_of_duts();
@@ -494,15 +502,26 @@ impl<'a, H: Hosts> Campaign<'a, H> {
             self.note_version(auth.role(), text)?;
         }
         for (role, environment) in self.hosts.facts() {
-            if !self
-                .entries
-                .iter()
-                .any(|e| matches!(e, Entry::Host { role: noted, .. } if *noted == role))
-            {
-                self.append(Entry::Host { role, environment })?;
+            match host_change::noted(&self.entries, &role) {
+                None => self.append(Entry::Host { role, environment })?,
+                Some(known) if !changed_facts(known, &environment).is_empty() => {
+                    self.append(Entry::HostChanged { role, environment })?;
+                }
+                Some(_) => {}
             }
         }
         Ok(())
+    }
+
+    /// Notes that the machine of a campaign on loopback is not what it was when the campaign was
+    /// begun, or has changed since.
+    fn note_machine(&mut self, environment: Environment) -> Result<(), CampaignError> {
+        let begun = machine_of(self.archive.folder())?;
+        let known = host_change::noted(&self.entries, ALL_ROLES).unwrap_or(&begun);
+        if changed_facts(known, &environment).is_empty() {
+            return Ok(());
+        }
+        self.append(Entry::HostChanged { role: ALL_ROLES.into(), environment })
     }
 
     /// Measures once what sending costs on the tester's host, so that all trials send alike, also

@@ -75,6 +75,7 @@ fn standing(r: &Results) -> String {
 fn caveats(run: &Run, ranked: &[(&str, &PointResult)]) -> Vec<String> {
     let r = &run.results;
     let mut lines: Vec<String> = run.notes.iter().map(|note| format!("Note: {note}.")).collect();
+    lines.extend(r.host_changes.iter().map(ToString::to_string));
     lines.extend(r.contradictions.iter().map(Contradiction::in_words));
     lines.extend(voids(r));
     lines.extend(r.duts.iter().filter_map(conform::caveat));

@@ -6,6 +6,7 @@ use super::chart::number;
 use super::table::Table;
 use super::{Run, percent, ranked};
 use crate::environment::Environment;
+use crate::host_change::HostChange;
 use crate::measures::search::PointResult;
 use crate::measures::self_test;
 use crate::results::{DutResult, Spread};
@@ -33,6 +34,7 @@ pub(super) fn environment(run: &Run) -> Table {
         all.push(("", &run.results.environment));
     }
     table.rows.extend(facts_of_hosts(&all));
+    table.rows.extend(run.results.host_changes.iter().flat_map(changes_of));
     table
 }
 
@@ -53,6 +55,15 @@ fn facts_of_hosts(hosts: &[(&str, &Environment)]) -> Vec<Vec<String>> {
         vec![if on_all { what } else { format!("{}: {what}", roles.join(", ")) }, found, concern]
     };
     facts.into_iter().map(row).collect()
+}
+
+/// What hosts were from a change on.
+fn changes_of(change: &HostChange) -> impl Iterator<Item = Vec<String>> {
+    let (roles, when) = (change.roles.join(", "), change.when());
+    change.facts.iter().map(move |fact| {
+        let concern = format!("it was {} before", fact.before);
+        vec![format!("{roles}: {}, {when}", fact.what), fact.after.clone(), concern]
+    })
 }
 
 fn facts_of(e: &Environment) -> Vec<[String; 3]> {

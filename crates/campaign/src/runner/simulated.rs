@@ -21,7 +21,6 @@ use tester::measurer::result::{Rtt, TrialResult};
 use super::hosts::{Hosts, Machines, Seen};
 use super::*;
 use crate::archive::Configuration;
-use crate::environment::Environment;
 use crate::governor::{CannotBeMade, FIXED};
 use crate::journal::JournalError;
 use crate::measures::closed_loop::LoopTrial;
@@ -56,6 +55,8 @@ pub(super) struct Simulated {
     pub(super) auths: RefCell<Vec<String>>,
     /// A DUT that does not start from this start of it on, counted from 1.
     pub(super) broken: Option<(&'static str, usize)>,
+    /// What they are, with what they are for.
+    pub(super) facts: Vec<(String, Environment)>,
     /// From which trial on the DUTs are of another version.
     pub(super) upgraded_at: usize,
     hangs: Cell<bool>,
@@ -96,6 +97,7 @@ impl Simulated {
             started: RefCell::default(),
             auths: RefCell::default(),
             broken: None,
+            facts: Vec::new(),
             upgraded_at: usize::MAX,
             hangs: Cell::new(false),
             names: RefCell::default(),
@@ -201,7 +203,7 @@ impl Hosts for Simulated {
     }
 
     fn facts(&self) -> Vec<(String, Environment)> {
-        Vec::new()
+        self.facts.clone()
     }
 
     fn dut_version(&self, dut: &DutPlan) -> Result<String, SiteError> {
@@ -418,7 +420,7 @@ impl Hosts for Simulated {
 }
 
 /// Nobody watches.
-struct Nobody;
+pub(super) struct Nobody;
 
 impl Watcher for Nobody {
     fn begins(&mut self, _: &Step, _: (Option<Qps>, Option<Qps>)) {}

@@ -9,6 +9,7 @@ use method::verdict::Verdict;
 use super::simulated::{Event, Simulated, go_on, journal_of};
 use super::*;
 use crate::environment::Environment;
+use crate::report::Run;
 use crate::results::Results;
 
 /// Hosts on which Unbound does not start from this start on.
@@ -585,4 +586,73 @@ fn a_server_that_is_upgraded_in_the_middle_ends_the_campaign() {
     let (ended, whole, _) = go_on(&plan(), folder.path(), Simulated::new(250, &[]));
     ended.unwrap();
     assert!(results(&plan(), &whole).complete);
+}
+
+/// It is not the end of the campaign, but the report says of which point the numbers are mixed.
+#[test]
+fn a_host_that_changed_while_a_campaign_was_interrupted_is_a_caveat() {
+    let folder = tempfile::tempdir().unwrap();
+    let hosts = |kernel: &str, memory, events: &[(usize, Event)]| {
+        let known = Environment::of_tests().clone();
+        let environment = Environment { kernel: kernel.into(), memory, ..known };
+        let mut hosts = Simulated::new(250, events);
+        hosts.facts = ["tester", "dut"].map(|role| (role.into(), environment.clone())).into();
+        hosts.facts[0].1.kernel = "Linux 1".into();
+        hosts
+    };
+    let changes = |entries: &[Entry]| results(&plan(), entries).host_changes;
+    let uninterrupted = steps(&journal_of(&plan(), 250, &[]));
+    let is_within = |at: &usize| {
+        let two = &uninterrupted[at - 1..=*at];
+        matches!(two[0].point, Point::Search(_)) && two[0].point == two[1].point
+    };
+    let at = (1..uninterrupted.len()).find(is_within).unwrap();
+    let killed = hosts("Linux 1", 1, &[(at, Event::Killed)]);
+    let (ended, before, _) = go_on(&plan(), folder.path(), killed);
+    assert!(matches!(ended, Err(CampaignError::Interrupted)));
+    assert!(changes(&before).is_empty());
+    let after = hosts("Linux 2", 2, &[(3, Event::Killed)]);
+    let (ended, _, _) = go_on(&plan(), folder.path(), after);
+    assert!(matches!(ended, Err(CampaignError::Interrupted)));
+    // What was noted is not noted again, and other facts than those that decide are not at all.
+    let (ended, whole, _) = go_on(&plan(), folder.path(), hosts("Linux 2", 3, &[]));
+    ended.unwrap();
+    let changes = changes(&whole);
+    let [change] = &changes[..] else { panic!("{changes:?}") };
+    let finished = steps(&before).len();
+    assert_eq!((&change.roles[..], change.trials_before), (&["dut".to_owned()][..], finished));
+    let [point] = &change.points[..] else { panic!("one point was interrupted: {change:?}") };
+    assert_eq!(
+        change.to_string(),
+        format!(
+            "The host of dut changed after {finished} trials of this run: kernel was Linux 1, and is Linux 2 since. \
+             The numbers are of both for: {point}."
+        )
+    );
+    let run = Run { name: "x".into(), results: results(&plan(), &whole), notes: Vec::new() };
+    assert!(run.summary().contains(&change.to_string()), "{:?}", run.summary());
+}
+
+#[test]
+fn the_machine_of_a_campaign_on_loopback_is_noted_when_it_has_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let run_folder = folder.path().join("run");
+    let begun = Environment::of_tests();
+    let archive = Archive::create(&run_folder, &plan(), begun).unwrap();
+    let (plan, interruption, mut nobody) = (plan(), Interruption::new(), simulated::Nobody);
+    let hosts = Simulated::new(250, &[]);
+    let mut run = Campaign::new(&plan, hosts, archive, Vec::new(), &interruption, &mut nobody);
+    run.note_machine(begun.clone()).unwrap();
+    assert!(run.entries.is_empty());
+    let other = Environment { cpus: begun.cpus + 1, ..begun.clone() };
+    for _ in 0..2 {
+        run.note_machine(other.clone()).unwrap();
+    }
+    assert_eq!(run.entries.len(), 1);
+    let changes = results(&plan, &run.entries).host_changes;
+    assert_eq!((&changes[0].facts[0].what[..], changes.len()), ("CPU", 1));
+    assert!(
+        changes[0].to_string().starts_with("The machine changed after 0 trials"),
+        "{changes:?}"
+    );
 }
