@@ -34,7 +34,10 @@ fn configuration(setting: &Setting<'_, Translate>) -> String {
         None => (format!("listen = ['{listen}']"), ""),
         Some(mode) => {
             let listen = format!("listen = [{{ address = '{listen}', xdp = true }}]");
-            (format!("{listen}\nxdp-mode = '{}'", mode.word()), "xdp = true\n")
+            let mode = mode.word();
+            // What is published as past the stack must not be of sockets.
+            let keys = format!("{listen}\nxdp-mode = '{mode}'\nxdp-fallback = false");
+            (keys, "xdp = true\n")
         }
     };
     let upstreams = task.each_upstream(|ip, port| {

@@ -306,7 +306,7 @@ fn our_own_servers_are_told_to_go_past_the_stack() {
     let setting = translating(Path::new("/f"), &operator);
     let text = Dut::Dns64d.driver().configuration(&setting);
     for line in [
-        "listen = [{ address = '[2001:2::1]:53', xdp = true }]\nxdp-mode = 'generic'\nthreads",
+        "listen = [{ address = '[2001:2::1]:53', xdp = true }]\nxdp-mode = 'generic'\nxdp-fallback = false\nthreads",
         "[[upstream]]\naddress = '198.18.0.2'\nport = 53\nxdp = true\n",
     ] {
         assert!(text.contains(line), "{text}");

@@ -29,6 +29,10 @@ pub struct Config {
     /// How datagrams get past the kernel's network stack, where `xdp` is set.
     #[serde(skip_serializing_if = "is_auto")]
     pub xdp_mode: net::xdp::Mode,
+    /// Whether there are sockets instead where kernel, driver or privileges do not allow any way of
+    /// `xdp-mode = "auto"`; otherwise it does not start then.
+    #[serde(skip_serializing_if = "is_true")]
+    pub xdp_fallback: bool,
     /// Worker threads; 0 is one per CPU that the process may use.
     pub threads: usize,
     /// CPUs to pin the workers to, round robin; none leaves it to the kernel.
@@ -83,6 +87,7 @@ impl Default for Config {
         Config {
             listen: vec![ListenKeys::new("[::1]:5353".parse().expect("a constant"))],
             xdp_mode: net::xdp::Mode::Auto,
+            xdp_fallback: true,
             threads: 0,
             cpus: Vec::new(),
             user: None,
@@ -792,6 +797,10 @@ pub struct UpstreamKeys {
     /// the way to it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub xdp: bool,
+}
+
+fn is_true(value: &bool) -> bool {
+    *value
 }
 
 fn is_auto(mode: &net::xdp::Mode) -> bool {

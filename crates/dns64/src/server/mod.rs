@@ -38,7 +38,6 @@ use net::affinity::pin_to;
 use net::clock;
 use net::router::RouterSocket;
 use net::socket::{Endpoint, ListenError, listen_both};
-use net::xdp::Mode;
 use nix::sys::socket::{getsockopt, sockopt};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -227,7 +226,7 @@ pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, Ser
     match past_stack::open(&bound.settings, endpoints) {
         Ok(opened) => bound.past_stack = opened,
         // Sockets have the same addresses and ports, and are there already.
-        Err(error) if bound.settings.config.xdp_mode == Mode::Auto && error.is_a_lack() => {
+        Err(error) if error.leaves_sockets(&bound.settings.config) => {
             let error = ServerError::PastStack(error);
             bound.warnings.push(format!("{error}; clients and upstreams have sockets instead"));
         }

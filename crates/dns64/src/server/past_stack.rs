@@ -21,7 +21,7 @@ use net::xdp::{self, Arrived, Claim, Exchange, Outbox, PortSet, Ports, Way, XdpE
 use nix::errno::Errno;
 use wire::joined;
 
-use crate::config::Settings;
+use crate::config::{Config, Settings};
 use crate::ids::{PortId, WorkerId};
 use crate::resolver::upstreams::past_stack::{Door, Ways};
 
@@ -51,9 +51,12 @@ pub enum PastStackError {
 }
 
 impl PastStackError {
-    /// See [`XdpError::is_a_lack`].
-    pub(super) fn is_a_lack(&self) -> bool {
-        matches!(self, PastStackError::Xdp(error) if error.is_a_lack())
+    /// Whether there are to be sockets instead: the machine has no way past the stack
+    /// ([`XdpError::is_a_lack`]), and the configuration wants no certain one.
+    pub(super) fn leaves_sockets(&self, config: &Config) -> bool {
+        config.xdp_mode == xdp::Mode::Auto
+            && config.xdp_fallback
+            && matches!(self, PastStackError::Xdp(error) if error.is_a_lack())
     }
 }
 
@@ -318,6 +321,22 @@ pub(super) fn messages(octets: &[u8], may_join: bool) -> impl Iterator<Item = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn there_are_sockets_instead_only_where_that_is_allowed() {
+        let source = || io::Error::from(Errno::EPERM);
+        let lack = PastStackError::Xdp(XdpError::NotAllowed { source: source() });
+        let upstream = SocketAddr::from(([192, 0, 2, 53], 53));
+        let mistake = PastStackError::NoWay { upstream, source: source() };
+        let leaves = |text: &str| {
+            let config: Config = toml::from_str(text).unwrap();
+            [&lack, &mistake].map(|error| error.leaves_sockets(&config))
+        };
+        assert_eq!(leaves(""), [true, false]);
+        assert_eq!(leaves("xdp-mode = 'generic'"), [false, false]);
+        assert_eq!(leaves("xdp-fallback = false"), [false, false]);
+        assert_eq!(leaves("xdp-mode = 'auto'\nxdp-fallback = true"), [true, false]);
+    }
 
     #[test]
     fn only_what_the_kernel_may_have_joined_is_taken_apart() {
