@@ -1,6 +1,7 @@
 //! A campaign's plan (TOML): which servers, what to measure of them, how long and how often.
 
 mod servers;
+mod testers;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -554,7 +555,8 @@ impl Plan {
         self.check_servers()?;
         self.check_sources()?;
         self.check_xdp()?;
-        measures::check(self)
+        measures::check(self)?;
+        self.check_testers()
     }
 
     fn check_hosts(&self) -> Result<(), String> {

@@ -450,7 +450,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
     /// not have them, so that any reply is right there.
     fn answers(&self, site: &Site<H>, point: &Point) -> Result<bool, CampaignError> {
         let task = self.look(point);
-        Ok(match self.hosts.trial(&site.auth, site.dut.as_ref(), &task, false)? {
+        Ok(match self.hosts.look(&site.auth, site.dut.as_ref(), &task)? {
             Seen::Ended(found, _) => {
                 let measured = measured(&self.looking(point), found, Cpu::default());
                 let counts = measured.counts();

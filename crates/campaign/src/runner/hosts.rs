@@ -158,6 +158,14 @@ pub(super) trait Hosts {
         task: &Task,
         to_the_end: bool,
     ) -> Result<Seen, CampaignError>;
+    /// As [`Hosts::trial`], for the few queries that only see whether the DUT answers: they are the
+    /// first tester's, however many testers share the trials.
+    fn look(
+        &self,
+        auth: &Self::Auth,
+        dut: Option<&Self::Dut>,
+        task: &Task,
+    ) -> Result<Seen, CampaignError>;
 }
 
 /// The hosts as they are: processes on machines.
@@ -352,6 +360,28 @@ impl Hosts for RealHosts<'_> {
         {
             return self.shared_trial(auth, dut, plan, to_the_end);
         }
+        self.trial_of_first(auth, dut, task, to_the_end)
+    }
+
+    fn look(
+        &self,
+        auth: &RunningAuth,
+        dut: Option<&RunningDut>,
+        task: &Task,
+    ) -> Result<Seen, CampaignError> {
+        self.trial_of_first(auth, dut, task, false)
+    }
+}
+
+impl RealHosts<'_> {
+    /// Carries out a trial that is the first tester's alone.
+    fn trial_of_first(
+        &self,
+        auth: &RunningAuth,
+        dut: Option<&RunningDut>,
+        task: &Task,
+        to_the_end: bool,
+    ) -> Result<Seen, CampaignError> {
         let machine = self.world.tester();
         let (output, log) = (Path::new("trial.json"), Path::new("trial.log"));
         machine.write(log, "")?;
@@ -391,9 +421,7 @@ impl Hosts for RealHosts<'_> {
         let text = machine.read(output, RESULT)?;
         Ok(Seen::Ended(self.found(task, &measurer, &ended, begun, &text)?, cpu))
     }
-}
 
-impl RealHosts<'_> {
     /// Where each AuthDNS listens at a point. For checks there is one, which sees all questions.
     fn auth_addresses(&self, point: &Point) -> Vec<SocketAddr> {
         let own = self.plan.self_test.as_ref().and_then(|test| test.family);

@@ -17,6 +17,7 @@ use tester::client::experiments::Experiments;
 use tester::measurer::burst::SendCost;
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::{Rtt, TrialResult};
+use tester::measurer::shards::{Moment, ShardPlan};
 
 use super::hosts::{Hosts, Machines, Seen};
 use super::*;
@@ -49,6 +50,10 @@ pub(super) struct Simulated {
     /// What happens in which trial, counted from 0; looks at a DUT are none.
     events: Vec<(usize, Event)>,
     pub(super) trials: Cell<usize>,
+    /// How many looks at a DUT there were.
+    pub(super) looks: Cell<usize>,
+    /// How many testers share each trial.
+    pub(super) testers: u16,
     /// Names of the DUTs that were started, in order.
     pub(super) started: RefCell<Vec<String>>,
     /// Names of the AuthDNS servers that were started, in order.
@@ -94,6 +99,8 @@ impl Simulated {
             capacity,
             events: events.to_vec(),
             trials: Cell::new(0),
+            looks: Cell::new(0),
+            testers: 1,
             started: RefCell::default(),
             auths: RefCell::default(),
             broken: None,
@@ -109,6 +116,16 @@ impl Simulated {
 
     fn event_in(&self, trial: usize) -> Option<Event> {
         self.events.iter().find(|(at, _)| *at == trial).map(|(_, event)| *event)
+    }
+
+    /// Each of several testers takes its part of a trial.
+    fn assert_can_be_shared(&self, plan: &TrialPlan) {
+        let (of, start) = (self.testers, Moment(Nanos(0)));
+        for index in (0..of).filter(|_| of > 1) {
+            let shard = Some(ShardPlan { index, of, seed: 0, start });
+            let own = TrialPlan { shard, ..plan.clone() };
+            own.check().unwrap_or_else(|why| panic!("tester {index} refuses {plan:?}: {why}"));
+        }
     }
 
     /// Checks of which one of level MUST fails, and one of level SHOULD is not tried.
@@ -366,14 +383,8 @@ impl Hosts for Simulated {
         let (seconds, host) = (vec![2.0, 0.5, 0.5, 0.5, 0.5, 0.5], vec![0.75, 0.25]);
         let cpu = Cpu { dut: seconds, host, auth: 0.1, tester: 0.1, place };
         let plan = match task {
-            Task::Trial(plan) if plan.rate == Qps(50) => {
-                let event = self.hangs.get().then_some(Event::Hangs);
-                return Ok(Seen::Ended(
-                    TaskResult::Trial(Box::new(self.of_rate(plan, None, event))),
-                    cpu,
-                ));
-            }
             Task::Trial(plan) => {
+                self.assert_can_be_shared(plan);
                 assert!(plan.source_addresses.is_none_or(|from| from.check(plan.server).is_ok()));
                 plan
             }
@@ -416,6 +427,14 @@ impl Hosts for Simulated {
             _ => {}
         }
         Ok(Seen::Ended(TaskResult::Trial(Box::new(self.of_rate(plan, dut, event))), cpu))
+    }
+
+    fn look(&self, (): &(), _: Option<&SimulatedDut>, task: &Task) -> Result<Seen, CampaignError> {
+        let Task::Trial(plan) = task else { panic!("a look is at a rate, not {task:?}") };
+        self.looks.set(self.looks.get() + 1);
+        let event = self.hangs.get().then_some(Event::Hangs);
+        let found = self.of_rate(plan, None, event);
+        Ok(Seen::Ended(TaskResult::Trial(Box::new(found)), Cpu::default()))
     }
 }
 

@@ -70,6 +70,17 @@ fn a_campaign_measures_every_point_once() {
     assert!(Recorded::new(&plan(), &entries).has_result(&plan().points()[0]));
 }
 
+/// A look at a DUT has five queries: not one for each of six testers, and one tester suffices.
+#[test]
+fn looks_at_a_dut_are_shared_by_no_testers() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut hosts = Simulated::new(250, &[]);
+    hosts.testers = 6;
+    let (ended, entries, hosts) = go_on(&plan(), folder.path(), hosts);
+    ended.unwrap();
+    assert!(results(&plan(), &entries).complete && hosts.looks.get() > 0);
+}
+
 #[test]
 fn each_server_is_asked_from_the_prefix_of_its_version_of_ip() {
     let from = "source-addresses = ['2001:2:0:ff::/64', '198.19.0.0/24']\n[search]";
