@@ -87,7 +87,7 @@ impl RealHosts<'_> {
     ) -> Result<Seen, CampaignError> {
         dut.map_or(Ok(()), RunningDut::look_for_processes)?;
         let before = self.clocks()?;
-        let lead = LEAD + plan.preload_time();
+        let lead = lead(plan, self.world.testers.len() as u16);
         let (begun, begins) = (SystemTime::now(), Instant::now() + lead.into());
         // What the first tester's clock will say then.
         let now = clock::wall().0.saturating_add_signed(before[0].ahead);
@@ -193,6 +193,14 @@ impl RealHosts<'_> {
     }
 }
 
+/// From when `testers` are told of a trial to its first query.
+fn lead(plan: &TrialPlan, testers: u16) -> Nanos {
+    // Each resolves all names to be cached, the more slowly the more there are: seed and start do
+    // not matter here.
+    let shard = ShardPlan { index: 0, of: testers, seed: 0, start: Moment(Nanos(0)) };
+    LEAD + TrialPlan { shard: Some(shard), ..plan.clone() }.preload_time()
+}
+
 /// A file of a tester's part in a trial, below the folder of its host.
 fn file(index: u16, what: &str) -> PathBuf {
     format!("trial-{index}.{what}").into()
@@ -216,6 +224,7 @@ fn between(before: &[Reading], after: &[Reading]) -> Offsets {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use method::units::{Qps, Share};
 
     fn reading(ahead: i64, error: u64) -> Reading {
         Reading { ahead, error }
@@ -227,6 +236,17 @@ mod tests {
         assert_eq!(of(1_000_300), reading(0, 300));
         assert_eq!(of(1_005_300), reading(5_000, 300));
         assert_eq!(of(995_300), reading(-5_000, 300));
+    }
+
+    /// Each of n testers resolves all of the names, at the n-th part of the rate.
+    #[test]
+    fn more_testers_are_given_more_time_for_the_names_to_be_cached() {
+        let mut plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(100_000));
+        plan.cached_share = Share::percent(50);
+        let times: Vec<Nanos> = [2, 3, 6, 12].map(|testers| lead(&plan, testers)).into();
+        assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "{times:?}");
+        let of_one = plan.preload_time();
+        assert!(times[0] > LEAD + of_one, "{times:?}, of one {of_one:?}");
     }
 
     #[test]

@@ -34,7 +34,9 @@ fn rate_of(pass: u32, trial: Qps, testers: u64) -> Qps {
 
 impl TrialPlan {
     /// How long it takes to resolve the names of a cached share before the trial, where that takes
-    /// two passes at the most; nothing without one. Several testers must not begin earlier.
+    /// two passes at the most; nothing without one. Several testers must not begin earlier: where
+    /// they share the trial each resolves all names, at its part of the rate, so it is a shard's
+    /// plan that tells for how long.
     pub fn preload_time(&self) -> Nanos {
         let count = self.name_sequence().preloaded_count();
         if count == 0 {
@@ -100,4 +102,27 @@ pub(super) fn preload(
         std::thread::sleep(PATIENCE.into());
     }
     Ok(missing)
+}
+
+#[cfg(test)]
+mod tests {
+    use method::units::Share;
+
+    use super::super::shards::{Moment, ShardPlan};
+    use super::*;
+
+    #[test]
+    fn the_more_testers_there_are_the_longer_each_takes_for_all_names() {
+        let mut plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(100_000));
+        assert_eq!(plan.preload_time(), Nanos(0), "nothing is to be cached");
+        plan.cached_share = Share::percent(50);
+        let of = |of: u16| {
+            let shard = Some(ShardPlan { index: 0, of, seed: 0, start: Moment(Nanos(0)) });
+            TrialPlan { shard, ..plan.clone() }.preload_time()
+        };
+        assert_eq!(of(1), plan.preload_time());
+        assert!(of(1) < of(2) && of(2) < of(10), "{:?}", [of(1), of(2), of(10)]);
+        // Nobody asks more slowly than that.
+        assert_eq!(of(1_000), of(2_000));
+    }
 }
