@@ -212,6 +212,23 @@ pub enum Reason {
         /// In which way.
         reason: Box<Reason>,
     },
+    /// Of a reason that is one host's: which host that is, as a campaign's plan calls it.
+    OnHost {
+        /// The host.
+        host: String,
+        /// What happened there.
+        reason: Box<Reason>,
+    },
+    /// One of several testers was not ready when the trial began, and sent none of its queries.
+    NotReady {
+        /// By how much it was late, by its own clock.
+        late: Nanos,
+    },
+    /// One of several testers had not ended long after the trial, so that what it saw is not known.
+    NotEnded {
+        /// For how long it was waited for after the time of the last reply.
+        waited: Nanos,
+    },
     /// The clock of one of several testers was too far from the time of the others, or nobody knows
     /// how far.
     ClockOff {
@@ -294,6 +311,8 @@ pub enum ReasonKind {
     AuthDecides,
     Interrupted,
     Deviation,
+    NotReady,
+    NotEnded,
     ClockOff,
     NothingCameBack,
     ClockSlewed,
@@ -344,7 +363,9 @@ impl Reason {
             Reason::AuthDecides { .. } => ReasonKind::AuthDecides,
             Reason::Interrupted { .. } => ReasonKind::Interrupted,
             Reason::Deviation { .. } => ReasonKind::Deviation,
-            Reason::OfShard { reason, .. } => reason.kind(),
+            Reason::OfShard { reason, .. } | Reason::OnHost { reason, .. } => reason.kind(),
+            Reason::NotReady { .. } => ReasonKind::NotReady,
+            Reason::NotEnded { .. } => ReasonKind::NotEnded,
             Reason::ClockOff { .. } => ReasonKind::ClockOff,
             Reason::NothingCameBack { .. } => ReasonKind::NothingCameBack,
             Reason::ClockSlewed { .. } => ReasonKind::ClockSlewed,
@@ -381,6 +402,8 @@ impl fmt::Display for ReasonKind {
             ReasonKind::AuthDecides => "AuthDNS was slow for as many questions as decided",
             ReasonKind::Interrupted => "interrupted",
             ReasonKind::Deviation => "the DUT was not asked what the trial wanted",
+            ReasonKind::NotReady => "one of several testers was not ready in time",
+            ReasonKind::NotEnded => "one of several testers did not end in time",
             ReasonKind::ClockOff => "a tester's clock was off",
             ReasonKind::NothingCameBack => "one of several testers got nothing back",
             ReasonKind::ClockSlewed => "the tester's clock was being set right",
@@ -524,6 +547,17 @@ impl fmt::Display for Reason {
             }
             Reason::Deviation { deviation } => deviation.fmt(f),
             Reason::OfShard { shard, reason } => write!(f, "shard {shard}: {reason}"),
+            Reason::OnHost { host, reason } => write!(f, "{host}: {reason}"),
+            Reason::NotReady { late } => write!(
+                f,
+                "it was not ready when the trial began, but {:.3} s later by its clock, and sent nothing",
+                late.as_secs_f64()
+            ),
+            Reason::NotEnded { waited } => write!(
+                f,
+                "it had not ended {:.0} s after the time of the last reply, and what it saw is not known",
+                waited.as_secs_f64()
+            ),
             Reason::ClockOff { error, limit } => {
                 let us = |time: &Nanos| grouped(time.0.div_ceil(1000));
                 match error {

@@ -495,7 +495,8 @@ impl RealHosts<'_> {
             Task::Conform(_) => ("conform", None),
         };
         let why = format!(
-            "dns64bench {command} ended with {how}, its result is no trial ({why}): {told}{full}"
+            "dns64bench {command} on {} ended with {how}, its result is no trial ({why}): {told}{full}",
+            measurer.machine().name()
         );
         CampaignError::Trial { rate, why, is_usage: ended.status == Some(USAGE) }
     }

@@ -9,6 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use conform::check::Level;
 use conform::outcome::{Outcome, Report, Verdict as Checked};
+use method::reason::Reason;
 use method::records::Counts;
 use method::units::{Nanos, Qps, Share};
 use tester::authdns::counters::AuthCounters;
@@ -20,6 +21,7 @@ use tester::measurer::result::{Rtt, TrialResult};
 use tester::measurer::shards::{Moment, ShardPlan};
 
 use super::hosts::{Hosts, Machines, Seen};
+use super::testers::{of_shard, spoiled, with_hosts};
 use super::*;
 use crate::archive::Configuration;
 use crate::governor::{CannotBeMade, FIXED};
@@ -40,6 +42,8 @@ pub(crate) enum Event {
     Hangs,
     /// The tester spoils it.
     Spoiled,
+    /// One of several testers is not ready when it begins.
+    NotReady,
     /// The power fails before it ends.
     Killed,
 }
@@ -421,6 +425,11 @@ impl Hosts for Simulated {
                     return Ok(Seen::Died("the DUT ended with signal: 9".into()));
                 }
                 let trial = self.of_rate(plan, Some(dut), Some(Event::Hangs));
+                return Ok(Seen::Ended(TaskResult::Trial(Box::new(trial)), cpu));
+            }
+            (Some(Event::NotReady), _) => {
+                let late = of_shard(1, Reason::NotReady { late: Nanos::SECOND });
+                let trial = spoiled(plan, with_hosts(vec![late], &["load1", "load2"]));
                 return Ok(Seen::Ended(TaskResult::Trial(Box::new(trial)), cpu));
             }
             (Some(Event::Hangs), _) => self.hangs.set(true),

@@ -7,30 +7,37 @@
 //! ```
 //!
 //! While the trial runs, no tester is asked anything. A tester that has not begun in time has sent
-//! none of its queries, and its process says so at the end.
+//! none of its queries, and its process says so at the end. That, a tester that does not end, and
+//! a clock that is off make the trial invalid, with the tester's name: it is repeated like others
+//! that a tester spoiled. Where a clock is off before the trial, nobody begins.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use method::reason::Reason;
 use method::units::Nanos;
 use net::clock;
 use tester::measurer::merge::{Given, Offsets, merge};
 use tester::measurer::plan::TrialPlan;
+use tester::measurer::result::TrialResult;
 use tester::measurer::shards::{Moment, ShardPlan};
 
 use super::CampaignError;
 use super::hosts::{LOOK, RESULT, RealHosts, Seen, auth_lives, how_it_ended, measure};
 use super::meter::Meter;
-use crate::archive::TaskResult;
+use crate::archive::{Cpu, TaskResult};
 use crate::host::{HostError, Machine, Running};
 use crate::measures::Task;
 use crate::site::{RunningAuth, RunningDut};
 
-/// From when the testers are told of a trial to its first query, names that must be cached aside:
-/// ssh tells one after the other, and each must have started its process.
-const LEAD: Nanos = Nanos(3 * Nanos::SECOND.0);
+/// From when the last of several testers has been told of a trial to its first query, names that
+/// must be cached aside: each must have started its process.
+const LEAD: Nanos = Nanos(2 * Nanos::SECOND.0);
+/// How long it may take to tell one of them, which are told one after the other: three requests over
+/// ssh.
+const TELLING: Nanos = Nanos::from_millis(500);
 /// How long a tester may take after the last reply's time until its process has ended.
 const PRINTS: Duration = Duration::from_secs(30);
 /// So often a clock is read; the reading that took the shortest way counts.
@@ -87,6 +94,10 @@ impl RealHosts<'_> {
     ) -> Result<Seen, CampaignError> {
         dut.map_or(Ok(()), RunningDut::look_for_processes)?;
         let before = self.clocks()?;
+        let off = clock_faults(&self.offsets(&before, &before), plan.limits.lateness_p999);
+        if !off.is_empty() {
+            return Ok(ended(spoiled(plan, with_hosts(off, &self.tester_names())), Cpu::default()));
+        }
         let lead = lead(plan, self.world.testers.len() as u16);
         let (begun, begins) = (SystemTime::now(), Instant::now() + lead.into());
         // What the first tester's clock will say then.
@@ -98,20 +109,33 @@ impl RealHosts<'_> {
         let over = begins + plan.duration.into() + plan.timeout.into();
         // Servers are looked at as in any trial: what they use is part of the result.
         self.wait(over, || Ok(meter.tick(dut, &task)?))?;
-        let mut given = Vec::new();
+        let (mut given, mut faults) = (Vec::new(), Vec::new());
         for (measurer, index) in measurers.iter().zip(0..) {
-            given.push(self.given(measurer, index, &task, begun)?);
+            match self.given(measurer, index, &task, begun)? {
+                Some(part) => given.push(part),
+                None => faults.push(of_shard(index, Reason::NotEnded { waited: PRINTS.into() })),
+            }
         }
         let cpu = meter.finish(auth, &measurers)?;
         auth_lives(auth)?;
         if !to_the_end && let Some(how) = how_it_ended(dut)? {
             return Ok(Seen::Died(how));
         }
-        let unfit =
-            |why: String| CampaignError::Trial { rate: Some(plan.rate), why, is_usage: false };
-        let merged = merge(given, &self.offsets(&before, &self.clocks()?));
-        let trial = merged.map_err(|error| unfit(error.to_string()))?.trial;
-        Ok(Seen::Ended(TaskResult::Trial(Box::new(trial)), cpu))
+        let mut trial = if faults.is_empty() {
+            let unfit =
+                |why: String| CampaignError::Trial { rate: Some(plan.rate), why, is_usage: false };
+            let merged = merge(given, &self.offsets(&before, &self.clocks()?));
+            merged.map_err(|error| unfit(error.to_string()))?.trial
+        } else {
+            spoiled(plan, faults)
+        };
+        trial.reasons = with_hosts(trial.reasons, &self.tester_names());
+        Ok(ended(trial, cpu))
+    }
+
+    /// What the plan calls the testers.
+    fn tester_names(&self) -> Vec<&str> {
+        self.world.testers.iter().map(Machine::name).collect()
     }
 
     /// What the clocks of all testers say.
@@ -161,14 +185,15 @@ impl RealHosts<'_> {
         Ok(())
     }
 
-    /// What the tester with this number found of its part, when it has ended.
+    /// What the tester with this number found of its part, when it has ended; `None` if it does not
+    /// end.
     fn given(
         &self,
         measurer: &Running,
         index: u16,
         task: &Task,
         begun: SystemTime,
-    ) -> Result<Given, CampaignError> {
+    ) -> Result<Option<Given>, CampaignError> {
         let machine = measurer.machine();
         let give_up = Instant::now() + PRINTS;
         let ended = loop {
@@ -179,14 +204,13 @@ impl RealHosts<'_> {
                 return Err(CampaignError::Interrupted);
             }
             if Instant::now() >= give_up {
-                let why = format!("shard {index} on {} does not end", machine.name());
-                return Err(CampaignError::Trial { rate: None, why, is_usage: false });
+                return Ok(None);
             }
         };
         let text = machine.read(&file(index, "json"), RESULT)?;
         match self.found(task, measurer, &ended, begun, &text)? {
             TaskResult::Trial(trial) => {
-                Ok(Given { file: machine.name().to_owned(), trial: *trial })
+                Ok(Some(Given { file: machine.name().to_owned(), trial: *trial }))
             }
             other => unreachable!("a trial finds a trial, not {other:?}"),
         }
@@ -198,7 +222,53 @@ fn lead(plan: &TrialPlan, testers: u16) -> Nanos {
     // Each resolves all names to be cached, the more slowly the more there are: seed and start do
     // not matter here.
     let shard = ShardPlan { index: 0, of: testers, seed: 0, start: Moment(Nanos(0)) };
-    LEAD + TrialPlan { shard: Some(shard), ..plan.clone() }.preload_time()
+    let telling = Nanos(TELLING.0 * u64::from(testers));
+    LEAD + telling + TrialPlan { shard: Some(shard), ..plan.clone() }.preload_time()
+}
+
+/// A trial that came to its end.
+fn ended(trial: TrialResult, cpu: Cpu) -> Seen {
+    Seen::Ended(TaskResult::Trial(Box::new(trial)), cpu)
+}
+
+/// The result of a trial that testers spoiled in these ways, and of which there is nothing to merge.
+pub(super) fn spoiled(plan: &TrialPlan, reasons: Vec<Reason>) -> TrialResult {
+    TrialResult { reasons, ..TrialResult::not_begun(plan, 0) }
+}
+
+/// That the tester with this number spoiled a trial in this way.
+pub(super) fn of_shard(shard: u16, reason: Reason) -> Reason {
+    Reason::OfShard { shard, reason: Box::new(reason) }
+}
+
+/// The reasons of a trial; those of one of several testers name its host.
+pub(super) fn with_hosts(reasons: Vec<Reason>, hosts: &[&str]) -> Vec<Reason> {
+    let with_host = |reason| match reason {
+        Reason::OfShard { shard, reason } => match hosts.get(usize::from(shard)) {
+            Some(&host) => of_shard(shard, Reason::OnHost { host: host.into(), reason }),
+            None => Reason::OfShard { shard, reason },
+        },
+        other => other,
+    };
+    reasons.into_iter().map(with_host).collect()
+}
+
+/// Which testers' clocks are too far from the first one's or, where they are near enough to that,
+/// from one another's: what `merge` would say of them.
+fn clock_faults(offsets: &Offsets, limit: Nanos) -> Vec<Reason> {
+    let apart = |one: &RangeInclusive<i64>, other: &RangeInclusive<i64>| {
+        Nanos(one.end().abs_diff(*other.start()).max(other.end().abs_diff(*one.start())))
+    };
+    let off = |ahead: &RangeInclusive<i64>| apart(ahead, &(0..=0));
+    let error = |(index, own): (&u16, &RangeInclusive<i64>)| {
+        if off(own) > limit {
+            return (*index, off(own));
+        }
+        let others = offsets.iter().filter(|(other, ahead)| *other != index && off(ahead) <= limit);
+        (*index, others.map(|(_, ahead)| apart(own, ahead)).fold(off(own), Nanos::max))
+    };
+    let errors = offsets.iter().map(error).filter(|(_, error)| *error > limit);
+    errors.map(|(index, e)| of_shard(index, Reason::ClockOff { error: Some(e), limit })).collect()
 }
 
 /// A file of a tester's part in a trial, below the folder of its host.
@@ -225,6 +295,7 @@ fn between(before: &[Reading], after: &[Reading]) -> Offsets {
 mod tests {
     use super::*;
     use method::units::{Qps, Share};
+    use method::verdict::Verdict;
 
     fn reading(ahead: i64, error: u64) -> Reading {
         Reading { ahead, error }
@@ -238,15 +309,24 @@ mod tests {
         assert_eq!(of(995_300), reading(-5_000, 300));
     }
 
+    /// They are told one after the other.
+    #[test]
+    fn more_testers_are_given_more_time_to_be_told() {
+        let plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(100_000));
+        let times: Vec<Nanos> = [2, 3, 6, 20].map(|testers| lead(&plan, testers)).into();
+        assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "{times:?}");
+    }
+
     /// Each of n testers resolves all of the names, at the n-th part of the rate.
     #[test]
     fn more_testers_are_given_more_time_for_the_names_to_be_cached() {
         let mut plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(100_000));
         plan.cached_share = Share::percent(50);
-        let times: Vec<Nanos> = [2, 3, 6, 12].map(|testers| lead(&plan, testers)).into();
+        let without = TrialPlan { cached_share: Share::ZERO, ..plan.clone() };
+        let for_names = |testers| lead(&plan, testers).since(lead(&without, testers));
+        let times: Vec<Nanos> = [2, 3, 6, 12].map(for_names).into();
         assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "{times:?}");
-        let of_one = plan.preload_time();
-        assert!(times[0] > LEAD + of_one, "{times:?}, of one {of_one:?}");
+        assert!(times[0] > plan.preload_time(), "{times:?}");
     }
 
     #[test]
@@ -256,5 +336,68 @@ mod tests {
         let found = between(&before, &after);
         let expected = [(0, 0..=0), (1, 50 - 15..=300 + 15), (2, -1_000 - 30..=30)];
         assert_eq!(found, Offsets::from(expected));
+    }
+
+    /// By whom and how far: what is said of clocks before a trial.
+    fn off(offsets: &[(u16, RangeInclusive<i64>)]) -> Vec<(u16, u64)> {
+        let faults = clock_faults(&offsets.iter().cloned().collect(), Nanos(100));
+        let data = |fault: &Reason| match fault {
+            Reason::OfShard { shard, reason } => match **reason {
+                Reason::ClockOff { error: Some(error), limit: Nanos(100) } => (*shard, error.0),
+                ref other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        };
+        faults.iter().map(data).collect()
+    }
+
+    #[test]
+    fn a_clock_that_is_off_before_the_trial_is_its_testers_fault() {
+        assert!(off(&[]).is_empty(), "all are of one machine");
+        assert_eq!(off(&[(0, 0..=0), (1, -90..=100), (2, 5..=20)]), [(1, 110), (2, 110)]);
+        assert!(off(&[(0, 0..=0), (1, -20..=30), (2, 5..=20)]).is_empty());
+        // Ten seconds ahead: the others are not off for that.
+        let ahead = 10_000_000_000;
+        assert_eq!(
+            off(&[(0, 0..=0), (1, -20..=30), (2, ahead..=ahead + 7)]),
+            [(2, ahead as u64 + 7)]
+        );
+        assert_eq!(off(&[(0, 0..=0), (1, -ahead..=-ahead)]), [(1, ahead as u64)]);
+        // Both near enough to the first, and too far from each other.
+        assert_eq!(off(&[(0, 0..=0), (1, -60..=-60), (2, 60..=60)]), [(1, 120), (2, 120)]);
+    }
+
+    #[test]
+    fn reasons_of_a_tester_name_its_host() {
+        let late = Reason::NotReady { late: Nanos(1) };
+        let named =
+            with_hosts(vec![of_shard(1, late.clone()), Reason::LedgerFull], &["load1", "load2"]);
+        let on_host = Reason::OnHost { host: "load2".into(), reason: Box::new(late) };
+        assert_eq!(named, [of_shard(1, on_host), Reason::LedgerFull]);
+        assert!(named[0].to_string().starts_with("shard 1: load2: "), "{}", named[0]);
+    }
+
+    /// What a tester leaves that is told too late is merged like what the others leave.
+    #[test]
+    fn a_tester_that_is_not_ready_makes_the_trial_invalid_and_is_named() {
+        let start = Moment(Nanos(5));
+        let given = (0..2).map(|index| {
+            let mut plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1_000));
+            plan.shard = Some(ShardPlan { index, of: 2, seed: 9, start });
+            // The moment is past for both.
+            let progress = tester::measurer::Progress::new(&plan);
+            let trial = tester::measurer::run(&plan, &progress).unwrap();
+            Given { file: format!("load{index}"), trial }
+        });
+        let trial = merge(given.collect(), &Offsets::new()).unwrap().trial;
+        assert_eq!(trial.verdict, Verdict::Invalid);
+        let is_named = |shard: u16| {
+            let is_late = |reason: &Reason| matches!(reason, Reason::NotReady { .. });
+            trial.reasons.iter().any(|reason| match reason {
+                Reason::OfShard { shard: of, reason } => *of == shard && is_late(reason),
+                _ => false,
+            })
+        };
+        assert!(is_named(0) && is_named(1), "{:?}", trial.reasons);
     }
 }

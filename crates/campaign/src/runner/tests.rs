@@ -81,6 +81,21 @@ fn looks_at_a_dut_are_shared_by_no_testers() {
     assert!(results(&plan(), &entries).complete && hosts.looks.get() > 0);
 }
 
+/// What one of several testers spoils is repeated like what a single one spoils.
+#[test]
+fn a_trial_for_which_a_tester_was_not_ready_is_repeated() {
+    let calm = steps(&journal_of(&plan(), 250, &[]));
+    let entries = journal_of(&plan(), 250, &[(3, Event::NotReady)]);
+    let found = results(&plan(), &entries);
+    assert!(found.complete && found.mishaps.is_empty(), "{:?}", found.mishaps);
+    assert_eq!(found.duts[0].points[0].figures.median, Some(250.0));
+    let all = finished(&entries);
+    let spoiled = all[3].at_rate().unwrap();
+    assert_eq!((spoiled.verdict, all.len()), (Verdict::Invalid, calm.len() + 1));
+    assert!(spoiled.reasons[0].to_string().starts_with("shard 1: load2: "));
+    assert_eq!((&all[3].step, &all[4].step), (&calm[3], &calm[3]));
+}
+
 #[test]
 fn each_server_is_asked_from_the_prefix_of_its_version_of_ip() {
     let from = "source-addresses = ['2001:2:0:ff::/64', '198.19.0.0/24']\n[search]";

@@ -129,6 +129,20 @@ fn all() -> Vec<(Reason, &'static str)> {
             "shard 2: the receiver did not keep up: no room for further queries in the ledger",
         ),
         (
+            Reason::OfShard {
+                shard: 1,
+                reason: Box::new(Reason::OnHost {
+                    host: "load2".into(),
+                    reason: Box::new(Reason::NotReady { late: Nanos::from_millis(2_500) }),
+                }),
+            },
+            "shard 1: load2: it was not ready when the trial began, but 2.500 s later by its clock, and sent nothing",
+        ),
+        (
+            Reason::NotEnded { waited: Nanos(30 * Nanos::SECOND.0) },
+            "it had not ended 30 s after the time of the last reply, and what it saw is not known",
+        ),
+        (
             Reason::ClockOff { error: Some(Nanos(12_345_678)), limit },
             "its clock may be off by 12\u{202f}346 µs, limit 10\u{202f}000 µs",
         ),

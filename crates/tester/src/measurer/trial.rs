@@ -63,13 +63,16 @@ const STOLEN_LIMIT: f64 = 1.0;
 ///
 /// # Errors
 /// Only what keeps the trial from being carried out. Whatever the server does is part of the
-/// result.
+/// result, and so is it if this is one of several testers and not ready when they begin.
 pub fn run(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, TrialError> {
     plan.check()?;
     plan.check_sources()?;
     plan.check_xdp()?;
     let before = auth_counters(plan)?;
-    let mut result = offer(plan, progress)?;
+    let mut result = match offer(plan, progress) {
+        Err(TrialError::TooLate { start, now }) => not_ready(plan, (now.0 + LEAD).since(start.0)),
+        other => other?,
+    };
     if let Some((before, after)) = before.zip(auth_counters(plan)?) {
         result.weigh_auth(
             AuthPart::between(&before, &after, plan.timeout, plan.auth_limit),
@@ -78,6 +81,12 @@ pub fn run(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tr
         );
     }
     Ok(result)
+}
+
+/// The result of one of several testers that was too `late` for the moment at which they begin.
+fn not_ready(plan: &TrialPlan, late: Nanos) -> TrialResult {
+    let reasons = vec![Reason::NotReady { late }];
+    TrialResult { reasons, ..TrialResult::not_begun(plan, 0) }
 }
 
 /// AuthDNS's counters, if the plan wants them looked at.
@@ -95,6 +104,10 @@ fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tria
         check_own_aaaa: plan.check_own_aaaa,
         prefixes: plan.prefixes.clone(),
     };
+    // Names to be cached are not resolved while others measure.
+    if let Some(shard) = &plan.shard {
+        shard.has_time()?;
+    }
     let at = |source| TrialError::Interface { server: plan.server, source };
     let next_hop = host_losses::reach(plan.server)?;
     let unresolved = if plan.cached_share.per_hundred() > 0 {
