@@ -25,6 +25,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use tester::client::progress::Progress as ClientProgress;
 use tester::measurer::Progress;
+use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
 
 use crate::output::Failure;
@@ -53,9 +54,22 @@ struct State {
 
 /// What is being sent.
 struct Running {
-    rate: Option<Qps>,
+    /// Queries per second that this process offers.
+    rate: Option<f64>,
+    /// Queries that it will send.
     planned: Option<u64>,
     counters: Counters,
+}
+
+impl Running {
+    /// A trial; of one that several testers share, this one's part.
+    fn trial(plan: &TrialPlan, progress: &Arc<Progress>) -> Running {
+        Running {
+            rate: Some(plan.own_rate()),
+            planned: Some(plan.own_part().count()),
+            counters: Counters::Trial(Arc::clone(progress)),
+        }
+    }
 }
 
 /// Counters that the threads of the tester write.
@@ -130,20 +144,15 @@ pub(crate) fn serve(
 }
 
 /// Shows a trial that begins.
-pub(crate) fn trial_begins(rate: Qps, planned: u64, progress: &Arc<Progress>) {
-    let running = || Running {
-        rate: Some(rate),
-        planned: Some(planned),
-        counters: Counters::Trial(Arc::clone(progress)),
-    };
-    on_board(|shown| shown.running = Some(running()));
+pub(crate) fn trial_begins(plan: &TrialPlan, progress: &Arc<Progress>) {
+    on_board(|shown| shown.running = Some(Running::trial(plan, progress)));
 }
 
 /// Shows a trial that another process carries out.
 pub(crate) fn trial_begins_elsewhere(rate: Qps) {
+    let rate = Some(rate.0 as f64);
     on_board(|shown| {
-        shown.running =
-            Some(Running { rate: Some(rate), planned: None, counters: Counters::Elsewhere });
+        shown.running = Some(Running { rate, planned: None, counters: Counters::Elsewhere });
     });
 }
 
@@ -273,7 +282,7 @@ impl State {
             (
                 "trial_rate",
                 "Offered queries per second of the trial that runs",
-                rate(running.and_then(|r| r.rate)),
+                running.and_then(|r| r.rate),
             ),
             (
                 "trial_planned",
@@ -321,7 +330,7 @@ fn counter<'a>(
 
 #[cfg(test)]
 mod tests {
-    use tester::measurer::plan::TrialPlan;
+    use tester::measurer::shards::{Moment, ShardPlan};
 
     use super::*;
 
@@ -333,9 +342,7 @@ mod tests {
             shown.command = "search";
             shown.trials = [4, 3, 2];
             shown.queries = [10, 0, 1, 2];
-            let counters = Counters::Trial(Progress::new(&plan));
-            shown.running =
-                Some(Running { rate: Some(Qps(1_000)), planned: Some(60_000), counters });
+            shown.running = Some(Running::trial(&plan, &Progress::new(&plan)));
             shown.search =
                 Some(SearchState { number: 2, passed: Some(Qps(500)), failed: Some(Qps(2_000)) });
             shown.campaign =
@@ -364,6 +371,21 @@ mod tests {
             assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
         }
         assert!(text.ends_with("# EOF\n"), "{text}");
+    }
+
+    #[test]
+    fn what_several_testers_show_adds_up_to_their_trial() {
+        let whole = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1_000));
+        let parts = (0..7).map(|index| {
+            let start = Moment(method::units::Nanos(0));
+            let shard = Some(ShardPlan { index, of: 7, seed: 0, start });
+            let plan = TrialPlan { shard, ..whole.clone() };
+            let Running { rate, planned, .. } = Running::trial(&plan, &Progress::new(&plan));
+            (rate.unwrap(), planned.unwrap())
+        });
+        let (rates, planned): (Vec<f64>, Vec<u64>) = parts.unzip();
+        assert_eq!(planned.iter().sum::<u64>(), whole.schedule().count());
+        assert!((rates.iter().sum::<f64>() - 1_000.0).abs() < 1e-6, "{rates:?}");
     }
 
     #[test]

@@ -32,8 +32,9 @@ pub(crate) fn run_trial(
     title: &str,
 ) -> Result<TrialResult, TrialError> {
     let progress = Progress::until(plan, interruption::flag());
-    let planned = plan.schedule().count();
-    metrics::trial_begins(plan.rate, planned, &progress);
+    // Of a trial that several testers share, what is this one's.
+    let planned = plan.own_part().count();
+    metrics::trial_begins(plan, &progress);
     let bar = ProgressBar::with_draw_target(Some(planned), ProgressDrawTarget::stderr());
     bar.set_style(ProgressStyle::with_template(BAR).expect("a constant template"));
     let shown = Shown { bar, text: Mutex::new(title.to_owned()) };
