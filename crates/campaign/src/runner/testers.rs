@@ -107,8 +107,12 @@ impl RealHosts<'_> {
         let task = Task::Trial(Box::new(plan.clone()));
         let mut meter = Meter::new(auth, dut, &self.world.dut)?;
         let over = begins + plan.duration.into() + plan.timeout.into();
-        // Servers are looked at as in any trial: what they use is part of the result.
-        self.wait(over, || Ok(meter.tick(dut, &task)?))?;
+        // Servers are looked at as in any trial: what they use is part of the result, and without
+        // AuthDNS there is none.
+        self.wait(over, || {
+            auth_lives(auth)?;
+            Ok(meter.tick(dut, &task)?)
+        })?;
         let (mut given, mut faults) = (Vec::new(), Vec::new());
         for (measurer, index) in measurers.iter().zip(0..) {
             match self.given(measurer, index, &task, begun)? {
