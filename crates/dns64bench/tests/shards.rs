@@ -285,6 +285,27 @@ fn a_tester_that_is_ended_or_held_up_spoils_the_trial_and_is_named() {
     assert!(named(2, "late"), "{}", result["reasons"]);
 }
 
+/// Status 1 of the job for Slurm is a DUT that failed, and nothing else is.
+#[test]
+fn a_slurm_job_without_a_verdict_ends_with_status_4() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("dns64bench-7")).unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/shards/dns64bench.sbatch");
+    // Neither Slurm nor dns64bench comes into it: the folder of the first job is there already, what
+    // the second would start is not, and the third has no id.
+    for (job, words) in
+        [(Some("7"), "dns64bench-7"), (Some("8"), "ended with status 127"), (None, "SLURM_JOB_ID")]
+    {
+        let mut bash = Command::new("bash");
+        bash.arg(&script).current_dir(folder.path()).env_remove("SLURM_JOB_ID");
+        bash.envs(job.map(|job| ("SLURM_JOB_ID", job))).env("DNS64BENCH", "./nothing");
+        let ended = bash.output().unwrap();
+        assert_eq!(ended.status.code(), Some(4), "{job:?}: {}", told(&ended));
+        assert!(told(&ended).contains(words), "{job:?}: {}", told(&ended));
+        assert!(told(&ended).contains("there is no verdict"), "{job:?}: {}", told(&ended));
+    }
+}
+
 #[test]
 fn who_comes_too_late_or_asks_for_what_cannot_be_sends_nothing() {
     let folder = tempfile::tempdir().unwrap();
