@@ -679,6 +679,18 @@ fn check_dut(dut: &DutPlan) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measures::search::SearchMethod;
+
+    #[test]
+    fn the_method_of_rfc_8219_has_two_names() {
+        for name in ["bisection", "rfc8219"] {
+            let text =
+                format!("name = 'x'\n[search]\nmethod = '{name}'\n[[dut]]\ndriver = 'unbound'\n");
+            let plan = Plan::parse(&text, Path::new("p.toml")).unwrap();
+            assert_eq!(plan.search.method, SearchMethod::Bisection, "{name}");
+            assert!(toml::to_string(&plan.search).unwrap().contains("method = \"bisection\""));
+        }
+    }
 
     #[test]
     fn ready_plans_are_plans() {

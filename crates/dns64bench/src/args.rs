@@ -354,8 +354,8 @@ pub(crate) struct NewSearch {
     /// How close the result must be to the lowest rate that failed
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, default_value_t = Qps(1), help_heading = SEARCH)]
     pub(crate) resolution: Qps,
-    /// How rates are chosen: by halving the range with full trials (RFC 8219 §9.2), or for several
-    /// goals at once, with short trials first (MLRsearch, RFC 9971)
+    /// How rates are chosen: by halving the range with full trials (RFC 8219 §9.2; rfc8219 is another
+    /// name of it), or for several goals at once, with short trials first (MLRsearch, RFC 9971)
     #[arg(long, value_enum, default_value_t = SearchMethod::Bisection, help_heading = SEARCH)]
     pub(crate) method: SearchMethod,
     /// Another goal for mlrsearch beside that of RFC 8219: the share of queries that a trial may
@@ -397,6 +397,7 @@ pub(crate) struct NewSearch {
 /// How the rates of a search are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SearchMethod {
+    #[value(alias = "rfc8219")]
     Bisection,
     Mlrsearch,
 }
@@ -825,6 +826,15 @@ mod tests {
             let told = parse(&["--shard", wrong, "--start-at", "1795608000"]).unwrap_err();
             assert!(told.to_string().contains("0/3"), "{told}");
         }
+    }
+
+    #[test]
+    fn the_method_of_rfc_8219_has_two_names() {
+        let method = |name| <SearchMethod as ValueEnum>::from_str(name, false);
+        for name in ["bisection", "rfc8219"] {
+            assert_eq!(method(name), Ok(SearchMethod::Bisection), "{name}");
+        }
+        assert_eq!(method("mlrsearch"), Ok(SearchMethod::Mlrsearch));
     }
 
     #[test]

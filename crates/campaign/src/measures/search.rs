@@ -71,12 +71,24 @@ pub const WIDTH: f64 = 0.005;
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
+#[schemars(transform = with_other_name)]
 pub enum SearchMethod {
     /// By halving the range with full trials (RFC 8219 §9.2).
     #[default]
+    #[serde(alias = "rfc8219")]
     Bisection,
     /// For several goals at once, with short trials first (MLRsearch, RFC 9971).
     Mlrsearch,
+}
+
+/// Adds the other name of a bisection to the schema, where serde's aliases are not.
+fn with_other_name(schema: &mut schemars::Schema) {
+    if let Some(serde_json::Value::Array(names)) = schema.get_mut("oneOf") {
+        let description = "Another name of bisection, in a plan only.";
+        names.push(
+            serde_json::json!({ "description": description, "type": "string", "const": "rfc8219" }),
+        );
+    }
 }
 
 impl Searching {
