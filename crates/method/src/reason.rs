@@ -174,6 +174,8 @@ pub enum Reason {
         /// Replies that were not sent.
         replies: u64,
     },
+    /// AuthDNS's host lost packets below AuthDNS's sockets.
+    AuthHostLoss(HostLoss),
     /// AuthDNS was started anew during the trial: what it was asked before is not known, and what
     /// came meanwhile is lost.
     AuthRestarted,
@@ -306,6 +308,7 @@ pub enum ReasonKind {
     NotPreloaded,
     AuthDropped,
     AuthSendRefused,
+    AuthHostLoss,
     AuthRestarted,
     AuthSlow,
     AuthDecides,
@@ -358,6 +361,7 @@ impl Reason {
             Reason::NotPreloaded { .. } => ReasonKind::NotPreloaded,
             Reason::AuthDropped { .. } => ReasonKind::AuthDropped,
             Reason::AuthSendRefused { .. } => ReasonKind::AuthSendRefused,
+            Reason::AuthHostLoss(_) => ReasonKind::AuthHostLoss,
             Reason::AuthRestarted => ReasonKind::AuthRestarted,
             Reason::AuthSlow { .. } => ReasonKind::AuthSlow,
             Reason::AuthDecides { .. } => ReasonKind::AuthDecides,
@@ -397,6 +401,7 @@ impl fmt::Display for ReasonKind {
             ReasonKind::NotPreloaded => "names to be cached could not be resolved before the trial",
             ReasonKind::AuthDropped => "AuthDNS dropped queries",
             ReasonKind::AuthSendRefused => "the kernel refused AuthDNS's replies",
+            ReasonKind::AuthHostLoss => "AuthDNS's host lost packets below its sockets",
             ReasonKind::AuthRestarted => "AuthDNS was started anew",
             ReasonKind::AuthSlow => "AuthDNS was slow for one query in a thousand",
             ReasonKind::AuthDecides => "AuthDNS was slow for as many questions as decided",
@@ -603,6 +608,7 @@ impl fmt::Display for Reason {
             }
             Reason::AuthDropped { .. }
             | Reason::AuthSendRefused { .. }
+            | Reason::AuthHostLoss(_)
             | Reason::AuthRestarted
             | Reason::AuthSlow { .. }
             | Reason::AuthDecides { .. } => self.of_auth(f),
@@ -624,6 +630,7 @@ impl Reason {
             Reason::AuthSendRefused { replies } => {
                 write!(f, "the kernel refused {} of AuthDNS's replies", grouped(*replies))
             }
+            Reason::AuthHostLoss(loss) => write!(f, "at AuthDNS: {loss}"),
             Reason::AuthRestarted => f.write_str("AuthDNS was started anew during the trial"),
             Reason::AuthSlow { p999_us, limit } => {
                 let (took, limit) = (p999_us / 1e3, limit.as_millis_f64());

@@ -11,6 +11,7 @@
 //! neighbour: whether the next hop can be reached at all        affinity: which thread runs where
 //! router: what routers announce on a link        descriptors: how many sockets there may be
 //! ethtool: what an interface says of itself               cpu_time: what the CPUs did, and what a hypervisor took
+//! interfaces: which of them has which addresses
 //! ```
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -21,6 +22,7 @@ pub mod cpu_time;
 pub mod descriptors;
 pub mod drops;
 pub mod ethtool;
+pub mod interfaces;
 pub mod neighbour;
 mod netlink;
 pub mod poller;

@@ -113,6 +113,9 @@ fn print(counters: &AuthCounters, json: bool) -> Result<(), Failure> {
         "Besides     {ignored} ignored, {lost} lost on purpose, {refused} refused by the kernel, {dropped} dropped \
          before we could read them"
     );
+    for loss in counters.host_drops.losses() {
+        println!("Host        {loss}");
+    }
     let own = &counters.own_time;
     if let (Some(p50), Some(p999), Some(max)) = (own.quantile(0.5), own.quantile(0.999), own.max())
     {

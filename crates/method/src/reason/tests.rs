@@ -116,6 +116,10 @@ fn all() -> Vec<(Reason, &'static str)> {
             Reason::AuthDecides { questions: 11, limit, unanswered: 10 },
             "AuthDNS took longer than 10 ms for 11 questions, which may be why 10 queries got no valid reply in time",
         ),
+        (
+            Reason::AuthHostLoss(HostLoss::InterfaceReceive { packets: 4, interface: interface() }),
+            "at AuthDNS: the tester's interface to-dut dropped 4 received packets",
+        ),
         (Reason::AuthRestarted, "AuthDNS was started anew during the trial"),
         (
             Reason::Interrupted {
@@ -222,7 +226,7 @@ fn names_in_json_are_those_of_the_kinds() {
 fn kinds_differ_in_their_words_and_have_no_numbers_of_a_trial() {
     let kinds: BTreeSet<ReasonKind> = all().iter().map(|(reason, _)| reason.kind()).collect();
     let words: BTreeSet<String> = kinds.iter().map(ReasonKind::to_string).collect();
-    assert_eq!((kinds.len(), words.len()), (29, 29), "{words:?}");
+    assert_eq!((kinds.len(), words.len()), (30, 30), "{words:?}");
     let one = Reason::WindowOff { worst_pct: 1.55, limit_pct: 1.0 };
     let other = Reason::WindowOff { worst_pct: 12.0, limit_pct: 5.0 };
     assert_eq!(one.kind(), other.kind());

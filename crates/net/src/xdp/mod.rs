@@ -36,8 +36,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::ifaddrs::{InterfaceAddress, getifaddrs};
-use nix::net::if_::{InterfaceFlags, if_nametoindex};
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::if_nametoindex;
 use serde::{Deserialize, Serialize};
 
 use self::bpf::{Hook, Link, Program, SocketMap};
@@ -53,6 +53,7 @@ pub use self::queue::stamped;
 use self::queue::{Queue, Room};
 pub use self::server::{Server, answer_frame};
 use crate::ethtool;
+use crate::interfaces::{address_of, held};
 use crate::neighbour::link_address;
 use crate::socket::scope_of;
 
@@ -437,12 +438,8 @@ fn is_of_cards(driver: &ethtool::Driver, is_device: impl Fn(&str) -> bool) -> bo
 /// The names of the interfaces that are up, without loopback, each with each of its addresses; ports
 /// are 0.
 fn addresses() -> impl Iterator<Item = (String, SocketAddr)> {
-    getifaddrs().into_iter().flatten().filter_map(|entry| {
-        let is_there = entry.flags.contains(InterfaceFlags::IFF_UP)
-            && !entry.flags.contains(InterfaceFlags::IFF_LOOPBACK);
-        let address = address_of(&entry).filter(|_| is_there)?;
-        Some((entry.interface_name, address))
-    })
+    let held = held().into_iter().flatten().filter(|held| !held.loopback);
+    held.map(|held| (held.interface, held.address))
 }
 
 /// The addresses that no other host has who sends to this interface: those of this host, of loopback
@@ -463,14 +460,6 @@ fn is_of_one_link(address: IpAddr) -> bool {
         IpAddr::V4(address) => address.is_link_local(),
         IpAddr::V6(address) => address.is_unicast_link_local(),
     }
-}
-
-/// The IP address that an entry is of, if it is of one; the port is 0.
-fn address_of(entry: &InterfaceAddress) -> Option<SocketAddr> {
-    let address = entry.address.as_ref()?;
-    let v4 = address.as_sockaddr_in().map(|a| SocketAddr::V4((*a).into()));
-    let v6 = address.as_sockaddr_in6().map(|a| SocketAddr::V6((*a).into()));
-    v4.or(v6)
 }
 
 /// What an interface has for AF_XDP.

@@ -7,6 +7,7 @@ use method::units::Nanos;
 use serde::{Deserialize, Serialize};
 
 use super::answer::Answered;
+use super::host_drops::HostDrops;
 use super::times::Times;
 use crate::past_stack::PastStack;
 
@@ -149,6 +150,9 @@ pub struct AuthCounters {
     pub send_refused: u64,
     /// Queries that the kernel dropped because we were too slow.
     pub socket_drops: u64,
+    /// What our host lost below our sockets, of other programs as well.
+    #[serde(default)]
+    pub host_drops: HostDrops,
     /// AAAA queries for names that have an AAAA record.
     pub aaaa_present: u64,
     /// AuthDNS's own time over UDP: from the kernel's receive timestamp of a query until its reply
@@ -235,11 +239,13 @@ impl AuthCounters {
             *sum += more;
         }
         self.start = self.start.wrapping_add(other.start);
+        self.host_drops.merge(&other.host_drops);
         own_time.merge(&other.own_time);
         repeats.a.merge(&other.repeats.a);
         repeats.aaaa.merge(&other.repeats.aaaa);
     }
 
+    /// What these workers have counted. What the host lost is in no worker's counters.
     pub(crate) fn sum(workers: &[WorkerCounters]) -> AuthCounters {
         let sum = |of: fn(&WorkerCounters) -> &AtomicU64| {
             workers.iter().map(|w| of(w).load(Ordering::Relaxed)).sum()
@@ -271,6 +277,7 @@ impl AuthCounters {
             lost_on_purpose: sum(|w| &w.lost),
             send_refused: sum(|w| &w.send_refused),
             socket_drops: sum(|w| &w.socket_drops),
+            host_drops: HostDrops::default(),
             aaaa_present: sum(|w| &w.aaaa_present),
             own_time,
             repeats,

@@ -5,12 +5,14 @@
 //! client ─► crate::port: a socket (one per worker and address), or the rings of an interface ─► zone: what is the answer? ─► loss, delay ─► client
 //!                                                        │
 //!                                             counters: what was asked, what was answered, how long it took
+//!                                                        │      host_drops: what the host lost below the sockets
 //!                                                        │
 //!                                             status ─► part: what AuthDNS did in a trial, held against its limits
 //! ```
 
 pub mod answer;
 pub mod counters;
+pub mod host_drops;
 pub mod part;
 mod recent;
 mod server;

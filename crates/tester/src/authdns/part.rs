@@ -7,6 +7,7 @@ use method::units::Nanos;
 use serde::{Deserialize, Serialize};
 
 use super::counters::AuthCounters;
+use super::host_drops::HostDrops;
 use super::times::Times;
 use crate::past_stack::PastStack;
 
@@ -19,6 +20,9 @@ pub struct AuthPart {
     pub socket_drops: u64,
     /// Replies that the kernel refused to send.
     pub send_refused: u64,
+    /// What its host lost below its sockets, of other programs as well; absent if it did not look.
+    #[serde(default, skip_serializing_if = "HostDrops::is_unwatched")]
+    pub host_drops: HostDrops,
     /// Questions for which it took longer than the limit.
     #[serde(default)]
     pub slow: u64,
@@ -84,13 +88,14 @@ impl AuthPart {
             },
             socket_drops: less(|c| c.socket_drops),
             send_refused: less(|c| c.send_refused),
+            host_drops: after.host_drops.since(&before.host_drops),
             own_time_us: OwnTime::of(&own),
             past_stack: after.past_stack.clone(),
         }
     }
 
-    /// With what AuthDNS spoiled the trial: a new start, drops, or a 99.9th percentile of its own time above
-    /// `limit`.
+    /// With what AuthDNS spoiled the trial: a new start, drops of its own or of its host, or a 99.9th
+    /// percentile of its own time above `limit`.
     pub fn faults(&self, limit: Nanos) -> Vec<Reason> {
         let mut faults = Vec::new();
         if self.restarted {
@@ -102,6 +107,7 @@ impl AuthPart {
         if self.send_refused > 0 {
             faults.push(Reason::AuthSendRefused { replies: self.send_refused });
         }
+        faults.extend(self.host_drops.losses().into_iter().map(Reason::AuthHostLoss));
         if let Some(own) = self.own_time_us.filter(|own| own.p999 > limit.0 as f64 / 1e3) {
             faults.push(Reason::AuthSlow { p999_us: own.p999, limit });
         }
@@ -111,7 +117,15 @@ impl AuthPart {
 
 #[cfg(test)]
 mod tests {
+    use method::reason::HostLoss;
+    use method::records::Counts;
+    use method::units::Qps;
+    use method::verdict::Verdict;
+
+    use super::super::host_drops::InterfaceDrops;
     use super::*;
+    use crate::measurer::plan::TrialPlan;
+    use crate::measurer::result::TrialResult;
 
     fn counters(aaaa: u64, own: &[u64], repeats: &[u64]) -> AuthCounters {
         let mut all = AuthCounters::default();
@@ -163,6 +177,30 @@ mod tests {
         assert_eq!(
             dropped.faults(limit),
             [Reason::AuthDropped { queries: 3 }, Reason::AuthSendRefused { replies: 1 }]
+        );
+    }
+
+    #[test]
+    fn what_the_host_loses_below_the_sockets_is_not_the_duts_failure() {
+        let dropped = |receive| {
+            let drops = InterfaceDrops { receive, ..InterfaceDrops::default() };
+            let host_drops =
+                HostDrops { interfaces: [("to-dut".into(), drops)].into(), no_room_to_send: 0 };
+            AuthCounters { start: 7, host_drops, ..AuthCounters::default() }
+        };
+        let verdict = |before, after| {
+            let plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1000));
+            let counts = Counts { sent: 10, valid: 9, late: 1, ..Counts::default() };
+            let mut trial = TrialResult::simulated(&plan, counts);
+            let part = AuthPart::between(&before, &after, plan.timeout, plan.auth_limit);
+            trial.weigh_auth(part, plan.auth_limit, plan.subject);
+            (trial.verdict, trial.reasons)
+        };
+        assert_eq!(verdict(dropped(5), dropped(5)).0, Verdict::Failed, "before the trial");
+        let loss = HostLoss::InterfaceReceive { packets: 4, interface: "to-dut".into() };
+        assert_eq!(
+            verdict(dropped(5), dropped(9)),
+            (Verdict::Invalid, vec![Reason::AuthHostLoss(loss)])
         );
     }
 }

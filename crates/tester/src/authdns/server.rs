@@ -2,8 +2,8 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::answer::{AuthTransport, Zone};
 use super::counters::{AuthCounters, BatchCounts, BatchTimes, WorkerCounters};
+use super::host_drops::HostWatch;
 use super::recent::Recent;
 use crate::delay_line::{Delay, DelayLine};
 use crate::past_stack::{PastStack, XdpConfig};
@@ -73,6 +74,9 @@ pub enum AuthError {
     /// The interface does not serve AF_XDP as is wanted.
     #[error(transparent)]
     Xdp(#[from] XdpError),
+    /// The system does not tell its interfaces.
+    #[error("cannot find this host's interfaces: {0}")]
+    Interfaces(io::Error),
     /// A worker cannot be started.
     #[error("cannot start a worker: {0}")]
     Worker(io::Error),
@@ -85,6 +89,8 @@ pub struct RunningAuth {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
     past_stack: Option<PastStack>,
+    /// Locked by who reads the counters, never by a worker.
+    host: Arc<Mutex<HostWatch>>,
     /// See [`AuthCounters::start`].
     start: u32,
 }
@@ -100,7 +106,8 @@ impl RunningAuth {
         self.past_stack.as_ref()
     }
 
-    /// What was asked and answered so far.
+    /// What was asked and answered so far, and what this host lost. Asks the kernel for the latter,
+    /// in the network namespace of the calling thread, which is to be that of [`start`].
     pub fn counters(&self) -> AuthCounters {
         self.counter_reader()()
     }
@@ -108,10 +115,11 @@ impl RunningAuth {
     /// A reader of the counters for another thread.
     pub fn counter_reader(&self) -> impl Fn() -> AuthCounters + Send + Sync + 'static {
         let (counters, past_stack) = (Arc::clone(&self.counters), self.past_stack.clone());
-        let start = self.start;
+        let (host, start) = (Arc::clone(&self.host), self.start);
         move || {
             let past_stack = past_stack.clone();
-            AuthCounters { start, past_stack, ..AuthCounters::sum(&counters) }
+            let host_drops = host.lock().unwrap_or_else(PoisonError::into_inner).look();
+            AuthCounters { start, host_drops, past_stack, ..AuthCounters::sum(&counters) }
         }
     }
 
@@ -152,13 +160,15 @@ pub fn start(config: &AuthConfig) -> Result<RunningAuth, AuthError> {
         }
         None => (None, Vec::new()),
     };
+    let host = HostWatch::begin(&addresses, past_stack.as_ref()).map_err(AuthError::Interfaces)?;
+    let host = Arc::new(Mutex::new(host));
     let workers = bound.len() * config.threads + servers.len();
     // The last set of counters is that of the TCP side.
     let counters: Arc<Vec<WorkerCounters>> =
         Arc::new((0..=workers).map(|_| WorkerCounters::default()).collect());
     let stop = Arc::new(AtomicBool::new(false));
     let (threads, start) = (Vec::new(), rand::random());
-    let mut running = RunningAuth { addresses, counters, stop, threads, past_stack, start };
+    let mut running = RunningAuth { addresses, counters, stop, threads, past_stack, host, start };
     let (zone, recent) = (Arc::new(config.zone.clone()), Arc::new(Recent::new()));
     let mut ports: Vec<(Port, usize)> = Vec::new();
     for Bound { endpoints, listener, address } in bound {
