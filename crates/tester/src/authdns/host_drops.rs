@@ -23,7 +23,7 @@ use std::mem::take;
 use std::net::SocketAddr;
 
 use method::reason::HostLoss;
-use net::drops::{InterfaceCounters, interface_counters, udp_errors};
+use net::drops::{InterfaceCounters, Outward, interface_counters, udp_errors};
 use net::interfaces::{Held, held};
 use net::queueing::{Queueing, disciplines};
 use net::socket::scope_of;
@@ -141,6 +141,8 @@ pub(super) struct HostWatch {
     drops: HostDrops,
     last: Reading,
     scope: Scope,
+    /// The interface by which replies leave past the stack.
+    past_stack: Option<String>,
     /// The interface whose received packets are counted where its rings are read.
     counted_by_rings: Option<String>,
 }
@@ -164,9 +166,13 @@ struct Reading {
 }
 
 impl Reading {
-    /// In this thread's network namespace.
-    fn now<'a>(names: impl Iterator<Item = &'a String>) -> Reading {
-        let counted = names.filter_map(|name| Some((name.clone(), interface_counters(name).ok()?)));
+    /// In this thread's network namespace, where replies may leave past the stack by one interface.
+    fn now<'a>(names: impl Iterator<Item = &'a String>, past_stack: Option<&str>) -> Reading {
+        let counted = names.filter_map(|name| {
+            let is_past = past_stack == Some(name.as_str());
+            let outward = if is_past { Outward::PastStack } else { Outward::ThroughStack };
+            Some((name.clone(), interface_counters(name, outward).ok()?))
+        });
         let queueing = disciplines().into_iter().flatten();
         Reading {
             interfaces: counted.collect(),
@@ -189,8 +195,10 @@ impl HostWatch {
         let (names, scope) = interfaces_of(listen, &held);
         let zero_copy = past_stack.filter(|past_stack| past_stack.way == Way::ZeroCopy);
         let counted_by_rings = zero_copy.map(|past_stack| past_stack.interface.clone());
-        let last = Reading::now(names.iter());
-        Ok(HostWatch::new(names, scope, counted_by_rings, last))
+        let past_stack = past_stack.map(|past_stack| past_stack.interface.clone());
+        let last = Reading::now(names.iter(), past_stack.as_deref());
+        let watch = HostWatch::new(names, scope, counted_by_rings, last);
+        Ok(HostWatch { past_stack, ..watch })
     }
 
     fn new(
@@ -202,12 +210,12 @@ impl HostWatch {
         let none = |name| (name, InterfaceDrops::default());
         let interfaces = names.into_iter().map(none).collect();
         let drops = HostDrops { interfaces, no_room_to_send: 0 };
-        HostWatch { drops, last, scope, counted_by_rings }
+        HostWatch { drops, last, scope, past_stack: None, counted_by_rings }
     }
 
     /// What was lost until now. Asks the kernel, which takes up to some milliseconds.
     pub(super) fn look(&mut self) -> HostDrops {
-        self.add(Reading::now(self.drops.interfaces.keys()));
+        self.add(Reading::now(self.drops.interfaces.keys(), self.past_stack.as_deref()));
         self.drops.clone()
     }
 
