@@ -23,7 +23,7 @@ use wire::view::{CLASS_IN, Message, rtype};
 use crate::client::query::{Cookie, Query, Received};
 use crate::name::compressor::Compressor;
 use crate::name::{LowerName, USUAL_NAME};
-use crate::resolver::answer::{AnswerKind, AnswerRecord, ReadRecord, Section};
+use crate::resolver::answer::{AnswerKind, AnswerRecord, ReadRecord};
 use crate::resolver::outcome::{Failure, Kept};
 use crate::translation::decide::{Cause, Reply, Strip, Way, Withheld, addresses};
 use crate::translation::hints::Service;
@@ -312,9 +312,9 @@ impl ReplyFrame {
         };
         // RFC 6147 §5.4: of the answer to the last question.
         let mut authority = answer.authority();
-        push_records(&mut authority, last, last.answer.section(Section::Authority))?;
+        push_records(&mut authority, last, last.answer.authorities())?;
         let mut additional = authority.additional();
-        push_records(&mut additional, last, last.answer.section(Section::Additional))?;
+        push_records(&mut additional, last, last.answer.additional())?;
         self.put_composed(out, additional.finish(), reply.rcode())
     }
 

@@ -71,17 +71,6 @@ pub(crate) struct Answer {
     signed: bool,
 }
 
-/// The sections of an answer that have records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Section {
-    /// What was asked for.
-    Answer,
-    /// Denials, and whose the names are.
-    Authority,
-    /// What goes with the others.
-    Additional,
-}
-
 /// A record of an answer, its owner aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AnswerRecord<'a> {
@@ -251,7 +240,11 @@ impl Answer {
     }
     /// How many records are in the answer section.
     pub(crate) fn answer_count(&self) -> usize {
-        usize::from(u16::from_be_bytes([self.octets[6], self.octets[7]]))
+        usize::from(self.field(6))
+    }
+
+    fn authority_count(&self) -> usize {
+        usize::from(self.field(8))
     }
 
     /// Whether there are data of the name that was asked for and nothing else: no aliases, no other
@@ -296,16 +289,14 @@ impl Answer {
         self.records().take(self.answer_count())
     }
 
-    /// The records of a section.
-    pub(crate) fn section(&self, section: Section) -> impl Iterator<Item = AnswerRecord<'_>> {
-        let count = |at: usize| usize::from(self.field(at));
-        let (answers, authorities, additional) = (count(6), count(8), count(10));
-        let (before, records) = match section {
-            Section::Answer => (0, answers),
-            Section::Authority => (answers, authorities),
-            Section::Additional => (answers + authorities, additional),
-        };
-        self.records().skip(before).take(records)
+    /// The records of the authority section.
+    pub(crate) fn authorities(&self) -> impl Iterator<Item = AnswerRecord<'_>> {
+        self.records().skip(self.answer_count()).take(self.authority_count())
+    }
+
+    /// The records of the additional section.
+    pub(crate) fn additional(&self) -> impl Iterator<Item = AnswerRecord<'_>> {
+        self.records().skip(self.answer_count() + self.authority_count())
     }
 
     /// Reads one of this answer's records with its owner and the names in its data; `None` if its
