@@ -155,9 +155,10 @@ impl Asked {
         let real = self.real(wanted)?;
         let (aaaa, cached) = (wanted.aaaa.fraction(), wanted.cached);
         let misses = (1.0 - real.cached_share) * wanted.valid as f64;
-        let [least, most] = [wanted.valid, wanted.sent.max(wanted.valid)]
+        // A DUT that was not even asked for all names to be cached has fewer misses than none.
+        let [of_valid, of_all] = [wanted.valid, wanted.sent.max(wanted.valid)]
             .map(|queries| (1.0 - misses / queries as f64).max(0.0));
-        let real_share = cached.clamp(least, most);
+        let real_share = cached.clamp(of_valid.min(of_all), of_valid.max(of_all));
         if (real_share - cached).abs() > TOLERANCE {
             return Some(Deviation::CachedShare { wanted: cached, real: real_share });
         }
@@ -287,6 +288,12 @@ mod tests {
         assert_eq!(half.deviation(&lossy(0)), deviates(0_u8, 0.5));
         assert_eq!(half.deviation(&lossy(60)), deviates(60_u8, 0.525));
         assert_eq!(half.deviation(&lossy(54)), None);
+        // Fewer questions than names that were to be resolved before.
+        let preloaded = Wanted { preloaded: 9_750, ..lossy(100) };
+        assert!(matches!(
+            half.deviation(&preloaded),
+            Some(Deviation::CachedShare { wanted, real }) if wanted == 1.0 && real > 1.4
+        ));
     }
 
     #[test]
