@@ -1,4 +1,4 @@
-//! What the tester's host loses below its sockets makes a trial invalid; what the DUT's host loses
+//! What the tester's hosts lose below their sockets makes a trial invalid; what the DUT's host loses
 //! makes it failed.
 
 use std::time::Duration;
@@ -9,12 +9,13 @@ use serde_json::Value;
 use super::{Bench, LIMIT, Lab, Test};
 use crate::process::{self, Server, output};
 
-pub(super) const TESTS: [Test; 5] = [
+pub(super) const TESTS: [Test; 6] = [
     (
         "losses: a queueing discipline of the tester, and of the DUT",
         &["ip", "tc"],
         queueing_disciplines,
     ),
+    ("losses: a queueing discipline of AuthDNS's host", &["ip", "tc"], queueing_of_authdns),
     ("losses: three trials straight after lab up", &["ip"], straight_after_lab_up),
     ("losses: a neighbour that answers late", &["ip", "nft"], late_neighbour),
     (
@@ -45,6 +46,27 @@ fn queueing_disciplines(bench: &Bench) -> Result<()> {
     bench.shell("tester", "tc qdisc del dev to-dut root")?;
     bench.shell("dut", &NARROW.replace("DEVICE", "to-tester"))?;
     expect(bench, "tbf of the DUT", "failed", || bench.measure_dut())
+}
+
+/// AuthDNS in the DUT's place: what its host loses is not its own failure.
+fn queueing_of_authdns(bench: &Bench) -> Result<()> {
+    let _lab = Lab::up(bench)?;
+    let status = bench.path("auth.sock");
+    let served = ["auth", "--listen", DUT, "--aaaa-share", "1", "--status", &status];
+    let _auth = bench.in_lab("dut", &served)?;
+    let measure = || bench.measure_dut_with(&["--aaaa-share", "1", "--auth-status", &status]);
+    expect(bench, "AuthDNS alone", "passed", measure)?;
+    bench.shell("dut", &NARROW.replace("DEVICE", "to-tester"))?;
+    let trial = measure()?;
+    show("tbf of AuthDNS's host", &trial);
+    let loss = cause(&trial, "kind", "auth_host_loss");
+    let is_its_own = |loss: &Value| {
+        loss["place"] == "queueing_discipline"
+            && loss["discipline"] == "tbf"
+            && loss["interface"] == "to-tester"
+    };
+    ensure!(trial["verdict"] == "invalid" && loss.is_some_and(is_its_own), "{trial}");
+    Ok(())
 }
 
 fn straight_after_lab_up(bench: &Bench) -> Result<()> {
