@@ -480,14 +480,20 @@ mod tests {
         assert!(!few(&searched(20)));
     }
 
-    /// The tester may have lost 12 of the 15 replies that are missing: by the first goal the trial
-    /// failed all the same, by the second it would not have.
-    #[test]
-    fn what_the_tester_may_have_lost_counts_against_no_goal() {
+    /// An MLRsearch for no loss, and for 0.5 %.
+    fn with_two_goals() -> (SearchPlan, SearchCourse) {
         let goals = [0.0, 0.005]
             .map(|loss_ratio| Goal { loss_ratio, ..Goal::rfc8219(Nanos::SECOND, 0.01) });
         let plan = SearchPlan { method: Method::MlrSearch(goals.into()), ..plan(1) };
         let course = SearchCourse::new(plan.set(), &plan.method, plan.trial.duration).unwrap();
+        (plan, course)
+    }
+
+    /// The tester may have lost 12 of the 15 replies that are missing: by the first goal the trial
+    /// failed all the same, by the second it would not have.
+    #[test]
+    fn what_the_tester_may_have_lost_counts_against_no_goal() {
+        let (plan, course) = with_two_goals();
         let counts = Counts { sent: 1000, valid: 985, lost: 15, ..Counts::default() };
         let mut trial = TrialResult::simulated(&plan.trial, counts);
         assert_eq!(course.verdict_of(&trial), Verdict::Failed);
@@ -528,10 +534,7 @@ mod tests {
     /// cache; by the second it would have passed.
     #[test]
     fn what_was_not_asked_for_counts_for_no_goal() {
-        let goals = [0.0, 0.005]
-            .map(|loss_ratio| Goal { loss_ratio, ..Goal::rfc8219(Nanos::SECOND, 0.01) });
-        let plan = SearchPlan { method: Method::MlrSearch(goals.into()), ..plan(1) };
-        let course = SearchCourse::new(plan.set(), &plan.method, plan.trial.duration).unwrap();
+        let (plan, course) = with_two_goals();
         let of = |lost, asked| {
             let counts = Counts { sent: 1000, valid: 1000 - lost, lost, ..Counts::default() };
             let mut trial = TrialResult::simulated(&plan.trial, counts);

@@ -5,7 +5,6 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
-use anyhow::Context;
 use campaign::new_file::NewFile;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
@@ -16,7 +15,7 @@ use serde_json::{Value, json};
 use tester::client::Connections;
 use tester::intervals::{Interval, Intervals};
 
-use crate::output::{Failure, open};
+use crate::output::{Failure, fill, open};
 
 /// Version of the schema of dns-metrics that is followed: the state of its repository at that day.
 const SCHEMA: u64 = 20_230_209;
@@ -98,22 +97,10 @@ impl Files {
     /// # Errors
     /// If one cannot be written.
     pub(crate) fn write(self, load: &Load<'_>) -> Result<(), Failure> {
-        let hdr_log =
-            self.hdr_log.map_or(Ok(()), |file| finished(file, |out| load.write_hdr_log(out)));
-        let json_lines =
-            self.json_lines.map_or(Ok(()), |file| finished(file, |out| load.write_lines(out)));
-        hdr_log.and(json_lines).map_err(Failure::environment)
+        let hdr_log = fill(self.hdr_log, |out| load.write_hdr_log(out));
+        let json_lines = fill(self.json_lines, |out| load.write_lines(out));
+        hdr_log.and(json_lines)
     }
-}
-
-/// Writes a file, and gives it its name.
-fn finished(
-    mut file: NewFile,
-    write: impl FnOnce(&mut NewFile) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
-    let path = file.path().to_owned();
-    let written = write(&mut file).and_then(|()| Ok(file.finish()?));
-    written.with_context(|| format!("cannot write {}", path.display()))
 }
 
 impl Load<'_> {

@@ -382,12 +382,23 @@ pub(crate) fn open(path: Option<&Path>) -> Result<Option<NewFile>, Failure> {
     file.map(Some).map_err(Failure::environment)
 }
 
-/// Writes and names such a file.
-pub(crate) fn fill(file: Option<NewFile>, text: impl FnOnce() -> String) -> Result<(), Failure> {
+/// Writes such a file, and gives it its name.
+pub(crate) fn fill(
+    file: Option<NewFile>,
+    write: impl FnOnce(&mut NewFile) -> anyhow::Result<()>,
+) -> Result<(), Failure> {
     let Some(mut file) = file else { return Ok(()) };
     let shown = format!("cannot write {}", file.path().display());
-    let written = file.write_all(text().as_bytes()).and_then(|()| file.finish());
+    let written = write(&mut file).and_then(|()| Ok(file.finish()?));
     written.context(shown).map_err(Failure::environment)
+}
+
+/// As [`fill`], with a text.
+pub(crate) fn fill_text(
+    file: Option<NewFile>,
+    text: impl FnOnce() -> String,
+) -> Result<(), Failure> {
+    fill(file, |out| Ok(out.write_all(text().as_bytes())?))
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use conform::show;
 use tempfile::TempDir;
 
 use crate::args::{Conform, StatusPlace};
-use crate::output::{DUT_FAILED, Failure, INTERRUPTED, Outcome, Versioned, fill, open};
+use crate::output::{DUT_FAILED, Failure, INTERRUPTED, Outcome, Versioned, fill_text, open};
 use crate::{interruption, progress};
 
 /// How long ssh may take to forward the status socket.
@@ -39,11 +39,11 @@ pub(crate) fn run(args: &Conform) -> Outcome {
         } else {
             print!("{}", show::terminal::text(report));
         }
-        fill(junit, || show::junit::junit(std::slice::from_ref(report)))?;
+        fill_text(junit, || show::junit::junit(std::slice::from_ref(report)))?;
     }
     let fails = own.as_ref().is_some_and(Report::fails_a_must);
     let all: Vec<Report> = own.into_iter().chain(others).collect();
-    fill(html, || show::html::page(&all))?;
+    fill_text(html, || show::html::page(&all))?;
     if interruption::is_asked() {
         eprintln!("dns64bench: interrupted; the checks that had not begun are not tried");
         return Ok(INTERRUPTED.into());

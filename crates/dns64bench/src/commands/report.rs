@@ -10,7 +10,7 @@ use campaign::report::{Run, write_compared};
 use campaign::text::{MESSAGE, plain};
 
 use crate::args::{Gate, Report};
-use crate::output::{DUT_FAILED, Failure, Outcome, SPOILED, fill, open};
+use crate::output::{DUT_FAILED, Failure, Outcome, SPOILED, fill_text, open};
 
 pub(crate) fn run(args: &Report) -> Outcome {
     let folders = folders(args);
@@ -106,7 +106,7 @@ fn hand_over(gate: &Gate, comparison: &Comparison) -> Result<(), Failure> {
     } else {
         print(comparison);
     }
-    fill(open(gate.junit.as_deref())?, || comparison.junit())?;
+    fill_text(open(gate.junit.as_deref())?, || comparison.junit())?;
     if let Some(file) = &gate.summary {
         let text = comparison.markdown();
         let write =
