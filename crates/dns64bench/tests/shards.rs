@@ -31,14 +31,16 @@ fn soon() -> String {
 fn common_part<'a>(server: &'a str, start: &'a str) -> Vec<&'a str> {
     let trial = ["measure", "--server", server, "--rate", "3000", "--duration", "1s"];
     let rest = ["--timeout", "500ms", "--start-at", start, "--json", "--quiet", "--liveness=false"];
-    [&trial[..], &rest, &LENIENT].concat()
+    [&trial[..], &rest].concat()
 }
 
-/// A tester that is shard `shard`, such as `1/3`, whose result goes into `folder`.
+/// A tester that is shard `shard`, such as `1/3`, whose result goes into `folder`; its own lateness
+/// counts for nothing, unless `more` gives limits.
 fn tester(folder: &Path, server: &str, start: &str, shard: &str, more: &[&str]) -> Child {
     let records = records_of(shard);
     let own = ["--shard", shard, "--records", &records];
-    let args = [&common_part(server, start)[..], &own, more].concat();
+    let limits: &[&str] = if more.contains(&LENIENT[0]) { &[] } else { &LENIENT };
+    let args = [&common_part(server, start)[..], &own, limits, more].concat();
     let file = fs::File::create(folder.join(file_of(shard))).unwrap();
     dns64bench(folder, &args).stdout(file).stderr(Stdio::piped()).spawn().unwrap()
 }
@@ -205,6 +207,11 @@ fn three_testers_have_one_verdict() {
     let lacking = run_in(folder.path(), &["merge", &files[0], &files[2]]);
     assert_eq!(lacking.status.code(), Some(2));
     assert!(told(&lacking).contains("shard 1 of 3 is missing"), "{}", told(&lacking));
+    // Of one that was ended before it could write.
+    fs::write(folder.path().join("x.json"), "").unwrap();
+    let ended = run_in(folder.path(), &["merge", &files[0], "x.json", &files[2]]);
+    assert_eq!(ended.status.code(), Some(2));
+    assert!(told(&ended).contains("x.json is empty: its tester was ended"), "{}", told(&ended));
     // And what is no result at all.
     fs::write(folder.path().join("x.json"), "{}").unwrap();
     let nothing = run_in(folder.path(), &["merge", "x.json"]);
@@ -283,6 +290,39 @@ fn a_tester_that_is_ended_or_held_up_spoils_the_trial_and_is_named() {
     };
     assert!(named(1, "interrupted"), "{}", result["reasons"]);
     assert!(named(2, "late"), "{}", result["reasons"]);
+}
+
+/// A tester that gets a tenth of a CPU's time, in turns of 10 ms, sends all its queries, and late.
+#[test]
+fn a_tester_that_is_starved_spoils_the_trial_and_is_named() {
+    let dut = Server::start(&["reference-dut", "--capacity", "20k"]);
+    let folder = tempfile::tempdir().unwrap();
+    let limits = [LENIENT[0], LENIENT[1], "--lateness-limit", "40ms"];
+    // Until no other tester was held up by this machine.
+    loop {
+        let [first, mut second, third] = three(folder.path(), &dut.address, &limits);
+        thread::sleep(AHEAD - Duration::from_millis(200));
+        while second.try_wait().unwrap().is_none() {
+            signal(&second, "STOP");
+            thread::sleep(Duration::from_millis(90));
+            signal(&second, "CONT");
+            thread::sleep(Duration::from_millis(10));
+        }
+        for child in [first, second, third] {
+            child.wait_with_output().unwrap();
+        }
+        let (result, output) = merged(folder.path(), &[]);
+        assert_eq!((output.status.code(), &result["verdict"]), (Some(3), &"invalid".into()));
+        assert_eq!(count(&result, "/sent"), 3_000, "{result:#}");
+        let causes = result["causes"].as_array().unwrap();
+        let named = |shard: u16| causes.iter().any(|cause| cause["shard"] == shard);
+        let late = |cause: &Value| cause["shard"] == 1 && cause["reason"]["kind"] == "late";
+        assert!(causes.iter().any(late), "{}", result["reasons"]);
+        if !named(0) && !named(2) {
+            return;
+        }
+        note_spoiled(&result["reasons"].to_string());
+    }
 }
 
 /// Status 1 of the job for Slurm is a DUT that failed, and nothing else is.

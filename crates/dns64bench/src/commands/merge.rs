@@ -43,6 +43,11 @@ fn read(path: &Path) -> Result<Given, Failure> {
     let file = path.display().to_string();
     let text = std::fs::read_to_string(path);
     let text = text.map_err(|e| Failure::usage(anyhow::anyhow!("cannot read {file}: {e}")))?;
+    if text.trim().is_empty() {
+        let why =
+            "is empty: its tester was ended before it had a result, which has spoiled the trial";
+        return Err(Failure::usage(anyhow::anyhow!("{file} {why}")));
+    }
     let unusable = |why: String| {
         let advice = "`dns64bench measure --shard … --json` prints what is wanted";
         Failure::usage(anyhow::anyhow!("{file}: {why}; {advice}"))
