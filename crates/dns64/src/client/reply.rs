@@ -549,15 +549,9 @@ fn push_stripped(
             .is_ok_and(|address| strip.hides(address.into(), policy)),
         // The signatures cover the whole set of records, of which some are left out: they would
         // not fit any more.
-        _ => strip != Strip::Nothing && covered(record) == Some(rtype::AAAA),
+        _ => strip != Strip::Nothing && record.covered() == Some(rtype::AAAA),
     };
     push_records(answer, kept, kept.answer.answers().filter(|record| !is_hidden(record)))
-}
-
-/// The type of the records that a signature covers; `None` if it is none (RFC 4034 §3.1).
-fn covered(record: &AnswerRecord<'_>) -> Option<u16> {
-    let covered = record.data.first_chunk::<2>().filter(|_| record.rtype == rtype::RRSIG)?;
-    Some(u16::from_be_bytes(*covered))
 }
 
 /// The whole answer section, with the address hints that the client gets.
@@ -572,7 +566,7 @@ fn push_with_hints(
             break;
         }
         // They would not fit any more.
-        if covered(&record).is_some_and(is_of_service) {
+        if record.covered().is_some_and(is_of_service) {
             continue;
         }
         let read = kept.answer.read(&record)?;
@@ -658,7 +652,7 @@ impl ComposeRecord for Synthesized {
 fn push_aliases(answer: &mut AnswerBuilder<Compressor>, kept: &Kept) -> Option<()> {
     let is_of_alias = |rtype: u16| matches!(rtype, rtype::CNAME | rtype::DNAME);
     let belongs = |record: &AnswerRecord<'_>| {
-        is_of_alias(record.rtype) || covered(record).is_some_and(is_of_alias)
+        is_of_alias(record.rtype) || record.covered().is_some_and(is_of_alias)
     };
     push_records(answer, kept, kept.answer.answers().filter(belongs))
 }

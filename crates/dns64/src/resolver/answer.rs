@@ -32,7 +32,7 @@ use wire::view::Message;
 
 use self::aliases::Aliases;
 use self::asked::{AskedQuestion, sane};
-use self::survey::{Denial, Facts, Survey};
+use self::survey::{Denial, Facts, Survey, type_covered};
 use crate::name::is_question;
 use crate::resolver::ttl::TtlLimits;
 
@@ -82,6 +82,13 @@ pub(crate) struct AnswerRecord<'a> {
     pub ttl: u32,
     /// Its data; names in it may be compressed.
     pub data: &'a [u8],
+}
+
+impl AnswerRecord<'_> {
+    /// The type of the records that it covers, if it is a signature.
+    pub(crate) fn covered(&self) -> Option<u16> {
+        type_covered(self.rtype, self.data)
+    }
 }
 
 impl Answer {

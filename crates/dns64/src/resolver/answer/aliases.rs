@@ -7,7 +7,7 @@ use std::ops::Range;
 use wire::view::{Malformed, Message, NameReader, Record, rtype};
 
 use super::asked::{AskedQuestion, MAX_ALIASES, Unusable};
-use super::survey::{Facts, Survey, is_of_transport, lower};
+use super::survey::{Facts, Survey, is_of_transport, lower, type_covered};
 use crate::name::ancestors;
 
 /// The longest name (RFC 1035 §2.3.4), with its root label, octets.
@@ -169,7 +169,8 @@ impl<'a> Aliases<'a> {
                 rtype::DNAME if owns => qtype == rtype::DNAME || qtype == rtype::ANY,
                 rtype::DNAME => is_above(),
                 rtype::RRSIG => {
-                    owns || record.data.starts_with(&rtype::DNAME.to_be_bytes()) && is_above()
+                    let covered = type_covered(record.rtype, record.data);
+                    owns || covered == Some(rtype::DNAME) && is_above()
                 }
                 rtype::CNAME if owns && is_followed => {
                     let target = lower(names, record.data_at)?.wire().to_vec();

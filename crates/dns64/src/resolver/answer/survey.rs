@@ -191,7 +191,7 @@ impl<'a> Survey<'a> {
                 }
                 rtype::RRSIG => {
                     self.signed_authority = true;
-                    if record.data.starts_with(&rtype::SOA.to_be_bytes()) {
+                    if type_covered(record.rtype, record.data) == Some(rtype::SOA) {
                         self.soa_signatures.push((record.owner, record.ttl_at()));
                     }
                 }
@@ -292,6 +292,13 @@ fn is_written_out(octets: &[u8]) -> bool {
 /// Types that concern two neighbours only: OPT (RFC 6891 §6.1.1), TSIG (RFC 8945 §5.1).
 pub(super) fn is_of_transport(rtype: u16) -> bool {
     matches!(rtype, rtype::OPT | rtype::TSIG)
+}
+
+/// The type of the records that a signature covers; `None` if the record is none (RFC 4034 §3.1).
+#[inline]
+pub(super) fn type_covered(rtype: u16, data: &[u8]) -> Option<u16> {
+    let covered = data.first_chunk::<2>().filter(|_| rtype == rtype::RRSIG)?;
+    Some(u16::from_be_bytes(*covered))
 }
 
 /// The extended error of an OPT record: one of validation before others, as it decides about
