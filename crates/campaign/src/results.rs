@@ -1,7 +1,7 @@
 //! What a campaign found, computed from its plan and journal alone: the report never measures, and
 //! can be drawn again.
 
-use method::compliance::{Fact, Facts, Proof};
+use method::compliance::{Fact, Facts, Proof, noncompliance_of};
 use method::narrow::Length;
 use method::noncompliance::Noncompliance;
 use method::pacing::Windows;
@@ -474,25 +474,16 @@ fn warned(trials: &[&Measured]) -> Vec<Warned> {
 /// shown).
 fn noncompliance(recorded: &Recorded<'_>) -> Vec<Noncompliance> {
     let plan = recorded.plan;
-    let mut points: Vec<Noncompliance> = Vec::new();
-    let mut add = |facts: &Facts| {
-        for point in facts.noncompliance() {
-            if !points.contains(&point) {
-                points.push(point);
-            }
-        }
-    };
     let repeats = Some(fewest_searches(recorded).unwrap_or(plan.search.repeat));
     let mut vouching: Vec<(Option<&str>, Vouching<'_>)> = Vec::new();
     let mut resolutions: Vec<(&Point, Option<Qps>)> = Vec::new();
-    let mut seen = false;
+    let mut all: Vec<Facts> = Vec::new();
     for m in recorded.finished() {
         let is_full = matches!(m.step.point, Point::Search(_)) && m.step.length == Length::Full;
         // A trial that could not begin sent nothing, in no way.
         let counts =
             |trial: &&TrialResult| is_full && trial.facts.accept.0 >= 1.0 && trial.counts.sent > 0;
         let Some(trial) = m.at_rate().filter(counts) else { continue };
-        seen = true;
         let auth = m.step.point.authdns();
         if vouching.iter().all(|(of, _)| *of != auth) {
             vouching.push((auth, Vouching::of(recorded, &m.step.point)));
@@ -508,13 +499,13 @@ fn noncompliance(recorded: &Recorded<'_>) -> Vec<Noncompliance> {
             resolutions.push((point, found));
             found
         });
-        add(&Facts { repeats, resolution, proof, ..trial.facts });
+        all.push(Facts { repeats, resolution, proof, ..trial.facts });
     }
-    if !seen {
+    if all.is_empty() {
         let resolution = Some(plan.search.resolution);
-        add(&Facts { repeats, resolution, ..planned_facts(plan) });
+        all.push(Facts { repeats, resolution, ..planned_facts(plan) });
     }
-    points
+    noncompliance_of(&all)
 }
 
 /// How many searches say something at the point that has the fewest, of those that compliance is

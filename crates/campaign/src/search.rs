@@ -4,7 +4,7 @@ mod course;
 
 use std::time::Duration;
 
-use method::compliance::Facts;
+use method::compliance::{Facts, noncompliance_of};
 use method::mlr::goal::GoalError;
 use method::narrow::Length;
 use method::noncompliance::Noncompliance;
@@ -94,12 +94,7 @@ impl SearchResult {
         let all: Vec<Facts> = sent.into_iter().map(of).collect();
         // Those of the first one that is the least compliant.
         let facts = *all.iter().rev().max_by_key(|facts| facts.noncompliance().len())?;
-        let mut noncompliance = Vec::new();
-        for point in all.iter().flat_map(Facts::noncompliance) {
-            if !noncompliance.contains(&point) {
-                noncompliance.push(point);
-            }
-        }
+        let noncompliance = noncompliance_of(&all);
         Some(SearchResult {
             figures,
             resolution,

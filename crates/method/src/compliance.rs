@@ -237,6 +237,17 @@ impl Facts {
     }
 }
 
+/// In which points one or more of several trials are not compliant, each point once.
+pub fn noncompliance_of<'a>(trials: impl IntoIterator<Item = &'a Facts>) -> Vec<Noncompliance> {
+    let mut points = Vec::new();
+    for point in trials.into_iter().flat_map(Facts::noncompliance) {
+        if !points.contains(&point) {
+            points.push(point);
+        }
+    }
+    points
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
