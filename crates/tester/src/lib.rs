@@ -16,6 +16,7 @@ pub mod asker;
 pub mod authdns;
 pub mod client;
 pub mod delay_line;
+mod interface_drops;
 pub mod intervals;
 pub mod measurer;
 pub mod past_stack;

@@ -19,7 +19,6 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::mem::take;
 use std::net::SocketAddr;
 
 use method::reason::HostLoss;
@@ -30,7 +29,10 @@ use net::socket::scope_of;
 use net::xdp::Way;
 use serde::{Deserialize, Serialize};
 
+use crate::interface_drops::beyond_disciplines;
 use crate::past_stack::PastStack;
+
+pub use crate::interface_drops::InterfaceDrops;
 
 /// Packets that AuthDNS's host lost below AuthDNS's sockets, those of other programs included.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -41,21 +43,6 @@ pub struct HostDrops {
     /// discipline refused. They are those of the whole host; 0 where only loopback is looked at,
     /// which has no queue.
     pub no_room_to_send: u64,
-}
-
-/// Packets that one interface of AuthDNS's host lost.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct InterfaceDrops {
-    /// Received packets that it dropped, for instance in the backlog or in the card's ring; it grows
-    /// with each look that the kernel does not answer. 0 where it is served past the stack with
-    /// zero-copy, whose drops count as `socket_drops`.
-    pub receive: u64,
-    /// Packets to be sent that it dropped.
-    pub send: u64,
-    /// Packets that its queueing discipline dropped, as far as the kernel tells.
-    pub queueing_discipline: u64,
-    /// What tc(8) calls the discipline; `None` where it is not known.
-    pub discipline: Option<String>,
 }
 
 impl HostDrops {
@@ -97,41 +84,21 @@ impl HostDrops {
         self.interfaces.is_empty()
     }
 
-    /// One entry for each place that lost something.
-    ///
-    /// A packet that a discipline refuses at once is in its own counter and, as the sender is told,
-    /// in UDP's: what UDP counts beyond the disciplines is that of the only interface, or of one of
-    /// several.
+    /// One entry for each place that lost something. What UDP counts beyond the disciplines is that
+    /// of the only interface, or of one of several.
     pub fn losses(&self) -> Vec<HostLoss> {
-        let mut losses = Vec::new();
-        let queued: u64 = self.interfaces.values().map(|drops| drops.queueing_discipline).sum();
-        let mut beyond = self.no_room_to_send.saturating_sub(queued);
-        for (name, drops) in &self.interfaces {
-            let interface = || name.clone();
-            if drops.receive > 0 {
-                let packets = drops.receive;
-                losses.push(HostLoss::InterfaceReceive { packets, interface: interface() });
-            }
-            if drops.send > 0 {
-                let packets = drops.send;
-                losses.push(HostLoss::InterfaceSend { packets, interface: interface() });
-            }
-            let its_own = if self.interfaces.len() == 1 { take(&mut beyond) } else { 0 };
-            let packets = drops.queueing_discipline + its_own;
-            if packets > 0 {
-                let (discipline, interface) = (drops.discipline.clone(), interface());
-                losses.push(HostLoss::QueueingDiscipline { packets, discipline, interface });
-            }
-        }
-        if beyond > 0 {
+        let queued = self.interfaces.values().map(|drops| drops.queueing_discipline).sum();
+        let beyond = beyond_disciplines(self.no_room_to_send, queued);
+        let mut all = self.interfaces.clone();
+        if all.len() == 1 {
+            all.values_mut().for_each(|only| only.queueing_discipline += beyond);
+        } else {
             let names: Vec<&str> = self.interfaces.keys().map(String::as_str).collect();
-            losses.push(HostLoss::QueueingDiscipline {
-                packets: beyond,
-                discipline: None,
-                interface: names.join(", "),
-            });
+            let of_some =
+                InterfaceDrops { queueing_discipline: beyond, ..InterfaceDrops::default() };
+            all.insert(names.join(", "), of_some);
         }
-        losses
+        all.iter().flat_map(|(name, drops)| drops.losses(name)).collect()
     }
 }
 
@@ -283,6 +250,7 @@ fn is_of(address: SocketAddr, held: &Held) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::interface_drops::IN_TWO_COUNTERS;
 
     const BEYOND: Scope = Scope { everywhere: false, beyond_loopback: true };
 
@@ -343,16 +311,7 @@ mod tests {
 
     #[test]
     fn a_packet_in_two_counters_is_dropped_once() {
-        // Whether loopback alone is looked at, the discipline's drops, UDP's, and what is made of
-        // them.
-        for (loopback, queued, no_room, dropped) in [
-            (false, 0, 0, 0),
-            (false, 7, 7, 7),
-            (false, 7, 3, 7),
-            (false, 0, 3, 3),
-            (true, 0, 3, 0),
-            (true, 2, 3, 2),
-        ] {
+        for (loopback, queued, no_room, dropped) in IN_TWO_COUNTERS {
             let mut watch = watch(Scope { beyond_loopback: !loopback, ..BEYOND });
             watch.add(reading(10, 20, 30 + queued, 40 + no_room));
             let packets = match watch.drops.losses()[..] {

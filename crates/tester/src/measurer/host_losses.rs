@@ -34,6 +34,7 @@ use super::error::TrialError;
 use super::pair::Ports;
 use super::plan::TrialPlan;
 use super::result::TesterDrops;
+use crate::interface_drops::{InterfaceDrops, beyond_disciplines};
 
 /// For so long the next hop's link-layer address is waited for.
 const RESOLVE: Duration = Duration::from_secs(10);
@@ -205,8 +206,6 @@ impl HostLosses {
         Ok(Losses { drops, places: self.places(&drops, &after), unknown_queueing })
     }
 
-    /// A packet that the discipline refuses at once is in its own counter and, as the sender is
-    /// told, in UDP's; one that it drops later, or of another program, is in one of them only.
     fn dropped_by_queueing(&self, after: &Reading) -> u64 {
         let own = match (&self.before.queueing, &after.queueing) {
             (Some(before), Some(after)) => after.drops.saturating_sub(before.drops),
@@ -215,7 +214,8 @@ impl HostLosses {
         let udp = after.udp.no_room_to_send.saturating_sub(self.before.udp.no_room_to_send);
         // Loopback has no queue: there it is the full buffer of a program of this host, perhaps of
         // the server.
-        u64::from(own).max(if self.hop.loopback { 0 } else { udp })
+        let own = u64::from(own);
+        own + if self.hop.loopback { 0 } else { beyond_disciplines(udp, own) }
     }
 
     /// Packets that the next hop's queue dropped. The counter is that of all neighbours: it says
@@ -234,27 +234,13 @@ impl HostLosses {
         if drops.rings > 0 {
             places.push(HostLoss::Rings { packets: drops.rings, interface: interface() });
         }
-        if drops.interface_receive > 0 {
-            places.push(HostLoss::InterfaceReceive {
-                packets: drops.interface_receive,
-                interface: interface(),
-            });
-        }
-        if drops.interface_send > 0 {
-            places.push(HostLoss::InterfaceSend {
-                packets: drops.interface_send,
-                interface: interface(),
-            });
-        }
-        if drops.queueing_discipline > 0 {
-            let discipline = after.queueing.as_ref().map(|queueing| queueing.kind.clone());
-            let packets = drops.queueing_discipline;
-            places.push(HostLoss::QueueingDiscipline {
-                packets,
-                discipline,
-                interface: interface(),
-            });
-        }
+        let of_interface = InterfaceDrops {
+            receive: drops.interface_receive,
+            send: drops.interface_send,
+            queueing_discipline: drops.queueing_discipline,
+            discipline: after.queueing.as_ref().map(|queueing| queueing.kind.clone()),
+        };
+        places.extend(of_interface.losses(&self.hop.interface));
         if let Some(unresolved) = self.unresolved {
             let (packets, address) = (self.discarded(after), self.hop.address);
             places.push(HostLoss::Neighbour {
@@ -289,6 +275,7 @@ fn take_the_rest(endpoints: &[&Endpoint]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::interface_drops::IN_TWO_COUNTERS;
 
     fn reading(queueing_drops: u32, no_room_to_send: u64, discards: Option<u64>) -> Reading {
         let queueing =
@@ -317,15 +304,7 @@ mod tests {
 
     #[test]
     fn a_packet_in_two_counters_is_dropped_once() {
-        // Loopback, the discipline's drops, UDP's, and what is made of them.
-        for (loopback, queueing, udp, dropped) in [
-            (false, 0, 0, 0),
-            (false, 7, 7, 7),
-            (false, 7, 3, 7),
-            (false, 0, 3, 3),
-            (true, 0, 3, 0),
-            (true, 2, 3, 2),
-        ] {
+        for (loopback, queueing, udp, dropped) in IN_TWO_COUNTERS {
             let after = reading(10 + queueing, 100 + udp, None);
             assert_eq!(
                 watched(loopback, None).dropped_by_queueing(&after),
