@@ -673,7 +673,7 @@ pub struct LimitKeys {
     pub in_flight: usize,
     /// What the clients of further queries get.
     pub overload: Overload,
-    /// Queries per second of a client (IPv4 address or IPv6 /64); 0 is no limit.
+    /// Queries per second of a client (IPv4 address, IPv6 /64, link-local address); 0 is no limit.
     pub client_rate: u32,
     /// Queries that a client may ask at once after a pause; 0 counts as 1.
     pub client_burst: u32,
@@ -684,7 +684,7 @@ pub struct LimitKeys {
     pub large_reply_burst: u32,
     /// TCP connections; 1 to 1 048 576.
     pub tcp_connections: usize,
-    /// TCP connections of a client (IPv4 address or IPv6 /64); 1 to 1 048 576.
+    /// TCP connections of a client (IPv4 address, IPv6 /64, link-local address); 1 to 1 048 576.
     pub tcp_per_client: usize,
     /// Queries in progress on a TCP connection; 1 to 10 000.
     pub tcp_pipeline: usize,

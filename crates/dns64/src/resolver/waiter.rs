@@ -39,8 +39,8 @@ pub(crate) type Waiters = SmallVec<[Waiting; 1]>;
 pub(crate) struct Demand {
     /// Whom to tell what comes of the question.
     pub(crate) waiter: Waiter,
-    /// The client for whose query this is asked: an IPv4 address or an IPv6 /64
-    /// ([`network`](crate::client::limiter::network)).
+    /// The client for whose query this is asked: an IPv4 address, an IPv6 /64 or a link-local
+    /// address ([`network`](crate::client::limiter::network)).
     pub(crate) client: u64,
     /// When the query came for which this is asked.
     pub(crate) since: Nanos,

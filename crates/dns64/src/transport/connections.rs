@@ -1,5 +1,5 @@
-//! How many connections there are, in all and of each client (an IPv4 address, an IPv6 /64). One
-//! thread counts.
+//! How many connections there are, in all and of each client (an IPv4 address, an IPv6 /64, a
+//! link-local address). One thread counts.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -1,11 +1,11 @@
 //! How many of something each client has, so that one client cannot take the room of all: of
 //! questions in flight that it has caused, and of places in which its queries wait.
 //!
-//! A client is an IPv4 address or an IPv6 /64. Clients are not remembered one by one: each has one
-//! counter in each of two rows, by two hashes of its address, and the lesser one is taken for its
-//! number. A client's number is never less than what it has, and more only if others share both of
-//! its counters (a count-min sketch: Cormode and Muthukrishnan, "An improved data stream summary",
-//! 2005, DOI 10.1016/j.jalgor.2003.12.001).
+//! A client is an IPv4 address, an IPv6 /64 or a link-local address. Clients are not remembered one
+//! by one: each has one counter in each of two rows, by two hashes of its address, and the lesser
+//! one is taken for its number. A client's number is never less than what it has, and more only if
+//! others share both of its counters (a count-min sketch: Cormode and Muthukrishnan, "An improved
+//! data stream summary", 2005, DOI 10.1016/j.jalgor.2003.12.001).
 
 use rand::Rng;
 
