@@ -146,4 +146,13 @@ mod tests {
         };
         assert_eq!((set.found(0), set.failed_by()), (vec![found], &[None][..]));
     }
+
+    /// Results are in the order of the goals.
+    #[test]
+    fn the_goals_are_those_that_were_given() {
+        let limits = Limits { min: Qps(100), max: Qps(10_000), invalid_retries: 0 };
+        let goals = [0.02, 0.01].map(|width| Goal::rfc8219(Nanos::SECOND, width));
+        let set = MlrSet::new(limits, goals.to_vec(), 1).unwrap();
+        assert_eq!(set.goals(), goals);
+    }
 }

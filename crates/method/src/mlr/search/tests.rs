@@ -372,3 +372,73 @@ fn low_limits_are_found_to_one_query_per_second() {
         }
     }
 }
+
+/// What is due once there were these trials: rate, milliseconds, queries of a thousand without a
+/// valid reply, and how many of them.
+fn due_after(goal: Goal, trials: &[(u64, u64, u64, usize)]) -> MlrDue {
+    let mut search = MlrSearch::new(LIMITS, &[goal]).unwrap();
+    for &(rate, ms, missing, n) in trials {
+        let trial = Trial { duration: Nanos::from_millis(ms), missing, of: 1000 };
+        search.loads.entry(Qps(rate)).or_default().extend([trial].repeat(n));
+    }
+    search.choose();
+    search.due().expect("the search is not over")
+}
+
+/// Five trials decide for the stage before the last, and are too few for the last: it tries their
+/// middle first where they are too far apart, then the lower one, then the upper one.
+#[test]
+fn the_bounds_of_the_stage_before_are_tried_first() {
+    let next = |trials: &[(u64, u64, u64, usize)]| {
+        let due = due_after(tolerant(0.001), trials);
+        (due.rate.0, due.bracket)
+    };
+    let none = (None, None);
+    assert_eq!(next(&[(10_000, 1000, 0, 5), (10_080, 1000, 9, 5)]), (10_040, none));
+    assert_eq!(next(&[(10_000, 1000, 0, 5), (10_040, 1000, 9, 5)]), (10_000, none));
+    let shown = (Some(Qps(10_000)), None);
+    assert_eq!(next(&[(10_000, 1000, 0, 11), (10_040, 1000, 9, 5)]), (10_040, shown));
+}
+
+/// Of a goal that bears no loss the upper bound of the stage before is one of the last as well.
+#[test]
+fn an_upper_bound_that_is_shown_leaves_the_lower_one_to_be_tried() {
+    for (upper, rate) in [(10_040, 10_000), (10_080, 10_040)] {
+        let due = due_after(rfc8219(), &[(10_000, 8000, 0, 1), (upper, 8000, 1, 1)]);
+        assert_eq!((due.rate.0, due.bracket), (rate, (None, Some(Qps(upper)))));
+        assert_eq!(due.duration, minute());
+    }
+}
+
+/// Where a queue takes a second to overflow, a load passes short trials, perhaps many of another
+/// goal's, and fails in long ones: a search that took it up again would not end.
+#[test]
+fn a_load_that_fails_in_long_trials_only_is_not_tried_again() {
+    let goal = Goal {
+        initial_duration: Nanos::from_millis(500),
+        final_duration: Nanos(2 * Nanos::SECOND.0),
+        duration_sum: Nanos(2 * Nanos::SECOND.0),
+        ..tolerant(0.0)
+    };
+    let trials = [(10_000, 1000, 0, 4), (10_000, 2000, 9, 1), (10_040, 1000, 9, 1)];
+    let due = due_after(goal, &trials);
+    // A step of half a per cent down.
+    assert_eq!((due.rate.0, due.bracket), (9_950, (None, Some(Qps(10_000)))));
+    assert_eq!(due.duration, goal.final_duration);
+}
+
+/// Another goal may want further trials at a load that is an upper bound for the first already. If
+/// the tester spoils those, the first goal's result is no more open than it was.
+#[test]
+fn a_failure_stands_where_the_tester_could_not_measure_later() {
+    let limits = Limits { min: Qps(100), max: Qps(100), invalid_retries: 0 };
+    let goals = [rfc8219(), tolerant(0.001)];
+    let walk = walk(limits, &goals, |due| (due.goal == 0).then_some(0.5));
+    let found: Vec<_> = walk
+        .result()
+        .iter()
+        .map(|found| (found.relevant_upper_bound, found.unmeasurable))
+        .collect();
+    let rate = Some(Qps(100));
+    assert_eq!(found, [(rate, None), (None, rate)]);
+}
