@@ -6,6 +6,7 @@
 //!         networks, observe                                       policies
 //! ```
 
+mod addresses;
 mod error;
 mod keys;
 mod networks;

@@ -12,7 +12,7 @@ use toml::Spanned;
 
 use super::networks::{BadList, NamedNetworks, NetworkList};
 use super::observe::{ControlKeys, DnstapKeys, LogFormat, QueryLogKeys};
-use super::times;
+use super::{addresses, times};
 use crate::name::LowerName;
 use crate::prefixes::Live;
 use crate::resolver::ttl::TtlLimits;
@@ -745,7 +745,8 @@ impl Default for ForwardingKeys {
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct MetricsKeys {
     /// Where Prometheus fetches `/metrics`; none: no listener.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "addresses::service", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<SocketAddr>")]
     pub listen: Option<SocketAddr>,
 }
 
@@ -781,6 +782,8 @@ pub struct LogKeys {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct UpstreamKeys {
     /// The IP address of the resolver.
+    #[serde(deserialize_with = "addresses::host")]
+    #[schemars(with = "IpAddr")]
     pub address: IpAddr,
     /// Its port, UDP and TCP.
     #[serde(default = "dns_port")]

@@ -329,6 +329,13 @@ fn check_finds_what_is_not_on_this_machine_and_an_error_is_told_once() {
         ("listen = ['127.0.0.1:5399', '127.0.0.1:5399']", 2, ":1: 127.0.0.1:5399 is there twice"),
         ("listen = []", 0, "only sockets that systemd passes are served"),
         ("[dns64]\nprefixes = ['64:ff9b::/96']", 2, "{ prefix = \"64:ff9b::/96\" }"),
+        ("[metrics]\nlisten = 'localhost'", 2, "write for example \"[::1]:9153\""),
+        (
+            "[[upstream]]\naddress = '192.0.2.1:5300'",
+            2,
+            "write address = \"192.0.2.1\" and port = 5300",
+        ),
+        ("[[upstream]]\naddress = 'dns.example'", 2, "write for example \"192.0.2.1\""),
         ("[forwarding]\ntimeout = 1", 2, "write for example \"2s\""),
         ("[forwarding]\ntimeout = 'soon'", 2, "write for example \"2s\""),
     ] {
