@@ -272,6 +272,17 @@ mod tests {
     }
 
     #[test]
+    fn several_trials_have_each_point_of_theirs_once() {
+        let shared = Facts { shares_host: Fact::Yes, ..compliant() };
+        let shared_and_ipv4 = Facts { over_ipv6: false, ..shared.clone() };
+        assert_eq!(
+            noncompliance_of(&[shared, compliant(), shared_and_ipv4]),
+            [Noncompliance::SharesHost { server: Server::Dut }, Noncompliance::OverIpv4]
+        );
+        assert_eq!(noncompliance_of(&[compliant()]), []);
+    }
+
+    #[test]
     fn every_fact_counts_and_nothing_else() {
         assert_eq!(compliant().noncompliance(), []);
         let wide = PacingLimits { window_100ms_pct: 2.0, ..PacingLimits::default() };
