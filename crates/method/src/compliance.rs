@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn several_trials_have_each_point_of_theirs_once() {
         let shared = Facts { shares_host: Fact::Yes, ..compliant() };
-        let shared_and_ipv4 = Facts { over_ipv6: false, ..shared.clone() };
+        let shared_and_ipv4 = Facts { over_ipv6: false, ..shared };
         assert_eq!(
             noncompliance_of(&[shared, compliant(), shared_and_ipv4]),
             [Noncompliance::SharesHost { server: Server::Dut }, Noncompliance::OverIpv4]
