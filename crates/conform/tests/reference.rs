@@ -52,7 +52,11 @@ impl Found {
 #[test]
 fn the_reference_passes_all_checks_that_apply() {
     // Eleven servers at once, each with crowds of clients.
-    net::descriptors::raise_limit();
+    let limit = net::descriptors::raise_limit();
+    if limit < 8_000 {
+        let why = format!("crowds of clients take more descriptors than the {limit} of this user");
+        return testbed::skip("the_reference_passes_all_checks_that_apply", &why);
+    }
     let runs = std::env::var("CONFORM_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(1);
     let waiting: Mutex<Vec<Server>> = Mutex::new(SERVERS.repeat(runs));
     let found = Mutex::new(Found::default());

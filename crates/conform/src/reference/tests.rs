@@ -328,7 +328,12 @@ fn rfc_7766_truncation_and_tcp() {
 /// Each of 1000 clients gets its answer: of one name, and of a name of its own.
 #[test]
 fn a_burst_is_answered() {
-    net::descriptors::raise_limit();
+    // A socket each, beside those of the tests that run at the same time.
+    let limit = net::descriptors::raise_limit();
+    if limit < 2_000 {
+        let why = format!("1000 clients take more descriptors than the {limit} of this user");
+        return testbed::skip("a_burst_is_answered", &why);
+    }
     let pair = Pair::new(|_| {});
     let address = pair.reference.address();
     for own_names in [false, true] {
