@@ -52,6 +52,7 @@ fn what_cannot_be_written_is_known_before_anybody_is_asked() {
     for args in [
         &["measure", "--rate", "100", "--hdr-log", "/nonexistent/log"][..],
         &["measure", "--rate", "100", "--json-lines", "/nonexistent/lines"],
+        &["measure", "--rate", "100", "--records", "/nonexistent/records.csv"],
         &["closed-loop", "--outstanding", "1", "--hdr-log", "/nonexistent/log"],
         &["closed-loop", "--outstanding", "1", "--json-lines", "."],
     ] {

@@ -2,7 +2,8 @@
 
 use method::compliance::Facts;
 use method::units::Nanos;
-use tester::measurer::liveness;
+use tester::measurer::recorder::Recorder;
+use tester::measurer::{TrialError, liveness};
 
 use crate::args::Measure;
 use crate::intervals::Load;
@@ -19,6 +20,9 @@ pub(crate) fn run(args: &Measure) -> Outcome {
     metrics::serve(args.display.metrics, "measure", &plan.cpus, args.display.quiet)?;
     let self_test = args.self_test.as_deref().map(passed_self_test).transpose()?;
     let files = args.intervals.open()?;
+    if let Some(path) = &plan.records {
+        Recorder::try_name(path).map_err(TrialError::from)?;
+    }
     if args.asking.liveness {
         liveness::require_for(&plan)?;
     }

@@ -106,24 +106,24 @@ impl Recorder {
         if is_known { Ok(()) } else { Err(RecordError::Extension { path: path.into() }) }
     }
 
-    /// Opens a temporary file beside `path` and starts the writer.
+    /// Whether a file of this name could be written now: it is begun, and removed again.
     ///
     /// # Errors
     /// If the name's ending is unknown, or the folder cannot be written to.
+    pub fn try_name(path: &Path) -> Result<(), RecordError> {
+        Recorder::check_name(path)?;
+        begun(path).map(drop)
+    }
+
+    /// Opens a temporary file beside `path` and starts the writer.
+    ///
+    /// # Errors
+    /// As [`Recorder::try_name`].
     pub fn start(path: &Path, context: RecordContext) -> Result<Recorder, RecordError> {
         Recorder::check_name(path)?;
         let format =
             if path.extension().is_some_and(|e| e == "csv") { write_csv } else { write_parquet };
-        let folder = match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
-        let at = |source| RecordError::Io { path: path.into(), source };
-        // The kernel takes the umask from it; a temporary file's own mode would be 0600.
-        let mode = std::fs::Permissions::from_mode(0o666);
-        let mut builder = tempfile::Builder::new();
-        let file =
-            builder.prefix(".dns64bench-").permissions(mode).tempfile_in(folder).map_err(at)?;
+        let file = begun(path)?;
         let (queue, batches) = sync_channel(QUEUE);
         let owned = path.to_owned();
         let writer = std::thread::Builder::new()
@@ -132,7 +132,7 @@ impl Recorder {
                 let written = format(file.as_file(), &context, &batches);
                 written.map_err(|source| RecordError::Io { path: owned, source }).map(|()| file)
             })
-            .map_err(at)?;
+            .map_err(|source| RecordError::Io { path: path.into(), source })?;
         Ok(Recorder { path: path.into(), queue, overflow: Arc::default(), writer })
     }
 
@@ -168,6 +168,19 @@ impl Recorder {
         // The temporary file goes with what the writer returns.
         drop(self.writer.join());
     }
+}
+
+/// A temporary file beside `path`, which becomes it when it is whole.
+fn begun(path: &Path) -> Result<NamedTempFile, RecordError> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    // The kernel takes the umask from it; a temporary file's own mode would be 0600.
+    let mode = std::fs::Permissions::from_mode(0o666);
+    let mut builder = tempfile::Builder::new();
+    let file = builder.prefix(".dns64bench-").permissions(mode).tempfile_in(folder);
+    file.map_err(|source| RecordError::Io { path: path.into(), source })
 }
 
 /// A pair's end of the queue.
