@@ -30,7 +30,7 @@ use help::{
 };
 pub(crate) use values::{CpuList, DelayRange, Server, ShardNumber};
 use values::{
-    parse_address, parse_cpus, parse_decrease, parse_delay, parse_fraction, parse_offset,
+    like, parse_address, parse_cpus, parse_decrease, parse_delay, parse_fraction, parse_offset,
     parse_percentage, parse_reserve, parse_share, parse_some_time, parse_time,
 };
 
@@ -614,10 +614,10 @@ pub(crate) struct ZoneContent {
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = NAMES)]
     pub(crate) aaaa_share: Share,
     /// TTL of all records in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 86_400, help_heading = NAMES)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 86_400, value_parser = like::<u32>("number of seconds below 2^32", "86400"), help_heading = NAMES)]
     pub(crate) ttl: u32,
     /// Address of the zone's name server
-    #[arg(long, value_name = "ADDR", default_value_t = Ipv4Addr::new(198, 18, 0, 2), help_heading = NAMES)]
+    #[arg(long, value_name = "ADDR", default_value_t = Ipv4Addr::new(198, 18, 0, 2), value_parser = like::<Ipv4Addr>("IPv4 address", "198.18.0.2"), help_heading = NAMES)]
     pub(crate) ns_address: Ipv4Addr,
 }
 
@@ -646,7 +646,7 @@ pub(crate) struct ReferenceDut {
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = NAMES)]
     pub(crate) aaaa_share: Share,
     /// Prefix (/96) of the synthesized addresses
-    #[arg(long, value_name = "P", default_value = "64:ff9b::", help_heading = REPLIES)]
+    #[arg(long, value_name = "P", default_value = "64:ff9b::", value_parser = like::<Ipv6Addr>("IPv6 address", "64:ff9b::, without its length"), help_heading = REPLIES)]
     pub(crate) prefix: Ipv6Addr,
     /// Share of queries that get no reply
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = FAULTS)]

@@ -5,7 +5,7 @@ mod common;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::UdpSocket;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -41,9 +41,9 @@ fn far_side(folder: &Path) -> (Running, String) {
     (Running(child), address)
 }
 
-/// A port of ours that nobody uses, for UDP and TCP.
+/// A port of ours that nobody uses, for UDP and TCP, and that no client is given meanwhile.
 fn free_port() -> u16 {
-    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    campaign::ports::free(Ipv4Addr::LOCALHOST.into()).unwrap().port()
 }
 
 /// dns64d in front of the far side, and the address at which it serves; it serves when this returns.

@@ -350,6 +350,14 @@ fn bad_usage_says_what_would_be_right() {
         (&["measure", "--server", "::1", "--rate", "-5"], "such as 20000 or 20k"),
         (&["measure", "--server", "::1", "--rate", "5", "--duration", "ten"], "10s, 250ms or 1m"),
         (&["auth", "--listen", "localhost"], "[::1]:5353"),
+        (&["auth", "--listen", "::1", "--ns-address", "foo"], "write for example 198.18.0.2"),
+        (&["auth", "--listen", "::1", "--ttl", "1h"], "write for example 86400"),
+        (
+            &["reference-dut", "--listen", "::1", "--capacity", "1", "--prefix", "64:ff9b::/96"],
+            "write for example 64:ff9b::, without its length",
+        ),
+        (&["closed-loop", "--server", "::1", "--client-subnet", "foo"], "192.0.2.0/24"),
+        (&["resperf", "-s", "::1", "-a", "foo"], "write for example 2001:2::2"),
         (
             &["measure", "--server", "[::1]:1", "--rate", "1", "--aaaa-share", "0.123"],
             "steps of 0.01",

@@ -14,7 +14,7 @@ use wire::name::{Domain, NameRange};
 use wire::tsig::Key;
 
 use super::help::{self, FILES, LOAD, NAMES, PERF2, QUESTIONS, REPLIES, SERVER, THREADS};
-use super::values::{CpuList, Server, parse_cpus, parse_time};
+use super::values::{CpuList, Server, like, parse_cpus, parse_time};
 use super::{Asking, Display};
 
 /// How questions travel: in datagrams, over connections that are kept open, or in datagrams and
@@ -47,7 +47,7 @@ pub(crate) struct Questions {
     #[arg(long, help_heading = QUESTIONS)]
     pub(crate) nsid: bool,
     /// Say that this network asks (implies EDNS)
-    #[arg(long, value_name = "NETWORK", help_heading = QUESTIONS)]
+    #[arg(long, value_name = "NETWORK", value_parser = like::<IpNet>("network", "192.0.2.0/24 or 2001:db8::/48"), help_heading = QUESTIONS)]
     pub(crate) client_subnet: Option<IpNet>,
     /// Further EDNS option, its value in hexadecimal; may be given several times (implies EDNS)
     #[arg(long, value_name = "CODE:VALUE", help_heading = QUESTIONS)]
@@ -177,7 +177,7 @@ pub(crate) struct Resperf {
     #[arg(short = 'p', value_name = "PORT", default_value_t = 53, help_heading = SERVER)]
     pub(crate) port: u16,
     /// Local address to send from
-    #[arg(short = 'a', value_name = "ADDR", help_heading = THREADS)]
+    #[arg(short = 'a', value_name = "ADDR", value_parser = like::<IpAddr>("IP address", "2001:2::2 or 198.18.0.1"), help_heading = THREADS)]
     pub(crate) local_address: Option<IpAddr>,
     /// Local port to send from, and with -C the following ones; 0 is any
     #[arg(short = 'x', value_name = "PORT", default_value_t = 0, help_heading = THREADS)]

@@ -63,6 +63,16 @@ pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
+/// Reads what has a form of its own already; an error shows it by an example.
+pub(crate) fn like<T: FromStr>(
+    what: &'static str,
+    example: &'static str,
+) -> impl Fn(&str) -> Result<T, String> + Clone {
+    move |text| {
+        text.parse().map_err(|_| format!("'{text}' is no {what}; write for example {example}"))
+    }
+}
+
 /// Which of several testers this is, and of how many: `1/3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ShardNumber {
