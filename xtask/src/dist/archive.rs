@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::{EXAMPLE, LIMIT, PROGRAMS, Stage, VERSION};
+use super::{LIMIT, PROGRAMS, SCHEMA, Stage, VERSION, example};
 use crate::process::{host, output, root};
 
 /// Files of the stage and of the repository, and where they are in an archive.
@@ -31,7 +31,9 @@ pub(super) fn build(stage: &Stage, to: &Path) -> Result<Vec<String>> {
     for document in DOCUMENTS {
         copy(&root().join(document), &tree.join("share/doc/dns64bench").join(document))?;
     }
-    copy(&root().join(EXAMPLE), &tree.join("share/doc/dns64d/dns64d.toml"))?;
+    let beside = tree.join("share/doc/dns64d");
+    copy(&root().join(SCHEMA), &beside.join("dns64d.schema.json"))?;
+    fs::write(beside.join("dns64d.toml"), example(Some("dns64d.schema.json"))?)?;
     copy(&root().join("dist/systemd"), &tree.join("share/doc/dns64d/systemd"))?;
     let mut made = Vec::new();
     for (suffix, compressor) in [("tar.gz", "gzip -9n"), ("tar.zst", "zstd -19 -q")] {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::{EXAMPLE, LIMIT, PROGRAMS, strip};
+use super::{LIMIT, PROGRAMS, example, strip};
 use crate::process::{self, find, host, output, root};
 
 /// Where the static programs are, below the workspace.
@@ -29,7 +29,7 @@ pub(super) fn build(to: &Path) -> Result<Vec<String>> {
     for program in PROGRAMS {
         strip(&built.join(&target).join("release").join(program), &context.join(program))?;
     }
-    fs::copy(root().join(EXAMPLE), context.join("dns64d.toml"))?;
+    fs::write(context.join("dns64d.toml"), example(None)?)?;
     let Some(builder) = Builder::find(&context)? else {
         println!("No images: buildah is not installed");
         return Ok(Vec::new());

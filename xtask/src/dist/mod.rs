@@ -88,9 +88,9 @@ impl Stage {
             strip(&programs.join(program), &stripped)?;
             pages::write(&stripped, program, &stage.folder, &stage.date()?)?;
         }
-        let page =
-            reference::page(&fs::read_to_string(root().join(EXAMPLE))?, VERSION, &stage.date()?);
+        let page = reference::page(&example(None)?, VERSION, &stage.date()?);
         stage.write("man5/dns64d.toml.5", &page)?;
+        stage.write("dns64d.toml", &example(Some(INSTALLED_SCHEMA))?)?;
         stage.write("THIRD-PARTY", &notices::third_party()?)?;
         stage.write("copyright", &notices::copyright()?)?;
         for program in PROGRAMS {
@@ -131,6 +131,19 @@ impl Stage {
 
 /// The shipped configuration of dns64d.
 const EXAMPLE: &str = "dist/dns64d.example.toml";
+/// What an editor completes it by, in the repository.
+const SCHEMA: &str = "schemas/dns64d.schema.json";
+/// And where dns64d's Debian package has that.
+const INSTALLED_SCHEMA: &str = "/usr/share/dns64d/dns64d.schema.json";
+
+/// The shipped configuration. Its first line names the schema where whoever gets it has that, if he
+/// does, and not where the repository has it.
+fn example(schema: Option<&str>) -> Result<String> {
+    let text = fs::read_to_string(root().join(EXAMPLE))?;
+    let (first, rest) = text.split_once('\n').context("the example is empty")?;
+    ensure!(first.starts_with("#:schema "), "{EXAMPLE} does not begin with its schema");
+    Ok(schema.map(|schema| format!("#:schema {schema}\n")).unwrap_or_default() + rest)
+}
 
 /// `SOURCE_DATE_EPOCH`, or the time of the last commit.
 fn epoch() -> Result<u64> {

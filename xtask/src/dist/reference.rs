@@ -88,10 +88,8 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
-    use std::fs;
 
     use super::*;
-    use crate::process::root;
 
     #[test]
     fn keys_stand_over_their_explanations() {
@@ -105,7 +103,7 @@ mod tests {
 
     #[test]
     fn the_page_has_every_key_of_the_example() {
-        let example = fs::read_to_string(root().join(super::super::EXAMPLE)).unwrap();
+        let example = crate::dist::example(None).unwrap();
         let page = page(&example, "1", "2026-01-02");
         let key = |line: &str| {
             let line = line.strip_prefix("#| ").unwrap_or(line);
@@ -114,6 +112,7 @@ mod tests {
         };
         let keys: BTreeSet<String> = example.lines().filter_map(key).collect();
         assert!(keys.len() > 40, "{keys:?}");
+        assert!(page.contains(".SH DESCRIPTION\nConfiguration of dns64d."), "{page}");
         for key in keys {
             assert!(page.contains(&format!(".B \"{} = ", escaped(&key))), "{key}:\n{page}");
         }

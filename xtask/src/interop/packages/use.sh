@@ -47,6 +47,22 @@ for file in zsh/vendor-completions/_dns64bench fish/vendor_completions.d/dns64d.
     [ -s /usr/share/$file ] || fail "/usr/share/$file is missing"
 done
 
+step what the service takes
+dpkg --listfiles dns64d >/packages/files
+for unit in dns64d.service dns64d.socket; do
+    file=$(grep "/systemd/system/$unit\$" /packages/files) || fail "there is no $unit"
+    [ -s "$file" ] || fail "$file is empty"
+done
+grep -q '^dns64d:' /etc/passwd || fail 'there is no user dns64d'
+schema=$(sed -n '1s/^#:schema //p' /etc/dns64d/dns64d.toml)
+[ -s "$schema" ] || fail "the configuration's schema '$schema' is missing"
+# Every document that another one of its folder links to.
+for folder in /usr/share/doc/dns64d/book /usr/share/doc/dns64bench/docs/src; do
+    for link in $(grep -oh '](\([a-z0-9-]*\.md\)' $folder/*.md | cut -c3- | sort -u); do
+        [ -s "$folder/$link" ] || fail "$folder/$link is linked to, and missing"
+    done
+done
+
 step dns64d with the shipped configuration
 # It may be a link, or missing.
 cp -a /etc/resolv.conf /packages/resolv.conf 2>/dev/null || true
