@@ -123,7 +123,7 @@ enum Comparison {
         #[arg(long, requires = "against")]
         policies: bool,
     },
-    /// Measurer and AuthDNS over AF_XDP beside sockets
+    /// Measurer, AuthDNS and dns64d over AF_XDP beside sockets
     Xdp(Keeping),
     /// MLRsearch beside halving the range, on reference DUTs some of whose trials fail by chance
     Mlrsearch(bench::Mlrsearch),

@@ -205,7 +205,7 @@ fn both_resperfs(bench: &Bench) -> Result<()> {
     }
     // A resolver's first answers: its cache is empty whenever a ramp begins.
     let fresh = |program: &str| {
-        let _unbound = bench.dut_in_lab(Dut::Unbound, Some("1"))?;
+        let _unbound = bench.dut_in_lab(Dut::Unbound, Some(&two_cpus()[1]))?;
         run("53", "20000", program)
     };
     let (found, agreed) = Maxima::until(agree, &fresh, &ours)?;

@@ -29,8 +29,12 @@ const OF_PROGRAM: &[Section] = &[
         title: EXIT_STATUS,
         items: &[
             ("0", "ended by SIGTERM or SIGINT"),
+            ("1", "import: answers can depend on something that is not carried over"),
             ("2", "the configuration cannot be used, or there is no upstream"),
-            ("4", "the machine does not let it serve, for instance because a port is in use"),
+            (
+                "4",
+                "the machine does not let it serve, for instance because a port is in use; status, explain: nobody answers",
+            ),
             ("101", "too many defects of its own"),
         ],
     },

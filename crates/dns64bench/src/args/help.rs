@@ -40,9 +40,12 @@ const EXIT_STATUS: Section = Section {
     title: "Exit status",
     items: &[
         ("0", "passed or done"),
-        ("1", "the DUT failed"),
+        ("1", "the DUT failed, or is slower than the baseline of report"),
         ("2", "bad usage"),
-        ("3", "the tester spoiled the trial, or a campaign lacks some of its results"),
+        (
+            "3",
+            "the tester spoiled the trial, a campaign lacks some of its results, or a comparison does not decide",
+        ),
         ("4", "this environment cannot be used, or nobody answers"),
         ("130", "interrupted; what is known so far was printed"),
         ("141", "nobody reads the output"),
