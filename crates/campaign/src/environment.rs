@@ -24,7 +24,7 @@ const BUSY: Duration = Duration::from_millis(200);
 /// The name of the second look at the CPUs' times in what a shell prints.
 const LATER: &str = "/proc/stat.later";
 
-/// The facts that belong into every result.
+/// The facts that belong to every result that somebody reads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Environment {
     /// Version of this program.

@@ -159,16 +159,39 @@ impl<T> Versioned<T> {
 
 /// A result with the machine that it was found on.
 #[derive(Serialize, schemars::JsonSchema)]
-pub(crate) struct WithEnvironment<T> {
+pub(crate) struct WithEnvironment<T, H = Here> {
     #[serde(flatten)]
     result: T,
+    #[serde(flatten)]
+    here: H,
+}
+
+/// Where a result was found.
+#[derive(Serialize, schemars::JsonSchema)]
+pub(crate) struct Here {
     /// The machine, and what on it may spoil measurements.
     environment: Environment,
 }
 
+impl Here {
+    fn observe() -> Here {
+        Here { environment: Environment::observe() }
+    }
+}
+
+/// A result with its machine, or without where nobody was to look at it.
+pub(crate) type MaybeWithEnvironment<T> = WithEnvironment<T, Option<Here>>;
+
 /// Prints exactly one JSON object on standard output, with the machine that it was found on.
 pub(crate) fn print_json<T: Serialize>(result: &T) -> Result<(), Failure> {
-    print_versioned(&WithEnvironment { result, environment: Environment::observe() })
+    print_versioned(&WithEnvironment { result, here: Here::observe() })
+}
+
+/// Prints exactly one JSON object on standard output, with the machine that it was found on if
+/// that is `wanted`.
+pub(crate) fn print_json_if<T: Serialize>(wanted: bool, result: &T) -> Result<(), Failure> {
+    let here = wanted.then(Here::observe);
+    print_versioned(&MaybeWithEnvironment { result, here })
 }
 
 /// Prints exactly one JSON object on standard output.

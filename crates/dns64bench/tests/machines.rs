@@ -53,13 +53,20 @@ fn what_is_printed_is_as_its_schema_says() {
         ("trial", with(&["measure", "--rate", "300"], &dut.address)),
         // Nothing listens there: most of a trial is absent then.
         ("trial", with(&["measure", "--rate", "300", "--liveness", "false"], "127.0.0.1:9")),
+        ("trial", with(&["measure", "--rate", "300", "--environment", "false"], &dut.address)),
         (
             "self-test",
             with(&["self-test", "--for-rate", "100", "--aaaa-share", "1"], &auth.address),
         ),
     ] {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        assert_eq!(printed(schema, &args)["schema_version"], 2);
+        let object = printed(schema, &args);
+        assert_eq!(object["schema_version"], 2);
+        assert_eq!(
+            object.get("environment").is_none(),
+            args.contains(&"--environment"),
+            "{args:?}"
+        );
     }
     let mut search = with(
         &["search", "--min", "100", "--max", "200", "--repeat", "1", "--pause", "0s"],

@@ -516,10 +516,11 @@ pub(super) fn measure(
     };
     machine.write(file, &serde_json::to_string(plan).map_err(unfit)?)?;
     let place = machine.place(file).to_string_lossy().into_owned();
-    // The campaign asks the DUT itself, and knows whether its process lives.
-    Ok(["measure", "--plan", &place, "--json", "--quiet", "--liveness", "false"]
-        .map(str::to_owned)
-        .into())
+    // The campaign asks the DUT itself, and knows whether its process lives; it has looked at the
+    // hosts when it began.
+    let not_again = ["--liveness", "false", "--environment", "false"];
+    let words = [&["measure", "--plan", &place, "--json", "--quiet"][..], &not_again].concat();
+    Ok(words.into_iter().map(str::to_owned).collect())
 }
 
 /// An error if AuthDNS has ended, which must not happen in a trial.

@@ -8,7 +8,7 @@ use tester::measurer::{TrialError, liveness};
 use crate::args::Measure;
 use crate::intervals::Load;
 use crate::output::{
-    Failure, INTERRUPTED, Outcome, grouped, is_interrupted, print_json, print_trial, status_of,
+    Failure, INTERRUPTED, Outcome, grouped, is_interrupted, print_json_if, print_trial, status_of,
 };
 use crate::progress::run_trial;
 use crate::resolve::passed_self_test;
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &Measure) -> Outcome {
     }
     // First what cannot be had again.
     if args.display.json {
-        print_json(&trial)?;
+        print_json_if(args.environment, &trial)?;
     } else {
         print_trial(&trial);
     }

@@ -24,7 +24,9 @@ use super::quickstart::QuickstartResult;
 use super::reference_dut::Served;
 use super::self_test::SelfTestResult;
 use crate::args::Schema;
-use crate::output::{Failure, Outcome, SCHEMA_VERSION, Versioned, WithEnvironment};
+use crate::output::{
+    Failure, MaybeWithEnvironment, Outcome, SCHEMA_VERSION, Versioned, WithEnvironment,
+};
 
 /// What a command prints that measures.
 type Printed<T> = Versioned<WithEnvironment<T>>;
@@ -34,7 +36,7 @@ type Entry = (&'static str, u32, fn() -> Made);
 
 /// All schemas. A journal's is that of each of its lines.
 const ALL: [Entry; 21] = [
-    ("trial", SCHEMA_VERSION, written::<Printed<TrialResult>>),
+    ("trial", SCHEMA_VERSION, written::<Versioned<MaybeWithEnvironment<TrialResult>>>),
     ("merge", SCHEMA_VERSION, written::<Versioned<Merged>>),
     ("search", SCHEMA_VERSION, written::<Printed<SearchResult>>),
     ("self-test", SCHEMA_VERSION, written::<Printed<SelfTestResult>>),
