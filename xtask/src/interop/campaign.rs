@@ -11,14 +11,14 @@ use super::{Bench, Test, two_cpus};
 use crate::bench_dns64::{self, ClosedLoops};
 use crate::process::{self, find, output};
 
-pub(super) const TESTS: [Test; 2] = [
-    (
-        "campaign against BIND, Unbound, PowerDNS and dns64d, and dnsperf beside it",
-        &["named", "unbound", "pdns_recursor", "dnsperf", "ip"],
-        campaign_and_dnsperf,
-    ),
-    ("the report in Chromium", &["chromium"], report_in_chromium),
-];
+pub(super) const TESTS: [Test; 1] = [(
+    "campaign against BIND, Unbound, PowerDNS and dns64d, and dnsperf beside it",
+    &["named", "unbound", "pdns_recursor", "dnsperf", "ip"],
+    campaign_and_dnsperf,
+)];
+
+pub(super) const WAITING: [Test; 1] =
+    [("the report in Chromium", &["chromium"], report_in_chromium)];
 
 /// The least that has every kind of figure.
 const SMALL: &str = "name = 'small'\ntopology = 'loopback'\n[trial]\nduration = '200ms'\ntimeout = '500ms'\npause = '0s'\n\

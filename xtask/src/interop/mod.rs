@@ -231,7 +231,6 @@ fn alone() -> impl Iterator<Item = &'static Test> {
     let servers = first
         .chain(&clients::TESTS)
         .chain(&systemd::TESTS)
-        .chain(&conform::TESTS)
         .chain(&hosts::TESTS)
         .chain(&losses::TESTS)
         .chain(&campaign::TESTS);
@@ -240,9 +239,10 @@ fn alone() -> impl Iterator<Item = &'static Test> {
 }
 
 /// Tests that mostly wait, and ask little of the CPUs while they do not: two of them run at the same
-/// time. The longest is the first.
+/// time. The longest come first, and only one of them holds the lab.
 fn waiting() -> impl Iterator<Item = &'static Test> {
-    conform::WAITING.iter().chain(&hosts::WAITING)
+    let campaigns = hosts::WAITING.iter().chain(&campaign::WAITING);
+    conform::WAITING.iter().chain(campaigns).chain(&systemd::WAITING)
 }
 
 /// Tests that may take their time: they run beside the others, with what these leave of the CPUs.
