@@ -10,6 +10,9 @@
 use std::fmt;
 
 use method::change::{Change, ChangeOutcome, LEAST_SEARCHES, Searches, WouldDecide, compare};
+use method::mlr::goal::Goal;
+use method::mlr::search::GoalResult;
+use method::search::Found;
 use method::units::counted;
 use serde::Serialize;
 
@@ -20,7 +23,7 @@ use crate::plan::{DutPlan, Plan};
 use crate::point::{Conditions, Point};
 use crate::report::Run;
 use crate::results::{DutResult, Results};
-use crate::wording::counted_searches;
+use crate::wording::{self, counted_searches};
 
 /// The version of [`Comparison`] as a JSON object.
 pub const VERSION: u32 = 1;
@@ -34,7 +37,8 @@ pub struct Comparison {
     pub baseline: String,
     /// The largest decrease that is tolerated, per cent.
     pub max_regression_pct: f64,
-    /// A row for each run and each search point of the baseline or the run.
+    /// A row for each run and each search point of the baseline or the run, and after it one for each
+    /// further goal of its MLRsearches.
     pub rows: Vec<Row>,
 }
 
@@ -45,6 +49,9 @@ pub struct Row {
     pub run: String,
     /// The point: DUT, place, shares and acceptance ratio.
     pub conditions: Conditions,
+    /// The goal of an MLRsearch (RFC 9971) that was reached; absent for that of RFC 8219.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub goal: Option<Goal>,
     /// The baseline's median of the rates that passed, as its report has it, queries per second;
     /// absent where it has none.
     pub baseline_median: Option<f64>,
@@ -195,56 +202,105 @@ fn rows(baselines: &[&Run], run: &Run, limit: f64) -> Vec<Row> {
     together(baselines, &[run], &run.name, limit)
 }
 
-/// The points of all runs and all baselines, each once, in the order of the plans.
+/// The points of all runs and all baselines, each once, in the order of the plans; behind each the
+/// further goals of its searches.
 fn together(baselines: &[&Run], runs: &[&Run], name: &str, limit: f64) -> Vec<Row> {
-    let mut all: Vec<Conditions> = Vec::new();
+    let mut all: Vec<(Conditions, Vec<Option<Goal>>)> = Vec::new();
     for point in baselines
         .iter()
         .chain(runs)
         .flat_map(|run| run.results.duts.iter().flat_map(|dut| &dut.points))
     {
-        if !all.contains(&point.conditions) {
-            all.push(point.conditions.clone());
+        let at = all.iter().position(|(conditions, _)| *conditions == point.conditions);
+        let at = at.unwrap_or_else(|| {
+            all.push((point.conditions.clone(), vec![None]));
+            all.len() - 1
+        });
+        // The first goal is that of RFC 8219.
+        for further in point.goals.iter().skip(1).map(|found| Some(found.goal)) {
+            if !all[at].1.contains(&further) {
+                all[at].1.push(further);
+            }
         }
     }
-    all.into_iter().map(|conditions| row(baselines, runs, name, conditions, limit)).collect()
+    all.iter()
+        .flat_map(|(conditions, goals)| {
+            goals.iter().map(|goal| row(baselines, runs, name, conditions, *goal, limit))
+        })
+        .collect()
 }
 
-/// A point with the results that it is of.
-type Side<'a> = Vec<(&'a Results, &'a PointResult)>;
+/// What was found at a point for one goal, with the results that it is of.
+struct Numbers<'a> {
+    results: &'a Results,
+    point: &'a PointResult,
+    found: Vec<Found>,
+    overstatement: f64,
+}
 
-fn side<'a>(runs: &[&'a Run], conditions: &Conditions) -> Side<'a> {
+impl<'a> Numbers<'a> {
+    /// Those of RFC 8219, or of another goal; `None` where that was not searched for.
+    fn of(results: &'a Results, point: &'a PointResult, goal: Option<Goal>) -> Option<Numbers<'a>> {
+        let numbers = |found, overstatement| Some(Numbers { results, point, found, overstatement });
+        let Some(goal) = goal else { return numbers(point.found.clone(), point.overstatement) };
+        match point.goals.iter().find(|figures| figures.goal == goal) {
+            Some(figures) => numbers(
+                figures.searches.iter().map(GoalResult::found).collect(),
+                figures.overstatement,
+            ),
+            None if point.missing.is_some() || point.void.is_some() => numbers(Vec::new(), 1.0),
+            None => None,
+        }
+    }
+
+    /// The searches, whose rates that passed are divided by what they may be `overstated` by: 1 for
+    /// the rates themselves, which is what medians are of.
+    fn searches(&self, overstated: f64) -> Searches {
+        Searches::of(&self.found, overstated, self.point.vouched.map(|rate| rate.0))
+    }
+}
+
+/// What was found in several runs.
+type Side<'a> = Vec<Numbers<'a>>;
+
+fn side<'a>(runs: &[&'a Run], conditions: &Conditions, goal: Option<Goal>) -> Side<'a> {
     let of_dut =
         |dut: &'a DutResult| dut.points.iter().find(|point| point.conditions == *conditions);
-    let of_run = |run: &&'a Run| Some((&run.results, run.results.duts.iter().find_map(of_dut)?));
+    let of_run = |run: &&'a Run| {
+        let point = run.results.duts.iter().find_map(of_dut)?;
+        Numbers::of(&run.results, point, goal)
+    };
     runs.iter().filter_map(of_run).collect()
 }
 
-fn row(baselines: &[&Run], runs: &[&Run], name: &str, conditions: Conditions, limit: f64) -> Row {
-    let (before, now) = (side(baselines, &conditions), side(runs, &conditions));
+fn row(
+    baselines: &[&Run],
+    runs: &[&Run],
+    name: &str,
+    conditions: &Conditions,
+    goal: Option<Goal>,
+    limit: f64,
+) -> Row {
+    let (before, now) = (side(baselines, conditions, goal), side(runs, conditions, goal));
     let incomparable = incomparable(&before, &now);
-    let [then, after] = [&before, &now].map(|side| searches(side, |point| point.overstatement));
+    // Intervals are of what is proven.
+    let [then, after] = [&before, &now].map(|side| searches(side, |numbers| numbers.overstatement));
     let median = |side| searches(side, |_| 1.0).median();
     Row {
         run: name.into(),
         baseline_median: median(&before),
         median: median(&now),
         change: incomparable.is_none().then(|| compare(&then, &after, limit)),
-        conditions,
+        conditions: conditions.clone(),
+        goal,
         incomparable,
     }
 }
 
-/// The searches of a side, taken together. The rates that passed are divided by what `overstated`
-/// says of their point: 1 for the rates themselves, which is what medians are of, and
-/// [`PointResult::overstatement`] for what is proven, which is what intervals are of.
-fn searches(side: &Side<'_>, overstated: fn(&PointResult) -> f64) -> Searches {
-    let of = |(_, point): &(&Results, &PointResult)| {
-        let vouched = point.vouched.map(|rate| rate.0);
-        Searches::of(&point.found, overstated(point), vouched)
-    };
+/// The searches of a side, taken together; see [`Numbers::searches`].
+fn searches(side: &Side<'_>, overstated: fn(&Numbers<'_>) -> f64) -> Searches {
     side.iter()
-        .map(of)
+        .map(|numbers| numbers.searches(overstated(numbers)))
         .reduce(|all, more| all.and(&more))
         .unwrap_or_else(|| Searches::of(&[], 1.0, None))
 }
@@ -252,21 +308,23 @@ fn searches(side: &Side<'_>, overstated: fn(&PointResult) -> f64) -> Searches {
 /// Why the points of both sides cannot be compared; `None` where they can. All of them are held
 /// against the first one.
 fn incomparable(before: &Side<'_>, now: &Side<'_>) -> Option<Incomparable> {
-    let (Some(&(then, first)), false) = (before.first(), now.is_empty()) else {
+    let (Some(&Numbers { results: then, point: first, .. }), false) =
+        (before.first(), now.is_empty())
+    else {
         return Some(if before.is_empty() {
             Incomparable::NotInBaseline
         } else {
             Incomparable::NotInRun
         });
     };
-    if let Some(why) = before.iter().find_map(|(_, point)| point.missing.clone()) {
+    if let Some(why) = before.iter().find_map(|of| of.point.missing.clone()) {
         return Some(Incomparable::BaselineMissing(why));
     }
-    if let Some(why) = now.iter().find_map(|(_, point)| point.missing.clone()) {
+    if let Some(why) = now.iter().find_map(|of| of.point.missing.clone()) {
         return Some(Incomparable::Missing(why));
     }
     let wanted = measured_by(&then.plan, &first.conditions);
-    for (other, point) in before[1..].iter().chain(now) {
+    for &Numbers { results: other, point, .. } in before[1..].iter().chain(now) {
         let keys = difference::of_plans(&wanted, &measured_by(&other.plan, &point.conditions));
         if !keys.is_empty() {
             return Some(Incomparable::Plans(keys));
@@ -328,9 +386,13 @@ fn measured_by(plan: &Plan, conditions: &Conditions) -> Plan {
 }
 
 impl Row {
-    /// The point in the words of `campaign status`.
+    /// The point in the words of `campaign status`, and the goal if it is not that of RFC 8219.
     pub fn point(&self) -> String {
-        Point::Search(self.conditions.clone()).to_string()
+        let point = Point::Search(self.conditions.clone()).to_string();
+        match &self.goal {
+            Some(goal) => format!("{point}, {}", wording::goal(goal)),
+            None => point,
+        }
     }
 }
 

@@ -161,3 +161,52 @@ fn medians_are_those_of_the_report_where_trials_are_short() {
     let from = change.interval.from.unwrap();
     assert!((0.5..0.6).contains(&from), "800 ÷ 1.5 of 1 000 is proven: {change:?}");
 }
+
+#[test]
+fn each_goal_of_an_mlrsearch_has_its_row() {
+    let text = |goals: &str| {
+        text(4, "")
+            .replace("resolution = 10", &format!("method = 'mlrsearch'\ngoals = [{goals}]"))
+            .replace("duration = '2s'", "duration = '2s'\ntimeout = '10ms'")
+    };
+    let tolerant = text("'0.5%,exceed=50%,final=1s,sum=5s'");
+    let (before, mut now) = (run("before", 1_000, &tolerant), run("now", 1_000, &tolerant));
+    // As fast as before where no query may be lost, and slower most of the time.
+    for search in &mut now.results.duts[0].points[0].goals[1].searches {
+        let slower = |bound: Option<Qps>| bound.map(|rate| Qps(rate.0 * 4 / 5));
+        search.relevant_lower_bound = slower(search.relevant_lower_bound);
+        search.relevant_upper_bound = slower(search.relevant_upper_bound);
+    }
+    let comparison = Comparison::of(&[&before], &[&now], 0.05);
+    let [strict, further] = &comparison.rows[..] else { panic!("{comparison:#?}") };
+    assert_eq!((strict.goal, strict.outcome()), (None, Some(ChangeOutcome::NoRegression)));
+    assert_eq!(further.goal.map(|goal| goal.loss_ratio), Some(0.005));
+    assert_eq!(further.outcome(), Some(ChangeOutcome::Regressed), "{further:#?}");
+    let told = further.point();
+    assert!(
+        told.ends_with(", at most 0.5 % lost in all but 50 % of 5 s, in trials of 1 s"),
+        "{told}"
+    );
+    let then = &before.results.duts[0].points[0].goals[1];
+    assert_eq!(further.baseline_median, then.figures.median);
+
+    // A server without a number has none for any goal, and a goal that one side has only no other.
+    let plan = Plan::parse(&tolerant, Path::new("p.toml")).unwrap();
+    let nothing = Run {
+        name: "nothing".into(),
+        results: Results::compute(&plan, &environment(), &[]),
+        notes: Vec::new(),
+    };
+    for row in &Comparison::of(&[&before], &[&nothing], 0.05).rows {
+        assert!(matches!(row.incomparable, Some(Incomparable::Missing(_))), "{row:#?}");
+    }
+    let another = run("another", 1_000, &text("'1%,exceed=50%,final=1s,sum=5s'"));
+    let comparison = Comparison::of(&[&before], &[&another], 0.05);
+    let told: Vec<_> = comparison.rows.iter().map(|row| row.incomparable.clone()).collect();
+    let [Some(Incomparable::Plans(keys)), first, second] = &told[..] else { panic!("{told:#?}") };
+    assert_eq!(keys[..], ["search.goals"]);
+    assert_eq!(
+        (first, second),
+        (&Some(Incomparable::NotInRun), &Some(Incomparable::NotInBaseline))
+    );
+}

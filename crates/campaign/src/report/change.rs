@@ -158,6 +158,7 @@ mod tests {
             baseline_median: Some(10_000.0),
             median: Some(9_690.0),
             change,
+            goal: None,
             incomparable: outcome.is_none().then_some(Incomparable::NotInBaseline),
         }
     }
