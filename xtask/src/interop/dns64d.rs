@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use campaign::servers::Auth;
 use serde_json::Value;
 
-use super::{A, AAAA, Bench, LIMIT, Test, all_noerror, wait_for};
+use super::{A, AAAA, Bench, LIMIT, PATIENT, Test, all_noerror, wait_for};
 use crate::process::{Server, find, free_port, output};
 
 pub(super) const TESTS: [Test; 7] = [
@@ -89,8 +89,8 @@ impl Bench {
             "--quiet",
         ];
         // AuthDNS's counters are to show the trial and nothing else.
-        let quietly = ["--expect-prefix", "64:ff9b::/96", "--timeout", "1s", "--liveness", "false"];
-        let args = [&args[..], &quietly, more].concat();
+        let quietly = ["--expect-prefix", "64:ff9b::/96", "--liveness", "false"];
+        let args = [&args[..], &quietly, &PATIENT, more].concat();
         let ran = self.sound(&args)?;
         let trial: Value = serde_json::from_str(&ran.stdout).with_context(|| ran.stderr.clone())?;
         ensure!(trial["valid"] == trial["sent"] && ran.status == Some(0), "{}", ran.stdout);

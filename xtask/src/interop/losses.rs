@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::{Bench, LIMIT, Lab, Test};
 use crate::process::{self, Server, output};
+use crate::servers::DUT;
 
 pub(super) const TESTS: [Test; 6] = [
     (
@@ -26,8 +27,6 @@ pub(super) const TESTS: [Test; 6] = [
     ("losses: replies to many source addresses", &["ip", "nft"], many_source_addresses),
 ];
 
-/// The DUT's address in the lab.
-const DUT: &str = "[2001:2::1]:53";
 /// Drops 4 000 queries a second (some 100 octets each) down to a few hundred.
 const NARROW: &str = "tc qdisc replace dev DEVICE root tbf rate 1mbit burst 4kb limit 8kb";
 

@@ -65,6 +65,10 @@ struct Bench {
     spoiled: Arc<AtomicU32>,
 }
 
+/// What a trial is told that lasts for seconds: by itself its timeout would be 100 ms, which one stall
+/// of this machine uses up.
+const PATIENT: [&str; 2] = ["--timeout", "1s"];
+
 /// How many trials and tests may be spoiled in all tests together: more than a busy machine does,
 /// fewer than a broken tester.
 const MOST_SPOILED: u32 = 10;

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::hosts::Sshds;
-use super::{Bench, LIMIT, Lab, ROOT, Test};
+use super::{Bench, LIMIT, Lab, PATIENT, ROOT, Test};
 use crate::process::{self, Server, output, wait_until};
 use crate::servers::{AUTH, DUT, DUT_HOST, wait_until_answers, wait_until_listens};
 
@@ -110,7 +110,7 @@ fn measured(
     let ours = ["lab", "exec", "tester", "--", bench.program(), "measure", "--json", "--quiet"];
     let load =
         ["--server", server, "--rate", rate, "--duration", duration, "--names", "11.0.0.0/8"];
-    let ran = bench.sound(&[&ours[..], &load, more].concat())?;
+    let ran = bench.sound(&[&ours[..], &load, &PATIENT, more].concat())?;
     serde_json::from_str(&ran.stdout).with_context(|| ran.stderr)
 }
 

@@ -6,8 +6,9 @@ use anyhow::{Context, Result, ensure};
 use campaign::servers::{Auth, Dut};
 use serde_json::Value;
 
-use super::{Bench, LIMIT, Lab, Test, all_noerror};
+use super::{Bench, LIMIT, Lab, PATIENT, Test, all_noerror};
 use crate::process::{self, free_port, output};
+use crate::servers::DUT;
 
 pub(super) const TESTS: [Test; 7] = [
     ("Measurer against NSD with our zone file", &["nsd"], measurer_against_nsd),
@@ -129,7 +130,7 @@ fn measurer_past_stack(bench: &Bench) -> Result<()> {
     let measure = |more: &[&str]| {
         let ours = ["lab", "exec", "tester", "--", bench.program(), "measure", "--json", "--quiet"];
         let load = ["--rate", "5000", "--duration", "2s", "--aaaa-share", "1"];
-        bench.sound(&[&ours[..], &load, more].concat())
+        bench.sound(&[&ours[..], &load, &PATIENT, more].concat())
     };
     let mut asked = 0;
     for (mode, way) in [("copy", "copy"), ("generic", "generic"), ("auto", "copy")] {
@@ -177,7 +178,7 @@ fn past_stack_at_both_ends(bench: &Bench) -> Result<()> {
     let measure = |rate: &str| -> Result<Value> {
         let ours = ["lab", "exec", "tester", "--", bench.program(), "measure", "--json", "--quiet"];
         let load = ["--server", "2001:2::1", "--rate", rate, "--duration", "2s"];
-        let args = [&ours[..], &load, &["--xdp", "to-dut"]].concat();
+        let args = [&ours[..], &load, &PATIENT, &["--xdp", "to-dut"]].concat();
         let ran = bench.sound(&args)?;
         serde_json::from_str(&ran.stdout).with_context(|| ran.stderr)
     };
@@ -199,37 +200,11 @@ fn search_against_unbound(bench: &Bench) -> Result<()> {
         bench.in_lab("auth", &["auth", "--listen", "198.18.0.2:53", "--threads", "1", "--json"])?;
     let unbound = bench.dut_in_lab(Dut::Unbound, None)?;
     let journal = bench.path("journal.jsonl");
-    let search = [
-        "lab",
-        "exec",
-        "tester",
-        "--",
-        bench.program(),
-        "search",
-        "--server",
-        "[2001:2::1]:53",
-        "--min",
-        "200",
-        "--max",
-        "20000",
-        "--resolution",
-        "1000",
-        "--repeat",
-        "2",
-        "--pause",
-        "1s",
-        "--duration",
-        "2s",
-        // A trial so short has a timeout of 100 ms by itself, which one stall of this machine uses up.
-        "--timeout",
-        "1s",
-        "--expect-prefix",
-        "64:ff9b::/96",
-        "--journal",
-        &journal,
-        "--json",
-        "--quiet",
-    ];
+    let ours = ["lab", "exec", "tester", "--", bench.program(), "search", "--json", "--quiet"];
+    let range = "--min 200 --max 20000 --resolution 1000 --repeat 2 --pause 1s --duration 2s";
+    let range: Vec<_> = range.split(' ').collect();
+    let more = ["--server", DUT, "--expect-prefix", "64:ff9b::/96", "--journal", &journal];
+    let search = [&ours[..], &range, &PATIENT, &more].concat();
     let ran = process::run(bench.program(), &search, Duration::from_secs(400))?;
     ensure!(
         ran.status == Some(0),
