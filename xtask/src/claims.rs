@@ -107,7 +107,7 @@ impl Claims {
         Ok(if keeping.report { ExitCode::SUCCESS } else { ExitCode::from(self.status()) })
     }
 
-    fn status(&self) -> u8 {
+    pub(crate) fn status(&self) -> u8 {
         let any = |is: fn(&Held) -> bool| self.all.iter().any(|(.., outcome)| is(outcome));
         match (any(|o| matches!(o, Held::Missed(_))), any(|o| matches!(o, Held::Spoiled(_)))) {
             (true, _) => 1,
