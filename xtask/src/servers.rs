@@ -22,6 +22,26 @@ pub(crate) const AUTH: &str = "198.18.0.2:53";
 /// How long a server may take until it answers.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// What kept a reference DUT from what it can do, by the counters that it printed at its end; a trial
+/// waited so long for each reply. `None`: nothing did, so that what it lost is what it is there to
+/// lose.
+///
+/// # Errors
+/// If those are not its counters.
+pub(crate) fn held_up(counters: &Value, timeout: Duration) -> Result<Option<String>> {
+    let count = |key: &str| counters[key].as_u64().with_context(|| format!("no {key}: {counters}"));
+    let [drops, refused, wait] =
+        [count("socket_drops")?, count("refused")?, count("longest_wait_us")?];
+    let is_held_up = drops > 0 || refused > 0 || u128::from(wait) >= timeout.as_micros();
+    Ok(is_held_up.then(|| {
+        format!(
+            "the kernel dropped {drops} queries in front of the reference DUT and refused {refused} of its \
+             replies, and one query waited for {} ms until it was read",
+            wait / 1_000
+        )
+    }))
+}
+
 /// Names of the servers whose programs are installed, dns64d's among them, separated by commas.
 pub(crate) fn installed() -> String {
     let is_there = |program: Option<&str>| {
@@ -147,7 +167,26 @@ fn listens(table: &str, port: u16) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn a_reference_dut_that_was_too_slow_says_so() {
+        let of = |drops: u64, refused: u64, wait: u64| {
+            let counters =
+                json!({ "socket_drops": drops, "refused": refused, "longest_wait_us": wait });
+            held_up(&counters, Duration::from_millis(250)).unwrap()
+        };
+        assert_eq!(of(0, 0, 249_999), None);
+        for (drops, refused, wait) in [(1, 0, 0), (0, 1, 0), (0, 0, 250_000)] {
+            let why = of(drops, refused, wait).unwrap();
+            assert!(why.contains(&format!("dropped {drops} ")), "{why}");
+            assert!(why.contains(&format!("refused {refused} ")), "{why}");
+            assert!(why.contains(&format!("for {} ms", wait / 1_000)), "{why}");
+        }
+        assert!(held_up(&json!({ "socket_drops": 0, "refused": 0 }), Duration::ZERO).is_err());
+    }
 
     #[test]
     fn who_listens_is_seen() {

@@ -73,6 +73,28 @@ fn the_reference_duts_faults_are_counted_exactly() {
     assert!(trial["noncompliance"].to_string().contains("83"));
 }
 
+/// What a tester misses of a reference DUT that did not run is not for want of capacity, and its
+/// counters tell the two apart.
+#[test]
+fn a_reference_dut_says_for_how_long_it_did_not_run() {
+    let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
+    let signal = |name: &str| {
+        let pid = dut.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    };
+    signal("STOP");
+    UdpSocket::bind("127.0.0.1:0").unwrap().send_to(&[0; 12], &dut.address).unwrap();
+    thread::sleep(Duration::from_millis(300));
+    signal("CONT");
+    // It answers, so it has read what came before.
+    let one = ["--rate", "1", "--duration", "1s"];
+    assert_eq!(measure(&dut.address, &one).1, 0);
+    let counters = dut.end();
+    let waited = count(&counters, "/longest_wait_us");
+    assert!(waited >= 300_000, "{counters}");
+    assert_eq!((count(&counters, "/received"), count(&counters, "/over_capacity")), (2, 0));
+}
+
 #[test]
 fn cached_share_repeats_names_that_were_resolved() {
     let auth = Server::start(&["auth", "--aaaa-share", "1"]);

@@ -72,6 +72,9 @@ pub struct ReferenceConfig {
     pub asking: Option<Asking>,
 }
 
+/// How many counters there are.
+const COUNTERS: usize = 8;
+
 /// What it did. `received` = `answered` + `over_capacity` + `lost` + `ignored`.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
@@ -93,6 +96,10 @@ pub struct ReferenceCounters {
     /// Replies among `answered` that the kernel, or the ring of `--xdp`, did not take at once: a tester
     /// that misses them misses them through this program's fault.
     pub refused: u64,
+    /// The longest time from when the kernel received a query until this program read it, in µs; 0 of
+    /// queries that come past the stack. A tester that waits no longer than that for a reply misses
+    /// it through this program's fault.
+    pub longest_wait_us: u64,
 }
 
 /// A token bucket whose long-term rate is exact.
@@ -215,7 +222,7 @@ pub enum ReferenceError {
 /// A running reference DUT. Dropping it stops it.
 pub struct RunningReference {
     address: SocketAddr,
-    counters: Arc<[AtomicU64; 7]>,
+    counters: Arc<[AtomicU64; COUNTERS]>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     past_stack: Option<PastStack>,
@@ -234,8 +241,16 @@ impl RunningReference {
 
     /// What it did so far.
     pub fn counters(&self) -> ReferenceCounters {
-        let [received, answered, over_capacity, lost, ignored, refused, socket_drops] =
-            std::array::from_fn(|i| self.counters[i].load(Ordering::Relaxed));
+        let [
+            received,
+            answered,
+            over_capacity,
+            lost,
+            ignored,
+            refused,
+            socket_drops,
+            longest_wait_us,
+        ] = std::array::from_fn(|i| self.counters[i].load(Ordering::Relaxed));
         ReferenceCounters {
             received,
             answered,
@@ -244,6 +259,7 @@ impl RunningReference {
             ignored,
             socket_drops,
             refused,
+            longest_wait_us,
         }
     }
 }
@@ -285,7 +301,7 @@ pub fn start(config: ReferenceConfig) -> Result<RunningReference, ReferenceError
         }
         past_stack = Some(served);
     }
-    let counters: Arc<[AtomicU64; 7]> = Arc::default();
+    let counters: Arc<[AtomicU64; COUNTERS]> = Arc::default();
     let stop = Arc::new(AtomicBool::new(false));
     let asker = config
         .asking
@@ -315,7 +331,7 @@ struct Worker {
     endpoint: Arc<Endpoint>,
     /// Where queries come from.
     ports: Vec<Port>,
-    counters: Arc<[AtomicU64; 7]>,
+    counters: Arc<[AtomicU64; COUNTERS]>,
     stop: Arc<AtomicBool>,
     bucket: Option<TokenBucket>,
     mishaps: Mishaps,
@@ -328,7 +344,7 @@ impl Worker {
         config: ReferenceConfig,
         asker: Option<Asker>,
         (endpoint, ports): (Arc<Endpoint>, Vec<Port>),
-        counters: Arc<[AtomicU64; 7]>,
+        counters: Arc<[AtomicU64; COUNTERS]>,
         stop: Arc<AtomicBool>,
     ) -> Worker {
         let zone = Zone::new(
@@ -375,6 +391,8 @@ impl Worker {
             // was set in between, would leave every query before it without a token.
             let clocks = clocks.get_or_insert_with(ClockPair::sample);
             let arrived = clocks.arrival(query.received);
+            let waited_us = clocks.monotonic().since(arrived).0 / 1_000;
+            counts.longest_wait_us = counts.longest_wait_us.max(waited_us);
             let (len, held) = self.answer(query.bytes, arrived, out, &mut counts);
             match (held, source.address()) {
                 (Some(held), Some(to)) if len > 0 => {
@@ -454,6 +472,7 @@ impl Worker {
         for (sum, n) in self.counters.iter().zip(values) {
             sum.fetch_add(n, Ordering::Relaxed);
         }
+        self.counters[7].fetch_max(c.longest_wait_us, Ordering::Relaxed);
     }
 }
 

@@ -73,7 +73,9 @@ pub(crate) fn run(args: &ReferenceDut) -> Outcome {
         let [ignored, dropped, refused] = [c.ignored, c.socket_drops, c.refused].map(grouped);
         println!(
             "{received} received: {answered} answered, {over} over capacity, {lost} lost on purpose, {ignored} ignored; \
-             {dropped} dropped by the kernel, {refused} replies refused by it"
+             {dropped} dropped by the kernel, {refused} replies refused by it; \
+             the longest wait of a query to be read was {} ms",
+            c.longest_wait_us as f64 / 1_000.0
         );
     }
     Ok(ExitCode::SUCCESS)
