@@ -22,9 +22,8 @@ pub(crate) const AUTH: &str = "198.18.0.2:53";
 /// How long a server may take until it answers.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What kept a reference DUT from what it can do, by the counters that it printed at its end; a trial
-/// waited so long for each reply. `None`: nothing did, so that what it lost is what it is there to
-/// lose.
+/// What kept a reference DUT from answering all that it can, by the counters that it printed at its
+/// end; `timeout` is how long a trial waited for each reply. None: it lost what it is there to lose.
 ///
 /// # Errors
 /// If those are not its counters.
