@@ -27,5 +27,5 @@ pub use self::networks::NetworkList;
 pub(crate) use self::observe::CONTROL_SOCKET;
 pub use self::observe::{ControlKeys, DnstapKeys, LogFormat, LogTarget, QueryLogKeys};
 pub use self::settings::Settings;
-pub(crate) use self::settings::{LONGEST_FILE, MAX_THREADS, control_socket, read as read_file};
+pub(crate) use self::settings::control_socket;
 pub(crate) use self::system::is_own;

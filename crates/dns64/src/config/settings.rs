@@ -10,13 +10,11 @@
 //! new settings beside the old ones, which serve until the new ones are whole. Prefixes that are
 //! discovered are put in by [`Settings::with_prefixes`], again without a change to the old ones.
 
-use std::fs::File;
-use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use dns64_import::{MAX_THREADS, read_file};
 use ipnet::IpNet;
 use method::units::Nanos;
 use toml::Spanned;
@@ -101,7 +99,8 @@ impl Settings {
     ) -> Result<Settings, ConfigError> {
         let (text, file) = match file {
             Some(file) => (
-                read(file).map_err(|source| ConfigError::Read { file: file.into(), source })?,
+                read_file(file)
+                    .map_err(|source| ConfigError::Read { file: file.into(), source })?,
                 file,
             ),
             None => (String::new(), Path::new("the default configuration")),
@@ -529,7 +528,7 @@ fn ttl_limits(cache: &CacheKeys) -> TtlLimits {
 /// # Errors
 /// If the file cannot be read, or is no configuration.
 pub(crate) fn control_socket(file: &Path) -> Result<Option<PathBuf>, ConfigError> {
-    let text = read(file).map_err(|source| ConfigError::Read { file: file.into(), source })?;
+    let text = read_file(file).map_err(|source| ConfigError::Read { file: file.into(), source })?;
     let config: Config = toml::from_str(&text)
         .map_err(|e| ConfigError::Parse { file: file.into(), source: Box::new(e) })?;
     Ok(config.control.socket)
@@ -537,9 +536,6 @@ pub(crate) fn control_socket(file: &Path) -> Result<Option<PathBuf>, ConfigError
 
 /// The longest time for which failures may be remembered, seconds (RFC 9520 §3.2).
 const MOST_FAILURE_TTL: u128 = 300;
-
-/// More than any machine of today needs; a bit of a word each.
-pub(crate) const MAX_THREADS: usize = 64;
 
 /// A network among these that is far more than anybody's own.
 fn covers_everybody(clients: &Networks<IpNet>) -> Option<IpNet> {
@@ -550,27 +546,9 @@ fn covers_everybody(clients: &Networks<IpNet>) -> Option<IpNet> {
         .find(|net| net.prefix_len() < 8 && *net != unique_local)
 }
 
-/// The longest configuration file, octets.
-pub(crate) const LONGEST_FILE: u64 = 1 << 20;
-
-/// Reads a regular file of no more than a mebibyte. Something else, a pipe for example, is not
-/// waited for: whoever reads the configuration again has signals to heed.
-pub(crate) fn read(file: &Path) -> io::Result<String> {
-    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(file)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    let mut text = String::new();
-    file.take(LONGEST_FILE + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > LONGEST_FILE {
-        return Err(io::Error::other(format!("longer than {LONGEST_FILE} octets")));
-    }
-    Ok(text)
-}
-
 /// The text of the system's resolv.conf; without one it is empty.
 fn system_resolv_conf() -> String {
-    read(Path::new(RESOLV_CONF)).unwrap_or_default()
+    read_file(Path::new(RESOLV_CONF)).unwrap_or_default()
 }
 
 #[cfg(test)]

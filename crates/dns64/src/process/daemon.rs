@@ -10,8 +10,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use dns64_import::{Note, Source};
 use listenfd::ListenFd;
 use method::units::CpuId;
 use net::affinity::allowed_cpus;
@@ -30,7 +32,7 @@ use super::sections::sections;
 use crate::config::{Config, ConfigError, LogFormat, LogKeys, LogLevel, Settings};
 use crate::control::protocol::Subject;
 use crate::guard;
-use crate::import::{ImportError, Note, Source, import};
+use crate::import::{ImportError, import};
 use crate::server::{Activated, RunningServer, ServerError, bind};
 
 /// Exit statuses (docs/src/contract.md): an import loses something, the configuration is wrong, or
@@ -95,7 +97,7 @@ enum Command {
         /// Whose it is: named.conf of BIND 9, unbound.conf, recursor.conf or recursor.yml of PowerDNS
         /// Recursor, kresd.conf (version 5) or config.yaml (version 6) of Knot Resolver, Corefile of
         /// CoreDNS, mtd64-ng.conf [default: by its name, or by what is in it]
-        #[arg(long, value_name = "SERVER")]
+        #[arg(long, value_name = "SERVER", value_parser = source())]
         from: Option<Source>,
     },
     /// Print the completions of a shell
@@ -114,6 +116,15 @@ enum Command {
         #[arg(long, default_value = "", hide_default_value = true)]
         date: String,
     },
+}
+
+/// Parser of a server's name.
+fn source() -> impl TypedValueParser<Value = Source> {
+    let of = |name: String| {
+        Source::ALL.iter().find(|(known, _)| *known == name).map(|(_, source)| *source)
+    };
+    PossibleValuesParser::new(Source::ALL.map(|(name, _)| name))
+        .map(move |name| of(name).expect("one of the possible values"))
 }
 
 /// The command line as clap knows it.

@@ -11,9 +11,8 @@ use std::sync::Arc;
 use saphyr_parser::{BufferedInput, Event, Parser, ScalarStyle, Tag};
 
 use super::error::ImportError;
-use super::files::{called, read};
+use super::files::{LONGEST_FILE, called, read};
 use super::notes::{Place, shortened};
-use crate::config::LONGEST_FILE;
 
 /// Lists and tables in each other: more than any configuration has.
 const DEEPEST: usize = 64;

@@ -6,15 +6,17 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
+use ipnet::Ipv6Net;
+
 use super::addresses::{Addresses, most_specific, network};
 use super::draft::{Draft, Group, Origin, PrefixDraft, Told, Translation};
 use super::error::ImportError;
 use super::files::called;
 use super::lua::{self, Statement};
 use super::notes::Place;
+use super::prefix;
 use super::tree::{self, Node, Value};
 use super::values::{mebibytes, seconds, socket};
-use crate::translation::prefix::Prefix;
 
 /// What is said where it validates, as it does unless told otherwise.
 const NO_VALIDATION: &str =
@@ -192,11 +194,11 @@ fn load(module: &Node, draft: &mut Draft) {
 fn translate(prefix: Option<&str>, exclude: Option<Addresses>, origin: Origin, draft: &mut Draft) {
     let address = prefix.map(|text| text.strip_suffix("/96").unwrap_or(text).parse::<Ipv6Addr>());
     let prefix = match address {
-        None => Ok(Prefix::WELL_KNOWN),
-        Some(Ok(address)) => Prefix::new(address, 96).map_err(|_| ()),
-        Some(Err(_)) => Err(()),
+        None => Some(prefix::WELL_KNOWN),
+        Some(Ok(address)) => Ipv6Net::new(address, 96).ok().and_then(prefix::checked),
+        Some(Err(_)) => None,
     };
-    let Ok(prefix) = prefix else {
+    let Some(prefix) = prefix else {
         let why = "not a prefix of 96 bits that dns64d takes";
         return draft.notes.answers(&origin.place, &origin.words, why);
     };

@@ -1,11 +1,13 @@
-//! Files of other servers, and those that they include.
+//! Reading of configuration files, and of the files that they include.
 
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::ImportError;
 use super::notes::Place;
-use crate::config::read_file;
 
 /// Files in files in files: more than anybody writes, and the end of those that include themselves.
 pub(super) const DEEPEST: usize = 16;
@@ -19,10 +21,28 @@ pub(super) fn too_many(place: &Place) -> ImportError {
     ImportError::Syntax { place: place.clone(), reason }
 }
 
-/// The text of a file, as far as a configuration of ours may be one.
+/// The longest configuration file, in octets: of dns64d, and of a server that is imported.
+pub const LONGEST_FILE: u64 = 1 << 20;
+
+/// Reads a regular file of at most [`LONGEST_FILE`] octets. Opening a pipe fails instead of waiting
+/// for a writer, because a running dns64d that reloads its configuration must answer signals.
 ///
 /// # Errors
-/// If it cannot be read, is none, or is longer.
+/// If the file cannot be read, is not a regular file, is too long, or is not UTF-8.
+pub fn read_file(file: &Path) -> io::Result<String> {
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(file)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let mut text = String::new();
+    file.take(LONGEST_FILE + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LONGEST_FILE {
+        return Err(io::Error::other(format!("longer than {LONGEST_FILE} octets")));
+    }
+    Ok(text)
+}
+
+/// Reads a file with [`read_file`]; the error has its path.
 pub(super) fn read(file: &Path) -> Result<String, ImportError> {
     read_file(file).map_err(|source| ImportError::Read { file: file.to_owned(), source })
 }

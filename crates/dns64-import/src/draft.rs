@@ -3,14 +3,16 @@
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
+use std::str::FromStr;
 
+use domain::base::Name;
+use ipnet::Ipv6Net;
 use toml::Value;
 
 use super::addresses::Addresses;
 use super::notes::{Notes, Place, shortened};
-use crate::config::{MAX_THREADS, is_own};
-use crate::name::LowerName;
-use crate::translation::prefix::Prefix;
+use super::prefix::WELL_KNOWN;
+use super::{IsOwn, MAX_THREADS};
 
 /// Something with its origin.
 #[derive(Clone, Debug)]
@@ -42,7 +44,7 @@ impl Origin {
 /// A prefix with what it carries.
 #[derive(Clone, Debug)]
 pub(super) struct PrefixDraft {
-    pub prefix: Prefix,
+    pub prefix: Ipv6Net,
     /// Bits after the IPv4 address.
     pub suffix: Option<std::net::Ipv6Addr>,
     /// The IPv4 addresses that it carries; none: all.
@@ -192,7 +194,7 @@ impl Draft {
 
     /// A domain in the one form that it is compared in, `.` for the root; a note if it is none.
     fn domain(&mut self, text: &str, origin: &Origin) -> Option<String> {
-        match text.parse::<LowerName>() {
+        match Name::<Vec<u8>>::from_str(text) {
             // A dot that is part of a label cannot be told from one that is not any more.
             _ if text.contains('\\') => {
                 let why = format!("'{text}' is no domain that could be read");
@@ -259,8 +261,8 @@ impl Draft {
         }
     }
 
-    /// Takes out upstreams that cannot be asked: a port that is none, or the server itself.
-    fn settle_upstreams(&mut self) {
+    /// Removes upstreams that cannot be queried: those with port 0, and dns64d itself.
+    fn settle_upstreams(&mut self, is_own: IsOwn) {
         let listen: Vec<SocketAddr> = self.listen.iter().map(|told| told.value).collect();
         let is_good = |address: &SocketAddr| address.port() > 0 && !is_own(&listen, *address);
         let why = "dns64d would ask itself, or a port that is none";
@@ -287,9 +289,9 @@ impl Draft {
         }
     }
 
-    /// Sees to what makes sense by itself and not together.
-    fn settle(&mut self) {
-        self.settle_upstreams();
+    /// Resolves contradictions between settings that are valid on their own.
+    fn settle(&mut self, is_own: IsOwn) {
+        self.settle_upstreams(is_own);
         let number = |settings: &[Setting], key| {
             let setting = settings.iter().find(|known| (known.table, known.key) == ("cache", key));
             setting.and_then(|known| known.value.as_integer())
@@ -304,9 +306,9 @@ impl Draft {
         }
     }
 
-    /// The file. `origin`: what it is made from.
-    pub(super) fn finish(&mut self, origin: &str) -> String {
-        self.settle();
+    /// Writes the file. `origin` names the file that it is made from.
+    pub(super) fn finish(&mut self, origin: &str, is_own: IsOwn) -> String {
+        self.settle(is_own);
         let mut text = format!(
             "# Made by `dns64d import` from {origin}. The comments say from which line each piece comes.\n\n"
         );
@@ -482,7 +484,7 @@ fn written(draft: &PrefixDraft) -> String {
     if let Some(ranges) = &draft.ranges {
         let _ = write!(text, ", ranges = {}", networks(ranges));
     }
-    if draft.prefix == Prefix::WELL_KNOWN {
+    if draft.prefix == WELL_KNOWN {
         text.push_str(", allow-non-global = true");
     }
     text + " }"

@@ -5,13 +5,15 @@
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::Path;
 
+use ipnet::{IpNet, Ipv6Net};
+
 use super::addresses::{Addresses, network};
 use super::draft::{Draft, Origin, PrefixDraft, Told, Translation};
 use super::error::ImportError;
 use super::files::{called, read};
 use super::notes::Place;
+use super::prefix;
 use super::values::socket;
-use crate::translation::prefix::Prefix;
 
 /// Keys on which no answer depends.
 const IDLE: &[&str] =
@@ -43,7 +45,7 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
                 Some(address) => draft.upstreams.push(Told { value: address, origin }),
                 None => lost("not an address"),
             },
-            "dns64-prefix" => match prefix(value) {
+            "dns64-prefix" => match prefix_of(value) {
                 Some(prefix) => {
                     draft.translation = Translation {
                         prefixes: vec![PrefixDraft { prefix, suffix: None, ranges: None, origin }],
@@ -74,9 +76,8 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     Ok(())
 }
 
-/// A prefix whose bits beyond its length do not count.
-fn prefix(text: &str) -> Option<Prefix> {
-    let network = network(text)?;
-    let std::net::IpAddr::V6(address) = network.addr() else { return None };
-    Prefix::new(address, network.prefix_len()).ok()
+/// Reads a prefix. mtd64-ng ignores bits beyond the length.
+fn prefix_of(text: &str) -> Option<Ipv6Net> {
+    let IpNet::V6(network) = network(text)? else { return None };
+    prefix::checked(network)
 }

@@ -1,12 +1,11 @@
-//! Where something stands in another server's configuration, and what is said of what is not carried
-//! over.
+//! Places in another server's configuration, and notes on settings that are not carried over.
 
 use std::fmt;
 use std::sync::Arc;
 
 /// A line of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub struct Place {
     file: Arc<str>,
     line: usize,
 }
@@ -24,9 +23,9 @@ impl fmt::Display for Place {
     }
 }
 
-/// What is not carried over, or not as it was.
+/// A setting that is not carried over, or only in part.
 #[derive(Clone, Debug)]
-pub(crate) struct Note {
+pub struct Note {
     place: Place,
     /// As it is written there.
     what: String,
@@ -36,8 +35,8 @@ pub(crate) struct Note {
 }
 
 impl Note {
-    /// Some client may get another answer than before.
-    pub(crate) fn changes_answers(&self) -> bool {
+    /// True if some clients may get other answers than before.
+    pub fn changes_answers(&self) -> bool {
         self.changes_answers
     }
 }

@@ -13,8 +13,8 @@ use super::draft::{Draft, Origin, PrefixDraft, Told};
 use super::error::ImportError;
 use super::files::{DEEPEST, MOST, called, included, read, too_many};
 use super::notes::Place;
+use super::prefix;
 use super::values::{mebibytes, seconds, socket};
-use crate::translation::prefix::Prefix;
 
 /// Clauses of the file; whatever else ends in a colon is a key.
 const CLAUSES: &[&str] = &[
@@ -288,8 +288,8 @@ fn translation(server: &Clause, draft: &mut Draft) {
         return;
     };
     let (prefix, origin) = match server.find("dns64-prefix") {
-        Some(entry) => (entry.value().parse().ok(), entry.origin()),
-        None => (Some(Prefix::WELL_KNOWN), modules.origin()),
+        Some(entry) => (prefix::parse(entry.value()), entry.origin()),
+        None => (Some(prefix::WELL_KNOWN), modules.origin()),
     };
     let Some(prefix) = prefix else {
         let why = "not a prefix of RFC 6052 that dns64d takes";

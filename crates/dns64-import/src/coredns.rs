@@ -11,9 +11,9 @@ use super::draft::{Draft, Group, Origin, PrefixDraft, Told, Translation};
 use super::error::ImportError;
 use super::files::{called, read};
 use super::notes::Place;
+use super::prefix;
 use super::statements::{Statement, Style, parse};
 use super::values::{seconds, socket};
-use crate::translation::prefix::Prefix;
 
 /// Plugins on which no answer depends.
 const IDLE: &[&str] = &[
@@ -210,10 +210,10 @@ fn translate(plugin: &Statement, draft: &mut Draft) {
         }
     }
     let prefix = match prefix {
-        None => Ok(Prefix::WELL_KNOWN),
-        Some(prefix) => prefix.parse(),
+        None => Some(prefix::WELL_KNOWN),
+        Some(prefix) => prefix::parse(prefix),
     };
-    let Ok(prefix) = prefix else {
+    let Some(prefix) = prefix else {
         let why = "not a prefix of RFC 6052 that dns64d takes";
         return draft.notes.answers(&plugin.place, &plugin.written(), why);
     };

@@ -13,6 +13,7 @@ use super::draft::{Draft, Origin, PrefixDraft, Told};
 use super::error::ImportError;
 use super::files::{MOST, called, included, read, too_many};
 use super::notes::Place;
+use super::prefix;
 use super::tree::{self, Node, Value};
 use super::values::socket;
 
@@ -381,7 +382,7 @@ fn translate(setting: &Setting, draft: &mut Draft) {
     if setting.value().is_empty() {
         return;
     }
-    let Ok(prefix) = setting.value().parse() else {
+    let Some(prefix) = prefix::parse(setting.value()) else {
         return lost(setting, "not a prefix of RFC 6052 that dns64d takes", draft);
     };
     let origin = setting.origin();

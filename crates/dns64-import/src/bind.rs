@@ -8,17 +8,19 @@
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
+use std::str::FromStr;
+
+use domain::base::Name;
+use ipnet::{IpNet, Ipv6Net};
 
 use super::addresses::{Addresses, FirstMatch, network};
 use super::draft::{Draft, Group, LEAST_OF_PREFIX, Origin, PrefixDraft, Told, Translation};
 use super::error::ImportError;
-use super::files::{DEEPEST, called};
+use super::files::{DEEPEST, LONGEST_FILE, called};
 use super::notes::Place;
+use super::prefix;
 use super::statements::{Statement, Style, parse};
 use super::values::{mebibytes, seconds, socket};
-use crate::config::LONGEST_FILE;
-use crate::name::LowerName;
-use ipnet::{IpNet, Ipv6Net};
 
 /// AAAA records that do not count where a `dns64` says nothing of that (RFC 6147 §5.1.4).
 const EXCLUDED: &str = "::ffff:0.0.0.0/96";
@@ -247,7 +249,7 @@ impl Reader<'_> {
 
     /// A name of `[local]`.
     fn name(&mut self, key: &'static str, option: &Statement) {
-        let is_name = |name: &&str| !name.contains('@') && name.parse::<LowerName>().is_ok();
+        let is_name = |name: &&str| !name.contains('@') && Name::<Vec<u8>>::from_str(name).is_ok();
         match option.argument().filter(is_name) {
             Some(name) => {
                 self.draft.set("local", key, name, Origin::new(&option.place, option.written()));
@@ -318,7 +320,7 @@ impl Reader<'_> {
 
     fn dns64(&mut self, option: &Statement) {
         let origin = Origin::new(&option.place, option.written());
-        let Some(prefix) = option.argument().and_then(|text| text.parse().ok()) else {
+        let Some(prefix) = option.argument().and_then(prefix::parse) else {
             return self.lost(option, "not a prefix of RFC 6052 that dns64d takes");
         };
         let mut rule = Rule {
@@ -338,7 +340,7 @@ impl Reader<'_> {
                     rule.prefix.ranges = (mapped != Addresses::all_ipv4()).then_some(mapped);
                 }
                 "suffix" => match word.parse::<Ipv6Addr>() {
-                    Ok(suffix) if prefix.with_suffix(suffix).is_ok() => {
+                    Ok(suffix) if prefix::takes_suffix(prefix, suffix) => {
                         rule.prefix.suffix = (!suffix.is_unspecified()).then_some(suffix);
                     }
                     _ => self.lost(key, "the suffix does not fit the prefix"),

@@ -1,0 +1,149 @@
+//! Translates the configuration of another DNS64 server into that of dns64d (`dns64d import`).
+//!
+//! ```text
+//! file, and the files it includes ─► bind, unbound, powerdns, knot_resolver, coredns, mtd64_ng
+//!                                     │ statements, lua, tree: syntax, with line numbers
+//!                                     ├─► Draft ─► configuration file, with the source line of each piece
+//!                                     └─► Notes: settings that are not carried over, and whether answers depend on them
+//! ```
+//!
+//! The draft follows the server's behaviour and not only the text of its file. Defaults that differ
+//! from those of dns64d are written out: which AAAA records are ignored, whether A records are
+//! queried after an error, private addresses below the well-known prefix. Unknown options are
+//! treated as affecting answers.
+//!
+//! The crate is below `dns64`, which checks each result with its own configuration code. Limits of
+//! the configuration file that both crates need are defined here.
+#![forbid(unsafe_code)]
+
+mod addresses;
+mod bind;
+mod coredns;
+mod draft;
+mod error;
+mod files;
+mod knot_resolver;
+mod lua;
+mod mtd64_ng;
+mod notes;
+mod powerdns;
+mod prefix;
+mod statements;
+mod tree;
+mod unbound;
+mod values;
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use self::draft::Draft;
+pub use self::error::ImportError;
+pub use self::files::{LONGEST_FILE, read_file};
+use self::files::{called, read};
+pub use self::notes::{Note, Place};
+
+/// The largest number of worker threads of dns64d: one bit of a word for each.
+pub const MAX_THREADS: usize = 64;
+
+/// True if a server with the first argument's listen addresses receives queries to the second
+/// argument itself.
+pub type IsOwn = fn(&[SocketAddr], SocketAddr) -> bool;
+
+/// The server that a configuration is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// BIND 9: named.conf.
+    Bind,
+    /// Unbound: unbound.conf.
+    Unbound,
+    /// PowerDNS Recursor: recursor.conf or recursor.yml.
+    Powerdns,
+    /// Knot Resolver: kresd.conf or config.yaml.
+    KnotResolver,
+    /// CoreDNS: Corefile.
+    Coredns,
+    /// mtd64-ng: mtd64-ng.conf.
+    Mtd64Ng,
+}
+
+/// Result of an import.
+#[derive(Debug)]
+pub struct Imported {
+    /// The configuration file of dns64d.
+    pub toml: String,
+    /// Settings that are not carried over.
+    pub notes: Vec<Note>,
+}
+
+/// Reads `file` as a configuration of `source`; without a source it is recognized by name or
+/// content. `is_own` finds upstreams that are dns64d itself.
+///
+/// # Errors
+/// If a file cannot be read or has wrong syntax, or the source is not recognized. Errors of syntax
+/// have file and line.
+pub fn import(file: &Path, source: Option<Source>, is_own: IsOwn) -> Result<Imported, ImportError> {
+    let text = read(file)?;
+    let Some(source) = source.or_else(|| Source::of(file, &text)) else {
+        return Err(ImportError::Whose { file: file.to_owned() });
+    };
+    let mut draft = Draft::default();
+    let origin = match source {
+        Source::Bind => bind::import(file, &mut draft).map(|()| "BIND's"),
+        Source::Unbound => unbound::import(file, &mut draft).map(|()| "Unbound's"),
+        Source::Powerdns => powerdns::import(file, &mut draft).map(|()| "PowerDNS Recursor's"),
+        Source::KnotResolver => knot_resolver::import(file, &mut draft).map(|()| "Knot Resolver's"),
+        Source::Coredns => coredns::import(file, &mut draft).map(|()| "CoreDNS's"),
+        Source::Mtd64Ng => mtd64_ng::import(file, &mut draft).map(|()| "mtd64-ng's"),
+    }?;
+    let toml = draft.finish(&format!("{origin} {}", called(file)), is_own);
+    if toml.len() as u64 > LONGEST_FILE {
+        return Err(ImportError::TooLong { file: file.to_owned() });
+    }
+    Ok(Imported { toml, notes: draft.notes.into_vec() })
+}
+
+impl Source {
+    /// All servers with their names on the command line.
+    pub const ALL: [(&str, Source); 6] = [
+        ("bind", Source::Bind),
+        ("unbound", Source::Unbound),
+        ("powerdns", Source::Powerdns),
+        ("knot-resolver", Source::KnotResolver),
+        ("coredns", Source::Coredns),
+        ("mtd64-ng", Source::Mtd64Ng),
+    ];
+
+    /// Recognizes a configuration by the file's name, otherwise by its content.
+    fn of(file: &Path, text: &str) -> Option<Source> {
+        let name = file.file_name()?.to_str()?.to_ascii_lowercase();
+        let is = |words: &[&str]| words.iter().any(|word| name.contains(word));
+        if is(&["mtd64"]) {
+            return Some(Source::Mtd64Ng);
+        }
+        let by_name = [
+            (&["named", "bind"][..], Source::Bind),
+            (&["unbound"], Source::Unbound),
+            (&["recursor", "pdns"], Source::Powerdns),
+            (&["kresd", "knot"], Source::KnotResolver),
+            (&["corefile"], Source::Coredns),
+        ];
+        if let Some((_, source)) = by_name.iter().find(|(words, _)| is(words)) {
+            return Some(*source);
+        }
+        let begins = |word: &str| text.lines().any(|line| line.trim_start().starts_with(word));
+        let by_words = [
+            ("options {", Source::Bind),
+            ("server:", Source::Unbound),
+            ("forward-zones", Source::Powerdns),
+            ("recursor:", Source::Powerdns),
+            ("net.listen", Source::KnotResolver),
+            ("network:", Source::KnotResolver),
+            ("dns64-prefix ", Source::Mtd64Ng),
+            ("forward . ", Source::Coredns),
+        ];
+        by_words.iter().find(|(word, _)| begins(word)).map(|(_, source)| *source)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,66 @@
+//! Prefixes for IPv4-embedded addresses (RFC 6052 §2.2), by the rules of dns64d's configuration.
+
+use std::net::Ipv6Addr;
+
+use ipnet::Ipv6Net;
+
+/// The well-known prefix `64:ff9b::/96` (RFC 6052 §2.1).
+pub(super) const WELL_KNOWN: Ipv6Net =
+    Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
+
+/// Bits 64 to 71, which must be zero (RFC 6052 §2.2).
+const RESERVED: u128 = 0xff << 56;
+
+/// Reads a prefix; `None` if dns64d does not accept it.
+pub(super) fn parse(text: &str) -> Option<Ipv6Net> {
+    text.parse().ok().and_then(checked)
+}
+
+/// The same prefix; `None` if dns64d does not accept it: RFC 6052 has no such length, bits beyond
+/// the length or the reserved bits are set, or it contains the well-known prefix.
+pub(super) fn checked(prefix: Ipv6Net) -> Option<Ipv6Net> {
+    let has_length = matches!(prefix.prefix_len(), 32 | 40 | 48 | 56 | 64 | 96);
+    let is_network = prefix.addr() == prefix.network();
+    let has_reserved = u128::from(prefix.addr()) & RESERVED != 0;
+    let contains_well_known = prefix != WELL_KNOWN && prefix.contains(&WELL_KNOWN);
+    (has_length && is_network && !has_reserved && !contains_well_known).then_some(prefix)
+}
+
+/// True if the suffix only has bits after the IPv4 address that follows the prefix.
+pub(super) fn takes_suffix(prefix: Ipv6Net, suffix: Ipv6Addr) -> bool {
+    // The IPv4 address and the reserved bits take 40 bits; after a /96 no bits are left.
+    let free = u128::MAX.checked_shr(u32::from(prefix.prefix_len()) + 40).unwrap_or(0);
+    u128::from(suffix) & !free == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_have_the_form_of_rfc_6052() {
+        for good in ["64:ff9b::/96", "64:ff9b:1::/48", "2001:db8::/32", "2001:db8:122:300::/56"] {
+            assert_eq!(parse(good).map(|prefix| prefix.to_string()).as_deref(), Some(good));
+        }
+        for bad in [
+            "64:ff9b::/72",
+            "64:ff9b::1/96",
+            "64:ff9b::/64",
+            "2001:db8:0:0:100::/96",
+            "64:ff9b::",
+            "192.0.2.0/24",
+        ] {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn suffixes_start_after_the_ipv4_address() {
+        let takes =
+            |prefix, suffix: &str| takes_suffix(parse(prefix).unwrap(), suffix.parse().unwrap());
+        assert!(takes("2001:db8::/32", "::1:2:3") && takes("2001:db8::/32", "::ff:0:0:0"));
+        assert!(!takes("2001:db8::/32", "::100:0:0:0"), "bit 71");
+        assert!(takes("2001:db8:0:1::/64", "::ff:ffff") && !takes("2001:db8:0:1::/64", "::100:0"));
+        assert!(takes("64:ff9b::/96", "::") && !takes("64:ff9b::/96", "::1"));
+    }
+}
