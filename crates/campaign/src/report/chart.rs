@@ -18,7 +18,7 @@ mod grid;
 mod heat;
 mod lines;
 mod panels;
-pub mod png;
+pub(crate) mod png;
 #[cfg(test)]
 pub(crate) mod read;
 mod scale;

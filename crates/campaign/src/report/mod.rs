@@ -26,8 +26,7 @@ use crate::comparison::Comparison;
 use crate::measures;
 use crate::measures::search::worst_point;
 use crate::results::{DutResult, Results};
-use chart::Figure;
-use chart::png::Painter;
+use chart::{Figure, png};
 use summary::{RunSummary, summary};
 
 pub use page::page;
@@ -95,9 +94,8 @@ pub fn write_compared(
         source,
     })?;
     let figures = figures(runs);
-    let painter = Painter::default();
     for figure in &figures {
-        painter.write(figure, &figures_folder)?;
+        png::write(figure, &figures_folder)?;
     }
     write_whole(&folder.join("tables.md"), markdown(runs, change.as_ref(), &figures).as_bytes())?;
     write_whole(&folder.join("tables.tex"), latex(runs, change.as_ref()).as_bytes())?;

@@ -1,0 +1,91 @@
+//! Draws SVG as PNG. The font is part of the program, so a figure looks the same on every machine.
+//!
+//! A crate of its own, so that a change in the code of reports does not compile the renderer again.
+#![forbid(unsafe_code)]
+
+use std::sync::{Arc, LazyLock};
+
+use resvg::tiny_skia::{Pixmap, Transform};
+use resvg::usvg::{Options, Tree, fontdb};
+
+/// Family of the only font.
+const FAMILY: &str = "DejaVu Sans";
+
+/// Errors of [`png`].
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PaintError {
+    /// The text is not SVG.
+    #[error("not an SVG: {0}")]
+    Svg(#[from] resvg::usvg::Error),
+    /// The picture is empty or too large.
+    #[error("a picture of {width} × {height} pixels cannot be drawn")]
+    Size {
+        /// Width in pixels.
+        width: u32,
+        /// Height in pixels.
+        height: u32,
+    },
+    /// The picture cannot be encoded as PNG.
+    #[error("the picture cannot be encoded: {0}")]
+    Encoding(String),
+}
+
+/// Draws an SVG with `scale` pixels for each of its units.
+///
+/// # Errors
+/// If the text is not SVG, or the picture is empty, too large or cannot be encoded.
+pub fn png(svg: &str, scale: f32) -> Result<Vec<u8>, PaintError> {
+    draw(svg, scale)?.encode_png().map_err(|error| PaintError::Encoding(error.to_string()))
+}
+
+fn draw(svg: &str, scale: f32) -> Result<Pixmap, PaintError> {
+    static OPTIONS: LazyLock<Options<'static>> = LazyLock::new(options);
+    let tree = Tree::from_str(svg, &OPTIONS)?;
+    let size = tree.size();
+    let (width, height) =
+        ((size.width() * scale).ceil() as u32, (size.height() * scale).ceil() as u32);
+    let mut picture = Pixmap::new(width, height).ok_or(PaintError::Size { width, height })?;
+    resvg::render(&tree, Transform::from_scale(scale, scale), &mut picture.as_mut());
+    Ok(picture)
+}
+
+/// The font stands for every family, because no other font is available.
+fn options() -> Options<'static> {
+    let mut fonts = fontdb::Database::new();
+    fonts.load_font_data(dejavu::sans::regular().to_vec());
+    fonts.set_sans_serif_family(FAMILY);
+    fonts.set_serif_family(FAMILY);
+    Options { fontdb: Arc::new(fonts), font_family: FAMILY.into(), ..Options::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A white page of 100 × 20 units with a text.
+    fn page(text: &str) -> String {
+        format!(
+            "<svg xmlns='http://www.w3.org/2000/svg' width='100' height='20' font-family='system-ui, sans-serif'>\
+             <rect width='100' height='20' fill='white'/><text x='4' y='15' font-size='14'>{text}</text></svg>"
+        )
+    }
+
+    #[test]
+    fn text_is_drawn_with_the_font_of_the_program() {
+        let dark = |text| {
+            let picture = draw(&page(text), 2.0).unwrap();
+            assert_eq!((picture.width(), picture.height()), (200, 40));
+            picture.pixels().iter().filter(|pixel| pixel.red() < 128).count()
+        };
+        assert!(dark("Ωµ ≥ ü") > 100, "{}", dark("Ωµ ≥ ü"));
+        assert_eq!(dark(" "), 0);
+    }
+
+    #[test]
+    fn pictures_are_png_and_errors_are_reported() {
+        assert!(png(&page("a"), 1.0).unwrap().starts_with(b"\x89PNG\r\n"));
+        assert!(matches!(png("text", 1.0), Err(PaintError::Svg(_))));
+        assert!(matches!(png(&page("a"), 0.0), Err(PaintError::Size { .. })));
+    }
+}
