@@ -18,13 +18,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
+use columnar::{Column, Writer};
 use method::records::{Outcome, Record};
 use method::units::{Nanos, Qps};
-use parquet::basic::Compression;
-use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
-use parquet::file::properties::WriterProperties;
-use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::parser::parse_message_type;
 use tempfile::NamedTempFile;
 use wire::name::Domain;
 
@@ -271,67 +267,38 @@ fn write_parquet(
     context: &RecordContext,
     batches: &Receiver<Vec<Record>>,
 ) -> io::Result<()> {
-    let schema = parse_message_type(PARQUET_SCHEMA).map_err(io::Error::other)?;
-    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
-    let mut writer = SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties))
-        .map_err(io::Error::other)?;
+    let mut writer = Writer::new(file, PARQUET_SCHEMA)?;
     let mut rows = Vec::with_capacity(ROW_GROUP + BATCH);
     for batch in batches {
         rows.extend(batch);
         if rows.len() >= ROW_GROUP {
-            write_row_group(&mut writer, context, &rows).map_err(io::Error::other)?;
+            writer.write_row_group(&|position| column(position, &rows, context))?;
             rows.clear();
         }
     }
     if !rows.is_empty() {
-        write_row_group(&mut writer, context, &rows).map_err(io::Error::other)?;
+        writer.write_row_group(&|position| column(position, &rows, context))?;
     }
-    writer.close().map(drop).map_err(io::Error::other)
+    writer.close()
 }
 
-fn write_row_group(
-    writer: &mut SerializedFileWriter<&File>,
-    context: &RecordContext,
-    rows: &[Record],
-) -> Result<(), parquet::errors::ParquetError> {
-    let mut group = writer.next_row_group()?;
-    let mut next = 0;
-    while let Some(mut column) = group.next_column()? {
-        let int64 =
-            |value: fn(&Record) -> u64| rows.iter().map(|r| value(r) as i64).collect::<Vec<_>>();
-        match next {
-            0 => column.typed::<Int64Type>().write_batch(&int64(|r| r.index.0), None, None)?,
-            1 => {
-                let names: Vec<ByteArray> =
-                    rows.iter().map(|r| context.name(r).into_bytes().into()).collect();
-                column.typed::<ByteArrayType>().write_batch(&names, None, None)?
-            }
-            2 => {
-                let pairs: Vec<i32> = rows.iter().map(|r| r.pair.into()).collect();
-                column.typed::<Int32Type>().write_batch(&pairs, None, None)?
-            }
-            3 => column.typed::<Int64Type>().write_batch(&int64(|r| r.scheduled.0), None, None)?,
-            4 => column.typed::<Int64Type>().write_batch(&int64(|r| r.sent.0), None, None)?,
-            5 => {
-                let levels: Vec<i16> = rows.iter().map(|r| r.received.is_some().into()).collect();
-                let values: Vec<i64> =
-                    rows.iter().filter_map(|r| r.received).map(|t| t.0 as i64).collect();
-                column.typed::<Int64Type>().write_batch(&values, Some(&levels), None)?
-            }
-            6 => {
-                let words: Vec<ByteArray> = rows.iter().map(|r| r.outcome.word().into()).collect();
-                column.typed::<ByteArrayType>().write_batch(&words, None, None)?
-            }
-            _ => {
-                let levels: Vec<i16> = rows.iter().map(|r| r.rcode.is_some().into()).collect();
-                let values: Vec<i32> = rows.iter().filter_map(|r| r.rcode).map(i32::from).collect();
-                column.typed::<Int32Type>().write_batch(&values, Some(&levels), None)?
-            }
-        };
-        column.close()?;
-        next += 1;
+/// A column of [`PARQUET_SCHEMA`]. Indices and times are below 2⁶³.
+fn column(position: usize, rows: &[Record], context: &RecordContext) -> Column {
+    let int64 = |value: fn(&Record) -> u64| {
+        Column::Int64(rows.iter().map(|row| value(row) as i64).collect())
+    };
+    match position {
+        0 => int64(|row| row.index.0),
+        1 => Column::Text(rows.iter().map(|row| context.name(row)).collect()),
+        2 => Column::Int32(rows.iter().map(|row| row.pair.into()).collect()),
+        3 => int64(|row| row.scheduled.0),
+        4 => int64(|row| row.sent.0),
+        5 => Column::OptionalInt64(
+            rows.iter().map(|row| row.received.map(|time| time.0 as i64)).collect(),
+        ),
+        6 => Column::Text(rows.iter().map(|row| row.outcome.word().to_owned()).collect()),
+        _ => Column::OptionalInt32(rows.iter().map(|row| row.rcode.map(i32::from)).collect()),
     }
-    group.close().map(drop)
 }
 
 #[cfg(test)]
