@@ -34,6 +34,9 @@ use std::panic;
 use std::process::ExitCode;
 
 use clap::Parser;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use args::{Arguments, Command};
 use colour::may_colour;
@@ -52,6 +55,19 @@ fn main() -> ExitCode {
     }
 }
 
+/// Starts the log on standard error. `DNS64BENCH_LOG` has a level, or levels by module
+/// (`warn,tester=debug`); without it, or if it cannot be read, warnings and errors are written.
+fn start_log() {
+    let filter = std::env::var("DNS64BENCH_LOG").ok().and_then(|levels| levels.parse().ok());
+    let filter = filter.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN));
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(may_colour(&std::io::stderr()))
+        // Reporting an error of the log on standard error panics if standard error is closed.
+        .log_internal_errors(false);
+    tracing_subscriber::registry().with(filter).with(lines).init();
+}
+
 /// Does what was asked for.
 fn run() -> ExitCode {
     let command = command();
@@ -59,11 +75,7 @@ fn run() -> ExitCode {
     if !matches!(command, Command::Campaign(_) | Command::Lab(_)) {
         raise_limit();
     }
-    let filter = tracing_subscriber::EnvFilter::try_from_env("DNS64BENCH_LOG")
-        .unwrap_or_else(|_| "warn".into());
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    // It would write of an error to standard error, and panic if that fails.
-    log.with_ansi(may_colour(&std::io::stderr())).log_internal_errors(false).init();
+    start_log();
     let outcome = match command {
         Command::Quickstart(a) => commands::quickstart::run(&a),
         Command::Measure(a) => commands::measure::run(&a),
