@@ -5,8 +5,8 @@ mod common;
 
 use common::Server;
 use conform::checks;
-use conform::mutants::NO_HOOKS;
 use conform::outcome::Verdict;
+use conform_reference::mutant::NO_HOOKS;
 
 #[test]
 fn a_crowd_without_sockets_is_no_fault_of_the_server() {

@@ -14,10 +14,11 @@ use std::thread;
 use common::Server;
 use conform::check::{Check, Level, Need};
 use conform::far::Far;
-use conform::mutants::{self, Mutant, NO_HOOKS};
 use conform::outcome::Verdict;
-use conform::reference::rules::Rules;
 use conform::{checks, runner};
+use conform_reference::mutant::{Mutant, NO_HOOKS};
+use conform_reference::mutants;
+use conform_reference::rules::Rules;
 
 /// How many mutants run at the same time: most of their time they wait.
 const AT_ONCE: usize = 24;

@@ -14,11 +14,11 @@ use conform::check::Check;
 use conform::checks;
 use conform::far::view::View;
 use conform::label::{self, Fate};
-use conform::mutants::NO_HOOKS;
-use conform::reference::rules::Rules;
-use conform::reference::{self, ReferenceConfig};
 use conform::runner::Phase;
 use conform::trial::{Subject, Trial};
+use conform_reference::ReferenceConfig;
+use conform_reference::mutant::NO_HOOKS;
+use conform_reference::rules::Rules;
 
 /// How many scripts run at the same time: most of their time they wait.
 const AT_ONCE: usize = 8;
@@ -36,7 +36,7 @@ fn troubles(fate: Fate) -> bool {
 fn troubles_its_server(check: &Check) -> bool {
     let (far, zone) = (common::far_side(), common::zone());
     let prefixes = common::prefixes("64:ff9b::/96");
-    let server = reference::start(ReferenceConfig {
+    let server = conform_reference::start(ReferenceConfig {
         listen: common::ANY,
         upstream: far.addresses()[0],
         zone: zone.clone(),

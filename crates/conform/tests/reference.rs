@@ -12,8 +12,8 @@ use std::thread;
 
 use common::Server;
 use conform::checks;
-use conform::mutants::NO_HOOKS;
 use conform::outcome::{Report, Verdict};
+use conform_reference::mutant::NO_HOOKS;
 
 /// All settings under which the reference runs: each kind of prefix validating and not, then the
 /// remaining lengths.

@@ -2,10 +2,8 @@
 //! that come in crowds, ask for dead names or send what is no message.
 
 mod crowds;
-mod defects;
 mod forgery;
 
-use super::File;
 use crate::check::{Check, Level, Need};
 use crowds::{
     chains_end, crowds_are_answered, crowds_are_asked_for_once, dead_names_harm_no_others,
@@ -18,9 +16,7 @@ use forgery::{
     mixed_types_are_dropped, ports_are_many, ports_are_several, ports_are_unpredictable,
 };
 
-pub(super) const FILE: File = File { checks: CHECKS, mutants: defects::MUTANTS };
-
-const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "rfc5452-9.1-id",
         title: "A forged reply with another id is not believed",

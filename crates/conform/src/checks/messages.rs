@@ -7,7 +7,6 @@
 //! A server that does not reply to what is malformed does what the RFCs leave open. So silence is
 //! right there, and a second is waited for it at most; a reply has to be FORMERR.
 
-mod defects;
 mod edns;
 mod header;
 mod malformed;
@@ -16,12 +15,9 @@ use std::time::Duration;
 
 use domain::base::iana::Rtype;
 
-use super::File;
 use crate::check::{Check, Level, Need};
 use crate::message::{Message, Name, name, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect};
-
-pub(super) const FILE: File = File { checks: CHECKS, mutants: defects::MUTANTS };
 
 /// What most checks have in common; each fills in the rest.
 const BASE: Check = Check {
@@ -41,7 +37,7 @@ const RFC6891: Check = Check { rfc: 6891, level: Level::Must, ..BASE };
 const FORMAT_ERROR: &str = "Format error - The name server was unable to interpret the query.";
 const OPCODE: &str = "This value is set by the originator of a query and copied into the response.";
 
-const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "rfc6891-6.1.1-opt-answered",
         title: "Each reply to a query with an OPT record has one, errors too",

@@ -6,19 +6,15 @@
 //! lifetime that must end within a check is six seconds, because some servers (Knot Resolver,
 //! CoreDNS) keep everything for at least five by default.
 
-mod defects;
 mod kept;
 mod sets;
 
 use domain::base::iana::Rtype;
 use domain::base::name::ToLabelIter;
 
-use super::File;
 use crate::check::{Check, Level, Need};
 use crate::message::Name;
 use crate::trial::{Fault, Judge, Trial};
-
-pub(super) const FILE: File = File { checks: CHECKS, mutants: defects::MUTANTS };
 
 /// For checks that look from behind.
 const SEEN: &[Need] = &[Need::Zone, Need::View];
@@ -38,7 +34,7 @@ const BASE: Check = Check {
 
 const NEVER_UNEQUAL: &str = "In no case may a server send an RRSet with TTLs not all equal.";
 
-const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "rfc2308-3-negative-ttl",
         title: "A denial tells the client to keep it no longer than the zone says",

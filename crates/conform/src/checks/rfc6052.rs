@@ -4,20 +4,15 @@
 //! The places of the four octets stand here once more, as the RFC lists them, so that a mistake in
 //! [`crate::expected`] does not go unseen.
 
-pub(super) mod mutants;
-
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use domain::base::iana::Rtype;
 
-use super::File;
 use crate::check::{Check, Level, Need};
 use crate::expected::{Prefix, WELL_KNOWN};
 use crate::label;
 use crate::message::{Message, Name, Record, name, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect};
-
-pub(super) const FILE: File = File { checks: CHECKS, mutants: mutants::MUTANTS };
 
 /// For each prefix length the octets of an IPv6 address that hold the IPv4 address (RFC 6052 §2.2).
 const PLACES: [(u8, [usize; 4]); 6] = [
@@ -49,7 +44,7 @@ const REPRESENTED: &str = "When these services are used, IPv6 nodes are addresse
     IPv6 addresses, while IPv4 nodes are represented by IPv4-converted IPv6 addresses, as \
     specified in Section 2.2.";
 
-const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "rfc6052-2.1-well-known",
         title: "The Well-Known Prefix is 64:ff9b::/96",

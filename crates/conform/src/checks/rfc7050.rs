@@ -5,23 +5,18 @@
 //! matters whether the far side was asked, a check uses a type or a name that nobody has asked for
 //! before, so that no cache hides what the server does.
 
-mod mutants;
-
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::thread;
 use std::time::Duration;
 
 use domain::base::iana::Rtype;
 
-use super::File;
 use super::rfc6052::{addresses, apart, holds, list, pointer};
 use crate::check::{Check, Level, Need};
 use crate::expected::Prefix;
 use crate::label;
 use crate::message::{Message, Name, Record, name, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect};
-
-pub(super) const FILE: File = File { checks: CHECKS, mutants: mutants::MUTANTS };
 
 /// The name by which hosts find the prefix.
 const NAME: &str = "ipv4only.arpa";
@@ -44,7 +39,7 @@ const AUTHORITATIVE: &str = "DNS64 recursive resolvers MUST act as authoritative
 const BELOW: &str = "For all subdomains of 'ipv4only.arpa', DNS64 recursive resolvers MUST \
     generate immediate NXDOMAIN responses.";
 
-const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "rfc7050-3-positive",
         title: "ipv4only.arpa has AAAA records",

@@ -4,23 +4,18 @@
 //!
 //! Checks that need no zone ask for `ipv4only.arpa`, which every DNS64 server answers (RFC 7050).
 
-mod defects;
-
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use domain::base::iana::Rtype;
 
-use super::File;
 use crate::ask::{self, Connection};
 use crate::check::{Check, Level, Need};
 use crate::message::{Edns, Message, Record, name, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect};
 
-pub(super) const FILE: File = File { checks: CHECKS, mutants: defects::MUTANTS };
-
-const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "rfc7766-5-tcp",
         title: "A query over TCP gets the reply that it gets over UDP",

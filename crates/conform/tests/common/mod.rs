@@ -8,9 +8,9 @@ use conform::expected::Prefix;
 use conform::far::{self, Far, FarConfig};
 use conform::message::{Name, name};
 use conform::outcome::Report;
-use conform::reference::rules::{Hooks, Rules};
-use conform::reference::{self, ReferenceConfig};
 use conform::runner::{self, Settings};
+use conform_reference::ReferenceConfig;
+use conform_reference::rules::{Hooks, Rules};
 use ipnet::Ipv6Net;
 
 /// A free port of the loopback address.
@@ -61,7 +61,7 @@ impl Server {
         let mut own = Rules { validates: self.validates, ..Rules::default() };
         own.excluded.push((EXCLUDED.network(), EXCLUDED.prefix_len()));
         rules(&mut own);
-        let server = reference::start(ReferenceConfig {
+        let server = conform_reference::start(ReferenceConfig {
             listen: ANY,
             upstream: far.addresses()[0],
             zone: zone(),

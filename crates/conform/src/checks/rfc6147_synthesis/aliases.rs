@@ -2,15 +2,10 @@
 
 use domain::base::iana::Rtype;
 
-use super::{
-    NATIVE, NATIVE_LABEL, RFC6147, behaviour, belong_to, end, ipv6, recode, synthesized,
-    wants_aaaa, way,
-};
+use super::{NATIVE, NATIVE_LABEL, RFC6147, behaviour, belong_to, end, synthesized, way};
 use crate::check::Check;
 use crate::label::Alias;
 use crate::message::{Message, Name, Record, rcode};
-use crate::mutants::{Mutant, NO_HOOKS, hook, rule};
-use crate::reference::rules::Hooks;
 use crate::trial::{Fault, Judge, Judged, Trial, expect};
 
 const FOLLOWED: &str = "If the response contains a CNAME or a DNAME, then the CNAME or DNAME \
@@ -139,128 +134,6 @@ pub(super) const CHECKS: &[Check] = &[
         ..RFC6147
     },
 ];
-
-pub(super) const MUTANTS: &[Mutant] = &[
-    hook(
-        "alias-not-understood",
-        "rfc6147-5.1.5-alias",
-        Hooks { hears: Some(|reply| clear_if(reply, Rtype::CNAME)), ..NO_HOOKS },
-    ),
-    rule("aliases-hidden", "rfc6147-5.1.5-alias-shown", |rules| rules.shows_aliases = false),
-    hook(
-        "later-aliases-hidden",
-        "rfc6147-5.1.5-two-aliases",
-        Hooks {
-            reply: Some(|query, reply| {
-                let Some(asked) = query.question() else { return };
-                reply
-                    .answer
-                    .retain(|record| record.rtype != Rtype::CNAME || record.owner == asked.name);
-            }),
-            ..NO_HOOKS
-        },
-    ),
-    rule("short-chains-only", "rfc6147-5.1.5-long-chain", |rules| rules.longest_chain = 4),
-    rule("follows-nothing", "rfc6147-5.1.5-half-followed", |rules| rules.follows_aliases = false),
-    hook(
-        "other-zones-unheard",
-        "rfc6147-5.1.5-other-zone",
-        Hooks {
-            hears: Some(|reply| {
-                reply.answer.retain(|record| record.rtype == Rtype::CNAME || !is_other(record));
-            }),
-            ..NO_HOOKS
-        },
-    ),
-    hook(
-        "aliases-of-real-records-hidden",
-        "rfc6147-5.1.5-real-wins",
-        Hooks {
-            reply: Some(|_, reply| reply.answer.retain(|record| record.rtype != Rtype::CNAME)),
-            ..NO_HOOKS
-        },
-    ),
-    rule("real-records-lose-below-alias", "rfc6147-5.1.5-real-wins", |rules| {
-        rules.native_wins = false;
-    }),
-    hook(
-        "alias-to-nothing-is-nodata",
-        "rfc6147-5.1.5-alias-to-nxdomain",
-        Hooks {
-            reply: Some(|_, reply| recode(reply, rcode::NXDOMAIN, rcode::NOERROR)),
-            ..NO_HOOKS
-        },
-    ),
-    hook(
-        "alias-to-nodata-is-servfail",
-        "rfc6147-5.1.5-alias-to-nodata",
-        Hooks {
-            reply: Some(|query, reply| {
-                if wants_aaaa(query) && ipv6(reply).is_empty() {
-                    reply.rcode = rcode::SERVFAIL;
-                }
-            }),
-            ..NO_HOOKS
-        },
-    ),
-    hook(
-        "dname-not-understood",
-        "rfc6147-5.1.5-dname",
-        Hooks { hears: Some(|reply| clear_if(reply, Rtype::DNAME)), ..NO_HOOKS },
-    ),
-    hook(
-        "dname-hidden",
-        "rfc6147-5.1.5-dname-shown",
-        Hooks {
-            reply: Some(|_, reply| reply.answer.retain(|record| record.rtype != Rtype::DNAME)),
-            ..NO_HOOKS
-        },
-    ),
-    hook(
-        "letter-case-matters",
-        "rfc6147-5.1.5-letter-case",
-        Hooks {
-            hears: Some(|reply| reply.answer.retain(|record| !has_capitals(&record.owner))),
-            ..NO_HOOKS
-        },
-    ),
-    hook(
-        "longest-ttl-for-all",
-        "rfc6147-5.1.5-alias-ttls",
-        Hooks {
-            reply: Some(|_, reply| {
-                let longest = reply.answer.iter().map(|record| record.ttl).max().unwrap_or(0);
-                reply.answer.iter_mut().for_each(|record| record.ttl = longest);
-            }),
-            ..NO_HOOKS
-        },
-    ),
-    hook(
-        "loops-are-nodata",
-        "rfc1034-3.6.2-alias-loop",
-        Hooks {
-            reply: Some(|_, reply| recode(reply, rcode::SERVFAIL, rcode::NOERROR)),
-            ..NO_HOOKS
-        },
-    ),
-];
-
-/// For mutants: an answer with records of this type is taken for an empty one.
-fn clear_if(reply: &mut Message, rtype: Rtype) {
-    if reply.answers(rtype).count() > 0 {
-        reply.answer.clear();
-    }
-}
-
-/// For mutants: whether the owner lies in the zone that `hop` leads to.
-fn is_other(record: &Record) -> bool {
-    record.owner.iter().any(|label| label.as_slice().eq_ignore_ascii_case(b"b"))
-}
-
-/// For mutants: whether a name is not all in lower case.
-fn has_capitals(name: &Name) -> bool {
-    name.iter().any(|label| label.as_slice().iter().any(u8::is_ascii_uppercase))
-}
 
 /// Asks for AAAA of a new name with these labels, which lead to 1.2.3.4: the right addresses, owned
 /// by the name at the end, and each alias on the way.

@@ -5,11 +5,9 @@ use std::net::Ipv6Addr;
 
 use domain::base::iana::Rtype;
 
-use super::{NATIVE, NATIVE_LABEL, RFC6147, SYNTHETIC, add_aaaa, ipv6};
+use super::{NATIVE, NATIVE_LABEL, RFC6147, ipv6};
 use crate::check::{Check, Level, Need};
 use crate::message::{Message, Name, Record, rcode};
-use crate::mutants::{Mutant, NO_HOOKS, hook, rule};
-use crate::reference::rules::Hooks;
 use crate::trial::{Fault, Judge, Judged, Trial, expect};
 
 /// The label of ::ffff:5.6.7.8.
@@ -94,67 +92,6 @@ pub(super) const CHECKS: &[Check] = &[
         ..RFC6147
     },
 ];
-
-pub(super) const MUTANTS: &[Mutant] = &[
-    rule("nothing-excluded", "rfc6147-5.1.4-mapped-by-default", |rules| rules.excluded.clear()),
-    // The one that is excluded by default comes first.
-    rule("own-range-ignored", "rfc6147-5.1.4-own-range", |rules| rules.excluded.truncate(1)),
-    hook(
-        "excluded-taken-for-nxdomain",
-        "rfc6147-5.1.4-only-excluded",
-        Hooks { hears: Some(deny_excluded), ..NO_HOOKS },
-    ),
-    hook(
-        "excluded-without-a-is-nxdomain",
-        "rfc6147-5.1.4-only-excluded-no-a",
-        Hooks { hears: Some(deny_excluded), ..NO_HOOKS },
-    ),
-    hook(
-        "excluded-below-alias-is-nxdomain",
-        "rfc6147-5.1.4-excluded-below-alias",
-        Hooks {
-            hears: Some(|reply| {
-                if reply.answers(Rtype::CNAME).count() > 0 {
-                    deny_excluded(reply);
-                }
-            }),
-            ..NO_HOOKS
-        },
-    ),
-    hook(
-        "made-beside-usable",
-        "rfc6147-5.1.4-some-excluded",
-        Hooks {
-            reply: Some(|query, reply| {
-                if ipv6(reply).contains(&NATIVE) {
-                    add_aaaa(query, reply, SYNTHETIC);
-                }
-            }),
-            ..NO_HOOKS
-        },
-    ),
-    hook(
-        "excluded-beside-usable",
-        "rfc6147-5.1.4-never-returned",
-        Hooks {
-            reply: Some(|query, reply| {
-                if ipv6(reply).contains(&NATIVE) {
-                    add_aaaa(query, reply, Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0x506, 0x708));
-                }
-            }),
-            ..NO_HOOKS
-        },
-    ),
-];
-
-/// For mutants: an answer with excluded addresses only becomes NXDOMAIN.
-fn deny_excluded(reply: &mut Message) {
-    let found = ipv6(reply);
-    if !found.is_empty() && found.into_iter().all(is_mapped) {
-        reply.answer.clear();
-        reply.rcode = rcode::NXDOMAIN;
-    }
-}
 
 /// Whether the address is in ::ffff:0:0/96.
 fn is_mapped(address: Ipv6Addr) -> bool {

@@ -24,16 +24,12 @@ use std::net::Ipv6Addr;
 
 use domain::base::iana::Rtype;
 
-use super::File;
 use crate::check::{Check, Level, Need};
 use crate::label::{self, Behaviour};
 use crate::message::{Message, Name, Record};
-use crate::mutants::Mutant;
 use crate::trial::{Fault, Judge, Judged, Trial, expect};
 
-pub(super) const FILE: File = File { checks: &ALL_CHECKS, mutants: &ALL_MUTANTS };
-
-const CHECKS: &[&[Check]] = &[
+pub(super) const CHECKS: &[&[Check]] = &[
     native::CHECKS,
     failures::CHECKS,
     excluded::CHECKS,
@@ -41,44 +37,6 @@ const CHECKS: &[&[Check]] = &[
     made::CHECKS,
     addresses::CHECKS,
 ];
-
-const MUTANTS: &[&[Mutant]] = &[
-    native::MUTANTS,
-    failures::MUTANTS,
-    excluded::MUTANTS,
-    aliases::MUTANTS,
-    made::MUTANTS,
-    addresses::MUTANTS,
-];
-
-const ALL_CHECKS: [Check; count(CHECKS)] = joined(CHECKS);
-const ALL_MUTANTS: [Mutant; count(MUTANTS)] = joined(MUTANTS);
-
-/// How many entries all lists have together.
-const fn count<T>(lists: &[&[T]]) -> usize {
-    let (mut sum, mut list) = (0, 0);
-    while list < lists.len() {
-        sum += lists[list].len();
-        list += 1;
-    }
-    sum
-}
-
-/// All lists as one; `N` is their [`count`].
-const fn joined<T: Copy, const N: usize>(lists: &[&[T]]) -> [T; N] {
-    let mut all = [lists[0][0]; N];
-    let (mut at, mut list) = (0, 0);
-    while list < lists.len() {
-        let mut entry = 0;
-        while entry < lists[list].len() {
-            all[at] = lists[list][entry];
-            at += 1;
-            entry += 1;
-        }
-        list += 1;
-    }
-    all
-}
 
 /// What most checks of this folder have in common; each fills in the rest.
 const RFC6147: Check = Check {
@@ -97,8 +55,6 @@ const RFC6147: Check = Check {
 const NATIVE_LABEL: &str = "v6-26000001000000000000000000000053";
 /// An address that a host has of its own: global, in no exclusion set, in no prefix of a DNS64.
 const NATIVE: Ipv6Addr = Ipv6Addr::new(0x2600, 1, 0, 0, 0, 0, 0, 0x53);
-/// The address that mutants add to answers: 1.2.3.4 below the Well-Known Prefix.
-const SYNTHETIC: Ipv6Addr = Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0x102, 0x304);
 
 /// Asks for AAAA of a new name with these labels, and wants exactly the addresses that are made of
 /// `v4`: each address once for each prefix of the server.
@@ -150,23 +106,4 @@ fn belong_to(reply: &Message, rtype: Rtype, owner: &Name) -> Judged {
             format!("{} is the owner of an {rtype} record, not {owner}", record.owner)
         })
     })
-}
-
-/// For mutants: adds an AAAA record with this address to the answer, owned by the name asked for.
-fn add_aaaa(query: &Message, reply: &mut Message, address: Ipv6Addr) {
-    if let Some(question) = query.question() {
-        reply.answer.push(Record::aaaa(question.name.clone(), 300, address));
-    }
-}
-
-/// For mutants: whether AAAA records are asked for.
-fn wants_aaaa(query: &Message) -> bool {
-    query.question().is_some_and(|question| question.qtype == Rtype::AAAA)
-}
-
-/// For mutants: an RCODE becomes another one.
-fn recode(message: &mut Message, from: u16, to: u16) {
-    if message.rcode == from {
-        message.rcode = to;
-    }
 }

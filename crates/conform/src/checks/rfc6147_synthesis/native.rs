@@ -1,17 +1,12 @@
 //! RFC 6147 §5.1, which queries DNS64 is about, and §5.1.1, AAAA records that exist are the answer.
 
 use std::net::Ipv4Addr;
-use std::time::Duration;
 
 use domain::base::iana::{Class, Rtype};
 
-use super::{
-    NATIVE, NATIVE_LABEL, RFC6147, SYNTHETIC, add_aaaa, belong_to, ipv6, is_near, wants_aaaa,
-};
+use super::{NATIVE, NATIVE_LABEL, RFC6147, belong_to, ipv6, is_near};
 use crate::check::{Check, Level, Need};
 use crate::message::Message;
-use crate::mutants::{Mutant, NO_HOOKS, hook, rule};
-use crate::reference::rules::Hooks;
 use crate::trial::{Judge, Judged, Trial, expect};
 
 const RETURNED: &str = "If the query results in one or more AAAA records in the answer section, \
@@ -114,83 +109,6 @@ pub(super) const CHECKS: &[Check] = &[
         ..RFC6147
     },
 ];
-
-pub(super) const MUTANTS: &[Mutant] = &[
-    hook(
-        "aaaa-never-asked",
-        "rfc6147-5.1-asks-for-aaaa",
-        Hooks { asks: Some(ask_for_a_instead), ..NO_HOOKS },
-    ),
-    hook(
-        "all-classes-are-in",
-        "rfc6147-5.1-other-classes",
-        Hooks {
-            query: Some(|query| {
-                query.questions.iter_mut().for_each(|question| question.class = Class::IN);
-            }),
-            ..NO_HOOKS
-        },
-    ),
-    hook(
-        "made-for-other-types",
-        "rfc6147-5.1-only-aaaa",
-        Hooks {
-            reply: Some(|query, reply| {
-                if !wants_aaaa(query) {
-                    add_aaaa(query, reply, SYNTHETIC);
-                }
-            }),
-            ..NO_HOOKS
-        },
-    ),
-    hook(
-        "real-records-for-a-minute",
-        "rfc6147-5.1.1-own-address",
-        Hooks {
-            reply: Some(|_, reply| {
-                reply.answer.iter_mut().for_each(|record| record.ttl = record.ttl.min(60));
-            }),
-            ..NO_HOOKS
-        },
-    ),
-    hook(
-        "first-real-record-only",
-        "rfc6147-5.1.1-several-own",
-        Hooks { reply: Some(|_, reply| reply.answer.truncate(1)), ..NO_HOOKS },
-    ),
-    rule("real-records-lose", "rfc6147-5.1.1-real-wins", |rules| rules.native_wins = false),
-    hook(
-        "real-and-made",
-        "rfc6147-5.1.1-not-both",
-        Hooks { reply: Some(add_made_to_real), ..NO_HOOKS },
-    ),
-    rule("impatient-for-aaaa", "hardening-late-real", |rules| {
-        rules.upstream_patience = Duration::from_millis(100);
-        rules.asks_over_tcp = false;
-    }),
-    hook(
-        "only-a-counts",
-        "rfc6147-5.1.1-a-fails",
-        Hooks { asks: Some(ask_for_a_instead), ..NO_HOOKS },
-    ),
-    hook(
-        "real-inside-prefix-and-made",
-        "rfc6147-5.1.1-inside-prefix",
-        Hooks { reply: Some(add_made_to_real), ..NO_HOOKS },
-    ),
-];
-
-fn ask_for_a_instead(asked: &mut Message) {
-    for question in asked.questions.iter_mut().filter(|one| one.qtype == Rtype::AAAA) {
-        question.qtype = Rtype::A;
-    }
-}
-
-fn add_made_to_real(query: &Message, reply: &mut Message) {
-    if wants_aaaa(query) && reply.answers(Rtype::AAAA).count() > 0 {
-        add_aaaa(query, reply, SYNTHETIC);
-    }
-}
 
 fn real_records_are_asked_for(t: &mut Trial<'_>) -> Judged {
     let (name, _) = t.aaaa("v4-1-2-3-4")?;

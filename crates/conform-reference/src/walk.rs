@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
+use conform::label::{self, Tree};
+use conform::message::{Message, Name, Record, rcode};
 use domain::base::ToName;
 use domain::base::iana::Rtype;
 
-use super::cache::all_records;
-use super::rules::Rules;
-use crate::label::{self, Tree};
-use crate::message::{Message, Name, Record, rcode};
+use crate::cache::all_records;
+use crate::rules::Rules;
 
 /// No record is kept longer than a week (RFC 8767 §4), no denial longer than three hours (RFC 2308
 /// §5).
@@ -21,10 +21,10 @@ const YXDOMAIN: u16 = 6;
 /// Extended errors (RFC 8914 §4) that the reference sends.
 pub(super) mod ede {
     /// The option's code.
-    pub(in super::super) const OPTION: u16 = 15;
-    pub(in super::super) const BOGUS: u16 = 6;
-    pub(in super::super) const EXPIRED: u16 = 7;
-    pub(in super::super) const NOBODY_ANSWERS: u16 = 22;
+    pub(crate) const OPTION: u16 = 15;
+    pub(crate) const BOGUS: u16 = 6;
+    pub(crate) const EXPIRED: u16 = 7;
+    pub(crate) const NOBODY_ANSWERS: u16 = 22;
 }
 
 /// Why there is no answer.
@@ -212,7 +212,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use super::*;
-    use crate::message::name;
+    use conform::message::name;
 
     fn cname(owner: &str, target: &str) -> Record {
         Record::pointing(name(owner), Rtype::CNAME, 60, &name(target))

@@ -7,16 +7,16 @@
 //! ```
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::cache::Key;
-use super::rules::{Hooks, Rules};
-use super::unspecified;
-use crate::message::{Message, rcode};
+use conform::message::{Message, rcode};
+
+use crate::cache::Key;
+use crate::rules::{Hooks, Rules};
 
 /// How long TCP is tried after silence over UDP.
 const LAST_TRY: Duration = Duration::from_millis(300);
@@ -152,6 +152,14 @@ fn fits(query: &Message, reply: &Message, rules: &Rules) -> bool {
         && (same_question || !rules.checks_question)
 }
 
+/// Returns the unspecified address of the same family.
+pub(super) fn unspecified(address: SocketAddr) -> IpAddr {
+    match address {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
 /// Sends a message behind its length, in one piece (RFC 7766 §8).
 pub(super) fn send_framed(stream: &mut TcpStream, message: &[u8]) -> io::Result<()> {
     let len = u16::try_from(message.len()).map_err(io::Error::other)?;
@@ -172,7 +180,7 @@ mod tests {
     use domain::base::iana::Rtype;
 
     use super::*;
-    use crate::message::name;
+    use conform::message::name;
 
     #[test]
     fn rfc_5452_9_1_what_is_a_reply() {

@@ -3,10 +3,9 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use conform::expected::Prefix;
+use conform::message::{Name, name};
 use domain::base::name::ToLabelIter;
-
-use crate::expected::Prefix;
-use crate::message::{Name, name};
 
 /// A prefix of the reference, and the bits that follow the IPv4 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

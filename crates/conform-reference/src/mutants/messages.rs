@@ -1,10 +1,10 @@
-//! Defects of the reference that the checks of messages must find.
+//! Mutants for the checks in `messages`: headers, EDNS and malformed queries.
 
+use conform::message::{Edns, Message, name, rcode};
 use domain::base::iana::Rtype;
 
-use crate::message::{Edns, Message, name, rcode};
-use crate::mutants::{Mutant, NO_HOOKS, hook, rule};
-use crate::reference::rules::Hooks;
+use crate::mutant::{Mutant, NO_HOOKS, hook, rule};
+use crate::rules::Hooks;
 
 /// A mutant that reads other octets than came.
 const fn arrives(name: &'static str, by: &'static str, change: fn(&mut Vec<u8>)) -> Mutant {

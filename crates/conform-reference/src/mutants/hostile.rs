@@ -1,4 +1,4 @@
-//! Servers that the checks of hostility must find out.
+//! Mutants for the checks in `hostile`: forged answers, loops, overload and malformed packets.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
@@ -6,12 +6,12 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use conform::label::EVIL4;
+use conform::message::{Message, Name, Record, rcode};
 use domain::base::iana::Rtype;
 
-use crate::label::EVIL4;
-use crate::message::{Message, Name, Record, rcode};
-use crate::mutants::{Mutant, NO_HOOKS, hook, rule};
-use crate::reference::rules::Hooks;
+use crate::mutant::{Mutant, NO_HOOKS, hook, rule};
+use crate::rules::Hooks;
 
 pub(super) const MUTANTS: &[Mutant] = &[
     rule("any-id-will-do", "rfc5452-9.1-id", |rules| rules.checks_id = false),

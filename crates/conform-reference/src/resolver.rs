@@ -3,15 +3,15 @@
 
 use std::time::Instant;
 
+use conform::message::{Message, Name, Question, Record, name, rcode};
 use domain::base::ToName;
 use domain::base::iana::Rtype;
 
-use super::cache::{Cache, Key};
-use super::rules::Rules;
-use super::translate::{self, Pref64};
-use super::upstream::Upstream;
-use super::walk::{Found, Trouble, covers, ede, tidied};
-use crate::message::{Message, Name, Question, Record, name, rcode};
+use crate::cache::{Cache, Key};
+use crate::rules::Rules;
+use crate::translate::{self, Pref64};
+use crate::upstream::Upstream;
+use crate::walk::{Found, Trouble, covers, ede, tidied};
 
 /// TTL of ipv4only.arpa in seconds: RFC 7050 §8.2 wants an hour at least.
 const IPV4ONLY_TTL: u32 = 3600;

@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use conform::message::{Message, Name, Record, rcode};
 use domain::base::iana::Rtype;
 
-use super::rules::Rules;
-use crate::message::{Message, Name, Record, rcode};
+use crate::rules::Rules;
 
 /// How long a failure is kept (RFC 9520 §3.2: at least a second).
 const FAILURE: Duration = Duration::from_secs(3);
@@ -145,7 +145,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::message::name;
+    use conform::message::name;
 
     fn key() -> Key {
         Key { name: name("x.example"), qtype: Rtype::A, dnssec_ok: false, cd: false }

@@ -1,13 +1,14 @@
-//! Servers that the checks of transport must find out.
+//! Mutants for the checks in `transport`: TCP, message sizes and truncation.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::message::{Edns, Message, rcode};
-use crate::mutants::{Mutant, NO_HOOKS, hook, rule};
-use crate::reference::rules::Hooks;
+use conform::message::{Edns, Message, rcode};
+
+use crate::mutant::{Mutant, NO_HOOKS, hook, rule};
+use crate::rules::Hooks;
 
 pub(super) const MUTANTS: &[Mutant] = &[
     hook(

@@ -3,12 +3,12 @@
 
 use std::time::{Duration, Instant};
 
+use conform::message::{Flags, Message, PAYLOAD, rcode};
 use domain::base::iana::{Class, Rtype};
 
-use super::cache::all_records;
-use super::resolver::{Outcome, Resolver, Wants};
-use super::rules::Hooks;
-use crate::message::{Flags, Message, PAYLOAD, rcode};
+use crate::cache::all_records;
+use crate::resolver::{Outcome, Resolver, Wants};
+use crate::rules::Hooks;
 
 /// A stub has patience for 5 s; so the answer is there before that, whatever the upstream does.
 const TOTAL: Duration = Duration::from_millis(4300);
@@ -108,7 +108,7 @@ fn refusal(query: &Message, is_malformed: bool) -> Option<u16> {
     match question.qtype {
         _ if question.class != Class::IN => Some(rcode::REFUSED),
         // Who does not want recursion gets none; what others asked is not told (RFC 1034 §4.3.1).
-        _ if !query.flags.rd && question.name != crate::message::name("ipv4only.arpa") => {
+        _ if !query.flags.rd && question.name != conform::message::name("ipv4only.arpa") => {
             Some(rcode::REFUSED)
         }
         Rtype::OPT => Some(rcode::FORMERR),
@@ -150,7 +150,7 @@ fn cut_to(mut reply: Message, limit: usize) -> Vec<u8> {
             reply.authority.clear();
         } else if let Some(last) = reply.answer.pop() {
             reply.flags.tc = true;
-            let same = |record: &crate::message::Record| {
+            let same = |record: &conform::message::Record| {
                 record.owner == last.owner && record.rtype == last.rtype
             };
             while reply.answer.pop_if(|record| same(record)).is_some() {}
@@ -167,7 +167,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use super::*;
-    use crate::message::{Edns, Question, Record, name};
+    use conform::message::{Edns, Question, Record, name};
 
     fn query() -> Message {
         Message::query(&name("x.example"), Rtype::AAAA)

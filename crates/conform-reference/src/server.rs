@@ -1,21 +1,6 @@
-//! A small DNS64 server that forwards, written from the RFCs: what every check must pass, and what
-//! every mutant is made of. It shares with the checks only [`crate::label`] and [`crate::message`].
-//!
-//! ```text
-//! UDP, TCP ─► front: refuses, or asks ─► resolver: AAAA, PTR, ipv4only.arpa, all else ─► walk: aliases
-//!     ▲         │                                                                          │
-//!     └─────────┘                                 upstream: one question, one socket ◄── cache
-//! ```
+//! Sockets and threads of the reference.
 //!
 //! Each query has a thread, so that one may wait for the upstream while others are answered.
-
-mod cache;
-mod front;
-mod resolver;
-pub mod rules;
-mod translate;
-mod upstream;
-mod walk;
 
 use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -26,16 +11,16 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use conform::expected::Prefix;
+use conform::message::Name;
 use net::socket::listen_both;
 
-use self::cache::Cache;
-use self::front::Front;
-use self::resolver::Resolver;
-use self::rules::{Hooks, Rules};
-use self::translate::Pref64;
-use self::upstream::{Upstream, read_framed, send_framed};
-use crate::expected::Prefix;
-use crate::message::Name;
+use crate::cache::Cache;
+use crate::front::Front;
+use crate::resolver::Resolver;
+use crate::rules::{Hooks, Rules};
+use crate::translate::Pref64;
+use crate::upstream::{Upstream, read_framed, send_framed, unspecified};
 
 /// Queries that are answered at the same time, and TCP connections that are open.
 const MOST_QUERIES: usize = 2048;
@@ -48,24 +33,24 @@ const IDLE: Duration = Duration::from_secs(10);
 /// How long it takes at most to notice the end if nothing comes.
 const LOOK_UP: Duration = Duration::from_millis(500);
 
-/// What the reference is to do.
+/// Configuration of the reference.
 #[derive(Clone, Debug)]
 pub struct ReferenceConfig {
-    /// Where it listens, over UDP and TCP; port 0 is any.
+    /// Listen address for UDP and TCP; port 0 is any free port.
     pub listen: SocketAddr,
-    /// Whom it asks.
+    /// Address of the upstream.
     pub upstream: SocketAddr,
     /// The far side's zone, for [`Rules::validates`].
     pub zone: Name,
-    /// The prefixes of what it makes.
+    /// Prefixes of synthesized addresses.
     pub prefixes: Vec<Prefix>,
-    /// Its rules.
+    /// Rules that it follows.
     pub rules: Rules,
-    /// What a mutant does beside.
+    /// Changes that a mutant makes to messages.
     pub hooks: Hooks,
 }
 
-/// The reference, serving. Dropping it stops it.
+/// Running reference. Dropping it stops it.
 #[derive(Debug)]
 pub struct Reference {
     address: SocketAddr,
@@ -74,7 +59,7 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// Where it listens.
+    /// Returns the listen address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -93,14 +78,6 @@ impl Drop for Reference {
                 let _ = thread.join();
             }
         }
-    }
-}
-
-/// The address of the same family that means any.
-fn unspecified(address: SocketAddr) -> IpAddr {
-    match address {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     }
 }
 

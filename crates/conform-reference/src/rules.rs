@@ -1,13 +1,12 @@
-//! What the reference does, as data: each field is one rule, and a mutant is the reference with one
-//! rule broken.
+//! Behaviour of the reference as data: each field is one rule, and a mutant breaks one of them.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use crate::message::Message;
+use conform::message::Message;
 
 /// The rules of the reference server. [`Rules::default`] is right; every other value of a field is a
-/// defect that [`crate::mutants`] may use.
+/// defect for a mutant.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a rule of its own")]
 pub struct Rules {

@@ -1,13 +1,11 @@
-//! Defects of the reference that the checks of records must find.
+//! Mutants for the checks in `records`: caching, RRsets and types that are not translated.
 
+use conform::label::EVIL4;
+use conform::message::{Message, Name, Record, rcode};
 use domain::base::iana::Rtype;
 
-use super::with_octets;
-use crate::label::EVIL4;
-use crate::message::{Message, Name, Record, rcode};
-use crate::mutants::{Mutant, NO_HOOKS, hook, rule};
-use crate::reference::rules::Hooks;
-use crate::trial::Judge;
+use crate::mutant::{Mutant, NO_HOOKS, hook, rule};
+use crate::rules::Hooks;
 
 /// A mutant whose upstream seems to say something else.
 const fn hears(name: &'static str, by: &'static str, change: fn(&mut Message)) -> Mutant {
@@ -41,7 +39,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         }
     }),
     hears("soa-made-up", "rfc2308-5-no-soa", |reply| {
-        if reply.answer.is_empty() && reply.soa().is_none() {
+        let has_soa = reply.authority.iter().any(|record| record.rtype == Rtype::SOA);
+        if reply.answer.is_empty() && !has_soa {
             let zone = reply.question().map(|question| question.name.clone());
             reply.authority.extend(zone.map(|zone| Record::soa(&zone, 300, 300)));
         }
@@ -127,7 +126,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
 /// TC in the third octet of a header.
 const TC: u8 = 2;
 
-/// For mutants: TTL and MINIMUM of a SOA record, in seconds.
+/// TTL and MINIMUM of a SOA record, in seconds.
 fn set_times(soa: &mut Record, ttl: u32, minimum: u32) {
     if let Some(at) = soa.data.len().checked_sub(4).filter(|_| soa.rtype == Rtype::SOA) {
         soa.ttl = ttl;
@@ -135,14 +134,14 @@ fn set_times(soa: &mut Record, ttl: u32, minimum: u32) {
     }
 }
 
-/// For mutants: changes one octet of a message.
+/// changes one octet of a message.
 fn change_octet(octets: &mut [u8], at: usize, change: impl Fn(u8) -> u8) {
     if let Some(octet) = octets.get_mut(at) {
         *octet = change(*octet);
     }
 }
 
-/// For mutants: whether this type is asked for.
+/// whether this type is asked for.
 fn asks_for(query: &Message, qtype: Rtype) -> bool {
     query.question().is_some_and(|question| question.qtype == qtype)
 }
@@ -150,7 +149,7 @@ fn asks_for(query: &Message, qtype: Rtype) -> bool {
 /// The label that stands between a host and the name whose MX record names it.
 const HOST: &[u8] = b"\x04host";
 
-/// For mutants: `x1.host.REST` becomes `x1.REST`, which has the same addresses: the far side is not
+/// `x1.host.REST` becomes `x1.REST`, which has the same addresses: the far side is not
 /// asked for the host.
 fn remove_host(query: &mut Message) {
     for question in &mut query.questions {
@@ -162,7 +161,7 @@ fn remove_host(query: &mut Message) {
     }
 }
 
-/// For mutants: the way back. Which names were shortened is seen by nothing else than that they
+/// the way back. Which names were shortened is seen by nothing else than that they
 /// have addresses, so all of them get the label.
 fn insert_host(_: &Message, reply: &mut Message) {
     let longer = |name: &Name| {
@@ -175,4 +174,9 @@ fn insert_host(_: &Message, reply: &mut Message) {
         reply.questions.iter_mut().for_each(|question| question.name = longer(&question.name));
         reply.answer.iter_mut().for_each(|record| record.owner = longer(&record.owner));
     }
+}
+
+/// Returns a name with changed octets, or the same name if they form no name.
+fn with_octets(name: &Name, change: impl Fn(&[u8]) -> Vec<u8>) -> Name {
+    Name::from_octets(change(name.as_slice())).unwrap_or_else(|_| name.clone())
 }

@@ -4,14 +4,14 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::thread;
 use std::time::Duration;
 
+use conform::ask::{Connection, PATIENCE, datagram};
+use conform::far::view::View;
+use conform::far::{self, Far, FarConfig};
+use conform::label::EVIL6;
+use conform::message::{Message, Name, Record, name, rcode};
 use domain::base::iana::Rtype;
 
-use super::{Hooks, Reference, ReferenceConfig, Rules, start};
-use crate::ask::{Connection, PATIENCE, datagram};
-use crate::far::view::View;
-use crate::far::{self, Far, FarConfig};
-use crate::label::EVIL6;
-use crate::message::{Message, Name, Record, name, rcode};
+use super::*;
 
 const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 const MADE: &str = "64:ff9b::102:304";

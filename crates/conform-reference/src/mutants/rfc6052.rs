@@ -1,13 +1,13 @@
-//! Defects that the checks of RFC 6052 must see.
+//! Mutants for the checks in `rfc6052`: embedded addresses.
 
 use std::net::Ipv4Addr;
 
+use conform::message::{Message, Record, name};
 use domain::base::iana::Rtype;
 use domain::base::name::ToLabelIter;
 
-use crate::message::{Message, Record, name};
-use crate::mutants::{Mutant, NO_HOOKS, hook, rule};
-use crate::reference::rules::Hooks;
+use crate::mutant::{Mutant, NO_HOOKS, hook, rule};
+use crate::rules::Hooks;
 
 /// Defects in making addresses of addresses.
 pub(super) const MUTANTS: &[Mutant] = &[
@@ -106,7 +106,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
 ];
 
 /// A mutant that changes what leaves.
-pub(in crate::checks) const fn replies(
+pub(super) const fn replies(
     name: &'static str,
     caught_by: &'static str,
     reply: fn(&Message, &mut Message),

@@ -1,13 +1,14 @@
-//! Defects that the checks of RFC 7050 and RFC 8880 must see.
+//! Mutants for the checks in `rfc7050`: ipv4only.arpa.
 
+use conform::message::{Message, Question, Record, name, rcode};
 use domain::base::iana::Rtype;
 
-use super::NAME;
-use crate::checks::rfc6052::mutants::replies;
-use crate::message::{Message, Question, Record, name, rcode};
-use crate::mutants::{Mutant, rule};
+use super::rfc6052::replies;
+use crate::mutant::{Mutant, rule};
 
-/// Defects in what is said of ipv4only.arpa.
+/// Name for prefix discovery (RFC 7050 §3).
+const NAME: &str = "ipv4only.arpa";
+
 pub(super) const MUTANTS: &[Mutant] = &[
     replies("discovery-denied", "rfc7050-3-positive", |query, reply| {
         clear_if(is_aaaa(query), reply);

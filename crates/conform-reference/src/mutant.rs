@@ -1,0 +1,47 @@
+//! A mutant: the reference with one defect, and the check that must fail on it.
+
+use crate::rules::{Hooks, Rules};
+
+/// Reference server with one defect.
+#[derive(Clone, Copy)]
+pub struct Mutant {
+    /// Name in a few words joined by hyphens: `ttl-cap-ignored`.
+    pub name: &'static str,
+    /// Id of the check that must fail.
+    pub caught_by: &'static str,
+    /// Breaks rules of the reference.
+    pub rules: fn(&mut Rules),
+    /// Changes messages on their way through the reference.
+    pub hooks: Hooks,
+}
+
+impl std::fmt::Debug for Mutant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// Returns a mutant with a broken rule.
+pub(crate) const fn rule(
+    name: &'static str,
+    caught_by: &'static str,
+    rules: fn(&mut Rules),
+) -> Mutant {
+    Mutant { name, caught_by, rules, hooks: NO_HOOKS }
+}
+
+/// Returns a mutant that changes messages.
+pub(crate) const fn hook(name: &'static str, caught_by: &'static str, hooks: Hooks) -> Mutant {
+    Mutant { name, caught_by, rules: |_| {}, hooks }
+}
+
+/// Hooks that change nothing, the base of all others: `Hooks { reply: Some(…), ..NO_HOOKS }`.
+pub const NO_HOOKS: Hooks = Hooks {
+    arrives: None,
+    query: None,
+    asks: None,
+    hears: None,
+    reply: None,
+    leaves: None,
+    leaves_tcp: None,
+};

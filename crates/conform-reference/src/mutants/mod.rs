@@ -1,0 +1,29 @@
+//! All mutants. Each file has the mutants for the checks in the file of the same name in
+//! `crates/conform/src/checks`.
+
+mod hostile;
+mod messages;
+mod records;
+mod rfc6052;
+mod rfc6147_dnssec;
+mod rfc6147_other;
+mod rfc6147_synthesis;
+mod rfc7050;
+mod transport;
+
+use crate::mutant::Mutant;
+
+/// Returns all mutants, in the order of the files of checks.
+pub fn all() -> impl Iterator<Item = &'static Mutant> {
+    let others = [
+        rfc6147_other::MUTANTS,
+        rfc6147_dnssec::MUTANTS,
+        rfc6052::MUTANTS,
+        rfc7050::MUTANTS,
+        records::MUTANTS,
+        messages::MUTANTS,
+        transport::MUTANTS,
+        hostile::MUTANTS,
+    ];
+    rfc6147_synthesis::MUTANTS.iter().copied().chain(others).flatten()
+}

@@ -1,0 +1,130 @@
+//! Mutants for the checks in `aliases`: CNAME and DNAME records on the way.
+
+use conform::message::{Message, Name, Record, rcode};
+use domain::base::iana::Rtype;
+
+use super::common::{ipv6, recode, wants_aaaa};
+use crate::mutant::{Mutant, NO_HOOKS, hook, rule};
+use crate::rules::Hooks;
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    hook(
+        "alias-not-understood",
+        "rfc6147-5.1.5-alias",
+        Hooks { hears: Some(|reply| clear_if(reply, Rtype::CNAME)), ..NO_HOOKS },
+    ),
+    rule("aliases-hidden", "rfc6147-5.1.5-alias-shown", |rules| rules.shows_aliases = false),
+    hook(
+        "later-aliases-hidden",
+        "rfc6147-5.1.5-two-aliases",
+        Hooks {
+            reply: Some(|query, reply| {
+                let Some(asked) = query.question() else { return };
+                reply
+                    .answer
+                    .retain(|record| record.rtype != Rtype::CNAME || record.owner == asked.name);
+            }),
+            ..NO_HOOKS
+        },
+    ),
+    rule("short-chains-only", "rfc6147-5.1.5-long-chain", |rules| rules.longest_chain = 4),
+    rule("follows-nothing", "rfc6147-5.1.5-half-followed", |rules| rules.follows_aliases = false),
+    hook(
+        "other-zones-unheard",
+        "rfc6147-5.1.5-other-zone",
+        Hooks {
+            hears: Some(|reply| {
+                reply.answer.retain(|record| record.rtype == Rtype::CNAME || !is_other(record));
+            }),
+            ..NO_HOOKS
+        },
+    ),
+    hook(
+        "aliases-of-real-records-hidden",
+        "rfc6147-5.1.5-real-wins",
+        Hooks {
+            reply: Some(|_, reply| reply.answer.retain(|record| record.rtype != Rtype::CNAME)),
+            ..NO_HOOKS
+        },
+    ),
+    rule("real-records-lose-below-alias", "rfc6147-5.1.5-real-wins", |rules| {
+        rules.native_wins = false;
+    }),
+    hook(
+        "alias-to-nothing-is-nodata",
+        "rfc6147-5.1.5-alias-to-nxdomain",
+        Hooks {
+            reply: Some(|_, reply| recode(reply, rcode::NXDOMAIN, rcode::NOERROR)),
+            ..NO_HOOKS
+        },
+    ),
+    hook(
+        "alias-to-nodata-is-servfail",
+        "rfc6147-5.1.5-alias-to-nodata",
+        Hooks {
+            reply: Some(|query, reply| {
+                if wants_aaaa(query) && ipv6(reply).is_empty() {
+                    reply.rcode = rcode::SERVFAIL;
+                }
+            }),
+            ..NO_HOOKS
+        },
+    ),
+    hook(
+        "dname-not-understood",
+        "rfc6147-5.1.5-dname",
+        Hooks { hears: Some(|reply| clear_if(reply, Rtype::DNAME)), ..NO_HOOKS },
+    ),
+    hook(
+        "dname-hidden",
+        "rfc6147-5.1.5-dname-shown",
+        Hooks {
+            reply: Some(|_, reply| reply.answer.retain(|record| record.rtype != Rtype::DNAME)),
+            ..NO_HOOKS
+        },
+    ),
+    hook(
+        "letter-case-matters",
+        "rfc6147-5.1.5-letter-case",
+        Hooks {
+            hears: Some(|reply| reply.answer.retain(|record| !has_capitals(&record.owner))),
+            ..NO_HOOKS
+        },
+    ),
+    hook(
+        "longest-ttl-for-all",
+        "rfc6147-5.1.5-alias-ttls",
+        Hooks {
+            reply: Some(|_, reply| {
+                let longest = reply.answer.iter().map(|record| record.ttl).max().unwrap_or(0);
+                reply.answer.iter_mut().for_each(|record| record.ttl = longest);
+            }),
+            ..NO_HOOKS
+        },
+    ),
+    hook(
+        "loops-are-nodata",
+        "rfc1034-3.6.2-alias-loop",
+        Hooks {
+            reply: Some(|_, reply| recode(reply, rcode::SERVFAIL, rcode::NOERROR)),
+            ..NO_HOOKS
+        },
+    ),
+];
+
+/// an answer with records of this type is taken for an empty one.
+fn clear_if(reply: &mut Message, rtype: Rtype) {
+    if reply.answers(rtype).count() > 0 {
+        reply.answer.clear();
+    }
+}
+
+/// whether the owner lies in the zone that `hop` leads to.
+fn is_other(record: &Record) -> bool {
+    record.owner.iter().any(|label| label.as_slice().eq_ignore_ascii_case(b"b"))
+}
+
+/// whether a name is not all in lower case.
+fn has_capitals(name: &Name) -> bool {
+    name.iter().any(|label| label.as_slice().iter().any(u8::is_ascii_uppercase))
+}
