@@ -24,5 +24,6 @@ pub mod label;
 pub mod message;
 pub mod outcome;
 pub mod runner;
+pub mod selection;
 pub mod show;
 pub mod trial;

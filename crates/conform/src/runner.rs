@@ -12,6 +12,7 @@
 //! tried once more alone, because the loss may be ours: what counts is the second try. What cannot
 //! be tried is an outcome as well, with its reason.
 
+mod error;
 mod probe;
 
 use std::any::Any;
@@ -31,8 +32,11 @@ use crate::expected::Prefix;
 use crate::far::view::View;
 use crate::message::Name;
 use crate::outcome::{Outcome, Report, Verdict};
+use crate::selection::chosen;
 use crate::show;
 use crate::trial::{Exchange, Fault, Judged, Subject, Trial};
+
+pub use error::RunError;
 
 /// How many checks run at the same time unless the user says otherwise.
 pub const PARALLEL: usize = 16;
@@ -93,86 +97,6 @@ impl Settings {
             validation: None,
             everything: false,
             until: Arc::default(),
-        }
-    }
-}
-
-/// Why no check was run.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RunError {
-    /// Nothing comes back from the address.
-    #[error("{server} replies to nothing, neither over UDP nor over TCP: is it the right address?")]
-    Silent {
-        /// The address.
-        server: SocketAddr,
-    },
-    /// Nothing can be sent to the address.
-    #[error("{server} cannot be reached from here: {reason}")]
-    Unreachable {
-        /// The address.
-        server: SocketAddr,
-        /// What the system says.
-        reason: String,
-    },
-    /// RFC 7050 finds no prefix, and the user names none.
-    #[error(
-        "{server} does not show its prefix in AAAA records of ipv4only.arpa (RFC 7050 §3): {came}; \
-         if it is a DNS64 server, name its prefix with --expect-prefix"
-    )]
-    NoPrefix {
-        /// The address.
-        server: SocketAddr,
-        /// What came instead.
-        came: String,
-    },
-    /// The server does not know the far side's zone.
-    #[error(
-        "{server} does not ask the far side for {zone}: {came}; let it forward or delegate the \
-         zone to the far side, or leave out --zone"
-    )]
-    NoZone {
-        /// The address.
-        server: SocketAddr,
-        /// The zone.
-        zone: Name,
-        /// What came for names in it.
-        came: String,
-    },
-    /// The view is of a far side that the server does not ask.
-    #[error(
-        "the far side of --auth-status was not asked for {name}, which the server has answered: it \
-         is not the one that the server asks"
-    )]
-    OtherView {
-        /// The name.
-        name: Name,
-    },
-    /// The view cannot be had.
-    #[error("the far side of --auth-status does not say what it was asked: {reason}")]
-    NoView {
-        /// What went wrong.
-        reason: String,
-    },
-    /// The user names a check that there is not.
-    #[error("there is no check {wanted:?}, and none that begins so; the nearest is {nearest}")]
-    NoCheck {
-        /// What the user named.
-        wanted: String,
-        /// The check that is named most alike.
-        nearest: String,
-    },
-}
-
-impl RunError {
-    /// Whether it is the server that shows nothing that could be checked: it is silent, or no DNS64
-    /// server for the zone. All else lies on our side.
-    pub fn is_of_the_server(&self) -> bool {
-        match self {
-            RunError::Silent { .. } | RunError::NoPrefix { .. } | RunError::NoZone { .. } => true,
-            RunError::Unreachable { .. }
-            | RunError::OtherView { .. }
-            | RunError::NoView { .. }
-            | RunError::NoCheck { .. } => false,
         }
     }
 }
@@ -257,7 +181,7 @@ fn run_these(
     progress: &dyn Fn(&Outcome),
 ) -> Result<Report, RunError> {
     let begin = Instant::now();
-    let checks = chosen(all, &settings.only)?;
+    let checks = chosen(all, &settings.only).map_err(RunError::NoCheck)?;
     let needs = |need: Need| checks.iter().any(|check| check.needs.contains(&need));
     let bare = Subject {
         server: settings.server,
@@ -299,50 +223,6 @@ fn run_these(
         outcomes,
         duration_s: begin.elapsed().as_secs_f64(),
     })
-}
-
-/// The checks that the user named, in the order of the list. A whole id means this check only, even
-/// where others begin so.
-pub(crate) fn chosen<'c>(all: &[&'c Check], only: &[String]) -> Result<Vec<&'c Check>, RunError> {
-    let is_whole = |wanted: &String| all.iter().any(|check| check.id == wanted);
-    let fits = |check: &Check, wanted: &String| {
-        if is_whole(wanted) { check.id == wanted } else { check.id.starts_with(wanted.as_str()) }
-    };
-    for wanted in only {
-        if !all.iter().any(|check| fits(check, wanted)) {
-            let nearest = nearest(wanted, all.iter().map(|check| check.id));
-            return Err(RunError::NoCheck { wanted: wanted.clone(), nearest: nearest.into() });
-        }
-    }
-    let is_chosen = |check: &&&Check| only.is_empty() || only.iter().any(|w| fits(check, w));
-    Ok(all.iter().filter(is_chosen).copied().collect())
-}
-
-/// The id that needs the fewest changes to become `wanted`; as beginnings of ids are allowed too,
-/// what an id has beyond the length of `wanted` weighs little.
-fn nearest<'i>(wanted: &str, ids: impl Iterator<Item = &'i str>) -> &'i str {
-    let far = |id: &str| {
-        let begin: String = id.chars().take(wanted.chars().count()).collect();
-        (distance(wanted, id).min(distance(wanted, &begin) + 1), id.len())
-    };
-    ids.min_by_key(|id| far(id)).unwrap_or("none: there are no checks")
-}
-
-/// How many characters are put in, left out or replaced between two texts (Levenshtein, "Binary
-/// codes capable of correcting deletions, insertions, and reversals", 1966).
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (n, a) in one.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = n + 1;
-        for (m, b) in other.iter().enumerate() {
-            let replaced = diagonal + usize::from(a != *b);
-            diagonal = row[m + 1];
-            row[m + 1] = replaced.min(row[m] + 1).min(diagonal + 1);
-        }
-    }
-    row[other.len()]
 }
 
 /// Whether prefixes were found, and are others than those that the checks believe, in any order.

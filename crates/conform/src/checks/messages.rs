@@ -7,17 +7,13 @@
 //! A server that does not reply to what is malformed does what the RFCs leave open. So silence is
 //! right there, and a second is waited for it at most; a reply has to be FORMERR.
 
+mod common;
 mod edns;
 mod header;
 mod malformed;
 
-use std::time::Duration;
-
-use domain::base::iana::Rtype;
-
 use crate::check::{Check, Level, Need};
-use crate::message::{Message, Name, name, rcode};
-use crate::trial::{Fault, Judge, Judged, Trial, expect};
+use crate::trial::Fault;
 
 /// What most checks have in common; each fills in the rest.
 const BASE: Check = Check {
@@ -334,26 +330,3 @@ pub(super) const CHECKS: &[Check] = &[
         ..BASE
     },
 ];
-
-/// How long silence is waited for where it is right.
-const SILENCE: Duration = Duration::from_millis(600);
-
-/// A name that has AAAA records, and is new where there is a far side.
-fn known(t: &mut Trial<'_>) -> Name {
-    match t.subject().zone {
-        Some(_) => t.name("v4-1-2-3-4"),
-        None => name("ipv4only.arpa"),
-    }
-}
-
-/// A query for AAAA of such a name.
-fn query(t: &mut Trial<'_>) -> Message {
-    Message::query(&known(t), Rtype::AAAA)
-}
-
-/// Such a query is answered: NOERROR, and there are AAAA records.
-fn is_answered(reply: &Message) -> Judged {
-    reply.has_rcode(rcode::NOERROR)?;
-    let found = reply.answers(Rtype::AAAA).next();
-    expect(found.is_some(), || "there is no AAAA record in the answer".into())
-}

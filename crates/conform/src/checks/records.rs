@@ -6,15 +6,15 @@
 //! lifetime that must end within a check is six seconds, because some servers (Knot Resolver,
 //! CoreDNS) keep everything for at least five by default.
 
+mod common;
 mod kept;
 mod sets;
 
 use domain::base::iana::Rtype;
-use domain::base::name::ToLabelIter;
 
+use self::common::UNEQUAL;
 use crate::check::{Check, Level, Need};
-use crate::message::Name;
-use crate::trial::{Fault, Judge, Trial};
+use crate::trial::{Fault, Judge};
 
 /// For checks that look from behind.
 const SEEN: &[Need] = &[Need::Zone, Need::View];
@@ -347,17 +347,3 @@ pub(super) const CHECKS: &[Check] = &[
         ..BASE
     },
 ];
-
-/// Three A records with TTLs of 300 and 150 seconds.
-const UNEQUAL: &str = "unequal.v4-1-2-3-4.v4-8-8-4-4.v4-9-9-9-9";
-
-/// A label that no other name has, for names whose parents have to be new as well: servers that ask
-/// for one label more at a time (RFC 9156) ask for the parents too, and keep what comes.
-fn unique(t: &mut Trial<'_>) -> String {
-    t.name("").iter_labels().next().map_or_else(String::new, ToString::to_string)
-}
-
-/// A name with other octets; the same name if they are none.
-fn with_octets(name: &Name, change: impl Fn(&[u8]) -> Vec<u8>) -> Name {
-    Name::from_octets(change(name.as_slice())).unwrap_or_else(|_| name.clone())
-}

@@ -11,7 +11,8 @@ use domain::base::iana::Rtype;
 use domain::base::name::{Label, ToLabelIter};
 
 use super::denial::{Chain, Denial};
-use super::node::{Node, Zones, alias_records};
+use super::node::{Node, alias_records};
+use super::zones::Zones;
 use crate::label::{Alias, Behaviour, EVIL4, EVIL6, Fate, Forgery, TTL};
 use crate::message::{Message, Name, PAYLOAD, Question, Record, rcode};
 

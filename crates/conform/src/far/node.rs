@@ -1,16 +1,9 @@
-//! What is at a name, before anybody asks: its zone, its records, and its behaviour.
-
-use std::net::Ipv4Addr;
+//! One name of the far side: its zone, its records, and its behaviour.
 
 use domain::base::iana::Rtype;
 
-use super::signed::Keys;
-use super::{FarError, reverse};
-use crate::label::{self, Alias, Behaviour, Fate, TTL, Tree};
+use crate::label::{Alias, Behaviour, Fate, TTL, Tree};
 use crate::message::{Name, Record};
-
-/// The longest name in octets that is read: a host that a label points to may be longer by two.
-const LONGEST_NAME: usize = 253;
 
 /// One name of the far side.
 pub(super) struct Node {
@@ -47,77 +40,6 @@ impl Node {
     pub(super) fn types(&self) -> Vec<Rtype> {
         let types = self.records.iter().map(|record| record.rtype);
         types.filter(|rtype| self.behaviour.fate(*rtype) != Some(Fate::NoData)).collect()
-    }
-}
-
-/// All zones of the far side.
-pub(super) struct Zones {
-    /// The zone that the user gave.
-    pub(super) zone: Name,
-    /// Keys of the signed zones.
-    pub(super) keys: Keys,
-    ns: (Name, Ipv4Addr),
-}
-
-impl Zones {
-    /// The zones below `zone`, with new keys; `ns` is the address of their name server.
-    pub(super) fn new(zone: &Name, ns: Ipv4Addr) -> Result<Zones, FarError> {
-        if zone.len() > super::LONGEST_ZONE {
-            return Err(FarError::LongZone { zone: zone.clone() });
-        }
-        let mut zone = zone.clone();
-        zone.make_canonical();
-        let ns = (label::prepend("ns", &zone), ns);
-        Ok(Zones { keys: Keys::make(&zone)?, zone, ns })
-    }
-
-    /// What is at `name`, in lower case, for those who ask for `qtype`: DS records are the parent
-    /// zone's (RFC 4035 §3.1.4.1), and there are none.
-    pub(super) fn node(&self, name: &Name, qtype: Rtype) -> Node {
-        if !name.ends_with(&self.zone) {
-            return reverse::node(name, qtype, &self.zone, &self.ns.0);
-        }
-        let place = Some(name)
-            .filter(|name| name.len() <= LONGEST_NAME)
-            .and_then(|name| label::read(name, &self.zone));
-        let Some(label::Place { tree, mut behaviour }) = place else {
-            return Node::empty(self.zone.clone());
-        };
-        let apex = tree.apex(&self.zone);
-        if *name == apex && qtype == Rtype::DS {
-            let is_below = tree != Tree::Plain;
-            return Node::empty(if is_below { self.zone.clone() } else { Name::root_vec() });
-        }
-        if *name == apex {
-            return self.apex(tree, &apex);
-        }
-        if *name == self.ns.0 {
-            let behaviour = Behaviour { v4: vec![self.ns.1], ..Behaviour::default() };
-            return Node::new(name, tree, apex, behaviour);
-        }
-        if !label::is_directive(name.first()) {
-            return Node::new(name, tree, apex, behaviour);
-        }
-        // A name on the way to others is there whatever its labels say of those. Of records it has
-        // a DNAME at most: that leads the names below it elsewhere, not itself (RFC 6672 §2.3).
-        let dname = behaviour
-            .alias
-            .take()
-            .filter(|alias| matches!(alias, Alias::Dname { owner, .. } if owner == name));
-        let mut node = Node { tree, ..Node::empty(apex) };
-        node.records.extend(dname.into_iter().flat_map(|alias| alias_records(name, &alias, TTL).0));
-        node
-    }
-
-    fn apex(&self, tree: Tree, apex: &Name) -> Node {
-        let mut node = Node { tree, ..Node::apex(apex, &self.ns.0, Behaviour::default()) };
-        node.records.extend(self.keys.dnskey(tree));
-        if tree == Tree::Nsec3 {
-            // SHA-1, no flags, no further iterations, no salt (RFC 9276 §3.1).
-            let data = vec![1, 0, 0, 0, 0];
-            node.records.push(Record::new(apex.clone(), Rtype::NSEC3PARAM, TTL, data));
-        }
-        node
     }
 }
 

@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 use net::socket::{ListenError, listen_both};
 
 use super::answer::{Sending, answer};
-use super::node::Zones;
-use super::{FarConfig, FarError, Log};
+use super::config::{FarConfig, FarError};
+use super::log::Log;
+use super::zones::Zones;
 use crate::message::{Message, Name, rcode};
 
 /// Connections at once; further ones are closed.

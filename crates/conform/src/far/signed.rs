@@ -16,7 +16,7 @@ use domain::dnssec::sign::signatures::rrsigs::sign_rrset;
 use domain::rdata::dnssec::Timestamp;
 use domain::utils::{base16, base64};
 
-use super::FarError;
+use super::config::FarError;
 use crate::label::{self, TTL, Tree};
 use crate::message::{Name, Record};
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::Log;
+use super::log::Log;
 use super::view::{Asked, View};
 use crate::message::Name;
 

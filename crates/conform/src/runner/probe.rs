@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use domain::base::iana::Rtype;
 
-use super::RunError;
+use super::error::RunError;
 use crate::expected::Prefix;
 use crate::message::{Message, Name, Question, Record, name, rcode};
 use crate::trial::{Exchange, Fault, Judged, Subject, Trial, rcode_name};

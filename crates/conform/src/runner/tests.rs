@@ -443,29 +443,3 @@ fn what_has_not_begun_when_the_user_wants_to_stop_is_not_tried() {
     assert_eq!((first.verdict, last.verdict), (Verdict::Passed, Verdict::NotTried), "{report:?}");
     assert!(last.reason.contains("interrupted"), "{report:?}");
 }
-
-#[test]
-fn only_those_that_were_named() {
-    let checks = ["rfc6147-5.1.2-nx", "rfc6147-5.1.2-nxdomain", "rfc6052-2.2-u-octet"]
-        .map(|id| of(id, |_| Ok(())));
-    let all: Vec<&Check> = checks.iter().collect();
-    let ids = |only: &[&str]| -> Result<Vec<&str>, RunError> {
-        let only: Vec<String> = only.iter().map(|text| (*text).to_owned()).collect();
-        Ok(chosen(&all, &only)?.iter().map(|check| check.id).collect())
-    };
-    assert_eq!(ids(&[]).unwrap().len(), 3);
-    assert_eq!(ids(&["rfc6147"]).unwrap(), ["rfc6147-5.1.2-nx", "rfc6147-5.1.2-nxdomain"]);
-    assert_eq!(ids(&["rfc6147-5.1.2-nx"]).unwrap(), ["rfc6147-5.1.2-nx"], "a whole id");
-    assert_eq!(
-        ids(&["rfc6052", "rfc6147-5.1.2-nxd"]).unwrap(),
-        ["rfc6147-5.1.2-nxdomain", "rfc6052-2.2-u-octet"]
-    );
-    let nearest = |wanted: &str| match ids(&[wanted]) {
-        Err(RunError::NoCheck { nearest, .. }) => nearest,
-        other => panic!("{other:?}"),
-    };
-    assert_eq!(nearest("rfc6147-5.1.2-nxdomian"), "rfc6147-5.1.2-nxdomain");
-    assert_eq!(nearest("rfc6025"), "rfc6052-2.2-u-octet");
-    assert_eq!(nearest("rfc6052-2.2-uoctet"), "rfc6052-2.2-u-octet");
-    assert_eq!(distance("kitten", "sitting"), 3);
-}

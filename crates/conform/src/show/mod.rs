@@ -15,7 +15,7 @@ use std::fmt::Write;
 use crate::check::{Check, Level};
 use crate::checks;
 use crate::outcome::{Count, Outcome, Verdict};
-use crate::runner::{RunError, chosen};
+use crate::selection::{NoCheck, chosen};
 
 pub(crate) use reply::exchange;
 
@@ -27,12 +27,11 @@ pub(crate) const GROUPS: [(&str, &[Level]); 4] = [
     ("hardening", &[Level::Hardening]),
 ];
 
-/// The checks that `only` names, or all, one a line: id, level, where the sentence stands, and what
-/// the server must do.
+/// Lists the checks that `only` names, or all, one per line: id, level, section, and title.
 ///
 /// # Errors
-/// [`RunError::NoCheck`] if there is no such check.
-pub fn list(only: &[String]) -> Result<String, RunError> {
+/// [`NoCheck`] if a name in `only` is no check.
+pub fn list(only: &[String]) -> Result<String, NoCheck> {
     let all: Vec<&Check> = checks::all().collect();
     Ok(list_of(&chosen(&all, only)?))
 }

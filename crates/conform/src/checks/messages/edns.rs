@@ -3,7 +3,7 @@
 use domain::base::Message as Parsed;
 use domain::base::iana::Rtype;
 
-use super::{is_answered, query};
+use super::common::{is_answered, query};
 use crate::message::{Message, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect};
 

@@ -2,7 +2,7 @@
 
 use domain::base::iana::{Class, Rtype};
 
-use super::{SILENCE, known, query};
+use super::common::{SILENCE, known, query};
 use crate::message::{Flags, Message, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect, rcode_name};
 

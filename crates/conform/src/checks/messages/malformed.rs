@@ -2,7 +2,7 @@
 
 use domain::utils::base16;
 
-use super::{SILENCE, is_answered, query};
+use super::common::{SILENCE, is_answered, query};
 use crate::message::{Message, rcode};
 use crate::trial::{Fault, Judged, Trial, expect, rcode_name};
 

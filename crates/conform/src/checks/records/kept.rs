@@ -6,7 +6,7 @@ use std::time::Duration;
 use domain::base::ToName;
 use domain::base::iana::Rtype;
 
-use super::unique;
+use super::common::unique;
 use crate::message::{Message, Name, Record, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect};
 

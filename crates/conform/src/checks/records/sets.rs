@@ -2,7 +2,7 @@
 
 use domain::base::iana::Rtype;
 
-use super::{UNEQUAL, unique, with_octets};
+use super::common::{UNEQUAL, unique};
 use crate::message::{Message, Name, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect, rcode_name};
 
@@ -191,6 +191,11 @@ pub(super) fn any_is_answered(t: &mut Trial<'_>) -> Judged {
     let declined = [rcode::NOERROR, rcode::NOTIMP, rcode::REFUSED].contains(&reply.rcode);
     expect(declined, || format!("the RCODE is {}", rcode_name(reply.rcode)))?;
     belongs_to(&reply, &name)
+}
+
+/// Returns a name with changed octets, or the same name if they form no name.
+fn with_octets(name: &Name, change: impl Fn(&[u8]) -> Vec<u8>) -> Name {
+    Name::from_octets(change(name.as_slice())).unwrap_or_else(|_| name.clone())
 }
 
 #[cfg(test)]

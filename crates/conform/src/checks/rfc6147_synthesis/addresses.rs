@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use domain::base::iana::Rtype;
 
-use super::{RFC6147, ipv6, is_near, synthesized};
+use super::common::{RFC6147, ipv6, is_near, synthesized};
 use crate::check::{Check, Level, Need};
 use crate::message::{Message, Record};
 use crate::trial::{Fault, Judge, Judged, Trial, expect};

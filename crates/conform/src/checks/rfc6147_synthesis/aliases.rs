@@ -2,7 +2,7 @@
 
 use domain::base::iana::Rtype;
 
-use super::{NATIVE, NATIVE_LABEL, RFC6147, behaviour, belong_to, end, synthesized, way};
+use super::common::{NATIVE, NATIVE_LABEL, RFC6147, behaviour, belong_to, end, synthesized, way};
 use crate::check::Check;
 use crate::label::Alias;
 use crate::message::{Message, Name, Record, rcode};

@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 
 use domain::base::iana::Rtype;
 
-use super::{NATIVE, NATIVE_LABEL, RFC6147, ipv6};
+use super::common::{NATIVE, NATIVE_LABEL, RFC6147, ipv6};
 use crate::check::{Check, Level, Need};
 use crate::message::{Message, Name, Record, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect};

@@ -2,7 +2,7 @@
 
 use domain::base::iana::Rtype;
 
-use super::{RFC6147, ipv6, synthesized};
+use super::common::{RFC6147, ipv6, synthesized};
 use crate::check::{Check, Level};
 use crate::message::{Message, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect};

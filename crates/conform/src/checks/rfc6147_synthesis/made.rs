@@ -3,8 +3,8 @@
 
 use domain::base::iana::{Class, Rtype};
 
+use super::common::{NATIVE, NATIVE_LABEL, RFC6147, belong_to, end, ipv6, is_near, synthesized};
 use super::failures::before_patience_ends;
-use super::{NATIVE, NATIVE_LABEL, RFC6147, belong_to, end, ipv6, is_near, synthesized};
 use crate::check::{Check, Level, Need};
 use crate::label;
 use crate::message::{Message, rcode};

@@ -14,20 +14,13 @@
 
 mod addresses;
 mod aliases;
+mod common;
 mod excluded;
 mod failures;
 mod made;
 mod native;
 
-use std::iter;
-use std::net::Ipv6Addr;
-
-use domain::base::iana::Rtype;
-
-use crate::check::{Check, Level, Need};
-use crate::label::{self, Behaviour};
-use crate::message::{Message, Name, Record};
-use crate::trial::{Fault, Judge, Judged, Trial, expect};
+use crate::check::Check;
 
 pub(super) const CHECKS: &[&[Check]] = &[
     native::CHECKS,
@@ -37,73 +30,3 @@ pub(super) const CHECKS: &[&[Check]] = &[
     made::CHECKS,
     addresses::CHECKS,
 ];
-
-/// What most checks of this folder have in common; each fills in the rest.
-const RFC6147: Check = Check {
-    id: "",
-    title: "",
-    rfc: 6147,
-    section: "",
-    sentence: "",
-    level: Level::Says,
-    needs: &[Need::Zone],
-    contradicts: None,
-    script: |_| Err(Fault::NotTried("the check has no script".into())),
-};
-
-/// The label of [`NATIVE`].
-const NATIVE_LABEL: &str = "v6-26000001000000000000000000000053";
-/// An address that a host has of its own: global, in no exclusion set, in no prefix of a DNS64.
-const NATIVE: Ipv6Addr = Ipv6Addr::new(0x2600, 1, 0, 0, 0, 0, 0, 0x53);
-
-/// Asks for AAAA of a new name with these labels, and wants exactly the addresses that are made of
-/// `v4`: each address once for each prefix of the server.
-fn synthesized(t: &mut Trial<'_>, labels: &str, v4: &[&str]) -> Judged<(Name, Message)> {
-    let (name, reply) = t.aaaa(labels)?;
-    reply.has_aaaa(&all_embedded(t, v4))?;
-    Ok((name, reply))
-}
-
-/// What is made of these IPv4 addresses, with each prefix of the server.
-fn all_embedded(t: &Trial<'_>, v4: &[&str]) -> Vec<Ipv6Addr> {
-    v4.iter().flat_map(|v4| t.embedded(v4)).collect()
-}
-
-/// The addresses of the AAAA records in the answer section.
-fn ipv6(reply: &Message) -> Vec<Ipv6Addr> {
-    reply.answer.iter().filter_map(Record::ipv6).collect()
-}
-
-/// The TTL is `wanted`, or up to 2 s less: time passes between the server's upstream and the check.
-fn is_near(ttl: u32, wanted: u32) -> Judged {
-    expect((wanted.saturating_sub(2)..=wanted).contains(&ttl), || {
-        format!("the TTL is {ttl} s, not {wanted} s")
-    })
-}
-
-/// What the labels of a name say.
-fn behaviour(t: &Trial<'_>, name: &Name) -> Behaviour {
-    let zone = t.subject().zone.expect("all checks of this folder that use names need a zone");
-    label::read(name, zone).map(|place| place.behaviour).unwrap_or_default()
-}
-
-/// All names from `name` to the end of its aliases.
-fn way(t: &Trial<'_>, name: &Name) -> Vec<Name> {
-    let target = |name: &Name| Some(behaviour(t, name).alias?.target().clone());
-    // No check here has as many aliases; it ends a loop.
-    iter::successors(Some(name.clone()), target).take(20).collect()
-}
-
-/// The name at the end of the aliases of `name`.
-fn end(t: &Trial<'_>, name: &Name) -> Name {
-    way(t, name).pop().unwrap_or_else(|| name.clone())
-}
-
-/// All records of this type in the answer are `owner`'s.
-fn belong_to(reply: &Message, rtype: Rtype, owner: &Name) -> Judged {
-    reply.answers(rtype).try_for_each(|record| {
-        expect(record.owner == *owner, || {
-            format!("{} is the owner of an {rtype} record, not {owner}", record.owner)
-        })
-    })
-}

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use domain::base::iana::{Class, Rtype};
 
-use super::{NATIVE, NATIVE_LABEL, RFC6147, belong_to, ipv6, is_near};
+use super::common::{NATIVE, NATIVE_LABEL, RFC6147, belong_to, ipv6, is_near};
 use crate::check::{Check, Level, Need};
 use crate::message::Message;
 use crate::trial::{Judge, Judged, Trial, expect};

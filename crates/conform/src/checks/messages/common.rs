@@ -1,0 +1,31 @@
+//! Queries that any server answers, for several files of this folder.
+
+use std::time::Duration;
+
+use domain::base::iana::Rtype;
+
+use crate::message::{Message, Name, name, rcode};
+use crate::trial::{Judge, Judged, Trial, expect};
+
+/// Time to wait for a reply where silence is right.
+pub(super) const SILENCE: Duration = Duration::from_millis(600);
+
+/// Returns a name with AAAA records, a new one if there is a far side.
+pub(super) fn known(t: &mut Trial<'_>) -> Name {
+    match t.subject().zone {
+        Some(_) => t.name("v4-1-2-3-4"),
+        None => name("ipv4only.arpa"),
+    }
+}
+
+/// Returns an AAAA query for such a name.
+pub(super) fn query(t: &mut Trial<'_>) -> Message {
+    Message::query(&known(t), Rtype::AAAA)
+}
+
+/// Judges the reply to such a query: NOERROR, and at least one AAAA record.
+pub(super) fn is_answered(reply: &Message) -> Judged {
+    reply.has_rcode(rcode::NOERROR)?;
+    let found = reply.answers(Rtype::AAAA).next();
+    expect(found.is_some(), || "there is no AAAA record in the answer".into())
+}

@@ -1,0 +1,81 @@
+//! Fields, addresses and judgements that several files of this folder use.
+
+use std::iter;
+use std::net::Ipv6Addr;
+
+use domain::base::iana::Rtype;
+
+use crate::check::{Check, Level, Need};
+use crate::label::{self, Behaviour};
+use crate::message::{Message, Name, Record};
+use crate::trial::{Fault, Judge, Judged, Trial, expect};
+
+/// Common fields of most checks of this folder; each check fills in the rest.
+pub(super) const RFC6147: Check = Check {
+    id: "",
+    title: "",
+    rfc: 6147,
+    section: "",
+    sentence: "",
+    level: Level::Says,
+    needs: &[Need::Zone],
+    contradicts: None,
+    script: |_| Err(Fault::NotTried("the check has no script".into())),
+};
+
+/// Label of [`NATIVE`].
+pub(super) const NATIVE_LABEL: &str = "v6-26000001000000000000000000000053";
+/// Native address of a host: global, in no exclusion range, in no prefix of a DNS64.
+pub(super) const NATIVE: Ipv6Addr = Ipv6Addr::new(0x2600, 1, 0, 0, 0, 0, 0, 0x53);
+
+/// Queries AAAA of a new name with these labels, and expects exactly the addresses synthesized from
+/// `v4`: each address once for each prefix of the server.
+pub(super) fn synthesized(t: &mut Trial<'_>, labels: &str, v4: &[&str]) -> Judged<(Name, Message)> {
+    let (name, reply) = t.aaaa(labels)?;
+    reply.has_aaaa(&all_embedded(t, v4))?;
+    Ok((name, reply))
+}
+
+/// Returns the addresses synthesized from these IPv4 addresses with each prefix of the server.
+pub(super) fn all_embedded(t: &Trial<'_>, v4: &[&str]) -> Vec<Ipv6Addr> {
+    v4.iter().flat_map(|v4| t.embedded(v4)).collect()
+}
+
+/// Returns the addresses of the AAAA records in the answer section.
+pub(super) fn ipv6(reply: &Message) -> Vec<Ipv6Addr> {
+    reply.answer.iter().filter_map(Record::ipv6).collect()
+}
+
+/// Judges a TTL in seconds: `wanted`, or up to 2 s less for the time since the upstream's reply.
+pub(super) fn is_near(ttl: u32, wanted: u32) -> Judged {
+    expect((wanted.saturating_sub(2)..=wanted).contains(&ttl), || {
+        format!("the TTL is {ttl} s, not {wanted} s")
+    })
+}
+
+/// Returns the behaviour that the labels of a name define.
+pub(super) fn behaviour(t: &Trial<'_>, name: &Name) -> Behaviour {
+    let zone = t.subject().zone.expect("all checks of this folder that use names need a zone");
+    label::read(name, zone).map(|place| place.behaviour).unwrap_or_default()
+}
+
+/// Returns all names from `name` to the end of its aliases.
+pub(super) fn way(t: &Trial<'_>, name: &Name) -> Vec<Name> {
+    let target = |name: &Name| Some(behaviour(t, name).alias?.target().clone());
+    // The limit ends a loop; no name of a check has as many aliases.
+    iter::successors(Some(name.clone()), target).take(20).collect()
+}
+
+/// Returns the name at the end of the aliases of `name`.
+pub(super) fn end(t: &Trial<'_>, name: &Name) -> Name {
+    way(t, name).pop().unwrap_or_else(|| name.clone())
+}
+
+/// Judges the owner of all records of this type in the answer.
+pub(super) fn belong_to(reply: &Message, rtype: Rtype, owner: &Name) -> Judged {
+    reply.answers(rtype).try_for_each(|record| {
+        expect(record.owner == *owner, || {
+            format!("{} is the owner of an {rtype} record, not {owner}", record.owner)
+        })
+    })
+}

@@ -1,0 +1,81 @@
+//! Errors of a run.
+
+use std::net::SocketAddr;
+
+use crate::message::Name;
+use crate::selection::NoCheck;
+
+/// Reasons for which no check was run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    /// Nothing comes back from the address.
+    #[error("{server} replies to nothing, neither over UDP nor over TCP: is it the right address?")]
+    Silent {
+        /// The address.
+        server: SocketAddr,
+    },
+    /// Nothing can be sent to the address.
+    #[error("{server} cannot be reached from here: {reason}")]
+    Unreachable {
+        /// The address.
+        server: SocketAddr,
+        /// What the system says.
+        reason: String,
+    },
+    /// RFC 7050 finds no prefix, and the user names none.
+    #[error(
+        "{server} does not show its prefix in AAAA records of ipv4only.arpa (RFC 7050 §3): {came}; \
+         if it is a DNS64 server, name its prefix with --expect-prefix"
+    )]
+    NoPrefix {
+        /// The address.
+        server: SocketAddr,
+        /// What came instead.
+        came: String,
+    },
+    /// The server does not know the far side's zone.
+    #[error(
+        "{server} does not ask the far side for {zone}: {came}; let it forward or delegate the \
+         zone to the far side, or leave out --zone"
+    )]
+    NoZone {
+        /// The address.
+        server: SocketAddr,
+        /// The zone.
+        zone: Name,
+        /// What came for names in it.
+        came: String,
+    },
+    /// The view is of a far side that the server does not ask.
+    #[error(
+        "the far side of --auth-status was not asked for {name}, which the server has answered: it \
+         is not the one that the server asks"
+    )]
+    OtherView {
+        /// The name.
+        name: Name,
+    },
+    /// The view cannot be had.
+    #[error("the far side of --auth-status does not say what it was asked: {reason}")]
+    NoView {
+        /// What went wrong.
+        reason: String,
+    },
+    /// A name on the user's list is no check.
+    #[error(transparent)]
+    NoCheck(NoCheck),
+}
+
+impl RunError {
+    /// Whether it is the server that shows nothing that could be checked: it is silent, or no DNS64
+    /// server for the zone. All else lies on our side.
+    pub fn is_of_the_server(&self) -> bool {
+        match self {
+            RunError::Silent { .. } | RunError::NoPrefix { .. } | RunError::NoZone { .. } => true,
+            RunError::Unreachable { .. }
+            | RunError::OtherView { .. }
+            | RunError::NoView { .. }
+            | RunError::NoCheck(_) => false,
+        }
+    }
+}
