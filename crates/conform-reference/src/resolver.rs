@@ -89,6 +89,9 @@ impl Resolver {
     /// RFC 6147 §5.1 and §5.4.
     fn aaaa(&self, question: &Question, wants: Wants) -> Outcome {
         let rules = &self.rules;
+        if !rules.waits_for_aaaa {
+            self.walk(question.name.clone(), Rtype::A, wants);
+        }
         let mut first = self.walk(question.name.clone(), Rtype::AAAA, wants);
         let ends = match first.trouble {
             None => first.rcode == rcode::NXDOMAIN && rules.nxdomain_ends,

@@ -22,6 +22,8 @@ pub struct Rules {
     pub silence_is_servfail: bool,
     /// How long a question to the upstream may take before it counts as unanswered; 1.5 s.
     pub upstream_patience: Duration,
+    /// A is queried only if the AAAA response is not enough (§5.1.8).
+    pub waits_for_aaaa: bool,
     /// AAAA records in these ranges count as missing (§5.1.4); `::ffff:0:0/96`.
     pub excluded: Vec<(Ipv6Addr, u8)>,
     /// Aliases are followed to their end, also where the upstream did not (§5.1.5).
@@ -30,6 +32,8 @@ pub struct Rules {
     pub shows_aliases: bool,
     /// How many aliases are followed before it is SERVFAIL; 16.
     pub longest_chain: usize,
+    /// An alias of a name that was passed already is SERVFAIL (RFC 1034 §3.6.2).
+    pub notices_loops: bool,
     /// The TTL of what is made is at most the TTL of the A record (§5.1.7).
     pub ttl_of_a: bool,
     /// The TTL of what is made is at most the SOA record's TTL (§5.1.7).
@@ -84,6 +88,8 @@ pub struct Rules {
     /// A message over TCP may come in several segments; if this is false, the connection is closed when
     /// the first read does not have all of it (RFC 7766 §8).
     pub joins_segments: bool,
+    /// TCP connections served at the same time; further connections wait. 256.
+    pub connections: usize,
     /// How often a question is sent to the upstream over UDP before it counts as unanswered, all within
     /// `upstream_patience`; at most 3 is right (RFC 9520 §3.1).
     pub tries: usize,
@@ -98,10 +104,12 @@ impl Default for Rules {
             errors_are_empty: true,
             silence_is_servfail: true,
             upstream_patience: Duration::from_millis(1500),
+            waits_for_aaaa: true,
             excluded: vec![(Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96)],
             follows_aliases: true,
             shows_aliases: true,
             longest_chain: 16,
+            notices_loops: true,
             ttl_of_a: true,
             ttl_of_soa: true,
             minimum_of_soa: true,
@@ -127,6 +135,7 @@ impl Default for Rules {
             random_source: true,
             equal_ttls: true,
             joins_segments: true,
+            connections: 256,
             tries: 2,
         }
     }

@@ -22,9 +22,8 @@ use crate::rules::{Hooks, Rules};
 use crate::translate::Pref64;
 use crate::upstream::{Upstream, read_framed, send_framed, unspecified};
 
-/// Queries that are answered at the same time, and TCP connections that are open.
+/// Queries answered at the same time.
 const MOST_QUERIES: usize = 2048;
-const MOST_CONNECTIONS: usize = 256;
 /// A thread needs little; there are many.
 const STACK: usize = 256 << 10;
 /// How long a TCP connection may be silent (RFC 7766 §6.2.3), and how long a client may take to
@@ -98,6 +97,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 pub fn start(config: ReferenceConfig) -> io::Result<Reference> {
     let ReferenceConfig { listen, upstream, zone, prefixes, rules, hooks } = config;
     let (udp, tcp) = sockets(listen)?;
+    let connections = Slots::new(rules.connections);
     let resolver = Resolver {
         zone,
         prefixes: prefixes.into_iter().map(Pref64::of).collect(),
@@ -109,7 +109,7 @@ pub fn start(config: ReferenceConfig) -> io::Result<Reference> {
         front: Front { resolver, hooks },
         ends: Arc::default(),
         queries: Slots::new(MOST_QUERIES),
-        connections: Slots::new(MOST_CONNECTIONS),
+        connections,
     });
     let address = tcp.local_addr()?;
     udp.set_read_timeout(Some(LOOK_UP))?;

@@ -103,7 +103,8 @@ impl Found {
         }
         let (passed, mut answer) = (self.names.len(), reply.answer);
         while let Some(target) = self.take_alias(&mut answer, qtype) {
-            let endless = self.names.contains(&target) || self.names.len() > rules.longest_chain;
+            let is_loop = rules.notices_loops && self.names.contains(&target);
+            let endless = is_loop || self.names.len() > rules.longest_chain;
             self.names.push(target);
             if endless {
                 self.fails(Trouble::Endless);

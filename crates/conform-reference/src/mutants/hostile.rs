@@ -58,6 +58,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         rules: |rules| rules.longest_chain = 4,
         hooks: Hooks { reply: Some(servfail_is_empty), ..NO_HOOKS },
     },
+    rule("loops-chased", "rfc1034-5.3.3-bounded", |rules| {
+        rules.notices_loops = false;
+        rules.longest_chain = 64;
+        rules.caches = false;
+    }),
     rule("asks-on-and-on", "rfc9520-3.1-tries", |rules| rules.tries = 8),
     hook(
         "failures-kept-by-name",

@@ -25,17 +25,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
     hook(
         "tcp-one-query-a-connection",
         "rfc7766-6.2.1-reuse",
-        Hooks { leaves_tcp: Some(lose_every_second), ..NO_HOOKS },
+        Hooks { leaves_tcp: Some(lose_every::<2, 0>), ..NO_HOOKS },
     ),
     hook(
         "tcp-pipelined-lost",
         "rfc7766-6.2.1.1-pipelined",
-        Hooks { leaves_tcp: Some(lose_every_second), ..NO_HOOKS },
+        Hooks { leaves_tcp: Some(lose_every::<2, 1>), ..NO_HOOKS },
     ),
     hook(
         "tcp-tenth-lost",
         "rfc7766-6.2.1.1-all-answered",
-        Hooks { leaves_tcp: Some(lose_every_tenth), ..NO_HOOKS },
+        Hooks { leaves_tcp: Some(lose_every::<10, 4>), ..NO_HOOKS },
     ),
     hook(
         "tcp-idle-one-second",
@@ -56,12 +56,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
     hook(
         "tcp-second-message-lost",
         "rfc1035-4.2.2-length",
-        Hooks { leaves_tcp: Some(lose_every_second), ..NO_HOOKS },
+        Hooks { leaves_tcp: Some(lose_every::<2, 2>), ..NO_HOOKS },
     ),
+    rule("tcp-two-connections", "rfc1035-4.2.2-half-message", |rules| rules.connections = 2),
     hook(
         "tcp-second-connection-lost",
         "rfc1035-4.2.2-connections",
-        Hooks { leaves_tcp: Some(lose_every_second), ..NO_HOOKS },
+        Hooks { leaves_tcp: Some(lose_every::<2, 3>), ..NO_HOOKS },
     ),
     hook(
         "no-opt-is-4096",
@@ -94,16 +95,10 @@ const FAILURES_UNSAID: Mutant = Mutant {
     hooks: Hooks { leaves: Some(clear_servfail), ..NO_HOOKS },
 };
 
-fn lose_every_second(octets: &mut Vec<u8>) {
-    static COUNT: AtomicUsize = AtomicUsize::new(0);
-    if COUNT.fetch_add(1, Ordering::Relaxed) % 2 == 1 {
-        octets.clear();
-    }
-}
-
-fn lose_every_tenth(octets: &mut Vec<u8>) {
-    static COUNT: AtomicUsize = AtomicUsize::new(0);
-    if COUNT.fetch_add(1, Ordering::Relaxed) % 10 == 9 {
+/// Loses each `NTH` message. Mutants run in parallel, so each has a counter: `COUNTER`.
+fn lose_every<const NTH: usize, const COUNTER: usize>(octets: &mut Vec<u8>) {
+    static COUNTS: [AtomicUsize; 5] = [const { AtomicUsize::new(0) }; 5];
+    if COUNTS[COUNTER].fetch_add(1, Ordering::Relaxed) % NTH == NTH - 1 {
         octets.clear();
     }
 }

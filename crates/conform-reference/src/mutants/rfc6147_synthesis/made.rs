@@ -130,6 +130,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             ..NO_HOOKS
         },
     ),
+    rule("a-queried-at-once", "rfc6147-5.1.8-no-needless-a", |rules| rules.waits_for_aaaa = false),
 ];
 
 /// the AAAA records of the answer.
