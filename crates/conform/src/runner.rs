@@ -152,11 +152,6 @@ impl Phase {
     }
 }
 
-/// Whether a check runs alone, behind the others.
-pub fn runs_alone(id: &str) -> bool {
-    Phase::of(id) == Phase::Alone
-}
-
 /// The place of a check among those that run alone.
 fn place_alone(id: &str) -> Option<usize> {
     ALONE.iter().position(|begin| id.starts_with(begin))
