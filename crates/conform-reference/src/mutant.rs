@@ -1,5 +1,7 @@
 //! A mutant: the reference with one defect, and the check that must fail on it.
 
+use conform::message::Message;
+
 use crate::rules::{Hooks, Rules};
 
 /// Reference server with one defect.
@@ -30,9 +32,72 @@ pub(crate) const fn rule(
     Mutant { name, caught_by, rules, hooks: NO_HOOKS }
 }
 
-/// Returns a mutant that changes messages.
+/// Returns a mutant with several hooks.
 pub(crate) const fn hook(name: &'static str, caught_by: &'static str, hooks: Hooks) -> Mutant {
     Mutant { name, caught_by, rules: |_| {}, hooks }
+}
+
+/// Returns a mutant that changes the octets of a client's query.
+pub(crate) const fn arrives(
+    name: &'static str,
+    caught_by: &'static str,
+    change: fn(&mut Vec<u8>),
+) -> Mutant {
+    hook(name, caught_by, Hooks { arrives: Some(change), ..NO_HOOKS })
+}
+
+/// Returns a mutant that changes a client's query.
+pub(crate) const fn reads(
+    name: &'static str,
+    caught_by: &'static str,
+    change: fn(&mut Message),
+) -> Mutant {
+    hook(name, caught_by, Hooks { query: Some(change), ..NO_HOOKS })
+}
+
+/// Returns a mutant that changes its upstream queries.
+pub(crate) const fn asks(
+    name: &'static str,
+    caught_by: &'static str,
+    change: fn(&mut Message),
+) -> Mutant {
+    hook(name, caught_by, Hooks { asks: Some(change), ..NO_HOOKS })
+}
+
+/// Returns a mutant that changes the replies of its upstream.
+pub(crate) const fn hears(
+    name: &'static str,
+    caught_by: &'static str,
+    change: fn(&mut Message),
+) -> Mutant {
+    hook(name, caught_by, Hooks { hears: Some(change), ..NO_HOOKS })
+}
+
+/// Returns a mutant that changes its replies.
+pub(crate) const fn replies(
+    name: &'static str,
+    caught_by: &'static str,
+    change: fn(&Message, &mut Message),
+) -> Mutant {
+    hook(name, caught_by, Hooks { reply: Some(change), ..NO_HOOKS })
+}
+
+/// Returns a mutant that changes the octets of its replies.
+pub(crate) const fn leaves(
+    name: &'static str,
+    caught_by: &'static str,
+    change: fn(&mut Vec<u8>),
+) -> Mutant {
+    hook(name, caught_by, Hooks { leaves: Some(change), ..NO_HOOKS })
+}
+
+/// Returns a mutant that changes the octets of its replies over TCP.
+pub(crate) const fn leaves_tcp(
+    name: &'static str,
+    caught_by: &'static str,
+    change: fn(&mut Vec<u8>),
+) -> Mutant {
+    hook(name, caught_by, Hooks { leaves_tcp: Some(change), ..NO_HOOKS })
 }
 
 /// Hooks that change nothing, the base of all others: `Hooks { reply: Some(…), ..NO_HOOKS }`.

@@ -10,28 +10,20 @@ use conform::label::EVIL4;
 use conform::message::{Message, Name, Record, rcode};
 use domain::base::iana::Rtype;
 
-use crate::mutant::{Mutant, NO_HOOKS, hook, rule};
+use crate::mutant::{Mutant, NO_HOOKS, arrives, asks, hears, hook, leaves, reads, replies, rule};
 use crate::rules::Hooks;
 
 pub(super) const MUTANTS: &[Mutant] = &[
     rule("any-id-will-do", "rfc5452-9.1-id", |rules| rules.checks_id = false),
     rule("any-port-will-do", "hardening-forged-port", |rules| rules.checks_source = false),
     rule("any-question-will-do", "rfc5452-9.1-question", |rules| rules.checks_question = false),
-    hook(
-        "first-forgery-ends-it",
-        "hardening-forged-then-true",
-        Hooks { reply: Some(fail_where_forged), ..NO_HOOKS },
-    ),
+    replies("first-forgery-ends-it", "hardening-forged-then-true", fail_where_forged),
     rule("one-port-upstream", "rfc5452-9.2-several-ports", |rules| rules.random_source = false),
     rule("few-ports-upstream", "hardening-many-ports", |rules| rules.random_source = false),
     rule("known-port-upstream", "rfc5452-9.2-ports-unpredictable", |rules| {
         rules.random_source = false;
     }),
-    hook(
-        "ids-counted",
-        "rfc5452-9.2-ids-unpredictable",
-        Hooks { asks: Some(count_the_id), ..NO_HOOKS },
-    ),
+    asks("ids-counted", "rfc5452-9.2-ids-unpredictable", count_the_id),
     hook(
         "ids-copied",
         "rfc5452-9.2-ids-own",
@@ -42,16 +34,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         },
     ),
     rule("aliens-believed", "hardening-out-of-zone", |rules| rules.drops_strangers = false),
-    hook(
-        "types-mixed",
-        "hardening-mixed-types",
-        Hooks { reply: Some(add_an_a_record), ..NO_HOOKS },
-    ),
-    hook(
-        "letter-case-compared",
-        "rfc4343-3-letter-case",
-        Hooks { hears: Some(drop_other_letter_case), ..NO_HOOKS },
-    ),
+    replies("types-mixed", "hardening-mixed-types", add_an_a_record),
+    hears("letter-case-compared", "rfc4343-3-letter-case", drop_other_letter_case),
     Mutant {
         name: "chain-cut-short",
         caught_by: "rfc1034-3.6.2-long-chain",
@@ -64,33 +48,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         rules.caches = false;
     }),
     rule("asks-on-and-on", "rfc9520-3.1-tries", |rules| rules.tries = 8),
-    hook(
-        "failures-kept-by-name",
-        "rfc2308-7.1-tuple",
-        Hooks { reply: Some(fail_by_name), ..NO_HOOKS },
-    ),
-    hook(
-        "crowds-lost",
-        "hardening-overload-answered",
-        Hooks { leaves: Some(lose_all_but_ten_a_moment), ..NO_HOOKS },
-    ),
+    replies("failures-kept-by-name", "rfc2308-7.1-tuple", fail_by_name),
+    leaves("crowds-lost", "hardening-overload-answered", lose_all_but_ten_a_moment),
     rule("each-asks", "hardening-overload-asked-once", |rules| rules.asks_once = false),
-    hook(
-        "dead-names-first",
-        "hardening-overload-dead-names",
-        Hooks { query: Some(wait_for_the_dead), ..NO_HOOKS },
-    ),
-    hook(
-        "ends-of-malformed",
-        "hardening-malformed",
-        Hooks { arrives: Some(end_of_malformed), ..NO_HOOKS },
-    ),
-    hook("ends-of-length", "hardening-noise", Hooks { arrives: Some(end_of_length), ..NO_HOOKS }),
-    hook(
-        "ends-of-tcp-noise",
-        "hardening-tcp-noise",
-        Hooks { arrives: Some(end_of_pointers), ..NO_HOOKS },
-    ),
+    reads("dead-names-first", "hardening-overload-dead-names", wait_for_the_dead),
+    arrives("ends-of-malformed", "hardening-malformed", end_of_malformed),
+    arrives("ends-of-length", "hardening-noise", end_of_length),
+    arrives("ends-of-tcp-noise", "hardening-tcp-noise", end_of_pointers),
 ];
 
 static CLIENT_ID: AtomicU16 = AtomicU16::new(0);

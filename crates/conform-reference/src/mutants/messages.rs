@@ -3,60 +3,32 @@
 use conform::message::{Edns, Message, name, rcode};
 use domain::base::iana::Rtype;
 
-use crate::mutant::{Mutant, NO_HOOKS, hook, rule};
-use crate::rules::Hooks;
-
-/// A mutant that reads other octets than came.
-const fn arrives(name: &'static str, by: &'static str, change: fn(&mut Vec<u8>)) -> Mutant {
-    hook(name, by, Hooks { arrives: Some(change), ..NO_HOOKS })
-}
-
-/// A mutant that understands another query than came.
-const fn reads(name: &'static str, by: &'static str, change: fn(&mut Message)) -> Mutant {
-    hook(name, by, Hooks { query: Some(change), ..NO_HOOKS })
-}
-
-/// A mutant that says something else.
-const fn says(name: &'static str, by: &'static str, change: fn(&Message, &mut Message)) -> Mutant {
-    hook(name, by, Hooks { reply: Some(change), ..NO_HOOKS })
-}
-
-/// A mutant that sends other octets.
-const fn leaves(name: &'static str, by: &'static str, change: fn(&mut Vec<u8>)) -> Mutant {
-    hook(name, by, Hooks { leaves: Some(change), ..NO_HOOKS })
-}
+use crate::mutant::{Mutant, arrives, asks, leaves, reads, replies, rule};
 
 pub(super) const MUTANTS: &[Mutant] = &[
-    says("opt-not-answered", "rfc6891-6.1.1-opt-answered", |_, reply| drop_opt(reply)),
-    says("errors-without-opt", "rfc6891-6.1.1-opt-answered", |_, reply| {
+    replies("opt-not-answered", "rfc6891-6.1.1-opt-answered", |_, reply| drop_opt(reply)),
+    replies("errors-without-opt", "rfc6891-6.1.1-opt-answered", |_, reply| {
         if reply.rcode != rcode::NOERROR {
             drop_opt(reply);
         }
     }),
-    hook(
-        "opt-forwarded",
-        "rfc6891-6.1.1-not-forwarded",
-        Hooks {
-            asks: Some(|query| {
-                if let Some(edns) = &mut query.edns {
-                    edns.options.push((65_001, vec![1, 2, 3]));
-                }
-            }),
-            ..NO_HOOKS
-        },
-    ),
+    asks("opt-forwarded", "rfc6891-6.1.1-not-forwarded", |query| {
+        if let Some(edns) = &mut query.edns {
+            edns.options.push((65_001, vec![1, 2, 3]));
+        }
+    }),
     arrives("last-opt-counts", "rfc6891-6.1.1-two", |octets| {
         if octets.get(10..12) == Some(&[0, 2]) {
             octets[11] = 1;
             octets.truncate(octets.len() - 11);
         }
     }),
-    says("options-echoed", "rfc6891-6.1.2-unknown-option", |query, reply| {
+    replies("options-echoed", "rfc6891-6.1.2-unknown-option", |query, reply| {
         if let (Some(asked), Some(edns)) = (&query.edns, &mut reply.edns) {
             edns.options.clone_from(&asked.options);
         }
     }),
-    says("unknown-option-formerr", "rfc6891-6.1.2-unknown-option", |query, reply| {
+    replies("unknown-option-formerr", "rfc6891-6.1.2-unknown-option", |query, reply| {
         if query.edns.as_ref().is_some_and(|edns| !edns.options.is_empty()) {
             fail(reply, rcode::FORMERR);
         }
@@ -64,7 +36,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     reads("versions-ignored", "rfc6891-6.1.3-badvers", |query| {
         query.edns.iter_mut().for_each(|edns| edns.version = 0);
     }),
-    says("version-echoed", "rfc6891-6.1.3-version", |query, reply| {
+    replies("version-echoed", "rfc6891-6.1.3-version", |query, reply| {
         if let (Some(asked), Some(edns)) = (&query.edns, &mut reply.edns) {
             edns.version = asked.version;
         }
@@ -77,7 +49,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         }
     }),
     rule("no-fallback", "rfc6891-6.2.2-fallback", |rules| rules.retries_without_edns = false),
-    says("opt-unasked", "rfc6891-7-no-opt", |_, reply| {
+    replies("opt-unasked", "rfc6891-7-no-opt", |_, reply| {
         reply.edns.get_or_insert_with(Edns::default);
     }),
     arrives("option-length-ignored", "rfc6891-7-option-format", |octets| {
@@ -86,7 +58,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             octets[at] = 0;
         }
     }),
-    says("formerr-without-opt", "rfc6891-7-option-format", |_, reply| {
+    replies("formerr-without-opt", "rfc6891-7-option-format", |_, reply| {
         if reply.rcode == rcode::FORMERR {
             drop_opt(reply);
         }
@@ -97,18 +69,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
             *octets = reply.octets();
         }
     }),
-    says("extended-error-cut", "rfc8914-2-format", |_, reply| {
+    replies("extended-error-cut", "rfc8914-2-format", |_, reply| {
         for edns in reply.edns.iter_mut().filter(|_| reply.rcode == rcode::SERVFAIL) {
             edns.options = vec![(15, vec![0])];
         }
     }),
-    says("no-question-in-reply", "rfc1035-4.1.1-echo", |_, reply| reply.questions.clear()),
-    says("id-changed", "rfc1035-4.1.1-echo", |_, reply| reply.id ^= 1),
-    says("rd-always", "rfc1035-4.1.1-rd", |_, reply| reply.flags.rd = true),
-    says("ra-never", "rfc1035-4.1.1-ra", |_, reply| reply.flags.ra = false),
-    says("aa-always", "rfc1035-4.1.1-aa", |_, reply| reply.flags.aa = true),
+    replies("no-question-in-reply", "rfc1035-4.1.1-echo", |_, reply| reply.questions.clear()),
+    replies("id-changed", "rfc1035-4.1.1-echo", |_, reply| reply.id ^= 1),
+    replies("rd-always", "rfc1035-4.1.1-rd", |_, reply| reply.flags.rd = true),
+    replies("ra-never", "rfc1035-4.1.1-ra", |_, reply| reply.flags.ra = false),
+    replies("aa-always", "rfc1035-4.1.1-aa", |_, reply| reply.flags.aa = true),
     leaves("reserved-bit-set", "rfc1035-4.1.1-z", |octets| set_bits(octets, 3, 0x40)),
-    says("opcode-query-in-replies", "rfc1035-4.1.1-opcode", |_, reply| reply.opcode = 0),
+    replies("opcode-query-in-replies", "rfc1035-4.1.1-opcode", |_, reply| reply.opcode = 0),
     reads("opcodes-ignored", "rfc8906-3.1.4-opcode", |query| query.opcode = 0),
     reads("updates-welcome", "hardening-opcode-notify-update", |query| {
         if query.opcode == 5 {
@@ -120,7 +92,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             *flags &= 0x7f;
         }
     }),
-    says("unknown-types-refused", "rfc3597-3-unknown-type", |query, reply| {
+    replies("unknown-types-refused", "rfc3597-3-unknown-type", |query, reply| {
         if query.question().is_some_and(|question| question.qtype.to_int() >= 256) {
             fail(reply, rcode::NOTIMP);
         }

@@ -4,31 +4,21 @@ use conform::label::EVIL4;
 use conform::message::{Message, Name, Record, rcode};
 use domain::base::iana::Rtype;
 
-use crate::mutant::{Mutant, NO_HOOKS, hook, rule};
+use crate::mutant::{Mutant, NO_HOOKS, hears, hook, leaves, replies, rule};
 use crate::rules::Hooks;
 
-/// A mutant whose upstream seems to say something else.
-const fn hears(name: &'static str, by: &'static str, change: fn(&mut Message)) -> Mutant {
-    hook(name, by, Hooks { hears: Some(change), ..NO_HOOKS })
-}
-
-/// A mutant that says something else.
-const fn says(name: &'static str, by: &'static str, change: fn(&Message, &mut Message)) -> Mutant {
-    hook(name, by, Hooks { reply: Some(change), ..NO_HOOKS })
-}
-
 pub(super) const MUTANTS: &[Mutant] = &[
-    says("denial-prolonged", "rfc2308-3-negative-ttl", |_, reply| {
+    replies("denial-prolonged", "rfc2308-3-negative-ttl", |_, reply| {
         reply.authority.iter_mut().for_each(|soa| set_times(soa, 3600, 3600));
     }),
-    says("denial-without-soa-record", "rfc2308-5-soa", |_, reply| reply.authority.clear()),
+    replies("denial-without-soa-record", "rfc2308-5-soa", |_, reply| reply.authority.clear()),
     hears("denial-outlives-minimum", "hardening-minimum-expires", |reply| {
         reply.authority.iter_mut().for_each(|soa| set_times(soa, soa.ttl, 3600));
     }),
     hears("denial-outlives-soa-ttl", "rfc2308-5-soa-ttl-expires", |reply| {
         reply.authority.iter_mut().for_each(|soa| set_times(soa, 3600, 3600));
     }),
-    says("nodata-for-all-types", "rfc2308-5-nodata-of-one-type", |query, reply| {
+    replies("nodata-for-all-types", "rfc2308-5-nodata-of-one-type", |query, reply| {
         if asks_for(query, Rtype::A) {
             reply.answer.clear();
         }
@@ -50,14 +40,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     hears("answer-kept-too-long", "rfc8767-4-expires", |reply| {
         reply.answer.iter_mut().for_each(|record| record.ttl = 300);
     }),
-    says("ttl-not-capped", "rfc8767-4-cap", |_, reply| {
+    replies("ttl-not-capped", "rfc8767-4-cap", |_, reply| {
         reply.answer.iter_mut().for_each(|record| record.ttl = i32::MAX.unsigned_abs());
     }),
     hears("zero-kept", "rfc1035-3.2.1-zero", |reply| {
         reply.answer.iter_mut().for_each(|record| record.ttl = record.ttl.max(60));
     }),
     rule("answer-not-aged", "rfc1035-6.1.3-count-down", |rules| rules.ages = false),
-    says("made-ttls-differ", "rfc2181-5.2-made-rrset", |_, reply| {
+    replies("made-ttls-differ", "rfc2181-5.2-made-rrset", |_, reply| {
         if let Some(record) = reply.answer.first_mut().filter(|r| r.rtype == Rtype::AAAA) {
             record.ttl += 1;
         }
@@ -73,37 +63,33 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "rfc2181-5.4.1-additional",
         Hooks { query: Some(remove_host), reply: Some(insert_host), ..NO_HOOKS },
     ),
-    hook(
-        "truncated-without-tc",
-        "rfc2181-9-partial",
-        Hooks { leaves: Some(|octets| change_octet(octets, 2, |flags| flags & !TC)), ..NO_HOOKS },
-    ),
-    hook(
-        "tc-always",
-        "rfc2181-9-extra",
-        Hooks { leaves: Some(|octets| change_octet(octets, 2, |flags| flags | TC)), ..NO_HOOKS },
-    ),
-    says("fifty-records-at-most", "rfc2181-9-whole-over-tcp", |_, reply| reply.answer.truncate(50)),
-    says("made-at-the-alias", "rfc2181-10.1-alias-alone", |query, reply| {
+    leaves("truncated-without-tc", "rfc2181-9-partial", |octets| {
+        change_octet(octets, 2, |flags| flags & !TC);
+    }),
+    leaves("tc-always", "rfc2181-9-extra", |octets| change_octet(octets, 2, |flags| flags | TC)),
+    replies("fifty-records-at-most", "rfc2181-9-whole-over-tcp", |_, reply| {
+        reply.answer.truncate(50);
+    }),
+    replies("made-at-the-alias", "rfc2181-10.1-alias-alone", |query, reply| {
         let made = reply.answer.iter_mut().filter(|record| record.rtype == Rtype::AAAA);
         for (record, question) in made.zip(query.questions.iter().cycle()) {
             record.owner = question.name.clone();
         }
     }),
-    says("rcode-of-the-alias", "rfc6604-3-rcode", |_, reply| {
+    replies("rcode-of-the-alias", "rfc6604-3-rcode", |_, reply| {
         if !reply.answer.is_empty() {
             reply.rcode = rcode::NOERROR;
         }
     }),
-    says("synthesized-ttl-zero", "rfc6672-3.1-cname-ttl", |_, reply| {
+    replies("synthesized-ttl-zero", "rfc6672-3.1-cname-ttl", |_, reply| {
         reply.answer.iter_mut().filter(|r| r.rtype == Rtype::CNAME).for_each(|r| r.ttl = 0);
     }),
-    says("question-lower-case", "rfc1034-3.1-case-kept", |_, reply| {
+    replies("question-lower-case", "rfc1034-3.1-case-kept", |_, reply| {
         for question in &mut reply.questions {
             question.name = with_octets(&question.name, <[u8]>::to_ascii_lowercase);
         }
     }),
-    says("hints-translated", "rfc9460-4.2.1-hints", |_, reply| {
+    replies("hints-translated", "rfc9460-4.2.1-hints", |_, reply| {
         let services = |record: &&mut Record| [Rtype::HTTPS, Rtype::SVCB].contains(&record.rtype);
         for record in reply.answer.iter_mut().filter(services) {
             // ipv6hint, 16 octets: 64:ff9b::1.2.3.4.
@@ -111,12 +97,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
             record.data.extend([0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4]);
         }
     }),
-    says("https-needs-addresses", "rfc9460-4.2-no-failure", |query, reply| {
+    replies("https-needs-addresses", "rfc9460-4.2-no-failure", |query, reply| {
         if asks_for(query, Rtype::HTTPS) {
             (reply.rcode, reply.answer) = (rcode::SERVFAIL, Vec::new());
         }
     }),
-    says("stranger-in-any", "rfc8482-4.1-any", |query, reply| {
+    replies("stranger-in-any", "rfc8482-4.1-any", |query, reply| {
         if asks_for(query, Rtype::ANY) {
             reply.answer.push(Record::a(Name::root_vec(), 300, EVIL4));
         }

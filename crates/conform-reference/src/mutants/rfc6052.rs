@@ -6,8 +6,7 @@ use conform::message::{Message, Record, name};
 use domain::base::iana::Rtype;
 use domain::base::name::ToLabelIter;
 
-use crate::mutant::{Mutant, NO_HOOKS, hook, rule};
-use crate::rules::Hooks;
+use crate::mutant::{Mutant, hears, replies, rule};
 
 /// Defects in making addresses of addresses.
 pub(super) const MUTANTS: &[Mutant] = &[
@@ -104,20 +103,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         }));
     }),
 ];
-
-/// A mutant that changes what leaves.
-pub(super) const fn replies(
-    name: &'static str,
-    caught_by: &'static str,
-    reply: fn(&Message, &mut Message),
-) -> Mutant {
-    hook(name, caught_by, Hooks { reply: Some(reply), ..NO_HOOKS })
-}
-
-/// A mutant that misunderstands what the upstream says.
-const fn hears(name: &'static str, caught_by: &'static str, hears: fn(&mut Message)) -> Mutant {
-    hook(name, caught_by, Hooks { hears: Some(hears), ..NO_HOOKS })
-}
 
 fn each_aaaa(reply: &mut Message, change: fn(&mut [u8])) {
     let records = reply.answer.iter_mut().filter(|record| record.ipv6().is_some());

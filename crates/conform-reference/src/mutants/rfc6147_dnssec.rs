@@ -5,36 +5,24 @@ use std::net::Ipv6Addr;
 use conform::message::{Message, Record, name, rcode};
 use domain::base::iana::Rtype;
 
-use crate::mutant::{Mutant, NO_HOOKS, hook, rule};
-use crate::rules::Hooks;
+use crate::mutant::{Mutant, reads, replies, rule};
 
-/// A mutant that changes its replies, of the reference as it is.
-const fn replies(
-    name: &'static str,
-    caught_by: &'static str,
-    change: fn(&Message, &mut Message),
-) -> Mutant {
-    hook(name, caught_by, Hooks { reply: Some(change), ..NO_HOOKS })
-}
-
-/// A mutant that changes its replies, of the reference with validation.
+/// Returns a mutant of the validating reference that changes its replies.
 const fn validating(
     name: &'static str,
     caught_by: &'static str,
     change: fn(&Message, &mut Message),
 ) -> Mutant {
-    let hooks = Hooks { reply: Some(change), ..NO_HOOKS };
-    Mutant { name, caught_by, rules: |rules| rules.validates = true, hooks }
+    Mutant { rules: |rules| rules.validates = true, ..replies(name, caught_by, change) }
 }
 
-/// A mutant that takes the client's query for another one, of the reference with validation.
+/// Returns a mutant of the validating reference that changes the client's query.
 const fn mistaking(
     name: &'static str,
     caught_by: &'static str,
     change: fn(&mut Message),
 ) -> Mutant {
-    let hooks = Hooks { query: Some(change), ..NO_HOOKS };
-    Mutant { name, caught_by, rules: |rules| rules.validates = true, hooks }
+    Mutant { rules: |rules| rules.validates = true, ..reads(name, caught_by, change) }
 }
 
 pub(super) const MUTANTS: &[Mutant] = &[

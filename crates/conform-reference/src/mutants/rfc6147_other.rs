@@ -5,17 +5,7 @@ use std::net::Ipv6Addr;
 use conform::message::{Message, Record, name, rcode};
 use domain::base::iana::Rtype;
 
-use crate::mutant::{Mutant, NO_HOOKS, hook, rule};
-use crate::rules::Hooks;
-
-/// A mutant that changes its replies.
-const fn replies(
-    name: &'static str,
-    caught_by: &'static str,
-    change: fn(&Message, &mut Message),
-) -> Mutant {
-    hook(name, caught_by, Hooks { reply: Some(change), ..NO_HOOKS })
-}
+use crate::mutant::{Mutant, replies, rule};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     rule("ptr-passed-on", "rfc6147-5.3.1-ptr", |rules| rules.reverse = false),

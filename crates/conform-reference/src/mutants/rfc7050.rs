@@ -3,8 +3,7 @@
 use conform::message::{Message, Question, Record, name, rcode};
 use domain::base::iana::Rtype;
 
-use super::rfc6052::replies;
-use crate::mutant::{Mutant, rule};
+use crate::mutant::{Mutant, replies, rule};
 
 /// Name for prefix discovery (RFC 7050 §3).
 const NAME: &str = "ipv4only.arpa";

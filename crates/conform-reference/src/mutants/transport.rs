@@ -7,73 +7,29 @@ use std::time::{Duration, Instant};
 
 use conform::message::{Edns, Message, rcode};
 
-use crate::mutant::{Mutant, NO_HOOKS, hook, rule};
+use crate::mutant::{Mutant, NO_HOOKS, leaves, leaves_tcp, reads, rule};
 use crate::rules::Hooks;
 
 pub(super) const MUTANTS: &[Mutant] = &[
-    hook(
-        "tcp-silent",
-        "rfc7766-5-tcp",
-        Hooks { leaves_tcp: Some(|octets| octets.clear()), ..NO_HOOKS },
-    ),
-    hook("tcp-truncated", "rfc7766-5-large", Hooks { leaves_tcp: Some(cut), ..NO_HOOKS }),
-    hook(
+    leaves_tcp("tcp-silent", "rfc7766-5-tcp", |octets| octets.clear()),
+    leaves_tcp("tcp-truncated", "rfc7766-5-large", cut),
+    leaves_tcp(
         "tcp-replies-on-the-other-connection",
         "rfc7766-5-same-connection",
-        Hooks { leaves_tcp: Some(swap_with_the_last), ..NO_HOOKS },
+        swap_with_the_last,
     ),
-    hook(
-        "tcp-one-query-a-connection",
-        "rfc7766-6.2.1-reuse",
-        Hooks { leaves_tcp: Some(lose_every::<2, 0>), ..NO_HOOKS },
-    ),
-    hook(
-        "tcp-pipelined-lost",
-        "rfc7766-6.2.1.1-pipelined",
-        Hooks { leaves_tcp: Some(lose_every::<2, 1>), ..NO_HOOKS },
-    ),
-    hook(
-        "tcp-tenth-lost",
-        "rfc7766-6.2.1.1-all-answered",
-        Hooks { leaves_tcp: Some(lose_every::<10, 4>), ..NO_HOOKS },
-    ),
-    hook(
-        "tcp-idle-one-second",
-        "rfc7766-6.2.3-idle",
-        Hooks { leaves_tcp: Some(lose_after_a_pause), ..NO_HOOKS },
-    ),
-    hook(
-        "tcp-in-order",
-        "rfc7766-7-out-of-order",
-        Hooks { query: Some(one_after_the_other), ..NO_HOOKS },
-    ),
-    hook(
-        "udp-one-at-a-time",
-        "rfc7766-7-parallel-udp",
-        Hooks { query: Some(one_after_the_other), ..NO_HOOKS },
-    ),
+    leaves_tcp("tcp-one-query-a-connection", "rfc7766-6.2.1-reuse", lose_every::<2, 0>),
+    leaves_tcp("tcp-pipelined-lost", "rfc7766-6.2.1.1-pipelined", lose_every::<2, 1>),
+    leaves_tcp("tcp-tenth-lost", "rfc7766-6.2.1.1-all-answered", lose_every::<10, 4>),
+    leaves_tcp("tcp-idle-one-second", "rfc7766-6.2.3-idle", lose_after_a_pause),
+    reads("tcp-in-order", "rfc7766-7-out-of-order", one_after_the_other),
+    reads("udp-one-at-a-time", "rfc7766-7-parallel-udp", one_after_the_other),
     rule("tcp-one-read-a-message", "rfc7766-8-split", |rules| rules.joins_segments = false),
-    hook(
-        "tcp-second-message-lost",
-        "rfc1035-4.2.2-length",
-        Hooks { leaves_tcp: Some(lose_every::<2, 2>), ..NO_HOOKS },
-    ),
+    leaves_tcp("tcp-second-message-lost", "rfc1035-4.2.2-length", lose_every::<2, 2>),
     rule("tcp-two-connections", "rfc1035-4.2.2-half-message", |rules| rules.connections = 2),
-    hook(
-        "tcp-second-connection-lost",
-        "rfc1035-4.2.2-connections",
-        Hooks { leaves_tcp: Some(lose_every::<2, 3>), ..NO_HOOKS },
-    ),
-    hook(
-        "no-opt-is-4096",
-        "rfc1035-4.2.1-truncated",
-        Hooks { query: Some(offer_4096), ..NO_HOOKS },
-    ),
-    hook(
-        "payload-100-is-100",
-        "rfc6891-6.2.3-below-512",
-        Hooks { leaves: Some(cut_above_300), ..NO_HOOKS },
-    ),
+    leaves_tcp("tcp-second-connection-lost", "rfc1035-4.2.2-connections", lose_every::<2, 3>),
+    reads("no-opt-is-4096", "rfc1035-4.2.1-truncated", offer_4096),
+    leaves("payload-100-is-100", "rfc6891-6.2.3-below-512", cut_above_300),
     rule("payload-ignored", "rfc6891-6.2.3-payload", |rules| rules.truncates = false),
     rule("fragments", "rfc9715-3.1-fragments", |rules| rules.truncates = false),
     rule("a-tc-final", "rfc2181-9-a-truncated", |rules| rules.asks_over_tcp = false),

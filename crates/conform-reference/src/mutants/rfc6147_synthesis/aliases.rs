@@ -4,112 +4,48 @@ use conform::message::{Message, Name, Record, rcode};
 use domain::base::iana::Rtype;
 
 use super::common::{ipv6, recode, wants_aaaa};
-use crate::mutant::{Mutant, NO_HOOKS, hook, rule};
-use crate::rules::Hooks;
+use crate::mutant::{Mutant, hears, replies, rule};
 
 pub(super) const MUTANTS: &[Mutant] = &[
-    hook(
-        "alias-not-understood",
-        "rfc6147-5.1.5-alias",
-        Hooks { hears: Some(|reply| clear_if(reply, Rtype::CNAME)), ..NO_HOOKS },
-    ),
+    hears("alias-not-understood", "rfc6147-5.1.5-alias", |reply| clear_if(reply, Rtype::CNAME)),
     rule("aliases-hidden", "rfc6147-5.1.5-alias-shown", |rules| rules.shows_aliases = false),
-    hook(
-        "later-aliases-hidden",
-        "rfc6147-5.1.5-two-aliases",
-        Hooks {
-            reply: Some(|query, reply| {
-                let Some(asked) = query.question() else { return };
-                reply
-                    .answer
-                    .retain(|record| record.rtype != Rtype::CNAME || record.owner == asked.name);
-            }),
-            ..NO_HOOKS
-        },
-    ),
+    replies("later-aliases-hidden", "rfc6147-5.1.5-two-aliases", |query, reply| {
+        let Some(asked) = query.question() else { return };
+        reply.answer.retain(|record| record.rtype != Rtype::CNAME || record.owner == asked.name);
+    }),
     rule("short-chains-only", "rfc6147-5.1.5-long-chain", |rules| rules.longest_chain = 4),
     rule("follows-nothing", "rfc6147-5.1.5-half-followed", |rules| rules.follows_aliases = false),
-    hook(
-        "other-zones-unheard",
-        "rfc6147-5.1.5-other-zone",
-        Hooks {
-            hears: Some(|reply| {
-                reply.answer.retain(|record| record.rtype == Rtype::CNAME || !is_other(record));
-            }),
-            ..NO_HOOKS
-        },
-    ),
-    hook(
-        "aliases-of-real-records-hidden",
-        "rfc6147-5.1.5-real-wins",
-        Hooks {
-            reply: Some(|_, reply| reply.answer.retain(|record| record.rtype != Rtype::CNAME)),
-            ..NO_HOOKS
-        },
-    ),
+    hears("other-zones-unheard", "rfc6147-5.1.5-other-zone", |reply| {
+        reply.answer.retain(|record| record.rtype == Rtype::CNAME || !is_other(record));
+    }),
+    replies("aliases-of-real-records-hidden", "rfc6147-5.1.5-real-wins", |_, reply| {
+        reply.answer.retain(|record| record.rtype != Rtype::CNAME);
+    }),
     rule("real-records-lose-below-alias", "rfc6147-5.1.5-real-wins", |rules| {
         rules.native_wins = false;
     }),
-    hook(
-        "alias-to-nothing-is-nodata",
-        "rfc6147-5.1.5-alias-to-nxdomain",
-        Hooks {
-            reply: Some(|_, reply| recode(reply, rcode::NXDOMAIN, rcode::NOERROR)),
-            ..NO_HOOKS
-        },
-    ),
-    hook(
-        "alias-to-nodata-is-servfail",
-        "rfc6147-5.1.5-alias-to-nodata",
-        Hooks {
-            reply: Some(|query, reply| {
-                if wants_aaaa(query) && ipv6(reply).is_empty() {
-                    reply.rcode = rcode::SERVFAIL;
-                }
-            }),
-            ..NO_HOOKS
-        },
-    ),
-    hook(
-        "dname-not-understood",
-        "rfc6147-5.1.5-dname",
-        Hooks { hears: Some(|reply| clear_if(reply, Rtype::DNAME)), ..NO_HOOKS },
-    ),
-    hook(
-        "dname-hidden",
-        "rfc6147-5.1.5-dname-shown",
-        Hooks {
-            reply: Some(|_, reply| reply.answer.retain(|record| record.rtype != Rtype::DNAME)),
-            ..NO_HOOKS
-        },
-    ),
-    hook(
-        "letter-case-matters",
-        "rfc6147-5.1.5-letter-case",
-        Hooks {
-            hears: Some(|reply| reply.answer.retain(|record| !has_capitals(&record.owner))),
-            ..NO_HOOKS
-        },
-    ),
-    hook(
-        "longest-ttl-for-all",
-        "rfc6147-5.1.5-alias-ttls",
-        Hooks {
-            reply: Some(|_, reply| {
-                let longest = reply.answer.iter().map(|record| record.ttl).max().unwrap_or(0);
-                reply.answer.iter_mut().for_each(|record| record.ttl = longest);
-            }),
-            ..NO_HOOKS
-        },
-    ),
-    hook(
-        "loops-are-nodata",
-        "rfc1034-3.6.2-alias-loop",
-        Hooks {
-            reply: Some(|_, reply| recode(reply, rcode::SERVFAIL, rcode::NOERROR)),
-            ..NO_HOOKS
-        },
-    ),
+    replies("alias-to-nothing-is-nodata", "rfc6147-5.1.5-alias-to-nxdomain", |_, reply| {
+        recode(reply, rcode::NXDOMAIN, rcode::NOERROR);
+    }),
+    replies("alias-to-nodata-is-servfail", "rfc6147-5.1.5-alias-to-nodata", |query, reply| {
+        if wants_aaaa(query) && ipv6(reply).is_empty() {
+            reply.rcode = rcode::SERVFAIL;
+        }
+    }),
+    hears("dname-not-understood", "rfc6147-5.1.5-dname", |reply| clear_if(reply, Rtype::DNAME)),
+    replies("dname-hidden", "rfc6147-5.1.5-dname-shown", |_, reply| {
+        reply.answer.retain(|record| record.rtype != Rtype::DNAME);
+    }),
+    hears("letter-case-matters", "rfc6147-5.1.5-letter-case", |reply| {
+        reply.answer.retain(|record| !has_capitals(&record.owner));
+    }),
+    replies("longest-ttl-for-all", "rfc6147-5.1.5-alias-ttls", |_, reply| {
+        let longest = reply.answer.iter().map(|record| record.ttl).max().unwrap_or(0);
+        reply.answer.iter_mut().for_each(|record| record.ttl = longest);
+    }),
+    replies("loops-are-nodata", "rfc1034-3.6.2-alias-loop", |_, reply| {
+        recode(reply, rcode::SERVFAIL, rcode::NOERROR);
+    }),
 ];
 
 /// an answer with records of this type is taken for an empty one.

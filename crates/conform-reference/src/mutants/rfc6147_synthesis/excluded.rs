@@ -6,59 +6,29 @@ use conform::message::{Message, rcode};
 use domain::base::iana::Rtype;
 
 use super::common::{NATIVE, SYNTHETIC, add_aaaa, ipv6};
-use crate::mutant::{Mutant, NO_HOOKS, hook, rule};
-use crate::rules::Hooks;
+use crate::mutant::{Mutant, hears, replies, rule};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     rule("nothing-excluded", "rfc6147-5.1.4-mapped-by-default", |rules| rules.excluded.clear()),
     // The one that is excluded by default comes first.
     rule("own-range-ignored", "rfc6147-5.1.4-own-range", |rules| rules.excluded.truncate(1)),
-    hook(
-        "excluded-taken-for-nxdomain",
-        "rfc6147-5.1.4-only-excluded",
-        Hooks { hears: Some(deny_excluded), ..NO_HOOKS },
-    ),
-    hook(
-        "excluded-without-a-is-nxdomain",
-        "rfc6147-5.1.4-only-excluded-no-a",
-        Hooks { hears: Some(deny_excluded), ..NO_HOOKS },
-    ),
-    hook(
-        "excluded-below-alias-is-nxdomain",
-        "rfc6147-5.1.4-excluded-below-alias",
-        Hooks {
-            hears: Some(|reply| {
-                if reply.answers(Rtype::CNAME).count() > 0 {
-                    deny_excluded(reply);
-                }
-            }),
-            ..NO_HOOKS
-        },
-    ),
-    hook(
-        "made-beside-usable",
-        "rfc6147-5.1.4-some-excluded",
-        Hooks {
-            reply: Some(|query, reply| {
-                if ipv6(reply).contains(&NATIVE) {
-                    add_aaaa(query, reply, SYNTHETIC);
-                }
-            }),
-            ..NO_HOOKS
-        },
-    ),
-    hook(
-        "excluded-beside-usable",
-        "rfc6147-5.1.4-never-returned",
-        Hooks {
-            reply: Some(|query, reply| {
-                if ipv6(reply).contains(&NATIVE) {
-                    add_aaaa(query, reply, Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0x506, 0x708));
-                }
-            }),
-            ..NO_HOOKS
-        },
-    ),
+    hears("excluded-taken-for-nxdomain", "rfc6147-5.1.4-only-excluded", deny_excluded),
+    hears("excluded-without-a-is-nxdomain", "rfc6147-5.1.4-only-excluded-no-a", deny_excluded),
+    hears("excluded-below-alias-is-nxdomain", "rfc6147-5.1.4-excluded-below-alias", |reply| {
+        if reply.answers(Rtype::CNAME).count() > 0 {
+            deny_excluded(reply);
+        }
+    }),
+    replies("made-beside-usable", "rfc6147-5.1.4-some-excluded", |query, reply| {
+        if ipv6(reply).contains(&NATIVE) {
+            add_aaaa(query, reply, SYNTHETIC);
+        }
+    }),
+    replies("excluded-beside-usable", "rfc6147-5.1.4-never-returned", |query, reply| {
+        if ipv6(reply).contains(&NATIVE) {
+            add_aaaa(query, reply, Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0x506, 0x708));
+        }
+    }),
 ];
 
 /// an answer with excluded addresses only becomes NXDOMAIN.

@@ -5,61 +5,40 @@ use std::time::Duration;
 use conform::message::rcode;
 
 use super::common::recode;
-use crate::mutant::{Mutant, NO_HOOKS, hook, rule};
-use crate::rules::Hooks;
+use crate::mutant::{Mutant, hears, replies, rule};
 
 pub(super) const MUTANTS: &[Mutant] = &[
-    hook(
-        "nxdomain-becomes-nodata",
-        "rfc6147-5.1.2-nxdomain",
-        Hooks {
-            reply: Some(|_, reply| recode(reply, rcode::NXDOMAIN, rcode::NOERROR)),
-            ..NO_HOOKS
-        },
-    ),
+    replies("nxdomain-becomes-nodata", "rfc6147-5.1.2-nxdomain", |_, reply| {
+        recode(reply, rcode::NXDOMAIN, rcode::NOERROR);
+    }),
     rule("nxdomain-translated", "rfc6147-5.1.2-nxdomain-despite-a", |rules| {
         rules.nxdomain_ends = false;
     }),
-    hook(
-        "formerr-taken-for-nxdomain",
-        "rfc6147-5.1.2-formerr",
-        Hooks { hears: Some(|reply| recode(reply, rcode::FORMERR, rcode::NXDOMAIN)), ..NO_HOOKS },
-    ),
+    hears("formerr-taken-for-nxdomain", "rfc6147-5.1.2-formerr", |reply| {
+        recode(reply, rcode::FORMERR, rcode::NXDOMAIN);
+    }),
     rule("errors-are-final", "rfc6147-5.1.2-servfail", |rules| rules.errors_are_empty = false),
-    hook(
-        "notimp-taken-for-nxdomain",
-        "rfc6147-5.1.2-notimp",
-        Hooks { hears: Some(|reply| recode(reply, rcode::NOTIMP, rcode::NXDOMAIN)), ..NO_HOOKS },
-    ),
-    hook(
-        "refused-taken-for-nxdomain",
-        "rfc6147-5.1.2-refused",
-        Hooks { hears: Some(|reply| recode(reply, rcode::REFUSED, rcode::NXDOMAIN)), ..NO_HOOKS },
-    ),
-    hook(
-        "yxdomain-taken-for-nxdomain",
-        "rfc6147-5.1.2-yxdomain",
-        Hooks { hears: Some(|reply| recode(reply, 6, rcode::NXDOMAIN)), ..NO_HOOKS },
-    ),
-    hook(
-        "unknown-rcode-taken-for-nxdomain",
-        "rfc6147-5.1.2-rare-errors",
-        Hooks { hears: Some(|reply| recode(reply, 11, rcode::NXDOMAIN)), ..NO_HOOKS },
-    ),
+    hears("notimp-taken-for-nxdomain", "rfc6147-5.1.2-notimp", |reply| {
+        recode(reply, rcode::NOTIMP, rcode::NXDOMAIN);
+    }),
+    hears("refused-taken-for-nxdomain", "rfc6147-5.1.2-refused", |reply| {
+        recode(reply, rcode::REFUSED, rcode::NXDOMAIN);
+    }),
+    hears("yxdomain-taken-for-nxdomain", "rfc6147-5.1.2-yxdomain", |reply| {
+        recode(reply, 6, rcode::NXDOMAIN);
+    }),
+    hears("unknown-rcode-taken-for-nxdomain", "rfc6147-5.1.2-rare-errors", |reply| {
+        recode(reply, 11, rcode::NXDOMAIN);
+    }),
     rule("errors-are-final-below-alias", "rfc6147-5.1.2-error-below-alias", |rules| {
         rules.errors_are_empty = false;
     }),
     rule("timeouts-are-final", "rfc6147-5.1.3-silent-aaaa", |rules| {
         rules.silence_is_servfail = false;
     }),
-    hook(
-        "silence-becomes-nodata",
-        "rfc6147-5.1.3-all-silent",
-        Hooks {
-            reply: Some(|_, reply| recode(reply, rcode::SERVFAIL, rcode::NOERROR)),
-            ..NO_HOOKS
-        },
-    ),
+    replies("silence-becomes-nodata", "rfc6147-5.1.3-all-silent", |_, reply| {
+        recode(reply, rcode::SERVFAIL, rcode::NOERROR);
+    }),
     rule("impatient-for-all", "rfc6147-5.1.3-late-answers", |rules| {
         rules.upstream_patience = Duration::from_millis(100);
         rules.asks_over_tcp = false;

@@ -4,132 +4,67 @@ use conform::message::{Message, Record, rcode};
 use domain::base::iana::{Class, Rtype};
 
 use super::common::{recode, wants_aaaa};
-use crate::mutant::{Mutant, NO_HOOKS, hook, rule};
-use crate::rules::Hooks;
+use crate::mutant::{Mutant, hears, replies, rule};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     rule("makes-nothing", "rfc6147-5.1.6-empty-answer", |rules| rules.synthesize = false),
-    hook(
+    hears(
         "empty-without-soa-taken-for-nxdomain",
         "rfc6147-5.1.6-empty-without-soa",
-        Hooks { hears: Some(deny_what_has_no_soa), ..NO_HOOKS },
+        deny_what_has_no_soa,
     ),
-    hook(
-        "nodata-is-servfail",
-        "rfc6147-5.1.6-no-addresses",
-        Hooks { reply: Some(|_, reply| fail_if_empty(reply, rcode::SERVFAIL)), ..NO_HOOKS },
-    ),
-    hook(
-        "nodata-is-nxdomain",
-        "rfc6147-5.1.6-empty-non-terminal",
-        Hooks { reply: Some(|_, reply| fail_if_empty(reply, rcode::NXDOMAIN)), ..NO_HOOKS },
-    ),
-    hook(
-        "failing-a-is-nodata",
-        "rfc6147-5.1.6-a-fails",
-        Hooks { reply: Some(servfail_is_nodata), ..NO_HOOKS },
-    ),
-    hook(
-        "silent-a-is-nodata",
-        "rfc6147-5.1.6-a-silent",
-        Hooks { reply: Some(servfail_is_nodata), ..NO_HOOKS },
-    ),
-    hook(
-        "nxdomain-of-a-is-nodata",
-        "rfc6147-5.1.6-a-nxdomain",
-        Hooks {
-            reply: Some(|_, reply| recode(reply, rcode::NXDOMAIN, rcode::NOERROR)),
-            ..NO_HOOKS
-        },
-    ),
+    replies("nodata-is-servfail", "rfc6147-5.1.6-no-addresses", |_, reply| {
+        fail_if_empty(reply, rcode::SERVFAIL);
+    }),
+    replies("nodata-is-nxdomain", "rfc6147-5.1.6-empty-non-terminal", |_, reply| {
+        fail_if_empty(reply, rcode::NXDOMAIN);
+    }),
+    replies("failing-a-is-nodata", "rfc6147-5.1.6-a-fails", servfail_is_nodata),
+    replies("silent-a-is-nodata", "rfc6147-5.1.6-a-silent", servfail_is_nodata),
+    replies("nxdomain-of-a-is-nodata", "rfc6147-5.1.6-a-nxdomain", |_, reply| {
+        recode(reply, rcode::NXDOMAIN, rcode::NOERROR);
+    }),
     rule("first-error-returned", "rfc6147-5.1.6-error-then-empty", |rules| {
         rules.errors_are_empty = false;
     }),
-    hook(
-        "first-a-record-only",
-        "rfc6147-5.1.6-all-a-records",
-        Hooks { hears: Some(keep_one_a_record), ..NO_HOOKS },
-    ),
-    hook(
-        "first-address-twice",
-        "rfc6147-5.1.6-all-a-records",
-        Hooks {
-            reply: Some(|_, reply| {
-                let first = reply.answers(Rtype::AAAA).next().cloned();
-                reply.answer.extend(first);
-            }),
-            ..NO_HOOKS
-        },
-    ),
-    hook(
-        "a-record-kept",
-        "rfc6147-5.1.6-a-removed",
-        Hooks {
-            reply: Some(|query, reply| {
-                let first = reply.answers(Rtype::AAAA).next().map(|record| record.owner.clone());
-                if let Some(owner) = first.filter(|_| wants_aaaa(query)) {
-                    reply.answer.push(Record::a(owner, 300, [1, 2, 3, 4].into()));
-                }
-            }),
-            ..NO_HOOKS
-        },
-    ),
-    hook(
-        "question-owns-all",
-        "rfc6147-5.1.7-name",
-        Hooks {
-            reply: Some(|query, reply| {
-                let Some(asked) = query.question() else { return };
-                for record in made(reply) {
-                    record.owner = asked.name.clone();
-                }
-            }),
-            ..NO_HOOKS
-        },
-    ),
-    hook(
-        "made-of-class-ch",
-        "rfc6147-5.1.7-fields",
-        Hooks {
-            reply: Some(|_, reply| made(reply).for_each(|record| record.class = Class::CH)),
-            ..NO_HOOKS
-        },
-    ),
-    hook(
-        "made-records-are-short",
-        "rfc6147-5.1.7-fields",
-        Hooks {
-            reply: Some(|_, reply| made(reply).for_each(|record| record.data.truncate(12))),
-            ..NO_HOOKS
-        },
-    ),
+    hears("first-a-record-only", "rfc6147-5.1.6-all-a-records", keep_one_a_record),
+    replies("first-address-twice", "rfc6147-5.1.6-all-a-records", |_, reply| {
+        let first = reply.answers(Rtype::AAAA).next().cloned();
+        reply.answer.extend(first);
+    }),
+    replies("a-record-kept", "rfc6147-5.1.6-a-removed", |query, reply| {
+        let first = reply.answers(Rtype::AAAA).next().map(|record| record.owner.clone());
+        if let Some(owner) = first.filter(|_| wants_aaaa(query)) {
+            reply.answer.push(Record::a(owner, 300, [1, 2, 3, 4].into()));
+        }
+    }),
+    replies("question-owns-all", "rfc6147-5.1.7-name", |query, reply| {
+        let Some(asked) = query.question() else { return };
+        for record in made(reply) {
+            record.owner = asked.name.clone();
+        }
+    }),
+    replies("made-of-class-ch", "rfc6147-5.1.7-fields", |_, reply| {
+        made(reply).for_each(|record| record.class = Class::CH);
+    }),
+    replies("made-records-are-short", "rfc6147-5.1.7-fields", |_, reply| {
+        made(reply).for_each(|record| record.data.truncate(12));
+    }),
     rule("ttl-of-a-ignored", "rfc6147-5.1.7-ttl-of-a", |rules| rules.ttl_of_a = false),
     rule("ttl-of-soa-ignored", "rfc6147-5.1.7-ttl-of-soa", |rules| rules.ttl_of_soa = false),
     rule("minimum-ignored", "hardening-ttl-minimum", |rules| rules.minimum_of_soa = false),
     rule("an-hour-without-soa", "rfc6147-5.1.7-ttl-without-soa", |rules| {
         rules.ttl_without_soa = 3600;
     }),
-    hook(
-        "ten-minutes-at-least",
-        "rfc6147-5.1.7-ttl-of-a-without-soa",
-        Hooks {
-            reply: Some(|_, reply| made(reply).for_each(|record| record.ttl = record.ttl.max(600))),
-            ..NO_HOOKS
-        },
-    ),
-    hook(
-        "ttl-of-alias",
-        "rfc6147-5.1.7-ttl-below-alias",
-        Hooks {
-            reply: Some(|_, reply| {
-                let alias = reply.answers(Rtype::CNAME).next().map(|record| record.ttl);
-                if let Some(ttl) = alias {
-                    made(reply).for_each(|record| record.ttl = ttl);
-                }
-            }),
-            ..NO_HOOKS
-        },
-    ),
+    replies("ten-minutes-at-least", "rfc6147-5.1.7-ttl-of-a-without-soa", |_, reply| {
+        made(reply).for_each(|record| record.ttl = record.ttl.max(600));
+    }),
+    replies("ttl-of-alias", "rfc6147-5.1.7-ttl-below-alias", |_, reply| {
+        let alias = reply.answers(Rtype::CNAME).next().map(|record| record.ttl);
+        if let Some(ttl) = alias {
+            made(reply).for_each(|record| record.ttl = ttl);
+        }
+    }),
     rule("a-queried-at-once", "rfc6147-5.1.8-no-needless-a", |rules| rules.waits_for_aaaa = false),
 ];
 
