@@ -1,7 +1,7 @@
-//! What the reference keeps: replies of the upstream by question, and questions that are under way.
+//! Cache of the reference: replies of the upstream, and upstream queries in flight.
 //!
-//! A question under way is an entry without content yet: whoever asks the same waits for it. A reply
-//! that must not be kept has a lifetime of zero, so that it serves those who wait and nobody later.
+//! A query in flight is an entry without content: further queries with the same key wait for it. A
+//! reply that must not be cached has a lifetime of zero, and serves the waiting queries only.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -12,12 +12,12 @@ use domain::base::iana::Rtype;
 
 use crate::rules::Rules;
 
-/// How long a failure is kept (RFC 9520 §3.2: at least a second).
+/// Lifetime of a cached failure (RFC 9520 §3.2: at least a second).
 const FAILURE: Duration = Duration::from_secs(3);
-/// So many entries, and those whose time is over are dropped.
+/// Number of entries from which expired ones are dropped.
 const FULL: usize = 50_000;
 
-/// What tells two questions to the upstream apart.
+/// Key of an upstream query.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) name: Name,
@@ -27,14 +27,14 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// Where a name error is kept, which is the same for all types (RFC 2308 §5). No question is
-    /// for type 0 (RFC 6895 §3.1).
+    /// Returns the key of a name error, which holds for all types (RFC 2308 §5). No query has type 0
+    /// (RFC 6895 §3.1).
     fn of_all_types(&self) -> Key {
         Key { qtype: Rtype::from_int(0), ..self.clone() }
     }
 }
 
-/// Replies by question.
+/// Replies by key.
 pub(super) struct Cache {
     entries: Mutex<HashMap<Key, Arc<Entry>>>,
     rules: Rules,
@@ -43,14 +43,14 @@ pub(super) struct Cache {
 type Entry = OnceLock<Kept>;
 
 struct Kept {
-    /// `None` is silence.
+    /// `None` if the upstream did not reply.
     reply: Option<Message>,
     since: Instant,
     lives: Duration,
 }
 
 impl Kept {
-    /// Whether the name itself does not exist, rather than one that it is an alias of.
+    /// True if the queried name does not exist, rather than the target of an alias.
     fn says_that_there_is_no_such_name(&self) -> bool {
         let is_error = |reply: &Message| reply.rcode == rcode::NXDOMAIN && reply.answer.is_empty();
         self.reply.as_ref().is_some_and(is_error)
@@ -62,7 +62,7 @@ impl Cache {
         Cache { entries: Mutex::default(), rules }
     }
 
-    /// The reply to this question: what is kept, or what comes from `ask`. `None` is silence.
+    /// Returns the cached reply, or the one that `ask` returns; `None` if the upstream did not reply.
     pub(super) fn get(&self, key: &Key, ask: impl FnOnce() -> Option<Message>) -> Option<Message> {
         let entry = self.entry(key);
         let mut is_new = false;
@@ -83,12 +83,12 @@ impl Cache {
         reply
     }
 
-    /// Keeps a reply that nobody asked for; only a mutant does that.
+    /// Caches a reply without a query; only a mutant does that.
     pub(super) fn put(&self, key: Key, reply: Message) {
         self.lock().insert(key, Arc::new(OnceLock::from(self.kept(Some(reply)))));
     }
 
-    /// The entry for the question, new if there is none that can be used.
+    /// Returns the usable entry for the key, or a new one.
     fn entry(&self, key: &Key) -> Arc<Entry> {
         let mut entries = self.lock();
         if entries.len() >= FULL {
@@ -118,7 +118,7 @@ impl Cache {
     }
 }
 
-/// How long a reply may be kept. A denial without a SOA record is not kept (RFC 2308 §5).
+/// Returns the lifetime of a reply. A denial without a SOA record is not cached (RFC 2308 §5).
 fn lifetime(reply: Option<&Message>) -> Duration {
     let Some(reply) = reply.filter(|reply| matches!(reply.rcode, rcode::NOERROR | rcode::NXDOMAIN))
     else {
@@ -132,7 +132,7 @@ fn lifetime(reply: Option<&Message>) -> Duration {
     Duration::from_secs(u64::from(records.map(|record| record.ttl).min().unwrap_or(0)))
 }
 
-/// The records of all sections.
+/// Returns the records of all sections.
 pub(super) fn all_records(message: &mut Message) -> impl Iterator<Item = &mut Record> {
     let Message { answer, authority, additional, .. } = message;
     answer.iter_mut().chain(authority).chain(additional)

@@ -1,4 +1,4 @@
-//! From a client's octets to the octets of the reply: what is no proper query, EDNS, flags, letter
+//! From the octets of a client query to those of the reply: malformed queries, EDNS, flags, letter
 //! case, and size.
 
 use std::time::{Duration, Instant};
@@ -10,21 +10,21 @@ use crate::cache::all_records;
 use crate::resolver::{Outcome, Resolver, Wants};
 use crate::rules::Hooks;
 
-/// A stub has patience for 5 s; so the answer is there before that, whatever the upstream does.
+/// Time limit of an answer, below the 5 s that a stub resolver waits.
 const TOTAL: Duration = Duration::from_millis(4300);
-/// The largest message (RFC 1035 §4.2.2).
+/// Largest message in octets (RFC 1035 §4.2.2).
 const LARGEST: usize = 65_535;
-/// Length of a header.
+/// Length of a header in octets.
 const HEADER: usize = 12;
 
-/// Who reads queries and writes replies.
+/// Parser of queries and composer of replies.
 pub(super) struct Front {
     pub(super) resolver: Resolver,
     pub(super) hooks: Hooks,
 }
 
 impl Front {
-    /// The octets of the reply; `None` is silence.
+    /// Returns the octets of the reply, or `None` if there is none.
     pub(super) fn respond(&self, mut octets: Vec<u8>, tcp: bool) -> Option<Vec<u8>> {
         let by = Instant::now() + TOTAL;
         if let Some(hook) = self.hooks.arrives {
@@ -72,8 +72,8 @@ impl Front {
     }
 }
 
-/// The query, and whether it is malformed: then it may be a header only. `None` is to be ignored:
-/// fewer octets than a header, and responses.
+/// Returns the query, and whether it is malformed: then it may be a header only. `None` for fewer
+/// octets than a header and for responses, which are ignored.
 fn read(octets: &[u8]) -> Option<(Message, bool)> {
     if octets.len() < HEADER {
         return None;
@@ -92,7 +92,7 @@ fn read(octets: &[u8]) -> Option<(Message, bool)> {
     read.ok().or_else(header).filter(|(query, _)| !query.flags.qr)
 }
 
-/// Why the query gets no answer, if so.
+/// Returns the RCODE of a query that is refused.
 fn refusal(query: &Message, is_malformed: bool) -> Option<u16> {
     if query.opcode != 0 {
         return Some(rcode::NOTIMP);
@@ -107,7 +107,7 @@ fn refusal(query: &Message, is_malformed: bool) -> Option<u16> {
     let Some(question) = query.question() else { return Some(rcode::FORMERR) };
     match question.qtype {
         _ if question.class != Class::IN => Some(rcode::REFUSED),
-        // Who does not want recursion gets none; what others asked is not told (RFC 1034 §4.3.1).
+        // Without RD there is no recursion, and the cache is not revealed (RFC 1034 §4.3.1).
         _ if !query.flags.rd && question.name != conform::message::name("ipv4only.arpa") => {
             Some(rcode::REFUSED)
         }
@@ -129,13 +129,13 @@ fn refused(query: &Message, code: u16) -> Message {
     reply
 }
 
-/// How much the client takes over UDP (RFC 6891 §6.2.3), and no more than fits everywhere.
+/// Returns the size limit of a reply over UDP in octets (RFC 6891 §6.2.3), at most [`PAYLOAD`].
 fn room(query: &Message) -> usize {
     usize::from(query.edns.as_ref().map_or(512, |edns| edns.payload.clamp(512, PAYLOAD)))
 }
 
-/// The reply in so many octets. Whole RRsets are left out, and TC says so where one was required
-/// (RFC 2181 §9).
+/// Composes the reply in at most `limit` octets: complete RRsets are left out, with TC if one of them
+/// was required (RFC 2181 §9).
 fn cut_to(mut reply: Message, limit: usize) -> Vec<u8> {
     let mut octets = reply.octets();
     if octets.len() > limit && !reply.additional.is_empty() {

@@ -1,5 +1,5 @@
-//! What the reference answers: RFC 6147 §5 for AAAA and PTR, RFC 8880 for ipv4only.arpa, and what the
-//! upstream says for all else.
+//! Answers of the reference: RFC 6147 §5 for AAAA and PTR, RFC 8880 for ipv4only.arpa, and those of the
+//! upstream for all other queries.
 
 use std::time::Instant;
 
@@ -13,10 +13,10 @@ use crate::translate::{self, Pref64};
 use crate::upstream::Upstream;
 use crate::walk::{Found, Trouble, covers, ede, tidied};
 
-/// TTL of ipv4only.arpa in seconds: RFC 7050 §8.2 wants an hour at least.
+/// TTL of ipv4only.arpa in seconds: at least an hour (RFC 7050 §8.2).
 const IPV4ONLY_TTL: u32 = 3600;
 
-/// Who answers.
+/// Resolver of the reference.
 pub(super) struct Resolver {
     pub(super) zone: Name,
     pub(super) prefixes: Vec<Pref64>,
@@ -25,17 +25,17 @@ pub(super) struct Resolver {
     pub(super) upstream: Upstream,
 }
 
-/// What the client wants beside the answer.
+/// Bits of the client query, and the time limit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wants {
     pub(super) dnssec_ok: bool,
     pub(super) cd: bool,
     pub(super) ad: bool,
-    /// When there must be an answer.
+    /// Time limit of the answer.
     pub(super) by: Instant,
 }
 
-/// An answer.
+/// Answer to a client query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
     pub(super) rcode: u16,
@@ -49,7 +49,7 @@ pub(super) struct Outcome {
 }
 
 impl Resolver {
-    /// The answer to a question of class IN.
+    /// Returns the answer to a question of class IN.
     pub(super) fn answer(&self, question: &Question, wants: Wants) -> Outcome {
         let untouched = wants.cd && wants.dnssec_ok && self.rules.leaves_cd_do;
         if let Some(outcome) = self.ipv4only(question, untouched) {
@@ -86,7 +86,7 @@ impl Resolver {
         Outcome { ad, ..whole(found) }
     }
 
-    /// RFC 6147 §5.1 and §5.4.
+    /// Answers an AAAA query (RFC 6147 §5.1 and §5.4).
     fn aaaa(&self, question: &Question, wants: Wants) -> Outcome {
         let rules = &self.rules;
         if !rules.waits_for_aaaa {
@@ -104,7 +104,7 @@ impl Resolver {
         first.records.retain(|record| !record.ipv6().is_some_and(is_excluded));
         let intact = first.records.len() == before;
         if !intact {
-            // The signature was for all of them.
+            // The signature covers the complete RRset.
             first.records.retain(|record| record.rtype != Rtype::RRSIG);
         }
         let has_own = first.records.iter().any(|record| record.ipv6().is_some());
@@ -129,7 +129,7 @@ impl Resolver {
         whole(Found { aliases, records: Vec::new(), ..second })
     }
 
-    /// AAAA records made of A records (RFC 6147 §5.1.7), for each prefix.
+    /// Synthesizes AAAA records from A records with each prefix (RFC 6147 §5.1.7).
     fn made(&self, first: &Found, second: &Found) -> Vec<Record> {
         let soa = first.soa().filter(|_| first.trouble.is_none());
         let mut made = Vec::new();
@@ -161,7 +161,8 @@ impl Resolver {
         Outcome { ad, ..whole(Found { aliases, records: made, ..second }) }
     }
 
-    /// RFC 6147 §5.3.1: an alias for the name in in-addr.arpa, if there is something to be found.
+    /// Answers a PTR query with an alias for the name in in-addr.arpa, if that has records (RFC 6147
+    /// §5.3.1).
     fn ptr(&self, question: &Question, wants: Wants) -> Option<Outcome> {
         let v6 = translate::address_of(&question.name)?;
         let (prefix, v4) =
@@ -174,7 +175,7 @@ impl Resolver {
         }
         let mut found = self.walk(translate::reverse_of(v4), Rtype::PTR, wants);
         if found.records.is_empty() {
-            // The denial is for a name below the prefix, so it is said by the prefix's zone.
+            // The denied name lies below the prefix, so the denial comes from the prefix's zone.
             found.authority = Vec::from_iter(
                 found.soa().map(|soa| Record::soa(&prefix.zone(), soa.ttl, soa.ttl)),
             );
@@ -187,7 +188,8 @@ impl Resolver {
         Some(whole(found))
     }
 
-    /// RFC 8880 §7.1: the zone ipv4only.arpa, all but its DS record. Names below it do not exist.
+    /// Answers queries in the zone ipv4only.arpa, except for its DS record; names below it do not exist
+    /// (RFC 8880 §7.1).
     fn ipv4only(&self, question: &Question, untouched: bool) -> Option<Outcome> {
         let apex = name("ipv4only.arpa");
         let is_apex = question.name == apex;
@@ -214,7 +216,7 @@ impl Resolver {
         Some(outcome)
     }
 
-    /// Asks the upstream, and follows aliases where it did not.
+    /// Queries the upstream, and follows the aliases that it did not follow.
     fn walk(&self, name: Name, qtype: Rtype, wants: Wants) -> Found {
         let mut found = Found::new(name);
         loop {
@@ -237,8 +239,7 @@ impl Resolver {
 
     fn look_up(&self, name: Name, qtype: Rtype, wants: Wants) -> Option<Message> {
         let rules = &self.rules;
-        // A server that validates asks for signatures (RFC 4035 §3.2.1), and for all data (RFC 6840
-        // §5.9).
+        // A validating server queries signatures (RFC 4035 §3.2.1), and bogus data too (RFC 6840 §5.9).
         let dnssec_ok = (wants.dnssec_ok || rules.validates) && rules.passes_do;
         let cd = (wants.cd || rules.validates) && rules.passes_cd;
         let key = Key { name, qtype, dnssec_ok, cd };
@@ -251,7 +252,7 @@ impl Resolver {
         })
     }
 
-    /// What only a mutant does: keeps records of names that were not asked for.
+    /// Caches records of names that were not queried, as only a mutant does.
     fn believe_strangers(&self, key: &Key, reply: &Message) {
         for record in reply.answer.iter().filter(|record| record.owner != key.name) {
             let key = Key { name: record.owner.to_name(), qtype: record.rtype, ..key.clone() };
@@ -270,7 +271,7 @@ impl Resolver {
     }
 }
 
-/// What was found, as an answer. Where there was trouble, nothing was.
+/// Turns the records into an answer, which is empty after an error.
 fn whole(found: Found) -> Outcome {
     let code = match found.trouble {
         None => {
@@ -293,8 +294,8 @@ fn whole(found: Found) -> Outcome {
     Outcome { rcode: found.rcode, errors, ..Outcome::default() }
 }
 
-/// TTL of what is made: the shortest of the A record's, the SOA record's and that one's MINIMUM;
-/// 600 seconds stand for a SOA record that is missing (RFC 6147 §5.1.7, RFC 2308 §5).
+/// Returns the TTL of a synthesized record in seconds: the shortest of the TTLs of A and SOA record and
+/// of MINIMUM; 600 stands for a missing SOA record (RFC 6147 §5.1.7, RFC 2308 §5).
 fn ttl_of_made(a: u32, soa: Option<&Record>, rules: &Rules) -> u32 {
     let of_soa = soa.map(|soa| soa.ttl).filter(|_| rules.ttl_of_soa);
     let minimum = soa.and_then(Record::minimum).filter(|_| rules.minimum_of_soa);

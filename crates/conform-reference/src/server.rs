@@ -24,12 +24,11 @@ use crate::upstream::{Upstream, read_framed, send_framed, unspecified};
 
 /// Queries answered at the same time.
 const MOST_QUERIES: usize = 2048;
-/// A thread needs little; there are many.
+/// Stack of a thread in octets; there may be thousands of threads.
 const STACK: usize = 256 << 10;
-/// How long a TCP connection may be silent (RFC 7766 §6.2.3), and how long a client may take to
-/// read.
+/// Timeout for reading from a TCP connection (RFC 7766 §6.2.3), and for writing to it.
 const IDLE: Duration = Duration::from_secs(10);
-/// How long it takes at most to notice the end if nothing comes.
+/// Longest time to notice the end while no datagram arrives.
 const LOOK_UP: Duration = Duration::from_millis(500);
 
 /// Configuration of the reference.
@@ -39,7 +38,7 @@ pub struct ReferenceConfig {
     pub listen: SocketAddr,
     /// Address of the upstream.
     pub upstream: SocketAddr,
-    /// The far side's zone, for [`Rules::validates`].
+    /// Zone of the far side, for [`Rules::validates`].
     pub zone: Name,
     /// Prefixes of synthesized addresses.
     pub prefixes: Vec<Prefix>,
@@ -67,20 +66,20 @@ impl Reference {
 impl Drop for Reference {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Relaxed);
-        // Both threads wait for somebody who comes; a datagram that is lost costs a moment.
+        // Both threads wait for a client. If this datagram is lost, the read times out.
         let address = reachable(self.address);
         let any = SocketAddr::new(unspecified(address), 0);
         let _ = UdpSocket::bind(any).and_then(|socket| socket.send_to(&[], address));
         if TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok() {
             for thread in self.threads.drain(..) {
-                // A thread that panicked has said so already.
+                // A panic was printed by the thread.
                 let _ = thread.join();
             }
         }
     }
 }
 
-/// Where a server that listens there is reached from its own host.
+/// Returns the address at which a server with this listen address is reached on its host.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
@@ -90,10 +89,10 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// Starts the reference; it serves when this returns.
+/// Starts the reference, which serves when this function returns.
 ///
 /// # Errors
-/// If it cannot listen there, or there are no threads left.
+/// If it cannot listen on the address, or cannot start a thread.
 pub fn start(config: ReferenceConfig) -> io::Result<Reference> {
     let ReferenceConfig { listen, upstream, zone, prefixes, rules, hooks } = config;
     let (udp, tcp) = sockets(listen)?;
@@ -130,7 +129,7 @@ pub fn start(config: ReferenceConfig) -> io::Result<Reference> {
     Ok(Reference { address, ends, threads })
 }
 
-/// The UDP socket has the large buffer of an endpoint, which a burst needs.
+/// Opens the sockets. The UDP socket has a large receive buffer, for bursts.
 fn sockets(listen: SocketAddr) -> io::Result<(UdpSocket, TcpListener)> {
     let (endpoints, tcp) = listen_both(listen, 1)?;
     Ok((endpoints[0].as_fd().try_clone_to_owned()?.into(), tcp))
@@ -142,7 +141,7 @@ fn on_thread(work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>>
 
 type Arrival = (Vec<u8>, SocketAddr);
 
-/// Takes datagrams from the kernel and does nothing else, so that its buffer is never full.
+/// Receives datagrams and does nothing else, so that the socket's buffer does not overflow.
 fn receive(udp: &UdpSocket, arrived: &Sender<Arrival>, ends: &AtomicBool) {
     let mut buffer = vec![0; usize::from(u16::MAX)];
     while !ends.load(Ordering::Relaxed) {
@@ -161,18 +160,18 @@ struct Server {
 }
 
 impl Server {
-    /// Gives each datagram a thread. It ends when [`receive`] has.
+    /// Starts a thread for each datagram. Returns after [`receive`] returned.
     fn hand_out(self: &Arc<Self>, udp: &Arc<UdpSocket>, waiting: &Receiver<Arrival>) {
         while let Ok((query, client)) = waiting.recv() {
             let udp = udp.clone();
             self.answer(query, false, move |reply| {
-                // A client that cannot be reached is its own concern.
+                // A client may be gone.
                 let _ = udp.send_to(&reply, client);
             });
         }
     }
 
-    /// Answers a query on a thread of its own, once one is free.
+    /// Answers a query on a new thread, once one may be started.
     fn answer(
         self: &Arc<Self>,
         query: Vec<u8>,
@@ -181,7 +180,7 @@ impl Server {
     ) {
         let slot = self.queries.take();
         let server = self.clone();
-        // Without a thread, the query is lost as if the network had lost it.
+        // If no thread can be started, the query is lost, as in the network.
         let _ = on_thread(move || {
             let _slot = slot;
             if let Some(reply) = server.front.respond(query, tcp) {
@@ -197,13 +196,13 @@ impl Server {
             let server = self.clone();
             let _ = on_thread(move || {
                 let _slot = slot;
-                // It ends with an error when the client closes the connection.
+                // The error is the end of the connection.
                 let _ = server.serve(stream);
             });
         }
     }
 
-    /// Answers what comes over a connection, in the order in which answers are ready (RFC 7766
+    /// Answers the queries of a connection, in the order in which answers are ready (RFC 7766
     /// §6.2.1.1).
     fn serve(self: &Arc<Self>, mut stream: TcpStream) -> io::Result<()> {
         stream.set_nodelay(true)?;
@@ -225,7 +224,7 @@ impl Server {
     }
 }
 
-/// Takes the first read for a whole message, as a mutant does.
+/// Reads a message as a mutant does: the first read must return all of it.
 fn read_segment(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut segment = vec![0; usize::from(u16::MAX)];
     let len = stream.read(&mut segment)?;
@@ -236,13 +235,13 @@ fn read_segment(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     message.get(..wanted).map(<[u8]>::to_vec).ok_or(io::ErrorKind::UnexpectedEof.into())
 }
 
-/// How many threads of a kind there may still be.
+/// Number of threads of a kind that may still be started.
 struct Slots {
     free: Mutex<usize>,
     freed: Condvar,
 }
 
-/// The permission for a thread; dropping it gives it back.
+/// Permission for a thread. Dropping it returns it.
 struct Slot(Arc<Slots>);
 
 impl Slots {

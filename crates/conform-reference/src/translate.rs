@@ -1,5 +1,4 @@
-//! RFC 6052 as the reference knows it: addresses made of IPv4 addresses, and their names in
-//! ip6.arpa.
+//! RFC 6052 as the reference implements it: IPv4-embedded IPv6 addresses, and their names in ip6.arpa.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -7,14 +6,14 @@ use conform::expected::Prefix;
 use conform::message::{Name, name};
 use domain::base::name::ToLabelIter;
 
-/// A prefix of the reference, and the bits that follow the IPv4 address.
+/// Prefix of the reference, and the bits that follow the IPv4 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pref64 {
     bits: u128,
     len: u32,
 }
 
-/// What RFC 6052 §3.1 calls non-global: RFC 1918 and RFC 5735 §3, and the shared address space of
+/// Non-global addresses (RFC 6052 §3.1): RFC 1918, RFC 5735 §3, and the shared address space of
 /// RFC 6598.
 const NON_GLOBAL: [(Ipv4Addr, u32); 15] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8),
@@ -34,12 +33,12 @@ const NON_GLOBAL: [(Ipv4Addr, u32); 15] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4),
 ];
 
-/// The addresses of ipv4only.arpa (RFC 7050 §2.2).
+/// Addresses of ipv4only.arpa (RFC 7050 §2.2).
 pub(super) const WELL_KNOWN_V4: [Ipv4Addr; 2] =
     [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
 
 impl Pref64 {
-    /// The prefix, read from its text: the arithmetic of the checks is not to be used here.
+    /// Parses the prefix from its text, to share no arithmetic with the checks.
     pub(super) fn of(prefix: Prefix) -> Pref64 {
         let text = prefix.to_string();
         let address = text.split('/').next().and_then(|address| address.parse::<Ipv6Addr>().ok());
@@ -47,8 +46,8 @@ impl Pref64 {
         Pref64 { bits, len: u32::from(prefix.length()) }
     }
 
-    /// The address made of `v4`. The 32 bits stand at the prefix's end; where they would touch bits
-    /// 64 to 71, all that is behind bit 63 moves by an octet (RFC 6052 §2.2).
+    /// Embeds `v4`. Its 32 bits follow the prefix; if they would touch bits 64 to 71, the bits behind
+    /// bit 63 move by an octet (RFC 6052 §2.2).
     pub(super) fn embed(self, v4: Ipv4Addr) -> Ipv6Addr {
         let flat = u128::from(u32::from(v4)) << (96 - self.len);
         let placed = match self.len {
@@ -58,8 +57,8 @@ impl Pref64 {
         Ipv6Addr::from(self.bits | placed)
     }
 
-    /// The IPv4 address in `v6`, if that lies below the prefix and bits 64 to 71 are zero. The
-    /// suffix may be any (RFC 6052 §2.2 reserves it).
+    /// Returns the IPv4 address in `v6`, if `v6` lies below the prefix and bits 64 to 71 are zero. Any
+    /// suffix is accepted, because it is reserved (RFC 6052 §2.2).
     pub(super) fn extract(self, v6: Ipv6Addr) -> Option<Ipv4Addr> {
         let v6 = u128::from(v6);
         if (v6 ^ self.bits) >> (128 - self.len) != 0 || v6 & U_OCTET != 0 {
@@ -73,12 +72,12 @@ impl Pref64 {
         Some(Ipv4Addr::new(a, b, c, d))
     }
 
-    /// Whether it is 64:ff9b::/96.
+    /// Returns true for 64:ff9b::/96.
     pub(super) fn is_well_known(self) -> bool {
         self.bits == 0x64_ff9b << 96 && self.len == 96
     }
 
-    /// The prefix's own name in ip6.arpa.
+    /// Returns the name of the prefix in ip6.arpa.
     pub(super) fn zone(self) -> Name {
         let nibbles = (0..self.len / 4).map(|n| self.bits >> (124 - 4 * n) & 0xf);
         name(&nibbles.fold("ip6.arpa".to_owned(), |text, nibble| format!("{nibble:x}.{text}")))
@@ -89,14 +88,14 @@ const LEFT: u128 = !0 << 64;
 const RIGHT: u128 = !LEFT;
 const U_OCTET: u128 = 0xff << 56;
 
-/// Whether an address of the Well-Known Prefix may be made of it (RFC 6052 §3.1). The addresses of
-/// ipv4only.arpa may, or no client would find that prefix (RFC 7050 §3).
+/// Returns true if the Well-Known Prefix may be used with this address (RFC 6052 §3.1). It may be used
+/// with those of ipv4only.arpa; otherwise no client would find that prefix (RFC 7050 §3).
 pub(super) fn is_global(v4: Ipv4Addr) -> bool {
     let lies_in = |(net, len): (Ipv4Addr, u32)| (u32::from(v4) ^ u32::from(net)) >> (32 - len) == 0;
     WELL_KNOWN_V4.contains(&v4) || !NON_GLOBAL.into_iter().any(lies_in)
 }
 
-/// Whether `v6` lies in one of the ranges.
+/// Returns true if `v6` lies in one of the ranges.
 pub(super) fn is_in(v6: Ipv6Addr, ranges: &[(Ipv6Addr, u8)]) -> bool {
     ranges.iter().any(|(net, len)| {
         let differing = u128::from(v6) ^ u128::from(*net);
@@ -104,7 +103,7 @@ pub(super) fn is_in(v6: Ipv6Addr, ranges: &[(Ipv6Addr, u8)]) -> bool {
     })
 }
 
-/// The address whose name in ip6.arpa this is (RFC 3596 §2.5).
+/// Returns the address of a name in ip6.arpa (RFC 3596 §2.5).
 pub(super) fn address_of(name: &Name) -> Option<Ipv6Addr> {
     let labels: Vec<String> =
         name.iter_labels().map(|label| label.to_string().to_ascii_lowercase()).collect();
@@ -119,7 +118,7 @@ pub(super) fn address_of(name: &Name) -> Option<Ipv6Addr> {
     u128::from_str_radix(&text, 16).ok().map(Ipv6Addr::from)
 }
 
-/// The name of `v4` in in-addr.arpa (RFC 1035 §3.5).
+/// Returns the name of `v4` in in-addr.arpa (RFC 1035 §3.5).
 pub(super) fn reverse_of(v4: Ipv4Addr) -> Name {
     let [a, b, c, d] = v4.octets();
     name(&format!("{d}.{c}.{b}.{a}.in-addr.arpa"))

@@ -1,7 +1,7 @@
-//! How the reference asks its upstream: one question, one socket, a reply that fits or silence.
+//! Upstream queries of the reference, with a socket for each.
 //!
 //! ```text
-//! UDP ─► nothing after 2/3 of the patience: once more ─► nothing: TCP, for a moment ─► silence
+//! UDP ─► no reply after 2/3 of the time: retransmission ─► no reply: TCP, for 300 ms ─► no reply
 //!   ├─► TC: TCP (RFC 7766 §5)
 //!   └─► FORMERR to OPT: the same without OPT (RFC 6891 §6.2.2)
 //! ```
@@ -18,15 +18,15 @@ use conform::message::{Message, rcode};
 use crate::cache::Key;
 use crate::rules::{Hooks, Rules};
 
-/// How long TCP is tried after silence over UDP.
+/// Timeout of TCP after UDP brought no reply.
 const LAST_TRY: Duration = Duration::from_millis(300);
 
-/// The server that the reference forwards to.
+/// Server to which the reference forwards.
 pub(super) struct Upstream {
     address: SocketAddr,
     rules: Rules,
     hooks: Hooks,
-    /// For the mutant that asks everything from one socket: that, and the ids.
+    /// Socket of the mutant with a single source port.
     only_socket: Mutex<Option<UdpSocket>>,
     next_id: AtomicU16,
 }
@@ -37,7 +37,7 @@ impl Upstream {
         Upstream { address, rules, hooks, only_socket, next_id }
     }
 
-    /// The reply to a question; `None` is silence until the patience or `give_up` is over.
+    /// Returns the reply, or `None` if there is none within the patience and before `give_up`.
     pub(super) fn ask(&self, key: &Key, give_up: Instant) -> Option<Message> {
         let end = give_up.min(Instant::now() + self.rules.upstream_patience);
         let mut query = Message::query(&key.name, key.qtype);
@@ -87,8 +87,7 @@ impl Upstream {
         self.wait_for_reply(only.as_ref()?, query, end)
     }
 
-    /// A socket on a port that the kernel draws at random. Where all descriptors are in use it waits
-    /// for one.
+    /// Opens a socket on a random port. Waits for a free descriptor if all are in use.
     fn socket(&self, end: Instant) -> Option<UdpSocket> {
         let any = SocketAddr::new(unspecified(self.address), 0);
         while Instant::now() < end {
@@ -103,7 +102,7 @@ impl Upstream {
     fn wait_for_reply(&self, socket: &UdpSocket, query: &Message, end: Instant) -> Option<Message> {
         let octets = query.octets();
         let begin = Instant::now();
-        // The first try has the longest time: with two of them, the second is after 2/3 of it.
+        // The first transmission has the longest time: of two, the second is sent after 2/3.
         let tries = self.rules.tries as u32;
         let tick = end.saturating_duration_since(begin) / (tries + 1);
         let mut buffer = vec![0; usize::from(u16::MAX)];
@@ -141,8 +140,7 @@ fn left_until(end: Instant) -> Option<Duration> {
     Some(end.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
 }
 
-/// Whether it is the reply to this query (RFC 5452 §9.1). One that says FORMERR may lack the
-/// question.
+/// Returns true for the reply to this query (RFC 5452 §9.1). FORMERR may lack the question.
 fn fits(query: &Message, reply: &Message, rules: &Rules) -> bool {
     let same_question = reply.questions == query.questions
         || reply.questions.is_empty() && reply.rcode == rcode::FORMERR;
@@ -160,13 +158,13 @@ pub(super) fn unspecified(address: SocketAddr) -> IpAddr {
     }
 }
 
-/// Sends a message behind its length, in one piece (RFC 7766 §8).
+/// Sends a message and its length in one segment (RFC 7766 §8).
 pub(super) fn send_framed(stream: &mut TcpStream, message: &[u8]) -> io::Result<()> {
     let len = u16::try_from(message.len()).map_err(io::Error::other)?;
     stream.write_all(&[&len.to_be_bytes(), message].concat())
 }
 
-/// Reads a message behind its length.
+/// Reads a message and its length.
 pub(super) fn read_framed(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut len = [0; 2];
     stream.read_exact(&mut len)?;

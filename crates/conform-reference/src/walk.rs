@@ -1,4 +1,4 @@
-//! What a reply says of a name: the aliases, what is at their end, and what does not belong there.
+//! Reads replies of the upstream: aliases, the records at their end, and records that do not belong.
 
 use std::collections::HashMap;
 
@@ -10,58 +10,57 @@ use domain::base::iana::Rtype;
 use crate::cache::all_records;
 use crate::rules::Rules;
 
-/// No record is kept longer than a week (RFC 8767 §4), no denial longer than three hours (RFC 2308
-/// §5).
+/// Longest TTLs in seconds: a week (RFC 8767 §4), and three hours for denials (RFC 2308 §5).
 const LONGEST: u32 = 604_800;
 const LONGEST_DENIAL: u32 = 10_800;
 
-/// YXDOMAIN: what a DNAME record makes is too long (RFC 6672 §2.2).
+/// YXDOMAIN: the target of a DNAME record is too long (RFC 6672 §2.2).
 const YXDOMAIN: u16 = 6;
 
 /// Extended errors (RFC 8914 §4) that the reference sends.
 pub(super) mod ede {
-    /// The option's code.
+    /// Code of the option.
     pub(crate) const OPTION: u16 = 15;
     pub(crate) const BOGUS: u16 = 6;
     pub(crate) const EXPIRED: u16 = 7;
     pub(crate) const NOBODY_ANSWERS: u16 = 22;
 }
 
-/// Why there is no answer.
+/// Reasons for which there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trouble {
     /// The upstream did not answer.
     Silence,
     /// The upstream answered with an error.
     Error,
-    /// The aliases lead in a circle, or too far.
+    /// The aliases form a loop, or a chain that is too long.
     Endless,
-    /// A signature does not verify: the extended error.
+    /// A signature does not verify; with the extended error.
     Bogus(u16),
 }
 
-/// What was found for a name and a type.
+/// Records for a name and a type.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
-    /// The names that were passed, the one asked for first, the one at the end last.
+    /// Names of the chain: the queried name first, the last target last.
     pub(super) names: Vec<Name>,
     /// Aliases, with their signatures.
     pub(super) aliases: Vec<Record>,
-    /// Records of the type asked for, with their signatures.
+    /// Records of the queried type, with their signatures.
     pub(super) records: Vec<Record>,
     pub(super) authority: Vec<Record>,
     pub(super) additional: Vec<Record>,
-    /// NOERROR, NXDOMAIN, or YXDOMAIN; SERVFAIL where there was trouble.
+    /// NOERROR, NXDOMAIN or YXDOMAIN; SERVFAIL after an error.
     pub(super) rcode: u16,
     pub(super) trouble: Option<Trouble>,
-    /// The upstream's AD.
+    /// AD of the upstream.
     pub(super) heard_ad: bool,
     /// Extended errors of the upstream.
     pub(super) errors: Vec<(u16, Vec<u8>)>,
 }
 
 impl Found {
-    /// Nothing yet.
+    /// Creates an empty chain.
     pub(super) fn new(name: Name) -> Found {
         Found {
             names: vec![name],
@@ -76,12 +75,12 @@ impl Found {
         }
     }
 
-    /// The name at the end of the aliases.
+    /// Returns the name at the end of the aliases.
     pub(super) fn end(&self) -> &Name {
         &self.names[self.names.len() - 1]
     }
 
-    /// The SOA record of a denial (RFC 2308 §2).
+    /// Returns the SOA record of a denial (RFC 2308 §2).
     pub(super) fn soa(&self) -> Option<&Record> {
         self.authority.iter().find(|record| record.rtype == Rtype::SOA)
     }
@@ -91,8 +90,8 @@ impl Found {
         self.rcode = rcode::SERVFAIL;
     }
 
-    /// Takes in a reply to a question for `qtype` of the name at the end. True if it ends there; if
-    /// not, the reply has aliases whose end it says nothing about.
+    /// Adds a reply to a query for `qtype` of the name at the end. Returns false if the reply has
+    /// aliases but not the records at their end.
     pub(super) fn take_in(&mut self, reply: Message, qtype: Rtype, rules: &Rules) -> bool {
         let is_extended_error = |option: &(u16, Vec<u8>)| option.0 == ede::OPTION;
         self.errors = reply.edns.map_or_else(Vec::new, |edns| edns.options);
@@ -126,7 +125,7 @@ impl Found {
             || self.soa().is_some()
     }
 
-    /// Moves the alias of the name at the end from the reply to here; where it leads.
+    /// Moves the alias of the name at the end out of the reply; returns its target.
     fn take_alias(&mut self, answer: &mut Vec<Record>, qtype: Rtype) -> Option<Name> {
         if [Rtype::CNAME, Rtype::ANY].contains(&qtype) {
             return None;
@@ -150,7 +149,7 @@ impl Found {
         Some(leads)
     }
 
-    /// What a validating reference thinks of it: it believes the labels of the zones.
+    /// Validates by the labels of the zones; returns true if all zones are signed.
     pub(super) fn trust(&self, zone: &Name) -> Result<bool, Trouble> {
         let mut secure = true;
         for name in &self.names {
@@ -165,7 +164,7 @@ impl Found {
     }
 }
 
-/// The CNAME record of `name` that follows from a DNAME record (RFC 6672 §3.1).
+/// Returns the CNAME record of `name` that follows from a DNAME record (RFC 6672 §3.1).
 fn cname_of(name: &Name, dname: &Record) -> Option<Record> {
     let kept = name.as_slice().len() - dname.owner.as_slice().len();
     let target = [&name.as_slice()[..kept], dname.target()?.as_slice()].concat();
@@ -173,7 +172,7 @@ fn cname_of(name: &Name, dname: &Record) -> Option<Record> {
     Some(Record::pointing(name.clone(), Rtype::CNAME, dname.ttl, &target))
 }
 
-/// The record's type; that of the signed records for a signature (RFC 4034 §3.1.1).
+/// Returns the type of a record; for a signature, the type covered (RFC 4034 §3.1.1).
 pub(super) fn covers(record: &Record) -> Rtype {
     match record.data.as_slice() {
         [high, low, ..] if record.rtype == Rtype::RRSIG => {
@@ -189,8 +188,8 @@ fn extract(records: &mut Vec<Record>, wanted: impl Fn(&Record) -> bool) -> Vec<R
     taken
 }
 
-/// A reply of the upstream as it is kept: one TTL for each RRset and its signatures (RFC 2181 §5.2),
-/// none too long, and that of a denial's SOA record no longer than its MINIMUM (RFC 2308 §5).
+/// Returns a reply of the upstream with the TTLs for the cache: one for each RRset and its signatures
+/// (RFC 2181 §5.2), none too long, and that of a SOA record at most its MINIMUM (RFC 2308 §5).
 pub(super) fn tidied(mut reply: Message, rules: &Rules) -> Message {
     let mut shortest: HashMap<(Name, Rtype), u32> = HashMap::new();
     for record in all_records(&mut reply) {
