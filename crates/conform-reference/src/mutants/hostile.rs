@@ -59,7 +59,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
 
 static CLIENT_ID: AtomicU16 = AtomicU16::new(0);
 
-/// What comes of a question whose first reply is a forged one, if no second one is waited for.
+/// Fails where the first reply to the upstream query is forged, as if that ended the query.
 fn fail_where_forged(query: &Message, reply: &mut Message) {
     if query.question().is_some_and(|asked| asked.name.to_string().contains(".a-bad")) {
         reply.rcode = rcode::SERVFAIL;
@@ -103,7 +103,7 @@ fn fail_by_name(query: &Message, reply: &mut Message) {
     }
 }
 
-/// Ten replies a tenth of a second leave, the others are lost.
+/// Sends ten replies per tenth of a second, and loses the others.
 fn lose_all_but_ten_a_moment(octets: &mut Vec<u8>) {
     static MOMENT: Mutex<Option<(Instant, usize)>> = Mutex::new(None);
     let mut moment = MOMENT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -117,7 +117,7 @@ fn lose_all_but_ten_a_moment(octets: &mut Vec<u8>) {
     }
 }
 
-/// A query for a silent name keeps the server busy for two and a half seconds; others wait.
+/// Blocks all queries for 2.5 s after a query for a silent name.
 fn wait_for_the_dead(query: &mut Message) {
     static BUSY: Mutex<Option<Instant>> = Mutex::new(None);
     let dead = query.question().is_some_and(|asked| asked.name.to_string().contains("-silent"));
@@ -133,7 +133,7 @@ fn wait_for_the_dead(query: &mut Message) {
     }
 }
 
-/// A server that is dead once `deadly` has arrived.
+/// Drops all messages from the first `deadly` one on.
 fn end(dead: &AtomicBool, deadly: bool, octets: &mut Vec<u8>) {
     if deadly {
         dead.store(true, Ordering::Relaxed);

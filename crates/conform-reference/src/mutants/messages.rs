@@ -156,7 +156,7 @@ fn set_bits(octets: &mut [u8], at: usize, bits: u8) {
     }
 }
 
-/// Whatever it was, it becomes a query that gets an answer, with the id that it had.
+/// Replaces the message by a query that gets an answer, with the same id.
 fn make_fine(octets: &mut Vec<u8>) {
     let id = octets.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
     *octets = Message { id, ..Message::query(&name("ipv4only.arpa"), Rtype::A) }.octets();

@@ -1,6 +1,7 @@
 //! All mutants. Each file has the mutants for the checks in the file of the same name in
 //! `crates/conform/src/checks`.
 
+mod common;
 mod hostile;
 mod messages;
 mod records;

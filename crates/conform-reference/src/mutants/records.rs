@@ -4,6 +4,7 @@ use conform::label::EVIL4;
 use conform::message::{Message, Name, Record, rcode};
 use domain::base::iana::Rtype;
 
+use super::common::wants;
 use crate::mutant::{Mutant, NO_HOOKS, hears, hook, leaves, replies, rule};
 use crate::rules::Hooks;
 
@@ -19,7 +20,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         reply.authority.iter_mut().for_each(|soa| set_times(soa, 3600, 3600));
     }),
     replies("nodata-for-all-types", "rfc2308-5-nodata-of-one-type", |query, reply| {
-        if asks_for(query, Rtype::A) {
+        if wants(query, Rtype::A) {
             reply.answer.clear();
         }
     }),
@@ -98,12 +99,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         }
     }),
     replies("https-needs-addresses", "rfc9460-4.2-no-failure", |query, reply| {
-        if asks_for(query, Rtype::HTTPS) {
+        if wants(query, Rtype::HTTPS) {
             (reply.rcode, reply.answer) = (rcode::SERVFAIL, Vec::new());
         }
     }),
     replies("stranger-in-any", "rfc8482-4.1-any", |query, reply| {
-        if asks_for(query, Rtype::ANY) {
+        if wants(query, Rtype::ANY) {
             reply.answer.push(Record::a(Name::root_vec(), 300, EVIL4));
         }
     }),
@@ -112,7 +113,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
 /// TC in the third octet of a header.
 const TC: u8 = 2;
 
-/// TTL and MINIMUM of a SOA record, in seconds.
+/// Sets TTL and MINIMUM of a SOA record, in seconds.
 fn set_times(soa: &mut Record, ttl: u32, minimum: u32) {
     if let Some(at) = soa.data.len().checked_sub(4).filter(|_| soa.rtype == Rtype::SOA) {
         soa.ttl = ttl;
@@ -120,23 +121,18 @@ fn set_times(soa: &mut Record, ttl: u32, minimum: u32) {
     }
 }
 
-/// changes one octet of a message.
+/// Changes one octet of a message.
 fn change_octet(octets: &mut [u8], at: usize, change: impl Fn(u8) -> u8) {
     if let Some(octet) = octets.get_mut(at) {
         *octet = change(*octet);
     }
 }
 
-/// whether this type is asked for.
-fn asks_for(query: &Message, qtype: Rtype) -> bool {
-    query.question().is_some_and(|question| question.qtype == qtype)
-}
-
-/// The label that stands between a host and the name whose MX record names it.
+/// Label between the first label of a name and its parent, in the name of its mail host.
 const HOST: &[u8] = b"\x04host";
 
-/// `x1.host.REST` becomes `x1.REST`, which has the same addresses: the far side is not
-/// asked for the host.
+/// Turns `x1.host.REST` into `x1.REST`, which has the same addresses: the far side gets no query for
+/// the host.
 fn remove_host(query: &mut Message) {
     for question in &mut query.questions {
         question.name = with_octets(&question.name, |octets| {
@@ -147,8 +143,7 @@ fn remove_host(query: &mut Message) {
     }
 }
 
-/// the way back. Which names were shortened is seen by nothing else than that they
-/// have addresses, so all of them get the label.
+/// Reverts [`remove_host`] in the reply. Names with addresses are assumed to be hosts.
 fn insert_host(_: &Message, reply: &mut Message) {
     let longer = |name: &Name| {
         with_octets(name, |octets| {

@@ -8,7 +8,6 @@ use domain::base::name::ToLabelIter;
 
 use crate::mutant::{Mutant, hears, replies, rule};
 
-/// Defects in making addresses of addresses.
 pub(super) const MUTANTS: &[Mutant] = &[
     replies("well-known-prefix-mistyped", "rfc6052-2.1-well-known", |_, reply| {
         each_aaaa(reply, |octets| octets[3] ^= 1);
@@ -114,7 +113,7 @@ fn each_a(reply: &mut Message, change: fn(&mut [u8])) {
     records.for_each(|record| change(&mut record.data));
 }
 
-/// As if there were no octet "u": what follows it moves up.
+/// Moves the octets behind octet "u" forward by one, as if that octet did not exist.
 fn close_gap(_: &Message, reply: &mut Message) {
     each_aaaa(reply, |octets| {
         octets[8..].rotate_left(1);

@@ -1,10 +1,9 @@
 //! Mutants for the checks in `rfc6147_dnssec`: DO, CD and AD.
 
-use std::net::Ipv6Addr;
-
 use conform::message::{Message, Record, name, rcode};
 use domain::base::iana::Rtype;
 
+use super::common::{SYNTHETIC, wants};
 use crate::mutant::{Mutant, reads, replies, rule};
 
 /// Returns a mutant of the validating reference that changes its replies.
@@ -186,18 +185,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
     }),
 ];
 
-/// the name asked for, in small letters.
+/// Returns the queried name in lower case.
 fn asked(query: &Message) -> String {
     let name = query.question().map(|question| question.name.to_string());
     name.unwrap_or_default().to_ascii_lowercase()
 }
 
-/// whether this type is asked for.
-fn wants(query: &Message, qtype: Rtype) -> bool {
-    query.question().is_some_and(|question| question.qtype == qtype)
-}
-
-/// whether the name lies in a zone with wrong signatures.
+/// Returns true for a name in a zone with wrong signatures.
 fn is_bad(query: &Message) -> bool {
     asked(query).contains(".bogus.") || asked(query).contains(".expired.")
 }
@@ -210,7 +204,7 @@ fn has(reply: &Message, rtype: Rtype) -> bool {
     reply.answers(rtype).next().is_some()
 }
 
-/// SERVFAIL, and nothing else.
+/// Turns the reply into SERVFAIL.
 fn fail(reply: &mut Message) {
     reply.rcode = rcode::SERVFAIL;
     reply.flags.ad = false;
@@ -218,17 +212,17 @@ fn fail(reply: &mut Message) {
     reply.authority.clear();
 }
 
-/// 1.2.3.4 below the Well-Known Prefix, as an AAAA record of the name asked for.
+/// Returns a synthetic AAAA record of the queried name.
 fn made(query: &Message) -> Record {
     let owner = name(&asked(query));
-    Record::aaaa(owner, 300, Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0x102, 0x304))
+    Record::aaaa(owner, 300, SYNTHETIC)
 }
 
-/// a signature over the records of this type that nobody made (RFC 4034 §3.1).
+/// Returns a made-up signature over the records of this type (RFC 4034 §3.1).
 fn signature(query: &Message, covered: Rtype) -> Record {
     let owner = name(&asked(query));
     let mut data = covered.to_int().to_be_bytes().to_vec();
-    // Algorithm 13, four labels, TTL, end and begin of validity, key tag.
+    // Algorithm 13, four labels, TTL, expiration, inception, key tag.
     data.extend([13, 4, 0, 0, 1, 44, 0x7f, 0, 0, 0, 0x60, 0, 0, 0, 0, 1]);
     data.extend(b"\x07example\0");
     data.extend([0; 64]);

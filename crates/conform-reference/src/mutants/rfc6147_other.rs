@@ -1,16 +1,15 @@
 //! Mutants for the checks in `rfc6147_other`: reverse names, other types, and how a reply is built.
 
-use std::net::Ipv6Addr;
-
 use conform::message::{Message, Record, name, rcode};
 use domain::base::iana::Rtype;
 
+use super::common::{SYNTHETIC, wants};
 use crate::mutant::{Mutant, replies, rule};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     rule("ptr-passed-on", "rfc6147-5.3.1-ptr", |rules| rules.reverse = false),
     replies("ptr-answered-both-ways", "rfc6147-5.3.1-not-both", |query, reply| {
-        // Only some addresses: those with an odd last nibble.
+        // Only addresses with an odd last nibble.
         if asked(query).starts_with(['1', '3', '5', '7', '9']) && is_aliased(reply) {
             let record = pointer(query, "dns64.example");
             reply.answer = vec![record];
@@ -22,7 +21,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         }
     }),
     replies("ptr-below-one-prefix-only", "rfc6147-5-ptr-all-prefixes", |query, reply| {
-        // Shown by a reference with two prefixes, this one the second: 3fff:65:65::/48.
+        // Shows with two prefixes, of which 3fff:65:65::/48 is the second.
         if asked(query).ends_with("5.6.0.0.5.6.0.0.f.f.f.3.ip6.arpa") {
             deny(reply, rcode::NXDOMAIN);
         }
@@ -72,7 +71,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     replies("additional-made", "rfc6147-5.3.2-nothing-made", |_, reply| {
         let made = |record: &Record| {
             let v4 = record.ipv4()?;
-            let address = u128::from(MADE) & !0xffff_ffff | u128::from(u32::from(v4));
+            let address = u128::from(SYNTHETIC) & !0xffff_ffff | u128::from(u32::from(v4));
             Some(Record::aaaa(record.owner.clone(), record.ttl, address.into()))
         };
         let made: Vec<Record> = reply.additional.iter().filter_map(made).collect();
@@ -91,7 +90,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     replies("made-beside-txt", "rfc6147-5.3.3-txt", |q, r| add_made(q, r, Rtype::TXT)),
     replies("mx-replaced-by-its-host", "rfc6147-5.3.3-hosts", |_, reply| {
         for record in reply.answer.iter_mut().filter(|record| record.rtype == Rtype::MX) {
-            *record = Record::aaaa(record.owner.clone(), record.ttl, MADE);
+            *record = Record::aaaa(record.owner.clone(), record.ttl, SYNTHETIC);
         }
     }),
     replies("https-hint-made", "rfc6147-5.3.3-https", |_, reply| add_hint(reply, Rtype::HTTPS)),
@@ -123,58 +122,50 @@ pub(super) const MUTANTS: &[Mutant] = &[
     rule("made-answer-too-long", "rfc6147-5.4-truncation", |rules| rules.truncates = false),
 ];
 
-/// What mutants put where nothing is to be made: 1.2.3.4 below the Well-Known Prefix.
-const MADE: Ipv6Addr = Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0x102, 0x304);
-
-/// the name asked for, as it was written.
+/// Returns the queried name in its letter case.
 fn asked(query: &Message) -> String {
     query.question().map(|question| question.name.to_string()).unwrap_or_default()
 }
 
-/// whether this type is asked for.
-fn wants(query: &Message, qtype: Rtype) -> bool {
-    query.question().is_some_and(|question| question.qtype == qtype)
-}
-
-/// whether the answer begins with an alias.
+/// Returns true if the answer begins with an alias.
 fn is_aliased(reply: &Message) -> bool {
     reply.answer.first().is_some_and(|record| record.rtype == Rtype::CNAME)
 }
 
-/// the reply has nothing left but its RCODE.
+/// Sets the RCODE, and empties the answer.
 fn deny(reply: &mut Message, code: u16) {
     reply.rcode = code;
     reply.answer.clear();
 }
 
-/// a PTR record for the name asked for.
+/// Returns a PTR record of the queried name.
 fn pointer(query: &Message, target: &str) -> Record {
     Record::pointing(name(&asked(query)), Rtype::PTR, 300, &name(target))
 }
 
-/// the answer is an alias with this target.
+/// Replaces the alias of the answer by one with this target.
 fn alias(query: &Message, reply: &mut Message, target: &str) {
     let record = Record::pointing(name(&asked(query)), Rtype::CNAME, 300, &name(target));
     reply.answer.retain(|record| record.rtype != Rtype::CNAME);
     reply.answer.insert(0, record);
 }
 
-/// a made record for the name asked for.
+/// Returns a synthetic AAAA record of the queried name.
 fn made(query: &Message) -> Record {
-    Record::aaaa(name(&asked(query)), 300, MADE)
+    Record::aaaa(name(&asked(query)), 300, SYNTHETIC)
 }
 
-/// adds a made record to answers to queries for this type.
+/// Adds a synthetic record to answers to queries of this type.
 fn add_made(query: &Message, reply: &mut Message, qtype: Rtype) {
     if wants(query, qtype) {
         reply.answer.push(made(query));
     }
 }
 
-/// adds `ipv6hint` (RFC 9460 §14.3.2: key 6) to records of this type.
+/// Adds `ipv6hint` (RFC 9460 §14.3.2: key 6) to records of this type.
 fn add_hint(reply: &mut Message, rtype: Rtype) {
     for record in reply.answer.iter_mut().filter(|record| record.rtype == rtype) {
         record.data.extend([0, 6, 0, 16]);
-        record.data.extend(MADE.octets());
+        record.data.extend(SYNTHETIC.octets());
     }
 }

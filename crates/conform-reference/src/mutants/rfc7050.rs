@@ -123,7 +123,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         clear_if(pointed && is_reverse(query), reply);
     }),
     replies("pointers-to-discovery", "rfc8880-7.2.1-same-rdata", |query, reply| {
-        // 192.0.1.170 is taken for 192.0.0.170.
+        // 192.0.1.170 is mistaken for 192.0.0.170.
         let neighbour = |record: &Record| record.data.starts_with(b"\x0fptr-192-0-1-170");
         for record in reply.answer.iter_mut().filter(|record| record.rtype == Rtype::PTR) {
             if is_reverse(query) && neighbour(record) {

@@ -43,7 +43,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
 ];
 
-/// A server that says nothing where it should say SERVFAIL, and does not try TCP.
+/// Server that drops SERVFAIL replies, and does not retry over TCP.
 const FAILURES_UNSAID: Mutant = Mutant {
     name: "",
     caught_by: "",
@@ -72,7 +72,7 @@ fn lose_after_a_pause(octets: &mut Vec<u8>) {
     }
 }
 
-/// A query for a name with a delay is worked on for longer than it takes; others wait for that.
+/// Blocks all queries for 2.5 s after a query for a name with a delay.
 fn one_after_the_other(query: &mut Message) {
     static BUSY: Mutex<Option<Instant>> = Mutex::new(None);
     let slow = query.question().is_some_and(|asked| asked.name.to_string().contains("-delay-"));
@@ -95,7 +95,7 @@ fn offer_4096(query: &mut Message) {
     }
 }
 
-/// The message without its records, and with TC.
+/// Empties the message, and sets TC.
 fn cut(octets: &mut Vec<u8>) {
     if let Ok(message) = Message::parse(octets) {
         let mut short = message.response();

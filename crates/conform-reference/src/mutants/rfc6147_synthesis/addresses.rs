@@ -39,7 +39,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     }),
 ];
 
-/// another address in each AAAA record of the answer.
+/// Changes the address in each AAAA record of the answer.
 fn alter(reply: &mut Message, change: impl Fn(u128) -> u128) {
     for record in reply.answer.iter_mut().filter(|record| record.rtype == Rtype::AAAA) {
         if let Some(address) = record.ipv6() {

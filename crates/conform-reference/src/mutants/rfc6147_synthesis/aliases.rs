@@ -3,8 +3,9 @@
 use conform::message::{Message, Name, Record, rcode};
 use domain::base::iana::Rtype;
 
-use super::common::{ipv6, recode, wants_aaaa};
+use super::common::{ipv6, recode};
 use crate::mutant::{Mutant, hears, replies, rule};
+use crate::mutants::common::wants;
 
 pub(super) const MUTANTS: &[Mutant] = &[
     hears("alias-not-understood", "rfc6147-5.1.5-alias", |reply| clear_if(reply, Rtype::CNAME)),
@@ -28,7 +29,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         recode(reply, rcode::NXDOMAIN, rcode::NOERROR);
     }),
     replies("alias-to-nodata-is-servfail", "rfc6147-5.1.5-alias-to-nodata", |query, reply| {
-        if wants_aaaa(query) && ipv6(reply).is_empty() {
+        if wants(query, Rtype::AAAA) && ipv6(reply).is_empty() {
             reply.rcode = rcode::SERVFAIL;
         }
     }),
@@ -48,19 +49,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
     }),
 ];
 
-/// an answer with records of this type is taken for an empty one.
+/// Empties answers with records of this type.
 fn clear_if(reply: &mut Message, rtype: Rtype) {
     if reply.answers(rtype).count() > 0 {
         reply.answer.clear();
     }
 }
 
-/// whether the owner lies in the zone that `hop` leads to.
+/// Returns true if the owner lies in the zone that `hop` leads to.
 fn is_other(record: &Record) -> bool {
     record.owner.iter().any(|label| label.as_slice().eq_ignore_ascii_case(b"b"))
 }
 
-/// whether a name is not all in lower case.
+/// Returns true if the name has upper-case letters.
 fn has_capitals(name: &Name) -> bool {
     name.iter().any(|label| label.as_slice().iter().any(u8::is_ascii_uppercase))
 }

@@ -3,12 +3,8 @@
 use std::net::Ipv6Addr;
 
 use conform::message::{Message, Record};
-use domain::base::iana::Rtype;
-
 /// AAAA record of the names with a native address: global, in no exclusion range, in no prefix.
 pub(super) const NATIVE: Ipv6Addr = Ipv6Addr::new(0x2600, 1, 0, 0, 0, 0, 0, 0x53);
-/// Synthetic address that mutants add to answers: 1.2.3.4 below the Well-Known Prefix.
-pub(super) const SYNTHETIC: Ipv6Addr = Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0x102, 0x304);
 
 /// Returns the addresses of the AAAA records in the answer section.
 pub(super) fn ipv6(reply: &Message) -> Vec<Ipv6Addr> {
@@ -20,11 +16,6 @@ pub(super) fn add_aaaa(query: &Message, reply: &mut Message, address: Ipv6Addr) 
     if let Some(question) = query.question() {
         reply.answer.push(Record::aaaa(question.name.clone(), 300, address));
     }
-}
-
-/// Returns true for a query of type AAAA.
-pub(super) fn wants_aaaa(query: &Message) -> bool {
-    query.question().is_some_and(|question| question.qtype == Rtype::AAAA)
 }
 
 /// Replaces one RCODE by another.

@@ -5,12 +5,13 @@ use std::net::Ipv6Addr;
 use conform::message::{Message, rcode};
 use domain::base::iana::Rtype;
 
-use super::common::{NATIVE, SYNTHETIC, add_aaaa, ipv6};
+use super::common::{NATIVE, add_aaaa, ipv6};
 use crate::mutant::{Mutant, hears, replies, rule};
+use crate::mutants::common::SYNTHETIC;
 
 pub(super) const MUTANTS: &[Mutant] = &[
     rule("nothing-excluded", "rfc6147-5.1.4-mapped-by-default", |rules| rules.excluded.clear()),
-    // The one that is excluded by default comes first.
+    // The default range comes first.
     rule("own-range-ignored", "rfc6147-5.1.4-own-range", |rules| rules.excluded.truncate(1)),
     hears("excluded-taken-for-nxdomain", "rfc6147-5.1.4-only-excluded", deny_excluded),
     hears("excluded-without-a-is-nxdomain", "rfc6147-5.1.4-only-excluded-no-a", deny_excluded),
@@ -31,7 +32,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     }),
 ];
 
-/// an answer with excluded addresses only becomes NXDOMAIN.
+/// Turns an answer with excluded addresses only into NXDOMAIN.
 fn deny_excluded(reply: &mut Message) {
     let found = ipv6(reply);
     if !found.is_empty() && found.iter().all(|v6| v6.to_ipv4_mapped().is_some()) {

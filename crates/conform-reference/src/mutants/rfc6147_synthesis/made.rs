@@ -3,8 +3,9 @@
 use conform::message::{Message, Record, rcode};
 use domain::base::iana::{Class, Rtype};
 
-use super::common::{recode, wants_aaaa};
+use super::common::recode;
 use crate::mutant::{Mutant, hears, replies, rule};
+use crate::mutants::common::wants;
 
 pub(super) const MUTANTS: &[Mutant] = &[
     rule("makes-nothing", "rfc6147-5.1.6-empty-answer", |rules| rules.synthesize = false),
@@ -34,7 +35,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     }),
     replies("a-record-kept", "rfc6147-5.1.6-a-removed", |query, reply| {
         let first = reply.answers(Rtype::AAAA).next().map(|record| record.owner.clone());
-        if let Some(owner) = first.filter(|_| wants_aaaa(query)) {
+        if let Some(owner) = first.filter(|_| wants(query, Rtype::AAAA)) {
             reply.answer.push(Record::a(owner, 300, [1, 2, 3, 4].into()));
         }
     }),
@@ -68,7 +69,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     rule("a-queried-at-once", "rfc6147-5.1.8-no-needless-a", |rules| rules.waits_for_aaaa = false),
 ];
 
-/// the AAAA records of the answer.
+/// Returns the AAAA records of the answer.
 fn made(reply: &mut Message) -> impl Iterator<Item = &mut Record> {
     reply.answer.iter_mut().filter(|record| record.rtype == Rtype::AAAA)
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 use conform::message::Message;
 use domain::base::iana::{Class, Rtype};
 
-use super::common::{SYNTHETIC, add_aaaa, wants_aaaa};
+use super::common::add_aaaa;
 use crate::mutant::{Mutant, asks, reads, replies, rule};
+use crate::mutants::common::{SYNTHETIC, wants};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     asks("aaaa-never-asked", "rfc6147-5.1-asks-for-aaaa", ask_for_a_instead),
@@ -14,7 +15,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         query.questions.iter_mut().for_each(|question| question.class = Class::IN);
     }),
     replies("made-for-other-types", "rfc6147-5.1-only-aaaa", |query, reply| {
-        if !wants_aaaa(query) {
+        if !wants(query, Rtype::AAAA) {
             add_aaaa(query, reply, SYNTHETIC);
         }
     }),
@@ -41,7 +42,7 @@ fn ask_for_a_instead(asked: &mut Message) {
 }
 
 fn add_made_to_real(query: &Message, reply: &mut Message) {
-    if wants_aaaa(query) && reply.answers(Rtype::AAAA).count() > 0 {
+    if wants(query, Rtype::AAAA) && reply.answers(Rtype::AAAA).count() > 0 {
         add_aaaa(query, reply, SYNTHETIC);
     }
 }

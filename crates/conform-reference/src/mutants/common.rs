@@ -1,0 +1,14 @@
+//! Helpers that several files of mutants use.
+
+use std::net::Ipv6Addr;
+
+use conform::message::Message;
+use domain::base::iana::Rtype;
+
+/// Synthetic address that mutants add to answers: 1.2.3.4 below the Well-Known Prefix.
+pub(super) const SYNTHETIC: Ipv6Addr = Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0x102, 0x304);
+
+/// Returns true for a query of this type.
+pub(super) fn wants(query: &Message, qtype: Rtype) -> bool {
+    query.question().is_some_and(|question| question.qtype == qtype)
+}
