@@ -13,7 +13,6 @@ mod dist;
 mod docs;
 mod fuzz;
 mod interop;
-mod mutants;
 mod packages;
 mod process;
 mod rivals;
@@ -64,9 +63,6 @@ enum Command {
     Tools(tools::Tools),
     /// Build the fuzz targets with address sanitizer and run them
     Fuzz(fuzz::Fuzz),
-    /// Change the code in small ways and see whether the unit tests notice: outcomes in
-    /// bench/mutants
-    Mutants(mutants::Mutants),
     /// Hold the tester against reference DUTs of known capacity
     Certify(certify::Certify),
     /// Check every link between the documents, and build the book (docs/) if mdBook is there;
@@ -149,7 +145,6 @@ fn main() -> Result<ExitCode> {
         }
         Command::Tools(tools) => tools.run(),
         Command::Fuzz(fuzz) => fuzz.run(),
-        Command::Mutants(mutants) => mutants.run(),
         Command::Interop { part, list: true } => Ok(interop::list(&part)),
         Command::Interop { part, .. } => interop::run(&part, consent),
         Command::Certify(certify) => certify.run(),

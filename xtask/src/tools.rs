@@ -36,12 +36,7 @@ const TOOLS: [Tool; 4] = [
     },
     Tool { name: "mdbook", version: "0.5.4", purpose: "the book", is_for_ci: true },
     Tool { name: "cargo-deb", version: "3.8.0", purpose: "Debian packages", is_for_ci: true },
-    Tool {
-        name: "cargo-mutants",
-        version: "27.1.0",
-        purpose: "cargo xtask mutants",
-        is_for_ci: false,
-    },
+    Tool { name: "cargo-mutants", version: "27.1.0", purpose: "mutation tests", is_for_ci: false },
 ];
 
 /// Compiles in less time than the release profile of these packages would take.
