@@ -24,7 +24,7 @@ pub(crate) struct Keeping {
     /// Only print: the status is 0 whatever was found
     #[arg(long)]
     report: bool,
-    /// Write raw data, command, host and claims to this file, as those in bench/results/ were
+    /// Write raw data, command, host and claims to this file
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
 }

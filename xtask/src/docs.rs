@@ -322,6 +322,25 @@ mod tests {
         );
     }
 
+    /// Largest file of `bench/results`, in octets: larger raw data are replaced by a summary.
+    const LARGEST_RESULT: u64 = 100_000;
+
+    #[test]
+    fn results_of_benchmarks_are_small() {
+        let mut files = 0;
+        for entry in fs::read_dir(root().join("bench/results")).unwrap() {
+            let entry = entry.unwrap();
+            let octets = entry.metadata().unwrap().len();
+            assert!(
+                octets <= LARGEST_RESULT,
+                "{} has {octets} octets, at most {LARGEST_RESULT} are allowed: keep a summary instead",
+                entry.path().display()
+            );
+            files += 1;
+        }
+        assert!(files > 0, "no file in bench/results");
+    }
+
     /// The numbers after `item`, `items` in a text: "item 9", "items 10 and 11", "Items 1 to 17",
     /// "items_14_and_15".
     fn items_cited(text: &str) -> BTreeSet<u32> {
