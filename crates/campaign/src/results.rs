@@ -31,7 +31,8 @@ use crate::point::{Conditions, Point};
 use crate::recorded::Recorded;
 use crate::search::SearchCourse;
 
-/// Everything that a report shows. `results.json`; schema: `schemas/results.schema.json`.
+/// Content of `results.json`: everything that a report shows. `dns64bench schema results` prints its
+/// schema.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Results {
     /// The version of this object: [`VERSION`].

@@ -27,8 +27,8 @@ fn one_search() -> String {
     )
 }
 
-/// The object that a command prints, held against its schema.
-fn printed(schema: &str, args: &[&str]) -> Value {
+/// Returns the object that a command prints, after a check against its schema.
+fn printed(schema: &'static str, args: &[&str]) -> Value {
     let output = run(args);
     let object = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|e| panic!("{e}: {}", show(args, &output)));

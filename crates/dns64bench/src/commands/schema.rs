@@ -1,5 +1,5 @@
-//! `schema`: JSON Schemas (draft 2020-12) of what is read and written, made from the types that do
-//! it.
+//! `schema`: JSON Schemas (draft 2020-12) of the objects that the programs read and write, made from
+//! their types.
 
 use std::process::ExitCode;
 
@@ -28,13 +28,13 @@ use crate::output::{
     Failure, MaybeWithEnvironment, Outcome, SCHEMA_VERSION, Versioned, WithEnvironment,
 };
 
-/// What a command prints that measures.
+/// Output of a measuring command.
 type Printed<T> = Versioned<WithEnvironment<T>>;
 
-/// A schema: its name, the version of the object, and how it is made.
+/// A schema: name, version of the object, and function that makes the schema.
 type Entry = (&'static str, u32, fn() -> Made);
 
-/// All schemas. A journal's is that of each of its lines.
+/// All schemas. The schema of a journal describes each of its lines.
 const ALL: [Entry; 21] = [
     ("trial", SCHEMA_VERSION, written::<Versioned<MaybeWithEnvironment<TrialResult>>>),
     ("merge", SCHEMA_VERSION, written::<Versioned<Merged>>),
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Schema) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A schema as it is kept in `schemas/`.
+/// Returns a schema as it is printed, and as it is kept in `schemas/` for editors.
 fn text((name, version, make): &Entry) -> String {
     let mut schema = make();
     schema.insert("$id".into(), format!("urn:dns64bench:schema:{name}:{version}").into());
@@ -87,17 +87,17 @@ fn text((name, version, make): &Entry) -> String {
     serde_json::to_string_pretty(&schema).unwrap_or_default() + "\n"
 }
 
-/// Of what is written: keys that are always there are required.
+/// Schema of a written object: keys that are always present are required.
 fn written<T: JsonSchema>() -> Made {
     SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<T>()
 }
 
-/// Of what is read: keys with a default may be missing, and keys that nobody knows are wrong.
+/// Schema of a read object: keys with a default may be missing, unknown keys are faults.
 fn read<T: JsonSchema>() -> Made {
     SchemaSettings::draft2020_12().for_deserialize().into_generator().into_root_schema_for::<T>()
 }
 
-/// Takes the marks of links out of the descriptions, which come from the types' documentation.
+/// Removes the marks of links from the descriptions, which come from the types' documentation.
 struct PlainWords;
 
 impl Transform for PlainWords {
@@ -122,23 +122,41 @@ mod tests {
         serde_json::from_str(&text(ALL.iter().find(|(known, ..)| *known == name).unwrap())).unwrap()
     }
 
+    /// Schemas that editors read by path. All others are only printed.
+    const KEPT: [&str; 2] = ["plan", "dns64d"];
+
     #[test]
-    fn the_files_are_those_that_the_types_make() {
+    fn kept_schemas_match_the_types() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas");
-        for entry in &ALL {
-            let file = folder.join(format!("{}.schema.json", entry.0));
+        for name in KEPT {
+            let made = text(ALL.iter().find(|(known, ..)| *known == name).unwrap());
+            let file = folder.join(format!("{name}.schema.json"));
             if std::env::var_os("BLESS").is_some() {
-                std::fs::write(&file, text(entry)).unwrap();
+                std::fs::write(&file, &made).unwrap();
             }
             let kept = std::fs::read_to_string(&file).unwrap_or_default();
             assert!(
-                kept == text(entry),
+                kept == made,
                 "{} differs; BLESS=1 cargo test -p dns64bench schema",
                 file.display()
             );
         }
-        let kept = std::fs::read_dir(&folder).unwrap().count();
-        assert_eq!(kept, ALL.len(), "a file in schemas/ that nothing makes");
+        let files = std::fs::read_dir(&folder).unwrap().count();
+        assert_eq!(files, KEPT.len(), "unexpected file in schemas/");
+    }
+
+    #[test]
+    fn every_schema_is_valid_and_documented() {
+        let page = include_str!("../../../../docs/src/formats.md");
+        let (_, table) = page.split_once("| Schema | Object |\n").unwrap();
+        let (table, _) = table.split_once("\n\n").unwrap();
+        for (name, ..) in &ALL {
+            let schema = schema_of(name);
+            if let Err(error) = jsonschema::meta::validate(&schema) {
+                panic!("{name}: {error}");
+            }
+            assert!(table.contains(&format!("`{name}`")), "{name} is not in formats.md");
+        }
     }
 
     /// A TOML text as an editor sees it.

@@ -1,12 +1,15 @@
 //! What the tests of the real program share.
 #![allow(unreachable_pub, dead_code)]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
+use jsonschema::Validator;
 use serde_json::Value;
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_dns64bench");
@@ -117,13 +120,18 @@ pub fn note_spoiled_of_campaign(folder: &Path) {
     }
 }
 
-/// Holds a real output against its schema.
-pub fn holds(schema: &str, value: &Value) {
-    let file = format!("{}/../../schemas/{schema}.schema.json", env!("CARGO_MANIFEST_DIR"));
-    let schema =
-        serde_json::from_slice(&fs::read(&file).unwrap()).unwrap_or_else(|e| panic!("{file}: {e}"));
-    if let Err(error) = jsonschema::validate(&schema, value) {
-        panic!("{file}: {error} at {} in {value:#}", error.instance_path);
+/// Checks an output against the schema that `dns64bench schema NAME` prints.
+pub fn holds(name: &'static str, value: &Value) {
+    static SCHEMAS: Mutex<BTreeMap<&str, Validator>> = Mutex::new(BTreeMap::new());
+    // A failed check of another test leaves the map as it was.
+    let mut schemas = SCHEMAS.lock().unwrap_or_else(PoisonError::into_inner);
+    let schema = schemas.entry(name).or_insert_with(|| {
+        let printed = Command::new(PROGRAM).args(["schema", name]).output().unwrap();
+        assert!(printed.status.success(), "{}", told(&printed));
+        jsonschema::validator_for(&serde_json::from_slice(&printed.stdout).unwrap()).unwrap()
+    });
+    if let Err(error) = schema.validate(value) {
+        panic!("schema {name}: {error} at {} in {value:#}", error.instance_path);
     }
 }
 
