@@ -34,7 +34,7 @@ pub(crate) struct Lab {
 
 impl Lab {
     pub(crate) fn up() -> Result<Lab> {
-        let program = process::dns64bench()?;
+        let program = process::Build::Release.dns64bench()?;
         process::cargo(&["build", "--release", "--quiet", "-p", "xtask"])?;
         Lab::up_with(&program, &program.with_file_name("xtask"))
     }

@@ -241,7 +241,8 @@ pub(crate) fn dns64d_of_different_names(
 /// What closed loops see of each server that is here.
 pub(crate) fn different_names() -> Result<Vec<(&'static str, ClosedLoops)>> {
     // No sender or reflector of xtask's runs here, so that no release build of it is needed.
-    let lab = Lab::up_with(&crate::process::dns64bench()?, &std::env::current_exe()?)?;
+    let lab =
+        Lab::up_with(&crate::process::Build::Release.dns64bench()?, &std::env::current_exe()?)?;
     let names = Names::write(lab.folder.path())?;
     let _auth = serve_auth(&lab)?;
     let mut rates = Vec::new();

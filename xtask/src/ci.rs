@@ -1,12 +1,12 @@
-//! `ci`: everything that must hold before a change lands. [`CHECKS`] is the list; `.ci/run` runs
-//! all of it.
+//! `ci`: the checks of every change (`.ci/run`) and those of the night (`--nightly`), in one list,
+//! [`CHECKS`].
 //!
-//! A check is a command. All of them run, whatever becomes of the others, and a table at the end
-//! says how each ended and how long it took. What could not run is listed with the reason and is
-//! never counted as passed.
+//! A check is a command. All checks of a tier run, also after one has failed, and a table at the end
+//! shows the result and duration of each. A check that cannot run is listed with its reason and
+//! never counts as passed.
 
-use std::collections::BTreeSet;
 use std::fs;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,106 +16,166 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use net::affinity::stand_back;
 
-use crate::packages::{self, Consent};
-use crate::process::{self, root};
-use crate::{servers, tools};
+use crate::packages::Consent;
+use crate::process::{self, Build, root};
+use crate::{tools, workspace_tests};
 
-/// One thing that CI checks.
+/// When a check runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tier {
+    /// At every change: `.ci/run`.
+    EveryChange,
+    /// Once for each issue and before a version is tagged, while nothing else uses the machine.
+    Nightly,
+}
+
+/// One check of CI.
 struct Check {
-    /// What the table, and `cargo xtask ci NAME`, call it.
+    /// Name in the table and in `cargo xtask ci NAME`.
     name: &'static str,
-    /// Carries it out; whether it may install servers and clients.
+    tier: Tier,
+    /// Runs the check; the argument allows installing servers and tools.
     run: fn(bool) -> Result<Ended>,
-    /// Whether it runs beside the check that follows it, with what that leaves of the CPUs.
-    stands_back: bool,
+    /// The check runs at low priority while the next one runs.
+    beside_next: bool,
 }
 
 impl Check {
-    /// A check that has the machine for itself.
-    const fn new(name: &'static str, run: fn(bool) -> Result<Ended>) -> Check {
-        Check { name, run, stands_back: false }
+    const fn every_change(name: &'static str, run: fn(bool) -> Result<Ended>) -> Check {
+        Check { name, tier: Tier::EveryChange, run, beside_next: false }
     }
 
-    /// A check that runs beside the one that follows it.
-    const fn beside_next(name: &'static str, run: fn(bool) -> Result<Ended>) -> Check {
-        Check { name, run, stands_back: true }
+    const fn nightly(name: &'static str, run: fn(bool) -> Result<Ended>) -> Check {
+        Check { name, tier: Tier::Nightly, run, beside_next: false }
+    }
+
+    /// The same check, at low priority beside the next one.
+    const fn beside_next(self) -> Check {
+        Check { beside_next: true, ..self }
     }
 }
 
-/// How a check ended that found nothing wrong.
+/// Result of a check that found no fault.
 #[derive(Debug, PartialEq, Eq)]
 enum Ended {
     Passed,
-    /// It could not be carried out here; why.
+    /// The check cannot run here, with the reason.
     NotRun(String),
 }
 
-/// All checks, in the order in which they run: what is cheap comes first, and nothing heavy runs
-/// beside a measurement. A new check is a line: `xtask("WORDS")` runs `cargo xtask WORDS`,
-/// `cargo("WORDS")` runs cargo. Both want status 0.
+/// All checks, in the order in which they run: cheap ones first. A new check is a line:
+/// `xtask("WORDS")` runs `cargo xtask WORDS`, `cargo("WORDS")` runs cargo. Both expect status 0.
 const CHECKS: &[Check] = &[
-    Check::new("format", |_| cargo("fmt --check")),
-    // Before any test, so that unit tests find the checkers of the servers.
-    Check::new("packages", |install| {
+    Check::every_change("format", |_| cargo("fmt --check")),
+    // Downloads packages while clippy computes. Before any test: unit tests use the servers' checkers.
+    Check::every_change("packages", |install| {
         xtask(if install { "packages --install" } else { "packages" })
-    }),
-    Check::new("tools", |_| xtask("tools --ci")),
-    Check::new("deny", |_| deny("bans licenses sources")),
-    Check::new("advisories", |_| advisories()),
-    Check::new("documents", |_| xtask("docs --install")),
-    Check::new("msrv", |_| oldest_compiler()),
-    Check::new("clippy", |_| cargo(&clippy())),
-    // The tests wait more than they compute.
-    Check::beside_next("fuzz", |_| fuzz()),
-    Check::new("tests", |_| workspace_tests().map(|()| Ended::Passed)),
-    // What the checks after it measure with, and `cargo xtask` again for each of them; here, so that
-    // its time is told on its own.
-    Check::new("release-build", |_| cargo(&process::release_build().join(" "))),
-    Check::new("certify", |_| measured("certify --capacities 2154,12345,50000")),
-    Check::new("soak", |_| measured("soak --duration 60")),
-    Check::new("interop", |_| xtask("interop")),
+    })
+    .beside_next(),
+    Check::every_change("clippy", |_| cargo("clippy --workspace --all-targets -- -D warnings")),
+    Check::every_change("tools", |install| install_tools(install, "cargo-nextest cargo-deny")),
+    Check::every_change("deny", |_| deny("bans licenses sources")),
+    Check::every_change("documents", |_| xtask("docs")),
+    Check::every_change("msrv", |_| oldest_compiler()),
+    Check::every_change("build", |_| cargo(Build::Dev.words())),
+    Check::every_change("tests", |_| workspace_tests::run().map(|()| Ended::Passed)),
+    // The only build with another profile. Interop tests mostly wait.
+    Check::every_change("release-build", |_| cargo(Build::Release.words())).beside_next(),
+    Check::every_change("interop", |_| xtask("interop")),
+    Check::every_change("instructions", |_| measured("bench instructions")),
+    Check::every_change("weight", |_| xtask("weight")),
+    Check::nightly("advisories", |install| advisories(install)),
+    Check::nightly("book", |install| xtask(if install { "docs --install" } else { "docs" })),
+    Check::nightly("fuzz", |_| fuzz()),
+    Check::nightly("nightly-build", |_| cargo(Build::Release.words())),
+    Check::nightly("certify", |_| measured("certify --capacities 2154,12345,50000")),
+    Check::nightly("soak", |_| measured("soak --duration 60")),
+    Check::nightly("interop-all", |_| xtask("interop --all")),
+    Check::nightly("bench", |_| measured("bench tester")),
+    Check::nightly("bench-dns64", |_| measured("bench dns64")),
 ];
 
 #[derive(Debug, Args)]
 pub(crate) struct Ci {
-    /// Only these checks; without any, all of them
+    /// Only these checks, of either tier; without any, all of the tier
     #[arg(value_parser = PossibleValuesParser::new(CHECKS.iter().map(|check| check.name)))]
     names: Vec<String>,
+    /// The nightly checks. Those that already passed at this commit are not repeated
+    #[arg(long, conflicts_with = "names")]
+    nightly: bool,
 }
 
 impl Ci {
     pub(crate) fn run(&self, install: bool) -> ExitCode {
-        let is_wanted = |check: &&Check| {
-            self.names.is_empty() || self.names.iter().any(|name| name == check.name)
+        let tier = if self.nightly { Tier::Nightly } else { Tier::EveryChange };
+        let is_wanted = |check: &&Check| match &self.names[..] {
+            [] => check.tier == tier,
+            names => names.iter().any(|name| name == check.name),
         };
-        let wanted: Vec<&Check> = CHECKS.iter().filter(is_wanted).collect();
+        let record = NightlyRecord::of_this_commit();
+        let (done, wanted): (Vec<&Check>, Vec<&Check>) = CHECKS
+            .iter()
+            .filter(is_wanted)
+            .partition(|check| self.nightly && record.as_ref().is_some_and(|r| r.has(check.name)));
+        for check in done {
+            println!("{}: already passed at this commit", check.name);
+        }
         let start = Instant::now();
-        let results = all_of(&wanted, install);
+        let results = run_all(&wanted, install);
+        if let Some(record) = record {
+            let passed = |result: &&CheckResult| matches!(result.outcome, Ok(Ended::Passed));
+            results.iter().filter(passed).for_each(|result| record.add(result.name));
+        }
         conclude(&results, start.elapsed())
     }
 }
 
-/// Carries the checks out; their results in the same order. One that stands back has ended before
-/// the second check after it begins.
-fn all_of(checks: &[&Check], install: bool) -> Vec<CheckResult> {
+/// Checks that passed at one commit: an empty file for each in `target/ci/COMMIT`. A nightly run
+/// that was interrupted, or whose checks were run by name, continues from there.
+struct NightlyRecord(PathBuf);
+
+impl NightlyRecord {
+    /// The record of the commit that is checked out; `None` if tracked files differ from it.
+    fn of_this_commit() -> Option<NightlyRecord> {
+        let git = |args: &[&str]| {
+            let ran = Command::new("git").args(args).current_dir(root()).output().ok()?;
+            ran.status.success().then(|| String::from_utf8_lossy(&ran.stdout).trim().to_owned())
+        };
+        git(&["diff", "--quiet", "HEAD"])?;
+        Some(NightlyRecord(process::target().join("ci").join(git(&["rev-parse", "HEAD"])?)))
+    }
+
+    fn has(&self, check: &str) -> bool {
+        self.0.join(check).is_file()
+    }
+
+    fn add(&self, check: &str) {
+        // Without the file the check is only repeated.
+        let _ = fs::create_dir_all(&self.0).and_then(|()| fs::write(self.0.join(check), ""));
+    }
+}
+
+/// Runs the checks, and returns their results in the same order. A check that runs beside the next
+/// one has ended before the check after that begins.
+fn run_all(checks: &[&Check], install: bool) -> Vec<CheckResult> {
     let Some((first, rest)) = checks.split_first() else { return Vec::new() };
-    let of = |check| CheckResult::of(check, install);
+    let run = |check| CheckResult::of(check, install);
     let (mut results, rest) = match rest.split_first() {
-        Some((next, rest)) if first.stands_back => thread::scope(|scope| {
-            let behind = scope.spawn(|| {
+        Some((next, rest)) if first.beside_next => thread::scope(|scope| {
+            let beside = scope.spawn(|| {
                 stand_back(&[]);
-                of(first)
+                run(first)
             });
-            let next = of(next);
-            (vec![behind.join().expect("a check fails, and does not panic"), next], rest)
+            let next = run(next);
+            (vec![beside.join().expect("a check returns its errors"), next], rest)
         }),
-        _ => (vec![of(first)], rest),
+        _ => (vec![run(first)], rest),
     };
-    results.extend(all_of(rest, install));
+    results.extend(run_all(rest, install));
     results
 }
 
-/// What became of a check.
+/// Result of one check.
 struct CheckResult {
     name: &'static str,
     outcome: Result<Ended>,
@@ -123,7 +183,7 @@ struct CheckResult {
 }
 
 impl CheckResult {
-    /// Carries the check out.
+    /// Runs a check.
     fn of(check: &Check, install: bool) -> CheckResult {
         println!("\n=== {}", check.name);
         let start = Instant::now();
@@ -140,13 +200,13 @@ impl std::fmt::Display for CheckResult {
         write!(f, "{name:<14} {:>3} min {:>2} s  ", seconds / 60, seconds % 60)?;
         match &self.outcome {
             Ok(Ended::Passed) => write!(f, "passed"),
-            Ok(Ended::NotRun(why)) => write!(f, "NOT RUN: {why}"),
+            Ok(Ended::NotRun(reason)) => write!(f, "NOT RUN: {reason}"),
             Err(error) => write!(f, "FAILED: {error:#}"),
         }
     }
 }
 
-/// Prints the table; a check that failed makes the status 1.
+/// Prints the table. The status is 1 if a check failed.
 fn conclude(results: &[CheckResult], took: Duration) -> ExitCode {
     println!("\n=== All checks");
     results.iter().for_each(|result| println!("{result}"));
@@ -159,61 +219,53 @@ fn conclude(results: &[CheckResult], took: Duration) -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The words for clippy. In CI what compilers run, such as build scripts and procedural macros, is
-/// that of the release build, which all checks share: see `process::build_settings`.
-fn clippy() -> String {
-    let profile = if Consent::in_ci() { "--release " } else { "" };
-    format!("clippy {profile}--workspace --all-targets -- -D warnings")
-}
-
 /// `cargo WORDS`.
 fn cargo(words: &str) -> Result<Ended> {
     run(Command::new(env!("CARGO")).args(words.split(' ')), words)
 }
 
-/// `cargo xtask WORDS`, in a process of its own: what it pins or mounts ends with it.
+/// `cargo xtask WORDS`, in a process of its own, so that its CPU affinity and mounts end with it.
 fn xtask(words: &str) -> Result<Ended> {
-    run(&mut ourselves(words)?, words)
+    run(&mut this_program(words)?, words)
 }
 
-/// `cargo xtask WORDS`, a measurement: status 3 says that this machine spoiled it, which is neither
-/// a pass nor a failure. It gets a second chance then.
+/// `cargo xtask WORDS`, a measurement. Status 3 means that this machine spoiled it, or that it cannot
+/// run here; it is repeated once then.
 fn measured(words: &str) -> Result<Ended> {
-    spoilable(&mut ourselves(words)?, words)
+    spoilable(&mut this_program(words)?, words)
 }
 
-/// The status of a measurement that this machine spoiled.
+/// Status of a measurement that this machine spoiled.
 const SPOILED: i32 = 3;
-/// How often a measurement is carried out that the machine spoils.
-const CHANCES: usize = 2;
+/// Attempts of a measurement that the machine spoils.
+const ATTEMPTS: usize = 2;
 
-/// This program with other words.
-fn ourselves(words: &str) -> Result<Command> {
-    let mut command = Command::new(std::env::current_exe().context("where is xtask?")?);
+/// This program with other arguments.
+fn this_program(words: &str) -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe().context("path of xtask")?);
     command.args(words.split(' '));
     Ok(command)
 }
 
 /// Runs a measurement; see [`measured`].
 fn spoilable(command: &mut Command, words: &str) -> Result<Ended> {
-    for chance in 1..=CHANCES {
+    for attempt in 1..=ATTEMPTS {
         match status_of(command, words)? {
             status if status.code() == Some(SPOILED) => {
-                println!("{words}: this machine spoiled it, {chance} of {CHANCES} times");
+                println!("{words}: status {SPOILED}, attempt {attempt} of {ATTEMPTS}");
             }
             status => return passed(status, words),
         }
     }
-    Ok(Ended::NotRun(format!("this machine spoiled the measurement {CHANCES} times")))
+    Ok(Ended::NotRun(format!("status {SPOILED} in {ATTEMPTS} attempts; the reason is above")))
 }
 
-/// Runs a check that is passed with status 0 only.
+/// Runs a check that passes with status 0 only.
 fn run(command: &mut Command, words: &str) -> Result<Ended> {
     passed(status_of(command, words)?, words)
 }
 
 fn status_of(command: &mut Command, words: &str) -> Result<ExitStatus> {
-    command.envs(process::build_settings());
     let status = command.current_dir(root()).stdin(Stdio::null()).status();
     status.with_context(|| format!("cannot run {words}"))
 }
@@ -223,37 +275,15 @@ fn passed(status: ExitStatus, words: &str) -> Result<Ended> {
     Ok(Ended::Passed)
 }
 
-/// The workspace's tests. Those that hold files against a server's own checker must run where the
-/// server is installed, and in CI, as root on Debian, those that need root.
-pub(crate) fn workspace_tests() -> Result<()> {
-    let mut variables = vec![("DNS64BENCH_MUST_CHECK", servers::installed())];
-    if Consent::in_ci() && packages::can_install() {
-        variables.push(("DNS64BENCH_MUST_RUN", "1".to_owned()));
+/// Installs tools that checks need, if installing is allowed.
+fn install_tools(install: bool, names: &str) -> Result<Ended> {
+    if !install && !Consent::in_ci() {
+        return Ok(Ended::NotRun("installing is not allowed (--install)".into()));
     }
-    let words: &[&str] = if Consent::in_ci() {
-        // One build for tests and programs: see `process::build_settings`.
-        &["test", "--release", "--workspace", "--no-fail-fast", "--quiet"]
-    } else {
-        &["test", "--workspace", "--no-fail-fast", "--quiet"]
-    };
-    let skipped = process::target().join("skipped-tests");
-    let _ = fs::remove_file(&skipped);
-    variables.push(("DNS64BENCH_SKIPPED", skipped.display().to_string()));
-    let tested = process::cargo_with(words, &variables);
-    list_skipped(&fs::read_to_string(&skipped).unwrap_or_default());
-    tested
+    xtask(&format!("tools {names}"))
 }
 
-/// Lists the tests that did not run, by the lines that they have left.
-fn list_skipped(lines: &str) {
-    let lines: BTreeSet<&str> = lines.lines().collect();
-    if !lines.is_empty() {
-        println!("\nTests of the workspace, or parts of them, that did not run on this machine:");
-        lines.iter().for_each(|line| println!("  {line}"));
-    }
-}
-
-/// Each fuzz target for a minute. libFuzzer is compiled for it, which takes a compiler of C++.
+/// All fuzz targets, a minute each. libFuzzer needs a C++ compiler.
 fn fuzz() -> Result<Ended> {
     if process::find("c++").is_none() && !Consent::in_ci() {
         return Ok(Ended::NotRun("there is no c++ (Debian package g++)".into()));
@@ -261,44 +291,45 @@ fn fuzz() -> Result<Ended> {
     xtask("fuzz --time 60")
 }
 
-/// `cargo deny check WORDS`, without asking the network for anything that is here already.
+/// `cargo deny check WORDS`, without network access.
 fn deny(words: &str) -> Result<Ended> {
     let program = match tools::locate("cargo-deny") {
         Some(program) => program,
-        // In CI its installation was a check of its own.
+        // In CI the check `tools` has installed it.
         None if Consent::in_ci() => anyhow::bail!("cargo-deny is not installed"),
         None => return Ok(Ended::NotRun("cargo-deny is not installed (cargo xtask tools)".into())),
     };
     run(Command::new(program).args(["--log-level", "error", "check"]).args(words.split(' ')), words)
 }
 
-/// Whether the oldest compiler that Cargo.toml allows compiles it. Where that is the one that is
-/// installed, the other checks show it; otherwise rustup must have it.
+/// Compiles the workspace with the oldest compiler that Cargo.toml allows. If that is the installed
+/// one, the other checks have done so; otherwise rustup must have it.
 fn oldest_compiler() -> Result<Ended> {
     let wanted = env!("CARGO_PKG_RUST_VERSION");
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let said = process::output(rustc, &["--version"], Duration::from_secs(60))?;
-    if is_release(&said, wanted) {
+    let version = process::output(rustc, &["--version"], Duration::from_secs(60))?;
+    if is_release(&version, wanted) {
         return Ok(Ended::Passed);
     }
     let toolchain = format!("+{wanted}");
-    let has_it = Command::new("cargo").args([&toolchain, "--version"]).output();
-    if !has_it.is_ok_and(|ran| ran.status.success()) {
+    let exists = Command::new("cargo").args([&toolchain, "--version"]).output();
+    if !exists.is_ok_and(|ran| ran.status.success()) {
         return Ok(Ended::NotRun(format!("rustup has no Rust {wanted}")));
     }
     let words = ["check", "--workspace", "--all-targets", "--locked"];
     run(Command::new("cargo").arg(toolchain).args(words), "check with the oldest compiler")
 }
 
-/// Whether what `rustc --version` says is of the release `wanted`, such as 1.95.
-fn is_release(says: &str, wanted: &str) -> bool {
-    let version = says.split_whitespace().nth(1).unwrap_or_default();
+/// True if a line of `rustc --version` is of the release `wanted`, such as 1.95.
+fn is_release(line: &str, wanted: &str) -> bool {
+    let version = line.split_whitespace().nth(1).unwrap_or_default();
     version.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// Known faults of dependencies. Their list is a repository on the web, which not every machine
+/// Known faults of dependencies. Their database is a repository on the web, which not every machine
 /// reaches.
-fn advisories() -> Result<Ended> {
+fn advisories(install: bool) -> Result<Ended> {
+    install_tools(install, "cargo-deny")?;
     let Some(program) = tools::locate("cargo-deny") else {
         return Ok(Ended::NotRun("cargo-deny is not installed (cargo xtask tools)".into()));
     };
@@ -310,9 +341,9 @@ fn advisories() -> Result<Ended> {
     if fetched.status.success() {
         return deny("advisories");
     }
-    let said = String::from_utf8_lossy(&fetched.stderr);
-    let reason = said.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
-    Ok(Ended::NotRun(format!("their database cannot be had: {reason}")))
+    let stderr = String::from_utf8_lossy(&fetched.stderr);
+    let reason = stderr.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
+    Ok(Ended::NotRun(format!("the database cannot be fetched: {reason}")))
 }
 
 #[cfg(test)]
@@ -326,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_that_failed_fails_all_and_one_that_did_not_run_says_why() {
+    fn one_failed_check_fails_the_run() {
         let is_success = |results: &[CheckResult]| {
             format!("{:?}", conclude(results, Duration::ZERO)) == format!("{:?}", ExitCode::SUCCESS)
         };
@@ -342,46 +373,57 @@ mod tests {
     }
 
     #[test]
-    fn a_check_that_stands_back_ends_before_the_second_one_after_it() {
+    fn a_check_beside_the_next_ends_before_the_one_after() {
         static ENDED: Mutex<Vec<&str>> = Mutex::new(Vec::new());
         fn ended(name: &'static str) -> Result<Ended> {
             ENDED.lock().unwrap().push(name);
             Ok(Ended::Passed)
         }
         let checks = [
-            Check::new("a", |_| ended("a")),
-            // It ends after the one that it runs beside.
-            Check::beside_next("b", |_| {
+            Check::every_change("a", |_| ended("a")),
+            Check::every_change("b", |_| {
                 while !ENDED.lock().unwrap().contains(&"c") {
                     thread::yield_now();
                 }
                 ended("b")
-            }),
-            Check::new("c", |_| ended("c")),
-            Check::new("d", |_| ended("d")),
-            // Nothing follows it.
-            Check::beside_next("e", |_| ended("e")),
+            })
+            .beside_next(),
+            Check::every_change("c", |_| ended("c")),
+            Check::every_change("d", |_| ended("d")),
+            // No check follows it.
+            Check::every_change("e", |_| ended("e")).beside_next(),
         ];
-        let results = all_of(&checks.iter().collect::<Vec<_>>(), false);
+        let results = run_all(&checks.iter().collect::<Vec<_>>(), false);
         assert_eq!(results.iter().map(|result| result.name).collect::<String>(), "abcde");
         assert_eq!(*ENDED.lock().unwrap(), ["a", "c", "b", "d", "e"]);
     }
 
     #[test]
-    fn another_release_of_the_compiler_is_not_the_oldest_one() {
+    fn names_are_unique_and_both_tiers_have_checks() {
+        let mut names: Vec<_> = CHECKS.iter().map(|check| check.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), CHECKS.len());
+        for tier in [Tier::EveryChange, Tier::Nightly] {
+            assert!(CHECKS.iter().any(|check| check.tier == tier), "{tier:?}");
+        }
+    }
+
+    #[test]
+    fn other_releases_are_not_the_oldest_compiler() {
         let of = |says: &str| is_release(says, "1.95");
         assert!(of("rustc 1.95.0 (f2d3ce0bd 2026-03-21)") && of("rustc 1.95"));
         assert!(!of("rustc 1.96.1 (0 2026-05-01)") && !of("rustc 1.9.5 (0 2016-05-01)") && !of(""));
     }
 
     #[test]
-    fn a_command_that_fails_is_no_check_that_passed() {
+    fn a_failed_command_is_a_failed_check() {
         assert_eq!(run(&mut Command::new("true"), "true").unwrap(), Ended::Passed);
         assert!(run(&mut Command::new("false"), "false").is_err());
         let ended = |code: &str| spoilable(Command::new("sh").args(["-c", code]), "sh");
         assert_eq!(ended("exit 0").unwrap(), Ended::Passed);
         assert!(matches!(ended("exit 3").unwrap(), Ended::NotRun(_)) && ended("exit 1").is_err());
-        // Once spoiled, then passed, and once spoiled, then failed: the second time counts.
+        // After a spoiled attempt the second one decides.
         let folder = tempfile::tempdir().unwrap();
         let second = |then: &str| {
             let file = folder.path().join(then).display().to_string();

@@ -21,6 +21,8 @@ mod soak;
 mod standstill;
 mod timing;
 mod tools;
+mod weight;
+mod workspace_tests;
 
 use std::process::ExitCode;
 
@@ -43,23 +45,30 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Everything that must hold before a change lands, with a table of what took how long
+    /// Checks of every change, or with --nightly the long ones; ends with a table of results and
+    /// durations
     Ci(ci::Ci),
-    /// All tests: the workspace's, then those against real servers
-    Test,
-    /// The tests against real servers and clients only
+    /// Tests of the workspace, then the first tier of tests against real servers
+    Test {
+        /// Both tiers of tests against real servers
+        #[arg(long)]
+        all: bool,
+    },
+    /// Tests against real servers and clients only
     Interop {
-        /// Only those whose name contains this
+        /// Only tests whose name contains this, of either tier
         #[arg(default_value = "")]
         part: String,
-        /// Only say which would run here, and why the others would not
+        /// Both tiers, not only the first
+        #[arg(long)]
+        all: bool,
+        /// List which tests would run here, and why the others would not
         #[arg(long)]
         list: bool,
     },
     /// Install the servers and clients to test against, and nothing else
     Packages,
-    /// Install the programs from crates.io that checks and packages need, at fixed versions,
-    /// outside target
+    /// Install tools that checks and packages need, at fixed versions, outside target
     Tools(tools::Tools),
     /// Build the fuzz targets with address sanitizer and run them
     Fuzz(fuzz::Fuzz),
@@ -70,6 +79,8 @@ enum Command {
     Docs,
     /// Archives, Debian packages and container images of the release build, in target/dist
     Dist(dist::Dist),
+    /// Sizes of the programs and of the checkout, compared with bench/weight.txt
+    Weight(weight::Weight),
     /// dns64d under mixed load for long: lost replies, memory, panics
     Soak(soak::Soak),
     /// Compare with other programs, side by side in one run. The status is 1 if a claim of the
@@ -132,11 +143,11 @@ fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse();
     let consent = Consent::of(arguments.install);
     match arguments.command {
-        Command::Test => {
-            // First, so that the unit tests find the checkers of the servers.
+        Command::Test { all } => {
+            // First, because unit tests use the servers' configuration checkers.
             packages::install(consent);
-            ci::workspace_tests()?;
-            interop::run("", consent)
+            workspace_tests::run()?;
+            interop::run("", consent, interop::Tier::of(all))
         }
         Command::Ci(ci) => Ok(ci.run(arguments.install)),
         Command::Packages => {
@@ -145,11 +156,15 @@ fn main() -> Result<ExitCode> {
         }
         Command::Tools(tools) => tools.run(),
         Command::Fuzz(fuzz) => fuzz.run(),
-        Command::Interop { part, list: true } => Ok(interop::list(&part)),
-        Command::Interop { part, .. } => interop::run(&part, consent),
+        Command::Interop { part, list: true, .. } => Ok(interop::list(&part)),
+        Command::Interop { part, all, .. } => {
+            // A name that was asked for is run in either tier.
+            interop::run(&part, consent, interop::Tier::of(all || !part.is_empty()))
+        }
         Command::Certify(certify) => certify.run(),
         Command::Docs => docs::run(arguments.install),
         Command::Dist(dist) => dist.run(),
+        Command::Weight(weight) => weight.run(),
         Command::Soak(soak) => soak.run(),
         Command::Bench { against, what } => {
             packages::install(consent);

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::packages::Consent;
 use campaign::ports;
 pub(crate) use campaign::servers::find;
 use net::clock;
@@ -21,52 +20,75 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(|| ".".into(), Path::to_path_buf)
 }
 
-/// Runs cargo in the workspace; an error if it fails.
+/// Runs cargo in the workspace.
+///
+/// # Errors
+/// If it fails.
 pub(crate) fn cargo(args: &[&str]) -> Result<()> {
-    cargo_with(args, &[])
+    in_workspace(env!("CARGO"), args, &[])
 }
 
-/// As [`cargo`], with variables in its environment.
-pub(crate) fn cargo_with(args: &[&str], variables: &[(&str, String)]) -> Result<()> {
-    let mut command = Command::new(env!("CARGO"));
-    command
-        .args(args)
-        .current_dir(root())
-        .envs(build_settings())
-        .envs(variables.iter().map(|(name, value)| (name, value)));
-    let status = command.status().context("cannot run cargo")?;
-    ensure!(status.success(), "cargo {} failed", args.join(" "));
+/// Runs a program in the folder of the workspace, with additional environment variables.
+///
+/// # Errors
+/// If it cannot be started or fails.
+pub(crate) fn in_workspace(
+    program: impl AsRef<Path>,
+    args: &[&str],
+    variables: &[(&str, String)],
+) -> Result<()> {
+    let program = program.as_ref();
+    let mut command = Command::new(program);
+    command.args(args).current_dir(root());
+    command.envs(variables.iter().map(|(name, value)| (name, value)));
+    let status = command.status().with_context(|| format!("cannot run {}", program.display()))?;
+    ensure!(status.success(), "{} {}: {status}", program.display(), args.join(" "));
     Ok(())
 }
 
-/// What CI builds otherwise than users do, so that it ends in time: `.ci/release-builds` says what and
-/// why. No test holds a rate against a number that was found with the other build.
-const OF_CI: &str = include_str!("../../.ci/release-builds");
-
-/// What cargo finds in its environment when it builds for tests; nothing outside CI.
-pub(crate) fn build_settings() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let lines = if Consent::in_ci() { OF_CI } else { "" }.lines();
-    lines.filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('='))
+/// A build of both programs. Cargo.toml describes the profiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Build {
+    /// With debug assertions and overflow checks, shared by all tests.
+    Dev,
+    /// The build that users make from source. The instruction gate counts it.
+    Release,
+    /// The build of packages and of published benchmarks.
+    Dist,
 }
 
-/// What cargo is told to build both programs of a release. In CI they are those that the tests of
-/// the workspace have built: alone, half of their dependencies would be compiled again, for want of
-/// features that only tests need.
-pub(crate) fn release_build() -> &'static [&'static str] {
-    if Consent::in_ci() {
-        &["test", "--release", "--workspace", "--no-run", "--quiet"]
-    } else {
-        &["build", "--release", "--quiet", "-p", "dns64bench", "-p", "dns64"]
+impl Build {
+    /// Arguments of cargo.
+    pub(crate) const fn words(self) -> &'static str {
+        match self {
+            // The whole workspace, as the tests: with other packages, features of dependencies would
+            // differ, and cargo would compile them a second time.
+            Build::Dev => "build --workspace --bins --quiet",
+            Build::Release => "build --release --quiet -p dns64bench -p dns64",
+            Build::Dist => "build --profile dist --quiet -p dns64bench -p dns64",
+        }
+    }
+
+    /// Folder of the programs below [`target`].
+    const fn folder(self) -> &'static str {
+        match self {
+            Build::Dev => "debug",
+            Build::Release => "release",
+            Build::Dist => "dist",
+        }
+    }
+
+    /// Builds both programs and returns the path of dns64bench; dns64d is in the same folder.
+    ///
+    /// # Errors
+    /// If cargo fails.
+    pub(crate) fn dns64bench(self) -> Result<PathBuf> {
+        cargo(&self.words().split(' ').collect::<Vec<_>>())?;
+        Ok(target().join(self.folder()).join("dns64bench"))
     }
 }
 
-/// Builds the release binaries and returns the path of dns64bench; dns64d lies beside it.
-pub(crate) fn dns64bench() -> Result<PathBuf> {
-    cargo(release_build())?;
-    Ok(target().join("release/dns64bench"))
-}
-
-/// Where cargo puts what it builds.
+/// Target folder of cargo.
 pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }

@@ -31,25 +31,30 @@ pub fn limit_descriptors(most: u64) {
     setrlimit(Resource::RLIMIT_NOFILE, most.min(hard), hard).expect("a lower limit");
 }
 
-/// Says that a test, or a part of one, does not run here, and why: on standard error, which cargo
-/// keeps to itself where the test passes, and in the file that `DNS64BENCH_SKIPPED` names, whose
-/// lines `cargo xtask test` lists at its end.
+/// Reports that a test, or a part of one, does not run here: on standard error, and in the file that
+/// `DNS64BENCH_SKIPPED` names, which `cargo xtask test` lists at its end. A test in that list does not
+/// count as passed.
 ///
 /// # Panics
-/// If it must run: `cargo xtask test` sets `DNS64BENCH_MUST_RUN` in CI.
-pub fn skip(test: &str, why: &str) {
-    assert!(env::var_os("DNS64BENCH_MUST_RUN").is_none(), "{test} must run here: {why}");
-    note_skipped(test, why);
+/// If the test must run: `cargo xtask test` sets `DNS64BENCH_MUST_RUN` in CI.
+pub fn skip(test: &str, reason: &str) {
+    assert!(env::var_os("DNS64BENCH_MUST_RUN").is_none(), "{test} must run here: {reason}");
+    note_skipped(test, reason);
 }
 
-/// The same for what may be missing in CI as well.
-pub fn note_skipped(test: &str, why: &str) {
-    let line = format!("{test}: {}\n", why.trim().replace('\n', "; "));
-    eprint!("SKIPPED {line}");
-    if let Some(path) = env::var_os("DNS64BENCH_SKIPPED") {
-        let file = File::options().append(true).create(true).open(path);
-        let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
-    }
+/// Does the same for a test that may be skipped in CI as well.
+pub fn note_skipped(test: &str, reason: &str) {
+    let reason = format!("{test}: {}", reason.trim().replace('\n', "; "));
+    eprintln!("SKIPPED {reason}");
+    let Some(path) = env::var_os("DNS64BENCH_SKIPPED") else { return };
+    // cargo-nextest sets both names.
+    let name = ["NEXTEST_BINARY_ID", "NEXTEST_TEST_NAME"].map(env::var);
+    let name = match name {
+        [Ok(binary), Ok(name)] => format!("{binary} {name}"),
+        _ => test.to_owned(),
+    };
+    let file = File::options().append(true).create(true).open(path);
+    let _ = file.and_then(|mut file| file.write_all(format!("{name}\t{reason}\n").as_bytes()));
 }
 
 /// Whether a test that needs root can run; says so if not, by [`skip`].

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use super::{LIMIT, PROGRAMS, example, strip};
-use crate::process::{self, find, host, output, root};
+use crate::process::{self, Build, find, host, output, root};
 
 /// Where the static programs are, below the workspace.
 pub(crate) const STATIC_PROGRAMS: &str = "target/dist/static";
@@ -21,13 +21,12 @@ pub(crate) const STATIC_PROGRAMS: &str = "target/dist/static";
 pub(super) fn build(to: &Path) -> Result<Vec<String>> {
     let (target, flags) = target()?;
     println!("Static programs for {target}");
-    let build =
-        ["build", "--release", "--quiet", "-p", "dns64bench", "-p", "dns64", "--target", &target];
-    process::cargo_with(&build, &[("RUSTFLAGS", flags.to_owned())])?;
+    let words: Vec<&str> = Build::Dist.words().split(' ').chain(["--target", &target]).collect();
+    process::in_workspace(env!("CARGO"), &words, &[("RUSTFLAGS", flags.to_owned())])?;
     let built = process::target();
     let context = root().join(STATIC_PROGRAMS);
     for program in PROGRAMS {
-        strip(&built.join(&target).join("release").join(program), &context.join(program))?;
+        strip(&built.join(&target).join("dist").join(program), &context.join(program))?;
     }
     fs::write(context.join("dns64d.toml"), example(None)?)?;
     let Some(builder) = Builder::find(&context)? else {

@@ -45,7 +45,7 @@ const LIMIT: std::time::Duration = std::time::Duration::from_secs(300);
 
 impl Dist {
     pub(crate) fn run(&self) -> Result<ExitCode> {
-        let programs = process::dns64bench()?.with_file_name("");
+        let programs = process::Build::Dist.dns64bench()?.with_file_name("");
         let to = root().join("target/dist");
         if to.exists() {
             fs::remove_dir_all(&to).with_context(|| format!("cannot empty {}", to.display()))?;
