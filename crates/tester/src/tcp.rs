@@ -4,9 +4,11 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+
+use net::poller::{Alarm, Poller};
 
 use crate::authdns::answer::MAX_REPLY;
 
@@ -14,27 +16,57 @@ use crate::authdns::answer::MAX_REPLY;
 const MAX_CONNECTIONS: usize = 128;
 /// How long a client may keep a connection without a whole query.
 const IDLE: Duration = Duration::from_secs(10);
-/// How often the listener looks whether it should stop.
-const STOP_CHECK: Duration = Duration::from_millis(50);
+/// Pause after a failed accept(2). The listener stays readable while the process has no file
+/// descriptor left, so that waiting for it would be a busy loop.
+const NO_DESCRIPTOR: Duration = Duration::from_millis(50);
+/// Longest wait for a connection; the loop then waits again.
+const WAIT: Duration = Duration::from_secs(60);
+
+/// Tokens of the poller.
+const LISTENER: usize = 0;
+const STOP: usize = 1;
+
+/// A running server. Dropping it closes the listener; open connections end by [`IDLE`].
+pub(crate) struct TcpServer {
+    stop: Alarm,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for TcpServer {
+    fn drop(&mut self) {
+        self.stop.ring();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
 
 /// Serves the connections of `listener`; `answer` writes the reply to a query into a buffer of [`MAX_REPLY`]
 /// octets and returns its length.
 ///
 /// # Errors
-/// If the listener cannot be used, or there is no thread left.
+/// If the listener cannot be used, or there is no thread or file descriptor left.
 pub(crate) fn serve(
     listener: TcpListener,
     answer: impl Fn(&[u8], &mut [u8]) -> usize + Send + Sync + 'static,
-    stop: Arc<AtomicBool>,
-) -> io::Result<JoinHandle<()>> {
+) -> io::Result<TcpServer> {
+    // A client may be gone again when its connection is accepted.
     listener.set_nonblocking(true)?;
+    let stop = Alarm::new()?;
+    let mut poller = Poller::new(2)?;
+    poller.add(&listener, LISTENER)?;
+    poller.add(&stop, STOP)?;
     let answer = Arc::new(answer);
     let open = Arc::new(AtomicUsize::new(0));
-    thread::Builder::new().name("tcp".into()).spawn(move || {
-        while !stop.load(Ordering::Relaxed) {
-            let Ok((stream, _)) = listener.accept() else {
-                thread::sleep(STOP_CHECK);
-                continue;
+    let accepting = move || {
+        while poller.wait(WAIT).is_ok_and(|mut ready| ready.all(|token| token == LISTENER)) {
+            let stream = match listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
+                Err(_) => {
+                    thread::sleep(NO_DESCRIPTOR);
+                    continue;
+                }
             };
             if open.load(Ordering::Relaxed) >= MAX_CONNECTIONS {
                 continue;
@@ -42,7 +74,7 @@ pub(crate) fn serve(
             open.fetch_add(1, Ordering::Relaxed);
             let (answer, count) = (Arc::clone(&answer), Arc::clone(&open));
             let serving = thread::Builder::new().spawn(move || {
-                // The client has gone, or was slow: the end of the connection in any case.
+                // An error means that the client has gone or was slow: the connection ends anyway.
                 let _ = serve_connection(stream, &*answer);
                 count.fetch_sub(1, Ordering::Relaxed);
             });
@@ -50,7 +82,9 @@ pub(crate) fn serve(
                 open.fetch_sub(1, Ordering::Relaxed);
             }
         }
-    })
+    };
+    let thread = thread::Builder::new().name("tcp".into()).spawn(accepting)?;
+    Ok(TcpServer { stop, thread: Some(thread) })
 }
 
 fn serve_connection(
@@ -75,5 +109,28 @@ fn serve_connection(
                 stream.write_all(&reply[..2 + n])?;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_is_answered_until_the_server_is_dropped() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = serve(listener, |query, reply| {
+            reply[..query.len()].copy_from_slice(query);
+            query.len()
+        })
+        .unwrap();
+        let mut client = TcpStream::connect(address).unwrap();
+        client.write_all(&[0, 2, 7, 8]).unwrap();
+        let mut reply = [0; 4];
+        client.read_exact(&mut reply).unwrap();
+        assert_eq!(reply, [0, 2, 7, 8]);
+        drop(server);
+        assert_eq!(TcpStream::connect(address).unwrap_err().kind(), ErrorKind::ConnectionRefused);
     }
 }

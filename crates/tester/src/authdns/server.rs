@@ -22,7 +22,7 @@ use super::recent::Recent;
 use crate::delay_line::{Delay, DelayLine};
 use crate::past_stack::{PastStack, XdpConfig};
 use crate::port::Port;
-use crate::tcp;
+use crate::tcp::{self, TcpServer};
 
 /// How often an idle worker looks whether it should stop.
 const STOP_CHECK: Duration = Duration::from_millis(100);
@@ -88,6 +88,8 @@ pub struct RunningAuth {
     counters: Arc<Vec<WorkerCounters>>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
+    /// One for each address.
+    tcp: Vec<TcpServer>,
     past_stack: Option<PastStack>,
     /// Locked by who reads the counters, never by a worker.
     host: Arc<Mutex<HostWatch>>,
@@ -167,18 +169,23 @@ pub fn start(config: &AuthConfig) -> Result<RunningAuth, AuthError> {
     let counters: Arc<Vec<WorkerCounters>> =
         Arc::new((0..=workers).map(|_| WorkerCounters::default()).collect());
     let stop = Arc::new(AtomicBool::new(false));
-    let (threads, start) = (Vec::new(), rand::random());
-    let mut running = RunningAuth { addresses, counters, stop, threads, past_stack, host, start };
+    let mut running = RunningAuth {
+        addresses,
+        counters,
+        stop,
+        threads: Vec::new(),
+        tcp: Vec::new(),
+        past_stack,
+        host,
+        start: rand::random(),
+    };
     let (zone, recent) = (Arc::new(config.zone.clone()), Arc::new(Recent::new()));
     let mut ports: Vec<(Port, usize)> = Vec::new();
     for Bound { endpoints, listener, address } in bound {
-        let serving = serve_tcp(listener, &zone, &running, workers);
-        running.threads.push(
-            serving.map_err(|source| AuthError::Listen {
-                address,
-                source: ListenError::Tcp(source),
-            })?,
-        );
+        let counters = Arc::clone(&running.counters);
+        let serving = serve_tcp(listener, Arc::clone(&zone), counters, workers);
+        let error = |source| AuthError::Listen { address, source: ListenError::Tcp(source) };
+        running.tcp.push(serving.map_err(error)?);
         let sockets = endpoints.into_iter().map(|endpoint| Port::socket(Arc::new(endpoint)));
         ports.extend(sockets.zip(0..));
     }
@@ -226,14 +233,13 @@ impl Bound {
     }
 }
 
-/// Answers over TCP, and counts what it answers in the counters with that number.
+/// Answers over TCP and counts the replies in the set of counters with this number.
 fn serve_tcp(
     listener: TcpListener,
-    zone: &Arc<Zone>,
-    running: &RunningAuth,
+    zone: Arc<Zone>,
+    counters: Arc<Vec<WorkerCounters>>,
     number: usize,
-) -> io::Result<JoinHandle<()>> {
-    let (zone, counters) = (Arc::clone(zone), Arc::clone(&running.counters));
+) -> io::Result<TcpServer> {
     let answer = move |query: &[u8], out: &mut [u8]| {
         let mut counts = BatchCounts::default();
         let answered = zone.answer(query, AuthTransport::Tcp, out);
@@ -241,7 +247,7 @@ fn serve_tcp(
         counters[number].publish(&counts, 0);
         answered.len
     };
-    tcp::serve(listener, answer, Arc::clone(&running.stop))
+    tcp::serve(listener, answer)
 }
 
 struct Worker {
