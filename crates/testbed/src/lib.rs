@@ -1,5 +1,5 @@
 //! For tests only: network namespaces and virtual Ethernets that a test makes for itself, with
-//! ip(8), as root; and limits.
+//! ip(8), as root; limits; tests that are not run; waiting for events.
 //!
 //! ```text
 //! the calling thread's own namespace: near ───── veth ───── far: a Namespace, entered by `run`
@@ -55,6 +55,41 @@ pub fn note_skipped(test: &str, reason: &str) {
     };
     let file = File::options().append(true).create(true).open(path);
     let _ = file.and_then(|mut file| file.write_all(format!("{name}\t{reason}\n").as_bytes()));
+}
+
+/// Last-resort limit of a wait for an event. Reaching it means that the event does not come, however
+/// busy the machine is.
+pub const LAST_RESORT: Duration = Duration::from_secs(60);
+
+/// Waits until `is_so` holds.
+///
+/// # Panics
+/// With `what` if it does not hold within [`LAST_RESORT`].
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let give_up = Instant::now() + LAST_RESORT;
+    while !is_so() {
+        assert!(Instant::now() < give_up, "still waiting after {LAST_RESORT:?}: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Returns the first of two trials that is valid. `trial` returns the reasons of an invalid one.
+/// After two invalid trials the calling test is noted as not run, and there is no result.
+pub fn valid_trial<T>(mut trial: impl FnMut() -> Result<T, String>) -> Option<T> {
+    let first = match trial() {
+        Ok(result) => return Some(result),
+        Err(reasons) => reasons,
+    };
+    match trial() {
+        Ok(result) => Some(result),
+        Err(second) => {
+            // The test harness gives each test a thread with its name.
+            let thread = thread::current();
+            let why = format!("two invalid trials: {first}; {second}");
+            note_skipped(thread.name().unwrap_or("a test"), &why);
+            None
+        }
+    }
 }
 
 /// Whether a test that needs root can run; says so if not, by [`skip`].
@@ -238,4 +273,22 @@ pub fn flood(
     sending.join().expect("it sends");
     reading.join().expect("it reads");
     read.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_invalid_trial_is_repeated_once() {
+        let after = |invalid: usize| {
+            let mut trials = 0;
+            let result = valid_trial(|| {
+                trials += 1;
+                if trials > invalid { Ok(trials) } else { Err("held up".into()) }
+            });
+            (result, trials)
+        };
+        assert_eq!([0, 1, 2].map(after), [(Some(1), 1), (Some(2), 2), (None, 2)]);
+    }
 }

@@ -144,7 +144,7 @@ mod tests {
         let server =
             Arc::new(Endpoint::listen("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0));
         let (client, _strays) = Endpoint::client_pair(server.local_address().unwrap(), 0).unwrap();
-        client.set_receive_timeout(std::time::Duration::from_secs(5)).unwrap();
+        client.set_receive_timeout(testbed::LAST_RESORT).unwrap();
         let mut to = client.local_address().unwrap();
         to.set_ip("127.0.0.1".parse().unwrap());
         let line = DelayLine::new(server);

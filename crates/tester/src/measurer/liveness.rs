@@ -187,10 +187,13 @@ mod tests {
     use super::*;
     use std::thread;
 
-    const SOON: Duration = Duration::from_millis(200);
+    /// The wait for servers that do not answer.
+    const SHORT: Duration = Duration::from_millis(200);
+    /// The wait for servers that do.
+    const LONG: Duration = Duration::from_secs(2);
 
-    fn asked(server: SocketAddr) -> Liveness {
-        ask_for(None, server, &Domain::dns64perf(), SOON).unwrap()
+    fn asked(server: SocketAddr, wait: Duration) -> Liveness {
+        ask_for(None, server, &Domain::dns64perf(), wait).unwrap()
     }
 
     /// A server that makes of each query what `reply` says.
@@ -210,11 +213,12 @@ mod tests {
 
     #[test]
     fn any_response_with_the_right_id_is_an_answer() {
-        assert_eq!(asked(server(|m| m[2] |= 0x80)), Liveness::Answers);
+        assert_eq!(asked(server(|m| m[2] |= 0x80), LONG), Liveness::Answers);
         // SERVFAIL.
-        assert_eq!(asked(server(|m| (m[2], m[3]) = (0x80, 2))), Liveness::Answers);
-        assert_eq!(asked(server(|m| (m[0], m[2]) = (!m[0], 0x80))), Liveness::Silent, "another id");
-        assert_eq!(asked(server(|_| {})), Liveness::Silent, "the query itself");
+        assert_eq!(asked(server(|m| (m[2], m[3]) = (0x80, 2)), LONG), Liveness::Answers);
+        let other_id = server(|m| (m[0], m[2]) = (!m[0], 0x80));
+        assert_eq!(asked(other_id, SHORT), Liveness::Silent, "another id");
+        assert_eq!(asked(server(|_| {}), SHORT), Liveness::Silent, "the query itself");
     }
 
     #[test]
@@ -222,26 +226,26 @@ mod tests {
         let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = silent.local_addr().unwrap();
         let begun = Instant::now();
-        assert_eq!(asked(address), Liveness::Silent);
-        assert!(begun.elapsed() >= SOON * (u32::from(QUESTIONS) - 1 + LAST_WAITS));
+        assert_eq!(asked(address, SHORT), Liveness::Silent);
+        assert!(begun.elapsed() >= SHORT * (u32::from(QUESTIONS) - 1 + LAST_WAITS));
         drop(silent);
-        assert_eq!(asked(address), Liveness::Refused);
+        assert_eq!(asked(address, SHORT), Liveness::Refused);
         assert_eq!(Liveness::Silent.to_string(), "no reply to 3 questions within 6 s");
     }
 
-    /// As a resolver does whose upstream is silent.
+    /// A resolver whose upstream is silent answers that late.
     #[test]
-    fn who_answers_after_seconds_is_there() {
+    fn a_server_that_answers_after_seconds_is_there() {
         let slow = server(|m| {
-            thread::sleep(SOON + SOON / 2);
+            thread::sleep(LONG + LONG / 2);
             (m[2], m[3]) = (0x80, 2);
         });
-        assert_eq!(asked(slow), Liveness::Answers);
+        assert_eq!(asked(slow, LONG), Liveness::Answers);
         let slower = server(|m| {
-            thread::sleep(SOON * 7 / 2);
+            thread::sleep(LONG * 7 / 2);
             (m[2], m[3]) = (0x80, 2);
         });
-        assert_eq!(asked(slower), Liveness::Answers);
+        assert_eq!(asked(slower, LONG), Liveness::Answers);
     }
 
     #[test]
@@ -249,7 +253,7 @@ mod tests {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
         let local = IpAddr::from([127, 1, 0, 77]);
-        ask_for(Some(local), address, &Domain::dns64perf(), SOON).unwrap();
+        ask_for(Some(local), address, &Domain::dns64perf(), SHORT).unwrap();
         assert_eq!(socket.recv_from(&mut [0; 512]).unwrap().1.ip(), local);
     }
 
@@ -272,7 +276,7 @@ mod tests {
     fn names_are_those_that_no_trial_asks_for() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
-        asked(address);
+        asked(address, SHORT);
         let mut bytes = [0; 512];
         let mut ids = Vec::new();
         for _ in 0..QUESTIONS {
