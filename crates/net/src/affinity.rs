@@ -105,12 +105,13 @@ mod tests {
 
     #[test]
     fn short_turns_change_neither_policy_nor_priority() {
-        std::thread::spawn(|| {
+        // SAFETY: both calls only read the calling thread's scheduling.
+        let scheduling =
+            || unsafe { (libc::sched_getscheduler(0), libc::getpriority(libc::PRIO_PROCESS, 0)) };
+        std::thread::spawn(move || {
+            let before = scheduling();
             take_short_turns();
-            // SAFETY: both calls only read the calling thread's scheduling.
-            let (policy, nice) =
-                unsafe { (libc::sched_getscheduler(0), libc::getpriority(libc::PRIO_PROCESS, 0)) };
-            assert_eq!((policy, nice), (libc::SCHED_OTHER, 0));
+            assert_eq!(scheduling(), before);
         })
         .join()
         .unwrap();

@@ -440,11 +440,10 @@ impl Source<'_> {
 mod tests {
     use super::*;
     use crate::clock::ClockPair;
-    use std::time::Duration;
 
     fn server(address: &str) -> (Endpoint, SocketAddr) {
         let endpoint = Endpoint::listen(address.parse().unwrap(), 1).unwrap().remove(0);
-        endpoint.set_receive_timeout(Duration::from_secs(5)).unwrap();
+        endpoint.set_receive_timeout(testbed::LAST_RESORT).unwrap();
         let mut local = endpoint.local_address().unwrap();
         if local.ip().is_unspecified() {
             local.set_ip(if local.is_ipv4() {
@@ -462,7 +461,7 @@ mod tests {
         server.use_kernel_timestamps().unwrap();
         let (client, strays) = Endpoint::client_pair(address, 0).unwrap();
         client.use_kernel_timestamps().unwrap();
-        client.set_receive_timeout(Duration::from_secs(5)).unwrap();
+        client.set_receive_timeout(testbed::LAST_RESORT).unwrap();
         client.send_segmented(b"onetwosix", 3).unwrap();
 
         let mut batch = ServerBatch::new(512, 512);
@@ -516,7 +515,7 @@ mod tests {
     fn packets_from_others_go_to_the_stray_socket() {
         let (_server, address) = server("127.0.0.1:0");
         let (client, strays) = Endpoint::client_pair(address, 0).unwrap();
-        strays.set_receive_timeout(Duration::from_secs(5)).unwrap();
+        strays.set_receive_timeout(testbed::LAST_RESORT).unwrap();
         let (stranger, _) = server("127.0.0.1:0");
         let mut to = client.local_address().unwrap();
         to.set_ip("127.0.0.1".parse().unwrap());

@@ -319,10 +319,9 @@ mod tests {
     use super::*;
     use crate::batch::{ReceiveBatch, Wait};
     use std::net::{IpAddr, UdpSocket};
-    use std::time::Duration;
 
     fn received(socket: &UdpSocket) -> (Vec<u8>, SocketAddr) {
-        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        socket.set_read_timeout(Some(testbed::LAST_RESORT)).unwrap();
         let mut bytes = [0; 100];
         let (len, from) = socket.recv_from(&mut bytes).unwrap();
         (bytes[..len].to_vec(), from)
@@ -334,7 +333,7 @@ mod tests {
             [("0.0.0.0:0", "127.0.0.3"), ("[::]:0", "::1"), ("127.0.0.1:0", "127.0.0.1")]
         {
             let server = Endpoint::listen(listen.parse().unwrap(), 1).unwrap().remove(0);
-            server.set_receive_timeout(Duration::from_secs(5)).unwrap();
+            server.set_receive_timeout(testbed::LAST_RESORT).unwrap();
             let asked: IpAddr = asked.parse().unwrap();
             let port = server.local_address().unwrap().port();
             let clients: Vec<UdpSocket> =

@@ -150,9 +150,9 @@ mod tests {
     use nix::sched::{CloneFlags, unshare};
 
     use super::*;
-    use testbed::{ip, is_root};
+    use testbed::{LAST_RESORT, ip, is_root};
 
-    /// Has somebody at the far end of a link send an advertisement without options.
+    /// Sends an advertisement without options at the far end of a link.
     fn advertise(far_end: &str) {
         let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6)).unwrap();
         socket.set_multicast_hops_v6(HOP_LIMIT).unwrap();
@@ -161,7 +161,7 @@ mod tests {
         let to = SocketAddrV6::new(all_nodes, 0, 0, if_nametoindex(far_end).unwrap());
         let mut message = [0; 16];
         message[0] = ADVERTISEMENT;
-        let give_up = Instant::now() + Duration::from_secs(5);
+        let give_up = Instant::now() + LAST_RESORT;
         // A link that has just been set up needs a moment until it can be sent over.
         while let Err(error) = socket.send_to(&message, &SockAddr::from(to)) {
             assert!(Instant::now() < give_up, "{error}");
@@ -169,9 +169,9 @@ mod tests {
         }
     }
 
-    /// Whom the next advertisement is from, if one comes in time.
+    /// Source of the next advertisement, if one comes in time.
     fn next(router: &RouterSocket) -> Option<Ipv6Addr> {
-        let give_up = Instant::now() + Duration::from_secs(5);
+        let give_up = Instant::now() + LAST_RESORT;
         while Instant::now() < give_up {
             if let Some(advertisement) = router.receive(&mut [0; 100]).unwrap() {
                 assert_eq!((advertisement.len, advertisement.hop_limit), (16, 255));

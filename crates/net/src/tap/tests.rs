@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::gettid;
@@ -14,7 +14,7 @@ use super::*;
 use crate::batch::{OFFLOAD_LEN, ReceiveBatch, Wait};
 use crate::neighbour::NextHop;
 use crate::socket::Endpoint;
-use testbed::{ip, is_root};
+use testbed::{LAST_RESORT, ip, is_root};
 
 use crate::testing::once_free;
 
@@ -127,7 +127,7 @@ fn segments_over_a_link_count_one_by_one() {
         say.send(format!("/proc/self/task/{}/ns/net", gettid()).into()).unwrap();
         // The near side has made the link when it knows its port.
         let ours = begin.recv().unwrap();
-        NextHop::towards(ours).unwrap().resolve(ours, Duration::from_secs(5)).unwrap();
+        NextHop::towards(ours).unwrap().resolve(ours, LAST_RESORT).unwrap();
         send(&Endpoint::connect_from(Some("[2001:2::2]:53".parse().unwrap()), ours).unwrap())
     });
     let near = thread::spawn(move || {
@@ -158,7 +158,7 @@ fn segments_over_a_link_count_one_by_one() {
         let server = "[2001:2::2]:53".parse().unwrap();
         let hop = NextHop::towards(server).unwrap();
         assert_eq!((hop.interface.as_str(), hop.needs_address), ("near", true));
-        hop.resolve(server, Duration::from_secs(5)).unwrap();
+        hop.resolve(server, LAST_RESORT).unwrap();
         let (connected, strays) = Endpoint::client_pair(server, 0).unwrap();
         connected.use_receive_offload();
         let ours = connected.local_address().unwrap();
@@ -166,7 +166,7 @@ fn segments_over_a_link_count_one_by_one() {
         ready.send(ours).unwrap();
         let sent = far.join().unwrap();
         // A veth hands packets to the other side's softirq, which may not have run yet.
-        let (mut received, give_up) = (0, Instant::now() + Duration::from_secs(5));
+        let (mut received, give_up) = (0, Instant::now() + LAST_RESORT);
         while received < sent && Instant::now() < give_up {
             received += drain(&connected);
         }
