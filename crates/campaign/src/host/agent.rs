@@ -201,7 +201,7 @@ mod tests {
     use super::*;
     use method::units::Nanos;
 
-    const SOON: Duration = Duration::from_secs(5);
+    const SOON: Duration = Duration::from_secs(30);
 
     /// What the agent says to these requests.
     fn asked(folder: &Path, requests: &[Request]) -> Vec<Reply> {
@@ -221,8 +221,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let words = ["sh", "-c", "echo $$; exec sleep 1000"].map(str::to_owned).to_vec();
         let start = Request::Start { words, cpus: vec![], log: "log".into(), output: None };
+        let log = folder.path().join("log");
+        let wait = format!("until [ -s {} ]; do sleep 0.05; done", log.display());
         let pause =
-            Request::Run { words: ["sleep", "0.5"].map(str::to_owned).to_vec(), limit: SOON };
+            Request::Run { words: ["sh", "-c", &wait].map(str::to_owned).to_vec(), limit: SOON };
         let look = Request::Look { id: 1, wait: Duration::ZERO };
         let replies = asked(folder.path(), &[start, look, pause]);
         let Reply::Started(id) = replies[0] else { panic!("{replies:?}") };
@@ -230,7 +232,7 @@ mod tests {
             matches!(&replies[1], Reply::Refused(why) if why.contains("was not started")),
             "{replies:?}"
         );
-        assert_eq!(fs::read_to_string(folder.path().join("log")).unwrap().trim(), id.to_string());
+        assert_eq!(fs::read_to_string(log).unwrap().trim(), id.to_string());
         assert!(!Path::new("/proc").join(id.to_string()).exists());
         assert_eq!(fs::read_dir(folder.path().join("running")).unwrap().count(), 0);
     }

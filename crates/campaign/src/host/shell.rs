@@ -300,7 +300,7 @@ mod tests {
 
         let short =
             machine.start(&words("echo done; exit 7"), &[], Path::new("log"), None).unwrap();
-        let ended = short.ended(Duration::from_secs(5)).unwrap().unwrap();
+        let ended = short.ended(Duration::from_secs(30)).unwrap().unwrap();
         assert_eq!(
             (ended.success, ended.status, ended.how.as_str()),
             (false, Some(7), "exit status: 7")
