@@ -476,7 +476,7 @@ mod tests {
                 std::fs::read_to_string(path).map_or(0, |text| text.lines().count())
             };
             let wait = |path: &PathBuf| {
-                let give_up = std::time::Instant::now() + Duration::from_secs(10);
+                let give_up = std::time::Instant::now() + Duration::from_secs(30);
                 while count(path) != 1 {
                     assert!(std::time::Instant::now() < give_up, "never in {}", path.display());
                     std::thread::sleep(Duration::from_millis(5));

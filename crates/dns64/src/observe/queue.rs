@@ -90,7 +90,7 @@ mod tests {
         }
     }
 
-    const SOON: Duration = Duration::from_secs(5);
+    const SOON: Duration = Duration::from_secs(30);
     const NOW: Duration = Duration::ZERO;
 
     #[test]

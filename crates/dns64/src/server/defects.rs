@@ -73,7 +73,7 @@ mod tests {
     use crate::config::Settings;
     use crate::server::{Activated, RunningServer, bind};
 
-    const SOON: Duration = Duration::from_secs(10);
+    const SOON: Duration = Duration::from_secs(30);
 
     /// A server whose upstream says of all names that there is no such data, but of those that
     /// begin with "defect-timer" nothing, and of those that begin with "defect-upstream" that TCP

@@ -138,7 +138,7 @@ mod tests {
     use tokio::io::DuplexStream;
     use tokio::task::LocalSet;
 
-    const SOON: Duration = Duration::from_secs(5);
+    const SOON: Duration = Duration::from_secs(30);
     /// The longest reply.
     const LONG: &[u8] = &[7; 65_535];
 

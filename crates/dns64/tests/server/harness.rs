@@ -21,9 +21,9 @@ use domain::base::{Message, MessageBuilder, Record, Serial, Ttl};
 use domain::rdata::{A, Aaaa, AllRecordData, Cname, Dname, Ns, Ptr, Rrsig, Soa};
 use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
 
-/// How long a test waits for what must come.
-pub(crate) const SOON: Duration = Duration::from_secs(6);
-/// How long a test waits to see that nothing comes.
+/// Last-resort limit of a wait for an event.
+pub(crate) const SOON: Duration = Duration::from_secs(30);
+/// Time in which nothing must come.
 pub(crate) const NOTHING: Duration = Duration::from_millis(300);
 
 pub(crate) fn name(text: &str) -> Name<Vec<u8>> {
@@ -316,7 +316,7 @@ impl Drop for Upstream {
     }
 }
 
-/// Does nothing until the test says so.
+/// Waits for the test's sign.
 fn wait_until(is_time: &AtomicBool) {
     while !is_time.load(Ordering::Relaxed) {
         thread::sleep(Duration::from_millis(1));

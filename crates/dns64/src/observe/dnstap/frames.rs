@@ -153,7 +153,7 @@ pub(super) mod tests {
     impl FrameReader {
         /// Agrees with the writer.
         pub(in super::super) fn accept(mut stream: UnixStream) -> FrameReader {
-            stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
             let ready = read_control(&mut stream).unwrap();
             assert_eq!(kind(&ready), Some(Control::Ready as u32));
             stream.write_all(&control(Control::Accept, true)).unwrap();
