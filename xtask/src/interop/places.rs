@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn threads_are_seen_where_they_may_run_and_other_claims_are_refused() {
         let one = net::affinity::allowed_cpus()[0].0;
-        let sleep = "7.314";
+        let sleep = "97.314";
         let is_it =
             |words: &[&str]| words.first() == Some(&"sleep") && words.get(1) == Some(&sleep);
         let run = || {
@@ -93,7 +93,7 @@ mod tests {
             // taskset becomes the program that it starts.
             let command_line = format!("/proc/{}/cmdline", child.id());
             let is_there = || Ok(fs::read_to_string(&command_line)?.starts_with("sleep\0"));
-            wait_until("taskset starts nothing", Duration::from_secs(10), is_there)?;
+            wait_until("taskset starts nothing", Duration::from_secs(60), is_there)?;
             Ok(child)
         };
         let (mut child, seen) = watched(&is_it, run).unwrap();
