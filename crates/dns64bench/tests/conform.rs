@@ -8,7 +8,6 @@ use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -63,13 +62,8 @@ fn dns64d(folder: &Path, far: &str) -> (Running, String) {
         .spawn()
         .unwrap();
     let running = Running(child);
-    let give_up = Instant::now() + Duration::from_secs(20);
     let asked = ["conform", "--server", &server, "--only", "rfc7050", "--quiet"];
-    while run(&asked).status.code() == Some(4) {
-        let log = || fs::read_to_string(folder.join("dns64d.log")).unwrap_or_default();
-        assert!(Instant::now() < give_up, "dns64d does not serve: {}", log());
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    testbed::wait_until("dns64d serves", || run(&asked).status.code() != Some(4));
     (running, server)
 }
 

@@ -8,7 +8,6 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use common::{LENIENT, PROGRAM, Server, run, show};
 use serde_json::Value;
@@ -76,8 +75,8 @@ fn a_trial_goes_on_when_nobody_reads_its_progress() {
     assert_eq!(trial["sent"], 400);
 }
 
-/// Starts the program in `folder`, sends `signal` when a line of its standard error has `until` in
-/// it, and waits for its end.
+/// Starts the program in `folder`, sends `signal` after a line of its standard error that contains
+/// `until`, and waits for its end. Progress lines of trials that have sent nothing do not count.
 fn interrupted(folder: &Path, signal: &str, until: &str, args: &[&str]) -> Output {
     let mut command = Command::new(PROGRAM);
     command.args(args);
@@ -90,7 +89,7 @@ fn interrupted_command(mut command: Command, folder: &Path, signal: &str, until:
     let mut child = command.spawn().unwrap();
     let mut told = BufReader::new(child.stderr.take().unwrap());
     let mut before = String::new();
-    while !before.contains(until) {
+    while !before.lines().any(|line| line.contains(until) && !line.contains(": 0 of ")) {
         assert!(told.read_line(&mut before).unwrap() > 0, "{command:?} said only {before}");
     }
     assert!(
@@ -100,9 +99,7 @@ fn interrupted_command(mut command: Command, folder: &Path, signal: &str, until:
         let mut rest = String::new();
         std::io::Read::read_to_string(&mut told, &mut rest).map(|_| rest)
     });
-    let begun = Instant::now();
     let mut output = child.wait_with_output().unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(30), "{command:?} did not end");
     output.stderr = format!("{before}{}", rest.join().unwrap().unwrap()).into_bytes();
     output
 }
@@ -156,7 +153,7 @@ fn an_interrupted_search_says_what_passed_and_how_it_goes_on() {
     let range =
         ["search", "--server", &dut.address, "--min", "100", "--max", "9000", "--journal", "j"];
     let trials =
-        ["--duration", "1s", "--timeout", "200ms", "--pause", "60s", "--invalid-retries", "0"];
+        ["--duration", "1s", "--timeout", "5s", "--pause", "60s", "--invalid-retries", "0"];
     let args = [&range[..], &trials, &LENIENT].concat();
     // After the first trial's verdict it pauses for a minute, and says so.
     let output = interrupted(folder.path(), "-INT", "Pause of 1m, then trial 2 of about ", &args);

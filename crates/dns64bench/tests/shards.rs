@@ -7,8 +7,6 @@ use std::fs;
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parquet::file::reader::FileReader;
@@ -16,31 +14,35 @@ use parquet::file::reader::SerializedFileReader;
 use parquet::record::RowAccessor;
 use serde_json::Value;
 
-use common::{LENIENT, Server, count, dns64bench, holds, note_spoiled, run_in, show, told};
+use common::{INVALID, LENIENT, Server, count, dns64bench, holds, run_in, show, told};
 
-/// Time for processes to start on a busy machine.
-const AHEAD: Duration = Duration::from_millis(2_500);
+/// Time for the testers of a trial to start.
+const AHEAD: Duration = Duration::from_secs(4);
 
-/// A moment that is soon, as `--start-at` takes it.
+/// The moment at which a trial starts, as `--start-at` takes it.
 fn soon() -> String {
     let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + AHEAD;
     format!("{}.{:09}", at.as_secs(), at.subsec_nanos())
 }
 
-/// What all testers of a trial at `server` are told.
+/// Queries of a trial. A socket's receive buffer has room for all of them, so that a reader that is
+/// held up loses none.
+const QUERIES: u64 = 180;
+
+/// Options of all testers of a trial at `server`.
 fn common_part<'a>(server: &'a str, start: &'a str) -> Vec<&'a str> {
-    let trial = ["measure", "--server", server, "--rate", "3000", "--duration", "1s"];
-    let rest = ["--timeout", "500ms", "--start-at", start, "--json", "--quiet", "--liveness=false"];
-    [&trial[..], &rest].concat()
+    let trial = ["measure", "--server", server, "--rate", "90", "--duration", "2s"];
+    let rest = ["--start-at", start, "--json", "--quiet", "--liveness=false"];
+    [&trial[..], &rest, &LENIENT].concat()
 }
 
-/// A tester that is shard `shard`, such as `1/3`, whose result goes into `folder`; its own lateness
-/// counts for nothing, unless `more` gives limits.
+/// A tester that is shard `shard`, such as `1/3`, whose result goes into `folder`.
 fn tester(folder: &Path, server: &str, start: &str, shard: &str, more: &[&str]) -> Child {
     let records = records_of(shard);
     let own = ["--shard", shard, "--records", &records];
-    let limits: &[&str] = if more.contains(&LENIENT[0]) { &[] } else { &LENIENT };
-    let args = [&common_part(server, start)[..], &own, limits, more].concat();
+    // A stall of this host must not make replies late.
+    let timeout: &[&str] = if more.contains(&"--timeout") { &[] } else { &["--timeout", "5s"] };
+    let args = [&common_part(server, start)[..], &own, timeout, more].concat();
     let file = fs::File::create(folder.join(file_of(shard))).unwrap();
     dns64bench(folder, &args).stdout(file).stderr(Stdio::piped()).spawn().unwrap()
 }
@@ -55,8 +57,8 @@ fn records_of(shard: &str) -> String {
     format!("{}.parquet", shard.replace('/', "-"))
 }
 
-/// Which queries (number, name) were to leave when, in nanoseconds since the trial's start, by the
-/// records of these testers.
+/// Number and name of each query in the records of these testers, with its scheduled time in
+/// nanoseconds since the trial's start.
 fn schedule_of(folder: &Path, shards: &[&str]) -> BTreeSet<(i64, String, i64)> {
     let mut all = BTreeSet::new();
     for shard in shards {
@@ -75,7 +77,7 @@ fn schedule_of(folder: &Path, shards: &[&str]) -> BTreeSet<(i64, String, i64)> {
 
 const THREE: [&str; 3] = ["0/3", "1/3", "2/3"];
 
-/// Three testers that share a trial, all of which are there when it begins.
+/// Three testers that share a trial.
 fn three(folder: &Path, server: &str, more: &[&str]) -> [Child; 3] {
     let start = soon();
     THREE.map(|shard| tester(folder, server, &start, shard, more))
@@ -99,51 +101,49 @@ fn signal(child: &Child, name: &str) {
     assert!(done.unwrap().success());
 }
 
-/// Sees which (id, name) queries have that come to a socket while `during` runs.
-fn seen_while(during: impl FnOnce(&str)) -> BTreeSet<(u16, String)> {
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-    let (address, over) = (socket.local_addr().unwrap().to_string(), AtomicBool::new(false));
-    thread::scope(|scope| {
-        let seen = scope.spawn(|| {
-            let (mut seen, mut packet) = (BTreeSet::new(), [0; 512]);
-            while !over.load(Ordering::Relaxed) {
-                let Ok(len) = socket.recv(&mut packet) else { continue };
-                let id = u16::from_be_bytes([packet[0], packet[1]]);
-                // The first label has all that differs between names.
-                let label = &packet[13..13 + usize::from(packet[12])];
-                assert!(len > 40, "{len} octets");
-                seen.insert((id, String::from_utf8(label.to_vec()).unwrap()));
-            }
-            seen
+/// Id and name of each query of a valid trial. The testers of `shards` share it; its server does not
+/// answer.
+fn queries_of(folder: &Path, shards: &[&str], more: &[&str]) -> Option<BTreeSet<(u16, String)>> {
+    testbed::valid_trial(|| {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (address, start) = (socket.local_addr().unwrap().to_string(), soon());
+        // No reply is waited for.
+        let more = [more, &["--timeout", "100ms"]].concat();
+        let testers = shards.iter().map(|shard| tester(folder, &address, &start, shard, &more));
+        let testers: Vec<Child> = testers.collect();
+        let ended = testers.into_iter().map(|tester| tester.wait_with_output().unwrap());
+        let ended: Vec<Output> = ended.collect();
+        if let Some(invalid) = ended.iter().find(|ended| ended.status.code() == Some(INVALID)) {
+            return Err(told(invalid));
+        }
+        socket.set_nonblocking(true).unwrap();
+        let mut packet = [0; 512];
+        let queries = std::iter::from_fn(|| {
+            let len = socket.recv(&mut packet).ok()?;
+            assert!(len > 40, "{len} octets");
+            let id = u16::from_be_bytes([packet[0], packet[1]]);
+            // Names differ in the first label only.
+            let label = &packet[13..13 + usize::from(packet[12])];
+            Some((id, String::from_utf8(label.to_vec()).unwrap()))
         });
-        during(&address);
-        over.store(true, Ordering::Relaxed);
-        seen.join().unwrap()
+        Ok(queries.collect())
     })
 }
 
 #[test]
 fn three_testers_ask_what_one_would_ask() {
     let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
     let seed = ["--seed", "7"];
-    let by_three = seen_while(|server| {
-        for mut child in three(folder.path(), server, &seed) {
-            child.wait().unwrap();
-        }
-    });
-    let by_one = seen_while(|server| {
-        tester(folder.path(), server, &soon(), "0/1", &seed).wait().unwrap();
-    });
-    assert_eq!(by_one.len(), 3_000);
+    let Some(by_three) = queries_of(folder, &THREE, &seed) else { return };
+    let Some(by_one) = queries_of(folder, &["0/1"], &seed) else { return };
+    assert_eq!(by_one.len() as u64, QUERIES);
     assert_eq!(by_three, by_one);
-    let scheduled = schedule_of(folder.path(), &["0/1"]);
-    assert_eq!(scheduled.len(), 3_000);
-    assert_eq!(schedule_of(folder.path(), &THREE), scheduled);
-    let by_another_seed = seen_while(|server| {
-        let other = ["--seed", "8", "--threads", "3", "--source-ports", "5"];
-        tester(folder.path(), server, &soon(), "0/1", &other).wait().unwrap();
-    });
+    let scheduled = schedule_of(folder, &["0/1"]);
+    assert_eq!(scheduled.len() as u64, QUERIES);
+    assert_eq!(schedule_of(folder, &THREE), scheduled);
+    let other = ["--seed", "8", "--threads", "3", "--source-ports", "5"];
+    let Some(by_another_seed) = queries_of(folder, &["0/1"], &other) else { return };
     let names = |of: &BTreeSet<(u16, String)>| {
         of.iter().map(|(_, name)| name.clone()).collect::<BTreeSet<_>>()
     };
@@ -155,17 +155,17 @@ fn three_testers_ask_what_one_would_ask() {
 fn three_testers_have_one_verdict() {
     let dut = Server::start(&["reference-dut", "--capacity", "20k"]);
     let folder = tempfile::tempdir().unwrap();
-    let (result, output) = loop {
+    let valid = testbed::valid_trial(|| {
         for child in three(folder.path(), &dut.address, &["--expect-prefix", "64:ff9b::/96"]) {
             let ended = child.wait_with_output().unwrap();
-            assert!(matches!(ended.status.code(), Some(0 | 3)), "{}", told(&ended));
+            assert!(matches!(ended.status.code(), Some(0 | INVALID)), "{}", told(&ended));
         }
-        let (result, output) = merged(folder.path(), &[]);
-        if result["verdict"] != "invalid" {
-            break (result, output);
+        match merged(folder.path(), &[]) {
+            (result, _) if result["verdict"] == "invalid" => Err(result["reasons"].to_string()),
+            valid => Ok(valid),
         }
-        note_spoiled(&result["reasons"].to_string());
-    };
+    });
+    let Some((result, output)) = valid else { return };
     assert_eq!(
         (output.status.code(), &result["verdict"]),
         (Some(0), &"passed".into()),
@@ -182,15 +182,15 @@ fn three_testers_have_one_verdict() {
         assert_eq!(count(&result, of), sum, "{of}");
         assert_eq!(count(&result["shards"][1], &format!("/counts{of}")), count(&shards[1], of));
     }
-    assert_eq!(count(&result, "/valid"), 3_000);
+    assert_eq!(count(&result, "/valid"), QUERIES);
     let us = |of: &Value, name: &str| of["rtt_us"][name].as_f64().unwrap();
     let of_all = |name: &str| shards.iter().map(|shard| us(shard, name)).collect::<Vec<_>>();
     let [least, most] = [f64::min, f64::max].map(|f| of_all("p50").into_iter().reduce(f).unwrap());
     assert!((least..=most).contains(&us(&result, "p50")), "{result:#}");
     assert_eq!(us(&result, "max"), of_all("max").into_iter().reduce(f64::max).unwrap());
 
-    // A clock that somebody found to be off.
-    let (off, output) = merged(folder.path(), &["--offset", "1=1100ms", "--offset", "2=-3us"]);
+    // A clock that is off.
+    let (off, output) = merged(folder.path(), &["--offset", "1=40s", "--offset", "2=-3us"]);
     assert_eq!(output.status.code(), Some(3), "{off:#}");
     let causes = off["causes"].as_array().unwrap();
     assert_eq!((causes.len(), &causes[0]["shard"]), (1, &1.into()), "{causes:?}");
@@ -219,118 +219,46 @@ fn three_testers_have_one_verdict() {
     assert!(told(&nothing).contains("x.json"), "{}", told(&nothing));
 }
 
-/// The quantile of this name of each trial, in microseconds, in ascending order.
-fn quantiles(of: &[Value], name: &str) -> Vec<f64> {
-    let mut all: Vec<f64> = of.iter().map(|t| t["rtt_us"][name].as_f64().unwrap()).collect();
-    all.sort_by(f64::total_cmp);
-    all
-}
-
-/// How many trials of each kind there are at the most. Reply times are drawn by chance: were three
-/// testers exactly as one, 2 of 100 such tests would fail with 6 trials, none of 20 000 with 12; and
-/// replies 120 µs later are found with either (simulated).
-const MOST_TRIALS: usize = 12;
-
-/// Replies take 4 to 12 ms by chance, as many of each length, so that the quantiles are far apart
-/// and a busy moment of this machine moves none of them to another.
 #[test]
-fn reply_times_of_three_testers_are_as_near_to_those_of_one_as_two_trials_of_one() {
-    let auth = Server::start(&["auth", "--aaaa-share", "1", "--delay", "4ms-12ms"]);
+fn testers_that_end_early_or_stall_spoil_the_trial() {
     let folder = tempfile::tempdir().unwrap();
-    let asked = ["--aaaa-share", "1"];
-    let (mut ones, mut threes): (Vec<Value>, Vec<Value>) = (Vec::new(), Vec::new());
-    // The more trials of one tester there are, the better is known how far two of them differ.
-    for trials in 1..=MOST_TRIALS {
-        while ones.len() < trials {
-            let child = tester(folder.path(), &auth.address, &soon(), "0/1", &asked);
-            child.wait_with_output().unwrap();
-            let text = fs::read(folder.path().join(file_of("0/1"))).unwrap();
-            let one: Value = serde_json::from_slice(&text).unwrap();
-            match one["verdict"] == "invalid" {
-                true => note_spoiled(&one["reasons"].to_string()),
-                false => ones.push(one),
-            }
-        }
-        while threes.len() < trials {
-            for child in three(folder.path(), &auth.address, &asked) {
-                child.wait_with_output().unwrap();
-            }
-            let (three, _) = merged(folder.path(), &[]);
-            match three["verdict"] == "invalid" {
-                true => note_spoiled(&three["reasons"].to_string()),
-                false => threes.push(three),
-            }
-        }
-        let is_as_near = |name| {
-            let (one, three) = (quantiles(&ones, name), quantiles(&threes, name));
-            let apart = (three[trials / 2] - one[trials / 2]).abs();
-            apart <= one[trials - 1] - one[0]
-        };
-        if trials >= 3 && ["p50", "p90", "p99"].into_iter().all(is_as_near) {
-            return;
-        }
+    let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    server.set_read_timeout(Some(testbed::LAST_RESORT)).unwrap();
+    let address = server.local_addr().unwrap().to_string();
+    // The trial is long, so that both signals come while queries are sent, and the stall is longer
+    // than the limit.
+    let trial = ["measure", "--server", &address, "--rate", "30", "--duration", "6s"];
+    let limits = ["--timeout", "100ms", "--window-limit", "100", "--lateness-limit", "1s"];
+    let start = soon();
+    let rest = ["--start-at", &start, "--json", "--quiet", "--liveness=false"];
+    let [first, second, third] = THREE.map(|shard| {
+        let args = [&trial[..], &limits, &rest, &["--shard", shard]].concat();
+        let file = fs::File::create(folder.path().join(file_of(shard))).unwrap();
+        let mut command = dns64bench(folder.path(), &args);
+        command.stdout(file).stderr(Stdio::piped()).spawn().unwrap()
+    });
+    for _ in 0..3 {
+        server.recv(&mut [0; 512]).unwrap();
     }
-    let told = |of: &[Value]| ["p50", "p90", "p99"].map(|name| quantiles(of, name));
-    panic!("one tester: {:?}; three: {:?}", told(&ones), told(&threes));
-}
-
-#[test]
-fn a_tester_that_is_ended_or_held_up_spoils_the_trial_and_is_named() {
-    let dut = Server::start(&["reference-dut", "--capacity", "20k"]);
-    let folder = tempfile::tempdir().unwrap();
-    let [first, second, third] = three(folder.path(), &dut.address, &[]);
-    thread::sleep(AHEAD + Duration::from_millis(300));
     signal(&second, "TERM");
     signal(&third, "STOP");
-    thread::sleep(Duration::from_millis(1_500));
+    first.wait_with_output().unwrap();
     signal(&third, "CONT");
-    for child in [first, second, third] {
+    for child in [second, third] {
         child.wait_with_output().unwrap();
     }
     let (result, output) = merged(folder.path(), &[]);
-    assert_eq!((output.status.code(), &result["verdict"]), (Some(3), &"invalid".into()));
+    assert_eq!((output.status.code(), &result["verdict"]), (Some(INVALID), &"invalid".into()));
     let named = |shard: u16, kind: &str| {
         let causes = result["causes"].as_array().unwrap();
         causes.iter().any(|cause| cause["shard"] == shard && cause["reason"]["kind"] == kind)
     };
     assert!(named(1, "interrupted"), "{}", result["reasons"]);
     assert!(named(2, "late"), "{}", result["reasons"]);
+    assert_eq!(count(&result["shards"][2], "/counts/sent"), 60, "a late tester sends all queries");
 }
 
-/// A tester that gets a tenth of a CPU's time, in turns of 10 ms, sends all its queries, and late.
-#[test]
-fn a_tester_that_is_starved_spoils_the_trial_and_is_named() {
-    let dut = Server::start(&["reference-dut", "--capacity", "20k"]);
-    let folder = tempfile::tempdir().unwrap();
-    let limits = [LENIENT[0], LENIENT[1], "--lateness-limit", "40ms"];
-    // Until no other tester was held up by this machine.
-    loop {
-        let [first, mut second, third] = three(folder.path(), &dut.address, &limits);
-        thread::sleep(AHEAD - Duration::from_millis(200));
-        while second.try_wait().unwrap().is_none() {
-            signal(&second, "STOP");
-            thread::sleep(Duration::from_millis(90));
-            signal(&second, "CONT");
-            thread::sleep(Duration::from_millis(10));
-        }
-        for child in [first, second, third] {
-            child.wait_with_output().unwrap();
-        }
-        let (result, output) = merged(folder.path(), &[]);
-        assert_eq!((output.status.code(), &result["verdict"]), (Some(3), &"invalid".into()));
-        assert_eq!(count(&result, "/sent"), 3_000, "{result:#}");
-        let causes = result["causes"].as_array().unwrap();
-        let named = |shard: u16| causes.iter().any(|cause| cause["shard"] == shard);
-        let late = |cause: &Value| cause["shard"] == 1 && cause["reason"]["kind"] == "late";
-        assert!(causes.iter().any(late), "{}", result["reasons"]);
-        if !named(0) && !named(2) {
-            return;
-        }
-        note_spoiled(&result["reasons"].to_string());
-    }
-}
-
-/// Status 1 of the job for Slurm is a DUT that failed, and nothing else is.
+/// Status 1 of the job for Slurm stands for a DUT that failed and for nothing else.
 #[test]
 fn a_slurm_job_without_a_verdict_ends_with_status_4() {
     let folder = tempfile::tempdir().unwrap();

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use jsonschema::Validator;
@@ -14,8 +14,12 @@ use serde_json::Value;
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_dns64bench");
 
-/// Options of trials in which the lateness of this machine counts for nothing.
-pub const LENIENT: [&str; 4] = ["--window-limit", "100", "--lateness-limit", "1s"];
+/// Options of trials whose subject is not pacing.
+pub const LENIENT: [&str; 4] = ["--window-limit", "100", "--lateness-limit", "30s"];
+
+/// The keys of `[trial]` in campaigns whose subject is neither pacing nor lateness.
+pub const LENIENT_TRIAL: &str = "timeout = '3s'\npause = '0s'\nmax-burst = '500us'\n\
+                                 window-limit = 100\nlateness-limit = '30s'\nauth-limit = '30s'\n";
 
 /// A server of the program under test; ends with the value.
 pub struct Server {
@@ -75,16 +79,18 @@ pub fn show(args: &[&str], output: &Output) -> String {
     )
 }
 
-/// One trial, whatever its verdict: the result, and the program's status. A second's patience,
-/// unless the test says otherwise: this machine may stand still for a moment, which is not what is
-/// tested.
+/// Carries out one trial: its result and the program's status. Pacing is not judged and the timeout
+/// is [`TIMEOUT`], unless `more` has these options.
 pub fn measure_once(address: &str, more: &[&str]) -> (Value, i32) {
-    // The counters are to show the trial and nothing else.
-    let patience: &[&str] = if more.contains(&"--timeout") { &[] } else { &["--timeout", "1s"] };
+    let unless = |option: &str, words: &'static [&'static str]| -> &[&str] {
+        if more.contains(&option) { &[] } else { words }
+    };
+    // The liveness check would add to the counters.
     let args = [
         &["measure", "--server", address, "--json", "--quiet", "--liveness", "false"],
         more,
-        patience,
+        unless("--timeout", &TIMEOUT),
+        unless("--window-limit", &LENIENT),
     ]
     .concat();
     let output = run(&args);
@@ -94,30 +100,33 @@ pub fn measure_once(address: &str, more: &[&str]) -> (Value, i32) {
     (trial, output.status.code().unwrap())
 }
 
-/// How many trials of all tests of a program the tester may spoil. A busy machine does, but a
-/// tester that spoils many of them is broken.
-const MOST_SPOILED: usize = 20;
-static SPOILED: AtomicUsize = AtomicUsize::new(0);
+/// Long enough that a stall of this machine makes no reply late. A trial in which no query is lost
+/// does not last longer for it.
+const TIMEOUT: [&str; 2] = ["--timeout", "5s"];
 
-/// Notes that the tester spoiled a trial, which is to be done again; `why` is what it said. Ends
-/// the test if that was one too many.
-pub fn note_spoiled(why: &str) {
-    let spoiled = SPOILED.fetch_add(1, Ordering::Relaxed) + 1;
-    assert!(
-        spoiled <= MOST_SPOILED,
-        "{spoiled} trials of these tests were spoiled, this one by: {why}"
-    );
+/// Status of a trial that the tester's host spoiled.
+pub const INVALID: i32 = 3;
+
+/// As [`measure_once`], but a valid trial: see [`testbed::valid_trial`].
+pub fn measure(address: &str, more: &[&str]) -> Option<(Value, i32)> {
+    // A repeated trial has names of its own, because a name that is asked for again within the
+    // timeout counts as a retry.
+    let mut first_names = ["0", "1000000"].into_iter();
+    testbed::valid_trial(|| {
+        let names = ["--first-name", first_names.next().expect("there are two trials at most")];
+        match measure_once(address, &[more, &names].concat()) {
+            (trial, INVALID) => Err(trial["reasons"].to_string()),
+            valid => Ok(valid),
+        }
+    })
 }
 
-/// Notes the trials that the tester spoiled in the campaign of `plan.toml` in `folder`, each of
-/// which the campaign did again.
-pub fn note_spoiled_of_campaign(folder: &Path) {
-    for entry in journal(folder) {
-        let trial = &entry["finished"]["trial"];
-        if trial["verdict"] == "invalid" {
-            note_spoiled(&format!("{}, of a campaign", trial["reasons"]));
-        }
-    }
+/// Runs a command that measures. An invalid trial is repeated: see [`testbed::valid_trial`].
+pub fn run_valid(args: &[&str]) -> Option<Output> {
+    testbed::valid_trial(|| {
+        let output = run(args);
+        if output.status.code() == Some(INVALID) { Err(show(args, &output)) } else { Ok(output) }
+    })
 }
 
 /// Checks an output against the schema that `dns64bench schema NAME` prints.
@@ -132,18 +141,6 @@ pub fn holds(name: &'static str, value: &Value) {
     });
     if let Err(error) = schema.validate(value) {
         panic!("schema {name}: {error} at {} in {value:#}", error.instance_path);
-    }
-}
-
-/// Measures until the tester did not spoil it: this machine may be busy, which is not what is
-/// tested here.
-pub fn measure(address: &str, more: &[&str]) -> (Value, i32) {
-    loop {
-        let (trial, status) = measure_once(address, more);
-        if status != 3 {
-            return (trial, status);
-        }
-        note_spoiled(&format!("{}, {more:?}", trial["reasons"]));
     }
 }
 
@@ -171,4 +168,43 @@ pub fn told(output: &Output) -> String {
 pub fn journal(folder: &Path) -> Vec<Value> {
     let text = fs::read_to_string(folder.join("plan-run/journal.jsonl")).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Runs the campaign of `plan.toml` in `folder` and sends `signal` to its DUT while the first trial
+/// of a point of this kind (`search`, `load`) is under way. At each start the DUT writes its process
+/// id into the file `pid`.
+pub fn signal_in_a_trial(folder: &Path, kind: &str, signal: &str) -> Output {
+    let scratch = folder.join("scratch");
+    fs::create_dir(&scratch).unwrap();
+    let mut command = dns64bench(folder, &["campaign", "run", "plan.toml"]);
+    command.env("TMPDIR", &scratch).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut wait_until = |what: &str, is_so: &dyn Fn() -> bool| {
+        testbed::wait_until(what, || child.try_wait().unwrap().is_some() || is_so());
+    };
+    let begins = format!("{{\"started\":{{\"point\":{{\"{kind}\"");
+    wait_until("the trial begins", &|| {
+        let journal = fs::read_to_string(folder.join("plan-run/journal.jsonl"));
+        journal.is_ok_and(|text| text.contains(&begins))
+    });
+    let process = fs::read_to_string(folder.join("pid")).unwrap_or_default();
+    // Before its first query the trial resolves a few names only.
+    let before = asked_of_authdns(&scratch);
+    wait_until("the trial's queries", &|| asked_of_authdns(&scratch) >= before + 40);
+    let _ = Command::new("kill").args([signal, process.trim()]).status();
+    child.wait_with_output().unwrap()
+}
+
+/// Number of queries to the running AuthDNS of a campaign with this folder for temporary files.
+fn asked_of_authdns(scratch: &Path) -> u64 {
+    let files = fs::read_dir(scratch).unwrap().flatten();
+    let sockets =
+        files.flat_map(|agent| fs::read_dir(agent.path()).into_iter().flatten().flatten());
+    let counters = sockets.filter_map(|socket| {
+        let mut line = String::new();
+        let stream = UnixStream::connect(socket.path()).ok()?;
+        BufReader::new(stream).read_line(&mut line).ok()?;
+        serde_json::from_str::<Value>(&line).ok()
+    });
+    counters.map(|all| count(&all, "/queries/aaaa") + count(&all, "/queries/a")).sum()
 }
