@@ -11,8 +11,10 @@ use std::sync::Mutex;
 use std::thread;
 
 use common::Server;
+use conform::check::Check;
 use conform::checks;
-use conform::outcome::{Report, Verdict};
+use conform::far::Far;
+use conform::outcome::{Outcome, Report, Verdict};
 use conform_reference::mutant::NO_HOOKS;
 
 /// All settings under which the reference runs: each kind of prefix validating and not, then the
@@ -84,7 +86,8 @@ fn the_reference_passes_all_checks_that_apply() {
 
 fn examine(server: Server, found: &Mutex<Found>) {
     let far = common::far_side();
-    let report = server.run(&far, false, &[], |_| {}, NO_HOOKS);
+    let mut report = server.run(&far, false, &[], |_| {}, NO_HOOKS);
+    repeat_failed(server, &far, &mut report);
     let mut found = found.lock().expect("nobody panics with it");
     let kind = if server.validates { "validating" } else { "not validating" };
     let name = format!("{}, {kind}", server.prefixes);
@@ -98,6 +101,29 @@ fn examine(server: Server, found: &Mutex<Found>) {
         found.note(format!("there are {} outcomes", report.outcomes.len()), &name);
     }
     judge(&report, &name, &mut found);
+}
+
+/// Runs failed checks a second time and replaces their outcomes: beside ten other servers a reply may
+/// be later than a check's margin.
+fn repeat_failed(server: Server, far: &Far, report: &mut Report) {
+    let has_failed = |outcome: &&Outcome| {
+        matches!(outcome.verdict, Verdict::Failed | Verdict::NotTried)
+            && report.passed_opposite(outcome).is_none()
+    };
+    let failed: Vec<&Check> = report
+        .outcomes
+        .iter()
+        .filter(has_failed)
+        .filter_map(|outcome| common::check(&outcome.id))
+        .collect();
+    if failed.is_empty() {
+        return;
+    }
+    for second in server.run(far, false, &failed, |_| {}, NO_HOOKS).outcomes {
+        if let Some(first) = report.outcomes.iter_mut().find(|first| first.id == second.id) {
+            *first = second;
+        }
+    }
 }
 
 fn judge(report: &Report, server: &str, found: &mut Found) {

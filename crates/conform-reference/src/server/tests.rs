@@ -342,7 +342,9 @@ fn a_burst_is_answered() {
             let clients: Vec<_> = (0..1000)
                 .map(|n| {
                     let octets = Message::query(&of(&labels(n)), Rtype::AAAA).octets();
-                    let ask = move || datagram(address, &octets, PATIENCE).unwrap().is_some();
+                    // A burst may overflow the socket's buffer on a busy machine.
+                    let once = move |_| datagram(address, &octets, PATIENCE).unwrap().is_some();
+                    let ask = move || (0..2).any(once);
                     thread::Builder::new().stack_size(256 << 10).spawn_scoped(scope, ask).unwrap()
                 })
                 .collect();
