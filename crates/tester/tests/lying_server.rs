@@ -84,7 +84,7 @@ fn trial_past_stack(lie: Lie) -> TrialResult {
 fn trial_from(
     lie: Lie,
     from: &str,
-    change: impl Fn(&mut TrialPlan),
+    change: impl Fn(&mut TrialPlan) + Sync,
 ) -> Option<(TrialResult, BTreeMap<u32, SocketAddr>)> {
     let mut came = BTreeMap::new();
     let result = sound(|| {
@@ -122,13 +122,21 @@ fn sound(mut trial: impl FnMut() -> TrialResult) -> Option<TrialResult> {
     })
 }
 
-/// A trial with a server at `at`; also from where which query came, by its number.
+/// A trial with a server at `at`; also the source of each query, by the query's number. Where the
+/// user may, it has a network namespace of its own: late datagrams of other tests are not among its
+/// strays.
 fn one_trial(
     lie: Lie,
     at: &str,
-    change: impl Fn(&mut TrialPlan),
+    change: impl Fn(&mut TrialPlan) + Sync,
 ) -> (TrialResult, BTreeMap<u32, SocketAddr>) {
-    trial_with(lie, Server::at(at), change)
+    let alone = || {
+        if unshare(CloneFlags::CLONE_NEWNET).is_ok() {
+            ip("link set lo up");
+        }
+        trial_with(lie, Server::at(at), &change)
+    };
+    thread::scope(|scope| scope.spawn(alone).join()).expect("a trial")
 }
 
 /// A trial with this server; also from where which query came, by its number.
