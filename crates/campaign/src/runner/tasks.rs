@@ -78,7 +78,8 @@ impl<H: Hosts> Campaign<'_, H> {
         if first + used <= names.count() {
             return Ok(());
         }
-        let (used, has) = (counted(used, "name", "names"), grouped(names.count() - first));
+        let (used, has) =
+            (counted(used, "name", "names"), grouped(names.count().saturating_sub(first)));
         let why = format!(
             "it needs {used}, [auth] names = \"{names}\" has {has} for a search; give a larger block"
         );

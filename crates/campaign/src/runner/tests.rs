@@ -417,11 +417,17 @@ fn names_never_repeat_while_a_dut_lives_and_a_search_that_needs_more_starts_anew
     let searches = 2;
     let starts: std::collections::BTreeSet<usize> = all.iter().map(|of| of.0).collect();
     assert!(starts.len() > searches, "a search took more names than there are: {all:?}");
-    // A trial that needs more names than there are at all cannot be carried out.
-    let plan = with_few_names("10s");
-    let folder = tempfile::tempdir().unwrap();
-    let (ended, ..) = go_on(&plan, folder.path(), Simulated::new(1000, &[]));
-    assert!(matches!(ended, Err(CampaignError::Trial { is_usage: true, .. })));
+    // A trial cannot be carried out that needs more names than a search has, which has none where
+    // the readiness checks take all of the block.
+    let none = crate::plan::AuthPlan {
+        names: "10.0.0.0/26".parse().unwrap(),
+        ..with_few_names("1s").auth
+    };
+    for plan in [with_few_names("10s"), Plan { auth: none, ..with_few_names("1s") }] {
+        let folder = tempfile::tempdir().unwrap();
+        let (ended, ..) = go_on(&plan, folder.path(), Simulated::new(1000, &[]));
+        assert!(matches!(ended, Err(CampaignError::Trial { is_usage: true, .. })));
+    }
 }
 
 /// A plan whose zone file has 768 names for a search, and whose trials last so long.
