@@ -15,6 +15,7 @@ use method::units::{Qps, counted};
 use serde::{Deserialize, Serialize};
 use tester::measurer::burst::Burst;
 use tester::measurer::expect::Prefix;
+use tester::measurer::plan::MAX_WINDOW_LIMIT_PCT;
 use tester::measurer::sources::SourceAddresses;
 use wire::name::NameRange;
 
@@ -529,10 +530,10 @@ impl Plan {
             }
             check_dut(dut)?;
         }
-        if !(self.trial.window_limit > 0.0 && self.trial.window_limit <= 100.0) {
+        let window_limit = self.trial.window_limit;
+        if !(window_limit > 0.0 && window_limit <= MAX_WINDOW_LIMIT_PCT) {
             return Err(format!(
-                "[trial] window-limit = {} is no percentage above 0",
-                self.trial.window_limit
+                "[trial] window-limit = {window_limit} is no percentage above 0, at most {MAX_WINDOW_LIMIT_PCT}"
             ));
         }
         if self.trial.lateness_limit.is_zero() {

@@ -8,6 +8,7 @@ pub(crate) use campaign::written::{
     share as parse_share, some_time as parse_some_time, time as parse_time,
 };
 use method::units::{CpuId, fraction};
+use tester::measurer::plan::MAX_WINDOW_LIMIT_PCT;
 
 /// The port of DNS (RFC 1035 §4.2), where none is given.
 const DNS_PORT: u16 = 53;
@@ -142,11 +143,13 @@ pub(crate) fn parse_delay(text: &str) -> Result<DelayRange, String> {
     if range.min > range.max { Err("the shorter delay comes first".into()) } else { Ok(range) }
 }
 
-/// Per cents above 0, up to 100: `1`, `0.5%`.
+/// Per cents above 0, up to [`MAX_WINDOW_LIMIT_PCT`]: `1`, `0.5%`.
 pub(crate) fn parse_percentage(text: &str) -> Result<f64, String> {
     match text.strip_suffix('%').unwrap_or(text).trim_end().parse() {
-        Ok(percentage) if percentage > 0.0 && percentage <= 100.0 => Ok(percentage),
-        _ => Err(format!("'{text}' is no percentage above 0; write for example 1% or 0.5")),
+        Ok(percentage) if percentage > 0.0 && percentage <= MAX_WINDOW_LIMIT_PCT => Ok(percentage),
+        _ => Err(format!(
+            "'{text}' is no percentage above 0, at most {MAX_WINDOW_LIMIT_PCT}; write for example 1% or 0.5"
+        )),
     }
 }
 
@@ -202,10 +205,10 @@ mod tests {
 
     #[test]
     fn percentages_may_have_their_sign() {
-        for (text, percentage) in [("1", 1.0), ("0.5%", 0.5), ("50 %", 50.0), ("100%", 100.0)] {
+        for (text, percentage) in [("1", 1.0), ("0.5%", 0.5), ("50 %", 50.0), ("10000", 10_000.0)] {
             assert_eq!(parse_percentage(text), Ok(percentage), "{text}");
         }
-        for text in ["0", "0%", "101%", "-1", "%", "1%%", "NaN", ""] {
+        for text in ["0", "0%", "10001%", "-1", "%", "1%%", "NaN", ""] {
             assert!(parse_percentage(text).unwrap_err().contains("1% or 0.5"), "{text}");
         }
     }

@@ -326,7 +326,8 @@ impl TrialPlan {
             }
         }
         let PacingLimits { window_100ms_pct, total_pct, .. } = self.limits;
-        if ![window_100ms_pct, total_pct].iter().all(|pct| (0.0..=100.0).contains(pct))
+        if !(0.0..=MAX_WINDOW_LIMIT_PCT).contains(&window_100ms_pct)
+            || !(0.0..=100.0).contains(&total_pct)
             || window_100ms_pct == 0.0
         {
             return Err(PlanError::Limits { window_100ms_pct, total_pct });
@@ -362,6 +363,10 @@ fn way_out(needed: u64) -> &'static str {
 
 /// The highest rate that can be asked for, as `Qps` reads it.
 const HIGHEST_RATE: u64 = 100_000_000;
+
+/// Highest limit of a 100 ms window's deviation, in per cent: such a window holds ten seconds' worth
+/// of late queries, and pacing decides nothing.
+pub const MAX_WINDOW_LIMIT_PCT: f64 = 10_000.0;
 /// No time of a plan is longer: a year.
 const LONGEST: Nanos = Nanos(365 * 86_400 * Nanos::SECOND.0);
 
@@ -455,7 +460,7 @@ pub enum PlanError {
     AuthOfShard,
     /// Limits of the pacing that are no percentages.
     #[error(
-        "--window-limit {window_100ms_pct}, and {total_pct} for the total: percentages up to 100 are needed, the first above 0"
+        "--window-limit {window_100ms_pct}, and {total_pct} for the total: percentages up to {MAX_WINDOW_LIMIT_PCT} and 100 are needed, the first above 0"
     )]
     Limits {
         /// As given, in per cent.
