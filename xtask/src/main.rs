@@ -30,6 +30,7 @@ use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 
 use crate::claims::Keeping;
+use crate::interop::Tier;
 use crate::packages::Consent;
 
 #[derive(Debug, Parser)]
@@ -65,6 +66,9 @@ enum Command {
         /// List which tests would run here, and why the others would not
         #[arg(long)]
         list: bool,
+        /// Run the test PART in this process, with this dns64bench
+        #[arg(long, hide = true, value_name = "PROGRAM")]
+        inside: Option<std::path::PathBuf>,
     },
     /// Install the servers and clients to test against, and nothing else
     Packages,
@@ -147,7 +151,7 @@ fn main() -> Result<ExitCode> {
             // First, because unit tests use the servers' configuration checkers.
             packages::install(consent);
             workspace_tests::run()?;
-            interop::run("", consent, interop::Tier::of(all))
+            interop::run("", consent, Tier::of(all))
         }
         Command::Ci(ci) => Ok(ci.run(arguments.install)),
         Command::Packages => {
@@ -157,10 +161,10 @@ fn main() -> Result<ExitCode> {
         Command::Tools(tools) => tools.run(),
         Command::Fuzz(fuzz) => fuzz.run(),
         Command::Interop { part, list: true, .. } => Ok(interop::list(&part)),
-        Command::Interop { part, all, .. } => {
-            // A name that was asked for is run in either tier.
-            interop::run(&part, consent, interop::Tier::of(all || !part.is_empty()))
+        Command::Interop { part, inside: Some(program), .. } => {
+            interop::run_inside(&part, &program)
         }
+        Command::Interop { part, all, .. } => interop::run(&part, consent, Tier::of(all)),
         Command::Certify(certify) => certify.run(),
         Command::Docs => docs::run(arguments.install),
         Command::Dist(dist) => dist.run(),

@@ -69,6 +69,15 @@ impl Build {
         }
     }
 
+    /// Name of the profile in Cargo.toml.
+    pub(crate) const fn profile(self) -> &'static str {
+        match self {
+            Build::Dev => "dev",
+            Build::Release => "release",
+            Build::Dist => "dist",
+        }
+    }
+
     /// Folder of the programs below [`target`].
     const fn folder(self) -> &'static str {
         match self {

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::Stage;
-use crate::process::root;
+use crate::process::{Build, root};
 use crate::tools;
 
 /// The program that builds packages, as the list of tools has it.
@@ -15,15 +15,19 @@ const CARGO_DEB: &str = "cargo-deb";
 /// Crates that have a Debian package.
 const CRATES: [&str; 2] = ["dns64bench", "dns64"];
 
-/// Builds both packages from the release build into `to`; returns their names.
-pub(super) fn build(stage: &Stage, to: &Path) -> Result<Vec<String>> {
+/// Builds both packages from the programs of a build into `to`; returns their names.
+pub(super) fn build(stage: &Stage, to: &Path, build: Build) -> Result<Vec<String>> {
     let cargo_deb = cargo_deb()?;
     let mut made = Vec::new();
     for name in CRATES {
         let manifest = root().join("crates").join(name).join("Cargo.toml");
         let mut command = Command::new(&cargo_deb);
+        // Packages of the dev build are only tested, and compressing takes longest.
+        command.args((build == Build::Dev).then_some("--fast"));
         command.args([
             "--no-build",
+            "--profile",
+            build.profile(),
             "--strip",
             "--quiet",
             "--maintainer",

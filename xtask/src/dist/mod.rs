@@ -23,7 +23,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use crate::process::{self, output, root};
+use crate::process::{Build, output, root};
 
 pub(crate) use deb::cargo_deb_is_installed;
 pub(crate) use images::{Builder, STATIC_PROGRAMS};
@@ -45,14 +45,14 @@ const LIMIT: std::time::Duration = std::time::Duration::from_secs(300);
 
 impl Dist {
     pub(crate) fn run(&self) -> Result<ExitCode> {
-        let programs = process::Build::Dist.dns64bench()?.with_file_name("");
+        let programs = Build::Dist.dns64bench()?.with_file_name("");
         let to = root().join("target/dist");
         if to.exists() {
             fs::remove_dir_all(&to).with_context(|| format!("cannot empty {}", to.display()))?;
         }
         let stage = Stage::make(&programs)?;
         let mut made = archive::build(&stage, &to)?;
-        made.extend(stage.debs(&to)?);
+        made.extend(stage.debs(&to, Build::Dist)?);
         if self.images {
             made.extend(images::build(&to)?);
         }
@@ -74,7 +74,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Makes all that is packed. `programs` is the folder of the release build.
+    /// Makes all that is packed. `programs` is the folder of the build that is packed.
     pub(crate) fn make(programs: &Path) -> Result<Stage> {
         let folder = root().join("target/dist/stage");
         if folder.exists() {
@@ -99,9 +99,10 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Builds the Debian packages into a folder; returns their names.
-    pub(crate) fn debs(&self, to: &Path) -> Result<Vec<String>> {
-        deb::build(self, to)
+    /// Builds the Debian packages from the programs of a build into the folder `to`; returns their
+    /// names.
+    pub(crate) fn debs(&self, to: &Path, build: Build) -> Result<Vec<String>> {
+        deb::build(self, to, build)
     }
 
     fn write(&self, name: &str, content: &str) -> Result<()> {

@@ -7,23 +7,25 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::{Bench, Test, two_cpus};
+use super::{Bench, Resource, Test, two_cpus};
 use crate::bench_dns64::{self, ClosedLoops};
-use crate::process::{self, find, output};
+use crate::process::{self, find};
 
-pub(super) const TESTS: [Test; 1] = [(
+pub(super) static TESTS: &[Test] = &[Test::new(
     "campaign against BIND, Unbound, PowerDNS and dns64d, and dnsperf beside it",
     &["named", "unbound", "pdns_recursor", "dnsperf", "ip"],
     campaign_and_dnsperf,
-)];
+)
+.holding(Resource::Cpus)];
 
-pub(super) const WAITING: [Test; 1] =
-    [("the report in Chromium", &["chromium"], report_in_chromium)];
+pub(super) static CHROMIUM: &[Test] =
+    &[Test::new("the report in Chromium", &["chromium"], report_in_chromium)];
 
-/// The least that has every kind of figure.
-const SMALL: &str = "name = 'small'\ntopology = 'loopback'\n[trial]\nduration = '200ms'\ntimeout = '500ms'\npause = '0s'\n\
-    [search]\nmin = 100\nmax = 200\nresolution = 100\nrepeat = 1\ninvalid-retries = 20\n[measure]\naaaa-shares = [1]\ncached-shares = [0.5]\n\
-    table = true\nacceptance = [0.99]\n[measure.loads]\nshares = [0.5, 1]\nduration = '3s'\ntransient = '1s'\nrepeat = 1\n\
+/// A plan whose report has every kind of figure, without limits on pacing.
+const SMALL: &str = "name = 'small'\ntopology = 'loopback'\n[trial]\nduration = '200ms'\ntimeout = '1s'\npause = '0s'\n\
+    window-limit = 10000\nlateness-limit = '5s'\nauth-limit = '5s'\n\
+    [search]\nmin = 100\nmax = 200\nresolution = 100\nrepeat = 1\ninvalid-retries = 1\n[measure]\naaaa-shares = [1]\ncached-shares = [0.5]\n\
+    table = true\nacceptance = [0.99]\n[measure.loads]\nshares = [0.5, 1]\nduration = '2s'\ntransient = '1s'\nrepeat = 1\n\
     [[dut]]\ndriver = 'dns64d'\n";
 
 /// Short trials of the worst case; every server is asked more than it can answer.
@@ -110,12 +112,7 @@ fn framed(page: &str, width: usize) -> String {
 }
 
 fn report_in_chromium(bench: &Bench) -> Result<()> {
-    let (plan, run) = (bench.file("small.toml", SMALL)?, bench.path("small-run"));
-    output(
-        bench.program(),
-        &["campaign", "run", &plan, "--dir", &run, "--quiet"],
-        Duration::from_secs(120),
-    )?;
+    let (run, _) = bench.campaign("small", SMALL)?;
     let page = format!("{run}/report.html");
     let drawn = fs::read_to_string(&page)?.matches("<svg").count();
     ensure!(drawn >= 8, "only {drawn} figures");

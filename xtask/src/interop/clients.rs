@@ -12,7 +12,7 @@ use campaign::servers::{Auth, Dut};
 use method::stats::Summary;
 use serde_json::Value;
 
-use super::{AAAA, Bench, FIRST_NAME, LIMIT, Lab, Test, two_cpus, wait_for};
+use super::{AAAA, Bench, FIRST_NAME, LIMIT, Lab, Resource, Test, two_cpus, wait_for};
 use crate::process::{self, Server, find, free_port, output};
 use crate::servers::{authoritative, wait_until_answers, wait_until_listens};
 
@@ -26,18 +26,32 @@ const MOST_TURNS: usize = 20;
 const REPLY_LIMIT: &str =
     "tc qdisc replace dev to-tester root tbf rate 24mbit burst 8kb limit 16kb";
 
-pub(super) const TESTS: [Test; 7] = [
-    (
+pub(super) static TESTS: &[Test] = &[
+    Test::new(
+        "TSIG with NSD and Knot DNS: right, wrong, unknown, expired",
+        &["nsd", "knotd"],
+        tsig,
+    ),
+    Test::new(
+        "TCP with NSD and Unbound: idle timeouts, closes in mid-stream",
+        &["nsd", "unbound"],
+        tcp,
+    ),
+    Test::new("a server that truncates everything", &[], truncated),
+    Test::new("dns64perf2: the table of the MTD64 paper for dns64d", &[], dns64perf2),
+    Test::new("the papers' binary search over dns64perf++", &["bash", "awk"], papers_search),
+];
+
+/// Tests that compare two rates.
+pub(super) static RATES: &[Test] = &[
+    Test::new(
         "resperf beside Debian's, against NSD and Unbound in the lab",
         &["resperf", "nsd", "unbound", "ip"],
         both_resperfs,
-    ),
-    ("resperf beside Debian's, against a known capacity", &["resperf"], known_capacity),
-    ("TSIG with NSD and Knot DNS: right, wrong, unknown, expired", &["nsd", "knotd"], tsig),
-    ("TCP with NSD and Unbound: idle timeouts, closes in mid-stream", &["nsd", "unbound"], tcp),
-    ("a server that truncates everything", &[], truncated),
-    ("dns64perf2: the table of the MTD64 paper for dns64d", &[], dns64perf2),
-    ("the papers' binary search over dns64perf++", &["bash", "awk"], papers_search),
+    )
+    .holding(Resource::Cpus),
+    Test::new("resperf beside Debian's, against a known capacity", &["resperf"], known_capacity)
+        .holding(Resource::Cpus),
 ];
 
 /// A file with the first names of our zone.
@@ -205,7 +219,7 @@ fn both_resperfs(bench: &Bench) -> Result<()> {
     }
     // A resolver's first answers: its cache is empty whenever a ramp begins.
     let fresh = |program: &str| {
-        let _unbound = bench.dut_in_lab(Dut::Unbound, Some(&two_cpus()[1]))?;
+        let _unbound = bench.dut_in_lab(Dut::Unbound, Some(&two_cpus()[1]), &[])?;
         run("53", "20000", program)
     };
     let (found, agreed) = Maxima::until(agree, &fresh, &ours)?;
@@ -252,7 +266,7 @@ fn known_capacity(bench: &Bench) -> Result<()> {
 /// A closed loop's result, whatever its status.
 fn closed_loop(bench: &Bench, port: u16, more: &[&str]) -> Result<Value> {
     let server = format!("127.0.0.1:{port}");
-    let args = [&["closed-loop", "--json", "--server", &server, "--timeout", "2s"], more].concat();
+    let args = [&["closed-loop", "--json", "--server", &server, "--timeout", "5s"], more].concat();
     let ran = process::run(bench.program(), &args, LIMIT)?;
     serde_json::from_str(&ran.stdout).with_context(|| ran.stderr.clone())
 }
@@ -261,7 +275,7 @@ fn tsig(bench: &Bench) -> Result<()> {
     const KEYS: [(&str, &str); 3] =
         [("hmac-md5", "md5"), ("hmac-sha256", "sha256"), ("hmac-sha512", "sha512")];
     let (zone, queries, folder) =
-        (bench.zone_file("1")?, queries(bench, 1_000)?, bench.folder.path().display());
+        (bench.zone_file("1")?, queries(bench, 200)?, bench.folder.path().display());
     let (nsd_port, knot_port) = (free_port()?, free_port()?);
     let nsd_keys: String = KEYS
         .iter()
@@ -304,7 +318,7 @@ fn tsig(bench: &Bench) -> Result<()> {
             let key = format!("{algorithm}:{name}.example:c2VjcmV0c2VjcmV0");
             for transport in ["udp", "tcp"] {
                 let right = asked(&["--tsig", &key, "--transport", transport])?;
-                ensure!(right["valid"] == 1_000, "{server}, {key}, {transport}: {right}");
+                ensure!(right["valid"] == 200, "{server}, {key}, {transport}: {right}");
             }
         }
         // Knot DNS does not look at signatures of plain queries' times, NSD does not answer them:
@@ -325,7 +339,7 @@ fn tsig(bench: &Bench) -> Result<()> {
             let (rcodes, unsigned) =
                 (refused["wrong"]["rcode"]["9"].as_u64(), refused["wrong"]["signature"].as_u64());
             ensure!(
-                rcodes.unwrap_or(0) + unsigned.unwrap_or(0) == 1_000,
+                rcodes.unwrap_or(0) + unsigned.unwrap_or(0) == 200,
                 "{server}, {what} key: {refused}"
             );
         }
@@ -335,7 +349,7 @@ fn tsig(bench: &Bench) -> Result<()> {
 
 fn tcp(bench: &Bench) -> Result<()> {
     let (zone, queries, folder) =
-        (bench.zone_file("1")?, queries(bench, 3_000)?, bench.folder.path().display());
+        (bench.zone_file("1")?, queries(bench, 1_000)?, bench.folder.path().display());
     // After 100 questions NSD closes the connection, in mid-stream.
     let (_nsd, nsd_port) =
         bench.authoritative(Auth::Nsd, &zone, &["tcp-query-count: 100", "tcp-timeout: 1"])?;
@@ -357,7 +371,7 @@ fn tcp(bench: &Bench) -> Result<()> {
     let closed = closed_loop(bench, nsd_port, &[&one[..], &["--outstanding", "1"]].concat())?;
     let made = closed["connections"]["made"].as_u64().unwrap_or(0);
     ensure!(
-        closed["valid"].as_u64() >= Some(2_970) && (25..=35).contains(&made),
+        closed["valid"].as_u64() >= Some(990) && (8..=12).contains(&made),
         "NSD, one at once: {closed}"
     );
     // Many in flight: those on a connection that is closed are lost with it, and nothing else is.
@@ -365,7 +379,7 @@ fn tcp(bench: &Bench) -> Result<()> {
     let (valid, lost) =
         (closed["valid"].as_u64().unwrap_or(0), closed["lost"].as_u64().unwrap_or(0));
     ensure!(
-        valid + lost == 3_000 && closed["connections"]["lost_with"] == lost && valid > 2_000,
+        valid + lost == 1_000 && closed["connections"]["lost_with"] == lost && valid > 600,
         "NSD, 20 at once: {closed}"
     );
     let kept = closed_loop(
@@ -374,7 +388,7 @@ fn tcp(bench: &Bench) -> Result<()> {
         &[&one[..], &["--outstanding", "20", "--source-ports", "2"]].concat(),
     )?;
     ensure!(
-        kept["valid"] == 3_000 && kept["connections"]["made"].as_u64() <= Some(10),
+        kept["valid"] == 1_000 && kept["connections"]["made"].as_u64() <= Some(10),
         "Unbound: {kept}"
     );
     ensure!(kept["connecting_us"]["p50"].as_f64() > Some(0.0), "no connection latency: {kept}");
@@ -382,7 +396,7 @@ fn tcp(bench: &Bench) -> Result<()> {
     let (ours, plot, port) =
         (linked(bench, "resperf")?, bench.path("plot"), unbound_port.to_string());
     let args =
-        resperf_arguments(["127.0.0.1", &port], &queries, &plot, "-M tcp -m 4 -r 2 -c 2 -t 1 -v");
+        resperf_arguments(["127.0.0.1", &port], &queries, &plot, "-M tcp -m 4 -r 2 -c 1 -t 1 -v");
     let printed = output(&ours, &args, LIMIT)?;
     ensure!(
         printed.contains("Queries lost:         0")
@@ -441,6 +455,9 @@ fn truncated(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
+/// Numbers of threads: rows of the table.
+const THREADS: [u64; 2] = [1, 16];
+
 fn dns64perf2(bench: &Bench) -> Result<()> {
     let (auth_port, port) = (free_port()?, free_port()?);
     let listen = format!("127.0.0.1:{auth_port}");
@@ -454,7 +471,7 @@ fn dns64perf2(bench: &Bench) -> Result<()> {
     let dut = Server::start(bench.program(), &["dns64d", "--config", &config])?;
     wait_for(&format!("127.0.0.1:{port}"), FIRST_NAME, AAAA)?;
     println!("        threads  ms for 256 names    qps   DUT CPU %");
-    for (space, threads) in [1, 2, 4, 8, 16].into_iter().enumerate() {
+    for (space, threads) in THREADS.into_iter().enumerate() {
         let words = [
             space.to_string(),
             "1".into(),
@@ -504,7 +521,7 @@ fn dns64perf2(bench: &Bench) -> Result<()> {
     // Each name was new to the server, which asks for AAAA and for A; what waited for it to start
     // asked once more.
     let counters: Value = serde_json::from_str(&auth.end()?)?;
-    let names = 5 * 256 * 256;
+    let names = THREADS.len() as u64 * 256 * 256;
     for asked in [&counters["queries"]["aaaa"], &counters["queries"]["a"]] {
         let asked = asked.as_u64().unwrap_or(0);
         ensure!((names..=names + names / 1_000).contains(&asked), "{names} names: {counters}");

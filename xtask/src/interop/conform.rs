@@ -9,50 +9,45 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::hosts::Sshds;
-use super::{Bench, LIMIT, Lab, ROOT, Test};
+use super::hosts::{SSH, Sshds};
+use super::{Bench, LIMIT, Lab, SHORT_TRIALS, Test};
 use crate::process::output;
 
-pub(super) const WAITING: [Test; 2] = [
-    (
-        "conform: dns64d, Unbound, BIND, PowerDNS, Knot Resolver and CoreDNS side by side",
+pub(super) static TESTS: &[Test] = &[
+    Test::new("conform: dns64d", &[], |bench| side_by_side(bench, &["dns64d"])),
+    Test::new(
+        "conform: Unbound, BIND, PowerDNS, Knot Resolver and CoreDNS side by side",
         &["unbound", "named", "pdns_recursor", "kresd", "coredns"],
-        side_by_side,
+        |bench| side_by_side(bench, &OTHERS),
     ),
-    (
-        "conform: in the lab, over ssh, and with the far side's view by ssh",
-        &["sshd", "ssh", "ssh-keygen", "ip", ROOT],
-        elsewhere,
-    ),
+    Test::new("conform: dns64d in the lab", &["ip"], in_lab),
+    Test::new("conform: dns64d over ssh", SSH, over_ssh),
+    Test::new("conform: the far side's view by ssh", SSH, view_by_ssh),
 ];
 
-/// Servers, dns64d first: of it a failed check is a fault, of the others news at most.
-const DRIVERS: [&str; 6] = ["dns64d", "unbound", "bind", "powerdns", "knot-resolver", "coredns"];
-/// The shortest search there is: rates are not what this is about.
-const SEARCH: &str = "[trial]\nduration = '300ms'\ntimeout = '300ms'\npause = '0s'\nmax-burst = '500us'\n\
-    [search]\nmin = 50\nmax = 50\nresolution = 50\nrepeat = 1\ninvalid-retries = 20\n";
-/// How long all of them may take together.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// Servers whose failed checks are no failure of the test.
+const OTHERS: [&str; 5] = ["unbound", "bind", "powerdns", "knot-resolver", "coredns"];
 
-fn side_by_side(bench: &Bench) -> Result<()> {
+/// Checks servers, and holds the outcome against the golden files. A failed check of dns64d is a
+/// failure.
+fn side_by_side(bench: &Bench, drivers: &[&'static str]) -> Result<()> {
     // All at once: a check asks one question, and waits.
-    let runs = thread::scope(|scope| {
-        let threads = DRIVERS.map(|driver| scope.spawn(move || checked(bench, driver)));
-        threads.map(|thread| thread.join().expect("no panic"))
-    });
-    let runs = runs.into_iter().collect::<Result<Vec<String>>>()?;
+    let runs = thread::scope(|scope| -> Result<Vec<String>> {
+        let threads: Vec<_> =
+            drivers.iter().map(|driver| scope.spawn(move || checked(bench, driver))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    })?;
     let all = bench.path("conform-all");
     let words = runs.iter().map(String::as_str).chain(["--output", &all]);
     output(bench.program(), &["report"].into_iter().chain(words).collect::<Vec<_>>(), LIMIT)?;
     let page = fs::read_to_string(format!("{all}/report.html"))?;
     ensure!(page.contains("Conformance"), "the report has no scoreboard");
     let mut faults = Vec::new();
-    for (driver, run) in DRIVERS.into_iter().zip(&runs) {
+    for (driver, run) in drivers.iter().zip(&runs) {
         let results: Value = serde_json::from_slice(&fs::read(format!("{run}/results.json"))?)?;
         let report = &results["duts"][0]["conform"]["report"];
         let outcomes =
@@ -65,7 +60,7 @@ fn side_by_side(bench: &Bench) -> Result<()> {
             "        {driver} ({version}): {failed} of {} checks failed{news}",
             outcomes.len()
         );
-        if driver == "dns64d" {
+        if *driver == "dns64d" {
             let wrong = short
                 .iter()
                 .filter(|line| !line.ends_with(CONTRADICTED) && !line.ends_with(NOT_OFFERED));
@@ -81,40 +76,42 @@ fn side_by_side(bench: &Bench) -> Result<()> {
 /// The folder of a campaign that checks one server.
 fn checked(bench: &Bench, driver: &str) -> Result<String> {
     let plan = format!(
-        "name = 'conform {driver}'\ntopology = 'loopback'\n{SEARCH}[measure]\nconform = true\n[[dut]]\ndriver = '{driver}'\n"
+        "name = 'conform {driver}'\ntopology = 'loopback'\n{SHORT_TRIALS}[measure]\nconform = true\n[[dut]]\ndriver = '{driver}'\n"
     );
-    let plan = bench.file(&format!("conform-{driver}.toml"), &plan)?;
-    let run = bench.path(&format!("conform-{driver}"));
-    output(bench.program(), &["campaign", "run", &plan, "--dir", &run, "--quiet"], PATIENCE)
-        .with_context(|| driver.to_owned())?;
-    Ok(run)
+    let ran = bench.campaign(&format!("conform-{driver}"), &plan);
+    Ok(ran.with_context(|| driver.to_owned())?.0)
 }
 
-/// dns64d's answers are the same wherever it runs, and however the checks learn what it asked.
-fn elsewhere(bench: &Bench) -> Result<()> {
+/// Part of a plan for checks of dns64d, whose answers are the same wherever it runs.
+const CHECKED: &str = "[measure]\nconform = true\n[[dut]]\ndriver = 'dns64d'\n";
+
+fn in_lab(bench: &Bench) -> Result<()> {
+    let plan = format!("name = 'near'\ntopology = 'lab'\n{SHORT_TRIALS}{CHECKED}");
+    is_as_known(&bench.campaign("near", &plan)?.1)
+}
+
+fn over_ssh(bench: &Bench) -> Result<()> {
     let _lab = Lab::up(bench)?;
     let sshds = Sshds::start(bench)?;
-    let program = bench.program();
-    let checked = "[measure]\nconform = true\n[[dut]]\ndriver = 'dns64d'\n";
-    let near = format!("name = 'near'\ntopology = 'lab'\n{SEARCH}{checked}");
-    let far = format!("name = 'far'\ntopology = 'ssh'\n{SEARCH}{}{checked}", sshds.hosts(bench));
-    let in_tester = ["lab", "exec", "tester", "--", program];
-    for (name, plan, before) in [("near", near, &[][..]), ("far", far, &in_tester[..])] {
-        let (plan, run) = (bench.file(&format!("{name}.toml"), &plan)?, bench.path(name));
-        let words = [before, &["campaign", "run", &plan, "--dir", &run, "--quiet"]].concat();
-        output(program, &words, PATIENCE)?;
-        let results: Value = serde_json::from_slice(&fs::read(format!("{run}/results.json"))?)?;
-        let report = &results["duts"][0]["conform"]["report"];
-        let outcomes = report["outcomes"].as_array().with_context(|| report.to_string())?;
-        let version = report["version"].as_str().unwrap_or_default();
-        let news = compare("dns64d", version, &falls_short(outcomes))?;
-        ensure!(news.is_empty(), "{name}: dns64d is not what its file says:{news}");
-    }
-    view_by_ssh(bench, &sshds)
+    let hosts = sshds.hosts(bench);
+    let plan = format!("name = 'far'\ntopology = 'ssh'\n{SHORT_TRIALS}{hosts}{CHECKED}");
+    is_as_known(&Sshds::campaign(bench, "far", &plan)?.1)
+}
+
+/// Holds the checks in a campaign's results against what is written down of dns64d.
+fn is_as_known(results: &Value) -> Result<()> {
+    let report = &results["duts"][0]["conform"]["report"];
+    let outcomes = report["outcomes"].as_array().with_context(|| report.to_string())?;
+    let version = report["version"].as_str().unwrap_or_default();
+    let news = compare("dns64d", version, &falls_short(outcomes))?;
+    ensure!(news.is_empty(), "dns64d is not what its file says:{news}");
+    Ok(())
 }
 
 /// The far side is behind ssh, as where the tester is on another host.
-fn view_by_ssh(bench: &Bench, sshds: &Sshds) -> Result<()> {
+fn view_by_ssh(bench: &Bench) -> Result<()> {
+    let _lab = Lab::up(bench)?;
+    let sshds = Sshds::start(bench)?;
     let socket = bench.path("far.socket");
     let listen = "198.18.0.2:53";
     let far = ["auth", "--conform", "--listen", listen, "--status", &socket];

@@ -8,17 +8,17 @@ use anyhow::{Context, Result, ensure};
 use campaign::servers::Auth;
 use serde_json::Value;
 
-use super::{A, AAAA, Bench, LIMIT, PATIENT, Test, all_noerror, wait_for};
+use super::{A, AAAA, Bench, LIGHT, LIGHT_QUERIES, LIMIT, Test, all_noerror, wait_for};
 use crate::process::{Server, find, free_port, output};
 
-pub(super) const TESTS: [Test; 7] = [
-    ("dig against dns64d, UDP and TCP", &["dig"], dig_against_dns64d),
-    ("kdig against dns64d, UDP and TCP", &["kdig"], kdig_against_dns64d),
-    ("dnsperf against dns64d, UDP and TCP", &["dnsperf"], dnsperf_against_dns64d),
-    ("dns64d in front of NSD", &["nsd"], dns64d_before_nsd),
-    ("dns64d in front of Knot DNS", &["knotd"], dns64d_before_knot),
-    ("dns64d in front of Unbound", &["unbound"], dns64d_before_unbound),
-    (
+pub(super) static TESTS: &[Test] = &[
+    Test::new("dig against dns64d, UDP and TCP", &["dig"], dig_against_dns64d),
+    Test::new("kdig against dns64d, UDP and TCP", &["kdig"], kdig_against_dns64d),
+    Test::new("dnsperf against dns64d, UDP and TCP", &["dnsperf"], dnsperf_against_dns64d),
+    Test::new("dns64d in front of NSD", &["nsd"], dns64d_before_nsd),
+    Test::new("dns64d in front of Knot DNS", &["knotd"], dns64d_before_knot),
+    Test::new("dns64d in front of Unbound", &["unbound"], dns64d_before_unbound),
+    Test::new(
         "the tester around dns64d: two upstream queries each, none when cached",
         &[],
         two_upstream_queries,
@@ -73,27 +73,13 @@ impl Bench {
         Ok((server, port, auth))
     }
 
-    /// A trial through dns64d that must be all valid; the machine may spoil some, which is not what
-    /// is tested here.
+    /// A trial through dns64d in which every answer must be right.
     fn all_valid(&self, port: u16, more: &[&str]) -> Result<Value> {
         let server = format!("127.0.0.1:{port}");
-        let args = [
-            "measure",
-            "--server",
-            &server,
-            "--rate",
-            "2000",
-            "--duration",
-            "3s",
-            "--json",
-            "--quiet",
-        ];
-        // AuthDNS's counters are to show the trial and nothing else.
-        let quietly = ["--expect-prefix", "64:ff9b::/96", "--liveness", "false"];
-        let args = [&args[..], &quietly, &PATIENT, more].concat();
-        let ran = self.sound(&args)?;
-        let trial: Value = serde_json::from_str(&ran.stdout).with_context(|| ran.stderr.clone())?;
-        ensure!(trial["valid"] == trial["sent"] && ran.status == Some(0), "{}", ran.stdout);
+        // Without a liveness check AuthDNS counts the queries of the trial and no others.
+        let asked = ["--server", &server, "--expect-prefix", "64:ff9b::/96", "--liveness", "false"];
+        let trial = self.measure(&[&asked[..], &LIGHT, more].concat())?;
+        ensure!(trial["verdict"] == "passed" && trial["valid"] == LIGHT_QUERIES, "{trial}");
         Ok(trial)
     }
 }
@@ -158,13 +144,13 @@ fn dnsperf_against_dns64d(bench: &Bench) -> Result<()> {
             "-d",
             &queries,
             "-l",
-            "2",
+            "1",
             "-Q",
-            "2000",
+            "500",
         ];
         let printed = output("dnsperf", &args, LIMIT)?;
         let answered = all_noerror(&printed).context(transport)?;
-        ensure!(answered > 2_000, "{transport}: {printed}");
+        ensure!(answered > 100, "{transport}: {printed}");
     }
     Ok(())
 }
@@ -212,12 +198,13 @@ fn two_upstream_queries(bench: &Bench) -> Result<()> {
             "        cached share {cached}: {} queries; upstream {aaaa} AAAA and {a} A",
             trial["sent"]
         );
-        // Trials that the machine spoiled asked for the same names, which were cached then.
-        // `wait_for` asked for one A.
-        ensure!(
-            trial["names"]["count"] == aaaa && a == aaaa + 1,
-            "each name takes one AAAA and one A"
-        );
+        // A repeated trial asks for the same names, which are cached then. `wait_for` asked for one
+        // A record.
+        let names = trial["names"]["count"].as_u64().context("no count of names")?;
+        ensure!(aaaa >= names && a > names, "each name takes one AAAA and one A");
+        // dns64d repeats an upstream query whose response is late.
+        let repeated = aaaa + a - (2 * names + 1);
+        ensure!(repeated <= names / 20, "{repeated} upstream queries more than two each");
     }
     Ok(())
 }

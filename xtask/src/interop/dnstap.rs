@@ -15,7 +15,7 @@ use super::dns64d::NAME;
 use super::{A, AAAA, Bench, LIMIT, Test, wait_for};
 use crate::process::{Server, free_port, output, wait_until};
 
-pub(super) const TESTS: [Test; 1] = [(
+pub(super) static TESTS: &[Test] = &[Test::new(
     "dnstap of dns64d, taken by fstrm_capture and read by dnstap-read",
     &["fstrm_capture", "dnstap-read", "dig"],
     captured_and_read,
@@ -59,7 +59,7 @@ fn captured_and_read(bench: &Bench) -> Result<()> {
         for transport in ["+notcp", "+tcp"] {
             output("dig", &["@127.0.0.1", "-p", &port, transport, &name, "AAAA"], LIMIT)?;
         }
-        std::thread::sleep(Duration::from_millis(300));
+        std::thread::sleep(Duration::from_millis(100));
         Ok(messages()? >= 8)
     })?;
     let sent = messages()?;

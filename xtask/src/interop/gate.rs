@@ -7,11 +7,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use super::{Bench, Test};
+use super::{Bench, Resource, Test};
 use crate::process;
 
-pub(super) const TESTS: [Test; 1] =
-    [("a capacity 3 % lower is found over ten searches each", &[], three_per_cent)];
+pub(super) static TESTS: &[Test] =
+    &[Test::new("a capacity 3 % lower is found over ten searches each", &[], three_per_cent)
+        .holding(Resource::Cpus)];
 
 /// How often the comparison is tried, should others need the machine in the middle of it.
 const ATTEMPTS: usize = 3;

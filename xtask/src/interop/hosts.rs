@@ -12,51 +12,49 @@ use serde_json::Value;
 
 use super::places::{agree, watched};
 use super::tally::Skipped;
-use super::{Bench, LIMIT, Lab, ROOT, Test};
+use super::{Bench, LIMIT, Lab, ROOT, SHORT_TRIALS, Test, results};
 use crate::process::{self, Server, find, output, wait_until};
 
-pub(super) const TESTS: [Test; 6] = [
-    (
-        "campaign over ssh between namespaces, as the local one",
-        &["sshd", "ssh", "ssh-keygen", "ip", ROOT],
-        campaign_over_ssh,
+/// Programs of a campaign over ssh.
+pub(super) const SSH: &[&str] = &["sshd", "ssh", "ssh-keygen", "ip", ROOT];
+
+pub(super) static TESTS: &[Test] = &[
+    Test::new("campaign over ssh between namespaces, as the local one", SSH, campaign_over_ssh)
+        .retried("CPU use is not reported where a busy machine delays its readings"),
+    Test::new("campaign whose ssh connections are lost", SSH, lost_connections),
+    Test::new("campaign with two testers over ssh", SSH, two_testers),
+    Test::new("campaign with two AuthDNS over ssh", SSH, two_auths),
+    Test::new(
+        "campaign with NSD, Knot DNS, BIND and YADIFA as AuthDNS",
+        &["nsd", "knotd", "named", "yadifad"],
+        several_auths,
     ),
-    (
-        "campaign whose ssh connections are lost",
-        &["sshd", "ssh", "ssh-keygen", "ip", ROOT],
-        lost_connections,
-    ),
-    ("campaign with two testers over ssh", &["sshd", "ssh", "ssh-keygen", "ip", ROOT], two_testers),
-    ("campaign with two AuthDNS over ssh", &["sshd", "ssh", "ssh-keygen", "ip", ROOT], two_auths),
-    (
+    Test::new("campaign with NSD as AuthDNS", &["nsd"], |bench| with_auth(bench, "nsd")),
+    Test::new("campaign with Knot DNS as AuthDNS", &["knotd"], |bench| with_auth(bench, "knot")),
+    Test::new("campaign with BIND as AuthDNS", &["named"], |bench| with_auth(bench, "bind")),
+    Test::new("campaign with YADIFA as AuthDNS", &["yadifad"], |bench| with_auth(bench, "yadifa")),
+    Test::new("campaign on a full disk", &["mount", "umount", ROOT], full_disk),
+    Test::new("campaign with Knot Resolver over IPv6", &["kresd"], |bench| {
+        one_driver(bench, "loopback", "driver = 'knot-resolver'\nfamily = 'ipv6'").map(drop)
+    }),
+    Test::new("campaign with CoreDNS", &["coredns"], |bench| {
+        one_driver(bench, "loopback", "driver = 'coredns'").map(drop)
+    }),
+    Test::new(
         "campaign with a server that goes into the background as mtd64-ng does",
         &["ip", "unshare"],
         like_mtd64_ng,
     ),
-    (
+    Test::new(
         "campaign with mtd64-ng itself (MTD64_NG=path) and 1, 14 and 30 threads",
         &["ip", "unshare"],
         mtd64_ng,
     ),
 ];
 
-pub(super) const WAITING: [Test; 4] = [
-    (
-        "campaign with NSD, Knot DNS, BIND and YADIFA as AuthDNS",
-        &["nsd", "knotd", "named", "yadifad"],
-        other_auth,
-    ),
-    ("campaign on a full disk", &["mount", "umount", ROOT], full_disk),
-    ("campaign with Knot Resolver", &["kresd"], knot_resolver),
-    ("campaign with CoreDNS", &["coredns"], coredns),
-];
-
-/// What every plan here measures. A busy moment of this machine outlasts some of its short trials,
-/// so those that it spoils are tried again more often than by default.
-const SHORT: &str = "[trial]\nduration = '500ms'\ntimeout = '400ms'\npause = '0s'\nmax-burst = '500us'\n\
-    [search]\nmin = 100\nmax = 300\nresolution = 100\nrepeat = 1\nprobe = '200ms'\ninvalid-retries = 20\n\
-    [self-test]\nmin = 500\nmax = 1000\nresolution = 500\nrepeat = 1\n\
-    [measure]\ncached-shares = [0.5]\n[measure.loads]\nshares = [1]\nduration = '2s'\ntransient = '1s'\nrepeat = 1\n";
+/// A self-test and a load beside [`SHORT_TRIALS`].
+const SELF_TEST: &str = "[self-test]\nmin = 500\nmax = 500\nresolution = 500\nrepeat = 1\n";
+const LOAD: &str = "[measure.loads]\nshares = [1]\nduration = '2s'\ntransient = '1s'\nrepeat = 1\n";
 
 /// An sshd in each host of the lab, and how to reach them.
 pub(super) struct Sshds {
@@ -137,18 +135,14 @@ impl Sshds {
         [&["lab", "exec", "tester", "--", bench.program()], words].concat()
     }
 
-    /// Runs a campaign in the tester's namespace; its folder, named after the plan.
-    fn campaign(bench: &Bench, name: &str, plan: &str) -> Result<String> {
-        let file = bench.file(&format!("{name}.toml"), plan)?;
-        let folder = bench.path(&format!("{name}-run"));
-        let words = ["campaign", "run", &file, "--dir", &folder, "--quiet"];
-        output(bench.program(), &Sshds::in_tester(bench, &words), LIMIT)?;
-        Ok(folder)
+    /// Runs a campaign in the tester's namespace; its folder, named after the plan, and its results.
+    pub(super) fn campaign(bench: &Bench, name: &str, plan: &str) -> Result<(String, Value)> {
+        bench.campaign_within(&["lab", "exec", "tester", "--", bench.program()], name, plan)
     }
 
     /// A plan for the tester's namespace.
     fn plan(&self, bench: &Bench) -> String {
-        format!("name = 'far'\ntopology = 'ssh'\n{SHORT}{}", self.hosts(bench))
+        format!("name = 'far'\ntopology = 'ssh'\n{SHORT_TRIALS}{SELF_TEST}{}", self.hosts(bench))
     }
 
     /// The hosts of a plan for the tester's namespace.
@@ -161,12 +155,6 @@ impl Sshds {
             self.config
         )
     }
-}
-
-fn results(run: &str) -> Result<Value> {
-    let results: Value = serde_json::from_slice(&fs::read(format!("{run}/results.json"))?)?;
-    ensure!(results["complete"] == true, "not complete: {}", results["mishaps"]);
-    Ok(results)
 }
 
 /// Names of what was measured: DUTs, points, loads.
@@ -190,13 +178,13 @@ fn headings(run: &str) -> Result<Vec<String>> {
 fn campaign_over_ssh(bench: &Bench) -> Result<()> {
     let _lab = Lab::up(bench)?;
     let sshds = Sshds::start(bench)?;
-    let far = format!("{}[[dut]]\ndriver = 'dns64d'\n", sshds.plan(bench));
-    let far_run = Sshds::campaign(bench, "far", &far)?;
-    let near = format!("name = 'near'\ntopology = 'lab'\n{SHORT}[[dut]]\ndriver = 'dns64d'\n");
-    let near = bench.file("near.toml", &near)?;
-    let near_run = bench.path("near-run");
-    output(bench.program(), &["campaign", "run", &near, "--dir", &near_run, "--quiet"], LIMIT)?;
-    let (far, near) = (results(&far_run)?, results(&near_run)?);
+    let measure = format!("[measure]\ncached-shares = [0.5]\n{LOAD}");
+    let far = format!("{}{measure}[[dut]]\ndriver = 'dns64d'\n", sshds.plan(bench));
+    let (far_run, far) = Sshds::campaign(bench, "far", &far)?;
+    let near = format!(
+        "name = 'near'\ntopology = 'lab'\n{SHORT_TRIALS}{SELF_TEST}{measure}[[dut]]\ndriver = 'dns64d'\n"
+    );
+    let (near_run, near) = bench.campaign("near", &near)?;
     ensure!(
         measured(&far) == measured(&near),
         "not the same points: {:?} {:?}",
@@ -233,11 +221,11 @@ fn campaign_over_ssh(bench: &Bench) -> Result<()> {
         .replace("dut = { host = 'far-dut',", "dut = { host = 'far-dut', agent = false,");
     let program = bench.program();
     let custom = format!(
-        "{plan}[[dut]]\ndriver = 'custom'\nname = 'shell only'\n[dut.custom]\nstart = ['{program}', 'dns64d', '--config', '{config}']\n\
+        "{plan}{LOAD}[[dut]]\ndriver = 'custom'\nname = 'shell only'\n[dut.custom]\nstart = ['{program}', 'dns64d', '--config', '{config}']\n\
          ready = ['test', '-d', '/proc']\nversion = ['{program}', 'dns64d', '--version']\n"
     );
-    let shell = results(&Sshds::campaign(bench, "shell-only", &custom)?)?;
-    ensure!(shell["duts"][0]["points"][0]["figures"]["median"] == 300.0, "{}", shell["duts"]);
+    let (_, shell) = Sshds::campaign(bench, "shell-only", &custom)?;
+    ensure!(shell["duts"][0]["points"][0]["figures"]["median"] == 100.0, "{}", shell["duts"]);
     ensure!(
         shell["duts"][0]["version"].as_str().is_some_and(|v| v.contains("dns64d")),
         "{}",
@@ -258,12 +246,10 @@ fn two_testers(bench: &Bench) -> Result<()> {
     let host = |name: &str| format!("{{ host = '{name}', program = '{program}' }}");
     let both = [host("far-tester"), host("also-tester")].join(", ");
     let plan = sshds.plan(bench).replace("[ssh]\n", &format!("[ssh]\ntesters = [{both}]\n"));
-    // Names that must be cached before cost each trial ten seconds.
-    let plan = plan.replace("cached-shares = [0.5]\n", "");
-    let folder = Sshds::campaign(bench, "two", &format!("{plan}[[dut]]\ndriver = 'dns64d'\n"))?;
-    let two = results(&folder)?;
+    let plan = format!("{plan}{LOAD}[[dut]]\ndriver = 'dns64d'\n");
+    let (folder, two) = Sshds::campaign(bench, "two", &plan)?;
     let first = &two["duts"][0]["points"][0];
-    ensure!(first["figures"]["median"] == 300.0, "{first}");
+    ensure!(first["figures"]["median"] == 100.0, "{first}");
     ensure!(first["real"]["questions_per_query"] == 2.0, "{first}");
 
     let hosts = two["hosts"].as_array().into_iter().flatten();
@@ -281,7 +267,7 @@ fn two_testers(bench: &Bench) -> Result<()> {
         let planned = rate * trial["duration_s"].as_f64().unwrap_or(0.0);
         ensure!(trial["verdict"] == "invalid" || trial["sent"].as_f64() == Some(planned), "{line}");
     }
-    ensure!(shared > 3, "{shared} shared trials in {journal}");
+    ensure!(shared >= 3, "{shared} shared trials in {journal}");
     Ok(())
 }
 
@@ -298,13 +284,12 @@ fn two_auths(bench: &Bench) -> Result<()> {
         .replace(&format!("auth = {one}"), &format!("auths = [{both}]"))
         .replace("auth = '198.18.0.2:53'", "auth = ['198.18.0.2:53', '198.18.0.2:5353']")
         .replace("self-test = '198.18.1.2:53'", &format!("self-test = {ASKED:?}"))
-        .replace("cached-shares = [0.5]\n", "")
         .replace("resolution = 500\nrepeat = 1", "resolution = 500\nrepeat = 2");
-    let folder = Sshds::campaign(bench, "auths", &format!("{plan}[[dut]]\ndriver = 'dns64d'\n"))?;
-    let found = results(&folder)?;
+    let plan = format!("{plan}[[dut]]\ndriver = 'dns64d'\n");
+    let (folder, found) = Sshds::campaign(bench, "auths", &plan)?;
     // That each query is two questions is seen only if the questions to both count.
     let first = &found["duts"][0]["points"][0];
-    ensure!(first["figures"]["median"] == 300.0, "{first}");
+    ensure!(first["figures"]["median"] == 100.0, "{first}");
     ensure!(first["real"]["questions_per_query"] == 2.0, "{first}");
     let hosts = found["hosts"].as_array().into_iter().flatten();
     let roles: Vec<_> = hosts.filter_map(|host| host["role"].as_str()).collect();
@@ -364,8 +349,9 @@ fn wait_for_lines(run: &str, lines: usize) -> Result<()> {
 fn lost_connections(bench: &Bench) -> Result<()> {
     let _lab = Lab::up(bench)?;
     let sshds = Sshds::start(bench)?;
-    let plan =
-        bench.file("lost.toml", &format!("{}[[dut]]\ndriver = 'dns64d'\n", sshds.plan(bench)))?;
+    // So many trials that the connections are lost among them.
+    let plan = sshds.plan(bench).replace("max = 100\n", "max = 800\n");
+    let plan = bench.file("lost.toml", &format!("{plan}[[dut]]\ndriver = 'dns64d'\n"))?;
     let run = bench.path("lost-run");
     let words = ["campaign", "run", &plan, "--dir", &run, "--quiet"];
     let mut command = Command::new(bench.program());
@@ -395,28 +381,14 @@ fn lost_connections(bench: &Bench) -> Result<()> {
     results(&run).map(drop)
 }
 
-fn other_auth(bench: &Bench) -> Result<()> {
-    // All at once: rates are low, and mostly it is waited for.
-    thread::scope(|scope| {
-        let threads = ["nsd", "knot", "bind", "yadifa"]
-            .map(|driver| scope.spawn(move || with_auth(bench, driver).context(driver)));
-        threads.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
-    })?;
-    several_auths(bench)
-}
-
 /// A campaign with one of them.
 fn with_auth(bench: &Bench, driver: &str) -> Result<()> {
-    // So few names that a search must begin anew in between.
+    // Fewer names than the trials of one search ask for: the servers are started again meanwhile.
+    let trials = SHORT_TRIALS.replace("max = 100\n", "max = 300\n").replace("300ms", "800ms");
     let plan = format!(
-        "name = '{driver}'\ntopology = 'loopback'\n{SHORT}[auth]\ndriver = '{driver}'\nnames = '10.0.0.0/20'\n[[dut]]\ndriver = 'dns64d'\n"
+        "name = '{driver}'\ntopology = 'loopback'\n{trials}[auth]\ndriver = '{driver}'\nnames = '10.0.0.0/23'\n[[dut]]\ndriver = 'dns64d'\n"
     );
-    let plan = bench.file(&format!("auth-{driver}.toml"), &plan)?;
-    let run = bench.path(&format!("auth-{driver}-run"));
-    let words = ["campaign", "run", &plan, "--dir", &run, "--quiet"];
-    let ran = process::run(bench.program(), &words, LIMIT)?;
-    ensure!(ran.status == Some(0), "{}", ran.stderr);
-    let results = results(&run)?;
+    let (run, results) = bench.campaign(&format!("auth-{driver}"), &plan)?;
     let dut = &results["duts"][0];
     ensure!(dut["points"][0]["figures"]["median"] == 300.0, "{}", results["duts"]);
     let version = &results["auth"];
@@ -425,28 +397,21 @@ fn with_auth(bench: &Bench, driver: &str) -> Result<()> {
     nothing_bulky(&run)
 }
 
-/// All of them in one plan, beside ours: a row for each, and a self-test that vouches for it.
+/// All of them in one plan, beside ours: a row for each, and a self-test with each.
 fn several_auths(bench: &Bench) -> Result<()> {
     let further: String = ["nsd", "knot", "bind", "yadifa"]
         .map(|driver| format!("[[authdns]]\ndriver = '{driver}'\nnames = '10.0.0.0/20'\n"))
         .concat();
     let names = ["AuthDNS", "NSD", "Knot DNS", "BIND", "YADIFA"];
     let plan = format!(
-        "name = 'several'\ntopology = 'loopback'\n{SHORT}{further}[[dut]]\ndriver = 'dns64d'\n\
+        "name = 'several'\ntopology = 'loopback'\n{SHORT_TRIALS}{SELF_TEST}{further}[[dut]]\ndriver = 'dns64d'\n\
          measure = {{ authdns = {names:?}, cached-shares = [] }}\n"
     );
-    let (plan, run) = (bench.file("several-auths.toml", &plan)?, bench.path("several-auths-run"));
-    let ran = process::run(
-        bench.program(),
-        &["campaign", "run", &plan, "--dir", &run, "--quiet"],
-        LIMIT,
-    )?;
-    ensure!(ran.status == Some(0), "{}", ran.stderr);
-    let results = results(&run)?;
+    let (_, results) = bench.campaign("several-auths", &plan)?;
     let points = results["duts"][0]["points"].as_array().context("no points")?;
     for (point, name) in points.iter().zip(names) {
         ensure!(
-            point["conditions"]["authdns"] == name && point["figures"]["median"] == 300.0,
+            point["conditions"]["authdns"] == name && point["figures"]["median"] == 100.0,
             "{name}: {point}"
         );
         ensure!(point["real"].is_null() == (name != "AuthDNS"), "{name}: {point}");
@@ -488,7 +453,9 @@ fn full_disk(bench: &Bench) -> Result<()> {
         }
     };
     fs::set_permissions(&disk.0, fs::Permissions::from_mode(0o755))?;
-    let plan = format!("name = 'full'\ntopology = 'loopback'\n{SHORT}[[dut]]\ndriver = 'dns64d'\n");
+    let plan = format!(
+        "name = 'full'\ntopology = 'loopback'\n{SHORT_TRIALS}{SELF_TEST}[[dut]]\ndriver = 'dns64d'\n"
+    );
     let (plan, run) = (bench.file("full.toml", &plan)?, format!("{}/run", disk.0));
     let ran = process::run(
         bench.program(),
@@ -513,10 +480,6 @@ fn full_disk(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-fn knot_resolver(bench: &Bench) -> Result<()> {
-    one_driver(bench, "loopback", "driver = 'knot-resolver'\nfamily = 'ipv6'").map(drop)
-}
-
 /// Files of a run folder above this are no logs or configurations of three short trials; octets.
 const BULK: u64 = 4 << 20;
 
@@ -528,10 +491,6 @@ fn nothing_bulky(run: &str) -> Result<()> {
     let zones = output("find", &[run, "-name", "*.zone"], LIMIT)?;
     ensure!(zones.trim().is_empty(), "zone files are left: {zones}");
     Ok(())
-}
-
-fn coredns(bench: &Bench) -> Result<()> {
-    one_driver(bench, "loopback", "driver = 'coredns'").map(drop)
 }
 
 /// Does with `/etc/mtd64-ng.conf` what mtd64-ng does: reads it, goes into the background, and
@@ -609,15 +568,13 @@ fn running(word: &str) -> Result<usize> {
     Ok(lines.lines().filter(|line| line.contains(word)).count())
 }
 
-/// A campaign with one server, which must reach the plan's highest rate; its results.
+/// A campaign with one server, which must reach the plan's rate; its results.
 fn one_driver(bench: &Bench, topology: &str, dut: &str) -> Result<Value> {
-    let plan = format!("name = 'one'\ntopology = '{topology}'\n{SHORT}[[dut]]\n{dut}\n");
+    let plan = format!("name = 'one'\ntopology = '{topology}'\n{SHORT_TRIALS}[[dut]]\n{dut}\n");
     let folder = tempfile::tempdir_in(bench.folder.path())?;
-    let run = folder.path().join("run").display().to_string();
-    let plan = bench.file("one-driver.toml", &plan)?;
-    output(bench.program(), &["campaign", "run", &plan, "--dir", &run, "--quiet"], LIMIT)?;
-    let results = results(&run)?;
-    ensure!(results["duts"][0]["points"][0]["figures"]["median"] == 300.0, "{results}");
+    let name = folder.path().file_name().context("the folder has a name")?.to_string_lossy();
+    let (run, results) = bench.campaign(&format!("{name}/run"), &plan)?;
+    ensure!(results["duts"][0]["points"][0]["figures"]["median"] == 100.0, "{results}");
     nothing_bulky(&run)?;
     Ok(results)
 }

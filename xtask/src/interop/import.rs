@@ -15,19 +15,23 @@ use campaign::servers::Auth;
 use super::{A, Bench, FIRST_NAME, LIMIT, Test, wait_for};
 use crate::process::{self, Server, free_port, output};
 
-pub(super) const TESTS: [Test; 4] = [
-    ("import: BIND as Debian configures it, and dns64d after it", &["named", "nsd", "dig"], bind),
-    (
+pub(super) static TESTS: &[Test] = &[
+    Test::new(
+        "import: BIND as Debian configures it, and dns64d after it",
+        &["named", "nsd", "dig"],
+        bind,
+    ),
+    Test::new(
         "import: Unbound as Debian configures it, and dns64d after it",
         &["unbound", "nsd", "dig"],
         unbound,
     ),
-    (
+    Test::new(
         "import: PowerDNS Recursor as Debian configures it, and dns64d after it",
         &["pdns_recursor", "nsd", "dig"],
         powerdns,
     ),
-    (
+    Test::new(
         "import: Knot Resolver as Debian configures it, and dns64d after it",
         &["kresd", "nsd", "dig"],
         knot_resolver,

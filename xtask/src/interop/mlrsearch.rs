@@ -22,8 +22,12 @@ use super::tally::Skipped;
 use super::{Bench, LIMIT, Test};
 use crate::process;
 
-pub(super) const TESTS: [Test; 1] =
-    [("MLRsearch beside that of its authors, 1 000 simulated servers", &["python3"], mlrsearch)];
+pub(super) static TESTS: &[Test] = &[Test::new(
+    "MLRsearch beside that of its authors, 1 000 simulated servers",
+    &["python3"],
+    mlrsearch,
+)
+.downloading()];
 
 const PACKAGE: &str = "MLRsearch==1.2.1";
 const SCRIPT: &str = include_str!("mlrsearch.py");

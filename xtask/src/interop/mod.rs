@@ -1,5 +1,5 @@
-//! Tests against the servers and clients that people use. What cannot run is named, and never
-//! counted as passed.
+//! Tests against the servers and clients that people use. `xtask/required-tests.txt` names the tier
+//! of each. A test that cannot run is listed by name and reason, and never counts as passed.
 
 mod campaign;
 mod clients;
@@ -9,15 +9,19 @@ mod dnstap;
 mod gate;
 mod hosts;
 mod import;
+mod isolation;
 mod losses;
 mod mlrsearch;
 mod packages;
 mod past_stack;
 mod places;
+mod points;
 mod prefixes;
+mod schedule;
 mod shards;
 mod systemd;
 mod tally;
+mod test;
 mod tester;
 
 use std::fs;
@@ -25,62 +29,75 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ::campaign::servers::{Auth, Dut};
+use ::campaign::servers::{Auth, Dut, Operator};
 use anyhow::{Context, Result, ensure};
-use net::affinity::{allowed_cpus, stand_back};
+use net::affinity::allowed_cpus;
 use serde_json::Value;
 
+pub(crate) use self::tally::Tier;
+
 use self::tally::{Skipped, Tally};
-use crate::packages::{Consent, can_install, install, is_root};
-
+use self::test::{ROOT, Resource, Test};
+use crate::packages::{Consent, can_install, install};
 use crate::process::{self, Server, find, free_port, output};
-use crate::servers::{DUT, authoritative, dut_in_lab, wait_until_answers, wait_until_listens};
-use crate::standstill::watched;
+use crate::servers::{DUT, authoritative, dut_of_operator, wait_until_answers, wait_until_listens};
 
-/// A name that all our zones have.
+/// The first name of every zone here.
 const FIRST_NAME: &str = "010-000-000-000.dns64perf.test";
 
+/// Time limit of a program that a test runs.
 const LIMIT: Duration = Duration::from_secs(120);
 
-type Test = (&'static str, &'static [&'static str], fn(&Bench) -> Result<()>);
+/// Tests that run at the same time: most of them wait most of the time.
+const AT_ONCE: usize = 4;
 
-/// Two CPUs that this process may use, as taskset takes them; where there is only one, that one.
+/// A trial whose outcome does not depend on the machine's load: 300 queries in a second. Pacing is
+/// no subject of these tests, so late queries do not make the trial invalid, and no stall of the
+/// machine uses the timeout up.
+const LIGHT: [&str; 12] = [
+    "--rate",
+    "300",
+    "--duration",
+    "1s",
+    "--timeout",
+    "3s",
+    "--window-limit",
+    "10000",
+    "--lateness-limit",
+    "5s",
+    "--auth-limit",
+    "5s",
+];
+
+/// Number of queries of a [`LIGHT`] trial.
+const LIGHT_QUERIES: u64 = 300;
+
+/// Trials of campaigns whose outcome does not depend on the machine's load: a single rate, which is
+/// low. A trial that the tester spoils is repeated once.
+const SHORT_TRIALS: &str = "[trial]\nduration = '300ms'\ntimeout = '1s'\npause = '0s'\n\
+    max-burst = '500us'\nwindow-limit = 10000\nlateness-limit = '5s'\nauth-limit = '5s'\n\
+    [search]\nmin = 100\nmax = 100\nresolution = 100\nrepeat = 1\ninvalid-retries = 1\n";
+
+/// The lowest and the highest CPU that this process may use, as taskset takes them.
 fn two_cpus() -> [String; 2] {
     let cpus = allowed_cpus();
     [cpus.first(), cpus.last()].map(|cpu| cpu.map_or(0, |cpu| cpu.0).to_string())
 }
 
-/// What every test needs.
+/// The programs under test, and a folder for one test.
 struct Bench {
     program: PathBuf,
-    /// Empty when the test begins, and gone when it has ended.
+    /// Empty when the test begins, and removed when it has ended.
     folder: tempfile::TempDir,
-    /// Trials of all tests that were to be sound and that the tester spoiled, and tests that failed
-    /// while this machine stood still.
-    spoiled: Arc<AtomicU32>,
 }
 
-/// What a trial is told that lasts for seconds: by itself its timeout would be 100 ms, which one stall
-/// of this machine uses up.
-const PATIENT: [&str; 2] = ["--timeout", "1s"];
-
-/// How many trials and tests may be spoiled in all tests together: more than a busy machine does,
-/// fewer than a broken tester.
-const MOST_SPOILED: u32 = 10;
-
-/// A CPU that ran nothing of ours for so long is why a server has lost queries: of 2 500 in a second,
-/// its socket has no room for more.
-const STOOD_STILL: Duration = Duration::from_millis(100);
-
 impl Bench {
-    fn new(program: &Path, spoiled: &Arc<AtomicU32>) -> Result<Bench> {
-        let folder = traversable_folder()?;
-        Ok(Bench { program: program.to_owned(), folder, spoiled: Arc::clone(spoiled) })
+    fn new(program: &Path) -> Result<Bench> {
+        Ok(Bench { program: program.to_owned(), folder: traversable_folder()? })
     }
 
     fn program(&self) -> &str {
@@ -97,67 +114,74 @@ impl Bench {
         self.folder.path().join(name).to_string_lossy().into_owned()
     }
 
-    /// Measures a server that serves our zone file of 10.0.0.0/16, all names with an AAAA record: it
-    /// must answer each rightly. One whose CPU is away loses queries when its socket has no room for
-    /// more (some 270 of them, as the kernel has it: half a second at this rate), which counts as a
-    /// spoiled trial up to 1 %.
+    /// Measures an authoritative server that serves our zone file of 10.0.0.0/16, in which every
+    /// name has an AAAA record. Every answer must be right.
     fn measure_zone(&self, port: u16) -> Result<()> {
         let server = format!("127.0.0.1:{port}");
-        // Every name has an AAAA record in this zone, or the trial could not pass.
-        let args = [
-            "measure",
-            "--server",
-            &server,
-            "--rate",
-            "500",
-            "--duration",
-            "10s",
-            "--timeout",
-            "500ms",
-            "--aaaa-share",
-            "1",
-            "--names",
-            "10.0.0.0/16",
-            "--json",
-            "--quiet",
-        ];
-        loop {
-            let ran = self.sound(&args)?;
-            let trial: Value = serde_json::from_str(&ran.stdout).with_context(|| ran.stderr)?;
-            let count = |key: &str| trial[key].as_u64().context(trial.to_string());
-            let (valid, missing) = (count("valid")?, count("late")? + count("lost")?);
-            if valid == 5_000 {
-                ensure!(trial["verdict"] == "passed", "{trial}");
-                return Ok(());
-            }
-            ensure!(valid + missing == 5_000 && missing <= 50, "{trial}");
-            self.note_spoiled(&trial.to_string())?;
-        }
-    }
-
-    /// Runs a `measure` until the tester did not spoil the trial, which it says with status 3: a
-    /// busy machine does that, which is not what is tested here. All tests together may have
-    /// [`MOST_SPOILED`] of them.
-    fn sound(&self, args: &[&str]) -> Result<process::Ran> {
-        loop {
-            let ran = process::run(self.program(), args, LIMIT)?;
-            if ran.status != Some(3) {
-                return Ok(ran);
-            }
-            self.note_spoiled(&ran.stdout)?;
-        }
-    }
-
-    /// Does what says whether its trial was sound until it was.
-    fn unspoiled(&self, mut trial: impl FnMut() -> Result<bool>) -> Result<()> {
-        while !trial()? {
-            self.note_spoiled("a merged one")?;
-        }
+        let zone = ["--server", &server, "--aaaa-share", "1", "--names", "10.0.0.0/16"];
+        let trial = self.measure(&[&zone[..], &LIGHT].concat())?;
+        ensure!(trial["verdict"] == "passed" && trial["valid"] == LIGHT_QUERIES, "{trial}");
         Ok(())
     }
 
-    fn note_spoiled(&self, trial: &str) -> Result<()> {
-        note_spoiled(&self.spoiled, trial)
+    /// Runs `dns64bench measure` on this host; its trial, which is not invalid.
+    fn measure(&self, args: &[&str]) -> Result<Value> {
+        self.measure_within(&[], args)
+    }
+
+    /// Runs `dns64bench measure` in the lab's tester; its trial, which is not invalid.
+    fn measure_in_lab(&self, args: &[&str]) -> Result<Value> {
+        self.measure_within(&["lab", "exec", "tester", "--", self.program()], args)
+    }
+
+    /// Runs `dns64bench measure` behind the words `within`; its trial, which is not invalid.
+    fn measure_within(&self, within: &[&str], args: &[&str]) -> Result<Value> {
+        let args = [within, &["measure", "--json", "--quiet"], args].concat();
+        self.valid(|| {
+            let ran = process::run(self.program(), &args, LIMIT)?;
+            serde_json::from_str(&ran.stdout)
+                .with_context(|| format!("status {:?}: {}", ran.status, ran.stderr))
+        })
+    }
+
+    /// Carries a trial out, and once more if the tester spoiled it.
+    ///
+    /// # Errors
+    /// [`Skipped`] with the trial's reasons if it is invalid again.
+    fn valid(&self, mut trial: impl FnMut() -> Result<Value>) -> Result<Value> {
+        let first = trial()?;
+        if first["verdict"] != "invalid" {
+            return Ok(first);
+        }
+        println!("        invalid trial, repeated: {}", first["reasons"]);
+        let second = trial()?;
+        if second["verdict"] == "invalid" {
+            return Err(Skipped(format!("two invalid trials: {}", second["reasons"])).into());
+        }
+        Ok(second)
+    }
+
+    /// Runs a campaign in a new folder `name`; the folder and the results.
+    fn campaign(&self, name: &str, plan: &str) -> Result<(String, Value)> {
+        self.campaign_within(&[], name, plan)
+    }
+
+    /// Runs a campaign behind the words `within`.
+    ///
+    /// # Errors
+    /// [`Skipped`] if the tester spoiled a trial as often as the plan allows.
+    fn campaign_within(&self, within: &[&str], name: &str, plan: &str) -> Result<(String, Value)> {
+        let plan = self.file(&format!("{name}.toml"), plan)?;
+        let folder = self.path(name);
+        let words = [within, &["campaign", "run", &plan, "--dir", &folder, "--quiet"]].concat();
+        let ran = process::run(self.program(), &words, 5 * LIMIT)?;
+        if ran.status == Some(3) {
+            let why = format!("campaign {name} has invalid trials: {}", last_lines(&ran.stderr));
+            return Err(Skipped(why).into());
+        }
+        ensure!(ran.status == Some(0), "campaign {name}: {:?}, {}", ran.status, ran.stderr);
+        let results = results(&folder)?;
+        Ok((folder, results))
     }
 
     /// Our zone file of 10.0.0.0/16, with AAAA records for a share of the names.
@@ -199,104 +223,45 @@ impl Bench {
     }
 }
 
-/// Counts a trial or a test that was spoiled.
-///
-/// # Errors
-/// If it is one too many.
-fn note_spoiled(spoiled: &AtomicU32, what: &str) -> Result<()> {
-    let number = spoiled.fetch_add(1, Ordering::Relaxed) + 1;
-    ensure!(number <= MOST_SPOILED, "{number} trials and tests were spoiled, this one so: {what}");
-    Ok(())
+/// The results of a campaign's run folder, which must be complete.
+fn results(run: &str) -> Result<Value> {
+    let results: Value = serde_json::from_slice(&fs::read(format!("{run}/results.json"))?)?;
+    ensure!(results["complete"] == true, "not complete: {}", results["mishaps"]);
+    Ok(results)
 }
 
-/// A test that failed while a CPU stood still gets a second chance; `once` runs it and says for how
-/// long one did.
-fn with_second_chance(
-    name: &str,
-    spoiled: &AtomicU32,
-    mut once: impl FnMut() -> Result<(Result<()>, Duration)>,
-) -> Result<()> {
-    let (outcome, pause) = once()?;
-    match outcome {
-        Err(error) if pause >= STOOD_STILL && !error.is::<Skipped>() => {
-            let why = format!("a CPU ran nothing of ours for {} ms: {error:#}", pause.as_millis());
-            note_spoiled(spoiled, &why)?;
-            println!("again   {name}, for {why}");
-            once()?.0
-        }
-        outcome => outcome,
-    }
+/// The end of a program's messages, in one line.
+fn last_lines(said: &str) -> String {
+    let lines: Vec<_> = said.lines().rev().take(3).collect();
+    lines.into_iter().rev().collect::<Vec<_>>().join(" / ")
 }
 
-/// Tests that measure, or hold the lab or the CPUs. Each has the machine for itself.
-fn alone() -> impl Iterator<Item = &'static Test> {
-    let first = tester::TESTS.iter().chain(&dns64d::TESTS).chain(&dnstap::TESTS);
-    let first = first.chain(&import::TESTS).chain(&prefixes::TESTS);
-    let servers = first
-        .chain(&clients::TESTS)
-        .chain(&systemd::TESTS)
-        .chain(&hosts::TESTS)
-        .chain(&losses::TESTS)
-        .chain(&campaign::TESTS);
-    let servers = servers.chain(&past_stack::TESTS).chain(&shards::TESTS);
-    servers.chain(&gate::TESTS)
-}
-
-/// Tests that mostly wait, and ask little of the CPUs while they do not: two of them run at the same
-/// time. The longest come first, and only one of them holds the lab.
-fn waiting() -> impl Iterator<Item = &'static Test> {
-    let campaigns = hosts::WAITING.iter().chain(&campaign::WAITING);
-    conform::WAITING.iter().chain(campaigns).chain(&systemd::WAITING)
-}
-
-/// Tests that may take their time: they run beside the others, with what these leave of the CPUs.
-fn beside() -> impl Iterator<Item = &'static Test> {
-    mlrsearch::TESTS.iter().chain(&packages::TESTS)
-}
-
+/// All tests. Long ones come first, so that none of them is left over at the end; those that hold
+/// the CPUs come last, because nothing runs beside them.
 fn all() -> impl Iterator<Item = &'static Test> {
-    waiting().chain(alone()).chain(beside())
+    let long = conform::TESTS.iter().chain(packages::TESTS).chain(hosts::TESTS);
+    let long = long.chain(shards::TESTS).chain(prefixes::TESTS).chain(campaign::CHROMIUM);
+    let short = points::TESTS.iter().chain(import::TESTS).chain(losses::TESTS);
+    let short = short.chain(past_stack::TESTS).chain(tester::TESTS).chain(systemd::TESTS);
+    let short = short.chain(clients::TESTS).chain(dns64d::TESTS).chain(dnstap::TESTS);
+    let rates = mlrsearch::TESTS.iter().chain(clients::RATES).chain(campaign::TESTS);
+    long.chain(short).chain(rates).chain(gate::TESTS)
 }
 
-/// Among what a test needs: to be root, for what users may not do.
-const ROOT: &str = "root";
-
-/// Why this machine cannot run a test that needs these programs, as far as it is known before;
-/// `None` if it can.
-fn missing(needs: &[&str]) -> Option<String> {
-    let absent: Vec<_> =
-        needs.iter().filter(|need| **need != ROOT && find(need).is_none()).copied().collect();
-    let mut why = Vec::new();
-    if !absent.is_empty() {
-        why.push(format!("not found: {}", absent.join(", ")));
-    }
-    if needs.contains(&ROOT) && !is_root() {
-        why.push("needs root".into());
-    }
-    // Tests that need ip make a lab, which takes root or user namespaces.
-    if needs.contains(&"ip")
-        && !is_root()
-        && process::run("unshare", &["-U", "-n", "true"], LIMIT)
-            .is_ok_and(|ran| ran.status != Some(0))
-    {
-        why.push("needs root or user namespaces".into());
-    }
-    (!why.is_empty()).then(|| why.join("; "))
-}
-
-/// Says of every test whose name contains `part` whether it would run here, and why not; runs none
+/// Prints of every test whose name contains `part` if it would run here, and why not; runs none
 /// and installs nothing.
 pub(crate) fn list(part: &str) -> ExitCode {
     let (mut would, mut would_not) = (0, 0);
-    for &(name, needs, _) in all().filter(|(name, ..)| name.contains(part)) {
-        match missing(needs) {
+    for test in all().filter(|test| test.name.contains(part)) {
+        let tier = if Tier::First.has(test.name) { "first  " } else { "nightly" };
+        match test.missing() {
             None => {
                 would += 1;
-                println!("runs     {name}");
+                println!("{tier} runs     {}", test.name);
             }
             Some(why) => {
                 would_not += 1;
-                println!("does not {name}: {why}");
+                println!("{tier} does not {}: {why}", test.name);
             }
         }
     }
@@ -304,46 +269,61 @@ pub(crate) fn list(part: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Runs the tests whose name contains `part`. All of them count as one run: what is required in CI
-/// must have passed in it.
-pub(crate) fn run(part: &str, consent: Consent) -> Result<ExitCode> {
+/// Runs the tests of a tier or, if `part` is not empty, all tests whose name contains it. In CI
+/// every required test of the tier must pass.
+pub(crate) fn run(part: &str, consent: Consent, tier: Tier) -> Result<ExitCode> {
     install(consent);
-    let (program, spoiled) = (process::dns64bench()?, Arc::default());
-    let mut tally = Tally::default();
-    let one = |&(name, needs, test): &Test| {
-        let start = Instant::now();
-        let outcome = match missing(needs) {
-            None => with_second_chance(name, &spoiled, || {
-                let bench = Bench::new(&program, &spoiled)?;
-                Ok(watched(&allowed_cpus(), || test(&bench)))
-            }),
-            Some(why) => Err(Skipped(why).into()),
-        };
-        (name, outcome, start.elapsed())
+    let program = process::Build::Dev.dns64bench()?;
+    let isolated = isolation::is_possible();
+    let is_wanted = |test: &&Test| match part {
+        "" => tier.has(test.name),
+        part => test.name.contains(part),
     };
-    let is_wanted = |test: &&Test| test.0.contains(part);
-    thread::scope(|scope| {
-        let beside = scope.spawn(|| {
-            stand_back(&[]);
-            beside().filter(is_wanted).map(one).collect::<Vec<_>>()
-        });
-        for (name, outcome, took) in process::at_the_same_time(2, waiting().filter(is_wanted), one)
-        {
-            tally.add(name, &outcome, took);
-        }
-        for (name, outcome, took) in alone().filter(is_wanted).map(one) {
-            tally.add(name, &outcome, took);
-        }
-        for (name, outcome, took) in beside.join().expect("a test fails, and does not panic") {
-            tally.add(name, &outcome, took);
-        }
-    });
+    let tally = Mutex::new(Tally::default());
+    let one = |test: &'static Test| {
+        let start = Instant::now();
+        let (details, outcome) = outcome_of(test, || isolation::run(test, &program, isolated));
+        let mut tally = tally.lock().expect("no thread panics while it holds the tally");
+        print!("{details}");
+        tally.add(test.name, &outcome, start.elapsed());
+    };
+    let start = Instant::now();
+    // Without namespaces of their own tests would share the lab and the ports.
+    schedule::run_all(all().filter(is_wanted).collect(), if isolated { AT_ONCE } else { 1 }, one);
     println!(
-        "{} trials and tests were spoiled by this machine and done again, of {MOST_SPOILED} allowed",
-        spoiled.load(Ordering::Relaxed)
+        "
+All tests took {} s",
+        start.elapsed().as_secs()
     );
-    let required = part.is_empty() && Consent::in_ci() && can_install();
-    Ok(if tally.conclude(required) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let is_strict = part.is_empty() && Consent::in_ci() && can_install();
+    let tally = tally.into_inner().expect("no thread panics while it holds the tally");
+    Ok(if tally.conclude(is_strict.then_some(tier)) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Runs the test of this name in this process, which [`run`] has started for it.
+pub(crate) fn run_inside(name: &str, program: &Path) -> Result<ExitCode> {
+    isolation::run_here(name, program)
+}
+
+/// Runs a test by `once`, which returns the details that it printed and how it ended. A test with a
+/// retry that does not pass is run once more.
+fn outcome_of(test: &Test, once: impl Fn() -> (String, Result<()>)) -> (String, Result<()>) {
+    if let Some(why) = test.missing() {
+        return (String::new(), Err(Skipped(why).into()));
+    }
+    let (first_details, first) = once();
+    match (first, test.retry) {
+        (Err(error), Some(reason)) => {
+            let (details, outcome) = once();
+            let again = format!("again   {} ({reason}): {error:#}\n", test.name);
+            (first_details + &again + &details, outcome)
+        }
+        (outcome, _) => (first_details, outcome),
+    }
 }
 
 /// A folder of ours through which others than root get to what they may read in it.
@@ -432,11 +412,18 @@ impl Bench {
         Ok(server)
     }
 
-    /// A DUT of the lab, on one CPU if one is given, when it answers.
-    fn dut_in_lab(&self, dut: Dut, cpu: Option<&str>) -> Result<Server> {
+    /// A DUT of the lab with further lines in its configuration, on one CPU if one is given, when
+    /// it answers.
+    fn dut_in_lab(&self, dut: Dut, cpu: Option<&str>, extra: &[&str]) -> Result<Server> {
         let name = dut.driver().program_name().context("it has no program")?;
-        let program = find(name).with_context(|| format!("{name} not found"))?;
-        let words = dut_in_lab(dut, &self.folder.path().join(dut.name()), &program, 1)?;
+        let program = match name {
+            "dns64d" => self.dns64d_program().into(),
+            name => find(name).with_context(|| format!("{name} not found"))?,
+        };
+        let extra = extra.iter().map(|&line| line.to_owned()).collect();
+        let operator = Operator { extra, ..Operator::default() };
+        let folder = self.folder.path().join(dut.name());
+        let words = dut_of_operator(dut, &folder, &program, 1, DUT, &operator)?;
         let mut args = vec!["lab", "exec", "dut", "--"];
         args.extend(cpu.into_iter().flat_map(|cpu| ["taskset", "-c", cpu]));
         args.extend(words.iter().map(String::as_str));
@@ -452,33 +439,49 @@ impl Bench {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
-    /// How often a test is run that ends like this one time after the other, after so many tests
-    /// that were spoiled; and how it ended in the end.
-    fn runs(spoiled: u32, ends: &[(Result<(), &'static str>, Duration)]) -> (usize, bool) {
-        let (spoiled, mut ends) = (AtomicU32::new(spoiled), ends.iter());
-        let ended = with_second_chance("a test", &spoiled, || {
-            let (outcome, pause) = ends.next().expect("it is run again");
-            let skipped = |why: &&'static str| anyhow::Error::from(Skipped((*why).to_owned()));
-            let wrong = |why: &&'static str| anyhow::Error::msg(*why);
-            let error = |why| if why == "skipped" { skipped(&why) } else { wrong(&why) };
-            Ok((outcome.map_err(error), *pause))
-        });
-        (ends.len(), ended.is_ok())
+    #[test]
+    fn at_most_ten_tests_have_a_retry() {
+        assert!(all().filter(|test| test.retry.is_some()).count() <= 10);
     }
 
     #[test]
-    fn a_test_has_a_second_chance_only_where_the_machine_stood_still() {
-        let (short, long) = (STOOD_STILL / 2, STOOD_STILL);
-        let (good, wrong, skipped) = (Ok(()), Err("wrong"), Err("skipped"));
-        // So many runs are left over.
-        assert_eq!(runs(0, &[(good, long), (wrong, long)]), (1, true));
-        assert_eq!(runs(0, &[(wrong, short), (good, short)]), (1, false));
-        assert_eq!(runs(0, &[(skipped, long), (good, short)]), (1, false));
-        assert_eq!(runs(0, &[(wrong, long), (good, long), (good, short)]), (1, true));
-        assert_eq!(runs(0, &[(wrong, long), (wrong, long), (good, short)]), (1, false));
-        assert_eq!(runs(MOST_SPOILED, &[(wrong, long), (good, short)]), (1, false));
+    fn only_a_test_with_a_retry_is_run_again() {
+        static PLAIN: Test = Test::new("plain", &[], |_| Ok(()));
+        static RETRIED: Test = Test::new("retried", &[], |_| Ok(())).retried("a reason");
+        static IMPOSSIBLE: Test = Test::new("impossible", &["no-such-program"], |_| Ok(()));
+        let runs = |test: &Test, fails: u32| {
+            let number = Cell::new(0);
+            let (details, outcome) = outcome_of(test, || {
+                number.set(number.get() + 1);
+                let failed = || Err(anyhow::anyhow!("wrong"));
+                (String::new(), if number.get() <= fails { failed() } else { Ok(()) })
+            });
+            (number.get(), outcome.is_ok(), details)
+        };
+        let again = "again   retried (a reason): wrong\n";
+        assert_eq!(runs(&PLAIN, 1), (1, false, String::new()));
+        assert_eq!(runs(&RETRIED, 0), (1, true, String::new()));
+        assert_eq!(runs(&RETRIED, 1), (2, true, again.into()));
+        assert_eq!(runs(&RETRIED, 2), (2, false, again.into()));
+        assert_eq!(runs(&IMPOSSIBLE, 0), (0, false, String::new()));
+    }
+
+    #[test]
+    fn a_trial_is_repeated_once_if_it_is_invalid() {
+        let bench = Bench::new(Path::new("")).unwrap();
+        let verdicts = |all: &[&str]| {
+            let mut all = all.iter();
+            let trial = || Ok(serde_json::json!({ "verdict": all.next().context("another")? }));
+            let valid = bench.valid(trial).map(|trial| trial["verdict"].to_string());
+            (valid.map_err(|error| error.is::<Skipped>()), all.len())
+        };
+        assert_eq!(verdicts(&["failed", "passed"]), (Ok("\"failed\"".into()), 1));
+        assert_eq!(verdicts(&["invalid", "passed"]), (Ok("\"passed\"".into()), 0));
+        assert_eq!(verdicts(&["invalid", "invalid", "passed"]), (Err(true), 1));
     }
 
     #[test]
@@ -501,20 +504,5 @@ mod tests {
         assert!(said("4000 (100.00%)", "NOERROR 2000 (50.00%), SERVFAIL 2000 (50.00%)").is_err());
         assert!(said("3999 (99.98%)", "NOERROR 3999 (100.00%)").is_err());
         assert!(said("4000 (100.00%)", "SERVFAIL 4000 (100.00%)").is_err());
-    }
-
-    #[test]
-    fn every_test_is_in_the_list_and_every_one_of_the_list_exists() {
-        let all: Vec<&str> = super::all().map(|(name, ..)| *name).collect();
-        let listed: Vec<&str> = super::tally::required().chain(super::tally::optional()).collect();
-        for name in &all {
-            assert!(
-                listed.contains(name),
-                "{name} is not in required-tests.txt: CI would stay green without it"
-            );
-        }
-        for name in &listed {
-            assert!(all.contains(name), "{name} in required-tests.txt is no test");
-        }
     }
 }

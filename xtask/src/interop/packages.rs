@@ -1,5 +1,5 @@
-//! The packages that people install: into a root of their own, used there, and removed; and the
-//! container images.
+//! The packages that people install, made of the programs under test: into a separate root, used
+//! there, and removed; and the container images.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,24 +7,30 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 
 use super::dns64d::NAME;
-use super::{A, AAAA, Bench, LIMIT, Skipped, Test, wait_for};
+use super::{A, AAAA, Bench, LIMIT, Resource, Skipped, Test, wait_for};
 use crate::dist::{Builder, STATIC_PROGRAMS, Stage, cargo_deb_is_installed};
 use crate::packages::{Consent, can_install};
-use crate::process::{Server, find, free_port, root, run};
+use crate::process::{Build, Server, find, free_port, root, run};
 
 const NEEDS: &[&str] = &["dpkg-shlibdeps", "strip", "unshare", "man", "script", "ip"];
 
-pub(super) const TESTS: [Test; 3] = [
-    (
+pub(super) static TESTS: &[Test] = &[
+    Test::new(
         "Debian packages over this system: install, use, remove without rests",
         NEEDS,
         over_this_system,
-    ),
-    ("Debian packages in a fresh Debian without anything else", NEEDS, in_a_fresh_root),
-    ("container images without root, and without anything else", &[], images),
+    )
+    .holding(Resource::Stage),
+    Test::new("Debian packages over this system: quickstart", NEEDS, quickstart)
+        .holding(Resource::Stage)
+        .retried("quickstart waits for its servers for six seconds, which a busy machine uses up"),
+    Test::new("Debian packages in a fresh Debian without anything else", NEEDS, in_a_fresh_root)
+        .holding(Resource::Stage)
+        .downloading(),
+    Test::new("container images without root, and without anything else", &[], images),
 ];
 
-/// Both packages of the release build in a folder. They are built twice, and are the same.
+/// Both packages of the programs under test, in a folder. They are built twice, and are the same.
 fn packages(bench: &Bench, name: &str) -> Result<PathBuf> {
     if !can_install() {
         return Err(Skipped("it takes root and Debian".into()).into());
@@ -39,7 +45,7 @@ fn packages(bench: &Bench, name: &str) -> Result<PathBuf> {
         (bench.folder.path().join(name), bench.folder.path().join(format!("{name}-again")));
     for to in [&folder, &again] {
         fs::create_dir_all(to)?;
-        let made = Stage::make(programs)?.debs(to)?;
+        let made = Stage::make(programs)?.debs(to, Build::Dev)?;
         ensure!(made.len() == 2, "{made:?}");
     }
     for entry in fs::read_dir(&folder)? {
@@ -65,17 +71,21 @@ const OF_THE_SYSTEM: [&str; 9] = [
 ];
 const SHADOWS: [&str; 2] = ["/etc/shadow-", "/etc/gshadow-"];
 
-/// Installs, uses and removes the packages of a folder in `place`, a root or "over".
-fn try_in(packages: &Path, place: &str) -> Result<()> {
+/// Installs, uses and removes the packages of a folder in `place`, a root or "over"; `also` is
+/// "quickstart" or empty.
+fn try_in(packages: &Path, place: &str, also: &str) -> Result<()> {
     let script = root().join("xtask/src/interop/packages/root.sh");
     let [packages, script] =
         [packages, script.as_path()].map(|path| path.to_string_lossy().into_owned());
     let namespaces = ["--mount", "--net", "--pid", "--fork", "--kill-child"];
-    let ran =
-        run("unshare", &[&namespaces[..], &["sh", &script, &packages, place]].concat(), 5 * LIMIT)?;
+    let ran = run(
+        "unshare",
+        &[&namespaces[..], &["sh", &script, &packages, place, also]].concat(),
+        5 * LIMIT,
+    )?;
     ensure!(ran.status == Some(0), "status {:?}\n{}\n{}", ran.status, ran.stdout, ran.stderr);
     ensure!(
-        ran.stdout.contains("step: quickstart") && ran.stdout.contains("\ndone"),
+        ran.stdout.contains(&format!("step: {also}")) && ran.stdout.contains("\ndone"),
         "{}",
         ran.stdout
     );
@@ -92,14 +102,18 @@ fn try_in(packages: &Path, place: &str) -> Result<()> {
 }
 
 fn over_this_system(bench: &Bench) -> Result<()> {
-    try_in(&packages(bench, "debs-over")?, "over")
+    try_in(&packages(bench, "debs-over")?, "over", "")
+}
+
+fn quickstart(bench: &Bench) -> Result<()> {
+    try_in(&packages(bench, "debs-quickstart")?, "over", "quickstart")
 }
 
 fn in_a_fresh_root(bench: &Bench) -> Result<()> {
-    let packages = packages(bench, "debs-fresh")?;
     if find("mmdebstrap").is_none() {
         return Err(Skipped("not found: mmdebstrap".into()).into());
     }
+    let packages = packages(bench, "debs-fresh")?;
     let fresh = bench.path("fresh");
     let script = root().join("xtask/src/interop/packages/fresh.sh").to_string_lossy().into_owned();
     let ran = run("sh", &[&script, &fresh], 3 * LIMIT)?;
@@ -107,7 +121,7 @@ fn in_a_fresh_root(bench: &Bench) -> Result<()> {
         let last = ran.stderr.lines().last().unwrap_or_default().to_owned();
         return Err(Skipped(format!("no fresh Debian could be made: {last}")).into());
     }
-    try_in(&packages, &fresh)
+    try_in(&packages, &fresh, "quickstart")
 }
 
 /// Both programs serve from their images, as nobody.

@@ -2,7 +2,7 @@
 //! router (RFC 8781), probed, and with a real NAT64 behind.
 //!
 //! ```text
-//! tester: watch asks 1 000 names a second ─► dut: dns64d ─► auth: upstream, announces what a file says
+//! tester: watch asks 100 names a second ─► dut: dns64d ─► auth: upstream, announces what a file says
 //!         advertise ── router advertisements ──►
 //!         the far side of probes ◄── probes ────
 //! ```
@@ -19,11 +19,11 @@ use serde_json::Value;
 use super::{Bench, LIMIT, Lab, ROOT, Test};
 use crate::process::{Server, output, wait_until};
 
-pub(super) const TESTS: [Test; 4] = [
-    ("prefixes: an upstream announces others under load", &["ip", "python3"], upstream),
-    ("prefixes: a router advertises others under load", &["ip", "python3", ROOT], router),
-    ("prefixes: a NAT64 dies and returns under load", &["ip", "python3", ROOT], nat64),
-    (
+pub(super) static TESTS: &[Test] = &[
+    Test::new("prefixes: an upstream announces others under load", &["ip", "python3"], upstream),
+    Test::new("prefixes: a router advertises others under load", &["ip", "python3", ROOT], router),
+    Test::new("prefixes: a NAT64 dies and returns under load", &["ip", "python3", ROOT], nat64),
+    Test::new(
         "prefixes: a TCP connection through TAYGA to a synthesized address",
         &["ip", "python3", "tayga", ROOT],
         tayga,

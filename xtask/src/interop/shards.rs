@@ -12,41 +12,30 @@ use serde_json::Value;
 
 use super::hosts::Sshds;
 use super::tally::Skipped;
-use super::{Bench, LIMIT, Lab, ROOT, Test};
+use super::{Bench, LIGHT, LIGHT_QUERIES, LIMIT, Lab, ROOT, Test};
 use crate::process::{self, Server, free_port, output, root, wait_until};
 use crate::servers::wait_until_listens;
 
-pub(super) const TESTS: [Test; 3] = [
-    (
+pub(super) static TESTS: &[Test] = &[
+    Test::new(
         "shards: Slurm's script, three tasks",
         &["slurmctld", "slurmd", "sbatch", "munged", ROOT],
         slurm,
     ),
-    (
+    Test::new(
         "shards: Ansible's playbook over ssh between namespaces",
         &["ansible-playbook", "sshd", "ssh", "ssh-keygen", "ip", ROOT],
         ansible,
     ),
-    ("shards: Kubernetes' Job, validated, and its command lines", &["python3"], kubernetes),
+    Test::new(
+        "shards: Kubernetes' Job, validated, and its command lines",
+        &["python3"],
+        kubernetes,
+    )
+    .downloading(),
 ];
 
 const VALIDATE: &str = "kubernetes-validate==1.37.0";
-const RATE: u64 = 3_000;
-const SECONDS: u64 = 2;
-/// What all testers are told, but for the server. What is tested is who starts them: a busy
-/// machine may send late.
-const TRIAL: [&str; 10] = [
-    "--rate",
-    "3000",
-    "--duration",
-    "2s",
-    "--timeout",
-    "500ms",
-    "--window-limit",
-    "100",
-    "--lateness-limit",
-    "1s",
-];
 
 /// A file of `dist/shards`.
 fn shipped(name: &str) -> PathBuf {
@@ -63,13 +52,17 @@ fn server(bench: &Bench) -> Result<(Server, String)> {
     Ok((server, address))
 }
 
-/// Holds a merged trial against what was asked for: all queries, each answered, by `testers`.
-fn whole(merged: &Path, testers: u64) -> Result<()> {
-    let text = fs::read_to_string(merged).with_context(|| merged.display().to_string())?;
-    let trial: Value = serde_json::from_str(&text).with_context(|| text.clone())?;
-    ensure!(trial["verdict"] == "passed", "{text}");
-    ensure!(trial["sent"] == RATE * SECONDS && trial["valid"] == RATE * SECONDS, "{text}");
-    ensure!(trial["shards"].as_array().map(Vec::len) == Some(testers as usize), "{text}");
+/// The merged trial in a file.
+fn merged_in(file: &Path) -> Result<Value> {
+    let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
+    serde_json::from_str(&text).context(text)
+}
+
+/// Holds a merged trial against its plan: all queries sent by `testers`, and each answered.
+fn is_whole(trial: &Value, testers: usize) -> Result<()> {
+    ensure!(trial["verdict"] == "passed", "{trial}");
+    ensure!(trial["sent"] == LIGHT_QUERIES && trial["valid"] == LIGHT_QUERIES, "{trial}");
+    ensure!(trial["shards"].as_array().map(Vec::len) == Some(testers), "{trial}");
     Ok(())
 }
 
@@ -142,24 +135,24 @@ fn slurm(bench: &Bench) -> Result<()> {
     let script = shipped("dns64bench.sbatch").to_string_lossy().into_owned();
     let (folder, program) = (
         bench.folder.path().to_string_lossy(),
-        format!("ALL,LEAD=4,DNS64BENCH={}", bench.program()),
+        format!("ALL,LEAD=8,DNS64BENCH={}", bench.program()),
     );
     let chdir = format!("--chdir={folder}");
     // Three tasks on the one node that there is; the script itself wants a node for each.
     let submit = ["--wait", "--parsable", &chdir, "--nodes=1", "--ntasks-per-node=3"];
     let submit = [&["sbatch"], &submit[..], &["--export", &program]].concat();
-    let job = [&[script.as_str()], &["--server", &address][..], &TRIAL].concat();
-    bench.unspoiled(|| {
+    let job = [&[script.as_str()], &["--server", &address][..], &LIGHT].concat();
+    let trial = bench.valid(|| {
         let ran = slurm.run(&[&submit[..], &job].concat())?;
         let id = ran.stdout.trim();
         let said = fs::read_to_string(bench.path(&format!("dns64bench-{id}.out")));
         let merged = bench.folder.path().join(format!("dns64bench-{id}/merged.json"));
         match ran.status {
-            Some(0) => whole(&merged, 3).map(|()| true),
-            Some(3) => Ok(false),
+            Some(0 | 3) => merged_in(&merged),
             other => bail!("sbatch: {other:?}, {}, the job: {said:?}", ran.stderr),
         }
-    })
+    })?;
+    is_whole(&trial, 3)
 }
 
 fn ansible(bench: &Bench) -> Result<()> {
@@ -176,10 +169,10 @@ fn ansible(bench: &Bench) -> Result<()> {
         sshds.config
     );
     let inventory = bench.file("inventory", &inventory)?;
-    let words = [&["--server", &address][..], &TRIAL].concat();
+    let words = [&["--server", &address][..], &LIGHT].concat();
     let results = bench.path("ansible-results");
     let variables = serde_json::json!({
-        "dns64bench": bench.program(), "lead": 8, "results": results, "measure": words,
+        "dns64bench": bench.program(), "lead": 20, "results": results, "measure": words,
     });
     let playbook = shipped("ansible-playbook.yml");
     let (playbook, variables) = (playbook.to_string_lossy(), variables.to_string());
@@ -205,18 +198,12 @@ fn ansible(bench: &Bench) -> Result<()> {
         refused.stdout
     );
     let merged = Path::new(&results).join("merged.json");
-    bench.unspoiled(|| {
+    let trial = bench.valid(|| {
         let ran = process::run(bench.program(), &all, LIMIT)?;
-        if ran.status == Some(0) {
-            return whole(&merged, 2).map(|()| true);
-        }
-        let trial: Value = fs::read(&merged)
-            .map_err(anyhow::Error::from)
-            .and_then(|text| Ok(serde_json::from_slice(&text)?))
-            .with_context(|| format!("{:?}, {}{}", ran.status, ran.stdout, ran.stderr))?;
-        ensure!(trial["verdict"] == "invalid", "{trial}");
-        Ok(false)
-    })
+        merged_in(&merged)
+            .with_context(|| format!("{:?}, {}{}", ran.status, ran.stdout, ran.stderr))
+    })?;
+    is_whole(&trial, 2)
 }
 
 fn kubernetes(bench: &Bench) -> Result<()> {
@@ -242,7 +229,7 @@ fn kubernetes(bench: &Bench) -> Result<()> {
     ensure!(spec["completionMode"] == "Indexed" && spec["backoffLimitPerIndex"] == 0, "{spec}");
     let container = &spec["template"]["spec"]["containers"][0];
     let (_server, address) = server(bench)?;
-    bench.unspoiled(|| {
+    let trial = bench.valid(|| {
         let start = output("date", &["--utc", "--iso-8601=ns", "--date=3 seconds"], LIMIT)?;
         let words = (0..3).map(|index| command_line(container, index, start.trim()));
         let words = words.collect::<Result<Vec<_>>>()?;
@@ -254,7 +241,7 @@ fn kubernetes(bench: &Bench) -> Result<()> {
                     .iter()
                     .any(|own| word.starts_with(own))
             });
-            let words: Vec<_> = words.chain(["--server", &address]).chain(TRIAL).collect();
+            let words: Vec<_> = words.chain(["--server", &address]).chain(LIGHT).collect();
             testers.push(Server::start(bench.program(), &words)?);
         }
         let mut files = Vec::new();
@@ -268,13 +255,12 @@ fn kubernetes(bench: &Bench) -> Result<()> {
         let files = files.iter().map(String::as_str);
         let merge = ["merge", "--json"].into_iter().chain(files).collect::<Vec<_>>();
         let ran = process::run(bench.program(), &merge, LIMIT)?;
-        let merged = bench.file("pods.json", &ran.stdout)?;
         match ran.status {
-            Some(0) => whole(Path::new(&merged), 3).map(|()| true),
-            Some(3) => Ok(false),
+            Some(0 | 3) => Ok(serde_json::from_str(&ran.stdout)?),
             other => bail!("merge: {other:?}, {}", ran.stderr),
         }
-    })
+    })?;
+    is_whole(&trial, 3)
 }
 
 /// What the kubelet makes of a container's `args` in the pod with this index: `$(NAME)` stands for

@@ -3,9 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use campaign::ports;
 
 use super::dns64d::NAME;
 use super::past_stack::past_stack_config;
@@ -13,21 +15,19 @@ use super::{A, AAAA, Bench, LIMIT, Lab, ROOT, Test, two_cpus, wait_for};
 use crate::process::{self, Server, free_port, output, root, wait_until};
 use crate::servers::{AUTH, DUT_HOST, wait_until_answers};
 
-pub(super) const TESTS: [Test; 2] = [
-    (
+pub(super) static TESTS: &[Test] = &[
+    Test::new("systemd's socket activation", &["systemd-socket-activate"], socket_activation),
+    Test::new(
         "the systemd unit allows what dns64d does",
         &["systemd-analyze", "strace", "setpriv", ROOT],
         unit_allows,
     ),
-    (
+    Test::new(
         "the systemd drop-in allows what dns64d past the stack does",
         &["systemd-analyze", "strace", "setpriv", "ip", ROOT],
         drop_in_allows,
     ),
 ];
-
-pub(super) const WAITING: [Test; 1] =
-    [("systemd's socket activation", &["systemd-socket-activate"], socket_activation)];
 
 fn auth(bench: &Bench) -> Result<(Server, u16)> {
     let port = free_port()?;
@@ -49,7 +49,7 @@ fn socket_activation(bench: &Bench) -> Result<()> {
     // The first query starts the server, and is not lost.
     wait_for(&listen, NAME, AAAA)?;
     ensure!(
-        wait_for(&format!("127.0.0.1:{unused}"), NAME, AAAA).is_err(),
+        ports::is_free(SocketAddr::from((Ipv4Addr::LOCALHOST, unused))).is_ok(),
         "it serves `listen` beside systemd's socket"
     );
     Ok(())

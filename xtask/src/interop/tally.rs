@@ -1,33 +1,85 @@
-//! What became of the tests. A test that did not run is named with the reason and never counted as
-//! passed.
+//! The list of tests with their tiers, and how the tests ended. A test that did not run is listed
+//! with the reason and never counts as passed.
 
 use std::fmt;
 use std::time::Duration;
 
 use anyhow::Result;
 
-/// Names of the tests that must pass where CI runs as root on Debian, one a line.
-const REQUIRED: &str = include_str!("../../required-tests.txt");
+/// The list: a line for each test, with its tier before the name.
+const LIST: &str = include_str!("../../required-tests.txt");
 
-/// Before the name of a test that CI cannot run.
-const OPTIONAL: &str = "optional ";
-
-fn listed() -> impl Iterator<Item = &'static str> {
-    REQUIRED.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
+/// The tests that a run is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tier {
+    /// The tests that every change must pass.
+    First,
+    /// All tests: the first tier, the nightly ones, and the optional ones.
+    All,
 }
 
-/// The tests that must pass in CI.
-pub(super) fn required() -> impl Iterator<Item = &'static str> {
-    listed().filter(|line| !line.starts_with(OPTIONAL))
+/// When a test of the list runs, and if it is required.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Required, and run with each change.
+    First,
+    /// Required, and run every night: it compares two rates or takes more than a minute.
+    Nightly,
+    /// Not required: it takes what CI cannot install.
+    Optional,
 }
 
-/// The tests that need what CI cannot install.
-#[cfg(test)]
-pub(super) fn optional() -> impl Iterator<Item = &'static str> {
-    listed().filter_map(|line| line.strip_prefix(OPTIONAL))
+/// A line of the list.
+struct Entry {
+    kind: Kind,
+    name: &'static str,
+    /// The comment directly above; empty if there is none.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for readers of the list"))]
+    reason: &'static str,
 }
 
-/// This machine cannot run the test: why.
+fn entries() -> impl Iterator<Item = Entry> {
+    let mut reason = "";
+    LIST.lines().filter_map(move |line| {
+        if let Some(comment) = line.strip_prefix('#') {
+            reason = comment.trim();
+            return None;
+        }
+        let reason = std::mem::take(&mut reason);
+        let (word, name) = line.split_once(' ')?;
+        let kind = match word {
+            "first" => Kind::First,
+            "nightly" => Kind::Nightly,
+            "optional" => Kind::Optional,
+            _ => return None,
+        };
+        Some(Entry { kind, name, reason })
+    })
+}
+
+impl Tier {
+    /// All tests if `all`, else the first tier.
+    pub(crate) fn of(all: bool) -> Tier {
+        if all { Tier::All } else { Tier::First }
+    }
+
+    /// True if the test of this name runs in this tier.
+    pub(super) fn has(self, name: &str) -> bool {
+        self == Tier::All || entries().any(|entry| entry.name == name && entry.kind == Kind::First)
+    }
+
+    /// Names of the tests that must pass in CI.
+    fn required(self) -> impl Iterator<Item = &'static str> {
+        let is_required = move |kind| match kind {
+            Kind::First => true,
+            Kind::Nightly => self == Tier::All,
+            Kind::Optional => false,
+        };
+        entries().filter(move |entry| is_required(entry.kind)).map(|entry| entry.name)
+    }
+}
+
+/// The error of a test that was not carried out; its text is the reason.
 #[derive(Debug)]
 pub(super) struct Skipped(pub(super) String);
 
@@ -39,7 +91,7 @@ impl fmt::Display for Skipped {
 
 impl std::error::Error for Skipped {}
 
-/// Counts tests, and keeps what did not run.
+/// Counts the tests, and keeps those that did not run.
 #[derive(Default)]
 pub(super) struct Tally {
     passed: Vec<&'static str>,
@@ -48,34 +100,35 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Notes and prints how a test ended, and how long it took.
+    /// Counts a test, and prints how it ended and how long it took.
     pub(super) fn add(&mut self, name: &'static str, outcome: &Result<()>, took: Duration) {
-        let seconds = took.as_secs();
+        let seconds = took.as_secs_f64();
         match outcome {
             Ok(()) => {
                 self.passed.push(name);
-                println!("passed  {name} ({seconds} s)");
+                println!("passed  {name} ({seconds:.1} s)");
             }
             Err(error) if error.is::<Skipped>() => {
                 self.skipped.push((name, error.to_string()));
-                println!("SKIPPED {name}: {error}");
+                println!("SKIPPED {name} ({seconds:.1} s): {error}");
             }
             Err(error) => {
                 self.failed += 1;
-                println!("FAILED  {name} ({seconds} s): {error:#}");
+                println!("FAILED  {name} ({seconds:.1} s): {error:#}");
             }
         }
     }
 
-    /// Prints what did not run and the numbers; returns whether all is well. If `all_required`, a
-    /// required test that did not pass is a failure.
-    pub(super) fn conclude(&self, all_required: bool) -> bool {
+    /// Prints the tests that did not run and the numbers. Returns true if no test failed and, if a
+    /// tier is given, every required test of it passed.
+    pub(super) fn conclude(&self, required: Option<Tier>) -> bool {
         if !self.skipped.is_empty() {
-            println!("\nNot run on this machine:");
+            println!("\nNot run:");
             self.skipped.iter().for_each(|(name, why)| println!("  {name}: {why}"));
         }
-        let absent: Vec<_> = required().filter(|name| !self.passed.contains(name)).collect();
-        if all_required && !absent.is_empty() {
+        let required = required.into_iter().flat_map(Tier::required);
+        let absent: Vec<_> = required.filter(|name| !self.passed.contains(name)).collect();
+        if !absent.is_empty() {
             println!(
                 "\nRequired in CI (xtask/required-tests.txt) and not passed:\n  {}",
                 absent.join("\n  ")
@@ -87,26 +140,54 @@ impl Tally {
             self.failed,
             self.skipped.len()
         );
-        self.failed == 0 && (!all_required || absent.is_empty())
+        self.failed == 0 && absent.is_empty()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::all;
     use super::*;
 
     #[test]
-    fn what_is_skipped_is_no_failure_unless_it_is_required() {
-        let mut tally = Tally::default();
-        required().for_each(|name| tally.add(name, &Ok(()), Duration::ZERO));
-        assert!(tally.conclude(true));
-        let mut tally = Tally::default();
-        required().skip(1).for_each(|name| tally.add(name, &Ok(()), Duration::ZERO));
+    fn the_list_and_the_tests_have_the_same_names() {
+        let tests: Vec<&str> = all().map(|test| test.name).collect();
+        let listed: Vec<&str> = entries().map(|entry| entry.name).collect();
+        for name in &tests {
+            assert_eq!(listed.iter().filter(|other| *other == name).count(), 1, "{name}");
+        }
+        for name in &listed {
+            assert!(tests.contains(name), "{name} in required-tests.txt is no test");
+        }
+        let lines = LIST.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+        assert_eq!(lines.count(), listed.len(), "a line has no tier");
+    }
+
+    #[test]
+    fn every_nightly_test_has_its_reason() {
+        for Entry { name, reason, .. } in entries().filter(|entry| entry.kind == Kind::Nightly) {
+            let seconds = reason.strip_prefix("takes ").and_then(|rest| rest.split_once(" s"));
+            let is_slow = seconds.is_some_and(|(n, _)| n.parse::<u32>().is_ok_and(|n| n > 60));
+            assert!(is_slow || reason.starts_with("compares two rates"), "{name}: '{reason}'");
+        }
+    }
+
+    #[test]
+    fn a_skipped_test_fails_the_run_only_where_it_is_required() {
+        let first: Vec<&str> = Tier::First.required().collect();
+        let tally = |names: &[&'static str]| {
+            let mut tally = Tally::default();
+            names.iter().for_each(|name| tally.add(name, &Ok(()), Duration::ZERO));
+            tally
+        };
+        assert!(tally(&first).conclude(Some(Tier::First)));
+        assert!(!tally(&first).conclude(Some(Tier::All)), "the nightly ones did not run");
+        let mut tally = tally(&first[1..]);
         let skipped = Err(Skipped("not found: nsd".into()).into());
-        tally.add(required().next().unwrap(), &skipped, Duration::ZERO);
-        assert!(tally.conclude(false));
-        assert!(!tally.conclude(true));
+        tally.add(first[0], &skipped, Duration::ZERO);
+        assert!(tally.conclude(None));
+        assert!(!tally.conclude(Some(Tier::First)));
         tally.add("another", &Err(anyhow::anyhow!("wrong")), Duration::ZERO);
-        assert!(!tally.conclude(false));
+        assert!(!tally.conclude(None));
     }
 }

@@ -1,10 +1,11 @@
 #!/bin/sh
 # Runs use.sh in a root of its own, in namespaces of its own (mounts, network, processes), and prints a line "left: PATH" for every
-# file that was not there before. Arguments: the folder of the packages, and the root; "over" is a copy of this system that
-# forgets what is written.
+# file that was not there before. Arguments: the folder of the packages, the root ("over" is a copy of this system that forgets
+# what is written), and "quickstart" if that is tried too.
 set -eu
 packages=$1
 root=$2
+quickstart=${3:-}
 here=$(dirname "$0")
 ip link set lo up
 mount --make-rprivate /
@@ -26,7 +27,7 @@ mount -t proc proc "$root/proc"
 mount --rbind /dev "$root/dev"
 mount --rbind /sys "$root/sys"
 # The host's tools know programs that the root has not, and the other way round.
-env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin TERM=dumb LC_ALL=C.UTF-8 chroot "$root" /bin/sh /packages/use.sh
+env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin TERM=dumb LC_ALL=C.UTF-8 chroot "$root" /bin/sh /packages/use.sh "$quickstart"
 umount -R "$root/dev" "$root/sys" "$root/proc"
 rm -r "$root/packages"
 if [ $over = yes ]; then

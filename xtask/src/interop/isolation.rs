@@ -1,0 +1,88 @@
+//! Each test is a process of this program. As root it has namespaces of its own (mounts, network,
+//! processes), so that tests run at the same time without sharing ports, labs or `/proc`, and
+//! nothing that a test started outlives it.
+//!
+//! ```text
+//! scheduler ─► timeout ─► unshare ─► sh (process 1) ─► xtask interop NAME --inside PROGRAM
+//!     ▲                                                     │ status, details, reason
+//!     └─────────────────────────────────────────────────────┘
+//! ```
+
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Error, Result, bail};
+
+use super::test::Test;
+use super::{Bench, Skipped, all};
+use crate::packages::is_root;
+use crate::process;
+
+/// Status of a test's process that was skipped, as Automake has it; its reason is the last line of
+/// its standard error.
+const SKIPPED: u8 = 77;
+/// A test is killed after this time, with all that it started.
+const LIMIT: Duration = Duration::from_secs(900);
+/// Process 1 of a test: it has loopback and no named namespaces, and reaps orphans until the test's
+/// own process ends. The address (RFC 7600, a dummy) lets getaddrinfo find IPv4, as Slurm wants it.
+const INIT: &str = "ip link set lo up; ip address add 192.0.0.8/32 dev lo; mkdir -p /run/netns && mount -t tmpfs tmpfs /run/netns && \
+                    \"$@\"; exit $?";
+
+/// True if tests can have namespaces of their own here.
+pub(super) fn is_possible() -> bool {
+    is_root()
+        && process::run("unshare", &["--mount", "--net", "--pid", "--fork", "true"], LIMIT)
+            .is_ok_and(|ran| ran.status == Some(0))
+}
+
+/// Runs a test in a process of its own, in namespaces of its own if `isolated`. Returns the details
+/// that it printed, and how it ended.
+pub(super) fn run(test: &Test, program: &Path, isolated: bool) -> (String, Result<()>) {
+    match run_process(test, program, isolated) {
+        Ok((details, outcome)) => (details, outcome),
+        Err(error) => (String::new(), Err(error)),
+    }
+}
+
+fn run_process(test: &Test, program: &Path, isolated: bool) -> Result<(String, Result<()>)> {
+    let mut command = Command::new("timeout");
+    command.args(["--foreground", "--signal=KILL", &LIMIT.as_secs().to_string()]);
+    if isolated {
+        command.args(["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]);
+        command.args((!test.downloads).then_some("--net"));
+        command.args(["sh", "-c", INIT, "sh"]);
+    }
+    command.arg(std::env::current_exe().context("where is xtask?")?);
+    command.args(["interop", test.name, "--inside"]).arg(program);
+    let ended = command.stdin(Stdio::null()).output();
+    let ended = ended.context("cannot run timeout (Debian package coreutils)")?;
+    let [details, said] =
+        [ended.stdout, ended.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    let outcome = match ended.status.code() {
+        Some(0) => Ok(()),
+        Some(code) if code == i32::from(SKIPPED) => {
+            let reason = said.lines().next_back().unwrap_or("no reason was given");
+            Err(Skipped(reason.to_owned()).into())
+        }
+        _ => Err(Error::msg(format!("{}: {}", ended.status, said.trim()))),
+    };
+    Ok((details, outcome))
+}
+
+/// Carries the test of this name out in this process, for [`run`].
+pub(super) fn run_here(name: &str, program: &Path) -> Result<ExitCode> {
+    let Some(test) = all().find(|test| test.name == name) else { bail!("no test '{name}'") };
+    let bench = Bench::new(program)?;
+    Ok(match (test.run)(&bench) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is::<Skipped>() => {
+            eprintln!("{error:#}");
+            ExitCode::from(SKIPPED)
+        }
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    })
+}

@@ -1,0 +1,93 @@
+//! One interop test: its requirements, the resources that it holds, and its retry.
+
+use anyhow::Result;
+
+use super::Bench;
+use crate::packages::is_root;
+use crate::process::{self, find};
+
+/// Among the requirements of a test: root's privileges.
+pub(super) const ROOT: &str = "root";
+
+/// A resource that a test holds while it runs. No other test that holds it runs at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Resource {
+    /// All CPUs: rates are compared, so no other test runs meanwhile.
+    Cpus,
+    /// The folder in which the packages are staged.
+    Stage,
+}
+
+/// A test against real servers or clients.
+pub(super) struct Test {
+    /// Its name in required-tests.txt.
+    pub(super) name: &'static str,
+    /// Programs, and [`ROOT`]; the test is skipped where one of them is missing.
+    pub(super) needs: &'static [&'static str],
+    /// Carries the test out.
+    pub(super) run: fn(&Bench) -> Result<()>,
+    /// Resource that it holds exclusively, if any.
+    pub(super) holds: Option<Resource>,
+    /// Reason why a test that does not pass is run a second time, if it is.
+    pub(super) retry: Option<&'static str>,
+    /// True for a test that downloads: it runs in the host's network namespace.
+    pub(super) downloads: bool,
+}
+
+impl Test {
+    /// A test that holds nothing, has no retry and downloads nothing.
+    pub(super) const fn new(
+        name: &'static str,
+        needs: &'static [&'static str],
+        run: fn(&Bench) -> Result<()>,
+    ) -> Test {
+        Test { name, needs, run, holds: None, retry: None, downloads: false }
+    }
+
+    /// The same test, holding a resource.
+    pub(super) const fn holding(mut self, resource: Resource) -> Test {
+        self.holds = Some(resource);
+        self
+    }
+
+    /// The same test with a second run for this reason.
+    pub(super) const fn retried(mut self, reason: &'static str) -> Test {
+        self.retry = Some(reason);
+        self
+    }
+
+    /// The same test in the host's network namespace.
+    pub(super) const fn downloading(mut self) -> Test {
+        self.downloads = true;
+        self
+    }
+
+    /// True if the two must not run at the same time.
+    pub(super) fn conflicts_with(&self, other: &Test) -> bool {
+        let is_alone = |test: &Test| test.holds == Some(Resource::Cpus);
+        is_alone(self) || is_alone(other) || (self.holds.is_some() && self.holds == other.holds)
+    }
+
+    /// Reason why this machine cannot run the test, or `None` if it can.
+    pub(super) fn missing(&self) -> Option<String> {
+        let is_absent = |need: &&&str| **need != ROOT && find(need).is_none();
+        let absent: Vec<_> = self.needs.iter().filter(is_absent).copied().collect();
+        let mut why = Vec::new();
+        if !absent.is_empty() {
+            why.push(format!("not found: {}", absent.join(", ")));
+        }
+        if self.needs.contains(&ROOT) && !is_root() {
+            why.push("needs root".into());
+        }
+        // Tests that need ip make a lab, which takes root or user namespaces.
+        if self.needs.contains(&"ip") && !is_root() && !has_user_namespaces() {
+            why.push("needs root or user namespaces".into());
+        }
+        (!why.is_empty()).then(|| why.join("; "))
+    }
+}
+
+fn has_user_namespaces() -> bool {
+    process::run("unshare", &["-U", "-n", "true"], super::LIMIT)
+        .is_ok_and(|ran| ran.status == Some(0))
+}
