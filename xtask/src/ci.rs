@@ -84,7 +84,7 @@ const CHECKS: &[Check] = &[
     Check::every_change("interop", |_| xtask("interop")),
     Check::every_change("instructions", |_| measured("bench instructions")),
     Check::every_change("weight", |_| xtask("weight")),
-    Check::nightly("advisories", |install| advisories(install)),
+    Check::nightly("advisories", advisories),
     Check::nightly("book", |install| xtask(if install { "docs --install" } else { "docs" })),
     Check::nightly("fuzz", |_| fuzz()),
     Check::nightly("nightly-build", |_| cargo(Build::Release.words())),

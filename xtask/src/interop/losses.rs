@@ -65,7 +65,7 @@ fn queueing_of_authdns(bench: &Bench) -> Result<()> {
         let names = ["--duration", "1s", "--aaaa-share", "1", "--first-name", &first];
         bench.measure_dut_with(&[&names[..], &["--auth-status", &status]].concat())
     };
-    expect("AuthDNS alone", &["passed"], &measure)?;
+    expect("AuthDNS alone", &["passed"], measure)?;
     bench.shell("dut", &NARROW.replace("DEVICE", "to-tester"))?;
     let trial = measure()?;
     show("tbf of AuthDNS's host", &trial);
