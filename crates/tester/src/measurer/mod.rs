@@ -27,4 +27,4 @@ mod trial;
 pub use error::TrialError;
 pub use pair::Progress;
 pub use placement::needs_send_cost;
-pub use trial::run;
+pub use trial::{run, run_without_clock};

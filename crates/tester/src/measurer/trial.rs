@@ -97,13 +97,44 @@ fn auth_counters(plan: &TrialPlan) -> Result<Option<AuthCounters>, TrialError> {
     plan.auth_status.as_ref().map(read).transpose()
 }
 
-/// Offers the queries and judges the replies, AuthDNS's part aside.
-fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, TrialError> {
-    let expectation = Expectation {
+/// Sends all queries of `plan`, calls `await_replies`, then reads and checks the replies, all in the
+/// calling thread.
+///
+/// Every query is already due and every reply already there, so the number of instructions does
+/// not depend on the clock. Preloading, shards and AF_XDP are not supported; the plan has one pair
+/// of threads.
+///
+/// # Errors
+/// As [`run`], and those of `await_replies`.
+#[doc(hidden)]
+pub fn run_without_clock(
+    plan: &TrialPlan,
+    await_replies: impl FnOnce() -> io::Result<()>,
+) -> Result<Counts, TrialError> {
+    plan.check()?;
+    let next_hop = host_losses::reach(plan.server)?;
+    let setup = Setup::new(plan, expectation(plan), &next_hop)?;
+    let start = Nanos(clock::now().0.saturating_sub(plan.duration.0));
+    let progress = Progress::new(plan);
+    let run = Run { start, recorder: None, progress: &progress };
+    let (sender, receiver) = setup.pair(0, &setup.ports[0], None, run);
+    let sent = sender.run();
+    await_replies().map_err(|source| TrialError::Socket { server: plan.server, source })?;
+    Ok(Together::of(plan, vec![(sent, receiver.run())]).counts)
+}
+
+/// Requirements for the replies to the queries of `plan`.
+fn expectation(plan: &TrialPlan) -> Expectation {
+    Expectation {
         aaaa_share: plan.aaaa_share,
         check_own_aaaa: plan.check_own_aaaa,
         prefixes: plan.prefixes.clone(),
-    };
+    }
+}
+
+/// Offers the queries and judges the replies, AuthDNS's part aside.
+fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, TrialError> {
+    let expectation = expectation(plan);
     // Names to be cached are not resolved while others measure.
     if let Some(shard) = &plan.shard {
         shard.has_time()?;

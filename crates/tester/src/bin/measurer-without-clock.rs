@@ -1,0 +1,56 @@
+//! The Measurer's send and receive path without its clock, for `cargo xtask bench instructions`:
+//! `measurer-without-clock SERVER QUERIES`. The server synthesizes AAAA records under 64:ff9b::/96
+//! and answers queries in order. The exit status is 0 if every reply is valid.
+#![forbid(unsafe_code)]
+
+use std::env::args;
+use std::error::Error;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use method::units::{Nanos, Qps};
+use tester::measurer::burst::Burst;
+use tester::measurer::plan::{Spin, TrialPlan};
+use tester::measurer::run_without_clock;
+use wire::template::QueryTemplate;
+
+const USAGE: &str = "usage: measurer-without-clock SERVER QUERIES";
+/// Rate of the plan. Every query is due at the start, so the rate sets only the interval between
+/// deadlines and the size of the ledger.
+const RATE: Qps = Qps(1_000);
+/// Longer than the whole run under callgrind, so that no reply is late.
+const TIMEOUT: Nanos = Nanos(60 * Nanos::SECOND.0);
+/// Enough for their receive buffers to hold all replies, few enough for several full reads of each.
+const SOURCE_PORTS: u16 = 16;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let [server, queries] = args().skip(1).collect::<Vec<_>>().try_into().map_err(|_| USAGE)?;
+    let (server, queries): (SocketAddr, u64) = (server.parse()?, queries.parse()?);
+    let plan = TrialPlan {
+        duration: Nanos(queries * Nanos::SECOND.0 / RATE.0),
+        timeout: TIMEOUT,
+        prefixes: vec!["64:ff9b::/96".parse()?],
+        source_ports: SOURCE_PORTS,
+        spin: Spin::Never,
+        // Queries leave one by one.
+        max_burst: Burst::Fixed(Nanos(0)),
+        real_time: false,
+        ..TrialPlan::new(server, RATE)
+    };
+    let counts = run_without_clock(&plan, || ask_once(&plan))?;
+    if counts.valid != queries {
+        return Err(format!("{} of {queries} replies are valid: {counts:?}", counts.valid).into());
+    }
+    Ok(())
+}
+
+/// Sends one more query from another port and waits for the reply. By then the server has answered
+/// all earlier queries.
+fn ask_once(plan: &TrialPlan) -> io::Result<()> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    socket.connect(plan.server)?;
+    socket.set_read_timeout(Some(Duration::from(TIMEOUT)))?;
+    socket.send(QueryTemplate::aaaa(&plan.domain).bytes())?;
+    socket.recv(&mut [0; 512]).map(drop)
+}
