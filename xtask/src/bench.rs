@@ -1,6 +1,7 @@
 //! `bench`: ratios from one run, never single rates.
 
 mod against;
+pub(crate) mod instructions;
 mod mlrsearch;
 mod xdp;
 
@@ -18,6 +19,7 @@ use crate::process::{self, Server, find, output};
 use crate::servers::{authoritative, wait_until_answers, wait_until_listens};
 
 pub(crate) use against::run as against;
+pub(crate) use instructions::Instructions;
 pub(crate) use mlrsearch::Mlrsearch;
 pub(crate) use xdp::run as xdp;
 

@@ -134,6 +134,8 @@ enum Comparison {
         #[arg(long, requires = "against")]
         policies: bool,
     },
+    /// Instructions per query, counted with callgrind, beside the counts in bench/instructions.toml
+    Instructions(bench::Instructions),
     /// Measurer, AuthDNS and dns64d over AF_XDP beside sockets
     Xdp(Keeping),
     /// MLRsearch beside halving the range, on reference DUTs some of whose trials fail by chance
@@ -187,6 +189,7 @@ fn main() -> Result<ExitCode> {
                 Comparison::Dns64 { against: Against { keeping, .. }, .. } => {
                     bench_dns64::run(&keeping)
                 }
+                Comparison::Instructions(instructions) => instructions.run(),
                 Comparison::Xdp(keeping) => bench::xdp(&keeping),
                 Comparison::Mlrsearch(comparison) => comparison.run(),
                 Comparison::Timing(timing) => timing.run(),

@@ -11,7 +11,7 @@ use std::process::Command;
 use crate::process::find;
 
 /// Debian's packages of what is tested against, by the program that shows whether they are there.
-const PACKAGES: [(&str, &str); 37] = [
+const PACKAGES: [(&str, &str); 38] = [
     ("nsd", "nsd"),
     ("knotd", "knot"),
     ("kxdpgun", "knot-dnsutils"),
@@ -47,6 +47,7 @@ const PACKAGES: [(&str, &str); 37] = [
     ("sbatch", "slurm-client"),
     ("munged", "munge"),
     ("ansible-playbook", "ansible-core"),
+    ("valgrind", "valgrind"),
     // For what PyPI has.
     ("pip3", "python3-pip"),
     // libFuzzer is written in C++.

@@ -1,0 +1,141 @@
+//! Counts to compare with: those in the counts file, or those of the parent commit.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::paths;
+use crate::process::{output, root, target};
+
+/// The counts file, in the workspace.
+const FILE: &str = "bench/instructions.toml";
+const HEADER: &str =
+    "# User-space instructions per query. Written by `cargo xtask bench instructions --bless`.\n";
+/// Longest run of a command that prints its version.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Counts by path.
+pub(super) type Paths = BTreeMap<String, Count>;
+
+/// Count of one path.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct Count {
+    /// Instructions per query; the median of the rounds.
+    pub(super) instructions: u64,
+    /// Standard deviation of a round, in percent.
+    pub(super) scatter_percent: f64,
+}
+
+/// Everything that changes counts without a change to the code.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Setting {
+    /// Profile of cargo, with the variables that change it.
+    pub(super) profile: String,
+    pub(super) rustc: String,
+    pub(super) glibc: String,
+    pub(super) valgrind: String,
+    /// Architecture and vector extension: libraries choose their functions by it.
+    pub(super) cpu: String,
+}
+
+impl Setting {
+    pub(super) fn of_this_machine() -> Result<Setting> {
+        let version = |program: &str, word: &str| -> Result<String> {
+            Ok(output(program, &[word], LIMIT)?.trim().to_owned())
+        };
+        let overrides = env::vars().filter(|(name, _)| name.starts_with("CARGO_PROFILE_RELEASE_"));
+        let mut profile: Vec<String> =
+            overrides.map(|(name, value)| format!("{name}={value}")).collect();
+        profile.sort();
+        profile.insert(0, "release".to_owned());
+        Ok(Setting {
+            profile: profile.join(" "),
+            rustc: version(&env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned()), "--version")?,
+            glibc: version("getconf", "GNU_LIBC_VERSION")?,
+            valgrind: version("valgrind", "--version")?,
+            cpu: cpu(),
+        })
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Setting { profile, rustc, glibc, valgrind, cpu } = self;
+        write!(f, "{profile}, {rustc}, {glibc}, {valgrind}, {cpu}")
+    }
+}
+
+fn cpu() -> String {
+    #[cfg(target_arch = "x86_64")]
+    if std::is_x86_feature_detected!("avx2") {
+        return "x86_64, AVX2".to_owned();
+    }
+    env::consts::ARCH.to_owned()
+}
+
+/// Contents of the counts file.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Counts {
+    pub(super) setting: Setting,
+    pub(super) paths: Paths,
+}
+
+impl Counts {
+    pub(super) fn read() -> Result<Counts> {
+        let text = fs::read_to_string(root().join(FILE)).context(FILE)?;
+        toml::from_str(&text).context(FILE)
+    }
+
+    /// Writes the file and prints it.
+    pub(super) fn write(&self) -> Result<()> {
+        let text = HEADER.to_owned() + &toml::to_string(self)?;
+        print!("{text}");
+        fs::write(root().join(FILE), text).context(FILE)
+    }
+}
+
+/// Builds the programs of the workspace in `tree` and returns their folder.
+pub(super) fn build(tree: &Path) -> Result<PathBuf> {
+    let folder = if tree == root() { target() } else { target().join("parent") };
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--release", "--quiet", "-p", "dns64bench", "-p", "dns64", "-p", "tester"])
+        .current_dir(tree)
+        .env("CARGO_TARGET_DIR", &folder)
+        .status()
+        .context("cannot run cargo")?;
+    ensure!(status.success(), "the programs in {} cannot be built", tree.display());
+    Ok(folder.join("release"))
+}
+
+/// Counts the parent commit, or `HEAD` if the working tree differs from it.
+pub(super) fn count_parent(rounds: usize) -> Result<Paths> {
+    let is_clean = git(&["diff", "--quiet", "HEAD"])?;
+    let commit = if is_clean { "HEAD^" } else { "HEAD" };
+    println!("Counting {commit} to compare with");
+    let folder = tempfile::tempdir()?;
+    let tree = folder.path().join("tree");
+    let path = tree.to_string_lossy();
+    ensure!(
+        git(&["worktree", "add", "--quiet", "--detach", &path, commit])?,
+        "{commit} cannot be checked out; without it, --bless makes the counts of this commit the new ones"
+    );
+    let counted = build(&tree).and_then(|programs| paths::count(&programs, rounds));
+    git(&["worktree", "remove", "--force", &path])?;
+    counted
+}
+
+/// Runs git in the workspace; returns true if it succeeded.
+fn git(args: &[&str]) -> Result<bool> {
+    let status = Command::new("git").args(args).current_dir(root()).status();
+    Ok(status.context("cannot run git")?.success())
+}

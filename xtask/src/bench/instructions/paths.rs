@@ -1,0 +1,323 @@
+//! The paths that are counted, and the runs under callgrind that count them.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use method::stats::{MeanAndDeviation, Summary};
+use net::affinity::{allowed_cpus, pin_to};
+
+use super::baseline::{Count, Paths};
+use super::client::Load;
+use crate::process::{self, Server, find};
+use crate::servers::wait_until_listens;
+
+/// Queries of the short and of the long load.
+const SHORT: u32 = 500;
+const LONG: u32 = 3_500;
+/// Names of the cached paths; the cache is filled with them before the load.
+const CACHED: u32 = 50;
+/// Longer than any timer of dns64d that an upstream query leaves behind. A timer that is still set
+/// costs instructions on every turn.
+const TIMERS_EXPIRED: Duration = Duration::from_secs(2);
+/// Runs at a time, each on a CPU of its own.
+const MOST_CPUS: usize = 2;
+/// Longest run of a program that ends by itself.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Called by the threads that answer or send queries, and only by those.
+const RECEIVE: &str = "recvmmsg";
+
+/// A program that is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Program {
+    Dns64d,
+    AuthDns,
+    /// Sender and receiver of the Measurer, without its clock.
+    Measurer,
+}
+
+impl Program {
+    fn file(self) -> &'static str {
+        match self {
+            Program::Dns64d => "dns64d",
+            Program::AuthDns => "dns64bench",
+            Program::Measurer => "measurer-without-clock",
+        }
+    }
+}
+
+/// A path whose instructions are counted.
+struct CountedPath {
+    /// Key in the counts file.
+    name: &'static str,
+    program: Program,
+    in_flight: u32,
+    is_cached: bool,
+}
+
+const PATHS: [CountedPath; 6] = [
+    CountedPath::cached("dns64d-cached-1", 1),
+    CountedPath::cached("dns64d-cached-50", 50),
+    CountedPath::uncached("dns64d-uncached-1", Program::Dns64d, 1),
+    CountedPath::uncached("dns64d-uncached-50", Program::Dns64d, 50),
+    // With more in flight the share of a turn in each answer depends on the client's speed.
+    CountedPath::uncached("authdns", Program::AuthDns, 1),
+    CountedPath::uncached("measurer", Program::Measurer, LONG),
+];
+
+impl CountedPath {
+    const fn cached(name: &'static str, in_flight: u32) -> CountedPath {
+        CountedPath { name, program: Program::Dns64d, in_flight, is_cached: true }
+    }
+
+    const fn uncached(name: &'static str, program: Program, in_flight: u32) -> CountedPath {
+        CountedPath { name, program, in_flight, is_cached: false }
+    }
+
+    /// Sends `queries` queries to a server.
+    fn send(&self, queries: u32, server: SocketAddr) -> Result<()> {
+        let in_flight = self.in_flight;
+        if self.is_cached {
+            Load { queries: CACHED, in_flight: 1, names: CACHED }.send(server)?;
+            thread::sleep(TIMERS_EXPIRED);
+            return Load { queries, in_flight, names: CACHED }.send(server);
+        }
+        Load { queries, in_flight, names: queries }.send(server)
+    }
+}
+
+/// Counts every path whose program is in the folder `programs`, `rounds` times.
+///
+/// Each program shares one CPU with its client, which goes first. So the program finds all queries
+/// in flight when it reads, however fast either of them is.
+pub(super) fn count(programs: &Path, rounds: usize) -> Result<Paths> {
+    let bench = Bench::start(programs)?;
+    let is_there = |path: &&CountedPath| programs.join(path.program.file()).is_file();
+    let runs = (0..rounds).flat_map(|_| PATHS.iter().filter(is_there));
+    let mut cpus = allowed_cpus();
+    cpus.truncate(MOST_CPUS);
+    let (at_a_time, free) = (cpus.len(), Mutex::new(cpus));
+    let counted = process::at_the_same_time(at_a_time, runs, |path| {
+        let free = || free.lock().expect("nothing panics while it is held");
+        let cpu = free().pop().context("more runs than CPUs")?;
+        let mut count = pin_to(cpu).map_err(Into::into).and_then(|()| bench.per_query(path));
+        if let Err(error) = &count {
+            println!("{}: counted again after an error: {error:#}", path.name);
+            count = bench.per_query(path);
+        }
+        free().push(cpu);
+        count.map(|count| (path.name, count)).context(path.name)
+    });
+    let counted = counted.into_iter().collect::<Result<Vec<_>>>()?;
+    let of = |path: &CountedPath| {
+        let rounds = counted.iter().filter(|(name, _)| *name == path.name);
+        Count::of(&rounds.map(|(_, count)| *count).collect::<Vec<_>>())
+            .map(|count| (path.name.to_owned(), count))
+    };
+    Ok(PATHS.iter().filter_map(of).collect())
+}
+
+impl Count {
+    /// Median and scatter of some rounds; `None` without any.
+    fn of(rounds: &[f64]) -> Option<Count> {
+        let (summary, spread) = (Summary::of(rounds)?, MeanAndDeviation::of(rounds)?);
+        let scatter = spread.stdev / spread.mean * 100.0;
+        Some(Count {
+            instructions: summary.median.round() as u64,
+            scatter_percent: (scatter * 100.0).round() / 100.0,
+        })
+    }
+}
+
+/// Programs to count and the servers that they need, which are not counted.
+struct Bench {
+    programs: PathBuf,
+    folder: tempfile::TempDir,
+    chrt: PathBuf,
+    valgrind: PathBuf,
+    /// AuthDNS behind dns64d.
+    auth: SocketAddr,
+    /// Reference DUT before the Measurer.
+    reference: SocketAddr,
+    _servers: [Server; 2],
+}
+
+impl Bench {
+    fn start(programs: &Path) -> Result<Bench> {
+        let [auth, reference] = [free_address()?, free_address()?];
+        let program = programs.join("dns64bench");
+        let serve = |address: SocketAddr, words: &[&str]| -> Result<Server> {
+            let listen = ["--listen", &address.to_string()];
+            let server = Server::start(&program, &[words, &listen].concat())?;
+            wait_until_listens(&[], address.port())?;
+            Ok(server)
+        };
+        let servers = [
+            serve(auth, &["auth", "--threads", "1"])?,
+            serve(reference, &["reference-dut", "--capacity", "10000000"])?,
+        ];
+        Ok(Bench {
+            programs: programs.into(),
+            folder: tempfile::tempdir()?,
+            chrt: find("chrt").context("chrt not found (Debian package util-linux)")?,
+            valgrind: find("valgrind").context("valgrind not found (Debian package valgrind)")?,
+            auth,
+            reference,
+            _servers: servers,
+        })
+    }
+
+    /// Instructions per query of a path.
+    fn per_query(&self, path: &CountedPath) -> Result<f64> {
+        let [short, long] = [SHORT, LONG].map(|queries| self.instructions(path, queries));
+        Ok((long? as f64 - short? as f64) / f64::from(LONG - SHORT))
+    }
+
+    /// Instructions of one run of the path's program, from its start to its end.
+    fn instructions(&self, path: &CountedPath, queries: u32) -> Result<u64> {
+        let address = free_address()?;
+        let listen = address.to_string();
+        let run = Run::new(self, path.program)?;
+        let load = || path.send(queries, address);
+        match path.program {
+            Program::Measurer => {
+                run.to_end(&[&self.reference.to_string(), &queries.to_string()])?
+            }
+            Program::AuthDns => {
+                let words = ["auth", "--listen", &listen, "--threads", "1", "--aaaa-share", "1"];
+                run.under_load(&words, address, load)?;
+            }
+            Program::Dns64d => {
+                let file = run.folder.path().join("dns64d.toml");
+                fs::write(&file, configuration(address, self.auth))?;
+                run.under_load(&["--config", &file.to_string_lossy()], address, load)?;
+            }
+        }
+        run.total()
+    }
+}
+
+/// An address on loopback that is free.
+fn free_address() -> Result<SocketAddr> {
+    Ok((Ipv4Addr::LOCALHOST, process::free_port()?).into())
+}
+
+/// dns64d's configuration.
+fn configuration(listen: SocketAddr, upstream: SocketAddr) -> String {
+    format!(
+        "listen = ['{listen}']\nthreads = 1\n[access]\nallow = ['127.0.0.0/8']\n\
+         [dns64]\nprefixes = [{{ prefix = '64:ff9b::/96', allow-non-global = true }}]\n\
+         [[upstream]]\naddress = '{}'\nport = {}\n",
+        upstream.ip(),
+        upstream.port()
+    )
+}
+
+/// One run of a program under callgrind.
+struct Run {
+    folder: tempfile::TempDir,
+    /// Command without the program's arguments.
+    command: Vec<String>,
+}
+
+impl Run {
+    fn new(bench: &Bench, program: Program) -> Result<Run> {
+        let folder = tempfile::tempdir_in(bench.folder.path())?;
+        let words = |path: &Path| path.to_string_lossy().into_owned();
+        let out = words(&folder.path().join("counts"));
+        let command = vec![
+            // An empty environment is the same everywhere.
+            "--ignore-environment".to_owned(),
+            // A batch process does not interrupt its client when it wakes up.
+            words(&bench.chrt),
+            "--batch".to_owned(),
+            "0".to_owned(),
+            words(&bench.valgrind),
+            "--tool=callgrind".to_owned(),
+            "--separate-threads=yes".to_owned(),
+            format!("--callgrind-out-file={out}"),
+            words(&bench.programs.join(program.file())),
+        ];
+        Ok(Run { folder, command })
+    }
+
+    fn command(&self, arguments: &[&str]) -> Vec<String> {
+        self.command.iter().cloned().chain(arguments.iter().map(|&word| word.to_owned())).collect()
+    }
+
+    /// Runs a program that ends by itself.
+    fn to_end(&self, arguments: &[&str]) -> Result<()> {
+        process::output("env", &self.command(arguments), LIMIT).map(drop)
+    }
+
+    /// Runs a server while a client asks it.
+    fn under_load(
+        &self,
+        arguments: &[&str],
+        address: SocketAddr,
+        load: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let log = self.folder.path().join("log");
+        let server = Server::start_logged("env", &self.command(arguments), &log)?;
+        wait_until_listens(&[], address.port())
+            .and_then(|()| load())
+            .with_context(|| fs::read_to_string(&log).unwrap_or_default())?;
+        server.end().map(drop)
+    }
+
+    /// Instructions of the threads that answer or send queries. Others work by the clock.
+    fn total(&self) -> Result<u64> {
+        let mut total = 0;
+        for entry in fs::read_dir(self.folder.path())? {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().starts_with("counts") {
+                let text = fs::read_to_string(entry.path())?;
+                total += total_of_receiver(&text).unwrap_or(0);
+            }
+        }
+        ensure!(total > 0, "no thread of the program calls {RECEIVE}");
+        Ok(total)
+    }
+}
+
+/// Instructions in callgrind's file on a thread, if the thread receives datagrams.
+fn total_of_receiver(text: &str) -> Option<u64> {
+    let total = text.lines().find_map(|line| line.strip_prefix("totals: "))?;
+    text.contains(RECEIVE).then(|| total.trim().parse().ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_threads_that_receive_are_counted() {
+        let file = |function: &str| {
+            format!(
+                "# callgrind format\nthread: 3\nevents: Ir\nfn=(1) {function}\n1 7\n\ntotals: 138\n"
+            )
+        };
+        assert_eq!(total_of_receiver(&file("recvmmsg")), Some(138));
+        assert_eq!(total_of_receiver(&file("epoll_wait")), None);
+        assert_eq!(total_of_receiver("fn=(1) recvmmsg\n"), None);
+    }
+
+    #[test]
+    fn a_count_is_the_median_of_its_rounds() {
+        let count = Count::of(&[100.0, 99.0, 104.4]).unwrap();
+        assert_eq!(count, Count { instructions: 100, scatter_percent: 2.83 });
+        assert_eq!(Count::of(&[]), None);
+    }
+
+    #[test]
+    fn the_counts_file_has_every_path_and_no_other() {
+        let kept = super::super::Counts::read().unwrap();
+        let mut names = PATHS.map(|path| path.name);
+        names.sort_unstable();
+        assert!(kept.paths.keys().eq(names), "{:?}", kept.paths);
+    }
+}
