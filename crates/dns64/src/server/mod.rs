@@ -5,8 +5,6 @@
 //!             sockets    (drop root, lock in)     threads
 //! ```
 
-#[cfg(feature = "three-percent-slower")]
-mod brake;
 mod control;
 mod defects;
 mod explain;

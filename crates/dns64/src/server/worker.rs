@@ -114,8 +114,6 @@ impl Worker {
         let mut batch = ReceiveBatch::new(OFFLOAD_LEN);
         let mut ready = Vec::with_capacity(256);
         let mut stopped_at = None;
-        #[cfg(feature = "three-percent-slower")]
-        let mut brake = super::brake::Brake::new();
         loop {
             if stopped_at.is_none() && self.shared.stopping.load(Ordering::Relaxed) {
                 stopped_at = Some(self.now);
@@ -174,8 +172,6 @@ impl Worker {
                 self.resolve(|resolver| resolver.on_timer(id));
             }
             self.flush();
-            #[cfg(feature = "three-percent-slower")]
-            brake.slow_down();
         }
     }
 
