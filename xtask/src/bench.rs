@@ -15,7 +15,7 @@ use method::stats::Summary;
 use serde_json::{Value, json};
 
 use crate::claims::{Claims, Keeping, Wanted};
-use crate::process::{self, Server, find, output};
+use crate::process::{self, Build, Server, find, output};
 use crate::servers::{authoritative, wait_until_answers, wait_until_listens};
 
 pub(crate) use against::run as against;
@@ -35,10 +35,10 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    pub(crate) fn up() -> Result<Lab> {
-        let program = process::Build::Release.dns64bench()?;
+    pub(crate) fn up(build: Build) -> Result<Lab> {
+        let program = build.dns64bench()?;
         process::cargo(&["build", "--release", "--quiet", "-p", "xtask"])?;
-        Lab::up_with(&program, &program.with_file_name("xtask"))
+        Lab::up_with(&program, &process::target().join("release/xtask"))
     }
 
     /// The same with a dns64bench and an xtask that are there already.
@@ -94,7 +94,7 @@ impl Drop for Lab {
 }
 
 pub(crate) fn run(keeping: &Keeping) -> Result<ExitCode> {
-    let (lab, mut claims) = (Lab::up()?, Claims::default());
+    let (lab, mut claims) = (Lab::up(keeping.build())?, Claims::default());
     pacing(&lab, &mut claims)?;
     auth_against_reflector(&lab, &mut claims)?;
     self_test_against_classic(&lab, &mut claims)?;

@@ -44,7 +44,7 @@ pub(crate) struct Certify {
 
 impl Certify {
     pub(crate) fn run(&self) -> Result<ExitCode> {
-        let program = process::Build::Release.dns64bench()?;
+        let program = self.keeping.build().dns64bench()?;
         let program = program.to_string_lossy();
         println!(
             "{:>9} {:>9} {:>8} {:>7} {:>8} {:>12}",

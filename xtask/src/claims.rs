@@ -16,7 +16,7 @@ use campaign::environment::Environment;
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use crate::process;
+use crate::process::{self, Build};
 
 /// What becomes of what was measured.
 #[derive(Clone, Debug, Default, Args)]
@@ -27,6 +27,13 @@ pub(crate) struct Keeping {
     /// Write raw data, command, host and claims to this file
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
+}
+
+impl Keeping {
+    /// The build to measure: results that are kept come from the profile of packages.
+    pub(crate) fn build(&self) -> Build {
+        if self.save.is_some() { Build::Dist } else { Build::Release }
+    }
 }
 
 /// What was claimed of a figure.

@@ -64,7 +64,8 @@ impl Build {
             // The whole workspace, as the tests: with other packages, features of dependencies would
             // differ, and cargo would compile them a second time.
             Build::Dev => "build --workspace --bins --quiet",
-            Build::Release => "build --release --quiet -p dns64bench -p dns64",
+            // `tester` has the program that counts the Measurer's instructions.
+            Build::Release => "build --release --quiet -p dns64bench -p dns64 -p tester",
             Build::Dist => "build --profile dist --quiet -p dns64bench -p dns64",
         }
     }

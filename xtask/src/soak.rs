@@ -79,7 +79,7 @@ struct Done {
 
 impl Soak {
     pub(crate) fn run(&self) -> Result<ExitCode> {
-        let program = process::Build::Release.dns64bench()?;
+        let program = self.keeping.build().dns64bench()?;
         let cpus = allowed_cpus();
         let (first, last) = (cpus[0], cpus[cpus.len() - 1]);
         // What is started from here on inherits it.

@@ -23,7 +23,7 @@ use net::cpu_time::CpuTimes;
 use serde_json::Value;
 
 use crate::bench::Lab;
-use crate::process::{self, Server};
+use crate::process::{self, Build, Server};
 use crate::servers::{AUTH, DUT, dut_in_lab, wait_until_answers};
 use paper::{Found, Searched, Sender, Sending, csv, figures, table_1, table_of_searches};
 
@@ -93,7 +93,7 @@ impl Timing {
     pub(crate) fn run(&self) -> Result<ExitCode> {
         let lab = match &self.program {
             Some(program) => Lab::up_with(program, &std::env::current_exe()?)?,
-            None => Lab::up()?,
+            None => Lab::up(Build::Release)?,
         };
         fs::create_dir_all(&self.output)
             .with_context(|| format!("cannot create {}", self.output.display()))?;

@@ -28,7 +28,7 @@ pub(crate) fn run(other: &Path, wanted: Wanted) -> Result<ExitCode> {
         .canonicalize()
         .with_context(|| format!("no dns64bench to measure against: {}", other.display()))?;
     let other = other.to_string_lossy().into_owned();
-    let lab = Lab::up()?;
+    let lab = Lab::up(process::Build::Release)?;
     let figures = [
         "AuthDNS, replies per CPU second",
         "closed loop, replies per CPU second",

@@ -91,7 +91,7 @@ struct Found {
 
 impl Mlrsearch {
     pub(crate) fn run(&self) -> Result<ExitCode> {
-        let program = process::Build::Release.dns64bench()?;
+        let program = self.keeping.build().dns64bench()?;
         let program = program.to_string_lossy();
         let (mut servers, mut searched) = (Vec::new(), Vec::new());
         for failing in FAILING {

@@ -44,7 +44,7 @@ const WAYS_OUT: [(&str, &[&str]); 4] = [
 ];
 
 pub(crate) fn run(keeping: &Keeping) -> Result<ExitCode> {
-    let (lab, mut claims) = (Lab::up()?, Claims::default());
+    let (lab, mut claims) = (Lab::up(keeping.build())?, Claims::default());
     sending(&lab, &mut claims)?;
     pacing(&lab, &mut claims)?;
     answering(&lab, &mut claims)?;

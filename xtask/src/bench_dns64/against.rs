@@ -12,7 +12,7 @@ use super::{
 };
 use crate::bench::Lab;
 use crate::builds::{Build, Wanted, compare};
-use crate::process::{Server, memory};
+use crate::process::{self, Server, memory};
 use crate::servers::DUT;
 
 /// Short looks at each build in a round.
@@ -36,7 +36,7 @@ pub(crate) fn run(other: &Path, wanted: Wanted, with_policies: bool) -> Result<E
     let other = other
         .canonicalize()
         .with_context(|| format!("no dns64d to measure against: {}", other.display()))?;
-    let lab = Lab::up()?;
+    let lab = Lab::up(process::Build::Release)?;
     let names = Names::write(lab.folder.path())?;
     let _auth = serve_auth(&lab)?;
     let dut = DUTS.iter().find(|dut| dut.kind == Kind::Dns64d).context("no dns64d")?;

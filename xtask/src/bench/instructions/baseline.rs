@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::paths;
-use crate::process::{output, root, target};
+use crate::process::{Build, output, root, target};
 
 /// The counts file, in the workspace.
 const FILE: &str = "bench/instructions.toml";
@@ -108,7 +108,7 @@ impl Counts {
 pub(super) fn build(tree: &Path) -> Result<PathBuf> {
     let folder = if tree == root() { target() } else { target().join("parent") };
     let status = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--quiet", "-p", "dns64bench", "-p", "dns64", "-p", "tester"])
+        .args(Build::Release.words().split(' '))
         .current_dir(tree)
         .env("CARGO_TARGET_DIR", &folder)
         .status()

@@ -113,13 +113,14 @@ mod tests {
     fn a_repeated_reply_is_an_error() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let server = socket.local_addr().unwrap();
+        let server_socket = socket.try_clone().unwrap();
         let repeating = thread::spawn(move || {
             let mut query = [0; 1500];
-            let (length, from) = socket.recv_from(&mut query).unwrap();
+            let (length, from) = server_socket.recv_from(&mut query).unwrap();
             query[2] |= 0x80;
             query[7] = 1;
             for _ in 0..2 {
-                socket.send_to(&query[..length], from).unwrap();
+                server_socket.send_to(&query[..length], from).unwrap();
             }
         });
         let error = Load { queries: 2, in_flight: 1, names: 1 }.send(server).unwrap_err();
