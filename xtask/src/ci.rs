@@ -18,7 +18,7 @@ use net::affinity::stand_back;
 
 use crate::packages::Consent;
 use crate::process::{self, Build, root};
-use crate::{tools, workspace_tests};
+use crate::{bench, tools, workspace_tests};
 
 /// When a check runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ const CHECKS: &[Check] = &[
     // The only build with another profile. Interop tests mostly wait.
     Check::every_change("release-build", |_| cargo(Build::Release.words())).beside_next(),
     Check::every_change("interop", |_| xtask("interop")),
-    Check::every_change("instructions", |_| measured("bench instructions")),
+    Check::every_change("instructions", |_| instructions()),
     Check::every_change("weight", |_| xtask("weight")),
     Check::nightly("advisories", advisories),
     Check::nightly("book", |install| xtask(if install { "docs --install" } else { "docs" })),
@@ -281,6 +281,14 @@ fn install_tools(install: bool, names: &str) -> Result<Ended> {
         return Ok(Ended::NotRun("installing is not allowed (--install)".into()));
     }
     xtask(&format!("tools {names}"))
+}
+
+/// Instructions per query, compared with the kept counts.
+fn instructions() -> Result<Ended> {
+    match bench::instructions::not_run_because() {
+        Some(reason) => Ok(Ended::NotRun(reason.into())),
+        None => xtask("bench instructions"),
+    }
 }
 
 /// All fuzz targets, a minute each. libFuzzer needs a C++ compiler.
