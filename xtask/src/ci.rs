@@ -20,7 +20,7 @@ use crate::packages::Consent;
 use crate::process::{self, Build, root};
 use crate::{bench, tools, workspace_tests};
 
-/// When a check runs.
+/// Schedule of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tier {
     /// At every change: `.ci/run`.
