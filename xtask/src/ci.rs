@@ -78,7 +78,9 @@ const CHECKS: &[Check] = &[
     Check::every_change("documents", |_| xtask("docs")),
     Check::every_change("msrv", |_| oldest_compiler()),
     Check::every_change("build", |_| cargo(Build::Dev.words())),
-    Check::every_change("tests", |_| workspace_tests::run().map(|()| Ended::Passed)),
+    Check::every_change("tests", |install| {
+        workspace_tests::run(Consent::of(install)).map(|()| Ended::Passed)
+    }),
     // The only build with another profile. Interop tests mostly wait.
     Check::every_change("release-build", |_| cargo(Build::Release.words())).beside_next(),
     Check::every_change("interop", |_| xtask("interop")),

@@ -152,7 +152,7 @@ fn main() -> Result<ExitCode> {
         Command::Test { all } => {
             // First, because unit tests use the servers' configuration checkers.
             packages::install(consent);
-            workspace_tests::run()?;
+            workspace_tests::run(consent)?;
             interop::run("", consent, Tier::of(all))
         }
         Command::Ci(ci) => Ok(ci.run(arguments.install)),

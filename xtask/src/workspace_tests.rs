@@ -20,14 +20,15 @@ use crate::packages::{self, Consent};
 use crate::process;
 use crate::{servers, tools};
 
-/// Runs the tests of the workspace.
+/// Runs the tests of the workspace: with cargo-nextest if it is there or may be installed, otherwise
+/// with cargo.
 ///
 /// Tests that check files with a server's own checker must run where the server is installed. In CI,
 /// as root on Debian, tests that need root must run too.
 ///
 /// # Errors
 /// If a test fails, or does not run although it must.
-pub(crate) fn run() -> Result<()> {
+pub(crate) fn run(consent: Consent) -> Result<()> {
     let skipped = process::target().join("skipped-tests");
     let _ = fs::remove_file(&skipped);
     let mut variables = vec![
@@ -38,7 +39,11 @@ pub(crate) fn run() -> Result<()> {
         variables.push(("DNS64BENCH_MUST_RUN", "1".to_owned()));
     }
     let read_skipped = || Skipped::parse(&fs::read_to_string(&skipped).unwrap_or_default());
-    let nextest = match tools::get("cargo-nextest") {
+    let nextest = match consent {
+        Consent::Given => tools::get("cargo-nextest"),
+        _ => tools::locate("cargo-nextest").context("cargo xtask tools cargo-nextest installs it"),
+    };
+    let nextest = match nextest {
         Ok(program) => program,
         Err(error) => {
             println!(
