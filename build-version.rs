@@ -1,7 +1,9 @@
-//! The build script of the crates whose programs tell what they were built from. It sets
-//! `BUILD_VERSION`, such as `0.2.0 (486a6f3a1b2c)`: the version, and the commit, with a `+` if the
-//! sources have changed since; the version alone where this is no checkout of a repository.
+//! Build script of the crates whose programs print their origin. It sets `BUILD_VERSION`, such as
+//! `0.2.0 (486a6f3a1b2c)`: the version, and the commit, with a `+` if the sources differ from it. A
+//! build for tests has `0.2.0 (dev)`, so that commits and edits elsewhere do not compile these crates
+//! again. Outside a checkout of the repository it is the version alone.
 
+use std::env;
 use std::path::Path;
 use std::process::Command;
 
@@ -31,10 +33,14 @@ fn commit() -> Option<String> {
 
 fn main() {
     println!("cargo::rerun-if-changed=../../build-version.rs");
+    let version = env!("CARGO_PKG_VERSION");
+    if env::var("PROFILE").is_ok_and(|profile| profile == "debug") {
+        println!("cargo::rustc-env=BUILD_VERSION={version} (dev)");
+        return;
+    }
     for source in SOURCES {
         println!("cargo::rerun-if-changed={source}");
     }
-    let version = env!("CARGO_PKG_VERSION");
     let version = commit().map_or_else(|| version.to_owned(), |c| format!("{version} ({c})"));
     println!("cargo::rustc-env=BUILD_VERSION={version}");
 }

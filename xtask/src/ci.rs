@@ -73,7 +73,7 @@ const CHECKS: &[Check] = &[
     })
     .beside_next(),
     Check::every_change("clippy", |_| cargo("clippy --workspace --all-targets -- -D warnings")),
-    Check::every_change("tools", |install| install_tools(install, "cargo-nextest cargo-deny")),
+    Check::every_change("tools", |install| install_tools(install, "cargo-nextest cargo-deny cargo-deb")),
     Check::every_change("deny", |_| deny("bans licenses sources")),
     Check::every_change("documents", |_| xtask("docs")),
     Check::every_change("msrv", |_| oldest_compiler()),

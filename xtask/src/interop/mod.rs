@@ -44,6 +44,7 @@ use self::tally::{Skipped, Tally};
 use self::test::{ROOT, Resource, Test};
 use crate::packages::{Consent, can_install, install};
 use crate::process::{self, Server, find, free_port, output};
+use crate::tools;
 use crate::servers::{DUT, authoritative, dut_of_operator, wait_until_answers, wait_until_listens};
 
 /// The first name of every zone here.
@@ -279,6 +280,14 @@ pub(crate) fn run(part: &str, consent: Consent, tier: Tier) -> Result<ExitCode> 
         "" => tier.has(test.name),
         part => test.name.contains(part),
     };
+    // Here, because the tests themselves have no network.
+    let makes_packages = |test: &Test| test.holds == Some(Resource::Stage);
+    if consent == Consent::Given
+        && all().filter(is_wanted).any(makes_packages)
+        && let Err(error) = tools::get("cargo-deb")
+    {
+        println!("cargo-deb is not installed: {error:#}");
+    }
     let tally = Mutex::new(Tally::default());
     let one = |test: &'static Test| {
         let start = Instant::now();

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use super::dns64d::NAME;
 use super::{A, AAAA, Bench, LIMIT, Resource, Skipped, Test, wait_for};
 use crate::dist::{Builder, STATIC_PROGRAMS, Stage, cargo_deb_is_installed};
-use crate::packages::{Consent, can_install};
+use crate::packages::can_install;
 use crate::process::{Build, Server, find, free_port, root, run};
 
 const NEEDS: &[&str] = &["dpkg-shlibdeps", "strip", "unshare", "man", "script", "ip"];
@@ -35,7 +35,7 @@ fn packages(bench: &Bench, name: &str) -> Result<PathBuf> {
     if !can_install() {
         return Err(Skipped("it takes root and Debian".into()).into());
     }
-    if !cargo_deb_is_installed() && !Consent::in_ci() {
+    if !cargo_deb_is_installed() {
         return Err(
             Skipped("cargo-deb is not installed (cargo xtask dist installs it)".into()).into()
         );
