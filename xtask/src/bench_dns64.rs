@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::bench::{LIMIT, Lab, is_spoiled, reasons};
 use crate::claims::{Claims, Keeping, Wanted};
-use crate::process::{Build, Server, cpu_seconds, find, memory, output};
+use crate::process::{self, Build, Server, cpu_seconds, find, memory, output};
 use crate::servers::{
     AUTH, DUT, DUT_HOST, dut_in_lab, dut_of_operator, wait_until_answers, wait_until_listens,
 };
@@ -241,7 +241,7 @@ pub(crate) fn dns64d_of_different_names(
 /// What closed loops see of each server that is here.
 pub(crate) fn different_names() -> Result<Vec<(&'static str, ClosedLoops)>> {
     // No sender or reflector of xtask's runs here, so that no release build of it is needed.
-    let lab = Lab::up_with(&Build::Release.dns64bench()?, &std::env::current_exe()?)?;
+    let lab = Lab::up_with(&Build::Release.dns64bench()?, &process::this_program()?)?;
     let names = Names::write(lab.folder.path())?;
     let _auth = serve_auth(&lab)?;
     let mut rates = Vec::new();

@@ -73,7 +73,9 @@ const CHECKS: &[Check] = &[
     })
     .beside_next(),
     Check::every_change("clippy", |_| cargo("clippy --workspace --all-targets -- -D warnings")),
-    Check::every_change("tools", |install| install_tools(install, "cargo-nextest cargo-deny cargo-deb")),
+    Check::every_change("tools", |install| {
+        install_tools(install, "cargo-nextest cargo-deny cargo-deb")
+    }),
     Check::every_change("deny", |_| deny("bans licenses sources")),
     Check::every_change("documents", |_| xtask("docs")),
     Check::every_change("msrv", |_| oldest_compiler()),
@@ -244,7 +246,7 @@ const ATTEMPTS: usize = 2;
 
 /// This program with other arguments.
 fn this_program(words: &str) -> Result<Command> {
-    let mut command = Command::new(std::env::current_exe().context("path of xtask")?);
+    let mut command = Command::new(process::this_program()?);
     command.args(words.split(' '));
     Ok(command)
 }

@@ -20,6 +20,17 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(|| ".".into(), Path::to_path_buf)
 }
 
+/// Path of this program.
+///
+/// # Errors
+/// If the system does not provide it.
+pub(crate) fn this_program() -> Result<PathBuf> {
+    let path = std::env::current_exe().context("path of xtask")?;
+    // Linux appends this if cargo has replaced the file since the program started.
+    let path = path.to_string_lossy();
+    Ok(path.strip_suffix(" (deleted)").unwrap_or(&path).into())
+}
+
 /// Runs cargo in the workspace.
 ///
 /// # Errors

@@ -92,7 +92,7 @@ impl Timing {
     /// measured.
     pub(crate) fn run(&self) -> Result<ExitCode> {
         let lab = match &self.program {
-            Some(program) => Lab::up_with(program, &std::env::current_exe()?)?,
+            Some(program) => Lab::up_with(program, &process::this_program()?)?,
             None => Lab::up(Build::Release)?,
         };
         fs::create_dir_all(&self.output)

@@ -53,7 +53,7 @@ fn run_process(test: &Test, program: &Path, isolated: bool) -> Result<(String, R
         command.args((!test.downloads).then_some("--net"));
         command.args(["sh", "-c", INIT, "sh"]);
     }
-    command.arg(std::env::current_exe().context("where is xtask?")?);
+    command.arg(process::this_program()?);
     command.args(["interop", test.name, "--inside"]).arg(program);
     let ended = command.stdin(Stdio::null()).output();
     let ended = ended.context("cannot run timeout (Debian package coreutils)")?;

@@ -44,8 +44,8 @@ use self::tally::{Skipped, Tally};
 use self::test::{ROOT, Resource, Test};
 use crate::packages::{Consent, can_install, install};
 use crate::process::{self, Server, find, free_port, output};
-use crate::tools;
 use crate::servers::{DUT, authoritative, dut_of_operator, wait_until_answers, wait_until_listens};
+use crate::tools;
 
 /// The first name of every zone here.
 const FIRST_NAME: &str = "010-000-000-000.dns64perf.test";
