@@ -14,23 +14,10 @@ use domain::base::iana::Rtype;
 
 use self::common::UNEQUAL;
 use crate::check::{Check, Level, Need};
-use crate::trial::{Fault, Judge};
+use crate::trial::Judge;
 
 /// For checks that look from behind.
 const SEEN: &[Need] = &[Need::Zone, Need::View];
-
-/// What most checks have in common; each fills in the rest.
-const BASE: Check = Check {
-    id: "",
-    title: "",
-    rfc: 0,
-    section: "",
-    sentence: "",
-    level: Level::Says,
-    needs: &[Need::Zone],
-    contradicts: None,
-    script: |_| Err(Fault::NotTried("the check has no script".into())),
-};
 
 const NEVER_UNEQUAL: &str = "In no case may a server send an RRSet with TTLs not all equal.";
 
@@ -44,7 +31,7 @@ pub(super) const CHECKS: &[Check] = &[
              record and the TTL of the SOA itself, and indicates how long a resolver may cache the \
              negative answer.",
         script: kept::denials_are_not_prolonged,
-        ..BASE
+        ..Check::BASE
     },
     Check {
         id: "hardening-minimum-expires",
@@ -56,7 +43,7 @@ pub(super) const CHECKS: &[Check] = &[
         level: Level::Hardening,
         needs: SEEN,
         script: |t| kept::denials_expire(t, "soa-300-6"),
-        ..BASE
+        ..Check::BASE
     },
     Check {
         id: "rfc2308-5-soa",
@@ -67,7 +54,7 @@ pub(super) const CHECKS: &[Check] = &[
              the TTL must be carried by another method.  This is done by including the SOA record \
              from the zone in the authority section of the reply.",
         script: kept::denials_have_a_soa,
-        ..BASE
+        ..Check::BASE
     },
     Check {
         id: "rfc2308-5-soa-ttl-expires",
@@ -79,7 +66,7 @@ pub(super) const CHECKS: &[Check] = &[
         level: Level::Must,
         needs: SEEN,
         script: |t| kept::denials_expire(t, "soa-6-300"),
-        ..BASE
+        ..Check::BASE
     },
     Check {
         id: "rfc2308-5-nodata-of-one-type",
@@ -90,7 +77,7 @@ pub(super) const CHECKS: &[Check] = &[
              such that it can be retrieved and returned in response to another query for the same \
              <QNAME, QTYPE, QCLASS> that resulted in the cached negative response.",
         script: kept::nodata_is_of_one_type,
-        ..BASE
+        ..Check::BASE
     },
     Check {
         id: "rfc2308-5-nxdomain-of-all-types",
@@ -102,7 +89,7 @@ pub(super) const CHECKS: &[Check] = &[
              <QNAME, QCLASS> that resulted in the cached negative response.",
         needs: SEEN,
         script: kept::nxdomain_is_of_all_types,
-        ..BASE
+        ..Check::BASE
     },
     Check {
         id: "rfc2308-5-no-soa",
@@ -115,7 +102,7 @@ pub(super) const CHECKS: &[Check] = &[
         level: Level::Should,
         needs: SEEN,
         script: kept::bare_denials_are_not_kept,
-        ..BASE
+        ..Check::BASE
     },
     Check {
         id: "rfc2308-6-aged-soa",
@@ -128,7 +115,7 @@ pub(super) const CHECKS: &[Check] = &[
         level: Level::Must,
         needs: SEEN,
         script: kept::denials_age,
-        ..BASE
+        ..Check::BASE
     },
     Check {
         id: "rfc2308-8-kept",
@@ -139,7 +126,7 @@ pub(super) const CHECKS: &[Check] = &[
              anything it must also cache negative answers.",
         needs: SEEN,
         script: kept::denials_are_kept,
-        ..BASE
+        ..Check::BASE
     },
     Check {
         id: "rfc8767-4-expires",
@@ -152,7 +139,7 @@ pub(super) const CHECKS: &[Check] = &[
         level: Level::Must,
         needs: SEEN,
         script: kept::answers_expire,
-        ..BASE
+        ..Check::BASE
     },
     Check {
         id: "rfc8767-4-cap",
@@ -163,7 +150,7 @@ pub(super) const CHECKS: &[Check] = &[
              of 604,800 seconds (7 days).",
         level: Level::Should,
         script: kept::long_ttls_are_capped,
-        ..BASE
+        ..Check::BASE
     },
     Check {
         id: "rfc1035-3.2.1-zero",
@@ -174,7 +161,7 @@ pub(super) const CHECKS: &[Check] = &[
              transaction in progress, and should not be cached.",
         needs: SEEN,
         script: kept::zero_is_not_kept,
-        ..BASE
+        ..Check::BASE
     },
     Check {
         id: "rfc1035-6.1.3-count-down",
@@ -185,7 +172,7 @@ pub(super) const CHECKS: &[Check] = &[
              \"count down\" …",
         needs: SEEN,
         script: kept::answers_age,
-        ..BASE
+        ..Check::BASE
     },
     Check {
         id: "rfc2181-5.2-made-rrset",
@@ -194,7 +181,7 @@ pub(super) const CHECKS: &[Check] = &[
         section: "5.2",
         sentence: NEVER_UNEQUAL,
         script: |t| t.aaaa(UNEQUAL)?.1.ttl(Rtype::AAAA).map(drop),
-        ..BASE
+        ..Check::BASE
     },
     Check {
         id: "rfc2181-5.2-received-rrset",
@@ -203,7 +190,7 @@ pub(super) const CHECKS: &[Check] = &[
         section: "5.2",
         sentence: NEVER_UNEQUAL,
         script: |t| t.look_up(UNEQUAL, Rtype::A)?.1.ttl(Rtype::A).map(drop),
-        ..BASE
+        ..Check::BASE
     },
     Check {
         id: "rfc2181-5.2-lowest",
@@ -214,7 +201,7 @@ pub(super) const CHECKS: &[Check] = &[
              treat the RRs for all purposes as if all TTLs in the RRSet had been set to the value \
              of the lowest TTL in the RRSet.",
         script: sets::lowest_ttl_counts,
-        ..BASE
+        ..Check::BASE
     },
     Check {
         id: "rfc1035-4.1-only-answers",
@@ -224,7 +211,7 @@ pub(super) const CHECKS: &[Check] = &[
         section: "4.1",
         sentence: "The answer section contains RRs that answer the question …",
         script: sets::strangers_are_left_out,
-        ..BASE
+        ..Check::BASE
     },
     Check {
         id: "rfc2181-5.4.1-additional",
@@ -238,7 +225,7 @@ pub(super) const CHECKS: &[Check] = &[
              would ever be returned as answers to a received query.",
         needs: SEEN,
         script: sets::additional_data_is_no_answer,
-        ..BASE
+        ..Check::BASE
     },
     Check {
         id: "rfc2181-9-partial",
@@ -248,7 +235,7 @@ pub(super) const CHECKS: &[Check] = &[
         sentence: "The TC bit should be set in responses only when an RRSet is required as a part \
              of the response, but could not be included in its entirety.",
         script: sets::partial_answers_say_so,
-        ..BASE
+        ..Check::BASE
     },
     Check {
         id: "rfc2181-9-extra",
@@ -258,7 +245,7 @@ pub(super) const CHECKS: &[Check] = &[
         sentence: "The TC bit should not be set merely because some extra information could have \
              been included, but there was insufficient room.",
         script: sets::extra_data_sets_no_tc,
-        ..BASE
+        ..Check::BASE
     },
     Check {
         id: "rfc2181-9-whole-over-tcp",
@@ -269,7 +256,7 @@ pub(super) const CHECKS: &[Check] = &[
              and query again, using a mechanism, such as a TCP connection, that will permit larger \
              replies.",
         script: sets::big_sets_come_over_tcp,
-        ..BASE
+        ..Check::BASE
     },
     Check {
         id: "rfc2181-10.1-alias-alone",
@@ -279,7 +266,7 @@ pub(super) const CHECKS: &[Check] = &[
         sentence: "An alias name (label of a CNAME record) may, if DNSSEC is in use, have SIG, \
              NXT, and KEY RRs, but may have no other data.",
         script: sets::aliases_stand_alone,
-        ..BASE
+        ..Check::BASE
     },
     Check {
         id: "rfc6604-3-rcode",
@@ -290,7 +277,7 @@ pub(super) const CHECKS: &[Check] = &[
              cycle leading to that response.",
         level: Level::Must,
         script: sets::rcode_is_of_the_end,
-        ..BASE
+        ..Check::BASE
     },
     Check {
         id: "rfc6672-3.1-cname-ttl",
@@ -301,7 +288,7 @@ pub(super) const CHECKS: &[Check] = &[
              synthesized and included in the answer section when the DNAME is employed as a \
              substitution instruction.",
         script: sets::synthesized_cname_has_the_ttl,
-        ..BASE
+        ..Check::BASE
     },
     Check {
         id: "rfc1034-3.1-case-kept",
@@ -310,7 +297,7 @@ pub(super) const CHECKS: &[Check] = &[
         section: "3.1",
         sentence: "When you receive a domain name or label, you should preserve its case.",
         script: sets::letter_case_is_kept,
-        ..BASE
+        ..Check::BASE
     },
     Check {
         id: "rfc9460-4.2.1-hints",
@@ -321,7 +308,7 @@ pub(super) const CHECKS: &[Check] = &[
              in the SvcParams (Section 7.3).",
         level: Level::Must,
         script: sets::hints_are_left_alone,
-        ..BASE
+        ..Check::BASE
     },
     Check {
         id: "rfc9460-4.2-no-failure",
@@ -332,7 +319,7 @@ pub(super) const CHECKS: &[Check] = &[
              terminate but MUST NOT themselves cause the resolver to send a failure response.",
         level: Level::Must,
         script: sets::https_does_not_need_addresses,
-        ..BASE
+        ..Check::BASE
     },
     Check {
         id: "rfc8482-4.1-any",
@@ -344,6 +331,6 @@ pub(super) const CHECKS: &[Check] = &[
              larger subset of available RRsets) in the answer section.",
         level: Level::May,
         script: sets::any_is_answered,
-        ..BASE
+        ..Check::BASE
     },
 ];

@@ -16,19 +16,14 @@ mod scripts;
 use domain::base::iana::Rtype;
 
 use crate::check::{Check, Level, Need};
-use crate::trial::Fault;
 
 /// What the checks of servers that validate have in common; each fills in the rest.
 const VALIDATING: Check = Check {
-    id: "",
-    title: "",
     rfc: 6147,
     section: "5.5",
-    sentence: "",
     level: Level::Must,
     needs: &[Need::Zone, Need::Validation],
-    contradicts: None,
-    script: |_| Err(Fault::NotTried("the check has no script".into())),
+    ..Check::BASE
 };
 
 /// … of those that do not.

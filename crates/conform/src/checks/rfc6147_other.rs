@@ -10,20 +10,9 @@ mod reverse;
 use domain::base::iana::Rtype;
 
 use crate::check::{Check, Level, Need};
-use crate::trial::Fault;
 
 /// What the checks of this file have in common; each fills in the rest.
-const RFC6147: Check = Check {
-    id: "",
-    title: "",
-    rfc: 6147,
-    section: "",
-    sentence: "",
-    level: Level::Says,
-    needs: &[Need::Zone],
-    contradicts: None,
-    script: |_| Err(Fault::NotTried("the check has no script".into())),
-};
+const RFC6147: Check = Check { rfc: 6147, ..Check::BASE };
 
 /// … and those of reverse names.
 const REVERSE: Check =

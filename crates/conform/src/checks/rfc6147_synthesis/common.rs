@@ -5,23 +5,13 @@ use std::net::Ipv6Addr;
 
 use domain::base::iana::Rtype;
 
-use crate::check::{Check, Level, Need};
+use crate::check::Check;
 use crate::label::{self, Behaviour};
 use crate::message::{Message, Name, Record};
-use crate::trial::{Fault, Judge, Judged, Trial, expect};
+use crate::trial::{Judge, Judged, Trial, expect};
 
 /// Common fields of most checks of this folder; each check fills in the rest.
-pub(super) const RFC6147: Check = Check {
-    id: "",
-    title: "",
-    rfc: 6147,
-    section: "",
-    sentence: "",
-    level: Level::Says,
-    needs: &[Need::Zone],
-    contradicts: None,
-    script: |_| Err(Fault::NotTried("the check has no script".into())),
-};
+pub(super) const RFC6147: Check = Check { rfc: 6147, ..Check::BASE };
 
 /// Label of [`NATIVE`].
 pub(super) const NATIVE_LABEL: &str = "v6-26000001000000000000000000000053";
