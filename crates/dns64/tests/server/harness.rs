@@ -438,7 +438,14 @@ pub(crate) fn server(upstreams: &[SocketAddr], configuration: &str) -> Server {
     server_with(upstreams, configuration, |_| {})
 }
 
-/// A server whose settings are changed beyond what a configuration can say.
+/// A server whose upstream queries do not time out while a test holds back the response.
+pub(crate) fn patient_server(upstreams: &[SocketAddr], configuration: &str) -> Server {
+    server_with(upstreams, configuration, |settings| {
+        settings.config.forwarding.timeout = Duration::from_secs(4);
+    })
+}
+
+/// A server with settings outside the ranges that a configuration file may have.
 pub(crate) fn server_with(
     upstreams: &[SocketAddr],
     configuration: &str,

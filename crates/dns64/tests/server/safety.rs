@@ -4,7 +4,7 @@ use std::io::Read;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use dns64::metrics::Count;
 use domain::base::iana::{Rcode, Rtype};
@@ -130,12 +130,14 @@ fn items_38_and_44_a_question_of_type_0_is_malformed_and_denies_no_name() {
 #[test]
 fn item_39_ten_thousand_clients_one_upstream_pair() {
     const CLIENTS: usize = 10_000;
-    let upstream = Upstream::new(|q| {
+    let may_answer = Arc::new(AtomicBool::new(false));
+    let is_time = Arc::clone(&may_answer);
+    let upstream = Upstream::new(move |q| {
         let [Act::Send(bytes)] = &plain(q)[..] else { unreachable!("one act") };
-        vec![Act::Wait(Duration::from_millis(250)), Act::Send(bytes.clone())]
+        vec![Act::Until(Arc::clone(&is_time)), Act::Send(bytes.clone())]
     });
-    let server = server(&[upstream.address], &format!("threads = 2\n{PREFIX}"));
-    // A hundred sockets that ask a hundred times each, with ids of their own.
+    let server = patient_server(&[upstream.address], &format!("threads = 2\n{PREFIX}"));
+    // One hundred sockets send one hundred queries each, with distinct IDs per socket.
     let sockets: Vec<UdpSocket> =
         (0..100).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
     for id in 0..CLIENTS / sockets.len() {
@@ -145,6 +147,7 @@ fn item_39_ten_thousand_clients_one_upstream_pair() {
             socket.send_to(&query.bytes(), server.address).unwrap();
         }
     }
+    may_answer.store(true, Ordering::Relaxed);
     let mut answered = 0;
     for socket in &sockets {
         let mut ids = std::collections::HashSet::new();
@@ -250,10 +253,7 @@ fn item_42_a_flood_of_names_is_bounded_and_the_served_stay_served() {
         Upstream::new(|q| if q.name.starts_with("flood") { Vec::new() } else { plain(q) });
     for (overload, replies) in [("servfail", true), ("drop", false)] {
         let limits = format!("{PREFIX}[limits]\nin-flight = {LIMIT}\noverload = '{overload}'\n");
-        // Long enough for none of them to time out while they are counted.
-        let server = server_with(&[upstream.address], &limits, |settings| {
-            settings.config.forwarding.timeout = Duration::from_secs(4);
-        });
+        let server = patient_server(&[upstream.address], &limits);
         assert_eq!(ask("served.test", Rtype::AAAA).of(&server).addresses(), [mapped("192.0.2.1")]);
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         for i in 0..3 * LIMIT {

@@ -374,7 +374,7 @@ fn item_17_both_questions_in_parallel_if_wanted() {
         Rtype::A => q.answer().a(&q.name, 300, "192.0.2.1").send(),
         _ => vec![Act::Until(Arc::clone(&is_time)), Act::Send(q.nodata(300, 300).bytes())],
     });
-    let server = server(&[upstream.address], &format!("{PREFIX}parallel = true\n"));
+    let server = patient_server(&[upstream.address], &format!("{PREFIX}parallel = true\n"));
     let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     client.send_to(&ask("www.test", Rtype::AAAA).bytes(), server.address).unwrap();
     eventually("both are asked", || upstream.asked().len() == 2);
