@@ -366,6 +366,52 @@ fn item_16_what_is_left_of_the_negative_ttl_counts() {
     assert_eq!(upstream.asked().len(), 2);
 }
 
+/// TTLs of all records in the answer and authority sections.
+fn all_ttls(got: &Got) -> Vec<u32> {
+    let authority = got.message.authority().unwrap();
+    let of_authority = authority.map(|record| record.unwrap().ttl().as_secs());
+    got.ttls().into_iter().chain(of_authority).collect()
+}
+
+#[test]
+fn cached_records_of_every_kind_of_reply_age() {
+    const TTL: u32 = 1_000;
+    let upstream = Upstream::new(|q| {
+        let alias = q.answer().cname(&q.name, TTL, "host.test");
+        match (q.qtype, q.name.as_str()) {
+            (Rtype::AAAA, "alias.test") => alias.soa("test", TTL, TTL).send(),
+            (Rtype::A, "alias.test") => alias.a("host.test", TTL, "192.0.2.1").send(),
+            (_, "empty-alias.test") => alias.soa("test", TTL, TTL).send(),
+            (_, "gone.test") => q.rcode(Rcode::NXDOMAIN).soa("test", TTL, TTL).send(),
+            (Rtype::A, _) => q.answer().a(&q.name, TTL, "192.0.2.1").send(),
+            (Rtype::PTR, _) => q.answer().ptr(&q.name, TTL, "www.test").send(),
+            _ => q.nodata(TTL, TTL).send(),
+        }
+    });
+    let server = server(&[upstream.address], &format!("{PREFIX}[local]\nreverse-ttl = 1000\n"));
+    let queries = [
+        ask("www.test", Rtype::A),
+        ask("www.test", Rtype::AAAA),
+        ask("alias.test", Rtype::AAAA),
+        ask("empty-alias.test", Rtype::AAAA),
+        ask("gone.test", Rtype::AAAA),
+        ask("1.2.0.192.in-addr.arpa", Rtype::PTR),
+    ];
+    for query in &queries {
+        let fresh = all_ttls(&query.of(&server));
+        assert!(
+            !fresh.is_empty() && fresh.iter().all(|&ttl| ttl == TTL),
+            "{}: {fresh:?}",
+            query.name
+        );
+    }
+    for query in &queries {
+        eventually("all TTLs go down", || {
+            all_ttls(&query.of(&server)).iter().all(|&ttl| ttl < TTL)
+        });
+    }
+}
+
 #[test]
 fn item_17_both_questions_in_parallel_if_wanted() {
     let may_answer = Arc::new(AtomicBool::new(false));
