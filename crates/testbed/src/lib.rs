@@ -75,21 +75,20 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// Returns the first of two trials that is valid. `trial` returns the reasons of an invalid one.
 /// After two invalid trials the calling test is noted as not run, and there is no result.
-pub fn valid_trial<T>(mut trial: impl FnMut() -> Result<T, String>) -> Option<T> {
-    let first = match trial() {
-        Ok(result) => return Some(result),
-        Err(reasons) => reasons,
-    };
-    match trial() {
-        Ok(result) => Some(result),
-        Err(second) => {
+pub fn valid_trial<T>(trial: impl FnMut() -> Result<T, String>) -> Option<T> {
+    first_valid(trial)
+        .inspect_err(|reasons| {
             // The test harness gives each test a thread with its name.
             let thread = thread::current();
-            let why = format!("two invalid trials: {first}; {second}");
-            note_skipped(thread.name().unwrap_or("a test"), &why);
-            None
-        }
-    }
+            note_skipped(thread.name().unwrap_or("a test"), reasons);
+        })
+        .ok()
+}
+
+/// Returns the first of two trials that is valid, or the reasons of both.
+fn first_valid<T>(mut trial: impl FnMut() -> Result<T, String>) -> Result<T, String> {
+    trial()
+        .or_else(|first| trial().map_err(|second| format!("two invalid trials: {first}; {second}")))
 }
 
 /// Whether a test that needs root can run; says so if not, by [`skip`].
@@ -283,12 +282,13 @@ mod tests {
     fn an_invalid_trial_is_repeated_once() {
         let after = |invalid: usize| {
             let mut trials = 0;
-            let result = valid_trial(|| {
+            let result = first_valid(|| {
                 trials += 1;
-                if trials > invalid { Ok(trials) } else { Err("held up".into()) }
+                if trials > invalid { Ok(trials) } else { Err(format!("held up {trials}")) }
             });
             (result, trials)
         };
-        assert_eq!([0, 1, 2].map(after), [(Some(1), 1), (Some(2), 2), (None, 2)]);
+        assert_eq!([0, 1].map(after), [(Ok(1), 1), (Ok(2), 2)]);
+        assert_eq!(after(2), (Err("two invalid trials: held up 1; held up 2".to_owned()), 2));
     }
 }
