@@ -17,7 +17,7 @@ use clap::builder::PossibleValuesParser;
 use net::affinity::stand_back;
 
 use crate::packages::Consent;
-use crate::process::{self, Build, root};
+use crate::process::{self, Build, git, root};
 use crate::{bench, tools, workspace_tests};
 
 /// Schedule of a check.
@@ -140,12 +140,9 @@ struct NightlyRecord(PathBuf);
 impl NightlyRecord {
     /// The record of the commit that is checked out; `None` if tracked files differ from it.
     fn of_this_commit() -> Option<NightlyRecord> {
-        let git = |args: &[&str]| {
-            let ran = Command::new("git").args(args).current_dir(root()).output().ok()?;
-            ran.status.success().then(|| String::from_utf8_lossy(&ran.stdout).trim().to_owned())
-        };
-        git(&["diff", "--quiet", "HEAD"])?;
-        Some(NightlyRecord(process::target().join("ci").join(git(&["rev-parse", "HEAD"])?)))
+        process::is_committed().ok().filter(|&is_committed| is_committed)?;
+        let commit = git(&["rev-parse", "HEAD"]).ok()?;
+        Some(NightlyRecord(process::target().join("ci").join(commit)))
     }
 
     fn has(&self, check: &str) -> bool {

@@ -15,6 +15,9 @@ use campaign::ports;
 pub(crate) use campaign::servers::find;
 use net::clock;
 
+/// Longest run of git.
+const GIT_LIMIT: Duration = Duration::from_secs(60);
+
 /// The folder of the workspace, in which its Cargo.toml is.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(|| ".".into(), Path::to_path_buf)
@@ -172,6 +175,21 @@ pub(crate) fn output<S: AsRef<OsStr>>(
         );
     }
     Ok(ran.stdout)
+}
+
+/// Runs git in the workspace and returns its standard output, trimmed.
+///
+/// # Errors
+/// If git is missing or fails.
+pub(crate) fn git(args: &[&str]) -> Result<String> {
+    let folder = root().to_string_lossy().into_owned();
+    let args: Vec<_> = ["-C", &folder].iter().chain(args).copied().collect();
+    Ok(output("git", &args, GIT_LIMIT)?.trim().to_owned())
+}
+
+/// True if no tracked file differs from the commit that is checked out.
+pub(crate) fn is_committed() -> Result<bool> {
+    Ok(git(&["status", "--porcelain", "--untracked-files=no"])?.is_empty())
 }
 
 /// A server that ends with this value: SIGTERM first, so that it can print what it counted.

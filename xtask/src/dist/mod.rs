@@ -23,7 +23,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use crate::process::{Build, output, root};
+use crate::process::{Build, git, output, root};
 
 pub(crate) use deb::cargo_deb_is_installed;
 pub(crate) use images::{Builder, STATIC_PROGRAMS};
@@ -150,11 +150,8 @@ fn example(schema: Option<&str>) -> Result<String> {
 fn epoch() -> Result<u64> {
     let text = match std::env::var("SOURCE_DATE_EPOCH") {
         Ok(epoch) => epoch,
-        Err(_) => {
-            let root = root();
-            output("git", &["-C", &root.to_string_lossy(), "log", "-1", "--format=%ct"], LIMIT)
-                .context("set SOURCE_DATE_EPOCH where there is no git")?
-        }
+        Err(_) => git(&["log", "-1", "--format=%ct"])
+            .context("set SOURCE_DATE_EPOCH where there is no git")?,
     };
     text.trim()
         .parse()

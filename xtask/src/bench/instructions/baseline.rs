@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::paths;
-use crate::process::{Build, output, root, target};
+use crate::process::{Build, git, is_committed, output, root, target};
 
 /// The counts file, in the workspace.
 const FILE: &str = "bench/instructions.toml";
@@ -119,23 +119,15 @@ pub(super) fn build(tree: &Path) -> Result<PathBuf> {
 
 /// Counts the parent commit, or `HEAD` if the working tree differs from it.
 pub(super) fn count_parent(rounds: usize) -> Result<Paths> {
-    let is_clean = git(&["diff", "--quiet", "HEAD"])?;
-    let commit = if is_clean { "HEAD^" } else { "HEAD" };
+    let commit = if is_committed()? { "HEAD^" } else { "HEAD" };
     println!("Counting {commit} to compare with");
     let folder = tempfile::tempdir()?;
     let tree = folder.path().join("tree");
     let path = tree.to_string_lossy();
-    ensure!(
-        git(&["worktree", "add", "--quiet", "--detach", &path, commit])?,
-        "{commit} cannot be checked out; without it, --bless makes the counts of this commit the new ones"
-    );
+    git(&["worktree", "add", "--quiet", "--detach", &path, commit]).context(
+        "without the parent commit, --bless makes the counts of this commit the new ones",
+    )?;
     let counted = build(&tree).and_then(|programs| paths::count(&programs, rounds));
     git(&["worktree", "remove", "--force", &path])?;
     counted
-}
-
-/// Runs git in the workspace; returns true if it succeeded.
-fn git(args: &[&str]) -> Result<bool> {
-    let status = Command::new("git").args(args).current_dir(root()).status();
-    Ok(status.context("cannot run git")?.success())
 }
