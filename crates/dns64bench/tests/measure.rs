@@ -75,9 +75,9 @@ fn the_reference_duts_faults_are_counted_exactly() {
     assert!(trial["noncompliance"].to_string().contains("83"));
 }
 
-/// The counters of a reference DUT tell a stall of its process from a lack of capacity.
+/// The reference DUT's counters distinguish a stalled process from a lack of capacity.
 #[test]
-fn a_reference_dut_says_for_how_long_it_did_not_run() {
+fn reference_dut_reports_time_stalled() {
     let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
     let signal = |name: &str| {
         let pid = dut.id().to_string();

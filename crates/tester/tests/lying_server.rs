@@ -216,7 +216,7 @@ fn dropped_replies_are_lost() {
     assert_eq!((c.lost, c.stray), (20, 0));
 }
 
-/// Between the timeout and twice the timeout, up to which late replies are told from lost ones.
+/// Between the timeout and twice the timeout; later replies count as lost instead of late.
 const LATE: Duration = Duration::from_millis(2_500);
 
 #[test]

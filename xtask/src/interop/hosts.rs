@@ -349,7 +349,7 @@ fn wait_for_lines(run: &str, lines: usize) -> Result<()> {
 fn lost_connections(bench: &Bench) -> Result<()> {
     let _lab = Lab::up(bench)?;
     let sshds = Sshds::start(bench)?;
-    // So many trials that the connections are lost among them.
+    // Enough trials for the connections to be lost during them.
     let plan = sshds.plan(bench).replace("max = 100\n", "max = 800\n");
     let plan = bench.file("lost.toml", &format!("{plan}[[dut]]\ndriver = 'dns64d'\n"))?;
     let run = bench.path("lost-run");

@@ -17,7 +17,7 @@ pub struct FarConfig {
     /// Addresses to serve, UDP and TCP; port 0 is any free one. On a host with several addresses a
     /// wildcard may let replies leave from another address than the question came to.
     pub listen: Vec<SocketAddr>,
-    /// The zone whose names behave as their labels say; at most 200 octets long.
+    /// Zone in which the labels of a name select its behaviour; at most 200 octets.
     pub zone: Name,
     /// The address of `ns.ZONE`, which all zones name as their name server.
     pub ns: Ipv4Addr,
@@ -30,9 +30,9 @@ pub enum FarError {
     /// An address cannot be used.
     #[error("cannot serve {address} {source}")]
     Listen {
-        /// The address that it was to listen on.
+        /// The listen address.
         address: SocketAddr,
-        /// Over which transport, and what the system says.
+        /// Transport and operating system's error.
         source: ListenError,
     },
     /// The zone's name leaves no room for labels.

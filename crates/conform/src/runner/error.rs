@@ -19,7 +19,7 @@ pub enum RunError {
     Unreachable {
         /// The address.
         server: SocketAddr,
-        /// What the system says.
+        /// The operating system's error.
         reason: String,
     },
     /// RFC 7050 finds no prefix, and the user names none.
@@ -30,7 +30,7 @@ pub enum RunError {
     NoPrefix {
         /// The address.
         server: SocketAddr,
-        /// What came instead.
+        /// The answers, as text.
         came: String,
     },
     /// The server does not know the far side's zone.
@@ -43,7 +43,7 @@ pub enum RunError {
         server: SocketAddr,
         /// The zone.
         zone: Name,
-        /// What came for names in it.
+        /// The answers for names in the zone, as text.
         came: String,
     },
     /// The view is of a far side that the server does not ask.
@@ -58,7 +58,7 @@ pub enum RunError {
     /// The view cannot be had.
     #[error("the far side of --auth-status does not say what it was asked: {reason}")]
     NoView {
-        /// What went wrong.
+        /// The error.
         reason: String,
     },
     /// A name on the user's list is no check.
