@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use method::pacing::PacingLimits;
+use method::reason::Reason;
 use method::records::Counts;
 use method::units::{Nanos, Qps, Share};
 use method::verdict::Verdict;
@@ -476,6 +477,22 @@ fn names_to_be_cached_are_asked_for_from_there_too() {
     assert!(came.len() > 200, "{} names", came.len());
     let ours: HashSet<IpAddr> = promised("127.1.0.0/24").into_iter().collect();
     assert!(came.values().all(|came| ours.contains(&came.ip())), "{came:?}");
+}
+
+#[test]
+fn a_trial_does_not_begin_without_its_cached_names() {
+    // The names of the first window get SERVFAIL.
+    let broken: Lie = |server, _, query, to| {
+        let mut reply = right(query);
+        reply[3] |= 2;
+        server.send(&reply, to);
+    };
+    let half = |plan: &mut TrialPlan| plan.cached_share = Share::percent(50);
+    let (result, came) = one_trial(broken, "[::1]:0", half);
+    assert_eq!((result.verdict, result.counts.sent), (Verdict::Invalid, 0));
+    let names = result.names.count - 100;
+    assert_eq!(result.reasons, [Reason::NotPreloaded { names }]);
+    assert_eq!(came.len() as u64, names, "no query of the trial");
 }
 
 #[test]

@@ -85,22 +85,7 @@ pub(super) struct Receiver {
 impl Receiver {
     /// Receives until every query has its outcome.
     pub(super) fn run(mut self) -> Received {
-        let mut state = State {
-            slots: vec![OUTSTANDING; self.ledger.capacity() as usize].into(),
-            swept: 0,
-            received: Received {
-                counts: Counts::default(),
-                rtt: rtt_histogram(),
-                intervals: self.intervals.take(),
-                datagrams: 0,
-                ring_drops: 0,
-                faults: Vec::new(),
-            },
-            recorder: self.recorder.take(),
-            decided: 0,
-            seen: 0,
-            joined: 0,
-        };
+        let mut state = State::new(&self.ledger, self.intervals.take(), self.recorder.take());
         if let Some(cpu) = self.cpu
             && let Err(error) = pin_to(cpu)
         {
@@ -172,8 +157,7 @@ impl Receiver {
             if state.take_news() {
                 last_news = now;
             }
-            let head = self.ledger.head();
-            state.sweep(self, head, read.after(before, all_read).since(self.start));
+            let head = self.give_up(state, &mut read, before, all_read);
             if finished && state.swept == head {
                 return Ok(());
             }
@@ -192,6 +176,14 @@ impl Receiver {
                 std::thread::sleep(NAP);
             }
         }
+    }
+
+    /// Gives up the queries that no unread reply can still answer, after a turn that began at `began`
+    /// and read all datagrams, or not; returns the number of queries sent so far.
+    fn give_up(&self, state: &mut State, read: &mut ReadUpTo, began: Nanos, all_read: bool) -> u64 {
+        let head = self.ledger.head();
+        state.sweep(self, head, read.after(began, all_read).since(self.start));
+        head
     }
 
     /// Reads what is there on one port, and tells whether that was all.
@@ -367,6 +359,25 @@ struct State {
 }
 
 impl State {
+    fn new(ledger: &Ledger, intervals: Option<Intervals>, recorder: Option<PairRecorder>) -> State {
+        State {
+            slots: vec![OUTSTANDING; ledger.capacity() as usize].into(),
+            swept: 0,
+            received: Received {
+                counts: Counts::default(),
+                rtt: rtt_histogram(),
+                intervals,
+                datagrams: 0,
+                ring_drops: 0,
+                faults: Vec::new(),
+            },
+            recorder,
+            decided: 0,
+            seen: 0,
+            joined: 0,
+        }
+    }
+
     /// Whether packets came since the last call.
     fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.seen) > 0
@@ -431,7 +442,96 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use method::units::{Qps, Share};
+    use proptest::prelude::*;
+    use wire::view::CLASS_IN;
+
+    use super::super::ids::{Blocks, Ids};
+    use super::super::plan::TrialPlan;
     use super::*;
+
+    const TIMEOUT: Nanos = Nanos::from_millis(100);
+
+    /// A receiver without sockets, of a trial that began 10 s ago; its query `k` left k ms after that.
+    fn receiver(queries: u64) -> Receiver {
+        let mut plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1_000));
+        (plan.timeout, plan.source_ports) = (TIMEOUT, 1);
+        let ledger = Arc::new(Ledger::new(queries));
+        (0..queries).for_each(|k| ledger.stamp(k, Nanos::from_millis(k)));
+        ledger.publish(queries);
+        let ids = Arc::new(Ids::new(&mut rand::rng()));
+        Receiver {
+            number: 0,
+            part: plan.part_of(0),
+            timeout: plan.timeout,
+            retention: plan.retention(),
+            spinning: false,
+            names: plan.name_sequence(),
+            template: QueryTemplate::aaaa(&plan.domain),
+            expectation: Expectation {
+                aaaa_share: Share::ZERO,
+                check_own_aaaa: true,
+                prefixes: Vec::new(),
+            },
+            ids: Arc::new(IdPlan::new(ids, plan.part_of(0), 1, Blocks::new(1))),
+            ledger,
+            ports: Arc::new(Ports { asking: Vec::new(), strays: Vec::new() }),
+            inlet: None,
+            sources: None,
+            cpu: None,
+            start: clock::now().since(Nanos(10 * Nanos::SECOND.0)),
+            recorder: None,
+            intervals: None,
+            progress: Progress::new(&plan),
+        }
+    }
+
+    /// A right reply to query `k`.
+    fn reply_to(receiver: &Receiver, k: u64) -> Vec<u8> {
+        let mut reply = receiver.template.bytes().to_vec();
+        let name = receiver.names.address(receiver.part.index(k));
+        QueryTemplate::patch(&mut reply, receiver.ids.place(k).1, name);
+        (reply[2], reply[7]) = (0x81, 1);
+        reply.extend([0xc0, 12, 0, 28]);
+        reply.extend(CLASS_IN.to_be_bytes());
+        reply.extend([0, 0, 0, 60, 0, 16, 0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0]);
+        reply.extend(name.octets());
+        reply
+    }
+
+    proptest! {
+        #[test]
+        fn a_reply_at_the_timeout_is_late(k in 0u64..50, before in 1u64..TIMEOUT.0, after in 0u64..TIMEOUT.0) {
+            for (rtt, outcome) in [(TIMEOUT.0 - before, "valid"), (TIMEOUT.0, "late"), (TIMEOUT.0 + after, "late")] {
+                let receiver = receiver(50);
+                let mut state = State::new(&receiver.ledger, None, None);
+                let arrived = Nanos::from_millis(k) + Nanos(rtt);
+                prop_assert!(receiver.reply(&reply_to(&receiver, k), 0, arrived, &mut state, |_| true));
+                let counts = &state.received.counts;
+                let found = if counts.valid == 1 { "valid" } else if counts.late == 1 { "late" } else { "other" };
+                prop_assert_eq!(found, outcome, "{} ns", rtt);
+            }
+        }
+
+        #[test]
+        fn a_reply_in_time_that_waits_unread_counts(queries in 1u64..60, read_upto in 0u64..150) {
+            // The turn before read everything up to this moment. Of the turn after it, which takes
+            // until now, replies are left unread.
+            let receiver = receiver(queries);
+            let mut state = State::new(&receiver.ledger, None, None);
+            let began = receiver.start + Nanos::from_millis(read_upto);
+            let mut read = ReadUpTo(receiver.start);
+            receiver.give_up(&mut state, &mut read, began, true);
+            receiver.give_up(&mut state, &mut read, began + Nanos::from_millis(90), false);
+            prop_assert_eq!(state.swept, 0, "replies may come up to {:?}", receiver.retention);
+            for k in 0..queries {
+                let arrived = Nanos::from_millis(k) + Nanos(TIMEOUT.0 - 1);
+                prop_assert!(receiver.reply(&reply_to(&receiver, k), 0, arrived, &mut state, |_| true));
+            }
+            state.sweep_all(&receiver);
+            prop_assert_eq!(state.received.counts.valid, queries);
+        }
+    }
 
     #[test]
     fn queries_are_given_up_as_of_what_has_been_read() {
