@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use netlink_packet_route::neighbour::{
-    NeighbourAttribute, NeighbourHeader, NeighbourMessage, NeighbourState,
+    NeighbourAddress, NeighbourAttribute, NeighbourHeader, NeighbourMessage, NeighbourState,
 };
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteMessage, RouteType, RouteVia,
@@ -157,11 +157,22 @@ impl NextHop {
     /// namespaces. `None` where the kernel's counters are not to be seen (they are in the initial
     /// namespace's /proc/net only).
     pub fn discards(&self) -> Option<u64> {
-        let file = if self.address.is_ipv4() { "arp_cache" } else { "ndisc_cache" };
-        let read =
-            |process: &str| fs::read_to_string(format!("/proc/{process}/net/stat/{file}")).ok();
-        read("thread-self").or_else(|| read("1")).as_deref().and_then(parse_discards)
+        discards_in(if self.address.is_ipv4() { ARP_CACHE } else { NDISC_CACHE })
     }
+}
+
+/// Sum of [`NextHop::discards`] over both address families.
+pub fn all_discards() -> Option<u64> {
+    Some(discards_in(ARP_CACHE)? + discards_in(NDISC_CACHE).unwrap_or(0))
+}
+
+/// The kernel's statistics of neighbours, by address family.
+const ARP_CACHE: &str = "arp_cache";
+const NDISC_CACHE: &str = "ndisc_cache";
+
+fn discards_in(file: &str) -> Option<u64> {
+    let read = |process: &str| fs::read_to_string(format!("/proc/{process}/net/stat/{file}")).ok();
+    read("thread-self").or_else(|| read("1")).as_deref().and_then(parse_discards)
 }
 
 /// The Ethernet address of an interface; `None` if it has none, or there is no such interface.
@@ -236,6 +247,48 @@ impl Watch {
     }
 }
 
+/// Repeated looks at all neighbours of one network namespace.
+pub struct Neighbours(Routing);
+
+impl Neighbours {
+    /// Opens a netlink socket in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// If the kernel refuses it.
+    pub fn open() -> io::Result<Neighbours> {
+        Routing::open().map(Neighbours)
+    }
+
+    /// Neighbours in link-layer address resolution, with the names of their interfaces: packets to
+    /// them wait in a short queue. A neighbour that did not answer counts
+    /// only while further packets make the kernel ask again.
+    ///
+    /// # Errors
+    /// If the kernel does not list them.
+    pub fn unresolved(&mut self) -> io::Result<Vec<(String, IpAddr)>> {
+        let all = self.0.dump(RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default()))?;
+        let unresolved = all.into_iter().filter_map(|answer| match answer {
+            RouteNetlinkMessage::NewNeighbour(entry)
+                if entry.header.state == NeighbourState::Incomplete =>
+            {
+                let address = entry.attributes.iter().find_map(|attribute| match attribute {
+                    NeighbourAttribute::Destination(NeighbourAddress::Inet(v4)) => {
+                        Some(IpAddr::from(*v4))
+                    }
+                    NeighbourAttribute::Destination(NeighbourAddress::Inet6(v6)) => {
+                        Some(IpAddr::from(*v6))
+                    }
+                    _ => None,
+                })?;
+                let interface = if_indextoname(entry.header.ifindex).ok()?;
+                Some((interface.to_string_lossy().into_owned(), address))
+            }
+            _ => None,
+        });
+        Ok(unresolved.collect())
+    }
+}
+
 /// The first of `addresses` that is not local in the calling thread's network namespace; `None`
 /// if all are. An address is local if the kernel's route to it is of type local: those of this
 /// host's interfaces, those of 127.0.0.0/8, and those of a prefix that was made local, as by
@@ -304,6 +357,8 @@ fn parse_discards(table: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use testbed::on_an_ethernet;
+
     use super::*;
 
     #[test]
@@ -315,6 +370,25 @@ mod tests {
         assert_eq!(parse_discards(table), Some(32));
         assert_eq!(parse_discards("entries allocs\n1 2\n"), None);
         assert_eq!(parse_discards(""), None);
+    }
+
+    #[test]
+    fn a_silent_neighbour_is_unresolved() {
+        let silent: SocketAddr = "198.18.0.9:53".parse().unwrap();
+        let found = on_an_ethernet(
+            "a_silent_neighbour_is_unresolved",
+            1,
+            &["198.18.0.1/24"],
+            &["198.18.0.2/24"],
+            |_| {
+                let mut neighbours = Neighbours::open().unwrap();
+                let before = neighbours.unresolved().unwrap();
+                discard(silent).unwrap();
+                (before, neighbours.unresolved().unwrap())
+            },
+        );
+        let Some((before, after)) = found else { return };
+        assert_eq!((before, after), (vec![], vec![("near".to_owned(), silent.ip())]));
     }
 
     #[test]

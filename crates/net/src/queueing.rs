@@ -1,7 +1,10 @@
-//! Queueing disciplines: what stands between the sockets and each interface, and what it dropped.
+//! Queueing disciplines between the sockets and each interface: dropped packets, and the time that
+//! packets wait.
 
+use std::collections::VecDeque;
 use std::io;
 
+use method::units::Nanos;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcStats2};
 use nix::ifaddrs::getifaddrs;
@@ -10,48 +13,83 @@ use nix::net::if_::InterfaceFlags;
 use crate::netlink::Routing;
 
 /// The root queueing discipline of an interface (tc(8)).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Queueing {
     /// Name of the interface, for example `eth0`.
     pub interface: String,
-    /// What tc(8) calls its kind: `noqueue`, `fq_codel`, `tbf` …
+    /// Kind as in tc(8): `noqueue`, `fq_codel`, `tbf` …
     pub kind: String,
     /// Packets that it and the disciplines below it dropped since it was installed; the kernel's
     /// counter has 32 bits. A datagram with segments (`UDP_SEGMENT`) is one packet here.
     pub drops: u32,
+    /// Octets that left it since it was installed.
+    pub left: u64,
+    /// Packets that left it since it was installed, segments one by one; 32 bits.
+    pub packets: u32,
+    /// Octets that wait in it.
+    pub backlog: u32,
+    /// Packets that wait in it. A datagram with segments is one packet here.
+    pub waiting: u32,
+}
+
+impl Queueing {
+    /// True if packets can wait in it; false for `noqueue`.
+    pub fn can_hold(&self) -> bool {
+        self.kind != "noqueue"
+    }
+}
+
+/// Repeated looks at the queueing disciplines of one network namespace, over one netlink socket.
+pub struct Disciplines(Routing);
+
+impl Disciplines {
+    /// Opens the socket in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// If the kernel refuses a netlink socket.
+    pub fn open() -> io::Result<Disciplines> {
+        Routing::open().map(Disciplines)
+    }
+
+    /// The root queueing disciplines of all interfaces that are up.
+    ///
+    /// # Errors
+    /// If the kernel does not list interfaces or disciplines.
+    pub fn look(&mut self) -> io::Result<Vec<Queueing>> {
+        let mut names = Vec::new();
+        for interface in
+            getifaddrs()?.filter(|interface| interface.flags.contains(InterfaceFlags::IFF_UP))
+        {
+            // Each interface has one entry with its link-layer address, and with the index that
+            // netlink uses.
+            if let Some(index) =
+                interface.address.as_ref().and_then(|a| a.as_link_addr()).map(|link| link.ifindex())
+            {
+                names.push((index, interface.interface_name));
+            }
+        }
+        let answers = self.0.dump(RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default()))?;
+        let root = |answer| match answer {
+            RouteNetlinkMessage::NewQueueDiscipline(message)
+                if message.header.parent == TcHandle::ROOT =>
+            {
+                let (_, name) =
+                    names.iter().find(|(index, _)| *index as i32 == message.header.index)?;
+                read(name, &message.attributes)
+            }
+            _ => None,
+        };
+        Ok(answers.into_iter().filter_map(root).collect())
+    }
 }
 
 /// The root queueing disciplines of all interfaces of the calling thread's network namespace that
 /// are up.
 ///
 /// # Errors
-/// If the kernel does not tell them.
+/// Those of [`Disciplines::open`] and [`Disciplines::look`].
 pub fn disciplines() -> io::Result<Vec<Queueing>> {
-    let mut names = Vec::new();
-    for interface in
-        getifaddrs()?.filter(|interface| interface.flags.contains(InterfaceFlags::IFF_UP))
-    {
-        // Each interface has one entry with its link-layer address, and with it the index by which
-        // netlink knows it.
-        if let Some(index) =
-            interface.address.as_ref().and_then(|a| a.as_link_addr()).map(|link| link.ifindex())
-        {
-            names.push((index, interface.interface_name));
-        }
-    }
-    let answers =
-        Routing::open()?.dump(RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default()))?;
-    let root = |answer| match answer {
-        RouteNetlinkMessage::NewQueueDiscipline(message)
-            if message.header.parent == TcHandle::ROOT =>
-        {
-            let (_, name) =
-                names.iter().find(|(index, _)| *index as i32 == message.header.index)?;
-            read(name, &message.attributes)
-        }
-        _ => None,
-    };
-    Ok(answers.into_iter().filter_map(root).collect())
+    Disciplines::open()?.look()
 }
 
 /// The root queueing discipline of `interface` in the calling thread's network namespace.
@@ -70,19 +108,94 @@ pub fn discipline(interface: &str) -> io::Result<Queueing> {
 }
 
 fn read(interface: &str, attributes: &[TcAttribute]) -> Option<Queueing> {
-    let kind = attributes.iter().find_map(|attribute| match attribute {
-        TcAttribute::Kind(kind) => Some(kind.clone()),
-        _ => None,
-    })?;
-    let drops = attributes.iter().find_map(|attribute| match attribute {
-        TcAttribute::Stats2(all) => all.iter().find_map(|stats| match stats {
-            TcStats2::Queue(queue) => Some(queue.drops),
-            _ => None,
-        }),
-        TcAttribute::Stats(stats) => Some(stats.drops),
-        _ => None,
-    })?;
-    Some(Queueing { interface: interface.to_owned(), kind, drops })
+    let mut found = Queueing { interface: interface.to_owned(), ..Queueing::default() };
+    let mut has_drops = false;
+    for attribute in attributes {
+        match attribute {
+            TcAttribute::Kind(kind) => found.kind.clone_from(kind),
+            // `TcAttribute::Stats` has the same counters in an older form.
+            TcAttribute::Stats2(all) => {
+                for stats in all {
+                    match stats {
+                        TcStats2::Basic(basic) => {
+                            (found.left, found.packets) = (basic.bytes, basic.packets);
+                        }
+                        TcStats2::Queue(queue) => {
+                            has_drops = true;
+                            found.drops = queue.drops;
+                            (found.backlog, found.waiting) = (queue.backlog, queue.qlen);
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    (has_drops && !found.kind.is_empty()).then_some(found)
+}
+
+/// Lower bounds of the time that packets wait in a queueing discipline, from repeated looks at its
+/// counters. Packets are taken to leave in the order in which they arrived.
+///
+/// ```text
+/// octets in the order of their arrival:
+///     0 ──────────── left ─────────── left + backlog = arrived
+///         have left           wait
+/// An octet below `arrived` of one look that had not left at a later look waited between the two.
+/// ```
+#[derive(Debug, Default)]
+pub struct Waiting {
+    /// The last look: its time, octets and packets that had left.
+    last: Option<(Nanos, u64, u32)>,
+    /// Looks with octets that have not left: `arrived`, and the time of the look.
+    looks: VecDeque<(u64, Nanos)>,
+}
+
+impl Waiting {
+    /// Takes in the counters at `now`. Calls `waited` with a time and a number of packets for those
+    /// that left since the last look after a wait of at least that time.
+    pub fn look(&mut self, now: Nanos, queue: &Queueing, mut waited: impl FnMut(Nanos, u64)) {
+        let last = self.last.replace((now, queue.left, queue.packets));
+        let arrived = queue.left + u64::from(queue.backlog);
+        match last {
+            Some((looked, left, packets)) if queue.left >= left => {
+                let (octets, packets) =
+                    (queue.left - left, queue.packets.wrapping_sub(packets).into());
+                let mut from = left;
+                while let Some(&(upto, at)) = self.looks.front() {
+                    let end = upto.min(queue.left);
+                    if end > from && looked > at {
+                        waited(looked.since(at), share_of(packets, end - from, octets));
+                    }
+                    from = from.max(end);
+                    if upto > queue.left {
+                        break;
+                    }
+                    self.looks.pop_front();
+                }
+            }
+            // Another discipline counts from 0.
+            _ => self.looks.clear(),
+        }
+        if queue.backlog == 0 {
+            self.looks.clear();
+        } else {
+            self.looks.push_back((arrived, now));
+        }
+    }
+
+    /// Time that the first packet in the queue has waited at least at the last look; zero if the
+    /// queue was empty.
+    pub fn oldest(&self) -> Nanos {
+        let first = self.looks.front().zip(self.last);
+        first.map_or(Nanos(0), |(&(_, at), (looked, ..))| looked.since(at))
+    }
+}
+
+/// The packets of `part` of `octets`, in proportion and rounded up.
+fn share_of(packets: u64, part: u64, octets: u64) -> u64 {
+    (u128::from(packets) * u128::from(part)).div_ceil(octets.max(1).into()) as u64
 }
 
 #[cfg(test)]
@@ -94,6 +207,48 @@ mod tests {
         let lo = discipline("lo").unwrap();
         assert!(!lo.kind.is_empty());
         assert!(discipline("no-such-interface").is_err());
-        assert!(disciplines().unwrap().contains(&Queueing { drops: lo.drops, ..lo.clone() }));
+        let is_it =
+            |one: &Queueing| one.interface == "lo" && one.kind == lo.kind && one.drops >= lo.drops;
+        assert!(disciplines().unwrap().iter().any(is_it));
+    }
+
+    /// Waits found by looks every 20 ms, each with the octets that had left and those that waited.
+    /// All packets have 100 octets.
+    fn waits(looks: &[(u64, u32)]) -> (Vec<(u64, u64)>, u64) {
+        let (mut waiting, mut found) = (Waiting::default(), Vec::new());
+        for (number, &(left, backlog)) in (1..).zip(looks) {
+            let packets = (left / 100) as u32;
+            let queue = Queueing { left, packets, backlog, ..Queueing::default() };
+            let ms = |time: Nanos| time.0 / 1_000_000;
+            waiting.look(Nanos::from_millis(20 * number), &queue, |time, packets| {
+                found.push((ms(time), packets));
+            });
+        }
+        (found, waiting.oldest().0 / 1_000_000)
+    }
+
+    #[test]
+    fn a_packet_waits_from_look_to_look() {
+        // Nothing waits, or nothing that waits is there at the next look.
+        assert_eq!(waits(&[(0, 0), (900, 0), (2_000, 0)]), (vec![], 0));
+        assert_eq!(waits(&[(0, 300), (1_000, 200), (2_000, 0)]), (vec![], 0));
+        // Ten packets wait at one look and at the next; five leave before each of the two after it.
+        assert_eq!(waits(&[(0, 1_000), (0, 1_000)]), (vec![], 20));
+        let found = waits(&[(0, 1_000), (0, 1_000), (500, 500), (1_000, 0)]);
+        assert_eq!(found, (vec![(20, 5), (40, 5)], 0));
+    }
+
+    #[test]
+    fn each_packet_counts_once_by_its_own_wait() {
+        // 300 octets of a growing queue leave between two looks, 500 arrive.
+        let looks: Vec<(u64, u32)> = (0..6).map(|n| (300 * n, 500 + 200 * n as u32)).collect();
+        // Four of the 15 that left had been seen by one look only.
+        assert_eq!(waits(&looks), (vec![(20, 2), (20, 3), (40, 1), (20, 2), (40, 3)], 40));
+    }
+
+    #[test]
+    fn a_new_discipline_begins_again() {
+        let (found, oldest) = waits(&[(5_000, 1_000), (5_000, 1_000), (0, 0), (400, 0)]);
+        assert_eq!((found, oldest), (vec![], 0));
     }
 }

@@ -119,7 +119,7 @@ fn connection_tracking(rules: &Rules) -> Option<Finding> {
 }
 
 fn queueing(found: &Queueing) -> Finding {
-    let Queueing { interface, kind, drops } = found;
+    let Queueing { interface, kind, drops, .. } = found;
     let mend = format!("tc qdisc replace dev {interface} root pfifo limit 10000");
     let why = "this queueing discipline drops or delays packets by design; drops make trials invalid, delays make replies late";
     let bad = !PLAIN.contains(&kind.as_str());
@@ -160,7 +160,8 @@ mod tests {
     #[test]
     fn disciplines_that_drop_by_design_are_a_concern() {
         let found = |kind: &str| {
-            queueing(&Queueing { interface: "eth0".into(), kind: kind.into(), drops: 0 })
+            let interface = "eth0".into();
+            queueing(&Queueing { interface, kind: kind.into(), ..Queueing::default() })
         };
         for kind in ["tbf", "fq_codel", "cake", "netem"] {
             assert!(

@@ -259,7 +259,12 @@ mod tests {
     fn reading(receive_drops: u64, send_drops: u64, queued: u32, no_room: u64) -> Reading {
         let name = || "to-dut".to_owned();
         let counters = InterfaceCounters { received: 0, receive_drops, send_drops };
-        let queueing = Queueing { interface: name(), kind: "tbf".into(), drops: queued };
+        let queueing = Queueing {
+            interface: name(),
+            kind: "tbf".into(),
+            drops: queued,
+            ..Queueing::default()
+        };
         Reading {
             interfaces: [(name(), counters)].into(),
             queueing: [(name(), queueing)].into(),

@@ -278,8 +278,12 @@ mod tests {
     use crate::interface_drops::IN_TWO_COUNTERS;
 
     fn reading(queueing_drops: u32, no_room_to_send: u64, discards: Option<u64>) -> Reading {
-        let queueing =
-            Queueing { interface: "to-dut".into(), kind: "tbf".into(), drops: queueing_drops };
+        let queueing = Queueing {
+            interface: "to-dut".into(),
+            kind: "tbf".into(),
+            drops: queueing_drops,
+            ..Queueing::default()
+        };
         Reading {
             interface: InterfaceCounters::default(),
             udp: UdpErrors { no_room_to_send, wrong_checksum: 0 },
