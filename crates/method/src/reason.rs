@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::evidence::Deviation;
 use crate::records::Counts;
-use crate::units::{CpuId, Nanos, counted, grouped};
+use crate::units::{CpuId, Nanos, Share, counted, grouped};
 
 /// A loss on the tester's host: in its sending or receiving, so that it says nothing about the DUT.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -56,6 +56,19 @@ pub enum HostLoss {
         /// The interface that it belongs to.
         interface: String,
     },
+    /// Packets waited in a queueing discipline for longer than the limit.
+    Waited {
+        /// Number of packets that waited for longer.
+        packets: u64,
+        /// The longest wait, as far as looks at the queue show.
+        longest: Nanos,
+        /// The limit for a wait.
+        limit: Nanos,
+        /// Kind of the discipline as in tc(8); `None` if it is not known.
+        discipline: Option<String>,
+        /// The interface of the discipline.
+        interface: String,
+    },
     /// The next hop's link-layer address was not known: packets waited in a short queue, which
     /// drops what it cannot hold.
     Neighbour {
@@ -68,6 +81,22 @@ pub enum HostLoss {
         /// For how long the address was not known, to the accuracy of the looks at it.
         unresolved: Nanos,
     },
+}
+
+/// The facts of a zone that replies depend on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct ZoneFacts {
+    /// Name of the zone.
+    pub domain: String,
+    /// Share of names with an AAAA record (α).
+    pub aaaa_share: Share,
+}
+
+impl fmt::Display for ZoneFacts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ZoneFacts { domain, aaaa_share } = self;
+        write!(f, "{domain} with an AAAA share of {} %", aaaa_share.per_hundred())
+    }
 }
 
 /// One half of a pair of threads.
@@ -195,6 +224,40 @@ pub enum Reason {
         /// Queries of the trial without a reply in time, or with SERVFAIL.
         unanswered: u64,
     },
+    /// The interface of AuthDNS's host got datagrams for AuthDNS that AuthDNS's sockets did not: more
+    /// than one in a thousand, or as many as would have let a failed trial pass.
+    AuthMissed {
+        /// Datagrams that no socket of AuthDNS got.
+        datagrams: u64,
+        /// Datagrams for AuthDNS that its interfaces got.
+        came: u64,
+    },
+    /// AuthDNS serves another zone than the trial needs.
+    AuthServes {
+        /// The zone that AuthDNS serves.
+        served: ZoneFacts,
+        /// The zone that the trial needs.
+        wanted: ZoneFacts,
+    },
+    /// AuthDNS refused questions, or denied their names, in a trial that would have failed.
+    AuthRefused {
+        /// Replies with REFUSED or NXDOMAIN.
+        refused: u64,
+        /// All questions to AuthDNS.
+        questions: u64,
+    },
+    /// Other trials used the same AuthDNS at the same time.
+    OtherTrials {
+        /// Number of other trials.
+        trials: u64,
+    },
+    /// AuthDNS was asked for more names than the trial has.
+    OtherNames {
+        /// Names that AuthDNS was asked for.
+        asked: u64,
+        /// Names of the trial.
+        names: u64,
+    },
     /// The user ended the trial before its time.
     Interrupted {
         /// For how long queries were sent.
@@ -302,6 +365,7 @@ pub enum ReasonKind {
     InterfaceReceive,
     InterfaceSend,
     QueueingDiscipline,
+    Waited,
     Neighbour,
     Unbalanced,
     Missed,
@@ -312,6 +376,11 @@ pub enum ReasonKind {
     AuthRestarted,
     AuthSlow,
     AuthDecides,
+    AuthMissed,
+    AuthServes,
+    AuthRefused,
+    OtherTrials,
+    OtherNames,
     Interrupted,
     Deviation,
     NotReady,
@@ -331,6 +400,7 @@ impl HostLoss {
             HostLoss::InterfaceReceive { .. } => ReasonKind::InterfaceReceive,
             HostLoss::InterfaceSend { .. } => ReasonKind::InterfaceSend,
             HostLoss::QueueingDiscipline { .. } => ReasonKind::QueueingDiscipline,
+            HostLoss::Waited { .. } => ReasonKind::Waited,
             HostLoss::Neighbour { .. } => ReasonKind::Neighbour,
         }
     }
@@ -365,6 +435,11 @@ impl Reason {
             Reason::AuthRestarted => ReasonKind::AuthRestarted,
             Reason::AuthSlow { .. } => ReasonKind::AuthSlow,
             Reason::AuthDecides { .. } => ReasonKind::AuthDecides,
+            Reason::AuthMissed { .. } => ReasonKind::AuthMissed,
+            Reason::AuthServes { .. } => ReasonKind::AuthServes,
+            Reason::AuthRefused { .. } => ReasonKind::AuthRefused,
+            Reason::OtherTrials { .. } => ReasonKind::OtherTrials,
+            Reason::OtherNames { .. } => ReasonKind::OtherNames,
             Reason::Interrupted { .. } => ReasonKind::Interrupted,
             Reason::Deviation { .. } => ReasonKind::Deviation,
             Reason::OfShard { reason, .. } | Reason::OnHost { reason, .. } => reason.kind(),
@@ -395,6 +470,7 @@ impl fmt::Display for ReasonKind {
             ReasonKind::InterfaceReceive => "the tester's interface dropped received packets",
             ReasonKind::InterfaceSend => "the tester's interface dropped packets to be sent",
             ReasonKind::QueueingDiscipline => "the tester's queueing discipline dropped packets",
+            ReasonKind::Waited => "packets waited in the tester's queueing discipline",
             ReasonKind::Neighbour => "the tester's neighbour was not resolved",
             ReasonKind::Unbalanced => "internal error: outcomes do not add up",
             ReasonKind::Missed => "the interface got datagrams that the sockets did not",
@@ -405,6 +481,11 @@ impl fmt::Display for ReasonKind {
             ReasonKind::AuthRestarted => "AuthDNS was started anew",
             ReasonKind::AuthSlow => "AuthDNS was slow for one query in a thousand",
             ReasonKind::AuthDecides => "AuthDNS was slow for as many questions as decided",
+            ReasonKind::AuthMissed => "AuthDNS's interface got datagrams that its sockets did not",
+            ReasonKind::AuthServes => "AuthDNS serves another zone than the trial needs",
+            ReasonKind::AuthRefused => "AuthDNS refused questions",
+            ReasonKind::OtherTrials => "other trials used AuthDNS at the same time",
+            ReasonKind::OtherNames => "AuthDNS was asked for more names than the trial has",
             ReasonKind::Interrupted => "interrupted",
             ReasonKind::Deviation => "the DUT was not asked what the trial wanted",
             ReasonKind::NotReady => "one of several testers was not ready in time",
@@ -458,6 +539,17 @@ impl fmt::Display for HostLoss {
                     f,
                     "the tester's own queueing discipline ({discipline} on {interface}) dropped {}",
                     packets_of(*packets)
+                )
+            }
+            HostLoss::Waited { packets, longest, limit, discipline, interface } => {
+                let discipline = discipline.as_deref().unwrap_or("of unknown kind");
+                write!(
+                    f,
+                    "{} waited longer than {} ms in the tester's own queueing discipline ({discipline} on \
+                     {interface}), up to {:.0} ms",
+                    packets_of(*packets),
+                    limit.as_millis_f64(),
+                    longest.as_millis_f64()
                 )
             }
             HostLoss::Neighbour { packets, address, interface, unresolved } => {
@@ -611,13 +703,18 @@ impl fmt::Display for Reason {
             | Reason::AuthHostLoss(_)
             | Reason::AuthRestarted
             | Reason::AuthSlow { .. }
-            | Reason::AuthDecides { .. } => self.of_auth(f),
+            | Reason::AuthDecides { .. }
+            | Reason::AuthMissed { .. }
+            | Reason::AuthServes { .. }
+            | Reason::AuthRefused { .. }
+            | Reason::OtherTrials { .. }
+            | Reason::OtherNames { .. } => self.of_auth(f),
         }
     }
 }
 
 impl Reason {
-    /// What AuthDNS did, in words.
+    /// The words of reasons that concern AuthDNS.
     fn of_auth(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reason::AuthDropped { queries } => {
@@ -645,6 +742,33 @@ impl Reason {
                 )?;
                 write!(f, "{} got no valid reply in time", counted(*unanswered, "query", "queries"))
             }
+            Reason::AuthMissed { datagrams, came } => write!(
+                f,
+                "the interface of AuthDNS's host got {} for AuthDNS, and AuthDNS's sockets did not get {} of them: look \
+                 for a packet filter there (dns64bench check)",
+                counted(*came, "datagram", "datagrams"),
+                grouped(*datagrams)
+            ),
+            Reason::AuthServes { served, wanted } => {
+                write!(f, "AuthDNS serves {served}, and the trial needs {wanted}")
+            }
+            Reason::AuthRefused { refused, questions } => write!(
+                f,
+                "AuthDNS refused or denied {} of {}: their names are not in its zone",
+                grouped(*refused),
+                counted(*questions, "question", "questions")
+            ),
+            Reason::OtherTrials { trials } => write!(
+                f,
+                "{} used this AuthDNS at the same time: names cached for one trial count for both",
+                counted(*trials, "other trial", "other trials")
+            ),
+            Reason::OtherNames { asked, names } => write!(
+                f,
+                "AuthDNS was asked for {}, and the trial has {}: another client used the DUT or AuthDNS at the same time",
+                counted(*asked, "name", "names"),
+                grouped(*names)
+            ),
             _ => Ok(()),
         }
     }

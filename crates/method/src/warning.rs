@@ -24,6 +24,12 @@ pub enum Warning {
         /// Queries that count as lost.
         lost: u64,
     },
+    /// The interface of AuthDNS's host got datagrams for AuthDNS that its sockets did not, too few to
+    /// decide.
+    AuthMissed {
+        /// Datagrams that no socket of AuthDNS got.
+        datagrams: u64,
+    },
     /// The kernel refused queries at first.
     SentAgain {
         /// How many queries it refused.
@@ -83,6 +89,12 @@ impl fmt::Display for Warning {
                  (dns64bench check)",
                 counted(*datagrams, "datagram", "datagrams"),
                 counted(*lost, "query counts", "queries count")
+            ),
+            Warning::AuthMissed { datagrams } => write!(
+                f,
+                "the interface of AuthDNS's host got {} for AuthDNS that its sockets did not: look for a packet filter \
+                 there (dns64bench check)",
+                counted(*datagrams, "datagram", "datagrams")
             ),
             Warning::SentAgain { queries } => write!(
                 f,

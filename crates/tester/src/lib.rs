@@ -23,3 +23,4 @@ pub mod past_stack;
 mod port;
 pub mod reference_dut;
 mod tcp;
+mod waits;

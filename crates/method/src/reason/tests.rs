@@ -24,6 +24,10 @@ fn all() -> Vec<(Reason, &'static str)> {
             interface: interface(),
         })
     };
+    let zone = |domain: &str, aaaa: u8| ZoneFacts {
+        domain: domain.into(),
+        aaaa_share: Share::percent(aaaa),
+    };
     vec![
         (
             Reason::WindowOff { worst_pct: 1.554, limit_pct: 1.0 },
@@ -85,6 +89,17 @@ fn all() -> Vec<(Reason, &'static str)> {
             "the tester's own queueing discipline (of unknown kind on to-dut) dropped 1\u{202f}691 packets",
         ),
         (
+            Reason::HostLoss(HostLoss::Waited {
+                packets: 1_691,
+                longest: Nanos::from_millis(340),
+                limit,
+                discipline: Some("tbf".into()),
+                interface: interface(),
+            }),
+            "1\u{202f}691 packets waited longer than 10 ms in the tester's own queueing discipline (tbf on to-dut), up \
+             to 340 ms",
+        ),
+        (
             neighbour(Some(7)),
             "the tester's neighbour 2001:2::1 on to-dut was not resolved for 340 ms; its queue dropped 7 packets",
         ),
@@ -115,6 +130,32 @@ fn all() -> Vec<(Reason, &'static str)> {
         (
             Reason::AuthDecides { questions: 11, limit, unanswered: 10 },
             "AuthDNS took longer than 10 ms for 11 questions, which may be why 10 queries got no valid reply in time",
+        ),
+        (
+            Reason::AuthMissed { datagrams: 17, came: 8_000 },
+            "the interface of AuthDNS's host got 8\u{202f}000 datagrams for AuthDNS, and AuthDNS's sockets did not get \
+             17 of them: look for a packet filter there (dns64bench check)",
+        ),
+        (
+            Reason::AuthServes {
+                served: zone("other.test", 50),
+                wanted: zone("dns64perf.test", 0),
+            },
+            "AuthDNS serves other.test with an AAAA share of 50 %, and the trial needs dns64perf.test with an AAAA share \
+             of 0 %",
+        ),
+        (
+            Reason::AuthRefused { refused: 4_000, questions: 4_001 },
+            "AuthDNS refused or denied 4\u{202f}000 of 4\u{202f}001 questions: their names are not in its zone",
+        ),
+        (
+            Reason::OtherTrials { trials: 1 },
+            "1 other trial used this AuthDNS at the same time: names cached for one trial count for both",
+        ),
+        (
+            Reason::OtherNames { asked: 8_000, names: 4_000 },
+            "AuthDNS was asked for 8\u{202f}000 names, and the trial has 4\u{202f}000: another client used the DUT or \
+             AuthDNS at the same time",
         ),
         (
             Reason::AuthHostLoss(HostLoss::InterfaceReceive { packets: 4, interface: interface() }),
@@ -227,7 +268,7 @@ fn names_in_json_are_those_of_the_kinds() {
 fn kinds_differ_in_their_words_and_have_no_numbers_of_a_trial() {
     let kinds: BTreeSet<ReasonKind> = all().iter().map(|(reason, _)| reason.kind()).collect();
     let words: BTreeSet<String> = kinds.iter().map(ReasonKind::to_string).collect();
-    assert_eq!((kinds.len(), words.len()), (32, 32), "{words:?}");
+    assert_eq!((kinds.len(), words.len()), (38, 38), "{words:?}");
     let one = Reason::WindowOff { worst_pct: 1.55, limit_pct: 1.0 };
     let other = Reason::WindowOff { worst_pct: 12.0, limit_pct: 5.0 };
     assert_eq!(one.kind(), other.kind());

@@ -28,7 +28,12 @@ impl Times {
         self.0.saturating_record(time.0.max(1));
     }
 
-    /// Counts what somebody else has counted.
+    /// Counts `count` times in the bin that `time` falls into.
+    pub(crate) fn add_all(&mut self, time: Nanos, count: u64) {
+        self.0.saturating_record_n(time.0.max(1), count);
+    }
+
+    /// Adds the counts of another histogram.
     pub fn merge(&mut self, other: &Times) {
         self.0.add(&other.0).expect("equal bounds");
     }

@@ -1,9 +1,9 @@
-//! What the tester's own host loses below the sockets, from before the first query to after the
-//! last reply.
+//! Losses and delays of the Measurer's host below the sockets, from before the first query to after
+//! the last reply.
 //!
 //! ```text
 //! sender ─► sockets ─► queueing discipline ─► neighbour's queue ─► interface ─► DUT
-//!              (UDP's SndbufErrors, RTM_GETQDISC)  (state, discards)  (/proc/net/dev)
+//!              (UDP's SndbufErrors, RTM_GETQDISC: drops, waits)  (state, discards)  (/proc/net/dev)
 //! receiver ◄─ sockets ◄─ netfilter, UDP ◄─────── tap ◄────────────── interface ◄─ DUT
 //!              (drops)    (what is missing between)                   (/proc/net/dev)
 //! ```
@@ -26,7 +26,7 @@ use net::batch::{BATCH, OFFLOAD_LEN, ReceiveBatch, Wait};
 use net::clock;
 use net::drops::{InterfaceCounters, Outward, UdpErrors, interface_counters, udp_errors};
 use net::neighbour::{NextHop, Reach, Watch};
-use net::queueing::{Queueing, discipline};
+use net::queueing::{Disciplines, Queueing, discipline};
 use net::socket::Endpoint;
 use net::tap::Tap;
 
@@ -35,6 +35,7 @@ use super::pair::Ports;
 use super::plan::TrialPlan;
 use super::result::TesterDrops;
 use crate::interface_drops::{InterfaceDrops, beyond_disciplines};
+use crate::waits::WaitWatch;
 
 /// For so long the next hop's link-layer address is waited for.
 const RESOLVE: Duration = Duration::from_secs(10);
@@ -68,6 +69,11 @@ pub(super) struct HostLosses {
     /// Absent where the next hop needs no link-layer address, and on kernels that do not tell its
     /// state.
     watch: Option<Watch>,
+    /// Absent where no packet can wait in the queueing discipline.
+    queue: Option<Disciplines>,
+    waits: WaitWatch,
+    /// Longest wait in the queueing discipline that is no loss.
+    longest_wait: Nanos,
     looked: Nanos,
     unresolved: Option<Nanos>,
     /// Absent where the process may not have one.
@@ -143,22 +149,41 @@ impl HostLosses {
         let is_watched = hop.needs_address && outward == Outward::ThroughStack;
         let watch = if is_watched { Watch::new(hop.clone()).ok() } else { None };
         let before = Reading::now(&hop, outward)?;
+        let holds = before.queueing.as_ref().is_some_and(Queueing::can_hold);
+        let is_held = holds && outward == Outward::ThroughStack;
+        let queue = if is_held { Disciplines::open().ok() } else { None };
         let looked = clock::now();
-        Ok(HostLosses { hop, outward, before, watch, looked, unresolved: None, tap })
+        Ok(HostLosses {
+            hop,
+            outward,
+            before,
+            watch,
+            queue,
+            waits: WaitWatch::default(),
+            longest_wait: plan.limits.lateness_p999,
+            looked,
+            unresolved: None,
+            tap,
+        })
     }
 
-    /// Looks at the next hop's state while `running` says so; returns at once where there is
-    /// nothing to look at.
+    /// Looks at the next hop's state and at the queueing discipline while `running` is true; returns
+    /// at once if there is nothing to look at.
     pub(super) fn watch_while(&mut self, running: impl Fn() -> bool) {
-        while self.watch.is_some() && running() {
+        while (self.watch.is_some() || self.queue.is_some()) && running() {
             self.look();
             thread::sleep(LOOK);
         }
     }
 
     fn look(&mut self) {
-        let Some(watch) = &mut self.watch else { return };
         let now = clock::now();
+        if let Some(all) = self.queue.as_mut().and_then(|queue| queue.look().ok())
+            && let Some(ours) = all.iter().find(|queue| queue.interface == self.hop.interface)
+        {
+            self.waits.look(now, ours);
+        }
+        let Some(watch) = &mut self.watch else { return };
         // An absent entry holds no packets; the next packet makes one.
         if matches!(watch.look(), Ok(Reach::Unresolved)) {
             let so_far = self.unresolved.unwrap_or_default();
@@ -241,6 +266,8 @@ impl HostLosses {
             discipline: after.queueing.as_ref().map(|queueing| queueing.kind.clone()),
         };
         places.extend(of_interface.losses(&self.hop.interface));
+        let (waits, discipline) = (self.waits.waits(), of_interface.discipline.as_deref());
+        places.extend(waits.beyond(self.longest_wait, &self.hop.interface, discipline));
         if let Some(unresolved) = self.unresolved {
             let (packets, address) = (self.discarded(after), self.hop.address);
             places.push(HostLoss::Neighbour {
@@ -300,6 +327,9 @@ mod tests {
             outward: Outward::ThroughStack,
             before: reading(10, 100, Some(1_000)),
             watch: None,
+            queue: None,
+            waits: WaitWatch::default(),
+            longest_wait: Nanos::from_millis(10),
             looked: Nanos(0),
             unresolved,
             tap: None,
@@ -356,6 +386,20 @@ mod tests {
             Warning::SentAgain { queries: 3 },
         ];
         assert_eq!(warnings(losses(Some(2), Some("eth0")), &counts(7, 3)), all);
+    }
+
+    #[test]
+    fn a_wait_beyond_the_limit_is_a_loss() {
+        let mut losses = watched(false, None);
+        for (number, limit, is_loss) in [(1, 10, false), (2, 10, true), (3, 60, false)] {
+            let waiting =
+                Queueing { backlog: 300, waiting: 3, ..reading(10, 100, None).queueing.unwrap() };
+            losses.waits.look(Nanos::from_millis(20 * number), &waiting);
+            losses.longest_wait = Nanos::from_millis(limit);
+            let places = losses.places(&TesterDrops::default(), &reading(10, 100, None));
+            let found = matches!(places[..], [HostLoss::Waited { packets: 3, .. }]);
+            assert_eq!((found, places.is_empty()), (is_loss, !is_loss), "{places:?}");
+        }
     }
 
     #[test]

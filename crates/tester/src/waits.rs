@@ -1,0 +1,110 @@
+//! Time that packets of the tester's host wait in a queueing discipline, for the Measurer and for
+//! AuthDNS.
+
+use method::reason::HostLoss;
+use method::units::Nanos;
+use net::queueing::{Queueing, Waiting};
+use serde::{Deserialize, Serialize};
+
+use crate::authdns::times::Times;
+
+/// Waits of packets in one queueing discipline, those of other programs included. The times are
+/// lower bounds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Waits {
+    /// Packets that have left, by the time that they waited: pairs of upper bound in nanoseconds and
+    /// count.
+    pub left: Times,
+    /// Packets that wait now.
+    pub waiting: u64,
+    /// Time that the first of them has waited, in nanoseconds.
+    pub oldest: Nanos,
+}
+
+impl Waits {
+    /// The packets that waited longer than `limit` in the discipline of this kind on `interface`;
+    /// `None` if there are none.
+    pub(crate) fn beyond(
+        &self,
+        limit: Nanos,
+        interface: &str,
+        discipline: Option<&str>,
+    ) -> Option<HostLoss> {
+        let longest = self.left.max().unwrap_or_default().max(self.oldest);
+        let waiting = if self.oldest > limit { self.waiting } else { 0 };
+        let packets = self.left.count() - self.left.count_below(limit) + waiting;
+        (longest > limit && packets > 0).then(|| HostLoss::Waited {
+            packets,
+            longest,
+            limit,
+            discipline: discipline.map(Into::into),
+            interface: interface.to_owned(),
+        })
+    }
+}
+
+/// Measures the waits in one queueing discipline by repeated looks.
+#[derive(Debug, Default)]
+pub(crate) struct WaitWatch {
+    waiting: Waiting,
+    waits: Waits,
+}
+
+impl WaitWatch {
+    /// Takes in the discipline's counters at `now`.
+    pub(crate) fn look(&mut self, now: Nanos, queue: &Queueing) {
+        let left = &mut self.waits.left;
+        self.waiting.look(now, queue, |time, packets| left.add_all(time, packets));
+        self.waits.waiting = queue.waiting.into();
+        self.waits.oldest = self.waiting.oldest();
+    }
+
+    /// All waits so far.
+    pub(crate) fn waits(&self) -> &Waits {
+        &self.waits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Nanos = Nanos::from_millis(10);
+
+    fn beyond(waits: &Waits) -> Option<(u64, u64)> {
+        match waits.beyond(LIMIT, "to-dut", Some("tbf"))? {
+            HostLoss::Waited { packets, longest, .. } => Some((packets, longest.0 / 1_000_000)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn packets_count_if_they_waited_beyond_the_limit() {
+        let mut waits = Waits::default();
+        waits.left.add_all(Nanos::from_millis(5), 100);
+        waits.waiting = 7;
+        assert_eq!(beyond(&waits), None);
+        waits.oldest = Nanos::from_millis(40);
+        assert_eq!(beyond(&waits), Some((7, 40)), "a queue that nothing leaves");
+        waits.left.add_all(Nanos::from_millis(320), 3);
+        let (packets, longest) = beyond(&waits).unwrap();
+        assert!(packets == 10 && longest.abs_diff(320) <= 4, "{packets} {longest}");
+    }
+
+    #[test]
+    fn a_full_queue_is_seen_by_looks_at_its_counters() {
+        let mut watch = WaitWatch::default();
+        for number in 1..=4u32 {
+            let queue = Queueing {
+                left: u64::from(number) * 100,
+                packets: number,
+                backlog: 500,
+                waiting: 5,
+                ..Queueing::default()
+            };
+            watch.look(Nanos::from_millis(20 * u64::from(number)), &queue);
+        }
+        assert_eq!(watch.waits().oldest, Nanos::from_millis(60));
+        assert_eq!(beyond(watch.waits()).unwrap().1, 60);
+    }
+}
