@@ -22,6 +22,23 @@ pub struct Waits {
 }
 
 impl Waits {
+    /// Adds the waits of another queueing discipline.
+    pub(crate) fn merge(&mut self, other: &Waits) {
+        self.left.merge(&other.left);
+        self.waiting += other.waiting;
+        self.oldest = self.oldest.max(other.oldest);
+    }
+
+    /// The waits after `before` was read.
+    pub(crate) fn since(&self, before: &Waits) -> Waits {
+        Waits { left: self.left.since(&before.left), ..*self }
+    }
+
+    /// True if no packet waited.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.left.count() == 0 && self.waiting == 0
+    }
+
     /// The packets that waited longer than `limit` in the discipline of this kind on `interface`;
     /// `None` if there are none.
     pub(crate) fn beyond(
@@ -59,6 +76,12 @@ impl WaitWatch {
         self.waits.oldest = self.waiting.oldest();
     }
 
+    /// Takes in that the discipline is gone, and with it the packets that waited.
+    pub(crate) fn clear(&mut self) {
+        self.waiting = Waiting::default();
+        (self.waits.waiting, self.waits.oldest) = (0, Nanos(0));
+    }
+
     /// All waits so far.
     pub(crate) fn waits(&self) -> &Waits {
         &self.waits
@@ -86,9 +109,13 @@ mod tests {
         assert_eq!(beyond(&waits), None);
         waits.oldest = Nanos::from_millis(40);
         assert_eq!(beyond(&waits), Some((7, 40)), "a queue that nothing leaves");
+        let before = waits.clone();
         waits.left.add_all(Nanos::from_millis(320), 3);
         let (packets, longest) = beyond(&waits).unwrap();
         assert!(packets == 10 && longest.abs_diff(320) <= 4, "{packets} {longest}");
+        waits.oldest = Nanos(0);
+        assert_eq!(beyond(&waits.since(&before)).unwrap().0, 3);
+        assert_eq!(beyond(&waits.since(&waits)), None);
     }
 
     #[test]
@@ -106,5 +133,6 @@ mod tests {
         }
         assert_eq!(watch.waits().oldest, Nanos::from_millis(60));
         assert_eq!(beyond(watch.waits()).unwrap().1, 60);
+        assert!(!watch.waits().is_empty() && Waits::default().is_empty());
     }
 }

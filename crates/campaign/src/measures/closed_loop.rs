@@ -184,12 +184,12 @@ impl LoopTrial {
     /// invalid, where it was slow for as many questions as names are without an answer too, and so
     /// does a DUT that passed without asking AuthDNS for each name.
     pub fn weigh_auth(&mut self, part: AuthPart, limit: Nanos) {
-        let mut faults = part.faults(limit);
+        let mut faults = part.faults(limit, limit);
         let counts = &self.experiments.counts;
         let unanswered = unanswered(counts);
-        let decides = counts.valid + unanswered.min(part.slow) >= counts.sent;
+        let decides = counts.valid + unanswered.min(part.doubtful()) >= counts.sent;
         if faults.is_empty() && self.verdict == Verdict::Failed && decides {
-            faults.push(Reason::AuthDecides { questions: part.slow, limit, unanswered });
+            faults.extend(part.doubts(limit, unanswered));
         }
         if !faults.is_empty() {
             self.verdict = Verdict::Invalid;

@@ -39,7 +39,7 @@ fn serve(args: &Auth) -> Outcome {
     };
     let running = start(&config).map_err(Failure::environment)?;
     if let Some(path) = &args.status {
-        let counters = running.counter_reader();
+        let counters = running.counter_reader().map_err(Failure::environment)?;
         let serving = status::serve(path, move || Versioned::new(counters()));
         serving.with_context(|| left_over(path)).map_err(Failure::environment)?;
     }

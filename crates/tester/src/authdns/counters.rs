@@ -92,6 +92,8 @@ pub(crate) struct WorkerCounters {
     lost: AtomicU64,
     send_refused: AtomicU64,
     pub(crate) socket_drops: AtomicU64,
+    /// Datagrams that its socket received; 0 of a worker past the stack.
+    pub(crate) received: AtomicU64,
     times: Mutex<WorkerTimes>,
 }
 
@@ -113,6 +115,11 @@ impl WorkerCounters {
 
     /// Counts the times of a batch whose replies had left at `sent` (wall clock), and empties it
     /// for the next one.
+    /// Datagrams that its socket received or dropped.
+    pub(crate) fn at_socket(&self) -> u64 {
+        self.received.load(Ordering::Relaxed) + self.socket_drops.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn publish_times(&self, batch: &mut BatchTimes, sent: Nanos) {
         if batch.received.is_empty() && batch.repeats.is_empty() {
             return;

@@ -1,13 +1,15 @@
-//! What AuthDNS's host loses below AuthDNS's sockets, since AuthDNS began.
+//! Packets that AuthDNS's host loses or delays below AuthDNS's sockets, since AuthDNS began.
 //!
 //! ```text
-//! DUT ─► interface ─► sockets ─► AuthDNS ─► sockets ─► queueing discipline ─► interface ─► DUT
-//!       (/proc/net/dev)                        (UDP's SndbufErrors, RTM_GETQDISC)  (/proc/net/dev)
+//! DUT ─► interface ─► tap ─► netfilter, UDP ─► sockets ─► AuthDNS
+//!       (/proc/net/dev)     (`arrivals`: missing between)
+//! DUT ◄─ interface ◄─ neighbour's queue ◄─ queueing discipline ◄─ sockets ◄─ AuthDNS
+//!       (/proc/net/dev)  (`glances`: state)  (RTM_GETQDISC, UDP's SndbufErrors; `glances`: waits)
 //! ```
 //!
-//! The rule is that of the Measurer's own host (`measurer::host_losses`): the counters are those of
-//! the whole interface, what other traffic loses counts as well, and any growth makes a trial
-//! invalid. The kernel is asked when somebody reads the status, and never by a worker.
+//! The rule is that of the Measurer's host (`measurer::host_losses`): the counters are those of the
+//! whole interface, losses of other traffic count as well, and any growth makes a trial invalid. The
+//! kernel is asked when the status is read, and every 20 ms from then on; never by a worker.
 //!
 //! Looked at are the interfaces that have the addresses which AuthDNS listens on. On the wildcard
 //! address, and for an address that no interface has, queries may come by any interface: then all
@@ -22,20 +24,26 @@ use std::io;
 use std::net::SocketAddr;
 
 use method::reason::HostLoss;
-use net::drops::{InterfaceCounters, Outward, interface_counters, udp_errors};
+use method::units::Nanos;
+use net::drops::{InterfaceCounters, Outward, UdpErrors, interface_counters, udp_errors};
 use net::interfaces::{Held, held};
 use net::queueing::{Queueing, disciplines};
 use net::socket::scope_of;
 use net::xdp::Way;
 use serde::{Deserialize, Serialize};
 
+use super::arrivals::Taps;
+use super::glances::Glances;
 use crate::interface_drops::beyond_disciplines;
 use crate::past_stack::PastStack;
 
+pub use super::arrivals::Arrived;
+pub use super::glances::UnresolvedNeighbour;
 pub use crate::interface_drops::InterfaceDrops;
+pub use crate::waits::Waits;
 
 /// Packets that AuthDNS's host lost below AuthDNS's sockets, those of other programs included.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct HostDrops {
     /// Of each interface that is looked at, by its name; of several AuthDNS the sum for each name.
     pub interfaces: BTreeMap<String, InterfaceDrops>,
@@ -43,6 +51,21 @@ pub struct HostDrops {
     /// discipline refused. They are those of the whole host; 0 where only loopback is looked at,
     /// which has no queue.
     pub no_room_to_send: u64,
+    /// Waits in the queueing disciplines of these interfaces, by interface; absent where no packet
+    /// waited.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub waits: BTreeMap<String, Waits>,
+    /// Neighbours on these interfaces that were not resolved while packets waited for them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub neighbours: Vec<UnresolvedNeighbour>,
+    /// Packets that queues of such neighbours dropped; absent where the kernel's counter cannot be
+    /// read.
+    #[serde(default)]
+    pub neighbour_drops: Option<u64>,
+    /// Datagrams for AuthDNS at its interfaces and sockets; absent where the process lacks the
+    /// privilege to count them.
+    #[serde(default)]
+    pub arrived: Option<Arrived>,
 }
 
 impl HostDrops {
@@ -56,6 +79,18 @@ impl HostDrops {
             sum.discipline = sum.discipline.take().or_else(|| more.discipline.clone());
         }
         self.no_room_to_send += other.no_room_to_send;
+        for (name, waits) in &other.waits {
+            self.waits.entry(name.clone()).or_default().merge(waits);
+        }
+        for theirs in &other.neighbours {
+            match self.neighbours.iter_mut().find(|ours| ours.is(theirs)) {
+                Some(ours) => ours.unresolved = ours.unresolved + theirs.unresolved,
+                None => self.neighbours.push(theirs.clone()),
+            }
+        }
+        let drops = self.neighbour_drops.zip(other.neighbour_drops);
+        self.neighbour_drops = drops.map(|(ours, theirs)| ours + theirs);
+        self.arrived = self.arrived.zip(other.arrived).map(|(ours, theirs)| ours.plus(&theirs));
     }
 
     /// What came after `before` was read.
@@ -73,10 +108,37 @@ impl HostDrops {
             };
             (name.clone(), less)
         });
+        let none = Waits::default();
+        let waits = self.waits.iter().map(|(name, after)| {
+            (name.clone(), after.since(before.waits.get(name).unwrap_or(&none)))
+        });
         HostDrops {
             interfaces: interfaces.collect(),
             no_room_to_send: self.no_room_to_send.saturating_sub(before.no_room_to_send),
+            waits: waits.filter(|(_, waits)| !waits.is_empty()).collect(),
+            neighbours: self.neighbours.iter().filter_map(|one| longer(one, before)).collect(),
+            neighbour_drops: self
+                .neighbour_drops
+                .map(|after| after.saturating_sub(before.neighbour_drops.unwrap_or(0))),
+            arrived: self.arrived.zip(before.arrived).map(|(after, before)| Arrived {
+                interfaces: after.interfaces.saturating_sub(before.interfaces),
+                sockets: after.sockets.saturating_sub(before.sockets),
+            }),
         }
+    }
+
+    /// Datagrams that the interfaces received and the sockets did not; `None` if not counted.
+    pub(super) fn missed(&self) -> Option<u64> {
+        self.arrived.map(|arrived| arrived.missed_since(&Arrived::default()))
+    }
+
+    /// One entry for each queueing discipline in which packets waited longer than `limit`.
+    pub(super) fn waits_beyond(&self, limit: Nanos) -> Vec<HostLoss> {
+        let beyond = |(name, waits): (&String, &Waits)| {
+            let discipline = self.interfaces.get(name).and_then(|one| one.discipline.as_deref());
+            waits.beyond(limit, name, discipline)
+        };
+        self.waits.iter().filter_map(beyond).collect()
     }
 
     /// Whether no interface was looked at: by an AuthDNS that does not count, or by nobody.
@@ -98,16 +160,42 @@ impl HostDrops {
                 InterfaceDrops { queueing_discipline: beyond, ..InterfaceDrops::default() };
             all.insert(names.join(", "), of_some);
         }
-        all.iter().flat_map(|(name, drops)| drops.losses(name)).collect()
+        let of_interfaces = all.iter().flat_map(|(name, drops)| drops.losses(name));
+        of_interfaces.chain(self.unresolved()).collect()
+    }
+
+    /// One entry for each unresolved neighbour. The dropped packets are known of a single one.
+    fn unresolved(&self) -> impl Iterator<Item = HostLoss> {
+        let packets = self.neighbour_drops.filter(|_| self.neighbours.len() == 1);
+        self.neighbours.iter().map(move |one| HostLoss::Neighbour {
+            packets,
+            address: one.address,
+            interface: one.interface.clone(),
+            unresolved: one.unresolved,
+        })
     }
 }
 
-/// Adds up what the host loses, look by look.
+/// The neighbour, if its unresolved time has grown since `before` was read, with the growth.
+fn longer(one: &UnresolvedNeighbour, before: &HostDrops) -> Option<UnresolvedNeighbour> {
+    let known = before.neighbours.iter().find(|other| other.is(one));
+    let before = known.map_or(Nanos(0), |other| other.unresolved);
+    let unresolved = one.unresolved.since(before);
+    (unresolved > Nanos(0)).then(|| UnresolvedNeighbour { unresolved, ..one.clone() })
+}
+
+/// Adds up the losses of the host, look by look.
 pub(super) struct HostWatch {
-    /// What was lost so far; its keys are the interfaces that are looked at.
+    /// Losses so far; the keys are the interfaces that are looked at.
     drops: HostDrops,
     last: Reading,
     scope: Scope,
+    glances: Glances,
+    listen: Vec<SocketAddr>,
+    /// Taps, from the first look on; `None` inside if there can be none.
+    taps: Option<Option<Taps>>,
+    /// Datagrams with a wrong checksum, by UDP's counter, since AuthDNS began.
+    wrong_checksum: u64,
     /// The interface by which replies leave past the stack.
     past_stack: Option<String>,
     /// The interface whose received packets are counted where its rings are read.
@@ -129,7 +217,7 @@ struct Scope {
 struct Reading {
     interfaces: BTreeMap<String, InterfaceCounters>,
     queueing: BTreeMap<String, Queueing>,
-    no_room_to_send: Option<u64>,
+    udp: Option<UdpErrors>,
 }
 
 impl Reading {
@@ -144,7 +232,7 @@ impl Reading {
         Reading {
             interfaces: counted.collect(),
             queueing: queueing.map(|one| (one.interface.clone(), one)).collect(),
-            no_room_to_send: udp_errors().ok().map(|errors| errors.no_room_to_send),
+            udp: udp_errors().ok(),
         }
     }
 }
@@ -165,7 +253,7 @@ impl HostWatch {
         let past_stack = past_stack.map(|past_stack| past_stack.interface.clone());
         let last = Reading::now(names.iter(), past_stack.as_deref());
         let watch = HostWatch::new(names, scope, counted_by_rings, last);
-        Ok(HostWatch { past_stack, ..watch })
+        Ok(HostWatch { past_stack, listen: listen.to_vec(), ..watch })
     }
 
     fn new(
@@ -176,14 +264,47 @@ impl HostWatch {
     ) -> HostWatch {
         let none = |name| (name, InterfaceDrops::default());
         let interfaces = names.into_iter().map(none).collect();
-        let drops = HostDrops { interfaces, no_room_to_send: 0 };
-        HostWatch { drops, last, scope, past_stack: None, counted_by_rings }
+        HostWatch {
+            drops: HostDrops { interfaces, ..HostDrops::default() },
+            last,
+            scope,
+            glances: Glances::default(),
+            listen: Vec::new(),
+            taps: None,
+            wrong_checksum: 0,
+            past_stack: None,
+            counted_by_rings,
+        }
     }
 
-    /// What was lost until now. Asks the kernel, which takes up to some milliseconds.
-    pub(super) fn look(&mut self) -> HostDrops {
+    /// Losses until now, where `received` gives the datagrams that the sockets received or dropped.
+    /// Asks the kernel, which takes up to some milliseconds, and longer if datagrams are missing.
+    pub(super) fn look(&mut self, received: impl Fn() -> u64) -> HostDrops {
         self.add(Reading::now(self.drops.interfaces.keys(), self.past_stack.as_deref()));
+        self.glances.note_discards();
+        self.glance();
+        let (listen, names) = (&self.listen, &self.drops.interfaces);
+        let taps = self.taps.get_or_insert_with(|| {
+            let names: Vec<String> = names.keys().cloned().collect();
+            Taps::on(listen, &names, &held().ok()?)
+        });
+        let at_sockets = || received() + self.wrong_checksum;
+        self.drops.arrived = taps.as_mut().and_then(|taps| taps.compare(at_sockets));
+        let waits = names.keys().map(|name| (name.clone(), self.glances.waits(name)));
+        self.drops.waits = waits.filter(|(_, waits)| !waits.is_empty()).collect();
+        self.drops.neighbours = self.glances.unresolved();
+        self.drops.neighbour_drops = self.glances.neighbour_drops();
         self.drops.clone()
+    }
+
+    /// Looks at queues and neighbours alone, which the kernel keeps no counters of.
+    pub(super) fn glance(&mut self) {
+        if self.scope.beyond_loopback {
+            let names = self.drops.interfaces.keys();
+            let looked_at =
+                |queue: &&Queueing| self.drops.interfaces.contains_key(&queue.interface);
+            self.glances.look(self.last.queueing.values().filter(looked_at), names);
+        }
     }
 
     fn add(&mut self, now: Reading) {
@@ -208,10 +329,12 @@ impl HostWatch {
         }
         // Loopback has no queue: there it is the full buffer of a program of this host, perhaps of
         // the DUT.
-        if self.scope.beyond_loopback
-            && let Some((now, last)) = now.no_room_to_send.zip(self.last.no_room_to_send)
-        {
-            self.drops.no_room_to_send += now.saturating_sub(last);
+        if let Some((now, last)) = now.udp.zip(self.last.udp) {
+            self.wrong_checksum += now.wrong_checksum.saturating_sub(last.wrong_checksum);
+            if self.scope.beyond_loopback {
+                let no_room = now.no_room_to_send.saturating_sub(last.no_room_to_send);
+                self.drops.no_room_to_send += no_room;
+            }
         }
         self.last = now;
     }
@@ -242,7 +365,7 @@ fn interfaces_of(listen: &[SocketAddr], held: &[Held]) -> (Vec<String>, Scope) {
 
 /// Whether a server on `address` listens on the one that an interface has. Several interfaces may
 /// have the same link-local address, of which the scope says one.
-fn is_of(address: SocketAddr, held: &Held) -> bool {
+pub(super) fn is_of(address: SocketAddr, held: &Held) -> bool {
     address.ip().to_canonical() == held.address.ip()
         && [0, scope_of(&held.address)].contains(&scope_of(&address))
 }
@@ -268,7 +391,7 @@ mod tests {
         Reading {
             interfaces: [(name(), counters)].into(),
             queueing: [(name(), queueing)].into(),
-            no_room_to_send: Some(no_room),
+            udp: Some(UdpErrors { no_room_to_send: no_room, wrong_checksum: 0 }),
         }
     }
 
@@ -331,7 +454,8 @@ mod tests {
     fn what_udp_counts_beyond_several_disciplines_is_of_one_of_them() {
         let queued = InterfaceDrops { queueing_discipline: 2, ..InterfaceDrops::default() };
         let interfaces = [("eth0".into(), queued), ("eth1".into(), InterfaceDrops::default())];
-        let drops = HostDrops { interfaces: interfaces.into(), no_room_to_send: 5 };
+        let drops =
+            HostDrops { interfaces: interfaces.into(), no_room_to_send: 5, ..HostDrops::default() };
         let of = |packets, interface: &str| HostLoss::QueueingDiscipline {
             packets,
             discipline: None,
@@ -395,23 +519,95 @@ mod tests {
     #[test]
     fn the_kernel_tells_the_counters_of_loopback() {
         let mut watch = HostWatch::begin(&["127.0.0.1:53".parse().unwrap()], None).unwrap();
-        assert!(watch.last.interfaces.contains_key("lo") && watch.last.no_room_to_send.is_some());
-        let drops = watch.look();
+        assert!(watch.last.interfaces.contains_key("lo") && watch.last.udp.is_some());
+        let drops = watch.look(|| 0);
         assert_eq!(drops.interfaces.keys().collect::<Vec<_>>(), ["lo"]);
         assert!(drops.interfaces["lo"].discipline.is_some());
+    }
+
+    #[test]
+    fn waits_and_neighbours_count_from_the_beginning() {
+        let limit = Nanos::from_millis(10);
+        let neighbour = |ms| UnresolvedNeighbour {
+            interface: "to-dut".into(),
+            address: [198, 18, 0, 1].into(),
+            unresolved: Nanos::from_millis(ms),
+        };
+        let of = |waited: &[u64], unresolved| {
+            let mut waits = Waits::default();
+            waited.iter().for_each(|&ms| waits.left.add(Nanos::from_millis(ms)));
+            HostDrops {
+                waits: [("to-dut".into(), waits)].into(),
+                neighbours: vec![neighbour(unresolved)],
+                neighbour_drops: Some(unresolved),
+                ..HostDrops::default()
+            }
+        };
+        let before = of(&[40, 60], 100);
+        assert_eq!(before.waits_beyond(limit).len(), 1);
+        let same = before.since(&before);
+        assert_eq!((same.waits_beyond(limit), same.losses()), (vec![], vec![]));
+        let later = of(&[40, 60, 5, 80], 340).since(&before);
+        let [HostLoss::Waited { packets: 1, longest, .. }] = &later.waits_beyond(limit)[..] else {
+            panic!("{later:?}")
+        };
+        assert!(longest.0.abs_diff(80_000_000) < 1_000_000, "{longest:?}");
+        let unresolved = Nanos::from_millis(240);
+        assert!(
+            matches!(
+                later.losses()[..],
+                [HostLoss::Neighbour { packets: Some(240), unresolved: found, .. }]
+                    if found == unresolved
+            ),
+            "{later:?}"
+        );
+        assert_eq!(of(&[5], 1).since(&of(&[], 1)).waits_beyond(limit), []);
+    }
+
+    #[test]
+    fn counters_of_older_versions_are_read() {
+        let json = r#"{"interfaces": {"lo": {"receive": 1, "send": 0, "queueing_discipline": 0,
+                       "discipline": null}}, "no_room_to_send": 0}"#;
+        let read: HostDrops = serde_json::from_str(json).unwrap();
+        assert_eq!((read.missed(), read.interfaces["lo"].receive), (None, 1));
     }
 
     #[test]
     fn hosts_of_several_servers_lose_together() {
         let drops = |receive| {
             let one = InterfaceDrops { receive, send: 1, ..InterfaceDrops::default() };
-            HostDrops { interfaces: [("to-dut".into(), one)].into(), no_room_to_send: receive }
+            let neighbour = UnresolvedNeighbour {
+                interface: "to-dut".into(),
+                address: [198, 18, 0, receive as u8].into(),
+                unresolved: Nanos::from_millis(20),
+            };
+            HostDrops {
+                interfaces: [("to-dut".into(), one)].into(),
+                no_room_to_send: receive,
+                waits: [("to-dut".into(), Waits { waiting: receive, ..Waits::default() })].into(),
+                neighbours: vec![neighbour],
+                neighbour_drops: Some(receive),
+                arrived: Some(Arrived { interfaces: 10 * receive, sockets: 9 * receive }),
+            }
         };
         let mut all = drops(2);
         all.merge(&drops(3));
         let sum = &all.interfaces["to-dut"];
         assert_eq!((sum.receive, sum.send, all.no_room_to_send), (5, 2, 5));
-        assert_eq!(all.since(&drops(2)).interfaces["to-dut"].receive, 3);
+        assert_eq!(
+            (all.waits["to-dut"].waiting, all.neighbours.len(), all.neighbour_drops, all.missed()),
+            (5, 2, Some(5), Some(5))
+        );
+        all.merge(&drops(3));
+        assert_eq!(
+            (all.neighbours.len(), all.neighbours[1].unresolved),
+            (2, Nanos::from_millis(40))
+        );
+        let mut all = drops(2);
+        all.merge(&drops(3));
+        let second = all.since(&drops(2));
+        assert_eq!((second.interfaces["to-dut"].receive, second.missed()), (3, Some(3)));
+        assert_eq!((&second.neighbours, second.neighbour_drops), (&drops(3).neighbours, Some(3)));
         assert!(HostDrops::default().is_unwatched() && !all.is_unwatched());
     }
 }

@@ -5,13 +5,15 @@
 //! client ─► crate::port: a socket (one per worker and address), or the rings of an interface ─► zone: what is the answer? ─► loss, delay ─► client
 //!                                                        │
 //!                                             counters: what was asked, what was answered, how long it took
-//!                                                        │      host_drops: what the host lost below the sockets
+//!                                                        │      host_drops, arrivals, glances: losses and waits below the sockets
 //!                                                        │
-//!                                             status ─► part: what AuthDNS did in a trial, held against its limits
+//!                                             status ─► part: AuthDNS in one trial, compared with its limits
 //! ```
 
 pub mod answer;
+mod arrivals;
 pub mod counters;
+mod glances;
 pub mod host_drops;
 pub mod part;
 mod recent;

@@ -11,7 +11,7 @@ use super::host_drops::HostDrops;
 use super::times::Times;
 use crate::past_stack::PastStack;
 
-/// What AuthDNS was asked in a trial, what it lost, and how long it took.
+/// AuthDNS in one trial: its questions, its losses, and its time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AuthPart {
     /// What it was asked, the names that were resolved before the trial included.
@@ -75,17 +75,18 @@ impl AuthPart {
         let retries =
             |get: fn(&AuthCounters) -> &Times| get(after).since(get(before)).count_below(timeout);
         let own = after.own_time.since(&before.own_time);
+        let asked = Asked {
+            aaaa: less(|c| c.queries.aaaa),
+            a: less(|c| c.queries.a),
+            other: less(|c| c.queries.other),
+            aaaa_present: less(|c| c.aaaa_present),
+            aaaa_retries: retries(|c| &c.repeats.aaaa),
+            a_retries: retries(|c| &c.repeats.a),
+        };
         AuthPart {
             restarted: before.start != after.start,
             slow: own.count() - own.count_below(limit),
-            asked: Asked {
-                aaaa: less(|c| c.queries.aaaa),
-                a: less(|c| c.queries.a),
-                other: less(|c| c.queries.other),
-                aaaa_present: less(|c| c.aaaa_present),
-                aaaa_retries: retries(|c| &c.repeats.aaaa),
-                a_retries: retries(|c| &c.repeats.a),
-            },
+            asked,
             socket_drops: less(|c| c.socket_drops),
             send_refused: less(|c| c.send_refused),
             host_drops: after.host_drops.since(&before.host_drops),
@@ -94,9 +95,10 @@ impl AuthPart {
         }
     }
 
-    /// With what AuthDNS spoiled the trial: a new start, drops of its own or of its host, or a 99.9th
-    /// percentile of its own time above `limit`.
-    pub fn faults(&self, limit: Nanos) -> Vec<Reason> {
+    /// The reasons why AuthDNS spoiled the trial: a new start, drops of AuthDNS or of its host, waits
+    /// in its host's queueing disciplines above `waiting`, more than one missed datagram in
+    /// [`MISSED_IN`], or a 99.9th percentile of its own time above `limit`.
+    pub fn faults(&self, limit: Nanos, waiting: Nanos) -> Vec<Reason> {
         let mut faults = Vec::new();
         if self.restarted {
             faults.push(Reason::AuthRestarted);
@@ -107,13 +109,48 @@ impl AuthPart {
         if self.send_refused > 0 {
             faults.push(Reason::AuthSendRefused { replies: self.send_refused });
         }
-        faults.extend(self.host_drops.losses().into_iter().map(Reason::AuthHostLoss));
+        let losses = self.host_drops.losses().into_iter();
+        let losses = losses.chain(self.host_drops.waits_beyond(waiting));
+        faults.extend(losses.map(Reason::AuthHostLoss));
+        faults.extend(self.missed_reason().filter(|_| self.missed() * MISSED_IN > self.came()));
         if let Some(own) = self.own_time_us.filter(|own| own.p999 > limit.0 as f64 / 1e3) {
             faults.push(Reason::AuthSlow { p999_us: own.p999, limit });
         }
         faults
     }
+
+    /// Questions that AuthDNS answered too late, or did not receive although its host did.
+    pub fn doubtful(&self) -> u64 {
+        self.slow + self.missed()
+    }
+
+    /// Datagrams that AuthDNS's host received and AuthDNS did not, as far as counted.
+    pub fn missed(&self) -> u64 {
+        self.host_drops.missed().unwrap_or(0)
+    }
+
+    /// Datagrams that AuthDNS's host received, as far as counted.
+    fn came(&self) -> u64 {
+        self.host_drops.arrived.map_or(0, |arrived| arrived.interfaces)
+    }
+
+    fn missed_reason(&self) -> Option<Reason> {
+        let (datagrams, came) = (self.missed(), self.came());
+        (datagrams > 0).then_some(Reason::AuthMissed { datagrams, came })
+    }
+
+    /// The reasons for a trial with this number of `unanswered` queries that [`AuthPart::doubtful`]
+    /// questions decide.
+    pub fn doubts(&self, limit: Nanos, unanswered: u64) -> Vec<Reason> {
+        let slow = Reason::AuthDecides { questions: self.slow, limit, unanswered };
+        let slow = (self.slow > 0).then_some(slow);
+        slow.into_iter().chain(self.missed_reason()).collect()
+    }
 }
+
+/// One missed datagram in this number is a fault, because a DUT marks down a server that does not
+/// answer, and so one missed question may cost many queries.
+const MISSED_IN: u64 = 1_000;
 
 #[cfg(test)]
 mod tests {
@@ -149,7 +186,7 @@ mod tests {
         let limit = Nanos::from_millis(10);
         let before = AuthCounters { start: 7, ..counters(5, &[], &[]) };
         let faults = |after: &AuthCounters| {
-            AuthPart::between(&before, after, Nanos::SECOND, limit).faults(limit)
+            AuthPart::between(&before, after, Nanos::SECOND, limit).faults(limit, limit)
         };
         assert_eq!(faults(&AuthCounters { start: 7, ..counters(9, &[], &[]) }), []);
         let after = AuthCounters { start: 8, ..counters(9, &[], &[]) };
@@ -159,7 +196,7 @@ mod tests {
     #[test]
     fn drops_and_slowness_are_faults() {
         let limit = Nanos::from_millis(10);
-        assert_eq!(AuthPart::default().faults(limit), []);
+        assert_eq!(AuthPart::default().faults(limit, limit), []);
         let slow = AuthPart::between(
             &counters(0, &[50], &[]),
             &counters(9, &[50, 1, 1, 40], &[]),
@@ -168,14 +205,14 @@ mod tests {
         );
         assert_eq!(slow.slow, 1);
         assert!(
-            matches!(slow.faults(limit)[..], [Reason::AuthSlow { p999_us, .. }] if (39_000.0..42_000.0).contains(&p999_us)),
+            matches!(slow.faults(limit, limit)[..], [Reason::AuthSlow { p999_us, .. }] if (39_000.0..42_000.0).contains(&p999_us)),
             "{:?}",
-            slow.faults(limit)
+            slow.faults(limit, limit)
         );
-        assert_eq!(slow.faults(Nanos::SECOND), []);
+        assert_eq!(slow.faults(Nanos::SECOND, limit), []);
         let dropped = AuthPart { socket_drops: 3, send_refused: 1, ..AuthPart::default() };
         assert_eq!(
-            dropped.faults(limit),
+            dropped.faults(limit, limit),
             [Reason::AuthDropped { queries: 3 }, Reason::AuthSendRefused { replies: 1 }]
         );
     }
@@ -184,8 +221,8 @@ mod tests {
     fn what_the_host_loses_below_the_sockets_is_not_the_duts_failure() {
         let dropped = |receive| {
             let drops = InterfaceDrops { receive, ..InterfaceDrops::default() };
-            let host_drops =
-                HostDrops { interfaces: [("to-dut".into(), drops)].into(), no_room_to_send: 0 };
+            let interfaces = [("to-dut".into(), drops)].into();
+            let host_drops = HostDrops { interfaces, ..HostDrops::default() };
             AuthCounters { start: 7, host_drops, ..AuthCounters::default() }
         };
         let verdict = |before, after| {

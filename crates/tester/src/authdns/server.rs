@@ -17,6 +17,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::answer::{AuthTransport, Zone};
 use super::counters::{AuthCounters, BatchCounts, BatchTimes, WorkerCounters};
+use super::glances::LOOK;
 use super::host_drops::HostWatch;
 use super::recent::Recent;
 use crate::delay_line::{Delay, DelayLine};
@@ -111,16 +112,33 @@ impl RunningAuth {
     /// What was asked and answered so far, and what this host lost. Asks the kernel for the latter,
     /// in the network namespace of the calling thread, which is to be that of [`start`].
     pub fn counters(&self) -> AuthCounters {
-        self.counter_reader()()
+        self.reader()()
     }
 
-    /// A reader of the counters for another thread.
-    pub fn counter_reader(&self) -> impl Fn() -> AuthCounters + Send + Sync + 'static {
+    /// A reader of the counters for another thread. From now on this host is looked at every 20 ms,
+    /// until reader and AuthDNS are gone.
+    ///
+    /// # Errors
+    /// If the system does not start a thread.
+    pub fn counter_reader(&self) -> io::Result<impl Fn() -> AuthCounters + Send + Sync + 'static> {
+        let host = Arc::downgrade(&self.host);
+        thread::Builder::new().name("host".into()).spawn(move || {
+            while let Some(host) = host.upgrade() {
+                host.lock().unwrap_or_else(PoisonError::into_inner).glance();
+                drop(host);
+                thread::sleep(LOOK);
+            }
+        })?;
+        Ok(self.reader())
+    }
+
+    fn reader(&self) -> impl Fn() -> AuthCounters + Send + Sync + 'static {
         let (counters, past_stack) = (Arc::clone(&self.counters), self.past_stack.clone());
         let (host, start) = (Arc::clone(&self.host), self.start);
         move || {
             let past_stack = past_stack.clone();
-            let host_drops = host.lock().unwrap_or_else(PoisonError::into_inner).look();
+            let received = || counters.iter().map(WorkerCounters::at_socket).sum();
+            let host_drops = host.lock().unwrap_or_else(PoisonError::into_inner).look(received);
             AuthCounters { start, host_drops, past_stack, ..AuthCounters::sum(&counters) }
         }
     }
@@ -273,6 +291,7 @@ impl Worker {
         // On a CPU that it shares with the Measurer neither is to keep the other waiting, and the
         // DUT is to wait for neither.
         be_favoured();
+        let is_socket = self.port.endpoint().is_some();
         let line = self.port.endpoint().filter(|_| !self.delay.is_none()).map(DelayLine::new);
         let mut times = BatchTimes::default();
         let counters = Arc::clone(&self.counters);
@@ -302,6 +321,9 @@ impl Worker {
             // about it.
             let turn = turn.unwrap_or_default();
             counters[self.number].publish(&counts, turn.refused);
+            if is_socket {
+                counters[self.number].received.fetch_add(turn.received as u64, Ordering::Relaxed);
+            }
             counters[self.number].publish_times(&mut times, clock::wall());
             counters[self.number].socket_drops.store(self.port.drops(), Ordering::Relaxed);
         }

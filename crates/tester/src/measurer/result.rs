@@ -429,54 +429,67 @@ impl TrialResult {
         }
     }
 
-    /// Holds the trial against AuthDNS's part in it. What AuthDNS spoiled (drops, more than `limit`
-    /// of its own time for one query in a thousand, or for as many as would have let the trial
-    /// pass) makes a trial of the DUT invalid and a self-test fail. A trial that passed and was not
-    /// the one that was asked for is invalid.
+    /// Judges the trial by AuthDNS's part in it. Losses and delays of AuthDNS or its host (more than
+    /// `limit` of its own time for one query in a thousand, or for as many as would have let the trial
+    /// pass) make a trial of the DUT invalid, and a self-test fail. A trial that passed is invalid if
+    /// the DUT asked other questions than planned.
     pub fn weigh_auth(&mut self, part: AuthPart, limit: Nanos, subject: Subject) {
-        let mut faults = part.faults(limit);
-        let decides = self.would_pass_with(0, part.slow, self.facts.accept);
-        if faults.is_empty() && self.verdict == Verdict::Failed && decides {
-            let unanswered = unanswered(&self.counts);
-            faults.push(Reason::AuthDecides { questions: part.slow, limit, unanswered });
-        }
-        if !faults.is_empty() {
-            self.verdict = match (self.verdict, subject) {
-                (Verdict::Invalid, _) | (_, Subject::Dut) => Verdict::Invalid,
-                (_, Subject::Tester { .. }) => Verdict::Failed,
-            };
-            if self.verdict == Verdict::Invalid {
-                // What the DUT did says nothing now.
-                self.reasons.retain(|reason| reason.kind() != ReasonKind::TooFewValid);
-            }
-            self.reasons.extend(faults);
-        }
-        if self.verdict == Verdict::Passed
-            && let Some(deviation) = part.asked.deviation(&self.wanted())
-        {
-            self.verdict = Verdict::Invalid;
-            self.reasons.push(Reason::Deviation { deviation });
-            self.deviation = Some(deviation);
+        self.blame_auth(&part, limit, subject);
+        let is_judged = self.verdict == Verdict::Passed;
+        let deviation = if is_judged { part.asked.deviation(&self.wanted()) } else { None };
+        self.spoil(deviation.map(|deviation| Reason::Deviation { deviation }));
+        self.deviation = self.deviation.or(deviation);
+        if self.verdict != Verdict::Invalid && part.missed() > 0 {
+            self.warnings.push(Warning::AuthMissed { datagrams: part.missed() });
         }
         self.auth = Some(part);
         self.facts.auth_limit = Some(limit);
         self.set_facts(self.facts);
     }
 
-    /// Whether the trial would pass by `accept` if so many datagrams that the interface got and the
-    /// sockets did not, and so many questions for which AuthDNS was slow, stood for valid replies.
-    fn would_pass_with(&self, missed: u64, slow: u64, accept: Acceptance) -> bool {
+    /// Makes the trial invalid for these reasons, if there are any.
+    fn spoil(&mut self, reasons: impl IntoIterator<Item = Reason>) {
+        let before = self.reasons.len();
+        self.reasons.extend(reasons);
+        if self.reasons.len() > before {
+            self.verdict = Verdict::Invalid;
+            // The outcome of the queries is no result of the DUT now.
+            self.reasons.retain(|reason| reason.kind() != ReasonKind::TooFewValid);
+        }
+    }
+
+    /// Judges the trial by the losses and delays of AuthDNS and its host.
+    fn blame_auth(&mut self, part: &AuthPart, limit: Nanos, subject: Subject) {
+        let mut faults = part.faults(limit, self.facts.limits.lateness_p999);
+        let decides = self.would_pass_with(0, part.doubtful(), self.facts.accept);
+        if faults.is_empty() && self.verdict == Verdict::Failed && decides {
+            faults = part.doubts(limit, unanswered(&self.counts));
+        }
+        match (self.verdict, subject) {
+            (Verdict::Passed | Verdict::Failed, Subject::Tester { .. }) => {
+                if !faults.is_empty() {
+                    self.verdict = Verdict::Failed;
+                    self.reasons.extend(faults);
+                }
+            }
+            _ => self.spoil(faults),
+        }
+    }
+
+    /// True if the trial would pass by `accept` with valid replies for the datagrams that the Measurer
+    /// `missed`, and for the questions that AuthDNS missed or answered too late (`at_auth`).
+    fn would_pass_with(&self, missed: u64, at_auth: u64, accept: Acceptance) -> bool {
         let mut counts = self.counts.clone();
-        counts.valid += (missed.min(counts.lost) + slow).min(unanswered(&counts));
-        missed + slow > 0 && accept.is_met(&counts)
+        counts.valid += (missed.min(counts.lost) + at_auth).min(unanswered(&counts));
+        missed + at_auth > 0 && accept.is_met(&counts)
     }
 
     /// Whether what the tester or AuthDNS may have lost decides if the trial passes by `accept`,
     /// which need not be what it was judged by.
     pub fn is_in_doubt(&self, accept: Acceptance) -> bool {
-        let slow = self.auth.as_ref().map_or(0, |auth| auth.slow);
+        let at_auth = self.auth.as_ref().map_or(0, AuthPart::doubtful);
         let missed = self.tester_drops_at.missed.unwrap_or(0);
-        !accept.is_met(&self.counts) && self.would_pass_with(missed, slow, accept)
+        !accept.is_met(&self.counts) && self.would_pass_with(missed, at_auth, accept)
     }
 
     /// In which way the trial was not the one that was asked for, if it passed, or passes by
@@ -497,15 +510,18 @@ impl TrialResult {
     }
 }
 
-/// What may be the fault of an AuthDNS that was slow: queries without a reply in time, and those
-/// for which the DUT said SERVFAIL because it did not want to wait any longer.
+/// Queries that an AuthDNS that is slow, or misses questions, may have cost: those without a reply in
+/// time, and those that the DUT answered with SERVFAIL after its own time limit.
 pub fn unanswered(counts: &Counts) -> u64 {
     counts.late + counts.lost + counts.wrong.rcode.get(&SERVFAIL).unwrap_or(&0)
 }
 
 #[cfg(test)]
 mod tests {
+    use method::evidence::Asked;
+
     use super::*;
+    use crate::authdns::host_drops::{Arrived, HostDrops, Waits};
 
     /// A trial of 1000 queries of which `late` came late and for `failures` of which the DUT said
     /// SERVFAIL, with `slow` questions at AuthDNS.
@@ -538,6 +554,80 @@ mod tests {
             (none.verdict, none.reasons),
             (Verdict::Invalid, vec![Reason::NotPreloaded { names: 7 }])
         );
+    }
+
+    /// A trial of 1000 queries with `failures` SERVFAIL replies and this part of AuthDNS.
+    fn judged(failures: u64, part: AuthPart, change: fn(&mut TrialPlan)) -> TrialResult {
+        let mut plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1000));
+        change(&mut plan);
+        let mut counts = Counts { sent: 1000, valid: 1000 - failures, ..Counts::default() };
+        counts.wrong.rcode.insert(SERVFAIL, failures);
+        // As many names as queries.
+        plan.duration = Nanos::SECOND;
+        let mut trial = TrialResult::simulated(&plan, counts);
+        trial.weigh_auth(part, plan.auth_limit, plan.subject);
+        trial
+    }
+
+    /// AuthDNS's part in a trial of 1000 names, each asked for once.
+    fn right_part() -> AuthPart {
+        AuthPart { asked: Asked { aaaa: 1000, a: 1000, ..Asked::default() }, ..AuthPart::default() }
+    }
+
+    fn kinds(trial: &TrialResult) -> (Verdict, Vec<ReasonKind>) {
+        (trial.verdict, trial.reasons.iter().map(Reason::kind).collect())
+    }
+
+    #[test]
+    fn a_dut_that_asks_nothing_is_not_measured() {
+        let silent = AuthPart::default();
+        let trial = judged(0, silent, |_| ());
+        assert_eq!(kinds(&trial), (Verdict::Invalid, vec![ReasonKind::Deviation]));
+        assert_eq!(trial.deviation, Some(Deviation::CachedShare { wanted: 0.0, real: 1.0 }));
+        assert_eq!(kinds(&judged(0, right_part(), |_| ())), (Verdict::Passed, vec![]));
+    }
+
+    #[test]
+    fn datagrams_that_authdns_missed_decide_or_warn() {
+        let missing = |missed: u64| {
+            let arrived = Some(Arrived { interfaces: 8000 + missed, sockets: 8000 });
+            AuthPart { host_drops: HostDrops { arrived, ..HostDrops::default() }, ..right_part() }
+        };
+        let invalid = judged(5, missing(5), |_| ());
+        let reason = Reason::AuthMissed { datagrams: 5, came: 8005 };
+        assert_eq!((invalid.verdict, invalid.reasons), (Verdict::Invalid, vec![reason]));
+        for (failures, verdict) in [(5, Verdict::Failed), (0, Verdict::Passed)] {
+            let trial = judged(failures, missing(4), |_| ());
+            assert_eq!(trial.verdict, verdict);
+            assert_eq!(trial.warnings, [Warning::AuthMissed { datagrams: 4 }]);
+        }
+        // Slow questions and missed ones add up.
+        let both = judged(5, AuthPart { slow: 2, ..missing(3) }, |_| ());
+        assert_eq!(
+            kinds(&both),
+            (Verdict::Invalid, vec![ReasonKind::AuthDecides, ReasonKind::AuthMissed])
+        );
+        assert!(judged(5, missing(4), |_| ()).is_in_doubt(Acceptance(0.999)));
+        // More than one in a thousand, whatever came of the queries.
+        for failures in [0, 1000] {
+            let trial = judged(failures, missing(9), |_| ());
+            assert_eq!(kinds(&trial), (Verdict::Invalid, vec![ReasonKind::AuthMissed]));
+        }
+    }
+
+    #[test]
+    fn waits_beyond_the_lateness_limit_make_a_trial_invalid() {
+        let waited = |ms| {
+            let mut waits = Waits::default();
+            waits.left.add(Nanos::from_millis(ms));
+            let waits = [("to-dut".into(), waits)].into();
+            AuthPart { host_drops: HostDrops { waits, ..HostDrops::default() }, ..right_part() }
+        };
+        assert_eq!(judged(3, waited(8), |_| ()).verdict, Verdict::Failed);
+        let trial = judged(3, waited(40), |_| ());
+        assert_eq!(kinds(&trial), (Verdict::Invalid, vec![ReasonKind::AuthHostLoss]));
+        let patient: fn(&mut TrialPlan) = |plan| plan.limits.lateness_p999 = Nanos::SECOND;
+        assert_eq!(judged(3, waited(40), patient).verdict, Verdict::Failed);
     }
 
     #[test]

@@ -1,0 +1,204 @@
+//! Datagrams that came to AuthDNS's host for AuthDNS, at its interfaces and at its sockets.
+//!
+//! ```text
+//! interface ─► tap ─► packet filter, checksum ─► sockets' buffers ─► workers
+//!              interfaces                        sockets = read + dropped + wrong checksum
+//! ```
+//!
+//! The difference of the two is lost between them, for instance in a packet filter.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::thread;
+use std::time::Duration;
+
+use net::interfaces::Held;
+use net::tap::Tap;
+use serde::{Deserialize, Serialize};
+
+use super::host_drops::is_of;
+
+/// Addresses of a host that are watched; more of them would slow each packet down.
+const MOST_TAPS: usize = 32;
+/// Time between two comparisons of the counters while datagrams wait in the sockets.
+const AGAIN: Duration = Duration::from_millis(1);
+/// Comparisons until the rest counts as missed: longer than a worker takes to publish its counters.
+const COMPARISONS: u32 = 200;
+
+/// Datagrams for AuthDNS since its status was first read, but for those past the stack.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
+pub struct Arrived {
+    /// Datagrams that its interfaces received.
+    pub interfaces: u64,
+    /// Datagrams that its sockets received or dropped, and those with a wrong checksum.
+    pub sockets: u64,
+}
+
+impl Arrived {
+    /// Datagrams of the time since `before` was read that no socket received.
+    pub(super) fn missed_since(&self, before: &Arrived) -> u64 {
+        let came = self.interfaces.saturating_sub(before.interfaces);
+        came.saturating_sub(self.sockets.saturating_sub(before.sockets))
+    }
+
+    /// As [`Arrived::missed_since`], below zero if sockets received more than interfaces.
+    fn missed(&self) -> i128 {
+        i128::from(self.interfaces) - i128::from(self.sockets)
+    }
+
+    /// The sums over two servers.
+    pub(super) fn plus(&self, other: &Arrived) -> Arrived {
+        Arrived {
+            interfaces: self.interfaces + other.interfaces,
+            sockets: self.sockets + other.sockets,
+        }
+    }
+}
+
+/// Taps on the interfaces of a server's addresses.
+pub(super) struct Taps {
+    taps: Vec<Tap>,
+    last: Arrived,
+}
+
+impl Taps {
+    /// Begins to count datagrams to `listen` on the interfaces that hold its addresses, or on all of
+    /// `names` for an address that none holds. `None` if the process lacks the privilege, or there
+    /// are too many addresses.
+    pub(super) fn on(listen: &[SocketAddr], names: &[String], held: &[Held]) -> Option<Taps> {
+        let places = places(listen, names, held);
+        if places.len() > MOST_TAPS {
+            return None;
+        }
+        let tap = |((interface, address), ports): (&(String, IpAddr), &Vec<u16>)| {
+            Tap::on(interface, (*address).into(), ports).ok()
+        };
+        let taps = places.iter().map(tap).collect::<Option<Vec<_>>>()?;
+        Some(Taps { taps, last: Arrived::default() })
+    }
+
+    /// Both counts, where `at_sockets` reads the second. Datagrams that wait in a socket's buffer are
+    /// given time to be read.
+    pub(super) fn compare(&mut self, at_sockets: impl Fn() -> u64) -> Option<Arrived> {
+        let taps = &self.taps;
+        let interfaces = || taps.iter().map(|tap| tap.count().ok()).sum::<Option<u64>>();
+        self.last = settled(&self.last, interfaces, at_sockets, || thread::sleep(AGAIN))?;
+        Some(self.last)
+    }
+}
+
+/// The counts at the moment at which the fewest datagrams were between interfaces and sockets. Ends
+/// early if that is no more than `last`, because misses never become fewer.
+fn settled(
+    last: &Arrived,
+    interfaces: impl Fn() -> Option<u64>,
+    sockets: impl Fn() -> u64,
+    wait: impl Fn(),
+) -> Option<Arrived> {
+    // In this order: a datagram that comes in between counts at the sockets at most.
+    let read = || Some(Arrived { interfaces: interfaces()?, sockets: sockets() });
+    let mut best = read()?;
+    for _ in 1..COMPARISONS {
+        if best.missed() <= last.missed() {
+            break;
+        }
+        wait();
+        let now = read()?;
+        if now.missed() <= best.missed() {
+            best = now;
+        }
+    }
+    Some(best)
+}
+
+/// Interfaces, addresses and ports at which datagrams to `listen` arrive.
+fn places(
+    listen: &[SocketAddr],
+    names: &[String],
+    held: &[Held],
+) -> BTreeMap<(String, IpAddr), Vec<u16>> {
+    let mut places: BTreeMap<_, Vec<u16>> = BTreeMap::new();
+    for address in listen {
+        let ip = address.ip().to_canonical();
+        let is_reached = |held: &&Held| match ip {
+            IpAddr::V4(v4) if v4.is_unspecified() => held.address.is_ipv4(),
+            IpAddr::V6(v6) if v6.is_unspecified() => true,
+            _ => is_of(*address, held),
+        };
+        let mut found: Vec<(String, IpAddr)> = held
+            .iter()
+            .filter(is_reached)
+            .map(|held| (held.interface.clone(), held.address.ip()))
+            .collect();
+        if found.is_empty() {
+            found.extend(names.iter().map(|name| (name.clone(), ip)));
+        }
+        for place in found {
+            let ports = places.entry(place).or_default();
+            if !ports.contains(&address.port()) {
+                ports.push(address.port());
+            }
+        }
+    }
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn misses_are_what_interfaces_got_and_sockets_did_not() {
+        let at = |interfaces, sockets| Arrived { interfaces, sockets };
+        assert_eq!(at(100, 90).missed_since(&at(50, 45)), 5);
+        assert_eq!(at(100, 95).missed_since(&at(50, 45)), 0);
+        // Some came to the sockets before the taps were there.
+        assert_eq!(at(100, 190).missed_since(&at(50, 145)), 5);
+        assert_eq!(at(1, 2).plus(&at(10, 20)), at(11, 22));
+    }
+
+    #[test]
+    fn datagrams_in_a_buffer_are_waited_for() {
+        let turns = Cell::new(0);
+        let counted = |at_interfaces: u64, read_in: &[u64]| {
+            turns.set(0);
+            let sockets = || read_in[turns.get().min(read_in.len() - 1)];
+            let wait = || turns.set(turns.get() + 1);
+            let last = Arrived { interfaces: 10, sockets: 8 };
+            let found = settled(&last, || Some(at_interfaces), sockets, wait).unwrap();
+            (found.missed_since(&last), turns.get())
+        };
+        assert_eq!(counted(30, &[28]), (0, 0));
+        assert_eq!(counted(30, &[20, 24, 28]), (0, 2));
+        // A packet filter drops three.
+        assert_eq!(counted(30, &[20, 25]), (3, COMPARISONS as usize - 1));
+        assert_eq!(settled(&Arrived::default(), || None, || 0, || ()), None);
+    }
+
+    #[test]
+    fn taps_are_where_datagrams_arrive() {
+        let on = |interface: &str, address: &str| {
+            let address = address.parse().unwrap();
+            Held { interface: interface.into(), address, loopback: interface == "lo" }
+        };
+        let held = [on("lo", "127.0.0.1:0"), on("eth1", "198.18.0.2:0"), on("eth1", "[fd00::2]:0")];
+        let names = ["eth1".to_owned(), "lo".to_owned()];
+        let of = |listen: &[&str]| {
+            let listen: Vec<SocketAddr> = listen.iter().map(|text| text.parse().unwrap()).collect();
+            let found = places(&listen, &names, &held);
+            let text = |((interface, ip), ports): (&(String, IpAddr), &Vec<u16>)| {
+                format!("{interface} {ip} {ports:?}")
+            };
+            found.iter().map(text).collect::<Vec<_>>().join(", ")
+        };
+        assert_eq!(of(&["198.18.0.2:53", "198.18.0.2:54"]), "eth1 198.18.0.2 [53, 54]");
+        assert_eq!(of(&["[::ffff:198.18.0.2]:53"]), "eth1 198.18.0.2 [53]");
+        assert_eq!(of(&["0.0.0.0:53"]), "eth1 198.18.0.2 [53], lo 127.0.0.1 [53]");
+        assert_eq!(of(&["[::]:53"]), "eth1 198.18.0.2 [53], eth1 fd00::2 [53], lo 127.0.0.1 [53]");
+        assert_eq!(of(&["203.0.113.9:53"]), "eth1 203.0.113.9 [53], lo 203.0.113.9 [53]");
+    }
+}

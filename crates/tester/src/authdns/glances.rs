@@ -1,0 +1,178 @@
+//! Conditions of AuthDNS's host that no counter of the kernel keeps: packets that wait in a queueing
+//! discipline, and neighbours without a link-layer address. They are found by a look
+//! every 20 ms, from the first time that the status is read.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use method::units::Nanos;
+use net::clock;
+use net::neighbour::{Neighbours, all_discards};
+use net::queueing::{Disciplines, Queueing};
+use serde::{Deserialize, Serialize};
+
+use crate::waits::{WaitWatch, Waits};
+
+/// Time between two looks.
+pub(super) const LOOK: Duration = Duration::from_millis(20);
+
+/// A neighbour that was not resolved while packets waited for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct UnresolvedNeighbour {
+    /// The interface that it is reached by.
+    pub interface: String,
+    /// Its address.
+    pub address: IpAddr,
+    /// Time that its link-layer address was not known, in nanoseconds.
+    pub unresolved: Nanos,
+}
+
+impl UnresolvedNeighbour {
+    /// True if both are the same neighbour.
+    pub(super) fn is(&self, other: &UnresolvedNeighbour) -> bool {
+        self.address == other.address && self.interface == other.interface
+    }
+}
+
+/// The looks at the interfaces of a server.
+#[derive(Default)]
+pub(super) struct Glances {
+    queues: BTreeMap<String, WaitWatch>,
+    disciplines: Option<Disciplines>,
+    neighbours: Option<Neighbours>,
+    unresolved: Vec<UnresolvedNeighbour>,
+    /// Packets that queues of unresolved neighbours dropped.
+    neighbour_drops: u64,
+    /// The kernel's counter of such packets at the last look at it.
+    discards: Option<u64>,
+    looked: Nanos,
+}
+
+impl Glances {
+    /// Looks at disciplines in which packets can wait, by `queueing`, and at the neighbours on
+    /// `interfaces`.
+    pub(super) fn look<'a>(
+        &mut self,
+        queueing: impl Iterator<Item = &'a Queueing>,
+        interfaces: impl Iterator<Item = &'a String>,
+    ) {
+        let now = clock::now();
+        let mut seen = None;
+        if queueing.into_iter().any(Queueing::can_hold) {
+            self.disciplines = self.disciplines.take().or_else(|| Disciplines::open().ok());
+            seen = self.disciplines.as_mut().and_then(|open| open.look().ok());
+        }
+        self.add_queues(now, &seen.unwrap_or_default());
+        let interfaces: Vec<&String> = interfaces.collect();
+        self.neighbours = self.neighbours.take().or_else(|| Neighbours::open().ok());
+        let unresolved = self.neighbours.as_mut().and_then(|open| open.unresolved().ok());
+        let mut unresolved = unresolved.unwrap_or_default();
+        unresolved.retain(|(interface, _)| interfaces.contains(&interface));
+        // The counter is the whole machine's, and says something about these neighbours only.
+        let discards = if unresolved.is_empty() { None } else { all_discards() };
+        self.add_neighbours(now, unresolved, discards);
+    }
+
+    /// Reads the counter of packets for unresolved neighbours, as the base of those that follow.
+    pub(super) fn note_discards(&mut self) {
+        self.discards = all_discards();
+    }
+
+    fn add_queues(&mut self, now: Nanos, seen: &[Queueing]) {
+        let holds = |queue: &&Queueing| queue.can_hold();
+        for (name, watch) in &mut self.queues {
+            if !seen.iter().filter(holds).any(|queue| queue.interface == *name) {
+                watch.clear();
+            }
+        }
+        for queue in seen.iter().filter(holds) {
+            self.queues.entry(queue.interface.clone()).or_default().look(now, queue);
+        }
+    }
+
+    fn add_neighbours(
+        &mut self,
+        now: Nanos,
+        unresolved: Vec<(String, IpAddr)>,
+        discards: Option<u64>,
+    ) {
+        // The first look has none before it.
+        let since_last = if self.looked == Nanos(0) { Nanos(0) } else { now.since(self.looked) };
+        for (interface, address) in unresolved {
+            let found = UnresolvedNeighbour { interface, address, unresolved: since_last };
+            match self.unresolved.iter_mut().find(|one| one.is(&found)) {
+                Some(one) => one.unresolved = one.unresolved + since_last,
+                None => self.unresolved.push(found),
+            }
+        }
+        if let Some(now) = discards {
+            self.neighbour_drops += now.saturating_sub(self.discards.unwrap_or(now));
+            self.discards = Some(now);
+        }
+        self.looked = now;
+    }
+
+    /// The waits in the queueing discipline of an interface so far.
+    pub(super) fn waits(&self, interface: &str) -> Waits {
+        self.queues.get(interface).map(|watch| watch.waits().clone()).unwrap_or_default()
+    }
+
+    /// The neighbours that were not resolved so far.
+    pub(super) fn unresolved(&self) -> Vec<UnresolvedNeighbour> {
+        self.unresolved.clone()
+    }
+
+    /// Packets that queues of unresolved neighbours dropped so far, if the kernel's counter can be
+    /// read.
+    pub(super) fn neighbour_drops(&self) -> Option<u64> {
+        self.discards.map(|_| self.neighbour_drops)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Nanos {
+        Nanos::from_millis(ms)
+    }
+
+    #[test]
+    fn unresolved_time_and_discards_add_up() {
+        let mut glances = Glances { looked: at(100), discards: Some(7), ..Glances::default() };
+        let dut = || ("to-dut".to_owned(), IpAddr::from([198, 18, 0, 1]));
+        glances.add_neighbours(at(120), Vec::new(), None);
+        assert_eq!((glances.unresolved(), glances.neighbour_drops()), (vec![], Some(0)));
+        glances.add_neighbours(at(140), vec![dut()], Some(9));
+        glances.add_neighbours(at(165), vec![dut()], Some(29));
+        glances.add_neighbours(at(185), Vec::new(), None);
+        let (interface, address) = dut();
+        let found = UnresolvedNeighbour { interface, address, unresolved: at(45) };
+        assert_eq!((glances.unresolved(), glances.neighbour_drops()), (vec![found], Some(22)));
+    }
+
+    #[test]
+    fn only_disciplines_that_hold_packets_have_waits() {
+        let mut glances = Glances::default();
+        let queue = |kind: &str, waiting| Queueing {
+            interface: "to-dut".into(),
+            kind: kind.into(),
+            backlog: waiting * 100,
+            waiting,
+            ..Queueing::default()
+        };
+        glances.add_queues(at(20), &[queue("noqueue", 0)]);
+        assert!(glances.waits("to-dut").is_empty());
+        glances.add_queues(at(40), &[queue("tbf", 3)]);
+        glances.add_queues(at(60), &[queue("tbf", 4)]);
+        let waits = glances.waits("to-dut");
+        assert_eq!((waits.waiting, waits.oldest), (4, at(20)));
+        assert!(glances.waits("eth9").is_empty());
+        // The discipline is removed, with its packets, and another one installed.
+        glances.add_queues(at(80), &[queue("noqueue", 0)]);
+        assert!(glances.waits("to-dut").is_empty());
+        glances.add_queues(at(100), &[queue("tbf", 2)]);
+        assert_eq!(glances.waits("to-dut").oldest, at(0));
+    }
+}
