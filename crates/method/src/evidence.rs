@@ -37,9 +37,12 @@ pub struct Asked {
     pub a_retries: u64,
 }
 
-/// Names by which the share of those with AAAA records may differ besides: the pattern that chooses
+/// Further names by which the share of those with AAAA records may differ: the pattern that chooses
 /// them need not end with a trial.
-const PATTERN: f64 = 2.0;
+pub const PATTERN: f64 = 2.0;
+
+/// Standard deviations that the AAAA share of a failed trial may be off.
+const DEVIATIONS: f64 = 4.0;
 
 /// What the Measurer asked of the DUT in a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -136,7 +139,7 @@ impl Asked {
         // What was resolved before the trial took A questions and retries in the same proportion.
         let of_trial = if first > 0.0 { (misses / first).max(0.0) } else { 1.0 };
         Some(Real {
-            aaaa_share: (self.aaaa > 0).then(|| self.aaaa_present as f64 / self.aaaa as f64),
+            aaaa_share: self.aaaa_share(),
             cached_share: 1.0 - misses / valid,
             questions_per_query: (self.aaaa + self.a) as f64 * of_trial / valid,
             retries_per_question: (self.aaaa_retries + self.a_retries) as f64
@@ -145,7 +148,7 @@ impl Asked {
     }
 
     /// In which way a trial that lost no more than it might was not the one that was asked for.
-    /// Trials that failed are not judged: a DUT that sheds load asks less.
+    /// For a trial that failed see [`Asked::other_aaaa_share`]: a DUT that sheds load asks less.
     ///
     /// Of a query without a valid reply nobody knows whether AuthDNS was asked for its name: the
     /// cached share lies between that of the valid replies and that of all queries. Names that the
@@ -162,9 +165,29 @@ impl Asked {
         if (real_share - cached).abs() > TOLERANCE {
             return Some(Deviation::CachedShare { wanted: cached, real: real_share });
         }
-        let tolerance = TOLERANCE + PATTERN / self.aaaa.max(1) as f64;
-        let share = real.aaaa_share.filter(|share| (share - aaaa).abs() > tolerance)?;
-        Some(Deviation::AaaaShare { wanted: aaaa, real: share })
+        self.beyond(aaaa, TOLERANCE)
+    }
+
+    /// The deviation of the AAAA share of a trial that failed. Load that the DUT sheds does not
+    /// change this share, but leaves a random sample of the names: the tolerance grows by
+    /// [`DEVIATIONS`] standard deviations of its share.
+    pub fn other_aaaa_share(&self, wanted: Share) -> Option<Deviation> {
+        let wanted = wanted.fraction();
+        let variance = wanted * (1.0 - wanted) / self.aaaa.max(1) as f64;
+        self.beyond(wanted, TOLERANCE + DEVIATIONS * variance.sqrt())
+    }
+
+    /// The AAAA share, if it is further from the wanted one than the tolerance and the pattern allow.
+    fn beyond(&self, wanted: f64, tolerance: f64) -> Option<Deviation> {
+        let tolerance = tolerance + PATTERN / self.aaaa.max(1) as f64;
+        let real = self.aaaa_share().filter(|real| (real - wanted).abs() > tolerance)?;
+        Some(Deviation::AaaaShare { wanted, real })
+    }
+
+    /// Share of AAAA questions whose names have an AAAA record, retries included; absent without
+    /// questions.
+    fn aaaa_share(&self) -> Option<f64> {
+        (self.aaaa > 0).then(|| self.aaaa_present as f64 / self.aaaa as f64)
     }
 }
 
@@ -199,6 +222,36 @@ mod tests {
             a_retries: 6 * n,
         };
         assert_eq!(of(7).plus(&of(10)), of(17));
+    }
+
+    #[test]
+    fn retries_leave_the_aaaa_share_as_it_is() {
+        let half = Wanted { aaaa: Share::percent(50), ..wanted(0) };
+        let asked = Asked {
+            aaaa: 15_000,
+            a: 7_500,
+            aaaa_present: 7_500,
+            aaaa_retries: 5_000,
+            ..Asked::default()
+        };
+        assert_eq!(asked.real(&half).unwrap().aaaa_share, Some(0.5));
+        assert_eq!(asked.deviation(&half), None);
+    }
+
+    #[test]
+    fn a_failed_trial_is_judged_by_its_aaaa_share_alone() {
+        let of = |aaaa, aaaa_present| Asked { aaaa, aaaa_present, ..Asked::default() };
+        // AuthDNS has an AAAA record for half of the names, and the trial for none.
+        let other = Some(Deviation::AaaaShare { wanted: 0.0, real: 0.5 });
+        assert_eq!(of(10_000, 5_000).other_aaaa_share(Share::ZERO), other);
+        assert_eq!(of(10, 5).other_aaaa_share(Share::ZERO), other);
+        // A DUT that sheds load, or asks nothing.
+        assert_eq!(of(300, 0).other_aaaa_share(Share::ZERO), None);
+        assert_eq!(of(0, 0).other_aaaa_share(Share::ONE), None);
+        // The names that are left are a random sample.
+        let half = Share::percent(50);
+        assert_eq!(of(100, 70).other_aaaa_share(half), None);
+        assert!(of(10_000, 5_500).other_aaaa_share(half).is_some());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use method::reason::ZoneFacts;
 use method::units::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -145,6 +146,9 @@ pub struct AuthCounters {
     /// another one do not go on where these end.
     #[serde(default)]
     pub start: u32,
+    /// The zones that are served, each once.
+    #[serde(default)]
+    pub zones: Vec<ZoneFacts>,
     /// Queries that got a reply, or one that was withheld, by type.
     pub queries: QueryCounters,
     /// Replies by what they said.
@@ -246,6 +250,8 @@ impl AuthCounters {
             *sum += more;
         }
         self.start = self.start.wrapping_add(other.start);
+        let new = other.zones.iter().filter(|zone| !self.zones.contains(zone));
+        self.zones.extend(new.cloned().collect::<Vec<_>>());
         self.host_drops.merge(&other.host_drops);
         own_time.merge(&other.own_time);
         repeats.a.merge(&other.repeats.a);
@@ -266,6 +272,7 @@ impl AuthCounters {
         }
         AuthCounters {
             start: 0,
+            zones: Vec::new(),
             queries: QueryCounters {
                 a: sum(|w| &w.types[QueryType::A as usize]),
                 aaaa: sum(|w| &w.types[QueryType::Aaaa as usize]),
@@ -295,6 +302,8 @@ impl AuthCounters {
 
 #[cfg(test)]
 mod tests {
+    use method::units::Share;
+
     use super::*;
 
     /// A worker's counters, each another number, from `first` on.
@@ -316,5 +325,25 @@ mod tests {
         merged.merge(&AuthCounters::sum(&[worker(1_000)]));
         assert_eq!(merged, AuthCounters::sum(&[worker(100), worker(1_000)]));
         assert_eq!((merged.queries.aaaa, merged.own_time.count()), (109 + 1_009, 2));
+    }
+
+    #[test]
+    fn zones_of_several_servers_count_once() {
+        let zone = |domain: &str| ZoneFacts { domain: domain.into(), aaaa_share: Share::ZERO };
+        let serving =
+            |domain: &str| AuthCounters { zones: vec![zone(domain)], ..AuthCounters::sum(&[]) };
+        let mut merged = serving("a.test");
+        merged.merge(&serving("a.test"));
+        merged.merge(&serving("b.test"));
+        assert_eq!(merged.zones, [zone("a.test"), zone("b.test")]);
+    }
+
+    #[test]
+    fn counters_of_older_versions_are_read() {
+        let mut json = serde_json::to_value(AuthCounters::sum(&[])).unwrap();
+        let keys = json.as_object_mut().unwrap();
+        keys.remove("zones").unwrap();
+        let read: AuthCounters = serde_json::from_value(json).unwrap();
+        assert_eq!(read, AuthCounters::sum(&[]));
     }
 }

@@ -1,8 +1,8 @@
 //! AuthDNS's part in a trial: it is half of the tester, so what it drops and how long it takes
 //! never count against the DUT.
 
-use method::evidence::Asked;
-use method::reason::Reason;
+use method::evidence::{Asked, PATTERN, TOLERANCE};
+use method::reason::{Reason, ZoneFacts};
 use method::units::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +26,12 @@ pub struct AuthPart {
     /// Questions for which it took longer than the limit.
     #[serde(default)]
     pub slow: u64,
+    /// Replies with REFUSED or NXDOMAIN.
+    #[serde(default)]
+    pub refused: u64,
+    /// The zones that it served; empty of versions that do not report them.
+    #[serde(default)]
+    pub zones: Vec<ZoneFacts>,
     /// Whether it was started anew: all other counts are since then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub restarted: bool,
@@ -86,6 +92,8 @@ impl AuthPart {
         AuthPart {
             restarted: before.start != after.start,
             slow: own.count() - own.count_below(limit),
+            refused: less(|c| c.replies.refused + c.replies.nxdomain),
+            zones: after.zones.clone(),
             asked,
             socket_drops: less(|c| c.socket_drops),
             send_refused: less(|c| c.send_refused),
@@ -117,6 +125,25 @@ impl AuthPart {
             faults.push(Reason::AuthSlow { p999_us: own.p999, limit });
         }
         faults
+    }
+
+    /// The reasons why a trial was not the planned one: another zone than `wanted`.
+    pub fn disagreements(&self, wanted: Option<&ZoneFacts>) -> Vec<Reason> {
+        let mut found = Vec::new();
+        if let Some(wanted) = wanted {
+            let others = self.zones.iter().filter(|served| *served != wanted).cloned();
+            found
+                .extend(others.map(|served| Reason::AuthServes { served, wanted: wanted.clone() }));
+        }
+        found
+    }
+
+    /// The reason why a trial did not fail by the DUT: AuthDNS refused more questions than a DUT asks
+    /// outside the zone, for instance for trust anchors.
+    pub fn refusal(&self) -> Option<Reason> {
+        let Asked { aaaa, a, other, .. } = self.asked;
+        let (refused, questions) = (self.refused, aaaa + a + other);
+        (refused > spare(questions)).then_some(Reason::AuthRefused { refused, questions })
     }
 
     /// Questions that AuthDNS answered too late, or did not receive although its host did.
@@ -151,6 +178,11 @@ impl AuthPart {
 /// One missed datagram in this number is a fault, because a DUT marks down a server that does not
 /// answer, and so one missed question may cost many queries.
 const MISSED_IN: u64 = 1_000;
+
+/// Names or questions beyond `count` that are no sign of another trial, by the tolerance of a share.
+fn spare(count: u64) -> u64 {
+    (TOLERANCE * count as f64 + PATTERN) as u64
+}
 
 #[cfg(test)]
 mod tests {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use method::reason::ZoneFacts;
 use method::units::CpuId;
 use net::affinity::{be_favoured, pin_to};
 use net::clock;
@@ -96,6 +97,7 @@ pub struct RunningAuth {
     host: Arc<Mutex<HostWatch>>,
     /// See [`AuthCounters::start`].
     start: u32,
+    zone: ZoneFacts,
 }
 
 impl RunningAuth {
@@ -134,12 +136,12 @@ impl RunningAuth {
 
     fn reader(&self) -> impl Fn() -> AuthCounters + Send + Sync + 'static {
         let (counters, past_stack) = (Arc::clone(&self.counters), self.past_stack.clone());
-        let (host, start) = (Arc::clone(&self.host), self.start);
+        let (host, start, zone) = (Arc::clone(&self.host), self.start, self.zone.clone());
         move || {
-            let past_stack = past_stack.clone();
+            let (past_stack, zones) = (past_stack.clone(), vec![zone.clone()]);
             let received = || counters.iter().map(WorkerCounters::at_socket).sum();
             let host_drops = host.lock().unwrap_or_else(PoisonError::into_inner).look(received);
-            AuthCounters { start, host_drops, past_stack, ..AuthCounters::sum(&counters) }
+            AuthCounters { start, zones, host_drops, past_stack, ..AuthCounters::sum(&counters) }
         }
     }
 
@@ -196,6 +198,10 @@ pub fn start(config: &AuthConfig) -> Result<RunningAuth, AuthError> {
         past_stack,
         host,
         start: rand::random(),
+        zone: ZoneFacts {
+            domain: config.zone.domain().to_string(),
+            aaaa_share: config.zone.aaaa_share(),
+        },
     };
     let (zone, recent) = (Arc::new(config.zone.clone()), Arc::new(Recent::new()));
     let mut ports: Vec<(Port, usize)> = Vec::new();

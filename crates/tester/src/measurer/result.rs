@@ -5,13 +5,14 @@ use method::compliance::Facts;
 use method::evidence::{Deviation, Wanted};
 use method::noncompliance::Noncompliance;
 use method::pacing::{Pacing, Windows};
-use method::reason::{Reason, ReasonKind};
+use method::reason::{Reason, ReasonKind, ZoneFacts};
 use method::records::Counts;
 use method::units::{Nanos, Qps, Share};
 use method::verdict::{Acceptance, Evidence, Verdict, decide};
 use method::warning::Warning;
 use net::cpu_time::Stolen;
 use serde::{Deserialize, Serialize};
+use wire::name::Domain;
 
 use super::plan::{SenderSettings, Subject, TrialPlan};
 use super::shards::ShardPart;
@@ -35,6 +36,9 @@ pub struct TrialResult {
     pub timeout_s: f64,
     /// The server that was asked.
     pub server: String,
+    /// The zone of the names; absent of versions that do not report it.
+    #[serde(default)]
+    pub domain: Option<Domain>,
     /// The names that were used.
     pub names: NamesUsed,
     /// AAAA share (α) that was asked for.
@@ -71,7 +75,7 @@ pub struct TrialResult {
     /// AuthDNS's part, if it was looked at.
     #[serde(default)]
     pub auth: Option<AuthPart>,
-    /// In which way the trial was not the one that was asked for; only of trials that would have
+    /// Deviation from the planned trial: of its AAAA share, or of the cached share if it would have
     /// passed.
     #[serde(default)]
     pub deviation: Option<Deviation>,
@@ -326,6 +330,7 @@ impl TrialResult {
             duration_s: plan.duration.as_secs_f64(),
             timeout_s: plan.timeout.as_secs_f64(),
             server: plan.server.to_string(),
+            domain: Some(plan.domain.clone()),
             names: NamesUsed {
                 range: plan.names.to_string(),
                 first: plan.first_name,
@@ -429,14 +434,27 @@ impl TrialResult {
         }
     }
 
-    /// Judges the trial by AuthDNS's part in it. Losses and delays of AuthDNS or its host (more than
-    /// `limit` of its own time for one query in a thousand, or for as many as would have let the trial
-    /// pass) make a trial of the DUT invalid, and a self-test fail. A trial that passed is invalid if
-    /// the DUT asked other questions than planned.
+    /// Judges the trial by AuthDNS's part in it, in this order:
+    ///
+    /// 1. A trial at another zone than planned, and one that failed because AuthDNS refused its
+    ///    questions, are invalid.
+    /// 2. Losses and delays of AuthDNS or its host (more than `limit` of its own time for one query in
+    ///    a thousand, or for as many as would have let the trial pass) make a trial of the DUT
+    ///    invalid, and a self-test fail.
+    /// 3. A trial that the DUT asked other questions for than planned is invalid. If it failed, the
+    ///    AAAA share alone counts.
     pub fn weigh_auth(&mut self, part: AuthPart, limit: Nanos, subject: Subject) {
+        let mut disagreements = part.disagreements(self.zone().as_ref());
+        if self.verdict == Verdict::Failed {
+            disagreements.extend(part.refusal());
+        }
+        self.spoil(disagreements);
         self.blame_auth(&part, limit, subject);
-        let is_judged = self.verdict == Verdict::Passed;
-        let deviation = if is_judged { part.asked.deviation(&self.wanted()) } else { None };
+        let deviation = match self.verdict {
+            Verdict::Passed => part.asked.deviation(&self.wanted()),
+            Verdict::Failed => part.asked.other_aaaa_share(self.aaaa_share),
+            Verdict::Invalid => None,
+        };
         self.spoil(deviation.map(|deviation| Reason::Deviation { deviation }));
         self.deviation = self.deviation.or(deviation);
         if self.verdict != Verdict::Invalid && part.missed() > 0 {
@@ -445,6 +463,12 @@ impl TrialResult {
         self.auth = Some(part);
         self.facts.auth_limit = Some(limit);
         self.set_facts(self.facts);
+    }
+
+    /// The zone that the trial needs, if known.
+    fn zone(&self) -> Option<ZoneFacts> {
+        let domain = self.domain.as_ref()?.to_string();
+        Some(ZoneFacts { domain, aaaa_share: self.aaaa_share })
     }
 
     /// Makes the trial invalid for these reasons, if there are any.
@@ -571,7 +595,12 @@ mod tests {
 
     /// AuthDNS's part in a trial of 1000 names, each asked for once.
     fn right_part() -> AuthPart {
-        AuthPart { asked: Asked { aaaa: 1000, a: 1000, ..Asked::default() }, ..AuthPart::default() }
+        let zone = ZoneFacts { domain: "dns64perf.test".into(), aaaa_share: Share::ZERO };
+        AuthPart {
+            asked: Asked { aaaa: 1000, a: 1000, ..Asked::default() },
+            zones: vec![zone],
+            ..AuthPart::default()
+        }
     }
 
     fn kinds(trial: &TrialResult) -> (Verdict, Vec<ReasonKind>) {
@@ -580,11 +609,59 @@ mod tests {
 
     #[test]
     fn a_dut_that_asks_nothing_is_not_measured() {
-        let silent = AuthPart::default();
+        let silent = AuthPart { asked: Asked::default(), ..right_part() };
         let trial = judged(0, silent, |_| ());
         assert_eq!(kinds(&trial), (Verdict::Invalid, vec![ReasonKind::Deviation]));
         assert_eq!(trial.deviation, Some(Deviation::CachedShare { wanted: 0.0, real: 1.0 }));
         assert_eq!(kinds(&judged(0, right_part(), |_| ())), (Verdict::Passed, vec![]));
+    }
+
+    #[test]
+    fn another_zone_makes_any_trial_invalid() {
+        let self_test: fn(&mut TrialPlan) =
+            |plan| plan.subject = Subject::Tester { factor: 1.0, delta: 0.1 };
+        for (domain, aaaa) in [("other.test", 0), ("dns64perf.test", 50)] {
+            let aaaa_share = Share::percent(aaaa);
+            let zones = vec![ZoneFacts { domain: domain.into(), aaaa_share }];
+            let part = AuthPart { zones, ..right_part() };
+            let invalid = (Verdict::Invalid, vec![ReasonKind::AuthServes]);
+            for failures in [0, 500, 1000] {
+                assert_eq!(kinds(&judged(failures, part.clone(), |_| ())), invalid);
+                assert_eq!(kinds(&judged(failures, part.clone(), self_test)), invalid);
+            }
+        }
+    }
+
+    #[test]
+    fn another_aaaa_share_makes_a_failed_trial_invalid() {
+        let asked = Asked { aaaa: 1000, a: 500, aaaa_present: 500, ..Asked::default() };
+        let part = AuthPart { asked, zones: Vec::new(), ..right_part() };
+        let trial = judged(500, part, |_| ());
+        assert_eq!(kinds(&trial), (Verdict::Invalid, vec![ReasonKind::Deviation]));
+        assert!(matches!(trial.deviation, Some(Deviation::AaaaShare { .. })), "{trial:?}");
+        // A DUT that sheds half of the load.
+        let asked = Asked { aaaa: 500, a: 500, ..Asked::default() };
+        let part = AuthPart { asked, ..right_part() };
+        assert_eq!(
+            kinds(&judged(500, part, |_| ())),
+            (Verdict::Failed, vec![ReasonKind::TooFewValid])
+        );
+    }
+
+    #[test]
+    fn refused_questions_make_a_failed_trial_invalid() {
+        let refusing = |refused| AuthPart { refused, ..right_part() };
+        let failed = |part| judged(1000, part, |_| ()).verdict;
+        assert_eq!(
+            kinds(&judged(1000, refusing(2000), |_| ())),
+            (Verdict::Invalid, vec![ReasonKind::AuthRefused])
+        );
+        // Questions for trust anchors, and the like.
+        assert_eq!(
+            (failed(refusing(40)), failed(refusing(43))),
+            (Verdict::Failed, Verdict::Invalid)
+        );
+        assert_eq!(judged(0, refusing(500), |_| ()).verdict, Verdict::Passed);
     }
 
     #[test]
@@ -628,6 +705,19 @@ mod tests {
         assert_eq!(kinds(&trial), (Verdict::Invalid, vec![ReasonKind::AuthHostLoss]));
         let patient: fn(&mut TrialPlan) = |plan| plan.limits.lateness_p999 = Nanos::SECOND;
         assert_eq!(judged(3, waited(40), patient).verdict, Verdict::Failed);
+    }
+
+    #[test]
+    fn results_of_older_versions_are_read() {
+        let trial = judged(5, right_part(), |_| ());
+        let mut json = serde_json::to_value(&trial).unwrap();
+        json.as_object_mut().unwrap().remove("domain").unwrap();
+        let auth = json["auth"].as_object_mut().unwrap();
+        for new in ["refused", "zones"] {
+            auth.remove(new).unwrap();
+        }
+        let read: TrialResult = serde_json::from_value(json).unwrap();
+        assert_eq!((read.verdict, read.domain), (trial.verdict, None));
     }
 
     #[test]
