@@ -35,6 +35,9 @@ pub struct Asked {
     pub aaaa_retries: u64,
     /// A questions that repeat one of less than the trial's timeout ago.
     pub a_retries: u64,
+    /// AAAA questions that repeat an earlier one, however long ago.
+    #[serde(default)]
+    pub aaaa_repeats: u64,
 }
 
 /// Further names by which the share of those with AAAA records may differ: the pattern that chooses
@@ -124,7 +127,13 @@ impl Asked {
             aaaa_present: self.aaaa_present + other.aaaa_present,
             aaaa_retries: self.aaaa_retries + other.aaaa_retries,
             a_retries: self.a_retries + other.a_retries,
+            aaaa_repeats: self.aaaa_repeats + other.aaaa_repeats,
         }
+    }
+
+    /// Number of different names in the AAAA questions.
+    pub fn names(&self) -> u64 {
+        self.aaaa.saturating_sub(self.aaaa_repeats)
     }
 
     /// What the trial really was; `None` where there was no valid reply.
@@ -220,6 +229,7 @@ mod tests {
             aaaa_present: 4 * n,
             aaaa_retries: 5 * n,
             a_retries: 6 * n,
+            aaaa_repeats: 7 * n,
         };
         assert_eq!(of(7).plus(&of(10)), of(17));
     }
@@ -232,10 +242,11 @@ mod tests {
             a: 7_500,
             aaaa_present: 7_500,
             aaaa_retries: 5_000,
+            aaaa_repeats: 5_000,
             ..Asked::default()
         };
         assert_eq!(asked.real(&half).unwrap().aaaa_share, Some(0.5));
-        assert_eq!(asked.deviation(&half), None);
+        assert_eq!((asked.deviation(&half), asked.names()), (None, 10_000));
     }
 
     #[test]

@@ -40,7 +40,9 @@ fn serve(args: &Auth) -> Outcome {
     let running = start(&config).map_err(Failure::environment)?;
     if let Some(path) = &args.status {
         let counters = running.counter_reader().map_err(Failure::environment)?;
-        let serving = status::serve(path, move || Versioned::new(counters()));
+        let serving = status::serve(path, move |other_trials| {
+            Versioned::new(AuthCounters { other_trials, ..counters() })
+        });
         serving.with_context(|| left_over(path)).map_err(Failure::environment)?;
     }
     for address in running.addresses() {

@@ -146,9 +146,15 @@ pub struct AuthCounters {
     /// another one do not go on where these end.
     #[serde(default)]
     pub start: u32,
+    /// Number of AuthDNS that these counters are of.
+    #[serde(default = "one")]
+    pub servers: u32,
     /// The zones that are served, each once.
     #[serde(default)]
     pub zones: Vec<ZoneFacts>,
+    /// Trials of other testers, by the connections to the status socket.
+    #[serde(default)]
+    pub other_trials: OtherTrials,
     /// Queries that got a reply, or one that was withheld, by type.
     pub queries: QueryCounters,
     /// Replies by what they said.
@@ -174,6 +180,22 @@ pub struct AuthCounters {
     /// The interface that it serves past the stack (AF_XDP), and in which way; absent if it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub past_stack: Option<PastStack>,
+}
+
+/// The only AuthDNS.
+fn one() -> u32 {
+    1
+}
+
+/// Trials of testers other than the one that reads the counters.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
+pub struct OtherTrials {
+    /// Trials that run now.
+    pub running: u64,
+    /// Trials that have begun since the start of AuthDNS.
+    pub begun: u64,
 }
 
 /// How long before a repeated question had come the last time.
@@ -250,8 +272,11 @@ impl AuthCounters {
             *sum += more;
         }
         self.start = self.start.wrapping_add(other.start);
+        self.servers += other.servers;
         let new = other.zones.iter().filter(|zone| !self.zones.contains(zone));
         self.zones.extend(new.cloned().collect::<Vec<_>>());
+        self.other_trials.running += other.other_trials.running;
+        self.other_trials.begun += other.other_trials.begun;
         self.host_drops.merge(&other.host_drops);
         own_time.merge(&other.own_time);
         repeats.a.merge(&other.repeats.a);
@@ -272,7 +297,9 @@ impl AuthCounters {
         }
         AuthCounters {
             start: 0,
+            servers: 1,
             zones: Vec::new(),
+            other_trials: OtherTrials::default(),
             queries: QueryCounters {
                 a: sum(|w| &w.types[QueryType::A as usize]),
                 aaaa: sum(|w| &w.types[QueryType::Aaaa as usize]),
@@ -323,26 +350,33 @@ mod tests {
     fn several_servers_count_as_several_workers_of_one_do() {
         let mut merged = AuthCounters::sum(&[worker(100)]);
         merged.merge(&AuthCounters::sum(&[worker(1_000)]));
-        assert_eq!(merged, AuthCounters::sum(&[worker(100), worker(1_000)]));
+        let both = AuthCounters::sum(&[worker(100), worker(1_000)]);
+        assert_eq!(merged, AuthCounters { servers: 2, ..both });
         assert_eq!((merged.queries.aaaa, merged.own_time.count()), (109 + 1_009, 2));
     }
 
     #[test]
     fn zones_of_several_servers_count_once() {
         let zone = |domain: &str| ZoneFacts { domain: domain.into(), aaaa_share: Share::ZERO };
-        let serving =
-            |domain: &str| AuthCounters { zones: vec![zone(domain)], ..AuthCounters::sum(&[]) };
-        let mut merged = serving("a.test");
-        merged.merge(&serving("a.test"));
-        merged.merge(&serving("b.test"));
-        assert_eq!(merged.zones, [zone("a.test"), zone("b.test")]);
+        let serving = |domain: &str, running| AuthCounters {
+            zones: vec![zone(domain)],
+            other_trials: OtherTrials { running, begun: 3 },
+            ..AuthCounters::sum(&[])
+        };
+        let mut merged = serving("a.test", 1);
+        merged.merge(&serving("a.test", 0));
+        merged.merge(&serving("b.test", 1));
+        assert_eq!((merged.servers, merged.zones), (3, vec![zone("a.test"), zone("b.test")]));
+        assert_eq!(merged.other_trials, OtherTrials { running: 2, begun: 9 });
     }
 
     #[test]
-    fn counters_of_older_versions_are_read() {
+    fn counters_of_older_versions_are_of_one_server() {
         let mut json = serde_json::to_value(AuthCounters::sum(&[])).unwrap();
         let keys = json.as_object_mut().unwrap();
-        keys.remove("zones").unwrap();
+        for new in ["servers", "zones", "other_trials"] {
+            keys.remove(new).unwrap();
+        }
         let read: AuthCounters = serde_json::from_value(json).unwrap();
         assert_eq!(read, AuthCounters::sum(&[]));
     }

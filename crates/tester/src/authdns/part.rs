@@ -29,9 +29,16 @@ pub struct AuthPart {
     /// Replies with REFUSED or NXDOMAIN.
     #[serde(default)]
     pub refused: u64,
+    /// Different names in its AAAA questions; absent if several AuthDNS were asked, each of which may
+    /// have been asked for the same names.
+    #[serde(default)]
+    pub names: Option<u64>,
     /// The zones that it served; empty of versions that do not report them.
     #[serde(default)]
     pub zones: Vec<ZoneFacts>,
+    /// Trials of other testers at the same time.
+    #[serde(default)]
+    pub other_trials: u64,
     /// Whether it was started anew: all other counts are since then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub restarted: bool,
@@ -88,12 +95,15 @@ impl AuthPart {
             aaaa_present: less(|c| c.aaaa_present),
             aaaa_retries: retries(|c| &c.repeats.aaaa),
             a_retries: retries(|c| &c.repeats.a),
+            aaaa_repeats: after.repeats.aaaa.since(&before.repeats.aaaa).count(),
         };
         AuthPart {
             restarted: before.start != after.start,
             slow: own.count() - own.count_below(limit),
             refused: less(|c| c.replies.refused + c.replies.nxdomain),
+            names: (after.servers == 1).then(|| asked.names()),
             zones: after.zones.clone(),
+            other_trials: before.other_trials.running + less(|c| c.other_trials.begun),
             asked,
             socket_drops: less(|c| c.socket_drops),
             send_refused: less(|c| c.send_refused),
@@ -127,13 +137,20 @@ impl AuthPart {
         faults
     }
 
-    /// The reasons why a trial was not the planned one: another zone than `wanted`.
-    pub fn disagreements(&self, wanted: Option<&ZoneFacts>) -> Vec<Reason> {
+    /// The reasons why a trial with this number of `names` was not the planned one: another zone than
+    /// `wanted`, or other clients at the same time.
+    pub fn disagreements(&self, wanted: Option<&ZoneFacts>, names: u64) -> Vec<Reason> {
         let mut found = Vec::new();
         if let Some(wanted) = wanted {
             let others = self.zones.iter().filter(|served| *served != wanted).cloned();
             found
                 .extend(others.map(|served| Reason::AuthServes { served, wanted: wanted.clone() }));
+        }
+        if self.other_trials > 0 {
+            found.push(Reason::OtherTrials { trials: self.other_trials });
+        }
+        if let Some(asked) = self.names.filter(|asked| asked.saturating_sub(names) > spare(names)) {
+            found.push(Reason::OtherNames { asked, names });
         }
         found
     }

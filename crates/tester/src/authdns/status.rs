@@ -1,44 +1,291 @@
-//! AuthDNS's status socket: whoever connects gets the counters as one line of JSON.
+//! AuthDNS's status socket. It answers with its counters, a line of JSON each time.
+//!
+//! ```text
+//! connect ───► counters        The connection ends after a second without a request.
+//! "begin" ───► counters        A trial runs until "end", or until the connection ends.
+//! "end"   ───► counters
+//! ```
+//!
+//! The counters hold the number of trials of other connections ([`OtherTrials`]), so two testers that
+//! use one AuthDNS at the same time find each other.
 
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use serde::Serialize;
 
-use super::counters::AuthCounters;
+use super::counters::{AuthCounters, OtherTrials};
 
-/// How long the other side may take.
+/// Time limit of the other side for one line.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Time limit for a request while no trial runs: a client that only reads gets the end of the
+/// connection then.
+const GRACE: Duration = Duration::from_secs(1);
+/// Longest request, in octets.
+const LONGEST: u64 = 64;
+/// Attempts to begin a trial, in case the request came too late.
+const ATTEMPTS: u32 = 3;
+
+const BEGIN: &str = "begin";
+const END: &str = "end";
 
 /// Serves the counters on a new socket `path`, until the process ends: an object that has at least
-/// the keys of [`AuthCounters`].
+/// the keys of [`AuthCounters`], with the trials of other connections.
 ///
 /// # Errors
 /// If the socket cannot be made, for instance because it is left over from a server that was
 /// killed.
-pub fn serve<T: Serialize>(path: &Path, read: impl Fn() -> T + Send + 'static) -> io::Result<()> {
+pub fn serve<T: Serialize>(
+    path: &Path,
+    read: impl Fn(OtherTrials) -> T + Send + Sync + 'static,
+) -> io::Result<()> {
     let listener = UnixListener::bind(path)?;
-    std::thread::Builder::new().name("status".into()).spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            let line = serde_json::to_string(&read()).unwrap_or_default();
-            // Whoever asked may have gone.
-            let _ =
-                stream.set_write_timeout(Some(PATIENCE)).and_then(|()| writeln!(stream, "{line}"));
+    let (read, trials) = (Arc::new(read), Arc::new(Mutex::default()));
+    thread::Builder::new().name("status".into()).spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let visit = Visit { trials: Arc::clone(&trials), runs: false, begun: 0 };
+            let read = Arc::clone(&read);
+            // An error ends this connection only.
+            let attend = move || {
+                let _ = attend(&stream, visit, &*read);
+            };
+            let _ = thread::Builder::new().name("status".into()).spawn(attend);
         }
     })?;
     Ok(())
 }
 
-/// What the AuthDNS with the status socket `path` has counted so far.
+/// Answers one connection until it ends.
+fn attend<T: Serialize>(
+    stream: &UnixStream,
+    mut visit: Visit,
+    read: &impl Fn(OtherTrials) -> T,
+) -> io::Result<()> {
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let answer = |others: OtherTrials| {
+        let line = serde_json::to_string(&read(others))?;
+        let mut out = stream;
+        writeln!(out, "{line}")
+    };
+    answer(visit.others())?;
+    let mut requests = BufReader::new(stream);
+    loop {
+        stream.set_read_timeout(if visit.runs { None } else { Some(GRACE) })?;
+        let mut request = String::new();
+        requests.by_ref().take(LONGEST).read_line(&mut request)?;
+        let others = match request.trim_end() {
+            BEGIN => visit.begin(),
+            END => visit.end(),
+            _ => return Ok(()),
+        };
+        answer(others)?;
+    }
+}
+
+/// One connection's part in the trials of all.
+struct Visit {
+    /// The trials of all connections.
+    trials: Arc<Mutex<OtherTrials>>,
+    /// True while a trial of this connection runs.
+    runs: bool,
+    /// Trials of this connection so far.
+    begun: u64,
+}
+
+impl Visit {
+    fn all(&self) -> MutexGuard<'_, OtherTrials> {
+        self.trials.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The trials of other connections.
+    fn others(&self) -> OtherTrials {
+        let all = self.all();
+        OtherTrials { running: all.running - u64::from(self.runs), begun: all.begun - self.begun }
+    }
+
+    fn begin(&mut self) -> OtherTrials {
+        if !self.runs {
+            let mut all = self.all();
+            all.running += 1;
+            all.begun += 1;
+            drop(all);
+            self.runs = true;
+            self.begun += 1;
+        }
+        self.others()
+    }
+
+    fn end(&mut self) -> OtherTrials {
+        if self.runs {
+            self.all().running -= 1;
+            self.runs = false;
+        }
+        self.others()
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The counters of the AuthDNS with the status socket `path`.
 ///
 /// # Errors
-/// If nobody serves there, or something else does.
+/// If the socket is not served, or by another program.
 pub fn read(path: &Path) -> io::Result<AuthCounters> {
+    line(&mut connect(path)?)
+}
+
+/// A trial at an AuthDNS. Other testers see it until it ends, or until the value is dropped.
+pub struct Session {
+    stream: BufReader<UnixStream>,
+    path: PathBuf,
+}
+
+impl Session {
+    /// Begins a trial at the AuthDNS with the status socket `path`; also its counters.
+    ///
+    /// # Errors
+    /// Those of [`read`].
+    pub fn begin(path: &Path) -> io::Result<(Session, AuthCounters)> {
+        let attempt = || -> io::Result<(Session, AuthCounters)> {
+            let mut session = Session { stream: connect(path)?, path: path.to_owned() };
+            session.write(BEGIN)?;
+            line(&mut session.stream)?;
+            let before = line(&mut session.stream)?;
+            Ok((session, before))
+        };
+        let is_early = |error: &io::Error| {
+            matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe)
+        };
+        let mut last = attempt();
+        for _ in 1..ATTEMPTS {
+            match last {
+                Err(error) if is_early(&error) => last = attempt(),
+                other => return other,
+            }
+        }
+        last
+    }
+
+    /// Ends the trial. If AuthDNS was started again since it began, the counters are those of the new
+    /// start.
+    ///
+    /// # Errors
+    /// Those of [`read`].
+    pub fn end(mut self) -> io::Result<AuthCounters> {
+        let ended = self.write(END).and_then(|()| line(&mut self.stream));
+        ended.or_else(|_| read(&self.path))
+    }
+
+    fn write(&mut self, request: &str) -> io::Result<()> {
+        writeln!(self.stream.get_mut(), "{request}")
+    }
+}
+
+fn connect(path: &Path) -> io::Result<BufReader<UnixStream>> {
     let stream = UnixStream::connect(path)?;
     stream.set_read_timeout(Some(PATIENCE))?;
+    Ok(BufReader::new(stream))
+}
+
+fn line(stream: &mut BufReader<UnixStream>) -> io::Result<AuthCounters> {
     let mut line = String::new();
-    BufReader::new(stream).read_line(&mut line)?;
+    stream.read_line(&mut line)?;
     serde_json::from_str(&line).map_err(Into::into)
+}
+
+#[cfg(test)]
+mod tests {
+    use testbed::wait_until;
+
+    use super::*;
+
+    /// A status socket that serves nothing but trials, and its folder.
+    fn served() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("status");
+        serve(&path, |other_trials| AuthCounters { other_trials, ..AuthCounters::default() })
+            .unwrap();
+        (folder, path)
+    }
+
+    fn others(counters: &AuthCounters) -> (u64, u64) {
+        (counters.other_trials.running, counters.other_trials.begun)
+    }
+
+    #[test]
+    fn trials_at_the_same_time_find_each_other() {
+        let (_folder, path) = served();
+        let (first, before) = Session::begin(&path).unwrap();
+        assert_eq!(others(&before), (0, 0));
+        let (second, between) = Session::begin(&path).unwrap();
+        assert_eq!(others(&between), (1, 1), "the first runs");
+        assert_eq!(others(&second.end().unwrap()), (1, 1));
+        assert_eq!(others(&read(&path).unwrap()), (1, 2));
+        assert_eq!(others(&first.end().unwrap()), (0, 1), "the second began meanwhile");
+    }
+
+    #[test]
+    fn trials_one_after_the_other_are_alone() {
+        let (_folder, path) = served();
+        for number in 0..20 {
+            let (session, before) = Session::begin(&path).unwrap();
+            // A reader of the counters is no trial.
+            read(&path).unwrap();
+            let after = session.end().unwrap();
+            assert_eq!((others(&before), others(&after)), ((0, number), (0, number)));
+        }
+    }
+
+    #[test]
+    fn a_client_that_only_reads_gets_one_line() {
+        let (_folder, path) = served();
+        let mut all = String::new();
+        UnixStream::connect(&path).unwrap().read_to_string(&mut all).unwrap();
+        assert_eq!(all.lines().count(), 1);
+        serde_json::from_str::<AuthCounters>(&all).unwrap();
+    }
+
+    #[test]
+    fn a_trial_whose_tester_died_does_not_run() {
+        let (_folder, path) = served();
+        let (session, _) = Session::begin(&path).unwrap();
+        assert_eq!(others(&read(&path).unwrap()), (1, 1));
+        drop(session);
+        wait_until("its trial ends", || others(&read(&path).unwrap()) == (0, 1));
+    }
+
+    #[test]
+    fn a_restart_during_a_trial_shows_in_its_counters() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("status");
+        // Serves one connection with this number of requests.
+        let serve_once = |start: u32, requests: usize| {
+            let listener = UnixListener::bind(&path).unwrap();
+            thread::spawn(move || {
+                let (stream, _) = listener.accept().unwrap();
+                let counters = AuthCounters { start, ..AuthCounters::default() };
+                let line = serde_json::to_string(&counters).unwrap();
+                writeln!(&stream, "{line}").unwrap();
+                for request in BufReader::new(&stream).lines().take(requests) {
+                    request.unwrap();
+                    writeln!(&stream, "{line}").unwrap();
+                }
+            })
+        };
+        let killed = serve_once(7, 1);
+        let (session, before) = Session::begin(&path).unwrap();
+        killed.join().unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let again = serve_once(8, 0);
+        assert_eq!((before.start, session.end().unwrap().start), (7, 8));
+        again.join().unwrap();
+    }
 }

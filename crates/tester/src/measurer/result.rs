@@ -436,15 +436,15 @@ impl TrialResult {
 
     /// Judges the trial by AuthDNS's part in it, in this order:
     ///
-    /// 1. A trial at another zone than planned, and one that failed because AuthDNS refused its
-    ///    questions, are invalid.
+    /// 1. A trial at another zone than planned, one that other clients took part in, and one that
+    ///    failed because AuthDNS refused its questions are invalid.
     /// 2. Losses and delays of AuthDNS or its host (more than `limit` of its own time for one query in
     ///    a thousand, or for as many as would have let the trial pass) make a trial of the DUT
     ///    invalid, and a self-test fail.
     /// 3. A trial that the DUT asked other questions for than planned is invalid. If it failed, the
     ///    AAAA share alone counts.
     pub fn weigh_auth(&mut self, part: AuthPart, limit: Nanos, subject: Subject) {
-        let mut disagreements = part.disagreements(self.zone().as_ref());
+        let mut disagreements = part.disagreements(self.zone().as_ref(), self.names.count);
         if self.verdict == Verdict::Failed {
             disagreements.extend(part.refusal());
         }
@@ -598,6 +598,7 @@ mod tests {
         let zone = ZoneFacts { domain: "dns64perf.test".into(), aaaa_share: Share::ZERO };
         AuthPart {
             asked: Asked { aaaa: 1000, a: 1000, ..Asked::default() },
+            names: Some(1000),
             zones: vec![zone],
             ..AuthPart::default()
         }
@@ -609,7 +610,7 @@ mod tests {
 
     #[test]
     fn a_dut_that_asks_nothing_is_not_measured() {
-        let silent = AuthPart { asked: Asked::default(), ..right_part() };
+        let silent = AuthPart { asked: Asked::default(), names: Some(0), ..right_part() };
         let trial = judged(0, silent, |_| ());
         assert_eq!(kinds(&trial), (Verdict::Invalid, vec![ReasonKind::Deviation]));
         assert_eq!(trial.deviation, Some(Deviation::CachedShare { wanted: 0.0, real: 1.0 }));
@@ -641,7 +642,7 @@ mod tests {
         assert!(matches!(trial.deviation, Some(Deviation::AaaaShare { .. })), "{trial:?}");
         // A DUT that sheds half of the load.
         let asked = Asked { aaaa: 500, a: 500, ..Asked::default() };
-        let part = AuthPart { asked, ..right_part() };
+        let part = AuthPart { asked, names: Some(500), ..right_part() };
         assert_eq!(
             kinds(&judged(500, part, |_| ())),
             (Verdict::Failed, vec![ReasonKind::TooFewValid])
@@ -662,6 +663,24 @@ mod tests {
             (Verdict::Failed, Verdict::Invalid)
         );
         assert_eq!(judged(0, refusing(500), |_| ()).verdict, Verdict::Passed);
+    }
+
+    #[test]
+    fn other_clients_make_any_trial_invalid() {
+        for failures in [0, 300] {
+            let part = AuthPart { other_trials: 2, ..right_part() };
+            let trial = judged(failures, part, |_| ());
+            assert_eq!(trial.verdict, Verdict::Invalid);
+            assert_eq!(trial.reasons, [Reason::OtherTrials { trials: 2 }]);
+            let part = AuthPart { names: Some(1500), ..right_part() };
+            let trial = judged(failures, part, |_| ());
+            assert_eq!(trial.reasons, [Reason::OtherNames { asked: 1500, names: 1000 }]);
+        }
+        // A few names of an earlier trial, and several AuthDNS that were asked for the same names.
+        for names in [Some(1020), None] {
+            let part = AuthPart { names, ..right_part() };
+            assert_eq!(judged(0, part, |_| ()).verdict, Verdict::Passed);
+        }
     }
 
     #[test]
@@ -713,9 +732,10 @@ mod tests {
         let mut json = serde_json::to_value(&trial).unwrap();
         json.as_object_mut().unwrap().remove("domain").unwrap();
         let auth = json["auth"].as_object_mut().unwrap();
-        for new in ["refused", "zones"] {
+        for new in ["refused", "names", "zones", "other_trials"] {
             auth.remove(new).unwrap();
         }
+        auth["asked"].as_object_mut().unwrap().remove("aaaa_repeats").unwrap();
         let read: TrialResult = serde_json::from_value(json).unwrap();
         assert_eq!((read.verdict, read.domain), (trial.verdict, None));
     }

@@ -39,7 +39,7 @@ use super::shards::{AskedClock, LEAD, ShardPart, await_start};
 use super::sources::{SourcePlan, SourcesUsed};
 use crate::authdns::counters::AuthCounters;
 use crate::authdns::part::AuthPart;
-use crate::authdns::status;
+use crate::authdns::status::Session;
 use crate::intervals::Intervals;
 use crate::past_stack::PastStack;
 
@@ -68,12 +68,13 @@ pub fn run(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tr
     plan.check()?;
     plan.check_sources()?;
     plan.check_xdp()?;
-    let before = auth_counters(plan)?;
+    let session = begin_at_auth(plan)?;
     let mut result = match offer(plan, progress) {
         Err(TrialError::TooLate { start, now }) => not_ready(plan, (now.0 + LEAD).since(start.0)),
         other => other?,
     };
-    if let Some((before, after)) = before.zip(auth_counters(plan)?) {
+    if let Some((session, before)) = session {
+        let after = session.end().map_err(auth_status(plan))?;
         result.weigh_auth(
             AuthPart::between(&before, &after, plan.timeout, plan.auth_limit),
             plan.auth_limit,
@@ -89,12 +90,17 @@ fn not_ready(plan: &TrialPlan, late: Nanos) -> TrialResult {
     TrialResult { reasons, ..TrialResult::not_begun(plan, 0) }
 }
 
-/// AuthDNS's counters, if the plan wants them looked at.
-fn auth_counters(plan: &TrialPlan) -> Result<Option<AuthCounters>, TrialError> {
-    let read = |path: &std::path::PathBuf| {
-        status::read(path).map_err(|source| TrialError::AuthStatus { path: path.clone(), source })
-    };
-    plan.auth_status.as_ref().map(read).transpose()
+/// Begins the trial at AuthDNS and reads its counters, if the plan has its status socket.
+fn begin_at_auth(plan: &TrialPlan) -> Result<Option<(Session, AuthCounters)>, TrialError> {
+    plan.auth_status
+        .as_deref()
+        .map(|path| Session::begin(path).map_err(auth_status(plan)))
+        .transpose()
+}
+
+fn auth_status(plan: &TrialPlan) -> impl Fn(io::Error) -> TrialError {
+    let path = plan.auth_status.clone().unwrap_or_default();
+    move |source| TrialError::AuthStatus { path: path.clone(), source }
 }
 
 /// Sends all queries of `plan`, calls `await_replies`, then reads and checks the replies, all in the
