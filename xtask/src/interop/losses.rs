@@ -127,7 +127,7 @@ fn late_neighbour(bench: &Bench) -> Result<()> {
 }
 
 /// Number of packets that the link to the tester has received, by its line of /proc/net/dev.
-fn received_packets(line: &str) -> Option<u64> {
+pub(super) fn received_packets(line: &str) -> Option<u64> {
     let counters = line.trim().strip_prefix("to-tester:")?;
     counters.split_whitespace().nth(1)?.parse().ok()
 }
@@ -204,7 +204,7 @@ fn many_source_addresses(bench: &Bench) -> Result<()> {
 }
 
 /// The reason of a trial whose `key` is `value`.
-fn cause<'a>(trial: &'a Value, key: &str, value: &str) -> Option<&'a Value> {
+pub(super) fn cause<'a>(trial: &'a Value, key: &str, value: &str) -> Option<&'a Value> {
     trial["causes"].as_array()?.iter().find(|cause| cause[key] == value)
 }
 
@@ -213,7 +213,11 @@ fn cause<'a>(trial: &'a Value, key: &str, value: &str) -> Option<&'a Value> {
 ///
 /// # Errors
 /// [`Skipped`] if it is invalid again; another error for any other verdict.
-fn expect(what: &str, wanted: &[&str], measure: impl Fn() -> Result<Value>) -> Result<Value> {
+pub(super) fn expect(
+    what: &str,
+    wanted: &[&str],
+    measure: impl Fn() -> Result<Value>,
+) -> Result<Value> {
     let is_wanted = |trial: &Value| wanted.iter().any(|verdict| trial["verdict"] == *verdict);
     for _ in 0..2 {
         let trial = measure()?;
@@ -227,7 +231,7 @@ fn expect(what: &str, wanted: &[&str], measure: impl Fn() -> Result<Value>) -> R
     Err(Skipped(format!("{what}: two invalid trials")).into())
 }
 
-fn show(what: &str, trial: &Value) {
+pub(super) fn show(what: &str, trial: &Value) {
     println!(
         "        {what}: {} ({} of {} valid, {} lost); reasons {}, warnings {}, drops {}",
         trial["verdict"],

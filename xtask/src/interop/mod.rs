@@ -11,6 +11,7 @@ mod hosts;
 mod import;
 mod isolation;
 mod losses;
+mod losses_auth;
 mod mlrsearch;
 mod packages;
 mod past_stack;
@@ -243,6 +244,7 @@ fn all() -> impl Iterator<Item = &'static Test> {
     let long = conform::TESTS.iter().chain(packages::TESTS).chain(hosts::TESTS);
     let long = long.chain(shards::TESTS).chain(prefixes::TESTS).chain(campaign::CHROMIUM);
     let short = points::TESTS.iter().chain(import::TESTS).chain(losses::TESTS);
+    let short = short.chain(losses_auth::TESTS);
     let short = short.chain(past_stack::TESTS).chain(tester::TESTS).chain(systemd::TESTS);
     let short = short.chain(clients::TESTS).chain(dns64d::TESTS).chain(dnstap::TESTS);
     let rates = mlrsearch::TESTS.iter().chain(clients::RATES).chain(campaign::TESTS);

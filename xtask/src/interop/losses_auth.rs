@@ -1,0 +1,272 @@
+//! Faults of the host of AuthDNS, which is half of the tester: each makes a trial invalid that would
+//! have failed. The same fault of the DUT's host leaves the trial failed.
+
+use std::cell::Cell;
+use std::thread;
+
+use anyhow::{Context, Result, ensure};
+use campaign::servers::Dut;
+use serde_json::Value;
+
+use super::losses::{cause, expect, show};
+use super::{Bench, LIMIT, Lab, Test};
+use crate::process::{self, Server, wait_until};
+use crate::servers::{AUTH, DUT};
+
+pub(super) static TESTS: &[Test] = &[
+    Test::new("losses: a packet filter of AuthDNS's host, and of the DUT", &["ip", "nft"], filters),
+    Test::new(
+        "losses: a silent neighbour of AuthDNS's host, and of the DUT",
+        &["ip", "nft"],
+        silence,
+    ),
+    Test::new(
+        "losses: a slow queue of AuthDNS, of the tester, and of the DUT",
+        &["ip", "tc"],
+        queues,
+    ),
+    Test::new("losses: an AuthDNS with another zone", &["ip"], other_zones),
+    Test::new("losses: two testers at one AuthDNS", &["ip"], two_testers),
+];
+
+/// Queries of a trial, whose outcome does not depend on the machine's load.
+const LOAD: [&str; 10] = [
+    "--rate",
+    "300",
+    "--timeout",
+    "3s",
+    "--window-limit",
+    "10000",
+    "--lateness-limit",
+    "500ms",
+    "--auth-limit",
+    "5s",
+];
+/// Names between the first names of two trials: more than any of them has.
+const NAMES: u64 = 10_000;
+const SECOND: [&str; 2] = ["--duration", "1s"];
+
+/// The lab with AuthDNS.
+struct Site<'a> {
+    bench: &'a Bench,
+    status: String,
+    next_name: Cell<u64>,
+    auth: Option<Server>,
+    _lab: Lab<'a>,
+}
+
+impl<'a> Site<'a> {
+    fn up(bench: &'a Bench) -> Result<Site<'a>> {
+        let (lab, status) = (Lab::up(bench)?, bench.path("auth.sock"));
+        let auth = Some(auth(bench, &status, &[])?);
+        Ok(Site { bench, status, next_name: Cell::new(0), auth, _lab: lab })
+    }
+
+    /// Replaces AuthDNS by one with these options.
+    fn restart_auth(&mut self, options: &[&str]) -> Result<()> {
+        drop(self.auth.take());
+        self.auth = Some(auth(self.bench, &self.status, options)?);
+        Ok(())
+    }
+
+    /// A dns64d, which has not marked AuthDNS down.
+    fn dut(&self) -> Result<Server> {
+        self.bench.dut_in_lab(Dut::Dns64d, None, &[])
+    }
+
+    /// The first of names that no other trial has.
+    fn names(&self) -> u64 {
+        self.next_name.replace(self.next_name.get() + NAMES)
+    }
+
+    /// A trial that looks at AuthDNS.
+    fn measure(&self, more: &[&str]) -> Result<Value> {
+        let status = ["--auth-status", &self.status];
+        measure(self.bench, self.names(), &[&status[..], more].concat())
+    }
+
+    /// A trial of a second that must pass.
+    fn control(&self) -> Result<()> {
+        expect("control", &["passed"], || self.measure(&SECOND)).map(drop)
+    }
+
+    /// A trial of a second that must be invalid for this reason.
+    fn is_invalid(&self, what: &str, reason: [&str; 2]) -> Result<()> {
+        is_invalid(what, &self.measure(&SECOND)?, reason)
+    }
+
+    /// A trial of a second that must fail.
+    fn fails(&self, what: &str) -> Result<()> {
+        expect(what, &["failed"], || self.measure(&SECOND)).map(drop)
+    }
+
+    /// A trial of some seconds; `disturb` is called when a part of its queries has come to the DUT.
+    fn measure_and(&self, disturb: impl FnOnce() -> Result<()>) -> Result<Value> {
+        let (bench, first) = (self.bench, self.names());
+        let more = ["--auth-status", &self.status, "--duration", "3s"];
+        let before = queries(bench)?;
+        thread::scope(|scope| {
+            let trial = scope.spawn(move || measure(bench, first, &more));
+            wait_until("no query arrives", LIMIT, || Ok(queries(bench)? > before + 150))?;
+            disturb()?;
+            trial.join().expect("measuring does not panic")
+        })
+    }
+}
+
+fn auth(bench: &Bench, status: &str, options: &[&str]) -> Result<Server> {
+    let served = ["auth", "--listen", AUTH, "--status", status];
+    bench.in_lab("auth", &[&served[..], options].concat())
+}
+
+/// A trial of dns64d, whatever its verdict.
+fn measure(bench: &Bench, first_name: u64, more: &[&str]) -> Result<Value> {
+    let program = bench.program();
+    let within = ["lab", "exec", "tester", "--", program, "measure", "--json", "--quiet"];
+    let first = first_name.to_string();
+    let names = ["--server", DUT, "--first-name", &first];
+    let ran = process::run(program, &[&within[..], &names, &LOAD, more].concat(), LIMIT)?;
+    serde_json::from_str(&ran.stdout)
+        .with_context(|| format!("status {:?}: {}", ran.status, ran.stderr))
+}
+
+/// Number of packets that the DUT's link to the tester has received.
+fn queries(bench: &Bench) -> Result<u64> {
+    let table = bench.shell("dut", "cat /proc/net/dev")?;
+    Ok(table.lines().find_map(super::losses::received_packets).unwrap_or(0))
+}
+
+/// Checks that a trial is invalid, with a cause of which the key has the value.
+fn is_invalid(what: &str, trial: &Value, [key, value]: [&str; 2]) -> Result<()> {
+    show(what, trial);
+    ensure!(trial["verdict"] == "invalid", "{what}: {trial}");
+    ensure!(cause(trial, key, value).is_some(), "{what}: no {value}: {trial}");
+    Ok(())
+}
+
+fn filters(bench: &Bench) -> Result<()> {
+    let site = Site::up(bench)?;
+    let filter = |host: &str, hook: &str, datagrams: &str| {
+        bench.shell(
+            host,
+            &format!(
+                "nft add table inet losses && \
+                 nft 'add chain inet losses c {{ type filter hook {hook} priority 0; }}' && \
+                 nft add rule inet losses c {datagrams} counter drop"
+            ),
+        )
+    };
+    for (hook, share) in [("prerouting", "numgen inc mod 40 == 20"), ("input", "")] {
+        let _dut = site.dut()?;
+        site.control()?;
+        filter("auth", hook, &format!("udp dport 53 {share}"))?;
+        site.is_invalid(&format!("AuthDNS's {hook} {share}"), ["kind", "auth_missed"])?;
+        bench.shell("auth", "nft delete table inet losses")?;
+    }
+    for hook in ["prerouting", "input"] {
+        let _dut = site.dut()?;
+        filter("dut", hook, "iifname to-auth udp sport 53")?;
+        site.fails(&format!("the DUT's {hook}, from AuthDNS"))?;
+        bench.shell("dut", "nft delete table inet losses")?;
+    }
+    Ok(())
+}
+
+fn silence(bench: &Bench) -> Result<()> {
+    let site = Site::up(bench)?;
+    // The host gets no answer to its questions for link-layer addresses, and forgets the one of its
+    // neighbour.
+    let deafen = |host: &str, interface: &str| -> Result<()> {
+        let line = "nft add table arp losses && \
+                    nft 'add chain arp losses c { type filter hook input priority 0; }' && \
+                    nft add rule arp losses c drop && ip -4 neigh flush dev INTERFACE";
+        bench.shell(host, &line.replace("INTERFACE", interface)).map(drop)
+    };
+    let heal = |host: &str| bench.shell(host, "nft delete table arp losses").map(drop);
+    let dut = site.dut()?;
+    site.control()?;
+    let trial = site.measure_and(|| deafen("auth", "to-dut"))?;
+    heal("auth")?;
+    is_invalid("AuthDNS's neighbour", &trial, ["place", "neighbour"])?;
+    let loss = cause(&trial, "place", "neighbour");
+    let is_the_dut = |loss: &Value| {
+        loss["kind"] == "auth_host_loss"
+            && loss["address"] == "198.18.0.1"
+            && loss["interface"] == "to-dut"
+    };
+    ensure!(loss.is_some_and(is_the_dut), "{trial}");
+    drop(dut);
+    let _dut = site.dut()?;
+    let failing = || {
+        let trial = site.measure_and(|| deafen("dut", "to-auth"));
+        heal("dut")?;
+        trial
+    };
+    expect("the DUT's neighbour", &["failed"], failing).map(drop)
+}
+
+/// Delays what comes faster, and drops nothing.
+const SLOW: &str = "tc qdisc replace dev DEVICE root tbf rate 30kbit burst 2kb limit 10mb";
+
+fn queues(bench: &Bench) -> Result<()> {
+    let site = Site::up(bench)?;
+    let slow = |host: &str, device: &str| bench.shell(host, &SLOW.replace("DEVICE", device));
+    let fast =
+        |host: &str, device: &str| bench.shell(host, &format!("tc qdisc del dev {device} root"));
+    let dut = site.dut()?;
+    site.control()?;
+    slow("auth", "to-dut")?;
+    let trial = site.measure(&SECOND)?;
+    fast("auth", "to-dut")?;
+    is_invalid("AuthDNS's queue", &trial, ["place", "waited"])?;
+    let loss = cause(&trial, "place", "waited");
+    ensure!(loss.is_some_and(|loss| loss["kind"] == "auth_host_loss"), "{trial}");
+    drop(dut);
+    let _dut = site.dut()?;
+    slow("tester", "to-dut")?;
+    site.is_invalid("the tester's queue", ["place", "waited"])?;
+    fast("tester", "to-dut")?;
+    site.control()?;
+    slow("dut", "to-tester")?;
+    site.fails("the DUT's queue")
+}
+
+fn other_zones(bench: &Bench) -> Result<()> {
+    let mut site = Site::up(bench)?;
+    let _dut = site.dut()?;
+    site.control()?;
+    let prefix = ["--duration", "1s", "--expect-prefix", "2001:db8::/96"];
+    expect("another prefix of the DUT", &["failed"], || site.measure(&prefix))?;
+    for options in [["--aaaa-share", "0.5"], ["--domain", "other.test"]] {
+        site.restart_auth(&options)?;
+        let trial = site.measure(&SECOND)?;
+        is_invalid(&options.join(" "), &trial, ["kind", "auth_serves"])?;
+    }
+    Ok(())
+}
+
+fn two_testers(bench: &Bench) -> Result<()> {
+    let site = Site::up(bench)?;
+    let _dut = site.dut()?;
+    site.control()?;
+    let (first, status) = (site.names(), site.status.as_str());
+    let both = thread::scope(|scope| {
+        let one = || measure(bench, first, &["--auth-status", status, "--duration", "4s"]);
+        let both = [scope.spawn(one), scope.spawn(one)];
+        both.map(|trial| trial.join().expect("measuring does not panic"))
+    });
+    for trial in both {
+        is_invalid("two testers, the same names", &trial?, ["kind", "other_trials"])?;
+    }
+    // The other one does not look at AuthDNS.
+    let (other, before) = (site.names(), queries(bench)?);
+    let trial = thread::scope(|scope| {
+        let other = scope.spawn(move || measure(bench, other, &["--duration", "6s"]));
+        wait_until("no query arrives", LIMIT, || Ok(queries(bench)? > before + 150))?;
+        let trial = site.measure(&SECOND);
+        other.join().expect("measuring does not panic")?;
+        trial
+    })?;
+    is_invalid("another tester, other names", &trial, ["kind", "other_names"])?;
+    site.control()
+}
