@@ -3,6 +3,7 @@
 use std::fmt;
 
 use method::evidence::Deviation;
+use method::records::Wrong;
 use serde::{Deserialize, Serialize};
 
 use crate::archive::{DutEnd, Entry};
@@ -25,6 +26,9 @@ pub enum Missing {
     Spoiled,
     /// The DUT was not asked what the point is about.
     Void(Deviation),
+    /// The DUT is misconfigured: the replies in its first trial were wrong in one way, and it passed
+    /// at no rate.
+    WrongReplies(Wrong),
     /// The DUT ended in a trial.
     Ended(DutEnd),
     /// The worst case of the same server on the same CPUs passed at no rate, so there is none to
@@ -64,6 +68,9 @@ impl fmt::Display for Missing {
             Missing::Unfinished => write!(f, "not finished: too few trials have ended"),
             Missing::Spoiled => write!(f, "not measured: the tester spoiled the trials"),
             Missing::Void(why) => write!(f, "invalid: {why}"),
+            Missing::WrongReplies(wrong) => {
+                write!(f, "no number: every reply was wrong ({wrong}), see its configuration")
+            }
             Missing::Ended(end) => write!(f, "no number: {end}"),
             Missing::NoRate => {
                 write!(f, "not measured: the worst case passed at no rate to take a share of")

@@ -19,12 +19,14 @@ mod testers;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use method::records::Counts;
 use method::set::Due;
 use method::units::Qps;
 use method::warning::Warning;
 use net::cpu_time::CpuTimes;
 use tester::authdns::part::AuthPart;
 use tester::measurer::burst::{Burst, SendCost};
+use tester::measurer::wrong_replies::WrongReplies;
 
 use crate::archive::{
     Archive, ArchiveError, Cpu, DutEnd, Entry, Measured, Step, StolenFrom, TaskResult, machine_of,
@@ -175,6 +177,8 @@ struct Site<H: Hosts> {
     next_name: u64,
     /// Of which repetition they are, if each has its own.
     repeat: Option<u32>,
+    /// True until a trial has ended.
+    is_new: bool,
 }
 
 /// What a try at a trial came to.
@@ -307,7 +311,12 @@ impl<'a, H: Hosts> Campaign<'a, H> {
             if let Tried::Done(mut measured) = self.try_once(site, step, death == deaths)? {
                 self.warn(&mut measured);
                 self.watcher.ended(&measured);
+                let is_first = site.as_mut().is_some_and(|site| std::mem::take(&mut site.is_new));
+                let advice = is_first.then(|| self.misconfigured(&step.point, measured.counts()));
                 self.append(Entry::Finished(measured))?;
+                if let Some(advice) = advice.flatten() {
+                    self.mishap(&step.point, &advice, String::new())?;
+                }
                 // Closed loops ask the same names each time, which must be new to the DUT.
                 if matches!(step.point, Point::ClosedLoop(_)) {
                     *site = None;
@@ -438,7 +447,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
     /// moment.
     fn comes_back(&self, site: &Site<H>, point: &Point) -> Result<bool, CampaignError> {
         let give_up = Instant::now() + self.comes_back;
-        while !self.answers(site, point)? {
+        while !is_right(&self.replies(site, point)?, point) {
             if Instant::now() > give_up {
                 return Ok(false);
             }
@@ -446,18 +455,21 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         Ok(true)
     }
 
-    /// Whether the DUT answers a few names right, which no trial asks for. The AuthDNS of checks does
-    /// not have them, so that any reply is right there.
-    fn answers(&self, site: &Site<H>, point: &Point) -> Result<bool, CampaignError> {
-        let task = self.look(point);
-        Ok(match self.hosts.look(&site.auth, site.dut.as_ref(), &task)? {
+    /// Replies of the DUT to a few queries for names that no trial uses.
+    fn replies(&self, site: &Site<H>, point: &Point) -> Result<Counts, CampaignError> {
+        Ok(match self.hosts.look(&site.auth, site.dut.as_ref(), &self.look(point))? {
             Seen::Ended(found, _) => {
-                let measured = measured(&self.looking(point), found, Cpu::default());
-                let counts = measured.counts();
-                counts.valid > 0 || point.is_checked() && counts.wrong.total() > 0
+                measured(&self.looking(point), found, Cpu::default()).counts().clone()
             }
-            Seen::Died(_) => false,
+            Seen::Died(_) => Counts::default(),
         })
+    }
+
+    /// Advice for a DUT with replies that are all wrong in one way.
+    fn misconfigured(&self, point: &Point, counts: &Counts) -> Option<String> {
+        let wrong = counts.wrong_in_one_way()?;
+        let Task::Trial(plan) = self.look(point) else { return None };
+        Some(format!("every reply is wrong: {}", WrongReplies::in_campaign(&plan, wrong)))
     }
 
     /// Warns of the tester's own load.
@@ -571,6 +583,12 @@ fn stolen(before: [Vec<Option<CpuTimes>>; 3], after: [Vec<Option<CpuTimes>>; 3])
     });
     let [tester, dut, auth] = std::array::from_fn(|_| roles.next().flatten());
     StolenFrom { tester, dut, auth }
+}
+
+/// True for a DUT that is ready. The AuthDNS of checks does not have the names, so that any reply is
+/// right there.
+fn is_right(counts: &Counts, point: &Point) -> bool {
+    counts.valid > 0 || point.is_checked() && counts.wrong.total() > 0
 }
 
 /// A trial of which nothing else is known yet.

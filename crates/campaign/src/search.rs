@@ -198,6 +198,13 @@ pub trait Runner {
     /// # Errors
     /// If it cannot be carried out.
     fn trial(&mut self, plan: &TrialPlan, standing: Standing) -> Result<TrialResult, TrialError>;
+    /// Judges the first trial of the set, also one that the journal holds.
+    ///
+    /// # Errors
+    /// If it shows that the server is misconfigured; then the set ends.
+    fn first(&mut self, _plan: &TrialPlan, _trial: &TrialResult) -> Result<(), TrialError> {
+        Ok(())
+    }
     /// Told each result.
     fn finished(&mut self, trial: &TrialResult);
     /// Waits between trials; `standing` is that of the trial after it.
@@ -261,6 +268,9 @@ pub fn run(
                 trial
             }
         };
+        if trials.is_empty() {
+            runner.first(&plan.trial_at(rate, plan.trial.first_name), &trial)?;
+        }
         course.report(course.verdict_of(&trial), &trial.counts);
         trials.push(trial);
     }

@@ -109,6 +109,14 @@ impl SiteError {
         }
     }
 
+    /// The same error with a further reason.
+    pub(crate) fn because(mut self, reason: &str) -> SiteError {
+        if let SiteError::NotStarted { why, .. } = &mut self {
+            why.push_str(&format!("; {reason}"));
+        }
+        self
+    }
+
     /// With what a command said about a server that did not start.
     fn said_by(self, said: &str) -> SiteError {
         match self {

@@ -204,11 +204,11 @@ pub(crate) struct Traffic {
     pub(crate) records: Option<PathBuf>,
 }
 
-/// Whether the server is asked first.
+/// The liveness check.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Asking {
-    /// Ask whether anybody is there before the first trial and after one without a valid reply, for
-    /// up to 6 s
+    /// Probe the server before the first trial, and after a trial with no valid reply: no reply within
+    /// 6 s, or replies that are all wrong in the same way, end the command with status 4
     #[arg(long, value_name = "YES", default_value_t = true, action = clap::ArgAction::Set, help_heading = SERVER)]
     pub(crate) liveness: bool,
 }
@@ -337,6 +337,8 @@ pub(crate) struct Search {
     pub(crate) replies: Replies,
     #[command(flatten)]
     pub(crate) display: Display,
+    #[command(flatten)]
+    pub(crate) asking: Asking,
     /// Continue the search of this journal, with the options that it was begun with
     #[arg(long, value_name = "FILE", conflicts_with_all = ["NewSearch", "Traffic", "Replies"], help_heading = FILES)]
     pub(crate) resume: Option<PathBuf>,
@@ -415,6 +417,8 @@ pub(crate) struct SelfTest {
     pub(crate) traffic: Traffic,
     #[command(flatten)]
     pub(crate) display: Display,
+    #[command(flatten)]
+    pub(crate) asking: Asking,
     /// The rate up to which DUTs are to be tested; α and β are those of that test
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, help_heading = LOAD)]
     pub(crate) for_rate: Qps,

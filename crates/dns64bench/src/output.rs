@@ -26,6 +26,7 @@ use tester::measurer::result::{Priority, Rtt, Sending, TrialResult};
 use tester::past_stack::PastStack;
 
 use crate::colour;
+use crate::intervals::rcode_name;
 
 /// How many characters of an error are shown; it may quote the end of a log.
 const ERROR: usize = 2 * MESSAGE;
@@ -279,7 +280,7 @@ pub(crate) fn print_wrong(w: &WrongCounts) {
 
 /// Wrong replies by what was wrong, in words; `None` if there were none.
 pub(crate) fn wrong_line(w: &WrongCounts) -> Option<String> {
-    let rcodes = w.rcode.iter().map(|(rcode, n)| format!("{} rcode {rcode}", grouped(*n)));
+    let rcodes = w.rcode.iter().map(|(rcode, n)| format!("{} {}", grouped(*n), rcode_name(*rcode)));
     let others = [
         (w.no_aaaa, "no AAAA"),
         (w.truncated, "truncated"),

@@ -2,7 +2,9 @@
 
 mod common;
 
+use std::fs;
 use std::net::UdpSocket;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use common::{LENIENT, PROGRAM, Server, run, run_valid, show};
@@ -63,34 +65,67 @@ fn silence_is_told_from_refusal() {
     ends(&args, 4, &["no reply to 3 questions within 6 s"]);
 }
 
-/// AuthDNS has no AAAA records here: no reply is valid, but there are replies.
+/// Options of a short search in this journal.
+fn search_options(journal: &Path) -> Vec<&str> {
+    let path = journal.to_str().unwrap();
+    let range = ["--min", "100", "--max", "200", "--repeat", "1", "--pause", "0s"];
+    [&["--journal", path, "--invalid-retries", "20"][..], &range, &SHORT, &LENIENT].concat()
+}
+
+const SHORT: [&str; 4] = ["--duration", "300ms", "--timeout", "5s"];
+
+/// AuthDNS has no AAAA records here: all replies are NODATA.
 #[test]
-fn a_server_that_answers_nothing_right_has_failed_and_is_there() {
+fn replies_all_wrong_in_one_way_end_with_advice() {
     let auth = Server::start(&["auth", "--threads", "1"]);
-    let load = [&["--duration", "300ms", "--timeout", "5s"][..], &LENIENT].concat();
-    let args = [&["measure", "--server", &auth.address, "--rate", "100"], &load[..]].concat();
-    ends(&args, 1, &["0 valid"]);
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal.jsonl");
-    let range = [
-        "--min",
-        "100",
-        "--max",
-        "200",
-        "--repeat",
-        "1",
-        "--pause",
-        "0s",
-        "--invalid-retries",
-        "20",
+    let load = [&SHORT[..], &LENIENT].concat();
+    let search = search_options(&journal);
+    let ways: [(&[&str], &str); 3] = [
+        (&["measure", "--rate", "100"], "does not synthesize"),
+        (&["self-test", "--for-rate", "100"], "--aaaa-share 1"),
+        (&["search"], "does not synthesize"),
     ];
-    let args = [
-        &["search", "--server", &auth.address, "--journal", journal.to_str().unwrap()],
-        &range[..],
-        &load,
-    ]
-    .concat();
-    ends(&args, 1, &["Trials"]);
+    for (command, advice) in ways {
+        let options = if command[0] == "search" { &search } else { &load };
+        let args = [command, &["--server", &auth.address], options].concat();
+        ends(&args, 4, &["every reply of", "is wrong: no AAAA record", advice]);
+    }
+    assert!(!fs::read_to_string(&journal).unwrap().contains("\"finished\""), "no trial was made");
+    let other_domain =
+        ["measure", "--rate", "100", "--server", &auth.address, "--domain", "other.test"];
+    ends(&[&other_domain[..], &load].concat(), 4, &["REFUSED", "does not forward other.test"]);
+}
+
+#[test]
+fn without_the_check_wrong_replies_fail_the_trial() {
+    let auth = Server::start(&["auth", "--threads", "1"]);
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("journal.jsonl");
+    let load = [&SHORT[..], &LENIENT].concat();
+    let asks = ["--server", &auth.address, "--liveness", "false"];
+    ends(&[&["measure", "--rate", "100"][..], &asks, &load].concat(), 1, &["0 valid", "no AAAA"]);
+    ends(&[&["self-test", "--for-rate", "100"][..], &asks, &load].concat(), 1, &["--aaaa-share 1"]);
+    ends(&[&["search"][..], &asks, &search_options(&journal)].concat(), 1, &["Trials"]);
+    // The same journal with the check: its first trial has wrong replies only.
+    let resume = ["search", "--resume", journal.to_str().unwrap()];
+    ends(&resume, 4, &["is wrong: no AAAA record", "begin another search", "--liveness false"]);
+}
+
+#[test]
+fn a_block_without_spare_names_takes_any_reply() {
+    let auth = Server::start(&["auth", "--threads", "1"]);
+    let load = [&SHORT[..], &LENIENT].concat();
+    let rate = ["measure", "--rate", "100", "--names", "10.0.0.0/27", "--server", &auth.address];
+    ends(&[&rate[..], &load].concat(), 1, &["0 valid", "does not synthesize"]);
+    // The first trial of a search shows it.
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("journal.jsonl");
+    let few = ["search", "--names", "10.0.0.0/26", "--reuse-names", "--server", &auth.address];
+    let args = [&few[..], &search_options(&journal)].concat();
+    ends(&args, 4, &["is wrong: no AAAA record", "begin another search"]);
+    assert!(fs::read_to_string(&journal).unwrap().contains("\"verdict\":\"failed\""));
 }
 
 #[test]

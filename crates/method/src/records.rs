@@ -1,16 +1,18 @@
 //! What became of each query, and the sums of it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use crate::units::{Nanos, QueryIndex};
 
-/// What was wrong with a reply that did belong to a query and came in time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// Fault of a reply that belongs to a query and came in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Wrong {
-    /// An rcode other than NOERROR.
+    /// An RCODE other than NOERROR.
     Rcode(u8),
     /// The reply had its TC bit set (RFC 1035 §4.1.1).
     Truncated,
@@ -24,6 +26,25 @@ pub enum Wrong {
     Signature,
     /// It came to another address of the tester than the one that asked (RFC 5452 §9.1).
     Destination,
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Wrong::Rcode(1) => "FORMERR",
+            Wrong::Rcode(2) => "SERVFAIL",
+            Wrong::Rcode(3) => "NXDOMAIN",
+            Wrong::Rcode(4) => "NOTIMP",
+            Wrong::Rcode(5) => "REFUSED",
+            Wrong::Rcode(code) => return write!(f, "RCODE {code}"),
+            Wrong::Truncated => "truncated",
+            Wrong::Malformed => "malformed",
+            Wrong::NoAaaa => "no AAAA record",
+            Wrong::Address => "wrong address",
+            Wrong::Signature => "wrong signature",
+            Wrong::Destination => "sent to another address of the tester",
+        })
+    }
 }
 
 /// How a query ended. The first reply to it decides.
@@ -135,15 +156,23 @@ pub mod by_number {
 }
 
 impl WrongCounts {
+    /// Each way to be wrong, with its number of replies.
+    fn each(&self) -> impl Iterator<Item = (Wrong, u64)> + '_ {
+        let rcodes = self.rcode.iter().map(|(&rcode, &n)| (Wrong::Rcode(rcode), n));
+        let others = [
+            (Wrong::NoAaaa, self.no_aaaa),
+            (Wrong::Truncated, self.truncated),
+            (Wrong::Address, self.address),
+            (Wrong::Malformed, self.malformed),
+            (Wrong::Signature, self.signature),
+            (Wrong::Destination, self.destination),
+        ];
+        rcodes.chain(others)
+    }
+
     /// The sum over all sorts of wrong replies.
     pub fn total(&self) -> u64 {
-        self.no_aaaa
-            + self.rcode.values().sum::<u64>()
-            + self.truncated
-            + self.address
-            + self.malformed
-            + self.signature
-            + self.destination
+        self.each().map(|(_, n)| n).sum()
     }
 }
 
@@ -211,6 +240,14 @@ impl Counts {
         self.stray += other.stray;
         self.refused += other.refused;
         self.sent_again += other.sent_again;
+    }
+
+    /// The way in which at least 99 % of the replies were wrong, if none was valid: then the server's
+    /// configuration is wrong, and not its speed too low.
+    pub fn wrong_in_one_way(&self) -> Option<Wrong> {
+        let replies = self.late + self.wrong.total();
+        let (way, n) = self.wrong.each().max_by_key(|(_, n)| *n)?;
+        (self.valid == 0 && n > 0 && n * 100 >= replies * 99).then_some(way)
     }
 
     /// Whether every query that was sent has exactly one outcome.
@@ -321,6 +358,26 @@ mod tests {
         let text = serde_json::to_string(&trial).unwrap();
         assert!(text.contains("\"2\":1"), "{text}");
         assert_eq!(serde_json::from_str::<Trial>(&text).unwrap(), trial);
+    }
+
+    #[test]
+    fn replies_wrong_in_one_way_are_told_from_others() {
+        let of = |valid, late, lost, rcodes: &[(u8, u64)], address| {
+            let wrong = WrongCounts {
+                rcode: rcodes.iter().copied().collect(),
+                address,
+                ..WrongCounts::default()
+            };
+            let sent = valid + late + lost + wrong.total();
+            Counts { sent, valid, late, lost, wrong, ..Counts::default() }.wrong_in_one_way()
+        };
+        assert_eq!(of(0, 0, 0, &[(3, 100)], 0), Some(Wrong::Rcode(3)));
+        assert_eq!(of(0, 0, 900, &[(3, 1)], 99), Some(Wrong::Address));
+        assert_eq!(of(0, 0, 0, &[(3, 2)], 99), None);
+        assert_eq!(of(0, 2, 0, &[], 99), None);
+        assert_eq!(of(1, 0, 0, &[(3, 999)], 0), None);
+        assert_eq!(of(0, 0, 100, &[], 0), None);
+        assert_eq!(of(0, 0, 0, &[(2, 50), (3, 50)], 0), None);
     }
 
     proptest! {

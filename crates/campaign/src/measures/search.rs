@@ -10,6 +10,7 @@ use method::evidence::{Asked, Deviation, Real, Wanted};
 use method::mlr::goal::Goal;
 use method::narrow::Length;
 use method::precision::{Figures, overstatement};
+use method::records::Wrong;
 use method::search::{Found, SearchRange, Shortfall};
 use method::set::{LowerBound, SetPlan, lower_bounds};
 use method::units::{Nanos, Qps, Share};
@@ -588,7 +589,8 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<PointResu
     let Point::Search(conditions) = point else { return None };
     let walk = recorded.walk(point)?;
     let searches = walk.course.searches()?;
-    let is_void = walk.void.is_some();
+    let wrong = misconfigured(&walk.trials, searches);
+    let is_void = walk.void.is_some() || wrong.is_some();
     let found = if is_void { Vec::new() } else { searches.found() };
     let plan = recorded.plan;
     let range = plan.range(plan.dut(&conditions.dut)?);
@@ -598,6 +600,7 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<PointResu
     let figures = Figures::of(&found, overstatement).vouched_to(vouched);
     let missing = match walk.void {
         Some(why) => Some(Missing::Void(why)),
+        None if wrong.is_some() => wrong.map(Missing::WrongReplies),
         None if figures.n > 0 => None,
         None if walk.trials.is_empty() => Some(Missing::not_begun(recorded, point)),
         None if found.is_empty() => Some(Missing::Unfinished),
@@ -624,6 +627,12 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<PointResu
         trials: count(walk.trials.iter().copied()),
         resolution: searches.resolution(wanted_resolution(plan, &range)),
     })
+}
+
+/// The way in which the replies of the first trial were wrong, where that is why no rate passed.
+fn misconfigured(trials: &[&Measured], searches: &SearchCourse) -> Option<Wrong> {
+    let wrong = trials.first()?.counts().wrong_in_one_way()?;
+    searches.found().iter().all(|found| found.highest.is_none()).then_some(wrong)
 }
 
 /// What the trials that passed at full length, or were found not to be what was wanted, really were

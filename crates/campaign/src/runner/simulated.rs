@@ -40,6 +40,8 @@ pub(crate) enum Event {
     Dies,
     /// The DUT answers nothing any more.
     Hangs,
+    /// Every reply is NXDOMAIN.
+    Denies,
     /// The tester spoils it.
     Spoiled,
     /// One of several testers is not ready when it begins.
@@ -68,6 +70,8 @@ pub(super) struct Simulated {
     pub(super) facts: Vec<(String, Environment)>,
     /// From which trial on the DUTs are of another version.
     pub(super) upgraded_at: usize,
+    /// True for DUTs whose replies to looks are all NXDOMAIN.
+    pub(super) denies: bool,
     hangs: Cell<bool>,
     /// First names and numbers of names of all trials, by start of the DUT.
     pub(super) names: RefCell<Vec<(usize, u64, u64)>>,
@@ -110,6 +114,7 @@ impl Simulated {
             broken: None,
             facts: Vec::new(),
             upgraded_at: usize::MAX,
+            denies: false,
             hangs: Cell::new(false),
             names: RefCell::default(),
             numa: Cell::new(0),
@@ -180,15 +185,17 @@ impl Simulated {
         let capacity = dut.map_or(u64::MAX, |dut| self.capacity * dut.cores as u64);
         // What does not fit gets no reply; nine in a thousand may be lost where 99 % suffice.
         let valid = match event {
-            Some(Event::Hangs) => 0,
+            Some(Event::Hangs | Event::Denies) => 0,
             _ if plan.rate.0 <= capacity => sent,
             _ if plan.rate.0 <= capacity + capacity / 4 => sent - sent.div_ceil(200),
             _ => sent / 2,
         };
-        let mut trial = TrialResult::simulated(
-            plan,
-            Counts { sent, valid, lost: sent - valid, ..Counts::default() },
-        );
+        let mut counts = Counts { sent, valid, lost: sent - valid, ..Counts::default() };
+        if event == Some(Event::Denies) {
+            counts.lost = 0;
+            counts.wrong.rcode.insert(3, sent);
+        }
+        let mut trial = TrialResult::simulated(plan, counts);
         trial.rtt_us = Some(Rtt {
             min: 50.0,
             mean: 100.0,
@@ -311,11 +318,13 @@ impl Hosts for Simulated {
     fn wait_until(
         &self,
         _: &SimulatedDut,
-        _: &str,
+        name: &str,
         is_ready: &mut dyn FnMut() -> Result<bool, CampaignError>,
     ) -> Result<(), CampaignError> {
-        assert!(is_ready()?, "it answers at once");
-        Ok(())
+        if is_ready()? {
+            return Ok(());
+        }
+        Err(SiteError::not_started(name, &"it is not ready", String::new()).into())
     }
 
     fn dut_ended(&self, dut: &SimulatedDut) -> Result<Option<String>, HostError> {
@@ -441,7 +450,11 @@ impl Hosts for Simulated {
     fn look(&self, (): &(), _: Option<&SimulatedDut>, task: &Task) -> Result<Seen, CampaignError> {
         let Task::Trial(plan) = task else { panic!("a look is at a rate, not {task:?}") };
         self.looks.set(self.looks.get() + 1);
-        let event = self.hangs.get().then_some(Event::Hangs);
+        let event = match (self.hangs.get(), self.denies) {
+            (true, _) => Some(Event::Hangs),
+            (_, true) => Some(Event::Denies),
+            _ => None,
+        };
         let found = self.of_rate(plan, None, event);
         Ok(Seen::Ended(TaskResult::Trial(Box::new(found)), Cpu::default()))
     }

@@ -1,7 +1,9 @@
 //! Servers are started: once each before anything is measured, and anew for each search.
 
+use method::records::Counts;
+
 use super::hosts::Hosts;
-use super::{Campaign, CampaignError, Site};
+use super::{Campaign, CampaignError, Site, is_right};
 use crate::archive::{Configuration, Entry, Step};
 use crate::plan::{DutPlan, Plan};
 use crate::point::Point;
@@ -132,7 +134,7 @@ impl<H: Hosts> Campaign<'_, H> {
             other => other,
         })?;
         let of = self.plan.auth_at(point).name().to_owned();
-        Ok(Site { auth, of, dut: None, next_name: self.names(point).1, repeat: None })
+        Ok(Site { auth, of, dut: None, next_name: self.names(point).1, repeat: None, is_new: true })
     }
 
     /// The plan, with the AuthDNS of a point in place of that of `[auth]`, on its own CPUs.
@@ -151,11 +153,15 @@ impl<H: Hosts> Campaign<'_, H> {
     ) -> Result<(), CampaignError> {
         site.dut = Some(self.hosts.start_dut(&self.archive, dut, point, &site.auth)?);
         let ready: &Site<H> = site;
-        match &ready.dut {
-            Some(started) => {
-                self.hosts.wait_until(started, dut.name(), &mut || self.answers(ready, point))
-            }
-            None => Ok(()),
-        }
+        let Some(started) = &ready.dut else { return Ok(()) };
+        let mut last = Counts::default();
+        let waited = self.hosts.wait_until(started, dut.name(), &mut || {
+            last = self.replies(ready, point)?;
+            Ok(is_right(&last, point))
+        });
+        waited.map_err(|error| match (error, self.misconfigured(point, &last)) {
+            (CampaignError::Site(error), Some(advice)) => error.because(&advice).into(),
+            (error, _) => error,
+        })
     }
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use method::narrow::Length;
+use method::records::Wrong;
 use method::units::Qps;
 use method::verdict::Verdict;
 
@@ -164,6 +165,33 @@ fn a_dut_that_dies_or_hangs_in_a_search_is_started_again_and_its_trial_repeated(
     let ended = finished(&entries).into_iter().find(|m| m.dut_end.is_some()).unwrap();
     assert_eq!(ended.dut_end, Some(DutEnd::Died("signal: 9".into())));
     assert_eq!((ended.verdict(), mishaps(&entries).len()), (Verdict::Failed, 3));
+}
+
+#[test]
+fn a_first_trial_with_wrong_replies_marks_its_row() {
+    let all: Vec<_> = (2..60).map(|at| (at, Event::Denies)).collect();
+    let entries = journal_of(&plan(), 250, &all);
+    let found = results(&plan(), &entries);
+    let point = &found.duts[0].points[0];
+    let missing = crate::missing::Missing::WrongReplies(Wrong::Rcode(3));
+    assert_eq!((point.missing.as_ref(), point.figures.n), (Some(&missing), 0));
+    assert!(missing.to_string().contains("every reply was wrong (NXDOMAIN)"), "{missing}");
+    assert!(found.complete && mishaps(&entries)[0].contains("does not forward dns64perf.test"));
+    // Later, it is a failed trial like any other.
+    let entries = journal_of(&plan(), 250, &[(7, Event::Denies)]);
+    assert!(mishaps(&entries).is_empty(), "{:?}", mishaps(&entries));
+    let point = results(&plan(), &entries).duts[0].points[0].clone();
+    assert!(point.missing.is_none() && point.figures.n > 0, "{point:?}");
+}
+
+#[test]
+fn a_dut_with_wrong_replies_at_its_start_ends_with_advice() {
+    let folder = tempfile::tempdir().unwrap();
+    let hosts = Simulated { denies: true, ..Simulated::new(250, &[]) };
+    let (ended, entries, _) = go_on(&plan(), folder.path(), hosts);
+    let why = ended.unwrap_err().to_string();
+    assert!(why.contains("it is not ready; every reply is wrong: NXDOMAIN"), "{why}");
+    assert!(finished(&entries).is_empty());
 }
 
 #[test]

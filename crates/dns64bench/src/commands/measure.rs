@@ -1,8 +1,11 @@
 //! `measure`: one trial at one rate.
 
 use method::compliance::Facts;
+use method::evidence::Deviation;
 use method::units::Nanos;
+use tester::measurer::plan::TrialPlan;
 use tester::measurer::recorder::Recorder;
+use tester::measurer::result::TrialResult;
 use tester::measurer::{TrialError, liveness};
 
 use crate::args::Measure;
@@ -24,7 +27,7 @@ pub(crate) fn run(args: &Measure) -> Outcome {
         Recorder::try_name(path).map_err(TrialError::from)?;
     }
     if args.asking.liveness {
-        liveness::require_for(&plan)?;
+        liveness::require_right(&plan, plan.names_needed())?;
     }
     let mut trial = run_trial(&plan, args.display.quiet, &format!("{} q/s", grouped(plan.rate.0)))?;
     if let Some(test) = self_test {
@@ -54,9 +57,24 @@ pub(crate) fn run(args: &Measure) -> Outcome {
     if let Some(why) = &trial.records_error {
         return Err(Failure::environment(anyhow::anyhow!("{why}; the trial itself is as shown")));
     }
-    // What one of several testers has to say is in its result; `merge` judges it.
+    if let Some(advice) = cache_advice(&plan, &trial) {
+        eprintln!("dns64bench: {advice}");
+    }
+    // One part of a shared trial decides nothing; `merge` judges the whole.
     if args.asking.liveness && trial.counts.valid == 0 && plan.shard.is_none() {
-        liveness::require_for(&plan)?;
+        liveness::require_reply(&plan)?;
+        if let Some(replies) = liveness::misconfigured(&plan, plan.names_needed(), &trial.counts) {
+            eprintln!("dns64bench: every reply of {} is wrong: {replies}", plan.server);
+        }
     }
     Ok(status_of(trial.verdict))
+}
+
+/// Advice where names that should have been new were in the server's cache.
+fn cache_advice(plan: &TrialPlan, trial: &TrialResult) -> Option<String> {
+    let Some(Deviation::CachedShare { wanted, real }) = trial.deviation else { return None };
+    let next = (plan.first_name + plan.names_needed()) % plan.names.count();
+    (real > wanted).then(|| {
+        format!("the names were not new to the server: clear its cache, or take new ones with --first-name {next}")
+    })
 }

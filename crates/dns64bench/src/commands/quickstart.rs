@@ -25,6 +25,7 @@ use serde::Serialize;
 use tester::measurer::plan::TrialPlan;
 
 use super::measured_send_cost;
+use super::search::{Terminal, UsedNames};
 use super::self_test::{SelfTestPlan, SelfTestResult};
 use crate::args::Quickstart;
 use crate::output::{Failure, Outcome, grouped, print_json, print_points};
@@ -130,7 +131,7 @@ pub(crate) fn run(args: &Quickstart) -> Outcome {
 fn self_test(folder: &Path, quiet: bool) -> Result<SelfTestResult, Failure> {
     let status = status_in(folder, "self-test");
     let (mut auth, address) = auth(Share::ONE, folder, &status)?;
-    let found = super::self_test::self_test(&self_test_plan(address, &status), quiet);
+    let found = super::self_test::self_test(&self_test_plan(address, &status), quiet, true);
     found.map_err(|failure| with_what_servers_say(failure, [&mut auth]))
 }
 
@@ -182,12 +183,9 @@ fn measure(
     let plan = with_names(plan, false)?;
     let mut journal =
         Journal::create(&folder.path().join("journal.jsonl"), &plan).map_err(SearchError::from)?;
-    let found = campaign::search::run(
-        &plan,
-        &mut journal,
-        Vec::new(),
-        &mut super::search::Terminal::new(quiet),
-    );
+    let used = UsedNames { first: plan.trial.first_name, count: plan.most_names() };
+    let mut terminal = Terminal::new(quiet, Some(used));
+    let found = campaign::search::run(&plan, &mut journal, Vec::new(), &mut terminal);
     let found =
         found.map_err(|error| with_what_servers_say(error.into(), [&mut auth, &mut dut]))?;
     found.ok_or_else(|| Failure::environment(anyhow::anyhow!("the search found nothing")))

@@ -49,7 +49,9 @@ pub(crate) fn run(args: Search) -> Outcome {
         trial: TrialPlan { send_cost: measured_send_cost(&plan.trial)?, ..plan.trial },
         ..plan
     };
-    let found = campaign::search::run(&plan, &mut journal, done, &mut Terminal::new(quiet));
+    let used = UsedNames { first: plan.trial.first_name, count: plan.most_names() };
+    let mut terminal = Terminal::new(quiet, args.asking.liveness.then_some(used));
+    let found = campaign::search::run(&plan, &mut journal, done, &mut terminal);
     let found = found.map_err(|error| on_failure(error, journal.path()))?;
     let Some(result) = found else {
         return Err(Failure::usage(anyhow::anyhow!("there was nothing to search")));
@@ -85,18 +87,25 @@ fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }
 
-/// Where nobody answers any more, or the user wants to stop: what had passed by then, and how to go
-/// on.
+/// An error that ends a search, with the rates that had passed, and how to go on.
 fn on_failure(error: SearchError, journal: &Path) -> Failure {
+    let entries: Vec<SearchEntry> = Lines::read(journal).unwrap_or_default();
+    let has_trial = entries.iter().any(|entry| matches!(entry, SearchEntry::Finished(_)));
     let when = match error {
         SearchError::Trial(
             TrialError::NobodyAnswers { .. } | TrialError::NobodyAnswersThere { .. },
         ) => "go on when it answers",
+        SearchError::Trial(TrialError::WrongReplies { .. }) if has_trial => {
+            return Failure::from(error).with_advice(
+                "then begin another search; this one has a trial with wrong replies (--liveness false counts it as failed)",
+            );
+        }
+        SearchError::Trial(TrialError::WrongReplies { .. }) => "go on after the change",
         SearchError::Trial(TrialError::Interrupted) => "go on with it",
         SearchError::Journal(JournalError::Io { .. }) => "go on when it can be written",
         _ => return error.into(),
     };
-    let so_far = so_far(&Lines::read(journal).unwrap_or_default());
+    let so_far = so_far(&entries);
     let journal = journal.display();
     Failure::from(error)
         .with_advice(&format!("{so_far}; {when}: dns64bench search --resume {journal}"))
@@ -147,17 +156,27 @@ fn status(result: &SearchResult) -> ExitCode {
     }
 }
 
-/// Runs trials in this process and shows them on standard error. A server that nobody hears of ends
-/// the search.
+/// Names of the block that the trials of a search take, or may take.
+#[derive(Clone, Copy)]
+pub(crate) struct UsedNames {
+    /// Position of the first.
+    pub(crate) first: u64,
+    pub(crate) count: u64,
+}
+
+/// Runs trials in this process and shows them on standard error. A silent server, or replies that are
+/// all wrong in the same way, end the search.
 pub(crate) struct Terminal {
     quiet: bool,
-    /// Whether the server has been heard of.
+    /// The names that liveness checks leave alone; `None`: no checks.
+    liveness: Option<UsedNames>,
+    /// True after the check before the first trial.
     heard: bool,
 }
 
 impl Terminal {
-    pub(crate) fn new(quiet: bool) -> Terminal {
-        Terminal { quiet, heard: false }
+    pub(crate) fn new(quiet: bool, liveness: Option<UsedNames>) -> Terminal {
+        Terminal { quiet, liveness, heard: false }
     }
 }
 
@@ -171,8 +190,9 @@ impl Runner for Terminal {
             passed: standing.bracket.0,
             failed: standing.bracket.1,
         });
-        if !self.heard {
-            liveness::require_for(plan)?;
+        if let (false, Some(used)) = (self.heard, self.liveness) {
+            plan.check()?;
+            liveness::require_right(&from_first(plan, used), used.count)?;
             self.heard = true;
         }
         let trial = run_trial(plan, self.quiet, &title(&standing))?;
@@ -180,10 +200,21 @@ impl Runner for Terminal {
             // A part of a trial is no trial of a search.
             return Err(TrialError::Interrupted);
         }
-        if trial.counts.valid == 0 {
-            liveness::require_for(plan)?;
+        if self.liveness.is_some() && trial.counts.valid == 0 {
+            liveness::require_reply(plan)?;
         }
         Ok(trial)
+    }
+
+    fn first(&mut self, plan: &TrialPlan, trial: &TrialResult) -> Result<(), TrialError> {
+        let Some(used) = self.liveness else { return Ok(()) };
+        match liveness::misconfigured(&from_first(plan, used), used.count, &trial.counts) {
+            None => Ok(()),
+            Some(replies) => {
+                let replies = Box::new(replies);
+                Err(TrialError::WrongReplies { server: plan.server, replies })
+            }
+        }
     }
 
     fn finished(&mut self, trial: &TrialResult) {
@@ -200,6 +231,11 @@ impl Runner for Terminal {
     fn pause(&mut self, pause: Duration, next: Standing) {
         progress::pause(pause, self.quiet, &title(&next));
     }
+}
+
+/// The trial with the first name of its search.
+fn from_first(plan: &TrialPlan, used: UsedNames) -> TrialPlan {
+    TrialPlan { first_name: used.first, ..plan.clone() }
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
 
 use super::measured_send_cost;
-use super::search::Terminal;
+use super::search::{Terminal, UsedNames};
 use crate::args::SelfTest;
 use crate::output::{
     DUT_FAILED, Failure, Outcome, SPOILED, grouped, print_json, print_points, print_wrong,
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &SelfTest) -> Outcome {
     interruption::heed()?;
     let plan = args.resolve()?;
     metrics::serve(args.display.metrics, "self-test", &plan.trial.cpus, args.display.quiet)?;
-    let result = self_test(&plan, args.display.quiet)?;
+    let result = self_test(&plan, args.display.quiet, args.asking.liveness)?;
     if args.display.json {
         print_json(&result)?;
     } else {
@@ -107,7 +107,11 @@ pub(crate) struct SelfTestPlan {
 ///
 /// # Errors
 /// If the plan contradicts itself, a trial cannot be carried out, or the user interrupts.
-pub(crate) fn self_test(wanted: &SelfTestPlan, quiet: bool) -> Result<SelfTestResult, Failure> {
+pub(crate) fn self_test(
+    wanted: &SelfTestPlan,
+    quiet: bool,
+    liveness: bool,
+) -> Result<SelfTestResult, Failure> {
     let &SelfTestPlan {
         ref trial,
         for_rate,
@@ -126,7 +130,10 @@ pub(crate) fn self_test(wanted: &SelfTestPlan, quiet: bool) -> Result<SelfTestRe
     let range = range_from(required, search_to)?;
     let mut set = Set::new(SetPlan { range, repeat, probes: false });
     let mut trials: Vec<TrialResult> = Vec::new();
-    let mut terminal = Terminal::new(quiet);
+    // AuthDNS has no cache: names may repeat.
+    let count = TrialPlan { rate: required, ..trial.clone() }.names_needed();
+    let used = UsedNames { first: trial.first_name, count };
+    let mut terminal = Terminal::new(quiet, liveness.then_some(used));
     let send_cost = measured_send_cost(&TrialPlan { rate: required, ..trial.clone() })?;
     let mut first_name = trial.first_name;
     // One search that passes nowhere decides.

@@ -10,6 +10,7 @@ use super::plan::PlanError;
 use super::recorder::RecordError;
 use super::shards::Moment;
 use super::sources::{SourceAddresses, way_back};
+use super::wrong_replies::WrongReplies;
 
 /// Why there is no result at all.
 #[derive(Debug, thiserror::Error)]
@@ -83,6 +84,14 @@ pub enum TrialError {
         found: Liveness,
         /// The addresses, of which the first asked.
         from: SourceAddresses,
+    },
+    /// Every reply is wrong in the same way, so that there is no speed to measure.
+    #[error("every reply of {server} is wrong: {replies}")]
+    WrongReplies {
+        /// The server that the trial is for.
+        server: SocketAddr,
+        /// The way, and what to change.
+        replies: Box<WrongReplies>,
     },
     /// The moment at which all testers begin has passed, or nearly so.
     #[error(

@@ -193,6 +193,16 @@ pub(crate) fn answers_at(
     }
 }
 
+/// The address of the first AAAA record among the answers that begin at an offset.
+pub(crate) fn first_aaaa(message: &Message<'_>, at: usize) -> Option<Ipv6Addr> {
+    let answers = message.records(at, message.ancount()).map_while(Result::ok);
+    let octets = |data: &[u8]| <[u8; 16]>::try_from(data).ok();
+    answers
+        .filter(|record| record.rtype == rtype::AAAA)
+        .find_map(|record| octets(record.data))
+        .map(Ipv6Addr::from)
+}
+
 /// The offset of the name at the end of the CNAME chain that begins at the question (RFC 6147
 /// §5.1.5). The chain's records may be in any order; a chain longer than [`MAX_ALIASES`], and so
 /// every loop, is malformed.

@@ -1,43 +1,60 @@
-//! Whether anybody answers at an address at all: what is asked before a first trial, and after one
-//! without a valid reply, so that a server that is not there is not taken for a slow one.
+//! Liveness check: three questions before a first trial and after a trial without a valid reply, so
+//! that an absent or misconfigured server is not mistaken for a slow one.
+//!
+//! ```text
+//! question 1 ─► a right reply: answers
+//!      │
+//!      └─► a wrong reply or none: questions 2 and 3 ─► three replies, wrong in the same way: wrong
+//!                                                  ─► other replies: answers
+//!                                                  ─► no reply: silent, refused or unreachable
+//! ```
 
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
+use method::records::{Counts, Wrong};
 use net::socket::bound_to;
-use wire::name::Domain;
-use wire::template::{HEADER_LEN, QueryTemplate};
+use wire::name::{Domain, NameRange};
+use wire::template::QueryTemplate;
+use wire::view::Message;
 
 use super::TrialError;
+use super::expect::{Expectation, answers_at, first_aaaa};
 use super::plan::TrialPlan;
 use super::recorder::Recorder;
 use super::sources::SourceAddresses;
+use super::wrong_replies::WrongReplies;
 
-/// How many questions are asked before nobody is there.
+/// Number of questions before a server counts as silent.
 pub const QUESTIONS: u8 = 3;
 /// The time from one to the next, also after a refusal, for a server that is just being started.
 pub const WAIT: Duration = Duration::from_secs(1);
-/// How many times as long a reply to any of them is waited for after the last one. A resolver whose
-/// upstream is silent says so after seconds, and is there.
+/// Time after the last question in which a reply to any of them counts, in units of [`WAIT`]. A
+/// resolver with a silent upstream answers SERVFAIL after seconds.
 const LAST_WAITS: u32 = 4;
+/// Names before a trial's first name from which the questions choose at random: a server may have
+/// cached its answers to an earlier check.
+const CHOICE: u64 = 256;
 
-/// What came of asking.
+/// Result of the questions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
-    /// A DNS response came, whatever it says.
+    /// A right reply came, or any reply where no right one is known, or replies that differ.
     Answers,
+    /// Every question got a reply, and all are wrong in this way.
+    Wrong(Wrong, Option<Ipv6Addr>),
     /// No reply to any question.
     Silent,
-    /// The host said that nobody listens there (ICMP or ICMPv6 port unreachable).
+    /// The host reported that the port is closed (ICMP or ICMPv6 port unreachable).
     Refused,
-    /// There is no way there: the system, or a router, says so.
+    /// No route, according to the system or a router.
     Unreachable(io::ErrorKind),
 }
 
 impl Liveness {
-    /// Whether what was found is of the way to the server, and says nothing of the server.
+    /// True if the error concerns the path to the server and not the server.
     pub(super) fn is_on_the_way(self) -> bool {
         use io::ErrorKind::{HostUnreachable, NetworkUnreachable};
         matches!(self, Liveness::Unreachable(HostUnreachable | NetworkUnreachable))
@@ -48,6 +65,7 @@ impl fmt::Display for Liveness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Liveness::Answers => write!(f, "it answers"),
+            Liveness::Wrong(..) => write!(f, "it answers wrongly"),
             Liveness::Silent => {
                 let all = WAIT * (u32::from(QUESTIONS) - 1 + LAST_WAITS);
                 write!(f, "no reply to {QUESTIONS} questions within {} s", all.as_secs())
@@ -58,48 +76,72 @@ impl fmt::Display for Liveness {
     }
 }
 
-/// Asks `server` up to [`QUESTIONS`] questions over UDP, one after the other, for AAAA records of
-/// names below `domain` that no trial asks for (of 9.0.0.0/24). Any DNS response with the id of one
-/// of them is an answer, whatever its RCODE. It takes up to 6 s.
+/// Check before the first trial: the server must answer, and its replies must not all be wrong in
+/// the same way. The questions are for names of the plan's block behind the `used` names that the
+/// trials take; where the block has no others, any reply counts as right.
+///
+/// If queries leave from many addresses, the questions leave from the first: a server without a route
+/// back does not answer. The check takes up to 6 s.
 ///
 /// # Errors
-/// If this host has no socket for it.
-pub fn ask(server: SocketAddr, domain: &Domain) -> io::Result<Liveness> {
-    ask_for(None, server, domain, WAIT)
+/// If the server does not answer or answers wrongly, this host has no socket towards it, or the
+/// plan cannot be carried out; a wrong plan is found before a question is sent.
+pub fn require_right(plan: &TrialPlan, used: u64) -> Result<(), TrialError> {
+    let spare = spare_names(plan, used);
+    let expectation = spare.is_some().then(|| plan.expectation());
+    let names = spare.unwrap_or_else(unused_names);
+    require_for(plan, &Questions { domain: &plan.domain, names, expectation })
 }
 
-/// As [`require`], for a trial. A plan that cannot be carried out is an error before anybody is
-/// asked. Where queries leave from many addresses, the first of them asks: a server that has no
-/// route back to it does not answer.
+/// Check after a trial: the server must answer, and any reply counts.
 ///
 /// # Errors
-/// As [`require`], or if the plan is the reason why there can be no trial.
-pub fn require_for(plan: &TrialPlan) -> Result<(), TrialError> {
+/// If the server does not answer, or this host has no socket towards it.
+pub fn require_reply(plan: &TrialPlan) -> Result<(), TrialError> {
+    require_for(plan, &Questions::of_no_trial(&plan.domain))
+}
+
+/// Advice after a first trial that shows a wrong configuration: no reply was valid, and at least 99 %
+/// were wrong in the same way. Three more questions, as of [`require_right`], give an example.
+pub fn misconfigured(plan: &TrialPlan, used: u64, counts: &Counts) -> Option<WrongReplies> {
+    let wrong = counts.wrong_in_one_way()?;
+    Some(match require_right(plan, used) {
+        Err(TrialError::WrongReplies { replies, .. }) if replies.wrong == wrong => *replies,
+        _ => WrongReplies::of(plan, wrong, None),
+    })
+}
+
+fn require_for(plan: &TrialPlan, questions: &Questions<'_>) -> Result<(), TrialError> {
     plan.check()?;
     plan.check_sources()?;
     plan.records.as_deref().map_or(Ok(()), Recorder::check_name)?;
     let from = plan.source_addresses;
     let local = from.map(|sources| sources.first());
-    judge(plan.server, from, ask_for(local, plan.canonical_server(), &plan.domain, WAIT))
+    let asked = ask(local, plan.canonical_server(), questions, WAIT);
+    if let Ok(Liveness::Wrong(wrong, example)) = asked {
+        let replies = Box::new(WrongReplies::of(plan, wrong, example));
+        return Err(TrialError::WrongReplies { server: plan.server, replies });
+    }
+    judge(plan.server, from, asked)
 }
 
-/// As [`ask`], but a server that does not answer is an error.
+/// Asks a server for names of `domain`; any DNS response counts.
 ///
 /// # Errors
 /// If the server does not answer, or this host has no socket towards it.
 pub fn require(server: SocketAddr, domain: &Domain) -> Result<(), TrialError> {
-    judge(server, None, ask(server, domain))
+    judge(server, None, ask(None, server, &Questions::of_no_trial(domain), WAIT))
 }
 
-/// What came of asking a server from these addresses, as an error if it does not answer.
+/// The result of asking a server from these addresses, as an error if it does not answer.
 fn judge(
     server: SocketAddr,
     from: Option<SourceAddresses>,
     asked: io::Result<Liveness>,
 ) -> Result<(), TrialError> {
     match (asked, from) {
-        (Ok(Liveness::Answers), _) => Ok(()),
-        // Whoever refuses has a way back.
+        (Ok(Liveness::Answers | Liveness::Wrong(..)), _) => Ok(()),
+        // A refusal came back, so there is a route.
         (Ok(found @ Liveness::Silent), Some(from)) => {
             Err(TrialError::NobodyAnswersThere { server, found, from })
         }
@@ -108,24 +150,63 @@ fn judge(
     }
 }
 
+/// Names of the plan's block that are not among the `used` ones from its first name on; `None` if
+/// fewer are left than there are questions.
+fn spare_names(plan: &TrialPlan, used: u64) -> Option<[Ipv4Addr; QUESTIONS as usize]> {
+    let spare = plan.names.count().checked_sub(used)?;
+    if spare < QUESTIONS.into() {
+        return None;
+    }
+    let choice = spare.min(CHOICE);
+    let any = rand::random::<u64>() % choice;
+    // Those right before the first name, which a run of trials reaches last.
+    let end = plan.first_name + plan.names.count();
+    Some(std::array::from_fn(|n| plan.names.address(end - 1 - (any + n as u64) % choice)))
+}
+
+/// Names of 9.0.0.0/24, which no trial uses and zone files do not have.
+fn unused_names() -> [Ipv4Addr; QUESTIONS as usize] {
+    let block: NameRange = "9.0.0.0/24".parse().expect("a constant");
+    let any = rand::random::<u8>();
+    std::array::from_fn(|n| block.address(u64::from(any) + n as u64))
+}
+
+/// Names to ask for.
+struct Questions<'a> {
+    domain: &'a Domain,
+    /// A different one each time: a resolver may hold back a query that it is already resolving.
+    names: [Ipv4Addr; QUESTIONS as usize],
+    /// Content of a right reply; `None`: any reply is right.
+    expectation: Option<Expectation>,
+}
+
+impl Questions<'_> {
+    fn of_no_trial(domain: &Domain) -> Questions<'_> {
+        Questions { domain, names: unused_names(), expectation: None }
+    }
+}
+
 /// Asks from `local`, or from the address that the kernel chooses.
-fn ask_for(
+fn ask(
     local: Option<IpAddr>,
     server: SocketAddr,
-    domain: &Domain,
+    questions: &Questions<'_>,
     wait: Duration,
 ) -> io::Result<Liveness> {
     let any: IpAddr =
         if server.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
     let socket = bound_to(SocketAddr::new(local.unwrap_or(any), 0))?;
-    let (mut last, mut ids) = (Liveness::Silent, Vec::new());
-    for number in 0..QUESTIONS {
-        let is_last = number + 1 == QUESTIONS;
+    let template = QueryTemplate::aaaa(questions.domain);
+    let expectation = questions.expectation.as_ref();
+    let mut asking = Asking { socket, template, expectation, open: Vec::new(), wrong: Vec::new() };
+    let mut last = Liveness::Silent;
+    for (number, name) in (1..).zip(questions.names) {
+        let is_last = number == QUESTIONS;
         let patience = if is_last { wait * LAST_WAITS } else { wait };
         let mut ask = || {
-            socket.connect(server)?;
-            ids.push(send(&socket, domain, number)?);
-            answers(&socket, &ids, patience)
+            asking.socket.connect(server)?;
+            asking.send(name)?;
+            asking.take(Instant::now() + patience, is_last)
         };
         match ask() {
             Ok(true) => return Ok(Liveness::Answers),
@@ -141,50 +222,90 @@ fn ask_for(
             }
         }
     }
-    Ok(last)
+    Ok(match &asking.wrong[..] {
+        [] => last,
+        [(first, example), others @ ..]
+            if asking.wrong.len() == questions.names.len()
+                && others.iter().all(|(wrong, _)| wrong == first) =>
+        {
+            Liveness::Wrong(*first, *example)
+        }
+        _ => Liveness::Answers,
+    })
 }
 
-/// Asks one question; returns its id.
-fn send(socket: &UdpSocket, domain: &Domain, number: u8) -> io::Result<u16> {
-    let mut query = QueryTemplate::aaaa(domain).bytes().to_vec();
-    let [low, high] = rand::random::<u16>().to_be_bytes();
-    let id = u16::from_be_bytes([low, high]);
-    // A name each, for a resolver may hold back what it is already asking for.
-    QueryTemplate::patch(&mut query, id, Ipv4Addr::new(9, 0, 0, high.wrapping_add(number)));
-    socket.send(&query)?;
-    Ok(id)
+/// Questions that were sent, and the wrong replies so far.
+struct Asking<'a> {
+    socket: UdpSocket,
+    template: QueryTemplate,
+    expectation: Option<&'a Expectation>,
+    open: Vec<(u16, Ipv4Addr)>,
+    wrong: Vec<(Wrong, Option<Ipv6Addr>)>,
 }
 
-/// Waits for the reply to one of these questions; an error if the network says that there will be none.
-fn answers(socket: &UdpSocket, ids: &[u16], wait: Duration) -> io::Result<bool> {
-    let give_up = Instant::now() + wait;
-    let mut reply = [0; 4096];
-    loop {
-        let left = give_up.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Ok(false);
-        }
-        socket.set_read_timeout(Some(left))?;
-        match socket.recv(&mut reply) {
-            Ok(len) if ids.iter().any(|id| is_response(&reply[..len], *id)) => return Ok(true),
-            Ok(_) => {}
-            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                return Ok(false);
-            }
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
+impl Asking<'_> {
+    /// Sends a question with a random id.
+    fn send(&mut self, name: Ipv4Addr) -> io::Result<()> {
+        let mut query = self.template.bytes().to_vec();
+        let id = rand::random::<u16>();
+        QueryTemplate::patch(&mut query, id, name);
+        self.socket.send(&query)?;
+        self.open.push((id, name));
+        Ok(())
     }
-}
 
-/// Whether a message is a response (RFC 1035 §4.1.1, QR) with this id.
-fn is_response(message: &[u8], id: u16) -> bool {
-    message.len() >= HEADER_LEN && message[..2] == id.to_be_bytes() && message[2] & 0x80 != 0
+    /// Takes replies until a right one comes (`true`), or a wrong one; with `all`, until each
+    /// question has one. An error if the network reports that there will be none.
+    fn take(&mut self, until: Instant, all: bool) -> io::Result<bool> {
+        let mut reply = [0; 4096];
+        while !self.open.is_empty() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            self.socket.set_read_timeout(Some(left))?;
+            let judged = match self.socket.recv(&mut reply) {
+                Ok(len) => self.judge(&reply[..len]),
+                Err(e)
+                    if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) =>
+                {
+                    break;
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => None,
+                Err(e) => return Err(e),
+            };
+            match judged {
+                None => {}
+                Some(Ok(())) => return Ok(true),
+                Some(Err(wrong)) => {
+                    self.wrong.push(wrong);
+                    if !all {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Judges a message; `None` if it is no response to an open question.
+    fn judge(&mut self, bytes: &[u8]) -> Option<Result<(), (Wrong, Option<Ipv6Addr>)>> {
+        let message = Message::new(bytes).filter(Message::is_response)?;
+        let at = self.open.iter().position(|(id, _)| *id == message.id())?;
+        let (_, name) = self.open.remove(at);
+        let Some(expectation) = self.expectation else { return Some(Ok(())) };
+        let Some(answers) = answers_at(&message, bytes, &self.template, name) else {
+            return Some(Err((Wrong::Malformed, None)));
+        };
+        let judged = expectation.judge(&message, answers, name);
+        Some(judged.map_err(|wrong| (wrong, first_aaaa(&message, answers))))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use method::units::Qps;
     use std::thread;
 
     /// The wait for servers that do not answer.
@@ -193,7 +314,8 @@ mod tests {
     const LONG: Duration = Duration::from_secs(2);
 
     fn asked(server: SocketAddr, wait: Duration) -> Liveness {
-        ask_for(None, server, &Domain::dns64perf(), wait).unwrap()
+        let domain = Domain::dns64perf();
+        ask(None, server, &Questions::of_no_trial(&domain), wait).unwrap()
     }
 
     /// A server that makes of each query what `reply` says.
@@ -219,6 +341,82 @@ mod tests {
         let other_id = server(|m| (m[0], m[2]) = (!m[0], 0x80));
         assert_eq!(asked(other_id, SHORT), Liveness::Silent, "another id");
         assert_eq!(asked(server(|_| {}), SHORT), Liveness::Silent, "the query itself");
+    }
+
+    /// The result of asking a server that replies so for names of a trial with this prefix.
+    fn asked_for_right_answers(reply: fn(&mut Vec<u8>, usize)) -> Liveness {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let plan = TrialPlan {
+            prefixes: vec!["64:ff9b::/96".parse().unwrap()],
+            ..TrialPlan::new(socket.local_addr().unwrap(), Qps(10))
+        };
+        thread::spawn(move || {
+            for number in 0..usize::from(QUESTIONS) {
+                let mut bytes = vec![0; 512];
+                let Ok((len, peer)) = socket.recv_from(&mut bytes) else { return };
+                bytes.truncate(len);
+                bytes[2] |= 0x80;
+                reply(&mut bytes, number);
+                let _ = socket.send_to(&bytes, peer);
+            }
+        });
+        let names = spare_names(&plan, plan.names_needed()).unwrap();
+        let expectation = Some(plan.expectation());
+        ask(None, plan.server, &Questions { domain: &plan.domain, names, expectation }, LONG)
+            .unwrap()
+    }
+
+    /// Adds an AAAA record of the question's name, with this prefix, as DNS64 servers do.
+    fn synthesize(message: &mut Vec<u8>, prefix: [u8; 12]) {
+        let address = wire::name::parse_label(&message[13..28]).unwrap().octets();
+        message[7] = 1;
+        message.extend([0xc0, 12, 0, 28, 0, 1, 0, 0, 0, 1, 0, 16]);
+        message.extend(prefix);
+        message.extend(address);
+    }
+
+    const WELL_KNOWN: [u8; 12] = [0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0];
+    const OTHER: [u8; 12] = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0];
+
+    #[test]
+    fn replies_all_wrong_in_one_way_are_found() {
+        assert_eq!(asked_for_right_answers(|m, _| synthesize(m, WELL_KNOWN)), Liveness::Answers);
+        assert_eq!(
+            asked_for_right_answers(|m, _| m[3] = 3),
+            Liveness::Wrong(Wrong::Rcode(3), None)
+        );
+        assert_eq!(asked_for_right_answers(|_, _| ()), Liveness::Wrong(Wrong::NoAaaa, None));
+        let other = asked_for_right_answers(|m, _| synthesize(m, OTHER));
+        let Liveness::Wrong(Wrong::Address, Some(example)) = other else { panic!("{other:?}") };
+        assert!(example.to_string().starts_with("2001:db8::aff:ff"), "{example}");
+        // Replies that differ, and a right one after wrong ones, are a matter for the trial.
+        assert_eq!(asked_for_right_answers(|m, n| m[3] = n as u8), Liveness::Answers);
+        let last =
+            asked_for_right_answers(
+                |m, n| if n < 2 { m[3] = 2 } else { synthesize(m, WELL_KNOWN) },
+            );
+        assert_eq!(last, Liveness::Answers);
+    }
+
+    #[test]
+    fn spare_names_are_in_the_block_and_unused() {
+        let plan = TrialPlan {
+            names: "10.0.0.0/22".parse().unwrap(),
+            first_name: 700,
+            ..TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1))
+        };
+        for used in [0, 500, 900, 1_021] {
+            let names = spare_names(&plan, used).unwrap();
+            for (n, name) in names.iter().enumerate() {
+                let is_used =
+                    (700..700 + used).any(|position| plan.names.address(position) == *name);
+                assert!(plan.names.contains(*name) && !is_used, "{name} with {used} used");
+                assert!(!names[..n].contains(name), "{names:?}");
+            }
+        }
+        for used in [1_022, 1_024, 5_000] {
+            assert_eq!(spare_names(&plan, used), None, "{used}");
+        }
     }
 
     #[test]
@@ -253,7 +451,8 @@ mod tests {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
         let local = IpAddr::from([127, 1, 0, 77]);
-        ask_for(Some(local), address, &Domain::dns64perf(), SHORT).unwrap();
+        let domain = Domain::dns64perf();
+        ask(Some(local), address, &Questions::of_no_trial(&domain), SHORT).unwrap();
         assert_eq!(socket.recv_from(&mut [0; 512]).unwrap().1.ip(), local);
     }
 

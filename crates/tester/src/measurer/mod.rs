@@ -23,6 +23,7 @@ pub mod shards;
 pub mod sources;
 mod topology;
 mod trial;
+pub mod wrong_replies;
 
 pub use error::TrialError;
 pub use pair::Progress;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use wire::name::{Domain, NameRange};
 
 use super::burst::{Burst, SendCost};
-use super::expect::Prefix;
+use super::expect::{Expectation, Prefix};
 use super::ids::IDS;
 use super::names::NameSequence;
 use super::shards::ShardPlan;
@@ -202,6 +202,15 @@ impl TrialPlan {
     /// Which name each query asks for.
     pub(crate) fn name_sequence(&self) -> NameSequence {
         NameSequence::new(self.names, self.first_name, self.cached_share, self.rate, self.timeout)
+    }
+
+    /// Requirements for the replies.
+    pub(super) fn expectation(&self) -> Expectation {
+        Expectation {
+            aaaa_share: self.aaaa_share,
+            check_own_aaaa: self.check_own_aaaa,
+            prefixes: self.prefixes.clone(),
+        }
     }
 
     /// Names that the trial takes from its block, those resolved beforehand for the cached share

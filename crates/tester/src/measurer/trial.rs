@@ -119,7 +119,7 @@ pub fn run_without_clock(
 ) -> Result<Counts, TrialError> {
     plan.check()?;
     let next_hop = host_losses::reach(plan.server)?;
-    let setup = Setup::new(plan, expectation(plan), &next_hop)?;
+    let setup = Setup::new(plan, plan.expectation(), &next_hop)?;
     let start = Nanos(clock::now().0.saturating_sub(plan.duration.0));
     let progress = Progress::new(plan);
     let run = Run { start, recorder: None, progress: &progress };
@@ -129,18 +129,9 @@ pub fn run_without_clock(
     Ok(Together::of(plan, vec![(sent, receiver.run())]).counts)
 }
 
-/// Requirements for the replies to the queries of `plan`.
-fn expectation(plan: &TrialPlan) -> Expectation {
-    Expectation {
-        aaaa_share: plan.aaaa_share,
-        check_own_aaaa: plan.check_own_aaaa,
-        prefixes: plan.prefixes.clone(),
-    }
-}
-
 /// Offers the queries and judges the replies, AuthDNS's part aside.
 fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, TrialError> {
-    let expectation = expectation(plan);
+    let expectation = plan.expectation();
     // Names to be cached are not resolved while others measure.
     if let Some(shard) = &plan.shard {
         shard.has_time()?;
