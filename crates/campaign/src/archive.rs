@@ -95,6 +95,9 @@ pub enum Entry {
     Started(Step),
     /// A trial has ended.
     Finished(Box<Measured>),
+    /// A trial in which the DUT died or hung. It was repeated with a new server and is part of no
+    /// number.
+    Repeated(Box<Measured>),
     /// A point cannot be made on the DUT's host, whoever goes on.
     CannotBeMade {
         /// The point that has no trials for that reason.

@@ -57,6 +57,17 @@ impl<'a> Recorded<'a> {
         self.finished().filter(move |measured| measured.step.point == *point)
     }
 
+    /// Trials of a point in which the DUT died or hung and which were repeated.
+    pub(crate) fn repeated<'p>(
+        &self,
+        point: &'p Point,
+    ) -> impl Iterator<Item = &'a Measured> + use<'a, 'p> {
+        self.entries.iter().filter_map(move |entry| match entry {
+            Entry::Repeated(measured) if measured.step.point == *point => Some(&**measured),
+            _ => None,
+        })
+    }
+
     /// All finished trials of the journal, in their order.
     pub fn finished(&self) -> impl Iterator<Item = &'a Measured> + use<'a> {
         self.entries.iter().filter_map(|entry| match entry {

@@ -42,11 +42,11 @@ use crate::point::Point;
 use crate::recorded::Recorded;
 use crate::site::{SiteError, UNKNOWN};
 use crate::world::{World, WorldError};
-use hosts::{Hosts, RealHosts, Seen};
+use hosts::{Hosts, RealHosts};
 
-/// How often a trial is repeated because the DUT died or hung in it; then its result stands.
+/// Repetitions of a trial in which the DUT died or hung; the result of the last one counts.
 const DEATHS: u32 = 2;
-/// How long a DUT may take to answer again after a trial that was too much for it; then it hangs.
+/// Time in which a DUT must reply again after a trial that overloaded it, or it hangs.
 const COMES_BACK: Duration = Duration::from_secs(5);
 /// From this share of its cores on, AuthDNS may be what limited the DUT.
 const BUSY: f64 = 0.9;
@@ -181,14 +181,6 @@ struct Site<H: Hosts> {
     is_new: bool,
 }
 
-/// What a try at a trial came to.
-enum Tried {
-    /// It counts.
-    Done(Box<Measured>),
-    /// The DUT ended in it, and it is to be repeated.
-    Again,
-}
-
 impl<'a, H: Hosts> Campaign<'a, H> {
     fn new(
         plan: &'a Plan,
@@ -308,24 +300,29 @@ impl<'a, H: Hosts> Campaign<'a, H> {
             }
             self.watcher.begins(step, bracket);
             self.append(Entry::Started(step.clone()))?;
-            if let Tried::Done(mut measured) = self.try_once(site, step, death == deaths)? {
-                self.warn(&mut measured);
-                self.watcher.ended(&measured);
-                let is_first = site.as_mut().is_some_and(|site| std::mem::take(&mut site.is_new));
-                let advice = is_first.then(|| self.misconfigured(&step.point, measured.counts()));
-                self.append(Entry::Finished(measured))?;
-                if let Some(advice) = advice.flatten() {
-                    self.mishap(&step.point, &advice, String::new())?;
-                }
-                // Closed loops ask the same names each time, which must be new to the DUT.
-                if matches!(step.point, Point::ClosedLoop(_)) {
-                    *site = None;
-                }
-                self.interruption.sleep(self.plan.trial.pause);
-                return Ok(());
+            let mut measured = self.try_once(site, step)?;
+            if measured.dut_end.is_some() && death < deaths {
+                // The next try overwrites them.
+                measured.records = None;
+                self.append(Entry::Repeated(measured))?;
+                continue;
             }
+            self.warn(&mut measured);
+            self.watcher.ended(&measured);
+            let is_first = site.as_mut().is_some_and(|site| std::mem::take(&mut site.is_new));
+            let advice = is_first.then(|| self.misconfigured(&step.point, measured.counts()));
+            self.append(Entry::Finished(measured))?;
+            if let Some(advice) = advice.flatten() {
+                self.mishap(&step.point, &advice, String::new())?;
+            }
+            // Closed loops ask the same names each time, which must be new to the DUT.
+            if matches!(step.point, Point::ClosedLoop(_)) {
+                *site = None;
+            }
+            self.interruption.sleep(self.plan.trial.pause);
+            return Ok(());
         }
-        unreachable!("the last turn takes the trial as it is")
+        unreachable!("the last try counts as it is")
     }
 
     /// Carries out one trial with the servers of `site`, which are gone afterwards if the DUT ended
@@ -334,9 +331,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         &mut self,
         site: &mut Option<Site<H>>,
         step: &Step,
-        is_last: bool,
-    ) -> Result<Tried, CampaignError> {
-        let Some(ready) = site else { return Ok(Tried::Again) };
+    ) -> Result<Box<Measured>, CampaignError> {
+        let ready = site.as_mut().expect("servers are started before each trial");
         let (mut task, used) = self.task(step, ready.next_name);
         ready.next_name += used;
         let records = self.records_file(&task)?;
@@ -345,42 +341,30 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         }
         let before = self.hosts.counters(&ready.auth)?;
         let (numa_before, times) = (self.hosts.numa()?, self.hosts.cpu_times()?);
-        let (found, cpu) =
-            match self.hosts.trial(&ready.auth, ready.dut.as_ref(), &task, is_last)? {
-                Seen::Ended(found, cpu) => (found, cpu),
-                Seen::Died(how) => {
-                    self.dut_is_gone(site, step, &how)?;
-                    return Ok(Tried::Again);
-                }
-            };
+        let (found, cpu) = self.hosts.trial(&ready.auth, ready.dut.as_ref(), &task)?;
         let stolen = stolen(times, self.hosts.cpu_times()?);
         // Before others ask it anything.
         let after = self.hosts.counters(&ready.auth)?;
         let numa = numa_before.zip(self.hosts.numa()?).map(|(before, after)| after.since(&before));
         let mut measured = measured(step, found, cpu);
         (measured.numa, measured.stolen) = (numa, stolen);
-        let cpus = ready.dut.as_ref().map(|dut| self.hosts.cpus_of(dut));
-        measured.dut_end = if measured.may_have_ended_the_dut() {
-            self.dut_end(ready, &step.point)?
-        } else {
-            None
-        };
-        if let Some(end) = measured.dut_end.clone() {
-            self.dut_is_gone(site, step, &end.to_string())?;
-            if !is_last {
-                return Ok(Tried::Again);
-            }
-        }
         if let Some((before, after)) = before.zip(after) {
             self.weigh(&mut measured.found, &task, &before, &after);
         }
+        let cpus = ready.dut.as_ref().map(|dut| self.hosts.cpus_of(dut));
         if let TaskResult::Trial(trial) = &mut measured.found {
             let facts = self.facts_of(trial, self.plan.auth_cpus(&step.point), cpus.as_deref());
             trial.set_facts(facts);
         }
+        if measured.may_have_ended_the_dut() {
+            measured.dut_end = self.dut_end(ready, &step.point)?;
+        }
+        if let Some(end) = &measured.dut_end {
+            self.dut_is_gone(site, step, &end.to_string())?;
+        }
         // There are none of a trial that could not begin, or whose disk did not keep up.
         measured.records = records.filter(|file| self.archive.has(file));
-        Ok(Tried::Done(Box::new(measured)))
+        Ok(Box::new(measured))
     }
 
     /// Holds a trial against what AuthDNS counted.
@@ -443,11 +427,11 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         Ok(if self.comes_back(site, point)? { None } else { Some(DutEnd::Hung) })
     }
 
-    /// Whether the DUT answers again after it has lost queries; an overloaded one may need a
-    /// moment.
+    /// True if the DUT replies again after it has lost queries, in whatever way: a hang is silence. An
+    /// overloaded server may need a moment.
     fn comes_back(&self, site: &Site<H>, point: &Point) -> Result<bool, CampaignError> {
         let give_up = Instant::now() + self.comes_back;
-        while !is_right(&self.replies(site, point)?, point) {
+        while self.replies(site, point)?.replies() == 0 {
             if Instant::now() > give_up {
                 return Ok(false);
             }
@@ -457,12 +441,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
 
     /// Replies of the DUT to a few queries for names that no trial uses.
     fn replies(&self, site: &Site<H>, point: &Point) -> Result<Counts, CampaignError> {
-        Ok(match self.hosts.look(&site.auth, site.dut.as_ref(), &self.look(point))? {
-            Seen::Ended(found, _) => {
-                measured(&self.looking(point), found, Cpu::default()).counts().clone()
-            }
-            Seen::Died(_) => Counts::default(),
-        })
+        let found = self.hosts.look(&site.auth, site.dut.as_ref(), &self.look(point))?;
+        Ok(measured(&self.looking(point), found, Cpu::default()).counts().clone())
     }
 
     /// Advice for a DUT with replies that are all wrong in one way.

@@ -242,12 +242,16 @@ impl Counts {
         self.sent_again += other.sent_again;
     }
 
+    /// Replies, right or wrong or late.
+    pub fn replies(&self) -> u64 {
+        self.valid + self.late + self.wrong.total()
+    }
+
     /// The way in which at least 99 % of the replies were wrong, if none was valid: then the server's
     /// configuration is wrong, and not its speed too low.
     pub fn wrong_in_one_way(&self) -> Option<Wrong> {
-        let replies = self.late + self.wrong.total();
         let (way, n) = self.wrong.each().max_by_key(|(_, n)| *n)?;
-        (self.valid == 0 && n > 0 && n * 100 >= replies * 99).then_some(way)
+        (self.valid == 0 && n > 0 && n * 100 >= self.replies() * 99).then_some(way)
     }
 
     /// Whether every query that was sent has exactly one outcome.

@@ -13,13 +13,13 @@ use method::precision::{Figures, overstatement};
 use method::records::Wrong;
 use method::search::{Found, SearchRange, Shortfall};
 use method::set::{LowerBound, SetPlan, lower_bounds};
-use method::units::{Nanos, Qps, Share};
+use method::units::{Nanos, Qps, Share, counted};
 use method::verdict::{Acceptance, Verdict};
 use serde::{Deserialize, Serialize};
 use tester::measurer::plan::TrialPlan;
 
 use super::{Course, Filled, Measure, Paper, Task};
-use crate::archive::{Measured, Step};
+use crate::archive::{DutEnd, Measured, Step};
 use crate::goal::{TypedGoal, distance};
 use crate::measures::load::place_name;
 use crate::missing::Missing;
@@ -155,6 +155,9 @@ pub struct PointResult {
     pub place: Option<Place>,
     /// Trials: probes, full ones, and those that the tester spoiled.
     pub trials: Trials,
+    /// Trials in which the DUT died or hung.
+    #[serde(default)]
+    pub ends: Ends,
     /// How close passed and failed rates of a search had to be or, of an MLRsearch, are; a text
     /// shows no digit beyond it.
     pub resolution: Qps,
@@ -247,6 +250,51 @@ pub struct Trials {
     pub invalid: usize,
     /// Full trials that failed probes made unnecessary.
     pub saved: usize,
+}
+
+/// Trials in which a DUT died or hung, among all of a point. Most of them were repeated, which biases
+/// a rate upwards.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
+pub struct Ends {
+    /// Trials in which its process ended.
+    pub died: usize,
+    /// Trials after which it did not reply any more.
+    pub hung: usize,
+    /// All trials, repeated ones included.
+    pub of: usize,
+}
+
+impl Ends {
+    fn count<'a>(all: impl Iterator<Item = &'a Measured>) -> Ends {
+        let mut ends = Ends::default();
+        for measured in all {
+            ends.of += 1;
+            match measured.dut_end {
+                Some(DutEnd::Died(_)) => ends.died += 1,
+                Some(DutEnd::Hung) => ends.hung += 1,
+                None => {}
+            }
+        }
+        ends
+    }
+
+    /// The sum over several points.
+    pub(crate) fn plus(self, other: Ends) -> Ends {
+        Ends { died: self.died + other.died, hung: self.hung + other.hung, of: self.of + other.of }
+    }
+
+    /// `died in 2 of 5 trials`; `None` if it never did.
+    pub(crate) fn in_words(&self) -> Option<String> {
+        let how = match (self.died, self.hung) {
+            (0, 0) => return None,
+            (died, 0) => format!("died in {died}"),
+            (0, hung) => format!("hung in {hung}"),
+            (died, hung) => format!("died in {died} and hung in {hung}"),
+        };
+        Some(format!("{how} of {}", counted(self.of as u64, "trial", "trials")))
+    }
 }
 
 /// The measure of every DUT: searches for the highest rate that passes (RFC 8219 §9.2).
@@ -446,6 +494,9 @@ fn rows(result: &PointResult) -> Vec<Row> {
         rows.extend([row("missing", missing), row("sent", of)]);
     }
     rows.extend(trial_counts(&point, &result.trials));
+    let ends = [("died", result.ends.died), ("hung", result.ends.hung), ("tried", result.ends.of)];
+    let row = |(what, n)| Row::of_value(point.clone(), what, "trials", 1, Some(n as f64));
+    rows.extend(ends.map(row));
     rows.iter_mut().for_each(|row| row.ran_on.clone_from(&result.place));
     rows
 }
@@ -625,6 +676,7 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<PointResu
         real: real(&walk.trials, searches),
         place: place_of(walk.trials.iter().copied()),
         trials: count(walk.trials.iter().copied()),
+        ends: Ends::count(walk.trials.iter().copied().chain(recorded.repeated(point))),
         resolution: searches.resolution(wanted_resolution(plan, &range)),
     })
 }

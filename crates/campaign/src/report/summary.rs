@@ -7,9 +7,9 @@ use super::Run;
 use super::chart::{AT_LEAST, number};
 use crate::contradictions::Contradiction;
 use crate::measures::conform;
-use crate::measures::search::{PointResult, worst_point};
+use crate::measures::search::{Ends, PointResult, worst_point};
 use crate::point::Point;
-use crate::results::{Mishap, Period, Results};
+use crate::results::{DutResult, Period, Results};
 use crate::wording;
 
 /// What a reader must know first, in sentences.
@@ -89,7 +89,7 @@ fn caveats(run: &Run, ranked: &[(&str, &PointResult)]) -> Vec<String> {
         let reasons = wording::lower_bounds(&point.lower_bound_reasons);
         lines.extend(reasons.iter().map(|reason| format!("{name} may do more: {reason}.")));
     }
-    lines.extend(r.duts.iter().filter_map(|dut| deaths(r, &dut.name)));
+    lines.extend(r.duts.iter().filter_map(deaths));
     if let Some(factor) = ranked.iter().map(|(_, p)| p.overstatement).find(|&factor| factor > 1.0) {
         lines.push(format!(
             "The trials are short: what waited in queues when they ended was answered in time all the same. Rates may be \
@@ -132,7 +132,8 @@ fn answer(r: &Results, ranked: &[(&str, &PointResult)]) -> Option<String> {
             ),
         };
         let place = if same { String::new() } else { format!(" (CPU cores: {})", point.column()) };
-        let _ = write!(line, "{} {name}{place} {found}", if i == 0 { "" } else { ";" });
+        let ends = point.ends.in_words().map_or(String::new(), |ends| format!(" ({ends})"));
+        let _ = write!(line, "{} {name}{place} {found}{ends}", if i == 0 { "" } else { ";" });
     }
     let missing: Vec<&str> = r
         .duts
@@ -146,20 +147,14 @@ fn answer(r: &Results, ranked: &[(&str, &PointResult)]) -> Option<String> {
     Some(line + ".")
 }
 
-/// That a DUT died or hung in trials which were then repeated.
-fn deaths(r: &Results, dut: &str) -> Option<String> {
-    let of_dut = |mishap: &&Mishap| {
-        ["the DUT ended with", "the DUT hangs"].iter().any(|how| mishap.what.contains(how))
-            && mishap.point.strip_prefix(dut).is_some_and(|rest| rest.starts_with(", "))
-    };
-    let trials = match r.mishaps.iter().filter(of_dut).count() {
-        0 => return None,
-        1 => "a trial, which was repeated".to_owned(),
-        n => format!("{n} trials, which were repeated"),
-    };
+/// A DUT that died or hung in trials of its searches.
+fn deaths(dut: &DutResult) -> Option<String> {
+    let ends = dut.points.iter().map(|point| point.ends).reduce(Ends::plus)?;
     Some(format!(
-        "{dut} died or hung in {trials} with a server started anew: what it did there is in no number, and a rate at which that \
-         happens often may be too high. It is told below."
+        "{} {} of its searches. These trials were repeated with a new server, and the third try counts: if it ends often at a \
+         rate, that rate may be overstated. See the incidents below.",
+        dut.name,
+        ends.in_words()?
     ))
 }
 

@@ -49,14 +49,6 @@ const USAGE: i32 = 2;
 /// records.
 const ENVIRONMENT: i32 = 4;
 
-/// What a trial was, seen from outside.
-pub(super) enum Seen {
-    /// It came to its end, with so much CPU use.
-    Ended(TaskResult, Cpu),
-    /// The DUT ended first, in this way.
-    Died(String),
-}
-
 /// What tells each machine from others; empty where it is not known.
 pub(super) struct Machines {
     /// Those of the testers, each once.
@@ -149,23 +141,22 @@ pub(super) trait Hosts {
     fn numa(&self) -> Result<Option<Numa>, HostError>;
     /// What the CPUs of the hosts of testers, DUT and AuthDNS have done, where they tell.
     fn cpu_times(&self) -> Result<[Vec<Option<CpuTimes>>; 3], HostError>;
-    /// Carries out a trial and watches the servers meanwhile. A death of the DUT ends it at once,
-    /// unless `to_the_end`.
+    /// Carries out a trial to its end and watches the servers meanwhile; returns its result and the
+    /// CPU use.
     fn trial(
         &self,
         auth: &Self::Auth,
         dut: Option<&Self::Dut>,
         task: &Task,
-        to_the_end: bool,
-    ) -> Result<Seen, CampaignError>;
-    /// As [`Hosts::trial`], for the few queries that only see whether the DUT answers: they are the
-    /// first tester's, however many testers share the trials.
+    ) -> Result<(TaskResult, Cpu), CampaignError>;
+    /// Carries out the few queries of a look at the DUT. The first tester sends them, also if several
+    /// testers share the trials.
     fn look(
         &self,
         auth: &Self::Auth,
         dut: Option<&Self::Dut>,
         task: &Task,
-    ) -> Result<Seen, CampaignError>;
+    ) -> Result<TaskResult, CampaignError>;
 }
 
 /// The hosts as they are: processes on machines.
@@ -353,14 +344,13 @@ impl Hosts for RealHosts<'_> {
         auth: &RunningAuth,
         dut: Option<&RunningDut>,
         task: &Task,
-        to_the_end: bool,
-    ) -> Result<Seen, CampaignError> {
+    ) -> Result<(TaskResult, Cpu), CampaignError> {
         if let Task::Trial(plan) = task
             && self.world.testers.len() > 1
         {
-            return self.shared_trial(auth, dut, plan, to_the_end);
+            return self.shared_trial(auth, dut, plan);
         }
-        self.trial_of_first(auth, dut, task, to_the_end)
+        self.trial_of_first(auth, dut, task)
     }
 
     fn look(
@@ -368,8 +358,8 @@ impl Hosts for RealHosts<'_> {
         auth: &RunningAuth,
         dut: Option<&RunningDut>,
         task: &Task,
-    ) -> Result<Seen, CampaignError> {
-        self.trial_of_first(auth, dut, task, false)
+    ) -> Result<TaskResult, CampaignError> {
+        Ok(self.trial_of_first(auth, dut, task)?.0)
     }
 }
 
@@ -380,8 +370,7 @@ impl RealHosts<'_> {
         auth: &RunningAuth,
         dut: Option<&RunningDut>,
         task: &Task,
-        to_the_end: bool,
-    ) -> Result<Seen, CampaignError> {
+    ) -> Result<(TaskResult, Cpu), CampaignError> {
         let machine = self.world.tester();
         let (output, log) = (Path::new("trial.json"), Path::new("trial.log"));
         machine.write(log, "")?;
@@ -403,23 +392,20 @@ impl RealHosts<'_> {
                 return Err(CampaignError::Interrupted);
             }
             auth_lives(auth)?;
-            if let Some(how) = how_it_ended(dut)? {
-                match task {
-                    // Each check that is left would wait for it, and fail for that only.
-                    Task::Conform(_) => {
-                        let found = ConformTrial::without_report(begun, how);
-                        let cpu = meter.finish(auth, std::slice::from_ref(&measurer))?;
-                        return Ok(Seen::Ended(TaskResult::Conform(found.into()), cpu));
-                    }
-                    _ if !to_the_end => return Ok(Seen::Died(how)),
-                    _ => {}
-                }
+            // Each check that is left would wait for the DUT, and fail for that reason only.
+            if let Task::Conform(_) = task
+                && let Some(how) = dut.map(RunningDut::ended).transpose()?.flatten()
+            {
+                let how = format!("the DUT ended with {how}");
+                let found = ConformTrial::without_report(begun, how);
+                let cpu = meter.finish(auth, std::slice::from_ref(&measurer))?;
+                return Ok((TaskResult::Conform(found.into()), cpu));
             }
             meter.tick(dut, task)?;
         };
         let cpu = meter.finish(auth, std::slice::from_ref(&measurer))?;
         let text = machine.read(output, RESULT)?;
-        Ok(Seen::Ended(self.found(task, &measurer, &ended, begun, &text)?, cpu))
+        Ok((self.found(task, &measurer, &ended, begun, &text)?, cpu))
     }
 
     /// Where each AuthDNS listens at a point. For checks there is one, which sees all questions.
@@ -533,12 +519,6 @@ pub(super) fn auth_lives(auth: &RunningAuth) -> Result<(), CampaignError> {
         }
     }
     Ok(())
-}
-
-/// How the DUT ended, if it has.
-pub(super) fn how_it_ended(dut: Option<&RunningDut>) -> Result<Option<String>, HostError> {
-    let how = dut.map(RunningDut::ended).transpose()?.flatten();
-    Ok(how.map(|how| format!("the DUT ended with {how}")))
 }
 
 /// Reads what the tester printed, which was started at that moment.

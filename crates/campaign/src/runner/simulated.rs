@@ -20,7 +20,7 @@ use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::{Rtt, TrialResult};
 use tester::measurer::shards::{Moment, ShardPlan};
 
-use super::hosts::{Hosts, Machines, Seen};
+use super::hosts::{Hosts, Machines};
 use super::testers::{of_shard, spoiled, with_hosts};
 use super::*;
 use crate::archive::Configuration;
@@ -42,6 +42,8 @@ pub(crate) enum Event {
     Hangs,
     /// Every reply is NXDOMAIN.
     Denies,
+    /// Every reply is NXDOMAIN, a query is lost, and later looks get NXDOMAIN.
+    DeniesLater,
     /// The tester spoils it.
     Spoiled,
     /// One of several testers is not ready when it begins.
@@ -70,8 +72,9 @@ pub(super) struct Simulated {
     pub(super) facts: Vec<(String, Environment)>,
     /// From which trial on the DUTs are of another version.
     pub(super) upgraded_at: usize,
-    /// True for DUTs whose replies to looks are all NXDOMAIN.
-    pub(super) denies: bool,
+    /// True for DUTs that answer looks with NXDOMAIN from their start on.
+    pub(super) denies_at_start: bool,
+    denies: Cell<bool>,
     hangs: Cell<bool>,
     /// First names and numbers of names of all trials, by start of the DUT.
     pub(super) names: RefCell<Vec<(usize, u64, u64)>>,
@@ -114,7 +117,8 @@ impl Simulated {
             broken: None,
             facts: Vec::new(),
             upgraded_at: usize::MAX,
-            denies: false,
+            denies_at_start: false,
+            denies: Cell::new(false),
             hangs: Cell::new(false),
             names: RefCell::default(),
             numa: Cell::new(0),
@@ -185,15 +189,15 @@ impl Simulated {
         let capacity = dut.map_or(u64::MAX, |dut| self.capacity * dut.cores as u64);
         // What does not fit gets no reply; nine in a thousand may be lost where 99 % suffice.
         let valid = match event {
-            Some(Event::Hangs | Event::Denies) => 0,
+            Some(Event::Hangs | Event::Denies | Event::DeniesLater) => 0,
             _ if plan.rate.0 <= capacity => sent,
             _ if plan.rate.0 <= capacity + capacity / 4 => sent - sent.div_ceil(200),
             _ => sent / 2,
         };
         let mut counts = Counts { sent, valid, lost: sent - valid, ..Counts::default() };
-        if event == Some(Event::Denies) {
-            counts.lost = 0;
-            counts.wrong.rcode.insert(3, sent);
+        if let Some(Event::Denies | Event::DeniesLater) = event {
+            counts.lost = u64::from(event == Some(Event::DeniesLater)).min(sent);
+            counts.wrong.rcode.insert(3, sent - counts.lost);
         }
         let mut trial = TrialResult::simulated(plan, counts);
         trial.rtt_us = Some(Rtt {
@@ -284,6 +288,7 @@ impl Hosts for Simulated {
     ) -> Result<SimulatedDut, SiteError> {
         self.started.borrow_mut().push(dut.name().into());
         self.hangs.set(false);
+        self.denies.set(self.denies_at_start);
         let starts = self.started.borrow().iter().filter(|name| *name == dut.name()).count();
         if self.broken.is_some_and(|(name, from)| name == dut.name() && starts >= from) {
             return Err(SiteError::not_started(dut.name(), &"exit status: 7", "its log".into()));
@@ -386,8 +391,7 @@ impl Hosts for Simulated {
         (): &(),
         dut: Option<&SimulatedDut>,
         task: &Task,
-        to_the_end: bool,
-    ) -> Result<Seen, CampaignError> {
+    ) -> Result<(TaskResult, Cpu), CampaignError> {
         let place = dut.map(|dut| {
             let cpus: BTreeSet<usize> = (0..dut.cores).collect();
             let allowed = vec![Allowed { cpus: cpus.clone(), threads: dut.cores }];
@@ -407,10 +411,7 @@ impl Hosts for Simulated {
                 found.experiments_ms = vec![10.0, 12.0];
                 (found.counts.sent, found.counts.valid) = (512, 512);
                 found.conclude();
-                return Ok(Seen::Ended(
-                    TaskResult::ClosedLoop(Box::new(LoopTrial::judge(found))),
-                    cpu,
-                ));
+                return Ok((TaskResult::ClosedLoop(Box::new(LoopTrial::judge(found))), cpu));
             }
             Task::Conform(plan) => {
                 let number = self.trials.replace(self.trials.get() + 1);
@@ -419,7 +420,7 @@ impl Hosts for Simulated {
                     return Err(CampaignError::Interrupted);
                 }
                 let found = self.checks(plan, dut, event);
-                return Ok(Seen::Ended(TaskResult::Conform(Box::new(found)), cpu));
+                return Ok((TaskResult::Conform(Box::new(found)), cpu));
             }
         };
         let number = self.trials.replace(self.trials.get() + 1);
@@ -430,33 +431,35 @@ impl Hosts for Simulated {
             (Some(Event::Killed), _) => return Err(CampaignError::Interrupted),
             (Some(Event::Dies), Some(dut)) => {
                 dut.died.set(true);
-                if !to_the_end {
-                    return Ok(Seen::Died("the DUT ended with signal: 9".into()));
-                }
                 let trial = self.of_rate(plan, Some(dut), Some(Event::Hangs));
-                return Ok(Seen::Ended(TaskResult::Trial(Box::new(trial)), cpu));
+                return Ok((TaskResult::Trial(Box::new(trial)), cpu));
             }
             (Some(Event::NotReady), _) => {
                 let late = of_shard(1, Reason::NotReady { late: Nanos::SECOND });
                 let trial = spoiled(plan, with_hosts(vec![late], &["load1", "load2"]));
-                return Ok(Seen::Ended(TaskResult::Trial(Box::new(trial)), cpu));
+                return Ok((TaskResult::Trial(Box::new(trial)), cpu));
             }
             (Some(Event::Hangs), _) => self.hangs.set(true),
+            (Some(Event::DeniesLater), _) => self.denies.set(true),
             _ => {}
         }
-        Ok(Seen::Ended(TaskResult::Trial(Box::new(self.of_rate(plan, dut, event))), cpu))
+        Ok((TaskResult::Trial(Box::new(self.of_rate(plan, dut, event))), cpu))
     }
 
-    fn look(&self, (): &(), _: Option<&SimulatedDut>, task: &Task) -> Result<Seen, CampaignError> {
+    fn look(
+        &self,
+        (): &(),
+        _: Option<&SimulatedDut>,
+        task: &Task,
+    ) -> Result<TaskResult, CampaignError> {
         let Task::Trial(plan) = task else { panic!("a look is at a rate, not {task:?}") };
         self.looks.set(self.looks.get() + 1);
-        let event = match (self.hangs.get(), self.denies) {
+        let event = match (self.hangs.get(), self.denies.get()) {
             (true, _) => Some(Event::Hangs),
             (_, true) => Some(Event::Denies),
             _ => None,
         };
-        let found = self.of_rate(plan, None, event);
-        Ok(Seen::Ended(TaskResult::Trial(Box::new(found)), Cpu::default()))
+        Ok(TaskResult::Trial(Box::new(self.of_rate(plan, None, event))))
     }
 }
 

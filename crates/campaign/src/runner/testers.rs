@@ -25,7 +25,7 @@ use tester::measurer::result::TrialResult;
 use tester::measurer::shards::{Moment, ShardPlan};
 
 use super::CampaignError;
-use super::hosts::{LOOK, RESULT, RealHosts, Seen, auth_lives, how_it_ended, measure};
+use super::hosts::{LOOK, RESULT, RealHosts, auth_lives, measure};
 use super::meter::Meter;
 use crate::archive::{Cpu, TaskResult};
 use crate::host::{HostError, Machine, Running};
@@ -90,8 +90,7 @@ impl RealHosts<'_> {
         auth: &RunningAuth,
         dut: Option<&RunningDut>,
         plan: &TrialPlan,
-        to_the_end: bool,
-    ) -> Result<Seen, CampaignError> {
+    ) -> Result<(TaskResult, Cpu), CampaignError> {
         dut.map_or(Ok(()), RunningDut::look_for_processes)?;
         let before = self.clocks()?;
         let off = clock_faults(&self.offsets(&before, &before), plan.limits.lateness_p999);
@@ -122,9 +121,6 @@ impl RealHosts<'_> {
         }
         let cpu = meter.finish(auth, &measurers)?;
         auth_lives(auth)?;
-        if !to_the_end && let Some(how) = how_it_ended(dut)? {
-            return Ok(Seen::Died(how));
-        }
         let mut trial = if faults.is_empty() {
             let unfit =
                 |why: String| CampaignError::Trial { rate: Some(plan.rate), why, is_usage: false };
@@ -230,9 +226,8 @@ fn lead(plan: &TrialPlan, testers: u16) -> Nanos {
     LEAD + telling + TrialPlan { shard: Some(shard), ..plan.clone() }.preload_time()
 }
 
-/// A trial that came to its end.
-fn ended(trial: TrialResult, cpu: Cpu) -> Seen {
-    Seen::Ended(TaskResult::Trial(Box::new(trial)), cpu)
+fn ended(trial: TrialResult, cpu: Cpu) -> (TaskResult, Cpu) {
+    (TaskResult::Trial(Box::new(trial)), cpu)
 }
 
 /// The result of a trial that testers spoiled in these ways, and of which there is nothing to merge.

@@ -165,6 +165,30 @@ fn a_dut_that_dies_or_hangs_in_a_search_is_started_again_and_its_trial_repeated(
     let ended = finished(&entries).into_iter().find(|m| m.dut_end.is_some()).unwrap();
     assert_eq!(ended.dut_end, Some(DutEnd::Died("signal: 9".into())));
     assert_eq!((ended.verdict(), mishaps(&entries).len()), (Verdict::Failed, 3));
+    // Each of them is in the journal with its counts, and beside the number.
+    let repeated: Vec<&Measured> = entries
+        .iter()
+        .filter_map(
+            |entry| if let Entry::Repeated(measured) = entry { Some(&**measured) } else { None },
+        )
+        .collect();
+    assert!(repeated.len() == 2 && repeated.iter().all(|m| m.counts().lost > 0), "{repeated:?}");
+    let found = results(&plan(), &entries);
+    let point = found.duts[0].points.iter().find(|point| point.ends.died > 0).unwrap();
+    let (of, words) = (point.ends.of, point.ends.in_words().unwrap());
+    assert_eq!((point.ends.died, words), (3, format!("died in 3 of {of} trials")));
+    let run = Run { name: "x".into(), results: found, notes: Vec::new() };
+    assert!(run.summary()[0].contains("(died in 3 of"), "{:?}", run.summary());
+}
+
+/// A hang is silence. A server that replies wrongly after an overload has failed its trial.
+#[test]
+fn a_dut_with_wrong_replies_after_a_trial_has_failed_it() {
+    let entries = journal_of(&plan(), 250, &[(7, Event::DeniesLater)]);
+    assert!(mishaps(&entries).iter().all(|what| !what.contains("hangs")), "{:?}", mishaps(&entries));
+    let failed = finished(&entries)[7];
+    assert_eq!((failed.verdict(), &failed.dut_end), (Verdict::Failed, &None));
+    assert!(!entries.iter().any(|entry| matches!(entry, Entry::Repeated(_))));
 }
 
 #[test]
@@ -187,7 +211,8 @@ fn a_first_trial_with_wrong_replies_marks_its_row() {
 #[test]
 fn a_dut_with_wrong_replies_at_its_start_ends_with_advice() {
     let folder = tempfile::tempdir().unwrap();
-    let hosts = Simulated { denies: true, ..Simulated::new(250, &[]) };
+    let mut hosts = Simulated::new(250, &[]);
+    hosts.denies_at_start = true;
     let (ended, entries, _) = go_on(&plan(), folder.path(), hosts);
     let why = ended.unwrap_err().to_string();
     assert!(why.contains("it is not ready; every reply is wrong: NXDOMAIN"), "{why}");
