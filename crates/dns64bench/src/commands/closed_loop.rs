@@ -90,7 +90,11 @@ fn carry_out(plan: &ClosedLoopPlan) -> Result<ClosedLoopResult, Failure> {
 fn print(result: &ClosedLoopResult) {
     let c = &result.counts;
     if result.interrupted {
-        println!("Interrupted after {:.3} s; this is what was found by then", result.seconds);
+        println!(
+            "Interrupted after {:.3} s with {} in flight, which are not counted below",
+            result.seconds,
+            counted(result.interrupted_queries, "query", "queries")
+        );
     }
     let (qps, flight) = (
         grouped(result.qps.round() as u64),

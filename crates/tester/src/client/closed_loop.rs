@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use method::records::Counts;
@@ -82,14 +82,17 @@ pub struct ClosedLoopResult {
     /// Queries that were kept in flight, over all threads.
     pub outstanding: usize,
     /// Length in seconds: from the first query to the last answer or the last query, and at least
-    /// the wanted duration.
+    /// the planned duration; after an interruption, from the first query to that.
     #[serde(rename = "duration_s", alias = "seconds")]
     pub seconds: f64,
     /// Seconds until everything was answered or given up.
     #[serde(rename = "elapsed_s", alias = "elapsed")]
     pub elapsed: f64,
-    /// Whether it was ended before its time.
+    /// True if the user ended it before its time.
     pub interrupted: bool,
+    /// Queries in flight at the interruption. They have no outcome and are not part of `sent`.
+    #[serde(default)]
+    pub interrupted_queries: u64,
     /// Answers that this host dropped because its own socket buffers were full: they count as lost,
     /// and are not the server's loss.
     pub client_drops: u64,
@@ -152,8 +155,7 @@ pub fn run(plan: &ClosedLoopPlan) -> Result<ClosedLoopResult, ClosedLoopError> {
     run_until(plan, &AtomicBool::new(false), &Progress::new(plan.threads))
 }
 
-/// As [`run`], but asks no more when `stop` is set, and ends when what is in flight is answered or
-/// given up. `progress` is for as many threads as the plan has.
+/// Runs a closed loop to its end, or until `stop` is set. `progress` has the plan's number of threads.
 ///
 /// # Errors
 /// As [`run`].
@@ -197,8 +199,7 @@ pub fn run_until(
         tally.merge(&lane.map_err(failed)?.tally);
     }
     let elapsed = clock::now().since(start);
-    let interrupted = stop.load(Ordering::Relaxed);
-    Ok(result(plan, tally, start, began, elapsed, interrupted))
+    Ok(result(plan, tally, start, began, elapsed))
 }
 
 fn result(
@@ -207,19 +208,22 @@ fn result(
     start: Nanos,
     began: Nanos,
     elapsed: Nanos,
-    interrupted: bool,
 ) -> ClosedLoopResult {
     tally.settle_refused();
-    // A server that falls silent is not asked for a shorter time.
-    let wanted = plan.duration.filter(|_| !interrupted).map_or(start, |duration| start + duration);
-    let end = tally.last_answer.max(tally.last_sent).max(wanted);
+    // Silence of the server does not shorten the time.
+    let wanted = plan.duration.map_or(start, |duration| start + duration);
+    let end = match tally.interrupted {
+        Some(_) => start + elapsed,
+        None => tally.last_answer.max(tally.last_sent).max(wanted),
+    };
     let seconds = end.since(start).as_secs_f64();
     ClosedLoopResult {
         server: plan.settings.server.to_string(),
         outstanding: plan.outstanding,
         seconds,
         elapsed: elapsed.as_secs_f64(),
-        interrupted,
+        interrupted: tally.interrupted.is_some(),
+        interrupted_queries: tally.interrupted.unwrap_or(0),
         client_drops: tally.client_drops,
         qps: if seconds > 0.0 { tally.counts.valid as f64 / seconds } else { 0.0 },
         rcodes: (0..).zip(tally.rcodes).filter(|(_, n)| *n > 0).collect(),
@@ -243,6 +247,7 @@ mod tests {
     use crate::reference_dut::{ReferenceConfig, start};
     use method::units::Share;
     use std::net::SocketAddr;
+    use std::sync::atomic::Ordering;
     use wire::name::Domain;
 
     fn names(count: u64) -> Source {
@@ -325,6 +330,33 @@ mod tests {
         plan.settings.timeout = Nanos::from_millis(300);
         let result = run(&plan).unwrap();
         assert_eq!((result.counts.sent, result.counts.lost, result.qps), (40, 40, 0.0));
+    }
+
+    /// A server that replies to 20 queries and then to none; the user interrupts at the 40th.
+    #[test]
+    fn an_interrupted_loop_ends_at_once_without_losses() {
+        let server = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut plan = plan(server.local_addr().unwrap());
+        (plan.settings.timeout, plan.outstanding) = (Nanos(600 * Nanos::SECOND.0), 20);
+        let stop = AtomicBool::new(false);
+        let result = thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut bytes = [0; 512];
+                for number in 1..=40 {
+                    let (len, peer) = server.recv_from(&mut bytes).unwrap();
+                    (bytes[2], bytes[3]) = (0x80, 3);
+                    if number <= 20 {
+                        server.send_to(&bytes[..len], peer).unwrap();
+                    }
+                }
+                stop.store(true, Ordering::Relaxed);
+            });
+            run_until(&plan, &stop, &Progress::new(plan.threads)).unwrap()
+        });
+        let c = &result.counts;
+        assert!(result.interrupted && c.is_balanced(), "{c:?}");
+        assert_eq!((c.sent, c.wrong.total(), c.lost, result.interrupted_queries), (20, 20, 0, 20));
+        assert_eq!(result.seconds, result.elapsed, "the time until the interruption");
     }
 
     #[test]

@@ -51,8 +51,8 @@ const BURST: u64 = 256;
 
 /// When questions may be asked.
 pub(super) enum Drive<'a> {
-    /// As many as there is room for, until a moment or once through the questions, or until
-    /// somebody sets `stop`; no more than `most` of them a second.
+    /// All that there is room for, until a moment or once through the questions, up to `most` of them
+    /// a second. When `stop` is set, the lane ends at once.
     Closed {
         end: Option<Nanos>,
         most: Option<Qps>,
@@ -205,7 +205,13 @@ impl<'a> Lane<'a> {
         let mut batch = ReceiveBatch::new(OFFLOAD_LEN);
         loop {
             let more = match drive {
-                Drive::Closed { stop, .. } if stop.load(Ordering::Relaxed) => false,
+                Drive::Closed { stop, .. } if stop.load(Ordering::Relaxed) => {
+                    // Replies that are already here count.
+                    self.take(Duration::ZERO, &mut batch)?;
+                    self.tally.interrupt(self.in_flight() as u64);
+                    self.conclude();
+                    return Ok(self);
+                }
                 Drive::Closed { end, most, .. } => self.ask_all(*end, *most),
                 Drive::Ramp(due) => self.ask_due(due, &mut batch)?,
             };

@@ -43,6 +43,8 @@ pub struct Tally {
     pub connecting: Histogram<u64>,
     /// Datagrams that this host dropped because its own socket buffers were full.
     pub client_drops: u64,
+    /// Queries in flight when the user interrupted; not part of the counts. `None`: no interruption.
+    pub interrupted: Option<u64>,
     /// When the last query left (monotonic).
     pub last_sent: Nanos,
     /// When the last answer came (monotonic).
@@ -63,6 +65,7 @@ impl Tally {
             connections: Connections::default(),
             connecting: histogram(),
             client_drops: 0,
+            interrupted: None,
             last_sent: Nanos(0),
             last_answer: Nanos(0),
             intervals: width.map(Intervals::new),
@@ -132,11 +135,23 @@ impl Tally {
         (transport == Transport::Tcp).then_some((&self.connections, &self.connecting))
     }
 
-    /// What the kernel refused was waited for like the rest, and is no query that the server lost.
+    /// Takes the queries in flight at an interruption out of the counts: they have no outcome.
+    pub(super) fn interrupt(&mut self, in_flight: u64) {
+        self.counts.sent = self.counts.sent.saturating_sub(in_flight);
+        self.interrupted = Some(self.interrupted.unwrap_or(0) + in_flight);
+    }
+
+    /// Takes queries that the kernel refused out of the counts: the client waited for them like for
+    /// the rest, and the server did not lose them.
     pub(super) fn settle_refused(&mut self) {
         let counts = &mut self.counts;
-        counts.sent = counts.sent.saturating_sub(counts.refused);
-        counts.lost = counts.lost.saturating_sub(counts.refused);
+        let lost = counts.refused.min(counts.lost);
+        counts.lost -= lost;
+        counts.sent = counts.sent.saturating_sub(lost);
+        // The others were still in flight.
+        if let Some(in_flight) = &mut self.interrupted {
+            *in_flight = in_flight.saturating_sub(counts.refused - lost);
+        }
     }
 
     /// Adds what another lane counted.
@@ -156,6 +171,10 @@ impl Tally {
         mine.closed += theirs.closed;
         mine.lost_with += theirs.lost_with;
         self.client_drops += other.client_drops;
+        self.interrupted = match (self.interrupted, other.interrupted) {
+            (None, None) => None,
+            (mine, theirs) => Some(mine.unwrap_or(0) + theirs.unwrap_or(0)),
+        };
         self.last_sent = self.last_sent.max(other.last_sent);
         self.last_answer = self.last_answer.max(other.last_answer);
         if let (Some(mine), Some(theirs)) = (&mut self.intervals, &other.intervals) {
