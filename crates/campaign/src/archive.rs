@@ -98,6 +98,8 @@ pub enum Entry {
     /// A trial in which the DUT died or hung. It was repeated with a new server and is part of no
     /// number.
     Repeated(Box<Measured>),
+    /// Request to measure these points again: their trials above this line do not count.
+    Redone(Redo),
     /// A point cannot be made on the DUT's host, whoever goes on.
     CannotBeMade {
         /// The point that has no trials for that reason.
@@ -114,6 +116,23 @@ pub enum Entry {
         /// The end of the server's log.
         log: String,
     },
+}
+
+/// Points that `campaign resume --redo` measures again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Redo {
+    /// All self-tests of the plan.
+    SelfTest,
+}
+
+impl Redo {
+    /// True for points that it measures again.
+    pub(crate) fn covers(self, point: &Point) -> bool {
+        match self {
+            Redo::SelfTest => matches!(point, Point::SelfTest(_)),
+        }
+    }
 }
 
 /// What a server is told: it decides what is measured.

@@ -2,6 +2,8 @@
 //! verdicts. Who measures and who computes results walk in the same way, so they agree on which
 //! trial belongs where.
 
+use std::fmt;
+
 use method::evidence::Deviation;
 use method::narrow::Length;
 use method::precision::Figures;
@@ -11,7 +13,7 @@ use method::units::{Qps, Share};
 
 use crate::archive::{Entry, Measured};
 use crate::governor::CannotBeMade;
-use crate::measures::Course;
+use crate::measures::{Course, self_test};
 use crate::plan::Plan;
 use crate::point::{Conditions, Cores, Point};
 use crate::search::SearchCourse;
@@ -23,6 +25,27 @@ pub struct Recorded<'a> {
     pub plan: &'a Plan,
     /// The journal's lines.
     pub entries: &'a [Entry],
+}
+
+/// A self-test that passed at no rate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FailedSelfTest {
+    /// The self-test.
+    pub point: Point,
+    /// The rate of its last trial, queries per second.
+    pub rate: Qps,
+    /// The reason why that did not pass.
+    pub reason: String,
+}
+
+impl fmt::Display for FailedSelfTest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let FailedSelfTest { point, rate, reason } = self;
+        write!(
+            f,
+            "the {point} failed: no rate passed, the last trial was at {rate} queries/s ({reason})"
+        )
+    }
 }
 
 /// How far a point has come.
@@ -68,11 +91,35 @@ impl<'a> Recorded<'a> {
         })
     }
 
-    /// All finished trials of the journal, in their order.
+    /// All finished trials of the journal that count, in their order.
     pub fn finished(&self) -> impl Iterator<Item = &'a Measured> + use<'a> {
-        self.entries.iter().filter_map(|entry| match entry {
-            Entry::Finished(measured) => Some(&**measured),
+        let redone = self.entries.iter().enumerate().rev().find_map(|(at, entry)| match entry {
+            Entry::Redone(redo) => Some((at, *redo)),
             _ => None,
+        });
+        let is_redone = move |at: usize, point: &Point| {
+            redone.is_some_and(|(line, redo)| at < line && redo.covers(point))
+        };
+        self.entries.iter().enumerate().filter_map(move |(at, entry)| match entry {
+            Entry::Finished(measured) if !is_redone(at, &measured.step.point) => Some(&**measured),
+            _ => None,
+        })
+    }
+
+    /// The first self-test that is to validate the tester and passed at no rate, with the reason of its
+    /// last trial; `None` while none has failed.
+    pub fn failed_self_test(&self) -> Option<FailedSelfTest> {
+        self.plan.points().into_iter().find_map(|point| {
+            let result = self_test::result(self, &point)?;
+            if !result.vouches || !result.complete || result.passed.is_some() {
+                return None;
+            }
+            let walk = self.walk(&point)?;
+            let (rate, reason) = walk
+                .trials
+                .last()
+                .map(|last| (last.step.rate, last.reasons().first().map(ToString::to_string)))?;
+            Some(FailedSelfTest { point, rate, reason: reason.unwrap_or_default() })
         })
     }
 

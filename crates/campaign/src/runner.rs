@@ -39,7 +39,7 @@ use crate::interruption::Interruption;
 use crate::measures::Task;
 use crate::plan::{Plan, Topology};
 use crate::point::Point;
-use crate::recorded::Recorded;
+use crate::recorded::{FailedSelfTest, Recorded};
 use crate::site::{SiteError, UNKNOWN};
 use crate::world::{World, WorldError};
 use hosts::{Hosts, RealHosts};
@@ -89,6 +89,9 @@ pub enum CampaignError {
         /// Whether that is the plan's fault.
         is_usage: bool,
     },
+    /// A self-test failed, and the campaign was not to go on without it.
+    #[error("{0}; without a passed self-test every result is a lower bound")]
+    SelfTest(Box<FailedSelfTest>),
     /// The user wants to stop.
     #[error("interrupted")]
     Interrupted,
@@ -126,16 +129,17 @@ pub trait Watcher {
     fn complete(&mut self, point: &Point);
 }
 
-/// Carries out what is left of a plan. `done` is what the journal holds. First it is seen whether
-/// all of it can be done.
+/// Carries out the rest of a plan, of which the journal holds `done`. Hosts, programs and servers are
+/// tried out first. With `keep_going` a failed self-test does not end it.
 ///
 /// # Errors
-/// If the run folder, the hosts or AuthDNS cannot be used, or the user interrupts. DUTs that fail
-/// are part of the result.
+/// If the run folder, the hosts or AuthDNS cannot be used, the self-test fails, or the user
+/// interrupts. DUTs that fail are part of the result.
 pub fn run(
     plan: &Plan,
     archive: Archive,
     done: Vec<Entry>,
+    keep_going: bool,
     interruption: &Interruption,
     watcher: &mut dyn Watcher,
 ) -> Result<Archive, CampaignError> {
@@ -146,6 +150,7 @@ pub fn run(
     let hosts = RealHosts { plan, world, interruption: interruption.clone() };
     let is_resumed = !done.is_empty();
     let mut run = Campaign::new(plan, hosts, archive, done, interruption, watcher);
+    run.keep_going = keep_going;
     // Elsewhere the hosts tell for themselves.
     if is_resumed && plan.topology == Topology::Loopback {
         run.note_machine(Environment::observe())?;
@@ -165,6 +170,8 @@ struct Campaign<'a, H: Hosts> {
     /// DUTs that cannot be started.
     missing: Vec<String>,
     comes_back: Duration,
+    /// True if a failed self-test does not end the campaign.
+    keep_going: bool,
 }
 
 /// AuthDNS, for points of a DUT the DUT, and where their names go on.
@@ -200,6 +207,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
             watcher,
             missing,
             comes_back: COMES_BACK,
+            keep_going: false,
         }
     }
 
@@ -212,8 +220,12 @@ impl<'a, H: Hosts> Campaign<'a, H> {
             if point.dut().is_some_and(|dut| self.missing.iter().any(|missing| missing == dut)) {
                 continue;
             }
+            let was_complete = self.recorded().is_complete(&point);
             match self.point(&point) {
-                Ok(()) => self.watcher.complete(&point),
+                Ok(()) => {
+                    self.watcher.complete(&point);
+                    self.judge_self_test(&point, was_complete)?;
+                }
                 // A host that is gone may come back; a server that does not start will not.
                 Err(CampaignError::Site(error)) if point.dut().is_some() => {
                     self.give_up(&point, &error)?;
@@ -227,6 +239,17 @@ impl<'a, H: Hosts> Campaign<'a, H> {
             }
         }
         Ok(())
+    }
+
+    /// Announces that the point is a self-test that failed, once, and ends the campaign unless it is to
+    /// go on.
+    fn judge_self_test(&mut self, point: &Point, was_complete: bool) -> Result<(), CampaignError> {
+        let failed = self.recorded().failed_self_test().filter(|failed| failed.point == *point);
+        let Some(failed) = failed else { return Ok(()) };
+        if !was_complete {
+            self.mishap(point, &failed.to_string(), String::new())?;
+        }
+        if self.keep_going { Ok(()) } else { Err(CampaignError::SelfTest(failed.into())) }
     }
 
     /// Measures a point until nothing is due.

@@ -440,6 +440,20 @@ pub(crate) struct Campaign {
     pub(crate) action: CampaignAction,
 }
 
+/// Points to measure again.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum RedoChoice {
+    SelfTest,
+}
+
+impl From<RedoChoice> for Redo {
+    fn from(choice: RedoChoice) -> Redo {
+        match choice {
+            RedoChoice::SelfTest => Redo::SelfTest,
+        }
+    }
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum CampaignAction {
     /// Carry a plan out
@@ -453,6 +467,9 @@ pub(crate) enum CampaignAction {
         /// Only print what would be done, as `campaign plan` does
         #[arg(long, help_heading = FILES)]
         dry_run: bool,
+        /// Go on after a failed self-test; every result is then a lower bound
+        #[arg(long, help_heading = SELF_TEST)]
+        keep_going: bool,
         /// No progress, only what goes wrong
         #[arg(long, short, help_heading = FILES)]
         quiet: bool,
@@ -465,6 +482,12 @@ pub(crate) enum CampaignAction {
     Resume {
         /// Its run folder, or its plan
         run: PathBuf,
+        /// Measure again what is measured: the self-tests of the plan
+        #[arg(long, value_name = "POINTS", help_heading = SELF_TEST)]
+        redo: Option<RedoChoice>,
+        /// Go on after a failed self-test; every result is then a lower bound
+        #[arg(long, help_heading = SELF_TEST)]
+        keep_going: bool,
         /// No progress, only what goes wrong
         #[arg(long, short, help_heading = FILES)]
         quiet: bool,

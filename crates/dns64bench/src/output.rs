@@ -74,6 +74,11 @@ impl Failure {
         Failure { status: ENVIRONMENT, error: error.into() }
     }
 
+    /// The tester cannot be trusted.
+    pub(crate) fn spoiled(error: impl Into<anyhow::Error>) -> Failure {
+        Failure { status: SPOILED, error: error.into() }
+    }
+
     /// The user wanted to stop.
     pub(crate) fn interrupted(error: impl Into<anyhow::Error>) -> Failure {
         Failure { status: INTERRUPTED, error: error.into() }

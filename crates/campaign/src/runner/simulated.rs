@@ -75,6 +75,8 @@ pub(super) struct Simulated {
     /// True for DUTs that answer looks with NXDOMAIN from their start on.
     pub(super) denies_at_start: bool,
     denies: Cell<bool>,
+    /// True for campaigns that go on after a failed self-test.
+    pub(super) keep_going: bool,
     hangs: Cell<bool>,
     /// First names and numbers of names of all trials, by start of the DUT.
     pub(super) names: RefCell<Vec<(usize, u64, u64)>>,
@@ -119,6 +121,7 @@ impl Simulated {
             upgraded_at: usize::MAX,
             denies_at_start: false,
             denies: Cell::new(false),
+            keep_going: false,
             hangs: Cell::new(false),
             names: RefCell::default(),
             numa: Cell::new(0),
@@ -475,7 +478,7 @@ impl Watcher for Nobody {
 
 /// Another test's process that has just been forked holds our lock until it becomes another
 /// program.
-fn reopened(run_folder: &Path) -> (Archive, Vec<Entry>) {
+pub(super) fn reopened(run_folder: &Path) -> (Archive, Vec<Entry>) {
     loop {
         match Archive::open(run_folder) {
             Err(ArchiveError::Journal(JournalError::Busy { .. })) => std::thread::yield_now(),
@@ -501,8 +504,9 @@ pub(super) fn go_on(
         (Archive::create(&run_folder, plan, Environment::of_tests()).unwrap(), Vec::new())
     };
     let mut nobody = Nobody;
+    let keep_going = hosts.keep_going;
     let mut run = Campaign::new(plan, hosts, archive, done, &Interruption::new(), &mut nobody);
-    run.comes_back = Duration::ZERO;
+    (run.comes_back, run.keep_going) = (Duration::ZERO, keep_going);
     let ended = run.carry_out();
     let (entries, hosts) = (std::mem::take(&mut run.entries), run.hosts);
     (ended, entries, hosts)

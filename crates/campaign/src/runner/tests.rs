@@ -9,6 +9,7 @@ use method::verdict::Verdict;
 
 use super::simulated::{Event, Simulated, go_on, journal_of};
 use super::*;
+use crate::archive::Redo;
 use crate::environment::Environment;
 use crate::report::Run;
 use crate::results::Results;
@@ -69,6 +70,36 @@ fn a_campaign_measures_every_point_once() {
     assert_eq!((dut.loads[0].found.trials, dut.loads[0].found.passed), (2, Some(true)));
     assert_eq!(dut.closed_loops[0].time_ms.map(|t| (t.n, t.mean)), Some((2, 11.0)));
     assert!(Recorded::new(&plan(), &entries).has_result(&plan().points()[0]));
+}
+
+#[test]
+fn a_failed_self_test_ends_the_campaign() {
+    let folder = tempfile::tempdir().unwrap();
+    let failing = || Simulated::new(250, &[(0, Event::Hangs), (1, Event::Hangs), (2, Event::Hangs)]);
+    let (ended, entries, _) = go_on(&plan(), folder.path(), failing());
+    let Err(CampaignError::SelfTest(failed)) = ended else { panic!("{ended:?}") };
+    assert_eq!(mishaps(&entries), [failed.to_string()], "announced when it happens");
+    assert!(steps(&entries).iter().all(|step| matches!(step.point, Point::SelfTest(_))));
+    // It is announced once, and does not pass by itself.
+    let (ended, again, hosts) = go_on(&plan(), folder.path(), Simulated::new(250, &[]));
+    assert!(matches!(ended, Err(CampaignError::SelfTest(_))) && hosts.trials.get() == 0);
+    assert_eq!(mishaps(&again).len(), 1);
+    // Going on without it.
+    let mut hosts = Simulated::new(250, &[]);
+    hosts.keep_going = true;
+    let (ended, whole, _) = go_on(&plan(), folder.path(), hosts);
+    ended.unwrap();
+    assert!(results(&plan(), &whole).complete);
+    // Again, after all else was measured: the new one counts.
+    let (mut archive, _) = simulated::reopened(&folder.path().join("run"));
+    archive.append(&Entry::Redone(Redo::SelfTest)).unwrap();
+    drop(archive);
+    let before = steps(&whole).len();
+    let (ended, redone, hosts) = go_on(&plan(), folder.path(), Simulated::new(250, &[]));
+    ended.unwrap();
+    assert_eq!(hosts.trials.get(), steps(&redone).len() - before, "only the self-test is repeated");
+    let test = results(&plan(), &redone).self_tests[0].clone();
+    assert!(test.passed == Some(Qps(1_500)) && test.complete, "{test:?}");
 }
 
 /// A look at a DUT has five queries: not one for each of six testers, and one tester suffices.

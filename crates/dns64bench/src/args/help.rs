@@ -221,9 +221,13 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
             ("dns64bench campaign run smoke", "A ready plan, into the folder smoke-run."),
             ("dns64bench campaign run my.toml --dir results/tuesday", "A plan of your own."),
         ],
-        "campaign resume" => {
-            &[("dns64bench campaign resume smoke-run", "Go on after an interruption.")]
-        }
+        "campaign resume" => &[
+            ("dns64bench campaign resume smoke-run", "Go on after an interruption."),
+            (
+                "dns64bench campaign resume smoke-run --redo self-test",
+                "Repeat a self-test that failed.",
+            ),
+        ],
         "campaign status" => &[(
             "dns64bench campaign status smoke-run",
             "What is done, and how long the rest takes.",

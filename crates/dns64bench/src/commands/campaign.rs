@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Campaign) -> Outcome {
             }
             Ok(ExitCode::SUCCESS)
         }
-        CampaignAction::Run { plan: path, dir, quiet, metrics, .. } => {
+        CampaignAction::Run { plan: path, dir, keep_going, quiet, metrics, .. } => {
             let plan = Plan::load(path).map_err(Failure::usage)?;
             serve_metrics(*metrics, &plan, *quiet)?;
             let folder = dir.clone().unwrap_or_else(|| folder_of(path));
@@ -64,18 +64,23 @@ pub(crate) fn run(args: &Campaign) -> Outcome {
             }
             let archive = Archive::create(&folder, &plan, &Environment::observe())
                 .map_err(Failure::environment)?;
-            carry_out(&plan, archive, Vec::new(), *quiet)
+            carry_out(&plan, archive, Vec::new(), *keep_going, *quiet)
         }
-        CampaignAction::Resume { run, quiet, metrics } => {
+        CampaignAction::Resume { run, redo, keep_going, quiet, metrics } => {
             let folder = existing(run);
-            let (archive, plan, done) = Archive::open(&folder).map_err(Failure::usage)?;
+            let (mut archive, plan, mut done) = Archive::open(&folder).map_err(Failure::usage)?;
             if folder != *run
                 && (run.exists() || READY.iter().any(|(name, _)| run.as_os_str() == *name))
             {
                 same_plan(&plan, run, &folder).map_err(Failure::usage)?;
             }
             serve_metrics(*metrics, &plan, *quiet)?;
-            carry_out(&plan, archive, done, *quiet)
+            if let Some(redo) = redo {
+                let redone = Entry::Redone((*redo).into());
+                archive.append(&redone).map_err(Failure::environment)?;
+                done.push(redone);
+            }
+            carry_out(&plan, archive, done, *keep_going, *quiet)
         }
         CampaignAction::Status { run } => {
             let folder = existing(run);
@@ -127,11 +132,17 @@ fn serve_metrics(address: Option<SocketAddr>, plan: &Plan, quiet: bool) -> Resul
     metrics::serve(address, "campaign", &cpus.map(|&cpu| CpuId(cpu)).collect::<Vec<_>>(), quiet)
 }
 
-fn carry_out(plan: &Plan, archive: Archive, done: Vec<Entry>, quiet: bool) -> Outcome {
+fn carry_out(
+    plan: &Plan,
+    archive: Archive,
+    done: Vec<Entry>,
+    keep_going: bool,
+    quiet: bool,
+) -> Outcome {
     let interruption = heed_signals()?;
     let folder = archive.folder().to_owned();
     let mut terminal = CampaignTerminal::new(plan, &done, quiet);
-    let ended = runner::run(plan, archive, done, &interruption, &mut terminal);
+    let ended = runner::run(plan, archive, done, keep_going, &interruption, &mut terminal);
     terminal.bar.finish_and_clear();
     ended.map_err(|error| failure(error, &folder))?;
     let run = Run::read(&folder).map_err(Failure::environment)?;
@@ -183,6 +194,10 @@ fn failure(error: CampaignError, folder: &Path) -> Failure {
         CampaignError::NotReady(_) => {
             Failure::environment(anyhow!("{error}\nWhen that is mended: dns64bench campaign resume {folder}"))
         }
+        CampaignError::SelfTest(_) => Failure::spoiled(error).with_advice(&format!(
+            "repeat it when the tester's host is idle (dns64bench check): dns64bench campaign resume {folder} --redo \
+             self-test; or go on without it: dns64bench campaign resume {folder} --keep-going"
+        )),
         CampaignError::Trial { is_usage: true, .. } => Failure::usage(error),
         _ => Failure::environment(error),
     }
@@ -222,17 +237,16 @@ fn fills(plan: &Plan, point: &Point) -> String {
 fn print_status(plan: &Plan, entries: &[Entry]) {
     let mut left = Duration::ZERO;
     let recorded = Recorded::new(plan, entries);
+    let failed = recorded.failed_self_test().map(|failed| failed.point);
     for point in plan.points() {
-        let trials = entries
-            .iter()
-            .filter(|e| matches!(e, Entry::Finished(m) if m.step.point == point))
-            .count();
+        let trials = recorded.measured(&point).count();
         let complete = recorded.is_complete(&point);
         if !complete {
             let (of, time) = plan.effort(&point);
             left += time.mul_f64(1.0 - (trials as f64 / f64::from(of.max(1))).min(1.0));
         }
         let state = match (complete, trials) {
+            (true, _) if failed.as_ref() == Some(&point) => "failed",
             (true, _) => "done",
             (false, 0) => "to do",
             (false, _) => "begun",
