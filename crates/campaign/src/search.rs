@@ -147,6 +147,8 @@ pub enum SearchError {
     NamesUsedUp {
         /// The block of names, in the notation of `--names`.
         range: String,
+        /// The result of the searches that had ended, if there is one.
+        found: Option<Box<SearchResult>>,
     },
 }
 
@@ -264,6 +266,12 @@ pub fn run(
                     runner.pause(plan.pause, standing);
                 }
                 let trial = new_trial(plan, standing, duration, &mut names_until, journal, runner)?;
+                let Some(trial) = trial else {
+                    let found = SearchResult::conclude(plan, &course, trials);
+                    let found = found.filter(|found| !found.repeats.is_empty()).map(Box::new);
+                    let range = plan.trial.names.to_string();
+                    return Err(SearchError::NamesUsedUp { range, found });
+                };
                 runner.finished(&trial);
                 trial
             }
@@ -290,6 +298,7 @@ fn is_of(finished: &Finished, due: (u32, Qps, Nanos)) -> bool {
     (finished.repeat, trial.rate, trial.facts.duration) == due
 }
 
+/// Carries out a trial and notes it; `None` if the names are used up.
 fn new_trial(
     plan: &SearchPlan,
     standing: Standing,
@@ -297,7 +306,7 @@ fn new_trial(
     names_until: &mut u64,
     journal: &mut Journal,
     runner: &mut dyn Runner,
-) -> Result<TrialResult, SearchError> {
+) -> Result<Option<TrialResult>, SearchError> {
     let of_its_length =
         |first_name| TrialPlan { duration, ..plan.trial_at(standing.rate, first_name) };
     let needed = of_its_length(0).names_needed();
@@ -306,7 +315,7 @@ fn new_trial(
     // block's size.
     if *names_until - first + needed > plan.trial.names.count() {
         if !plan.reuse_names {
-            return Err(SearchError::NamesUsedUp { range: plan.trial.names.to_string() });
+            return Ok(None);
         }
         *names_until = first;
     }
@@ -324,7 +333,7 @@ fn new_trial(
         repeat: standing.repeat,
         trial: trial.clone(),
     })))?;
-    Ok(trial)
+    Ok(Some(trial))
 }
 
 #[cfg(test)]
@@ -636,7 +645,14 @@ mod tests {
         small.trial.names = "10.0.0.0/22".parse().unwrap();
         let mut journal = Journal::create(&folder.path().join("a"), &small).unwrap();
         let error = run(&small, &mut journal, vec![], &mut simulated(300, usize::MAX)).unwrap_err();
-        assert!(matches!(error, SearchError::NamesUsedUp { .. }), "{error}");
+        assert!(matches!(error, SearchError::NamesUsedUp { found: None, .. }), "{error}");
+        // With names for one search of two: its result is not lost.
+        let mut two = plan(2);
+        two.trial.names = "10.0.0.0/19".parse().unwrap();
+        let mut journal = Journal::create(&folder.path().join("c"), &two).unwrap();
+        let error = run(&two, &mut journal, vec![], &mut simulated(300, usize::MAX)).unwrap_err();
+        let SearchError::NamesUsedUp { found: Some(found), .. } = error else { panic!("{error}") };
+        assert_eq!((found.repeats.len(), found.figures.median), (1, Some(300.0)));
         small.reuse_names = true;
         let mut journal = Journal::create(&folder.path().join("b"), &small).unwrap();
         let found =

@@ -9,6 +9,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use campaign::archive::Redo;
 use campaign::goal::TypedGoal;
 use campaign::plan::READY;
 use clap::{Args, Parser, Subcommand, ValueEnum};

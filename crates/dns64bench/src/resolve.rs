@@ -34,7 +34,7 @@ use crate::args::{
 };
 use crate::commands::self_test::{SelfTestPlan, SelfTestResult};
 use crate::intervals;
-use crate::output::Failure;
+use crate::output::{Failure, grouped};
 
 impl Server {
     /// The server's address; of a name the first that it has.
@@ -257,16 +257,28 @@ impl NewSearch {
     }
 }
 
-/// A search whose names suffice for it, from a larger block where the user gave none.
+/// The search with a block of names that lasts for its longest course; a larger one if the user gave
+/// none.
 ///
 /// # Errors
-/// If one of its trials is impossible.
+/// If one of its trials is impossible, or names would have to repeat.
 pub(crate) fn with_names(mut plan: SearchPlan, are_given: bool) -> Result<SearchPlan, Failure> {
     if !are_given && plan.most_names() + plan.trial.first_name > plan.trial.names.count() {
         widen(&mut plan);
     }
     for rate in [plan.range.min, plan.range.max] {
         plan.trial_at(rate, plan.trial.first_name).check().map_err(Failure::usage)?;
+    }
+    let (range, has, most) = (plan.trial.names, plan.trial.names.count(), plan.most_names());
+    if most > has && !plan.reuse_names {
+        let larger =
+            if range == NameRange::ALL { "" } else { "a larger block such as --names 0.0.0.0/0, " };
+        return Err(Failure::usage(anyhow::anyhow!(
+            "--names {range} has {} names, and the longest possible search takes {}; take {larger}a lower --max, a smaller \
+             --repeat, a shorter --duration, or --reuse-names",
+            grouped(has),
+            grouped(most)
+        )));
     }
     Ok(plan)
 }
@@ -320,7 +332,13 @@ pub(crate) fn passed_self_test(path: &Path) -> Result<PassedSelfTest, Failure> {
         .map_err(|e| unusable(format!("not what `dns64bench self-test --json` prints: {e}")))?;
     // What it allows is computed by the α and β of these trials, whatever those were that it was
     // for.
-    test.vouches().ok_or_else(|| unusable("that self-test did not pass".into()))
+    test.vouches().ok_or_else(|| {
+        unusable(
+            "that self-test did not pass; leave the option out, so that the result is a lower bound, or find the rate that \
+             passes with self-test --search-to"
+                .into(),
+        )
+    })
 }
 
 /// Takes all 2³² names, still beginning at 10.0.0.0.
@@ -652,6 +670,37 @@ mod tests {
             None => fields.remove(field),
         };
         parse_plan(&plan.to_string())
+    }
+
+    #[test]
+    fn a_search_whose_names_cannot_last_is_refused() {
+        let range = SearchRange {
+            min: Qps(100),
+            max: Qps(1_000),
+            resolution: Qps(100),
+            invalid_retries: 0,
+        };
+        let of = |names: &str, repeat, reuse_names| {
+            let trial = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(100));
+            let plan = SearchPlan {
+                trial: TrialPlan { names: names.parse().unwrap(), ..trial },
+                range,
+                repeat,
+                pause: Duration::ZERO,
+                reuse_names,
+                self_test: None,
+                method: Method::Bisection,
+            };
+            with_names(plan, true).map_err(|failure| failure.to_string())
+        };
+        // A trial at 1 000 queries/s takes 60 000 names, and a search six trials at most.
+        let refused = of("10.0.0.0/16", 1, false).unwrap_err();
+        for word in ["--names 10.0.0.0/16", "0.0.0.0/0", "--reuse-names", "longest possible"] {
+            assert!(refused.contains(word), "{word} is not in {refused}");
+        }
+        assert!(of("10.0.0.0/16", 1, true).is_ok() && of("10.0.0.0/12", 1, false).is_ok());
+        let all = of("0.0.0.0/0", 100_000, false).unwrap_err();
+        assert!(all.contains("a lower --max") && !all.contains("a larger block"), "{all}");
     }
 
     #[test]

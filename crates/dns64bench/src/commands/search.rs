@@ -52,16 +52,25 @@ pub(crate) fn run(args: Search) -> Outcome {
     let used = UsedNames { first: plan.trial.first_name, count: plan.most_names() };
     let mut terminal = Terminal::new(quiet, args.asking.liveness.then_some(used));
     let found = campaign::search::run(&plan, &mut journal, done, &mut terminal);
-    let found = found.map_err(|error| on_failure(error, journal.path()))?;
-    let Some(result) = found else {
-        return Err(Failure::usage(anyhow::anyhow!("there was nothing to search")));
+    let result = match found {
+        Ok(Some(result)) => result,
+        Ok(None) => return Err(Failure::usage(anyhow::anyhow!("there was nothing to search"))),
+        Err(SearchError::NamesUsedUp { range, found: Some(result) }) => {
+            show(&result, json)?;
+            return Err(SearchError::NamesUsedUp { range, found: None }.into());
+        }
+        Err(error) => return Err(on_failure(error, journal.path())),
     };
-    if json {
-        print_json(&result)?;
-    } else {
-        print_search(&result);
-    }
+    show(&result, json)?;
     Ok(status(&result))
+}
+
+fn show(result: &SearchResult, json: bool) -> Result<(), Failure> {
+    if json {
+        return print_json(result);
+    }
+    print_search(result);
+    Ok(())
 }
 
 /// Why a journal cannot be begun, and what helps if it is there already.
@@ -103,6 +112,10 @@ fn on_failure(error: SearchError, journal: &Path) -> Failure {
         SearchError::Trial(TrialError::WrongReplies { .. }) => "go on after the change",
         SearchError::Trial(TrialError::Interrupted) => "go on with it",
         SearchError::Journal(JournalError::Io { .. }) => "go on when it can be written",
+        SearchError::NamesUsedUp { .. } => {
+            let so_far = so_far(&entries);
+            return Failure::from(error).with_advice(&so_far);
+        }
         _ => return error.into(),
     };
     let so_far = so_far(&entries);
