@@ -22,7 +22,7 @@ use std::sync::LazyLock;
 
 use method::evidence::Deviation;
 use method::narrow::Length;
-use method::reason::Reason;
+use method::reason::{OtherUse, Reason};
 use method::records::Counts;
 use method::units::Qps;
 use method::verdict::Verdict;
@@ -313,6 +313,10 @@ pub struct Cpu {
     /// Where the DUT ran, as it was seen in the middle of the trial; absent in self-tests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<Place>,
+    /// Use of the CPUs on which the DUT may run by others than the DUT and the tester; absent in
+    /// self-tests and where the host does not show it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub others: Option<OtherUse>,
 }
 
 /// What a hypervisor took of the CPU time of each host during a trial, where the host tells.

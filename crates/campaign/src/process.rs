@@ -195,6 +195,55 @@ pub(crate) fn family_seconds<'a>(lines: impl Iterator<Item = &'a str>, roots: &[
     family.iter().filter_map(|pid| used.get(pid)).sum()
 }
 
+/// CPU seconds so far of all processes but kernel threads and the given ones with their families,
+/// ended children included; `None` if this host does not show all of its processes.
+pub(crate) fn other_seconds(ours: &[u32]) -> Option<f64> {
+    let namespace = fs::read_link("/proc/self/ns/pid").ok()?;
+    let sees_all = namespace.to_str() == Some(FIRST_NAMESPACE) && stat(1).is_some();
+    let mut roots = ours.to_vec();
+    roots.extend(same_program());
+    let lines = stat_lines();
+    sees_all.then(|| seconds_of_others(lines.iter().map(String::as_str), &roots))
+}
+
+/// The PID namespace that has all processes (`PROC_PID_INIT_INO` of the kernel).
+pub(crate) const FIRST_NAMESPACE: &str = "pid:[4026531836]";
+/// The flag of kernel threads in `/proc/PID/stat` (`PF_KTHREAD` of the kernel).
+const KERNEL_THREAD: u64 = 0x0020_0000;
+
+/// This process, and those above it that run the same program.
+fn same_program() -> Vec<u32> {
+    let program = |pid: u32| fs::read_link(format!("/proc/{pid}/exe")).ok();
+    let own = program(std::process::id());
+    let mut all = vec![std::process::id()];
+    let parent = |pid: u32| stat(pid)?.get(1)?.parse::<u32>().ok();
+    while let Some(above) = parent(all[all.len() - 1])
+        && own.is_some()
+        && program(above) == own
+    {
+        all.push(above);
+    }
+    all
+}
+
+/// CPU seconds of other programs, from the lines of `/proc/*/stat`.
+pub(crate) fn seconds_of_others<'a>(
+    lines: impl Iterator<Item = &'a str> + Clone,
+    ours: &[u32],
+) -> f64 {
+    let (family, _) = family_and_times(lines.clone(), ours);
+    let of = |line: &str| -> Option<f64> {
+        let pid = line.split_once(' ')?.0.parse().ok()?;
+        let fields: Vec<&str> = line.rsplit(')').next()?.split_whitespace().collect();
+        let number = |i: usize| fields.get(i)?.parse::<u64>().ok();
+        // Fields 9 and 14 to 17 of proc_pid_stat(5).
+        let used = number(11)? + number(12)? + number(13)? + number(14)?;
+        let is_kernels = number(6)? & KERNEL_THREAD != 0;
+        (!family.contains(&pid) && !is_kernels).then_some(used as f64 / TICKS)
+    };
+    lines.filter_map(of).sum()
+}
+
 /// The given processes, their descendants and their process groups, as far as they have not ended,
 /// from the lines of `/proc/*/stat`.
 pub(crate) fn family<'a>(lines: impl Iterator<Item = &'a str>, roots: &[u32]) -> HashSet<u32> {
@@ -322,6 +371,36 @@ mod tests {
             assert!(Instant::now() < give_up, "{:?}", allowed_cpus(&[process.pid()]));
             thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    #[test]
+    fn other_programs_are_neither_ours_nor_the_kernels() {
+        let line = |pid: u32, parent: u32, flags: u64, ended: u64| {
+            format!(
+                "{pid} (a b) c) S {parent} {pid} 0 0 -1 {flags} 0 0 0 0 100 50 {ended} 0 20 0 1"
+            )
+        };
+        // 2 and 3 are the kernel's, 10 and 11 ours; 20 has had children that have ended.
+        let lines = [
+            line(1, 0, 0x40_0100, 0),
+            line(2, 0, KERNEL_THREAD, 0),
+            line(3, 2, KERNEL_THREAD | 0x40, 0),
+            line(10, 1, 0, 700),
+            line(11, 10, 0, 0),
+            line(20, 1, 0x40_0000, 250),
+        ];
+        let of = |ours: &[u32]| seconds_of_others(lines.iter().map(String::as_str), ours);
+        assert_eq!((of(&[10]), of(&[10, 20])), (1.5 + 4.0, 1.5));
+        assert_eq!(seconds_of_others(["nonsense", "1 (x) S"].into_iter(), &[]), 0.0);
+    }
+
+    #[test]
+    fn this_program_is_none_of_the_others() {
+        if other_seconds(&[]).is_none() {
+            eprintln!("skipped: this host does not show all processes");
+            return;
+        }
+        assert!(same_program().contains(&std::process::id()));
     }
 
     #[test]

@@ -12,6 +12,7 @@
 
 mod hosts;
 mod meter;
+mod others;
 mod start;
 mod tasks;
 mod testers;
@@ -330,6 +331,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
                 self.append(Entry::Repeated(measured))?;
                 continue;
             }
+            self.weigh_others(&mut measured);
             self.warn(&mut measured);
             self.watcher.ended(&measured);
             let is_first = site.as_mut().is_some_and(|site| std::mem::take(&mut site.is_new));

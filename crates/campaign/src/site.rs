@@ -534,6 +534,16 @@ impl RunningDut {
         self.process.machine().cpu(&self.cpu_ids.borrow())
     }
 
+    /// Ids of its processes on its host.
+    pub(crate) fn ids(&self) -> Vec<u32> {
+        self.cpu_ids.borrow().clone()
+    }
+
+    /// The machine that it runs on.
+    pub(crate) fn machine(&self) -> &Machine {
+        self.process.machine()
+    }
+
     /// What it was told.
     pub(crate) fn configuration(&self) -> &Configuration {
         &self.configuration

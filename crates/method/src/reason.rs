@@ -99,6 +99,36 @@ impl fmt::Display for ZoneFacts {
     }
 }
 
+/// Use of the DUT's CPUs by neither the DUT nor the tester, in per cent of their time in a trial.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct OtherUse {
+    /// Other programs; absent if the host does not show all of its processes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub programs_pct: Option<f64>,
+    /// Time taken by a hypervisor.
+    pub stolen_pct: f64,
+    /// Interrupts, which may be those of the trial's packets.
+    pub interrupts_pct: f64,
+}
+
+impl OtherUse {
+    /// Other programs and stolen time together, in per cent.
+    pub fn total_pct(&self) -> f64 {
+        self.programs_pct.unwrap_or(0.0) + self.stolen_pct
+    }
+}
+
+impl fmt::Display for OtherUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.programs_pct {
+            Some(programs) => write!(f, "other programs used {programs:.1} %")?,
+            None => f.write_str("the use by other programs is not known")?,
+        }
+        let OtherUse { stolen_pct, interrupts_pct, .. } = self;
+        write!(f, ", a hypervisor {stolen_pct:.1} % and interrupts {interrupts_pct:.1} %")
+    }
+}
+
 /// One half of a pair of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -318,6 +348,13 @@ pub enum Reason {
         /// How much it may.
         limit_ppm: f64,
     },
+    /// Other programs, or a hypervisor, used the DUT's CPUs in a trial that failed.
+    OtherPrograms {
+        /// The use of the CPUs on which the DUT may run.
+        used: OtherUse,
+        /// The limit for other programs and stolen time together, in per cent.
+        limit_pct: f64,
+    },
     /// Too few queries got a valid reply: this, and nothing else, is the DUT's failure.
     TooFewValid {
         /// Queries that were sent.
@@ -388,6 +425,7 @@ pub enum ReasonKind {
     ClockOff,
     NothingCameBack,
     ClockSlewed,
+    OtherPrograms,
     TooFewValid,
 }
 
@@ -448,6 +486,7 @@ impl Reason {
             Reason::ClockOff { .. } => ReasonKind::ClockOff,
             Reason::NothingCameBack { .. } => ReasonKind::NothingCameBack,
             Reason::ClockSlewed { .. } => ReasonKind::ClockSlewed,
+            Reason::OtherPrograms { .. } => ReasonKind::OtherPrograms,
             Reason::TooFewValid { .. } => ReasonKind::TooFewValid,
         }
     }
@@ -493,6 +532,7 @@ impl fmt::Display for ReasonKind {
             ReasonKind::ClockOff => "a tester's clock was off",
             ReasonKind::NothingCameBack => "one of several testers got nothing back",
             ReasonKind::ClockSlewed => "the tester's clock was being set right",
+            ReasonKind::OtherPrograms => "other programs used the DUT's CPUs",
             ReasonKind::TooFewValid => "too few queries got a valid reply",
         })
     }
@@ -689,6 +729,10 @@ impl fmt::Display for Reason {
                     limit_ppm / 1e4
                 )
             }
+            Reason::OtherPrograms { used, limit_pct } => write!(
+                f,
+                "of the CPU time that the DUT may use, {used}; the limit of the first two is {limit_pct} %"
+            ),
             Reason::TooFewValid { sent, valid, lost, late, wrong } => {
                 let share = *valid as f64 / *sent as f64 * 100.0;
                 let sent = counted(*sent, "query", "queries");

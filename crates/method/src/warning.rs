@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::reason::OtherUse;
 use crate::units::{Nanos, Qps, counted, grouped};
 
 /// A warning of one trial.
@@ -62,6 +63,11 @@ pub enum Warning {
         used: f64,
         /// So many it had.
         cores: usize,
+    },
+    /// The trial failed while others than the DUT and the tester used the DUT's CPUs, or may have.
+    OtherPrograms {
+        /// The use of the CPUs on which the DUT may run.
+        used: OtherUse,
     },
     /// The rate is beyond what the self-test vouches for.
     BeyondSelfTest {
@@ -125,6 +131,9 @@ impl fmt::Display for Warning {
                     "AuthDNS used {used:.2} of its {}",
                     counted(*cores as u64, "core", "cores")
                 )
+            }
+            Warning::OtherPrograms { used } => {
+                write!(f, "the trial failed, and of the CPU time that the DUT may use, {used}")
             }
             Warning::BeyondSelfTest { allowed } => {
                 write!(f, "the self-test vouches for the tester up to {allowed} queries/s only")

@@ -1,6 +1,6 @@
 //! What the CPUs of a host did with their time: `/proc/stat` of Linux (proc_stat(5)).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 
@@ -21,9 +21,29 @@ pub struct CpuTimes {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Ticks {
     idle: u64,
+    /// Programs: user, nice and system.
+    programs: u64,
+    /// Interrupts, soft ones included.
+    interrupts: u64,
     stolen: u64,
     total: u64,
 }
+
+/// Use of some CPUs between two moments, in seconds over all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CpuUse {
+    /// Programs, kernel threads included.
+    pub programs: f64,
+    /// Interrupts, soft ones included.
+    pub interrupts: f64,
+    /// Taken by a hypervisor.
+    pub stolen: f64,
+    /// All time, idle time included.
+    pub total: f64,
+}
+
+/// Ticks per second in [`FILE`]: USER_HZ, 100 on all architectures that run Rust.
+const TICKS: f64 = 100.0;
 
 /// The share of CPU time that a hypervisor gave to others while there was work for it here
 /// ("steal"), in per cent.
@@ -70,6 +90,19 @@ impl CpuTimes {
         Stolen { all_pct, worst_cpu_pct, worst_cpu }
     }
 
+    /// Use of these CPUs since `before`; `None` if one of them was not there at both moments.
+    pub fn used_since(&self, before: &CpuTimes, cpus: &BTreeSet<usize>) -> Option<CpuUse> {
+        let mut used = CpuUse::default();
+        for cpu in cpus {
+            let ticks = self.each.get(cpu)?.since(before.each.get(cpu)?);
+            used.programs += ticks.programs as f64 / TICKS;
+            used.interrupts += ticks.interrupts as f64 / TICKS;
+            used.stolen += ticks.stolen as f64 / TICKS;
+            used.total += ticks.total as f64 / TICKS;
+        }
+        Some(used)
+    }
+
     /// What was stolen since the host started.
     pub fn stolen_ever(&self) -> Stolen {
         let none = CpuTimes {
@@ -92,14 +125,23 @@ impl Ticks {
         // user nice system idle iowait irq softirq steal; guest times are part of user's.
         let ticks: Vec<u64> =
             text.split_whitespace().map_while(|ticks| ticks.parse().ok()).take(8).collect();
-        let total = ticks.iter().sum();
-        Some(Ticks { idle: ticks.get(3)? + ticks.get(4)?, stolen: *ticks.get(7)?, total })
+        let [user, nice, system, idle, wait, irq, soft, stolen] =
+            <[u64; 8]>::try_from(&ticks[..]).ok()?;
+        Some(Ticks {
+            idle: idle + wait,
+            programs: user + nice + system,
+            interrupts: irq + soft,
+            stolen,
+            total: ticks.iter().sum(),
+        })
     }
 
     /// Counters may go back a little when a CPU goes off and on again.
     fn since(&self, before: &Ticks) -> Ticks {
         Ticks {
             idle: self.idle.saturating_sub(before.idle),
+            programs: self.programs.saturating_sub(before.programs),
+            interrupts: self.interrupts.saturating_sub(before.interrupts),
             stolen: self.stolen.saturating_sub(before.stolen),
             total: self.total.saturating_sub(before.total),
         }
@@ -129,6 +171,16 @@ mod tests {
         // 200 ticks passed, 120 of them idle or waiting for a disk; guest time is counted once.
         assert_eq!(after.busy_since(&before), 40.0);
         assert!((after.stolen_ever().all_pct - 100.0 * 10.0 / 1200.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_use_of_some_cpus_is_split_by_kind() {
+        let (before, after) = (CpuTimes::parse(BEFORE).unwrap(), CpuTimes::parse(AFTER).unwrap());
+        let of = |cpus: &[usize]| after.used_since(&before, &cpus.iter().copied().collect());
+        let second = CpuUse { programs: 0.1, interrupts: 0.1, stolen: 0.1, total: 1.0 };
+        assert_eq!(of(&[1]), Some(second));
+        assert_eq!(of(&[0, 1]).map(|both| (both.programs, both.total)), Some((0.6, 2.0)));
+        assert_eq!((of(&[2]), of(&[])), (None, Some(CpuUse::default())));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use wire::template::QueryTemplate;
 use super::{Ended, Greeting, Reply, Request};
 use crate::environment::{Environment, Tree};
 use crate::numa::Numa;
-use crate::process::{Process, allowed_cpus, cpu_seconds, end_left_over};
+use crate::process::{Process, allowed_cpus, cpu_seconds, end_left_over, other_seconds};
 use crate::servers::find;
 
 /// How long a server may take to answer the question whether it is there.
@@ -110,6 +110,7 @@ impl Agent {
             }
             Request::Look { id, wait } => Reply::State(self.look(id, wait)?),
             Request::Cpu { ids } => Reply::Seconds(cpu_seconds(&ids)),
+            Request::Others { ours } => Reply::Others(other_seconds(&ours)),
             Request::Threads { ids } => Reply::Threads(allowed_cpus(&ids)),
             Request::Stop { id } => {
                 drop(self.processes.remove(&id));

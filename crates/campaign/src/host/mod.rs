@@ -99,6 +99,11 @@ pub enum Request {
         /// Ids of the processes, as the host's kernel numbers them.
         ids: Vec<u32>,
     },
+    /// CPU time of all other programs on the host.
+    Others {
+        /// Ids of our processes, which do not count, as the host's kernel numbers them.
+        ours: Vec<u32>,
+    },
     /// On which CPUs the threads of processes, with all that descend from them, may run.
     Threads {
         /// Ids of the processes, as the host's kernel numbers them.
@@ -160,6 +165,8 @@ pub enum Reply {
     State(Option<Ended>),
     /// CPU time of processes so far, in seconds.
     Seconds(f64),
+    /// CPU time of other programs so far, in seconds; `None` where the host does not show them.
+    Others(Option<f64>),
     /// Sets of CPUs, and how many threads may run on each.
     Threads(Vec<Allowed>),
     /// What AuthDNS has counted so far.
@@ -430,6 +437,24 @@ impl Machine {
             Reply::Seconds(seconds) => Ok(seconds),
             other => Err(self.unexpected(&other)),
         }
+    }
+
+    /// CPU seconds so far of all programs but `ours`, this program and the kernel's threads; `None` if
+    /// the host does not show all of its processes.
+    ///
+    /// # Errors
+    /// If the host is gone.
+    pub(crate) fn others(&self, ours: Vec<u32>) -> Result<Option<f64>, HostError> {
+        match self.ask("read CPU times of other programs", &Request::Others { ours })? {
+            Reply::Others(seconds) => Ok(seconds),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// True if both are the same machine, perhaps in other namespaces; false where that is not known.
+    pub(crate) fn is_same_as(&self, other: &Machine) -> bool {
+        let id = &self.greeting.boot_id;
+        !id.is_empty() && *id == other.greeting.boot_id
     }
 
     /// On which CPUs the threads of processes, with all that descend from them, may run; nothing of

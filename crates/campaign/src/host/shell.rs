@@ -13,7 +13,7 @@ use super::{Ended, GREETING, Greeting, HostError, Link, Machine, Reply, Request}
 use crate::environment::{Environment, Tree};
 use crate::interruption::Interruption;
 use crate::numa::Numa;
-use crate::process::{allowed, family, family_seconds};
+use crate::process::{FIRST_NAMESPACE, allowed, family, family_seconds, seconds_of_others};
 use crate::text::{MESSAGE, plain};
 
 /// Ends the output of every command, with its status.
@@ -85,6 +85,21 @@ impl ShellLink {
         let files = folders.collect::<Vec<_>>().join(" ");
         let (_, lines) = self.run(&format!("grep -sh Cpus_allowed_list /dev/null {files}"))?;
         Ok(Reply::Threads(allowed(lines.lines())))
+    }
+
+    /// CPU seconds so far of all programs but these and this shell.
+    fn others(&mut self, ours: &[u32]) -> Result<Reply, PipeError> {
+        let script =
+            "echo $$; readlink /proc/self/ns/pid || echo; cat /proc/[0-9]*/stat 2>/dev/null";
+        let (_, text) = self.run(script)?;
+        let mut lines = text.lines();
+        let shell = lines.next().and_then(|pid| pid.trim().parse::<u32>().ok());
+        let namespace = lines.next();
+        let mut ours = ours.to_vec();
+        ours.extend(shell);
+        let sees_all =
+            namespace == Some(FIRST_NAMESPACE) && lines.clone().any(|line| line.starts_with("1 ("));
+        Ok(Reply::Others(sees_all.then(|| seconds_of_others(lines, &ours))))
     }
 
     /// Runs a script that must succeed.
@@ -181,6 +196,7 @@ impl Link for ShellLink {
                 let (_, text) = self.run("cat /proc/[0-9]*/stat 2>/dev/null")?;
                 return Ok(Reply::Seconds(family_seconds(text.lines(), ids)));
             }
+            Request::Others { ours } => return self.others(ours),
             Request::Threads { ids } => return self.threads(ids),
             Request::Stop { id } => {
                 let others = format!(
@@ -320,6 +336,8 @@ mod tests {
             "it is on CPU 0 as it was told"
         );
         assert_eq!(machine.threads(&[]).unwrap(), []);
+        let others = |ours: &[u32]| machine.others(ours.to_vec()).unwrap();
+        assert_eq!(others(&[]).is_some(), crate::process::other_seconds(&[]).is_some());
         assert!(machine.topology().unwrap().cpus().contains(&0));
         let id = busy.id();
         drop(busy);

@@ -383,7 +383,8 @@ impl RealHosts<'_> {
         dut.map_or(Ok(()), RunningDut::look_for_processes)?;
         let begun = SystemTime::now();
         let measurer = machine.start(&machine.ours(&words), cpus, log, Some(output))?;
-        let mut meter = Meter::new(auth, dut, &self.world.dut)?;
+        let measurers = std::slice::from_ref(&measurer);
+        let mut meter = Meter::new(auth, dut, measurers, &self.world.dut)?;
         let ended = loop {
             if let Some(ended) = measurer.ended(LOOK)? {
                 break ended;
@@ -398,12 +399,12 @@ impl RealHosts<'_> {
             {
                 let how = format!("the DUT ended with {how}");
                 let found = ConformTrial::without_report(begun, how);
-                let cpu = meter.finish(auth, std::slice::from_ref(&measurer))?;
+                let cpu = meter.finish(auth, dut, measurers)?;
                 return Ok((TaskResult::Conform(found.into()), cpu));
             }
             meter.tick(dut, task)?;
         };
-        let cpu = meter.finish(auth, std::slice::from_ref(&measurer))?;
+        let cpu = meter.finish(auth, dut, measurers)?;
         let text = machine.read(output, RESULT)?;
         Ok((self.found(task, &measurer, &ended, begun, &text)?, cpu))
     }

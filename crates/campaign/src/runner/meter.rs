@@ -1,7 +1,9 @@
 //! CPU use of all that take part in a trial, second by second.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use method::reason::OtherUse;
 use method::units::Nanos;
 use net::cpu_time::CpuTimes;
 
@@ -25,7 +27,50 @@ pub(super) struct Meter<'a> {
     dut_last: (Instant, f64),
     host: &'a Machine,
     host_last: Option<CpuTimes>,
+    first: Option<FirstLook>,
     cpu: Cpu,
+}
+
+/// CPU times of the DUT's host when the trial began.
+struct FirstLook {
+    host: CpuTimes,
+    dut: f64,
+    /// Other programs; `None` if the host does not show them.
+    others: Option<f64>,
+}
+
+impl FirstLook {
+    /// Use of the CPUs on which the DUT may run since then, by others; `None` if these CPUs are not
+    /// known. `now` is a later look.
+    fn others_until(&self, now: &FirstLook, cpus: &BTreeSet<usize>) -> Option<OtherUse> {
+        let used = now.host.used_since(&self.host, cpus).filter(|used| used.total > 0.0)?;
+        // Programs on other CPUs may be among those that were counted, and cannot have used what the
+        // DUT has left of its own.
+        let most = (used.programs - (now.dut - self.dut).max(0.0)).max(0.0);
+        let others =
+            self.others.zip(now.others).map(|(before, now)| (now - before).clamp(0.0, most));
+        let percent = |seconds: f64| seconds / used.total * 100.0;
+        Some(OtherUse {
+            programs_pct: others.map(percent),
+            stolen_pct: percent(used.stolen),
+            interrupts_pct: percent(used.interrupts),
+        })
+    }
+}
+
+/// Looks at the DUT's host; `None` if it does not show CPU times. `measurers` run already.
+fn look(
+    auth: &RunningAuth,
+    dut: &RunningDut,
+    measurers: &[Running],
+) -> Result<Option<FirstLook>, HostError> {
+    let machine = dut.machine();
+    let ours =
+        auth.processes().chain(measurers).filter(|process| process.machine().is_same_as(machine));
+    let ours: Vec<u32> = ours.map(Running::id).chain(dut.ids()).collect();
+    let others = machine.others(ours)?;
+    let Some(host) = machine.cpu_times()? else { return Ok(None) };
+    Ok(Some(FirstLook { host, dut: dut.cpu()?, others }))
 }
 
 fn cpu_of(process: &Running) -> Result<f64, HostError> {
@@ -44,8 +89,10 @@ impl Meter<'_> {
     pub(super) fn new<'a>(
         auth: &RunningAuth,
         dut: Option<&RunningDut>,
+        measurers: &[Running],
         host: &'a Machine,
     ) -> Result<Meter<'a>, HostError> {
+        let first = dut.map_or(Ok(None), |dut| look(auth, dut, measurers))?;
         let used = dut.map_or(Ok(0.0), RunningDut::cpu)?;
         let auth_before = cpu_of_each(auth)?;
         let (host_last, start) = (host.cpu_times()?, Instant::now());
@@ -57,6 +104,7 @@ impl Meter<'_> {
             dut_last: (start, used),
             host,
             host_last,
+            first,
             cpu: Cpu::default(),
         })
     }
@@ -122,8 +170,14 @@ impl Meter<'_> {
     pub(super) fn finish(
         mut self,
         auth: &RunningAuth,
+        dut: Option<&RunningDut>,
         measurers: &[Running],
     ) -> Result<Cpu, HostError> {
+        if let (Some(first), Some(dut), Some(place)) = (&self.first, dut, &self.cpu.place) {
+            let cpus = place.allowed.iter().flat_map(|allowed| &allowed.cpus).copied().collect();
+            let now = look(auth, dut, measurers)?;
+            self.cpu.others = now.and_then(|now| first.others_until(&now, &cpus));
+        }
         // Of processes that are not there, or have ended, nothing is known; it is not 0.
         if self.cpu.place.as_ref().is_some_and(|place| place.allowed.is_empty()) {
             self.cpu.dut.clear();
@@ -135,5 +189,39 @@ impl Meter<'_> {
         let used = measurers.iter().map(cpu_of).sum::<Result<f64, HostError>>()?;
         self.cpu.tester = used / seconds;
         Ok(self.cpu)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CPU 0 and CPU 1 with ticks of programs, interrupts, stolen and idle.
+    fn host(cpus: [[u64; 4]; 2]) -> CpuTimes {
+        let line = |name: &str, [programs, interrupts, stolen, idle]: [u64; 4]| {
+            format!("{name} {programs} 0 0 {idle} 0 {interrupts} 0 {stolen} 0 0\n")
+        };
+        let text = line("cpu ", [0; 4]) + &line("cpu0", cpus[0]) + &line("cpu1", cpus[1]);
+        CpuTimes::parse(&text).unwrap()
+    }
+
+    #[test]
+    fn the_use_by_others_is_bounded_by_what_the_dut_left() {
+        let before = FirstLook { host: host([[0; 4]; 2]), dut: 5.0, others: Some(100.0) };
+        let of = |others: Option<f64>, cpus: &[usize]| {
+            // 10 s: CPU 0 has 9 s of programs; CPU 1 has 4 s, 2 s of interrupts and 1 s stolen.
+            let host = host([[900, 0, 0, 100], [400, 200, 100, 300]]);
+            let now = FirstLook { host, dut: 8.0, others };
+            before.others_until(&now, &cpus.iter().copied().collect())
+        };
+        let use_of =
+            |programs_pct| OtherUse { programs_pct, stolen_pct: 10.0, interrupts_pct: 20.0 };
+        // The DUT used 3 s: on CPU 1 others can have used 1 s, whatever they used elsewhere.
+        assert_eq!(of(Some(109.5), &[1]), Some(use_of(Some(10.0))));
+        assert_eq!(of(Some(100.5), &[1]), Some(use_of(Some(5.0))));
+        assert_eq!(of(Some(90.0), &[1]), Some(use_of(Some(0.0))));
+        assert_eq!(of(None, &[1]), Some(use_of(None)));
+        assert_eq!(of(Some(109.5), &[0, 1]).unwrap().programs_pct, Some(47.5));
+        assert_eq!((of(Some(109.5), &[]), of(Some(109.5), &[7])), (None, None));
     }
 }

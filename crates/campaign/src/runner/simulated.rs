@@ -9,7 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use conform::check::Level;
 use conform::outcome::{Outcome, Report, Verdict as Checked};
-use method::reason::Reason;
+use method::reason::{OtherUse, Reason};
 use method::records::Counts;
 use method::units::{Nanos, Qps, Share};
 use tester::authdns::counters::AuthCounters;
@@ -75,6 +75,8 @@ pub(super) struct Simulated {
     /// True for DUTs that answer looks with NXDOMAIN from their start on.
     pub(super) denies_at_start: bool,
     denies: Cell<bool>,
+    /// Use of the DUT's CPUs by other programs, in all trials.
+    pub(super) others: Option<OtherUse>,
     /// True for campaigns that go on after a failed self-test.
     pub(super) keep_going: bool,
     hangs: Cell<bool>,
@@ -121,6 +123,7 @@ impl Simulated {
             upgraded_at: usize::MAX,
             denies_at_start: false,
             denies: Cell::new(false),
+            others: None,
             keep_going: false,
             hangs: Cell::new(false),
             names: RefCell::default(),
@@ -255,7 +258,9 @@ impl Hosts for Simulated {
     }
 
     fn machines(&self) -> Machines {
-        Machines { testers: vec!["a".into()], dut: "b".into(), auths: vec!["c".into()] }
+        // Other programs are judged on the tester's host.
+        let dut = if self.others.is_some() { "a" } else { "b" };
+        Machines { testers: vec!["a".into()], dut: dut.into(), auths: vec!["c".into()] }
     }
 
     fn server_of(&self, step: &Step) -> SocketAddr {
@@ -401,7 +406,8 @@ impl Hosts for Simulated {
             Place { cpus, told: Some(dut.cores), allowed, shared: Vec::new() }
         });
         let (seconds, host) = (vec![2.0, 0.5, 0.5, 0.5, 0.5, 0.5], vec![0.75, 0.25]);
-        let cpu = Cpu { dut: seconds, host, auth: 0.1, tester: 0.1, place };
+        let others = self.others.filter(|_| dut.is_some());
+        let cpu = Cpu { dut: seconds, host, auth: 0.1, tester: 0.1, place, others };
         let plan = match task {
             Task::Trial(plan) => {
                 self.assert_can_be_shared(plan);

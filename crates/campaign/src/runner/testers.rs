@@ -104,7 +104,7 @@ impl RealHosts<'_> {
         let measurers = self.start_all(plan, Moment(Nanos(now) + lead))?;
         self.wait(begins, || Ok(()))?;
         let task = Task::Trial(Box::new(plan.clone()));
-        let mut meter = Meter::new(auth, dut, &self.world.dut)?;
+        let mut meter = Meter::new(auth, dut, &measurers, &self.world.dut)?;
         let over = begins + plan.duration.into() + plan.timeout.into();
         // Servers are looked at as in any trial: what they use is part of the result, and without
         // AuthDNS there is none.
@@ -119,7 +119,7 @@ impl RealHosts<'_> {
                 None => faults.push(of_shard(index, Reason::NotEnded { waited: PRINTS.into() })),
             }
         }
-        let cpu = meter.finish(auth, &measurers)?;
+        let cpu = meter.finish(auth, dut, &measurers)?;
         auth_lives(auth)?;
         let mut trial = if faults.is_empty() {
             let unfit =

@@ -3,16 +3,16 @@
 use std::path::Path;
 
 use method::narrow::Length;
-use method::records::Wrong;
 use method::units::Qps;
 use method::verdict::Verdict;
 
 use super::simulated::{Event, Simulated, go_on, journal_of};
 use super::*;
-use crate::archive::Redo;
 use crate::environment::Environment;
 use crate::report::Run;
 use crate::results::Results;
+
+mod judged;
 
 /// Hosts on which Unbound does not start from this start on.
 fn broken_from(start: usize) -> Simulated {
@@ -70,36 +70,6 @@ fn a_campaign_measures_every_point_once() {
     assert_eq!((dut.loads[0].found.trials, dut.loads[0].found.passed), (2, Some(true)));
     assert_eq!(dut.closed_loops[0].time_ms.map(|t| (t.n, t.mean)), Some((2, 11.0)));
     assert!(Recorded::new(&plan(), &entries).has_result(&plan().points()[0]));
-}
-
-#[test]
-fn a_failed_self_test_ends_the_campaign() {
-    let folder = tempfile::tempdir().unwrap();
-    let failing = || Simulated::new(250, &[(0, Event::Hangs), (1, Event::Hangs), (2, Event::Hangs)]);
-    let (ended, entries, _) = go_on(&plan(), folder.path(), failing());
-    let Err(CampaignError::SelfTest(failed)) = ended else { panic!("{ended:?}") };
-    assert_eq!(mishaps(&entries), [failed.to_string()], "announced when it happens");
-    assert!(steps(&entries).iter().all(|step| matches!(step.point, Point::SelfTest(_))));
-    // It is announced once, and does not pass by itself.
-    let (ended, again, hosts) = go_on(&plan(), folder.path(), Simulated::new(250, &[]));
-    assert!(matches!(ended, Err(CampaignError::SelfTest(_))) && hosts.trials.get() == 0);
-    assert_eq!(mishaps(&again).len(), 1);
-    // Going on without it.
-    let mut hosts = Simulated::new(250, &[]);
-    hosts.keep_going = true;
-    let (ended, whole, _) = go_on(&plan(), folder.path(), hosts);
-    ended.unwrap();
-    assert!(results(&plan(), &whole).complete);
-    // Again, after all else was measured: the new one counts.
-    let (mut archive, _) = simulated::reopened(&folder.path().join("run"));
-    archive.append(&Entry::Redone(Redo::SelfTest)).unwrap();
-    drop(archive);
-    let before = steps(&whole).len();
-    let (ended, redone, hosts) = go_on(&plan(), folder.path(), Simulated::new(250, &[]));
-    ended.unwrap();
-    assert_eq!(hosts.trials.get(), steps(&redone).len() - before, "only the self-test is repeated");
-    let test = results(&plan(), &redone).self_tests[0].clone();
-    assert!(test.passed == Some(Qps(1_500)) && test.complete, "{test:?}");
 }
 
 /// A look at a DUT has five queries: not one for each of six testers, and one tester suffices.
@@ -210,44 +180,6 @@ fn a_dut_that_dies_or_hangs_in_a_search_is_started_again_and_its_trial_repeated(
     assert_eq!((point.ends.died, words), (3, format!("died in 3 of {of} trials")));
     let run = Run { name: "x".into(), results: found, notes: Vec::new() };
     assert!(run.summary()[0].contains("(died in 3 of"), "{:?}", run.summary());
-}
-
-/// A hang is silence. A server that replies wrongly after an overload has failed its trial.
-#[test]
-fn a_dut_with_wrong_replies_after_a_trial_has_failed_it() {
-    let entries = journal_of(&plan(), 250, &[(7, Event::DeniesLater)]);
-    assert!(mishaps(&entries).iter().all(|what| !what.contains("hangs")), "{:?}", mishaps(&entries));
-    let failed = finished(&entries)[7];
-    assert_eq!((failed.verdict(), &failed.dut_end), (Verdict::Failed, &None));
-    assert!(!entries.iter().any(|entry| matches!(entry, Entry::Repeated(_))));
-}
-
-#[test]
-fn a_first_trial_with_wrong_replies_marks_its_row() {
-    let all: Vec<_> = (2..60).map(|at| (at, Event::Denies)).collect();
-    let entries = journal_of(&plan(), 250, &all);
-    let found = results(&plan(), &entries);
-    let point = &found.duts[0].points[0];
-    let missing = crate::missing::Missing::WrongReplies(Wrong::Rcode(3));
-    assert_eq!((point.missing.as_ref(), point.figures.n), (Some(&missing), 0));
-    assert!(missing.to_string().contains("every reply was wrong (NXDOMAIN)"), "{missing}");
-    assert!(found.complete && mishaps(&entries)[0].contains("does not forward dns64perf.test"));
-    // Later, it is a failed trial like any other.
-    let entries = journal_of(&plan(), 250, &[(7, Event::Denies)]);
-    assert!(mishaps(&entries).is_empty(), "{:?}", mishaps(&entries));
-    let point = results(&plan(), &entries).duts[0].points[0].clone();
-    assert!(point.missing.is_none() && point.figures.n > 0, "{point:?}");
-}
-
-#[test]
-fn a_dut_with_wrong_replies_at_its_start_ends_with_advice() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut hosts = Simulated::new(250, &[]);
-    hosts.denies_at_start = true;
-    let (ended, entries, _) = go_on(&plan(), folder.path(), hosts);
-    let why = ended.unwrap_err().to_string();
-    assert!(why.contains("it is not ready; every reply is wrong: NXDOMAIN"), "{why}");
-    assert!(finished(&entries).is_empty());
 }
 
 #[test]

@@ -215,6 +215,14 @@ fn all() -> Vec<(Reason, &'static str)> {
             "50.0 % of the names that AuthDNS was asked for had an AAAA record, not 0.0 % as the trial wanted",
         ),
         (
+            Reason::OtherPrograms {
+                used: OtherUse { programs_pct: Some(61.25), stolen_pct: 0.5, interrupts_pct: 3.0 },
+                limit_pct: 5.0,
+            },
+            "of the CPU time that the DUT may use, other programs used 61.2 %, a hypervisor 0.5 % and interrupts 3.0 %; the \
+             limit of the first two is 5 %",
+        ),
+        (
             Reason::TooFewValid { sent: 1000, valid: 990, lost: 5, late: 3, wrong: 2 },
             "990 of 1\u{202f}000 queries got a valid reply (99.0000 %): 5 lost, 3 late, 2 wrong",
         ),
@@ -268,7 +276,7 @@ fn names_in_json_are_those_of_the_kinds() {
 fn kinds_differ_in_their_words_and_have_no_numbers_of_a_trial() {
     let kinds: BTreeSet<ReasonKind> = all().iter().map(|(reason, _)| reason.kind()).collect();
     let words: BTreeSet<String> = kinds.iter().map(ReasonKind::to_string).collect();
-    assert_eq!((kinds.len(), words.len()), (38, 38), "{words:?}");
+    assert_eq!((kinds.len(), words.len()), (39, 39), "{words:?}");
     let one = Reason::WindowOff { worst_pct: 1.55, limit_pct: 1.0 };
     let other = Reason::WindowOff { worst_pct: 12.0, limit_pct: 5.0 };
     assert_eq!(one.kind(), other.kind());

@@ -1,0 +1,126 @@
+//! Other programs on the DUT's host. A trial that failed while they used its CPUs may have failed
+//! because of them.
+
+use method::reason::{OtherUse, Reason, ReasonKind};
+use method::verdict::Verdict;
+use method::warning::Warning;
+use tester::measurer::result::TrialResult;
+
+use super::hosts::Hosts;
+use super::{Campaign, Measured};
+use crate::archive::{Step, TaskResult};
+
+/// Limit for other programs and stolen time together, in per cent of the time of the CPUs on which
+/// the DUT may run.
+const LIMIT_PCT: f64 = 5.0;
+/// Trials that are repeated for this reason at one step; the next one counts.
+const REPEATED: u32 = 2;
+
+/// Circumstances of a trial.
+#[derive(Clone, Copy, Debug)]
+struct Circumstances {
+    verdict: Verdict,
+    /// Use of the DUT's CPUs; `None` where it is not known.
+    used: Option<OtherUse>,
+    /// True if the DUT runs on the tester's host, which the user of the tester can keep idle.
+    is_testers_host: bool,
+    /// Trials of the same step that were invalid for this reason.
+    earlier: u32,
+    /// Most trials of a step that may be invalid.
+    retries: u32,
+}
+
+/// Consequence of other programs for a trial.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Consequence {
+    None,
+    /// A warning.
+    Note(OtherUse),
+    Invalid(OtherUse),
+}
+
+fn judge(trial: Circumstances) -> Consequence {
+    let Circumstances { verdict: Verdict::Failed, used: Some(used), .. } = trial else {
+        return Consequence::None;
+    };
+    let is_over = used.total_pct() > LIMIT_PCT;
+    let may_repeat = trial.earlier < trial.retries.min(REPEATED);
+    if is_over && trial.is_testers_host && may_repeat {
+        Consequence::Invalid(used)
+    } else if is_over || used.programs_pct.is_none() {
+        Consequence::Note(used)
+    } else {
+        Consequence::None
+    }
+}
+
+impl<H: Hosts> Campaign<'_, H> {
+    /// Makes a failed trial invalid, or adds a warning, if other programs used the DUT's CPUs.
+    pub(super) fn weigh_others(&self, measured: &mut Measured) {
+        let used = measured.cpu.others;
+        let (earlier, retries) =
+            (self.spoiled_by_others(&measured.step), self.plan.search.invalid_retries);
+        let machines = self.hosts.machines();
+        let is_testers_host = !machines.dut.is_empty() && machines.testers.contains(&machines.dut);
+        let (TaskResult::Trial(trial), None) = (&mut measured.found, &measured.dut_end) else {
+            return;
+        };
+        let verdict = trial.verdict;
+        match judge(Circumstances { verdict, used, is_testers_host, earlier, retries }) {
+            Consequence::None => {}
+            Consequence::Note(used) => measured.warnings.push(Warning::OtherPrograms { used }),
+            Consequence::Invalid(used) => spoil(trial, used),
+        }
+    }
+
+    fn spoiled_by_others(&self, step: &Step) -> u32 {
+        let is_one = |measured: &&Measured| {
+            let mut reasons = measured.reasons().iter();
+            measured.step == *step
+                && reasons.any(|reason| reason.kind() == ReasonKind::OtherPrograms)
+        };
+        self.recorded().finished().filter(is_one).count() as u32
+    }
+}
+
+fn spoil(trial: &mut TrialResult, used: OtherUse) {
+    trial.verdict = Verdict::Invalid;
+    trial.reasons.insert(0, Reason::OtherPrograms { used, limit_pct: LIMIT_PCT });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_programs_spoil_failed_trials_twice() {
+        let used = |programs, stolen_pct| OtherUse {
+            programs_pct: programs,
+            stolen_pct,
+            interrupts_pct: 90.0,
+        };
+        let (idle, busy) = (used(Some(4.0), 0.9), used(Some(4.0), 1.1));
+        let hidden = used(None, 0.0);
+        let (passed, failed) = (Verdict::Passed, Verdict::Failed);
+        use Consequence::{Invalid, None as Nothing, Note};
+        let cases = [
+            // verdict, use, tester's host, earlier, retries, consequence
+            (failed, Some(busy), true, 0, 3, Invalid(busy)),
+            (failed, Some(busy), true, 1, 3, Invalid(busy)),
+            (failed, Some(busy), true, 2, 3, Note(busy)),
+            (failed, Some(busy), true, 1, 1, Note(busy)),
+            (failed, Some(busy), true, 0, 0, Note(busy)),
+            (failed, Some(busy), false, 0, 3, Note(busy)),
+            (failed, Some(idle), true, 0, 3, Nothing),
+            (failed, Some(hidden), true, 0, 3, Note(hidden)),
+            (failed, Some(used(None, 6.0)), true, 0, 3, Invalid(used(None, 6.0))),
+            (failed, None, true, 0, 3, Nothing),
+            (passed, Some(busy), true, 0, 3, Nothing),
+            (Verdict::Invalid, Some(busy), true, 0, 3, Nothing),
+        ];
+        for (verdict, used, is_testers_host, earlier, retries, expected) in cases {
+            let trial = Circumstances { verdict, used, is_testers_host, earlier, retries };
+            assert_eq!(judge(trial), expected, "{trial:?}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Wrong configurations, other programs, failed self-tests.
+
+use method::reason::OtherUse;
+use method::records::Wrong;
+
+use super::super::simulated::reopened;
+use super::*;
+use crate::archive::Redo;
+
+#[test]
+fn a_failed_self_test_ends_the_campaign() {
+    let folder = tempfile::tempdir().unwrap();
+    let failing =
+        || Simulated::new(250, &[(0, Event::Hangs), (1, Event::Hangs), (2, Event::Hangs)]);
+    let (ended, entries, _) = go_on(&plan(), folder.path(), failing());
+    let Err(CampaignError::SelfTest(failed)) = ended else { panic!("{ended:?}") };
+    assert_eq!(mishaps(&entries), [failed.to_string()], "announced when it happens");
+    assert!(steps(&entries).iter().all(|step| matches!(step.point, Point::SelfTest(_))));
+    // It is announced once, and does not pass by itself.
+    let (ended, again, hosts) = go_on(&plan(), folder.path(), Simulated::new(250, &[]));
+    assert!(matches!(ended, Err(CampaignError::SelfTest(_))) && hosts.trials.get() == 0);
+    assert_eq!(mishaps(&again).len(), 1);
+    // Going on without it.
+    let mut hosts = Simulated::new(250, &[]);
+    hosts.keep_going = true;
+    let (ended, whole, _) = go_on(&plan(), folder.path(), hosts);
+    ended.unwrap();
+    assert!(results(&plan(), &whole).complete);
+    // Again, after all else was measured: the new one counts.
+    let (mut archive, _) = reopened(&folder.path().join("run"));
+    archive.append(&Entry::Redone(Redo::SelfTest)).unwrap();
+    drop(archive);
+    let before = steps(&whole).len();
+    let (ended, redone, hosts) = go_on(&plan(), folder.path(), Simulated::new(250, &[]));
+    ended.unwrap();
+    assert_eq!(hosts.trials.get(), steps(&redone).len() - before, "only the self-test is repeated");
+    let test = results(&plan(), &redone).self_tests[0].clone();
+    assert!(test.passed == Some(Qps(1_500)) && test.complete, "{test:?}");
+}
+
+#[test]
+fn a_first_trial_with_wrong_replies_marks_its_row() {
+    let all: Vec<_> = (2..60).map(|at| (at, Event::Denies)).collect();
+    let entries = journal_of(&plan(), 250, &all);
+    let found = results(&plan(), &entries);
+    let point = &found.duts[0].points[0];
+    let missing = crate::missing::Missing::WrongReplies(Wrong::Rcode(3));
+    assert_eq!((point.missing.as_ref(), point.figures.n), (Some(&missing), 0));
+    assert!(missing.to_string().contains("every reply was wrong (NXDOMAIN)"), "{missing}");
+    assert!(found.complete && mishaps(&entries)[0].contains("does not forward dns64perf.test"));
+    // Later, it is a failed trial like any other.
+    let entries = journal_of(&plan(), 250, &[(7, Event::Denies)]);
+    assert!(mishaps(&entries).is_empty(), "{:?}", mishaps(&entries));
+    let point = results(&plan(), &entries).duts[0].points[0].clone();
+    assert!(point.missing.is_none() && point.figures.n > 0, "{point:?}");
+}
+
+#[test]
+fn a_dut_with_wrong_replies_at_its_start_ends_with_advice() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut hosts = Simulated::new(250, &[]);
+    hosts.denies_at_start = true;
+    let (ended, entries, _) = go_on(&plan(), folder.path(), hosts);
+    let why = ended.unwrap_err().to_string();
+    assert!(why.contains("it is not ready; every reply is wrong: NXDOMAIN"), "{why}");
+    assert!(finished(&entries).is_empty());
+}
+
+/// A hang is silence. A server that replies wrongly after an overload has failed its trial.
+#[test]
+fn a_dut_with_wrong_replies_after_a_trial_has_failed_it() {
+    let entries = journal_of(&plan(), 250, &[(7, Event::DeniesLater)]);
+    assert!(
+        mishaps(&entries).iter().all(|what| !what.contains("hangs")),
+        "{:?}",
+        mishaps(&entries)
+    );
+    let failed = finished(&entries)[7];
+    assert_eq!((failed.verdict(), &failed.dut_end), (Verdict::Failed, &None));
+    assert!(!entries.iter().any(|entry| matches!(entry, Entry::Repeated(_))));
+}
+
+/// On the tester's host a failed trial is repeated twice, and then counts with a warning.
+#[test]
+fn failed_trials_are_repeated_while_other_programs_run() {
+    let text = PLAN.replace("invalid-retries = 1", "invalid-retries = 3");
+    let plan = Plan::parse(&text, Path::new("p.toml")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut hosts = Simulated::new(250, &[]);
+    hosts.others = Some(OtherUse { programs_pct: Some(60.0), ..OtherUse::default() });
+    let (ended, entries, _) = go_on(&plan, folder.path(), hosts);
+    ended.unwrap();
+    let found = results(&plan, &entries);
+    assert_eq!(found.duts[0].points[0].figures.median, Some(250.0));
+    // A probe is not repeated: the full trial follows.
+    let counts = |m: &&Measured| {
+        let is_full = m.step.length == Length::Full && m.step.point.dut().is_some();
+        is_full && m.verdict() != Verdict::Passed
+    };
+    let trials: Vec<&Measured> = finished(&entries).into_iter().filter(counts).collect();
+    for three in trials.chunks(3) {
+        let verdicts: Vec<Verdict> = three.iter().map(|m| m.verdict()).collect();
+        assert_eq!(verdicts, [Verdict::Invalid, Verdict::Invalid, Verdict::Failed]);
+        let is_noted = |m: &&Measured| matches!(m.warnings[..], [Warning::OtherPrograms { .. }]);
+        assert!(three.iter().all(|m| m.step == three[0].step) && is_noted(&three[2]), "{three:?}");
+    }
+    assert!(!trials.is_empty());
+}
