@@ -5,6 +5,7 @@ mod machine;
 mod network;
 mod nic;
 mod past_stack;
+pub(crate) mod quota;
 mod tree;
 
 use std::time::Duration;
@@ -185,6 +186,7 @@ fn findings(tree: &Tree, seen: &Seen) -> Vec<Finding> {
     let mut all = machine::product(tree);
     all.extend(machine::virtualized(tree));
     all.extend(cpus::findings(tree, seen.usable));
+    all.extend(quota::own(tree));
     all.extend(seen.times.iter().flat_map(|(before, after)| machine::load(before, after)));
     all.push(clock_source(tree));
     let receive = "replies that arrive in a bunch are dropped and make trials invalid";

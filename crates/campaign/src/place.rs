@@ -8,6 +8,7 @@ use method::units::counted;
 use serde::{Deserialize, Serialize};
 
 use crate::cpu_list::cpu_ranges;
+use crate::environment::quota::in_words;
 
 /// Where a DUT ran, and what it was told.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -22,6 +23,9 @@ pub struct Place {
     /// Who may use some of its CPUs too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shared: Vec<Sharing>,
+    /// The CPU quota of its control groups, in thousandths of a CPU; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota_millicpu: Option<u64>,
 }
 
 /// Threads that were allowed to run on the same CPUs.
@@ -73,15 +77,16 @@ impl Place {
     /// Whether it had so many cores: it was confined to so many CPUs, and told to answer with so
     /// many threads.
     pub fn is_cores(&self, cores: usize) -> bool {
-        self.confined_to() == Some(cores) && self.told == Some(cores)
+        self.cores() == Ok(cores)
     }
 
     /// The number of its cores where [`Place::is_cores`]; otherwise what is true instead.
     fn cores(&self) -> Result<usize, String> {
         let threads = |n: usize| counted(n as u64, "thread", "threads");
         let cpus = |n: usize| counted(n as u64, "CPU", "CPUs");
-        Err(match (self.confined_to(), self.told) {
-            (Some(n), Some(told)) if n == told => return Ok(n),
+        let quota = self.limit().map_or(String::new(), |quota| format!(", quota of {quota}"));
+        let words = match (self.confined_to(), self.told) {
+            (Some(n), Some(told)) if n == told && quota.is_empty() => return Ok(n),
             (Some(n), Some(told)) => format!("{} with {}", cpus(n), threads(told)),
             (Some(n), None) => format!("{}, threads by its own choice", cpus(n)),
             (None, told) => {
@@ -89,7 +94,15 @@ impl Place {
                     if self.allowed.is_empty() { "its CPUs were not seen" } else { "not confined" };
                 format!("{}, {how}", told.map_or("threads by its own choice".into(), threads))
             }
-        })
+        };
+        Err(words + &quota)
+    }
+
+    /// The CPU quota in words, if it is below the CPUs that it was confined to.
+    fn limit(&self) -> Option<String> {
+        let quota = self.quota_millicpu?;
+        let is_less = |cpus: usize| quota < cpus as u64 * 1_000;
+        self.confined_to().is_none_or(is_less).then(|| in_words(quota))
     }
 
     /// What a legend says: `2 cores` where [`Place::is_cores`], otherwise what is true instead; not
@@ -124,7 +137,9 @@ impl Place {
                 None => self.allowed.push(more.clone()),
             }
         }
-        // Of what was not the same in all trials nothing is claimed.
+        self.quota_millicpu =
+            [self.quota_millicpu, other.quota_millicpu].into_iter().flatten().min();
+        // Facts that differ between trials are left out.
         self.cpus = self.cpus.intersection(&other.cpus).copied().collect();
         self.told = self.told.filter(|told| Some(*told) == other.told);
         for sharing in &other.shared {
@@ -151,7 +166,7 @@ mod tests {
 
     fn place(cpus: &[usize], told: Option<usize>, allowed: &[&[usize]]) -> Place {
         let allowed = allowed.iter().map(|cpus| Allowed { cpus: set(cpus), threads: 3 }).collect();
-        Place { cpus: set(cpus), told, allowed, shared: Vec::new() }
+        Place { cpus: set(cpus), told, allowed, ..Place::default() }
     }
 
     #[test]
@@ -183,6 +198,19 @@ mod tests {
                 assert_eq!(place.is_cores(n), cores == Some(n), "{words}: {n}");
             }
         }
+    }
+
+    /// "1 CPU" must not be a twentieth of one.
+    #[test]
+    fn a_quota_below_its_cpus_is_named() {
+        let with = |quota, place: Place| Place { quota_millicpu: Some(quota), ..place };
+        let one = || place(&[3], Some(1), &[&[3]]);
+        let limited = with(50, one());
+        assert_eq!(limited.in_words(), "1 CPU with 1 thread, quota of 0.05 CPUs");
+        assert!(!limited.is_cores(1) && with(1_000, one()).is_cores(1));
+        let free = with(2_500, place(&[], None, &[&[0, 1]]));
+        assert_eq!(free.in_words(), "threads by its own choice, not confined, quota of 2.5 CPUs");
+        assert_eq!(one().and(&limited), limited);
     }
 
     #[test]

@@ -16,6 +16,8 @@ use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
 use crate::cpu_list::cpu_list;
+use crate::environment::Tree;
+use crate::environment::quota::smallest;
 use crate::place::Allowed;
 
 /// Ticks per second in `/proc/PID/stat`: USER_HZ, 100 on all architectures that run Rust.
@@ -155,6 +157,16 @@ pub fn cpu_seconds(roots: &[u32]) -> f64 {
         exact.or_else(|| ticked.get(pid).copied())
     });
     used.sum()
+}
+
+/// The smallest CPU quota of the given processes, their descendants and their process groups, in
+/// thousandths of a CPU; `None` without a quota.
+pub(crate) fn quota(roots: &[u32]) -> Option<u64> {
+    let family = family(stat_lines().iter().map(String::as_str), roots);
+    let texts =
+        family.iter().filter_map(|pid| fs::read_to_string(format!("/proc/{pid}/cgroup")).ok());
+    let tree = Tree::here();
+    texts.filter_map(|text| Some(smallest(&tree, &text)?.millicpu)).min()
 }
 
 /// On which CPUs the threads of the given processes, their descendants and their process groups may

@@ -452,7 +452,7 @@ impl RunningDut {
         let confined: &[usize] = if stop.is_empty() { cpus } else { &[] };
         let shared = world.sharing(plan, confined);
         let place =
-            Place { cpus: confined.iter().copied().collect(), told, allowed: Vec::new(), shared };
+            Place { cpus: confined.iter().copied().collect(), told, shared, ..Place::default() };
         let existing = world.topology.cpus();
         let configuration = Configuration { command: words, file: driver.file.into(), text };
         let _bulk = Bulk::of(machine, &machine.place(&folder), dut.driver.bulk());
@@ -564,7 +564,8 @@ impl RunningDut {
             // The kernel also names CPUs that could be plugged in.
             set.cpus.retain(|cpu| self.existing.is_empty() || self.existing.contains(cpu));
         }
-        Ok(Place { allowed, ..self.place.clone() })
+        let quota_millicpu = self.process.machine().quota(&self.cpu_ids.borrow())?;
+        Ok(Place { allowed, quota_millicpu, ..self.place.clone() })
     }
 
     /// The end of its log.

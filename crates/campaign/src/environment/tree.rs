@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::quota;
+
 /// The files that are looked at, as patterns of a shell; [`Tree::printed`] holds no others. A link
 /// is read as where it leads to.
-const FILES: &str = "/proc/sys/kernel/hostname /proc/version /proc/cpuinfo /proc/meminfo /proc/stat /proc/net/dev /proc/interrupts \
+const FILES: &str = "/proc/self/cgroup /proc/sys/kernel/hostname /proc/version /proc/cpuinfo /proc/meminfo /proc/stat /proc/net/dev /proc/interrupts \
     /proc/sys/net/core/rmem_max /proc/sys/net/core/wmem_max /proc/sys/net/core/netdev_max_backlog /proc/sys/kernel/sched_autogroup_enabled \
     /proc/sys/net/netfilter/nf_conntrack_count /proc/sys/net/netfilter/nf_conntrack_max /proc/irq/*/smp_affinity_list \
     /sys/devices/system/cpu/smt/active /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor \
@@ -44,8 +46,9 @@ impl Tree {
         format!(
             "{}; for f in {LINKS}; do [ -e \"$f\" ] && echo \"{MARK}$f\" && readlink -f \"$f\"; done; \
              for f in {FOLDERS}; do [ -d \"$f\" ] && for g in \"$f\"/*; do echo \"{MARK}$g\"; done; done; \
-             for f in /proc/[0-9]*/comm; do read -r c 2>/dev/null <\"$f\" && [ \"$c\" = irqbalance ] && echo \"{MARK}$f\" && echo \"$c\"; done; :",
-            Tree::script_for(FILES)
+             for f in /proc/[0-9]*/comm; do read -r c 2>/dev/null <\"$f\" && [ \"$c\" = irqbalance ] && echo \"{MARK}$f\" && echo \"$c\"; done; {}",
+            Tree::script_for(FILES),
+            quota::script()
         )
     }
 

@@ -17,7 +17,7 @@ use wire::template::QueryTemplate;
 use super::{Ended, Greeting, Reply, Request};
 use crate::environment::{Environment, Tree};
 use crate::numa::Numa;
-use crate::process::{Process, allowed_cpus, cpu_seconds, end_left_over, other_seconds};
+use crate::process::{Process, allowed_cpus, cpu_seconds, end_left_over, other_seconds, quota};
 use crate::servers::find;
 
 /// How long a server may take to answer the question whether it is there.
@@ -112,6 +112,7 @@ impl Agent {
             Request::Cpu { ids } => Reply::Seconds(cpu_seconds(&ids)),
             Request::Others { ours } => Reply::Others(other_seconds(&ours)),
             Request::Threads { ids } => Reply::Threads(allowed_cpus(&ids)),
+            Request::Quota { ids } => Reply::Quota(quota(&ids)),
             Request::Stop { id } => {
                 drop(self.processes.remove(&id));
                 Reply::Done

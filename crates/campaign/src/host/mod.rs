@@ -109,6 +109,11 @@ pub enum Request {
         /// Ids of the processes, as the host's kernel numbers them.
         ids: Vec<u32>,
     },
+    /// The smallest CPU quota of processes with all that descend from them.
+    Quota {
+        /// Ids of the processes, as the host's kernel numbers them.
+        ids: Vec<u32>,
+    },
     /// Ends what was started.
     Stop {
         /// The id from its start.
@@ -167,6 +172,8 @@ pub enum Reply {
     Seconds(f64),
     /// CPU time of other programs so far, in seconds; `None` where the host does not show them.
     Others(Option<f64>),
+    /// A CPU quota in thousandths of a CPU, if there is one.
+    Quota(Option<u64>),
     /// Sets of CPUs, and how many threads may run on each.
     Threads(Vec<Allowed>),
     /// What AuthDNS has counted so far.
@@ -447,6 +454,17 @@ impl Machine {
     pub(crate) fn others(&self, ours: Vec<u32>) -> Result<Option<f64>, HostError> {
         match self.ask("read CPU times of other programs", &Request::Others { ours })? {
             Reply::Others(seconds) => Ok(seconds),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// The smallest CPU quota of processes with all that descend from them, in thousandths of a CPU.
+    ///
+    /// # Errors
+    /// If the host is gone.
+    pub(crate) fn quota(&self, ids: &[u32]) -> Result<Option<u64>, HostError> {
+        match self.ask("read CPU quotas", &Request::Quota { ids: ids.into() })? {
+            Reply::Quota(quota) => Ok(quota),
             other => Err(self.unexpected(&other)),
         }
     }

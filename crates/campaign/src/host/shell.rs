@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::pipe::{Pipe, PipeError};
 use super::{Ended, GREETING, Greeting, HostError, Link, Machine, Reply, Request};
-use crate::environment::{Environment, Tree};
+use crate::environment::{Environment, Tree, quota};
 use crate::interruption::Interruption;
 use crate::numa::Numa;
 use crate::process::{FIRST_NAMESPACE, allowed, family, family_seconds, seconds_of_others};
@@ -85,6 +85,23 @@ impl ShellLink {
         let files = folders.collect::<Vec<_>>().join(" ");
         let (_, lines) = self.run(&format!("grep -sh Cpus_allowed_list /dev/null {files}"))?;
         Ok(Reply::Threads(allowed(lines.lines())))
+    }
+
+    /// The smallest CPU quota of processes with all that descend from them.
+    fn quota(&mut self, ids: &[u32]) -> Result<Reply, PipeError> {
+        let (_, stats) = self.run("cat /proc/[0-9]*/stat 2>/dev/null")?;
+        let processes = family(stats.lines(), ids).into_iter();
+        let lists =
+            processes.map(|pid| format!("/proc/{pid}/cgroup")).collect::<Vec<_>>().join(" ");
+        let (_, groups) = self.run(&format!("cat /dev/null {lists} 2>/dev/null"))?;
+        let word = |file: &PathBuf| quoted(&file.to_string_lossy());
+        let files: Vec<String> =
+            groups.lines().flat_map(quota::files).map(|file| word(&file)).collect();
+        let (_, printed) = self.run(&Tree::script_for(&files.join(" ")))?;
+        let tree = Tree::printed(&printed);
+        let quotas =
+            groups.lines().filter_map(|group| Some(quota::smallest(&tree, group)?.millicpu));
+        Ok(Reply::Quota(quotas.min()))
     }
 
     /// CPU seconds so far of all programs but these and this shell.
@@ -198,6 +215,7 @@ impl Link for ShellLink {
             }
             Request::Others { ours } => return self.others(ours),
             Request::Threads { ids } => return self.threads(ids),
+            Request::Quota { ids } => return self.quota(ids),
             Request::Stop { id } => {
                 let others = format!(
                     "started=$(for p in $started; do [ \"$p\" = {id} ] || echo \"$p\"; done)"
@@ -336,6 +354,7 @@ mod tests {
             "it is on CPU 0 as it was told"
         );
         assert_eq!(machine.threads(&[]).unwrap(), []);
+        assert_eq!(machine.quota(&[busy.id()]).unwrap(), crate::process::quota(&[busy.id()]));
         let others = |ours: &[u32]| machine.others(ours.to_vec()).unwrap();
         assert_eq!(others(&[]).is_some(), crate::process::other_seconds(&[]).is_some());
         assert!(machine.topology().unwrap().cpus().contains(&0));

@@ -169,7 +169,7 @@ fn figures_and_captions_name_the_cores_that_were_there() {
     let mut run = wide();
     let cpus: BTreeSet<usize> = [0, 1].into();
     let allowed = vec![Allowed { cpus: cpus.clone(), threads: 16 }];
-    let seen = Some(Place { cpus, told: Some(16), allowed, shared: Vec::new() });
+    let seen = Some(Place { cpus, told: Some(16), allowed, ..Place::default() });
     for dut in &mut run.results.duts {
         dut.points.iter_mut().for_each(|p| p.place.clone_from(&seen));
         dut.loads.iter_mut().for_each(|load| load.found.place.clone_from(&seen));

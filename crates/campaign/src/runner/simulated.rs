@@ -403,7 +403,7 @@ impl Hosts for Simulated {
         let place = dut.map(|dut| {
             let cpus: BTreeSet<usize> = (0..dut.cores).collect();
             let allowed = vec![Allowed { cpus: cpus.clone(), threads: dut.cores }];
-            Place { cpus, told: Some(dut.cores), allowed, shared: Vec::new() }
+            Place { cpus, told: Some(dut.cores), allowed, ..Place::default() }
         });
         let (seconds, host) = (vec![2.0, 0.5, 0.5, 0.5, 0.5, 0.5], vec![0.75, 0.25]);
         let others = self.others.filter(|_| dut.is_some());
