@@ -62,6 +62,29 @@ fn started(folder: &Path, args: &[&str]) -> Child {
     dns64bench(folder, args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
+/// No AuthDNS answers within a microsecond.
+#[test]
+fn a_failed_self_test_ends_a_campaign_with_advice() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let self_test = "[self-test]\nmin = 100\nmax = 100\nresolution = 1\nrepeat = 1\n[[dut]]\ndriver = 'dns64d'\n";
+    let slow = plan(self_test).replace("auth-limit = '30s'", "auth-limit = '1us'");
+    fs::write(folder.join("plan.toml"), slow).unwrap();
+    let words = [
+        "self-test failed: no rate passed",
+        "campaign resume plan-run --redo self-test",
+        "--keep-going",
+    ];
+    ends(folder, &["campaign", "run", "plan.toml"], 3, &words);
+    ends(folder, &["campaign", "status", "plan.toml"], 0, &["failed"]);
+    let trials = || journal(folder).iter().filter(|line| line.get("finished").is_some()).count();
+    let before = trials();
+    ends(folder, &["campaign", "resume", "plan-run"], 3, &words);
+    assert_eq!(trials(), before, "nothing is repeated");
+    ends(folder, &["campaign", "resume", "plan-run", "--redo", "self-test"], 3, &words);
+    assert!(trials() > before, "the self-test is repeated");
+}
+
 #[test]
 fn a_run_goes_on_by_the_plan_that_it_was_begun_with_or_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
@@ -234,7 +257,7 @@ fn with_ssh(folder: &Path, ssh: &str, args: &[&str]) -> Command {
 fn a_host_that_says_too_much_or_dies_ends_the_campaign_with_a_plain_sentence() {
     for (ssh, word) in [
         ("exec cat /dev/zero", "more than 8 MiB"),
-        ("exec yes '\u{1b}[31m{\"version\": 7}'", "what answers there is no agent"),
+        ("exec yes '\u{1b}[31m{\"version\": 7}'", "does not begin with the agent's greeting"),
         ("printf '\\033[2Jgo away\\033]0;title\\007\\n' >&2; exit 255", "go away"),
         ("echo '{\"version\": \"\u{1b}]0;evil\u{7}9\"}'; sleep 100", "far"),
     ] {

@@ -16,6 +16,8 @@ use crate::numa::Numa;
 use crate::process::{FIRST_NAMESPACE, allowed, family, family_seconds, seconds_of_others};
 use crate::text::{MESSAGE, plain};
 
+/// Begins the output of every command, after anything that start-up files of the shell print.
+const BEGIN: &str = "dns64bench-output";
 /// Ends the output of every command, with its status.
 const MARK: &str = "dns64bench-status";
 
@@ -66,7 +68,10 @@ struct ShellLink(Pipe);
 impl ShellLink {
     /// Runs a script; its status and what it printed.
     fn run(&mut self, script: &str) -> Result<(i32, String), PipeError> {
-        self.0.write(format!("{script}\nprintf '\\n%s %s\\n' {MARK} \"$?\"\n").as_bytes())?;
+        let begin = format!("printf '\\n%s\\n' {BEGIN}");
+        let end = format!("printf '\\n%s %s\\n' {MARK} \"$?\"");
+        self.0.write(format!("{begin}\n{script}\n{end}\n").as_bytes())?;
+        while self.0.line()? != BEGIN {}
         let mut lines = Vec::new();
         loop {
             let line = self.0.line()?;
@@ -292,6 +297,26 @@ mod tests {
         let mut command = Command::new("sh");
         command.current_dir(folder);
         greeted("here", command, Path::new("work"), None, &Interruption::new()).unwrap()
+    }
+
+    /// Start-up files of a shell print to standard output, with and without an end of line.
+    #[test]
+    fn a_banner_is_not_read_as_facts_of_the_host() {
+        let folder = tempfile::tempdir().unwrap();
+        let quiet = shell(folder.path());
+        for banner in ["Welcome\nlast login: today\n", "a\nb\nc\nd\ne\nf\n", "no end of line"] {
+            let mut command = Command::new("sh");
+            let script = format!("printf {}; exec sh", quoted(banner));
+            command.current_dir(folder.path()).args(["-c", &script]);
+            let machine =
+                greeted("here", command, Path::new("work"), None, &Interruption::new()).unwrap();
+            let (found, expected) = (machine.greeting(), quiet.greeting());
+            assert_eq!(
+                (&found.folder, &found.boot_id, found.environment.cpus),
+                (&expected.folder, &expected.boot_id, expected.environment.cpus),
+                "{banner:?}"
+            );
+        }
     }
 
     const SOON: Duration = Duration::from_secs(30);

@@ -113,7 +113,11 @@ fn greeted(
         .and_then(|v| Some(v["version"].as_str()?.to_owned()));
     let ours = crate::BUILD;
     let theirs = version.ok_or_else(|| {
-        unreachable(format!("what answers there is no agent: {}", plain_line(&line, SAID)))
+        unreachable(format!(
+            "its output does not begin with the agent's greeting: {}; start-up files of its shell must not print to \
+             standard output",
+            plain_line(&line, SAID)
+        ))
     })?;
     if theirs != ours {
         let theirs = plain_line(&theirs, SAID);
