@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use campaign::servers::{Auth, Driver, Dut, Operator, Serve, Setting, Task, Translate};
+use campaign::servers::{Auth, Driver, Dut, Operator, Release, Serve, Setting, Task, Translate};
 use method::units::Share;
 use serde_json::Value;
 
@@ -116,10 +116,23 @@ fn prepared<T: Task>(
     setting: &Setting<'_, T>,
     program: &Path,
 ) -> Result<Vec<String>> {
+    let program = [program.to_string_lossy().into_owned()];
+    let driver = driver.for_release(release(driver, setting.operator, &program)?);
     let file = setting.folder.join(driver.file);
     fs::create_dir_all(file.parent().unwrap_or(setting.folder))?;
     fs::write(file, driver.configuration(setting))?;
-    Ok(driver.command(setting, &[program.to_string_lossy().into_owned()]))
+    Ok(driver.command(setting, &program))
+}
+
+/// Release of a server, if its driver depends on it.
+fn release<T>(driver: &Driver<T>, operator: &Operator, program: &[String]) -> Result<Release> {
+    if !driver.depends_on_release() {
+        return Ok(Release::UNKNOWN);
+    }
+    let words = driver.version_command(operator, program);
+    let (first, rest) = words.split_first().context("no command prints the version")?;
+    let ran = run(first, rest, PATIENCE)?;
+    Ok(Release::of(&format!("{}{}", ran.stdout, ran.stderr)))
 }
 
 /// Waits until a server answers the Measurer in the lab's tester with an answer that it holds for

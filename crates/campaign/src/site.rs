@@ -27,7 +27,8 @@ use crate::host::{HostError, Machine, Running};
 use crate::place::Place;
 use crate::plan::{AuthPlan, DutPlan, Plan};
 use crate::servers::{
-    Checked, Driver, Operator, Program, Ready, Serve, Setting, Task, Translate, Variant, ZONE_FILE,
+    Checked, Driver, Operator, Program, Ready, Release, Serve, Setting, Task, Translate, Variant,
+    ZONE_FILE,
 };
 use crate::text::plain_line;
 use crate::world::World;
@@ -278,6 +279,8 @@ impl AuthServer {
         let driver = plan.auth.driver.driver();
         let refused = SiteError::of(driver.name);
         let program = program(machine, driver.name, driver, plan.auth.program.as_deref())?;
+        let operator = plan.auth.operator();
+        let driver = driver.for_release(release(machine, driver, &operator, &program)?);
         // Ours has no files but its log, however often it is started.
         let (folder, log) = match driver.file {
             "" => {
@@ -303,7 +306,7 @@ impl AuthServer {
             0 if plan.auth.driver.is_ours() => machine.greeting().environment.cpus,
             pinned => pinned.max(1),
         };
-        let (threads, operator) = (plan.auth.threads.unwrap_or(cores), plan.auth.operator());
+        let threads = plan.auth.threads.unwrap_or(cores);
         let (status_of, anchors_of) = (status.clone(), anchors.clone());
         let task = Serve { zone: ZONE_FILE.into(), aaaa, status: status_of, anchors: anchors_of };
         let setting = Setting { folder: &place, listen, cores, threads, operator: &operator, task };
@@ -410,6 +413,8 @@ impl RunningDut {
         let folder = archive.server_folder(name)?;
         let place = machine.place(&folder);
         let operator = dut.operator();
+        let program = program(machine, name, driver, dut.program.as_deref())?;
+        let driver = driver.for_release(release(machine, driver, &operator, &program)?);
         let usual = plan.trial.prefix;
         let mut upstreams = world.auth_addresses(dut.family);
         if checked.is_some() {
@@ -444,8 +449,7 @@ impl RunningDut {
             // full cache.
             machine.run(&stop, START).map_err(&refused)?;
         }
-        let words =
-            driver.command(&setting, &program(machine, name, driver, dut.program.as_deref())?);
+        let words = driver.command(&setting, &program);
         let process = machine.start(&words, cpus, &folder.join("log"), None).map_err(&refused)?;
         let told = driver.tells_threads(&operator).then_some(setting.threads);
         // What only starts the server is not the server, and its CPUs are not the server's.
@@ -677,6 +681,19 @@ pub(crate) fn auth_version(machine: &Machine, auth: &AuthPlan) -> Result<String,
 
 /// The version of a server that does not tell.
 pub(crate) const UNKNOWN: &str = "unknown";
+
+/// Release of a server, which is asked for its version only if the driver depends on it.
+fn release<T: Task>(
+    machine: &Machine,
+    driver: &Driver<T>,
+    operator: &Operator,
+    program: &[String],
+) -> Result<Release, SiteError> {
+    if !driver.depends_on_release() {
+        return Ok(Release::UNKNOWN);
+    }
+    Ok(Release::of(&version(machine, driver, operator, program)?))
+}
 
 /// The line of its version that a server prints; [`UNKNOWN`] where it prints none.
 fn version<T: Task>(

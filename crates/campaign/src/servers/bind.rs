@@ -17,6 +17,7 @@ pub(super) const DNS64: Driver<Translate> = Driver {
     ready: Ready::Answers,
     speaks_ipv6: true,
     speaks_xdp: false,
+    later: &[],
 };
 
 pub(super) const AUTHORITATIVE: Driver<Serve> = Driver {
@@ -31,6 +32,7 @@ pub(super) const AUTHORITATIVE: Driver<Serve> = Driver {
     ready: Ready::Answers,
     speaks_ipv6: true,
     speaks_xdp: false,
+    later: &[],
 };
 
 fn command<T>(setting: &Setting<'_, T>, program: &[String]) -> Vec<String> {

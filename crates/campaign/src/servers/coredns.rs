@@ -22,6 +22,7 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
     ready: Ready::Answers,
     speaks_ipv6: true,
     speaks_xdp: false,
+    later: &[],
 };
 
 fn configuration(setting: &Setting<'_, Translate>) -> String {

@@ -40,4 +40,5 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
     ready: Ready::Answers,
     speaks_ipv6: true,
     speaks_xdp: false,
+    later: &[],
 };

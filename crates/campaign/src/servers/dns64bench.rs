@@ -33,4 +33,5 @@ pub(super) const DRIVER: Driver<Serve> = Driver {
     ready: Ready::Status,
     speaks_ipv6: true,
     speaks_xdp: true,
+    later: &[],
 };

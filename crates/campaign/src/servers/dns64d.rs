@@ -16,6 +16,7 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
     ready: Ready::Answers,
     speaks_ipv6: true,
     speaks_xdp: true,
+    later: &[],
 };
 
 fn configuration(setting: &Setting<'_, Translate>) -> String {

@@ -1,24 +1,52 @@
-//! Knot Resolver 5 (`kresd`). One process answers with one thread, so there is a process for each
-//! thread that it is to have: independent instances on the same address and in the same folder,
-//! where they share their cache ("Multiple instances" in its manual). Operators' lines go to the
-//! end of its file.
+//! Knot Resolver 5 and 6 (`kresd`), configured in Lua. One process answers with one thread, so there
+//! is a process for each thread: independent instances on the same address and in the same folder,
+//! where they share their cache ("Multiple instances" in its manual). The manager of version 6, which
+//! starts such processes from a `config.yaml`, is not used. Operators' lines go to the end of the
+//! file.
 
-use super::{Driver, Program, Ready, Setting, Told, Translate, Version, with, words};
+use std::net::IpAddr;
+
+use super::{Driver, Program, Ready, Release, Setting, Told, Translate, Version, with, words};
 
 const FILE: &str = "kresd.conf";
 
-pub(super) const DRIVER: Driver<Translate> = Driver {
+pub(super) const DRIVER: Driver<Translate> =
+    Driver { later: &[(Release(6, 0), OF_RULES)], ..OF_POLICIES };
+
+/// Driver of releases that forward by rules. They answer names below `test.` themselves (RFC 6761)
+/// unless a rule forwards them, whatever policies say.
+const OF_RULES: Driver<Translate> = Driver {
+    configuration: |setting| {
+        let upstreams = each(setting, |ip, port| format!("{{ '{ip}@{port}' }}"));
+        let rule = |zone, dnssec| {
+            format!(
+                "policy.rule_forward_add('{zone}', {{ dnssec = {dnssec}, auth = false }}, {{ {upstreams} }})"
+            )
+        };
+        configuration(setting, &rule("dns64perf.test", false), &rule(".", true))
+    },
+    ..OF_POLICIES
+};
+
+/// Driver of releases that forward by policies.
+const OF_POLICIES: Driver<Translate> = Driver {
     name: "Knot Resolver",
     program: Program::Named("kresd"),
     version: Version::Argument("--version"),
     file: FILE,
-    configuration,
+    configuration: |setting| {
+        let upstreams = each(setting, |ip, port| format!("'{ip}@{port}'"));
+        let forward = format!("policy.FORWARD({{ {upstreams} }})");
+        let perf = format!("policy.add(policy.suffix({forward}, {{ todname('dns64perf.test') }}))");
+        configuration(setting, &perf, &format!("policy.add(policy.all({forward}))"))
+    },
     command,
     check: None,
     told: Told::ByCommand,
     ready: Ready::Answers,
     speaks_ipv6: true,
     speaks_xdp: false,
+    later: &[],
 };
 
 /// $1: how many; the others: the command of one. All end when one does.
@@ -33,19 +61,22 @@ fn command(setting: &Setting<'_, Translate>, program: &[String]) -> Vec<String> 
     [words(&["sh", "-c", INSTANCES, "sh", &setting.threads.to_string()]), one].concat()
 }
 
-fn configuration(setting: &Setting<'_, Translate>) -> String {
+/// Each AuthDNS as an element of a Lua table.
+fn each(setting: &Setting<'_, Translate>, element: impl Fn(IpAddr, u16) -> String) -> String {
+    let all = setting.task.each_upstream(|ip, port| format!("{}, ", element(ip, port)));
+    all.trim_end_matches(", ").to_owned()
+}
+
+/// Text of the file. `perf` forwards the names of trials, `all` forwards all names.
+fn configuration(setting: &Setting<'_, Translate>, perf: &str, all: &str) -> String {
     let Translate { checked, .. } = &setting.task;
-    let upstreams = setting.task.each_upstream(|ip, port| format!("'{ip}@{port}', "));
-    let forward = format!("policy.FORWARD({{ {} }})", upstreams.trim_end_matches(", "));
-    let (anchors, policy): (String, _) = match checked {
-        None => {
-            (String::new(), format!("policy.suffix({forward}, {{ todname('dns64perf.test') }})"))
-        }
+    let (anchors, forward): (String, _) = match checked {
+        None => (String::new(), perf),
         Some(checked) => {
             let anchor = |(owner, data): (&str, Vec<&str>)| {
                 format!("trust_anchors.add('{owner} IN DS {}')\n", data.join(" "))
             };
-            (checked.of_type("DS").map(anchor).collect(), format!("policy.all({forward})"))
+            (checked.of_type("DS").map(anchor).collect(), all)
         }
     };
     let network = setting.task.prefix().to_string();
@@ -59,7 +90,7 @@ fn configuration(setting: &Setting<'_, Translate>) -> String {
     format!(
         "net.listen('{}', {}, {{ kind = 'dns' }})\nnet.ipv6 = true\ntrust_anchors.remove('.')\n{anchors}\
          modules = {{ 'policy', dns64 = {dns64} }}\ncache.size = 1 * GB\n\
-         policy.add({policy})\n{}",
+         {forward}\n{}",
         setting.listen.ip(),
         setting.listen.port(),
         setting.extra("")

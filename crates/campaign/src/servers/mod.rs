@@ -24,6 +24,7 @@ mod mtd64_ng;
 mod nsd;
 mod operator;
 mod powerdns;
+mod release;
 mod unbound;
 mod variant;
 mod yadifa;
@@ -39,6 +40,7 @@ use tester::measurer::expect::Prefix;
 pub use custom::Custom;
 pub use operator::{Operator, OwnFile};
 pub(crate) use operator::{stands_for_nothing, unknown_in_braces};
+pub use release::Release;
 pub use variant::{EXCLUDED, Variant};
 
 /// The name of the zone file that AuthDNS's names are in, beside the configuration of the server
@@ -215,9 +217,22 @@ pub struct Driver<T: 'static> {
     pub speaks_ipv6: bool,
     /// Whether it can be told to go past the kernel's network stack.
     pub speaks_xdp: bool,
+    /// Drivers of later releases with another configuration, each with its first release, in order.
+    later: &'static [(Release, Driver<T>)],
 }
 
 impl<T> Driver<T> {
+    /// The driver of a release: this one, or that of a later release.
+    pub fn for_release(&self, release: Release) -> &Driver<T> {
+        let later = self.later.iter().rev().find(|(first, _)| release >= *first);
+        later.map_or(self, |(_, driver)| driver)
+    }
+
+    /// True if the driver depends on the release.
+    pub fn depends_on_release(&self) -> bool {
+        !self.later.is_empty()
+    }
+
     /// The name of its program; `None` where the plan's commands name it.
     pub fn program_name(&self) -> Option<&'static str> {
         match self.program {
@@ -249,8 +264,8 @@ impl<T> Driver<T> {
         self.check.map(|check| check(file))
     }
 
-    /// The words that make it tell its version; empty where nothing is known to.
-    pub(crate) fn version_command(&self, operator: &Operator, program: &[String]) -> Vec<String> {
+    /// Command that prints the version of the server; empty if there is none.
+    pub fn version_command(&self, operator: &Operator, program: &[String]) -> Vec<String> {
         match self.version {
             Version::Argument(argument) => with(program, &[argument]),
             Version::Script(script) => [&words(&["sh", "-c", script, "sh"]), program].concat(),
@@ -353,11 +368,13 @@ macro_rules! kinds {
 }
 
 impl Dut {
-    /// Files in its folder that are large, tell nobody anything, and are made anew at every start.
+    /// Files in its folder that are large or keep state, and are written at every start.
     pub(crate) fn bulk(self) -> &'static [&'static str] {
         match self {
-            // Its cache: as large as it may become, from the start on.
-            Dut::KnotResolver => &["data.mdb", "lock.mdb"],
+            // The cache, which has its full size from the start; then files of version 6.
+            Dut::KnotResolver => {
+                &["data.mdb", "lock.mdb", "ruledb/data.mdb", "ruledb/lock.mdb", "top", "defer"]
+            }
             _ => &[],
         }
     }
@@ -398,7 +415,7 @@ kinds! {
         Unbound => unbound::DRIVER,
         /// PowerDNS Recursor.
         Powerdns => powerdns::DRIVER,
-        /// CZ.NIC Knot Resolver (kresd, version 5).
+        /// CZ.NIC Knot Resolver (kresd, version 5 or 6).
         KnotResolver => knot_resolver::DRIVER,
         /// CoreDNS with its plugins `dns64`, `forward` and `cache`.
         Coredns => coredns::DRIVER,

@@ -17,6 +17,7 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
     ready: Ready::Answers,
     speaks_ipv6: false,
     speaks_xdp: false,
+    later: &[],
 };
 
 /// $1: the folder whose `etc` lies over the system's; $2: the program.

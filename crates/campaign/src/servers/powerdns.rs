@@ -1,11 +1,32 @@
-//! PowerDNS Recursor with `dns64-prefix`, as `key=value` file, which versions 4 and 5.0 read.
-//! Operators' lines go to its end.
+//! PowerDNS Recursor with `dns64-prefix`. Releases before 5.0 read `recursor.conf` with lines
+//! `key=value`, and operators' lines go to its end. Later releases read `recursor.yml`. Operators'
+//! lines have the same form for all releases; for later ones they are options of the command, which
+//! override the file.
 
 use std::net::SocketAddr;
 
-use super::{Checked, Driver, Program, Ready, Setting, Told, Translate, Version, with};
+use super::{Checked, Driver, Program, Ready, Release, Setting, Told, Translate, Version, with};
 
-pub(super) const DRIVER: Driver<Translate> = Driver {
+pub(super) const DRIVER: Driver<Translate> =
+    Driver { later: &[(Release(5, 0), OF_YAML)], ..OF_LINES };
+
+/// Driver of releases that read `recursor.yml`.
+const OF_YAML: Driver<Translate> = Driver {
+    file: "recursor.yml",
+    configuration: yaml,
+    command: |setting, program| {
+        let option = |line: &String| {
+            let (key, value) = line.split_once('=').unwrap_or((line, ""));
+            format!("--{}={}", key.trim(), value.trim())
+        };
+        let folder = with(program, &[&format!("--config-dir={}", setting.place())]);
+        folder.into_iter().chain(setting.operator.extra.iter().map(option)).collect()
+    },
+    ..OF_LINES
+};
+
+/// Driver of releases that read `recursor.conf`.
+const OF_LINES: Driver<Translate> = Driver {
     name: "PowerDNS",
     program: Program::Named("pdns_recursor"),
     version: Version::Argument("--version"),
@@ -17,6 +38,7 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
     ready: Ready::Answers,
     speaks_ipv6: true,
     speaks_xdp: false,
+    later: &[],
 };
 
 /// The file in its folder that has trust anchors: only Lua can tell it some.
@@ -38,6 +60,33 @@ fn check(file: &str) -> Vec<String> {
         format!("--config-dir={}", folder.display()),
         "--config=check".into(),
     ]
+}
+
+fn yaml(setting: &Setting<'_, Translate>) -> String {
+    let Setting { listen, threads, task, .. } = setting;
+    let (place, prefix) = (setting.place(), task.prefix());
+    let upstreams = task.each_upstream(|ip, port| format!("'{}', ", SocketAddr::new(ip, port)));
+    let upstreams = upstreams.trim_end_matches(", ");
+    let all = ("forward_zones_recurse", ".");
+    let (validation, lua, (forward, zone)) = match &task.checked {
+        None => ("off", String::new(), ("forward_zones", "dns64perf.test")),
+        Some(checked) if checked.validates() => {
+            ("validate", format!("  lua_config_file: '{}'\n", setting.file(ANCHORS)), all)
+        }
+        // DNSSEC records still reach the client.
+        Some(_) => ("process-no-validate", String::new(), all),
+    };
+    format!(
+        "incoming:\n  listen: ['{listen}']\n  allow_from: ['::/0', '0.0.0.0/0']\n  \
+         pdns_distributes_queries: false\n  reuseport: true\n\
+         outgoing:\n  dont_query: []\n\
+         dnssec:\n  validation: '{validation}'\n\
+         recordcache:\n  max_entries: 4000000\n\
+         packetcache:\n  max_entries: 2000000\n\
+         logging:\n  quiet: true\n  loglevel: 3\n\
+         recursor:\n  socket_dir: '{place}'\n  daemon: false\n  write_pid: false\n  threads: {threads}\n  \
+         dns64_prefix: '{prefix}'\n{lua}  {forward}:\n    - zone: '{zone}'\n      forwarders: [{upstreams}]\n"
+    )
 }
 
 fn configuration(setting: &Setting<'_, Translate>) -> String {

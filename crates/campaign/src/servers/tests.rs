@@ -72,17 +72,70 @@ fn duts() -> impl Iterator<Item = Dut> {
     Dut::ALL.iter().copied().filter(|&dut| dut != Dut::Custom)
 }
 
-/// What matters of each configuration. A change here changes what is measured.
+/// Servers of [`duts`], once for each driver: its name, with the first release of a later driver, and
+/// the driver.
+fn drivers() -> impl Iterator<Item = (String, Dut, &'static Driver<Translate>)> {
+    duts().flat_map(|dut| {
+        let later = dut.driver().later.iter().map(move |(Release(major, minor), driver)| {
+            (format!("{dut:?}-{major}.{minor}"), dut, driver)
+        });
+        std::iter::once((format!("{dut:?}"), dut, dut.driver())).chain(later)
+    })
+}
+
+/// Addresses and prefix are in each configuration, and the server's folder is in the command.
 #[test]
 fn configurations_say_what_is_measured() {
     let none = Operator::default();
-    for dut in duts() {
+    for (name, _, driver) in drivers() {
         let setting = translating(Path::new("/run/x"), &none);
-        let text = dut.driver().configuration(&setting);
+        let text = driver.configuration(&setting);
         for word in ["2001:2::1", "198.18.0.2", "64:ff9b::"] {
-            assert!(text.contains(word), "{dut:?} has no {word}:\n{text}");
+            assert!(text.contains(word), "{name} has no {word}:\n{text}");
         }
-        assert!(dut.driver().command(&setting, &[]).join(" ").contains("/run/x"), "{dut:?}");
+        assert!(driver.command(&setting, &[]).join(" ").contains("/run/x"), "{name}");
+    }
+}
+
+#[test]
+fn driver_follows_the_release() {
+    for (dut, printed, file) in [
+        (Dut::Powerdns, "PowerDNS Recursor 4.8.8 (C) 2001-2022", "recursor.conf"),
+        (Dut::Powerdns, "PowerDNS Recursor 5.0.0-alpha1", "recursor.yml"),
+        (Dut::Powerdns, "PowerDNS Recursor 5.4.9 (C) PowerDNS.COM BV", "recursor.yml"),
+        (Dut::Powerdns, "PowerDNS Recursor 0.0.21547.0.master", "recursor.yml"),
+        (Dut::Powerdns, "unknown", "recursor.yml"),
+        (Dut::Bind, "BIND 9.18.49", "named.conf"),
+    ] {
+        assert_eq!(dut.driver().for_release(Release::of(printed)).file, file, "{printed}");
+    }
+    let none = Operator::default();
+    let setting = translating(Path::new("/run/x"), &none);
+    let forwarding = |printed: &str| {
+        let driver = Dut::KnotResolver.driver().for_release(Release::of(printed));
+        driver.configuration(&setting).contains("policy.rule_forward_add(")
+    };
+    let [five, six] = ["5.7.5", "6.0.15"].map(|of| format!("Knot Resolver, version {of}"));
+    assert!(!forwarding(&five) && forwarding(&six));
+    // A later driver must begin later.
+    for dut in duts() {
+        assert!(dut.driver().later.is_sorted_by(|(a, _), (b, _)| a < b), "{dut:?}");
+    }
+}
+
+#[test]
+fn operators_lines_override_the_yaml_of_powerdns() {
+    let line = |line: &str| Operator { extra: vec![line.into()], ..Operator::default() };
+    let command = |operator: &Operator| {
+        let driver = Dut::Powerdns.driver().for_release(Release(5, 2));
+        driver.command(&translating(Path::new("/run/x"), operator), &["PROGRAM".into()])
+    };
+    for (given, option) in [
+        ("packetcache-ttl=60", "--packetcache-ttl=60"),
+        ("packetcache-ttl = 60", "--packetcache-ttl=60"),
+        ("dont-query=", "--dont-query="),
+    ] {
+        assert_eq!(command(&line(given)), ["PROGRAM", "--config-dir=/run/x", option]);
     }
 }
 
@@ -105,8 +158,8 @@ fn every_server_is_told_its_threads() {
         many
     }
     let none = Operator::default();
-    for dut in duts() {
-        told(dut.driver(), &translating(Path::new("/run/x"), &none));
+    for (_, _, driver) in drivers() {
+        told(driver, &translating(Path::new("/run/x"), &none));
     }
     for auth in Auth::ALL {
         told(auth.driver(), &serving(Path::new("/run/x"), &none));
@@ -138,11 +191,11 @@ fn every_server_is_told_its_threads() {
 fn configurations_are_those_that_were_looked_at() {
     let none = Operator::default();
     let program = ["PROGRAM".to_owned()];
-    for dut in duts() {
-        let (driver, setting) = (dut.driver(), translating(Path::new("/run/x"), &none));
+    for (name, dut, driver) in drivers() {
+        let setting = translating(Path::new("/run/x"), &none);
         let (words, text) =
             (driver.command(&setting, &program).join(" "), driver.configuration(&setting));
-        crate::golden::check(&format!("{dut:?}"), &format!("{words}\n--- {}\n{text}", driver.file));
+        crate::golden::check(&name, &format!("{words}\n--- {}\n{text}", driver.file));
         let setting_of_checks = checked_as(&Variant::Usual, Path::new("/run/x"), &none);
         let text = driver.configuration(&setting_of_checks);
         let anchors = setting_of_checks.task.checked.as_ref().map(|checked| dut.anchors(checked));
@@ -152,7 +205,7 @@ fn configurations_are_those_that_were_looked_at() {
             text.contains("+mofH3IFBoMah4Uc1DSCz5z") || text.contains("bab33ecadd9e70fb")
         };
         let is_told = has(&text) || text.contains(file) && has(&anchors);
-        assert_eq!(dut.validates(), Some(is_told), "{dut:?}");
+        assert_eq!(dut.validates(), Some(is_told), "{name}");
         let mut all = format!("--- {}\n{text}--- {file}\n{anchors}", driver.file);
         for variant in &variants(dut)[1..] {
             let setting = checked_as(variant, Path::new("/run/x"), &none);
@@ -161,7 +214,7 @@ fn configurations_are_those_that_were_looked_at() {
                 differing(&text, &driver.configuration(&setting))
             ));
         }
-        crate::golden::check(&format!("conform-{dut:?}"), &all);
+        crate::golden::check(&format!("conform-{name}"), &all);
     }
     let mut setting = serving(Path::new("/run/x"), &none);
     setting.task.anchors = Some("/run/anchors".into());
@@ -199,24 +252,24 @@ fn extra(name: &str) -> &'static str {
     }
 }
 
-/// What a server's own checker says of its configuration, with a line of an operator's in it,
-/// without one, and, so that it is seen that it reads the file at all, with a line that no server
-/// knows. `None` if the checker is not installed.
+/// Verdicts of a server's own checker on its configuration, on one with a line of an operator's, and
+/// on one with an invalid last line. `None` if the checker is not installed.
 fn checked<T: Task>(
     driver: &Driver<T>,
     setting: impl Fn(&Operator) -> String,
 ) -> Option<[bool; 3]> {
     let line = |line: &str| Operator { extra: vec![line.to_owned()], ..Operator::default() };
-    let all = [Operator::default(), line(extra(driver.name)), line("no-such-thing: {{{")];
+    let none = Operator::default();
+    let all = [(&none, ""), (&line(extra(driver.name)), ""), (&none, "no-such-thing: {{{\n")];
     let mut good = [false; 3];
-    for (operator, good) in all.iter().zip(&mut good) {
+    for ((operator, end), good) in all.into_iter().zip(&mut good) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join(driver.file);
         let words = driver.checker(&file.to_string_lossy())?;
         let program = program_of_the_checker(&words[0])?;
         std::fs::write(
             &file,
-            setting(operator).replace("/run/x", &folder.path().to_string_lossy()),
+            setting(operator).replace("/run/x", &folder.path().to_string_lossy()) + end,
         )
         .unwrap();
         std::fs::write(folder.path().join(ZONE_FILE), "@ SOA a. b. 1 1 1 1 1\n@ NS a.\n").unwrap();
@@ -226,6 +279,18 @@ fn checked<T: Task>(
         println!("{} {words:?}: {}\n{said}", driver.name, output.status);
     }
     Some(good)
+}
+
+/// Release of the installed program, if the driver depends on it.
+fn installed(driver: &Driver<Translate>) -> Release {
+    let program = driver.program_name().and_then(|name| find(Path::new(name)));
+    let Some(program) = program.filter(|_| driver.depends_on_release()) else {
+        return Release::UNKNOWN;
+    };
+    let program = [program.to_string_lossy().into_owned()];
+    let words = driver.version_command(&Operator::default(), &program);
+    let output = Command::new(&words[0]).args(&words[1..]).output().unwrap();
+    Release::of(&String::from_utf8_lossy(&[output.stdout, output.stderr].concat()))
 }
 
 /// dns64d is beside the test's own folder, the others on the path.
@@ -249,27 +314,27 @@ fn the_servers_own_checkers_accept_them() {
         None => missing.push(name),
     };
     for dut in duts().filter(|dut| dut.driver().checker("x").is_some()) {
+        let driver = dut.driver().for_release(installed(dut.driver()));
+        let text =
+            |operator: &Operator| driver.configuration(&translating(Path::new("/run/x"), operator));
+        judge(dut.name(), checked(driver, text));
         let text = |operator: &Operator| {
-            dut.driver().configuration(&translating(Path::new("/run/x"), operator))
+            driver.configuration(&asking_two(translating(Path::new("/run/x"), operator)))
         };
-        judge(dut.name(), checked(dut.driver(), text));
-        let text = |operator: &Operator| {
-            dut.driver().configuration(&asking_two(translating(Path::new("/run/x"), operator)))
-        };
-        judge(dut.name(), checked(dut.driver(), text));
-        if dut.driver().speaks_xdp {
+        judge(dut.name(), checked(driver, text));
+        if driver.speaks_xdp {
             let text = |operator: &Operator| {
                 let operator = Operator { xdp: Some(net::xdp::Mode::Copy), ..operator.clone() };
-                dut.driver().configuration(&translating(Path::new("/run/x"), &operator))
+                driver.configuration(&translating(Path::new("/run/x"), &operator))
             };
-            judge(dut.name(), checked(dut.driver(), text));
+            judge(dut.name(), checked(driver, text));
         }
         for variant in variants(dut) {
             let text = |operator: &Operator| {
-                dut.driver().configuration(&checked_as(&variant, Path::new("/run/x"), operator))
+                driver.configuration(&checked_as(&variant, Path::new("/run/x"), operator))
             };
             // A checker that looked for the file of anchors would find none; none does.
-            judge(dut.name(), checked(dut.driver(), text));
+            judge(dut.name(), checked(driver, text));
         }
     }
     for auth in Auth::ALL.iter().filter(|auth| auth.driver().checker("x").is_some()) {
@@ -291,11 +356,11 @@ fn the_servers_own_checkers_accept_them() {
 #[test]
 fn every_server_is_told_of_each_authdns() {
     let operator = Operator::default();
-    for dut in duts().filter(|&dut| dut != Dut::Custom) {
+    for (name, _, driver) in drivers() {
         let setting = asking_two(translating(Path::new("/f"), &operator));
-        let text = dut.driver().configuration(&setting);
+        let text = driver.configuration(&setting);
         for address in ["198.18.0.2", "198.18.0.3"] {
-            assert!(text.contains(address), "{dut:?}: {text}");
+            assert!(text.contains(address), "{name}: {text}");
         }
     }
 }

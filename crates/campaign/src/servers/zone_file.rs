@@ -54,5 +54,6 @@ pub(super) const fn driver(
         ready: Ready::Answers,
         speaks_ipv6: true,
         speaks_xdp: false,
+        later: &[],
     }
 }
