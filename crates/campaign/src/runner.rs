@@ -68,9 +68,9 @@ pub enum CampaignError {
     /// Programs or CPUs that the plan names are not there; nothing was started.
     #[error("the plan cannot be carried out:\n  {}", .0.join("\n  "))]
     Impossible(Vec<String>),
-    /// A DUT does not start, as was seen before anything was measured.
-    #[error("{}", .0.with_log())]
-    NotReady(SiteError),
+    /// None of the DUTs starts; nothing was measured.
+    #[error("no server started\n{}", .0.iter().map(SiteError::with_log).collect::<Vec<_>>().join("\n"))]
+    NotReady(Vec<SiteError>),
     /// A DUT does not run.
     #[error(transparent)]
     Site(SiteError),
@@ -130,12 +130,12 @@ pub trait Watcher {
     fn complete(&mut self, point: &Point);
 }
 
-/// Carries out the rest of a plan, of which the journal holds `done`. Hosts, programs and servers are
-/// tried out first. With `keep_going` a failed self-test does not end it.
+/// Carries out the open points of a plan, after a check that they can be measured. `done` is what the
+/// journal holds. With `keep_going` a failed self-test does not end the campaign.
 ///
 /// # Errors
-/// If the run folder, the hosts or AuthDNS cannot be used, the self-test fails, or the user
-/// interrupts. DUTs that fail are part of the result.
+/// If the run folder, the hosts or AuthDNS cannot be used, if none of the DUTs starts, the self-test
+/// fails, or the user interrupts. A DUT that does not start is part of the result if others do.
 pub fn run(
     plan: &Plan,
     archive: Archive,
@@ -168,8 +168,8 @@ struct Campaign<'a, H: Hosts> {
     entries: Vec<Entry>,
     interruption: Interruption,
     watcher: &'a mut dyn Watcher,
-    /// DUTs that cannot be started.
-    missing: Vec<String>,
+    /// DUTs that do not start, by name: for checks, or for rates.
+    given_up: Vec<(String, bool)>,
     comes_back: Duration,
     /// True if a failed self-test does not end the campaign.
     keep_going: bool,
@@ -198,7 +198,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         interruption: &Interruption,
         watcher: &'a mut dyn Watcher,
     ) -> Campaign<'a, H> {
-        let (interruption, missing) = (interruption.clone(), Vec::new());
+        let (interruption, given_up) = (interruption.clone(), Vec::new());
         Campaign {
             plan,
             hosts,
@@ -206,7 +206,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
             entries,
             interruption,
             watcher,
-            missing,
+            given_up,
             comes_back: COMES_BACK,
             keep_going: false,
         }
@@ -218,7 +218,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         self.note_hosts()?;
         self.note_send_cost()?;
         for point in self.plan.points() {
-            if point.dut().is_some_and(|dut| self.missing.iter().any(|missing| missing == dut)) {
+            if self.is_given_up(&point) {
                 continue;
             }
             let was_complete = self.recorded().is_complete(&point);
@@ -560,9 +560,17 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         })
     }
 
+    /// Leaves out the points of a DUT that does not start: those of checks, or those of rates.
     fn give_up(&mut self, point: &Point, error: &SiteError) -> Result<(), CampaignError> {
-        self.missing.extend(point.dut().map(str::to_owned));
+        self.given_up.extend(point.dut().map(|dut| (dut.to_owned(), point.is_checked())));
         self.mishap(point, &error.to_string(), error.log().to_owned())
+    }
+
+    fn is_given_up(&self, point: &Point) -> bool {
+        let is_of = |(dut, checked): &(String, bool)| {
+            point.dut() == Some(dut) && point.is_checked() == *checked
+        };
+        self.given_up.iter().any(is_of)
     }
 
     fn mishap(&mut self, point: &Point, what: &str, log: String) -> Result<(), CampaignError> {

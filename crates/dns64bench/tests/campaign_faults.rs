@@ -217,6 +217,35 @@ fn a_server_that_does_not_start_is_said_before_the_self_test() {
 }
 
 #[test]
+fn other_servers_are_measured_beside_one_that_does_not_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let rest = "[[dut]]\ndriver = 'custom'\nname = 'broken'\ncustom = { start = ['sh', '-c', 'exit 3'] }\n\
+                [[dut]]\ndriver = 'dns64d'\n";
+    fs::write(folder.join("plan.toml"), plan(rest)).unwrap();
+    let words = ["broken did not start: exit status: 3", "without a result: broken, 1 core"];
+    let text = ends(folder, &["campaign", "run", "plan.toml", "--quiet"], 3, &words);
+    assert!(!text.contains("without a result: dns64d"), "{text}");
+    let page = fs::read_to_string(folder.join("plan-run/report.html")).unwrap();
+    assert!(page.contains("not measured: broken did not start: exit status: 3"));
+}
+
+#[test]
+fn configuration_follows_the_version_that_a_program_prints() {
+    for (version, file) in [("4.8.8", "recursor.conf"), ("5.4.9", "recursor.yml")] {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let text = format!(
+            "[ \"$1\" != --version ] || exec echo 'PowerDNS Recursor {version} (C)'\nls \"${{1#*=}}\" >&2; exit 7"
+        );
+        let program = script(&folder.join("recursor"), &text);
+        let dut = format!("[[dut]]\ndriver = 'powerdns'\nprogram = '{}'\n", program.display());
+        fs::write(folder.join("plan.toml"), plan(&dut)).unwrap();
+        ends(folder, &["campaign", "run", "plan.toml"], 4, &["exit status: 7", file]);
+    }
+}
+
+#[test]
 fn a_dut_that_does_not_start_once_in_the_middle_is_started_again() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -11,11 +11,12 @@ use crate::servers::Variant;
 use crate::site::SiteError;
 
 impl<H: Hosts> Campaign<'_, H> {
-    /// Sees that what is still to do can be done: programs and CPUs are there, and every server
-    /// starts and answers.
+    /// Checks that the open points can be measured: programs and CPUs exist, and each DUT starts and
+    /// answers, as in a trial. A DUT that does not start is given up; the others are measured.
     ///
     /// # Errors
-    /// If not. Nothing is measured yet then.
+    /// If something is missing, AuthDNS does not start, or none of the DUTs starts. Nothing is
+    /// measured then.
     pub(super) fn rehearse(&mut self) -> Result<(), CampaignError> {
         let points = self.plan.points();
         let open: Vec<Point> =
@@ -24,44 +25,63 @@ impl<H: Hosts> Campaign<'_, H> {
         if !missing.is_empty() {
             return Err(CampaignError::Impossible(missing));
         }
-        // Each DUT once for rates and once for checks, and each AuthDNS that DUTs ask.
+        let (plan, firsts) = (self.plan, self.first_points(&open));
+        let Some(any) = firsts.first().or(open.first()) else { return Ok(()) };
+        // DUTs share an AuthDNS, because its zone may take long to load.
+        let mut site = Some(self.start_auth(any)?);
+        let mut failed = Vec::new();
+        for point in &firsts {
+            let Some(dut) = point.dut().and_then(|name| plan.dut(name)) else { continue };
+            if self.is_given_up(point) {
+                continue;
+            }
+            match self.start_beside(site.take(), point, dut) {
+                Ok(ready) => site = Some(Site { dut: None, ..ready }),
+                Err(CampaignError::Site(error)) => {
+                    self.give_up(point, &error)?;
+                    failed.push(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let has_started = firsts.iter().any(|point| !self.is_given_up(point));
+        if firsts.is_empty() || has_started { Ok(()) } else { Err(CampaignError::NotReady(failed)) }
+    }
+
+    /// The first open point of each DUT for rates, the first one for checks, and the first one with
+    /// each AuthDNS.
+    fn first_points(&self, open: &[Point]) -> Vec<Point> {
         let auth_of = |point: &Point| self.plan.auth_at(point).name().to_owned();
+        let start = |point: &Point| (point.dut().map(str::to_owned), point.is_checked());
         let mut firsts: Vec<Point> = Vec::new();
         for point in open.iter().filter(|point| point.dut().is_some()) {
-            let told = |point: &Point| (point.dut().map(str::to_owned), point.is_checked());
-            let is_new_dut = firsts.iter().all(|first| told(first) != told(point));
+            let is_new_dut = firsts.iter().all(|first| start(first) != start(point));
             if is_new_dut || firsts.iter().all(|first| auth_of(first) != auth_of(point)) {
                 firsts.push(point.clone());
             }
         }
         firsts.sort_by_key(Point::is_checked);
-        let Some(any) = firsts.first().or(open.first()) else { return Ok(()) };
-        // One AuthDNS for all that ask it: its zone may take long to load.
-        let mut site = Some(self.start_auth(any)?);
-        for point in &firsts {
-            let Some(dut) = point.dut().and_then(|name| self.plan.dut(name)) else { continue };
-            let fits = |site: &Site<H>| {
-                site.of == self.plan.auth_at(point).name() && self.hosts.serves(&site.auth, point)
-            };
-            if !site.as_ref().is_some_and(fits) {
-                site = None;
-            }
-            let started = match &mut site {
-                Some(site) => self.start_dut(site, point, dut),
-                None => self.start_once(point).map(|ready| site = Some(ready)),
-            };
-            if let Err(error) = started {
-                drop(site.take());
-                site = Some(self.start_again(point, error).map_err(|error| match error {
-                    CampaignError::Site(error) => CampaignError::NotReady(error),
-                    other => other,
-                })?);
-            }
-            if let Some(site) = &mut site {
-                site.dut = None;
-            }
-        }
-        Ok(())
+        firsts
+    }
+
+    /// Starts a DUT beside the AuthDNS that runs, or beside another one if that does not serve the
+    /// point. A DUT that does not start is started once more. Notes the version of the DUT first.
+    fn start_beside(
+        &mut self,
+        site: Option<Site<H>>,
+        point: &Point,
+        dut: &DutPlan,
+    ) -> Result<Site<H>, CampaignError> {
+        let version = self.hosts.dut_version(dut)?;
+        self.note_version(dut.name().into(), version)?;
+        let fits = |site: &Site<H>| {
+            site.of == self.plan.auth_at(point).name() && self.hosts.serves(&site.auth, point)
+        };
+        let started = match site.filter(fits) {
+            Some(mut site) => self.start_dut(&mut site, point, dut).map(|()| site),
+            None => self.start_once(point),
+        };
+        started.or_else(|error| self.start_again(point, error))
     }
 
     /// Starts AuthDNS and, for points of a DUT, the DUT with a cold cache. One that does not start

@@ -395,18 +395,50 @@ fn trials_are_vouched_for_by_the_self_test_with_their_own_authdns() {
     assert!(unproven(&without) && !unproven(&entries));
 }
 
-#[test]
-fn a_dut_that_does_not_start_is_given_up_after_a_second_chance_and_the_others_are_measured() {
+/// [`PLAN`] with a second DUT, BIND.
+fn two_duts() -> Plan {
     let text = format!("{PLAN}[[dut]]\ndriver = 'bind'\n");
-    let plan = Plan::parse(&text, Path::new("p.toml")).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let hosts = broken_from(1);
-    let (ended, entries, _) = go_on(&plan, folder.path(), hosts);
-    assert!(matches!(ended, Err(CampaignError::NotReady(_))) && finished(&entries).is_empty());
-    // It starts once, when that is tried out, and never again.
-    let folder = tempfile::tempdir().unwrap();
-    let hosts = broken_from(2);
-    let (ended, entries, hosts) = go_on(&plan, folder.path(), hosts);
+    Plan::parse(&text, Path::new("p.toml")).unwrap()
+}
+
+#[test]
+fn a_dut_that_never_starts_is_a_marked_row() {
+    let (plan, folder) = (two_duts(), tempfile::tempdir().unwrap());
+    let (ended, entries, hosts) = go_on(&plan, folder.path(), broken_from(1));
+    ended.unwrap();
+    // Twice in the rehearsal.
+    assert_eq!(hosts.started.borrow().iter().filter(|name| *name == "Unbound").count(), 2);
+    let found = results(&plan, &entries);
+    assert!(!found.complete && found.duts[1].points.iter().all(|point| point.complete));
+    let recorded = Recorded::new(&plan, &entries);
+    assert_eq!(recorded.version("Unbound").as_deref(), Some("Unbound 1.0"));
+    let of_unbound: Vec<Point> =
+        plan.points().into_iter().filter(|point| point.dut() == Some("Unbound")).collect();
+    assert!(!of_unbound.is_empty() && of_unbound.iter().all(|point| !recorded.has_result(point)));
+    let run = Run { name: "here".into(), results: found, notes: Vec::new() };
+    let tables = crate::report::tables(&run);
+    let marks = tables.iter().flat_map(|table| table.rows.iter().flatten());
+    let mark = "not measured: Unbound did not start: exit status: 7";
+    assert!(marks.filter(|cell| cell.contains(mark)).count() >= 2, "{tables:?}");
+    // A later run tries it again, and measures what is open.
+    let (ended, entries, _) = go_on(&plan, folder.path(), Simulated::new(250, &[]));
+    ended.unwrap();
+    assert!(results(&plan, &entries).complete);
+}
+
+#[test]
+fn a_campaign_none_of_whose_duts_starts_ends_at_once() {
+    let (plan, folder) = (plan(), tempfile::tempdir().unwrap());
+    let (ended, entries, _) = go_on(&plan, folder.path(), broken_from(1));
+    let Err(error @ CampaignError::NotReady(_)) = ended else { panic!("{ended:?}") };
+    assert!(error.to_string().contains("exit status: 7") && finished(&entries).is_empty());
+}
+
+#[test]
+fn a_dut_that_stops_starting_is_given_up() {
+    // It starts once, in the rehearsal.
+    let (plan, folder) = (two_duts(), tempfile::tempdir().unwrap());
+    let (ended, entries, hosts) = go_on(&plan, folder.path(), broken_from(2));
     ended.unwrap();
     assert_eq!(hosts.started.borrow().iter().filter(|name| *name == "Unbound").count(), 3);
     assert_eq!(mishaps(&entries).len(), 2, "{:?}", mishaps(&entries));
