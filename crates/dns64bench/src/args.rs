@@ -22,7 +22,8 @@ use tester::measurer::sources::SourceAddresses;
 use wire::name::{Domain, NameRange};
 
 pub(crate) use clients::{
-    ClosedLoop, Dns64perf, Experiments, Family, IntervalFiles, Questions, Resperf, Transport,
+    ClosedLoop, Dns64perf, Experiments, Family, IntervalFiles, Questions, Resperf, Timing,
+    Transport,
 };
 pub(crate) use conform::{Conform, StatusPlace};
 use help::{

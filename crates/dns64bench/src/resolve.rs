@@ -22,15 +22,15 @@ use tester::client::{
 };
 use tester::delay_line::Delay;
 use tester::measurer::expect::Expectation;
-use tester::measurer::plan::{Spin, Subject, TrialPlan};
+use tester::measurer::plan::{PlanError, Spin, Subject, TrialPlan};
 use tester::measurer::shards::ShardPlan;
 use tester::past_stack::XdpConfig;
 use wire::name::{Domain, NameRange};
 
 use crate::args::{
     ClosedLoop, DelayRange, Dns64perf, Experiments, Family, IntervalFiles, Measure, NewSearch,
-    Questions, Replies, Resperf, SearchMethod, SelfTest, Server, SpinChoice, Traffic, Transport,
-    XdpMode, ZoneContent,
+    Questions, Replies, Resperf, SearchMethod, SelfTest, Server, SpinChoice, Timing, Traffic,
+    Transport, XdpMode, ZoneContent,
 };
 use crate::commands::self_test::{SelfTestPlan, SelfTestResult};
 use crate::intervals;
@@ -605,13 +605,15 @@ impl Resperf {
 }
 
 impl Dns64perf {
-    /// The same load, evenly spread: n queries every d ns by each of t threads.
+    /// The same load, evenly spread: n queries every d ns by each of t threads, from the same number
+    /// of source ports.
     ///
     /// # Errors
     /// If it is no load.
     pub(crate) fn resolve(&self) -> Result<TrialPlan, Failure> {
-        let Dns64perf { requests, burst, threads, delay, subnet, .. } = *self;
+        let Dns64perf { requests, burst, threads, subnet, .. } = *self;
         let wrong = |why: &str| Failure::usage(anyhow::anyhow!("{why}"));
+        let Timing { ports, delay, timeout } = self.timing().map_err(|why| wrong(&why))?;
         if requests == 0 || burst == 0 || threads == 0 || delay == 0 {
             return Err(wrong("requests, burst, threads and delay must be more than 0"));
         }
@@ -634,8 +636,18 @@ impl Dns64perf {
         let duration = (u128::from(requests) * u128::from(Nanos::SECOND.0)).div_ceil(rate.0.into());
         plan.duration =
             Nanos(u64::try_from(duration).map_err(|_| wrong("that takes more than 500 years"))?);
-        plan.timeout = self.timeout.into();
+        plan.timeout = timeout.into();
         plan.names = subnet;
+        if let Some(ports) = ports {
+            let all = u64::from(ports.get()).checked_mul(threads);
+            plan.source_ports = all.and_then(|all| u16::try_from(all).ok()).ok_or_else(|| {
+                wrong(&format!("{threads} threads with {ports} ports each exceed 65535 ports"))
+            })?;
+            // The original recognizes replies by name, so the ids of a few ports suffice for it.
+            if let Err(PlanError::Ids { needed, .. }) = plan.check() {
+                plan.source_ports = u16::try_from(needed).unwrap_or(u16::MAX);
+            }
+        }
         // As the original checks: an answer with a AAAA record, whatever address it has.
         plan.check_own_aaaa = false;
         plan.records = Some("dns64perf.csv".into());
@@ -658,8 +670,11 @@ impl DelayRange {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use clap::Parser;
     use serde_json::{Value, json};
+    use tester::measurer::plan::DEFAULT_SOURCE_PORTS;
+
+    use super::*;
 
     fn plan_with(field: &str, value: Option<Value>) -> Result<TrialPlan, String> {
         let mut plan =
@@ -707,6 +722,39 @@ mod tests {
     fn a_plan_is_read_whole() {
         assert_eq!(plan_with("rate", Some(json!(7))).unwrap().rate, Qps(7));
         assert!(!plan_with("check_own_aaaa", Some(json!(false))).unwrap().check_own_aaaa);
+    }
+
+    #[test]
+    fn dns64perf_takes_the_arguments_of_both_versions() {
+        let of = |last: &str| {
+            let words = format!("dns64perf++ 2001:2::1 53 10.0.0.0/8 60000 1 2 {last}");
+            let args =
+                Dns64perf::try_parse_from(words.split(' ')).map_err(|why| why.to_string())?;
+            args.resolve().map_err(|failure| failure.to_string())
+        };
+        for (last, ports, rate, timeout) in [
+            ("1000000 1", DEFAULT_SOURCE_PORTS, 2_000, Nanos::SECOND),
+            ("1 1000000 1", 2, 2_000, Nanos::SECOND),
+            ("400 1000000 0.5", 800, 2_000, Nanos::from_millis(500)),
+            // Ids of two ports do not suffice.
+            ("1 10000 1", 4, 200_000, Nanos::SECOND),
+        ] {
+            let plan = of(last).unwrap_or_else(|why| panic!("{last}: {why}"));
+            let found = (plan.source_ports, plan.rate.0, plan.timeout);
+            assert_eq!(found, (ports, rate, timeout), "{last}");
+            plan.check().unwrap();
+        }
+        for (last, word) in [
+            ("1", "TIMEOUT"),
+            ("0 1000000 1", "ports"),
+            ("40000 1000000 1", "65535"),
+            ("1 x 1", "time between bursts"),
+            ("1000000 0", "timeout"),
+            ("1 1 1 1", "unexpected"),
+        ] {
+            let why = of(last).unwrap_err();
+            assert!(why.contains(word), "{last}: {why}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! constant rate (dns64perf++).
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -276,6 +277,7 @@ pub(crate) enum Family {
     max_term_width = 110,
     about = "One trial at a constant rate with the arguments, the output and the dns64perf.csv of dns64perf++, paced and checked \
              by dns64bench",
+    override_usage = "dns64perf++ <SERVER> <PORT> <A.B.C.D/LEN> <REQUESTS> <BURST> <THREADS> [PORTS] <DELAY> <TIMEOUT>",
     after_help = help::below("dns64perf++")
 )]
 pub(crate) struct Dns64perf {
@@ -292,11 +294,40 @@ pub(crate) struct Dns64perf {
     pub(crate) burst: u64,
     /// Threads
     pub(crate) threads: u64,
-    /// Time between the bursts of a thread, in ns
+    /// Time between the bursts of a thread in ns, and timeout in seconds; with nine arguments PORTS,
+    /// the source ports of each thread, stands before them
+    #[arg(value_names = ["DELAY", "TIMEOUT"], num_args = 2..=3, required = true)]
+    pub(crate) timing: Vec<String>,
+}
+
+/// The last two or three arguments of dns64perf++.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Timing {
+    /// Source ports of each thread, if given. Versions since October 2018 take them.
+    pub(crate) ports: Option<NonZeroU16>,
+    /// Time between the bursts of a thread, in ns.
     pub(crate) delay: u64,
-    /// Timeout in seconds
-    #[arg(value_parser = positive_seconds)]
     pub(crate) timeout: Duration,
+}
+
+impl Dns64perf {
+    /// Reads the last two or three arguments; an error names the argument.
+    pub(crate) fn timing(&self) -> Result<Timing, String> {
+        let (ports, delay, timeout) = match &self.timing[..] {
+            [delay, timeout] => (None, delay, timeout),
+            [ports, delay, timeout] => (Some(ports), delay, timeout),
+            _ => return Err("the time between bursts and the timeout come last".into()),
+        };
+        let bad = |word: &str, what: &str| format!("'{word}' is no {what}");
+        let ports = ports.map(|word| {
+            word.parse().map_err(|_| bad(word, "number of ports per thread from 1 to 65535"))
+        });
+        Ok(Timing {
+            ports: ports.transpose()?,
+            delay: delay.parse().map_err(|_| bad(delay, "time between bursts in ns"))?,
+            timeout: positive_seconds(timeout).map_err(|_| bad(timeout, "timeout in seconds"))?,
+        })
+    }
 }
 
 /// The arguments of dns64perf2 (G. Lencse, "Performance Analysis of MTD64, our Tiny Multi-Threaded

@@ -84,6 +84,12 @@ fn notes(subcommand: &str) -> &'static [(&'static str, &'static str)] {
             ("", "Queries leave evenly: a burst of n every d ns by t threads is a rate of n·t/d."),
             (
                 "",
+                "Versions since October 2018 take nine arguments, the source ports of each thread before the delay. Without \
+                 them 64 source ports are used. If the ids of the given ports do not suffice for the rate and the timeout, \
+                 more ports are used.",
+            ),
+            (
+                "",
                 "Exit status: 0 done, 2 bad usage, 3 the tester spoiled the trial (told on standard error), 4 this \
                  environment cannot be used, 130 interrupted.",
             ),
@@ -205,10 +211,16 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
                 "Ask for our own names, and write HTML.",
             ),
         ],
-        "dns64perf++" => &[(
-            "dns64bench dns64perf++ 2001:2::1 53 10.0.0.0/8 60000 1 1 1000000 1",
-            "60 000 queries, one each millisecond, with a timeout of 1 s.",
-        )],
+        "dns64perf++" => &[
+            (
+                "dns64bench dns64perf++ 2001:2::1 53 10.0.0.0/8 60000 1 1 1000000 1",
+                "60 000 queries, one each millisecond, with a timeout of 1 s.",
+            ),
+            (
+                "dns64bench dns64perf++ 2001:2::1 53 10.0.0.0/8 60000 1 1 100 1000000 1",
+                "The same from 100 source ports.",
+            ),
+        ],
         "campaign" => &[
             (
                 "dns64bench campaign plan smoke",
