@@ -30,7 +30,9 @@ mod progress;
 mod resolve;
 mod streams;
 
+use std::ffi::{OsStr, OsString};
 use std::panic;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -106,21 +108,30 @@ fn run() -> ExitCode {
     outcome.unwrap_or_else(Failure::report)
 }
 
-/// What was asked for. Under the name of an older tool (a link to this program) its arguments are
-/// understood as they are.
+/// The command line. A link to this program with the name of an older tool takes the arguments of
+/// that tool.
 fn command() -> Command {
-    let called = std::env::args_os().next().map(std::path::PathBuf::from);
-    match called.as_deref().and_then(|path| path.file_name()?.to_str()) {
-        Some("resperf") => Command::Resperf(Box::new(parsed())),
-        Some("dns64perf++") => Command::Dns64perf(parsed()),
-        _ => parsed::<Arguments>().command,
+    let mut words: Vec<OsString> = std::env::args_os().collect();
+    let name = words.first().and_then(|path| Path::new(path).file_name()).map(OsStr::to_owned);
+    match name.as_deref().and_then(OsStr::to_str) {
+        Some("resperf") => Command::Resperf(Box::new(parsed(words))),
+        Some("resperf-report") => {
+            words.insert(1, "--report".into());
+            Command::Resperf(Box::new(parsed(words)))
+        }
+        Some("dns64perf++") => Command::Dns64perf(parsed(words)),
+        Some("dns64perf2") => {
+            words.splice(1..1, ["closed-loop", "--dns64perf2"].map(OsString::from));
+            parsed::<Arguments>(words).command
+        }
+        _ => parsed::<Arguments>(words).command,
     }
 }
 
-/// The arguments, or the end with what is wrong about them: told in the same way as all that can go
-/// wrong.
-fn parsed<T: Parser>() -> T {
-    T::try_parse().unwrap_or_else(|error| {
+/// Parses the words of the command line. Wrong arguments end the program with a message in the form
+/// of its other errors.
+fn parsed<T: Parser>(words: Vec<OsString>) -> T {
+    T::try_parse_from(words).unwrap_or_else(|error| {
         if !error.use_stderr() {
             // Help, or the version.
             error.exit()

@@ -16,7 +16,7 @@ use method::verdict::Acceptance;
 use net::affinity::allowed_cpus;
 use tester::authdns::answer;
 use tester::client::closed_loop::ClosedLoopPlan;
-use tester::client::ramp::{Ramp, RampPlan};
+use tester::client::ramp::{self, Ramp, RampPlan};
 use tester::client::{
     self, Additional, Check, ClientSettings, Edns, EdnsOption, Names, QueryFile, Source,
 };
@@ -583,6 +583,7 @@ impl Resperf {
             outstanding: self.outstanding.unwrap_or(65_536 * clients),
             behind: self.behind,
             repeat: self.repeat,
+            wait: ramp::WAIT,
         })
     }
 
@@ -755,6 +756,13 @@ mod tests {
             let why = of(last).unwrap_err();
             assert!(why.contains(word), "{last}: {why}");
         }
+    }
+
+    #[test]
+    fn resperf_waits_for_forty_seconds() {
+        let args = Resperf::parse_from(["resperf", "-s", "::1", "--names", "10.0.0.0/24"]);
+        let plan = args.resolve().unwrap_or_else(|failure| panic!("{failure}"));
+        assert_eq!(plan.wait, Nanos(40 * Nanos::SECOND.0));
     }
 
     #[test]

@@ -186,8 +186,12 @@ fn resperf_ends_on_its_limits() {
         "{text}"
     );
     let repeat = [&end[..], &["-R"]].concat();
-    let text = printed(&repeat, &run_as("resperf", folder.path(), &repeat));
+    let text = printed(&repeat, &run_as("resperf-report", folder.path(), &repeat));
+    let is_html = |entry: std::io::Result<fs::DirEntry>| {
+        entry.unwrap().path().extension().is_some_and(|end| end == "html")
+    };
     assert!(text.contains("Queries sent:         500\n"), "{text}");
+    assert!(fs::read_dir(&folder).unwrap().any(is_html), "{text}");
     let unreachable = [&common[..], &["-p", "1", "-M", "tcp"]].concat();
     let output = run_as("resperf", folder.path(), &unreachable);
     assert_eq!(output.status.code(), Some(4), "{}", show(&unreachable, &output));
@@ -265,15 +269,22 @@ fn check_dns64perf(folder: &Path, text: &str) {
 
 #[test]
 fn experiments_of_dns64perf2_print_a_time_each() {
-    let server = auth();
-    let experiments = ["--dns64perf2", "7", "1", "4", "1", "127.0.0.1", port(&server)];
-    let args =
-        [&["closed-loop", "--aaaa-share", "1", "--liveness", "false"][..], &experiments].concat();
-    let text = printed(&args, &run(&args));
-    let times: Vec<f64> = text.lines().map(|line| line.parse().unwrap()).collect();
-    assert!(times.len() == 256 && times.iter().all(|&ms| ms > 0.0), "{text}");
-    // Every name of 7.0.0.0 to 7.0.255.255 was asked for once.
-    assert_eq!(server.end()["queries"]["aaaa"], 65_536);
+    let experiments = ["7", "1", "4", "1", "127.0.0.1"];
+    let options = ["--aaaa-share", "1", "--liveness", "false"];
+    for by_name in [false, true] {
+        let (server, folder) = (auth(), tempfile::tempdir().unwrap());
+        let words = [&experiments[..], &[port(&server)], &options].concat();
+        let text = if by_name {
+            printed(&words, &run_as("dns64perf2", folder.path(), &words))
+        } else {
+            let args = [&["closed-loop", "--dns64perf2"][..], &words].concat();
+            printed(&args, &run(&args))
+        };
+        let times: Vec<f64> = text.lines().map(|line| line.parse().unwrap()).collect();
+        assert!(times.len() == 256 && times.iter().all(|&ms| ms > 0.0), "{text}");
+        // Every name of 7.0.0.0 to 7.0.255.255 was asked for once.
+        assert_eq!(server.end()["queries"]["aaaa"], 65_536);
+    }
 }
 
 #[test]

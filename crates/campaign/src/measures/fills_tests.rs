@@ -14,6 +14,12 @@ fn labels(plan: &Plan, text: &str) -> Vec<&'static str> {
 }
 
 #[test]
+fn mtd64_ng_has_the_threads_of_the_paper() {
+    let plan = Plan::load(Path::new("paper")).unwrap();
+    assert_eq!(plan.dut("mtd64-ng").unwrap().threads, Some(30));
+}
+
+#[test]
 fn points_name_the_tables_that_they_fill() {
     let plan = Plan::load(Path::new("paper")).unwrap();
     for (point, expected) in [

@@ -69,7 +69,7 @@ fn notes(subcommand: &str) -> &'static [(&'static str, &'static str)] {
                  given; replies must echo the question; a backlog after a stall of this machine is made up before it is held \
                  against -F; the last interval is plotted with its true width and counts for the maximum if it is at least \
                  half as wide as the others; with -C every client has ids of its own, and -q is the sum over all; -i need \
-                 not divide the time.",
+                 not divide the time. Figures of --report are SVG instead of PNG.",
             ),
             (
                 "",
@@ -77,7 +77,8 @@ fn notes(subcommand: &str) -> &'static [(&'static str, &'static str)] {
             ),
             (
                 "",
-                "A link to dns64bench with the name resperf takes these arguments without the subcommand.",
+                "A link to dns64bench with the name resperf takes these arguments without the subcommand; with the name \
+                 resperf-report it also implies --report.",
             ),
         ],
         "dns64perf++" => &[

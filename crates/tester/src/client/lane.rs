@@ -66,6 +66,8 @@ pub(super) enum Drive<'a> {
 /// A lane's share of a ramp.
 pub(super) struct Due<'a> {
     pub(super) ramp: Ramp,
+    /// Time for responses after the end of the ramp.
+    pub(super) wait: Nanos,
     pub(super) lane: u64,
     pub(super) of: u64,
     /// Queries in flight at which it ends.
@@ -116,6 +118,12 @@ impl Due<'_> {
         // up.
         let is_over = passed >= self.ramp.length() + Nanos::SECOND;
         is_over.then_some(Ending::Behind { queries: left * self.of, rate })
+    }
+
+    /// True if sending has ended and no response is waited for any more at this moment after the
+    /// start.
+    fn is_over(&self, passed: Nanos) -> bool {
+        self.ending.is_some() && passed >= self.ramp.length() + self.wait
     }
 
     /// When the lane's next query is due.
@@ -192,7 +200,7 @@ impl<'a> Lane<'a> {
         })
     }
 
-    /// Asks as `drive` allows, from `start` on, until all is answered or given up.
+    /// Asks as `drive` allows, from `start` on, until all queries are answered or given up.
     pub(super) fn run(mut self, start: Nanos, drive: &mut Drive<'_>) -> io::Result<Lane<'a>> {
         if let Some(cpu) = self.cpu {
             pin_to(cpu)?;
@@ -232,6 +240,9 @@ impl<'a> Lane<'a> {
             let now = clock::now();
             self.take(idle, &mut batch)?;
             self.give_up(now);
+            if matches!(drive, Drive::Ramp(due) if due.is_over(now.since(start))) {
+                self.give_up_sent_before(Nanos(u64::MAX), |_| true);
+            }
             if let Drive::Closed { progress: Some(progress), .. } = drive {
                 progress.set(&self.tally.counts);
             }
@@ -554,8 +565,13 @@ impl<'a> Lane<'a> {
     fn give_up(&mut self, now: Nanos) {
         let Some(moment) = now.0.checked_sub(self.settings.timeout.0) else { return };
         // Where there is more to read, the answer may be in it.
-        for port in self.ports.iter_mut().filter(|port| !port.has_more) {
-            while port.flights.give_up(Nanos(moment)).is_some() {
+        self.give_up_sent_before(Nanos(moment), |port| !port.has_more);
+    }
+
+    /// Gives up the queries of these ports that were sent before a moment.
+    fn give_up_sent_before(&mut self, moment: Nanos, of: impl Fn(&Port) -> bool) {
+        for port in self.ports.iter_mut().filter(|port| of(port)) {
+            while port.flights.give_up(moment).is_some() {
                 self.tally.counts.add(Outcome::Lost);
             }
         }

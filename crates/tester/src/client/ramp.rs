@@ -36,7 +36,13 @@ pub struct RampPlan {
     pub behind: u64,
     /// Whether to begin again with the questions at their end.
     pub repeat: bool,
+    /// Time for responses after the end of the ramp, also if sending ended before. Queries that are
+    /// in flight then are lost.
+    pub wait: Nanos,
 }
+
+/// Time for responses after the end of the ramp in resperf.
+pub const WAIT: Nanos = Nanos(40 * Nanos::SECOND.0);
 
 /// A bucket: what left in one interval, and what became of it. Rates are per second, times in
 /// seconds.
@@ -183,6 +189,7 @@ fn due<'a>(
 ) -> Due<'a> {
     Due {
         ramp: plan.ramp,
+        wait: plan.wait,
         watch,
         on_plateau: plan.ramp.constant == Nanos(0),
         lane: thread as u64,
@@ -239,9 +246,48 @@ fn bucket_of(interval: &Interval, ramp: Ramp, begin: Nanos, end: Nanos) -> Bucke
 
 #[cfg(test)]
 mod tests {
-    use method::units::Qps;
+    use std::net::UdpSocket;
 
+    use method::units::Qps;
+    use wire::name::Domain;
+
+    use super::super::{Additional, Check, Names, Source, Transport};
     use super::*;
+
+    #[test]
+    fn waiting_for_responses_ends_before_the_timeout() {
+        let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let block = "10.0.0.0/24".parse().unwrap();
+        let names = Names::new(&Domain::dns64perf(), block, 0, 256).unwrap();
+        let settings = ClientSettings {
+            server: silent.local_addr().unwrap(),
+            local: None,
+            transport: Transport::Udp,
+            source: Source::Names(names),
+            additional: Additional::default(),
+            check: Check::Rcode,
+            timeout: Nanos(3_600 * Nanos::SECOND.0),
+            offload: false,
+            buffer: None,
+            interval: Some(Nanos::from_millis(100)),
+        };
+        let (growing, constant) = (Nanos::from_millis(100), Nanos::from_millis(100));
+        let plan = RampPlan {
+            settings,
+            ramp: Ramp { max: Qps(200), growing, constant },
+            clients: 2,
+            threads: 2,
+            cpus: Vec::new(),
+            outstanding: 1_000,
+            behind: 0,
+            repeat: false,
+            wait: Nanos::from_millis(100),
+        };
+        let result = run(&plan, &AtomicBool::new(false), &|_| {}).unwrap();
+        let counts = &result.tally.counts;
+        assert!(counts.sent > 0 && counts.lost == counts.sent, "{counts:?}");
+        assert!(result.total >= plan.ramp.length() + plan.wait, "{:?}", result.total);
+    }
 
     #[test]
     fn a_splinter_at_the_end_belongs_to_the_bucket_before() {
