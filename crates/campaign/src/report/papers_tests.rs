@@ -11,6 +11,7 @@ use method::narrow::Length;
 use method::pacing::Windows;
 use method::units::{Qps, Share};
 use method::verdict::Verdict;
+use tester::measurer::names::working_set;
 use tester::measurer::result::Rtt;
 
 use super::chart::number;
@@ -687,4 +688,21 @@ fn every_number_is_in_the_csv() {
     for line in csv.lines() {
         assert_eq!(super::csv_tests::cells(line).len(), width, "{line}");
     }
+}
+
+#[test]
+fn working_sets_are_printed_with_cached_shares() {
+    let run = run("here", &entries());
+    let table = |what: &str| {
+        let title = format!("DNS64 performance by {what}");
+        tables(&run).into_iter().find(|t| t.title.starts_with(&title)).unwrap()
+    };
+    let mut points = run.results.duts[0].points.iter();
+    let point = points.find(|point| point.conditions.cached == Share::ONE).unwrap();
+    let rate = Qps(point.figures.median.unwrap() as u64);
+    let timeout = run.results.plan.trial.timeout(run.results.plan.trial.duration).into();
+    let names = number(working_set(Share::ONE, rate, timeout) as f64);
+    let note = table("cache hit rate").note;
+    assert!(note.contains(&format!("100 %: {names}")), "{note}");
+    assert!(!table("AAAA record rate").note.contains("100 %"));
 }

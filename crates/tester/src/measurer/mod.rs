@@ -9,7 +9,7 @@ mod ids;
 mod ledger;
 pub mod liveness;
 pub mod merge;
-mod names;
+pub mod names;
 mod outlet;
 mod pair;
 mod placement;

@@ -7,19 +7,32 @@
 //! query i, cached:  F(i) + (C(i) mod half)      F, C: fresh and cached queries before i
 //! ```
 //!
-//! A cached query repeats a name of the older half of a window that slides with the fresh names: it
-//! was asked for at least `half` fresh queries ago, long enough to be resolved (1.5 timeouts), and
-//! at most twice that, so that any cache which holds a few seconds of traffic still has it; nobody
-//! knows how large the cache is. The first window is resolved before the trial
-//! ([`NameSequence::preloaded_count`]).
+//! A cached query repeats a name of the older half of a window that slides with the fresh names, the
+//! working set. Up to a cached share of 80 % such a name was asked for at least 1.5 timeouts ago, so
+//! that it is resolved, and at most twice that, so that any cache that holds a few seconds of traffic
+//! still has it. Larger shares have the working set of 80 %: fewer fresh names would make it shrink to
+//! nothing at 100 %, and the results of 80 % and 100 % would not be comparable. The first window is
+//! resolved before the trial ([`NameSequence::preloaded_count`]).
 
 use std::net::Ipv4Addr;
 
 use method::units::{Nanos, Qps, QueryIndex, Share};
 use wire::name::NameRange;
 
-/// The smallest half window: with few or no fresh names, the cached queries go over this many.
+/// Smallest working set, in names: that of low rates.
 const MIN_HALF: u64 = 500;
+/// Smallest share of fresh names by which the working set is computed.
+const LEAST_FRESH: f64 = 0.2;
+
+/// Number of names that cached queries repeat in a trial at `rate` with `timeout`; 0 without a cached
+/// share.
+pub fn working_set(cached: Share, rate: Qps, timeout: Nanos) -> u64 {
+    if cached == Share::ZERO {
+        return 0;
+    }
+    let fresh_rate = rate.0 as f64 * (1.0 - cached.fraction()).max(LEAST_FRESH);
+    ((fresh_rate * timeout.as_secs_f64() * 1.5).ceil() as u64).max(MIN_HALF)
+}
 
 /// The names of a trial as a function of the query's index.
 #[derive(Clone, Debug)]
@@ -41,9 +54,7 @@ impl NameSequence {
         rate: Qps,
         timeout: Nanos,
     ) -> NameSequence {
-        let fresh_rate = rate.0 as f64 * (1.0 - cached.fraction());
-        let half = ((fresh_rate * timeout.as_secs_f64() * 1.5).ceil() as u64).max(MIN_HALF);
-        let half = if cached == Share::ZERO { 0 } else { half };
+        let half = working_set(cached, rate, timeout);
         let cached_before = std::array::from_fn(|n| cached.count_below(n as u64) as u8);
         NameSequence { range, first, cached, half, cached_before }
     }
@@ -78,7 +89,7 @@ impl NameSequence {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::collections::HashMap;
+    use std::collections::{HashMap, HashSet};
 
     fn sequence(cached: u8, rate: u64) -> NameSequence {
         NameSequence::new(NameRange::ALL, 1000, Share::percent(cached), Qps(rate), Nanos::SECOND)
@@ -103,6 +114,28 @@ mod tests {
         let preloaded: Vec<_> = preloaded(&sequence).collect();
         assert!((0..5000).all(|i| preloaded.contains(&sequence.address(QueryIndex(i)))));
         assert_eq!(sequence.names_used(1_000_000), preloaded.len() as u64);
+    }
+
+    #[test]
+    fn working_set_does_not_shrink_above_80_percent() {
+        for (percent, rate, names) in [
+            (0, 20_000, 0),
+            (20, 20_000, 24_000),
+            (80, 20_000, 6_000),
+            (99, 20_000, 6_000),
+            (100, 20_000, 6_000),
+            (80, 1_000, 500),
+            (100, 1_000, 500),
+        ] {
+            let sequence = sequence(percent, rate);
+            let cached = |i: &u64| sequence.cached.selects(*i);
+            let asked = |i| sequence.address(QueryIndex(i));
+            assert_eq!(sequence.half, names, "{percent} % at {rate}");
+            if percent == 100 {
+                let distinct: HashSet<_> = (0..50_000).filter(cached).map(asked).collect();
+                assert_eq!(distinct.len() as u64, names, "{percent} % at {rate}");
+            }
+        }
     }
 
     proptest! {

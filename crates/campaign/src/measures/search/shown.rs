@@ -2,7 +2,8 @@
 
 use method::precision::rounded_down;
 use method::search::Shortfall;
-use method::units::Share;
+use method::units::{Qps, Share};
+use tester::measurer::names::working_set;
 
 use super::{PointResult, SearchMethod};
 use crate::place::Place;
@@ -44,8 +45,9 @@ pub(super) fn tables(run: &Run) -> Vec<Table> {
             let which = |c: &Conditions| c.place == place && c.accept >= 1.0;
             let aaaa: Vec<&PointResult> = points(dut, |c| which(c) && c.cached == Share::ZERO);
             let cached: Vec<&PointResult> = points(dut, |c| which(c) && c.aaaa == Share::ZERO);
-            all.extend(sweep(run, dut, &place, "AAAA record rate", aaaa, |c| c.aaaa));
-            all.extend(sweep(run, dut, &place, "cache hit rate", cached, |c| c.cached));
+            let note = working_sets(run, &cached);
+            all.extend(sweep(run, dut, &place, ("AAAA record rate", ""), aaaa, |c| c.aaaa));
+            all.extend(sweep(run, dut, &place, ("cache hit rate", &note), cached, |c| c.cached));
             all.extend(both_shares(run, dut, &place));
         }
     }
@@ -270,7 +272,7 @@ fn sweep(
     run: &Run,
     dut: &DutResult,
     place: &Cores,
-    what: &str,
+    (what, note): (&str, &str),
     mut all: Vec<&PointResult>,
     share: fn(&Conditions) -> Share,
 ) -> Option<Table> {
@@ -283,7 +285,24 @@ fn sweep(
         all.into_iter().map(|p| (percent(share(&p.conditions).per_hundred()), p)).collect();
     let cores = cores_of(place, columns.iter().map(|(_, p)| *p));
     let title = format!("DNS64 performance by {what}: {}, {cores}", dut.name);
-    statistics(run, &title, "", what, &columns)
+    statistics(run, &title, note, what, &columns)
+}
+
+/// Sizes of the working sets of cached names at the medians of these points, for a note.
+fn working_sets(run: &Run, all: &[&PointResult]) -> String {
+    let trial = &run.results.plan.trial;
+    let timeout = trial.timeout(trial.duration).into();
+    let size = |point: &&PointResult| {
+        let (cached, median) = (point.conditions.cached, point.figures.median?);
+        let names = working_set(cached, Qps(median as u64), timeout);
+        let share = percent(cached.per_hundred());
+        (names > 0).then(|| format!("{share}: {}", number(names as f64)))
+    };
+    let sizes: Vec<String> = all.iter().filter_map(size).collect();
+    if sizes.is_empty() {
+        return String::new();
+    }
+    format!("Names that the cached queries repeat, at the median rate: {}.", sizes.join(", "))
 }
 
 /// The shares of the α×β table of a DUT, 0 included.
