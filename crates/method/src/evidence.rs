@@ -288,6 +288,22 @@ mod tests {
         assert_eq!(asked.deviation(&wanted(0)), None);
     }
 
+    /// A repeated question is for a name that has the record or has not, as the first one is.
+    #[test]
+    fn retries_do_not_change_the_aaaa_share() {
+        let asked = Asked {
+            aaaa: 20_000,
+            a: 10_000,
+            aaaa_present: 10_000,
+            aaaa_retries: 10_000,
+            a_retries: 5_000,
+            ..Asked::default()
+        };
+        let half = Wanted { aaaa: Share::percent(50), ..wanted(0) };
+        assert_eq!(asked.real(&half).unwrap().aaaa_share, Some(0.5));
+        assert_eq!(asked.deviation(&half), None);
+    }
+
     #[test]
     fn caching_what_is_new_and_not_caching_what_is_not_deviate() {
         let half = Asked { aaaa: 5_000, a: 5_000, ..Asked::default() };
