@@ -146,7 +146,7 @@ impl fmt::Display for Noncompliance {
             N::OverIpv4 => f.write_str("the Measurer asks the DUT over IPv4, not IPv6"),
             N::FewSearches { searches } => {
                 let searches = counted(searches.into(), "search", "searches");
-                write!(f, "{searches} of a point, not at least {COMPLIANT_REPEATS} of each")
+                write!(f, "only {searches} per point (RFC 8219: at least {COMPLIANT_REPEATS})")
             }
             N::Coarse { resolution } => {
                 write!(f, "the resolution is {resolution} queries/s, not 1")
@@ -203,7 +203,7 @@ impl Noncompliance {
             N::LooseWindow { limit_pct, usual_pct } => {
                 write!(
                     f,
-                    "the rate may be off by {limit_pct} % for 100 ms, not only by {usual_pct} %"
+                    "pacing tolerance relaxed to {limit_pct} % per 100 ms window (default {usual_pct} %)"
                 )
             }
             N::LooseLateness { limit, usual } => {
@@ -277,7 +277,7 @@ mod tests {
             ),
             (
                 N::LooseWindow { limit_pct: 5.0, usual_pct: 1.0 },
-                "the rate may be off by 5 % for 100 ms, not only by 1 %",
+                "pacing tolerance relaxed to 5 % per 100 ms window (default 1 %)",
             ),
             (
                 N::LooseLateness { limit, usual },
@@ -285,7 +285,7 @@ mod tests {
             ),
             (N::AuthNotSeen, "AuthDNS's own time and drops were not looked at (--auth-status)"),
             (N::LooseAuth { limit, usual }, "AuthDNS may take 50 ms, not only 10 ms"),
-            (N::FewSearches { searches: 1 }, "1 search of a point, not at least 20 of each"),
+            (N::FewSearches { searches: 1 }, "only 1 search per point (RFC 8219: at least 20)"),
             (N::Coarse { resolution: Qps(5) }, "the resolution is 5 queries/s, not 1"),
             (N::NamesRepeat, "names may have repeated"),
             (N::Unproven, "tester unproven: no self-test vouches for it"),
