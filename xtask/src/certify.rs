@@ -134,7 +134,11 @@ struct Row {
 
 impl Row {
     fn read(search: &Value, capacity: u64) -> Result<Row> {
-        let found = search["median"].as_f64().context("the search printed no median")?;
+        // A search that found no passing rate has no median, and has missed all of the capacity.
+        let found = match search.get("median").context("the search printed no median")? {
+            Value::Null => 0.0,
+            median => median.as_f64().context("the median is no number")?,
+        };
         let trials = search["trials"].as_array().context("the search printed no trials")?;
         let is = |trial: &&Value, verdict: &str| trial["verdict"] == verdict;
         let above = |trial: &&Value| trial["rate"].as_u64() > Some(capacity);

@@ -12,8 +12,9 @@ use std::fmt;
 use method::change::{Change, ChangeOutcome, LEAST_SEARCHES, Searches, WouldDecide, compare};
 use method::mlr::goal::Goal;
 use method::mlr::search::GoalResult;
+use method::precision::Figures;
 use method::search::Found;
-use method::units::counted;
+use method::units::{Qps, counted};
 use serde::Serialize;
 
 use crate::difference;
@@ -230,33 +231,41 @@ fn together(baselines: &[&Run], runs: &[&Run], name: &str, limit: f64) -> Vec<Ro
         .collect()
 }
 
-/// What was found at a point for one goal, with the results that it is of.
+/// The searches of a point for one goal, with the results that contain it.
 struct Numbers<'a> {
     results: &'a Results,
     point: &'a PointResult,
     found: Vec<Found>,
     overstatement: f64,
+    resolution: Qps,
+    is_refuted: bool,
 }
 
 impl<'a> Numbers<'a> {
     /// Those of RFC 8219, or of another goal; `None` where that was not searched for.
     fn of(results: &'a Results, point: &'a PointResult, goal: Option<Goal>) -> Option<Numbers<'a>> {
-        let numbers = |found, overstatement| Some(Numbers { results, point, found, overstatement });
-        let Some(goal) = goal else { return numbers(point.found.clone(), point.overstatement) };
-        match point.goals.iter().find(|figures| figures.goal == goal) {
-            Some(figures) => numbers(
-                figures.searches.iter().map(GoalResult::found).collect(),
-                figures.overstatement,
-            ),
-            None if point.missing.is_some() || point.void.is_some() => numbers(Vec::new(), 1.0),
-            None => None,
-        }
+        let (found, overstatement, resolution, figures) = match goal {
+            None => (point.found.clone(), point.overstatement, point.resolution, &point.figures),
+            Some(goal) => match point.goals.iter().find(|figures| figures.goal == goal) {
+                Some(of) => (
+                    of.searches.iter().map(GoalResult::found).collect(),
+                    of.overstatement,
+                    of.resolution,
+                    &of.figures,
+                ),
+                None if point.missing.is_some() || point.void.is_some() => {
+                    (Vec::new(), 1.0, point.resolution, &point.figures)
+                }
+                None => return None,
+            },
+        };
+        let is_refuted = figures.refuted_at.is_some();
+        Some(Numbers { results, point, found, overstatement, resolution, is_refuted })
     }
 
-    /// The searches, whose rates that passed are divided by what they may be `overstated` by: 1 for
-    /// the rates themselves, which is what medians are of.
-    fn searches(&self, overstated: f64) -> Searches {
-        Searches::of(&self.found, overstated, self.point.vouched.map(|rate| rate.0))
+    /// The searches; rates that passed are divided by the factor by which they may be overstated.
+    fn searches(&self) -> Searches {
+        Searches::of(&self.found, self.overstatement, self.point.vouched.map(|rate| rate.0))
     }
 }
 
@@ -283,26 +292,38 @@ fn row(
 ) -> Row {
     let (before, now) = (side(baselines, conditions, goal), side(runs, conditions, goal));
     let incomparable = incomparable(&before, &now);
-    // Intervals are of what is proven.
-    let [then, after] = [&before, &now].map(|side| searches(side, |numbers| numbers.overstatement));
-    let median = |side| searches(side, |_| 1.0).median();
+    let [then, after] = [&before, &now].map(searches);
+    let (baseline_median, median) = (median(&before), median(&now));
+    let ratio = median.zip(baseline_median).map(|(now, before)| now / before);
+    let compared = || Change { ratio, ..compare(&then, &after, limit) };
     Row {
         run: name.into(),
-        baseline_median: median(&before),
-        median: median(&now),
-        change: incomparable.is_none().then(|| compare(&then, &after, limit)),
+        baseline_median,
+        median,
+        change: incomparable.is_none().then(compared),
         conditions: conditions.clone(),
         goal,
         incomparable,
     }
 }
 
-/// The searches of a side, taken together; see [`Numbers::searches`].
-fn searches(side: &Side<'_>, overstated: fn(&Numbers<'_>) -> f64) -> Searches {
+/// The searches of a side, taken together.
+fn searches(side: &Side<'_>) -> Searches {
     side.iter()
-        .map(|numbers| numbers.searches(overstated(numbers)))
+        .map(Numbers::searches)
         .reduce(|all, more| all.and(&more))
         .unwrap_or_else(|| Searches::of(&[], 1.0, None))
+}
+
+/// The median of a side as a report prints it: that of its run, or of the searches of several runs
+/// together. `None` if a later trial refuted one of them.
+fn median(side: &Side<'_>) -> Option<f64> {
+    let resolution = side.iter().map(|numbers| numbers.resolution).max()?;
+    if side.iter().any(|numbers| numbers.is_refuted) {
+        return None;
+    }
+    let found: Vec<Found> = side.iter().flat_map(|numbers| &numbers.found).copied().collect();
+    Figures::of(&found, 1.0, resolution).median
 }
 
 /// Why the points of both sides cannot be compared; `None` where they can. All of them are held
@@ -334,9 +355,13 @@ fn incomparable(before: &Side<'_>, now: &Side<'_>) -> Option<Incomparable> {
         {
             return Some(Incomparable::Hosts(then, now));
         }
-        let (then, now) = (first.ran_on(), point.ran_on());
-        if then != now {
-            return Some(Incomparable::Places(then, now));
+        let is_same = match (&first.place, &point.place) {
+            (Some(then), Some(now)) => then.is_like(now),
+            (None, None) => true,
+            _ => false,
+        };
+        if !is_same {
+            return Some(Incomparable::Places(first.ran_on(), point.ran_on()));
         }
     }
     None

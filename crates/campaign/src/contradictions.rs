@@ -1,12 +1,12 @@
-//! What contradicts itself in the results of a campaign: said in the summary, with what to do about
-//! it.
+//! Contradictions in the results of a campaign, for the summary, with advice.
 
 use method::precision::Interval;
-use method::units::{Qps, Share};
+use method::units::{Qps, grouped};
 use serde::{Deserialize, Serialize};
 
 use crate::measures::search::PointResult;
 use crate::point::{Cores, Point};
+use crate::report::by_key;
 use crate::report::chart::number;
 use crate::results::DutResult;
 use crate::wording;
@@ -21,58 +21,53 @@ pub enum Contradiction {
         dut: String,
         /// The acceptance ratio below 1, a fraction.
         accept: f64,
-        /// Between which rates its limit lies with that ratio.
+        /// The interval of its limit with that ratio.
         less: Interval,
-        /// And with every reply demanded.
+        /// The interval of its limit with every reply demanded.
         all: Interval,
-        /// How close passed and failed rates had to be.
-        resolution: Qps,
     },
-    /// The median does not hold in a trial at that rate.
+    /// Trials at a rate at or below the median failed.
     DoesNotHold {
         /// The DUT, and where it ran.
         dut: String,
-        /// The median at which the trials of their own were sent, queries per second.
+        /// The lowest rate of these trials, queries per second.
         rate: Qps,
         /// Share of valid replies in the trials at that rate.
         valid: f64,
     },
-    /// The median is above what the self-test vouches for.
+    /// Searches passed above the rate up to which the self-test validates the tester.
     BeyondSelfTest {
         /// The DUT, and under which conditions.
         point: String,
-        /// The median that the self-test does not vouch for, queries per second.
-        median: f64,
-        /// Up to which rate the self-test vouches for the tester there.
+        /// The highest rate that passed in a search, queries per second.
+        passed: f64,
+        /// The rate up to which the self-test validates the tester there.
         allowed: Qps,
-        /// How close passed and failed rates had to be.
-        resolution: Qps,
     },
 }
 
 impl Contradiction {
-    /// In words, with what to do; rates without digits beyond their resolution.
+    /// The contradiction in words, with advice.
     pub fn in_words(&self) -> String {
         match self {
-            Contradiction::LessForLess { dut, accept, less, all, resolution } => format!(
-                "{dut} did less where less is demanded: {} queries/s with {} % accepted, {} with all. This is noise: longer trials \
-                 and more searches.",
-                wording::interval(less, *resolution),
+            Contradiction::LessForLess { dut, accept, less, all } => format!(
+                "{dut} reached less with a lower acceptance criterion: {} queries/s with {} % accepted, {} with 100 %. This is \
+                 noise; use longer trials and more searches.",
+                wording::interval(less),
                 number(accept * 100.0),
-                wording::interval(all, *resolution)
+                wording::interval(all)
             ),
             Contradiction::DoesNotHold { dut, rate, valid } => format!(
-                "{dut}'s median does not hold: in trials of their own at {} queries/s {} of the queries got a valid reply. The \
-                 median is that of lucky moments, so its interval reaches down to the next lower rate that passed: longer trials \
-                 and more searches.",
-                number(rate.0 as f64),
+                "{dut}: the median is not reproducible. In trials at {} queries/s, {} of the queries had a valid reply. The \
+                 interval is extended down to the next lower rate that passed. Use longer trials and more searches.",
+                grouped(rate.0),
                 almost(*valid)
             ),
-            Contradiction::BeyondSelfTest { point, median, allowed, resolution } => format!(
-                "{point}: {} queries/s passed, the self-test vouches for the tester up to {} only. Nothing is known above that: a \
-                 faster tester, or fewer roles on its CPUs.",
-                number(method::precision::rounded_down(*median, *resolution) as f64),
-                number(allowed.0 as f64)
+            Contradiction::BeyondSelfTest { point, passed, allowed } => format!(
+                "{point}: searches passed at up to {} queries/s, but the self-test validates the tester only up to {}. Higher \
+                 rates are unverified; use a faster tester or give each role its own CPUs.",
+                number(*passed),
+                grouped(allowed.0)
             ),
         }
     }
@@ -88,8 +83,8 @@ pub(crate) fn almost(share: f64) -> String {
     }
 }
 
-/// All contradictions of a campaign; `allowed` is up to which rate the self-test vouches for a
-/// point.
+/// All contradictions of a campaign; `allowed` is the rate up to which the self-test validates the
+/// tester at a point.
 pub(crate) fn contradictions(
     duts: &[DutResult],
     allowed: impl Fn(&Point) -> Option<Qps>,
@@ -97,26 +92,23 @@ pub(crate) fn contradictions(
     let mut all = Vec::new();
     for dut in duts {
         all.extend(dut.points.iter().filter_map(|point| less_for_less(dut, point)));
-        let full = dut
-            .loads
-            .iter()
-            .filter(|load| load.share == Share::ONE && load.found.passed == Some(false));
-        all.extend(full.filter_map(|load| {
-            let dut = on(&dut.name, &load.place);
-            Some(Contradiction::DoesNotHold { dut, rate: load.rate?, valid: load.found.valid? })
-        }));
+        for (place, loads) in by_key(&dut.loads, |load| &load.place) {
+            let failed = loads.iter().filter(|load| load.found.passed == Some(false));
+            let refuting = failed.min_by_key(|load| load.rate).and_then(|load| {
+                let dut = on(&dut.name, place);
+                Some(Contradiction::DoesNotHold { dut, rate: load.rate?, valid: load.found.valid? })
+            });
+            all.extend(refuting);
+        }
         for point in &dut.points {
             let named = Point::Search(point.conditions.clone());
-            if let (Some(median), Some(allowed)) = (point.figures.median, allowed(&named))
-                && median > allowed.0 as f64
+            // A self-test that passed at no rate is a caveat of the whole run.
+            let allowed = allowed(&named).filter(|&allowed| allowed > Qps(0));
+            if let (Some(passed), Some(allowed)) = (point.figures.max, allowed)
+                && passed > allowed.0 as f64
             {
-                let resolution = point.resolution;
-                all.push(Contradiction::BeyondSelfTest {
-                    point: named.to_string(),
-                    median,
-                    allowed,
-                    resolution,
-                });
+                let point = named.to_string();
+                all.push(Contradiction::BeyondSelfTest { point, passed, allowed });
             }
         }
     }
@@ -136,6 +128,6 @@ fn less_for_less(dut: &DutResult, point: &PointResult) -> Option<Contradiction> 
     })?;
     let (less, all) = (point.figures.interval, strict.figures.interval);
     let contradicts = c.accept < 1.0 && less.to? <= all.from?;
-    let (dut, accept, resolution) = (on(&dut.name, &c.place), c.accept, point.resolution);
-    contradicts.then_some(Contradiction::LessForLess { dut, accept, less, all, resolution })
+    let (dut, accept) = (on(&dut.name, &c.place), c.accept);
+    contradicts.then_some(Contradiction::LessForLess { dut, accept, less, all })
 }

@@ -31,9 +31,10 @@ pub enum Missing {
     WrongReplies(Wrong),
     /// The DUT ended in a trial.
     Ended(DutEnd),
-    /// The worst case of the same server on the same CPUs passed at no rate, so there is none to
-    /// take a share of.
+    /// The worst case of the same server on the same CPUs has no median to take a share of.
     NoRate,
+    /// A search of the self-test found no passing rate.
+    NoPassingRate,
     /// The DUT's host has not what it takes.
     CannotBeMade(CannotBeMade),
     /// The host does not count it.
@@ -73,8 +74,9 @@ impl fmt::Display for Missing {
             }
             Missing::Ended(end) => write!(f, "no number: {end}"),
             Missing::NoRate => {
-                write!(f, "not measured: the worst case passed at no rate to take a share of")
+                write!(f, "not measured: the worst case has no median to take a share of")
             }
+            Missing::NoPassingRate => write!(f, "a search found no passing rate"),
             Missing::CannotBeMade(why) => write!(f, "cannot be made here: {why}"),
             Missing::NotCounted => write!(f, "not measured: the host does not count it"),
             Missing::NotChecked { why } => write!(f, "not checked: {why}"),

@@ -69,9 +69,31 @@ impl Place {
     /// How many CPUs all its threads were confined to; `None` where they were not, or nothing was
     /// seen of them.
     pub(crate) fn confined_to(&self) -> Option<usize> {
-        let used: BTreeSet<usize> =
-            self.allowed.iter().flat_map(|allowed| allowed.cpus.iter().copied()).collect();
+        let used = self.used();
         (!used.is_empty() && used.is_subset(&self.cpus)).then_some(used.len())
+    }
+
+    /// True if the threads of both could run on the same CPUs, confined to them or not.
+    pub(crate) fn is_on_the_cpus_of(&self, other: &Place) -> bool {
+        let used = self.used();
+        !used.is_empty()
+            && used == other.used()
+            && self.confined_to().is_some() == other.confined_to().is_some()
+    }
+
+    /// True if both were on the same CPUs, configured with as many threads, and shared as many of
+    /// the CPUs with the same roles.
+    pub(crate) fn is_like(&self, other: &Place) -> bool {
+        let shares = |a: &Place, b: &Place| a.shared.iter().all(|with| b.shared.contains(with));
+        (self.used(), self.confined_to(), self.told)
+            == (other.used(), other.confined_to(), other.told)
+            && shares(self, other)
+            && shares(other, self)
+    }
+
+    /// The CPUs on which one of its threads or more could run.
+    fn used(&self) -> BTreeSet<usize> {
+        self.allowed.iter().flat_map(|allowed| allowed.cpus.iter().copied()).collect()
     }
 
     /// Whether it had so many cores: it was confined to so many CPUs, and told to answer with so
@@ -111,17 +133,32 @@ impl Place {
         self.cores().map_or_else(|other| other, cores_in_words)
     }
 
-    /// What a table says in place of a number of cores: the number itself where
-    /// [`Place::is_cores`], and who shares its CPUs.
+    /// The cell of a table for the cores: their number if [`Place::is_cores`], otherwise what is true
+    /// instead; and the roles that share its CPUs.
     pub fn in_words(&self) -> String {
-        let mut text = self.cores().map_or_else(|other| other, |n| n.to_string());
-        for group in self.shared.chunk_by(|a, b| a.cpus == b.cpus) {
+        let cores = self.cores().map_or_else(|other| other, |n| n.to_string());
+        std::iter::once(cores).chain(self.sharing()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Deviations from `cores` CPUs of its own with one thread each, in words; none if there is none.
+    pub(crate) fn deviations_from(&self, cores: usize) -> Vec<String> {
+        let other = match self.cores() {
+            Ok(n) if n == cores => None,
+            Ok(n) => Some(cores_in_words(n)),
+            Err(other) => Some(other),
+        };
+        other.into_iter().chain(self.sharing()).collect()
+    }
+
+    /// The roles that share its CPUs, in words.
+    fn sharing(&self) -> Vec<String> {
+        let of = |group: &[Sharing]| {
             let cpus = &group[0].cpus;
             let noun = if cpus.len() == 1 { "CPU" } else { "CPUs" };
             let with: Vec<&str> = group.iter().map(|sharing| sharing.with.in_words()).collect();
-            text += &format!(", shares {noun} {} with {}", cpu_ranges(cpus), with.join(" and "));
-        }
-        text
+            format!("shares {noun} {} with {}", cpu_ranges(cpus), with.join(" and "))
+        };
+        self.shared.chunk_by(|a, b| a.cpus == b.cpus).map(of).collect()
     }
 
     /// One DUT in several trials or points; `None` where it was seen in none.
@@ -226,6 +263,31 @@ mod tests {
         );
         place.shared[0].cpus = set(&[0, 1]);
         assert_eq!(place.in_words(), "2, shares CPUs 0-1 with the tester and AuthDNS");
+    }
+
+    #[test]
+    fn places_are_compared_as_data() {
+        let by_own_choice = place(&[1], None, &[&[1]]);
+        let one = place(&[1], Some(1), &[&[1]]);
+        assert!(one.is_on_the_cpus_of(&by_own_choice) && by_own_choice.is_on_the_cpus_of(&one));
+        assert!(!one.is_like(&by_own_choice) && one.is_like(&one));
+        for elsewhere in [
+            place(&[2], Some(1), &[&[2]]),
+            place(&[1, 2], Some(1), &[&[1, 2]]),
+            place(&[], Some(1), &[&[1]]),
+            place(&[1], Some(1), &[]),
+        ] {
+            assert!(!one.is_on_the_cpus_of(&elsewhere), "{elsewhere:?}");
+            assert!(!elsewhere.is_on_the_cpus_of(&one) && !one.is_like(&elsewhere));
+        }
+        let mut shared = one.clone();
+        shared.shared.push(Sharing { with: Neighbour::Tester, cpus: set(&[1]) });
+        assert!(one.is_on_the_cpus_of(&shared));
+        assert!(!one.is_like(&shared) && !shared.is_like(&one));
+        assert_eq!(one.deviations_from(1), [""; 0]);
+        assert_eq!(shared.deviations_from(1), ["shares CPU 1 with the tester"]);
+        assert_eq!(one.deviations_from(2), ["1 core"]);
+        assert_eq!(by_own_choice.deviations_from(1), ["1 CPU, threads by its own choice"]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use method::units::{Qps, Share};
 
 use crate::archive::{Entry, Measured};
 use crate::governor::CannotBeMade;
-use crate::measures::{Course, self_test};
+use crate::measures::{Course, search, self_test};
 use crate::plan::Plan;
 use crate::point::{Conditions, Cores, Point};
 use crate::search::SearchCourse;
@@ -172,16 +172,18 @@ impl<'a> Recorded<'a> {
         complete && point.measure().has_result(self, point)
     }
 
-    /// The median of a DUT's worst case at a place, as far as its searches are done; `None` where
-    /// none passed anywhere, or the point is void.
+    /// The median of a DUT's worst case at a place, of the searches that are done; `None` if they
+    /// have no median, or the point is void.
     pub(crate) fn median_at(&self, dut: &str, place: &Cores) -> Option<f64> {
-        let walk = self.walk(&Point::Search(Conditions::worst_case(dut, place.clone())))?;
-        let figures = Figures::of(&walk.course.searches()?.found(), 1.0);
-        figures.median.filter(|_| figures.has_rate() && walk.void.is_none())
+        let point = Point::Search(Conditions::worst_case(dut, place.clone()));
+        let walk = self.walk(&point).filter(|walk| walk.void.is_none())?;
+        let resolution = search::resolution(self, &point)?;
+        Figures::of(&walk.course.searches()?.found(), 1.0, resolution).median
     }
 
-    /// Up to which rate the self-test vouches for the tester at a point; `None` without a self-test
-    /// of which a search is over.
+    /// The rate up to which the self-test validates the tester at a point: by its smallest result,
+    /// 0 if a search of it found no passing rate. `None` if the plan has no self-test, or none of
+    /// its searches is over.
     pub fn allowed(&self, point: &Point) -> Option<Qps> {
         let test = self.plan.self_test.as_ref()?;
         let walk = self.walk(&self.plan.self_test_for(point)?)?;
@@ -189,7 +191,6 @@ impl<'a> Recorded<'a> {
         if found.is_empty() {
             return None;
         }
-        // Who passed nowhere vouches for nothing.
         let passed = smallest_pass(&found).unwrap_or(Qps(0));
         let (aaaa, cached) = match point {
             Point::Search(conditions) => (conditions.aaaa, conditions.cached),

@@ -5,7 +5,6 @@ use method::compliance::{Fact, Facts, Proof, noncompliance_of};
 use method::narrow::Length;
 use method::noncompliance::Noncompliance;
 use method::pacing::Windows;
-use method::precision::Figures;
 use method::reason::{Reason, ReasonKind};
 use method::stats::Summary;
 use method::units::{Qps, Share};
@@ -26,6 +25,7 @@ use crate::measures::constant_rate::{self, ConstantRateResult};
 use crate::measures::load::{self, LoadResult};
 use crate::measures::search::{self, PointResult, Trials};
 use crate::measures::self_test::{self, SelfTestResult};
+use crate::missing::Missing;
 use crate::plan::{AuthPlan, Plan};
 use crate::point::{Conditions, Point};
 use crate::recorded::Recorded;
@@ -52,8 +52,11 @@ pub struct Results {
     pub authdns: Vec<AuthResult>,
     /// What each server was told.
     pub configurations: Vec<Told>,
-    /// Whether every point of the plan is complete.
+    /// True if every point of the plan has a result, or cannot be made on this machine.
     pub complete: bool,
+    /// The points without a result, in the plan's order.
+    #[serde(default)]
+    pub without_result: Vec<WithoutResult>,
     /// The self-tests, if the plan has them: first the one that vouches for the trials.
     pub self_tests: Vec<SelfTestResult>,
     /// What was found of each DUT, in the plan's order.
@@ -218,11 +221,23 @@ pub struct Warned {
     pub trials: usize,
 }
 
+/// A point without a result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct WithoutResult {
+    /// The point, in words.
+    pub point: String,
+    /// The reason.
+    pub missing: Missing,
+}
+
 /// Something that happened and is no result: a server died or hung, a point could not be measured.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Mishap {
     /// The point at which it happened, in words.
     pub point: String,
+    /// Name of the point's DUT; absent for a self-test.
+    #[serde(default)]
+    pub dut: Option<String>,
     /// What happened, in words.
     pub what: String,
     /// The end of the server's log.
@@ -238,9 +253,12 @@ impl Results {
         let duts: Vec<DutResult> =
             plan.duts.iter().map(|dut| dut_result(&recorded, dut.name(), &points)).collect();
         let mishaps = entries.iter().filter_map(|entry| match entry {
-            Entry::Mishap { point, what, log } => {
-                Some(Mishap { point: point.to_string(), what: what.clone(), log: log.clone() })
-            }
+            Entry::Mishap { point, what, log } => Some(Mishap {
+                point: point.to_string(),
+                dut: point.dut().map(str::to_owned),
+                what: what.clone(),
+                log: log.clone(),
+            }),
             _ => None,
         });
         let told = entries.iter().filter_map(|entry| match entry {
@@ -255,6 +273,7 @@ impl Results {
             }
             _ => None,
         });
+        let without_result = without_result(&recorded, &points);
         Results {
             schema_version: VERSION,
             hosts: hosts.collect(),
@@ -266,7 +285,8 @@ impl Results {
                 .into_iter()
                 .map(|auth| auth_result(&recorded, auth))
                 .collect(),
-            complete: points.iter().all(|point| recorded.is_complete(point)),
+            complete: without_result.is_empty(),
+            without_result,
             self_tests: points
                 .iter()
                 .filter_map(|point| self_test::result(&recorded, point))
@@ -293,6 +313,18 @@ impl Results {
     pub(crate) fn silent(&self) -> Vec<&str> {
         self.authdns.iter().filter(|auth| !auth.counts).map(|auth| auth.version.as_str()).collect()
     }
+}
+
+/// The points without a result, of those that this machine can make.
+fn without_result(recorded: &Recorded<'_>, points: &[Point]) -> Vec<WithoutResult> {
+    let open = points
+        .iter()
+        .filter(|point| recorded.cannot(point).is_none() && !recorded.has_result(point));
+    open.map(|point| WithoutResult {
+        point: point.to_string(),
+        missing: point.measure().missing(recorded, point).unwrap_or(Missing::Unfinished),
+    })
+    .collect()
 }
 
 /// What an AuthDNS says that it is.
@@ -516,7 +548,8 @@ fn fewest_searches(recorded: &Recorded<'_>) -> Option<u32> {
         let Point::Search(conditions) = point else { return None };
         let walk = recorded.walk(point).filter(|walk| !walk.trials.is_empty())?;
         let found = walk.course.searches()?.found();
-        (conditions.accept >= 1.0).then(|| Figures::of(&found, 1.0).n as u32)
+        let telling = found.iter().filter(|search| !search.says_nothing()).count();
+        (conditions.accept >= 1.0).then_some(telling as u32)
     };
     recorded.plan.points().iter().filter_map(of).min()
 }

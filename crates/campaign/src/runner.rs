@@ -261,7 +261,11 @@ impl<'a, H: Hosts> Campaign<'a, H> {
                 |entry: &Entry| matches!(entry, Entry::Mishap { point: of, .. } if of == point);
             return match self.entries.iter().any(is_said) {
                 true => Ok(()),
-                false => self.mishap(point, "there is no rate to take a share of", String::new()),
+                false => self.mishap(
+                    point,
+                    "the worst case has no median to take a share of",
+                    String::new(),
+                ),
             };
         }
         if self.recorded().is_complete(point) {
@@ -430,7 +434,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
             Point::ClosedLoop(_) | Point::Conform(_) => how.to_owned(),
             _ => format!("at {} queries/s: {how}", step.rate),
         };
-        self.mishap(&step.point, &what, log)
+        self.watcher.mishap(&step.point, &what);
+        self.append(Entry::Mishap { point: step.point.clone(), what, log })
     }
 
     /// Where the records of the next trial to be finished go, if they are wanted.
@@ -575,7 +580,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
 
     fn mishap(&mut self, point: &Point, what: &str, log: String) -> Result<(), CampaignError> {
         self.watcher.mishap(point, what);
-        self.append(Entry::Mishap { point: point.clone(), what: what.into(), log })
+        let (point, what) = (point.clone(), what.into());
+        self.append(Entry::Mishap { point, what, log })
     }
 
     fn append(&mut self, entry: Entry) -> Result<(), CampaignError> {

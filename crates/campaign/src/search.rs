@@ -26,11 +26,10 @@ pub use self::course::{GoalFigures, SearchCourse};
 /// What a set of searches found. Serialized it is the search object of `search --json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SearchResult {
-    /// Median, percentiles, dispersion and interval, in queries per second. A search whose lowest
-    /// rate failed counts as 0.
+    /// Median, percentiles, dispersion and interval, in queries per second.
     #[serde(flatten)]
     pub figures: Figures,
-    /// The distance of the rates that passed and failed: no digit of a rate means more.
+    /// The distance of the rates that passed and failed; a median of two rates is rounded by it.
     pub resolution: Qps,
     /// By how much the rates may be overstated because replies after the end of short trials count
     /// as well; the interval's lower end is divided by it. 1: not at all.
@@ -76,9 +75,9 @@ impl SearchResult {
         let repeats = course.found();
         let overstatement = plan.overstatement();
         let allowed = plan.allowed();
-        let figures = Figures::of(&repeats, overstatement).vouched_to(allowed);
-        let reasons = lower_bounds(&repeats, plan.range.max, &figures, allowed);
         let resolution = course.resolution(plan.wanted_resolution());
+        let figures = Figures::of(&repeats, overstatement, resolution).validated_to(allowed);
+        let reasons = lower_bounds(&repeats, plan.range.max, &figures, allowed);
         let of = |trial| Facts {
             resolution: Some(resolution),
             // Searches of which nothing could be measured are none.
@@ -440,7 +439,12 @@ mod tests {
             found.lower_bound_reasons
         );
         let (found, _) = whole(&folder.path().join("c"), &plan(1), 5);
-        assert_eq!((found.figures.median, found.repeats[0].highest), (Some(0.0), None));
+        assert_eq!((found.figures.median, found.repeats[0].highest), (None, None));
+        let json = serde_json::to_value(&found).unwrap();
+        for key in ["median", "min", "max", "p1", "p99", "dispersion_pct"] {
+            assert!(json[key].is_null(), "{key}: {}", json[key]);
+        }
+        assert_eq!((json["n"].as_u64(), json["without_pass"].as_u64()), (Some(1), Some(1)));
         let shortfall = found.failed_by[0].unwrap();
         assert_eq!((shortfall.rate, shortfall.missing, shortfall.of), (Qps(10), 1, 100));
         assert_eq!(found.figures.interval, Interval { from: None, to: Some(10.0) });

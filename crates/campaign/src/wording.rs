@@ -1,8 +1,8 @@
-//! Rates in words, the same ones everywhere: an interval says what was proven, and no digit goes
-//! beyond the resolution.
+//! Results in words, the same ones in every output. Rates are printed as they are:
+//! `method::precision` rounds those that are derived.
 
 use method::mlr::goal::Goal;
-use method::precision::{Figures, Interval, Ratio, rounded_down, rounded_up};
+use method::precision::{Figures, Interval, Ratio};
 use method::search::Shortfall;
 use method::set::LowerBound;
 use method::units::{Qps, counted, grouped};
@@ -17,11 +17,9 @@ pub fn shortfall(shortfall: &Shortfall) -> String {
     format!("{} queries/s failed by {} of {of}", grouped(rate.0), grouped(missing))
 }
 
-/// `[22 000, 25 000)`, `less than 1 000`, `at least 66 000`; queries per second.
-pub fn interval(interval: &Interval, resolution: Qps) -> String {
-    let from = interval.from.map(|from| number(rounded_down(from, resolution) as f64));
-    let to = interval.to.map(|to| number(rounded_up(to, resolution) as f64));
-    match (from, to) {
+/// `[22 875, 25 312)`, `less than 1 000`, `at least 66 000`; queries per second.
+pub fn interval(interval: &Interval) -> String {
+    match (interval.from.map(number), interval.to.map(number)) {
         (Some(from), Some(to)) => format!("[{from}, {to})"),
         (Some(from), None) => format!("at least {from}"),
         (None, Some(to)) => format!("less than {to}"),
@@ -29,20 +27,55 @@ pub fn interval(interval: &Interval, resolution: Qps) -> String {
     }
 }
 
-/// As [`interval`], but in brackets in any case, for what follows "in": `[66 000, ∞)`, `[0, 1 000)`.
-pub fn range(interval: &Interval, resolution: Qps) -> String {
-    let from = number(rounded_down(interval.from.unwrap_or(0.0), resolution) as f64);
-    let to = interval.to.map(|to| number(rounded_up(to, resolution) as f64));
-    format!("[{from}, {})", to.as_deref().unwrap_or("∞"))
+/// The interval after a value: ` in [66 000, ∞)`, `, less than 1 000`, `, interval not known`.
+fn with_interval(interval: &Interval) -> String {
+    match (interval.from.map(number), interval.to.map(number)) {
+        (Some(from), to) => format!(" in [{from}, {})", to.as_deref().unwrap_or("∞")),
+        (None, Some(to)) => format!(", less than {to}"),
+        (None, None) => ", interval not known".into(),
+    }
 }
 
-/// The median of the rates that passed, without digits beyond the resolution; `less than …` where
-/// the median search passed nowhere.
-pub fn median(figures: &Figures, resolution: Qps) -> String {
-    match figures.median {
-        None => "not measured".into(),
-        Some(median) if median > 0.0 => number(rounded_down(median, resolution) as f64),
-        Some(_) => interval(&Interval { from: None, to: figures.interval.to }, resolution),
+/// The median, with "≥" if it is the proven lower end and nothing bounds it from above; otherwise
+/// the reason for its absence.
+pub fn median(figures: &Figures) -> String {
+    match (figures.median, figures.refuted_at) {
+        _ if figures.n == 0 => "not measured".into(),
+        (Some(median), _) => {
+            format!("{}{}", if figures.is_at_least() { AT_LEAST } else { "" }, number(median))
+        }
+        (None, Some(rate)) => format!("refuted by a trial that failed at {}", grouped(rate.0)),
+        (None, None) => without_pass(figures),
+    }
+}
+
+/// `2 of 4 searches found no passing rate`.
+fn without_pass(figures: &Figures) -> String {
+    format!("{} of {} found no passing rate", figures.without_pass, counted_searches(figures.n))
+}
+
+/// The result of searches, the same one in sentence and tables: a single search has its interval
+/// only, several have their median in the interval.
+pub fn found(figures: &Figures) -> String {
+    let (interval, proven) = (interval(&figures.interval), with_interval(&figures.interval));
+    match (figures.n, figures.median) {
+        (1, Some(_)) => interval,
+        (0, _) => median(figures),
+        (_, Some(_)) if figures.without_pass > 0 => {
+            format!("{} ({}){proven}", median(figures), without_pass(figures))
+        }
+        (_, Some(_)) => format!("{}{proven}", median(figures)),
+        (_, None) if figures.interval == Interval::default() => median(figures),
+        (_, None) => format!("{}: {interval}", median(figures)),
+    }
+}
+
+/// Objections to the median of a point, if any; empty otherwise.
+pub(crate) fn objection(figures: &Figures) -> String {
+    match figures.refuted_at {
+        Some(_) => median(figures),
+        None if figures.without_pass > 0 => without_pass(figures),
+        None => String::new(),
     }
 }
 
@@ -62,10 +95,11 @@ pub fn lower_bound(reason: &LowerBound) -> String {
                 counted_searches(of)
             )
         }
+        LowerBound::SelfTest { allowed: Qps(0) } => "the self-test passed at no rate".into(),
         LowerBound::SelfTest { allowed } => {
             format!(
-                "the self-test vouches for the tester up to {} queries/s only",
-                number(allowed.0 as f64)
+                "the self-test validates the tester only up to {} queries/s",
+                grouped(allowed.0)
             )
         }
     }
@@ -97,15 +131,12 @@ pub fn goal(goal: &Goal) -> String {
     }
 }
 
-/// What an MLRsearch found for a goal: `20 050 queries/s in [20 050, 20 110)`.
-pub(crate) fn goal_found(found: &GoalFigures) -> String {
-    let GoalFigures { figures, resolution, .. } = found;
-    if figures.n == 0 {
-        return "not measured".into();
+/// The result of an MLRsearch for a goal: `20 050 in [20 050, 20 110) queries/s`.
+pub(crate) fn goal_found(goal: &GoalFigures) -> String {
+    match goal.figures.n {
+        0 => found(&goal.figures),
+        _ => format!("{} queries/s", found(&goal.figures)),
     }
-    let bound = if found.lower_bound_reasons.is_empty() { "" } else { AT_LEAST };
-    let (median, range) = (median(figures, *resolution), range(&figures.interval, *resolution));
-    format!("{bound}{median} queries/s in {range}")
 }
 
 /// The valid replies per second at the load of a goal, of the search that had the fewest: RFC 9971's
@@ -116,7 +147,7 @@ pub(crate) fn conditional_throughput(found: &GoalFigures) -> Option<String> {
 }
 
 /// What an MLRsearch found for a goal beside that of RFC 8219, in a line: `at most 0.5 % lost in all
-/// but 50 % of 21 s: 20 050 queries/s in [20 050, 20 110), 19 950 replies/s at the least`.
+/// but 50 % of 21 s: 20 050 in [20 050, 20 110) queries/s, 19 950 replies/s at the least`.
 pub fn goal_line(found: &GoalFigures) -> String {
     let replies = conditional_throughput(found)
         .map_or(String::new(), |rate| format!(", {rate} replies/s at the least"));
@@ -146,71 +177,118 @@ pub(crate) const STATISTICS: [&str; 6] = [
 ];
 
 /// The cells of a point for [`STATISTICS`].
-pub fn statistics(figures: &Figures, resolution: Qps) -> [String; STATISTICS.len()] {
+pub fn statistics(figures: &Figures) -> [String; STATISTICS.len()] {
     let rate = |rate: Option<f64>| match rate {
-        Some(rate) if rate > 0.0 => number(rounded_down(rate, resolution) as f64),
-        Some(_) => "none passed".into(),
+        Some(rate) => number(rate),
+        None if figures.n > 0 => "none passed".into(),
         None => "not measured".into(),
     };
     let dispersion = match figures.dispersion_pct {
         Some(dispersion) => format!("{dispersion:.2}"),
         None if figures.n < 2 => "one search".into(),
-        None => "median is 0".into(),
+        None if figures.refuted_at.is_some() => "median refuted".into(),
+        None => without_pass(figures),
     };
     [
-        median(figures, resolution),
+        median(figures),
         rate(figures.min),
         rate(figures.max),
         dispersion,
-        interval(&figures.interval, resolution),
+        interval(&figures.interval),
         figures.n.to_string(),
     ]
 }
 
-/// How much a result of so many searches is worth: one is a look, not a result.
+/// The number of searches; a single search is not a result.
 pub fn searches(n: usize) -> String {
     match n {
         0 => "not measured".into(),
-        1 => "one look (1 search)".into(),
+        1 => "1 search, which is not a result".into(),
         n => counted_searches(n),
     }
 }
 
-/// How many times as fast, with two significant digits: `3.1 to 8.2 times`, `at least 18 times`;
-/// `None` if the ratio does not say who is faster.
+/// A ratio of rates to two decimals: `3.12 to 8.21 times`, `at least 18.85 times`; `None` if it does
+/// not show which server is faster.
 pub fn ratio(ratio: &Ratio) -> Option<String> {
-    let digits = |value: f64, up: bool| {
-        let step = 10f64.powi(value.log10().floor() as i32 - 1);
-        let steps = value / step;
-        number((if up { steps.ceil() } else { steps.floor() }) * step)
-    };
-    match (ratio.from, ratio.to) {
+    let Ratio { from, to } = ratio.rounded();
+    match (from, to) {
         _ if !ratio.is_decided() => None,
-        (Some(from), Some(to)) => {
-            Some(format!("{} to {} times", digits(from, false), digits(to, true)))
-        }
-        (Some(from), None) => Some(format!("at least {} times", digits(from, false))),
-        (None, Some(to)) => Some(format!("at most {} times", digits(to, true))),
+        (Some(from), Some(to)) => Some(format!("{from:.2} to {to:.2} times")),
+        (Some(from), None) => Some(format!("at least {from:.2} times")),
+        (None, Some(to)) => Some(format!("at most {to:.2} times")),
         (None, None) => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use method::search::Found;
     use method::units::Nanos;
 
     use super::*;
+
+    /// Figures of searches, each with its highest rate that passed and its lowest that failed.
+    fn figures(each: &[(Option<u64>, Option<u64>)]) -> Figures {
+        let found = |&(highest, failed): &(Option<u64>, Option<u64>)| Found {
+            highest: highest.map(Qps),
+            failed: failed.map(Qps),
+            lower_bound: failed.is_none(),
+            unmeasurable: None,
+        };
+        Figures::of(&each.iter().map(found).collect::<Vec<_>>(), 1.0, Qps(1_000))
+    }
+
+    fn plain(text: &str) -> String {
+        text.replace('\u{202f}', " ")
+    }
 
     #[test]
     fn intervals_in_words() {
         let words = |from: Option<u64>, to: Option<u64>| {
             let value = |n: Option<u64>| n.map(|n| n as f64);
             let found = Interval { from: value(from), to: value(to) };
-            [interval, range].map(|said| said(&found, Qps(3_000)).replace('\u{202f}', " "))
+            [interval, with_interval].map(|said| plain(&said(&found)))
         };
-        assert_eq!(words(Some(22_875), Some(25_312)), ["[22 000, 26 000)"; 2]);
-        assert_eq!(words(Some(66_000), None), ["at least 66 000", "[66 000, ∞)"]);
-        assert_eq!(words(None, Some(1_000)), ["less than 1 000", "[0, 1 000)"]);
+        assert_eq!(words(Some(22_875), Some(25_312)), ["[22 875, 25 312)", " in [22 875, 25 312)"]);
+        assert_eq!(words(Some(66_000), None), ["at least 66 000", " in [66 000, ∞)"]);
+        assert_eq!(words(None, Some(1_000)), ["less than 1 000", ", less than 1 000"]);
+        assert_eq!(words(None, None), ["not known", ", interval not known"]);
+    }
+
+    #[test]
+    fn results_in_words_claim_no_more_than_was_measured() {
+        let (none, low, open) = ((None, Some(200)), (Some(200), Some(1_200)), (Some(4_000), None));
+        let high = (Some(3_050), Some(4_000));
+        for (searches, words) in [
+            (vec![], "not measured"),
+            (vec![low], "[200, 1 200)"),
+            (vec![open], "at least 4 000"),
+            (vec![none], "1 of 1 search found no passing rate: less than 200"),
+            (vec![low, low], "200 in [200, 1 200)"),
+            (vec![open, open], "≥ 4 000 in [4 000, ∞)"),
+            (vec![low, open], "2 000 in [200, ∞)"),
+            (vec![low, none, low], "200 (1 of 3 searches found no passing rate), less than 1 200"),
+            (
+                vec![low, none, open],
+                "200 (1 of 3 searches found no passing rate), interval not known",
+            ),
+            (vec![none, open, none, high], "2 of 4 searches found no passing rate"),
+            (vec![none, low, none, high], "2 of 4 searches found no passing rate: less than 4 000"),
+        ] {
+            assert_eq!(plain(&found(&figures(&searches))), words);
+        }
+        let mut refuted = figures(&[open, open]);
+        refuted.refute(Qps(4_000), Some(2_000.0));
+        assert_eq!(
+            plain(&found(&refuted)),
+            "refuted by a trial that failed at 4 000: at least 2 000"
+        );
+        let cells = statistics(&refuted).map(|cell| plain(&cell));
+        assert_eq!(cells[1..4], ["4 000", "4 000", "median refuted"]);
+        let cells = statistics(&figures(&[none, high])).map(|cell| plain(&cell));
+        let missing = "1 of 2 searches found no passing rate";
+        assert_eq!(cells, [missing, "none passed", "3 050", missing, "less than 4 000", "2"]);
     }
 
     #[test]
@@ -220,7 +298,7 @@ mod tests {
         assert_eq!(words(2_000), "1\u{202f}000 queries/s failed by 1 of 2\u{202f}000 queries");
         let words = |of| lower_bound(&LowerBound::RangeEnd { searches: 1, of, max: Qps(9_000) });
         assert_eq!(words(1), "1 of 1 search passed at the highest rate, 9\u{202f}000");
-        assert_eq!([1, 2].map(searches), ["one look (1 search)", "2 searches"]);
+        assert_eq!([1, 2].map(searches), ["1 search, which is not a result", "2 searches"]);
     }
 
     #[test]
@@ -244,8 +322,8 @@ mod tests {
     #[test]
     fn ratios_in_words_only_if_they_decide() {
         let words = |from: Option<f64>, to: Option<f64>| ratio(&Ratio { from, to });
-        assert_eq!(words(Some(18.857), None).unwrap(), "at least 18 times");
-        assert_eq!(words(Some(3.12), Some(8.21)).unwrap(), "3.1 to 8.3 times");
+        assert_eq!(words(Some(18.857), None).unwrap(), "at least 18.85 times");
+        assert_eq!(words(Some(3.121), Some(8.211)).unwrap(), "3.12 to 8.22 times");
         assert_eq!(words(Some(0.9), Some(1.2)), None);
         assert_eq!(words(None, Some(1.2)), None);
     }

@@ -350,17 +350,17 @@ fn print_sending(sending: &Sending) {
 
 /// A set of searches in words.
 pub(crate) fn print_search(result: &SearchResult) {
-    let (f, resolution) = (&result.figures, result.resolution);
-    let interval = wording::interval(&f.interval, resolution);
-    match f.n {
-        0 => println!("Result      not measured: no rate could be measured"),
-        1 => println!("One look    {interval} queries/s from 1 search, which is no result yet"),
-        n => {
-            let bound = if result.lower_bound { "at least " } else { "" };
-            println!(
-                "Median      {bound}{} queries/s over {n} searches",
-                wording::median(f, resolution)
-            );
+    let f = &result.figures;
+    let interval = wording::interval(&f.interval);
+    match (f.n, f.median) {
+        (0, _) => println!("Result      not measured: no rate could be measured"),
+        (1, _) => println!("1 search    {interval} queries/s (a single search is not a result)"),
+        (n, Some(_)) => {
+            println!("Median      {} queries/s over {n} searches", wording::median(f));
+            println!("Interval    {interval} queries/s");
+        }
+        (_, None) => {
+            println!("Median      none: {}", wording::median(f));
             println!("Interval    {interval} queries/s");
         }
     }
@@ -368,7 +368,7 @@ pub(crate) fn print_search(result: &SearchResult) {
         println!("Goal        {}", wording::goal_line(goal));
     }
     if let (Some(p1), Some(p99)) = (f.p1, f.p99) {
-        println!("Percentiles {} p1, {} p99", number(p1.round()), number(p99.round()));
+        println!("Percentiles {} p1, {} p99", number(p1), number(p99));
     }
     if let Some(dispersion) = f.dispersion_pct {
         println!("Dispersion  {dispersion:.2} %");

@@ -78,9 +78,12 @@ impl Searches {
         self.passed.is_empty()
     }
 
-    /// The median of what passed, queries per second; absent without a search.
-    pub fn median(&self) -> Option<f64> {
-        median(&self.passed)
+    /// The median of what passed, queries per second; absent without a search, and if a middle
+    /// search found no passing rate.
+    fn median(&self) -> Option<f64> {
+        let n = self.passed.len();
+        let lower = *self.passed.get(n.checked_sub(1)? / 2)?;
+        median(&self.passed).filter(|_| lower > 0.0)
     }
 }
 
@@ -131,8 +134,8 @@ pub struct Change {
     pub baseline_searches: usize,
     /// Searches of the candidate that say something.
     pub searches: usize,
-    /// The median of what the candidate passed divided by that of the baseline; absent where that
-    /// is 0.
+    /// The median of what the candidate passed divided by that of the baseline; absent if one of
+    /// them is.
     pub ratio: Option<f64>,
     /// The 95 % interval of the ratio of the medians; open without [`LEAST_SEARCHES`] of each.
     pub interval: Ratio,
@@ -151,7 +154,7 @@ pub fn compare(baseline: &Searches, candidate: &Searches, limit: f64) -> Change 
     Change {
         baseline_searches: baseline.len(),
         searches: candidate.len(),
-        ratio: now.zip(before.filter(|&rate| rate > 0.0)).map(|(now, before)| now / before),
+        ratio: now.zip(before).map(|(now, before)| now / before),
         interval,
         outcome,
         wanted: (outcome == ChangeOutcome::Undecided).then(|| wanted(baseline, candidate, limit)),

@@ -1,16 +1,18 @@
-//! How precisely a rate is known: the interval that trials prove, ratios of intervals, and no digit
-//! beyond the resolution.
+//! Precision of rates: the interval that trials prove, medians, ratios.
 //!
 //! ```text
 //! search 1   passed ──────┤├── failed            each search proves [highest rate that passed, lowest that failed)
 //! search 2      passed ──────┤├── failed
 //! point      from ────────────────── to          smallest pass … largest fail; open where nothing failed
 //! ```
+//!
+//! A rate that was tried is exact. Derived figures are rounded here, each by one function, so that
+//! every output shows the same value: a median of two rates ([`median`]), a lower end divided by
+//! [`overstatement`] ([`lower_end`]), ratios ([`Ratio::rounded`]), CPRDP ([`four_digits`]).
 
 use serde::{Deserialize, Serialize};
 
 use crate::search::Found;
-use crate::stats::Summary;
 use crate::units::{Nanos, Qps};
 
 /// Searches from which on the 1st and the 99th percentile say more than minimum and maximum
@@ -45,22 +47,25 @@ pub fn overstatement(duration: Nanos, timeout: Nanos) -> f64 {
 /// The rates between which the DUT's limit lies: `from` passed, `to` failed. Queries per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Interval {
-    /// The smallest of the highest rates that passed, divided by [`overstatement`]; absent where a
-    /// search passed nowhere.
+    /// The smallest of the highest rates that passed, divided by [`overstatement`]; absent if a
+    /// search found no passing rate.
     pub from: Option<f64>,
-    /// The largest of the lowest rates that failed; absent where a search found none that failed.
+    /// The largest of the lowest rates that failed; absent if a search found none.
     pub to: Option<f64>,
 }
 
 impl Interval {
-    /// What one or several searches prove together; `overstated` is at least 1.
+    /// The interval that one or several searches prove together; `overstated` is at least 1.
     pub fn of(found: &[Found], overstated: f64) -> Interval {
-        let each = |rate: fn(&Found) -> Option<Qps>| -> Option<Vec<f64>> {
-            found.iter().map(|f| rate(f).map(|Qps(rate)| rate as f64)).collect()
+        let each = |rate: fn(&Found) -> Option<Qps>| -> Option<Vec<Qps>> {
+            found.iter().map(rate).collect()
         };
-        let passed = each(|f| f.highest).and_then(|all| all.into_iter().reduce(f64::min));
-        let failed = each(|f| f.failed).and_then(|all| all.into_iter().reduce(f64::max));
-        Interval { from: passed.map(|rate| rate / overstated.max(1.0)), to: failed }
+        let passed = each(|f| f.highest).and_then(|all| all.into_iter().min());
+        let failed = each(|f| f.failed).and_then(|all| all.into_iter().max());
+        Interval {
+            from: passed.map(|rate| lower_end(rate, overstated)),
+            to: failed.map(|rate| rate.0 as f64),
+        }
     }
 
     /// The ratio of this to `other`: [a.from ÷ b.to, a.to ÷ b.from].
@@ -71,99 +76,148 @@ impl Interval {
     }
 }
 
-/// How many times as fast one server is as another, as far as that is proven.
+/// The lower end of an interval: a rate that passed, divided by [`overstatement`]. A quotient is
+/// rounded down to whole queries per second.
+pub fn lower_end(passed: Qps, overstated: f64) -> f64 {
+    if overstated > 1.0 { (passed.0 as f64 / overstated).floor() } else { passed.0 as f64 }
+}
+
+/// The ratio of two servers' rates, as far as it is proven.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Ratio {
-    /// At least so many times; absent where nothing bounds it.
+    /// Lower bound of the ratio; absent if there is none.
     pub from: Option<f64>,
-    /// At most so many times; absent where nothing bounds it.
+    /// Upper bound of the ratio; absent if there is none.
     pub to: Option<f64>,
 }
 
 impl Ratio {
-    /// Whether it says who is faster: only if it does not contain 1.
+    /// True if the ratio shows which server is faster: it does not contain 1.
     pub fn is_decided(&self) -> bool {
         self.from.is_some_and(|from| from > 1.0) || self.to.is_some_and(|to| to < 1.0)
     }
+
+    /// The ratio to two decimals: the lower bound rounded down, the upper bound rounded up.
+    #[must_use]
+    pub fn rounded(self) -> Ratio {
+        // The small terms correct quotients of binary fractions that should be whole hundredths.
+        Ratio {
+            from: self.from.map(|from| (from * 100.0 + 1e-6).floor() / 100.0),
+            to: self.to.map(|to| (to * 100.0 - 1e-6).ceil() / 100.0),
+        }
+    }
 }
 
-/// The statistics of a point, each only where there are enough searches for it. Queries per second.
+/// The statistics of a point, each only if there are enough searches for it. Queries per second.
 ///
-/// A search of which no rate could be measured is left out: it says nothing about the DUT. A search
-/// that passed nowhere counts as 0, which stands for "less than the lowest rate".
+/// A search in which the tester could not measure any rate is left out. A search that found no
+/// passing rate has no rate, which is not 0: it counts as lower than any rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Figures {
-    /// Searches that say something.
+    /// Searches that found a rate that passed or one that failed.
     pub n: usize,
-    /// The median of the highest rates that passed; absent where n = 0.
+    /// Searches, of `n`, that found no passing rate.
+    #[serde(default)]
+    pub without_pass: usize,
+    /// The median of the highest rates that passed. Absent if n = 0, if one of the middle searches
+    /// found no passing rate, or if a later trial refuted it.
     pub median: Option<f64>,
+    /// The rate, at or below the median, at which a later trial failed; absent if none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refuted_at: Option<Qps>,
     /// The 1st percentile; from n = 20 on.
     pub p1: Option<f64>,
     /// The 99th percentile; from n = 20 on.
     pub p99: Option<f64>,
-    /// The smallest of the highest rates that passed.
+    /// The smallest of the highest rates that passed; absent if a search found no passing rate.
     pub min: Option<f64>,
-    /// The largest of the highest rates that passed.
+    /// The largest of the highest rates that passed; absent if no search found a passing rate.
     pub max: Option<f64>,
-    /// (max − min) ÷ median · 100 %; from n = 2 on.
+    /// (max − min) ÷ median · 100 %, to two decimals; from n = 2 on, absent if one of them is.
     pub dispersion_pct: Option<f64>,
-    /// Between which rates the limit lies.
+    /// The rates between which the limit lies.
     pub interval: Interval,
 }
 
 impl Figures {
-    /// What searches amount to; `overstated` as in [`Interval::of`].
-    pub fn of(found: &[Found], overstated: f64) -> Figures {
+    /// The statistics of searches with this resolution; `overstated` as in [`Interval::of`].
+    pub fn of(found: &[Found], overstated: f64, resolution: Qps) -> Figures {
         let telling: Vec<Found> = found.iter().filter(|f| !f.says_nothing()).copied().collect();
-        let rates: Vec<f64> =
-            telling.iter().map(|f| f.highest.map_or(0.0, |rate| rate.0 as f64)).collect();
-        let summary = Summary::of(&rates);
-        let many = summary.filter(|s| s.n >= PERCENTILES_FROM);
+        let mut rates: Vec<Option<Qps>> = telling.iter().map(|f| f.highest).collect();
+        rates.sort_unstable();
+        let n = rates.len();
+        let rate = |at: usize| rates.get(at).copied().flatten().map(|rate| rate.0 as f64);
+        // Nearest rank; RFC 8219 uses minimum and maximum for fewer than 100 results.
+        let (cut, last) = (n / 100, n.saturating_sub(1));
+        let has_percentiles = n >= PERCENTILES_FROM;
+        let (median, min, max) = (median(&rates, resolution), rate(0), rate(last));
         Figures {
-            n: telling.len(),
-            median: summary.map(|s| s.median),
-            p1: many.map(|s| s.p1),
-            p99: many.map(|s| s.p99),
-            min: summary.map(|s| s.min),
-            max: summary.map(|s| s.max),
-            dispersion_pct: summary.filter(|s| s.n >= 2).and_then(|s| s.dispersion_pct),
+            n,
+            without_pass: rates.iter().filter(|rate| rate.is_none()).count(),
+            median,
+            refuted_at: None,
+            p1: rate(cut).filter(|_| has_percentiles),
+            p99: rate(last - cut).filter(|_| has_percentiles),
+            min,
+            max,
+            dispersion_pct: (median.zip(min).zip(max).filter(|_| n >= 2))
+                .map(|((median, min), max)| two_decimals((max - min) / median * 100.0)),
             interval: Interval::of(&telling, overstated),
         }
     }
 
-    /// The same where a self-test vouches for the tester up to `allowed` only: what failed above that
-    /// may be the tester's failure, and bounds the DUT no more.
+    /// These figures with a self-test that validates the tester only up to `allowed`: a failure
+    /// above that rate may be the tester's and does not bound the DUT.
     #[must_use]
-    pub fn vouched_to(mut self, allowed: Option<Qps>) -> Figures {
-        let is_vouched = |failed: &f64| allowed.is_none_or(|allowed| *failed <= allowed.0 as f64);
-        self.interval.to = self.interval.to.filter(is_vouched);
+    pub fn validated_to(mut self, allowed: Option<Qps>) -> Figures {
+        let is_valid = |failed: &f64| allowed.is_none_or(|allowed| *failed <= allowed.0 as f64);
+        self.interval.to = self.interval.to.filter(is_valid);
         self
     }
 
-    /// Whether at least one rate passed in the median search; otherwise the result is "less than
-    /// the lowest rate".
-    pub fn has_rate(&self) -> bool {
-        self.median.is_some_and(|median| median > 0.0)
+    /// Takes in that a later trial failed at `rate`. Rates at or above it that passed do not count
+    /// any more: the interval begins at `below` or lower, the lower end that the next lower pass
+    /// proves. A median at or above it is refuted.
+    pub fn refute(&mut self, rate: Qps, below: Option<f64>) {
+        self.interval.from = self.interval.from.zip(below).map(|(from, below)| from.min(below));
+        if self.median.is_some_and(|median| rate.0 as f64 <= median) || self.refuted_at.is_some() {
+            self.refuted_at = Some(self.refuted_at.map_or(rate, |known| known.min(rate)));
+            (self.median, self.dispersion_pct) = (None, None);
+        }
+    }
+
+    /// True if the median is itself the proven lower end and nothing bounds the DUT from above:
+    /// the only case in which a value is shown with "≥".
+    pub fn is_at_least(&self) -> bool {
+        self.interval.to.is_none() && self.median.is_some() && self.median == self.interval.from
     }
 }
 
-/// The smallest step in which a rate may be written that was searched with `resolution`: the power
-/// of ten not above it.
-pub fn step(resolution: Qps) -> u64 {
-    10u64.pow(resolution.0.max(1).ilog10())
+/// The median of rates in ascending order. A tried rate is exact; the mean of two different rates is
+/// rounded down to the power of ten not above `resolution`, but not below the lower of them. `None`
+/// if there is no rate, or one of the middle ones is absent.
+pub fn median(sorted: &[Option<Qps>], resolution: Qps) -> Option<f64> {
+    let last = sorted.len().checked_sub(1)?;
+    let (Qps(lower), Qps(upper)) = (sorted[last / 2]?, sorted[sorted.len() / 2]?);
+    let step = 10u64.pow(resolution.0.max(1).ilog10());
+    Some((u64::midpoint(lower, upper) / step * step).max(lower) as f64)
 }
 
-/// `rate` without digits beyond the resolution, rounded down: what passed is never overstated.
-pub fn rounded_down(rate: f64, resolution: Qps) -> u64 {
-    // The small term takes back what division of binary fractions lost of a whole number.
-    let step = step(resolution);
-    ((rate / step as f64 + 1e-9).floor() as u64) * step
+/// A value to four significant digits: the efficiency of a server (CPRDP).
+pub fn four_digits(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return value;
+    }
+    let digits = 3 - value.abs().log10().floor() as i32;
+    // Multiplying and dividing by whole powers of ten only leaves no binary remainder.
+    match digits {
+        ..0 => (value / 10f64.powi(-digits)).round() * 10f64.powi(-digits),
+        _ => (value * 10f64.powi(digits)).round() / 10f64.powi(digits),
+    }
 }
 
-/// `rate` without digits beyond the resolution, rounded up: what failed is never understated.
-pub fn rounded_up(rate: f64, resolution: Qps) -> u64 {
-    let step = step(resolution);
-    ((rate / step as f64 - 1e-9).ceil() as u64) * step
+fn two_decimals(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
 }
 
 #[cfg(test)]
@@ -179,10 +233,15 @@ mod tests {
         }
     }
 
+    /// Figures of searches with a resolution of 1 query/s and an overstatement of 1.
+    fn of(found: &[Found]) -> Figures {
+        Figures::of(found, 1.0, Qps(1))
+    }
+
     #[test]
     fn what_failed_above_the_self_tests_rate_bounds_nothing() {
-        let figures = Figures::of(&[found(Some(900), Some(1000))], 1.0);
-        let to = |allowed| figures.vouched_to(allowed).interval.to;
+        let figures = of(&[found(Some(900), Some(1000))]);
+        let to = |allowed| figures.validated_to(allowed).interval.to;
         assert_eq!(
             (to(None), to(Some(Qps(1000))), to(Some(Qps(999)))),
             (Some(1000.0), Some(1000.0), None)
@@ -230,32 +289,75 @@ mod tests {
     #[test]
     fn statistics_wait_for_enough_searches() {
         let same = |n: usize| vec![found(Some(1000), Some(1001)); n];
-        let one = Figures::of(&same(1), 1.0);
+        let one = of(&same(1));
         assert_eq!((one.median, one.dispersion_pct, one.p1), (Some(1000.0), None, None));
-        assert_eq!(Figures::of(&same(2), 1.0).dispersion_pct, Some(0.0));
-        assert_eq!(Figures::of(&same(19), 1.0).p1, None);
-        assert_eq!(Figures::of(&same(20), 1.0).p99, Some(1000.0));
+        assert_eq!(of(&same(2)).dispersion_pct, Some(0.0));
+        assert_eq!(of(&same(19)).p1, None);
+        assert_eq!(of(&same(20)).p99, Some(1000.0));
     }
 
     #[test]
-    fn a_server_that_passed_nowhere_has_no_rate() {
-        let has_rate = |each: &[Found]| Figures::of(each, 1.0).has_rate();
-        let (nowhere, somewhere) = (found(None, Some(100)), found(Some(100), Some(101)));
-        assert!(has_rate(&[somewhere]) && !has_rate(&[nowhere]) && !has_rate(&[]));
-        assert!(!has_rate(&[nowhere, nowhere, somewhere]));
+    fn percentiles_are_the_extremes_below_100_searches() {
+        let ranks = |n: u64| of(&(1..=n).map(|i| found(Some(i), None)).collect::<Vec<_>>());
+        let percentiles = |n| (ranks(n).p1, ranks(n).p99);
+        assert_eq!(percentiles(20), (Some(1.0), Some(20.0)));
+        assert_eq!(percentiles(100), (Some(2.0), Some(99.0)));
+    }
+
+    #[test]
+    fn a_search_without_a_passing_rate_is_not_zero() {
+        let (nowhere, low, high) =
+            (found(None, Some(100)), found(Some(100), Some(101)), found(Some(300), Some(301)));
+        let figures = |each: &[Found]| {
+            let f = of(each);
+            (f.n, f.without_pass, f.median, f.min, f.max, f.dispersion_pct)
+        };
+        assert_eq!(figures(&[]), (0, 0, None, None, None, None));
+        assert_eq!(figures(&[nowhere]), (1, 1, None, None, None, None));
+        assert_eq!(figures(&[nowhere, high]), (2, 1, None, None, Some(300.0), None));
+        // The middle search has a rate.
+        let one_of_three = [high, nowhere, low];
+        assert_eq!(figures(&one_of_three), (3, 1, Some(100.0), None, Some(300.0), None));
+        assert_eq!(
+            figures(&[high, low]),
+            (2, 0, Some(200.0), Some(100.0), Some(300.0), Some(100.0))
+        );
     }
 
     #[test]
     fn what_could_not_be_measured_is_not_zero() {
         let blocked =
             Found { highest: None, failed: None, lower_bound: true, unmeasurable: Some(Qps(10)) };
-        assert_eq!(
-            (Figures::of(&[blocked], 1.0).n, Figures::of(&[blocked], 1.0).median),
-            (0, None)
-        );
-        let both = Figures::of(&[blocked, found(Some(50), Some(60))], 1.0);
+        assert_eq!((of(&[blocked]).n, of(&[blocked]).median), (0, None));
+        let both = of(&[blocked, found(Some(50), Some(60))]);
         assert_eq!((both.n, both.median, both.interval.from), (1, Some(50.0), Some(50.0)));
-        assert!(!Figures::of(&[found(None, Some(10))], 1.0).has_rate());
+    }
+
+    #[test]
+    fn a_failed_trial_refutes_a_median_at_or_above_it() {
+        let figures = |rate: u64, below: Option<f64>| {
+            let mut figures = of(&[found(Some(200), Some(300)), found(Some(400), Some(500))]);
+            figures.refute(Qps(rate), below);
+            figures
+        };
+        let above = figures(350, Some(200.0));
+        assert_eq!((above.median, above.refuted_at), (Some(300.0), None));
+        let at = figures(300, Some(200.0));
+        assert_eq!((at.median, at.dispersion_pct, at.refuted_at), (None, None, Some(Qps(300))));
+        assert_eq!((at.interval.from, at.max), (Some(200.0), Some(400.0)));
+        let mut twice = figures(300, Some(200.0));
+        twice.refute(Qps(150), None);
+        assert_eq!((twice.refuted_at, twice.interval.from), (Some(Qps(150)), None));
+    }
+
+    #[test]
+    fn only_a_proven_lower_end_without_an_upper_one_is_at_least() {
+        let open = found(Some(400), None);
+        assert!(of(&[open]).is_at_least() && of(&[open, open]).is_at_least());
+        assert!(!of(&[open, found(Some(300), None)]).is_at_least(), "300 is proven, not 350");
+        assert!(!of(&[found(Some(400), Some(500))]).is_at_least());
+        assert!(!Figures::of(&[open], 1.5, Qps(1)).is_at_least());
+        assert!(!of(&[]).is_at_least() && !of(&[found(None, Some(100))]).is_at_least());
     }
 
     #[test]
@@ -270,18 +372,45 @@ mod tests {
     }
 
     #[test]
-    fn no_digit_is_written_beyond_the_resolution() {
-        assert_eq!(
-            (rounded_down(22_875.0, Qps(3_000)), rounded_up(25_312.0, Qps(3_000))),
-            (22_000, 26_000)
-        );
-        assert_eq!(
-            (rounded_down(65_535.0, Qps(1)), rounded_up(65_535.5, Qps(1))),
-            (65_535, 65_536)
-        );
-        assert_eq!(
-            (rounded_down(66_000.0, Qps(4_000)), rounded_up(66_000.0, Qps(4_000))),
-            (66_000, 66_000)
-        );
+    fn only_the_mean_of_two_rates_is_rounded() {
+        let of = |rates: &[u64], resolution| {
+            let rates: Vec<_> = rates.iter().map(|&rate| Some(Qps(rate))).collect();
+            median(&rates, Qps(resolution))
+        };
+        assert_eq!(of(&[], 1), None);
+        assert_eq!(of(&[22_875], 3_000), Some(22_875.0), "a rate that was tried");
+        assert_eq!(of(&[200, 200], 1_000), Some(200.0), "a rate that was tried");
+        assert_eq!(of(&[1_000, 22_875, 30_000], 3_000), Some(22_875.0));
+        assert_eq!(of(&[22_875, 25_312], 3_000), Some(24_000.0));
+        assert_eq!(of(&[65_535, 65_536], 1), Some(65_535.0));
+        assert_eq!(of(&[250, 260], 100), Some(250.0), "not below the lower one");
+        assert_eq!(of(&[1_000, 3_050], 200), Some(2_000.0));
+    }
+
+    #[test]
+    fn ratios_have_two_decimals_and_claim_no_more() {
+        let ratio = |from: f64, to: f64| {
+            let Ratio { from, to } = Ratio { from: Some(from), to: Some(to) }.rounded();
+            (from.unwrap(), to.unwrap())
+        };
+        assert_eq!(ratio(1.419, 2.001), (1.41, 2.01));
+        assert_eq!(ratio(1.1, 2.2), (1.1, 2.2));
+        assert_eq!(ratio(66_000.0 / 3_500.0, 3.0), (18.85, 3.0));
+    }
+
+    #[test]
+    fn efficiency_has_four_significant_digits() {
+        for (value, rounded) in [
+            (23_419.5, 23_420.0),
+            (6_847.4, 6_847.0),
+            (123.45, 123.5),
+            (0.123_449, 0.1234),
+            (9_999.6, 10_000.0),
+            (1_234_567.0, 1_235_000.0),
+            (0.0, 0.0),
+        ] {
+            assert_eq!(four_digits(value), rounded, "{value}");
+        }
+        assert!(four_digits(f64::INFINITY).is_infinite());
     }
 }

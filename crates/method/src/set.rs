@@ -321,7 +321,7 @@ mod tests {
         let (set, asked) = walked(plan(2, false), 50, 0);
         assert_eq!((asked.len(), smallest_pass(set.found())), (2, None));
         let (set, _) = walked(plan(2, false), 900, 0);
-        let figures = Figures::of(set.found(), 1.0);
+        let figures = Figures::of(set.found(), 1.0, Qps(1));
         let end = LowerBound::RangeEnd { searches: 2, of: 2, max: Qps(500) };
         assert_eq!(set.lower_bounds(&figures, None), [end]);
         assert_eq!(
@@ -344,7 +344,7 @@ mod tests {
                 &counts(100),
             );
         }
-        let figures = Figures::of(set.found(), 1.0);
+        let figures = Figures::of(set.found(), 1.0, Qps(1));
         assert_eq!(
             set.lower_bounds(&figures, None),
             [LowerBound::Unmeasurable { searches: 1, of: 1 }]
@@ -371,7 +371,7 @@ mod tests {
     fn lower_bounds_of_searches_that_ended_within_the_range() {
         let found = |highest, failed| ended(Some(highest), Some(failed));
         let all = [found(200, 300), found(200, 300), found(300, 400)];
-        let figures = Figures::of(&all, 1.0);
+        let figures = Figures::of(&all, 1.0, Qps(1));
         assert_eq!(figures.median, Some(200.0));
         let bounds = |found: &[Found], allowed: Option<u64>| {
             lower_bounds(found, Qps(500), &figures, allowed.map(Qps))

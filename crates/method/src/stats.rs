@@ -45,9 +45,23 @@ impl Summary {
             p99: sorted[n - 1 - cut],
             min,
             max,
-            dispersion_pct: (median > 0.0).then(|| (max - min) / median * 100.0),
+            dispersion_pct: dispersion(min, median, max),
         })
     }
+
+    /// The same with each value rounded by `round`, and the dispersion of the rounded values.
+    #[must_use]
+    pub fn rounded(self, round: fn(f64) -> f64) -> Summary {
+        let [median, p1, p99, min, max] =
+            [self.median, self.p1, self.p99, self.min, self.max].map(round);
+        let dispersion_pct = dispersion(min, median, max);
+        Summary { n: self.n, median, p1, p99, min, max, dispersion_pct }
+    }
+}
+
+/// The dispersion of results in per cent; `None` if the median is 0.
+fn dispersion(min: f64, median: f64, max: f64) -> Option<f64> {
+    (median > 0.0).then(|| (max - min) / median * 100.0)
 }
 
 /// Mean and sample standard deviation of a set of values.
@@ -136,6 +150,13 @@ mod tests {
         let hundred: Vec<f64> = (1..=100).map(f64::from).collect();
         let summary = Summary::of(&hundred).unwrap();
         assert_eq!((summary.p1, summary.p99), (2.0, 99.0));
+    }
+
+    #[test]
+    fn rounded_values_have_the_dispersion_of_those_values() {
+        let summary = Summary::of(&[1.4, 2.2, 3.4]).unwrap().rounded(f64::round);
+        assert_eq!((summary.min, summary.median, summary.max), (1.0, 2.0, 3.0));
+        assert_eq!((summary.n, summary.dispersion_pct), (3, Some(100.0)));
     }
 
     #[test]

@@ -3,7 +3,6 @@ use std::path::Path;
 use super::*;
 use crate::environment::{Environment, Finding};
 use crate::runner::simulated::journal_of;
-use method::units::Qps;
 
 fn text(repeat: u32, more: &str) -> String {
     format!(

@@ -370,6 +370,10 @@ impl Measure for ClosedLoopMeasure {
         walk.is_some_and(|walk| walk.trials.iter().any(|m| m.verdict() != Verdict::Invalid))
     }
 
+    fn missing(&self, recorded: &Recorded<'_>, point: &Point) -> Option<Missing> {
+        result(recorded, point)?.missing
+    }
+
     /// The paper has all of it without and with dynamic frequency scaling.
     fn fills(&self, _: &Plan, point: &Point) -> Vec<Filled> {
         let what: &[&str] = match point.governor() {

@@ -332,6 +332,10 @@ impl Measure for ConformMeasure {
         recorded.walk(point).is_some_and(|walk| walk.trials.into_iter().any(has))
     }
 
+    fn missing(&self, recorded: &Recorded<'_>, point: &Point) -> Option<Missing> {
+        of_variant(recorded, point)?.missing
+    }
+
     fn fills(&self, _: &Plan, _: &Point) -> Vec<Filled> {
         Vec::new()
     }

@@ -15,6 +15,7 @@ use super::sustained::{self, NodeResult, Sustained, each_place, second_by_second
 use super::{Course, Filled, Measure, Paper, Task};
 use crate::archive::Step;
 use crate::contradictions::almost;
+use crate::missing::Missing;
 use crate::plan::{DutPlan, Plan};
 use crate::point::{AtRate, Cores, Point};
 use crate::recorded::Recorded;
@@ -158,6 +159,10 @@ impl Measure for ConstantRateMeasure {
         walk.is_some_and(|walk| {
             walk.trials.iter().any(|m| m.verdict() != method::verdict::Verdict::Invalid)
         })
+    }
+
+    fn missing(&self, recorded: &Recorded<'_>, point: &Point) -> Option<Missing> {
+        result(recorded, point)?.found.missing
     }
 
     /// Of one trial there is no smallest and no largest number of pages; a curve over seconds takes

@@ -14,6 +14,7 @@ use super::sustained::{self, Sustained, each_place, second_by_second, transients
 use super::{Course, Filled, Measure, Paper, Task};
 use crate::archive::Step;
 use crate::contradictions::almost;
+use crate::missing::Missing;
 use crate::place::Place;
 use crate::plan::{DutPlan, Plan};
 use crate::point::{AtShare, Conditions, Cores, Point};
@@ -157,6 +158,10 @@ impl Measure for LoadMeasure {
         walk.is_some_and(|walk| {
             walk.trials.iter().any(|m| m.verdict() != method::verdict::Verdict::Invalid)
         })
+    }
+
+    fn missing(&self, recorded: &Recorded<'_>, point: &Point) -> Option<Missing> {
+        result(recorded, point)?.found.missing
     }
 
     fn fills(&self, _: &Plan, _: &Point) -> Vec<Filled> {
@@ -335,7 +340,7 @@ fn use_table(run: &Run) -> Table {
             found.state(),
             found.valid.map_or("–".into(), almost),
             found.cpu.as_ref().map_or("–".into(), |cpu| format!("{:.2}", cpu.median)),
-            found.cprdp.as_ref().map_or("–".into(), |cprdp| number(cprdp.median.round())),
+            found.cprdp.as_ref().map_or("–".into(), |cprdp| number(cprdp.median)),
         ]);
         table.rows.push(row);
     }

@@ -27,6 +27,7 @@ use tester::measurer::plan::TrialPlan;
 
 use self::conform::ConformPlan;
 use crate::archive::Step;
+use crate::missing::Missing;
 use crate::plan::{DutPlan, Plan};
 use crate::point::Point;
 use crate::recorded::Recorded;
@@ -81,6 +82,9 @@ pub trait Measure: Sync {
 
     /// Whether the campaign has a result for a point that is complete.
     fn has_result(&self, recorded: &Recorded<'_>, point: &Point) -> bool;
+
+    /// The reason why a point has no number; `None` if it has one.
+    fn missing(&self, recorded: &Recorded<'_>, point: &Point) -> Option<Missing>;
 
     /// Which tables and figures of the papers a point is a part of, none of them where it is a part
     /// of none.

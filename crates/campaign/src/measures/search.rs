@@ -3,13 +3,14 @@
 
 mod shown;
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use method::evidence::{Asked, Deviation, Real, Wanted};
 use method::mlr::goal::Goal;
 use method::narrow::Length;
-use method::precision::{Figures, overstatement};
+use method::precision::{Figures, lower_end, overstatement};
 use method::records::Wrong;
 use method::search::{Found, SearchRange, Shortfall};
 use method::set::{LowerBound, SetPlan, lower_bounds};
@@ -33,8 +34,9 @@ use crate::report::csv::Row;
 use crate::report::table::Table;
 use crate::search::{GoalFigures, SearchCourse};
 use crate::search_plan::Method;
+use crate::wording;
 
-pub(crate) use shown::{found_in_words, worst_point};
+pub(crate) use shown::{dot_of, found_in_words, worst_point};
 
 /// `[search]`: how rates are searched for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -126,8 +128,7 @@ impl Default for Searching {
 pub struct PointResult {
     /// The conditions under which the rates were searched for.
     pub conditions: Conditions,
-    /// Median, percentiles, dispersion and interval, queries per second; nothing of a point that is
-    /// void.
+    /// Median, percentiles, dispersion and interval, queries per second; empty for a void point.
     pub figures: Figures,
     /// Why there is no number, if there is none.
     pub missing: Option<Missing>,
@@ -158,8 +159,8 @@ pub struct PointResult {
     /// Trials in which the DUT died or hung.
     #[serde(default)]
     pub ends: Ends,
-    /// How close passed and failed rates of a search had to be or, of an MLRsearch, are; a text
-    /// shows no digit beyond it.
+    /// How close passed and failed rates of a search had to be or, of an MLRsearch, are; a median of
+    /// two rates is rounded by it.
     pub resolution: Qps,
     /// What an MLRsearch found for each goal, that of RFC 8219 first; the other fields are of that
     /// one. Empty for a bisection.
@@ -173,22 +174,48 @@ impl PointResult {
         self.place.as_ref().is_some_and(|place| place.is_cores(self.conditions.place.cores))
     }
 
-    /// Takes in that the DUT failed at `rate` in a trial of its own under the same conditions. Where
-    /// searches passed at that rate they met a lucky moment, so the interval reaches down to the next
-    /// lower rate that passed.
+    /// Takes in that the DUT failed at `rate` in a later trial under the same conditions. Passes at
+    /// that rate or above were not reproducible: the interval is extended down to the next lower
+    /// rate that passed, and a median at or above it is refuted.
     pub(crate) fn take_in_failure(&mut self, recorded: &Recorded<'_>, rate: Qps) {
-        let Some(from) = self.figures.interval.from else { return };
         let point = Point::Search(self.conditions.clone());
         let trials = recorded.walk(&point).map(|walk| walk.trials).unwrap_or_default();
         let passed = |m: &&&Measured| {
             m.step.length == Length::Full && m.verdict() == Verdict::Passed && m.step.rate < rate
         };
-        let below = trials.iter().filter(passed).map(|m| m.step.rate.0 as f64).reduce(f64::max);
-        self.figures.interval.from = below.map(|below| from.min(below / self.overstatement));
+        let below = trials.iter().filter(passed).map(|m| m.step.rate).max();
+        self.figures.refute(rate, below.map(|below| lower_end(below, self.overstatement)));
         // The first goal is the same number.
         if let Some(first) = self.goals.first_mut() {
-            first.figures.interval = self.figures.interval;
+            first.figures = self.figures;
         }
+    }
+
+    /// Objections to the number, or the reason for its absence; empty if there is neither.
+    pub(crate) fn mark(&self) -> String {
+        if let Some(why) = &self.missing {
+            return why.to_string();
+        }
+        let validated = self.lower_bound_reasons.iter().filter_map(|reason| match reason {
+            LowerBound::SelfTest { .. } => Some(wording::lower_bound(reason)),
+            _ => None,
+        });
+        let objection = Some(wording::objection(&self.figures)).filter(|words| !words.is_empty());
+        objection.into_iter().chain(validated).collect::<Vec<_>>().join("; ")
+    }
+
+    /// The order of results, the highest first: by the median, or else by the proven lower end; a
+    /// point without either comes last.
+    pub(crate) fn by_result(&self, other: &PointResult) -> Ordering {
+        let rate = |point: &PointResult| {
+            point.figures.median.or(point.figures.interval.from).unwrap_or(-1.0)
+        };
+        rate(other).total_cmp(&rate(self))
+    }
+
+    /// True if both were seen to run on the same CPUs.
+    pub(crate) fn is_on_the_cpus_of(&self, other: &PointResult) -> bool {
+        self.place.as_ref().zip(other.place.as_ref()).is_some_and(|(a, b)| a.is_on_the_cpus_of(b))
     }
 
     /// On how many cores the DUT ran, or what is true instead.
@@ -218,12 +245,15 @@ pub(crate) fn ran_on(asked: &Cores, seen: Option<&Place>) -> String {
     seen.map_or_else(|| format!("{} asked for, not seen", asked.cores), Place::in_words)
 }
 
-/// The name of a column or row: the cores or the placement asked for, and what is true where that
-/// says more.
+/// The name of a column or row: the cores or the placement asked for, and deviations from it.
 pub(crate) fn column(asked: &Cores, seen: Option<&Place>, missing: Option<&Missing>) -> String {
-    let (name, true_of_it) = (place_name(asked), ran_on(asked, seen));
-    let is_known = missing.is_some() && seen.is_none() || true_of_it == asked.cores.to_string();
-    if is_known { name } else { format!("{name} ({true_of_it})") }
+    let name = place_name(asked);
+    let deviations = match seen {
+        Some(place) => place.deviations_from(asked.cores),
+        None if missing.is_some() => Vec::new(),
+        None => vec![ran_on(asked, None)],
+    };
+    if deviations.is_empty() { name } else { format!("{name} ({})", deviations.join(", ")) }
 }
 
 /// Where a DUT ran, for legends and captions: the cores that it was confined to, not those asked
@@ -393,8 +423,13 @@ impl Measure for SearchMeasure {
     fn has_result(&self, recorded: &Recorded<'_>, point: &Point) -> bool {
         let walk = recorded.walk(point);
         walk.is_some_and(|walk| {
-            walk.course.searches().is_some_and(|set| Figures::of(&set.found(), 1.0).n > 0)
+            let searches = walk.course.searches();
+            searches.is_some_and(|set| set.found().iter().any(|found| !found.says_nothing()))
         })
+    }
+
+    fn missing(&self, recorded: &Recorded<'_>, point: &Point) -> Option<Missing> {
+        result(recorded, point)?.missing
     }
 
     fn fills(&self, plan: &Plan, point: &Point) -> Vec<Filled> {
@@ -453,9 +488,8 @@ impl Measure for SearchMeasure {
 fn rows(result: &PointResult) -> Vec<Row> {
     let point = Point::Search(result.conditions.clone());
     let mut rows = vec![Row {
-        mark: result.missing.as_ref().map(ToString::to_string).unwrap_or_default(),
+        mark: result.mark(),
         real: result.real,
-        at_least: !result.lower_bound_reasons.is_empty(),
         ..Row::of_figures(point.clone(), "rate", "queries/s", &result.figures)
     }];
     rows.push(Row::of_value(
@@ -472,10 +506,11 @@ fn rows(result: &PointResult) -> Vec<Row> {
         rows.push(Row::of_value(point.clone(), "vouched", "queries/s", 1, vouched));
     }
     rows.extend(each_search(&point, &result.found));
+    rows.push(without_pass(&point, &result.figures));
     for (at, goal) in result.goals.iter().enumerate() {
         let name = format!("goal_{}", at + 1);
         rows.push(Row {
-            at_least: !goal.lower_bound_reasons.is_empty(),
+            mark: wording::objection(&goal.figures),
             ..Row::of_figures(point.clone(), &name, "queries/s", &goal.figures)
         });
     }
@@ -516,6 +551,12 @@ pub(super) fn each_search(point: &Point, found: &[Found]) -> Vec<Row> {
         }
     }
     rows
+}
+
+/// The number of searches that found no passing rate.
+pub(super) fn without_pass(point: &Point, figures: &Figures) -> Row {
+    let searches = Some(figures.without_pass as f64);
+    Row::of_value(point.clone(), "without_pass", "searches", figures.n, searches)
 }
 
 /// How many trials a point took.
@@ -648,7 +689,8 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<PointResu
     let timeout = Nanos::from(plan.trial.timeout(plan.trial.duration));
     let overstatement = overstatement(plan.trial.duration.into(), timeout);
     let vouched = recorded.allowed(point);
-    let figures = Figures::of(&found, overstatement).vouched_to(vouched);
+    let resolution = searches.resolution(wanted_resolution(plan, &range));
+    let figures = Figures::of(&found, overstatement, resolution).validated_to(vouched);
     let missing = match walk.void {
         Some(why) => Some(Missing::Void(why)),
         None if wrong.is_some() => wrong.map(Missing::WrongReplies),
@@ -677,7 +719,7 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<PointResu
         place: place_of(walk.trials.iter().copied()),
         trials: count(walk.trials.iter().copied()),
         ends: Ends::count(walk.trials.iter().copied().chain(recorded.repeated(point))),
-        resolution: searches.resolution(wanted_resolution(plan, &range)),
+        resolution,
     })
 }
 

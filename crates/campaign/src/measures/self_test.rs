@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use method::precision::{Figures, rounded_down};
+use method::precision::Figures;
 use method::search::{Found, SearchRange};
 use method::selftest::{self, MIN_DELTA, allowed_rate, factor};
 use method::set::{SetPlan, smallest_pass};
@@ -12,7 +12,7 @@ use method::units::{Qps, Share, counted};
 use serde::{Deserialize, Serialize};
 use tester::measurer::plan::{Subject, TrialPlan};
 
-use super::search::{Trials, count, each_search, effort, trial_counts};
+use super::search::{Trials, count, dot_of, each_search, effort, trial_counts, without_pass};
 use super::{Course, Filled, Measure, Paper, Task};
 use crate::archive::Step;
 use crate::missing::Missing;
@@ -198,6 +198,11 @@ impl Measure for SelfTestMeasure {
         })
     }
 
+    fn missing(&self, recorded: &Recorded<'_>, point: &Point) -> Option<Missing> {
+        let test = result(recorded, point)?;
+        test.missing.or(test.passed.is_none().then_some(Missing::NoPassingRate))
+    }
+
     fn fills(&self, plan: &Plan, point: &Point) -> Vec<Filled> {
         let Point::SelfTest(at) = point else { return Vec::new() };
         vec![Paper::Benchmarking.has(match (plan.auth_at(point).cores, at.family) {
@@ -239,7 +244,10 @@ impl Measure for SelfTestMeasure {
 
 fn rows(point: &Point, result: &SelfTestResult) -> Vec<Row> {
     let mut rows = vec![Row {
-        mark: result.missing.as_ref().map(ToString::to_string).unwrap_or_default(),
+        mark: match &result.missing {
+            Some(why) => why.to_string(),
+            None => wording::objection(&result.figures),
+        },
         ..Row::of_figures(point.clone(), "rate", "queries/s", &result.figures)
     }];
     for (quantity, rate) in [("passed", result.passed), ("allows", result.allows)] {
@@ -247,6 +255,7 @@ fn rows(point: &Point, result: &SelfTestResult) -> Vec<Row> {
         rows.push(Row::of_value(point.clone(), quantity, "queries/s", result.figures.n, rate));
     }
     rows.extend(each_search(point, &result.found));
+    rows.push(without_pass(point, &result.figures));
     rows.extend(trial_counts(point, &result.trials));
     rows
 }
@@ -273,11 +282,8 @@ fn table(runs: &[Run], (server, family, cores): &(String, Option<Family>, Option
         };
         table.header.push(run.name.clone());
         let test = run.results.self_tests.iter().find(is_it);
-        let resolution = run.results.plan.self_test.as_ref().map_or(Qps(1), |test| test.resolution);
         let cells = match test {
-            Some(SelfTestResult { missing: None, figures, .. }) => {
-                wording::statistics(figures, resolution)
-            }
+            Some(SelfTestResult { missing: None, figures, .. }) => wording::statistics(figures),
             Some(SelfTestResult { missing: Some(why), .. }) => {
                 std::array::from_fn(|_| why.to_string())
             }
@@ -296,7 +302,9 @@ fn figure(runs: &[Run]) -> Option<Figure> {
         runs.iter().map(|run| Series { name: run.name.clone(), dots: Vec::new() }).collect();
     for (r, run) in runs.iter().enumerate() {
         for test in &run.results.self_tests {
-            let Some(median) = test.figures.median.filter(|_| test.figures.n > 0) else { continue };
+            if test.missing.is_some() {
+                continue;
+            }
             let family = test.family.map_or(String::new(), |family| format!(" {family}"));
             let cores =
                 test.cores.map_or(String::new(), |cores| format!(", {}", cores_in_words(cores)));
@@ -305,16 +313,9 @@ fn figure(runs: &[Run]) -> Option<Figure> {
                 groups.push(group);
                 groups.len() - 1
             });
-            let range = (test.figures.min.unwrap_or(median), test.figures.max.unwrap_or(median));
-            // Where no rate failed, the server may do more.
-            let at_least = test.figures.interval.to.is_none();
-            series[r].dots.push(Dot {
-                x: at as f64,
-                y: median,
-                range,
-                at_least,
-                failed: median <= 0.0,
-            });
+            let dot = dot_of(at as f64, &test.figures);
+            let range = (test.figures.min.unwrap_or(0.0), test.figures.max.unwrap_or(0.0));
+            series[r].dots.push(Dot { range, ..dot });
         }
     }
     (!groups.is_empty()).then(|| Figure {
@@ -345,7 +346,7 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<SelfTestR
     let found = walk.course.searches()?.found();
     let passed = smallest_pass(&found);
     let is_own = recorded.plan.own_self_test().as_ref() == Some(point);
-    let figures = Figures::of(&found, 1.0);
+    let figures = Figures::of(&found, 1.0, test.resolution);
     let asked = walk.trials.first().and_then(|m| m.at_rate()?.server.parse::<SocketAddr>().ok());
     let missing = match (figures.n, walk.trials.is_empty(), found.is_empty()) {
         (0, true, _) => Some(Missing::not_begun(recorded, point)),
@@ -368,14 +369,16 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<SelfTestR
     })
 }
 
-/// What the self-test that vouches for the trials found, in words.
-pub(crate) fn in_words(test: &SelfTestResult, resolution: Qps) -> String {
-    let rate = |rate: Option<Qps>| {
-        rate.map_or("nothing".into(), |r| number(rounded_down(r.0 as f64, resolution) as f64))
-    };
-    format!(
-        "passed up to {} queries/s, which allows tests up to {} in the worst case",
-        rate(test.passed),
-        test.allows.map_or("nothing".into(), |rate| number(rate.0 as f64))
-    )
+/// The result of the self-test in words.
+pub(crate) fn in_words(test: &SelfTestResult) -> String {
+    let rate = |rate: Qps| number(rate.0 as f64);
+    match (&test.missing, test.passed, test.allows) {
+        (Some(why), ..) => why.to_string(),
+        (None, Some(passed), Some(allows)) => format!(
+            "passed at up to {} queries/s, which validates tests up to {} in the worst case",
+            rate(passed),
+            rate(allows)
+        ),
+        _ => "no rate passed; results cannot be validated".into(),
+    }
 }

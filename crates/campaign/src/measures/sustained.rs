@@ -2,6 +2,7 @@
 //! efficiency, latency, memory. Loads and constant rates share it.
 
 use method::evidence::Deviation;
+use method::precision::four_digits;
 use method::stats::Summary;
 use method::verdict::Verdict;
 use serde::{Deserialize, Serialize};
@@ -39,7 +40,8 @@ pub struct Sustained {
     pub void: Option<Deviation>,
     /// CPU use of the DUT without the transient, in cores, trial by trial summarized.
     pub cpu: Option<Summary>,
-    /// Valid replies per second for each core that is used (CPRDP), trial by trial summarized.
+    /// Valid replies per second for each core that is used (CPRDP) to four significant digits, trial
+    /// by trial summarized.
     pub cprdp: Option<Summary>,
     /// CPU use second by second of the first trial: the transient.
     pub cpu_by_second: Vec<f64>,
@@ -121,7 +123,7 @@ impl Sustained {
 
     /// The median efficiency for a cell.
     pub(crate) fn cprdp_cell(&self) -> String {
-        self.cell(self.cprdp.as_ref().map(|cprdp| number(cprdp.median.round())))
+        self.cell(self.cprdp.as_ref().map(|cprdp| number(cprdp.median)))
     }
 
     /// All figures for `results.csv`.
@@ -237,7 +239,7 @@ pub(super) fn result(
         passed,
         void: walk.and_then(|walk| walk.void),
         cpu: Summary::of(&cpu),
-        cprdp: Summary::of(&cprdp),
+        cprdp: Summary::of(&cprdp).map(|cprdp| cprdp.rounded(four_digits)),
         cpu_by_second: figured.first().map(|m| m.cpu.dut.clone()).unwrap_or_default(),
         rtt_us: latency(&trials().filter_map(|t| t.rtt_us).collect::<Vec<_>>()),
         auth_p999_us: Summary::of(&own).map(|summary| summary.median),

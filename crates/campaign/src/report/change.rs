@@ -45,7 +45,10 @@ pub(crate) fn table(comparison: &Comparison) -> Table {
 /// `−3.1 % [−4.0, −2.2]`.
 fn change(row: &Row) -> String {
     let Some(change) = &row.change else { return NONE.into() };
-    let percent = |ratio: f64| format!("{:+.1}", (ratio - 1.0) * 100.0).replace('-', "−");
+    // Adding 0 turns a negative zero into a positive one.
+    let percent = |ratio: f64| {
+        format!("{:+.1}", ((ratio - 1.0) * 1000.0).round() / 10.0 + 0.0).replace('-', "−")
+    };
     let middle = change.ratio.map_or(NONE.into(), |ratio| format!("{} %", percent(ratio)));
     match change.interval {
         Ratio { from: None, to: None } => middle,
@@ -196,6 +199,14 @@ mod tests {
         );
         assert_eq!(table.rows[3][6], "undecided: about 7 more searches of each would decide");
         assert_eq!(table.rows[4][4..], [NONE, NONE, "not comparable: not in the baseline"]);
+    }
+
+    #[test]
+    fn no_change_has_no_minus_sign() {
+        let mut row = row(Some(ChangeOutcome::NoRegression));
+        let change = row.change.as_mut().unwrap();
+        (change.ratio, change.interval.from) = (Some(0.999_9), Some(0.99));
+        assert_eq!(row.numbers().split_once(", ").unwrap().1, "+0.0 % [−1.0, −2.2]");
     }
 
     #[test]

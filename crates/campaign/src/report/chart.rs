@@ -41,7 +41,8 @@ pub struct Dot {
     pub y: f64,
     /// The smallest and the largest value; equal where there is one value.
     pub range: (f64, f64),
-    /// Whether it may be more: a bar has ≥ before its value, in a curve it is a triangle.
+    /// True for a proven lower end without an upper one: "≥" before the value of a bar, a triangle
+    /// in a curve.
     pub at_least: bool,
     /// Whether it is of trials that failed: a bar is hollow, in a curve a cross at its foot takes
     /// the place of the value.
@@ -168,7 +169,7 @@ pub const STYLE: &str = "\
 .fig .failed{fill-opacity:.2;stroke:var(--ink,#222);stroke-dasharray:3 2}.fig .band{fill-opacity:.35;stroke:none}\
 .fig .cell{fill:#0072b2}.fig text.on{fill:#fff}";
 const COLOURS: usize = 6;
-/// Marks what may be more than it says.
+/// Marks a proven lower end without an upper one.
 pub const AT_LEAST: &str = "≥ ";
 
 /// The style of a figure in a file of its own, which not every program reads that knows variables.
@@ -247,7 +248,8 @@ fn value(dot: &Dot) -> String {
 /// A number as people write it: thousands apart, no more digits than it has meaning.
 pub fn number(value: f64) -> String {
     let digits = match value.abs() {
-        v if v >= 100.0 || v.fract() == 0.0 => 0,
+        v if v >= 1000.0 || v.fract() == 0.0 => 0,
+        v if v >= 100.0 => 1,
         v if v >= 1.0 => 2,
         _ => 3,
     };

@@ -80,7 +80,7 @@ pub struct Row {
     pub stdev: Option<f64>,
     /// Between which rates the limit lies.
     pub interval: Interval,
-    /// Whether the DUT may do more.
+    /// True if the median is the proven lower end and nothing bounds it from above.
     pub at_least: bool,
     /// What the trials really were, by AuthDNS's counters.
     pub real: Option<Real>,
@@ -157,6 +157,7 @@ impl Row {
             max: figures.max,
             dispersion_pct: figures.dispersion_pct,
             interval: figures.interval,
+            at_least: figures.is_at_least(),
             ..Row::of_value(point, quantity, unit, figures.n, figures.median)
         }
     }

@@ -167,10 +167,11 @@ pub(crate) fn percent(share: u8) -> String {
 /// The DUTs of a run, the fastest in the worst case first; those without a number there come last,
 /// in the plan's order.
 pub(crate) fn ranked(results: &Results) -> Vec<&DutResult> {
-    let rate =
-        |dut: &DutResult| worst_point(dut).and_then(|point| point.figures.median).unwrap_or(-1.0);
     let mut all: Vec<&DutResult> = results.duts.iter().collect();
-    all.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
+    all.sort_by(|a, b| match (worst_point(a), worst_point(b)) {
+        (Some(a), Some(b)) => a.by_result(b),
+        (a, b) => b.is_some().cmp(&a.is_some()),
+    });
     all
 }
 
@@ -234,3 +235,5 @@ mod csv_tests;
 mod page_tests;
 #[cfg(test)]
 mod papers_tests;
+#[cfg(test)]
+mod values_tests;

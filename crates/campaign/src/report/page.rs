@@ -260,7 +260,7 @@ fn warnings(run: &Run) -> String {
 fn mishaps(run: &Run) -> String {
     let mut out = String::new();
     for (i, mishap) in run.results.mishaps.iter().enumerate() {
-        let head = if i == 0 { "<h3>What happened besides</h3>" } else { "" };
+        let head = if i == 0 { "<h3>Incidents</h3>" } else { "" };
         let _ = writeln!(out, "{head}<p>{}: {}</p>", escape(&mishap.point), escape(&mishap.what));
         if !mishap.log.trim().is_empty() {
             let _ = writeln!(out, "<pre>{}</pre>", escape(mishap.log.trim()));

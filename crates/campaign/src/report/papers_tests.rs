@@ -213,7 +213,7 @@ fn make_entries() -> Vec<Entry> {
             .dut
             .iter_mut()
             .zip(1..)
-            .for_each(|(share, second)| *share += one / f64::from(second) / 1e4);
+            .for_each(|(share, second)| *share += one / f64::from(second) / 1e3);
         match &mut m.found {
             TaskResult::Trial(trial) => {
                 trial.rtt_us = trial.rtt_us.map(|rtt| Rtt {
@@ -303,7 +303,11 @@ fn searches(
     }
     let mut rates: Vec<f64> = whole.iter().map(|(passed, _)| *passed as f64).collect();
     rates.sort_by(f64::total_cmp);
-    let median = (rates[(rates.len() - 1) / 2] + rates[rates.len() / 2]) / 2.0;
+    let (lower, upper) = (rates[(rates.len() - 1) / 2], rates[rates.len() / 2]);
+    // A rate that was tried is exact.
+    let step = 10f64.powi(resolution.0.ilog10() as i32);
+    let mean = ((lower + upper) / 2.0 / step).floor() * step;
+    let median = if lower == upper { lower } else { mean.max(lower) };
     let failed: Option<Vec<u64>> = whole.iter().map(|(_, failed)| *failed).collect();
     Ok(Searched {
         median,
@@ -323,14 +327,14 @@ fn searched(
 ) -> Result<[String; 6], String> {
     let Searched { median, min, max, failed } =
         searches(plan, entries, point, (repeat, resolution))?;
-    let step = 10f64.powi(resolution.0.ilog10() as i32);
-    let down = |rate: f64| number((rate / step).floor() * step);
     let interval = match failed {
-        Some(to) => format!("[{}, {})", down(min), number((to as f64 / step).ceil() * step)),
-        None => format!("at least {}", down(min)),
+        Some(to) => format!("[{}, {})", number(min), number(to as f64)),
+        None => format!("at least {}", number(min)),
     };
+    let at_least = if failed.is_none() && median == min { "≥ " } else { "" };
     let dispersion = format!("{:.2}", (max - min) / median * 100.0);
-    Ok([down(median), down(min), down(max), dispersion, interval, repeat.to_string()])
+    let median = format!("{at_least}{}", number(median));
+    Ok([median, number(min), number(max), dispersion, interval, repeat.to_string()])
 }
 
 /// The cells of a table by row and column, computed from the journal; an error names a cell that
@@ -412,10 +416,15 @@ fn efficiency(
         let cpu = steady.iter().sum::<f64>() / steady.len() as f64;
         cells.push(match share {
             Share::ONE => format!("{:.1} %", cpu * 100.0),
-            _ => number((trial.counts.valid as f64 / trial.duration_s / cpu).round()),
+            _ => number(four_digits(trial.counts.valid as f64 / trial.duration_s / cpu)),
         });
     }
     Ok(cells)
+}
+
+/// Rounds by way of a text.
+fn four_digits(value: f64) -> f64 {
+    format!("{value:.3e}").parse().expect("a number")
 }
 
 /// Rows by place and statistic; the first two cells of each are its names.

@@ -1,24 +1,26 @@
-//! The verdict of a run in words: what was found, how exactly, and what speaks against it.
+//! The summary of a run in words: results, precision, objections.
 
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
+use method::units::counted;
+
 use super::Run;
-use super::chart::{AT_LEAST, number};
 use crate::contradictions::Contradiction;
 use crate::measures::conform;
 use crate::measures::search::{Ends, PointResult, worst_point};
-use crate::point::Point;
+use crate::measures::self_test;
+use crate::missing::Missing;
 use crate::results::{DutResult, Period, Results};
 use crate::wording;
 
-/// What a reader must know first, in sentences.
+/// The first sentences of a report.
 pub(super) struct RunSummary {
     /// The answer: at most three.
     pub(super) answer: Vec<String>,
-    /// When it was measured, and for how long.
+    /// Time and duration of the measurement.
     pub(super) when: Option<String>,
-    /// What speaks against it, or limits it.
+    /// Objections and limits.
     pub(super) caveats: Vec<String>,
 }
 
@@ -29,7 +31,7 @@ impl RunSummary {
     }
 }
 
-/// What a reader must know of a run first.
+/// The summary of a run.
 pub(super) fn summary(run: &Run) -> RunSummary {
     let r = &run.results;
     let ranked = ranked(r);
@@ -37,47 +39,41 @@ pub(super) fn summary(run: &Run) -> RunSummary {
     if sentences.is_empty() {
         sentences.push("No server has a result in the worst case yet.".into());
     }
-    sentences.extend(ratios(&ranked));
+    sentences.extend(ratios(r, &ranked));
     sentences.push(standing(r));
     RunSummary { answer: sentences, when: when(r), caveats: caveats(run, &ranked) }
 }
 
-/// How far the answer can be trusted: who vouches for it, whether it is all, whether it is
-/// compliant.
+/// How far the results can be trusted: self-test, completeness, compliance.
 fn standing(r: &Results) -> String {
-    let vouched = match r.own_self_test().map(|test| test.allows) {
-        Some(Some(allows)) => {
-            format!(
-                "The self-test vouches for the tester up to {} queries/s in the worst case",
-                number(allows.0 as f64)
-            )
-        }
-        Some(None) => {
-            "The tester did not pass its self-test, so every result is a lower bound".into()
-        }
-        None => "There was no self-test, so nothing vouches for the tester".into(),
+    let validated = match r.own_self_test() {
+        None => "There was no self-test: the tester is not validated".into(),
+        Some(test) => format!("Self-test: {}", self_test::in_words(test)),
     };
-    let whole = if r.complete {
-        "the run is complete"
-    } else {
-        "this run is not complete: some points of the plan are missing or have fewer searches"
+    let whole = match (r.without_result.len(), r.plan.points().len()) {
+        (0, _) => "the run is complete: every point of the plan has a result".into(),
+        (1, of) => format!("the run is not complete: 1 of {of} points has no result (see Caveats)"),
+        (n, of) => {
+            format!("the run is not complete: {n} of {of} points have no result (see Caveats)")
+        }
     };
     let compliant = match r.noncompliance.len() {
-        0 => "all of it is as RFC 8219 §9.2 wants it, where a table does not say otherwise"
-            .to_owned(),
-        1 => "in one point it is not as RFC 8219 §9.2 wants it".into(),
-        n => format!("in {n} points it is not as RFC 8219 §9.2 wants it"),
+        0 => "it complies with RFC 8219 §9.2, where a table does not say otherwise".into(),
+        n => {
+            let ways = counted(n as u64, "way", "ways");
+            format!("it deviates from RFC 8219 §9.2 in {ways} (see Caveats)")
+        }
     };
-    format!("{vouched}; {whole}; {compliant}.")
+    format!("{validated}; {whole}; {compliant}.")
 }
 
-/// What speaks against the answer, or limits it.
+/// Objections and limits.
 fn caveats(run: &Run, ranked: &[(&str, &PointResult)]) -> Vec<String> {
     let r = &run.results;
     let mut lines: Vec<String> = run.notes.iter().map(|note| format!("Note: {note}.")).collect();
     lines.extend(r.host_changes.iter().map(ToString::to_string));
     lines.extend(r.contradictions.iter().map(Contradiction::in_words));
-    lines.extend(voids(r));
+    lines.extend(without_result(r));
     lines.extend(r.duts.iter().filter_map(conform::caveat));
     for auth in r.silent() {
         lines.push(format!(
@@ -92,14 +88,28 @@ fn caveats(run: &Run, ranked: &[(&str, &PointResult)]) -> Vec<String> {
     lines.extend(r.duts.iter().filter_map(deaths));
     if let Some(factor) = ranked.iter().map(|(_, p)| p.overstatement).find(|&factor| factor > 1.0) {
         lines.push(format!(
-            "The trials are short: what waited in queues when they ended was answered in time all the same. Rates may be \
-             overstated by a factor of up to {factor:.3}, by which the intervals' lower ends are widened."
+            "The trials are short: queries that were queued when the sending ended were still answered in time. Rates may be \
+             overstated by a factor of up to {factor:.3}; the lower ends of the intervals are divided by it."
         ));
     }
     lines
 }
 
-/// The worst case of every DUT that has a number there, the fastest first.
+/// The points without a result, a line for each reason.
+fn without_result(r: &Results) -> Vec<String> {
+    let mut reasons: Vec<(&Missing, Vec<&str>)> = Vec::new();
+    for open in &r.without_result {
+        match reasons.iter_mut().find(|(why, _)| **why == open.missing) {
+            Some((_, points)) => points.push(&open.point),
+            None => reasons.push((&open.missing, vec![open.point.as_str()])),
+        }
+    }
+    let line =
+        |(why, points): (&Missing, Vec<&str>)| format!("No result ({why}): {}.", points.join("; "));
+    reasons.into_iter().map(line).collect()
+}
+
+/// The worst case of every DUT that has a result there, the fastest first.
 fn ranked(r: &Results) -> Vec<(&str, &PointResult)> {
     let all = super::ranked(r).into_iter();
     all.filter_map(|dut| {
@@ -109,31 +119,20 @@ fn ranked(r: &Results) -> Vec<(&str, &PointResult)> {
 }
 
 fn answer(r: &Results, ranked: &[(&str, &PointResult)]) -> Option<String> {
-    let n = ranked.iter().map(|(_, point)| point.figures.n).min()?;
-    let each = wording::searches(n);
-    let same = same_place(ranked);
-    let mut line = match n {
-        1 => format!(
-            "Worst case, {each} at each server, which is no result yet. It passed and failed at, queries/s:"
-        ),
-        _ => format!(
-            "Worst case, median of {each} and the interval in which all of them lie, queries/s:"
-        ),
-    };
+    let (_, first) = ranked.first()?;
+    let is_same_place = ranked.iter().all(|(_, point)| are_comparable(r, first, point));
+    let mut line =
+        "Worst case, queries/s, median in the interval in which all searches lie:".to_owned();
     for (i, (name, point)) in ranked.iter().enumerate() {
-        let (figures, resolution) = (&point.figures, point.resolution);
-        let found = match n {
-            1 => wording::interval(&figures.interval, resolution),
-            _ => format!(
-                "{}{} in {}",
-                if point.lower_bound_reasons.is_empty() { "" } else { AT_LEAST },
-                wording::median(figures, resolution),
-                wording::range(&figures.interval, resolution)
-            ),
-        };
-        let place = if same { String::new() } else { format!(" (CPU cores: {})", point.column()) };
-        let ends = point.ends.in_words().map_or(String::new(), |ends| format!(" ({ends})"));
-        let _ = write!(line, "{} {name}{place} {found}{ends}", if i == 0 { "" } else { ";" });
+        let place = if is_same_place { String::new() } else { format!(", {}", point.on_cores()) };
+        let ends = point.ends.in_words().map_or(String::new(), |ends| format!(", {ends}"));
+        let _ = write!(
+            line,
+            "{} {name} {} ({}{place}{ends})",
+            if i == 0 { "" } else { ";" },
+            wording::found(&point.figures),
+            wording::searches(point.figures.n),
+        );
     }
     let missing: Vec<&str> = r
         .duts
@@ -151,34 +150,58 @@ fn answer(r: &Results, ranked: &[(&str, &PointResult)]) -> Option<String> {
 fn deaths(dut: &DutResult) -> Option<String> {
     let ends = dut.points.iter().map(|point| point.ends).reduce(Ends::plus)?;
     Some(format!(
-        "{} {} of its searches. These trials were repeated with a new server, and the third try counts: if it ends often at a \
-         rate, that rate may be overstated. See the incidents below.",
+        "{} {} of its searches. These trials were repeated with a restarted server, and the third try counts: if it ends often \
+         at a rate, that rate may be overstated. See \"Incidents\".",
         dut.name,
         ends.in_words()?
     ))
 }
 
-/// Whether all of them ran on the same cores, whatever they were to have.
-fn same_place(ranked: &[(&str, &PointResult)]) -> bool {
-    ranked.windows(2).all(|two| two[0].1.on_cores() == two[1].1.on_cores())
+/// True if two points can be compared: seen on the same CPUs, with the same AuthDNS.
+fn are_comparable(r: &Results, a: &PointResult, b: &PointResult) -> bool {
+    let [of_a, of_b] = [a, b].map(|point| {
+        let authdns = point.conditions.place.authdns.as_deref();
+        r.plan.auth_called(authdns).name()
+    });
+    of_a == of_b && a.is_on_the_cpus_of(b)
 }
 
-/// The fastest against each of the others that ran on the same cores, as far as the intervals
-/// decide.
-fn ratios(ranked: &[(&str, &PointResult)]) -> Option<String> {
+/// Compares the fastest server with each of the others. Overlapping intervals are not ranked.
+fn ratios(r: &Results, ranked: &[(&str, &PointResult)]) -> Option<String> {
     let ((first, best), rest) = ranked.split_first()?;
-    let told = |(name, point): &(&str, &PointResult)| {
-        if point.on_cores() != best.on_cores() {
-            return format!("not compared with {name}'s, which ran on other cores");
+    let (mut times, mut overlapping, mut elsewhere) = (Vec::new(), vec![*first], Vec::new());
+    for (name, point) in rest {
+        let ratio = best.figures.interval.ratio_to(&point.figures.interval);
+        match wording::ratio(&ratio) {
+            _ if !are_comparable(r, best, point) => elsewhere.push(*name),
+            Some(ratio) => times.push(format!("{ratio} {name}'s")),
+            None => overlapping.push(*name),
         }
-        match wording::ratio(&best.figures.interval.ratio_to(&point.figures.interval)) {
-            Some(times) => format!("{times} {name}'s"),
-            None => format!("not told apart from {name}'s"),
-        }
-    };
-    (!rest.is_empty()).then(|| {
-        format!("{first}'s rate is {}.", rest.iter().map(told).collect::<Vec<_>>().join(", "))
-    })
+    }
+    let mut sentences = Vec::new();
+    if !times.is_empty() {
+        sentences.push(format!("{first}'s rate is {}.", times.join(", ")));
+    }
+    if overlapping.len() > 1 {
+        let names = listed(&overlapping);
+        sentences.push(format!("The intervals overlap: {names} cannot be ranked."));
+    }
+    if !elsewhere.is_empty() {
+        sentences.push(format!(
+            "Not compared with {first}, because not seen on the same CPUs with the same AuthDNS: {}.",
+            listed(&elsewhere)
+        ));
+    }
+    (!sentences.is_empty()).then(|| sentences.join(" "))
+}
+
+/// `a`, `a and b`, `a, b and c`.
+fn listed(names: &[&str]) -> String {
+    match names.split_last() {
+        Some((last, [])) => (*last).into(),
+        Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
+        None => String::new(),
+    }
 }
 
 fn when(r: &Results) -> Option<String> {
@@ -196,18 +219,11 @@ fn when(r: &Results) -> Option<String> {
     ))
 }
 
-fn voids(r: &Results) -> Vec<String> {
-    let points = r.duts.iter().flat_map(|dut| &dut.points);
-    let void = |point: &PointResult| {
-        let why = point.void?;
-        Some(format!("No number for {}: {why}.", Point::Search(point.conditions.clone())))
-    };
-    points.filter_map(void).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+
+    use method::precision::Figures;
 
     use super::*;
     use crate::environment::Environment;
@@ -222,35 +238,101 @@ mod tests {
         Results::compute(&plan, Environment::of_tests(), &journal_of(&plan, 1_000, &[]))
     }
 
-    /// What is said of the rates: the answer, and how they compare.
+    /// The sentences about the rates: the answer, and how they compare.
     fn said(results: &Results) -> (String, String) {
         let ranked = ranked(results);
-        (answer(results, &ranked).unwrap(), ratios(&ranked).unwrap())
+        (answer(results, &ranked).unwrap(), ratios(results, &ranked).unwrap())
+    }
+
+    /// Makes a point's rates nine times as high.
+    fn speed_up(point: &mut PointResult) {
+        let figures = &mut point.figures;
+        for rate in [&mut figures.median, &mut figures.interval.from, &mut figures.interval.to] {
+            *rate = rate.map(|rate| 9.0 * rate);
+        }
     }
 
     #[test]
-    fn servers_that_ran_on_other_cores_than_asked_for_are_not_compared() {
+    fn overlapping_intervals_are_not_ranked() {
         let mut results = two_servers();
         let (answer, ratios) = said(&results);
-        assert!(!answer.contains("CPU cores"), "{answer}");
-        assert_eq!(ratios, "Unbound's rate is not told apart from BIND's.");
-
-        // Its own command ends it, so that nothing confines it, and it has threads as it likes.
-        let point = &mut results.duts[1].points[0];
-        let place = point.place.as_mut().unwrap();
-        place.cpus.clear();
-        place.told = None;
-        for rate in [&mut point.figures.median, &mut point.figures.interval.from] {
-            *rate = rate.map(|rate| 9.0 * rate);
-        }
-        point.figures.interval.to = point.figures.interval.to.map(|to| 9.0 * to);
+        assert!(!answer.contains("core"), "{answer}");
+        assert_eq!(ratios, "The intervals overlap: Unbound and BIND cannot be ranked.");
+        speed_up(&mut results.duts[1].points[0]);
         let (answer, ratios) = said(&results);
-        for place in [
-            "BIND (CPU cores: 1 (threads by its own choice, not confined)) ",
-            "Unbound (CPU cores: 1) ",
-        ] {
+        assert!(answer.find("BIND") < answer.find("Unbound"), "the fastest first: {answer}");
+        assert!(
+            ratios.starts_with("BIND's rate is ") && ratios.ends_with(" Unbound's."),
+            "{ratios}"
+        );
+        assert!(ratios.contains("at least ") || ratios.contains(" to "), "{ratios}");
+    }
+
+    #[test]
+    fn servers_on_other_cpus_are_not_compared() {
+        let mut results = two_servers();
+        let point = &mut results.duts[1].points[0];
+        speed_up(point);
+        let place = point.place.as_mut().unwrap();
+        (place.cpus, place.told) = ([1].into(), None);
+        place.allowed[0].cpus = [1].into();
+        let (answer, ratios) = said(&results);
+        for place in ["(2 searches, 1 CPU, threads by its own choice)", "(2 searches, 1 core)"] {
             assert!(answer.contains(place), "{place} is not in {answer}");
         }
-        assert_eq!(ratios, "BIND's rate is not compared with Unbound's, which ran on other cores.");
+        let not_compared = "Not compared with BIND, because not seen on the same CPUs with the same AuthDNS: Unbound.";
+        assert_eq!(ratios, not_compared);
+    }
+
+    /// Threads by its own choice, another name of the same AuthDNS: the text differs, the CPUs do
+    /// not.
+    #[test]
+    fn servers_on_the_same_cpus_are_compared() {
+        let mut results = two_servers();
+        let point = &mut results.duts[1].points[0];
+        speed_up(point);
+        point.place.as_mut().unwrap().told = None;
+        point.conditions.place.authdns = Some("AuthDNS".into());
+        let (answer, ratios) = said(&results);
+        assert!(!answer.contains("core"), "{answer}");
+        assert!(ratios.starts_with("BIND's rate is "), "{ratios}");
+    }
+
+    #[test]
+    fn each_server_has_its_number_of_searches() {
+        let mut results = two_servers();
+        let point = &mut results.duts[1].points[0];
+        point.figures = Figures::of(&point.found[..1], 1.0, point.resolution);
+        let interval = wording::interval(&point.figures.interval);
+        let (answer, _) = said(&results);
+        let one = format!("BIND {interval} (1 search, which is not a result)");
+        assert!(answer.contains(&one) && answer.contains("(2 searches)"), "{one}: {answer}");
+    }
+
+    /// The journal of an interrupted run, and one of a server that passes at no rate.
+    #[test]
+    fn a_run_with_a_point_without_a_result_is_not_complete() {
+        let text = "name = 'x'\n[trial]\nduration = '2s'\npause = '0s'\n[search]\nmin = 100\nmax = 3000\n\
+                    resolution = 10\nrepeat = 2\n[measure.loads]\nshares = [0.5, 1]\nduration = '4s'\n\
+                    transient = '1s'\n[[dut]]\ndriver = 'unbound'\n";
+        let plan = Plan::parse(text, Path::new("p.toml")).unwrap();
+        let of = |entries: &[_]| {
+            let results = Results::compute(&plan, Environment::of_tests(), entries);
+            (standing(&results), without_result(&results).join(" "), results.complete)
+        };
+        let (standing, open, complete) = of(&journal_of(&plan, 1_000, &[]));
+        assert!(standing.contains("the run is complete: every point"), "{standing}");
+        assert!(complete && open.is_empty(), "{open}");
+
+        let whole = journal_of(&plan, 50, &[]);
+        let (standing, open, complete) = of(&whole);
+        assert!(standing.contains("not complete: 2 of 3 points have no result"), "{standing}");
+        let loads = "Unbound, 1 core, load 0.5; Unbound, 1 core, load 1.";
+        let why = "the worst case has no median to take a share of";
+        assert_eq!((open, complete), (format!("No result (not measured: {why}): {loads}"), false));
+
+        let (standing, open, complete) = of(&[]);
+        assert!(standing.contains("not complete: 3 of 3 points"), "{standing}");
+        assert!(!complete && open.contains("Unbound, 1 core, AAAA 0"), "{open}");
     }
 }

@@ -107,20 +107,26 @@ fn of_points(run: &Run, table: &mut Table, cells: impl Fn(&PointResult) -> Vec<S
 
 /// What AuthDNS was asked, held against what the plan wanted.
 pub(super) fn cross_check(run: &Run) -> Table {
-    let note = "From AuthDNS's counters, over the passed trials of full length: what the DUT really asked, questions asked again within the \
-                timeout (retries) apart. A point whose α or β is further than 2 points from the one asked for is invalid.";
+    let note = "From AuthDNS's counters, over the passed trials of full length. Retries: questions that the DUT repeated within the timeout, \
+                which α and β leave out. A point whose α or β is more than 2 percentage points from the one asked for is invalid.";
     let header = [&POINT[..], &["α real", "β real", "Questions per query", "Retries"]].concat();
-    let mut table = Table::new("Measured, not assumed", note, &header);
-    let share = |value: Option<f64>| value.map_or("–".into(), |v| format!("{:.1} %", v * 100.0));
+    let mut table = Table::new("Cross-check against AuthDNS counters", note, &header);
+    let share = |value: Option<f64>| value.map_or("–".into(), one_decimal);
     of_points(run, &mut table, |p| {
         vec![
             share(p.real.and_then(|r| r.aaaa_share)),
             share(p.real.map(|r| r.cached_share)),
             p.real.map_or("–".into(), |r| format!("{:.2}", r.questions_per_query)),
-            p.real.map_or("–".into(), |r| format!("{:.1} %", r.retries_per_question * 100.0)),
+            share(p.real.map(|r| r.retries_per_question)),
         ]
     });
     table
+}
+
+/// A share in per cent to one decimal, and never as "-0.0 %".
+fn one_decimal(share: f64) -> String {
+    // Adding 0 turns a negative zero into a positive one.
+    format!("{:.1} %", (share * 1000.0).round() / 10.0 + 0.0)
 }
 
 /// How many trials each search took.
@@ -161,9 +167,8 @@ pub(super) fn health(run: &Run) -> Table {
     for invalid in &h.invalid_reasons {
         row("Invalid", format!("{} × {}", invalid.trials, invalid.reason));
     }
-    let resolution = run.results.plan.self_test.as_ref().map(|test| test.resolution);
-    if let (Some(test), Some(resolution)) = (run.results.own_self_test(), resolution) {
-        row("Self-test", self_test::in_words(test, resolution));
+    if let Some(test) = run.results.own_self_test() {
+        row("Self-test", self_test::in_words(test));
     }
     for s in &h.stolen {
         let [median, max, worst] = [s.median_pct, s.max_pct, s.worst_cpu_pct].map(number);
@@ -177,6 +182,12 @@ pub(super) fn health(run: &Run) -> Table {
 mod tests {
     use super::*;
     use crate::environment::Finding;
+
+    #[test]
+    fn a_share_next_to_zero_has_no_sign() {
+        assert_eq!([-0.0001, 0.0, 0.5].map(one_decimal), ["0.0 %", "0.0 %", "50.0 %"]);
+        assert_eq!(one_decimal(-0.0012), "-0.1 %");
+    }
 
     #[test]
     fn what_all_hosts_share_is_told_once() {

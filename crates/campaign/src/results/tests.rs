@@ -133,7 +133,33 @@ fn a_median_that_does_not_hold_is_a_contradiction() {
     all.push(trial(&load_point(), 175, 11, Verdict::Failed));
     let results = results(all);
     let words = results.contradictions[0].in_words();
-    assert!(words.contains("does not hold") && words.contains("10.86 %"), "{words}");
+    assert!(words.contains("not reproducible") && words.contains("10.86 %"), "{words}");
+    let figures = &results.duts[0].points[0].figures;
+    assert_eq!((figures.median, figures.refuted_at), (None, Some(Qps(175))));
+    assert_eq!((figures.min, figures.max), (Some(175.0), Some(175.0)), "rates that passed");
+}
+
+#[test]
+fn the_smallest_result_of_a_self_test_counts() {
+    let test = "[self-test]\nmin = 100\nmax = 900\nresolution = 100\nrepeat = 3\n[measure]\n";
+    let plan = Plan::parse(&PLAN.replace("[measure]\n", test), Path::new("p.toml")).unwrap();
+    let point = plan.own_self_test().unwrap();
+    let range =
+        SearchRange { min: Qps(100), max: Qps(900), resolution: Qps(100), invalid_retries: 1 };
+    let mut entries = Vec::new();
+    for (repeat, capacity) in (0..).zip([900, 500, 700]) {
+        let mut search = NarrowedSearch::new(range, false);
+        while let Some((rate, _)) = search.next() {
+            let verdict = if rate.0 <= capacity { Verdict::Passed } else { Verdict::Failed };
+            search.report(verdict);
+            let mut measured = trial(&point, rate.0, 100, verdict);
+            measured.step.repeat = repeat;
+            entries.push(Entry::Finished(Box::new(measured)));
+        }
+    }
+    // 500 ÷ (2 · 1.1)
+    let allowed = Recorded::new(&plan, &entries).allowed(&search_point(1.0));
+    assert_eq!(allowed, Some(Qps(227)));
 }
 
 /// Two looks at a server that now and then loses a query must not contradict each other because the

@@ -16,7 +16,7 @@ use tester::authdns::counters::AuthCounters;
 use tester::authdns::part::AuthPart;
 use tester::client::experiments::Experiments;
 use tester::measurer::burst::SendCost;
-use tester::measurer::plan::TrialPlan;
+use tester::measurer::plan::{Subject, TrialPlan};
 use tester::measurer::result::{Rtt, TrialResult};
 use tester::measurer::shards::{Moment, ShardPlan};
 
@@ -55,6 +55,9 @@ pub(crate) enum Event {
 /// Hosts on which every DUT does `capacity` queries/s for each core.
 pub(super) struct Simulated {
     capacity: u64,
+    /// Capacities of the DUT and of AuthDNS that the trials have in turn; none: `capacity`, and no
+    /// limit.
+    varying: [Vec<u64>; 2],
     /// What happens in which trial, counted from 0; looks at a DUT are none.
     events: Vec<(usize, Event)>,
     pub(super) trials: Cell<usize>,
@@ -112,6 +115,7 @@ impl Simulated {
     pub(super) fn new(capacity: u64, events: &[(usize, Event)]) -> Simulated {
         Simulated {
             capacity,
+            varying: [Vec::new(), Vec::new()],
             events: events.to_vec(),
             trials: Cell::new(0),
             looks: Cell::new(0),
@@ -192,12 +196,20 @@ impl Simulated {
         event: Option<Event>,
     ) -> TrialResult {
         let sent = plan.schedule().count();
-        let capacity = dut.map_or(u64::MAX, |dut| self.capacity * dut.cores as u64);
+        let [of_dut, of_auth] = self.varying.each_ref().map(|all| {
+            let at = self.trials.get().checked_rem(all.len())?;
+            all.get(at).copied()
+        });
+        let capacity = match (dut, plan.subject) {
+            (Some(dut), _) => of_dut.unwrap_or(self.capacity) * dut.cores as u64,
+            (None, Subject::Tester { .. }) => of_auth.unwrap_or(u64::MAX),
+            (None, Subject::Dut) => u64::MAX,
+        };
         // What does not fit gets no reply; nine in a thousand may be lost where 99 % suffice.
         let valid = match event {
             Some(Event::Hangs | Event::Denies | Event::DeniesLater) => 0,
             _ if plan.rate.0 <= capacity => sent,
-            _ if plan.rate.0 <= capacity + capacity / 4 => sent - sent.div_ceil(200),
+            _ if plan.rate.0 <= capacity.saturating_add(capacity / 4) => sent - sent.div_ceil(200),
             _ => sent / 2,
         };
         let mut counts = Counts { sent, valid, lost: sent - valid, ..Counts::default() };
@@ -523,5 +535,18 @@ pub(crate) fn journal_of(plan: &Plan, capacity: u64, events: &[(usize, Event)]) 
     let folder = tempfile::tempdir().unwrap();
     let (ended, entries, _) = go_on(plan, folder.path(), Simulated::new(capacity, events));
     ended.unwrap();
+    entries
+}
+
+/// The journal of a campaign, complete or not. Its trials have these capacities of the DUTs and of
+/// AuthDNS in turn.
+pub(crate) fn journal_of_varying(
+    plan: &Plan,
+    varying: [Vec<u64>; 2],
+    events: &[(usize, Event)],
+) -> Vec<Entry> {
+    let folder = tempfile::tempdir().unwrap();
+    let hosts = Simulated { varying, ..Simulated::new(0, events) };
+    let (_, entries, _) = go_on(plan, folder.path(), hosts);
     entries
 }

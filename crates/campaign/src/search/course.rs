@@ -168,10 +168,10 @@ impl SearchCourse {
             let goal = searches[0].goal;
             let overstatement = overstatement(goal.final_duration, timeout);
             let found = set.found(at);
-            let figures = Figures::of(&found, overstatement).vouched_to(allowed);
-            let lower_bound_reasons = lower_bounds(&found, max, &figures, allowed);
             let wanted = distance(goal.width, max);
             let resolution = found.iter().filter_map(apart).max().unwrap_or(wanted);
+            let figures = Figures::of(&found, overstatement, resolution).validated_to(allowed);
+            let lower_bound_reasons = lower_bounds(&found, max, &figures, allowed);
             GoalFigures { goal, figures, overstatement, resolution, lower_bound_reasons, searches }
         };
         (0..goals).map(of).collect()

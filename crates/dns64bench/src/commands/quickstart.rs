@@ -284,16 +284,15 @@ fn print(result: &QuickstartResult) {
 
 /// The rate that was found, and how.
 fn rate(search: &SearchResult) -> (String, String) {
-    let (found, resolution) = (&search.figures, search.resolution);
-    match found.n {
-        0 => ("not measured".to_owned(), String::new()),
-        1 => (wording::interval(&found.interval, resolution), "one look; ".into()),
-        n => {
-            let range = wording::range(&found.interval, resolution);
-            let bound = if search.lower_bound { "at least " } else { "" };
-            let median = format!("{bound}{}", wording::median(found, resolution));
-            (median, format!("median of {n} searches, all in {range}; "))
+    let found = &search.figures;
+    let interval = wording::interval(&found.interval);
+    match (found.n, found.median) {
+        (0, _) => ("not measured".to_owned(), String::new()),
+        (1, _) => (interval, "single search; ".into()),
+        (n, Some(_)) => {
+            (wording::median(found), format!("median of {n} searches, all {interval}; "))
         }
+        (_, None) => (interval, format!("{}; ", wording::median(found))),
     }
 }
 

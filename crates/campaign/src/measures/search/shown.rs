@@ -1,6 +1,6 @@
 //! Tables and figures of searches.
 
-use method::precision::rounded_down;
+use method::precision::Figures;
 use method::search::Shortfall;
 use method::units::{Qps, Share};
 use tester::measurer::names::working_set;
@@ -9,29 +9,18 @@ use super::{PointResult, SearchMethod};
 use crate::place::Place;
 use crate::point::{Conditions, Cores};
 use crate::report::chart::{
-    AT_LEAST, Curve, Dot, Figure, HeatMap, HeatRow, Series, Shape, along, curves, number,
+    Curve, Dot, Figure, HeatMap, HeatRow, Series, Shape, along, curves, number,
 };
 use crate::report::table::Table;
 use crate::report::{Run, each_dut, legend, percent, ranked, with_proof};
 use crate::results::DutResult;
 use crate::wording;
 
-/// What a point found, for one cell: one look shows its interval only, several searches their
-/// median and the interval.
+/// The result of a point, for one cell.
 pub(crate) fn found_in_words(point: &PointResult) -> String {
-    if let Some(why) = &point.missing {
-        return why.to_string();
-    }
-    let figures = &point.figures;
-    let bound = if point.lower_bound_reasons.is_empty() { "" } else { AT_LEAST };
-    let resolution = point.resolution;
-    match figures.n {
-        1 => wording::interval(&figures.interval, resolution),
-        _ => format!(
-            "{bound}{} in {}",
-            wording::median(figures, resolution),
-            wording::range(&figures.interval, resolution)
-        ),
+    match &point.missing {
+        Some(why) => why.to_string(),
+        None => wording::found(&point.figures),
     }
 }
 
@@ -119,7 +108,7 @@ fn worst_case(run: &Run) -> Table {
     };
     let note = "Queries/s. Every name new and without an AAAA record: 1 AAAA query in, 2 questions to AuthDNS for each. [passed, failed): \
                 from the smallest rate that passed to the largest that failed. p1 and p99 from 20 searches on, dispersion from 2. \
-                ≥: a lower bound, reasons above.";
+                ≥: a proven lower end without an upper one.";
     let header = [
         "DUT",
         "Cores",
@@ -135,9 +124,7 @@ fn worst_case(run: &Run) -> Table {
     let mut table = Table::new(title, &format!("{chosen}{note}"), &header);
     for (name, p) in by_result(run) {
         let f = &p.figures;
-        let rounded = |rate: Option<f64>| {
-            rate.map_or("–".into(), |r| number(rounded_down(r, p.resolution) as f64))
-        };
+        let rate = |rate: Option<f64>| rate.map_or("–".into(), number);
         let asked =
             p.real.as_ref().map(|real| format!("{:.2} per query", real.questions_per_query));
         table.rows.push(vec![
@@ -145,9 +132,9 @@ fn worst_case(run: &Run) -> Table {
             ran_on(p),
             found_in_words(p),
             format!("{} of {}", f.n, run.results.plan.search.repeat),
-            rounded(f.p1),
-            rounded(f.p99),
-            f.dispersion_pct.map_or("–".into(), |d| format!("{d:.1} %")),
+            rate(f.p1),
+            rate(f.p99),
+            f.dispersion_pct.map_or("–".into(), |d| format!("{d:.2} %")),
             failed_by(p),
             asked.unwrap_or_else(|| "0 % cached unproven".into()),
         ]);
@@ -160,8 +147,7 @@ fn by_result(run: &Run) -> Vec<(&str, &PointResult)> {
     let of =
         |dut| points(dut, Conditions::is_worst_case).into_iter().map(|p| (dut.name.as_str(), p));
     let mut all: Vec<(&str, &PointResult)> = run.results.duts.iter().flat_map(of).collect();
-    let rate = |p: &PointResult| p.figures.median.unwrap_or(-1.0);
-    all.sort_by(|a, b| rate(b.1).total_cmp(&rate(a.1)));
+    all.sort_by(|a, b| a.1.by_result(b.1));
     all
 }
 
@@ -207,13 +193,7 @@ fn statistics(
 fn cells(point: &PointResult) -> [String; wording::STATISTICS.len()] {
     match &point.missing {
         Some(why) => std::array::from_fn(|_| why.to_string()),
-        None => {
-            let mut cells = wording::statistics(&point.figures, point.resolution);
-            if !point.lower_bound_reasons.is_empty() && point.figures.median > Some(0.0) {
-                cells[0].insert_str(0, AT_LEAST);
-            }
-            cells
-        }
+        None => wording::statistics(&point.figures),
     }
 }
 
@@ -442,13 +422,18 @@ pub(super) fn figures(runs: &[Run]) -> Vec<Figure> {
     all
 }
 
-/// A point of a diagram; none for what was not measured.
+/// The mark of a point in a diagram; none if it has no result. Without a median the mark is that of
+/// a failure.
 fn dot(x: f64, point: &PointResult) -> Option<Dot> {
-    let f = &point.figures;
-    let y = f.median?;
-    let range = (f.interval.from.unwrap_or(0.0), f.interval.to.unwrap_or(y).max(y));
-    // A median of 0 says that no rate passed.
-    Some(Dot { x, y, range, at_least: !point.lower_bound_reasons.is_empty(), failed: y <= 0.0 })
+    point.missing.is_none().then(|| dot_of(x, &point.figures))
+}
+
+/// The mark of figures in a diagram, with their interval as its range.
+pub(crate) fn dot_of(x: f64, figures: &Figures) -> Dot {
+    let y = figures.median.unwrap_or(0.0);
+    let from = figures.interval.from.unwrap_or(0.0);
+    let range = (from, figures.interval.to.unwrap_or(from).max(y));
+    Dot { x, y, range, at_least: figures.is_at_least(), failed: figures.median.is_none() }
 }
 
 /// The worst case of a DUT on its first number of cores.
@@ -637,7 +622,7 @@ fn heat_map(run: &Run, dut: &DutResult, place: &Cores, many: bool) -> Option<Hea
     let point = |a: Share, b: Share| cell(dut, place, a, b).filter(|p| p.missing.is_none());
     let value = |a: Share, b: Share| {
         let point = point(a, b)?;
-        Some((point.figures.median?, !point.lower_bound_reasons.is_empty()))
+        Some((point.figures.median?, point.figures.is_at_least()))
     };
     let row =
         |&a: &Share| (percent(a.per_hundred()), cached.iter().map(|&b| value(a, b)).collect());

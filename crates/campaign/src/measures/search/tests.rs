@@ -114,7 +114,10 @@ fn a_goal_that_ends_at_the_highest_rate_is_a_lower_bound() {
     for goal in &results.duts[0].points[0].goals {
         let reasons = &goal.lower_bound_reasons;
         assert!(matches!(reasons[..], [LowerBound::RangeEnd { searches: 3, .. }]), "{reasons:?}");
-        assert!(wording::goal_found(goal).starts_with('≥'), "{}", wording::goal_found(goal));
+        let words = wording::goal_found(goal);
+        // Short trials may overstate the median of the second goal, so it is not a lower end.
+        assert_eq!(words.starts_with('≥'), goal.overstatement == 1.0, "{words}");
+        assert!(words.contains(", ∞)"), "{words}");
         // Nothing shows how near the bounds are, so that they are no nearer than was asked for.
         assert_eq!(goal.resolution, Qps(100));
     }

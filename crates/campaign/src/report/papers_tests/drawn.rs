@@ -153,9 +153,10 @@ impl Expected<'_> {
         let found = searches(self.plan, self.entries, point, (repeat, resolution))?;
         let high = match found.failed {
             _ if test.is_some() => found.max,
-            failed => failed.map_or(found.median, |failed| failed as f64),
+            failed => failed.map_or(found.median.max(found.min), |failed| failed as f64),
         };
-        let state = if found.failed.is_none() { "at-least" } else { "" };
+        let is_at_least = found.failed.is_none() && found.median == found.min;
+        let state = if is_at_least { "at-least" } else { "" };
         Ok(Mark { state: state.into(), ..mark("", of, at, found.median, (found.min, high)) })
     }
 
@@ -231,7 +232,7 @@ impl Expected<'_> {
             let seconds: Vec<f64> = m.cpu.dut.clone();
             for (file, y) in [
                 ("cpu", cpu),
-                ("cprdp", efficiency),
+                ("cprdp", four_digits(efficiency)),
                 ("latency-p50", rtt.p50 / 1000.0),
                 ("latency-p99", rtt.p99 / 1000.0),
             ] {
@@ -262,7 +263,8 @@ impl Expected<'_> {
             }
             let each: Result<Vec<f64>, String> =
                 all.iter().map(|m| Ok(use_of(m, skip)?.1)).collect();
-            let (median, range) = middle(each?);
+            let (median, (low, high)) = middle(each?);
+            let (median, range) = (four_digits(median), (four_digits(low), four_digits(high)));
             let seconds = all[0].cpu.dut.clone();
             self.add("cprdp-by-rate", mark("", &of, &rate, median, range));
             if skip > 0 {
