@@ -1,5 +1,5 @@
-//! `quickstart`: AuthDNS, dns64d and the Measurer on this host; self-test, then three short
-//! measurements.
+//! `quickstart`: AuthDNS, dns64d and the Measurer on this host; self-test, closed loop, then three
+//! short searches.
 
 use std::fs::File;
 use std::io;
@@ -9,10 +9,9 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use campaign::journal::Journal;
 use campaign::report::chart::number;
-use campaign::search::{SearchError, SearchResult};
-use campaign::search_plan::{Method, SearchPlan};
+use campaign::search::SearchResult;
+use campaign::search_plan::{Method, PassedSelfTest, SearchPlan};
 use campaign::wording;
 use method::noncompliance::Noncompliance;
 use method::pacing::PacingLimits;
@@ -20,15 +19,17 @@ use method::precision::default_timeout;
 use method::search::SearchRange;
 use method::selftest::{MIN_DELTA, allowed_rate};
 use method::units::{Nanos, Qps, Share};
+use method::verdict::Verdict;
 use net::socket::Endpoint;
 use serde::Serialize;
+use tester::client::closed_loop::ClosedLoopResult;
 use tester::measurer::plan::TrialPlan;
 
-use super::measured_send_cost;
 use super::search::{Terminal, UsedNames};
 use super::self_test::{SelfTestPlan, SelfTestResult};
+use super::{measured_send_cost, short_run};
 use crate::args::Quickstart;
-use crate::output::{Failure, Outcome, grouped, print_json, print_points};
+use crate::output::{Failure, Outcome, grouped, print_json};
 use crate::resolve::{as_self_test, with_names};
 use crate::{colour, interruption, metrics};
 
@@ -48,9 +49,9 @@ const INVALID_RETRIES: u32 = 1;
 /// The DNS64 prefix that dns64d is started with.
 const PREFIX: &str = "64:ff9b::/96";
 
-/// One of the things that are measured.
+/// A case that is searched.
 struct Stage {
-    /// What the table and the JSON call it.
+    /// Its name in the JSON object.
     name: &'static str,
     meaning: &'static str,
     aaaa_share: Share,
@@ -58,24 +59,31 @@ struct Stage {
     repeat: u32,
 }
 
+impl Stage {
+    /// Its name in the table.
+    fn title(&self) -> String {
+        self.name.replace('_', " ")
+    }
+}
+
 const STAGES: [Stage; 3] = [
     Stage {
         name: "worst_case",
-        meaning: "no AAAA records, nothing cached: two questions to AuthDNS for each query",
+        meaning: "no AAAA records, no cache hits",
         aaaa_share: Share::ZERO,
         cached_share: Share::ZERO,
         repeat: 3,
     },
     Stage {
         name: "all_aaaa",
-        meaning: "all names have AAAA records: one question, no translation",
+        meaning: "AAAA records for all names",
         aaaa_share: Share::ONE,
         cached_share: Share::ZERO,
         repeat: 1,
     },
     Stage {
         name: "all_cached",
-        meaning: "all names resolved before: no question, translation from the cache",
+        meaning: "cache hits only",
         aaaa_share: Share::ZERO,
         cached_share: Share::ONE,
         repeat: 1,
@@ -86,6 +94,9 @@ const STAGES: [Stage; 3] = [
 pub(crate) struct QuickstartResult {
     dut: String,
     self_test: SelfTestResult,
+    /// Answers per second with a constant number of queries in flight, in the worst case. It needs
+    /// no pacing, so a busy machine does not make it invalid.
+    closed_loop: ClosedLoopResult,
     worst_case: SearchResult,
     all_aaaa: SearchResult,
     all_cached: SearchResult,
@@ -103,27 +114,39 @@ pub(crate) fn run(args: &Quickstart) -> Outcome {
         }
     };
     metrics::serve(args.display.metrics, "quickstart", &[], quiet)?;
-    say("1/4  Self-test: how fast are Measurer and AuthDNS on this machine?");
+    say("1/5  Self-test: Measurer and AuthDNS without a server");
     let folder = tempfile::tempdir().map_err(Failure::environment)?;
     let self_test = self_test(folder.path(), quiet)?;
+    say("2/5  dns64d in a closed loop");
+    let closed_loop = closed_loop(quiet)?;
     let mut found = Vec::new();
     for (i, stage) in STAGES.iter().enumerate() {
-        say(&format!("{}/4  dns64d: {}", i + 2, stage.meaning));
+        say(&format!("{}/5  dns64d: {}", i + 3, stage.meaning));
         let measured = measure(stage, &self_test, quiet);
-        let so_far = |failure: Failure| failure.with_advice(&so_far(&self_test, &found));
+        let so_far =
+            |failure: Failure| failure.with_advice(&so_far(&self_test, &closed_loop, &found));
         found.push(measured.map_err(so_far)?);
     }
     let [worst_case, all_aaaa, all_cached] = found
         .try_into()
         .map_err(|_| Failure::environment(anyhow::anyhow!("not every stage was measured")))?;
-    let noncompliance = worst_case.noncompliance.clone();
+    let searches = [&worst_case, &all_aaaa, &all_cached];
+    let measured = searches.into_iter().find(|search| search.figures.n > 0);
+    let noncompliance = measured.unwrap_or(&worst_case).noncompliance.clone();
     let dut = format!("dns64d {}", dns64::BUILD);
-    let result =
-        QuickstartResult { dut, self_test, worst_case, all_aaaa, all_cached, noncompliance };
+    let result = QuickstartResult {
+        dut,
+        self_test,
+        closed_loop,
+        worst_case,
+        all_aaaa,
+        all_cached,
+        noncompliance,
+    };
     if args.display.json {
         print_json(&result)?;
     } else {
-        print(&result);
+        print!("{}", summary(&result, &io::stdout()));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -151,7 +174,26 @@ fn self_test_plan(auth: SocketAddr, status: &str) -> SelfTestPlan {
     }
 }
 
-/// Starts servers that nothing has been asked of, and searches.
+/// Runs a closed loop against new servers, in the worst case.
+fn closed_loop(quiet: bool) -> Result<ClosedLoopResult, Failure> {
+    let folder = tempfile::tempdir().map_err(Failure::environment)?;
+    let status = status_in(folder.path(), "auth");
+    let (mut auth, auth_address) = auth(STAGES[0].aaaa_share, folder.path(), &status)?;
+    let (mut dut, dut_address) = dns64d(auth_address, folder.path())?;
+    let found = short_run::closed_loop(&trial(&STAGES[0], dut_address, &status), quiet)?;
+    if found.interrupted {
+        let so_far = short_run::closed_loop_words(&found);
+        let interrupted = anyhow::anyhow!("interrupted in the closed loop");
+        return Err(Failure::interrupted(interrupted).with_advice(&so_far));
+    }
+    if found.counts.valid == 0 {
+        let silent = Failure::environment(anyhow::anyhow!("dns64d gave no valid answer"));
+        return Err(with_what_servers_say(silent, [&mut auth, &mut dut]));
+    }
+    Ok(found)
+}
+
+/// Searches with new servers.
 fn measure(
     stage: &Stage,
     self_test: &SelfTestResult,
@@ -161,12 +203,34 @@ fn measure(
     let status = status_in(folder.path(), "auth");
     let (mut auth, auth_address) = auth(stage.aaaa_share, folder.path(), &status)?;
     let (mut dut, dut_address) = dns64d(auth_address, folder.path())?;
-    // A trial that passed beyond what the tester can vouch for would say nothing more.
+    let trial = trial(stage, dut_address, &status);
+    let mut plan = search_plan(stage, trial, highest(stage, self_test), self_test.vouches());
+    plan.trial.send_cost = measured_send_cost(&plan.trial)?;
+    let plan = with_names(plan, false)?;
+    let used = UsedNames { first: plan.trial.first_name, count: plan.most_names() };
+    let mut terminal = Terminal::new(quiet, Some(used));
+    let found = short_run::search(&plan, folder.path(), &mut terminal);
+    let found =
+        found.map_err(|error| with_what_servers_say(error.into(), [&mut auth, &mut dut]))?;
+    found.ok_or_else(|| Failure::environment(anyhow::anyhow!("the search found nothing")))
+}
+
+/// End of the range of a stage: the self-test validates no higher rates.
+fn highest(stage: &Stage, self_test: &SelfTestResult) -> Qps {
     let allowed =
         |passed| allowed_rate(passed, stage.aaaa_share, stage.cached_share, self_test.delta);
-    let max = self_test.passed_rate.map_or(LOWEST, allowed).clamp(LOWEST, HIGHEST);
-    let mut plan = SearchPlan {
-        trial: trial(stage, dut_address, &status),
+    self_test.passed_rate.map_or(LOWEST, allowed).clamp(LOWEST, HIGHEST)
+}
+
+/// The searches of a stage up to the rate `max`.
+fn search_plan(
+    stage: &Stage,
+    trial: TrialPlan,
+    max: Qps,
+    self_test: Option<PassedSelfTest>,
+) -> SearchPlan {
+    SearchPlan {
+        trial,
         range: SearchRange {
             min: LOWEST,
             max,
@@ -176,22 +240,12 @@ fn measure(
         repeat: stage.repeat,
         pause: PAUSE,
         reuse_names: false,
-        self_test: self_test.vouches(),
+        self_test,
         method: Method::Bisection,
-    };
-    plan.trial.send_cost = measured_send_cost(&plan.trial)?;
-    let plan = with_names(plan, false)?;
-    let mut journal =
-        Journal::create(&folder.path().join("journal.jsonl"), &plan).map_err(SearchError::from)?;
-    let used = UsedNames { first: plan.trial.first_name, count: plan.most_names() };
-    let mut terminal = Terminal::new(quiet, Some(used));
-    let found = campaign::search::run(&plan, &mut journal, Vec::new(), &mut terminal);
-    let found =
-        found.map_err(|error| with_what_servers_say(error.into(), [&mut auth, &mut dut]))?;
-    found.ok_or_else(|| Failure::environment(anyhow::anyhow!("the search found nothing")))
+    }
 }
 
-/// The trials of a stage, but for their rates.
+/// The trials of a stage, without their rates.
 fn trial(stage: &Stage, dut: SocketAddr, auth_status: &str) -> TrialPlan {
     let defaults = TrialPlan::new(dut, LOWEST);
     TrialPlan {
@@ -254,56 +308,100 @@ fn this_program(typed: &[&str]) -> Result<Vec<String>, Failure> {
     Ok([program].into_iter().chain(typed.iter().map(|word| (*word).to_owned())).collect())
 }
 
-fn print(result: &QuickstartResult) {
+/// The table, the reasons for its gaps, and the next command.
+fn summary(result: &QuickstartResult, stream: &impl io::IsTerminal) -> String {
     let test = &result.self_test;
     let passed = test.passed_rate.map_or("-".to_owned(), |rate| number(rate.0 as f64));
-    println!();
-    println!("{:<24} {:>18}   what it says", "", "queries/s");
-    let verdict = colour::verdict(test.verdict, &io::stdout());
-    println!(
-        "{:<24} {passed:>18}   {verdict}: Measurer and AuthDNS alone",
-        "self-test of the tester"
+    let row = |name: &str, rate: &str, meaning: &str| format!("{name:<12} {rate:>22}  {meaning}\n");
+    let searches = [&result.worst_case, &result.all_aaaa, &result.all_cached];
+    let stages = || STAGES.iter().zip(searches);
+    let verdict = colour::verdict(test.verdict, stream);
+    let mut text = format!("\n{}", row("", "queries/s", "meaning"));
+    text += &row("self-test", &passed, &format!("{verdict}: Measurer and AuthDNS alone"));
+    let in_flight = result.closed_loop.outstanding;
+    text += &row(
+        "closed loop",
+        &number(result.closed_loop.qps.round()),
+        &format!("worst case, {in_flight} in flight; not RFC 8219"),
     );
-    for (stage, search) in
-        STAGES.iter().zip([&result.worst_case, &result.all_aaaa, &result.all_cached])
-    {
+    for (stage, search) in stages() {
         let (rate, how) = rate(search);
-        println!("{:<24} {rate:>18}   {how}{}", stage.name.replace('_', " "), stage.meaning);
+        text += &row(&stage.title(), &rate, &how);
+        text += &row("", "", stage.meaning);
     }
-    println!();
-    println!("DUT: {}, one worker, on this host", result.dut);
-    for (stage, search) in
-        STAGES.iter().zip([&result.worst_case, &result.all_aaaa, &result.all_cached])
-    {
-        let reasons = wording::lower_bounds(&search.lower_bound_reasons);
-        print_points(&format!("Lower bound ({})", stage.name.replace('_', " ")), &reasons);
+    text += &format!("\nDUT: {}, one worker, on this host\n", result.dut);
+    if let (None, Some(why)) = (test.passed_rate, short_run::invalid_trials(&test.trials)) {
+        text += &format!("Not measured (self-test): {why}\n");
     }
-    print_points("Not RFC 8219 compliant", &result.noncompliance);
-    println!("Next: README.md, \"A first real measurement\"");
+    for (stage, search) in stages() {
+        text += &unmeasured(stage, search);
+        let reasons = if search.figures.n > 0 {
+            wording::lower_bounds(&search.lower_bound_reasons)
+        } else {
+            Vec::new()
+        };
+        for reason in reasons {
+            text += &format!("Lower bound ({}): {reason}\n", stage.title());
+        }
+    }
+    let invalid = searches.iter().any(|search| search.invalid_trials > 0);
+    if invalid || test.verdict == Verdict::Invalid {
+        text += &format!("Advice: {}\n", short_run::BUSY);
+    }
+    if searches.iter().any(|search| search.figures.n > 0) {
+        for reason in &result.noncompliance {
+            text += &format!("Not RFC 8219 compliant: {reason}\n");
+        }
+    }
+    text + NEXT
 }
 
-/// The rate that was found, and how.
+/// The last line: the command for another server.
+const NEXT: &str = "Next: dns64bench search, for another server\n";
+
+/// Reasons for a missing rate, or for invalid trials of a stage; empty without any.
+fn unmeasured(stage: &Stage, search: &SearchResult) -> String {
+    let invalid = short_run::invalid_trials(&search.trials);
+    match (search.figures.n, invalid) {
+        (0, why) => {
+            let why = why.unwrap_or_else(|| "no rate could be tried".into());
+            format!("Not measured ({}): {why}\n", stage.title())
+        }
+        (_, Some(why)) => format!("Invalid ({}): {why}\n", stage.title()),
+        (_, None) => String::new(),
+    }
+}
+
+/// The rate of a search, and how it was found.
 fn rate(search: &SearchResult) -> (String, String) {
     let found = &search.figures;
     let interval = wording::interval(&found.interval);
     match (found.n, found.median) {
-        (0, _) => ("not measured".to_owned(), String::new()),
-        (1, _) => (interval, "single search; ".into()),
-        (n, Some(_)) => {
-            (wording::median(found), format!("median of {n} searches, all {interval}; "))
+        (0, _) => ("not measured".to_owned(), "see below".to_owned()),
+        (1, _) => (interval, "one search".to_owned()),
+        (n, Some(_)) => (wording::median(found), format!("median of {n} searches, all {interval}")),
+        (_, None) => (interval, wording::median(found)),
         }
         (_, None) => (interval, format!("{}; ", wording::median(found))),
     }
 }
 
-/// What is known where a later stage could not be measured, or the user did not wait for it.
-fn so_far(self_test: &SelfTestResult, found: &[SearchResult]) -> String {
+/// The results so far, where a later stage could not be measured or the user interrupted it.
+fn so_far(
+    self_test: &SelfTestResult,
+    closed_loop: &ClosedLoopResult,
+    found: &[SearchResult],
+) -> String {
     let passed = self_test.passed_rate.map_or("nothing".to_owned(), |rate| grouped(rate.0));
     let stages = STAGES.iter().zip(found).map(|(stage, search)| {
         let (rate, _) = rate(search);
-        format!(", {} {rate}", stage.name.replace('_', " "))
+        format!(", {} {rate}", stage.title())
     });
-    format!("so far (queries/s): self-test passed {passed}{}", stages.collect::<String>())
+    let closed_loop = grouped(closed_loop.qps.round() as u64);
+    format!(
+        "so far (queries/s): self-test passed {passed}, closed loop {closed_loop}{}",
+        stages.collect::<String>()
+    )
 }
 
 /// What keeps a measurement from being made, with what has become of the servers.
@@ -395,8 +493,13 @@ fn free_port() -> Result<SocketAddr, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use campaign::search::{Runner, Standing};
+    use method::reason::Reason;
+    use method::records::Counts;
     use method::verdict::Acceptance;
+    use tester::measurer::TrialError;
     use tester::measurer::plan::Subject;
+    use tester::measurer::result::TrialResult;
 
     use super::*;
 
@@ -421,6 +524,76 @@ mod tests {
         let _held = Endpoint::listen(taken, 1).unwrap();
         let mut runs = start("exec sleep 60", taken).ok().unwrap();
         assert_eq!(runs.how_it_is(), "-c runs");
+    }
+
+    /// Runs trials that have one outcome.
+    struct Simulated {
+        verdict: Verdict,
+        reasons: Vec<Reason>,
+    }
+
+    impl Runner for Simulated {
+        fn trial(&mut self, plan: &TrialPlan, _: Standing) -> Result<TrialResult, TrialError> {
+            let counts = Counts { sent: 9, valid: 9, ..Counts::default() };
+            let trial = TrialResult::simulated(plan, counts);
+            Ok(TrialResult { verdict: self.verdict, reasons: self.reasons.clone(), ..trial })
+        }
+
+        fn finished(&mut self, _: &TrialResult) {}
+
+        fn pause(&mut self, _: Duration, _: Standing) {}
+    }
+
+    /// The result of a stage.
+    fn searched(stage: &Stage, verdict: Verdict, reasons: Vec<Reason>) -> SearchResult {
+        let folder = tempfile::tempdir().unwrap();
+        let address = "[::1]:53".parse().unwrap();
+        let plan = search_plan(stage, trial(stage, address, "status"), HIGHEST, None);
+        let mut runner = Simulated { verdict, reasons };
+        short_run::search(&plan, folder.path(), &mut runner).unwrap().unwrap()
+    }
+
+    #[test]
+    fn a_busy_machine_gets_a_figure_reasons_and_advice() {
+        let busy = || vec![Reason::Late { p999_us: 9e4, limit: Nanos::SECOND }];
+        let invalid = |stage| searched(stage, Verdict::Invalid, busy());
+        let result = QuickstartResult {
+            dut: "dns64d 1".into(),
+            self_test: SelfTestResult {
+                for_rate: FOR_RATE,
+                aaaa_share: Share::ZERO,
+                cached_share: Share::ZERO,
+                delta: MIN_DELTA,
+                required_rate: FOR_RATE,
+                passed_rate: None,
+                allowed_rate: None,
+                verdict: Verdict::Invalid,
+                sent: None,
+                compliant: false,
+                noncompliance: Vec::new(),
+                trials: invalid(&STAGES[0]).trials,
+            },
+            closed_loop: short_run::simulated(12_345.0),
+            worst_case: invalid(&STAGES[0]),
+            all_aaaa: searched(&STAGES[1], Verdict::Passed, Vec::new()),
+            all_cached: invalid(&STAGES[2]),
+            noncompliance: Vec::new(),
+        };
+        let text = summary(&result, &File::open("/dev/null").unwrap()).replace('\u{202f}', " ");
+        for line in [
+            "closed loop                  12 345  worst case, 100 in flight; not RFC 8219",
+            "worst case             not measured  see below",
+            "all aaaa           at least 400 000  one search",
+            "Not measured (self-test): 6 of 6 trials invalid, most often: pacing: one query in a thousand left late",
+            "Not measured (worst case): 6 of 6 trials invalid, most often: pacing: one query in a thousand left late",
+            "Advice: this machine was busy: end other programs, then see dns64bench check",
+        ] {
+            assert!(text.lines().any(|shown| shown == line), "{line:?} is not in:\n{text}");
+        }
+        assert!(!text.contains("Not measured (all aaaa)") && !text.contains("Lower bound (worst"));
+        assert!(text.ends_with(NEXT), "{text}");
+        let table = text.split("\n\n").next().unwrap();
+        assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
     }
 
     #[test]

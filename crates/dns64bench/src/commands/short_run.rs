@@ -1,0 +1,158 @@
+//! Parts of `quickstart`: a closed loop, a search without a journal of its user,
+//! and the summary of invalid trials.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use campaign::journal::Journal;
+use campaign::search::{Runner, SearchError, SearchResult};
+use campaign::search_plan::SearchPlan;
+use method::reason::ReasonKind;
+use method::units::{Nanos, counted, grouped};
+use method::verdict::Verdict;
+use tester::client::closed_loop::{ClosedLoopPlan, ClosedLoopResult, run_until};
+use tester::client::progress::Progress;
+use tester::client::{Additional, Check, ClientSettings, Names, Source, Transport};
+use tester::measurer::expect::Expectation;
+use tester::measurer::plan::TrialPlan;
+use tester::measurer::result::TrialResult;
+
+use crate::output::{Failure, rounded};
+use crate::{interruption, progress};
+
+/// Names of a closed loop; none is asked for twice below 2 million answers per second.
+const CLOSED_LOOP_NAMES: u64 = 4_000_000;
+/// Queries in flight in a closed loop.
+const IN_FLIGHT: usize = 100;
+/// Length of a closed loop.
+const CLOSED_LOOP: Nanos = Nanos(2 * Nanos::SECOND.0);
+
+/// File name of a journal.
+const JOURNAL: &str = "journal.jsonl";
+
+/// Remedy for invalid trials.
+pub(super) const BUSY: &str =
+    "this machine was busy: end other programs, then see dns64bench check";
+
+/// Runs a closed loop with the server, the names and the expected addresses of a trial.
+///
+/// # Errors
+/// If there is no way to the server.
+pub(super) fn closed_loop(trial: &TrialPlan, quiet: bool) -> Result<ClosedLoopResult, Failure> {
+    let names = Names::new(&trial.domain, trial.names, trial.first_name, CLOSED_LOOP_NAMES)
+        .ok_or_else(|| Failure::usage(anyhow::anyhow!("too few names for a closed loop")))?;
+    let plan = ClosedLoopPlan {
+        settings: ClientSettings {
+            server: trial.server,
+            local: None,
+            transport: Transport::Udp,
+            source: Source::Names(names),
+            additional: Additional::new(None, None, 0),
+            check: Check::Address(Expectation {
+                aaaa_share: trial.aaaa_share,
+                check_own_aaaa: trial.check_own_aaaa,
+                prefixes: trial.prefixes.clone(),
+            }),
+            timeout: Nanos::SECOND,
+            offload: trial.offload,
+            buffer: None,
+            interval: None,
+        },
+        outstanding: IN_FLIGHT,
+        threads: 1,
+        source_ports: 1,
+        cpus: Vec::new(),
+        duration: Some(CLOSED_LOOP),
+        most: None,
+    };
+    let title = format!("Closed loop for {}", rounded(CLOSED_LOOP.into()));
+    let run = || run_until(&plan, &interruption::flag(), &Progress::new(plan.threads));
+    progress::during(quiet, &title, |_| run()).map_err(Failure::environment)
+}
+
+/// A closed loop in words: `12 345 valid answers per second with 100 queries in flight`.
+pub(super) fn closed_loop_words(found: &ClosedLoopResult) -> String {
+    let rate =
+        counted(found.qps.round() as u64, "valid answer per second", "valid answers per second");
+    format!("{rate} with {} in flight", counted(found.outstanding as u64, "query", "queries"))
+}
+
+/// Carries out a search with its journal in `folder`; `None` if it ended without a trial.
+///
+/// # Errors
+/// If a trial cannot be carried out, or the user interrupts.
+pub(super) fn search(
+    plan: &SearchPlan,
+    folder: &Path,
+    runner: &mut dyn Runner,
+) -> Result<Option<SearchResult>, SearchError> {
+    let mut journal = Journal::create(&folder.join(JOURNAL), plan)?;
+    campaign::search::run(plan, &mut journal, Vec::new(), runner)
+}
+
+/// The number of invalid trials and their most frequent reason; `None` without invalid trials.
+pub(super) fn invalid_trials(trials: &[TrialResult]) -> Option<String> {
+    let invalid: Vec<_> = trials.iter().filter(|trial| trial.verdict == Verdict::Invalid).collect();
+    if invalid.is_empty() {
+        return None;
+    }
+    let mut reasons: BTreeMap<ReasonKind, usize> = BTreeMap::new();
+    for reason in invalid.iter().flat_map(|trial| &trial.reasons) {
+        *reasons.entry(reason.kind()).or_default() += 1;
+    }
+    let most = reasons.into_iter().max_by_key(|(_, times)| *times);
+    let why = most.map_or(String::new(), |(kind, _)| format!(", most often: {kind}"));
+    let of = counted(trials.len() as u64, "trial", "trials");
+    Some(format!("{} of {of} invalid{why}", grouped(invalid.len() as u64)))
+}
+
+/// A closed loop with this rate.
+#[cfg(test)]
+pub(super) fn simulated(qps: f64) -> ClosedLoopResult {
+    ClosedLoopResult {
+        server: "[::1]:53".into(),
+        outstanding: IN_FLIGHT,
+        seconds: 2.0,
+        elapsed: 2.0,
+        interrupted: false,
+        client_drops: 0,
+        counts: method::records::Counts::default(),
+        qps,
+        rcodes: BTreeMap::new(),
+        truncated: 0,
+        retried: 0,
+        rtt_us: None,
+        connections: tester::client::Connections::default(),
+        connecting_us: None,
+        tally: None,
+        began: Nanos(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use method::reason::Reason;
+    use method::records::Counts;
+    use method::units::Qps;
+
+    use super::*;
+
+    #[test]
+    fn invalid_trials_are_counted_by_their_most_frequent_reason() {
+        let plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(100));
+        let valid =
+            TrialResult::simulated(&plan, Counts { sent: 9, valid: 9, ..Counts::default() });
+        let invalid = |reason| TrialResult {
+            verdict: Verdict::Invalid,
+            reasons: vec![reason],
+            ..valid.clone()
+        };
+        let late = || Reason::Late { p999_us: 9e4, limit: Nanos::SECOND };
+        assert_eq!(invalid_trials(std::slice::from_ref(&valid)), None);
+        let trials = [invalid(late()), invalid(Reason::LedgerFull), invalid(late()), valid.clone()];
+        assert_eq!(
+            invalid_trials(&trials).as_deref(),
+            Some("3 of 4 trials invalid, most often: pacing: one query in a thousand left late")
+        );
+    }
+}
