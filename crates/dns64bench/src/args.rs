@@ -3,6 +3,7 @@
 mod clients;
 mod conform;
 pub(crate) mod help;
+mod try_server;
 mod values;
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -30,6 +31,7 @@ use help::{
     AUTH, CHECKS, COMPARISON, FAULTS, FILES, LOAD, NAMES, PACING, QUESTIONS, REPLIES, SEARCH,
     SELF_TEST, SERVER, SHARDS, THREADS,
 };
+pub(crate) use try_server::Try;
 pub(crate) use values::{CpuList, DelayRange, Server, ShardNumber};
 use values::{
     like, parse_address, parse_cpus, parse_decrease, parse_delay, parse_fraction, parse_offset,
@@ -46,9 +48,12 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Self-test and short searches of dns64d on this host, unprivileged, in minutes
+    /// Measure dns64d, which is part of this program: everything on this host, in a minute
     #[command(after_help = help::below("quickstart"))]
     Quickstart(Quickstart),
+    /// Measure a server in use: configuration lines for it, a check of its answers, a short search
+    #[command(after_help = help::below("try"))]
+    Try(Try),
     /// One trial at one rate
     #[command(after_help = help::below("measure"))]
     Measure(Measure),

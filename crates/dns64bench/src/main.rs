@@ -80,6 +80,7 @@ fn run() -> ExitCode {
     start_log();
     let outcome = match command {
         Command::Quickstart(a) => commands::quickstart::run(&a),
+        Command::Try(a) => commands::try_server::run(&a),
         Command::Measure(a) => commands::measure::run(&a),
         Command::Merge(a) => commands::merge::run(&a),
         Command::Search(a) => commands::search::run(*a),

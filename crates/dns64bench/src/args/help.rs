@@ -109,17 +109,33 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
         "" => &[
             (
                 "dns64bench quickstart",
-                "Try it: self-test and short searches of dns64d on this host, without root.",
+                "Measure dns64d, which is part of this program, on this host, without root.",
             ),
+            ("dns64bench try --server 127.0.0.1", "Measure your own server in minutes."),
             ("dns64bench check", "See what on this machine spoils measurements."),
             (
                 "dns64bench search --server 2001:2::1 --min 1k --max 64k",
                 "Measure a server by RFC 8219.",
             ),
         ],
-        "quickstart" => {
-            &[("dns64bench quickstart", "Self-test and searches of dns64d on loopback.")]
-        }
+        "quickstart" => &[(
+            "dns64bench quickstart",
+            "Self-test, closed loop and searches of dns64d on loopback.",
+        )],
+        "try" => &[
+            (
+                "dns64bench try --server 127.0.0.1",
+                "Print configuration lines for the server on this host, wait until it forwards, measure it.",
+            ),
+            (
+                "dns64bench try --server 2001:2::1 --expect-prefix 2001:db8:64::/96 --json",
+                "A server on another host with its own prefix; the result as JSON.",
+            ),
+            (
+                "dns64bench try --server 127.0.0.1 --wait 0s --quiet",
+                "For scripts: end with status 4 unless the server is configured already.",
+            ),
+        ],
         "merge" => &[
             (
                 "dns64bench merge shard-0.json shard-1.json shard-2.json",

@@ -21,6 +21,7 @@ pub(crate) mod search;
 pub(crate) mod self_test;
 pub(crate) mod send_cost;
 mod short_run;
+pub(crate) mod try_server;
 pub(crate) mod zone;
 
 use std::time::{Duration, Instant};

@@ -357,7 +357,7 @@ fn summary(result: &QuickstartResult, stream: &impl io::IsTerminal) -> String {
 }
 
 /// The last line: the command for another server.
-const NEXT: &str = "Next: dns64bench search, for another server\n";
+const NEXT: &str = "Next, your own server: dns64bench try --server ADDRESS\n";
 
 /// Reasons for a missing rate, or for invalid trials of a stage; empty without any.
 fn unmeasured(stage: &Stage, search: &SearchResult) -> String {

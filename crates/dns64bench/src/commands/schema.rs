@@ -23,6 +23,7 @@ use tester::measurer::result::TrialResult;
 use super::quickstart::QuickstartResult;
 use super::reference_dut::Served;
 use super::self_test::SelfTestResult;
+use super::try_server::TryResult;
 use crate::args::Schema;
 use crate::output::{
     Failure, MaybeWithEnvironment, Outcome, SCHEMA_VERSION, Versioned, WithEnvironment,
@@ -35,7 +36,7 @@ type Printed<T> = Versioned<WithEnvironment<T>>;
 type Entry = (&'static str, u32, fn() -> Made);
 
 /// All schemas. The schema of a journal describes each of its lines.
-const ALL: [Entry; 21] = [
+const ALL: [Entry; 22] = [
     ("trial", SCHEMA_VERSION, written::<Versioned<MaybeWithEnvironment<TrialResult>>>),
     ("merge", SCHEMA_VERSION, written::<Versioned<Merged>>),
     ("search", SCHEMA_VERSION, written::<Printed<SearchResult>>),
@@ -43,6 +44,7 @@ const ALL: [Entry; 21] = [
     ("closed-loop", SCHEMA_VERSION, written::<Printed<ClosedLoopResult>>),
     ("dns64perf2", SCHEMA_VERSION, written::<Printed<Experiments>>),
     ("quickstart", SCHEMA_VERSION, written::<Printed<QuickstartResult>>),
+    ("try", SCHEMA_VERSION, written::<Printed<TryResult>>),
     ("conform", SCHEMA_VERSION, written::<Versioned<Checked>>),
     ("check", SCHEMA_VERSION, written::<Versioned<Environment>>),
     ("auth", SCHEMA_VERSION, written::<Versioned<AuthCounters>>),

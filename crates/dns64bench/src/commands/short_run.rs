@@ -1,10 +1,10 @@
-//! Parts of `quickstart`: a closed loop, a search without a journal of its user,
+//! Parts that `quickstart` and `try` share: a closed loop, a search without a journal of its user,
 //! and the summary of invalid trials.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use campaign::journal::Journal;
+use campaign::journal::{Journal, Lines, SearchEntry};
 use campaign::search::{Runner, SearchError, SearchResult};
 use campaign::search_plan::SearchPlan;
 use method::reason::ReasonKind;
@@ -21,7 +21,7 @@ use crate::output::{Failure, rounded};
 use crate::{interruption, progress};
 
 /// Names of a closed loop; none is asked for twice below 2 million answers per second.
-const CLOSED_LOOP_NAMES: u64 = 4_000_000;
+pub(super) const CLOSED_LOOP_NAMES: u64 = 4_000_000;
 /// Queries in flight in a closed loop.
 const IN_FLIGHT: usize = 100;
 /// Length of a closed loop.
@@ -90,6 +90,31 @@ pub(super) fn search(
     campaign::search::run(plan, &mut journal, Vec::new(), runner)
 }
 
+/// Returns the result of the first `searches` of a set that was not finished, from its journal in
+/// `folder`; `None` without a search. `runner` carries no trial out.
+///
+/// # Errors
+/// If the journal cannot be read or a second one not be written.
+pub(super) fn completed(
+    plan: &SearchPlan,
+    folder: &Path,
+    searches: u32,
+    runner: &mut dyn Runner,
+) -> Result<Option<SearchResult>, SearchError> {
+    if searches == 0 {
+        return Ok(None);
+    }
+    let is_completed = |entry: &SearchEntry| match entry {
+        SearchEntry::Plan(_) => false,
+        SearchEntry::Started(started) => started.repeat < searches,
+        SearchEntry::Finished(finished) => finished.repeat < searches,
+    };
+    let done = Lines::read(&folder.join(JOURNAL))?.into_iter().filter(is_completed).collect();
+    let plan = SearchPlan { repeat: searches, ..plan.clone() };
+    let mut journal = Journal::create(&folder.join("completed.jsonl"), &plan)?;
+    campaign::search::run(&plan, &mut journal, done, runner)
+}
+
 /// The number of invalid trials and their most frequent reason; `None` without invalid trials.
 pub(super) fn invalid_trials(trials: &[TrialResult]) -> Option<String> {
     let invalid: Vec<_> = trials.iter().filter(|trial| trial.verdict == Verdict::Invalid).collect();
@@ -115,6 +140,7 @@ pub(super) fn simulated(qps: f64) -> ClosedLoopResult {
         seconds: 2.0,
         elapsed: 2.0,
         interrupted: false,
+        interrupted_queries: 0,
         client_drops: 0,
         counts: method::records::Counts::default(),
         qps,

@@ -1,0 +1,35 @@
+//! The arguments of `try`.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use clap::Args;
+use tester::measurer::expect::Prefix;
+use wire::name::Domain;
+
+use super::Display;
+use super::help::{AUTH, NAMES, REPLIES, SERVER};
+use super::values::{Server, parse_address, parse_time};
+
+#[derive(Debug, Args)]
+pub(crate) struct Try {
+    /// The DNS64 server to measure, such as 127.0.0.1, [2001:2::1]:5353 or localhost; the port is 53
+    /// unless given
+    #[arg(long, value_name = "SERVER", help_heading = SERVER)]
+    pub(crate) server: Server,
+    /// Time to wait until the server resolves the names of the test; 0s checks once
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_time, help_heading = SERVER)]
+    pub(crate) wait: Duration,
+    /// Address of AuthDNS, to which the server forwards [default: port 5300 of the address that
+    /// this host uses towards the server]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address, help_heading = AUTH)]
+    pub(crate) auth_listen: Option<SocketAddr>,
+    /// Zone of the names
+    #[arg(long, default_value = "dns64perf.test", help_heading = NAMES)]
+    pub(crate) domain: Domain,
+    /// DNS64 prefix of the server; may be given several times
+    #[arg(long, value_name = "P/LEN", default_value = "64:ff9b::/96", help_heading = REPLIES)]
+    pub(crate) expect_prefix: Vec<Prefix>,
+    #[command(flatten)]
+    pub(crate) display: Display,
+}

@@ -1,0 +1,141 @@
+//! Single queries to the server under test: its version, and the names of the test.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use wire::name::Domain;
+use wire::rcode::Rcode;
+use wire::template::{HEADER_LEN, QueryTemplate};
+use wire::view::{CLASS_IN, Message, rtype};
+
+use super::state::{Reply, Seen};
+use crate::interruption;
+
+/// Longest wait for a response. Resolvers send SERVFAIL after some seconds without a reply of their
+/// upstream.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Longest wait for the version: some servers do not answer queries of class CH.
+const VERSION_PATIENCE: Duration = Duration::from_secs(1);
+/// Time between two looks at the interruption flag.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Query for TXT records of `version.bind` in class CH, with id 0.
+const VERSION: &[u8] = b"\0\0\x01\0\0\x01\0\0\0\0\0\0\x07version\x04bind\0\0\x10\0\x03";
+const TXT: u16 = 16;
+const CLASS_CH: u16 = 3;
+
+/// A socket that is connected to the server.
+pub(super) struct Probe {
+    socket: UdpSocket,
+    template: QueryTemplate,
+}
+
+impl Probe {
+    /// Opens a socket towards `server`, for names of `domain`.
+    ///
+    /// # Errors
+    /// If there is no route to the server.
+    pub(super) fn open(server: SocketAddr, domain: &Domain) -> io::Result<Probe> {
+        let any: IpAddr = match server {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let socket = UdpSocket::bind(SocketAddr::new(any, 0))?;
+        socket.connect(server)?;
+        Ok(Probe { socket, template: QueryTemplate::aaaa(domain) })
+    }
+
+    /// The address of this host that the server sees.
+    pub(super) fn local_ip(&self) -> io::Result<IpAddr> {
+        Ok(self.socket.local_addr()?.ip())
+    }
+
+    /// The version that the server reports, if it reports one.
+    pub(super) fn version(&self) -> Option<String> {
+        let reply = self.ask(VERSION.to_vec(), VERSION_PATIENCE).ok()??;
+        let message = Message::new(&reply)?;
+        let text = message
+            .records(VERSION.len(), message.ancount())
+            .flatten()
+            .find(|record| record.rtype == TXT && record.class == CLASS_CH)?;
+        // A character string: its length, and its octets (RFC 1035 §3.3).
+        let (&len, rest) = text.data.split_first()?;
+        Some(String::from_utf8_lossy(rest.get(..usize::from(len))?).into_owned())
+    }
+
+    /// Queries a name that no trial uses, of 9.0.0.0/8. `auth_queries` returns the number of queries
+    /// that AuthDNS received so far.
+    pub(super) fn look(&self, auth_queries: impl Fn() -> u64) -> Seen {
+        let [_, b, c, d] = random().to_be_bytes();
+        let name = Ipv4Addr::new(9, b, c, d);
+        let before = auth_queries();
+        let aaaa = self.addresses(name, rtype::AAAA);
+        let is_nodata = aaaa == Reply::Addresses(Vec::new());
+        let a = is_nodata.then(|| self.addresses(name, rtype::A));
+        Seen { name, aaaa, a, auth_asked: auth_queries() > before }
+    }
+
+    /// Queries the addresses of a name.
+    fn addresses(&self, name: Ipv4Addr, wanted: u16) -> Reply {
+        let mut query = self.template.bytes().to_vec();
+        QueryTemplate::patch(&mut query, 0, name);
+        // The type stands before the class, which ends the query.
+        let at = query.len() - 4;
+        query[at..at + 2].copy_from_slice(&wanted.to_be_bytes());
+        match self.ask(query, PATIENCE) {
+            Ok(Some(reply)) => addresses_in(&reply, self.template.len(), wanted),
+            Ok(None) => Reply::Silent,
+            Err(error) => Reply::Unreachable(error.kind()),
+        }
+    }
+
+    /// Sends a query with a new id; returns the response with that id, or `None` after `patience` or
+    /// an interruption.
+    fn ask(&self, mut query: Vec<u8>, patience: Duration) -> io::Result<Option<Vec<u8>>> {
+        let [a, b, ..] = random().to_be_bytes();
+        let id = [a, b];
+        query[..2].copy_from_slice(&id);
+        self.socket.send(&query)?;
+        let give_up = Instant::now() + patience;
+        self.socket.set_read_timeout(Some(LOOK))?;
+        let mut reply = vec![0; 4096];
+        while Instant::now() < give_up && !interruption::is_asked() {
+            match self.socket.recv(&mut reply) {
+                Ok(len) if len >= HEADER_LEN && reply[..2] == id && reply[2] & 0x80 != 0 => {
+                    reply.truncate(len);
+                    return Ok(Some(reply));
+                }
+                Ok(_) => {}
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock
+                    | io::ErrorKind::TimedOut
+                    | io::ErrorKind::Interrupted => {}
+                    _ => return Err(error),
+                },
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// A random number for ids and names.
+fn random() -> u32 {
+    RandomState::new().hash_one(0) as u32
+}
+
+/// The addresses of type `wanted` in a response. Its answers begin at octet `at`.
+fn addresses_in(reply: &[u8], at: usize, wanted: u16) -> Reply {
+    let Some(message) = Message::new(reply) else { return Reply::Silent };
+    if message.rcode() != Rcode::NOERROR {
+        return Reply::Error(message.rcode());
+    }
+    let records = message.records(at, message.ancount()).flatten();
+    let address = |data: &[u8]| -> Option<IpAddr> {
+        let v4 = <[u8; 4]>::try_from(data).map(IpAddr::from).ok();
+        v4.or_else(|| <[u8; 16]>::try_from(data).map(IpAddr::from).ok())
+    };
+    let of_type = records.filter(|record| record.rtype == wanted && record.class == CLASS_IN);
+    Reply::Addresses(of_type.filter_map(|record| address(record.data)).collect())
+}
