@@ -24,6 +24,7 @@ mod systemd;
 mod tally;
 mod test;
 mod tester;
+mod try_server;
 
 use std::fs;
 use std::net::SocketAddr;
@@ -247,6 +248,7 @@ fn all() -> impl Iterator<Item = &'static Test> {
     let short = short.chain(losses_auth::TESTS);
     let short = short.chain(past_stack::TESTS).chain(tester::TESTS).chain(systemd::TESTS);
     let short = short.chain(clients::TESTS).chain(dns64d::TESTS).chain(dnstap::TESTS);
+    let short = short.chain(try_server::TESTS);
     let rates = mlrsearch::TESTS.iter().chain(clients::RATES).chain(campaign::TESTS);
     long.chain(short).chain(rates).chain(gate::TESTS)
 }
