@@ -381,8 +381,6 @@ fn rate(search: &SearchResult) -> (String, String) {
         (1, _) => (interval, "one search".to_owned()),
         (n, Some(_)) => (wording::median(found), format!("median of {n} searches, all {interval}")),
         (_, None) => (interval, wording::median(found)),
-        }
-        (_, None) => (interval, format!("{}; ", wording::median(found))),
     }
 }
 

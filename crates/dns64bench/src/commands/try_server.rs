@@ -27,6 +27,7 @@ use method::verdict::{Acceptance, Verdict};
 use net::affinity::allowed_cpus;
 use serde::Serialize;
 use tester::authdns::answer::Zone;
+use tester::authdns::counters::AuthCounters;
 use tester::authdns::{AuthConfig, RunningAuth, start, status};
 use tester::client::closed_loop::ClosedLoopResult;
 use tester::delay_line::Delay;
@@ -152,8 +153,11 @@ fn start_auth(
         Failure::environment(error)
             .with_advice(&format!("choose another address for AuthDNS, such as {elsewhere}"))
     })?;
-    let counters = auth.counter_reader();
-    status::serve(auth_status, move || Versioned::new(counters())).map_err(Failure::environment)?;
+    let counters = auth.counter_reader().map_err(Failure::environment)?;
+    let serving = status::serve(auth_status, move |other_trials| {
+        Versioned::new(AuthCounters { other_trials, ..counters() })
+    });
+    serving.map_err(Failure::environment)?;
     let bound = auth.addresses().first().copied().unwrap_or(listen);
     let ip = if bound.ip().is_unspecified() { here } else { bound.ip() };
     Ok((auth, SocketAddr::new(ip, bound.port())))
@@ -425,15 +429,13 @@ fn summary(result: &TryResult, trials: &[TrialResult]) -> String {
 
 /// The rate of the searches: `12 300 queries/s median, [12 000, 12 600) in 3 searches`.
 fn rate(search: &SearchResult) -> String {
-    let (found, resolution) = (&search.figures, search.resolution);
-    let interval = wording::interval(&found.interval, resolution);
-    match found.n {
-        0 => "not measured".into(),
-        1 => format!("{interval} queries/s in 1 search"),
-        n => {
-            let median = wording::median(found, resolution);
-            format!("{median} queries/s median, {interval} in {n} searches")
-        }
+    let found = &search.figures;
+    let (median, interval) = (wording::median(found), wording::interval(&found.interval));
+    match (found.n, found.median) {
+        (0, _) => "not measured".into(),
+        (1, _) => format!("{interval} queries/s in 1 search"),
+        (n, Some(_)) => format!("{median} queries/s median, {interval} in {n} searches"),
+        (_, None) => format!("{interval} queries/s; {median}"),
     }
 }
 
