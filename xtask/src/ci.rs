@@ -94,6 +94,9 @@ const CHECKS: &[Check] = &[
     Check::nightly("certify", |_| measured("certify --capacities 2154,12345,50000")),
     Check::nightly("soak", |_| measured("soak --duration 60")),
     Check::nightly("interop-all", |_| xtask("interop --all")),
+    Check::nightly("versions", |install| {
+        measured(if install { "versions --install" } else { "versions" })
+    }),
     Check::nightly("bench", |_| measured("bench tester")),
     Check::nightly("bench-dns64", |_| measured("bench dns64")),
 ];

@@ -21,6 +21,7 @@ mod soak;
 mod standstill;
 mod timing;
 mod tools;
+mod versions;
 mod weight;
 mod workspace_tests;
 
@@ -85,6 +86,9 @@ enum Command {
     Dist(dist::Dist),
     /// Sizes of the programs and of the checkout, compared with bench/weight.txt
     Weight(weight::Weight),
+    /// A short campaign and conform against the servers of Debian 12, 13 and sid, in chroots. The
+    /// status is 1 if a server could not be measured, 3 if chroots cannot be made here
+    Versions(versions::Versions),
     /// dns64d under mixed load for long: lost replies, memory, panics
     Soak(soak::Soak),
     /// Compare with other programs, side by side in one run. The status is 1 if a claim of the
@@ -171,6 +175,10 @@ fn main() -> Result<ExitCode> {
         Command::Docs => docs::run(arguments.install),
         Command::Dist(dist) => dist.run(),
         Command::Weight(weight) => weight.run(),
+        Command::Versions(versions) => {
+            packages::install(consent);
+            versions.run()
+        }
         Command::Soak(soak) => soak.run(),
         Command::Bench { against, what } => {
             packages::install(consent);

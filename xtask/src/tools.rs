@@ -111,16 +111,25 @@ pub(crate) fn get(name: &str) -> Result<PathBuf> {
 }
 
 fn folder() -> Result<PathBuf> {
-    let path = |variable: &str| {
-        std::env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from)
-    };
-    if let Some(folder) = path("DNS64BENCH_TOOLS") {
-        return Ok(folder);
+    match variable("DNS64BENCH_TOOLS") {
+        Some(folder) => Ok(folder),
+        None => Ok(cache()?.join("tools")),
     }
-    let cache = path("XDG_CACHE_HOME").or_else(|| Some(path("HOME")?.join(".cache")));
-    Ok(cache
-        .context("neither DNS64BENCH_TOOLS, XDG_CACHE_HOME nor HOME is set")?
-        .join("dns64bench/tools"))
+}
+
+/// Folder outside `target` for files that are expensive to make: `dns64bench` in `$XDG_CACHE_HOME`
+/// or `~/.cache`.
+///
+/// # Errors
+/// If neither variable is set.
+pub(crate) fn cache() -> Result<PathBuf> {
+    let cache = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
+    Ok(cache.context("neither XDG_CACHE_HOME nor HOME is set")?.join("dns64bench"))
+}
+
+/// Path in an environment variable that is set and not empty.
+fn variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
 impl Tool {

@@ -1,0 +1,186 @@
+//! Chroots with the servers of a release of Debian, made with mmdebstrap and kept for a week in
+//! `dns64bench/chroots` in `$XDG_CACHE_HOME` or `~/.cache`.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::process::run;
+use crate::tools;
+
+/// Time limit of making one.
+const LIMIT: Duration = Duration::from_secs(1_200);
+/// Age from which on a chroot is made again: its packages may have updates.
+const WEEK: Duration = Duration::from_secs(7 * 24 * 3_600);
+/// Settings of apt and dpkg. A snapshot of sid may be older than the week for which its lists are
+/// valid. Signatures are still checked.
+const OPTIONS: [&str; 4] = [
+    "--aptopt=Acquire::Check-Valid-Until \"false\"",
+    "--dpkgopt=path-exclude=/usr/share/doc/*",
+    "--dpkgopt=path-exclude=/usr/share/man/*",
+    "--dpkgopt=path-exclude=/usr/share/locale/*",
+];
+/// Folder of the hook that makes `/bin` a link; mmdebstrap of Debian 12 needs it for later releases.
+const MERGED_USR: &str = "/usr/share/mmdebstrap/hooks/maybe-merged-usr";
+/// Folder of the settings of apt on this host, such as a proxy.
+const APT_SETTINGS: &str = "/etc/apt/apt.conf.d";
+
+/// Runs the program $3 in the chroot $1, in which the folder $2 is visible at the same path. The
+/// process keeps its id, and its mounts end with it.
+const START: &str = "mount --bind \"$2\" \"$1$2\" && mount --rbind /proc \"$1/proc\" || exit 1; \
+                     root=$1; program=$3; shift 3; exec chroot \"$root\" \"$program\" \"$@\"";
+
+/// A chroot, and a folder of this host that is visible in it.
+pub(super) struct Chroot {
+    root: PathBuf,
+    shared: PathBuf,
+}
+
+impl Chroot {
+    /// The chroot of a release with these packages. It is made if there is none of this week, or if
+    /// `fresh` is set.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub(super) fn of(suite: &str, packages: &[&str], shared: &Path, fresh: bool) -> Result<Chroot> {
+        let all = tools::cache()?.join("chroots");
+        let (root, list) = (all.join(suite), all.join(format!("{suite}.packages")));
+        if fresh || !is_recent(&list, packages) {
+            println!("Making a chroot of {suite} in {}", root.display());
+            fs::create_dir_all(&all)?;
+            let new = all.join(format!("{suite}.new"));
+            remove(&new)?;
+            make(suite, packages, &new)?;
+            remove(&root)?;
+            fs::rename(&new, &root)?;
+            fs::write(&list, packages.join(" "))?;
+        }
+        let chroot = Chroot { root, shared: shared.into() };
+        fs::create_dir_all(chroot.inside())?;
+        Ok(chroot)
+    }
+
+    /// The shared folder as seen from outside.
+    fn inside(&self) -> PathBuf {
+        self.root.join(self.shared.strip_prefix("/").unwrap_or(&self.shared))
+    }
+
+    /// Writes a script to `path` that runs a program of the chroot with its arguments.
+    ///
+    /// # Errors
+    /// If the chroot has no such program.
+    pub(super) fn start_script(&self, program: &str, path: &Path) -> Result<PathBuf> {
+        let folders = ["/usr/sbin", "/usr/bin"];
+        let places = folders.map(|folder| Path::new(folder).join(program));
+        let is_there =
+            |place: &&PathBuf| self.root.join(place.strip_prefix("/").unwrap_or(place)).is_file();
+        let place = places.iter().find(is_there).context("the packages do not have its program")?;
+        let words = [START, "sh", &self.root.to_string_lossy(), &self.shared.to_string_lossy()]
+            .map(quoted)
+            .join(" ");
+        let place = quoted(&place.to_string_lossy());
+        let script = format!("#!/bin/sh\nexec unshare --mount sh -c {words} {place} \"$@\"\n");
+        fs::write(path, script)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
+        Ok(path.into())
+    }
+}
+
+impl Drop for Chroot {
+    fn drop(&mut self) {
+        // It is empty: the folder was mounted over it in other namespaces only.
+        let _ = fs::remove_dir(self.inside());
+    }
+}
+
+/// A word for the shell.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// True if a list of packages was written this week and has these packages.
+fn is_recent(list: &Path, packages: &[&str]) -> bool {
+    let age = || fs::metadata(list).ok()?.modified().ok()?.elapsed().ok();
+    fs::read_to_string(list).is_ok_and(|text| text == packages.join(" "))
+        && age().is_some_and(|age| age < WEEK)
+}
+
+fn make(suite: &str, packages: &[&str], root: &Path) -> Result<()> {
+    let mut words = vec!["--quiet".to_owned(), "--mode=root".into(), "--variant=minbase".into()];
+    words.extend(OPTIONS.map(str::to_owned));
+    words.extend(settings()?.iter().map(|file| format!("--aptopt={}", file.display())));
+    if Path::new(MERGED_USR).is_dir() {
+        words.push(format!("--hook-dir={MERGED_USR}"));
+    }
+    words.push(format!("--include={}", packages.join(",")));
+    words.extend([suite.to_owned(), root.to_string_lossy().into_owned()]);
+    let ran = run("mmdebstrap", &words, LIMIT)?;
+    let errors = || ran.stderr.lines().filter(|line| line.starts_with("E:")).collect::<Vec<_>>();
+    ensure!(ran.status == Some(0), "mmdebstrap {suite}: {}", errors().join("; "));
+    Ok(())
+}
+
+/// Files with settings of apt's downloads on this host.
+fn settings() -> Result<Vec<PathBuf>> {
+    let Ok(entries) = fs::read_dir(APT_SETTINGS) else { return Ok(Vec::new()) };
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        if text.lines().any(|line| line.starts_with("Acquire")) {
+            files.push(path);
+        }
+    }
+    Ok(files)
+}
+
+fn remove(folder: &Path) -> Result<()> {
+    if !folder.exists() {
+        return Ok(());
+    }
+    let words = ["-rf", "--one-file-system", "--", &folder.to_string_lossy()];
+    let ran = run("rm", &words, LIMIT)?;
+    ensure!(ran.status == Some(0), "{}", ran.stderr.trim());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    #[test]
+    fn recent_chroot_with_the_same_packages_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let list = folder.path().join("sid.packages");
+        assert!(!is_recent(&list, &["bind9"]), "there is none");
+        fs::write(&list, "bind9 unbound").unwrap();
+        assert!(is_recent(&list, &["bind9", "unbound"]) && !is_recent(&list, &["bind9"]));
+        let file = fs::File::options().write(true).open(&list).unwrap();
+        file.set_modified(SystemTime::now() - WEEK).unwrap();
+        assert!(!is_recent(&list, &["bind9", "unbound"]));
+    }
+
+    #[test]
+    fn words_are_quoted_for_the_shell() {
+        let ran = run("sh", &["-c", &format!("printf %s {}", quoted("a'b \"$c"))], LIMIT).unwrap();
+        assert_eq!(ran.stdout, "a'b \"$c");
+    }
+
+    #[test]
+    fn a_start_script_names_the_program_of_the_chroot() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("a chroot");
+        fs::create_dir_all(root.join("usr/sbin")).unwrap();
+        fs::write(root.join("usr/sbin/named"), "").unwrap();
+        let chroot = Chroot { root, shared: "/no/such/folder".into() };
+        let script = chroot.start_script("named", &folder.path().join("script")).unwrap();
+        let text = fs::read_to_string(&script).unwrap();
+        assert!(text.contains("/a chroot' '/no/such/folder' '/usr/sbin/named' \"$@\""), "{text}");
+        assert!(chroot.start_script("kresd", &folder.path().join("other")).is_err());
+    }
+}
