@@ -6,6 +6,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use glob::{MatchOptions, glob_with};
+
 use super::error::ImportError;
 use super::notes::Place;
 
@@ -42,9 +44,11 @@ pub fn read_file(file: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Reads a file with [`read_file`]; the error has its path.
+/// Reads a file with [`read_file`], without a byte order mark; the error has its path.
 pub(super) fn read(file: &Path) -> Result<String, ImportError> {
-    read_file(file).map_err(|source| ImportError::Read { file: file.to_owned(), source })
+    let text =
+        read_file(file).map_err(|source| ImportError::Read { file: file.to_owned(), source })?;
+    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
 /// The name by which a file is called in places: in one line.
@@ -61,5 +65,7 @@ pub(super) fn included(by: &Path, named: &str) -> Vec<PathBuf> {
     if !pattern.contains(['*', '?', '[']) {
         return vec![path];
     }
-    glob::glob(&pattern).map(|found| found.flatten().collect()).unwrap_or_default()
+    // As glob(3): a wildcard does not match the dot of a hidden file.
+    let options = MatchOptions { require_literal_leading_dot: true, ..MatchOptions::new() };
+    glob_with(&pattern, options).map(|found| found.flatten().collect()).unwrap_or_default()
 }

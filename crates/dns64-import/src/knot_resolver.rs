@@ -57,6 +57,7 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
             match statement {
                 Statement::Call(node) => call(node, draft),
                 Statement::Set(path, node) => assignment(path, node, draft),
+                Statement::Variable => (),
                 Statement::Other(place, text) => {
                     let why = "only calls and assignments with literal arguments can be read";
                     draft.notes.answers(place, text, why);
@@ -250,7 +251,8 @@ fn policy(node: &Node, arguments: &[Node], draft: &mut Draft) {
     };
     let forwards = matches!(action, "policy.FORWARD" | "policy.STUB" | "policy.TLS_FORWARD");
     let (Some(domains), true) = (domains, forwards) else {
-        return lost(draft, node, &node.written(), "of policies only FORWARD and STUB are read");
+        let why = "of policies only FORWARD and STUB for literal domains are read";
+        return lost(draft, node, &node.written(), why);
     };
     if action == "policy.TLS_FORWARD" {
         return lost(draft, node, &node.written(), "dns64d asks over UDP and TCP only");

@@ -1,12 +1,15 @@
-//! The Lua of a kresd.conf, as far as it can be read without running it: calls and assignments of
-//! which all arguments are literal.
+//! Statements of a kresd.conf (Lua) that can be read without running it: calls and assignments whose
+//! arguments are literals, or variables to which the file assigns a literal once.
 //!
 //! ```text
 //! net.listen('::1', 53, { kind = 'dns' })    cache.size = 100 * MB    modules = { 'dns64' }
+//! local inside = policy.todnames({'corp.example'})
+//! policy.add(policy.suffix(policy.STUB('192.0.2.1'), inside))
 //! ```
 //!
-//! Everything else, from the first word that is neither to the end of its line, is left to a note.
+//! Any other statement becomes a note, up to the end of its line.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,14 +23,21 @@ use super::tree::{Node, Value};
 pub(super) enum Statement {
     /// A call.
     Call(Node),
-    /// An assignment: what to, and the value.
+    /// An assignment to a setting of kresd.
     Set(String, Node),
+    /// An assignment to a variable; its uses have the value.
+    Variable,
     /// A line that cannot be read.
     Other(Place, String),
 }
 
 /// Tables and calls in each other.
 const DEEPEST: usize = 16;
+/// Names that kresd defines: values that are read as text.
+const CONSTANTS: &[&str] =
+    &["true", "false", "nil", "kB", "MB", "GB", "sec", "minute", "hour", "day"];
+/// Settings of kresd whose names have no dot.
+const SETTINGS: &[&str] = &["modules"];
 
 /// The statements of a file, in their order.
 ///
@@ -35,7 +45,8 @@ const DEEPEST: usize = 16;
 /// If the file cannot be read.
 pub(super) fn parse(file: &Path) -> Result<Vec<Statement>, ImportError> {
     let text = read(file)?;
-    let mut cursor = Cursor { rest: &text, line: 1, name: called(file) };
+    let variables = Variables::default();
+    let mut cursor = Cursor { rest: &text, line: 1, name: called(file), variables };
     let mut statements = Vec::new();
     loop {
         cursor.skip();
@@ -52,10 +63,14 @@ pub(super) fn parse(file: &Path) -> Result<Vec<Statement>, ImportError> {
     }
 }
 
+/// Values of variables; `None` after a second assignment, of which one may depend on a condition.
+type Variables = HashMap<String, Option<Node>>;
+
 struct Cursor<'a> {
     rest: &'a str,
     line: usize,
     name: Arc<str>,
+    variables: Variables,
 }
 
 impl<'a> Cursor<'a> {
@@ -121,14 +136,25 @@ impl<'a> Cursor<'a> {
     fn statement(&mut self) -> Option<Statement> {
         self.skip();
         let place = self.place();
-        let path = self.path()?;
+        let mut path = self.path()?;
+        let is_local = path == "local";
+        if is_local {
+            path = self.path()?;
+        }
         if !self.eat("=") {
             let arguments = self.arguments(0)?;
             let value = Value::Call(path.to_owned(), arguments);
             return self.ends().then_some(Statement::Call(Node { place, value }));
         }
-        let value = self.expression(0)?;
-        self.ends().then_some(Statement::Set(path.to_owned(), value))
+        if !is_local && (path.contains(['.', ':']) || SETTINGS.contains(&path)) {
+            let value = self.expression(0)?;
+            return self.ends().then_some(Statement::Set(path.to_owned(), value));
+        }
+        let is_first = !self.variables.contains_key(path);
+        let value = self.expression(0).filter(|_| self.ends());
+        let is_read = value.is_some();
+        self.variables.insert(path.to_owned(), value.filter(|_| is_first));
+        is_read.then_some(Statement::Variable)
     }
 
     /// Whether the statement ends here: with its line, a `;` or a comment.
@@ -192,8 +218,12 @@ impl<'a> Cursor<'a> {
                 let path = self.path()?.to_owned();
                 if self.rest.starts_with(['(', '{', '\'', '"']) {
                     Value::Call(path, self.arguments(depth + 1)?)
-                } else {
+                } else if let Some(Some(node)) = self.variables.get(&path) {
+                    node.value.clone()
+                } else if CONSTANTS.contains(&path.as_str()) {
                     Value::Text(path)
+                } else {
+                    Value::Name(path)
                 }
             }
         };
@@ -238,6 +268,7 @@ mod tests {
         let written = |statement: &Statement| match statement {
             Statement::Call(node) => node.written(),
             Statement::Set(path, node) => format!("{path} = {}", node.written()),
+            Statement::Variable => "variable".to_owned(),
             Statement::Other(_, text) => format!("? {text}"),
         };
         parse(&file).unwrap().iter().map(written).collect()
@@ -257,10 +288,32 @@ mod tests {
                 "cache.size = 100 * MB",
                 "policy.add(policy.all(policy.FORWARD([192.0.2.1, 192.0.2.2@5353])))",
                 "modules.load(stats)",
-                "? local x = 1",
+                "variable",
                 "? if x then",
                 "? print('x' .. y)",
                 "? log_level('info') log_level('debug')",
+            ]
+        );
+    }
+
+    #[test]
+    fn variables_have_the_literal_that_was_assigned_once() {
+        let text = "local ours = {'corp.example'}\nlist = policy.todnames(ours)\nf(list, other, config.list)\n\
+            twice = 1\nif x then\ntwice = 2\nend\nf(twice)\nlocal made = g() .. 'x'\nf(made, true, later)\nlater = 1\n";
+        assert_eq!(
+            statements(text),
+            [
+                "variable",
+                "variable",
+                "f(policy.todnames([corp.example]), other, config.list)",
+                "variable",
+                "? if x then",
+                "variable",
+                "? end",
+                "f(twice)",
+                "? local made = g() .. 'x'",
+                "f(made, true, later)",
+                "variable",
             ]
         );
     }

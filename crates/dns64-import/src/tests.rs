@@ -171,6 +171,68 @@ fn a_recursor_conf_that_looks_like_deep_yaml_is_read_as_lines() {
     assert!(notes.iter().any(Note::changes_answers), "{notes:#?}");
 }
 
+/// The configuration that an import makes, without comments.
+fn settings(name: &str, text: &str) -> String {
+    let (_folder, path) = file(name, text);
+    let toml = import(&path, None).unwrap_or_else(|error| panic!("{text}\n{error}")).toml;
+    let lines = toml.lines().map(|line| line.split(" #").next().unwrap_or_default().trim());
+    lines.filter(|line| !line.is_empty() && !line.starts_with('#')).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn unbound_keywords_end_at_their_colon() {
+    let spaced = "server:\n  interface: ::1\n  verbosity: 1\n  access-control: 10.0.0.0/8 allow\n  \
+        access-control: fd00::/8 allow\nforward-zone:\n  name: \".\"\n  forward-addr: 2001:db8::53\n\
+        server:\n  module-config: \"dns64 validator iterator\"\n  dns64-prefix: fd64::/96\n";
+    let wanted = settings("unbound.conf", spaced);
+    assert!(wanted.contains("fd64::/96") && wanted.contains("2001:db8::53"), "{wanted}");
+    let tight = "\u{feff}server:interface:::1 verbosity:1\naccess-control:10.0.0.0/8 allow\n\
+        access-control:fd00::/8 allow\nforward-zone:name:\".\" forward-addr:2001:db8::53\n\
+        server:module-config:\"dns64 validator iterator\"\nserver:dns64-prefix:fd64::/96\n";
+    let on_more_lines = spaced.replace(": fd64::/96", ":\n    # the prefix\n    fd64::/96");
+    for text in [tight, &on_more_lines] {
+        assert_eq!(settings("unbound.conf", text), wanted, "{text}");
+    }
+}
+
+#[test]
+fn wildcards_do_not_match_hidden_files() {
+    let zone = |name: &str| format!("forward-zone:\n  name: {name}\n  forward-addr: 192.0.2.1\n");
+    let (folder, path) = file("unbound.conf", "include: \"d/*.conf\"\n");
+    let included = folder.path().join("d");
+    fs::create_dir(&included).unwrap();
+    fs::write(included.join("a.conf"), zone("shown.test")).unwrap();
+    fs::write(included.join(".hidden.conf"), zone("hidden.test")).unwrap();
+    std::os::unix::fs::symlink("user@host.1:2", included.join(".#a.conf")).unwrap();
+    let toml = import(&path, None).unwrap().toml;
+    assert!(toml.contains("shown.test") && !toml.contains("hidden.test"), "{toml}");
+}
+
+#[test]
+fn kresd_variables_are_resolved_or_noted() {
+    let all = "policy.add(policy.all(policy.FORWARD('192.0.2.53')))";
+    let policy = |domains: &str| {
+        format!("policy.add(policy.suffix(policy.STUB({{'192.0.2.44'}}), {domains}))\n{all}\n")
+    };
+    let wanted = settings("kresd.conf", &policy("policy.todnames({'corp.example'})"));
+    assert!(wanted.contains("corp.example"), "{wanted}");
+    for assignment in [
+        "inside = policy.todnames({'corp.example'})\n",
+        "local inside = {todname('corp.example')}\n",
+    ] {
+        assert_eq!(settings("kresd.conf", &(assignment.to_owned() + &policy("inside"))), wanted);
+    }
+    let unknown = ["inside", "policy.todnames(inside)", "{todname(inside)}", "config.inside"];
+    for domains in unknown {
+        let (_folder, path) = file("kresd.conf", &policy(domains));
+        let Imported { toml, notes } = import(&path, None).unwrap();
+        assert!(!toml.contains("inside"), "{domains}:\n{toml}");
+        let lost =
+            |note: &Note| note.changes_answers() && note.to_string().contains(":1: policy.add(");
+        assert!(notes.iter().any(lost), "{domains}: {notes:#?}");
+    }
+}
+
 /// A file in a folder of its own.
 fn file(name: &str, text: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();

@@ -31,8 +31,10 @@ pub(super) enum Value {
     Text(String),
     List(Vec<Node>),
     Table(Vec<(String, Node)>),
-    /// A call in Lua: what is called, and its arguments.
+    /// A call in Lua: the function's name and the arguments.
     Call(String, Vec<Node>),
+    /// A name in Lua, of a value that is not known.
+    Name(String),
 }
 
 impl Node {
@@ -64,7 +66,7 @@ impl Node {
     fn octets(&self) -> usize {
         let of = |nodes: &[Node]| nodes.iter().map(Node::octets).sum::<usize>();
         let more = match &self.value {
-            Value::Text(text) => text.len(),
+            Value::Text(text) | Value::Name(text) => text.len(),
             Value::List(elements) => of(elements),
             Value::Table(entries) => {
                 let entry = |(key, node): &(String, Node)| key.len() + node.octets();
@@ -79,7 +81,7 @@ impl Node {
     fn height(&self) -> usize {
         let of = |nodes: &[Node]| nodes.iter().map(Node::height).max().unwrap_or(0);
         match &self.value {
-            Value::Text(_) => 0,
+            Value::Text(_) | Value::Name(_) => 0,
             Value::List(elements) | Value::Call(_, elements) => 1 + of(elements),
             Value::Table(entries) => {
                 1 + entries.iter().map(|(_, node)| node.height()).max().unwrap_or(0)
@@ -91,7 +93,7 @@ impl Node {
     pub(super) fn written(&self) -> String {
         let list = |nodes: &[Node]| nodes.iter().map(Node::written).collect::<Vec<_>>().join(", ");
         match &self.value {
-            Value::Text(text) => text.clone(),
+            Value::Text(text) | Value::Name(text) => text.clone(),
             Value::List(elements) => format!("[{}]", list(elements)),
             Value::Table(entries) => {
                 let entry = |(key, node): &(String, Node)| format!("{key}: {}", node.written());

@@ -3,8 +3,10 @@
 //! Of `access-control` the most specific network decides. The dns64 module counts every AAAA record,
 //! asks for A records after errors too, and does not look at DO.
 
+use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 
@@ -165,79 +167,113 @@ struct Clauses {
 }
 
 impl Clauses {
-    /// Reads the lines of a file, and of those that it includes.
+    /// Reads a file and the files that it includes. A keyword ends at its colon; its first value may
+    /// stand on a later line.
     fn read(&mut self, file: &Path, depth: usize) -> Result<(), ImportError> {
-        let name = called(file);
-        for (number, line) in read(file)?.lines().enumerate() {
-            let place = Place::new(&name, number + 1);
-            let bad = |reason| ImportError::Syntax { place: place.clone(), reason };
-            let words = words(line, &place)?;
-            let mut rest = &words[..];
-            while let Some((first, after)) = rest.split_first() {
-                let Some(key) = first.strip_suffix(':') else {
-                    return Err(bad(format!("'{first}' is no key: a key ends in ':'")));
-                };
-                // Its values end where the line does, or another key begins.
-                let len = after.iter().position(|word| is_key(word)).unwrap_or(after.len());
-                let (values, more) = after.split_at(len);
-                rest = more;
-                if key.starts_with("include") {
-                    // A pattern may name nothing.
-                    for path in values.iter().flat_map(|value| included(file, value)) {
-                        self.files += 1;
-                        if depth >= DEEPEST || self.files > MOST {
-                            return Err(too_many(&place));
-                        }
-                        self.read(&path, depth + 1)?;
-                    }
-                } else if CLAUSES.contains(&key) {
-                    let (place, name) = (place.clone(), key.to_owned());
-                    self.all.push(Clause { place, name, entries: Vec::new() });
-                } else {
-                    let Some(clause) = self.all.last_mut() else {
-                        let reason = format!("'{key}:' stands in no clause such as 'server:'");
-                        return Err(bad(reason));
-                    };
-                    let (place, key) = (place.clone(), key.to_owned());
-                    clause.entries.push(Entry { place, key, values: values.to_vec() });
-                }
+        let mut words = words(&read(file)?, &called(file))?;
+        while let Some(word) = words.pop_front() {
+            let bad = |reason| ImportError::Syntax { place: word.place.clone(), reason };
+            let Some((key, rest)) = word.keyword() else {
+                return Err(bad(format!("'{}' is no key: a key ends in ':'", word.text)));
+            };
+            if !rest.is_empty() {
+                let (place, text) = (word.place.clone(), rest.to_owned());
+                words.push_front(Word { place, text, is_quoted: false });
             }
+            if CLAUSES.contains(&key) {
+                let (place, name) = (word.place.clone(), key.to_owned());
+                self.all.push(Clause { place, name, entries: Vec::new() });
+                continue;
+            }
+            let values = values(&mut words);
+            if key.starts_with("include") {
+                // A pattern without matching files is allowed.
+                for path in values.iter().flat_map(|value| included(file, value)) {
+                    self.files += 1;
+                    if depth >= DEEPEST || self.files > MOST {
+                        return Err(too_many(&word.place));
+                    }
+                    self.read(&path, depth + 1)?;
+                }
+                continue;
+            }
+            let Some(clause) = self.all.last_mut() else {
+                return Err(bad(format!("'{key}:' stands in no clause such as 'server:'")));
+            };
+            let (place, key) = (word.place.clone(), key.to_owned());
+            clause.entries.push(Entry { place, key, values });
         }
         Ok(())
     }
 }
 
-/// Whether a word is a key, and no address that ends in a colon.
-fn is_key(word: &str) -> bool {
-    word.strip_suffix(':').is_some_and(|key| {
-        key.starts_with(|c: char| c.is_ascii_lowercase())
-            && key.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
-    })
+/// A word of a file, without its quotes.
+struct Word {
+    place: Place,
+    text: String,
+    is_quoted: bool,
 }
 
-/// The words of a line, without quotes and comment.
-fn words(line: &str, place: &Place) -> Result<Vec<String>, ImportError> {
-    let mut words = Vec::new();
-    let mut rest = line.trim_start();
-    while !rest.is_empty() && !rest.starts_with('#') {
-        let quote = rest.chars().next().filter(|c| matches!(c, '"' | '\''));
-        let (word, taken) = match quote {
-            Some(quote) => match rest[1..].find(quote) {
-                Some(len) => (&rest[1..=len], len + 2),
-                None => {
-                    let reason = format!("a {quote} without its other one");
-                    return Err(ImportError::Syntax { place: place.clone(), reason });
-                }
-            },
-            None => {
-                let len = rest.find(char::is_whitespace).unwrap_or(rest.len());
-                (&rest[..len], len)
-            }
-        };
-        words.push(word.to_owned());
-        rest = rest[taken..].trim_start();
+impl Word {
+    /// The keyword before the first colon, and the text behind the colon.
+    fn keyword(&self) -> Option<(&str, &str)> {
+        let (key, rest) = self.text.split_once(':').filter(|_| !self.is_quoted)?;
+        let is_key = key.starts_with(|c: char| c.is_ascii_lowercase())
+            && key.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
+        is_key.then_some((key, rest))
+    }
+
+    /// True if the word behind a value is a keyword and not another value. The first group of an IPv6
+    /// address has hexadecimal digits only.
+    fn begins_an_entry(&self) -> bool {
+        self.keyword().is_some_and(|(key, rest)| {
+            rest.is_empty() || !key.chars().all(|c| c.is_ascii_hexdigit())
+        })
+    }
+}
+
+/// Takes the values of a keyword: the next word, and the words behind it on the same line.
+fn values(words: &mut VecDeque<Word>) -> Vec<String> {
+    let Some(first) = words.pop_front() else { return Vec::new() };
+    let is_value = |word: &Word| word.place == first.place && !word.begins_an_entry();
+    let more = words.iter().take_while(|word| is_value(word)).count();
+    let more = words.drain(..more).map(|word| word.text);
+    std::iter::once(first.text.clone()).chain(more).collect()
+}
+
+/// The words of a file, without comments.
+fn words(text: &str, name: &Arc<str>) -> Result<VecDeque<Word>, ImportError> {
+    let mut words = VecDeque::new();
+    for (number, line) in text.lines().enumerate() {
+        let place = Place::new(name, number + 1);
+        let mut rest = line.trim_start();
+        while !rest.is_empty() && !rest.starts_with('#') {
+            let (word, taken) = word(rest).map_err(|quote| ImportError::Syntax {
+                place: place.clone(),
+                reason: format!("a {quote} without its other one"),
+            })?;
+            let is_quoted = word.len() < taken;
+            words.push_back(Word { place: place.clone(), text: word.to_owned(), is_quoted });
+            rest = rest[taken..].trim_start();
+        }
     }
     Ok(words)
+}
+
+/// The first word of a line without its quotes, and its length with them. A quote ends a keyword:
+/// `name:"."`. The error is a quote without a second one.
+fn word(line: &str) -> Result<(&str, usize), char> {
+    let quote = |c: char| matches!(c, '"' | '\'');
+    if let Some(first) = line.chars().next().filter(|&c| quote(c)) {
+        let len = line[1..].find(first).ok_or(first)?;
+        return Ok((&line[1..=len], len + 2));
+    }
+    let end = |(at, c): (usize, char)| {
+        let behind_colon = quote(c) && line[..at].ends_with(':');
+        (c.is_whitespace() || behind_colon).then_some(at)
+    };
+    let len = line.char_indices().find_map(end).unwrap_or(line.len());
+    Ok((&line[..len], len))
 }
 
 fn forward_zone(clause: &Clause, server: &Clause, draft: &mut Draft) {
@@ -462,17 +498,22 @@ fn serve_expired(entry: &Entry, server: &Clause, draft: &mut Draft) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     #[test]
-    fn words_are_told_apart_as_unbound_does() {
-        let place = Place::new(&Arc::from("unbound.conf"), 1);
-        let read = |line| words(line, &place).unwrap();
-        assert_eq!(read("  interface: ::1 # loopback"), ["interface:", "::1"]);
-        assert_eq!(read("module-config: \"dns64 iterator\""), ["module-config:", "dns64 iterator"]);
-        assert_eq!(read("name: '.'"), ["name:", "."]);
-        assert!(read("# nothing").is_empty() && words("chroot: \"", &place).is_err());
+    fn quotes_and_comments_are_removed() {
+        let read = |text| {
+            let words = words(text, &Arc::from("unbound.conf"));
+            words.map(|words| words.into_iter().map(|word| word.text).collect::<Vec<_>>()).ok()
+        };
+        let some = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect());
+        assert_eq!(read("  interface: ::1 # loopback"), some(&["interface:", "::1"]));
+        assert_eq!(
+            read("module-config: \"dns64 iterator\""),
+            some(&["module-config:", "dns64 iterator"])
+        );
+        assert_eq!(read("name:'.'"), some(&["name:", "."]));
+        assert_eq!(read("# nothing"), some(&[]));
+        assert_eq!(read("chroot: \""), None);
     }
 }
