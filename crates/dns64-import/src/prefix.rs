@@ -17,13 +17,14 @@ pub(super) fn parse(text: &str) -> Option<Ipv6Net> {
 }
 
 /// The same prefix; `None` if dns64d does not accept it: RFC 6052 has no such length, bits beyond
-/// the length or the reserved bits are set, or it contains the well-known prefix.
+/// the length or the reserved bits are set, it contains the well-known prefix, or it is not routed.
 pub(super) fn checked(prefix: Ipv6Net) -> Option<Ipv6Net> {
+    let (address, bits) = (prefix.addr(), u128::from(prefix.addr()));
     let has_length = matches!(prefix.prefix_len(), 32 | 40 | 48 | 56 | 64 | 96);
-    let is_network = prefix.addr() == prefix.network();
-    let has_reserved = u128::from(prefix.addr()) & RESERVED != 0;
+    let is_network = address == prefix.network() && bits & RESERVED == 0;
     let contains_well_known = prefix != WELL_KNOWN && prefix.contains(&WELL_KNOWN);
-    (has_length && is_network && !has_reserved && !contains_well_known).then_some(prefix)
+    let is_routed = bits >> 64 != 0 && !address.is_multicast() && !address.is_unicast_link_local();
+    (has_length && is_network && is_routed && !contains_well_known).then_some(prefix)
 }
 
 /// True if the suffix only has bits after the IPv4 address that follows the prefix.
@@ -49,6 +50,9 @@ mod tests {
             "2001:db8:0:0:100::/96",
             "64:ff9b::",
             "192.0.2.0/24",
+            "::/96",
+            "fe80::/64",
+            "ff02::/96",
         ] {
             assert_eq!(parse(bad), None, "{bad}");
         }

@@ -74,7 +74,7 @@ fn pref64(option: &[u8]) -> Option<Announced> {
     let mut address = [0; 16];
     address[..12].copy_from_slice(&option[4..]);
     let network = u128::from_be_bytes(address) & !u128::MAX.checked_shr(len.into()).unwrap_or(0);
-    let prefix = Prefix::new(network.into(), len).ok().filter(super::is_usable)?;
+    let prefix = Prefix::new(network.into(), len).ok()?;
     Some(Announced { prefix, lifetime: Duration::from_secs(u64::from(scaled >> 3) * UNIT) })
 }
 

@@ -26,13 +26,6 @@ pub(crate) struct Live {
     pub unhealthy: Vec<(Prefix, Nanos)>,
 }
 
-/// Whether a prefix that others announce can be that of a NAT64: no IPv4-mapped or IPv4-compatible
-/// addresses, none of a link, none of a group.
-fn is_usable(prefix: &Prefix) -> bool {
-    let network = prefix.network();
-    u128::from(network) >> 64 != 0 && !network.is_multicast() && !network.is_unicast_link_local()
-}
-
 impl Live {
     /// Whether things stand otherwise now, so that who goes by this must be told. That a prefix is
     /// known for longer matters when a tenth of that is to be gained: routers say so every few
@@ -90,14 +83,5 @@ mod tests {
         assert!(Live::default().is_outdated_by(&before, at(500)));
         let dead = Live { unhealthy: vec![(one, at(1))], ..before.clone() };
         assert!(before.is_outdated_by(&dead, at(500)) && dead.is_outdated_by(&before, at(500)));
-    }
-
-    #[test]
-    fn a_nat64_has_addresses_of_its_own() {
-        let usable = |text: &str| is_usable(&text.parse().unwrap());
-        assert!(usable("64:ff9b::/96") && usable("2001:db8::/32") && usable("fd00:64::/96"));
-        for none in ["::ffff:0:0/96", "fe80::/96", "ff02::/96"] {
-            assert!(!usable(none), "{none}");
-        }
     }
 }

@@ -26,8 +26,8 @@ impl Prefix {
     /// The prefix `network/len`.
     ///
     /// # Errors
-    /// If RFC 6052 §2.2 has no such length, bits beyond the length or in octet 8 are set, or the
-    /// well-known prefix is in it.
+    /// If RFC 6052 §2.2 has no such length, bits beyond the length or in octet 8 are set, the prefix
+    /// contains the well-known prefix, or no NAT64 can be reached in it.
     pub fn new(network: Ipv6Addr, len: u8) -> Result<Prefix, PrefixError> {
         let bits = u128::from(network);
         if ![32, 40, 48, 56, 64, 96].contains(&len) {
@@ -42,6 +42,11 @@ impl Prefix {
         if len < Prefix::WELL_KNOWN.len && Prefix::WELL_KNOWN.network & !(u128::MAX >> len) == bits
         {
             return Err(PrefixError::CoversWellKnown(len));
+        }
+        // The first 64 bits of unspecified, loopback, IPv4-compatible and IPv4-mapped addresses are zero
+        // (RFC 4291 §2.5).
+        if bits >> 64 == 0 || network.is_multicast() || network.is_unicast_link_local() {
+            return Err(PrefixError::Unroutable(network));
         }
         Ok(Prefix { network: bits, len, suffix: 0 })
     }
@@ -185,6 +190,11 @@ pub enum PrefixError {
         "a prefix of {0} bits that covers the well-known prefix; write 64:ff9b::/96, or a prefix of your own"
     )]
     CoversWellKnown(u8),
+    /// Packets to these addresses reach no NAT64.
+    #[error(
+        "addresses below {0} are not routed; write 64:ff9b::/96, or a prefix that is routed to the NAT64"
+    )]
+    Unroutable(Ipv6Addr),
     /// Octet 8 is not zero.
     #[error("bits 64 to 71 must be zero (RFC 6052 §2.2)")]
     ReservedOctet,
@@ -234,6 +244,25 @@ mod tests {
             "64:ff9a::/32",
         ] {
             assert!(beside.parse::<Prefix>().is_ok(), "{beside}");
+        }
+    }
+
+    #[test]
+    fn prefixes_that_are_not_routed_are_refused() {
+        for text in [
+            "::/96",
+            "::ffff:0:0/96",
+            "fe80::/96",
+            "fe80::/64",
+            "febf:1::/32",
+            "ff02::/96",
+            "ff00::/32",
+        ] {
+            let refused = text.parse::<Prefix>().unwrap_err();
+            assert!(matches!(refused, PrefixError::Unroutable(_)), "{text}: {refused}");
+        }
+        for text in ["fec0::/64", "fd00::/96", "100::/64"] {
+            assert!(text.parse::<Prefix>().is_ok(), "{text}");
         }
     }
 
@@ -296,10 +325,10 @@ mod tests {
 
     fn any_prefix() -> impl Strategy<Value = Prefix> {
         (prop::sample::select(vec![32u8, 40, 48, 56, 64, 96]), any::<u128>(), any::<u128>())
-            .prop_map(|(len, n, s)| {
+            .prop_filter_map("not a valid prefix", |(len, n, s)| {
                 let network = n & !(u128::MAX >> len) & !U_OCTET;
-                let prefix = Prefix::new(network.into(), len).unwrap();
-                prefix.with_suffix((s & prefix.suffix_mask()).into()).unwrap()
+                let prefix = Prefix::new(network.into(), len).ok()?;
+                prefix.with_suffix((s & prefix.suffix_mask()).into()).ok()
             })
     }
 
