@@ -85,7 +85,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Config {
         Config {
-            listen: vec![ListenKeys::new("[::1]:5353".parse().expect("a constant"))],
+            listen: vec![ListenKeys::new("[::1]:5380".parse().expect("a constant"))],
             xdp_mode: net::xdp::Mode::Auto,
             xdp_fallback: true,
             threads: 0,

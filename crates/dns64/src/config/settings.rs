@@ -89,13 +89,15 @@ const UPSTREAM_CONNECTIONS: usize = 100;
 impl Settings {
     /// Reads and checks a file; `None` is the configuration without one. `passed` are the addresses
     /// of sockets that somebody else has opened for this server, which then serves those in place
-    /// of `listen`; none of them if it opens its own.
+    /// of `listen`; none of them if it opens its own. `listen` replaces the file's addresses, if there
+    /// is any in it.
     ///
     /// # Errors
     /// If the file cannot be read or its content cannot be used.
     pub(crate) fn load(
         file: Option<&Path>,
         passed: &[SocketAddr],
+        listen: &[SocketAddr],
     ) -> Result<Settings, ConfigError> {
         let (text, file) = match file {
             Some(file) => (
@@ -105,7 +107,7 @@ impl Settings {
             ),
             None => (String::new(), Path::new("the default configuration")),
         };
-        Settings::from_text_beside(&text, file, passed, &system_resolv_conf())
+        Settings::from_text_beside(&text, file, passed, listen, &system_resolv_conf())
     }
 
     /// Checks the text of a configuration; `file` is only named in errors.
@@ -113,7 +115,7 @@ impl Settings {
     /// # Errors
     /// If it cannot be used.
     pub fn from_text(text: &str, file: &Path) -> Result<Settings, ConfigError> {
-        Settings::from_text_beside(text, file, &[], &system_resolv_conf())
+        Settings::from_text_beside(text, file, &[], &[], &system_resolv_conf())
     }
 
     /// As [`Settings::from_text`], with the addresses of [`Settings::load`] and the text of a
@@ -122,10 +124,14 @@ impl Settings {
         text: &str,
         file: &Path,
         passed: &[SocketAddr],
+        listen: &[SocketAddr],
         resolv_conf: &str,
     ) -> Result<Settings, ConfigError> {
-        let config: Config = toml::from_str(text)
+        let mut config: Config = toml::from_str(text)
             .map_err(|e| ConfigError::Parse { file: file.into(), source: Box::new(e) })?;
+        if !listen.is_empty() {
+            config.listen = listen.iter().copied().map(ListenKeys::new).collect();
+        }
         let listen = if passed.is_empty() { config.addresses().collect() } else { passed.to_vec() };
         let checker = Checker { text, file, listen };
         if !config.upstreams.is_empty() {
@@ -572,7 +578,20 @@ mod tests {
     fn beside(text: &str, passed: &[&str], resolv_conf: &str) -> Result<Settings, ConfigError> {
         let passed: Vec<SocketAddr> =
             passed.iter().map(|address| address.parse().unwrap()).collect();
-        Settings::from_text_beside(text, Path::new("test.toml"), &passed, resolv_conf)
+        Settings::from_text_beside(text, Path::new("test.toml"), &passed, &[], resolv_conf)
+    }
+
+    #[test]
+    fn given_listen_addresses_replace_those_of_the_file() {
+        let addresses = |listen: &[&str]| {
+            let listen: Vec<SocketAddr> = listen.iter().map(|text| text.parse().unwrap()).collect();
+            let text = format!("listen = ['[::1]:53']\n{UPSTREAM}");
+            let file = Path::new("test.toml");
+            let settings = Settings::from_text_beside(&text, file, &[], &listen, "").unwrap();
+            settings.config.addresses().map(|address| address.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(addresses(&[]), ["[::1]:53"]);
+        assert_eq!(addresses(&["127.0.0.1:54", "[::1]:54"]), ["127.0.0.1:54", "[::1]:54"]);
     }
 
     #[test]
@@ -623,7 +642,7 @@ mod tests {
         let policy = settings.policy("10.0.0.1".parse().unwrap(), &name("a.test"));
         assert_eq!(*policy.mappings[0].prefix(), Prefix::WELL_KNOWN);
         assert!(policy.excludes("::ffff:1.2.3.4".parse().unwrap()), "item 9");
-        assert!(settings.config.addresses().eq(["[::1]:5353".parse().unwrap()]));
+        assert!(settings.config.addresses().eq(["[::1]:5380".parse().unwrap()]));
     }
 
     #[test]

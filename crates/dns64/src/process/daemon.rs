@@ -47,9 +47,12 @@ const PANICKED: i32 = 101;
 #[derive(Debug, Parser)]
 #[command(name = "dns64d", version, long_version = crate::BUILD, propagate_version = true, max_term_width = 110, after_help = below_help(&sections("")))]
 struct Arguments {
-    /// Configuration file; without one: [::1]:5353, 64:ff9b::/96, the upstreams of /etc/resolv.conf
+    /// Configuration file; without one: [::1]:5380, 64:ff9b::/96, the upstreams of /etc/resolv.conf
     #[arg(long, short, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Listen address in place of those of the configuration, such as [::1]:53; may be repeated
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Vec<SocketAddr>,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -146,11 +149,15 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(BAD_CONFIGURATION);
         }
     };
-    let file = arguments.config.as_deref();
+    let (file, listen) = (arguments.config.as_deref(), &arguments.listen[..]);
     let done = |()| ExitCode::SUCCESS;
     let ended = match arguments.command {
-        None => serve(file).map(done),
-        Some(Command::Check) => check(file),
+        None => serve(file, listen).map(done),
+        Some(Command::Check) => check(file, listen),
+        Some(_) if !listen.is_empty() => {
+            tell!("dns64d: --listen is an option of the server and of `check`");
+            return ExitCode::from(BAD_CONFIGURATION);
+        }
         Some(Command::Status { asked }) => asking::status(file, &asked).map(done),
         Some(Command::Explain { name, rtype, client, dnssec, checking_disabled, asked }) => {
             let subject = Subject { name, rtype, client, dnssec_ok: dnssec, checking_disabled };
@@ -182,8 +189,8 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// Prints what is in effect, in the form of a configuration file, and what this machine does not
 /// have of it.
-fn check(file: Option<&Path>) -> anyhow::Result<ExitCode> {
-    let settings = Settings::load(file, &[])?;
+fn check(file: Option<&Path>, listen: &[SocketAddr]) -> anyhow::Result<ExitCode> {
+    let settings = Settings::load(file, &[], listen)?;
     for warning in settings.warnings() {
         tell!("dns64d: warning: {warning}");
     }
@@ -262,10 +269,10 @@ fn end_on_panic(log: Arc<Log>) {
     }));
 }
 
-fn serve(file: Option<&Path>) -> anyhow::Result<()> {
+fn serve(file: Option<&Path>, listen: &[SocketAddr]) -> anyhow::Result<()> {
     let activated = activated_sockets()?;
     let passed = activated.addresses();
-    let mut settings = Settings::load(file, &passed)?;
+    let mut settings = Settings::load(file, &passed, listen)?;
     let log = Log::new();
     end_on_panic(Arc::clone(&log));
     start_log(settings.config.log, Arc::clone(&log));
@@ -305,7 +312,7 @@ fn serve(file: Option<&Path>) -> anyhow::Result<()> {
     tell_systemd(&[NotifyState::Ready]);
     for signal in signals.forever() {
         if signal == SIGHUP {
-            reload(&server, file, &passed, |settings| allowed.refit(settings, fixed));
+            reload(&server, file, &passed, listen, |settings| allowed.refit(settings, fixed));
         } else {
             break;
         }
@@ -357,9 +364,10 @@ fn reload(
     server: &RunningServer,
     file: Option<&Path>,
     passed: &[SocketAddr],
+    listen: &[SocketAddr],
     fit: impl FnOnce(&mut Settings) -> Option<String>,
 ) {
-    match Settings::load(file, passed) {
+    match Settings::load(file, passed, listen) {
         Ok(mut settings) => {
             for warning in settings.warnings().into_iter().chain(fit(&mut settings)) {
                 tracing::warn!("{warning}");

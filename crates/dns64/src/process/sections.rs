@@ -10,7 +10,7 @@ const OF_PROGRAM: &[Section] = &[
     Section {
         title: EXAMPLES,
         items: &[
-            ("dns64d", "Serve [::1]:5353 with the upstreams of /etc/resolv.conf, to try it."),
+            ("dns64d", "Serve [::1]:5380 with the upstreams of /etc/resolv.conf, to try it."),
             ("dns64d --config /etc/dns64d/dns64d.toml", "Serve what a file says."),
             (
                 "dns64d --config /etc/dns64d/dns64d.toml check",

@@ -75,7 +75,7 @@ auth=$!
 dns64d --config /etc/dns64d/dns64d.toml 2>/packages/dns64d.log &
 server=$!
 tries=0
-until dns64bench closed-loop --server '[::1]:5353' --names 9.0.0.0/24 --count 200 --expect-prefix 64:ff9b::/96 --json \
+until dns64bench closed-loop --server '[::1]:5380' --names 9.0.0.0/24 --count 200 --expect-prefix 64:ff9b::/96 --json \
     >/packages/answers 2>/packages/said; do
     tries=$((tries + 1))
     [ $tries -lt 20 ] || fail "dns64d does not answer: $(cat /packages/said /packages/dns64d.log)"
