@@ -144,6 +144,12 @@ impl fmt::Display for Noncompliance {
                 f.write_str("not known whether Measurer, AuthDNS and DUT share CPUs")
             }
             N::OverIpv4 => f.write_str("the Measurer asks the DUT over IPv4, not IPv6"),
+            N::FewSearches { searches: 0 } => {
+                write!(
+                    f,
+                    "no search has a result (RFC 8219: at least {COMPLIANT_REPEATS} per point)"
+                )
+            }
             N::FewSearches { searches } => {
                 let searches = counted(searches.into(), "search", "searches");
                 write!(f, "only {searches} per point (RFC 8219: at least {COMPLIANT_REPEATS})")
@@ -285,6 +291,10 @@ mod tests {
             ),
             (N::AuthNotSeen, "AuthDNS's own time and drops were not looked at (--auth-status)"),
             (N::LooseAuth { limit, usual }, "AuthDNS may take 50 ms, not only 10 ms"),
+            (
+                N::FewSearches { searches: 0 },
+                "no search has a result (RFC 8219: at least 20 per point)",
+            ),
             (N::FewSearches { searches: 1 }, "only 1 search per point (RFC 8219: at least 20)"),
             (N::Coarse { resolution: Qps(5) }, "the resolution is 5 queries/s, not 1"),
             (N::NamesRepeat, "names may have repeated"),

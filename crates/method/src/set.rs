@@ -163,15 +163,19 @@ impl Set {
     }
 }
 
-/// Why the DUT may do more than the median of `figures`, which are those of `found`: searches that
-/// ended at `max`, the end of the range, or where nothing could be measured, and a median, or a rate
-/// that failed, above `allowed`, up to which a self-test vouches for the tester.
+/// The reasons why the DUT may do more than the median of `figures`, which are those of `found`:
+/// searches that ended at `max`, the end of the range, or at a rate that could not be measured; and
+/// a median, or a rate that failed, above `allowed`, up to which a self-test validates the tester.
+/// Without a result (n = 0) there is nothing that could be a lower bound.
 pub fn lower_bounds(
     found: &[Found],
     max: Qps,
     figures: &Figures,
     allowed: Option<Qps>,
 ) -> Vec<LowerBound> {
+    if figures.n == 0 {
+        return Vec::new();
+    }
     let of = found.len();
     let count = |is: fn(&&Found) -> bool| found.iter().filter(is).count();
     let open = count(|f| f.lower_bound && f.unmeasurable.is_none());
@@ -349,6 +353,17 @@ mod tests {
             set.lower_bounds(&figures, None),
             [LowerBound::Unmeasurable { searches: 1, of: 1 }]
         );
+    }
+
+    #[test]
+    fn without_a_result_there_is_no_lower_bound() {
+        let mut set = Set::new(plan(2, false));
+        while set.next().is_some() {
+            set.report(Verdict::Invalid, &counts(100));
+        }
+        let figures = Figures::of(set.found(), 1.0, Qps(1));
+        assert_eq!((figures.n, set.found().len()), (0, 2));
+        assert_eq!(set.lower_bounds(&figures, Some(Qps(1))), []);
     }
 
     #[test]
