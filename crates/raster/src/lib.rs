@@ -1,7 +1,9 @@
-//! Draws SVG as PNG. The font is part of the program, so a figure looks the same on every machine.
+//! Draws SVG as PNG and PDF. The font is part of the program, so a figure looks the same on every machine.
 //!
-//! A crate of its own, so that a change in the code of reports does not compile the renderer again.
+//! The renderer is a separate crate, so a change in the code of reports does not compile it again.
 #![forbid(unsafe_code)]
+
+mod pdf;
 
 use std::sync::{Arc, LazyLock};
 
@@ -11,7 +13,11 @@ use resvg::usvg::{Options, Tree, fontdb};
 /// Family of the only font.
 const FAMILY: &str = "DejaVu Sans";
 
-/// Errors of [`png`].
+pub use pdf::pdf;
+
+static OPTIONS: LazyLock<Options<'static>> = LazyLock::new(options);
+
+/// Errors of [`png`] and [`pdf`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PaintError {
@@ -29,6 +35,11 @@ pub enum PaintError {
     /// The picture cannot be encoded as PNG.
     #[error("the picture cannot be encoded: {0}")]
     Encoding(String),
+    /// The SVG has elements that [`pdf`] does not convert.
+    #[error(
+        "gradients, patterns, pictures, clip paths, masks and filters cannot be converted to PDF"
+    )]
+    Unsupported,
 }
 
 /// Draws an SVG with `scale` pixels for each of its units.
@@ -40,7 +51,6 @@ pub fn png(svg: &str, scale: f32) -> Result<Vec<u8>, PaintError> {
 }
 
 fn draw(svg: &str, scale: f32) -> Result<Pixmap, PaintError> {
-    static OPTIONS: LazyLock<Options<'static>> = LazyLock::new(options);
     let tree = Tree::from_str(svg, &OPTIONS)?;
     let size = tree.size();
     let (width, height) =
