@@ -11,7 +11,7 @@ use std::process::Command;
 use crate::process::find;
 
 /// Debian's packages of what is tested against, by the program that shows whether they are there.
-const PACKAGES: [(&str, &str); 38] = [
+const PACKAGES: [(&str, &str); 41] = [
     ("nsd", "nsd"),
     ("knotd", "knot"),
     ("kxdpgun", "knot-dnsutils"),
@@ -26,6 +26,10 @@ const PACKAGES: [(&str, &str); 38] = [
     ("ip", "iproute2"),
     ("ethtool", "ethtool"),
     ("chromium", "chromium"),
+    ("pdflatex", "texlive-latex-base"),
+    ("lualatex", "texlive-luatex"),
+    // The package with booktabs has this program.
+    ("thumbpdf", "texlive-latex-recommended"),
     ("sshd", "openssh-server"),
     ("ssh", "openssh-client"),
     ("yadifad", "yadifa"),

@@ -18,8 +18,16 @@ pub(super) static TESTS: &[Test] = &[Test::new(
 )
 .holding(Resource::Cpus)];
 
-pub(super) static CHROMIUM: &[Test] =
-    &[Test::new("the report in Chromium", &["chromium"], report_in_chromium)];
+/// Programs that read reports.
+pub(super) static READERS: &[Test] = &[
+    Test::new("the report in Chromium", &["chromium"], report_in_chromium),
+    Test::new("the report in pdfLaTeX", &["pdflatex", "thumbpdf"], |bench| {
+        report_in_latex(bench, "pdflatex")
+    }),
+    Test::new("the report in LuaLaTeX", &["lualatex", "thumbpdf"], |bench| {
+        report_in_latex(bench, "lualatex")
+    }),
+];
 
 /// A plan whose report has every kind of figure, without limits on pacing.
 const SMALL: &str = "name = 'small'\ntopology = 'loopback'\n[trial]\nduration = '200ms'\ntimeout = '1s'\npause = '0s'\n\
@@ -153,6 +161,51 @@ fn report_in_chromium(bench: &Bench) -> Result<()> {
         ensure!(shown == drawn, "{width}: {shown} of {drawn} figures have a size");
     }
     Ok(())
+}
+
+/// Time for LaTeX to compile a report: LuaLaTeX may have to build its font database first.
+const LATEX_LIMIT: Duration = Duration::from_secs(300);
+
+/// Compiles the report, and its first table alone: the main table must fit the line.
+fn report_in_latex(bench: &Bench, engine: &str) -> Result<()> {
+    let (run, _) = bench.campaign("latex", SMALL)?;
+    let tables = fs::read_to_string(format!("{run}/tables.tex"))?;
+    let (main, _) = tables.split_once("\\end{table}").context("no table")?;
+    fs::write(format!("{run}/main-table.tex"), format!("{main}\\end{{table}}\n"))?;
+    let report = fs::read_to_string(format!("{run}/report.tex"))?;
+    let (head, _) = report.split_once("\\input").context("report.tex has no input")?;
+    let alone = format!("{head}\\input{{main-table.tex}}\n\\end{{document}}\n");
+    fs::write(format!("{run}/main.tex"), alone)?;
+    let figures = fs::read_to_string(format!("{run}/figures.tex"))?;
+    ensure!(figures.matches("\\includegraphics").count() >= 8, "{figures}");
+    let main = overfull(&compiled(&run, engine, "main")?);
+    ensure!(main.is_empty(), "the main table is wider than the line, by {main:?} pt");
+    let printed = compiled(&run, engine, "report")?;
+    let all = overfull(&printed);
+    ensure!(all.iter().all(|&by| by < LONG_WORD), "tables are wider than the line, by {all:?} pt");
+    ensure!(printed.contains("Output written on report.pdf"), "{printed}");
+    Ok(())
+}
+
+/// A long word of a cell may exceed its column by this width, in points.
+const LONG_WORD: f64 = 20.0;
+
+/// Widths in points by which boxes of a document are too wide.
+fn overfull(printed: &str) -> Vec<f64> {
+    let pieces = printed.split("Overfull \\hbox (").skip(1);
+    pieces.filter_map(|rest| rest.split_once("pt too wide")?.0.parse().ok()).collect()
+}
+
+/// Compiles a document of a run folder; returns what LaTeX prints.
+fn compiled(folder: &str, engine: &str, name: &str) -> Result<String> {
+    let program = find(engine).with_context(|| engine.to_owned())?;
+    let (program, file) = (program.to_string_lossy().into_owned(), format!("{name}.tex"));
+    let script = "cd \"$0\" && exec \"$@\"";
+    let words =
+        ["-c", script, folder, &program, "-interaction=nonstopmode", "-halt-on-error", &file];
+    let ran = process::run("sh", &words, LATEX_LIMIT)?;
+    ensure!(ran.status == Some(0), "{engine} {file}: {:?}\n{}", ran.status, ran.stdout);
+    Ok(ran.stdout)
 }
 
 #[cfg(test)]

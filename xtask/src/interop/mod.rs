@@ -243,7 +243,7 @@ fn last_lines(said: &str) -> String {
 /// the CPUs come last, because nothing runs beside them.
 fn all() -> impl Iterator<Item = &'static Test> {
     let long = conform::TESTS.iter().chain(packages::TESTS).chain(hosts::TESTS);
-    let long = long.chain(shards::TESTS).chain(prefixes::TESTS).chain(campaign::CHROMIUM);
+    let long = long.chain(shards::TESTS).chain(prefixes::TESTS).chain(campaign::READERS);
     let short = points::TESTS.iter().chain(import::TESTS).chain(losses::TESTS);
     let short = short.chain(losses_auth::TESTS);
     let short = short.chain(past_stack::TESTS).chain(tester::TESTS).chain(systemd::TESTS);

@@ -1,9 +1,9 @@
-//! Figures as SVG and PNG: curves and bars with error bars, heat maps, panels over time. No script,
+//! Figures as SVG, PNG and PDF: curves and bars with error bars, heat maps, panels over time. No script,
 //! no font file, colours by class, so that a page can give them others in the dark.
 //!
 //! ```text
 //! Figure ─► draw (one file for each shape) ─► SVG ─┬─► report.html, figures/*.svg
-//!                                                  └─► png ─► figures/*.png
+//!                                                  └─► raster ─► figures/*.png, figures/*.pdf
 //! ```
 //!
 //! A figure whose values differ by more than a factor of [`UNEQUAL`] gets a logarithmic axis, so
@@ -14,11 +14,11 @@
 mod bars;
 mod curves;
 mod draw;
+pub(crate) mod files;
 mod grid;
 mod heat;
 mod lines;
 mod panels;
-pub(crate) mod png;
 #[cfg(test)]
 pub(crate) mod read;
 mod scale;

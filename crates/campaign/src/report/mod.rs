@@ -4,12 +4,13 @@
 //! ```text
 //! run folder ─► archive::read ─► Results ─► measures ─┬─► tables ──► report.html, tables.md, tables.tex
 //!                                                     ├─► rows ────► results.csv
-//!                                                     └─► figures ─► report.html, figures/*.svg, figures/*.png
+//!                                                     └─► figures ─► report.html, figures/*.{svg,png,pdf}, figures.tex
 //! ```
 
 mod change;
 pub mod chart;
 pub(crate) mod csv;
+mod latex;
 mod pacing;
 mod page;
 mod summary;
@@ -26,7 +27,7 @@ use crate::comparison::Comparison;
 use crate::measures;
 use crate::measures::search::worst_point;
 use crate::results::{DutResult, Results};
-use chart::{Figure, png};
+use chart::{Figure, files};
 use summary::{RunSummary, summary};
 
 pub use page::page;
@@ -95,11 +96,12 @@ pub fn write_compared(
     })?;
     let figures = figures(runs);
     for figure in &figures {
-        png::write(figure, &figures_folder)?;
+        files::write(figure, &figures_folder)?;
     }
     write_whole(&folder.join("tables.md"), markdown(runs, change.as_ref(), &figures).as_bytes())?;
-    write_whole(&folder.join("tables.tex"), latex(runs, change.as_ref()).as_bytes())?;
-    write_whole(&folder.join("report.tex"), LATEX.as_bytes())?;
+    write_whole(&folder.join("tables.tex"), tables_as_latex(runs, change.as_ref()).as_bytes())?;
+    write_whole(&folder.join("figures.tex"), latex::figures(&figures).as_bytes())?;
+    write_whole(&folder.join("report.tex"), latex::DOCUMENT.as_bytes())?;
     write_whole(&folder.join("results.csv"), csv::csv(runs).as_bytes())?;
     if let [run] = runs {
         write_json(&folder.join("results.json"), &run.results)?;
@@ -145,19 +147,11 @@ fn markdown(runs: &[Run], change: Option<&Table>, figures: &[Figure]) -> String 
     out
 }
 
-/// A document of the tables alone; papers take `tables.tex` by `\\input`.
-const LATEX: &str = "\\documentclass{article}\n\\usepackage[margin=1in]{geometry}\n\\begin{document}\n\
-    \\footnotesize\n\\input{tables}\n\\end{document}\n";
-
-/// All tables, for a document of any class.
-fn latex(runs: &[Run], change: Option<&Table>) -> String {
-    let mut out = String::new();
+/// All tables as LaTeX.
+fn tables_as_latex(runs: &[Run], change: Option<&Table>) -> String {
     let of = |run| tables(run).into_iter().chain([tables::environment(run)]);
     let each: Vec<Table> = comparisons(runs).into_iter().chain(runs.iter().flat_map(of)).collect();
-    for table in change.into_iter().chain(&each) {
-        out += &table.latex();
-    }
-    out
+    latex::tables(change.into_iter().chain(&each))
 }
 
 pub(crate) fn percent(share: u8) -> String {

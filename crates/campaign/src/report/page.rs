@@ -17,7 +17,7 @@ p,ul{max-width:60rem}h1,h2,h3{line-height:1.2}h1{margin:.3rem 0}\
 h2{border-bottom:1px solid var(--line);padding-bottom:.2rem;margin-top:2.5rem}a{color:inherit}\
 .wide{overflow-x:auto;margin:.4rem 0}table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.9rem}\
 th,td{padding:.25rem .6rem;text-align:right;vertical-align:top;border-bottom:1px solid var(--line)}\
-th:first-child,td:first-child{text-align:left}.words td,.words th{text-align:left;overflow-wrap:anywhere}\
+th:first-child,td:first-child,.w{text-align:left}.words td,.words th{text-align:left;overflow-wrap:anywhere}\
 .note{opacity:.75;font-size:.9rem}.mark{color:var(--warn);font-weight:600}\
 figure{margin:1.2rem 0;max-width:60rem;overflow-x:auto}figcaption{font-weight:600;margin-bottom:.3rem}\
 svg{width:100%;min-width:32rem;height:auto;display:block}pre{background:var(--soft);padding:.7rem;overflow-x:auto;font-size:.85rem}\

@@ -1,4 +1,4 @@
-//! Tables as Markdown, LaTeX and HTML.
+//! Tables as Markdown and HTML; `latex` has the LaTeX form.
 
 use std::fmt::Write;
 
@@ -41,7 +41,7 @@ impl Table {
         };
         out += &line(&self.header);
         let rule: Vec<&str> =
-            (0..self.header.len()).map(|i| if i == 0 { "---" } else { "---:" }).collect();
+            (0..self.header.len()).map(|i| if self.is_words(i) { "---" } else { "---:" }).collect();
         let _ = writeln!(out, "| {} |", rule.join(" | "));
         for row in &self.rows {
             out += &line(row);
@@ -52,27 +52,13 @@ impl Table {
         out + "\n"
     }
 
-    /// A LaTeX table for `article` without packages.
-    pub(crate) fn latex(&self) -> String {
-        let columns = format!("l{}", "r".repeat(self.header.len().saturating_sub(1)));
-        let line = |cells: &[String]| {
-            cells.iter().map(|c| tex(c)).collect::<Vec<_>>().join(" & ") + " \\\\\n"
-        };
-        let mut out =
-            format!("\\begin{{table}}[htbp]\n\\centering\n\\caption{{{}}}\n", tex(&self.title));
-        let _ = write!(
-            out,
-            "\\begin{{tabular}}{{{columns}}}\n\\hline\n{}\\hline\n",
-            line(&self.header)
-        );
-        for row in &self.rows {
-            out += &line(row);
-        }
-        out += "\\hline\n\\end{tabular}\n";
-        if !self.note.is_empty() {
-            let _ = write!(out, "\n\\smallskip\n{}\n", tex(&self.note));
-        }
-        out + "\\end{table}\n\n"
+    /// True for a column that holds words: most of its cells begin with a letter. The first column names
+    /// the rows.
+    pub(super) fn is_words(&self, column: usize) -> bool {
+        let cells = self.rows.iter().filter_map(|row| row.get(column));
+        let filled: Vec<&String> = cells.filter(|cell| !cell.is_empty()).collect();
+        let words = filled.iter().filter(|cell| cell.starts_with(char::is_alphabetic)).count();
+        column == 0 || words * 2 > filled.len()
     }
 
     /// The same columns in tables of at most [`COLUMNS`], each with the columns that name the rows.
@@ -91,7 +77,8 @@ impl Table {
     pub(crate) fn html(&self, id: &str, run: &str) -> String {
         let cells = |tag: &str, cells: &[String], part: &[usize]| -> String {
             let cell = |&c: &usize| {
-                format!("<{tag}>{}</{tag}>", cells.get(c).map_or(String::new(), |c| escape(c)))
+                let class = if c > 0 && self.is_words(c) { " class=\"w\"" } else { "" };
+                format!("<{tag}{class}>{}</{tag}>", cells.get(c).map_or("".into(), |c| escape(c)))
             };
             part.iter().map(cell).collect()
         };
@@ -120,36 +107,6 @@ impl Table {
 /// Columns of an HTML table, at the most: it fits a window of 1280 pixels.
 pub(crate) const COLUMNS: usize = 12;
 
-/// Text for LaTeX.
-fn tex(text: &str) -> String {
-    let mut out = String::new();
-    for c in text.chars() {
-        match c {
-            '&' | '%' | '$' | '#' | '_' | '{' | '}' => {
-                out.push('\\');
-                out.push(c);
-            }
-            '~' => out += "\\textasciitilde{}",
-            '^' => out += "\\textasciicircum{}",
-            '\\' => out += "\\textbackslash{}",
-            '\u{202f}' => out += "\\,",
-            'µ' => out += "$\\mu$",
-            'α' => out += "$\\alpha$",
-            'β' => out += "$\\beta$",
-            'δ' => out += "$\\delta$",
-            '×' => out += "$\\times$",
-            '≥' => out += "$\\geq$",
-            '∞' => out += "$\\infty$",
-            '−' => out += "$-$",
-            '–' => out += "--",
-            '§' => out += "\\S{}",
-            c if c.is_ascii() => out.push(c),
-            _ => out.push('?'),
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,13 +115,22 @@ mod tests {
     fn special_characters_do_no_harm() {
         let mut table = Table::new("50 % of a_b", "see §9.2", &["x|y", "<b>"]);
         table.rows.push(vec!["a & b".into(), "1\u{202f}000".into()]);
-        assert_eq!(tex("≥ [1\u{202f}200, ∞)"), "$\\geq$ [1\\,200, $\\infty$)");
         assert!(table.markdown().contains("x\\|y"));
-        assert!(
-            table.latex().contains("a \\& b & 1\\,000 \\\\")
-                && table.latex().contains("50 \\% of a\\_b")
-        );
         assert!(table.html("t", "").contains("&lt;b&gt;"));
+    }
+
+    #[test]
+    fn words_are_aligned_left_and_numbers_right() {
+        let mut table = Table::new("t", "", &["DUT", "Rate", "State"]);
+        for (rate, state) in [("1\u{202f}000", "passed"), ("not measured", "died"), ("–", "")] {
+            table.rows.push(vec!["a".into(), rate.into(), state.into()]);
+        }
+        assert!(table.markdown().contains("| --- | ---: | --- |"), "{}", table.markdown());
+        let html = table.html("t", "");
+        assert!(
+            html.contains("<td>–</td>") && html.contains("<td class=\"w\">died</td>"),
+            "{html}"
+        );
     }
 
     #[test]
@@ -177,13 +143,13 @@ mod tests {
         assert_eq!(parts.len(), 3, "28 columns beside two, ten each");
         for part in &parts {
             assert!(
-                part.matches("<th>").count() <= COLUMNS
-                    && part.contains("<td>cell 0</td><td>cell 1</td>"),
+                part.matches("<th").count() <= COLUMNS + 1
+                    && part.contains("<td>cell 0</td><td class=\"w\">cell 1</td>"),
                 "{part}"
             );
         }
         for i in 2..30 {
-            assert_eq!(html.matches(&format!("<td>cell {i}</td>")).count(), 1, "{i}");
+            assert_eq!(html.matches(&format!(">cell {i}</td>")).count(), 1, "{i}");
         }
         assert!(html.starts_with("<h3 id=\"wide\">run: wide</h3>"));
     }

@@ -76,7 +76,8 @@ fn figures_are_well_formed_whatever_they_are_called() {
                 && !svg.contains("var("),
             "{svg}"
         );
-        assert!(raster::png(&svg, png::SCALE).unwrap().starts_with(b"\x89PNG\r\n"));
+        assert!(raster::png(&svg, files::SCALE).unwrap().starts_with(b"\x89PNG\r\n"));
+        assert!(raster::pdf(&svg).unwrap().starts_with(b"%PDF-"));
     }
 }
 
@@ -336,7 +337,7 @@ fn a_picture_is_1440_pixels_wide_and_has_its_text() {
             groups: vec![name.into()],
             series: vec![series("s", &[Dot::at(0.0, 1.0)])],
         };
-        raster::png(&figure("bars", bars).svg(true), png::SCALE).unwrap()
+        raster::png(&figure("bars", bars).svg(true), files::SCALE).unwrap()
     };
     let (with_text, without) = (picture("Ωµ ≥ ü"), picture(" "));
     // The width is in the header of the file.
