@@ -56,6 +56,7 @@ mod site;
 pub mod state;
 pub mod text;
 mod topology;
+pub mod trials;
 pub mod wording;
 mod world;
 pub mod written;

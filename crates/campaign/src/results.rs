@@ -30,6 +30,7 @@ use crate::plan::{AuthPlan, Plan};
 use crate::point::{Conditions, Point};
 use crate::recorded::Recorded;
 use crate::search::SearchCourse;
+use crate::trials::Trial;
 
 /// Content of `results.json`: everything that a report shows. `dns64bench schema results` prints its
 /// schema.
@@ -74,6 +75,9 @@ pub struct Results {
     pub period_unix_s: Option<Period>,
     /// Servers that died, hung or could not be started.
     pub mishaps: Vec<Mishap>,
+    /// All trials of the journal; not part of the object.
+    #[serde(skip)]
+    pub trials: Vec<Trial>,
 }
 
 /// What a server was told.
@@ -297,6 +301,7 @@ impl Results {
             health: health(&recorded, &points),
             noncompliance: noncompliance(&recorded),
             mishaps: mishaps.collect(),
+            trials: Trial::all(entries),
             plan: plan.clone(),
             environment: environment.clone(),
         }

@@ -25,7 +25,7 @@ pub enum Of {
 }
 
 impl Of {
-    fn point(&self) -> Option<&Point> {
+    pub(super) fn point(&self) -> Option<&Point> {
         if let Of::Point(point) = self { Some(point) } else { None }
     }
 
@@ -163,24 +163,7 @@ impl Row {
     }
 
     fn cells(&self, run: &Run) -> Vec<String> {
-        let (plan, point) = (&run.results.plan, self.of.point());
-        let place = point.and_then(Point::place);
-        // In a self-test the cores are those of AuthDNS.
-        let of_auth =
-            point.filter(|point| point.dut().is_none()).map(|point| plan.auth_cpus(point).len());
-        let cores = place.map(|place| place.cores).or(of_auth.filter(|&cores| cores > 0));
-        let mut cells = vec![
-            quote(&run.name),
-            quote(self.of.measure()),
-            quote(self.of.dut().unwrap_or_default()),
-            cores.map_or(String::new(), |cores| cores.to_string()),
-            quote(&place.map_or(String::new(), |place| ran_on(place, self.ran_on.as_ref()))),
-            quote(place.and_then(|place| place.placement.as_deref()).unwrap_or_default()),
-        ];
-        cells.push(quote(
-            &point.map_or(String::new(), |point| plan.auth_at(point).name().to_owned()),
-        ));
-        cells.extend(point.map(conditions).unwrap_or_default());
+        let mut cells = key_cells(run, &self.of, self.ran_on.as_ref());
         cells.push(self.rate.map_or(String::new(), |rate| rate.to_string()));
         cells.extend([quote(&self.quantity), quote(self.unit), self.n.to_string()]);
         let values = [
@@ -209,13 +192,36 @@ impl Row {
     }
 }
 
-const HEADER: &str = "run,measure,dut,cores,ran_on,placement,authdns,family,aaaa_share,cached_share,acceptance,load,threads,governor,rate,quantity,unit,n,median,\
-                      p1,p99,min,max,dispersion_pct,mean,stdev,interval_from,interval_to,at_least,real_aaaa_share,real_cached_share,\
-                      questions_per_query,retries_per_question,mark";
+/// Columns that identify a point.
+pub(super) const KEYS: &str = "run,measure,dut,cores,ran_on,placement,authdns,family,aaaa_share,cached_share,acceptance,load,threads,governor";
+/// Columns of a quantity.
+const QUANTITY: &str = "rate,quantity,unit,n,median,p1,p99,min,max,dispersion_pct,mean,stdev,interval_from,interval_to,at_least,\
+                        real_aaaa_share,real_cached_share,questions_per_query,retries_per_question,mark";
+
+/// The cells of [`KEYS`]; `seen` is the place where the DUT ran.
+pub(super) fn key_cells(run: &Run, of: &Of, seen: Option<&Place>) -> Vec<String> {
+    let (plan, point) = (&run.results.plan, of.point());
+    let place = point.and_then(Point::place);
+    // A self-test has no DUT: its cores are those of AuthDNS.
+    let of_auth =
+        point.filter(|point| point.dut().is_none()).map(|point| plan.auth_cpus(point).len());
+    let cores = place.map(|place| place.cores).or(of_auth.filter(|&cores| cores > 0));
+    let mut cells = vec![
+        quote(&run.name),
+        quote(of.measure()),
+        quote(of.dut().unwrap_or_default()),
+        cores.map_or(String::new(), |cores| cores.to_string()),
+        quote(&place.map_or(String::new(), |place| ran_on(place, seen))),
+        quote(place.and_then(|place| place.placement.as_deref()).unwrap_or_default()),
+        quote(&point.map_or(String::new(), |point| plan.auth_at(point).name().to_owned())),
+    ];
+    cells.extend(point.map(conditions).unwrap_or_default());
+    cells
+}
 
 /// All numbers of runs.
 pub(super) fn csv(runs: &[Run]) -> String {
-    let mut out = format!("{HEADER}\n");
+    let mut out = format!("{KEYS},{QUANTITY}\n");
     for run in runs {
         let measured = measures::ALL.iter().flat_map(|measure| measure.rows(run));
         for row in measured.chain(pacing(run)).chain(tester(run)) {
@@ -294,8 +300,7 @@ fn tester(run: &Run) -> Vec<Row> {
     rows
 }
 
-/// What else tells points apart: version of IP of a self-test, shares, acceptance, load, threads,
-/// governor.
+/// The other keys of a point: IP version of a self-test, shares, acceptance, load, threads, governor.
 fn conditions(point: &Point) -> [String; 7] {
     let mut cells: [String; 7] = Default::default();
     match point {
@@ -316,10 +321,10 @@ fn conditions(point: &Point) -> [String; 7] {
     cells
 }
 
-fn quote(text: &str) -> String {
+pub(super) fn quote(text: &str) -> String {
     format!("\"{}\"", text.replace('"', "\"\""))
 }
 
-fn option(value: Option<f64>) -> String {
+pub(super) fn option(value: Option<f64>) -> String {
     value.map_or(String::new(), |value| value.to_string())
 }

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use super::{Run, csv};
+use super::{Run, csv, tidy};
 use crate::archive::Entry;
 use crate::environment::Environment;
 use crate::plan::Plan;
@@ -266,4 +266,69 @@ fn numbers_that_stand_at_another_point_are_noticed() {
         let text = lines.iter().map(swapped).collect::<Vec<_>>().join("\n");
         assert!(!lacking(run, &text).is_empty(), "{measure} with its {column} exchanged");
     }
+}
+
+/// The cells of a file: a map from column to cell for each line.
+fn lines(text: &str) -> Vec<std::collections::BTreeMap<&str, &str>> {
+    let header = cells(text.lines().next().unwrap());
+    let of = |line| {
+        let cells = cells(line);
+        assert_eq!(cells.len(), header.len(), "{line}");
+        header.iter().copied().zip(cells).collect()
+    };
+    text.lines().skip(1).map(of).collect()
+}
+
+#[test]
+fn points_have_a_line_each() {
+    let run = run();
+    let text = tidy::points(std::slice::from_ref(run));
+    let lines = lines(&text);
+    let points = run.results.plan.points();
+    let measured = lines.iter().filter(|line| line["measure"] != "conform").count();
+    assert_eq!(measured, points.iter().filter(|point| !point.is_checked()).count());
+    let first = &run.results.duts[0].points[0];
+    let line = lines.iter().find(|line| line["measure"] == "search").unwrap();
+    assert_eq!(line["dut"], run.results.duts[0].name);
+    assert_eq!(line["median"].parse().ok(), first.figures.median);
+    assert_eq!(line["interval_to"].parse().ok(), first.figures.interval.to);
+    assert_eq!(line["trials"].parse().ok(), Some(first.trials.full));
+    let load = &run.results.duts[0].loads[0].found;
+    let line = lines.iter().find(|line| line["measure"] == "load").unwrap();
+    assert_eq!(line["rtt_p99_us"].parse().ok(), load.rtt_us.map(|rtt| rtt.p99));
+    assert_eq!(line["cprdp"].parse().ok(), load.cprdp.as_ref().map(|cprdp| cprdp.median));
+}
+
+#[test]
+fn searches_have_a_line_each() {
+    let run = run();
+    let text = tidy::searches(std::slice::from_ref(run));
+    let lines = lines(&text);
+    let found = run.results.duts.iter().flat_map(|dut| &dut.points).map(|point| point.found.len());
+    let tests = run.results.self_tests.iter().map(|test| test.found.len());
+    assert_eq!(lines.len(), found.chain(tests).sum::<usize>());
+    let point = &run.results.duts[0].points[0];
+    let of_first: Vec<_> = lines.iter().filter(|line| line["measure"] == "search").collect();
+    for (search, line) in point.found.iter().zip(of_first) {
+        assert_eq!(line["passed"].parse().ok(), search.highest.map(|rate| rate.0));
+        assert_eq!(line["failed"].parse().ok(), search.failed.map(|rate| rate.0));
+    }
+}
+
+#[test]
+fn trials_have_a_line_each_and_add_up() {
+    let run = run();
+    let text = tidy::trials(std::slice::from_ref(run));
+    let lines = lines(&text);
+    assert_eq!(lines.len(), run.results.trials.len());
+    let mut verdicts = std::collections::BTreeSet::new();
+    for line in &lines {
+        let count = |column: &str| line[column].parse::<u64>().unwrap();
+        let parts = ["valid", "lost", "late", "wrong"].map(count);
+        assert_eq!(count("sent"), parts.iter().sum::<u64>(), "{line:?}");
+        assert_eq!(line["verdict"] == "passed", line["reason"].is_empty(), "{line:?}");
+        assert_eq!(line["rate"].is_empty(), line["measure"] == "closed loop", "{line:?}");
+        verdicts.insert(line["verdict"]);
+    }
+    assert_eq!(verdicts.into_iter().collect::<Vec<_>>(), ["failed", "invalid", "passed"]);
 }

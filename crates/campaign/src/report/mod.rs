@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! run folder ─► archive::read ─► Results ─► measures ─┬─► tables ──► report.html, tables.md, tables.tex
-//!                                                     ├─► rows ────► results.csv
+//!                                                     ├─► rows ────► results.csv, points.csv, searches.csv, trials.csv
 //!                                                     └─► figures ─► report.html, figures/*.{svg,png,pdf}, figures.tex
 //! ```
 
@@ -16,6 +16,7 @@ mod page;
 mod summary;
 pub(crate) mod table;
 mod tables;
+mod tidy;
 
 use std::fmt::Write;
 use std::fs;
@@ -103,6 +104,9 @@ pub fn write_compared(
     write_whole(&folder.join("figures.tex"), latex::figures(&figures).as_bytes())?;
     write_whole(&folder.join("report.tex"), latex::DOCUMENT.as_bytes())?;
     write_whole(&folder.join("results.csv"), csv::csv(runs).as_bytes())?;
+    write_whole(&folder.join("points.csv"), tidy::points(runs).as_bytes())?;
+    write_whole(&folder.join("searches.csv"), tidy::searches(runs).as_bytes())?;
+    write_whole(&folder.join("trials.csv"), tidy::trials(runs).as_bytes())?;
     if let [run] = runs {
         write_json(&folder.join("results.json"), &run.results)?;
     }
