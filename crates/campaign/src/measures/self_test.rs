@@ -313,7 +313,7 @@ fn figure(runs: &[Run]) -> Option<Figure> {
                 groups.push(group);
                 groups.len() - 1
             });
-            let dot = dot_of(at as f64, &test.figures);
+            let dot = dot_of(at as f64, &test.figures, &test.found);
             let range = (test.figures.min.unwrap_or(0.0), test.figures.max.unwrap_or(0.0));
             series[r].dots.push(Dot { range, ..dot });
         }

@@ -22,6 +22,7 @@ mod panels;
 #[cfg(test)]
 pub(crate) mod read;
 mod scale;
+mod shares;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -29,11 +30,10 @@ use std::fmt::Write;
 
 pub(crate) use curves::curves;
 pub use curves::{Curve, along};
-use draw::WIDTH;
 use method::units::in_groups;
 
 /// A point with the range of its repetitions.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Dot {
     /// Value along the horizontal axis.
     pub x: f64,
@@ -41,6 +41,8 @@ pub struct Dot {
     pub y: f64,
     /// The smallest and the largest value; equal where there is one value.
     pub range: (f64, f64),
+    /// The values of all repetitions, each drawn as a small dot; may be empty.
+    pub each: Vec<f64>,
     /// True for a proven lower end without an upper one: "≥" before the value of a bar, a triangle
     /// in a curve.
     pub at_least: bool,
@@ -104,6 +106,8 @@ pub struct Multiple {
 pub enum Shape {
     /// Curves over numbers.
     Lines(Vec<Series>),
+    /// Curves of shares in per cent over offered rates, one for each server.
+    Shares(Vec<Series>),
     /// Horizontal bars below each other, group by group; `x` of a dot is the number of its group.
     Bars {
         /// Names of the groups.
@@ -166,9 +170,10 @@ pub const STYLE: &str = "\
 .fig .s0{stroke:#0072b2}.fig .s1{stroke:#e69f00;stroke-dasharray:8 3}.fig .s2{stroke:#009e73;stroke-dasharray:2 3}\
 .fig .s3{stroke:#cc79a7;stroke-dasharray:8 3 2 3}.fig .s4{stroke:#56b4e9;stroke-dasharray:12 4}.fig .s5{stroke:#d55e00;stroke-dasharray:4 2}\
 .fig .thin{stroke-width:1;stroke-dasharray:none}.fig .cross{fill:none;stroke-width:3;stroke-dasharray:none}\
-.fig .failed{fill-opacity:.2;stroke:var(--ink,#222);stroke-dasharray:3 2}.fig .band{fill-opacity:.35;stroke:none}\
+.fig .each{fill-opacity:.45}.fig .failed{fill-opacity:.2;stroke:var(--ink,#222);stroke-dasharray:3 2}.fig .band{fill-opacity:.35;stroke:none}\
 .fig .cell{fill:#0072b2}.fig text.on{fill:#fff}";
-const COLOURS: usize = 6;
+/// Number of colours for curves.
+pub(crate) const COLOURS: usize = 6;
 /// Marks a proven lower end without an upper one.
 pub const AT_LEAST: &str = "≥ ";
 
@@ -185,28 +190,36 @@ impl Figure {
     /// The figure as an SVG element; `alone` gives it its style, for a file of its own.
     pub fn svg(&self, alone: bool) -> String {
         let mut drawn = String::new();
-        let height = self.draw(&mut drawn);
+        let (width, height) = (self.width(), self.draw(&mut drawn));
         let title = escape(&self.title);
         let mut out = String::new();
         let _ = write!(
             out,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fig\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fig\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
              aria-label=\"{title}\"><title>{title}</title>"
         );
         if alone {
             let style = style_alone();
             let _ = write!(
                 out,
-                "<style>{style}</style><rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#fff\"/>"
+                "<style>{style}</style><rect width=\"{width}\" height=\"{height}\" fill=\"#fff\"/>"
             );
         }
         out + &drawn + "</svg>"
+    }
+
+    fn width(&self) -> f64 {
+        match self.shape {
+            Shape::Shares(_) => shares::WIDTH,
+            _ => draw::WIDTH,
+        }
     }
 
     /// Draws what is in the figure; returns its height.
     fn draw(&self, out: &mut String) -> f64 {
         match &self.shape {
             Shape::Lines(series) => self.lines(out, series),
+            Shape::Shares(series) => self.shares(out, series),
             Shape::Bars { groups, series } => self.bars(out, groups, series),
             Shape::Heat { maps, highest } => self.heat(out, maps, *highest),
             Shape::Panels { panels, shared } => self.panels(out, panels, *shared),
@@ -251,7 +264,9 @@ pub fn number(value: f64) -> String {
         v if v >= 1000.0 || v.fract() == 0.0 => 0,
         v if v >= 100.0 => 1,
         v if v >= 1.0 => 2,
-        _ => 3,
+        v if v >= 0.1 => 3,
+        // Two significant digits.
+        v => (1.0 - v.log10().floor()).min(9.0) as usize,
     };
     let text = format!("{value:.digits$}");
     let (sign, text) = text.strip_prefix('-').map_or(("", &text[..]), |text| ("-", text));

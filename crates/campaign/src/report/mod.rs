@@ -13,6 +13,7 @@ pub(crate) mod csv;
 mod latex;
 mod pacing;
 mod page;
+mod response;
 mod summary;
 pub(crate) mod table;
 mod tables;
@@ -209,11 +210,8 @@ pub(crate) fn with_proof(run: &Run, note: &str) -> String {
 
 /// All figures that the runs have data for.
 pub(crate) fn figures(runs: &[Run]) -> Vec<Figure> {
-    measures::ALL
-        .iter()
-        .flat_map(|measure| measure.figures(runs))
-        .chain(pacing::pacing(runs))
-        .collect()
+    let measured = measures::ALL.iter().flat_map(|measure| measure.figures(runs));
+    response::figures(runs).into_iter().chain(measured).chain(pacing::pacing(runs)).collect()
 }
 
 /// The tables of one run.

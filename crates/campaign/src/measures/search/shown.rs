@@ -1,7 +1,7 @@
 //! Tables and figures of searches.
 
 use method::precision::Figures;
-use method::search::Shortfall;
+use method::search::{Found, Shortfall};
 use method::units::{Qps, Share};
 use tester::measurer::names::working_set;
 
@@ -425,15 +425,18 @@ pub(super) fn figures(runs: &[Run]) -> Vec<Figure> {
 /// The mark of a point in a diagram; none if it has no result. Without a median the mark is that of
 /// a failure.
 fn dot(x: f64, point: &PointResult) -> Option<Dot> {
-    point.missing.is_none().then(|| dot_of(x, &point.figures))
+    point.missing.is_none().then(|| dot_of(x, &point.figures, &point.found))
 }
 
-/// The mark of figures in a diagram, with their interval as its range.
-pub(crate) fn dot_of(x: f64, figures: &Figures) -> Dot {
+/// The mark of searches in a diagram, with their interval as its range.
+pub(crate) fn dot_of(x: f64, figures: &Figures, found: &[Found]) -> Dot {
     let y = figures.median.unwrap_or(0.0);
     let from = figures.interval.from.unwrap_or(0.0);
     let range = (from, figures.interval.to.unwrap_or(from).max(y));
-    Dot { x, y, range, at_least: figures.is_at_least(), failed: figures.median.is_none() }
+    // A search without a passing rate has no value.
+    let each = found.iter().filter_map(|search| search.highest).map(|rate| rate.0 as f64).collect();
+    let (at_least, failed) = (figures.is_at_least(), figures.median.is_none());
+    Dot { x, y, range, at_least, failed, each }
 }
 
 /// The worst case of a DUT on its first number of cores.

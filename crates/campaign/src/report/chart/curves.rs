@@ -41,7 +41,7 @@ pub(crate) fn curves(all: Vec<Curve>, unit: &str) -> Shape {
     places.dedup();
     if places.len() <= FEW {
         let group = |x: f64| places.iter().position(|&place| place == x).unwrap_or_default() as f64;
-        let in_group = |dot: &Dot| Dot { x: group(dot.x), ..*dot };
+        let in_group = |dot: &Dot| Dot { x: group(dot.x), ..dot.clone() };
         let series = |curve: &Curve| Series {
             name: curve.name(),
             dots: curve.dots.iter().map(in_group).collect(),

@@ -1,6 +1,5 @@
 //! What all figures are drawn with: areas with their axes, texts, legends.
 
-use std::borrow::Cow;
 use std::fmt::Write;
 
 use super::scale::Scale;
@@ -17,6 +16,8 @@ pub(super) const TOP: f64 = 30.0;
 pub(super) const BELOW: f64 = 48.0;
 /// The height of a line of a legend.
 const LEGEND_LINE: f64 = 18.0;
+/// The distance of lines of one text.
+const LINE: f64 = 14.0;
 
 /// The part of a figure in which values lie.
 #[derive(Clone, Copy, Debug)]
@@ -38,21 +39,19 @@ impl Area {
         self.left + scale.share(value) * (self.right - self.left)
     }
 
-    /// Both axes, and the grid and marks of the vertical one; marks that are too close to the one
-    /// below have no number.
+    /// Both axes, and the grid and marks of the vertical one; a mark too close to another one has no
+    /// number.
     pub(super) fn vertical(&self, out: &mut String, scale: &Scale) {
-        let mut last = f64::MAX;
-        for value in scale.marks() {
-            let at = self.y(scale, value);
-            let (left, right) = (self.left, self.right);
+        let marks: Vec<f64> = scale.marks();
+        for &value in &marks {
+            let (at, Area { left, right, .. }) = (self.y(scale, value), *self);
             let _ = write!(
                 out,
                 "<line class=\"grid\" x1=\"{left:.1}\" x2=\"{right:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>"
             );
-            if last - at >= 14.0 {
-                text(out, "small ytick", (left - 6.0, at + 4.0), "end", &number(value));
-                last = at;
-            }
+        }
+        for (value, at) in numbered(&marks, |value| (self.y(scale, value), 7.0)) {
+            text(out, "small ytick", (self.left - 6.0, at + 4.0), "end", &number(value));
         }
         self.axes(out);
     }
@@ -67,26 +66,44 @@ impl Area {
         );
     }
 
-    /// The marks of a horizontal scale below the area; those that would run into the one before
-    /// have no number.
+    /// The marks of a horizontal scale below the area; a mark that would run into another one has no
+    /// number.
     pub(super) fn horizontal(&self, out: &mut String, scale: &Scale, with_grid: bool) {
-        let mut last = f64::MIN;
-        for value in scale.marks() {
-            let (at, words) = (self.x(scale, value), number(value));
-            if with_grid {
-                let (top, floor) = (self.top, self.floor);
-                let _ = write!(
-                    out,
-                    "<line class=\"grid\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{top:.1}\" y2=\"{floor:.1}\"/>"
-                );
-            }
-            let half = text_width(&words, true) / 2.0;
-            if at - half > last + 6.0 && at + half <= WIDTH {
-                text(out, "small xtick", (at, self.floor + 16.0), "middle", &words);
-                last = at + half;
-            }
+        let marks: Vec<f64> = scale.marks();
+        for &value in marks.iter().filter(|_| with_grid) {
+            let (at, Area { top, floor, .. }) = (self.x(scale, value), *self);
+            let _ = write!(
+                out,
+                "<line class=\"grid\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{top:.1}\" y2=\"{floor:.1}\"/>"
+            );
+        }
+        let place =
+            |value: f64| (self.x(scale, value), text_width(&number(value), true) / 2.0 + 3.0);
+        for (value, at) in numbered(&marks, place) {
+            text(out, "small xtick", (at, self.floor + 16.0), "middle", &number(value));
         }
     }
+}
+
+/// The marks that get a number, with their places, from the least. Powers of ten have precedence over
+/// others that they overlap. `place` gives the middle of a number and half of the room that it needs.
+fn numbered(marks: &[f64], place: impl Fn(f64) -> (f64, f64)) -> Vec<(f64, f64)> {
+    let is_power = |value: f64| value > 0.0 && (value.log10() - value.log10().round()).abs() < 1e-9;
+    let (powers, others): (Vec<f64>, Vec<f64>) =
+        marks.iter().copied().partition(|&value| is_power(value));
+    // On a linear axis powers of ten are not special.
+    let by_rank = if powers.len() > 1 { [powers, others].concat() } else { marks.to_vec() };
+    let mut taken: Vec<(f64, f64, f64)> = Vec::new();
+    for value in by_rank {
+        let (at, half) = place(value);
+        let is_free =
+            |&(_, other, other_half): &(f64, f64, f64)| (at - other).abs() >= half + other_half;
+        if taken.iter().all(is_free) && at + half <= WIDTH + 3.0 {
+            taken.push((value, at, half));
+        }
+    }
+    taken.sort_by(|a, b| a.0.total_cmp(&b.0));
+    taken.into_iter().map(|(value, at, _)| (value, at)).collect()
 }
 
 /// A text that begins, ends or has its middle (`anchor`) at a point.
@@ -97,11 +114,33 @@ pub(super) fn text(out: &mut String, class: &str, (x, y): (f64, f64), anchor: &s
     let _ = write!(out, "<text{class} x=\"{x:.1}\" y=\"{y:.1}\"{anchor}>{}</text>", escape(words));
 }
 
-/// Begins one of several diagrams and writes its name at a point; the caller closes the group.
-pub(super) fn begin_panel(out: &mut String, name: &str, at: (f64, f64), room: f64) {
+/// Lines of text below each other; the first stands at a point.
+pub(super) fn text_lines(
+    out: &mut String,
+    class: &str,
+    (x, y): (f64, f64),
+    anchor: &str,
+    lines: &[String],
+) {
+    for (n, line) in lines.iter().filter(|line| !line.is_empty()).enumerate() {
+        text(out, class, (x, y + LINE * n as f64), anchor, line);
+    }
+}
+
+/// Begins one of several diagrams and writes its name. The point is that of the last line of the
+/// name. The caller closes the group.
+pub(super) fn begin_panel(out: &mut String, name: &str, (x, y): (f64, f64), room: f64) {
     let escaped = escape(name);
     let _ = write!(out, "<g data-panel=\"{escaped}\"><title>{escaped}</title>");
-    text(out, "small head", at, "start", &fitted(name, room, true));
+    let lines = wrapped(name, room, true);
+    let first = y - LINE * (lines.len().max(1) - 1) as f64;
+    text_lines(out, "small head", (x, first), "start", &lines);
+}
+
+/// Height of the further lines of the longest of some names.
+pub(super) fn further_lines<'a>(names: impl Iterator<Item = &'a str>, room: f64) -> f64 {
+    let lines = names.map(|name| wrapped(name, room, true).len()).max().unwrap_or(1);
+    LINE * (lines.max(1) - 1) as f64
 }
 
 /// About how wide a text is, in wide fonts.
@@ -109,14 +148,26 @@ pub(super) fn text_width(words: &str, is_small: bool) -> f64 {
     words.chars().count() as f64 * if is_small { 7.0 } else { 8.2 }
 }
 
-/// A text that is cut off where it is wider than `room`.
-pub(super) fn fitted(words: &str, room: f64, is_small: bool) -> Cow<'_, str> {
-    if text_width(words, is_small) <= room {
-        return words.into();
+/// The lines of a text that is wrapped to `room`. A word that is longer is broken.
+pub(super) fn wrapped(words: &str, room: f64, is_small: bool) -> Vec<String> {
+    let most = ((room / text_width("n", is_small)) as usize).max(4);
+    let mut lines = vec![String::new()];
+    for word in words.split(' ') {
+        let letters: Vec<char> = word.chars().collect();
+        for (n, piece) in letters.chunks(most).enumerate() {
+            let piece: String = piece.iter().collect();
+            let last = lines.last_mut().expect("there is a first line");
+            let used = last.chars().count();
+            let fits = used == 0 || used + 1 + piece.chars().count() <= most;
+            if n > 0 || !fits {
+                lines.push(piece);
+            } else {
+                last.push_str(if used == 0 { "" } else { " " });
+                last.push_str(&piece);
+            }
+        }
     }
-    let mut cut = words.to_owned();
-    while cut.pop().is_some() && text_width(&cut, is_small) + text_width("…", is_small) > room {}
-    (cut.trim_end().to_owned() + "…").into()
+    lines
 }
 
 /// A vertical range.
@@ -152,10 +203,16 @@ pub(super) fn cross((x, y): (f64, f64)) -> String {
     format!("M{left:.1} {top:.1}L{right:.1} {foot:.1}M{left:.1} {foot:.1}L{right:.1} {top:.1}")
 }
 
-/// The names of curves by colour, and what triangles and crosses mean where there are some; returns
-/// where it ends.
-pub(super) fn legend(out: &mut String, from: f64, names: &[&str], dots: &[Dot]) -> f64 {
-    let mut flow = Flow { x: LEFT, y: from };
+/// The names of curves by colour between two edges, and the meaning of triangles and crosses if there
+/// are any; returns the place of its end.
+pub(super) fn legend(
+    out: &mut String,
+    from: f64,
+    (left, right): (f64, f64),
+    names: &[&str],
+    dots: &[Dot],
+) -> f64 {
+    let mut flow = Flow { x: left, y: from, left, right };
     for (i, name) in names.iter().enumerate() {
         let (c, (x, y)) = (i % COLOURS, flow.next(name));
         let (end, at) = (x + 22.0, y - 4.0);
@@ -166,7 +223,9 @@ pub(super) fn legend(out: &mut String, from: f64, names: &[&str], dots: &[Dot]) 
             x + 7.0,
             y - 8.0
         );
-        text(out, "", (x + 28.0, y), "start", &fitted(name, WIDTH - RIGHT - x - 28.0, false));
+        let lines = wrapped(name, right - left - 28.0, false);
+        text_lines(out, "", (x + 28.0, y), "start", &lines);
+        flow.y += LINE * (lines.len().max(1) - 1) as f64;
     }
     let failed = dots.iter().any(|d| d.failed);
     let at_least = dots.iter().any(|d| d.at_least && !d.failed);
@@ -188,13 +247,15 @@ pub(super) fn legend(out: &mut String, from: f64, names: &[&str], dots: &[Dot]) 
 struct Flow {
     x: f64,
     y: f64,
+    left: f64,
+    right: f64,
 }
 
 impl Flow {
     fn next(&mut self, words: &str) -> (f64, f64) {
         let width = 46.0 + text_width(words, false);
-        if self.x + width > WIDTH - RIGHT && self.x > LEFT {
-            (self.x, self.y) = (LEFT, self.y + LEGEND_LINE);
+        if self.x + width > self.right && self.x > self.left {
+            (self.x, self.y) = (self.left, self.y + LEGEND_LINE);
         }
         let at = (self.x, self.y);
         self.x += width;

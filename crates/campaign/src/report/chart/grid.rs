@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::draw::{Area, BELOW, RIGHT, WIDTH, begin_panel, legend, text};
+use super::draw::{Area, BELOW, LEFT, RIGHT, WIDTH, begin_panel, further_lines, legend, text};
 use super::lines::{draw, scale_of};
 use super::scale::Scale;
 use super::{Dot, Figure, Multiple, Series};
@@ -14,6 +14,8 @@ const COLUMNS: usize = 3;
 const HEAD: f64 = 26.0;
 const NAME: f64 = 22.0;
 const MARKS: f64 = 74.0;
+/// Part of the width of a cell that its name does not use.
+const NAME_GAP: f64 = 24.0;
 const HEIGHT: f64 = 110.0;
 const FOOT: f64 = 26.0;
 
@@ -21,7 +23,8 @@ impl Figure {
     pub(super) fn grid(&self, out: &mut String, panels: &[Multiple], shared: bool) -> f64 {
         let columns = panels.len().clamp(1, COLUMNS);
         let width = (WIDTH - RIGHT) / columns as f64;
-        let height = NAME + HEIGHT + FOOT;
+        let name = NAME + further_lines(panels.iter().map(|p| p.name.as_str()), width - NAME_GAP);
+        let height = name + HEIGHT + FOOT;
         let all: Vec<Series> = panels.iter().flat_map(|panel| panel.series.clone()).collect();
         let mut names: Vec<&str> = Vec::new();
         for series in &all {
@@ -37,7 +40,7 @@ impl Figure {
             let (left, top) = (width * column as f64, HEAD + height * row as f64);
             let right = left + width - 10.0;
             let area =
-                Area { left: left + MARKS, right, top: top + NAME, floor: top + NAME + HEIGHT };
+                Area { left: left + MARKS, right, top: top + name, floor: top + name + HEIGHT };
             let own;
             let scale = if shared {
                 &together
@@ -56,7 +59,7 @@ impl Figure {
         if named.is_empty() && !dots.iter().any(|dot| dot.failed || dot.at_least) {
             return end + 26.0;
         }
-        legend(out, end + BELOW, named, &dots)
+        legend(out, end + BELOW, (LEFT, WIDTH - RIGHT), named, &dots)
     }
 }
 
@@ -67,7 +70,7 @@ fn cell(
     area: &Area,
     (places, scale): (&Scale, &Scale),
 ) {
-    let room = area.right - area.left + MARKS - 14.0;
+    let room = area.right - area.left + MARKS + 10.0 - NAME_GAP;
     begin_panel(out, &panel.name, (area.left - MARKS + 10.0, area.top - 8.0), room);
     area.vertical(out, scale);
     area.horizontal(out, places, false);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::draw::{RIGHT, WIDTH, begin_panel, fitted, text, text_width};
+use super::draw::{RIGHT, WIDTH, begin_panel, further_lines, text, text_width};
 use super::{AT_LEAST, Figure, HeatMap, escape, number};
 
 /// A cell whose value has no room in half of the figure makes its map as wide as the figure.
@@ -30,6 +30,7 @@ impl Figure {
         let room = (WIDTH - RIGHT) / beside as f64;
         let mut top = TOP;
         for row in maps.chunks(beside) {
+            top += further_lines(row.iter().map(|map| map.name.as_str()), room - 16.0);
             for (n, map) in row.iter().enumerate() {
                 let cell =
                     ((room - NAMES - 10.0) / map.columns.len().max(1) as f64).min(2.0 * CELL);
@@ -53,11 +54,11 @@ fn draw(
     begin_panel(out, &map.name, (left + 8.0, top + 18.0), room - 16.0);
     for (n, column) in map.columns.iter().enumerate() {
         let at = left + NAMES + width * (n as f64 + 0.5);
-        text(out, "small", (at, top + HEAD - 8.0), "middle", &fitted(column, width, true));
+        text(out, "small", (at, top + HEAD - 8.0), "middle", column);
     }
     for (r, (row, values)) in map.rows.iter().enumerate() {
         let y = top + HEAD + ROW * r as f64;
-        text(out, "small", (left + NAMES - 6.0, y + 17.0), "end", &fitted(row, NAMES - 8.0, true));
+        text(out, "small", (left + NAMES - 6.0, y + 17.0), "end", row);
         for (c, value) in values.iter().enumerate() {
             let Some((value, at_least)) = value else { continue };
             let shade = opacity(*value, highest);
@@ -76,13 +77,7 @@ fn draw(
             let words =
                 format!("{}{}", if *at_least { AT_LEAST.trim_end() } else { "" }, number(*value));
             let class = if shade > LIGHT { "small on" } else { "small" };
-            text(
-                out,
-                class,
-                (x + width / 2.0 - 1.0, y + 17.0),
-                "middle",
-                &fitted(&words, width, true),
-            );
+            text(out, class, (x + width / 2.0 - 1.0, y + 17.0), "middle", &words);
         }
     }
     out.push_str("</g>");

@@ -28,14 +28,14 @@ impl Figure {
         text(out, "", ((area.left + area.right) / 2.0, area.floor + 36.0), "middle", &x_label);
         let names: Vec<&str> = series.iter().map(|s| s.name.as_str()).collect();
         draw(out, series, &names, &area, &places, &scale);
-        legend(out, area.floor + BELOW + 12.0, &names, &dots)
+        legend(out, area.floor + BELOW + 12.0, (LEFT, WIDTH - RIGHT), &names, &dots)
     }
 }
 
 /// The vertical axis of curves.
 pub(super) fn scale_of(series: &[Series]) -> Scale {
     let sound = || series.iter().flat_map(|s| &s.dots).filter(|d| !d.failed);
-    let tops = || sound().map(|d| d.range.1.max(d.y));
+    let tops = || sound().map(|d| d.each.iter().copied().fold(d.range.1.max(d.y), f64::max));
     let is_sweep = series.iter().all(|s| s.dots.len() <= MARKED);
     if is_sweep {
         Scale::for_all(&sound().map(|d| d.y).collect::<Vec<_>>(), tops())
@@ -90,6 +90,11 @@ fn curve(out: &mut String, s: &Series, c: usize, area: &Area, places: &Scale, sc
     for d in &sound {
         let (x, y) = at(d);
         error_bar(out, x, area.y(scale, d.range.0), area.y(scale, d.range.1));
+        for &one in &d.each {
+            let y = area.y(scale, one);
+            let _ =
+                write!(out, "<circle class=\"c{c} each\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>");
+        }
         if !is_marked {
             continue;
         }

@@ -3,15 +3,17 @@
 
 use std::fmt::Write;
 
-use super::draw::{Area, LEFT, RIGHT, TOP, WIDTH, fitted, text};
+use super::draw::{Area, LEFT, RIGHT, TOP, WIDTH, begin_panel, further_lines, text};
 use super::lines::over_time;
 use super::scale::Scale;
-use super::{COLOURS, Dot, Figure, Panel, escape, number};
+use super::{COLOURS, Dot, Figure, Panel, number};
 
 /// The height of a panel with its name, of its diagram alone, and of what is below the last one.
 const PANEL: f64 = 92.0;
 const DIAGRAM: f64 = 66.0;
 const BOTTOM: f64 = 46.0;
+/// Width of a name.
+const NAME: f64 = WIDTH - LEFT - RIGHT;
 
 impl Figure {
     pub(super) fn panels(&self, out: &mut String, panels: &[Panel], shared: bool) -> f64 {
@@ -19,10 +21,11 @@ impl Figure {
         let places = Scale::of_places(&xs);
         let together = panels.iter().map(extent).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         text(out, "", (8.0, 16.0), "start", &self.y_label);
+        let names = further_lines(panels.iter().map(|p| p.series.name.as_str()), NAME);
         let mut area = Area { left: LEFT, right: WIDTH - RIGHT, top: TOP, floor: TOP };
         for (n, panel) in panels.iter().enumerate() {
             let (low, high) = together.filter(|_| shared).unwrap_or_else(|| extent(panel));
-            let foot = TOP + PANEL * (n + 1) as f64;
+            let foot = TOP + (PANEL + names) * (n + 1) as f64;
             area = Area { top: foot - DIAGRAM, floor: foot, ..area };
             let scale = Scale::Linear { low, high, marks: vec![low, high] };
             draw(out, panel, n % COLOURS, &area, (&places, &scale));
@@ -46,14 +49,7 @@ fn extent(panel: &Panel) -> (f64, f64) {
 
 fn draw(out: &mut String, panel: &Panel, c: usize, area: &Area, (places, scale): (&Scale, &Scale)) {
     let (series, dots) = (&panel.series, &panel.series.dots);
-    let _ = write!(out, "<g data-panel=\"{}\">", escape(&series.name));
-    text(
-        out,
-        "small head",
-        (area.left, area.top - 7.0),
-        "start",
-        &fitted(&series.name, WIDTH - LEFT - RIGHT, true),
-    );
+    begin_panel(out, &series.name, (area.left, area.top - 7.0), NAME);
     area.axes(out);
     let wanted = area.y(scale, panel.wanted);
     // Where there is room between the ends, what was wanted has its number too.

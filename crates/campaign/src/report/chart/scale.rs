@@ -17,7 +17,7 @@ const PLACES: usize = 12;
 impl Scale {
     /// From 0 to at least `highest`.
     pub(super) fn linear(highest: f64) -> Scale {
-        let highest = highest.max(1e-9);
+        let highest = if highest > 0.0 { highest } else { 1.0 };
         let step = ticks(highest);
         let n = (highest / step).ceil();
         Scale::Linear {
@@ -65,6 +65,34 @@ impl Scale {
             let first = (low / step).ceil() as i64;
             marks = (first..=(high / step).floor() as i64).map(|i| i as f64 * step).collect();
         }
+        Scale::Linear { low, high, marks }
+    }
+
+    /// From the least to the greatest of many rates, with some room at both ends, marked at round
+    /// numbers.
+    pub(super) fn of_rates(rates: &[f64]) -> Scale {
+        let (low, high) = rates
+            .iter()
+            .fold((f64::MAX, 0.0_f64), |(low, high), &rate| (low.min(rate), high.max(rate)));
+        if high <= 0.0 {
+            return Scale::Linear { low: 0.0, high: 1.0, marks: vec![0.0, 1.0] };
+        }
+        let between = |low: f64, high: f64| move |mark: &f64| *mark >= low && *mark <= high;
+        if low > 0.0 && high > low * UNEQUAL {
+            let (bottom, top) = (low / 1.15, high * 1.15);
+            let decades = bottom.log10().floor() as i32..=top.log10().ceil() as i32;
+            let all = decades.flat_map(|d| [1.0, 2.0, 5.0].map(|n| n * 10_f64.powi(d)));
+            return Scale::Logarithmic {
+                bottom,
+                top,
+                marks: all.filter(between(bottom, top)).collect(),
+            };
+        }
+        let room = ((high - low) * 0.03).max(high * 0.01);
+        let (low, high) = ((low - room).max(0.0), high + room);
+        let step = ticks(high - low);
+        let all = (low / step).floor() as i64..=(high / step).ceil() as i64;
+        let marks = all.map(|i| i as f64 * step).filter(between(low, high)).collect();
         Scale::Linear { low, high, marks }
     }
 
@@ -140,6 +168,23 @@ mod tests {
             over_time.marks()
         );
         assert!((Scale::of_places(&[7.0]).share(7.0) - 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn many_rates_are_marked_at_round_numbers() {
+        let near = Scale::of_rates(&[1_000.0, 2_937.0, 4_000.0]);
+        assert_eq!(near.marks(), [1_000.0, 1_500.0, 2_000.0, 2_500.0, 3_000.0, 3_500.0, 4_000.0]);
+        let far = Scale::of_rates(&[150.0, 131_072.0]);
+        assert!(far.is_logarithmic() && far.share(150.0) > 0.0 && far.share(131_072.0) < 1.0);
+        assert_eq!(far.marks()[..3], [200.0, 500.0, 1_000.0]);
+        assert!(!Scale::of_rates(&[]).is_logarithmic());
+    }
+
+    #[test]
+    fn an_axis_without_values_has_different_marks() {
+        let marks: Vec<String> =
+            Scale::linear(0.0).marks().into_iter().map(super::super::number).collect();
+        assert!(marks.windows(2).all(|two| two[0] != two[1]), "{marks:?}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ fn numbers_are_readable() {
         (-1234.0, "-1\u{202f}234"),
         (2.5, "2.5"),
         (0.1234, "0.123"),
+        (0.000_51, "0.00051"),
     ] {
         assert_eq!(number(value), text);
     }
@@ -40,12 +41,14 @@ fn figure(file: &str, shape: Shape) -> Figure {
 fn figures_are_well_formed_whatever_they_are_called() {
     let dots = vec![
         Dot { range: (8.0, 12.0), at_least: true, ..Dot::at(1.0, 10.0) },
-        Dot { failed: true, ..Dot::at(2.0, 20.0) },
+        Dot { failed: true, each: vec![0.0, 30.0], ..Dot::at(2.0, 20.0) },
     ];
     let all = vec![series("<&\"a", &dots)];
     let multiple = |series| Multiple { name: "a & b".into(), series, mark: Some(1.5) };
     let shapes = [
         Shape::Lines(all.clone()),
+        Shape::Shares(all.clone()),
+        Shape::Shares(vec![]),
         Shape::Bars { groups: vec!["a".into(), "b".into(), "c".into()], series: all.clone() },
         Shape::Bars { groups: vec![], series: vec![] },
         Shape::Heat {
@@ -83,7 +86,8 @@ fn figures_are_well_formed_whatever_they_are_called() {
 
 #[test]
 fn bars_carry_their_values_and_failed_ones_are_hollow() {
-    let sound = Dot { range: (40_000.0, 43_000.0), at_least: true, ..Dot::at(0.0, 41_000.0) };
+    let range = (40_000.0, 43_000.0);
+    let sound = Dot { range, at_least: true, ..Dot::at(0.0, 41_000.0) };
     let failed = Dot { failed: true, ..Dot::at(1.0, 17_627.0) };
     let groups = vec!["75 %".into(), "100 %".into()];
     let svg =
@@ -106,10 +110,11 @@ fn unequal_servers_get_a_logarithmic_axis_on_which_the_least_can_be_seen() {
     let (unequal, equal) = (of(1_000.0), of(4_000.0));
     assert!(unequal.contains("(logarithmic axis)") && !equal.contains("(logarithmic axis)"));
     let all = elements(&unequal);
-    let lengths: Vec<f64> =
-        all.iter().filter(|e| e.is("c0") && e.name == "rect").map(|e| e.number("width")).collect();
-    assert!(lengths.len() == 3 && lengths.iter().all(|length| *length > 20.0), "{lengths:?}");
-    assert!(lengths[0] > lengths[1] && lengths[1] > lengths[2], "{lengths:?}");
+    let marks: Vec<f64> =
+        all.iter().filter(|e| e.is("c0") && e.name == "circle").map(|e| e.number("cx")).collect();
+    assert!(marks.len() == 3 && marks[0] > marks[1] && marks[1] > marks[2], "{marks:?}");
+    let is_bar = |svg: &str| elements(svg).iter().any(|e| e.name == "rect" && e.is("c0"));
+    assert!(!is_bar(&unequal) && is_bar(&equal), "a length on a logarithmic axis has no meaning");
     golden::check("chart-unequal.svg", &unequal);
 }
 
@@ -118,7 +123,7 @@ fn a_failed_load_is_a_cross_and_no_part_of_the_curve() {
     let failed = Dot { failed: true, ..Dot::at(100.0, 130.0) };
     let more = Dot { at_least: true, ..Dot::at(75.0, 2.5) };
     let all = [
-        series("dns64d", &[Dot::at(25.0, 1.0), Dot::at(50.0, 2.0), more, failed]),
+        series("dns64d", &[Dot::at(25.0, 1.0), Dot::at(50.0, 2.0), more, failed.clone()]),
         series("BIND", &[failed]),
     ];
     let svg = figure("lines", Shape::Lines(all.to_vec())).svg(true);
@@ -191,6 +196,62 @@ fn small_diagrams_stand_side_by_side() {
     golden::check("chart-grid.svg", &svg);
 }
 
+#[test]
+fn every_search_is_a_dot() {
+    let dot = Dot {
+        range: (0.0, 4_000.0),
+        each: vec![0.0, 0.0, 3_050.0, 4_000.0],
+        ..Dot::at(0.0, 1_525.0)
+    };
+    let all = vec![series("CoreDNS", &[dot])];
+    let bars = Shape::Bars { groups: vec!["CoreDNS".into()], series: all.clone() };
+    for (shape, place) in [(bars, "cx"), (Shape::Lines(all), "cy")] {
+        let svg = figure("searches", shape).svg(true);
+        let small: Vec<f64> =
+            elements(&svg).iter().filter(|e| e.is("each")).map(|e| e.number(place)).collect();
+        assert_eq!(small.len(), 4, "{svg}");
+        assert!(small[0] == small[1] && small[1] != small[2] && small[2] != small[3], "{small:?}");
+    }
+}
+
+#[test]
+fn valid_shares_run_from_0_to_100_percent() {
+    let dots = |top: f64| -> Vec<Dot> {
+        let at = |rate: f64| Dot::at(rate, (100.0 * top / rate).min(100.0));
+        [500.0, 1_000.0, 2_000.0, 4_000.0, 40_000.0].map(at).into()
+    };
+    let all = vec![series("dns64d", &dots(3_000.0)), series("BIND", &dots(900.0))];
+    let svg = figure("shares", Shape::Shares(all)).svg(true);
+    for what in [">100<", ">0<", ">dns64d<", ">BIND<", "(logarithmic axis)", "data-y=\"45\""] {
+        assert!(svg.contains(what), "{what} is not in {svg}");
+    }
+    golden::check("chart-valid-shares.svg", &svg);
+}
+
+/// Names of groups stay left of the axis, and the name of a single series is in the figure.
+#[test]
+fn names_stay_left_of_the_axis() {
+    let long = "a group with a long name, longer than the bars' names";
+    let groups = vec!["50 %".to_owned(), long.into()];
+    let dots = [Dot::at(0.0, 3.0), Dot::at(1.0, 4.0)];
+    for (names, label) in [(&["dns64d", "BIND"][..], "load"), (&["dns64d"], "dns64d; load")] {
+        let all: Vec<Series> = names.iter().map(|name| series(name, &dots)).collect();
+        let bars = Shape::Bars { groups: groups.clone(), series: all };
+        let svg = figure("bars", bars).svg(true);
+        let found = elements(&svg);
+        let ends = |place: &str| -> Vec<f64> {
+            found.iter().filter(|e| e.is("axis")).map(|e| e.number(place)).collect()
+        };
+        // The horizontal axis comes first.
+        let (left, top, floor) = (ends("x1")[1], ends("y1")[1], ends("y2")[1]);
+        for (words, extent) in texts(&svg) {
+            let is_beside = extent.1 > top && extent.3 < floor && extent.0 < left;
+            assert!(!is_beside || extent.2 <= left + 1.0, "{words} crosses the axis: {extent:?}");
+        }
+        assert!(texts(&svg).iter().any(|(words, _)| words == label), "{label} is not in {svg}");
+    }
+}
+
 /// What people read from the axes is what the marks stand for.
 #[test]
 fn marks_lie_where_the_axes_say() {
@@ -250,6 +311,7 @@ fn no_text_runs_into_another_or_out_of_the_figure() {
         Shape::Bars { groups: names[..7].to_vec(), series: all[..2].to_vec() },
         Shape::Bars { groups: names[..7].to_vec(), series: all[..1].to_vec() },
         Shape::Lines(all[..6].to_vec()),
+        Shape::Shares(all[..6].to_vec()),
         Shape::Heat { maps, highest: 131_072.0 },
         Shape::Grid {
             panels: names
@@ -266,6 +328,7 @@ fn no_text_runs_into_another_or_out_of_the_figure() {
     for shape in shapes {
         let svg = figure("many", shape).svg(false);
         readable(&svg).unwrap_or_else(|why| panic!("{why}: {svg}"));
+        assert!(!svg.contains('…'), "a name is cut off: {svg}");
     }
 }
 
@@ -275,11 +338,12 @@ pub(crate) fn readable(svg: &str) -> Result<(), String> {
         return Err("a text is turned".into());
     }
     let view = elements(svg)[0].get("viewBox").ok_or("no size")?;
-    let height: f64 = view.rsplit(' ').next().and_then(|h| h.parse().ok()).ok_or("no height")?;
+    let sizes: Vec<f64> = view.split(' ').skip(2).filter_map(|size| size.parse().ok()).collect();
+    let [width, height] = sizes[..] else { return Err(format!("no size: {view}")) };
     let all = texts(svg);
     for (i, (words, a)) in all.iter().enumerate() {
-        if a.0 < -2.0 || a.1 < 0.0 || a.2 > WIDTH + 2.0 || a.3 > height {
-            return Err(format!("{words:?} at {a:?} lies outside of {WIDTH} × {height}"));
+        if a.0 < -2.0 || a.1 < 0.0 || a.2 > width + 2.0 || a.3 > height {
+            return Err(format!("{words:?} at {a:?} lies outside of {width} × {height}"));
         }
         for (other, b) in &all[..i] {
             if a.0 < b.2 && b.0 < a.2 && a.1 < b.3 && b.1 < a.3 {

@@ -10,8 +10,9 @@ use crate::report::chart::tests::readable;
 use crate::report::figures;
 
 /// Figures: what they are of, the file, and the horizontal axis, or what groups of bars are.
-const FIGURES: [(&str, &str, &str); 20] = [
-    ("the first screen", "worst-case", ""),
+const FIGURES: [(&str, &str, &str); 21] = [
+    ("the first screen", "valid-replies", "offered rate, queries/s"),
+    ("the worst case", "worst-case", ""),
     ("V-VII", "scale-up", "cores"),
     ("VIII-X", "acceptance", "accepted"),
     ("XI", "placements", ""),
@@ -63,6 +64,7 @@ pub(super) fn check(
         wanted.of_memory(dut.name())?;
         wanted.in_closed_loop(dut.name())?;
         wanted.of_pacing(dut.name())?;
+        wanted.of_replies(dut.name())?;
     }
     wanted.of_self_tests()?;
     for (what, file, axis) in FIGURES {
@@ -323,6 +325,31 @@ impl Expected<'_> {
                     (y, y),
                 ),
             );
+        }
+        Ok(())
+    }
+
+    /// Valid replies by rate: all valid trials of the worst case at the first place.
+    fn of_replies(&mut self, dut: &str) -> Result<(), String> {
+        let first = self.points(dut, |p| matches!(p, Point::Search(_))).into_iter().next();
+        let place = first.as_ref().and_then(Point::place).ok_or("no search")?;
+        let mut shares: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
+        for entry in self.entries {
+            let Entry::Finished(m) = entry else { continue };
+            let (point, Some(trial)) = (&m.step.point, m.at_rate()) else { continue };
+            let is_swept =
+                conditions(point).is_some_and(|c| (c.aaaa, c.cached) != (Share::ZERO, Share::ZERO));
+            let is_here = point.dut() == Some(dut) && point.place() == Some(place);
+            if is_here && !is_swept && m.verdict() != Verdict::Invalid {
+                let counts = (trial.counts.valid, trial.counts.sent);
+                shares.entry(trial.rate.0).or_default().push(counts);
+            }
+        }
+        for (rate, trials) in shares {
+            let share = |(valid, sent): (u64, u64)| valid as f64 / sent as f64 * 100.0;
+            let sum = trials.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+            let (_, range) = middle(trials.iter().map(|&one| share(one)).collect());
+            self.add("valid-replies", mark("", dut, &rate.to_string(), share(sum), range));
         }
         Ok(())
     }
