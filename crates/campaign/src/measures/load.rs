@@ -170,7 +170,11 @@ impl Measure for LoadMeasure {
 
     fn tables(&self, run: &Run) -> Vec<Table> {
         let has_loads = |dut: &&DutResult| !dut.loads.is_empty();
-        let by_dut = ranked(&run.results).into_iter().filter(has_loads).map(efficiency);
+        let ranked = ranked(&run.results).into_iter().filter(has_loads);
+        let (one_place, several): (Vec<&DutResult>, Vec<&DutResult>) =
+            ranked.partition(|dut| by_key(&dut.loads, |load| &load.place).len() == 1);
+        let together = (!one_place.is_empty()).then(|| efficiency_by_server(&one_place));
+        let by_dut = together.into_iter().chain(several.into_iter().map(efficiency));
         let both = run
             .results
             .duts
@@ -236,66 +240,96 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<LoadResul
     })
 }
 
+/// Note of the tables of efficiency.
+const EFFICIENCY: &str = "CPRDP: valid replies/s for each core in use, without the initial transient. Full rate: the median of the worst case. \
+                          A CPU use of 100 % is one core. Failed: the trials at that rate did not pass.";
+
 /// The efficiency of a DUT at every place: rows as in the paper, a column for each place.
 fn efficiency(dut: &DutResult) -> Table {
-    let note = "CPRDP: valid replies/s for each core in use, without the initial transient. Full rate: the median of the worst case. \
-                A CPU use of 100 % is one core. Failed: the trials at that rate did not pass.";
-    let mut places: Vec<&Cores> = Vec::new();
+    let title = format!("Computing power relative performance (CPRDP): {}", dut.name);
+    let columns: Vec<(String, &DutResult, &Cores)> = by_key(&dut.loads, |load| &load.place)
+        .into_iter()
+        .map(|(place, loads)| (column_of(place, &loads), dut, place))
+        .collect();
+    efficiency_table(&title, "CPU cores", &columns)
+}
+
+/// The efficiency of DUTs with loads at one place, a column for each DUT.
+fn efficiency_by_server(duts: &[&DutResult]) -> Table {
+    let title = "Computing power relative performance (CPRDP) by server";
+    let columns: Vec<(String, &DutResult, &Cores)> = duts
+        .iter()
+        .flat_map(|dut| {
+            by_key(&dut.loads, |load| &load.place).into_iter().map(move |at| (*dut, at))
+        })
+        .map(|(dut, (place, loads))| {
+            let seen = Place::of_all(loads.iter().filter_map(|load| load.found.place.as_ref()));
+            (format!("{}, {}", dut.name, on_cores(place, seen.as_ref())), dut, place)
+        })
+        .collect();
+    efficiency_table(title, "Server", &columns)
+}
+
+/// The name of a column of a place.
+fn column_of(place: &Cores, loads: &[&LoadResult]) -> String {
+    let seen = Place::of_all(loads.iter().filter_map(|load| load.found.place.as_ref()));
+    let missing = loads.iter().find_map(|load| load.found.missing.as_ref());
+    super::search::column(place, seen.as_ref(), missing)
+}
+
+fn efficiency_table(title: &str, corner: &str, columns: &[(String, &DutResult, &Cores)]) -> Table {
     let mut shares: Vec<Share> = Vec::new();
-    for load in &dut.loads {
-        if !places.contains(&&load.place) {
-            places.push(&load.place);
-        }
+    for load in columns.iter().flat_map(|(_, dut, _)| &dut.loads) {
         if !shares.contains(&load.share) {
             shares.push(load.share);
         }
     }
-    let mut table = Table::new(
-        &format!("Computing power relative performance (CPRDP): {}", dut.name),
-        note,
-        &["CPU cores"],
-    );
-    let seen = |place: &Cores| {
-        let of = dut.loads.iter().filter(|load| load.place == *place);
-        let seen = Place::of_all(of.clone().filter_map(|load| load.found.place.as_ref()));
-        let missing = of.clone().find_map(|load| load.found.missing.as_ref());
-        super::search::column(place, seen.as_ref(), missing)
+    let mut table = Table::new(title, EFFICIENCY, &[corner]);
+    table.header.extend(columns.iter().map(|(name, ..)| name.clone()));
+    let row = |name: &str, cell: &dyn Fn(&DutResult, &Cores) -> String| -> Vec<String> {
+        let cells = columns.iter().map(|(_, dut, place)| cell(dut, place));
+        std::iter::once(name.to_owned()).chain(cells).collect()
     };
-    table.header.extend(places.iter().map(|place| seen(place)));
-    let full = |place: &Cores| {
-        let is_it = |p: &&crate::measures::search::PointResult| {
-            p.conditions.is_worst_case() && p.conditions.place == *place
-        };
-        let point = dut.points.iter().find(is_it);
-        point.map_or("not measured".into(), super::search::found_in_words)
-    };
-    let mut rows = vec![row("Full rate (queries/s)", &places, full)];
-    let at = |place: &Cores, share: Share, cell: fn(&Sustained) -> String| {
-        let load = dut.loads.iter().find(|load| load.place == *place && load.share == share);
-        load.map_or("not in the plan".into(), |load| cell(&load.found))
-    };
+    let mut rows = vec![row("Full rate (queries/s)", &full_rate)];
     for &share in shares.iter().filter(|&&share| share != Share::ONE) {
         let name = format!("CPRDP @{}", percent(share.per_hundred()));
-        rows.push(row(&name, &places, |place| at(place, share, Sustained::cprdp_cell)));
+        let cell =
+            |dut: &DutResult, place: &Cores| at_load(dut, place, share, Sustained::cprdp_cell);
+        rows.push(row(&name, &cell));
     }
     if shares.contains(&Share::ONE) {
         let cpu = |found: &Sustained| {
             found.cell(found.cpu.as_ref().map(|cpu| format!("{:.1} %", cpu.median * 100.0)))
         };
-        rows.push(row("CPU utilization @100 %", &places, |place| at(place, Share::ONE, cpu)));
+        let cell = |dut: &DutResult, place: &Cores| at_load(dut, place, Share::ONE, cpu);
+        rows.push(row("CPU utilization @100 %", &cell));
     }
     table.rows = rows;
     table
+}
+
+/// The worst case of a DUT at a place, for a cell.
+fn full_rate(dut: &DutResult, place: &Cores) -> String {
+    let point =
+        dut.points.iter().find(|p| p.conditions.is_worst_case() && p.conditions.place == *place);
+    point.map_or("not measured".into(), super::search::found_in_words)
+}
+
+/// A figure of a load, for a cell.
+fn at_load(
+    dut: &DutResult,
+    place: &Cores,
+    share: Share,
+    cell: impl Fn(&Sustained) -> String,
+) -> String {
+    let load = dut.loads.iter().find(|load| load.place == *place && load.share == share);
+    load.map_or("not in the plan".into(), |load| cell(&load.found))
 }
 
 /// What a column of a place is called.
 pub(crate) fn place_name(place: &Cores) -> String {
     let name = place.placement.clone().unwrap_or_else(|| place.cores.to_string());
     place.authdns.as_ref().map_or(name.clone(), |authdns| format!("{name} with {authdns}"))
-}
-
-fn row(name: &str, places: &[&Cores], cell: impl Fn(&Cores) -> String) -> Vec<String> {
-    std::iter::once(name.to_owned()).chain(places.iter().map(|place| cell(place))).collect()
 }
 
 /// All loads of a run, the lowest first; of one load those that passed first, and of these those

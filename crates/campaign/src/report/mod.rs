@@ -7,6 +7,7 @@
 //!                                                     └─► figures ─► report.html, figures/*.{svg,png,pdf}, figures.tex
 //! ```
 
+mod caveats;
 mod change;
 pub mod chart;
 pub(crate) mod csv;
@@ -14,6 +15,7 @@ mod latex;
 mod pacing;
 mod page;
 mod response;
+mod servers;
 mod summary;
 pub(crate) mod table;
 mod tables;
@@ -28,6 +30,8 @@ use crate::begun;
 use crate::comparison::Comparison;
 use crate::measures;
 use crate::measures::search::worst_point;
+use crate::measures::self_test::SelfTestResult;
+use crate::missing::Missing;
 use crate::results::{DutResult, Results};
 use chart::{Figure, files};
 use summary::{RunSummary, summary};
@@ -163,14 +167,25 @@ pub(crate) fn percent(share: u8) -> String {
     format!("{share} %")
 }
 
-/// The DUTs of a run, the fastest in the worst case first; those without a number there come last,
-/// in the plan's order.
+/// True if the self-test of the tester is over and found no rate that passes: its results are lower
+/// bounds, and the servers are not ranked.
+pub(crate) fn has_failed_self_test(results: &Results) -> bool {
+    let is_over = |test: &SelfTestResult| {
+        !matches!(test.missing, Some(Missing::NotBegun { .. } | Missing::Unfinished))
+    };
+    results.own_self_test().is_some_and(|test| is_over(test) && test.allows.is_none())
+}
+
+/// The DUTs of a run, the fastest in the worst case first, then those without a number there; in the
+/// plan's order if the self-test failed.
 pub(crate) fn ranked(results: &Results) -> Vec<&DutResult> {
     let mut all: Vec<&DutResult> = results.duts.iter().collect();
-    all.sort_by(|a, b| match (worst_point(a), worst_point(b)) {
-        (Some(a), Some(b)) => a.by_result(b),
-        (a, b) => b.is_some().cmp(&a.is_some()),
-    });
+    if !has_failed_self_test(results) {
+        all.sort_by(|a, b| match (worst_point(a), worst_point(b)) {
+            (Some(a), Some(b)) => a.by_result(b),
+            (a, b) => b.is_some().cmp(&a.is_some()),
+        });
+    }
     all
 }
 
@@ -220,9 +235,10 @@ pub(crate) fn tables(run: &Run) -> Vec<Table> {
     measured.chain([tables::cross_check(run), tables::trials(run), tables::health(run)]).collect()
 }
 
-/// The tables that set runs beside each other.
+/// The tables of all runs together: first the comparison of the servers.
 pub(crate) fn comparisons(runs: &[Run]) -> Vec<Table> {
-    measures::ALL.iter().flat_map(|measure| measure.comparisons(runs)).collect()
+    let measured = measures::ALL.iter().flat_map(|measure| measure.comparisons(runs));
+    servers::table(runs).into_iter().chain(measured).collect()
 }
 
 #[cfg(test)]

@@ -5,23 +5,33 @@ use std::fmt::Write;
 use super::chart::{self, Figure, escape};
 use super::summary::{RunSummary, summary};
 use super::table::Table;
-use super::{Run, pacing, tables};
+use super::{Run, has_failed_self_test, pacing, response, servers, tables};
 use crate::measures;
 
 const STYLE: &str = "\
-:root{color-scheme:light dark;--ink:#1b1b1b;--paper:#fff;--line:#d8d8d8;--soft:#f4f4f2;--warn:#8a4b00}\
-@media(prefers-color-scheme:dark){:root{--ink:#e8e8e6;--paper:#17181a;--line:#3a3c40;--soft:#222427;--warn:#ffb454}\
+:root{color-scheme:light dark;--ink:#1b1b1b;--paper:#fff;--line:#d8d8d8;--soft:#f4f4f2;--warn:#8a4b00;--bad:#b3001b;--shade:rgba(0,0,0,.35)}\
+@media(prefers-color-scheme:dark){:root{--ink:#e8e8e6;--paper:#17181a;--line:#3a3c40;--soft:#222427;--warn:#ffb454;--bad:#ff8a80;--shade:rgba(255,255,255,.45)}\
 .fig .c0,.fig .cell{fill:#4aa8ff}.fig .s0{stroke:#4aa8ff}}\
 body{font:16px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:76rem;margin:0 auto;padding:1rem}\
 p,ul{max-width:60rem}h1,h2,h3{line-height:1.2}h1{margin:.3rem 0}\
 h2{border-bottom:1px solid var(--line);padding-bottom:.2rem;margin-top:2.5rem}a{color:inherit}\
-.wide{overflow-x:auto;margin:.4rem 0}table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.9rem}\
+.wide,.scroll{overflow-x:auto;background:\
+linear-gradient(90deg,var(--paper) 40%,transparent) 0 0/3rem 100% no-repeat local,\
+linear-gradient(270deg,var(--paper) 40%,transparent) 100% 0/3rem 100% no-repeat local,\
+linear-gradient(90deg,var(--shade),transparent) 0 0/1rem 100% no-repeat scroll,\
+linear-gradient(270deg,var(--shade),transparent) 100% 0/1rem 100% no-repeat scroll}\
+.wide{margin:.4rem 0}table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.9rem}\
 th,td{padding:.25rem .6rem;text-align:right;vertical-align:top;border-bottom:1px solid var(--line)}\
 th:first-child,td:first-child,.w{text-align:left}.words td,.words th{text-align:left;overflow-wrap:anywhere}\
 .note{opacity:.75;font-size:.9rem}.mark{color:var(--warn);font-weight:600}\
-figure{margin:1.2rem 0;max-width:60rem;overflow-x:auto}figcaption{font-weight:600;margin-bottom:.3rem}\
+figure{margin:1.2rem 0;max-width:60rem}figcaption{font-weight:600;margin-bottom:.3rem}\
 svg{width:100%;min-width:32rem;height:auto;display:block}pre{background:var(--soft);padding:.7rem;overflow-x:auto;font-size:.85rem}\
-.summary{background:var(--soft);padding:.2rem 1rem;border-radius:.5rem}.summary p{margin:.4rem 0}.answer{font-size:1.1rem}\
+.summary{background:var(--soft);padding:.2rem 1rem;border-radius:.5rem}.summary p{margin:.4rem 0}.answer{font-size:1.05rem}\
+.summary p{max-width:none}.fail{color:var(--bad);font-weight:600;font-size:1.1rem;margin:.4rem 0}\
+.first h3{margin:.6rem 0 0;font-size:1rem}.first figure{margin:.6rem 0}.first td,.first th{padding:.25rem .4rem}\
+.first td:nth-child(2){white-space:nowrap}.first{display:grid;gap:0 1.5rem}.first>*{min-width:0}\
+@media(min-width:70rem){.first{grid-template-columns:minmax(0,1fr) 37rem;align-items:start}}\
+@media(max-width:36rem){figcaption::after{content:\" (scroll to the right \\2192)\";font-weight:400;color:var(--warn)}}\
 nav ul{max-width:none;columns:20rem;list-style:none;padding-left:0}nav li li{margin-left:1rem;font-size:.9rem}nav ul ul{columns:auto}\
 nav>ul>li{break-inside:avoid}";
 
@@ -50,7 +60,7 @@ pub fn page(title: &str, figures: &[Figure], printed: &str) -> String {
 fn drawn(figure: &Figure, id: &str) -> String {
     let id = if id.is_empty() { String::new() } else { format!(" id=\"{id}\"") };
     format!(
-        "<figure{id}><figcaption>{}</figcaption>{}</figure>\n",
+        "<figure{id}><figcaption>{}</figcaption><div class=\"scroll\">{}</div></figure>\n",
         escape(&figure.title),
         figure.svg(false)
     )
@@ -131,9 +141,6 @@ fn figure_id(figure: &Figure) -> String {
     format!("figure-{}", figure.file)
 }
 
-/// The figure of the first screen.
-const FIRST: &str = "worst-case";
-
 /// The whole page; `change` is the table of what has changed against a baseline.
 pub(super) fn html(runs: &[Run], change: Option<Table>) -> String {
     let names: Vec<String> = runs.iter().map(Run::title).collect();
@@ -145,14 +152,8 @@ pub(super) fn html(runs: &[Run], change: Option<Table>) -> String {
             Section { title, tables: vec![(String::new(), table)], ..Section::default() },
         );
     }
-    let mut first = None;
-    for section in &mut sections {
-        if let Some(at) = section.figures.iter().position(|figure| figure.file == FIRST) {
-            first = Some(section.figures.remove(at));
-        }
-    }
     let mut out = head(&format!("DNS64 benchmark: {}", names.join(" and ")));
-    out += &first_screen(runs, first.as_ref());
+    out += &first_screen(runs);
     out += "<nav id=\"contents\"><h2>Contents</h2><ul>\n";
     sections.iter().for_each(|section| out += &section.contents());
     out += "</ul></nav>\n";
@@ -160,12 +161,15 @@ pub(super) fn html(runs: &[Run], change: Option<Table>) -> String {
     out + "</body></html>\n"
 }
 
-/// The answer, when it was measured, a figure of it, what speaks against it.
-fn first_screen(runs: &[Run], figure: Option<&Figure>) -> String {
+/// The answer, when it was measured, the comparison of the servers with a figure, and the caveats.
+fn first_screen(runs: &[Run]) -> String {
     let (mut out, mut all_caveats) = (String::new(), String::new());
     for run in runs {
         let name = if runs.len() > 1 { format!("{}: ", escape(&run.name)) } else { String::new() };
         let RunSummary { answer, when, caveats } = summary(run);
+        if has_failed_self_test(&run.results) {
+            let _ = writeln!(out, "<p class=\"fail\">{name}{FAILED_SELF_TEST}</p>");
+        }
         let _ = write!(out, "<div class=\"summary\">");
         for (class, line) in
             answer.iter().map(|line| ("answer", line)).chain(when.iter().map(|line| ("when", line)))
@@ -181,11 +185,25 @@ fn first_screen(runs: &[Run], figure: Option<&Figure>) -> String {
             let _ = writeln!(all_caveats, "<li>{name}{}</li>", escape(&caveat));
         }
     }
-    out += &figure.map_or(String::new(), |figure| drawn(figure, &figure_id(figure)));
+    out += &compared(runs);
     if !all_caveats.is_empty() {
         let _ = writeln!(out, "<h2 id=\"caveats\">Caveats</h2><ul>{all_caveats}</ul>");
     }
     out
+}
+
+const FAILED_SELF_TEST: &str =
+    "The tester failed its self-test. All rates are lower bounds, and the servers are not ranked.";
+
+/// The comparison of the servers, and the figure of valid replies beside it.
+fn compared(runs: &[Run]) -> String {
+    let table = servers::table(runs).map_or(String::new(), |table| table.html("servers", ""));
+    let figures: String =
+        response::figures(runs).iter().map(|figure| drawn(figure, &figure_id(figure))).collect();
+    if table.is_empty() && figures.is_empty() {
+        return String::new();
+    }
+    format!("<div class=\"first\"><div>{table}</div><div>{figures}</div></div>\n")
 }
 
 /// All that is not empty: the measures, then what everything rests on.
@@ -195,8 +213,9 @@ fn sections(runs: &[Run]) -> Vec<Section> {
         tables.into_iter().map(|table| (of(run), table)).collect::<Vec<_>>()
     };
     let is_compliant = runs.iter().all(|run| run.results.noncompliance.is_empty());
-    let mut note = "Medians of the rates that passed; bars of errors reach from the smallest rate that passed to the largest that \
-                    failed; ≥ and triangles mark lower bounds, whose reasons stand above. What was not measured is not drawn."
+    let mut note = "Medians of the rates that passed, with a small dot for each search. Error bars reach from the smallest rate that \
+                    passed to the largest that failed. ≥ and triangles mark lower bounds; the reasons are in the caveats. Points \
+                    that were not measured are not drawn."
         .to_owned();
     if !is_compliant {
         note += " Not RFC 8219 compliant, see the caveats.";

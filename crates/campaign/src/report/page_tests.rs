@@ -94,7 +94,8 @@ fn the_first_screen_has_the_answer_a_figure_and_the_caveats() {
         "<p class=\"answer\">Worst case, ",
         "<p class=\"when\">Measured from ",
         "the trials alone took ",
-        "<figure id=\"figure-worst-case\">",
+        "<div class=\"first\"><div><h3 id=\"servers\">Comparison of the servers",
+        "<figure id=\"figure-valid-replies\">",
         "<h2 id=\"caveats\">",
         "Not RFC 8219 compliant:",
         "<nav id=\"contents\">",
@@ -104,11 +105,99 @@ fn the_first_screen_has_the_answer_a_figure_and_the_caveats() {
     let places = order.map(at);
     assert!(places.is_sorted(), "{:?}", order.iter().zip(places).collect::<Vec<_>>());
     assert!((1..=3).contains(&page.matches("<p class=\"answer\">").count()));
-    assert_eq!(
-        page.matches("id=\"figure-worst-case\"").count(),
-        1,
-        "not a second time further below"
-    );
+    for file in ["worst-case", "valid-replies"] {
+        assert_eq!(page.matches(&format!("id=\"figure-{file}\"")).count(), 1, "{file}");
+    }
+}
+
+/// A run of two servers of which the tester passed at no rate without a DUT.
+fn with_failed_self_test() -> Run {
+    let text = "name = 'failed'\n[trial]\nduration = '1s'\npause = '0s'\n[search]\nmin = 1000\nmax = 9000\n\
+                resolution = 4000\nrepeat = 2\n[self-test]\nmin = 1000\nmax = 2000\nresolution = 1000\nrepeat = 1\n\
+                [[dut]]\ndriver = 'unbound'\n[[dut]]\ndriver = 'dns64d'\n";
+    let plan = Plan::parse(text, Path::new("failed.toml")).unwrap();
+    let mut results =
+        Results::compute(&plan, Environment::of_tests(), &journal_of(&plan, 3_000, &[]));
+    (results.self_tests[0].passed, results.self_tests[0].allows) = (None, None);
+    Run { name: "failed".into(), results, notes: Vec::new() }
+}
+
+#[test]
+fn a_failed_self_test_is_one_line_without_ranking() {
+    let run = with_rates(with_failed_self_test(), [3e3, 5e3]);
+    let page = page::html(std::slice::from_ref(&run), None);
+    assert_eq!(page.matches("<p class=\"fail\">").count(), 1);
+    let (first, _) = page.split_once("<h2 id=\"caveats\">").unwrap();
+    for ranking in ["Fastest", "'s rate is"] {
+        assert!(!first.contains(ranking), "{ranking} in {first}");
+    }
+    let table = servers::table(std::slice::from_ref(&run)).unwrap();
+    let names: Vec<&str> = table.rows.iter().map(|row| row[0].as_str()).collect();
+    assert_eq!(names, ["Unbound", "dns64d"], "the plan's order");
+    let passed = with_rates(checked(), [3e3, 5e3]);
+    let page = page::html(std::slice::from_ref(&passed), None);
+    assert!(!page.contains("<p class=\"fail\">") && page.contains("Fastest"));
+}
+
+#[test]
+fn servers_are_compared_in_one_table() {
+    let table = servers::table(&[wide()]).unwrap();
+    let header: Vec<&str> = table.header.iter().map(String::as_str).collect();
+    let wanted = [
+        "Server",
+        "Median in [passed, failed)",
+        "n",
+        "Fastest ÷ this",
+        "p99 at 50 %, ms",
+        "CPU per answer, µs",
+    ];
+    assert_eq!(header, wanted);
+    assert_eq!(table.rows.len(), 2, "{:?}", table.rows);
+    assert_eq!(table.rows[0][3], "1");
+    assert!(table.note.contains(" on 1 core."), "{}", table.note);
+    let load = wide().results.duts[0].loads.iter().find(|l| l.share.per_hundred() == 50).cloned();
+    let cprdp = load.unwrap().found.cprdp.unwrap().median;
+    assert_eq!(table.rows[0][5], format!("{:.1}", 1e6 / cprdp));
+}
+
+/// Servers with one number of cores share a table; no DUT has a table of one column.
+#[test]
+fn no_server_has_a_table_of_one_column() {
+    let text = "name = 'x'\n[trial]\nduration = '1s'\npause = '0s'\n[search]\nmin = 1000\nmax = 9000\nresolution = 4000\n\
+                repeat = 2\n[measure]\nacceptance = [0.99]\n[measure.loads]\nshares = [0.5, 1]\nduration = '3s'\n\
+                transient = '1s'\n[[dut]]\ndriver = 'unbound'\n[[dut]]\ndriver = 'bind'\n[[dut]]\ndriver = 'dns64d'\n";
+    let plan = Plan::parse(text, Path::new("x.toml")).unwrap();
+    let results = Results::compute(&plan, Environment::of_tests(), &journal_of(&plan, 3_000, &[]));
+    let all = tables(&Run { name: "x".into(), results, notes: Vec::new() });
+    let titles: Vec<&str> = all.iter().map(|table| table.title.as_str()).collect();
+    for table in &all {
+        assert!(table.header.len() > 2 || table.title == "The tester itself", "{}", table.title);
+        let is_of_one = ["Unbound", "BIND", "dns64d"].iter().any(|name| table.title.contains(name));
+        assert!(!is_of_one, "{}", table.title);
+    }
+    for title in
+        ["DNS64 performance by server", "Computing power relative performance (CPRDP) by server"]
+    {
+        let table = all.iter().find(|table| table.title == title);
+        let columns = table.unwrap_or_else(|| panic!("no {title}: {titles:?}")).header.len();
+        assert_eq!(columns, 4, "{title}");
+    }
+}
+
+#[test]
+fn valid_replies_are_drawn_from_all_trials() {
+    let runs = [wide()];
+    let svg = response::figures(&runs)[0].svg(true);
+    let drawn = marks(&svg);
+    for dut in &runs[0].results.duts {
+        let of_dut: Vec<_> = drawn.iter().filter(|mark| mark.of == dut.name).collect();
+        assert!(of_dut.len() >= 3, "{of_dut:?}");
+        for mark in of_dut {
+            let rate: u64 = mark.at.parse().unwrap();
+            // The simulated servers answer up to their capacity of 3 000 queries/s for a core.
+            assert_eq!(mark.y[0] >= 100.0, rate <= 3_000, "{mark:?}");
+        }
+    }
 }
 
 #[test]
@@ -246,14 +335,16 @@ fn every_figure_is_there_as_svg_png_and_pdf() {
     );
 }
 
-/// In a window 1280 pixels wide neither the page nor a table is wider than what it stands in.
+/// In a window of 1280 × 800 pixels the first screen is complete, and neither the page nor a table is
+/// wider than what it stands in.
 #[test]
-fn nothing_is_wider_than_a_window_of_1280_pixels() {
+fn the_first_screen_fits_1280_by_800_pixels() {
     const TABLE: &str = "for(const w of document.querySelectorAll('.wide'))if(w.scrollWidth>w.clientWidth)wide.push(w.parentNode.id+\
         ' '+w.previousElementSibling.textContent);";
     let folder = tempfile::tempdir().unwrap();
     let script = format!(
         "<script>const wide=[];{TABLE}if(document.documentElement.scrollWidth>window.innerWidth)wide.push('the page');\
+         const first=document.querySelector('.first').getBoundingClientRect();if(first.bottom>800)wide.push('first to '+first.bottom);\
          document.body.textContent='seen at '+window.innerWidth+': '+wide.join('; ')+'.'</script></body>"
     );
     let page = page::html(&[wide()], None).replace("</body>", &script);
@@ -261,7 +352,7 @@ fn nothing_is_wider_than_a_window_of_1280_pixels() {
     fs::write(&path, page).unwrap();
     let profile = format!("--user-data-dir={}", folder.path().join("profile").display());
     let size =
-        ["--window-size=1280,1000", "--dump-dom", "--headless", "--no-sandbox", "--disable-gpu"];
+        ["--window-size=1280,800", "--dump-dom", "--headless", "--no-sandbox", "--disable-gpu"];
     let child = Command::new("chromium")
         .args(size)
         .args([profile, format!("file://{}", path.display())])

@@ -5,8 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use method::units::counted;
 
-use super::Run;
-use crate::contradictions::Contradiction;
+use super::{Run, caveats, has_failed_self_test};
 use crate::measures::conform;
 use crate::measures::search::{Ends, PointResult, worst_point};
 use crate::measures::self_test;
@@ -39,7 +38,9 @@ pub(super) fn summary(run: &Run) -> RunSummary {
     if sentences.is_empty() {
         sentences.push("No server has a result in the worst case yet.".into());
     }
-    sentences.extend(ratios(r, &ranked));
+    if !has_failed_self_test(r) {
+        sentences.extend(ratios(r, &ranked));
+    }
     sentences.push(standing(r));
     RunSummary { answer: sentences, when: when(r), caveats: caveats(run, &ranked) }
 }
@@ -72,7 +73,7 @@ fn caveats(run: &Run, ranked: &[(&str, &PointResult)]) -> Vec<String> {
     let r = &run.results;
     let mut lines: Vec<String> = run.notes.iter().map(|note| format!("Note: {note}.")).collect();
     lines.extend(r.host_changes.iter().map(ToString::to_string));
-    lines.extend(r.contradictions.iter().map(Contradiction::in_words));
+    lines.extend(caveats::contradictions(&r.contradictions));
     lines.extend(without_result(r));
     lines.extend(r.duts.iter().filter_map(conform::caveat));
     for auth in r.silent() {
@@ -81,10 +82,7 @@ fn caveats(run: &Run, ranked: &[(&str, &PointResult)]) -> Vec<String> {
              shows that new names were not answered from a cache."
         ));
     }
-    for (name, point) in ranked {
-        let reasons = wording::lower_bounds(&point.lower_bound_reasons);
-        lines.extend(reasons.iter().map(|reason| format!("{name} may do more: {reason}.")));
-    }
+    lines.extend(caveats::lower_bounds(ranked));
     lines.extend(r.duts.iter().filter_map(deaths));
     if let Some(factor) = ranked.iter().map(|(_, p)| p.overstatement).find(|&factor| factor > 1.0) {
         lines.push(format!(

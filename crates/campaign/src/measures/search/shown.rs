@@ -27,6 +27,7 @@ pub(crate) fn found_in_words(point: &PointResult) -> String {
 pub(super) fn tables(run: &Run) -> Vec<Table> {
     let mut all = vec![worst_case(run)];
     all.extend(goals(run));
+    all.extend(by_server(run));
     for dut in ranked(&run.results) {
         all.extend(by_cores(run, dut));
         all.extend(by_placement(run, dut));
@@ -217,10 +218,40 @@ fn is_plain(c: &Conditions, accept: f64) -> bool {
     (c.aaaa, c.cached) == (Share::ZERO, Share::ZERO) && c.accept == accept
 }
 
-/// Performance as a function of the number of cores, a table for each acceptance ratio.
+/// Points of a DUT at its numbers of cores.
+fn at_cores(dut: &DutResult, accept: f64) -> Vec<&PointResult> {
+    points(dut, |c| is_plain(c, accept) && c.place.placement.is_none())
+}
+
+/// Performance of the servers that were measured on one number of cores, a column for each, a table
+/// for each acceptance ratio.
+fn by_server(run: &Run) -> Vec<Table> {
+    let duts = ranked(&run.results);
+    let mut all: Vec<f64> = duts.iter().flat_map(|dut| ratios(dut)).collect();
+    all.sort_by(|a, b| b.total_cmp(a));
+    all.dedup();
+    let table = |accept: f64| {
+        let columns: Vec<_> = duts
+            .iter()
+            .filter_map(|dut| match at_cores(dut, accept)[..] {
+                [point] => Some((format!("{}, {}", dut.name, point.on_cores()), point)),
+                _ => None,
+            })
+            .collect();
+        let title = format!("DNS64 performance by server{}", demanded(accept));
+        statistics(run, &title, "Worst case: 0 % AAAA, 0 % cached.", "Server", &columns)
+    };
+    all.into_iter().filter_map(table).collect()
+}
+
+/// Performance as a function of the number of cores, a table for each acceptance ratio. A single
+/// number of cores is a column of [`by_server`].
 fn by_cores(run: &Run, dut: &DutResult) -> Vec<Table> {
     let table = |accept: f64| {
-        let all = points(dut, |c| is_plain(c, accept) && c.place.placement.is_none());
+        let all = at_cores(dut, accept);
+        if all.len() < 2 {
+            return None;
+        }
         let columns: Vec<_> = all.into_iter().map(|p| (p.column(), p)).collect();
         let title = format!(
             "DNS64 performance by the number of CPU cores and threads: {}{}",

@@ -1,0 +1,85 @@
+//! Caveats that apply to several servers or points, merged.
+
+use method::set::LowerBound;
+use method::units::{Qps, grouped};
+
+use super::by_key;
+use crate::contradictions::Contradiction;
+use crate::measures::search::PointResult;
+use crate::wording;
+
+/// Reasons of lower bounds, each with the names of the servers that it applies to.
+pub(super) fn lower_bounds(ranked: &[(&str, &PointResult)]) -> Vec<String> {
+    let each: Vec<(LowerBound, &str)> = ranked
+        .iter()
+        .flat_map(|(name, point)| point.lower_bound_reasons.iter().map(move |&why| (why, *name)))
+        .collect();
+    let sentence = |(why, all): (LowerBound, Vec<&(LowerBound, &str)>)| {
+        let names: Vec<&str> = all.iter().map(|(_, name)| *name).collect();
+        format!("{} may do more: {}.", names.join(", "), wording::lower_bound(&why))
+    };
+    by_key(&each, |(why, _)| *why).into_iter().map(sentence).collect()
+}
+
+/// Contradictions in words; points that exceed the same limit of the self-test are in one sentence.
+pub(super) fn contradictions(all: &[Contradiction]) -> Vec<String> {
+    let beyond: Vec<(Qps, &Contradiction, &str)> = all
+        .iter()
+        .filter_map(|one| match one {
+            Contradiction::BeyondSelfTest { point, allowed, .. } => {
+                Some((*allowed, one, point.as_str()))
+            }
+            _ => None,
+        })
+        .collect();
+    let others = all.iter().filter(|one| !matches!(one, Contradiction::BeyondSelfTest { .. }));
+    let merged = by_key(&beyond, |(allowed, ..)| *allowed).into_iter().map(|(allowed, points)| {
+        match points[..] {
+            [(_, one, _)] => one.in_words(),
+            _ => {
+                let names: Vec<&str> = points.iter().map(|(_, _, point)| *point).collect();
+                format!(
+                    "{} points passed above {} queries/s, up to which the self-test validates the tester: {}. Higher rates \
+                     are unverified; use a faster tester or give each role its own CPUs.",
+                    names.len(),
+                    grouped(allowed.0),
+                    names.join("; ")
+                )
+            }
+        }
+    });
+    others.map(Contradiction::in_words).chain(merged).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_beyond_one_limit_are_in_one_sentence() {
+        use crate::environment::Environment;
+        use crate::plan::Plan;
+        use crate::results::Results;
+        use crate::runner::simulated::journal_of;
+        // The self-test ends at 1 000, which validates less than what the servers pass.
+        let text = "name = 'x'\n[trial]\nduration = '2s'\npause = '0s'\n[search]\nmin = 100\nmax = 3000\nresolution = 100\n\
+                    repeat = 2\n[self-test]\nmin = 500\nmax = 1000\nresolution = 500\nrepeat = 1\n\
+                    [[dut]]\ndriver = 'unbound'\n[[dut]]\ndriver = 'bind'\n";
+        let plan = Plan::parse(text, std::path::Path::new("p.toml")).unwrap();
+        let results =
+            Results::compute(&plan, Environment::of_tests(), &journal_of(&plan, 3_000, &[]));
+        assert_eq!(results.contradictions.len(), 2, "{:?}", results.contradictions);
+        let found = contradictions(&results.contradictions);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].starts_with("2 points passed above "), "{found:?}");
+        assert!(found[0].contains("Unbound") && found[0].contains("BIND"), "{found:?}");
+        let ranked: Vec<(&str, &PointResult)> =
+            results.duts.iter().map(|dut| (dut.name.as_str(), &dut.points[0])).collect();
+        let bounds = lower_bounds(&ranked);
+        assert!(
+            bounds.iter().all(|line| line.starts_with("Unbound, BIND may do more: ")),
+            "{bounds:?}"
+        );
+        assert!(!bounds.is_empty());
+    }
+}
