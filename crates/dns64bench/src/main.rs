@@ -24,6 +24,7 @@ mod colour;
 mod commands;
 mod interruption;
 mod intervals;
+mod lines;
 mod metrics;
 mod output;
 mod progress;

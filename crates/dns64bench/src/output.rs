@@ -27,6 +27,7 @@ use tester::past_stack::PastStack;
 
 use crate::colour;
 use crate::intervals::rcode_name;
+use crate::lines::fitted;
 
 /// How many characters of an error are shown; it may quote the end of a log.
 const ERROR: usize = 2 * MESSAGE;
@@ -97,8 +98,8 @@ impl Failure {
     pub(crate) fn report(self) -> ExitCode {
         // The text may quote what a server or a host has said.
         let text = plain(&self.to_string(), ERROR);
-        // A log on a full disk takes nothing; the status says enough then.
-        let _ = writeln!(std::io::stderr(), "dns64bench: {text}");
+        // On a full disk the log is lost, and the status is the only report.
+        eprintln!("{}", fitted(&format!("dns64bench: {text}"), &std::io::stderr()));
         ExitCode::from(self.status)
     }
 }
@@ -399,7 +400,7 @@ pub(crate) fn print_search(result: &SearchResult) {
 
 pub(crate) fn print_points(title: &str, points: &[impl std::fmt::Display]) {
     for point in points {
-        println!("{title}: {point}");
+        println!("{}", fitted(&format!("{title}: {point}"), &std::io::stdout()));
     }
 }
 

@@ -1,5 +1,5 @@
-//! Progress on standard error: drawn anew on a terminal, a line after a second and then every ten
-//! elsewhere, nothing with `--quiet`.
+//! Progress on standard error: redrawn on a terminal, otherwise a line after a second and then every ten
+//! seconds, nothing with `--quiet`. All lines fit 80 columns.
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,16 +14,17 @@ use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
 use tester::measurer::{Progress, TrialError};
 
+use crate::lines::{COLUMNS, cut, plain_spaces};
 use crate::output::{grouped, remaining, rounded};
-use crate::{interruption, metrics};
+use crate::{interruption, lines, metrics};
 
 /// Between two looks at what is going on.
 const LOOK: Duration = Duration::from_millis(200);
 /// When the first line is due where no terminal is, and the time between the others.
 const FIRST_LINE: Duration = Duration::from_secs(1);
 const LINES: Duration = Duration::from_secs(10);
-/// A bar above which the words stand; they are cut to the terminal's width.
-const BAR: &str = "{wide_msg}\n{bar:30} {pos}/{len} sent, {prefix} valid, {eta} left";
+/// A bar below the words.
+const BAR: &str = "{msg}\n{bar:16} {pos}/{len} sent, {prefix}, {eta} left";
 
 /// Carries out a trial and shows how it goes; ends it before its time when the user wants to stop.
 pub(crate) fn run_trial(
@@ -37,12 +38,15 @@ pub(crate) fn run_trial(
     metrics::trial_begins(plan, &progress);
     let bar = ProgressBar::with_draw_target(Some(planned), ProgressDrawTarget::stderr());
     bar.set_style(ProgressStyle::with_template(BAR).expect("a constant template"));
+    bar.set_prefix(so_far(0, 0, Duration::ZERO));
     let shown = Shown { bar, text: Mutex::new(title.to_owned()) };
+    let began = Instant::now();
     let counts = |title: &str| {
-        let [sent, valid] = [progress.sent(), progress.valid()];
+        let [sent, valid, decided] = [progress.sent(), progress.valid(), progress.decided()];
+        let so_far = so_far(valid, decided, began.elapsed());
         shown.bar.set_position(sent);
-        shown.bar.set_prefix(grouped(valid));
-        format!("{title}: {} of {} sent, {} valid", grouped(sent), grouped(planned), grouped(valid))
+        shown.bar.set_prefix(so_far.clone());
+        format!("{title}: {} of {} sent, {so_far}", grouped(sent), grouped(planned))
     };
     let result = shown.during(quiet, &counts, |_| tester::measurer::run(plan, &progress));
     match &result {
@@ -52,15 +56,48 @@ pub(crate) fn run_trial(
     result
 }
 
+/// Share and rate of valid replies: `99.98 % valid, 9 998/s`.
+fn so_far(valid: u64, decided: u64, time: Duration) -> String {
+    let rate = valid as f64 / time.as_secs_f64().max(1e-3);
+    let share = if decided > 0 { lines::percent(valid, decided) } else { "–".into() };
+    plain_spaces(&format!("{share} valid, {}/s", grouped(rate as u64)))
+}
+
+/// Rate and mean time of answers of a closed loop so far. The time follows from Little's law (J. D. C.
+/// Little, "A Proof for the Queuing Formula: L = λW", 1961): queries in flight divided by the rate.
+pub(crate) fn loop_so_far(valid: u64, outstanding: u64, time: Duration) -> String {
+    let rate = valid as f64 / time.as_secs_f64().max(1e-3);
+    if rate < 1.0 {
+        return "no answer so far".into();
+    }
+    let mean_ms = outstanding as f64 / rate * 1e3;
+    plain_spaces(&format!("{} answers/s, {mean_ms:.2} ms each", grouped(rate as u64)))
+}
+
 /// Does `work`, during which there are no counts to show but words, which it may change.
 pub(crate) fn during<T>(quiet: bool, words: &str, work: impl FnOnce(&Shown) -> T) -> T {
+    during_with(quiet, words, &|| None, work)
+}
+
+/// Same as [`during`], with a text on the results so far, which is read at each look.
+pub(crate) fn during_with<T>(
+    quiet: bool,
+    words: &str,
+    so_far: &(dyn Fn() -> Option<String> + Sync),
+    work: impl FnOnce(&Shown) -> T,
+) -> T {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     bar.set_style(
-        ProgressStyle::with_template("{wide_msg} {elapsed}").expect("a constant template"),
+        ProgressStyle::with_template("{wide_msg} {prefix} {elapsed}").expect("a constant template"),
     );
     let shown = Shown { bar, text: Mutex::new(words.to_owned()) };
     let began = Instant::now();
-    let lines = |words: &str| format!("{words}: {} s", began.elapsed().as_secs());
+    let lines = |words: &str| {
+        let so_far = so_far().unwrap_or_default();
+        shown.bar.set_prefix(so_far.clone());
+        let so_far = if so_far.is_empty() { so_far } else { format!("{so_far}, ") };
+        format!("{words}: {so_far}{} s", began.elapsed().as_secs())
+    };
     shown.during(quiet, &lines, work)
 }
 
@@ -69,13 +106,14 @@ pub(crate) fn pause(time: Duration, quiet: bool, next: &str) {
     if time < FIRST_LINE {
         return interruption::sleep(time);
     }
+    let next = next.replace('\n', ", ");
     during(quiet, &format!("Pause of {}, then {next}", rounded(time)), |_| {
         interruption::sleep(time);
     });
 }
 
-/// Where a search stands, before a trial of it: `trial 7 of about 19 at 1 500 q/s in [1 000,
-/// 2 000), …`.
+/// The state of a search before a trial, in two lines: `trial 7 of about 19 at 1 500 q/s in [1 000,
+/// 2 000)`, and the time that is left.
 pub(crate) fn title(standing: &Standing) -> String {
     let show = |rate: Option<Qps>| rate.map_or("…".to_owned(), |rate| grouped(rate.0));
     let (passed, failed) = standing.bracket;
@@ -89,15 +127,16 @@ pub(crate) fn title(standing: &Standing) -> String {
         _ => format!(" in [{}, {})", show(passed), show(failed)),
     };
     let (number, rate) = (grouped(standing.number), grouped(standing.rate.0));
-    match standing.forecast {
+    let title = match standing.forecast {
         None => format!("trial {number}{search} at {rate} q/s{bracket}"),
         Some(Forecast { trials, left }) => format!(
-            "trial {number} of about {}{search} at {rate} q/s{bracket}, about {} to go, until {} UTC",
+            "trial {number} of about {}{search} at {rate} q/s{bracket}\nabout {} to go, until {} UTC",
             grouped(trials),
             remaining(left),
             clock(SystemTime::now() + left)
         ),
-    }
+    };
+    plain_spaces(&title)
 }
 
 /// Hours and minutes of a moment (UTC).
@@ -113,9 +152,9 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// From now on it says this.
-    pub(crate) fn say(&self, words: String) {
-        *self.text.lock().unwrap_or_else(PoisonError::into_inner) = words;
+    /// Changes the text.
+    pub(crate) fn say(&self, words: &str) {
+        *self.text.lock().unwrap_or_else(PoisonError::into_inner) = plain_spaces(words);
     }
 
     /// Does something that writes to the terminal too.
@@ -148,9 +187,10 @@ impl Shown {
         let mut next = Instant::now() + FIRST_LINE;
         while !over.load(Ordering::Relaxed) {
             let text = self.text.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            let line = line(&text);
+            let line = line(&text.replace('\n', ", "));
             if is_terminal {
-                self.bar.set_message(text);
+                let lines: Vec<String> = text.lines().map(|line| cut(line, COLUMNS)).collect();
+                self.bar.set_message(lines.join("\n"));
                 self.bar.tick();
             } else if Instant::now() >= next {
                 next += LINES;
@@ -187,8 +227,8 @@ mod tests {
             number: 27,
             forecast: Some(Forecast { trials: 380, left: Duration::from_secs(3_600 + 7) }),
         };
-        let text = title(&standing).replace('\u{202f}', " ");
-        let words = "trial 27 of about 380 (search 2/20) at 1 500 q/s in [1 000, 2 000), about 1h to go, until ";
+        let text = title(&standing);
+        let words = "trial 27 of about 380 (search 2/20) at 1 500 q/s in [1 000, 2 000)\nabout 1h to go, until ";
         assert!(text.starts_with(words) && text.ends_with(" UTC"), "{text}");
         let first = title(&Standing {
             of: 1,
@@ -203,6 +243,38 @@ mod tests {
             clock(UNIX_EPOCH + Duration::from_secs(86_400 + 19 * 3_600 + 40 * 60 + 59)),
             "19:40"
         );
+    }
+
+    #[test]
+    fn progress_fits_80_columns() {
+        let standing = Standing {
+            repeat: 18,
+            of: 20,
+            rate: Qps(131_072),
+            bracket: (Some(Qps(129_024)), Some(Qps(131_072))),
+            number: 378,
+            forecast: Some(Forecast { trials: 380, left: Duration::from_secs(300_000) }),
+        };
+        for line in title(&standing).lines() {
+            assert!(line.chars().count() <= COLUMNS, "{line}");
+        }
+        // The bar of 16, the counts of a trial of 60 s, and the time left.
+        let bar = format!(
+            "{} 7864320/7864320 sent, {}, 59s left",
+            "#".repeat(16),
+            so_far(7_863_000, 7_864_000, Duration::from_secs(60))
+        );
+        assert!(
+            bar.contains(" 99.98 % valid, 131 050/s, ") && bar.chars().count() <= COLUMNS,
+            "{bar}"
+        );
+    }
+
+    #[test]
+    fn a_closed_loop_shows_rate_and_time_of_an_answer() {
+        let words = |valid| loop_so_far(valid, 40, Duration::from_secs(2));
+        assert_eq!(words(16_000), "8 000 answers/s, 5.00 ms each");
+        assert_eq!(words(0), "no answer so far");
     }
 
     #[test]

@@ -17,6 +17,7 @@ use std::thread::{self, ThreadId};
 use anyhow::Context;
 use campaign::new_file::NewFile;
 
+use crate::lines::plain_spaces;
 use crate::output::{Failure, Outcome};
 
 /// Octets that are collected before they are written.
@@ -56,10 +57,11 @@ pub(crate) fn give_up(error: io::Error) {
     }
 }
 
-/// Writes to standard output; the program ends if that is not possible.
+/// Writes to standard output, with plain spaces; the program ends if that is not possible.
 pub(crate) fn print(text: fmt::Arguments<'_>) {
+    let text = plain_spaces(&text.to_string());
     let mut out = io::stdout().lock();
-    let written = out.write_fmt(text).and_then(|()| out.flush());
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     drop(out);
     if let Err(error) = written {
         give_up(error);
@@ -91,7 +93,7 @@ pub(crate) fn write_to(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes to standard error, if anybody reads it.
+/// Writes to standard error, with plain spaces. An error of standard error is ignored.
 pub(crate) fn tell(text: fmt::Arguments<'_>) {
-    let _ = io::stderr().lock().write_fmt(text);
+    let _ = io::stderr().lock().write_all(plain_spaces(&text.to_string()).as_bytes());
 }

@@ -1,6 +1,6 @@
 //! `campaign`: plans carried out, resumed, and looked at.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -21,16 +21,16 @@ use campaign::report::{Run, write};
 use campaign::runner::{self, CampaignError, Watcher};
 use campaign::text::{MESSAGE, plain};
 use indicatif::{ProgressBar, ProgressStyle};
-use method::narrow::Length;
 use method::units::{CpuId, Qps};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::args::{Campaign, CampaignAction};
+use crate::lines::{COLUMNS, cut, fitted, plain_spaces};
 use crate::output::{
     Failure, Outcome, SPOILED, counted, grouped, print_points, remaining, rounded,
 };
-use crate::{colour, metrics};
+use crate::{colour, lines, metrics};
 
 pub(crate) fn run(args: &Campaign) -> Outcome {
     match &args.action {
@@ -86,7 +86,7 @@ pub(crate) fn run(args: &Campaign) -> Outcome {
             let folder = existing(run);
             let (plan, _, entries) = archive::read(&folder).map_err(Failure::usage)?;
             if let Some(note) = difference_of(&plan, &folder) {
-                let _ = writeln!(std::io::stderr(), "dns64bench: {}", plain(&note, MESSAGE));
+                eprintln!("dns64bench: {}", plain(&note, MESSAGE));
             }
             print_status(&plan, &entries);
             Ok(ExitCode::SUCCESS)
@@ -149,21 +149,21 @@ fn carry_out(
     let (summary, points) = (run.summary(), run.results.noncompliance.clone());
     let page = write(&[run], &folder).map_err(Failure::environment)?;
     if !quiet {
-        let _ = writeln!(std::io::stdout(), "{}", summary.join("\n"));
+        println!("{}", fitted(&summary.join("\n"), &std::io::stdout()));
         print_points("Not RFC 8219 compliant", &points);
     }
-    let _ = writeln!(std::io::stdout(), "{}", page.display());
+    println!("{}", page.display());
     let (plan, _, entries) = archive::read(&folder).map_err(Failure::environment)?;
     let recorded = Recorded::new(&plan, &entries);
     let (made, cannot): (Vec<Point>, Vec<Point>) =
         plan.points().into_iter().partition(|point| recorded.cannot(point).is_none());
     // A point that cannot be made here has its result: why it cannot.
     for (point, why) in cannot.iter().filter_map(|point| Some((point, recorded.cannot(point)?))) {
-        let _ = writeln!(std::io::stderr(), "dns64bench: cannot be made here: {point}: {why}");
+        eprintln!("dns64bench: cannot be made here: {point}: {why}");
     }
     let open: Vec<Point> = made.into_iter().filter(|point| !recorded.has_result(point)).collect();
     for point in &open {
-        let _ = writeln!(std::io::stderr(), "dns64bench: without a result: {point}");
+        eprintln!("dns64bench: without a result: {point}");
     }
     Ok(if open.is_empty() { ExitCode::SUCCESS } else { SPOILED.into() })
 }
@@ -203,35 +203,47 @@ fn failure(error: CampaignError, folder: &Path) -> Failure {
     }
 }
 
+/// Points with their effort, then the tables and figures of papers that they fill; in 80 columns.
 fn print_plan(plan: &Plan) {
-    println!(
-        "{:>7} {:>12}  {:<13}  point: what it fills of the papers",
-        "trials", "about", "measure"
-    );
+    println!("{:>7} {:>12}  point", "trials", "about");
     let mut sum = Duration::ZERO;
     for point in plan.points() {
         let (trials, time) = plan.effort(&point);
         sum += time;
-        let (about, measure) = (rounded(time).to_string(), point.measure().name());
-        let trials = grouped(trials.into());
-        println!("{trials:>7} {about:>12}  {measure:<13}  {point}{}", fills(plan, &point));
+        println!("{}", effort_line(&grouped(trials.into()), time, &lines::point(&point)));
     }
-    let in_all = "in all, if no trial is repeated and servers start at once";
-    println!("{:>7} {:>12}  {:<13}  {in_all}", "", rounded(sum).to_string(), "");
+    println!("{}", effort_line("", sum, "in all, without repeated trials and start-up times"));
     for paper in Paper::ALL {
-        println!("{}: {}", paper.short(), paper.title());
+        let fills = fills(plan, paper);
+        if !fills.is_empty() {
+            println!("{}", fitted(&format!("{}: {fills}", paper.title()), &std::io::stdout()));
+        }
     }
 }
 
-/// The tables and figures that a point fills: `: Benchmarking: Tables V-VII, Tables XIII-XV`.
-fn fills(plan: &Plan, point: &Point) -> String {
-    let all = point.measure().fills(plan, point);
-    let of = |paper: &Paper| {
-        let what: Vec<&str> =
-            all.iter().filter(|filled| filled.paper == *paper).map(|filled| filled.what).collect();
-        (!what.is_empty()).then(|| format!(": {} {}", paper.short(), what.join(", ")))
-    };
-    Paper::ALL.iter().filter_map(of).collect()
+fn effort_line(trials: &str, time: Duration, point: &str) -> String {
+    let about = rounded(time).to_string();
+    let start = plain_spaces(&format!("{trials:>7} {about:>12}  "));
+    let room = COLUMNS.saturating_sub(start.chars().count());
+    format!("{start}{}", cut(point, room))
+}
+
+/// The tables and figures of a paper that a plan fills, each with its number of points: `Tables V-VII
+/// (4 points), Table XI (2 points)`.
+fn fills(plan: &Plan, paper: Paper) -> String {
+    let mut counts: Vec<(&str, u64)> = Vec::new();
+    for point in plan.points() {
+        let filled = point.measure().fills(plan, &point);
+        for what in filled.iter().filter(|filled| filled.paper == paper).map(|filled| filled.what) {
+            match counts.iter_mut().find(|(known, _)| *known == what) {
+                Some((_, n)) => *n += 1,
+                None => counts.push((what, 1)),
+            }
+        }
+    }
+    let with_count =
+        |(what, n): &(&str, u64)| format!("{what} ({})", counted(*n, "point", "points"));
+    counts.iter().map(with_count).collect::<Vec<_>>().join(", ")
 }
 
 fn print_status(plan: &Plan, entries: &[Entry]) {
@@ -251,7 +263,8 @@ fn print_status(plan: &Plan, entries: &[Entry]) {
             (false, 0) => "to do",
             (false, _) => "begun",
         };
-        println!("{state:<6} {:>12}  {point}", counted(trials as u64, "trial", "trials"));
+        let trials = counted(trials as u64, "trial", "trials");
+        println!("{state:<6} {trials:>12}  {}", lines::point(&point));
     }
     for entry in entries {
         if let Entry::Mishap { point, what, .. } = entry {
@@ -260,6 +273,18 @@ fn print_status(plan: &Plan, entries: &[Entry]) {
     }
     let left = if left.is_zero() { "Nothing".into() } else { format!("About {}", remaining(left)) };
     println!("{left} to go");
+}
+
+/// The point and rate above a bar, in 80 columns.
+const BAR: &str = "{wide_msg}\n{bar:20} {pos} of {len} points, {elapsed}, about {prefix} to go";
+
+/// Time of all finished trials.
+fn time_of(done: &[Entry]) -> Duration {
+    let seconds = done.iter().filter_map(|entry| match entry {
+        Entry::Finished(m) => m.at_rate().map(|trial| trial.duration_s + trial.timeout_s),
+        _ => None,
+    });
+    Duration::try_from_secs_f64(seconds.sum()).unwrap_or_default()
 }
 
 /// Shows a campaign on a terminal, or a line per trial on a plain log.
@@ -276,26 +301,27 @@ impl CampaignTerminal<'_> {
     fn new<'a>(plan: &'a Plan, done: &[Entry], quiet: bool) -> CampaignTerminal<'a> {
         let plain = !std::io::stderr().is_terminal();
         let points = plan.points();
-        let open =
+        let open: Vec<Point> =
             points.iter().filter(|p| !Recorded::new(plan, done).is_complete(p)).cloned().collect();
         let bar = if quiet || plain {
             ProgressBar::hidden()
         } else {
-            ProgressBar::new(points.len() as u64)
+            // The time of trials before a resume counts.
+            ProgressBar::new(points.len() as u64).with_elapsed(time_of(done))
         };
-        if let Ok(style) = ProgressStyle::with_template(
-            "{bar:20} {pos} of {len} points, {elapsed_precise}  {wide_msg}",
-        ) {
+        if let Ok(style) = ProgressStyle::with_template(BAR) {
             bar.set_style(style);
         }
+        bar.set_position((points.len() - open.len()) as u64);
         let terminal = CampaignTerminal { plan, quiet, plain, bar, open };
         terminal.show();
         terminal
     }
 
-    /// Shows to Prometheus what is done and what is left.
+    /// Updates the time that is left on the bar, and the state for Prometheus.
     fn show(&self) {
         let left: Duration = self.open.iter().map(|point| self.plan.effort(point).1).sum();
+        self.bar.set_prefix(remaining(left).to_string());
         let points = self.plan.points().len();
         metrics::campaign(|campaign| {
             campaign.points = points;
@@ -314,9 +340,9 @@ impl CampaignTerminal<'_> {
         match (self.quiet, self.plain) {
             (true, _) => {}
             (false, true) => {
-                let _ = writeln!(std::io::stderr(), "{text}");
+                eprintln!("{text}");
             }
-            (false, false) => self.bar.println(text),
+            (false, false) => self.bar.println(fitted(text, &std::io::stderr())),
         }
     }
 }
@@ -327,38 +353,27 @@ impl Watcher for CampaignTerminal<'_> {
         metrics::search(metrics::SearchState { number: step.repeat + 1, passed, failed });
         let bracket = |rate: Option<Qps>| rate.map_or("…".into(), |rate| grouped(rate.0));
         let (low, high) = (bracket(passed), bracket(failed));
-        let left = remaining(self.open.iter().map(|point| self.plan.effort(point).1).sum());
         let Step { point, rate, .. } = step;
-        self.bar.set_message(match (passed, failed) {
-            (None, None) => format!("{point}, about {left} to go"),
-            _ => format!("{point} at {} in [{low}, {high}), about {left} to go", grouped(rate.0)),
-        });
+        let point = lines::point(point);
+        let text = match (passed, failed) {
+            (None, None) => point,
+            _ => format!("{point} at {} in [{low}, {high})", grouped(rate.0)),
+        };
+        self.bar.set_message(plain_spaces(&text));
     }
 
     fn ended(&mut self, measured: &Measured) {
         let c = measured.counts();
         metrics::ended(Some(measured.verdict()), [c.valid, c.late, c.lost, c.wrong.total()]);
-        let step = &measured.step;
-        let length = match step.length {
-            Length::Probe => "probe".into(),
-            Length::Full => "trial".into(),
-            Length::Of(duration) => format!("trial of {}", rounded(duration.into())),
-        };
-        let reason =
-            measured.reasons().first().map_or(String::new(), |reason| format!(" ({reason})"));
-        let rate =
-            measured.at_rate().map_or(String::new(), |_| format!(" at {}", grouped(step.rate.0)));
-        let verdict = colour::verdict(measured.verdict(), &std::io::stderr());
-        let [before, after] =
-            [format!("{}: {length}{rate}", step.point), reason].map(|text| plain(&text, MESSAGE));
-        self.line_as_it_is(&format!("{before} {verdict}{after}"));
+        let verdict = colour::verdict(measured.verdict(), &std::io::stderr()).to_string();
+        self.line_as_it_is(&plain_spaces(&lines::trial(measured, &verdict)));
     }
 
     fn mishap(&mut self, point: &Point, what: &str) {
         metrics::campaign(|campaign| campaign.mishaps += 1);
         let text = format!("{point}: {what}");
         if self.quiet {
-            let _ = writeln!(std::io::stderr(), "{}", plain(&text, MESSAGE));
+            eprintln!("{}", plain(&text, MESSAGE));
         } else {
             self.line(&text);
         }

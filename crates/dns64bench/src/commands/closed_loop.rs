@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use method::stats::{MeanAndDeviation, Summary};
 use method::units::Nanos;
@@ -37,7 +37,11 @@ pub(crate) fn run(args: &ClosedLoop) -> Outcome {
     require_somebody(args, &plan)?;
     let length = args.duration.map_or(String::new(), |time| format!(" for {}", rounded(time)));
     let words = format!("{} queries in flight{length}", grouped(plan.outstanding as u64));
-    let result = progress::during(args.display.quiet, &words, |_| carry_out(&plan))?;
+    let sums = Arc::new(Progress::new(plan.threads));
+    let (began, in_flight) = (Instant::now(), plan.outstanding as u64);
+    let so_far = || Some(progress::loop_so_far(sums.valid(), in_flight, began.elapsed()));
+    let result =
+        progress::during_with(args.display.quiet, &words, &so_far, |_| carry_out(&plan, &sums))?;
     // First what cannot be had again.
     if args.display.json {
         print_json(&result)?;
@@ -75,10 +79,9 @@ fn require_somebody(args: &ClosedLoop, plan: &ClosedLoopPlan) -> Result<(), Fail
     Ok(())
 }
 
-fn carry_out(plan: &ClosedLoopPlan) -> Result<ClosedLoopResult, Failure> {
-    let progress = Arc::new(Progress::new(plan.threads));
-    metrics::loop_begins(&progress);
-    let result = run_until(plan, &interruption::flag(), &progress);
+fn carry_out(plan: &ClosedLoopPlan, sums: &Arc<Progress>) -> Result<ClosedLoopResult, Failure> {
+    metrics::loop_begins(sums);
+    let result = run_until(plan, &interruption::flag(), sums);
     let counts = result.as_ref().map(|result| result.counts.clone()).unwrap_or_default();
     metrics::ended(None, [counts.valid, counts.late, counts.lost, counts.wrong.total()]);
     result.map_err(|error| match error {
@@ -157,7 +160,7 @@ fn run_experiments(args: &ClosedLoop, experiments: &Experiments) -> Outcome {
     let names = "256 queries each";
     progress::during(args.display.quiet, names, |shown| -> Result<(), Failure> {
         for number in 0..experiments.count {
-            shown.say(format!(
+            shown.say(&format!(
                 "experiment {} of {}, {names}",
                 grouped(number + 1),
                 grouped(experiments.count)
@@ -172,7 +175,7 @@ fn run_experiments(args: &ClosedLoop, experiments: &Experiments) -> Outcome {
                 )?;
                 require_somebody(args, &plan)?;
             }
-            let experiment = carry_out(&plan)?;
+            let experiment = carry_out(&plan, &Arc::new(Progress::new(plan.threads)))?;
             if experiment.interrupted {
                 break;
             }

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
@@ -87,8 +88,12 @@ fn check(args: &Conform) -> Result<Option<Report>, Failure> {
     let view = args.auth_status.as_ref().map(open).transpose()?;
     let view = view.as_ref().map(|far| &far.remote as &dyn View);
     let words = format!("Checking {}", settings.name);
+    let done = AtomicUsize::new(0);
     let ran = progress::during(args.quiet, &words, |shown| {
-        let told = |outcome: &CheckOutcome| shown.say(format!("{words}: {}", outcome.id));
+        let told = |outcome: &CheckOutcome| {
+            let n = done.fetch_add(1, Ordering::Relaxed) + 1;
+            shown.say(&format!("{words}: {n} checks done, last {}", outcome.id));
+        };
         runner::run(&settings, view, &told)
     });
     if args.json

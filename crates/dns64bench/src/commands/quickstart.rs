@@ -29,6 +29,7 @@ use super::search::{Terminal, UsedNames};
 use super::self_test::{SelfTestPlan, SelfTestResult};
 use super::{measured_send_cost, short_run};
 use crate::args::Quickstart;
+use crate::lines::{fitted, plain_spaces};
 use crate::output::{Failure, Outcome, grouped, print_json};
 use crate::resolve::{as_self_test, with_names};
 use crate::{colour, interruption, metrics};
@@ -146,7 +147,9 @@ pub(crate) fn run(args: &Quickstart) -> Outcome {
     if args.display.json {
         print_json(&result)?;
     } else {
-        print!("{}", summary(&result, &io::stdout()));
+        for line in summary(&result, &io::stdout()).lines() {
+            println!("{}", fitted(line, &io::stdout()));
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -312,7 +315,9 @@ fn this_program(typed: &[&str]) -> Result<Vec<String>, Failure> {
 fn summary(result: &QuickstartResult, stream: &impl io::IsTerminal) -> String {
     let test = &result.self_test;
     let passed = test.passed_rate.map_or("-".to_owned(), |rate| number(rate.0 as f64));
-    let row = |name: &str, rate: &str, meaning: &str| format!("{name:<12} {rate:>22}  {meaning}\n");
+    let row = |name: &str, rate: &str, meaning: &str| {
+        plain_spaces(&format!("{name:<12} {rate:>22}  {meaning}\n"))
+    };
     let searches = [&result.worst_case, &result.all_aaaa, &result.all_cached];
     let stages = || STAGES.iter().zip(searches);
     let verdict = colour::verdict(test.verdict, stream);

@@ -33,7 +33,7 @@ pub(crate) fn run(args: &Report) -> Outcome {
     };
     for run in &runs {
         for note in &run.notes {
-            let _ = writeln!(std::io::stderr(), "dns64bench: {}", plain(note, MESSAGE));
+            eprintln!("dns64bench: {}", plain(note, MESSAGE));
         }
     }
     // First what a pipeline waits for.

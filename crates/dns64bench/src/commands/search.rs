@@ -17,6 +17,7 @@ use tester::measurer::result::TrialResult;
 
 use super::measured_send_cost;
 use crate::args::Search;
+use crate::lines::fitted;
 use crate::output::{
     DUT_FAILED, Failure, Outcome, SPOILED, grouped, is_interrupted, print_json, print_search,
 };
@@ -233,11 +234,9 @@ impl Runner for Terminal {
     fn finished(&mut self, trial: &TrialResult) {
         if !self.quiet {
             let reason = trial.reasons.first().map_or(String::new(), |r| format!(": {r}"));
-            eprintln!(
-                "{:>9} q/s {}{reason}",
-                grouped(trial.rate.0),
-                colour::verdict(trial.verdict, &std::io::stderr())
-            );
+            let (rate, err) = (grouped(trial.rate.0), std::io::stderr());
+            let line = format!("{rate:>9} q/s {}{reason}", colour::verdict(trial.verdict, &err));
+            eprintln!("{}", fitted(&line, &err));
         }
     }
 
