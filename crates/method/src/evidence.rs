@@ -186,7 +186,7 @@ impl Asked {
         self.beyond(wanted, TOLERANCE + DEVIATIONS * variance.sqrt())
     }
 
-    /// The AAAA share, if it is further from the wanted one than the tolerance and the pattern allow.
+    /// The AAAA share as a deviation, if it differs from `wanted` by more than tolerance and pattern.
     fn beyond(&self, wanted: f64, tolerance: f64) -> Option<Deviation> {
         let tolerance = tolerance + PATTERN / self.aaaa.max(1) as f64;
         let real = self.aaaa_share().filter(|real| (real - wanted).abs() > tolerance)?;

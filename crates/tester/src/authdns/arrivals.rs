@@ -43,7 +43,7 @@ impl Arrived {
         came.saturating_sub(self.sockets.saturating_sub(before.sockets))
     }
 
-    /// As [`Arrived::missed_since`], below zero if sockets received more than interfaces.
+    /// Same as [`Arrived::missed_since`], but below zero if sockets received more than interfaces.
     fn missed(&self) -> i128 {
         i128::from(self.interfaces) - i128::from(self.sockets)
     }

@@ -69,7 +69,7 @@ impl Glances {
         let unresolved = self.neighbours.as_mut().and_then(|open| open.unresolved().ok());
         let mut unresolved = unresolved.unwrap_or_default();
         unresolved.retain(|(interface, _)| interfaces.contains(&interface));
-        // The counter is the whole machine's, and says something about these neighbours only.
+        // The counter covers all neighbours of the machine, so it counts while one is unresolved.
         let discards = if unresolved.is_empty() { None } else { all_discards() };
         self.add_neighbours(now, unresolved, discards);
     }
