@@ -19,6 +19,7 @@ use super::table::Table;
 use super::{Run, comparisons, tables};
 use crate::archive::{Entry, Measured, TaskResult};
 use crate::environment::Environment;
+use crate::golden;
 use crate::plan::{DutPlan, Family, Plan};
 use crate::point::{Conditions, Cores, Loop, Point};
 use crate::results::Results;
@@ -714,4 +715,13 @@ fn working_sets_are_printed_with_cached_shares() {
     let note = table("cache hit rate").note;
     assert!(note.contains(&format!("100 %: {names}")), "{note}");
     assert!(!table("AAAA record rate").note.contains("100 %"));
+}
+
+/// No two columns of a table may change places unnoticed.
+#[test]
+fn tables_match_the_golden_file() {
+    let tables = tables(&run("here", &entries()));
+    let is_of_one_place = |table: &&Table| !table.title.starts_with("Environment");
+    let text: String = tables.iter().filter(is_of_one_place).map(Table::markdown).collect();
+    golden::check("tables.md", &text);
 }

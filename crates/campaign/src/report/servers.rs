@@ -1,10 +1,10 @@
 //! Comparison of all servers in one table: worst case, ratio, and cost at half load.
 
 use super::table::Table;
+use super::summary::are_comparable;
 use super::{Run, has_failed_self_test, ranked};
 use crate::measures::load::LoadResult;
 use crate::measures::search::{PointResult, found_in_words, worst_point};
-use crate::place::Place;
 use crate::results::DutResult;
 use crate::wording;
 
@@ -129,17 +129,11 @@ fn ratio(run: &Run, point: &PointResult, best: Option<&PointResult>) -> String {
     if std::ptr::eq(best, point) {
         return "1".into();
     }
-    if !have_equal_cores(best, point) {
-        return "other cores".into();
+    if !are_comparable(&run.results, best, point) {
+        return "not comparable".into();
     }
     let ratio = best.figures.interval.ratio_to(&point.figures.interval);
     wording::ratio(&ratio).unwrap_or_else(|| "undecided".into())
-}
-
-/// True if both were confined to the same number of CPUs.
-fn have_equal_cores(a: &PointResult, b: &PointResult) -> bool {
-    let cpus = |point: &PointResult| point.place.as_ref().and_then(Place::confined_to);
-    cpus(a).is_some() && cpus(a) == cpus(b)
 }
 
 /// The load nearest to [`HALF`] at the first places of the servers, except full load.

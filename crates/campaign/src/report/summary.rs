@@ -156,7 +156,7 @@ fn deaths(dut: &DutResult) -> Option<String> {
 }
 
 /// True if two points can be compared: seen on the same CPUs, with the same AuthDNS.
-fn are_comparable(r: &Results, a: &PointResult, b: &PointResult) -> bool {
+pub(super) fn are_comparable(r: &Results, a: &PointResult, b: &PointResult) -> bool {
     let [of_a, of_b] = [a, b].map(|point| {
         let authdns = point.conditions.place.authdns.as_deref();
         r.plan.auth_called(authdns).name()

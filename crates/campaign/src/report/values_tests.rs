@@ -140,6 +140,14 @@ impl Outputs {
         Cells { header, line }
     }
 
+    /// A cell of a table with a column for each server.
+    fn of_server(&self, title: &str, row: &str, dut: &str) -> &str {
+        let table = self.tables.iter().find(|table| table.title == title);
+        let header = &table.unwrap_or_else(|| panic!("no table {title}")).header;
+        let column = header.iter().position(|name| name.starts_with(&format!("{dut}, ")));
+        self.cell(title, row, column.unwrap_or_else(|| panic!("no {dut} in {header:?}")))
+    }
+
     /// A cell by the title of its table, the first cell of its row and its column.
     fn cell(&self, title: &str, row: &str, column: usize) -> &str {
         let table = self.tables.iter().find(|table| table.title.starts_with(title));
@@ -294,17 +302,17 @@ fn check_worst_case(outputs: &Outputs, found: &Found<'_>, dut: &str) {
         (Some(_), false) => "",
     };
     assert_eq!((mark.y[0], mark.state.as_str()), (found.get("median").unwrap_or(0.0), state));
-    let title = format!("DNS64 performance by the number of CPU cores and threads: {dut}");
-    let median = outputs.cell(&title, "Median (queries/s)", 1);
+    let statistic = |row: &str| outputs.of_server("DNS64 performance by server", row, dut);
+    let median = statistic("Median (queries/s)");
     assert_eq!(median.starts_with('≥'), found.is_at_least(), "{median}");
     if let Some(rate) = found.get("median") {
         assert_eq!(numbers(median), [rate], "{median}");
     }
     for (row, key) in [("Minimum (queries/s)", "min"), ("Maximum (queries/s)", "max")] {
-        let cell = outputs.cell(&title, row, 1);
+        let cell = statistic(row);
         assert_eq!(numbers(cell), found.get(key).into_iter().collect::<Vec<_>>(), "{row}: {cell}");
     }
-    let dispersion = outputs.cell(&title, "Dispersion (%)", 1);
+    let dispersion = statistic("Dispersion (%)");
     if let Some(percent) = found.figures["dispersion_pct"].as_f64() {
         assert_eq!(numbers(dispersion), [percent], "{dispersion}");
     }
@@ -323,8 +331,8 @@ fn check_efficiency(outputs: &Outputs, dut: &str, load: &Value) {
     let Some(value) = json else { return };
     assert_eq!(format!("{value:.3e}").parse(), Ok(value), "four digits");
     if share < 1.0 {
-        let title = format!("Computing power relative performance (CPRDP): {dut}");
-        let cell = outputs.cell(&title, &format!("CPRDP @{at}"), 1);
+        let title = "Computing power relative performance (CPRDP) by server";
+        let cell = outputs.of_server(title, &format!("CPRDP @{at}"), dut);
         assert_eq!(numbers(cell), [value], "{cell}");
     }
 }

@@ -165,7 +165,8 @@ fn a_dut_that_dies_or_hangs_in_a_search_is_started_again_and_its_trial_repeated(
     let entries = journal_of(&plan(), 250, &[(3, Event::Dies), (4, Event::Dies), (5, Event::Dies)]);
     let ended = finished(&entries).into_iter().find(|m| m.dut_end.is_some()).unwrap();
     assert_eq!(ended.dut_end, Some(DutEnd::Died("signal: 9".into())));
-    assert_eq!((ended.verdict(), mishaps(&entries).len()), (Verdict::Failed, 3));
+    // One search of two has no rate then, so there is no median for the loads: the last mishap.
+    assert_eq!((ended.verdict(), mishaps(&entries).len()), (Verdict::Failed, 4));
     // Each of them is in the journal with its counts, and beside the number.
     let repeated: Vec<&Measured> = entries
         .iter()

@@ -25,7 +25,9 @@ fn a_failed_self_test_ends_the_campaign() {
     hosts.keep_going = true;
     let (ended, whole, _) = go_on(&plan(), folder.path(), hosts);
     ended.unwrap();
-    assert!(results(&plan(), &whole).complete);
+    let found = results(&plan(), &whole);
+    let missing: Vec<&str> = found.without_result.iter().map(|of| of.point.as_str()).collect();
+    assert!(missing.len() == 1 && missing[0].contains("self-test"), "{missing:?}");
     // Again, after all else was measured: the new one counts.
     let (mut archive, _) = reopened(&folder.path().join("run"));
     archive.append(&Entry::Redone(Redo::SelfTest)).unwrap();
@@ -47,7 +49,8 @@ fn a_first_trial_with_wrong_replies_marks_its_row() {
     let missing = crate::missing::Missing::WrongReplies(Wrong::Rcode(3));
     assert_eq!((point.missing.as_ref(), point.figures.n), (Some(&missing), 0));
     assert!(missing.to_string().contains("every reply was wrong (NXDOMAIN)"), "{missing}");
-    assert!(found.complete && mishaps(&entries)[0].contains("does not forward dns64perf.test"));
+    assert_eq!(found.without_result[0].missing, missing);
+    assert!(mishaps(&entries)[0].contains("does not forward dns64perf.test"));
     // Later, it is a failed trial like any other.
     let entries = journal_of(&plan(), 250, &[(7, Event::Denies)]);
     assert!(mishaps(&entries).is_empty(), "{:?}", mishaps(&entries));
