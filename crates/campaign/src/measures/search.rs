@@ -421,11 +421,7 @@ impl Measure for SearchMeasure {
     }
 
     fn has_result(&self, recorded: &Recorded<'_>, point: &Point) -> bool {
-        let walk = recorded.walk(point);
-        walk.is_some_and(|walk| {
-            let searches = walk.course.searches();
-            searches.is_some_and(|set| set.found().iter().any(|found| !found.says_nothing()))
-        })
+        result(recorded, point).is_some_and(|point| point.missing.is_none())
     }
 
     fn missing(&self, recorded: &Recorded<'_>, point: &Point) -> Option<Missing> {

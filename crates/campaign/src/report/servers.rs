@@ -1,7 +1,7 @@
 //! Comparison of all servers in one table: worst case, ratio, and cost at half load.
 
-use super::table::Table;
 use super::summary::are_comparable;
+use super::table::Table;
 use super::{Run, has_failed_self_test, ranked};
 use crate::measures::load::LoadResult;
 use crate::measures::search::{PointResult, found_in_words, worst_point};

@@ -49,7 +49,7 @@ fn a_first_trial_with_wrong_replies_marks_its_row() {
     let missing = crate::missing::Missing::WrongReplies(Wrong::Rcode(3));
     assert_eq!((point.missing.as_ref(), point.figures.n), (Some(&missing), 0));
     assert!(missing.to_string().contains("every reply was wrong (NXDOMAIN)"), "{missing}");
-    assert_eq!(found.without_result[0].missing, missing);
+    assert!(found.without_result.iter().any(|of| of.missing == missing), "{found:?}");
     assert!(mishaps(&entries)[0].contains("does not forward dns64perf.test"));
     // Later, it is a failed trial like any other.
     let entries = journal_of(&plan(), 250, &[(7, Event::Denies)]);
