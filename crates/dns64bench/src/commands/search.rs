@@ -221,7 +221,9 @@ impl Runner for Terminal {
     }
 
     fn first(&mut self, plan: &TrialPlan, trial: &TrialResult) -> Result<(), TrialError> {
-        let Some(used) = self.liveness else { return Ok(()) };
+        let Some(used) = self.liveness.filter(|_| trial.verdict == Verdict::Failed) else {
+            return Ok(());
+        };
         match liveness::misconfigured(&from_first(plan, used), used.count, &trial.counts) {
             None => Ok(()),
             Some(replies) => {

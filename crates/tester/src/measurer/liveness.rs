@@ -26,6 +26,7 @@ use super::plan::TrialPlan;
 use super::recorder::Recorder;
 use super::sources::SourceAddresses;
 use super::wrong_replies::WrongReplies;
+use crate::authdns::status;
 
 /// Number of questions before a server counts as silent.
 pub const QUESTIONS: u8 = 3;
@@ -78,7 +79,8 @@ impl fmt::Display for Liveness {
 
 /// Check before the first trial: the server must answer, and its replies must not all be wrong in
 /// the same way. The questions are for names of the plan's block behind the `used` names that the
-/// trials take; where the block has no others, any reply counts as right.
+/// trials take. Where the block has no others, any reply counts as right; also if AuthDNS serves
+/// another zone than the plan needs, which makes the trial invalid.
 ///
 /// If queries leave from many addresses, the questions leave from the first: a server without a route
 /// back does not answer. The check takes up to 6 s.
@@ -87,10 +89,16 @@ impl fmt::Display for Liveness {
 /// If the server does not answer or answers wrongly, this host has no socket towards it, or the
 /// plan cannot be carried out; a wrong plan is found before a question is sent.
 pub fn require_right(plan: &TrialPlan, used: u64) -> Result<(), TrialError> {
-    let spare = spare_names(plan, used);
+    let spare = spare_names(plan, used).filter(|_| !auth_serves_another_zone(plan));
     let expectation = spare.is_some().then(|| plan.expectation());
     let names = spare.unwrap_or_else(unused_names);
     require_for(plan, &Questions { domain: &plan.domain, names, expectation })
+}
+
+/// True if the status of AuthDNS shows another zone than the plan needs.
+fn auth_serves_another_zone(plan: &TrialPlan) -> bool {
+    let counters = plan.auth_status.as_deref().and_then(|path| status::read(path).ok());
+    counters.is_some_and(|counters| counters.zones.iter().any(|zone| *zone != plan.zone()))
 }
 
 /// Check after a trial: the server must answer, and any reply counts.

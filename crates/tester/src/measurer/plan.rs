@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use method::compliance::{DEFAULT_AUTH_LIMIT, Fact, Facts, Proof};
 use method::pacing::PacingLimits;
+use method::reason::ZoneFacts;
 use method::schedule::Schedule;
 use method::units::{CpuId, Nanos, Qps, Share};
 use method::verdict::Acceptance;
@@ -211,6 +212,11 @@ impl TrialPlan {
             check_own_aaaa: self.check_own_aaaa,
             prefixes: self.prefixes.clone(),
         }
+    }
+
+    /// The zone that AuthDNS must serve for the trial.
+    pub fn zone(&self) -> ZoneFacts {
+        ZoneFacts { domain: self.domain.to_string(), aaaa_share: self.aaaa_share }
     }
 
     /// Names that the trial takes from its block, those resolved beforehand for the cached share
