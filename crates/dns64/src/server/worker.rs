@@ -42,9 +42,9 @@ use crate::transport::client::Client;
 
 /// The longest wait: then the worker looks whether it should end.
 const IDLE: Duration = Duration::from_millis(100);
-/// So long after its filter has taken a packet the kernel shows it in a ring, at the latest.
+/// Longest time from the filter's redirection of a packet to its appearance in a ring.
 const SHOWN: Nanos = Nanos::from_millis(10);
-/// For so long what rings keep is read after a stop: as much as there is room for takes less.
+/// Longest time for which rings are read after a stop. Reading full rings takes less.
 const READ_OUT: Nanos = Nanos::from_millis(500);
 
 pub(super) struct Worker {
@@ -116,13 +116,14 @@ impl Worker {
         let mut stopped_at = None;
         loop {
             if stopped_at.is_none() && self.shared.stopping.load(Ordering::Relaxed) {
-                stopped_at = Some(self.now);
                 // Queries that have not been read stay in the sockets: those of systemd are served
                 // by the next process.
                 for endpoint in self.frontend.replies().endpoints() {
                     let _ = self.resolver.outside().poller.remove(endpoint);
                 }
                 self.rings.iter().for_each(|rings| rings.destinations.leave_clients());
+                self.look_at_the_clock();
+                stopped_at = Some(self.now);
             }
             if let Some(stopped_at) = stopped_at {
                 // Queries that came over TCP before may still be in the inbox, and others in the
@@ -175,16 +176,17 @@ impl Worker {
         }
     }
 
-    /// Reads what is left in the rings by a stop; whether all queries have been read that the filter
-    /// took before. The kernel shows a packet some time after the filter has taken it, and who floods
-    /// our source ports must not keep the stop from ending.
+    /// Reads the packets that a stop leaves in the rings. Returns true if all queries that the filter
+    /// redirected before the stop have been read: the rings were empty when they were read [`SHOWN`]
+    /// after it. A flood of our source ports must not delay the end of the stop, hence [`READ_OUT`].
     fn read_rings_out(&mut self, stopped_at: Nanos) -> bool {
+        // Before the rings are read: packets may come into them while this thread is preempted.
+        self.look_at_the_clock();
+        let since = self.now.since(stopped_at);
         let mut is_empty = true;
         for number in 0..self.rings.len() {
             is_empty &= self.read_rings(number);
         }
-        self.look_at_the_clock();
-        let since = self.now.since(stopped_at);
         self.rings.is_empty() || (is_empty && since >= SHOWN) || since >= READ_OUT
     }
 
