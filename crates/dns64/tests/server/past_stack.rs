@@ -1,6 +1,7 @@
 //! dns64d past the kernel's network stack (AF_XDP), on a virtual Ethernet with clients and upstreams
 //! at its other end.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::path::Path;
@@ -325,8 +326,14 @@ fn upstreams_are_asked_through_the_stack_once_the_interface_has_gone() {
         );
         let running = start(Settings::from_text(&text, Path::new("test.toml")).unwrap());
         let server = Server { address: running.addresses()[0], running };
-        let rcode = |n: u8| ask(&format!("n{n}.test"), Rtype::A).of(&server).rcode();
-        assert_eq!(rcode(0), Rcode::NOERROR);
+        let asked = Cell::new(0_u8);
+        let next_rcode = || {
+            let n = asked.replace(asked.get() + 1);
+            ask(&format!("n{n}.test"), Rtype::A).of(&server).rcode()
+        };
+        // On a busy machine upstream queries time out before the kernel has resolved the next hop.
+        let is_answered = || next_rcode() == Rcode::NOERROR;
+        eventually("an answer over AF_XDP", is_answered);
         testbed::ip("link del near");
         let far = far.name();
         testbed::ip(&format!("link add near type veth peer name far netns {far}"));
@@ -334,8 +341,9 @@ fn upstreams_are_asked_through_the_stack_once_the_interface_has_gone() {
         testbed::ip(&format!("-n {far} addr add {others}/64 dev far nodad"));
         testbed::ip("link set near up");
         testbed::ip(&format!("-n {far} link set far up"));
-        for n in 1..20 {
-            assert_eq!(rcode(n), Rcode::NOERROR, "question {n}");
+        eventually("an answer through the stack", is_answered);
+        for _ in 0..20 {
+            assert_eq!(next_rcode(), Rcode::NOERROR, "query {}", asked.get());
         }
         let lost = server.running.metrics().total(Count::RingsLostOut);
         assert!(lost < 10, "{lost} questions were lost");
