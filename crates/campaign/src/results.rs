@@ -239,9 +239,6 @@ pub struct WithoutResult {
 pub struct Mishap {
     /// The point at which it happened, in words.
     pub point: String,
-    /// Name of the point's DUT; absent for a self-test.
-    #[serde(default)]
-    pub dut: Option<String>,
     /// What happened, in words.
     pub what: String,
     /// The end of the server's log.
@@ -257,12 +254,9 @@ impl Results {
         let duts: Vec<DutResult> =
             plan.duts.iter().map(|dut| dut_result(&recorded, dut.name(), &points)).collect();
         let mishaps = entries.iter().filter_map(|entry| match entry {
-            Entry::Mishap { point, what, log } => Some(Mishap {
-                point: point.to_string(),
-                dut: point.dut().map(str::to_owned),
-                what: what.clone(),
-                log: log.clone(),
-            }),
+            Entry::Mishap { point, what, log } => {
+                Some(Mishap { point: point.to_string(), what: what.clone(), log: log.clone() })
+            }
             _ => None,
         });
         let told = entries.iter().filter_map(|entry| match entry {
