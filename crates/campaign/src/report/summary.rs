@@ -5,12 +5,12 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use method::units::counted;
 
-use super::{Run, caveats, has_failed_self_test};
+use super::{Run, by_key, caveats, has_failed_self_test};
 use crate::measures::conform;
 use crate::measures::search::{Ends, PointResult, worst_point};
 use crate::measures::self_test;
 use crate::missing::Missing;
-use crate::results::{DutResult, Period, Results};
+use crate::results::{DutResult, Period, Results, WithoutResult};
 use crate::wording;
 
 /// The first sentences of a report.
@@ -95,16 +95,11 @@ fn caveats(run: &Run, ranked: &[(&str, &PointResult)]) -> Vec<String> {
 
 /// The points without a result, a line for each reason.
 fn without_result(r: &Results) -> Vec<String> {
-    let mut reasons: Vec<(&Missing, Vec<&str>)> = Vec::new();
-    for open in &r.without_result {
-        match reasons.iter_mut().find(|(why, _)| **why == open.missing) {
-            Some((_, points)) => points.push(&open.point),
-            None => reasons.push((&open.missing, vec![open.point.as_str()])),
-        }
-    }
-    let line =
-        |(why, points): (&Missing, Vec<&str>)| format!("No result ({why}): {}.", points.join("; "));
-    reasons.into_iter().map(line).collect()
+    let line = |(why, open): (&Missing, Vec<&WithoutResult>)| {
+        let points: Vec<&str> = open.iter().map(|open| open.point.as_str()).collect();
+        format!("No result ({why}): {}.", points.join("; "))
+    };
+    by_key(&r.without_result, |open| &open.missing).into_iter().map(line).collect()
 }
 
 /// The worst case of every DUT that has a result there, the fastest first.
