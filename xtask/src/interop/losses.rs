@@ -266,8 +266,13 @@ impl Bench {
 
     /// As [`Bench::measure_dut`], with a duration and more options.
     fn measure_dut_with(&self, more: &[&str]) -> Result<Value> {
+        self.trial_of_dut(&[&LIGHT[..2], &LIGHT[4..], more].concat())
+    }
+
+    /// A trial of the DUT from the tester's host with these options, whatever its verdict.
+    pub(super) fn trial_of_dut(&self, options: &[&str]) -> Result<Value> {
         let ours = ["lab", "exec", "tester", "--", self.program(), "measure", "--json", "--quiet"];
-        let args = [&ours[..], &["--server", DUT], &LIGHT[..2], &LIGHT[4..], more].concat();
+        let args = [&ours[..], &["--server", DUT], options].concat();
         let ran = process::run(self.program(), &args, LIMIT)?;
         serde_json::from_str(&ran.stdout)
             .with_context(|| format!("status {:?}: {}", ran.status, ran.stderr))

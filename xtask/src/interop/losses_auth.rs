@@ -4,14 +4,14 @@
 use std::cell::Cell;
 use std::thread;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use campaign::servers::Dut;
 use serde_json::Value;
 
 use super::losses::{cause, expect, show};
 use super::{Bench, LIMIT, Lab, Test};
-use crate::process::{self, Server, wait_until};
-use crate::servers::{AUTH, DUT};
+use crate::process::{Server, wait_until};
+use crate::servers::AUTH;
 
 pub(super) static TESTS: &[Test] = &[
     Test::new("losses: a packet filter of AuthDNS's host, and of the DUT", &["ip", "nft"], filters),
@@ -122,13 +122,8 @@ fn auth(bench: &Bench, status: &str, options: &[&str]) -> Result<Server> {
 
 /// A trial of dns64d, whatever its verdict.
 fn measure(bench: &Bench, first_name: u64, more: &[&str]) -> Result<Value> {
-    let program = bench.program();
-    let within = ["lab", "exec", "tester", "--", program, "measure", "--json", "--quiet"];
     let first = first_name.to_string();
-    let names = ["--server", DUT, "--first-name", &first];
-    let ran = process::run(program, &[&within[..], &names, &LOAD, more].concat(), LIMIT)?;
-    serde_json::from_str(&ran.stdout)
-        .with_context(|| format!("status {:?}: {}", ran.status, ran.stderr))
+    bench.trial_of_dut(&[&["--first-name", first.as_str()][..], &LOAD, more].concat())
 }
 
 /// Number of packets that the DUT's link to the tester has received.
