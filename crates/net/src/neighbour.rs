@@ -260,8 +260,8 @@ impl Neighbours {
     }
 
     /// Neighbours in link-layer address resolution, with the names of their interfaces: packets to
-    /// them wait in a short queue. A neighbour that did not answer counts
-    /// only while further packets make the kernel ask again.
+    /// them wait in a short queue. A neighbour that did not answer counts only while further packets
+    /// make the kernel ask again.
     ///
     /// # Errors
     /// If the kernel does not list them.

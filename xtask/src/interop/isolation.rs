@@ -25,7 +25,7 @@ const SKIPPED: u8 = 77;
 /// Longest run of a test; after it the test is killed with all processes that it started.
 const LIMIT: Duration = Duration::from_secs(900);
 /// Process 1 of a test: sets up loopback and an empty folder of named namespaces, and reaps orphans
-/// until the test ends. The address (RFC 7600, a dummy) lets getaddrinfo find IPv4, as Slurm wants it.
+/// until the test ends. The address (RFC 7600, a dummy) lets getaddrinfo find IPv4, which Slurm needs.
 const INIT: &str = "ip link set lo up; ip address add 192.0.0.8/32 dev lo; mkdir -p /run/netns && mount -t tmpfs tmpfs /run/netns && \
                     \"$@\"; exit $?";
 

@@ -1,6 +1,6 @@
 //! Conditions of AuthDNS's host that no counter of the kernel keeps: packets that wait in a queueing
-//! discipline, and neighbours without a link-layer address. They are found by a look
-//! every 20 ms, from the first time that the status is read.
+//! discipline, and neighbours without a link-layer address. A look every 20 ms finds them, from the
+//! first time that the status is read.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
