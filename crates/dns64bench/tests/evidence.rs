@@ -147,3 +147,23 @@ fn a_status_socket_that_nobody_serves_is_an_error_of_the_environment() {
     assert_eq!(output.status.code(), Some(4), "{text}");
     assert!(text.contains("/nonexistent/s") && text.contains("--status"), "{text}");
 }
+
+#[test]
+fn auth_makes_its_status_socket_before_it_listens() {
+    let folder = tempfile::tempdir().unwrap();
+    let status = folder.path().join("status");
+    let other = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = other.local_addr().unwrap().to_string();
+    let args = ["auth", "--listen", &address, "--status", status.to_str().unwrap()];
+    let fails = |what: &str| {
+        let output = common::run(&args);
+        let text = common::show(&args, &output);
+        assert_eq!(output.status.code(), Some(4), "{text}");
+        assert!(text.contains(what), "{text}");
+    };
+    fails(&address);
+    assert!(!status.exists(), "a start that fails leaves no socket");
+    std::fs::write(&status, "").unwrap();
+    fails("status socket");
+    assert!(status.exists(), "the file of another program stays");
+}

@@ -11,7 +11,7 @@
 //! neighbour: whether the next hop can be reached at all        affinity: which thread runs where
 //! router: what routers announce on a link        descriptors: how many sockets there may be
 //! ethtool: what an interface says of itself               cpu_time: what the CPUs did, and what a hypervisor took
-//! interfaces: which of them has which addresses
+//! interfaces: which of them has which addresses           status: Unix sockets that report a program's state
 //! ```
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -30,6 +30,7 @@ pub mod queue;
 pub mod queueing;
 pub mod router;
 pub mod socket;
+pub mod status;
 pub mod tap;
 #[cfg(test)]
 mod testing;

@@ -5,12 +5,12 @@
 //! file. What is neither ends the connection.
 
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
+use net::status::StatusSocket;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -31,25 +31,12 @@ pub enum Request {
     Anchors(bool),
 }
 
-/// Serves the log and the trust anchors on a new socket `path`, until the process ends. The file is
-/// the caller's to remove.
+/// Serves the log and the trust anchors on a status socket, until the process ends.
 ///
 /// # Errors
-/// If the socket cannot be made, for instance because it is left over from a far side that was
-/// killed.
-pub fn serve(path: &Path, log: Arc<Log>, anchors: Vec<String>) -> io::Result<()> {
-    let listener = UnixListener::bind(path)?;
-    let anchors = Arc::new(anchors);
-    thread::Builder::new().name("status".into()).spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let (log, anchors) = (Arc::clone(&log), Arc::clone(&anchors));
-            // Whoever asked may have gone; without a thread the connection is closed.
-            let _ = thread::Builder::new().name("status".into()).spawn(move || {
-                let _ = converse(&stream, &log, &anchors);
-            });
-        }
-    })?;
-    Ok(())
+/// Those of [`StatusSocket::serve`].
+pub fn serve(socket: &StatusSocket, log: Arc<Log>, anchors: Vec<String>) -> io::Result<()> {
+    socket.serve(move |stream| converse(stream, &log, &anchors))
 }
 
 fn converse(stream: &UnixStream, log: &Log, anchors: &[String]) -> io::Result<()> {

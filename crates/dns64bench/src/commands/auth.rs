@@ -9,6 +9,7 @@ use conform::far::{self, FarConfig};
 use conform::message::Name;
 use method::units::counted;
 use net::affinity::allowed_cpus;
+use net::status::StatusSocket;
 use tester::authdns::counters::AuthCounters;
 use tester::authdns::{AuthConfig, start, status};
 use tester::past_stack::PastStack;
@@ -37,13 +38,14 @@ fn serve(args: &Auth) -> Outcome {
         seed: args.seed,
         xdp: xdp_config(args.xdp.as_ref(), args.xdp_mode),
     };
+    let socket = status_socket(args.status.as_deref())?;
     let running = start(&config).map_err(Failure::environment)?;
-    if let Some(path) = &args.status {
+    if let Some(socket) = &socket {
         let counters = running.counter_reader().map_err(Failure::environment)?;
-        let serving = status::serve(path, move |other_trials| {
+        let serving = status::serve(socket, move |other_trials| {
             Versioned::new(AuthCounters { other_trials, ..counters() })
         });
-        serving.with_context(|| left_over(path)).map_err(Failure::environment)?;
+        serving.map_err(Failure::environment)?;
     }
     for address in running.addresses() {
         eprintln!("AuthDNS serves {} on {address}", config.zone.domain());
@@ -54,10 +56,7 @@ fn serve(args: &Auth) -> Outcome {
     }
     let ended = wait_for_end(args.duration);
     let counters = running.counters();
-    drop(running);
-    if let Some(path) = &args.status {
-        let _ = std::fs::remove_file(path);
-    }
+    drop((running, socket));
     ended?;
     print(&counters, args.json)?;
     Ok(ExitCode::SUCCESS)
@@ -67,28 +66,35 @@ fn serve(args: &Auth) -> Outcome {
 fn serve_checks(args: &Auth, zone: &Name) -> Outcome {
     let config =
         FarConfig { listen: args.listen.clone(), zone: zone.clone(), ns: args.zone.ns_address };
+    let socket = status_socket(args.status.as_deref())?;
     let far = far::start(&config).map_err(Failure::environment)?;
     if let Some(path) = &args.anchors {
         let text = far.anchors().join("\n") + "\n";
         write_whole(path, text.as_bytes()).map_err(Failure::environment)?;
     }
-    if let Some(path) = &args.status {
-        let serving = far::status::serve(path, far.log(), far.anchors());
-        serving.with_context(|| left_over(path)).map_err(Failure::environment)?;
+    if let Some(socket) = &socket {
+        far::status::serve(socket, far.log(), far.anchors()).map_err(Failure::environment)?;
     }
     for address in far.addresses() {
         eprintln!("AuthDNS serves the names of conform below {zone} on {address}");
     }
     let ended = wait_for_end(args.duration);
-    drop(far);
-    if let Some(path) = &args.status {
-        let _ = std::fs::remove_file(path);
-    }
+    drop((far, socket));
     ended.map(|()| ExitCode::SUCCESS)
 }
 
-fn left_over(path: &Path) -> String {
-    format!("cannot make the status socket {}; remove it if it is left over", path.display())
+/// Makes the status socket, before any socket of the server: clients that find the server find its
+/// status socket too.
+fn status_socket(path: Option<&Path>) -> Result<Option<StatusSocket>, Failure> {
+    let bind = |path: &Path| {
+        StatusSocket::bind(path).with_context(|| {
+            format!(
+                "cannot make the status socket {}; remove it if it is left over",
+                path.display()
+            )
+        })
+    };
+    path.map(bind).transpose().map_err(Failure::environment)
 }
 
 fn print(counters: &AuthCounters, json: bool) -> Result<(), Failure> {

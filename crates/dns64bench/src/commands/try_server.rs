@@ -25,6 +25,7 @@ use method::search::SearchRange;
 use method::units::{Nanos, Qps, Share, grouped};
 use method::verdict::{Acceptance, Verdict};
 use net::affinity::allowed_cpus;
+use net::status::StatusSocket;
 use serde::Serialize;
 use tester::authdns::answer::Zone;
 use tester::authdns::counters::AuthCounters;
@@ -116,7 +117,8 @@ pub(crate) fn run(args: &Try) -> Outcome {
     let here = probe.local_ip().map_err(Failure::environment)?;
     let folder = tempfile::tempdir().map_err(Failure::environment)?;
     let auth_status = folder.path().join("auth.status");
-    let (auth, auth_address) = start_auth(args, here, &auth_status)?;
+    let socket = StatusSocket::bind(&auth_status).map_err(Failure::environment)?;
+    let (auth, auth_address) = start_auth(args, here, &socket)?;
     let version = probe.version();
     let setup = Setup { args, server, version: version.as_deref(), auth: auth_address };
     setup.wait(&probe, &auth)?;
@@ -130,12 +132,12 @@ pub(crate) fn run(args: &Try) -> Outcome {
     Ok(exit_status(&result))
 }
 
-/// Starts AuthDNS in this process, and its status socket. The address that is returned is one to
+/// Starts AuthDNS in this process and serves its status socket. The address that is returned is one to
 /// which the server can forward: that of this host in place of a wildcard.
 fn start_auth(
     args: &Try,
     here: IpAddr,
-    auth_status: &Path,
+    socket: &StatusSocket,
 ) -> Result<(RunningAuth, SocketAddr), Failure> {
     let listen = args.auth_listen.unwrap_or(SocketAddr::new(here, AUTH_PORT));
     let config = AuthConfig {
@@ -154,7 +156,7 @@ fn start_auth(
             .with_advice(&format!("choose another address for AuthDNS, such as {elsewhere}"))
     })?;
     let counters = auth.counter_reader().map_err(Failure::environment)?;
-    let serving = status::serve(auth_status, move |other_trials| {
+    let serving = status::serve(socket, move |other_trials| {
         Versioned::new(AuthCounters { other_trials, ..counters() })
     });
     serving.map_err(Failure::environment)?;

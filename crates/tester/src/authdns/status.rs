@@ -10,12 +10,12 @@
 //! use one AuthDNS at the same time find each other.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::Duration;
 
+use net::status::StatusSocket;
 use serde::Serialize;
 
 use super::counters::{AuthCounters, OtherTrials};
@@ -33,30 +33,20 @@ const ATTEMPTS: u32 = 3;
 const BEGIN: &str = "begin";
 const END: &str = "end";
 
-/// Serves the counters on a new socket `path`, until the process ends: an object that has at least
-/// the keys of [`AuthCounters`], with the trials of other connections.
+/// Serves the counters on a status socket, until the process ends: an object that has at least the
+/// keys of [`AuthCounters`], with the trials of other connections.
 ///
 /// # Errors
-/// If the socket cannot be made, for instance because it is left over from a server that was
-/// killed.
+/// Those of [`StatusSocket::serve`].
 pub fn serve<T: Serialize>(
-    path: &Path,
+    socket: &StatusSocket,
     read: impl Fn(OtherTrials) -> T + Send + Sync + 'static,
 ) -> io::Result<()> {
-    let listener = UnixListener::bind(path)?;
-    let (read, trials) = (Arc::new(read), Arc::new(Mutex::default()));
-    thread::Builder::new().name("status".into()).spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let visit = Visit { trials: Arc::clone(&trials), runs: false, begun: 0 };
-            let read = Arc::clone(&read);
-            // An error ends this connection only.
-            let attend = move || {
-                let _ = attend(&stream, visit, &*read);
-            };
-            let _ = thread::Builder::new().name("status".into()).spawn(attend);
-        }
-    })?;
-    Ok(())
+    let trials = Arc::new(Mutex::default());
+    socket.serve(move |stream| {
+        let visit = Visit { trials: Arc::clone(&trials), runs: false, begun: 0 };
+        attend(stream, visit, &read)
+    })
 }
 
 /// Answers one connection until it ends.
@@ -203,17 +193,27 @@ fn line(stream: &mut BufReader<UnixStream>) -> io::Result<AuthCounters> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixListener;
+    use std::thread;
+
     use testbed::wait_until;
 
     use super::*;
 
-    /// A status socket that serves nothing but trials, and its folder.
-    fn served() -> (tempfile::TempDir, PathBuf) {
+    /// A status socket that serves nothing but trials, and its path.
+    fn served() -> (Served, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("status");
-        serve(&path, |other_trials| AuthCounters { other_trials, ..AuthCounters::default() })
+        let socket = StatusSocket::bind(&path).unwrap();
+        serve(&socket, |other_trials| AuthCounters { other_trials, ..AuthCounters::default() })
             .unwrap();
-        (folder, path)
+        (Served { _socket: socket, _folder: folder }, path)
+    }
+
+    /// The socket is dropped before its folder.
+    struct Served {
+        _socket: StatusSocket,
+        _folder: tempfile::TempDir,
     }
 
     fn others(counters: &AuthCounters) -> (u64, u64) {
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn trials_at_the_same_time_find_each_other() {
-        let (_folder, path) = served();
+        let (_served, path) = served();
         let (first, before) = Session::begin(&path).unwrap();
         assert_eq!(others(&before), (0, 0));
         let (second, between) = Session::begin(&path).unwrap();
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn trials_one_after_the_other_are_alone() {
-        let (_folder, path) = served();
+        let (_served, path) = served();
         for number in 0..20 {
             let (session, before) = Session::begin(&path).unwrap();
             // A reader of the counters is no trial.
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_client_that_only_reads_gets_one_line() {
-        let (_folder, path) = served();
+        let (_served, path) = served();
         let mut all = String::new();
         UnixStream::connect(&path).unwrap().read_to_string(&mut all).unwrap();
         assert_eq!(all.lines().count(), 1);
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_trial_whose_tester_died_does_not_run() {
-        let (_folder, path) = served();
+        let (_served, path) = served();
         let (session, _) = Session::begin(&path).unwrap();
         assert_eq!(others(&read(&path).unwrap()), (1, 1));
         drop(session);

@@ -1,4 +1,5 @@
 use domain::base::iana::Rtype;
+use net::status::StatusSocket;
 
 use super::*;
 use crate::ask::{self, Connection};
@@ -109,14 +110,15 @@ fn log_and_status_say_what_was_asked() {
     assert!(!asked[0].tcp && asked[0].name.starts_with("X1."));
 
     let path = std::env::temp_dir().join(format!("far-status-{}", std::process::id()));
-    status::serve(&path, far.log(), far.anchors()).unwrap();
+    let socket = StatusSocket::bind(&path).unwrap();
+    status::serve(&socket, far.log(), far.anchors()).unwrap();
     let remote = Remote::new(&path);
     let name = name("x1.v4-1-2-3-4.conform.example");
     assert_eq!(remote.asked(&name).unwrap(), far.log().asked(&name).unwrap());
     assert!(remote.asked(&name).unwrap()[0].tcp);
     assert_eq!(remote.asked(&query("x9").questions[0].name).unwrap(), []);
     assert_eq!(remote.anchors().unwrap(), far.anchors());
-    std::fs::remove_file(&path).unwrap();
+    drop(socket);
     assert!(remote.asked(&name).is_err());
 }
 
