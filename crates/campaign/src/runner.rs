@@ -171,6 +171,8 @@ struct Campaign<'a, H: Hosts> {
     /// DUTs that do not start, by name: for checks, or for rates.
     given_up: Vec<(String, bool)>,
     comes_back: Duration,
+    /// Time between trials.
+    pause: Duration,
     /// True if a failed self-test does not end the campaign.
     keep_going: bool,
 }
@@ -208,6 +210,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
             watcher,
             given_up,
             comes_back: COMES_BACK,
+            pause: plan.trial.pause,
             keep_going: false,
         }
     }
@@ -348,7 +351,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
             if matches!(step.point, Point::ClosedLoop(_)) {
                 *site = None;
             }
-            self.interruption.sleep(self.plan.trial.pause);
+            self.interruption.sleep(self.pause);
             return Ok(());
         }
         unreachable!("the last try counts as it is")

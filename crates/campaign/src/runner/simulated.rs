@@ -524,7 +524,8 @@ pub(super) fn go_on(
     let mut nobody = Nobody;
     let keep_going = hosts.keep_going;
     let mut run = Campaign::new(plan, hosts, archive, done, &Interruption::new(), &mut nobody);
-    (run.comes_back, run.keep_going) = (Duration::ZERO, keep_going);
+    // Simulated servers need no real time.
+    (run.comes_back, run.pause, run.keep_going) = (Duration::ZERO, Duration::ZERO, keep_going);
     let ended = run.carry_out();
     let (entries, hosts) = (std::mem::take(&mut run.entries), run.hosts);
     (ended, entries, hosts)
