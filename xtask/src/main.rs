@@ -15,6 +15,7 @@ mod fuzz;
 mod interop;
 mod packages;
 mod process;
+mod results;
 mod rivals;
 mod servers;
 mod soak;
@@ -89,6 +90,9 @@ enum Command {
     /// A short campaign and conform against the servers of Debian 12, 13 and sid, in chroots. The
     /// status is 1 if a server could not be measured, 3 if chroots cannot be made here
     Versions(versions::Versions),
+    /// Measure dns64d and the servers of Debian 13 and sid, and write docs/src/results.md. The status
+    /// is 3 if chroots cannot be made here
+    Results(results::Results),
     /// dns64d under mixed load for long: lost replies, memory, panics
     Soak(soak::Soak),
     /// Compare with other programs, side by side in one run. The status is 1 if a claim of the
@@ -178,6 +182,10 @@ fn main() -> Result<ExitCode> {
         Command::Versions(versions) => {
             packages::install(consent);
             versions.run()
+        }
+        Command::Results(results) => {
+            packages::install(consent);
+            results.run()
         }
         Command::Soak(soak) => soak.run(),
         Command::Bench { against, what } => {

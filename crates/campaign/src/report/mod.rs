@@ -28,9 +28,9 @@ use std::path::{Path, PathBuf};
 use crate::archive::{self, ArchiveError, write_json, write_whole};
 use crate::begun;
 use crate::comparison::Comparison;
-use crate::measures;
 use crate::measures::search::worst_point;
 use crate::measures::self_test::SelfTestResult;
+use crate::measures::{self, Measure};
 use crate::missing::Missing;
 use crate::results::{DutResult, Results};
 use chart::{Figure, files};
@@ -131,12 +131,7 @@ fn markdown(runs: &[Run], change: Option<&Table>, figures: &[Figure]) -> String 
             run.title(),
             answer.into_iter().chain(when).collect::<Vec<_>>().join("\n\n")
         );
-        for caveat in caveats {
-            let _ = writeln!(out, "- {caveat}");
-        }
-        for point in &run.results.noncompliance {
-            let _ = writeln!(out, "- Not RFC 8219 compliant: {point}.");
-        }
+        out += &list_of_caveats(run, &caveats);
         out.push('\n');
     }
     for table in change.into_iter().chain(&comparisons(runs)) {
@@ -154,6 +149,30 @@ fn markdown(runs: &[Run], change: Option<&Table>, figures: &[Figure]) -> String 
         let _ = writeln!(out, "![{}](figures/{file}.svg)\n", title.replace(['[', ']'], ""));
     }
     out
+}
+
+/// Caveats and deviations from RFC 8219, a line each.
+fn list_of_caveats(run: &Run, caveats: &[String]) -> String {
+    let deviations = run.results.noncompliance.iter();
+    let deviations = deviations.map(|point| format!("Not RFC 8219 compliant: {point}."));
+    let line = |caveat: String| format!("- {caveat}\n");
+    caveats.iter().cloned().chain(deviations).map(line).collect()
+}
+
+/// The main results of a run as sections of a Markdown page: speed, conformance, caveats,
+/// environment. The section about speed ends with `links`.
+pub fn publication(run: &Run, links: &str) -> String {
+    let RunSummary { answer, when, caveats } = summary(run);
+    let sentences: Vec<String> = answer.into_iter().chain(when).collect();
+    let speed = servers::table(std::slice::from_ref(run));
+    let conform = measures::conform::ConformMeasure.markdown(std::slice::from_ref(run));
+    format!(
+        "## Speed\n\n{}\n\n{}{links}\n\n{conform}\n## Caveats\n\n{}\n{}",
+        sentences.join("\n\n"),
+        speed.map(|table| table.markdown()).unwrap_or_default(),
+        list_of_caveats(run, &caveats),
+        tables::environment(run).markdown().replacen("###", "##", 1),
+    )
 }
 
 /// All tables as LaTeX.

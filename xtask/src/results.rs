@@ -1,0 +1,220 @@
+//! `results`: measures dns64d and five other DNS64 servers, and writes the page of the book with the
+//! results.
+//!
+//! ```text
+//! servers of Debian 13 and sid, dns64d, CoreDNS
+//!        ├─► one campaign with searches of all ────► speed ────┐
+//!        └─► a campaign with `conform` for each ───► verdicts ─┴─► docs/src/results.md, results/*
+//! ```
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, ensure};
+use campaign::report::{self, Run};
+use clap::Args;
+
+use crate::process::{Build, at_the_same_time, root, target};
+use crate::versions::cell::{AT_ONCE, Cell, NOT_MEASURED, Site, cells, not_run_because};
+
+/// Plan of the searches. The DUT has a CPU of its own; the tester and AuthDNS share the other one.
+/// Trials are short and their pacing limit is wide, because other guests of a virtual machine's host
+/// disturb every longer trial.
+const PLAN: &str = "\
+name = 'results'
+topology = 'lab'
+[cpus]
+tester = [0]
+auth = [0]
+dut = [1]
+[trial]
+duration = '2s'
+pause = '200ms'
+window-limit = 5
+[search]
+method = 'mlrsearch'
+min = 1000
+max = 100000
+width = 0.05
+repeat = 3
+invalid-retries = 6
+[self-test]
+min = 25000
+max = 225000
+resolution = 25000
+repeat = 1
+[measure.loads]
+shares = [0.5]
+duration = '5s'
+transient = '2s'
+";
+
+/// Figure and table that the page links to, below the run folder and below [`Page::FOLDER`].
+const FILES: [[&str; 2]; 2] =
+    [["figures/valid-replies.svg", "valid-replies.svg"], ["trials.csv", "trials.csv"]];
+
+const INTRODUCTION: &str = "\
+# Results
+
+Speed and conformance of dns64d and of five other DNS64 servers, as Debian 13 and sid package them. `cargo xtask results`
+measures all of them in one run (about 30 minutes; root, two CPUs) and writes this page.
+
+**The machine has two virtual CPUs that it shares with other machines. Use the ratios of this page, not its rates:** a server
+on other hardware has other rates. Each DUT ran on one CPU; the tester and AuthDNS shared the other one. [How a rate is
+measured](method.md) and [how to read the tables](report.md) are described in chapters of their own.
+";
+
+const LINKS: &str = "\
+![Valid replies by offered rate](results/valid-replies.svg)
+
+All trials of the run: [trials.csv](results/trials.csv), with the [columns of tidy tables](formats.md#tidy-tables).";
+
+#[derive(Debug, Args)]
+pub(crate) struct Results {
+    /// Write the page from this run folder of an earlier measurement
+    #[arg(long, value_name = "FOLDER")]
+    from: Option<PathBuf>,
+}
+
+impl Results {
+    pub(crate) fn run(&self) -> Result<ExitCode> {
+        let folder = match &self.from {
+            Some(folder) => folder.clone(),
+            None => match not_run_because() {
+                Some(reason) => {
+                    println!("results: {reason}");
+                    return Ok(ExitCode::from(NOT_MEASURED as u8));
+                }
+                None => measure()?,
+            },
+        };
+        let page = Page::read(&folder)?;
+        page.write(&root().join("docs/src"))?;
+        println!("docs/src/results.md, from {}", folder.display());
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Runs all campaigns. Their folders are below the one that is returned.
+fn measure() -> Result<PathBuf> {
+    let site = Site::new(Build::Dist.dns64bench()?, false)?;
+    let folder = target().join("results");
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    fs::create_dir_all(folder.join("conform"))?;
+    let servers = servers(&site)?;
+    println!("Conformance of {} servers", servers.len());
+    let checked = at_the_same_time(AT_ONCE, servers.iter(), |server| check(server, &site, &folder));
+    checked.into_iter().collect::<Result<()>>()?;
+    search(&servers, &site, &folder.join("speed"))?;
+    Ok(folder)
+}
+
+/// A server of the page.
+struct Server {
+    cell: Cell,
+    name: String,
+    /// Program or script that starts it.
+    start: PathBuf,
+}
+
+/// The servers of this host, and those of the current releases that have a package.
+///
+/// # Errors
+/// If one of them is not installed.
+fn servers(site: &Site) -> Result<Vec<Server>> {
+    let server = |cell: Cell| {
+        let name = name(cell);
+        let start = cell.start(site)?;
+        Some(start.context(name.clone()).map(|start| Server { cell, name, start }))
+    };
+    cells().into_iter().filter(|cell| cell.is_current()).filter_map(server).collect()
+}
+
+/// Name of a server, with its release if there are several.
+fn name(cell: Cell) -> String {
+    let name = cell.server().dut.name();
+    if cell.is_host() { name.into() } else { format!("{name}, {}", cell.place()) }
+}
+
+/// Runs the checks of one server.
+fn check(server: &Server, site: &Site, folder: &Path) -> Result<()> {
+    let run = server.cell.check(site, &server.start).with_context(|| server.name.clone())?;
+    let to = folder.join("conform").join(&server.name);
+    fs::create_dir(&to)?;
+    for file in fs::read_dir(run)? {
+        let file = file?;
+        if file.file_type()?.is_file() {
+            fs::copy(file.path(), to.join(file.file_name()))?;
+        }
+    }
+    println!("{}: checked", server.name);
+    Ok(())
+}
+
+/// Runs the campaign with the searches of all servers.
+fn search(servers: &[Server], site: &Site, folder: &Path) -> Result<()> {
+    let duts = servers.iter().map(|server| server.cell.plan(&server.name, &server.start));
+    let plan = PLAN.to_owned() + &duts.collect::<Result<String>>()?;
+    let file = site.work().join("results.toml");
+    fs::write(&file, plan)?;
+    let mut command = Command::new(site.program());
+    command.args(["campaign", "run"]).arg(&file).arg("--dir").arg(folder);
+    let status = command.status().context("cannot start the campaign")?;
+    // Servers without a result are rows of the page.
+    ensure!([Some(0), Some(NOT_MEASURED)].contains(&status.code()), "the campaign: {status}");
+    Ok(())
+}
+
+/// The page and its files.
+struct Page {
+    text: String,
+    /// Run folder of the searches.
+    speed: PathBuf,
+}
+
+impl Page {
+    /// Folder of its files beside the page.
+    const FOLDER: &str = "results";
+
+    /// Reads the folders that [`measure`] wrote.
+    ///
+    /// # Errors
+    /// If one of them is not a run folder.
+    fn read(folder: &Path) -> Result<Page> {
+        let speed = folder.join("speed");
+        let mut run = Run::read(&speed)?;
+        for dut in &mut run.results.duts {
+            let checked = Run::read(&folder.join("conform").join(&dut.name))?;
+            dut.conform = checked.results.duts.into_iter().next().and_then(|dut| dut.conform);
+        }
+        let text = format!("{INTRODUCTION}\n{}", report::publication(&run, LINKS));
+        Ok(Page { text: text.trim_end().to_owned() + "\n", speed })
+    }
+
+    fn write(&self, docs: &Path) -> Result<()> {
+        let files = docs.join(Page::FOLDER);
+        fs::create_dir_all(&files)?;
+        for [from, to] in FILES {
+            fs::copy(self.speed.join(from), files.join(to)).with_context(|| from.to_owned())?;
+        }
+        fs::write(docs.join("results.md"), &self.text).context("cannot write the page")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_has_current_releases_and_this_host() {
+        let names: Vec<String> =
+            cells().into_iter().filter(|cell| cell.is_current()).map(name).collect();
+        for wanted in ["dns64d", "BIND, Debian 13", "BIND, sid", "Knot Resolver, sid", "CoreDNS"] {
+            assert!(names.iter().any(|name| name == wanted), "{wanted} in {names:?}");
+        }
+        assert!(!names.iter().any(|name| name.contains("Debian 12")), "{names:?}");
+    }
+}

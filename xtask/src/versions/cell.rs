@@ -1,0 +1,242 @@
+//! The cells of the table: each server as each release of Debian packages it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use campaign::servers::Dut;
+use tempfile::TempDir;
+
+use super::chroot::Chroot;
+use crate::packages::is_root;
+use crate::process::{self, find};
+
+/// A release of Debian.
+struct Debian {
+    name: &'static str,
+    /// Its name on the package servers.
+    suite: &'static str,
+}
+
+const RELEASES: [Debian; 3] = [
+    Debian { name: "Debian 12", suite: "bookworm" },
+    Debian { name: "Debian 13", suite: "trixie" },
+    Debian { name: "sid", suite: "sid" },
+];
+
+/// A server under test.
+pub(crate) struct Server {
+    pub(crate) dut: Dut,
+    /// Its package in each of [`RELEASES`]; `None` where Debian has no package of it.
+    packages: [Option<&'static str>; RELEASES.len()],
+}
+
+/// Debian has no packages of two of them: dns64d is that of this checkout, CoreDNS that of `cargo
+/// xtask packages`.
+const SERVERS: [Server; 6] = [
+    Server { dut: Dut::Dns64d, packages: [None; 3] },
+    Server { dut: Dut::Bind, packages: [Some("bind9"); 3] },
+    Server { dut: Dut::Unbound, packages: [Some("unbound"); 3] },
+    Server { dut: Dut::Powerdns, packages: [Some("pdns-recursor"); 3] },
+    Server {
+        dut: Dut::KnotResolver,
+        packages: [Some("knot-resolver"), Some("knot-resolver"), Some("knot-resolver6")],
+    },
+    Server { dut: Dut::Coredns, packages: [None; 3] },
+];
+
+/// Plan of a campaign: one trial at a low rate, which also a busy machine can carry out, and all
+/// checks.
+const PLAN: &str = "topology = 'loopback'\n[trial]\nduration = '1s'\ntimeout = '3s'\npause = '0s'\n\
+    max-burst = '500us'\nwindow-limit = 10000\nlateness-limit = '5s'\nauth-limit = '5s'\n\
+    [search]\nmin = 100\nmax = 100\nresolution = 100\nrepeat = 1\ninvalid-retries = 3\n\
+    [measure]\nconform = true\n";
+/// Rate of the trial, in queries per second.
+pub(crate) const RATE: f64 = 100.0;
+
+/// Campaigns that run at the same time: most of the time they wait.
+pub(crate) const AT_ONCE: usize = 4;
+/// Time limit of a campaign.
+const LIMIT: Duration = Duration::from_secs(900);
+/// Attempts of a campaign that the machine spoils.
+const ATTEMPTS: usize = 2;
+/// Status of a campaign without some of its results, and of this command where it cannot run.
+pub(crate) const NOT_MEASURED: i32 = 3;
+
+/// Reason why this machine cannot run the servers of other releases, or `None` if it can.
+pub(crate) fn not_run_because() -> Option<&'static str> {
+    match (is_root(), find("mmdebstrap")) {
+        (false, _) => Some("chroots take root"),
+        (true, None) => Some("not found: mmdebstrap (cargo xtask packages --install)"),
+        (true, Some(_)) => None,
+    }
+}
+
+/// The programs of a run, and a folder that is visible in all chroots.
+pub(crate) struct Site {
+    /// Path of dns64bench; dns64d is in the same folder.
+    program: PathBuf,
+    // Before the folder, which they use.
+    chroots: [Result<Chroot>; RELEASES.len()],
+    work: TempDir,
+}
+
+impl Site {
+    /// Makes the chroots that are missing, or all of them if `fresh` is set.
+    ///
+    /// # Errors
+    /// If there can be no folder. A chroot that cannot be made is an error of its cells.
+    pub(crate) fn new(program: PathBuf, fresh: bool) -> Result<Site> {
+        // Servers may change to users of their own.
+        let mode = fs::Permissions::from_mode(0o711);
+        let work = tempfile::Builder::new().permissions(mode).tempdir()?;
+        let chroots = std::array::from_fn(|release| {
+            Chroot::of(RELEASES[release].suite, &packages(release), work.path(), fresh)
+        });
+        Ok(Site { program, chroots, work })
+    }
+
+    /// Path of dns64bench.
+    pub(crate) fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// A folder that is removed at the end.
+    pub(crate) fn work(&self) -> &Path {
+        self.work.path()
+    }
+}
+
+/// Packages that the chroot of a release has.
+fn packages(release: usize) -> Vec<&'static str> {
+    SERVERS.iter().filter_map(|server| server.packages[release]).collect()
+}
+
+/// A server at a place: a position in [`SERVERS`], and one in [`RELEASES`] or `None` for this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Cell {
+    server: usize,
+    release: Option<usize>,
+}
+
+/// All cells of the table: each server in each release, or on this host where no release has it.
+pub(crate) fn cells() -> Vec<Cell> {
+    let of = |server: usize| {
+        let is_packaged = SERVERS[server].packages.iter().any(Option::is_some);
+        let host = (!is_packaged).then_some(None);
+        let releases = (0..RELEASES.len()).filter(move |_| is_packaged).map(Some);
+        host.into_iter().chain(releases).map(move |release| Cell { server, release })
+    };
+    (0..SERVERS.len()).flat_map(of).collect()
+}
+
+impl Cell {
+    #[cfg(test)]
+    pub(super) fn of(server: usize, release: Option<usize>) -> Cell {
+        Cell { server, release }
+    }
+
+    pub(crate) fn server(self) -> &'static Server {
+        &SERVERS[self.server]
+    }
+
+    pub(crate) fn place(self) -> &'static str {
+        self.release.map_or("this host", |at| RELEASES[at].name)
+    }
+
+    /// True for a server of this host.
+    pub(crate) fn is_host(self) -> bool {
+        self.release.is_none()
+    }
+
+    /// True in all releases except the oldest, and on this host.
+    pub(crate) fn is_current(self) -> bool {
+        self.release.is_none_or(|at| at > 0)
+    }
+
+    /// Name of the server's program.
+    fn program(self) -> Result<&'static str> {
+        self.server().dut.driver().program_name().context("a driver without a program")
+    }
+
+    /// Name of its files.
+    fn name(self) -> String {
+        let place = self.release.map_or("host", |at| RELEASES[at].suite);
+        format!("{}-{place}", self.program().unwrap_or_default())
+    }
+
+    /// Path of the program, or of a script that starts it in its chroot; `None` if it is not packaged
+    /// in the release.
+    pub(crate) fn start(self, site: &Site) -> Option<Result<PathBuf>> {
+        match self.release {
+            Some(at) => {
+                self.server().packages[at]?;
+                let chroot = site.chroots[at].as_ref();
+                Some(chroot.map_err(|error| anyhow!("no chroot: {error:#}")).and_then(|chroot| {
+                    chroot.start_script(self.program()?, &site.work().join(self.name() + ".sh"))
+                }))
+            }
+            None if self.server().dut == Dut::Dns64d => {
+                Some(Ok(site.program.with_file_name("dns64d")))
+            }
+            None => Some(self.program().and_then(|name| find(name).context("not installed"))),
+        }
+    }
+
+    /// The server in a plan.
+    ///
+    /// # Errors
+    /// If its driver has no name.
+    pub(crate) fn plan(self, name: &str, start: &Path) -> Result<String> {
+        let driver = serde_json::to_value(self.server().dut)?;
+        let driver = driver.as_str().context("a driver without a name")?;
+        let start = start.display();
+        Ok(format!("[[dut]]\ndriver = '{driver}'\nname = '{name}'\nprogram = '{start}'\n"))
+    }
+
+    /// Runs a campaign with one trial and all checks, again if the machine spoils it; returns its
+    /// folder.
+    ///
+    /// # Errors
+    /// If it has no result.
+    pub(crate) fn check(self, site: &Site, start: &Path) -> Result<PathBuf> {
+        let plan = site.work().join(format!("{}.toml", self.name()));
+        let dut = self.plan(self.server().dut.name(), start)?;
+        fs::write(&plan, format!("name = '{}'\n{PLAN}{dut}", self.name()))?;
+        let mut attempt = 1;
+        loop {
+            let folder = site.work().join(format!("{}-{attempt}", self.name()));
+            let [plan, dir] = [&plan, &folder].map(|path| path.to_string_lossy().into_owned());
+            let words = ["campaign", "run", &plan, "--dir", &dir, "--quiet"];
+            let ran = process::run(&site.program, &words, LIMIT)?;
+            if ran.status == Some(NOT_MEASURED) && attempt < ATTEMPTS {
+                attempt += 1;
+                continue;
+            }
+            ensure!(ran.status == Some(0), "status {:?}: {}", ran.status, ran.stderr.trim());
+            return Ok(folder);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_server_is_tried_somewhere() {
+        let cells = cells();
+        assert!(cells.is_sorted() && cells.len() == 4 * RELEASES.len() + 2);
+        for (at, server) in SERVERS.iter().enumerate() {
+            let is_tried = |cell: &&Cell| {
+                cell.server == at && cell.release.is_none_or(|at| server.packages[at].is_some())
+            };
+            assert!(cells.iter().filter(is_tried).count() > 0, "{}", server.dut.name());
+        }
+        for (at, release) in RELEASES.iter().enumerate() {
+            assert_eq!(packages(at).len(), 4, "{}", release.name);
+        }
+    }
+}
