@@ -38,8 +38,11 @@ struct Seen {
     cpus: Vec<usize>,
 }
 
-/// The threads of all processes whose command lines name a server's folder of this run; what tidies
-/// up there after the server runs under `timeout`, anywhere, and is none of it.
+/// Programs that have a server's folder in their arguments and are not the server: `taskset`, until
+/// it has confined itself and becomes the server, and those that remove the folder afterwards.
+const HELPERS: [&str; 3] = ["taskset", "timeout", "rm"];
+
+/// Adds the threads of all processes whose command lines name a server's folder of this run.
 fn look(run: &Path, seen: &mut BTreeSet<Seen>) {
     let marker = format!("{}/servers/", run.display());
     for entry in fs::read_dir("/proc").unwrap().flatten() {
@@ -50,7 +53,7 @@ fn look(run: &Path, seen: &mut BTreeSet<Seen>) {
         let words = fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default();
         let Some((_, rest)) = words.split_once(&marker) else { continue };
         let program = words.split('\0').next().unwrap_or_default();
-        if ["timeout", "rm"].iter().any(|tidies| program.rsplit('/').next() == Some(tidies)) {
+        if program.rsplit('/').next().is_some_and(|name| HELPERS.contains(&name)) {
             continue;
         }
         let start = rest.split(['/', '\0']).next().unwrap_or_default().to_owned();
@@ -131,7 +134,7 @@ fn every_dut_runs_on_the_cpus_that_its_row_claims() {
                 "{name}: {cores} cores were asked for, and it ran on: {}",
                 place.in_words()
             );
-            // The kernel said the same to somebody else.
+            // The test's own observation agrees.
             let prefix = format!("{}-", name.to_lowercase().replace(' ', "-"));
             let own = || seen.iter().filter(|seen| seen.start.starts_with(&prefix));
             let starts: BTreeSet<&str> = own().map(|seen| seen.start.as_str()).collect();
@@ -141,8 +144,7 @@ fn every_dut_runs_on_the_cpus_that_its_row_claims() {
                     .flat_map(|seen| seen.cpus.iter().copied())
                     .collect()
             };
-            // A server may have been seen for a moment before it was confined: `taskset` begins as
-            // the agent's child.
+            // Starts for the points with other cores have other sets.
             let same: Vec<&str> =
                 starts.into_iter().filter(|start| of(start) == place.cpus).collect();
             assert!(
