@@ -2,12 +2,16 @@
 //! host make it failed.
 
 use std::cell::Cell;
+use std::path::Path;
 use std::thread;
+use std::time::Duration;
 
+use ::campaign::archive::{self, Entry};
 use anyhow::{Context, Result, ensure};
+use method::verdict::Verdict;
 use serde_json::Value;
 
-use super::{Bench, LIGHT, LIGHT_QUERIES, LIMIT, Lab, Skipped, Test};
+use super::{Bench, LIGHT, LIGHT_QUERIES, LIMIT, Lab, Resource, Skipped, Test};
 use crate::process::{self, Server, output, wait_until};
 use crate::servers::DUT;
 
@@ -30,7 +34,42 @@ pub(super) static TESTS: &[Test] = &[
         packet_filters,
     ),
     Test::new("losses: replies to many source addresses", &["ip", "nft"], many_source_addresses),
+    Test::new("losses: a slow DUT fails, other programs or not", &["ip"], slow_dut)
+        .holding(Resource::Cpus),
 ];
+
+/// Searches at a single rate, twice the capacity of the DUT. Ten of them must meet an idle machine.
+const SLOW_DUT: &str = "name = 'slow'\n\
+    [trial]\nduration = '1s'\ntimeout = '250ms'\npause = '0s'\nmax-burst = '500us'\nwindow-limit = 10000\n\
+    lateness-limit = '100ms'\nauth-limit = '200ms'\n\
+    [search]\nmin = 1000\nmax = 1000\nresolution = 1000\nrepeat = 30\ninvalid-retries = 10\n\
+    [[dut]]\ndriver = 'custom'\nname = 'reference'\n[dut.custom]\n\
+    start = ['PROGRAM', 'reference-dut', '--listen', '[{listen}]:{port}', \
+    '--ask', '{upstream}:{upstream-port}', '--capacity', '500']\n";
+/// Limit for other programs on the DUT's CPUs, in per cent.
+const OTHERS_PCT: f64 = 5.0;
+/// Time limit of the campaign, in which busy trials are repeated.
+const SLOW_LIMIT: Duration = Duration::from_secs(600);
+
+/// A trial that failed while other programs used little time is failed, not invalid.
+fn slow_dut(bench: &Bench) -> Result<()> {
+    let plan = bench.file("slow.toml", &SLOW_DUT.replace("PROGRAM", bench.program()))?;
+    let run = bench.path("slow-run");
+    let args = ["campaign", "run", &plan, "--dir", &run, "--quiet"];
+    let ran = process::run(bench.program(), &args, SLOW_LIMIT)?;
+    let (_, _, entries) = archive::read(Path::new(&run)).with_context(|| ran.stderr)?;
+    let trials = entries.iter().filter_map(|entry| match entry {
+        Entry::Finished(trial) => Some((trial.verdict(), trial.cpu.others?.total_pct())),
+        _ => None,
+    });
+    let (quiet, busy): (Vec<_>, Vec<_>) = trials.partition(|(_, others)| *others <= OTHERS_PCT);
+    println!("        other programs up to {OTHERS_PCT} %: {quiet:?}; more: {busy:?}");
+    ensure!(quiet.iter().all(|(verdict, _)| *verdict == Verdict::Failed), "{quiet:?}");
+    if quiet.len() < 10 {
+        return Err(Skipped(format!("{} trials on an idle machine", quiet.len())).into());
+    }
+    Ok(())
+}
 
 /// Passes some 100 of the 300 queries of a second (about 110 octets each) and drops the others.
 const NARROW: &str = "tc qdisc replace dev DEVICE root tbf rate 100kbit burst 2kb limit 2kb";

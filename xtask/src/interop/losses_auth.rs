@@ -27,6 +27,11 @@ pub(super) static TESTS: &[Test] = &[
     ),
     Test::new("losses: an AuthDNS with another zone", &["ip"], other_zones),
     Test::new("losses: two testers at one AuthDNS", &["ip"], two_testers),
+    Test::new(
+        "losses: faults of the tester's hosts in two rounds, controls between them",
+        &["ip", "nft", "tc"],
+        two_rounds,
+    ),
 ];
 
 /// Queries of a trial, whose outcome does not depend on the machine's load.
@@ -140,62 +145,52 @@ fn is_invalid(what: &str, trial: &Value, [key, value]: [&str; 2]) -> Result<()> 
     Ok(())
 }
 
+/// Drops datagrams that come to a host.
+fn filter(bench: &Bench, host: &str, hook: &str, datagrams: &str) -> Result<()> {
+    let line = format!(
+        "nft add table inet losses && \
+         nft 'add chain inet losses c {{ type filter hook {hook} priority 0; }}' && \
+         nft add rule inet losses c {datagrams} counter drop"
+    );
+    bench.shell(host, &line).map(drop)
+}
+
 fn filters(bench: &Bench) -> Result<()> {
-    let site = Site::up(bench)?;
-    let filter = |host: &str, hook: &str, datagrams: &str| {
-        bench.shell(
-            host,
-            &format!(
-                "nft add table inet losses && \
-                 nft 'add chain inet losses c {{ type filter hook {hook} priority 0; }}' && \
-                 nft add rule inet losses c {datagrams} counter drop"
-            ),
-        )
-    };
-    for (hook, share) in [("prerouting", "numgen inc mod 40 == 20"), ("input", "")] {
-        let _dut = site.dut()?;
+    let mut site = Site::up(bench)?;
+    for fault in [Fault::Prerouting, Fault::Input] {
+        let dut = site.dut()?;
         site.control()?;
-        filter("auth", hook, &format!("udp dport 53 {share}"))?;
-        site.is_invalid(&format!("AuthDNS's {hook} {share}"), ["kind", "auth_missed"])?;
-        bench.shell("auth", "nft delete table inet losses")?;
+        drop(dut);
+        fault.is_invalid(&mut site)?;
     }
     for hook in ["prerouting", "input"] {
         let _dut = site.dut()?;
-        filter("dut", hook, "iifname to-auth udp sport 53")?;
+        filter(bench, "dut", hook, "iifname to-auth udp sport 53")?;
         site.fails(&format!("the DUT's {hook}, from AuthDNS"))?;
         bench.shell("dut", "nft delete table inet losses")?;
     }
     Ok(())
 }
 
+/// The host gets no answer to its questions for link-layer addresses, and forgets the one of its
+/// neighbour.
+fn deafen(bench: &Bench, host: &str, interface: &str) -> Result<()> {
+    let line = "nft add table arp losses && \
+                nft 'add chain arp losses c { type filter hook input priority 0; }' && \
+                nft add rule arp losses c drop && ip -4 neigh flush dev INTERFACE";
+    bench.shell(host, &line.replace("INTERFACE", interface)).map(drop)
+}
+
 fn silence(bench: &Bench) -> Result<()> {
-    let site = Site::up(bench)?;
-    // The host gets no answer to its questions for link-layer addresses, and forgets the one of its
-    // neighbour.
-    let deafen = |host: &str, interface: &str| -> Result<()> {
-        let line = "nft add table arp losses && \
-                    nft 'add chain arp losses c { type filter hook input priority 0; }' && \
-                    nft add rule arp losses c drop && ip -4 neigh flush dev INTERFACE";
-        bench.shell(host, &line.replace("INTERFACE", interface)).map(drop)
-    };
-    let heal = |host: &str| bench.shell(host, "nft delete table arp losses").map(drop);
+    let mut site = Site::up(bench)?;
     let dut = site.dut()?;
     site.control()?;
-    let trial = site.measure_and(|| deafen("auth", "to-dut"))?;
-    heal("auth")?;
-    is_invalid("AuthDNS's neighbour", &trial, ["place", "neighbour"])?;
-    let loss = cause(&trial, "place", "neighbour");
-    let is_the_dut = |loss: &Value| {
-        loss["kind"] == "auth_host_loss"
-            && loss["address"] == "198.18.0.1"
-            && loss["interface"] == "to-dut"
-    };
-    ensure!(loss.is_some_and(is_the_dut), "{trial}");
     drop(dut);
+    Fault::Neighbour.is_invalid(&mut site)?;
     let _dut = site.dut()?;
     let failing = || {
-        let trial = site.measure_and(|| deafen("dut", "to-auth"));
-        heal("dut")?;
+        let trial = site.measure_and(|| deafen(bench, "dut", "to-auth"));
+        bench.shell("dut", "nft delete table arp losses")?;
         trial
     };
     expect("the DUT's neighbour", &["failed"], failing).map(drop)
@@ -205,39 +200,121 @@ fn silence(bench: &Bench) -> Result<()> {
 const SLOW: &str = "tc qdisc replace dev DEVICE root tbf rate 30kbit burst 2kb limit 10mb";
 
 fn queues(bench: &Bench) -> Result<()> {
-    let site = Site::up(bench)?;
-    let slow = |host: &str, device: &str| bench.shell(host, &SLOW.replace("DEVICE", device));
-    let fast =
-        |host: &str, device: &str| bench.shell(host, &format!("tc qdisc del dev {device} root"));
+    let mut site = Site::up(bench)?;
     let dut = site.dut()?;
     site.control()?;
-    slow("auth", "to-dut")?;
-    let trial = site.measure(&SECOND)?;
-    fast("auth", "to-dut")?;
-    is_invalid("AuthDNS's queue", &trial, ["place", "waited"])?;
-    let loss = cause(&trial, "place", "waited");
-    ensure!(loss.is_some_and(|loss| loss["kind"] == "auth_host_loss"), "{trial}");
     drop(dut);
+    Fault::AuthQueue.is_invalid(&mut site)?;
+    Fault::TesterQueue.is_invalid(&mut site)?;
     let _dut = site.dut()?;
-    slow("tester", "to-dut")?;
-    site.is_invalid("the tester's queue", ["place", "waited"])?;
-    fast("tester", "to-dut")?;
     site.control()?;
-    slow("dut", "to-tester")?;
+    bench.shell("dut", &SLOW.replace("DEVICE", "to-tester"))?;
     site.fails("the DUT's queue")
 }
 
 fn other_zones(bench: &Bench) -> Result<()> {
     let mut site = Site::up(bench)?;
-    let _dut = site.dut()?;
+    let dut = site.dut()?;
     site.control()?;
     let prefix = [&SECOND[..], &["--expect-prefix", "2001:db8::/96"]].concat();
     expect("another prefix of the DUT", &["failed"], || site.measure(&prefix))?;
-    for options in [["--aaaa-share", "0.5"], ["--domain", "other.test"]] {
-        site.restart_auth(&options)?;
+    drop(dut);
+    Fault::OtherShare.is_invalid(&mut site)?;
+    Fault::OtherDomain.is_invalid(&mut site)
+}
+
+/// A fault of the host of AuthDNS or of the Measurer.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    Prerouting,
+    Input,
+    Neighbour,
+    AuthQueue,
+    TesterQueue,
+    OtherShare,
+    OtherDomain,
+}
+
+impl Fault {
+    /// A trial with the fault must be invalid for the reason of the fault. The fault ends with it.
+    fn is_invalid(self, site: &mut Site) -> Result<()> {
+        let (bench, _dut) = (site.bench, site.dut()?);
+        match self {
+            Fault::Prerouting => site.filtered("prerouting", "numgen inc mod 40 == 20"),
+            Fault::Input => site.filtered("input", ""),
+            Fault::Neighbour => site.deafened(),
+            Fault::AuthQueue => {
+                bench.shell("auth", &SLOW.replace("DEVICE", "to-dut"))?;
+                let trial = site.measure(&SECOND)?;
+                bench.shell("auth", "tc qdisc del dev to-dut root")?;
+                is_invalid("AuthDNS's queue", &trial, ["place", "waited"])?;
+                let loss = cause(&trial, "place", "waited");
+                ensure!(loss.is_some_and(|loss| loss["kind"] == "auth_host_loss"), "{trial}");
+                Ok(())
+            }
+            Fault::TesterQueue => {
+                bench.shell("tester", &SLOW.replace("DEVICE", "to-dut"))?;
+                site.is_invalid("the tester's queue", ["place", "waited"])?;
+                bench.shell("tester", "tc qdisc del dev to-dut root").map(drop)
+            }
+            Fault::OtherShare => site.other_zone(&["--aaaa-share", "0.5"]),
+            Fault::OtherDomain => site.other_zone(&["--domain", "other.test"]),
+        }
+    }
+}
+
+impl Site<'_> {
+    /// A packet filter of AuthDNS's host.
+    fn filtered(&self, hook: &str, share: &str) -> Result<()> {
+        filter(self.bench, "auth", hook, &format!("udp dport 53 {share}"))?;
+        self.is_invalid(&format!("AuthDNS's {hook} {share}"), ["kind", "auth_missed"])?;
+        self.bench.shell("auth", "nft delete table inet losses").map(drop)
+    }
+
+    /// A neighbour of AuthDNS's host that does not answer in the middle of the trial.
+    fn deafened(&self) -> Result<()> {
+        let trial = self.measure_and(|| deafen(self.bench, "auth", "to-dut"))?;
+        self.bench.shell("auth", "nft delete table arp losses")?;
+        is_invalid("AuthDNS's neighbour", &trial, ["place", "neighbour"])?;
+        let loss = cause(&trial, "place", "neighbour");
+        let is_the_dut = |loss: &Value| {
+            loss["kind"] == "auth_host_loss"
+                && loss["address"] == "198.18.0.1"
+                && loss["interface"] == "to-dut"
+        };
+        ensure!(loss.is_some_and(is_the_dut), "{trial}");
+        Ok(())
+    }
+
+    /// An AuthDNS with other options than the trial needs.
+    fn other_zone(&mut self, options: &[&str]) -> Result<()> {
+        self.restart_auth(options)?;
         // The liveness check leaves the judgement to the trial.
-        let trial = site.measure(&SECOND[..2])?;
+        let trial = self.measure(&SECOND[..2])?;
         is_invalid(&options.join(" "), &trial, ["kind", "auth_serves"])?;
+        self.restart_auth(&[])
+    }
+}
+
+/// Each fault makes its trial invalid and no other one.
+fn two_rounds(bench: &Bench) -> Result<()> {
+    let faults = [
+        Fault::Prerouting,
+        Fault::Neighbour,
+        Fault::AuthQueue,
+        Fault::TesterQueue,
+        Fault::OtherShare,
+        Fault::OtherDomain,
+    ];
+    let mut site = Site::up(bench)?;
+    for _round in 0..2 {
+        for (at, fault) in faults.iter().enumerate() {
+            if at > 0 {
+                let _dut = site.dut()?;
+                site.control()?;
+            }
+            fault.is_invalid(&mut site)?;
+        }
     }
     Ok(())
 }
