@@ -6,16 +6,23 @@ use std::io;
 use method::units::Nanos;
 use nix::errno::Errno;
 use nix::sys::time::TimeSpec;
-use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
+use nix::time::{ClockNanosleepFlags, clock_nanosleep};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
-fn read(clock: ClockId) -> Nanos {
-    nanos(clock_gettime(clock).expect("Linux has these clocks"))
+/// Calls libc: nix's function is not inlined without LTO, and each query takes a reading.
+#[inline]
+fn read(clock: libc::clockid_t) -> Nanos {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is valid for writes during the call.
+    let status = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    assert_eq!(status, 0, "Linux has these clocks");
+    nanos(time.tv_sec, time.tv_nsec)
 }
 
-fn nanos(time: TimeSpec) -> Nanos {
-    Nanos(time.tv_sec() as u64 * Nanos::SECOND.0 + time.tv_nsec() as u64)
+#[inline]
+fn nanos(seconds: libc::time_t, nanoseconds: libc::c_long) -> Nanos {
+    Nanos(seconds as u64 * Nanos::SECOND.0 + nanoseconds as u64)
 }
 
 /// Differs from machine to machine and from boot to boot, and is the same in all namespaces and
@@ -31,17 +38,17 @@ pub fn boot_id() -> String {
 /// This moment on the monotonic clock.
 #[inline]
 pub fn now() -> Nanos {
-    read(ClockId::CLOCK_MONOTONIC)
+    read(libc::CLOCK_MONOTONIC)
 }
 
 /// This moment on the wall clock, since 1970-01-01 UTC.
 pub fn wall() -> Nanos {
-    read(ClockId::CLOCK_REALTIME)
+    read(libc::CLOCK_REALTIME)
 }
 
 /// CPU time that the calling thread has used, in the kernel for it included.
 pub fn thread_cpu_time() -> Nanos {
-    read(ClockId::CLOCK_THREAD_CPUTIME_ID)
+    read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
 /// CPU time that a process has used, in the kernel for it included, by all its threads, those that
@@ -52,8 +59,9 @@ pub fn thread_cpu_time() -> Nanos {
 /// it.
 pub fn process_cpu_time(pid: u32) -> io::Result<Nanos> {
     let pid = pid.try_into().map_err(|_| io::Error::from_raw_os_error(Errno::ESRCH as i32))?;
-    let used = ClockId::pid_cpu_clock_id(Pid::from_raw(pid)).and_then(clock_gettime)?;
-    Ok(nanos(used))
+    let clock = nix::time::ClockId::pid_cpu_clock_id(Pid::from_raw(pid))?;
+    let used = nix::time::clock_gettime(clock)?;
+    Ok(nanos(used.tv_sec(), used.tv_nsec()))
 }
 
 /// Sleeps until `moment` of the monotonic clock; returns at once if that has passed. Signals do not
@@ -61,9 +69,11 @@ pub fn process_cpu_time(pid: u32) -> io::Result<Nanos> {
 pub fn sleep_until(moment: Nanos) {
     let until =
         TimeSpec::new((moment.0 / Nanos::SECOND.0) as i64, (moment.0 % Nanos::SECOND.0) as i64);
-    while let Err(nix::Error::EINTR) =
-        clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &until)
-    {}
+    while let Err(nix::Error::EINTR) = clock_nanosleep(
+        nix::time::ClockId::CLOCK_MONOTONIC,
+        ClockNanosleepFlags::TIMER_ABSTIME,
+        &until,
+    ) {}
 }
 
 /// Lets the calling thread's sleeps end as exactly as the kernel's timers can (the default slack is
@@ -150,7 +160,7 @@ impl Reading {
     /// Reads both, the monotonic one last; up to five times where something came between them, of
     /// which the closest counts.
     #[inline]
-    fn of(clock: ClockId) -> Reading {
+    fn of(clock: libc::clockid_t) -> Reading {
         let once = || {
             let before = now();
             let other = read(clock);
@@ -181,7 +191,7 @@ pub struct ClockRate {
 impl ClockRate {
     /// Both at this moment.
     pub fn sample() -> ClockRate {
-        let Reading { monotonic, other, between } = Reading::of(ClockId::CLOCK_MONOTONIC_RAW);
+        let Reading { monotonic, other, between } = Reading::of(libc::CLOCK_MONOTONIC_RAW);
         ClockRate { monotonic, raw: other, error: between }
     }
 
@@ -208,7 +218,7 @@ impl ClockPair {
     /// slower, never faster, than it was.
     #[inline]
     pub fn sample() -> ClockPair {
-        let Reading { monotonic, other, .. } = Reading::of(ClockId::CLOCK_REALTIME);
+        let Reading { monotonic, other, .. } = Reading::of(libc::CLOCK_REALTIME);
         ClockPair { monotonic, wall: other }
     }
 

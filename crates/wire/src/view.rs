@@ -166,6 +166,7 @@ impl<'a> Message<'a> {
     ///
     /// # Errors
     /// If one of them is no name.
+    #[inline]
     pub fn same_name(&self, a: usize, b: usize) -> Result<bool, Malformed> {
         self.same_name_within(a, b, &Cell::new(2 * MAX_HOPS))
     }
@@ -230,6 +231,7 @@ impl<'a> NameReader<'a> {
     ///
     /// # Errors
     /// If one of them is no name, or the message has had its share of pointers.
+    #[inline]
     pub fn same_name(&self, a: usize, b: usize) -> Result<bool, Malformed> {
         self.message.same_name_within(a, b, &self.hops)
     }
