@@ -237,12 +237,22 @@ impl Facts {
     }
 }
 
-/// In which points one or more of several trials are not compliant, each point once.
+/// Points in which one or more of several trials are not compliant, each point once. The resolutions
+/// of relative searches differ, so the largest stands for all.
 pub fn noncompliance_of<'a>(trials: impl IntoIterator<Item = &'a Facts>) -> Vec<Noncompliance> {
-    let mut points = Vec::new();
+    use Noncompliance::Coarse;
+    let mut points: Vec<Noncompliance> = Vec::new();
     for point in trials.into_iter().flat_map(Facts::noncompliance) {
-        if !points.contains(&point) {
-            points.push(point);
+        let known = points.iter_mut().find(|known| match (known, &point) {
+            (Coarse { .. }, Coarse { .. }) => true,
+            (known, point) => *known == point,
+        });
+        match (known, &point) {
+            (Some(Coarse { resolution: most }), Coarse { resolution }) => {
+                *most = (*most).max(*resolution);
+            }
+            (Some(_), _) => {}
+            (None, _) => points.push(point),
         }
     }
     points
@@ -280,6 +290,15 @@ mod tests {
             [Noncompliance::SharesHost { server: Server::Dut }, Noncompliance::OverIpv4]
         );
         assert_eq!(noncompliance_of(&[compliant()]), []);
+    }
+
+    #[test]
+    fn resolutions_are_one_point_with_the_largest() {
+        let of = |resolution| Facts { resolution: Some(Qps(resolution)), ..compliant() };
+        assert_eq!(
+            noncompliance_of(&[of(191), of(5_000), of(1), of(260)]),
+            [Noncompliance::Coarse { resolution: Qps(5_000) }]
+        );
     }
 
     #[test]

@@ -96,7 +96,8 @@ pub enum Noncompliance {
     },
     /// Searches end before they are down to single queries per second.
     Coarse {
-        /// The distance of passed and failed rates at which searches end.
+        /// The distance of passed and failed rates at which searches end; the largest of several
+        /// searches.
         resolution: Qps,
     },
     /// Names may have been asked for twice though they were to be new.
@@ -155,7 +156,7 @@ impl fmt::Display for Noncompliance {
                 write!(f, "only {searches} per point (RFC 8219: at least {COMPLIANT_REPEATS})")
             }
             N::Coarse { resolution } => {
-                write!(f, "the resolution is {resolution} queries/s, not 1")
+                write!(f, "searches end at a resolution of up to {resolution} queries/s, not 1")
             }
             N::NamesRepeat => f.write_str("names may have repeated"),
             N::Unproven => f.write_str("tester unproven: no self-test vouches for it"),
@@ -296,7 +297,10 @@ mod tests {
                 "no search has a result (RFC 8219: at least 20 per point)",
             ),
             (N::FewSearches { searches: 1 }, "only 1 search per point (RFC 8219: at least 20)"),
-            (N::Coarse { resolution: Qps(5) }, "the resolution is 5 queries/s, not 1"),
+            (
+                N::Coarse { resolution: Qps(5) },
+                "searches end at a resolution of up to 5 queries/s, not 1",
+            ),
             (N::NamesRepeat, "names may have repeated"),
             (N::Unproven, "tester unproven: no self-test vouches for it"),
             (N::ProvenWeakly, "the tester's self-test is itself not compliant"),
