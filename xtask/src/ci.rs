@@ -224,7 +224,7 @@ fn conclude(results: &[CheckResult], took: Duration) -> ExitCode {
 
 /// `cargo WORDS`.
 fn cargo(words: &str) -> Result<Ended> {
-    run(Command::new(env!("CARGO")).args(words.split(' ')), words)
+    run(process::build_command(env!("CARGO")).args(words.split(' ')), words)
 }
 
 /// `cargo xtask WORDS`, in a process of its own, so that its CPU affinity and mounts end with it.

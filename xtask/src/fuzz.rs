@@ -175,7 +175,7 @@ fn targets() -> Result<Vec<String>> {
 /// Builds all targets and returns the folder of their programs.
 fn build() -> Result<PathBuf> {
     let (triple, folder) = (process::host()?, process::target().join("fuzz"));
-    let mut command = Command::new(env!("CARGO"));
+    let mut command = process::build_command(env!("CARGO"));
     command.args(["build", "--quiet", "--locked", "--bins", "--manifest-path", "fuzz/Cargo.toml"]);
     // With a target named, build scripts and procedural macros are built without the flags.
     command.args(["--target", &triple, "--target-dir"]).arg(&folder).current_dir(root());

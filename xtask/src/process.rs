@@ -42,6 +42,20 @@ pub(crate) fn cargo(args: &[&str]) -> Result<()> {
     in_workspace(env!("CARGO"), args, &[])
 }
 
+/// A command that builds, without the variables that cargo sets for the package xtask. Build scripts
+/// of dependencies read them, so cargo would compile these dependencies again with each change
+/// between `cargo xtask` and other commands of cargo.
+pub(crate) fn build_command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
+    command
+}
+
 /// Runs a program in the folder of the workspace, with additional environment variables.
 ///
 /// # Errors
@@ -52,7 +66,7 @@ pub(crate) fn in_workspace(
     variables: &[(&str, String)],
 ) -> Result<()> {
     let program = program.as_ref();
-    let mut command = Command::new(program);
+    let mut command = build_command(program);
     command.args(args).current_dir(root());
     command.envs(variables.iter().map(|(name, value)| (name, value)));
     let status = command.status().with_context(|| format!("cannot run {}", program.display()))?;
@@ -349,5 +363,13 @@ mod tests {
         assert!(done.into_iter().eq((0..50).map(|n| 2 * n)));
         assert!(most.into_inner() <= 2);
         assert_eq!(at_the_same_time(0, [7].into_iter(), |n| n), [7], "one at the least");
+    }
+
+    #[test]
+    fn a_build_does_not_see_the_package_of_xtask() {
+        assert!(std::env::var("CARGO_PKG_NAME").is_ok(), "cargo sets it for this test");
+        let seen = build_command("env").output().unwrap().stdout;
+        let seen = String::from_utf8_lossy(&seen);
+        assert!(seen.contains("PATH=") && !seen.contains("CARGO_PKG_"), "{seen}");
     }
 }

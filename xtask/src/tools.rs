@@ -6,13 +6,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use crate::process::{find, output, root, run, target};
+use crate::process::{build_command, find, output, root, run, target};
 
 /// A program that cargo or its users need beside the compiler.
 struct Tool {
@@ -206,7 +206,7 @@ impl Wheel {
 
 /// Compiles a tool and installs it into a folder.
 fn compile(tool: &Tool, to: &Path) -> Result<()> {
-    let mut command = Command::new(env!("CARGO"));
+    let mut command = build_command(env!("CARGO"));
     command
         .args(["install", "--quiet", "--locked", tool.name, "--version", tool.version, "--root"])
         .arg(to);

@@ -5,14 +5,13 @@ use std::env;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::paths;
-use crate::process::{Build, git, is_committed, output, root, target};
+use crate::process::{Build, build_command, git, is_committed, output, root, target};
 
 /// The counts file, in the workspace.
 const FILE: &str = "bench/instructions.toml";
@@ -107,7 +106,7 @@ impl Counts {
 /// Builds the programs of the workspace in `tree` and returns their folder.
 pub(super) fn build(tree: &Path) -> Result<PathBuf> {
     let folder = if tree == root() { target() } else { target().join("parent") };
-    let status = Command::new(env!("CARGO"))
+    let status = build_command(env!("CARGO"))
         .args(Build::Release.words().split(' '))
         .current_dir(tree)
         .env("CARGO_TARGET_DIR", &folder)
