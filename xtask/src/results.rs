@@ -10,12 +10,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use campaign::report::{self, Run};
 use clap::Args;
 
-use crate::process::{Build, at_the_same_time, root, target};
+use crate::process::{self, Build, at_the_same_time, root, target};
 use crate::versions::cell::{AT_ONCE, Cell, NOT_MEASURED, Site, cells, not_run_because};
 
 /// Plan of the searches. The DUT has a CPU of its own; the tester and AuthDNS share the other one.
@@ -49,6 +50,9 @@ shares = [0.5]
 duration = '5s'
 transient = '2s'
 ";
+
+/// Time limit of copying a run folder.
+const COPY_LIMIT: Duration = Duration::from_secs(60);
 
 /// Figure and table that the page links to, below the run folder and below [`Page::FOLDER`].
 const FILES: [[&str; 2]; 2] =
@@ -105,10 +109,10 @@ fn measure() -> Result<PathBuf> {
     }
     fs::create_dir_all(folder.join("conform"))?;
     let servers = servers(&site)?;
+    search(&servers, &site, &folder.join("speed"))?;
     println!("Conformance of {} servers", servers.len());
     let checked = at_the_same_time(AT_ONCE, servers.iter(), |server| check(server, &site, &folder));
     checked.into_iter().collect::<Result<()>>()?;
-    search(&servers, &site, &folder.join("speed"))?;
     Ok(folder)
 }
 
@@ -142,27 +146,26 @@ fn name(cell: Cell) -> String {
 /// Runs the checks of one server.
 fn check(server: &Server, site: &Site, folder: &Path) -> Result<()> {
     let run = server.cell.check(site, &server.start).with_context(|| server.name.clone())?;
-    let to = folder.join("conform").join(&server.name);
-    fs::create_dir(&to)?;
-    for file in fs::read_dir(run)? {
-        let file = file?;
-        if file.file_type()?.is_file() {
-            fs::copy(file.path(), to.join(file.file_name()))?;
-        }
-    }
     println!("{}: checked", server.name);
-    Ok(())
+    keep(&run, &folder.join("conform").join(&server.name))
+}
+
+/// Copies a run folder, which is visible in the chroots until the end of this program only.
+fn keep(run: &Path, to: &Path) -> Result<()> {
+    let [run, to] = [run, to].map(|path| path.to_string_lossy().into_owned());
+    process::output("cp", &["-r", &run, &to], COPY_LIMIT).map(drop)
 }
 
 /// Runs the campaign with the searches of all servers.
 fn search(servers: &[Server], site: &Site, folder: &Path) -> Result<()> {
     let duts = servers.iter().map(|server| server.cell.plan(&server.name, &server.start));
     let plan = PLAN.to_owned() + &duts.collect::<Result<String>>()?;
-    let file = site.work().join("results.toml");
+    let (file, run) = (site.work().join("results.toml"), site.work().join("results-run"));
     fs::write(&file, plan)?;
     let mut command = Command::new(site.program());
-    command.args(["campaign", "run"]).arg(&file).arg("--dir").arg(folder);
+    command.args(["campaign", "run"]).arg(&file).arg("--dir").arg(&run);
     let status = command.status().context("cannot start the campaign")?;
+    keep(&run, folder)?;
     // Servers without a result are rows of the page.
     ensure!([Some(0), Some(NOT_MEASURED)].contains(&status.code()), "the campaign: {status}");
     Ok(())
