@@ -322,23 +322,25 @@ mod tests {
         );
     }
 
-    /// Largest file of `bench/results`, in octets: larger raw data are replaced by a summary.
+    /// Largest file of results, in octets: larger raw data are replaced by a summary.
     const LARGEST_RESULT: u64 = 100_000;
 
     #[test]
-    fn results_of_benchmarks_are_small() {
-        let mut files = 0;
-        for entry in fs::read_dir(root().join("bench/results")).unwrap() {
-            let entry = entry.unwrap();
-            let octets = entry.metadata().unwrap().len();
-            assert!(
-                octets <= LARGEST_RESULT,
-                "{} has {octets} octets, at most {LARGEST_RESULT} are allowed: keep a summary instead",
-                entry.path().display()
-            );
-            files += 1;
+    fn files_of_results_are_small() {
+        for folder in ["bench/results", "docs/src/results"] {
+            let mut files = 0;
+            for entry in fs::read_dir(root().join(folder)).unwrap() {
+                let entry = entry.unwrap();
+                let octets = entry.metadata().unwrap().len();
+                assert!(
+                    octets <= LARGEST_RESULT,
+                    "{} has {octets} octets, at most {LARGEST_RESULT} are allowed: keep a summary instead",
+                    entry.path().display()
+                );
+                files += 1;
+            }
+            assert!(files > 0, "no file in {folder}");
         }
-        assert!(files > 0, "no file in bench/results");
     }
 
     /// The numbers after `item`, `items` in a text: "item 9", "items 10 and 11", "Items 1 to 17",
@@ -454,6 +456,9 @@ mod tests {
         let mut plans = 0;
         for entry in fs::read_dir(root().join(BOOK)).unwrap() {
             let path = entry.unwrap().path();
+            if path.extension().is_none_or(|extension| extension != "md") {
+                continue;
+            }
             let text = fs::read_to_string(&path).unwrap();
             for block in text.split("```toml\n").skip(1) {
                 let block = block.split("```").next().unwrap();
