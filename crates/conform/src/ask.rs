@@ -13,12 +13,32 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 /// # Errors
 /// If there is no socket. That nobody listens is silence, not an error.
 pub fn datagram(to: SocketAddr, query: &[u8], patience: Duration) -> io::Result<Option<Vec<u8>>> {
+    exchange(&client(to)?, query, patience)
+}
+
+/// A socket of its own port for queries to a server.
+///
+/// # Errors
+/// If there can be no more sockets.
+pub fn client(to: SocketAddr) -> io::Result<UdpSocket> {
     let own: SocketAddr = match to {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     };
     let socket = UdpSocket::bind(own)?;
     socket.connect(to)?;
+    Ok(socket)
+}
+
+/// Sends a query and returns the reply; `None` if there is none within `patience`.
+///
+/// # Errors
+/// If the socket takes no time limit.
+pub fn exchange(
+    socket: &UdpSocket,
+    query: &[u8],
+    patience: Duration,
+) -> io::Result<Option<Vec<u8>>> {
     let give_up = Instant::now() + patience;
     if socket.send(query).is_err() {
         return Ok(None);

@@ -255,14 +255,18 @@ impl<'a> Trial<'a> {
     /// [`Fault::NotTried`] if there is no socket for one of them: the server was not asked.
     pub fn ask_all(&mut self, queries: &[Message]) -> Judged<Vec<Option<Message>>> {
         let Subject { server, patience, .. } = self.subject;
+        // All sockets are there before the first query, so that all clients ask at the same time.
+        let clients = queries.iter().map(|_| ask::client(server)).collect::<io::Result<Vec<_>>>();
+        let clients = clients.map_err(|error| no_socket(&error))?;
         let begin = Instant::now();
         let answers: Vec<_> = thread::scope(|scope| {
             let asking: Vec<_> = queries
                 .iter()
-                .map(|query| {
+                .zip(&clients)
+                .map(|(query, client)| {
                     let octets = query.octets();
                     scope.spawn(move || {
-                        let answer = ask::datagram(server, &octets, patience);
+                        let answer = ask::exchange(client, &octets, patience);
                         answer.map(|octets| (octets, begin.elapsed()))
                     })
                 })
