@@ -62,7 +62,7 @@ const INTRODUCTION: &str = "\
 # Results
 
 Speed and conformance of dns64d and of five other DNS64 servers, as Debian 13 and sid package them. `cargo xtask results`
-measures all of them in one run (about 30 minutes; root, two CPUs) and writes this page.
+measures all of them in one run (20 minutes after the build; root, two CPUs) and writes this page.
 
 **The machine has two virtual CPUs that it shares with other machines. Use the ratios of this page, not its rates:** a server
 on other hardware has other rates. Each DUT ran on one CPU; the tester and AuthDNS shared the other one. [How a rate is

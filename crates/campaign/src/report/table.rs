@@ -19,6 +19,11 @@ pub struct Table {
     pub(crate) rows: Vec<Vec<String>>,
 }
 
+/// Text of a cell in Markdown, where `<` would begin a tag.
+fn escaped(cell: &str) -> String {
+    cell.replace('<', "&lt;").replace('|', "\\|").replace('\n', " ")
+}
+
 impl Table {
     /// A table without rows.
     pub(crate) fn new(title: &str, note: &str, header: &[&str]) -> Table {
@@ -36,7 +41,7 @@ impl Table {
         let mut out = format!("### {}\n\n", self.title);
         let line = |cells: &[String]| {
             let cells: Vec<String> =
-                cells.iter().map(|c| c.replace('|', "\\|").replace('\n', " ")).collect();
+                cells.iter().map(|c| escaped(c)).collect();
             format!("| {} |\n", cells.join(" | "))
         };
         out += &line(&self.header);
@@ -115,7 +120,8 @@ mod tests {
     fn special_characters_do_no_harm() {
         let mut table = Table::new("50 % of a_b", "see §9.2", &["x|y", "<b>"]);
         table.rows.push(vec!["a & b".into(), "1\u{202f}000".into()]);
-        assert!(table.markdown().contains("x\\|y"));
+        let markdown = table.markdown();
+        assert!(markdown.contains("x\\|y") && markdown.contains("&lt;b>"), "{markdown}");
         assert!(table.html("t", "").contains("&lt;b&gt;"));
     }
 
