@@ -40,8 +40,7 @@ impl Table {
     pub(crate) fn markdown(&self) -> String {
         let mut out = format!("### {}\n\n", self.title);
         let line = |cells: &[String]| {
-            let cells: Vec<String> =
-                cells.iter().map(|c| escaped(c)).collect();
+            let cells: Vec<String> = cells.iter().map(|c| escaped(c)).collect();
             format!("| {} |\n", cells.join(" | "))
         };
         out += &line(&self.header);
