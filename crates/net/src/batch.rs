@@ -348,6 +348,9 @@ impl ServerBatch {
     /// Receives, lets `answer` write a reply to each query (it returns the reply's length, 0 for
     /// none), and sends the replies, each from the address that its query was sent to.
     ///
+    /// # Panics
+    /// If `answer` returns more than the length of its slice.
+    ///
     /// # Errors
     /// As recvmmsg(2). A reply that cannot be sent is counted, not an error: clients come and go.
     #[inline]
@@ -365,9 +368,10 @@ impl ServerBatch {
             if len == 0 {
                 continue;
             }
-            debug_assert!(len <= self.reply_len);
+            // A longer length would let the kernel read past the slot.
+            let reply = &mut slot[..len];
             self.iovecs[count] =
-                iovec { iov_base: slot.as_mut_ptr().cast::<c_void>(), iov_len: len };
+                iovec { iov_base: reply.as_mut_ptr().cast::<c_void>(), iov_len: reply.len() };
             // The query's source is the reply's destination.
             let query = &self.queries.headers[i].msg_hdr;
             let (control, control_len) = if endpoint.reports_destination() {
