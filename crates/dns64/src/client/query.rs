@@ -74,15 +74,15 @@ pub(crate) fn describe(bytes: &[u8]) -> String {
 pub(crate) enum Received<'a> {
     /// A query that can be answered.
     Query(Query<'a>),
-    /// Something that gets an error.
+    /// A message that gets a reply without records: an error, or a server cookie.
     Error {
-        /// The RCODE of the reply.
+        /// RCODE of the reply.
         rcode: Rcode,
-        /// The question, where it could be read and must be repeated.
+        /// The question, if it could be read; the reply repeats it.
         question: &'a [u8],
-        /// Whether it speaks EDNS, so that the reply must (RFC 6891 §6.1.1).
+        /// True if the message has an OPT record, so that the reply must have one (RFC 6891 §6.1.1).
         edns: bool,
-        /// Its cookie, so that the reply has one (RFC 7873 §5.3); none if that is malformed.
+        /// Its cookie, so that the reply has one (RFC 7873 §5.3); `None` if the cookie is malformed.
         cookie: Option<Cookie>,
     },
     /// Nothing that gets a reply: a response, or less than a header.
@@ -98,10 +98,10 @@ impl<'a> Received<'a> {
             return Received::Ignored;
         };
         if message.opcode() != 0 {
-            return Received::error(Rcode::NOTIMP);
+            return Received::without_question(&message, Rcode::NOTIMP);
         }
         let Some((name_end, question)) = read_question(&message, bytes) else {
-            return Received::error(Rcode::FORMERR);
+            return Received::without_question(&message, Rcode::FORMERR);
         };
         let f = &bytes[name_end..];
         let (qtype, qclass) = (u16::from_be_bytes([f[0], f[1]]), u16::from_be_bytes([f[2], f[3]]));
@@ -129,8 +129,19 @@ impl<'a> Received<'a> {
         })
     }
 
-    fn error(code: Rcode) -> Received<'a> {
-        Received::Error { rcode: code, question: &[], edns: false, cookie: None }
+    /// The reply to a message that is not a query with one question. A client gets a server cookie by
+    /// a query without questions that has a COOKIE option (RFC 7873 §5.4).
+    #[cold]
+    fn without_question(message: &Message<'_>, rcode: Rcode) -> Received<'a> {
+        let (edns, cookie) = match edns_of_any(message) {
+            Ok(edns) => (edns.is_some(), edns.and_then(|edns| edns.cookie)),
+            Err(BadEdns { edns, cookie, .. }) => {
+                return Received::Error { rcode, question: &[], edns, cookie };
+            }
+        };
+        let asks_for_cookie = message.opcode() == 0 && message.qdcount() == 0 && cookie.is_some();
+        let rcode = if asks_for_cookie { Rcode::NOERROR } else { rcode };
+        Received::Error { rcode, question: &[], edns, cookie }
     }
 }
 
@@ -192,6 +203,20 @@ fn read_question<'a>(message: &Message<'_>, bytes: &'a [u8]) -> Option<(usize, &
         }
     }
     Some((at, bytes.get(HEADER_LEN..at + 4)?))
+}
+
+/// The EDNS part of a message with any number of questions; see [`read_edns`].
+fn edns_of_any(message: &Message<'_>) -> Result<Option<Edns>, BadEdns> {
+    let mut at = HEADER_LEN;
+    for _ in 0..message.qdcount() {
+        let after = message.skip_name(at).map(|end| end + 4);
+        at = after.map_err(|Malformed| BadEdns {
+            rcode: Rcode::FORMERR,
+            edns: false,
+            cookie: None,
+        })?;
+    }
+    read_edns(message, at)
 }
 
 /// What is wrong with a query behind its question.
@@ -301,6 +326,43 @@ mod tests {
         }
         assert_eq!(rcode_of(&good[..20]), Some(Rcode::FORMERR));
         assert_eq!(rcode_of(&query(0, 252, &[])), Some(Rcode::NOTIMP), "AXFR");
+    }
+
+    /// RFC 6891 §6.1.1, RFC 7873 §5.4.
+    #[test]
+    fn item_44_replies_without_question_have_edns() {
+        let cookie = [&[0, 10, 0, 8][..], &[7; 8]].concat();
+        let of = |flags: u16, questions: u8, options: &[u8]| {
+            let mut bytes = query(flags, 28, &[]);
+            let question = bytes.split_off(HEADER_LEN);
+            (bytes[5], bytes[11]) = (questions, 1);
+            (0..questions).for_each(|_| bytes.extend(&question));
+            bytes.extend(opt(1232, 0, options));
+            bytes
+        };
+        for (bytes, wanted, known) in [
+            (of(0, 0, &[]), Rcode::FORMERR, false),
+            (of(0, 0, &cookie), Rcode::NOERROR, true),
+            (of(0, 0, &[0, 10, 0, 1, 7]), Rcode::FORMERR, false),
+            (of(0, 2, &[]), Rcode::FORMERR, false),
+            (of(0, 2, &cookie), Rcode::FORMERR, true),
+            (of(0x7800, 1, &[]), Rcode::NOTIMP, false),
+            (of(0x1000, 0, &cookie), Rcode::NOTIMP, true),
+            (of(0x2800, 1, &cookie), Rcode::NOTIMP, true),
+        ] {
+            let Received::Error { rcode, edns: true, cookie, question: [] } =
+                Received::read(&bytes)
+            else {
+                panic!("{bytes:?}")
+            };
+            assert_eq!((rcode, cookie.is_some()), (wanted, known), "{bytes:?}");
+        }
+        // A message that ends within its questions.
+        let cut = &of(0, 2, &cookie)[..30];
+        assert!(matches!(
+            Received::read(cut),
+            Received::Error { rcode: Rcode::FORMERR, edns: false, cookie: None, .. }
+        ));
     }
 
     /// RFC 6895 §3.1: type 0 is never one of records, and the cache leans on that.
