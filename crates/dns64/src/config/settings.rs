@@ -196,12 +196,14 @@ impl Settings {
     #[inline]
     pub(crate) fn rules(&self, client: IpAddr, name: &LowerName, now: Nanos) -> Rules<'_> {
         let policy = self.policy(client, name);
-        let mode = match self.routes[self.route(name.wire()).0].mode {
+        let route = &self.routes[self.route(name.wire()).0];
+        let mode = match route.mode {
             Some(mode) if !policy.mode_of_domain => mode,
             _ => policy.mode,
         };
         let trust_ad = self.config.forwarding.trust_ad;
-        Rules { policy, others: &self.policies, client, mode, trust_ad, now }
+        let forward = route.domain.wire();
+        Rules { policy, others: &self.policies, client, mode, forward, trust_ad, now }
     }
 
     /// The same settings with prefixes that stand so.

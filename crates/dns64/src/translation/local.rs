@@ -1,5 +1,5 @@
-//! What is answered without an upstream: `ipv4only.arpa` (RFC 8880) and the reverse tree of the
-//! prefixes (RFC 6147 §5.3.1).
+//! Answers without an upstream: `ipv4only.arpa` (RFC 8880), the reverse tree of the prefixes
+//! (RFC 6147 §5.3.1), and special-use names.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -9,45 +9,22 @@ use wire::rcode::Rcode;
 use wire::view::rtype;
 
 use crate::name::{LowerName, labels};
+use crate::translation::local_answer::seconds_left;
 use crate::translation::policy::{IPV4ONLY, Mapping, Rules};
 use crate::translation::prefix::Prefix;
+use crate::translation::special;
 use crate::translation::zones::LocalZones;
+
+pub(crate) use crate::translation::local_answer::{LocalAnswer, LocalRecord};
 
 /// The name `ipv4only.arpa` (RFC 7050 §8.2).
 const IPV4ONLY_ARPA: &[u8] = b"\x08ipv4only\x04arpa\0";
 const IP6_ARPA: &[u8] = b"\x03ip6\x04arpa\0";
-/// All that is answered here is below it.
+/// All other names that are answered here are below it.
 const ARPA: &[u8] = b"\x04arpa\0";
 /// TTL of `ipv4only.arpa`, as IANA's zone has it, seconds; in replies no more than
 /// [`LocalZones::max_ttl`].
 const IPV4ONLY_TTL: u32 = 86_400;
-
-/// A record of a local answer; its data is uncompressed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LocalRecord {
-    /// The record's type; its class is IN.
-    pub rtype: u16,
-    /// The record's TTL, seconds.
-    pub ttl: u32,
-    /// The record's data in wire format, uncompressed.
-    pub data: Vec<u8>,
-}
-
-/// An answer that needs no upstream.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LocalAnswer {
-    /// The RCODE of the reply: NOERROR, NXDOMAIN or SERVFAIL.
-    pub rcode: Rcode,
-    /// Records of the name that was asked for.
-    pub records: Vec<LocalRecord>,
-    /// Owner of the SOA of a negative answer, lower case.
-    pub zone: Option<Vec<u8>>,
-    /// Why it is a failure, if it is one (RFC 8914).
-    pub extended_error: Option<u16>,
-    /// Until when the prefix above the name is known; `None`: it has no end, or the answer comes of
-    /// none.
-    pub until: Option<Nanos>,
-}
 
 /// What is to be done with a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +59,9 @@ impl Alias {
 /// Decides whether a question of class IN is answered here.
 pub(crate) fn look(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Local {
     let policy = rules.policy;
+    if let Some(answer) = special::look(name, qtype, rules) {
+        return Local::Answer(answer);
+    }
     if !name.ends_with(ARPA) {
         return Local::No;
     }
@@ -152,34 +132,6 @@ fn ipv4only_pointer(qtype: u16, zone: &LowerName) -> LocalAnswer {
         _ => Vec::new(),
     };
     LocalAnswer::positive_or_nodata(records, zone.wire())
-}
-
-impl LocalAnswer {
-    fn negative(rcode: Rcode, zone: &[u8]) -> LocalAnswer {
-        let zone = Some(zone.to_vec());
-        LocalAnswer { rcode, records: Vec::new(), zone, extended_error: None, until: None }
-    }
-
-    fn positive_or_nodata(records: Vec<LocalRecord>, zone: &[u8]) -> LocalAnswer {
-        let zone = records.is_empty().then(|| zone.to_vec());
-        LocalAnswer { rcode: Rcode::NOERROR, records, zone, extended_error: None, until: None }
-    }
-
-    fn known_until(self, until: Option<Nanos>) -> LocalAnswer {
-        LocalAnswer { until, ..self }
-    }
-
-    /// The largest TTL that its records may have at a moment, its SOA included, seconds.
-    pub(crate) fn lifetime(&self, now: Nanos) -> u32 {
-        seconds_left(self.until, now)
-    }
-}
-
-/// The whole seconds from `now` until then; `u32::MAX` where there is no end.
-fn seconds_left(until: Option<Nanos>, now: Nanos) -> u32 {
-    until.map_or(u32::MAX, |until| {
-        u32::try_from(until.since(now).0 / Nanos::SECOND.0).unwrap_or(u32::MAX)
-    })
 }
 
 /// A name of `ip6.arpa`: under a prefix it is made up, elsewhere it is not ours (item 22).

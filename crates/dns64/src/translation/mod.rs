@@ -4,6 +4,8 @@ pub(crate) mod decide;
 pub(crate) mod decision;
 pub(crate) mod hints;
 pub(crate) mod local;
+mod local_answer;
 pub(crate) mod policy;
 pub(crate) mod prefix;
+mod special;
 pub(crate) mod zones;

@@ -228,6 +228,8 @@ pub(crate) struct Rules<'a> {
     pub client: IpAddr,
     /// When A records are asked for: as the name's forward rule says, or else the policy.
     pub mode: Mode,
+    /// The domain of the forward rule that the name has, in wire format; the root if it has none.
+    pub forward: &'a [u8],
     /// Whether the upstream's AD is passed on.
     pub trust_ad: bool,
     /// The moment at which it is answered.
@@ -248,7 +250,8 @@ impl<'a> Rules<'a> {
     /// Those of one policy for all names.
     pub(crate) fn of_all(policy: &'a Policy, client: IpAddr) -> Rules<'a> {
         let mode = policy.mode;
-        Rules { policy, others: policy, client, mode, trust_ad: false, now: Nanos(0) }
+        let (forward, now) = (&b"\0"[..], Nanos(0));
+        Rules { policy, others: policy, client, mode, forward, trust_ad: false, now }
     }
 }
 

@@ -1,0 +1,59 @@
+//! Answers that need no upstream.
+
+use method::units::Nanos;
+use wire::rcode::Rcode;
+
+/// A record of a local answer; its data is uncompressed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LocalRecord {
+    /// The record's type; its class is IN.
+    pub rtype: u16,
+    /// The record's TTL, seconds.
+    pub ttl: u32,
+    /// The record's data in wire format, uncompressed.
+    pub data: Vec<u8>,
+}
+
+/// An answer that needs no upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LocalAnswer {
+    /// The RCODE of the reply: NOERROR, NXDOMAIN or SERVFAIL.
+    pub rcode: Rcode,
+    /// Records of the name that was asked for.
+    pub records: Vec<LocalRecord>,
+    /// Owner of the SOA of a negative answer, lower case.
+    pub zone: Option<Vec<u8>>,
+    /// Why it is a failure, if it is one (RFC 8914).
+    pub extended_error: Option<u16>,
+    /// Until when the prefix above the name is known; `None`: it has no end, or the answer comes of
+    /// none.
+    pub until: Option<Nanos>,
+}
+
+impl LocalAnswer {
+    pub(super) fn negative(rcode: Rcode, zone: &[u8]) -> LocalAnswer {
+        let zone = Some(zone.to_vec());
+        LocalAnswer { rcode, records: Vec::new(), zone, extended_error: None, until: None }
+    }
+
+    pub(super) fn positive_or_nodata(records: Vec<LocalRecord>, zone: &[u8]) -> LocalAnswer {
+        let zone = records.is_empty().then(|| zone.to_vec());
+        LocalAnswer { rcode: Rcode::NOERROR, records, zone, extended_error: None, until: None }
+    }
+
+    pub(super) fn known_until(self, until: Option<Nanos>) -> LocalAnswer {
+        LocalAnswer { until, ..self }
+    }
+
+    /// The largest TTL that its records may have at a moment, its SOA included, seconds.
+    pub(crate) fn lifetime(&self, now: Nanos) -> u32 {
+        seconds_left(self.until, now)
+    }
+}
+
+/// The whole seconds from `now` until then; `u32::MAX` where there is no end.
+pub(super) fn seconds_left(until: Option<Nanos>, now: Nanos) -> u32 {
+    until.map_or(u32::MAX, |until| {
+        u32::try_from(until.since(now).0 / Nanos::SECOND.0).unwrap_or(u32::MAX)
+    })
+}

@@ -1,0 +1,115 @@
+//! Special-use names that are never asked for upstream (RFC 6761, RFC 7686, RFC 9462, RFC 9476).
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use wire::rcode::Rcode;
+use wire::view::rtype;
+
+use super::local_answer::{LocalAnswer, LocalRecord};
+use crate::name::LowerName;
+use crate::translation::policy::Rules;
+
+/// Answers for a domain and all names below it.
+#[derive(Clone, Copy)]
+enum Answers {
+    /// Loopback addresses (RFC 6761 §6.3).
+    Loopback,
+    /// The names exist and have no records (RFC 9462 §6.1).
+    NoData,
+    /// The names do not exist.
+    NxDomain,
+}
+
+const DOMAINS: [(&[u8], Answers); 5] = [
+    (b"\x09localhost\0", Answers::Loopback),
+    // RFC 6761 §6.4.
+    (b"\x07invalid\0", Answers::NxDomain),
+    // RFC 7686 §2.
+    (b"\x05onion\0", Answers::NxDomain),
+    // RFC 9476 §2.
+    (b"\x03alt\0", Answers::NxDomain),
+    (b"\x08resolver\x04arpa\0", Answers::NoData),
+];
+
+/// The answer to a question of class IN for a special-use name. `None` for other names, and if a
+/// `[[forward]]` for the special domain or for a domain below it has the name.
+#[inline]
+pub(super) fn look(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Option<LocalAnswer> {
+    // The last two letters of the domains above tell nearly all names apart.
+    let wire = name.wire();
+    let end = wire.len().checked_sub(3).and_then(|at| wire.get(at..))?;
+    if !matches!(end, b"st\0" | b"id\0" | b"on\0" | b"lt\0" | b"pa\0") {
+        return None;
+    }
+    let (domain, answers) = DOMAINS.iter().find(|(domain, _)| name.ends_with(domain))?;
+    if rules.forward.len() >= domain.len() {
+        return None;
+    }
+    let ttl = rules.policy.zones.ttl;
+    Some(match answers {
+        Answers::Loopback => LocalAnswer::positive_or_nodata(loopback(qtype, ttl), domain),
+        Answers::NoData => LocalAnswer::negative(Rcode::NOERROR, domain),
+        Answers::NxDomain => LocalAnswer::negative(Rcode::NXDOMAIN, domain),
+    })
+}
+
+fn loopback(qtype: u16, ttl: u32) -> Vec<LocalRecord> {
+    let a = || LocalRecord { rtype: rtype::A, ttl, data: Ipv4Addr::LOCALHOST.octets().to_vec() };
+    let aaaa =
+        || LocalRecord { rtype: rtype::AAAA, ttl, data: Ipv6Addr::LOCALHOST.octets().to_vec() };
+    match qtype {
+        rtype::A => vec![a()],
+        rtype::AAAA => vec![aaaa()],
+        rtype::ANY => vec![a(), aaaa()],
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::translation::policy::Policy;
+
+    fn ask(name: &str, qtype: u16, forward: &str) -> Option<LocalAnswer> {
+        let (name, forward): (LowerName, LowerName) =
+            (name.parse().unwrap(), forward.parse().unwrap());
+        let policy = Policy::default();
+        let rules =
+            Rules { forward: forward.wire(), ..Rules::of_all(&policy, [127, 0, 0, 1].into()) };
+        look(&name, qtype, &rules)
+    }
+
+    #[test]
+    fn special_names_have_local_answers() {
+        let found = |name: &str, qtype| {
+            ask(name, qtype, ".").map(|answer| (answer.rcode, answer.records.len()))
+        };
+        for name in ["localhost", "LOCALHOST", "a.b.localhost"] {
+            for (qtype, records) in
+                [(rtype::A, 1), (rtype::AAAA, 1), (rtype::ANY, 2), (rtype::HTTPS, 0)]
+            {
+                assert_eq!(found(name, qtype), Some((Rcode::NOERROR, records)), "{name} {qtype}");
+            }
+        }
+        for name in ["invalid", "a.invalid", "onion", "a.b.onion", "alt", "a.alt"] {
+            assert_eq!(found(name, rtype::A), Some((Rcode::NXDOMAIN, 0)), "{name}");
+        }
+        for name in ["resolver.arpa", "_dns.resolver.arpa"] {
+            assert_eq!(found(name, rtype::SVCB), Some((Rcode::NOERROR, 0)), "{name}");
+        }
+        for name in [".", "arpa", "test", "notlocalhost", "localhost.example", "a.salt", "myonion"]
+        {
+            assert_eq!(found(name, rtype::A), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_forward_at_or_below_a_special_name_comes_first() {
+        for forward in ["alt", "corp.alt", "www.corp.alt"] {
+            assert_eq!(ask("www.corp.alt", rtype::A, forward), None, "{forward}");
+        }
+        assert!(ask("www.corp.alt", rtype::A, ".").is_some(), "the route of all names");
+        assert_eq!(ask("_dns.resolver.arpa", rtype::SVCB, "resolver.arpa"), None);
+        assert!(ask("_dns.resolver.arpa", rtype::SVCB, "arpa").is_some(), "above it");
+    }
+}
