@@ -21,7 +21,7 @@ pub(crate) use self::error::RESOLV_CONF;
 pub use self::keys::{
     AccessKeys, CacheKeys, Config, DiscoveryKeys, DomainKeys, ForwardKeys, ForwardingKeys,
     GroupKeys, LimitKeys, ListenKeys, LocalKeys, LogKeys, LogLevel, MetricsKeys, Overload,
-    PrefixKeys, ProbeKeys, TranslationKeys, UpstreamKeys,
+    PrefixKeys, ProbeKeys, TranslationKeys, UpstreamKeys, UpstreamOrder,
 };
 pub use self::networks::NetworkList;
 pub(crate) use self::observe::CONTROL_SOCKET;

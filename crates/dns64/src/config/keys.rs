@@ -723,6 +723,10 @@ pub struct ForwardingKeys {
     /// Source ports per upstream and worker, all random; 1 to 4 096. Each is given up after 10 000
     /// questions or ten minutes.
     pub source_ports: u16,
+    /// Which of several upstreams is asked first; absent: `listed` for those of resolv.conf, otherwise
+    /// `fastest`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order: Option<UpstreamOrder>,
     /// Random letter case in questions (draft-vixie-dnsext-dns0x20).
     pub randomize_case: bool,
     /// Pass on the upstreams' AD to clients with DO or AD.
@@ -734,10 +738,24 @@ impl Default for ForwardingKeys {
         ForwardingKeys {
             timeout: Duration::from_millis(1_700),
             source_ports: 64,
+            order: None,
             randomize_case: false,
             trust_ad: false,
         }
     }
+}
+
+/// Order in which the upstreams of a route are asked.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum UpstreamOrder {
+    /// The fastest upstreams share the questions by weight.
+    #[default]
+    Fastest,
+    /// The first upstream in the list, the next one if it fails, as resolv.conf(5) has it.
+    Listed,
 }
 
 /// `[metrics]`: where Prometheus fetches the counters.

@@ -20,7 +20,9 @@ use method::units::Nanos;
 use toml::Spanned;
 
 use super::error::{ConfigError, RESOLV_CONF};
-use super::keys::{CacheKeys, Config, ForwardKeys, ListenKeys, PrefixKeys, UpstreamKeys};
+use super::keys::{
+    CacheKeys, Config, ForwardKeys, ListenKeys, PrefixKeys, UpstreamKeys, UpstreamOrder,
+};
 use super::networks::{BadList, NamedNetworks};
 use super::observe;
 use super::policies::{BadPolicy, Policies, Whose};
@@ -151,6 +153,15 @@ impl Settings {
             others.into_iter().map(|address| Upstream { address, weight: 1, xdp: false }).collect();
         let settings = checker.settings(config, upstreams)?;
         Ok(Settings { left_out: own, ..settings })
+    }
+
+    /// The order in which the upstreams of a route are asked.
+    pub(crate) fn upstream_order(&self) -> UpstreamOrder {
+        let default = match self.follows_system {
+            true => UpstreamOrder::Listed,
+            false => UpstreamOrder::Fastest,
+        };
+        self.config.forwarding.order.unwrap_or(default)
     }
 
     /// Which upstreams are asked, and who named them, for people.

@@ -1,9 +1,12 @@
 //! Which upstream is asked next.
 //!
-//! Of the upstreams of a route that are not left alone and that have not been asked this question
-//! yet, those share the load by weight that are no more than 20 ms slower than the fastest. One
-//! question in 64 goes to any of them by weight alone, so that one that has become fast again is
-//! noticed. One that has never been asked counts as the fastest.
+//! By [`UpstreamOrder::Listed`] it is the first upstream of the route that is not left alone and has
+//! not been asked this question.
+//!
+//! By [`UpstreamOrder::Fastest`], of the upstreams of a route that are not left alone and that have
+//! not been asked this question yet, those share the load by weight that are no more than 20 ms
+//! slower than the fastest. One question in 64 goes to any of them by weight alone, so that one that
+//! has become fast again is noticed. One that has never been asked counts as the fastest.
 //!
 //! If all of these have been asked this question, one that is left alone is asked, the one first
 //! that has been left alone longest. If every upstream has been asked, one is asked again; those
@@ -14,6 +17,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, RngExt};
 use smallvec::SmallVec;
 
+use crate::config::UpstreamOrder;
 use crate::ids::ServerId;
 
 /// Upstreams that are slower than the best by no more than this share its load.
@@ -42,6 +46,7 @@ pub(super) struct Standing {
 /// If `route` is empty.
 pub(super) fn choose(
     route: &[Standing],
+    order: UpstreamOrder,
     tried: &[ServerId],
     now: Nanos,
     rng: &mut StdRng,
@@ -49,6 +54,9 @@ pub(super) fn choose(
     let fresh = |standing: &&Standing| !tried.contains(&standing.server);
     let up: SmallVec<[&Standing; 8]> =
         route.iter().filter(fresh).filter(|standing| standing.down_until <= now).collect();
+    if let (UpstreamOrder::Listed, Some(first)) = (order, up.first()) {
+        return first.server;
+    }
     let Some(best) = up.iter().map(|standing| standing.speed).min() else {
         return last_resort(route, tried, now);
     };
@@ -104,7 +112,7 @@ mod tests {
         let tried: Vec<ServerId> = tried.iter().copied().map(ServerId).collect();
         let mut shares = vec![0; route.len()];
         for _ in 0..times {
-            shares[choose(route, &tried, NOW, &mut rng).place()] += 1;
+            shares[choose(route, UpstreamOrder::Fastest, &tried, NOW, &mut rng).place()] += 1;
         }
         shares
     }
@@ -138,5 +146,21 @@ mod tests {
         ] {
             assert_eq!(shares(&route(&servers), &tried, 50)[chosen], 50, "{what}");
         }
+    }
+
+    #[test]
+    fn listed_upstreams_are_asked_in_their_order() {
+        let (fast, slow, down) = ((9, 1, 0, true), (1, 900, 0, true), (1, 1, 2, true));
+        let first = |servers: &[(u32, u64, u64, bool)], tried: &[u16]| {
+            let tried: Vec<ServerId> = tried.iter().copied().map(ServerId).collect();
+            let mut rng = StdRng::seed_from_u64(1);
+            choose(&route(servers), UpstreamOrder::Listed, &tried, NOW, &mut rng).place()
+        };
+        for _ in 0..200 {
+            assert_eq!(first(&[slow, fast], &[]), 0);
+        }
+        assert_eq!(first(&[slow, fast], &[0]), 1, "the first has failed");
+        assert_eq!(first(&[down, slow, fast], &[]), 1, "the first is left alone");
+        assert_eq!(first(&[down, down], &[0]), 1);
     }
 }

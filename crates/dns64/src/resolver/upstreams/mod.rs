@@ -21,7 +21,7 @@ use method::units::Nanos;
 use rand::rngs::StdRng;
 use smallvec::SmallVec;
 
-use crate::config::Settings;
+use crate::config::{Settings, UpstreamOrder};
 use crate::ids::{RouteId, ServerId};
 use crate::metrics::Metrics;
 use choice::Standing;
@@ -42,6 +42,7 @@ pub(super) struct Upstreams {
     servers: Vec<Server>,
     /// The servers of each route of the settings.
     routes: Vec<Vec<Member>>,
+    order: UpstreamOrder,
 }
 
 impl Upstreams {
@@ -68,6 +69,7 @@ impl Upstreams {
         }
         let route = |numbers: &Vec<usize>| numbers.iter().map(|&number| members[number]).collect();
         self.routes = settings.routes.iter().map(|of| route(&of.upstreams)).collect();
+        self.order = settings.upstream_order();
     }
 
     /// What is known of a server.
@@ -106,7 +108,7 @@ impl Upstreams {
                 }
             })
             .collect();
-        let chosen = choice::choose(&standings, tried, now, rng);
+        let chosen = choice::choose(&standings, self.order, tried, now, rng);
         if !self.server(chosen).is_left_alone(now) {
             self.server(chosen).chosen(now);
         }
