@@ -62,17 +62,20 @@ impl Walk<'_> {
         let mut inquiry = Inquiry::begin(&query, transport, cookie, &rules);
         let rules = self.settings.rules(client, inquiry.name(), self.now);
         loop {
-            match inquiry.step(&rules) {
+            let (key, again) = match inquiry.step(&rules) {
                 Step::Reply(reply) => {
                     inquiry.write(&mut out, &reply, &rules);
                     return Some(out);
                 }
-                Step::Ask(key) => {
-                    let found = self.cache.get(key.octets(), self.now, &self.settings.ttl);
-                    let known = found.outcome(inquiry.max_age(&key));
-                    inquiry.learn(known.unwrap_or_else(|| self.keep(&key, ask(&key))));
-                }
+                Step::Ask(key) => (key, false),
+                Step::Again(key) => (key, true),
+            };
+            if again {
+                inquiry.forget_failure();
             }
+            let found = self.cache.get(key.octets(), self.now, &self.settings.ttl);
+            let known = found.outcome(inquiry.max_age(&key));
+            inquiry.learn(known.unwrap_or_else(|| self.keep(&key, ask(&key))));
         }
     }
 
@@ -88,7 +91,8 @@ impl Walk<'_> {
             }
             Some(Err(Unusable::AliasLoop)) => Failure::AliasLoop,
             // The server goes on listening for a better one until the time is over.
-            Some(Err(_)) | None => Failure::Timeout,
+            Some(Err(_)) => Failure::Malformed,
+            None => Failure::Timeout,
         };
         self.cache.put_failure(&key.to_key(), failure, self.now, &self.settings.ttl);
         Outcome::Failed(failure)

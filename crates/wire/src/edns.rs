@@ -40,6 +40,8 @@ pub mod ede {
     pub const NO_REACHABLE_AUTHORITY: u16 = 22;
     /// No server that was asked has answered.
     pub const NETWORK_ERROR: u16 = 23;
+    /// The upstream's data is malformed or contradicts itself.
+    pub const INVALID_DATA: u16 = 24;
     /// An answer that was made of others.
     pub const SYNTHESIZED: u16 = 29;
 

@@ -20,6 +20,8 @@ impl Rcode {
     pub const NOTIMP: Rcode = Rcode(4);
     /// The server does not want to answer.
     pub const REFUSED: Rcode = Rcode(5);
+    /// A name exists that should not, or a DNAME makes too long a name (RFC 6672 §2.2).
+    pub const YXDOMAIN: Rcode = Rcode(6);
     /// The version of EDNS is unknown (RFC 6891 §9).
     pub const BADVERS: Rcode = Rcode(16);
 
@@ -57,6 +59,7 @@ impl fmt::Debug for Rcode {
             Rcode::NXDOMAIN => f.write_str("NXDOMAIN"),
             Rcode::NOTIMP => f.write_str("NOTIMP"),
             Rcode::REFUSED => f.write_str("REFUSED"),
+            Rcode::YXDOMAIN => f.write_str("YXDOMAIN"),
             Rcode::BADVERS => f.write_str("BADVERS"),
             Rcode(other) => write!(f, "RCODE{other}"),
         }

@@ -45,6 +45,17 @@ pub(crate) struct Inquiry {
     waits_by: Option<Plan>,
     /// Whether it has begun anew, because the rules ask for something else by now.
     begun_anew: bool,
+    /// Progress of asking a question again.
+    again: Again,
+}
+
+/// A failed question is asked again at most once per query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Again {
+    NotYet,
+    /// Its answer is awaited.
+    Asked,
+    Answered,
 }
 
 /// The replies for an alias whose target has nothing.
@@ -59,6 +70,8 @@ struct Denials {
 pub(crate) enum Step<'a> {
     /// The answer to this question is needed: [`Inquiry::learn`] takes it.
     Ask(KeyBuf),
+    /// The same, after [`Inquiry::forget_failure`].
+    Again(KeyBuf),
     /// This is the reply: [`Inquiry::write`] writes it.
     Reply(Reply<'a>),
 }
@@ -81,6 +94,7 @@ impl Inquiry {
             known: SmallVec::new(),
             waits_by: None,
             begun_anew: false,
+            again: Again::NotYet,
         };
         if query.qclass == CLASS_IN {
             match local::look(&query.name, query.qtype, rules) {
@@ -120,7 +134,7 @@ impl Inquiry {
 
     /// Whether no question has been answered for it yet.
     pub(crate) fn is_new(&self) -> bool {
-        self.known.is_empty() && !self.begun_anew
+        self.known.is_empty() && !self.begun_anew && self.again == Again::NotYet
     }
 
     /// Whether an answer that it leans on is served though its time is over (RFC 8767).
@@ -133,7 +147,9 @@ impl Inquiry {
     pub(crate) fn has_waited_in_vain(&self) -> bool {
         let in_vain = |outcome: &Outcome| match outcome {
             Outcome::Answered(kept) => kept.stale,
-            Outcome::Failed(failure) => *failure == Failure::Timeout,
+            Outcome::Failed(failure) => {
+                matches!(failure, Failure::Timeout | Failure::Malformed)
+            }
         };
         self.known.iter().any(in_vain)
     }
@@ -157,11 +173,13 @@ impl Inquiry {
         if let Some(answer) = &self.local {
             return Step::Reply(Reply::Local(answer));
         }
-        match decide::next(&self.question, rules.policy, rules.mode, &self.known) {
+        let may_ask_again = self.again == Again::NotYet;
+        match decide::next(&self.question, rules.policy, rules.mode, &self.known, may_ask_again) {
             Next::Ask(name, qtype) => Step::Ask(self.key(name, qtype)),
             Next::Probe(name) => {
                 Step::Ask(KeyBuf::probe(name, self.question.qclass, self.question.dnssec_ok))
             }
+            Next::Again(name) => Step::Again(self.key(name, rtype::AAAA)),
             Next::Reply(reply) => Step::Reply(self.denial(&reply).map_or(reply, Reply::Local)),
         }
     }
@@ -170,7 +188,11 @@ impl Inquiry {
     fn denial(&self, reply: &Reply<'_>) -> Option<&LocalAnswer> {
         let denials = self.alias.as_deref().filter(|_| self.question.qtype == rtype::PTR)?;
         match reply {
-            Reply::Pass { last, .. } if last.answer.answer_count() > 0 => None,
+            Reply::Pass { aliases, last, .. }
+                if !aliases.is_empty() || last.answer.answer_count() > 0 =>
+            {
+                None
+            }
             Reply::Pass { last, .. } => match last.answer.rcode() {
                 Rcode::NXDOMAIN => Some(&denials.name_error),
                 Rcode::NOERROR => Some(&denials.no_data),
@@ -197,13 +219,22 @@ impl Inquiry {
     #[inline]
     pub(crate) fn max_age(&self, asked: &KeyBuf) -> u32 {
         if !asked.is_probe() {
-            return u32::MAX;
+            return if self.again == Again::Asked { 0 } else { u32::MAX };
         }
         self.known.last().and_then(Outcome::kept).map_or(0, Kept::since_failure)
     }
 
+    /// Forgets the last question, which failed, and its probe: [`Inquiry::step`] asks it again.
+    pub(crate) fn forget_failure(&mut self) {
+        self.known.truncate(self.known.len().saturating_sub(2));
+        self.again = Again::Asked;
+    }
+
     /// Takes what became of the question that [`Inquiry::step`] gave last.
     pub(crate) fn learn(&mut self, outcome: Outcome) {
+        if self.again == Again::Asked {
+            self.again = Again::Answered;
+        }
         self.known.push(outcome);
     }
 
@@ -221,6 +252,9 @@ impl Inquiry {
         if self.waits_by.is_some_and(|before| before != plan) {
             self.known.clear();
             self.begun_anew = true;
+            if self.again == Again::Asked {
+                self.again = Again::Answered;
+            }
         } else {
             self.learn(outcome);
         }
@@ -274,7 +308,7 @@ mod tests {
     /// The type that is asked for next, if the reply is not there yet.
     fn asks(inquiry: &Inquiry, rules: &Rules<'_>) -> Option<u16> {
         match inquiry.step(rules) {
-            Step::Ask(key) => Some(key.qtype()),
+            Step::Ask(key) | Step::Again(key) => Some(key.qtype()),
             Step::Reply(_) => None,
         }
     }

@@ -130,6 +130,9 @@ impl ReplyFrame {
             Reply::Error { cause: Cause::Failed(Failure::Timeout), .. } => {
                 return smallvec![ede::NETWORK_ERROR, ede::NO_REACHABLE_AUTHORITY];
             }
+            Reply::Error { cause: Cause::Failed(Failure::Malformed), .. } => {
+                Some(ede::INVALID_DATA)
+            }
             Reply::Error { cause: Cause::Failed(_), .. } => None,
             Reply::Local(answer) => answer.extended_error,
             Reply::Error { extended_error, .. } => extended_error,

@@ -122,7 +122,7 @@ pub struct QuestionAsked {
     /// How long that took, microseconds.
     pub took_us: u64,
     /// What was found: `data`, `no-data`, `no-name`, `alias` (without its end), `error`; or why
-    /// nothing was: `timeout`, `alias-loop`, `overload`.
+    /// nothing was: `timeout`, `malformed`, `alias-loop`, `overload`.
     pub found: String,
     /// What the upstream said; `null`: nothing.
     pub rcode: Option<String>,

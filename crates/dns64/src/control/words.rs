@@ -132,6 +132,7 @@ fn outcome(question: &QuestionAsked) -> String {
         "alias" => "an alias without its end".to_owned(),
         "error" => question.rcode.clone().unwrap_or_else(|| "an error".to_owned()),
         "timeout" => "no answer in time".to_owned(),
+        "malformed" => "malformed answers".to_owned(),
         "alias-loop" => "aliases without an end".to_owned(),
         "overload" => "not asked, too much is under way".to_owned(),
         other => other.to_owned(),

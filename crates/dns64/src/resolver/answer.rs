@@ -46,7 +46,7 @@ pub(crate) enum AnswerKind {
     Data,
     /// The name (at the end of its aliases) has no records of the type.
     NoData,
-    /// There is no such name.
+    /// There is no such name: NXDOMAIN, or YXDOMAIN with the DNAME that makes too long a name.
     NxDomain,
     /// Aliases, whose end the upstream has not looked up.
     Unfinished,
@@ -146,23 +146,28 @@ impl Answer {
         // labels only.
         octets[HEADER_LEN..survey.records_at - 4].make_ascii_lowercase();
         octets[10..12].copy_from_slice(&survey.arcount.to_be_bytes());
-        let rcode = if survey.rcode_bits == 0 {
-            Rcode::new(u16::from(octets[3] & 0xf))
-        } else {
-            // BADVERS and its like concern the two of us; the header's half of it would look like
-            // success.
-            Rcode::SERVFAIL
-        };
-        octets[3] = octets[3] & 0xf0 | rcode.in_header();
         let facts = aliases.map_or(survey.facts, |aliases| aliases.facts);
         let has_aliases = target_len > 0;
+        let rcode = match Rcode::new(u16::from(octets[3] & 0xf)) {
+            // A referral is not NODATA: the upstream does not recurse for us.
+            Rcode::NOERROR if !facts.has_data && !has_aliases && survey.is_referral() => {
+                Rcode::SERVFAIL
+            }
+            rcode if survey.rcode_bits == 0 => rcode,
+            // BADVERS and similar codes concern this hop only; their half in the header would look
+            // like success.
+            _ => Rcode::SERVFAIL,
+        };
+        octets[3] = octets[3] & 0xf0 | rcode.in_header();
         let denial = survey.denial(target.unwrap_or(survey.question_name()));
         let negative_ttl = denial.map(|denial| denial.ttl);
+        let is_too_long = aliases.is_some_and(|aliases| aliases.is_too_long);
         let kind = match rcode {
             Rcode::NOERROR if facts.has_data => AnswerKind::Data,
             Rcode::NOERROR if has_aliases && negative_ttl.is_none() => AnswerKind::Unfinished,
             Rcode::NOERROR => AnswerKind::NoData,
             Rcode::NXDOMAIN => AnswerKind::NxDomain,
+            Rcode::YXDOMAIN if is_too_long => AnswerKind::NxDomain,
             _ => AnswerKind::Failed,
         };
         limit_ttls(&mut octets, &survey.ttls, kind, limits);
@@ -173,7 +178,9 @@ impl Answer {
         if let (AnswerKind::NoData | AnswerKind::NxDomain, Some(denial)) = (kind, denial) {
             limit_denial(&mut octets, survey, denial, limits);
         }
-        let ttl = kept_for(kind, facts, negative_ttl, limits);
+        // The DNAME proves that there is no name.
+        let proven = is_too_long.then_some(facts.min_ttl);
+        let ttl = kept_for(kind, facts, negative_ttl.or(proven), limits);
         octets.extend(target.unwrap_or_default());
         octets.extend(survey.ttls.as_flattened());
         Answer {

@@ -59,7 +59,8 @@ impl<O: Outside> Resolver<O> {
         let sent = udp.sent(at);
         let had_edns = sent.is_some_and(|attempt| attempt.edns);
         let plain = udp.plain == Some(port.server);
-        let is_error = !matches!(message.rcode(), Rcode::NOERROR | Rcode::NXDOMAIN);
+        let is_error =
+            !matches!(message.rcode(), Rcode::NOERROR | Rcode::NXDOMAIN | Rcode::YXDOMAIN);
         let server = self.upstreams.server(port.server);
         if let Some(attempt) = sent {
             let rtt = self.now.since(attempt.sent);
@@ -89,6 +90,9 @@ impl<O: Outside> Resolver<O> {
             Some(bytes) => self.on_answer(id, bytes),
             None => {
                 self.metrics().count(Count::UpstreamMalformed);
+                if let Some(udp) = self.fetches.get(id).and_then(|fetch| fetch.state.udp()) {
+                    udp.was_malformed = true;
+                }
                 false
             }
         };
@@ -164,6 +168,9 @@ impl<O: Outside> Resolver<O> {
             }
             Err(Unusable::Malformed | Unusable::OtherQuestion) => {
                 metrics.count(Count::UpstreamMalformed);
+                if let Some(udp) = fetch.state.udp() {
+                    udp.was_malformed = true;
+                }
                 false
             }
         }

@@ -124,7 +124,13 @@ impl<O: Outside> Resolver<O> {
             .ask(number, id, self.now, &mut self.rng, |id, out| query.write(id, edns, out))
         {
             Ok(at) => {
-                udp.attempts.push(Attempt { at, sent: self.now, edns, expired: false });
+                udp.attempts.push(Attempt {
+                    at,
+                    sent: self.now,
+                    edns,
+                    expired: false,
+                    unreachable: false,
+                });
                 server.asked();
                 let metrics = self.common.metrics.worker(self.worker);
                 metrics.count(Count::UpstreamUdp);
@@ -134,12 +140,20 @@ impl<O: Outside> Resolver<O> {
             }
             Err(error) => {
                 self.common.metrics.worker(self.worker).count(Count::UpstreamUnreachable);
-                if !is_ours(&error) {
+                if is_ours(&error) {
+                    udp.lacked_room = true;
+                } else {
                     server.failed(self.now, &error.to_string());
                 }
                 if self.upstreams.has_another(fetch.route, &udp.tried, self.now) {
                     return self.attempt(id);
                 }
+                if self.give_up_if_unreachable(id) {
+                    return;
+                }
+                let Some(fetch) = self.fetches.get(id) else { return };
+                fetch.due = self.timers.set(id, self.now, doubled, left);
+                return;
             }
         }
         fetch.due = self.timers.set(id, self.now, doubled, left);
@@ -209,9 +223,25 @@ impl<O: Outside> Resolver<O> {
             // That these were not answered is known, and counted, by now.
             for attempt in udp.attempts.iter_mut().filter(|attempt| attempt.at.port == port) {
                 attempt.expired = true;
+                attempt.unreachable = true;
             }
-            self.attempt_elsewhere(id);
+            if !self.attempt_elsewhere(id) {
+                self.give_up_if_unreachable(id);
+            }
         }
+    }
+
+    /// Ends the time of a question of which every attempt failed at once, so that its clients get a
+    /// reply at once; false if an answer may still come.
+    fn give_up_if_unreachable(&mut self, id: FetchId) -> bool {
+        let Some(fetch) = self.fetches.get(id) else { return false };
+        let State::Udp(udp) = &fetch.state else { return false };
+        let is_over = !udp.lacked_room && udp.attempts.iter().all(|attempt| attempt.unreachable);
+        if is_over {
+            fetch.deadline = self.now;
+            self.wait_until_deadline(id);
+        }
+        is_over
     }
 
     /// The time of a question has come, unless something else has happened since its timer was set.
@@ -270,6 +300,7 @@ impl<O: Outside> Resolver<O> {
             self.outside.forget(attempt.at);
         }
         let elsewhere = matches!(state, State::Elsewhere);
+        let failure = state.cause_of(failure);
         let answer = weightier(answer, state.into_fallback());
         self.note(&key, answer.as_deref());
         let outcome = self.outcome(key, answer, failure, elsewhere);
@@ -334,7 +365,7 @@ impl<O: Outside> Resolver<O> {
         }
         let answer = match (answer, failure) {
             (Some(answer), _) => answer,
-            (None, Failure::Timeout | Failure::AliasLoop) if !elsewhere => {
+            (None, Failure::Timeout | Failure::Malformed | Failure::AliasLoop) if !elsewhere => {
                 cache.put_failure(&key, failure, self.now, &self.settings.ttl);
                 return Outcome::Failed(failure);
             }

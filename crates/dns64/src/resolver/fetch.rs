@@ -70,6 +70,10 @@ pub(super) struct Udp {
     pub(super) plain: Option<ServerId>,
     /// An error that a server answered, should the others do no better.
     pub(super) fallback: Option<Arc<Answer>>,
+    /// True if a reply was malformed.
+    pub(super) was_malformed: bool,
+    /// True if a server could not be asked because this host had no room.
+    pub(super) lacked_room: bool,
 }
 
 /// One server is asked over TCP.
@@ -90,6 +94,8 @@ pub(super) struct Attempt {
     pub(super) edns: bool,
     /// It was not answered in time, or its answer sent us to TCP: it is waited for no more.
     pub(super) expired: bool,
+    /// An ICMP error has come back.
+    pub(super) unreachable: bool,
 }
 
 impl Fetch {
@@ -159,6 +165,16 @@ impl State {
         let server = tcp.server;
         *self = State::Udp(std::mem::take(&mut tcp.before));
         Some(server)
+    }
+
+    /// Replaces a timeout by its cause: a reply was malformed, and none could be used.
+    pub(super) fn cause_of(&self, failure: Failure) -> Failure {
+        let was_malformed = match self {
+            State::Elsewhere => false,
+            State::Udp(udp) => udp.was_malformed,
+            State::Tcp(tcp) => tcp.before.was_malformed,
+        };
+        if was_malformed && failure == Failure::Timeout { Failure::Malformed } else { failure }
     }
 
     /// The error that is at hand when nobody does better.
@@ -285,7 +301,7 @@ mod tests {
 
     fn attempt(server: u16, id: u16) -> Attempt {
         let at = Expected { port: PortId { server: ServerId(server), number: 7 }, id };
-        Attempt { at, sent: Nanos::SECOND, edns: true, expired: false }
+        Attempt { at, sent: Nanos::SECOND, edns: true, expired: false, unreachable: false }
     }
 
     #[test]

@@ -204,6 +204,8 @@ impl<O: Outside> Resolver<O> {
         if question.is_probe() {
             return (late && demand.dispensable).then_some(Outcome::Failed(Failure::Timeout));
         }
+        // A question that is asked again needs an answer of now.
+        let at_once = at_once && demand.max_age > 0;
         if !late && !demand.in_vain && !at_once {
             return None;
         }

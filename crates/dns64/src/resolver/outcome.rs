@@ -10,6 +10,8 @@ use crate::resolver::answer::Answer;
 pub(crate) enum Failure {
     /// No upstream answered in time.
     Timeout,
+    /// A reply was malformed, and no upstream gave one that could be used.
+    Malformed,
     /// An answer had an alias loop, or aliases without end.
     AliasLoop,
     /// Too much is in flight: queries, or questions to upstreams over TCP.

@@ -190,6 +190,7 @@ fn found(outcome: &Outcome) -> &'static str {
             AnswerKind::Failed => "error",
         },
         Outcome::Failed(Failure::Timeout) => "timeout",
+        Outcome::Failed(Failure::Malformed) => "malformed",
         Outcome::Failed(Failure::AliasLoop) => "alias-loop",
         Outcome::Failed(Failure::Overload) => "overload",
     }

@@ -320,8 +320,9 @@ impl Frontend {
             job.inquiry.name().wire(),
         );
         loop {
-            let key = match job.inquiry.step(rules) {
-                Step::Ask(key) => key,
+            let (key, again) = match job.inquiry.step(rules) {
+                Step::Ask(key) => (key, false),
+                Step::Again(key) => (key, true),
                 Step::Reply(reply) => {
                     if let Some(trace) = job.trace.take() {
                         return trace.tell(&job.inquiry, &reply, rules, settings, self.now);
@@ -329,6 +330,9 @@ impl Frontend {
                     return self.conclude(job, &reply, settings, rules);
                 }
             };
+            if again {
+                job.inquiry.forget_failure();
+            }
             let demand = Demand {
                 waiter: Waiter::Job(self.jobs.next_id()),
                 since: job.arrived,

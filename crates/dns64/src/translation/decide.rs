@@ -7,6 +7,7 @@
 //! AAAA query ─► AAAA answer ─► real AAAA records ─► pass (excluded ones stripped)
 //!                 ├─► NXDOMAIN ─► pass
 //!                 ├─► SERVFAIL that may be bogus ─► probe with CD ─► there is something ─► SERVFAIL
+//!                 │                                                  └─► much later: ask AAAA again
 //!                 └─► none, all excluded, error, timeout ─► ask A of the end of the aliases
 //!                                                             ├─► A records ─► synthesize
 //!                                                             └─► none ─► a reply based on that
@@ -61,6 +62,9 @@ pub(crate) enum Next<'a> {
     /// Ask upstream for the AAAA records of this name with CD set: only to learn whether validation
     /// has rejected them.
     Probe(&'a [u8]),
+    /// Ask upstream for the AAAA records of this name again, not from the cache: the probe that was
+    /// answered last is younger than the failure, so the upstream may have recovered between them.
+    Again(&'a [u8]),
     /// Nothing more is needed: this is the reply.
     Reply(Reply<'a>),
 }
@@ -267,15 +271,18 @@ impl Question {
 }
 
 /// Decides what comes after the answers in `known`, which are in the order in which they were asked
-/// for, by the same plan ([`Question::plan`]). `mode`: when A records are asked for.
+/// for, by the same plan ([`Question::plan`]). `mode`: when A records are asked for. `may_ask_again`:
+/// [`Next::Again`] may be returned, because no question has been asked again yet.
 pub(crate) fn next<'a>(
     question: &'a Question,
     policy: &Policy,
     mode: Mode,
     known: &'a [Outcome],
+    may_ask_again: bool,
 ) -> Next<'a> {
+    let known = Known { answers: known, may_ask_again };
     let mode = match question.plan(policy, mode) {
-        Plan::AsItIs => return untranslated(question, question.qtype, known),
+        Plan::AsItIs => return untranslated(question, question.qtype, known.answers),
         Plan::Filtered(made) => return a_unless_aaaa(question, policy, made, known),
         Plan::Translated(mode) => mode,
     };
@@ -288,11 +295,28 @@ pub(crate) fn next<'a>(
     }
 }
 
-/// Asks for the name and passes the answer on.
+/// The answers so far, and whether a question may be asked again.
+#[derive(Clone, Copy)]
+struct Known<'a> {
+    answers: &'a [Outcome],
+    may_ask_again: bool,
+}
+
+/// Asks for the name, follows its aliases (RFC 1034 §5.3.3) and passes the answer on.
 fn untranslated<'a>(question: &'a Question, qtype: u16, known: &'a [Outcome]) -> Next<'a> {
-    match known.first() {
-        None => Next::Ask(question.name.wire(), qtype),
-        Some(outcome) => Next::Reply(as_it_is(Way::default(), outcome)),
+    passed_on(question, qtype, known).map_or_else(|open| open, |(reply, _)| Next::Reply(reply))
+}
+
+/// The reply without translation and the number of answers for it, or the next question.
+fn passed_on<'a>(
+    question: &'a Question,
+    qtype: u16,
+    known: &'a [Outcome],
+) -> Result<(Reply<'a>, usize), Next<'a>> {
+    match follow(question.name.wire(), known) {
+        Followed::Ask(name) => Err(Next::Ask(name, qtype)),
+        Followed::Endless(answers) => Ok((error(Failure::AliasLoop), answers)),
+        Followed::End(chain) => Ok((as_it_is(chain.way, chain.last), chain.with_last.len())),
     }
 }
 
@@ -308,7 +332,8 @@ enum Aaaa<'a> {
 }
 
 /// Goes the way to the AAAA records of the question's name, real or made.
-fn aaaa<'a>(question: &'a Question, policy: &Policy, mode: Mode, known: &'a [Outcome]) -> Aaaa<'a> {
+fn aaaa<'a>(question: &'a Question, policy: &Policy, mode: Mode, known: Known<'a>) -> Aaaa<'a> {
+    let Known { answers: known, may_ask_again } = known;
     let alone = |reply, answers| Aaaa::Alone { reply, answers };
     let aaaa = match follow(question.name.wire(), known) {
         Followed::Ask(name) => return Aaaa::Open(Next::Ask(name, rtype::AAAA)),
@@ -319,7 +344,18 @@ fn aaaa<'a>(question: &'a Question, policy: &Policy, mode: Mode, known: &'a [Out
     if may_be_bogus(aaaa.last, mode) {
         match known.get(answers) {
             None => return Aaaa::Open(Next::Probe(aaaa.end)),
-            Some(found) if is_there(found) => return alone(bogus(), answers + 1),
+            Some(found) if is_there(found) => {
+                let is_younger = is_younger(found, aaaa.last);
+                if is_younger && may_ask_again {
+                    let asked = aaaa.last.kept().map_or(aaaa.end, |kept| kept.answer.name());
+                    return Aaaa::Open(Next::Again(asked));
+                }
+                // A stale answer of which nothing new could be learnt goes on (RFC 8767 §5).
+                if !is_younger || aaaa.last.kept().is_none_or(|kept| !kept.stale) {
+                    return alone(bogus(), answers + 1);
+                }
+                answers += 1;
+            }
             Some(_) => answers += 1,
         }
     }
@@ -338,7 +374,6 @@ fn aaaa<'a>(question: &'a Question, policy: &Policy, mode: Mode, known: &'a [Out
     let way = Way { aaaa: aaaa.with_last, a: &[] };
     match follow(aaaa.end, known.get(answers..).unwrap_or_default()) {
         Followed::Ask(name) => Aaaa::Open(Next::Ask(name, rtype::A)),
-        // Who wanted A records in the first place gets the answer from which the loop was found out.
         Followed::Endless(_) => alone(error(Failure::AliasLoop), answers),
         Followed::End(chain) => {
             let answers = answers + chain.with_last.len();
@@ -354,7 +389,7 @@ fn a_unless_aaaa<'a>(
     question: &'a Question,
     policy: &Policy,
     made: Option<Mode>,
-    known: &'a [Outcome],
+    known: Known<'a>,
 ) -> Next<'a> {
     // The reply to a AAAA query, after so many answers, and to the A question, if it was asked for
     // this very name or has been answered with records: at the end of aliases that only the AAAA
@@ -371,9 +406,9 @@ fn a_unless_aaaa<'a>(
             }
         }
     } else {
-        match untranslated(question, rtype::AAAA, known) {
-            Next::Reply(reply) => (reply, 1, None),
-            open => return open,
+        match passed_on(question, rtype::AAAA, known.answers) {
+            Ok((reply, answers)) => (reply, answers, None),
+            Err(open) => return open,
         }
     };
     if let Reply::Error { cause: Cause::Failed(Failure::Overload), .. } = given {
@@ -396,7 +431,7 @@ fn a_unless_aaaa<'a>(
         }
         (_, Some(reply)) => Next::Reply(reply),
         (_, None) => {
-            let rest = known.get(answers..).unwrap_or_default();
+            let rest = known.answers.get(answers..).unwrap_or_default();
             // Where AAAA records count that did not before, A records of the aliases' end have been
             // asked for: those of this name are wanted now, and copied into a reply about it.
             let is_its = |outcome: &Outcome| {
@@ -419,10 +454,16 @@ fn may_be_bogus(aaaa: &Outcome, mode: Mode) -> bool {
     }
 }
 
-/// Whether an upstream knows about the name, now that it need not validate. It has been asked after
-/// the failure.
+/// True if an upstream has an answer to a probe. It was asked at the time of the failure or later.
 fn is_there(probed: &Outcome) -> bool {
     probed.kept().is_some_and(|kept| !kept.stale && kept.answer.kind() != AnswerKind::Failed)
+}
+
+/// True if a probe was answered some time after the failure behind which it looks, so that the
+/// upstream may have recovered meanwhile.
+fn is_younger(probed: &Outcome, failed: &Outcome) -> bool {
+    let since_failure = failed.kept().map_or(0, Kept::since_failure);
+    probed.kept().is_some_and(|kept| kept.age < since_failure)
 }
 
 /// The reply for what validation has rejected.
@@ -438,7 +479,7 @@ fn bogus() -> Reply<'static> {
 /// not (RFC 6147 §5.1.1 to §5.1.4).
 fn reason<'a>(policy: &Policy, aaaa: &Chain<'a>) -> Result<Reason, Reply<'a>> {
     let kept = match aaaa.last {
-        Outcome::Failed(Failure::Timeout) => return Ok(Reason::Timeout),
+        Outcome::Failed(Failure::Timeout | Failure::Malformed) => return Ok(Reason::Timeout),
         Outcome::Failed(failure) => return Err(error(*failure)),
         Outcome::Answered(kept) => kept,
     };

@@ -171,7 +171,7 @@ impl Decision {
                 Cause::Upstream if extended_error.is_some_and(ede::is_validation_failure) => {
                     Decision::Rejected
                 }
-                Cause::Upstream => Decision::UpstreamError,
+                Cause::Upstream | Cause::Failed(Failure::Malformed) => Decision::UpstreamError,
                 Cause::Bogus => Decision::Rejected,
                 Cause::NoPrefix => Decision::NoPrefixKnown,
                 Cause::Failed(Failure::Timeout) => Decision::Timeout,
@@ -284,7 +284,7 @@ mod tests {
         };
         change(&mut case);
         let Case { question, policy, mode, known } = &case;
-        match next(question, policy, *mode, known) {
+        match next(question, policy, *mode, known, true) {
             Next::Reply(reply) => Decision::of(question, policy, &reply).word(),
             other => panic!("{other:?}"),
         }

@@ -184,6 +184,50 @@ fn a_stale_records_do_not_stand_for_bogus_ones() {
     }
 }
 
+/// The upstream fails without a reason, also for probes, and recovers (RFC 8767 §5).
+#[test]
+fn a_recovery_after_an_outage_is_not_bogus() {
+    let up = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let switch = Arc::clone(&up);
+    let upstream = Upstream::new(move |q| match (up.load(Ordering::Relaxed), q.qtype) {
+        (false, _) => q.rcode(Rcode::SERVFAIL).send(),
+        (true, Rtype::AAAA) => q.answer().aaaa(&q.name, 1, "2001:db8::1").send(),
+        (true, _) => q.answer().a(&q.name, 1, "192.0.2.1").send(),
+    });
+    let server = server(
+        &[upstream.address],
+        &format!("{PREFIX}[cache]\nserve-stale = '1h'\nfailure-ttl = 1\nfailure-max-ttl = 1\n"),
+    );
+    let query = ask("www.test", Rtype::AAAA).edns(1232);
+    let got = || {
+        let got = query.of(&server);
+        assert_eq!((got.rcode(), got.addresses()), (Rcode::NOERROR, vec![v6("2001:db8::1")]));
+        got.ede()
+    };
+    assert_eq!(got(), None);
+    switch.store(false, Ordering::Relaxed);
+    eventually("the answer is stale", || got() == Some(3));
+    switch.store(true, Ordering::Relaxed);
+    eventually("the answer is fresh", || got().is_none());
+}
+
+/// RFC 6672 §2.2: a DNAME makes too long a name.
+#[test]
+fn c_yxdomain_is_passed_on_with_its_dname() {
+    let long = format!("{0}.{0}.{0}.{1}", "l".repeat(60), "m".repeat(55));
+    let upstream =
+        Upstream::new(move |q| q.rcode(Rcode::YXDOMAIN).dname("old.test", 60, &long).send());
+    let server = server(&[upstream.address], PREFIX);
+    let name = format!("{}.old.test", "n".repeat(40));
+    for qtype in [Rtype::AAAA, Rtype::A] {
+        for got in both(&server, &ask(&name, qtype).edns(1232)) {
+            assert_eq!((got.rcode(), got.answers().len(), got.ede()), (Rcode::YXDOMAIN, 1, None));
+        }
+    }
+    let asked = upstream.asked();
+    assert!(asked.len() <= 2, "no question is repeated: {asked:?}");
+}
+
 #[test]
 fn b_pointers_below_any_prefix_are_answered_whoever_asks() {
     let upstream = Upstream::new(|q| q.answer().ptr(&q.name, 60, "www.test").send());

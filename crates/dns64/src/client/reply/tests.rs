@@ -40,7 +40,7 @@ fn reply_by(
     let client = std::net::Ipv4Addr::LOCALHOST.into();
     let rules = Rules { trust_ad, ..Rules::of_all(policy, client) };
     let question: Question = query.to_question();
-    let Next::Reply(reply) = decide::next(&question, policy, Mode::Strict, known) else {
+    let Next::Reply(reply) = decide::next(&question, policy, Mode::Strict, known, true) else {
         panic!("a question is open")
     };
     let mut out = b"before".to_vec();
@@ -306,7 +306,7 @@ fn composed(
     let Received::Query(query) = Received::read(query) else { panic!("a query") };
     let rules = Rules::of_all(policy, std::net::Ipv4Addr::LOCALHOST.into());
     let question: Question = query.to_question();
-    let Next::Reply(reply) = decide::next(&question, policy, Mode::Strict, known) else {
+    let Next::Reply(reply) = decide::next(&question, policy, Mode::Strict, known, true) else {
         panic!("a question is open")
     };
     let frame = ReplyFrame { limit: finished, ..ReplyFrame::new(&query, Transport::Udp, None) };

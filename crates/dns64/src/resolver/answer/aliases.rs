@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
+use wire::rcode::Rcode;
 use wire::view::{Malformed, Message, NameReader, Record, rtype};
 
 use super::asked::{AskedQuestion, MAX_ALIASES, Unusable};
@@ -45,6 +46,9 @@ pub(super) struct Aliases<'a> {
     /// Which additional records are passed on, by their numbers.
     pub(super) additional: Vec<bool>,
     leaves_out_additional: bool,
+    /// True if a DNAME makes too long a name of the name at the end, and the upstream reports that
+    /// with YXDOMAIN (RFC 6672 §2.2).
+    pub(super) is_too_long: bool,
 }
 
 struct Listed<'a> {
@@ -81,12 +85,13 @@ impl<'a> Aliases<'a> {
             end: name.to_vec(),
             additional: Vec::new(),
             leaves_out_additional: false,
+            is_too_long: false,
         };
         for record in view.records(survey.records_at, view.ancount()) {
             aliases.list(record?, &survey.names)?;
         }
         loop {
-            let found = aliases.look_at_end(&survey.names, asked)?;
+            let found = aliases.look_at_end(&survey.names, asked, view.rcode())?;
             let Some(target) = found.alias else { break };
             if found.has_data {
                 // A name has data beside an alias (RFC 1034 §3.6.2): nobody can say which one is
@@ -139,9 +144,11 @@ impl<'a> Aliases<'a> {
         &mut self,
         names: &NameReader<'_>,
         asked: AskedQuestion<'_>,
+        rcode: Rcode,
     ) -> Result<NextAlias, Unusable> {
         let AskedQuestion { qtype, qclass, .. } = asked;
-        let is_followed = qtype != rtype::CNAME && qtype != rtype::ANY;
+        let may_be_too_long = rcode == Rcode::YXDOMAIN;
+        let is_followed = may_be_too_long || qtype != rtype::CNAME && qtype != rtype::ANY;
         let mut cname: Option<Vec<u8>> = None;
         // Where the DNAME leads, and its TTL.
         let mut dname: Option<(Vec<u8>, u32)> = None;
@@ -162,9 +169,16 @@ impl<'a> Aliases<'a> {
             let belongs = match record.rtype {
                 rtype::DNAME if is_followed && is_above() => {
                     let target = lower(names, record.data_at)?;
-                    let target = substitute(&self.end, owner.len(), target.wire())
-                        .ok_or(Unusable::Malformed)?;
-                    is_first(&mut dname, (target, record.ttl), |a, b| a.0 == b.0)?
+                    match substitute(&self.end, owner.len(), target.wire()) {
+                        Some(target) => {
+                            is_first(&mut dname, (target, record.ttl), |a, b| a.0 == b.0)?
+                        }
+                        None if may_be_too_long => {
+                            self.is_too_long = true;
+                            true
+                        }
+                        None => return Err(Unusable::Malformed),
+                    }
                 }
                 rtype::DNAME if owns => qtype == rtype::DNAME || qtype == rtype::ANY,
                 rtype::DNAME => is_above(),

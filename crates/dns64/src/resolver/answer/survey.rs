@@ -55,6 +55,8 @@ pub(super) struct Survey<'a> {
     /// Of a plain message.
     pub(super) facts: Facts,
     pub(super) signed_authority: bool,
+    /// The authority section has NS records.
+    has_ns: bool,
     /// The SOAs of the authority section.
     denials: SmallVec<[Denial; 1]>,
     /// Signatures of SOAs there: owner, and where the TTL is.
@@ -94,6 +96,7 @@ impl<'a> Survey<'a> {
             must_rebuild: false,
             facts: Facts::NONE,
             signed_authority: false,
+            has_ns: false,
             denials: SmallVec::new(),
             soa_signatures: SmallVec::new(),
             ttls: SmallVec::new(),
@@ -133,6 +136,12 @@ impl<'a> Survey<'a> {
             self.names.copy_name(soa, &mut zone).is_ok_and(|len| is_at_or_below(name, &zone[..len]))
         };
         self.denials.iter().find(|soa| is_above(soa.owner))
+    }
+
+    /// True if a message without records of the name refers to other servers: NS records and no SOA
+    /// (RFC 2308 §2.2).
+    pub(super) fn is_referral(&self) -> bool {
+        self.has_ns && self.denials.is_empty()
     }
 
     /// Where the TTLs of a denial's SOA are: of all SOAs of that owner, if there are several, and of
@@ -195,6 +204,7 @@ impl<'a> Survey<'a> {
                         self.soa_signatures.push((record.owner, record.ttl_at()));
                     }
                 }
+                rtype::NS => self.has_ns = true,
                 other => self.must_rebuild |= is_of_transport(other),
             }
             self.keeps(&record);

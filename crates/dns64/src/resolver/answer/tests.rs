@@ -309,6 +309,55 @@ fn a_dname_without_its_cname_is_followed() {
     );
 }
 
+/// RFC 2308 §2.2.
+#[test]
+fn a_referral_is_an_error_and_not_nodata() {
+    let ns = |zone: &str| record(&wire(zone), rtype::NS, 60, &wire("ns.other"));
+    for zone in ["a.test", "test", "."] {
+        let referral = said("a.test", rtype::AAAA).with(Section::Authority, ns(zone));
+        let answer = referral.parse().unwrap();
+        assert_eq!(
+            (answer.kind(), answer.rcode()),
+            (AnswerKind::Failed, Rcode::SERVFAIL),
+            "{zone}"
+        );
+    }
+    let with_soa = said("a.test", rtype::AAAA).nodata(60).with(Section::Authority, ns("test"));
+    assert_eq!(with_soa.parse().unwrap().kind(), AnswerKind::NoData);
+    let data = said("a.test", rtype::AAAA)
+        .aaaa("a.test", 60, "2001:db8::1")
+        .with(Section::Authority, ns("test"));
+    assert_eq!(data.parse().unwrap().kind(), AnswerKind::Data);
+    let alias = said("a.test", rtype::AAAA)
+        .cname("a.test", 60, "b.test")
+        .with(Section::Authority, ns("test"));
+    assert_eq!(alias.parse().unwrap().kind(), AnswerKind::Unfinished, "its end is asked for");
+}
+
+/// RFC 6672 §2.2.
+#[test]
+fn yxdomain_with_its_dname_is_an_answer() {
+    let long = format!("{0}.{0}.{0}.{1}", "l".repeat(63), "m".repeat(58));
+    for qtype in [rtype::AAAA, rtype::A, rtype::CNAME, rtype::ANY] {
+        let too_long = said("www.a.test", qtype)
+            .answer("a.test", rtype::DNAME, 60, &wire(&long))
+            .rcode(6)
+            .parse()
+            .unwrap();
+        let found = (too_long.kind(), too_long.rcode(), types(&too_long), too_long.ttl());
+        let wanted = (AnswerKind::NxDomain, Rcode::YXDOMAIN, vec![rtype::DNAME], 60);
+        assert_eq!(found, wanted, "type {qtype}");
+    }
+    let without_proof = said("www.a.test", rtype::AAAA).rcode(6).parse().unwrap();
+    assert_eq!(without_proof.kind(), AnswerKind::Failed);
+    let fits = said("www.a.test", rtype::AAAA)
+        .answer("a.test", rtype::DNAME, 60, &wire("b.test"))
+        .rcode(6)
+        .parse()
+        .unwrap();
+    assert_eq!(fits.kind(), AnswerKind::Failed, "the name is not too long");
+}
+
 #[test]
 fn answers_that_contradict_themselves_are_malformed() {
     let question = || said("www.a.test", rtype::AAAA);

@@ -13,6 +13,7 @@ struct Case {
     mode: Mode,
     question: Question,
     known: Vec<Outcome>,
+    may_ask_again: bool,
 }
 
 /// A AAAA query for `a.test` in the default configuration.
@@ -25,7 +26,14 @@ fn case(name: &'static str) -> Case {
         checking_disabled: false,
         recursion_desired: true,
     };
-    Case { name, policy: Policy::default(), mode: Mode::Strict, question, known: Vec::new() }
+    Case {
+        name,
+        policy: Policy::default(),
+        mode: Mode::Strict,
+        question,
+        known: Vec::new(),
+        may_ask_again: true,
+    }
 }
 
 impl Case {
@@ -64,11 +72,12 @@ impl Case {
         let withheld = |withheld: Option<Withheld>| {
             withheld.map(|why| format!(", {why:?}")).unwrap_or_default()
         };
-        let next = next(&self.question, &self.policy, self.mode, &self.known);
+        let next = next(&self.question, &self.policy, self.mode, &self.known, self.may_ask_again);
         let counted = if let Next::Reply(reply) = &next { reply.withheld() } else { None };
         let shown = match next {
             Next::Ask(name, qtype) => format!("ask {} {qtype}", text(name)),
             Next::Probe(name) => format!("probe {}", text(name)),
+            Next::Again(name) => format!("again {}", text(name)),
             Next::Reply(Reply::Pass { aliases, last, strip, withheld: why }) => {
                 let strip = match strip {
                     Strip::Nothing => "",
@@ -382,6 +391,25 @@ fn rfc8767_4_stale_records_do_not_stand_for_bogus_ones() {
 }
 
 #[test]
+fn failure_older_than_its_probe_is_asked_again() {
+    case("both 3 s old")
+        .aged(&unexplained(), 3)
+        .aged(&real(), 3)
+        .becomes("error SERVFAIL None, EDE 6");
+    case("3 s old").aged(&unexplained(), 3).known(&real()).becomes("again a.test.");
+    let old = |may_ask_again| {
+        let Outcome::Answered(kept) = real().aged(100) else { panic!("an answer") };
+        let stale = Kept { stale: true, doubted: Some(25), ..kept };
+        let mut case = case("stale, doubted for 25 s");
+        case.may_ask_again = may_ask_again;
+        case.known = vec![Outcome::Answered(stale), real().kept()];
+        case
+    };
+    old(true).becomes("again a.test.");
+    old(false).becomes("pass 0 after 0");
+}
+
+#[test]
 fn rfc6147_5_1_3_silence_alone_may_lead_to_a_records() {
     let timeout = |name| case(name).mode(Mode::Timeout);
     timeout("silence").failed(Failure::Timeout).becomes("ask a.test. 1");
@@ -466,7 +494,7 @@ fn filter_a_leaves_the_a_records_of_names_without_aaaa_records() {
     endless.becomes("ask a.test. 1");
     endless.known(&address()).becomes("pass 2 after 0");
     let endless = who("A loop").known(&nodata()).known(&alias(to.0, to.1, A));
-    endless.known(&alias(back.0, back.1, A)).becomes("pass 1 after 0");
+    endless.known(&alias(back.0, back.1, A)).becomes("error SERVFAIL Some(AliasLoop)");
     who("bogus").known(&unexplained()).known(&real()).becomes("ask a.test. 1");
     who("bogus, A")
         .known(&unexplained())
