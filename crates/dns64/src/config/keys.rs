@@ -723,7 +723,7 @@ pub struct ForwardingKeys {
     /// Source ports per upstream and worker, all random; 1 to 4 096. Each is given up after 10 000
     /// questions or ten minutes.
     pub source_ports: u16,
-    /// Which of several upstreams is asked first; absent: `listed` for those of resolv.conf, otherwise
+    /// Order in which upstreams are asked; absent: `listed` for those of resolv.conf, otherwise
     /// `fastest`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order: Option<UpstreamOrder>,

@@ -23,7 +23,7 @@ pub(crate) struct LocalAnswer {
     pub records: Vec<LocalRecord>,
     /// Owner of the SOA of a negative answer, lower case.
     pub zone: Option<Vec<u8>>,
-    /// Why it is a failure, if it is one (RFC 8914).
+    /// Extended error (RFC 8914), for a failure.
     pub extended_error: Option<u16>,
     /// Until when the prefix above the name is known; `None`: it has no end, or the answer comes of
     /// none.

@@ -35,7 +35,7 @@ const DOMAINS: [(&[u8], Answers); 5] = [
 /// `[[forward]]` for the special domain or for a domain below it has the name.
 #[inline]
 pub(super) fn look(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Option<LocalAnswer> {
-    // The last two letters of the domains above tell nearly all names apart.
+    // Nearly all names end with other letters than the domains above.
     let wire = name.wire();
     let end = wire.len().checked_sub(3).and_then(|at| wire.get(at..))?;
     if !matches!(end, b"st\0" | b"id\0" | b"on\0" | b"lt\0" | b"pa\0") {
