@@ -214,7 +214,7 @@ mod tests {
         let text = comparison().markdown();
         let told = "Against old, at most 1 % slower: 1 regressed, 1 undecided, 1 not comparable, 1 improved, 1 without a regression.";
         assert!(text.contains(told), "{text}");
-        assert!(text.contains("| BIND <9>, 1 core"), "{text}");
+        assert!(text.contains("| BIND &lt;9>, 1 core"), "{text}");
     }
 
     #[test]
