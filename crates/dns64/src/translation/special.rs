@@ -36,9 +36,8 @@ const DOMAINS: [(&[u8], Answers); 5] = [
 #[inline]
 pub(super) fn look(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Option<LocalAnswer> {
     // Nearly all names end with other letters than the domains above.
-    let wire = name.wire();
-    let end = wire.len().checked_sub(3).and_then(|at| wire.get(at..))?;
-    if !matches!(end, b"st\0" | b"id\0" | b"on\0" | b"lt\0" | b"pa\0") {
+    let end = name.wire().last_chunk::<4>()?;
+    if !matches!(end, b"ost\0" | b"lid\0" | b"ion\0" | b"alt\0" | b"rpa\0") {
         return None;
     }
     let (domain, answers) = DOMAINS.iter().find(|(domain, _)| name.ends_with(domain))?;
