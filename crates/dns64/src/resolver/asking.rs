@@ -124,13 +124,7 @@ impl<O: Outside> Resolver<O> {
             .ask(number, id, self.now, &mut self.rng, |id, out| query.write(id, edns, out))
         {
             Ok(at) => {
-                udp.attempts.push(Attempt {
-                    at,
-                    sent: self.now,
-                    edns,
-                    expired: false,
-                    unreachable: false,
-                });
+                udp.attempts.push(Attempt { at, sent: self.now, edns, expired: false });
                 server.asked();
                 let metrics = self.common.metrics.worker(self.worker);
                 metrics.count(Count::UpstreamUdp);
@@ -140,20 +134,12 @@ impl<O: Outside> Resolver<O> {
             }
             Err(error) => {
                 self.common.metrics.worker(self.worker).count(Count::UpstreamUnreachable);
-                if is_ours(&error) {
-                    udp.lacked_room = true;
-                } else {
+                if !is_ours(&error) {
                     server.failed(self.now, &error.to_string());
                 }
                 if self.upstreams.has_another(fetch.route, &udp.tried, self.now) {
                     return self.attempt(id);
                 }
-                if self.give_up_if_unreachable(id) {
-                    return;
-                }
-                let Some(fetch) = self.fetches.get(id) else { return };
-                fetch.due = self.timers.set(id, self.now, doubled, left);
-                return;
             }
         }
         fetch.due = self.timers.set(id, self.now, doubled, left);
@@ -223,25 +209,9 @@ impl<O: Outside> Resolver<O> {
             // That these were not answered is known, and counted, by now.
             for attempt in udp.attempts.iter_mut().filter(|attempt| attempt.at.port == port) {
                 attempt.expired = true;
-                attempt.unreachable = true;
             }
-            if !self.attempt_elsewhere(id) {
-                self.give_up_if_unreachable(id);
-            }
+            self.attempt_elsewhere(id);
         }
-    }
-
-    /// Ends the time of a question of which every attempt failed at once, so that its clients get a
-    /// reply at once; false if an answer may still come.
-    fn give_up_if_unreachable(&mut self, id: FetchId) -> bool {
-        let Some(fetch) = self.fetches.get(id) else { return false };
-        let State::Udp(udp) = &fetch.state else { return false };
-        let is_over = !udp.lacked_room && udp.attempts.iter().all(|attempt| attempt.unreachable);
-        if is_over {
-            fetch.deadline = self.now;
-            self.wait_until_deadline(id);
-        }
-        is_over
     }
 
     /// The time of a question has come, unless something else has happened since its timer was set.

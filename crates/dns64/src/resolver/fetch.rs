@@ -72,8 +72,6 @@ pub(super) struct Udp {
     pub(super) fallback: Option<Arc<Answer>>,
     /// True if a reply was malformed.
     pub(super) was_malformed: bool,
-    /// True if a server could not be asked because this host had no room.
-    pub(super) lacked_room: bool,
 }
 
 /// One server is asked over TCP.
@@ -94,8 +92,6 @@ pub(super) struct Attempt {
     pub(super) edns: bool,
     /// It was not answered in time, or its answer sent us to TCP: it is waited for no more.
     pub(super) expired: bool,
-    /// An ICMP error has come back.
-    pub(super) unreachable: bool,
 }
 
 impl Fetch {
@@ -301,7 +297,7 @@ mod tests {
 
     fn attempt(server: u16, id: u16) -> Attempt {
         let at = Expected { port: PortId { server: ServerId(server), number: 7 }, id };
-        Attempt { at, sent: Nanos::SECOND, edns: true, expired: false, unreachable: false }
+        Attempt { at, sent: Nanos::SECOND, edns: true, expired: false }
     }
 
     #[test]

@@ -476,29 +476,6 @@ fn udp_an_unreachable_server_is_left_for_another_at_once() {
 }
 
 #[test]
-fn udp_without_a_reachable_server_a_question_fails_at_once() {
-    let mut test = Test::new(2);
-    for _ in 0..2 {
-        let sent = test.begin("refused.test");
-        for at in sent.iter().map(|sent| sent.at.port) {
-            test.resolver.on_unreachable(at, &io::ErrorKind::ConnectionRefused.into());
-        }
-        if let Some(second) = test.sent().pop() {
-            let refused = io::ErrorKind::ConnectionRefused.into();
-            test.resolver.on_unreachable(second.at.port, &refused);
-        }
-        test.pass(25);
-        assert_eq!(test.outcome(), Some(Err(Failure::Timeout)));
-        test.pass(60_000);
-    }
-    let unreachable = io::ErrorKind::NetworkUnreachable;
-    test.resolver.outside.refuses = HashMap::from([(0, unreachable), (1, unreachable)]);
-    assert!(test.begin("network.test").is_empty());
-    test.pass(25);
-    assert_eq!(test.outcome(), Some(Err(Failure::Timeout)));
-}
-
-#[test]
 fn udp_a_question_that_cannot_be_sent_is_tried_again_until_its_time_is_over() {
     let mut test = Test::new(1);
     test.resolver.outside.refuses = HashMap::from([(0, io::ErrorKind::QuotaExceeded)]);

@@ -320,9 +320,13 @@ impl Frontend {
             job.inquiry.name().wire(),
         );
         loop {
-            let (key, again) = match job.inquiry.step(rules) {
-                Step::Ask(key) => (key, false),
-                Step::Again(key) => (key, true),
+            let mut again = false;
+            let key = match job.inquiry.step(rules) {
+                Step::Ask(key) => key,
+                Step::Again(key) => {
+                    again = true;
+                    key
+                }
                 Step::Reply(reply) => {
                     if let Some(trace) = job.trace.take() {
                         return trace.tell(&job.inquiry, &reply, rules, settings, self.now);
