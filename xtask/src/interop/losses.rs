@@ -189,14 +189,7 @@ fn packet_filters(bench: &Bench) -> Result<()> {
     let _lab = Lab::up(bench)?;
     let _dut = reference_dut(bench)?;
     for (host, hook, ports, verdicts) in cases {
-        bench.shell(
-            host,
-            &format!(
-                "nft add table inet losses && \
-                 nft 'add chain inet losses c {{ type filter hook {hook} priority 0; }}' && \
-                 nft add rule inet losses c {ports} numgen inc mod 100 == 50 counter drop"
-            ),
-        )?;
+        bench.filter(host, hook, &format!("{ports} numgen inc mod 100 == 50"))?;
         let trial = expect(&format!("1 in 100 dropped in the {host}'s {hook}"), verdicts, || {
             bench.measure_dut()
         })?;
@@ -220,12 +213,7 @@ fn many_source_addresses(bench: &Bench) -> Result<()> {
     ensure!(no_way_back.contains("ip -6 route add 2001:2:0:ff::/64 via"), "{no_way_back}");
     bench.shell("dut", "ip -6 route add 2001:2:0:ff::/64 via 2001:2::2")?;
     expect("from 256 addresses", &["passed"], measure)?;
-    bench.shell(
-        "tester",
-        "nft add table inet losses && \
-         nft 'add chain inet losses c { type filter hook input priority 0; }' && \
-         nft add rule inet losses c ip6 daddr 2001:2:0:ff:8000::/65 udp sport 53 drop",
-    )?;
+    bench.filter("tester", "input", "ip6 daddr 2001:2:0:ff:8000::/65 udp sport 53")?;
     // The liveness check comes from an address of that half.
     let trial = bench.measure_dut_with(&[
         "--duration",
@@ -291,6 +279,17 @@ impl Bench {
     /// Runs a line of shell in a host of the lab.
     pub(super) fn shell(&self, host: &str, line: &str) -> Result<String> {
         output(self.program(), &["lab", "exec", host, "--", "sh", "-c", line], LIMIT)
+    }
+
+    /// Drops packets of a host that match an expression of nft, until the table `inet losses` is
+    /// deleted.
+    pub(super) fn filter(&self, host: &str, hook: &str, packets: &str) -> Result<()> {
+        let line = format!(
+            "nft add table inet losses && \
+             nft 'add chain inet losses c {{ type filter hook {hook} priority 0; }}' && \
+             nft add rule inet losses c {packets} counter drop"
+        );
+        self.shell(host, &line).map(drop)
     }
 
     /// Starts a line of shell in a host of the lab.

@@ -145,16 +145,6 @@ fn is_invalid(what: &str, trial: &Value, [key, value]: [&str; 2]) -> Result<()> 
     Ok(())
 }
 
-/// Drops datagrams that come to a host.
-fn filter(bench: &Bench, host: &str, hook: &str, datagrams: &str) -> Result<()> {
-    let line = format!(
-        "nft add table inet losses && \
-         nft 'add chain inet losses c {{ type filter hook {hook} priority 0; }}' && \
-         nft add rule inet losses c {datagrams} counter drop"
-    );
-    bench.shell(host, &line).map(drop)
-}
-
 fn filters(bench: &Bench) -> Result<()> {
     let mut site = Site::up(bench)?;
     for fault in [Fault::Prerouting, Fault::Input] {
@@ -165,7 +155,7 @@ fn filters(bench: &Bench) -> Result<()> {
     }
     for hook in ["prerouting", "input"] {
         let _dut = site.dut()?;
-        filter(bench, "dut", hook, "iifname to-auth udp sport 53")?;
+        bench.filter("dut", hook, "iifname to-auth udp sport 53")?;
         site.fails(&format!("the DUT's {hook}, from AuthDNS"))?;
         bench.shell("dut", "nft delete table inet losses")?;
     }
@@ -266,7 +256,7 @@ impl Fault {
 impl Site<'_> {
     /// A packet filter of AuthDNS's host.
     fn filtered(&self, hook: &str, share: &str) -> Result<()> {
-        filter(self.bench, "auth", hook, &format!("udp dport 53 {share}"))?;
+        self.bench.filter("auth", hook, &format!("udp dport 53 {share}"))?;
         self.is_invalid(&format!("AuthDNS's {hook} {share}"), ["kind", "auth_missed"])?;
         self.bench.shell("auth", "nft delete table inet losses").map(drop)
     }
