@@ -58,6 +58,13 @@ enum Again {
     Answered,
 }
 
+impl Again {
+    /// The progress once an answer has come.
+    fn answered(self) -> Again {
+        if self == Again::Asked { Again::Answered } else { self }
+    }
+}
+
 /// The replies for an alias whose target has nothing.
 #[derive(Clone, Debug)]
 struct Denials {
@@ -232,9 +239,7 @@ impl Inquiry {
 
     /// Takes what became of the question that [`Inquiry::step`] gave last.
     pub(crate) fn learn(&mut self, outcome: Outcome) {
-        if self.again == Again::Asked {
-            self.again = Again::Answered;
-        }
+        self.again = self.again.answered();
         self.known.push(outcome);
     }
 
@@ -252,9 +257,7 @@ impl Inquiry {
         if self.waits_by.is_some_and(|before| before != plan) {
             self.known.clear();
             self.begun_anew = true;
-            if self.again == Again::Asked {
-                self.again = Again::Answered;
-            }
+            self.again = self.again.answered();
         } else {
             self.learn(outcome);
         }

@@ -88,13 +88,7 @@ impl<O: Outside> Resolver<O> {
         }
         let usable = match bytes {
             Some(bytes) => self.on_answer(id, bytes),
-            None => {
-                self.metrics().count(Count::UpstreamMalformed);
-                if let Some(udp) = self.fetches.get(id).and_then(|fetch| fetch.state.udp()) {
-                    udp.was_malformed = true;
-                }
-                false
-            }
+            None => self.on_malformed(id),
         };
         if !usable {
             // The right answer may still come: until the timer ends the question, other upstreams
@@ -166,14 +160,17 @@ impl<O: Outside> Resolver<O> {
                 self.land(id, None, Failure::AliasLoop);
                 true
             }
-            Err(Unusable::Malformed | Unusable::OtherQuestion) => {
-                metrics.count(Count::UpstreamMalformed);
-                if let Some(udp) = fetch.state.udp() {
-                    udp.was_malformed = true;
-                }
-                false
-            }
+            Err(Unusable::Malformed | Unusable::OtherQuestion) => self.on_malformed(id),
         }
+    }
+
+    /// Notes a malformed reply, which is no answer: returns false.
+    fn on_malformed(&mut self, id: FetchId) -> bool {
+        self.metrics().count(Count::UpstreamMalformed);
+        if let Some(udp) = self.fetches.get(id).and_then(|fetch| fetch.state.udp()) {
+            udp.was_malformed = true;
+        }
+        false
     }
 
     /// An upstream answers with an error: whether another one is asked, over TCP already or from

@@ -265,7 +265,7 @@ impl<O: Outside> Resolver<O> {
     /// A question is over: its answer is kept, other workers are told, and those who waited will
     /// be.
     pub(super) fn land(&mut self, id: FetchId, answer: Option<Arc<Answer>>, failure: Failure) {
-        let Some((key, state)) = self.take_out(id) else { return };
+        let Some((key, mut state)) = self.take_out(id) else { return };
         for attempt in state.attempts() {
             self.outside.forget(attempt.at);
         }

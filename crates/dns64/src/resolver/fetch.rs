@@ -164,12 +164,8 @@ impl State {
     }
 
     /// Replaces a timeout by its cause: a reply was malformed, and none could be used.
-    pub(super) fn cause_of(&self, failure: Failure) -> Failure {
-        let was_malformed = match self {
-            State::Elsewhere => false,
-            State::Udp(udp) => udp.was_malformed,
-            State::Tcp(tcp) => tcp.before.was_malformed,
-        };
+    pub(super) fn cause_of(&mut self, failure: Failure) -> Failure {
+        let was_malformed = self.udp().is_some_and(|udp| udp.was_malformed);
         if was_malformed && failure == Failure::Timeout { Failure::Malformed } else { failure }
     }
 

@@ -103,6 +103,14 @@ mod tests {
     }
 
     #[test]
+    fn every_special_domain_is_found() {
+        for (domain, _) in DOMAINS {
+            let name = crate::name::text(domain);
+            assert!(ask(&name, rtype::A, ".").is_some(), "{name}");
+        }
+    }
+
+    #[test]
     fn a_forward_at_or_below_a_special_name_comes_first() {
         for forward in ["alt", "corp.alt", "www.corp.alt"] {
             assert_eq!(ask("www.corp.alt", rtype::A, forward), None, "{forward}");
