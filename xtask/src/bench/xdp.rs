@@ -347,7 +347,9 @@ impl Lab {
         let address = format!("{AUTH}:53");
         let offer = ["--server", &address, "--rate", OFFERED, "--duration", "3s"];
         let names = ["--timeout", "100ms", "--names", "0.0.0.0/0", "--cpus", "0"];
-        self.measure(&[&offer[..], &names, more].concat())
+        // A reflector returns the query: a liveness check would end the measurement.
+        let saturated = ["--liveness", "false"];
+        self.measure(&[&offer[..], &names, &saturated, more].concat())
     }
 
     /// AuthDNS on CPU 1, past the stack: what costs the side that sends least.
