@@ -8,10 +8,11 @@ use wire::view::rtype;
 use crate::name::LowerName;
 use crate::resolver::answer::{Answer, Unusable};
 use crate::resolver::outcome::{Kept, Outcome};
+use crate::resolver::scope::Scope;
 use crate::resolver::ttl::TtlLimits;
 
 /// The answer, authority or additional section, by its place among the header's counts.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Section {
     Answer = 6,
     Authority = 8,
@@ -128,6 +129,10 @@ impl Said {
 
     pub(crate) fn parse(&self) -> Result<Answer, Unusable> {
         Answer::parse(&self.bytes(), &self.question, &TtlLimits::default())
+    }
+
+    pub(crate) fn parse_in(&self, scope: Scope<'_>) -> Result<Answer, Unusable> {
+        Answer::parse_in(&self.bytes(), &self.question, &TtlLimits::default(), Some(scope))
     }
 
     /// As the cache gives it back, `age` seconds later.

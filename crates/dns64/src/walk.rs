@@ -81,8 +81,10 @@ impl Walk<'_> {
 
     /// What becomes of an upstream's message, which the cache keeps.
     fn keep(&self, key: &KeyBuf, message: Option<Vec<u8>>) -> Outcome {
+        let scope = self.settings.upstream_sets.scope(key.name());
+        let limits = &self.settings.ttl;
         let parsed =
-            message.map(|message| Answer::parse(&message, key.question(), &self.settings.ttl));
+            message.map(|message| Answer::parse_in(&message, key.question(), limits, scope));
         let failure = match parsed {
             Some(Ok(answer)) => {
                 let answer = Arc::new(answer);

@@ -20,6 +20,8 @@ pub mod rtype {
     pub const OPT: u16 = 41;
     pub const DS: u16 = 43;
     pub const RRSIG: u16 = 46;
+    pub const NSEC: u16 = 47;
+    pub const NSEC3: u16 = 50;
     pub const SVCB: u16 = 64;
     pub const HTTPS: u16 = 65;
     pub const TSIG: u16 = 250;

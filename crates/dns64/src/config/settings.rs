@@ -31,6 +31,7 @@ use crate::ids::RouteId;
 use crate::name::{DomainTable, LowerName};
 use crate::networks::Networks;
 use crate::prefixes::Live;
+use crate::resolver::scope::UpstreamSets;
 use crate::resolver::ttl::{STALE_AFTER, TtlLimits};
 use crate::translation::policy::{Mapping, Mode, Policy, Rules};
 use crate::translation::prefix::Prefix;
@@ -79,6 +80,8 @@ pub struct Settings {
     pub(crate) routes: Vec<Route>,
     /// The places of the others in `routes`.
     routes_by_domain: DomainTable<usize>,
+    /// The names that have the same upstreams.
+    pub(crate) upstream_sets: UpstreamSets,
     /// For how long answers and failures are kept and served.
     pub(crate) ttl: TtlLimits,
     /// Connections to upstreams over TCP at once, over all upstreams and workers; 1 or more.
@@ -323,6 +326,8 @@ impl Checker<'_> {
             routes_by_domain.insert(&route.domain, place);
         }
         routes.push(Route { domain: LowerName::of_wire(&[0]), upstreams: all, mode: None });
+        let upstream_sets =
+            UpstreamSets::new(routes.iter().map(|route| (&route.domain, &route.upstreams[..])));
         let ttl = ttl_limits(&config.cache);
         if config.threads == 0 {
             config.threads = net::affinity::allowed_cpus().len().clamp(1, MAX_THREADS);
@@ -341,6 +346,7 @@ impl Checker<'_> {
             left_out: Vec::new(),
             routes,
             routes_by_domain,
+            upstream_sets,
             ttl,
             upstream_connections: UPSTREAM_CONNECTIONS,
         })

@@ -17,10 +17,16 @@
 //! *steady*, that is if all its names are read from octets of names. All that is asked of an
 //! [`Answer`] later (its records, where the TTLs are, the name at the end of its aliases) has been
 //! noted when it was parsed; no name in it is looked for again.
+//!
+//! With `[[forward]]`, an answer ends at the first alias to a name of other upstreams ([`Scope`]).
+//! The aliases up to there are kept as an [`AnswerKind::Unfinished`] answer, so that the same rules
+//! apply as for an upstream that followed no more of them.
 
 mod aliases;
 mod asked;
 mod rebuild;
+#[cfg(test)]
+mod scope_tests;
 mod survey;
 #[cfg(test)]
 mod tests;
@@ -34,6 +40,7 @@ use self::aliases::Aliases;
 use self::asked::{AskedQuestion, sane};
 use self::survey::{Denial, Facts, Survey, type_covered};
 use crate::name::is_question;
+use crate::resolver::scope::Scope;
 use crate::resolver::ttl::TtlLimits;
 
 pub(crate) use self::asked::{MAX_ALIASES, Unusable};
@@ -48,7 +55,8 @@ pub(crate) enum AnswerKind {
     NoData,
     /// There is no such name: NXDOMAIN, or YXDOMAIN with the DNAME that makes too long a name.
     NxDomain,
-    /// Aliases, whose end the upstream has not looked up.
+    /// Aliases without an answer for the name at their end: the upstream did not look it up, or its
+    /// answer was cut there.
     Unfinished,
     /// An error of the upstream.
     Failed,
@@ -92,15 +100,30 @@ impl AnswerRecord<'_> {
 }
 
 impl Answer {
-    /// Takes `message` as the answer to `question` (name in lower case, type, class).
+    /// Reads `message` as the answer to `question` (name in lower case, type, class), of an upstream
+    /// that may answer for all names.
     ///
     /// # Errors
-    /// If it is malformed, contradicts itself, answers another question, or its aliases form a
-    /// loop.
+    /// See [`Answer::parse_in`].
     pub(crate) fn parse(
         message: &[u8],
         question: &[u8],
         limits: &TtlLimits,
+    ) -> Result<Answer, Unusable> {
+        Answer::parse_in(message, question, limits, None)
+    }
+
+    /// Reads `message` as the answer to `question` (name in lower case, type, class). It is cut at
+    /// the first alias out of `scope`, and has no other records of names that `scope` does not cover.
+    ///
+    /// # Errors
+    /// If it is malformed, contradicts itself, answers another question, or its aliases form a
+    /// loop.
+    pub(crate) fn parse_in(
+        message: &[u8],
+        question: &[u8],
+        limits: &TtlLimits,
+        scope: Option<Scope<'_>>,
     ) -> Result<Answer, Unusable> {
         let view = Message::new(message).ok_or(Unusable::Malformed)?;
         let asked = AskedQuestion::of(question).ok_or(Unusable::OtherQuestion)?;
@@ -111,17 +134,18 @@ impl Answer {
             return Err(Unusable::OtherQuestion);
         }
         let survey = Survey::of(&view, message, records_at, asked)?;
-        if survey.plain && survey.is_clean() {
+        let may_leave_out = scope.is_some() && view.nscount() > 0;
+        if survey.plain && survey.is_clean() && !may_leave_out {
             return Ok(Answer::keep(message, &survey, None, limits));
         }
-        let aliases = Aliases::follow(&view, &survey, asked)?;
-        if aliases.are_in_place() && survey.is_clean() && !aliases.leaves_out_additional() {
+        let aliases = Aliases::follow(&view, &survey, asked, scope)?;
+        if aliases.are_in_place() && survey.is_clean() && !aliases.leaves_out {
             return Ok(Answer::keep(message, &survey, Some(&aliases), limits));
         }
         let clean = rebuild::rebuild(message, &aliases)?;
         let view = Message::new(&clean).ok_or(Unusable::Malformed)?;
-        let again = Survey::of(&view, &clean, records_at, asked)?.with_edns_of(&survey);
-        let aliases = Aliases::follow(&view, &again, asked)?;
+        let again = Survey::of(&view, &clean, records_at, asked)?.with_facts_of(&survey);
+        let aliases = Aliases::follow(&view, &again, asked, scope)?;
         // What has just been written has nothing to be written anew.
         if !again.is_clean() || !aliases.are_in_place() {
             return Err(Unusable::Malformed);
@@ -148,16 +172,9 @@ impl Answer {
         octets[10..12].copy_from_slice(&survey.arcount.to_be_bytes());
         let facts = aliases.map_or(survey.facts, |aliases| aliases.facts);
         let has_aliases = target_len > 0;
-        let rcode = match Rcode::new(u16::from(octets[3] & 0xf)) {
-            // A referral is not NODATA: the upstream does not recurse for us.
-            Rcode::NOERROR if !facts.has_data && !has_aliases && survey.is_referral() => {
-                Rcode::SERVFAIL
-            }
-            rcode if survey.rcode_bits == 0 => rcode,
-            // BADVERS and similar codes concern this hop only; their half in the header would look
-            // like success.
-            _ => Rcode::SERVFAIL,
-        };
+        let is_cut = aliases.is_some_and(|aliases| aliases.is_cut);
+        let is_empty = !facts.has_data && !has_aliases;
+        let rcode = effective_rcode(octets[3] & 0xf, survey, is_empty, is_cut);
         octets[3] = octets[3] & 0xf0 | rcode.in_header();
         let denial = survey.denial(target.unwrap_or(survey.question_name()));
         let negative_ttl = denial.map(|denial| denial.ttl);
@@ -189,7 +206,7 @@ impl Answer {
             negative_ttl,
             message_len: survey.end as u16,
             records_at: survey.records_at as u16,
-            extended_error: survey.extended_error,
+            extended_error: survey.extended_error.filter(|_| !is_cut || kind == AnswerKind::Failed),
             target_len: target_len as u8,
             kind,
             signed: facts.signed || survey.signed_authority,
@@ -333,6 +350,24 @@ impl Answer {
 
     fn field(&self, at: usize) -> u16 {
         u16::from_be_bytes([self.octets[at], self.octets[at + 1]])
+    }
+}
+
+/// The RCODE of an answer, by that of the message's header.
+fn effective_rcode(header: u8, survey: &Survey<'_>, is_empty: bool, is_cut: bool) -> Rcode {
+    let is_rejected = survey.extended_error.is_some_and(ede::is_validation_failure);
+    match Rcode::new(header.into()) {
+        // BADVERS and similar codes concern this hop only; their half in the header would look like
+        // success.
+        _ if survey.rcode_bits != 0 => Rcode::SERVFAIL,
+        // The aliases may be part of the data that validation rejected.
+        Rcode::SERVFAIL if is_rejected => Rcode::SERVFAIL,
+        // The RCODE is about the name at the end of the aliases (RFC 6604 §3), for which another
+        // upstream is asked.
+        _ if is_cut => Rcode::NOERROR,
+        // A referral is not NODATA: the upstream does not recurse for us.
+        Rcode::NOERROR if is_empty && survey.is_referral() => Rcode::SERVFAIL,
+        rcode => rcode,
     }
 }
 

@@ -146,7 +146,9 @@ impl<O: Outside> Resolver<O> {
         let metrics = self.common.metrics.worker(self.worker);
         #[cfg(test)]
         crate::guard::panic_if_named("defect-answer", fetch.query.key().name());
-        match Answer::parse(bytes, fetch.query.key().question(), &self.settings.ttl) {
+        let key = fetch.query.key();
+        let scope = self.settings.upstream_sets.scope(key.name());
+        match Answer::parse_in(bytes, key.question(), &self.settings.ttl, scope) {
             Ok(answer) => {
                 metrics.count(Count::UpstreamAnswer);
                 let answer = Arc::new(answer);

@@ -25,6 +25,7 @@ mod fetches;
 pub(crate) mod outcome;
 pub(crate) mod outside;
 mod renewals;
+pub(crate) mod scope;
 pub(crate) mod shared_questions;
 #[cfg(test)]
 mod tests;

@@ -636,7 +636,8 @@ enum Followed<'a> {
     End(Chain<'a>),
 }
 
-/// Follows the aliases that upstreams did not follow (RFC 6147 §5.1.5).
+/// Follows the aliases that upstreams did not follow, and those at which answers were cut because
+/// they lead to names of other upstreams (RFC 6147 §5.1.5, RFC 1034 §5.3.3).
 fn follow<'a>(start: &'a [u8], known: &'a [Outcome]) -> Followed<'a> {
     let mut name = start;
     let mut asked = Vec::new();

@@ -4,6 +4,7 @@
 #![allow(missing_docs)]
 
 mod control;
+mod forwards;
 mod harness;
 mod last_cases;
 mod observe;

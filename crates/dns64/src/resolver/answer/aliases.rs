@@ -9,7 +9,8 @@ use wire::view::{Malformed, Message, NameReader, Record, rtype};
 
 use super::asked::{AskedQuestion, MAX_ALIASES, Unusable};
 use super::survey::{Facts, Survey, is_of_transport, lower, type_covered};
-use crate::name::ancestors;
+use crate::name::{ancestors, is_at_or_below};
+use crate::resolver::scope::Scope;
 
 /// The longest name (RFC 1035 §2.3.4), with its root label, octets.
 const LONGEST: usize = 255;
@@ -43,9 +44,14 @@ pub(super) struct Aliases<'a> {
     aliases: Vec<Vec<u8>>,
     /// The name at their end.
     end: Vec<u8>,
-    /// Which additional records are passed on, by their numbers.
+    /// True if the name at their end belongs to other upstreams: the rest of the message is left out.
+    pub(super) is_cut: bool,
+    /// For each authority record, true if it is passed on; empty if all are.
+    authority: Vec<bool>,
+    /// For each additional record, true if it is passed on.
     pub(super) additional: Vec<bool>,
-    leaves_out_additional: bool,
+    /// True if authority or additional records are not passed on.
+    pub(super) leaves_out: bool,
     /// True if a DNAME makes too long a name of the name at the end, and the upstream reports that
     /// with YXDOMAIN (RFC 6672 §2.2).
     pub(super) is_too_long: bool,
@@ -66,7 +72,8 @@ struct NextAlias {
 }
 
 impl<'a> Aliases<'a> {
-    /// Follows the aliases of a message as far as it knows them.
+    /// Follows the aliases of a message to their end in the message, or to the first name that
+    /// `scope` does not cover.
     ///
     /// # Errors
     /// If they lead in a circle or too far, or contradict each other or the data.
@@ -74,23 +81,10 @@ impl<'a> Aliases<'a> {
         view: &Message<'a>,
         survey: &Survey<'a>,
         asked: AskedQuestion<'_>,
+        scope: Option<Scope<'_>>,
     ) -> Result<Aliases<'a>, Unusable> {
-        let name = &asked.question[..asked.question.len() - 4];
-        let mut aliases = Aliases {
-            records: Vec::with_capacity(usize::from(view.ancount()).min(survey.ttls.len())),
-            arena: Vec::new(),
-            items: Vec::new(),
-            facts: Facts::NONE,
-            aliases: Vec::new(),
-            end: name.to_vec(),
-            additional: Vec::new(),
-            leaves_out_additional: false,
-            is_too_long: false,
-        };
-        for record in view.records(survey.records_at, view.ancount()) {
-            aliases.list(record?, &survey.names)?;
-        }
-        loop {
+        let mut aliases = Aliases::list(view, survey, asked)?;
+        while !aliases.is_cut {
             let found = aliases.look_at_end(&survey.names, asked, view.rcode())?;
             let Some(target) = found.alias else { break };
             if found.has_data {
@@ -108,11 +102,26 @@ impl<'a> Aliases<'a> {
             if aliases.aliases.contains(&aliases.end) || aliases.aliases.len() > MAX_ALIASES {
                 return Err(Unusable::AliasLoop);
             }
+            aliases.is_cut = scope.is_some_and(|scope| !scope.covers(&aliases.end));
+        }
+        if aliases.is_cut {
+            // A DNAME that was followed is no data, even if DNAME records were asked for.
+            aliases.facts.has_data = false;
+            aliases.leaves_out = view.nscount() > 0 || survey.arcount > 0;
+            return Ok(aliases);
+        }
+        if let Some(scope) = scope {
+            aliases.look_at_authority(view, survey, scope)?;
         }
         if survey.arcount > 0 {
-            aliases.look_at_additional(view, survey)?;
+            aliases.look_at_additional(view, survey, scope)?;
         }
         Ok(aliases)
+    }
+
+    /// True if the authority record with this number is passed on.
+    pub(super) fn keeps_authority(&self, number: usize) -> bool {
+        !self.is_cut && self.authority.get(number).is_none_or(|is_kept| *is_kept)
     }
 
     /// The name at the end of the aliases, lower case; `None` if there are none.
@@ -127,16 +136,33 @@ impl<'a> Aliases<'a> {
         self.items.len() == self.records.len() && self.items.iter().enumerate().all(in_order)
     }
 
-    /// Whether there are additional records that are not passed on.
-    pub(super) fn leaves_out_additional(&self) -> bool {
-        self.leaves_out_additional
-    }
-
-    fn list(&mut self, record: Record<'a>, names: &NameReader<'_>) -> Result<(), Malformed> {
-        let start = self.arena.len();
-        self.arena.extend(lower(names, record.owner)?.wire());
-        self.records.push(Listed { record, owner: start..self.arena.len(), taken: false });
-        Ok(())
+    /// Returns the answer records, none of them taken yet.
+    fn list(
+        view: &Message<'a>,
+        survey: &Survey<'a>,
+        asked: AskedQuestion<'_>,
+    ) -> Result<Aliases<'a>, Malformed> {
+        let mut aliases = Aliases {
+            records: Vec::with_capacity(usize::from(view.ancount()).min(survey.ttls.len())),
+            arena: Vec::new(),
+            items: Vec::new(),
+            facts: Facts::NONE,
+            aliases: Vec::new(),
+            end: asked.question[..asked.question.len() - 4].to_vec(),
+            is_cut: false,
+            authority: Vec::new(),
+            additional: Vec::new(),
+            leaves_out: false,
+            is_too_long: false,
+        };
+        for record in view.records(survey.records_at, view.ancount()) {
+            let record = record?;
+            let start = aliases.arena.len();
+            aliases.arena.extend(lower(&survey.names, record.owner)?.wire());
+            let owner = start..aliases.arena.len();
+            aliases.records.push(Listed { record, owner, taken: false });
+        }
+        Ok(aliases)
     }
 
     /// Takes what the name at the end of the aliases owns, and the DNAMEs above it.
@@ -210,12 +236,37 @@ impl<'a> Aliases<'a> {
         }
     }
 
-    /// Additional records are passed on (RFC 6147 §5.3.2) if the other sections mention their
-    /// names; nobody has asked for others (RFC 2181 §5.4.1).
+    /// Leaves out authority records of names that `scope` does not cover. Records that deny data of
+    /// the name at the end of the aliases stay: their owners are other names of its zone.
+    fn look_at_authority(
+        &mut self,
+        view: &Message<'a>,
+        survey: &Survey<'a>,
+        scope: Scope<'_>,
+    ) -> Result<(), Malformed> {
+        let records = view.all_records(survey.records_at).skip(view.ancount().into());
+        for record in records.take(view.nscount().into()) {
+            let record = record?;
+            let owner = lower(&survey.names, record.owner)?;
+            let denies = match type_covered(record.rtype, record.data).unwrap_or(record.rtype) {
+                rtype::SOA => is_at_or_below(&self.end, owner.wire()),
+                rtype::NSEC | rtype::NSEC3 => true,
+                _ => false,
+            };
+            let is_kept = denies || scope.covers(owner.wire());
+            self.leaves_out |= !is_kept;
+            self.authority.push(is_kept);
+        }
+        Ok(())
+    }
+
+    /// Additional records are passed on (RFC 6147 §5.3.2) if the other sections mention their names
+    /// and `scope` covers them; others do not belong to the question (RFC 2181 §5.4.1).
     fn look_at_additional(
         &mut self,
         view: &Message<'a>,
         survey: &Survey<'a>,
+        scope: Option<Scope<'_>>,
     ) -> Result<(), Unusable> {
         let names = &survey.names;
         let mut mentioned: HashSet<Vec<u8>> = HashSet::new();
@@ -238,15 +289,20 @@ impl<'a> Aliases<'a> {
         for _ in 0..view.ancount() {
             rest.next().transpose()?;
         }
-        for record in rest.by_ref().take(usize::from(view.nscount())) {
-            mention(&record?)?;
+        for (number, record) in rest.by_ref().take(view.nscount().into()).enumerate() {
+            if self.keeps_authority(number) {
+                mention(&record?)?;
+            }
         }
         for record in rest {
             let record = record?;
-            let is_kept = !is_of_transport(record.rtype);
-            let keeps = is_kept && mentioned.contains(lower(names, record.owner)?.wire());
-            self.leaves_out_additional |= is_kept && !keeps;
-            self.additional.push(keeps);
+            let owner = lower(names, record.owner)?;
+            let may_stay = !is_of_transport(record.rtype);
+            let is_kept = may_stay
+                && mentioned.contains(owner.wire())
+                && scope.is_none_or(|scope| scope.covers(owner.wire()));
+            self.leaves_out |= may_stay && !is_kept;
+            self.additional.push(is_kept);
         }
         Ok(())
     }

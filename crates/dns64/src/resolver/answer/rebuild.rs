@@ -53,11 +53,11 @@ fn write(message: &[u8], aliases: &Aliases<'_>) -> Option<Vec<u8>> {
         fits(&out)?;
     }
     let mut out = out.authority();
-    for record in
-        all(authority)?.into_iter().filter(|record| !is_of_transport(record.rtype().to_int()))
-    {
-        out.push(whole(record)?).ok()?;
-        fits(&out)?;
+    for (number, record) in all(authority)?.into_iter().enumerate() {
+        if aliases.keeps_authority(number) && !is_of_transport(record.rtype().to_int()) {
+            out.push(whole(record)?).ok()?;
+            fits(&out)?;
+        }
     }
     let mut out = out.additional();
     for (record, is_kept) in all(additional)?.into_iter().zip(&aliases.additional) {

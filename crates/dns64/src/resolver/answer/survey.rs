@@ -118,9 +118,15 @@ impl<'a> Survey<'a> {
         self.steady && !self.must_rebuild
     }
 
-    /// The same with the EDNS part of the message that this one was made of.
-    pub(super) fn with_edns_of(self, original: &Survey<'_>) -> Survey<'a> {
-        Survey { rcode_bits: original.rcode_bits, extended_error: original.extended_error, ..self }
+    /// The same with the facts of the original message that are lost when it is rebuilt: its EDNS
+    /// part, and that it has NS records.
+    pub(super) fn with_facts_of(self, original: &Survey<'_>) -> Survey<'a> {
+        Survey {
+            rcode_bits: original.rcode_bits,
+            extended_error: original.extended_error,
+            has_ns: original.has_ns,
+            ..self
+        }
     }
 
     /// The name that was asked for, as the message spells it.
