@@ -129,6 +129,10 @@ pub(super) struct Draft {
     /// Of the root, which are asked for all that no [`Forward`] covers.
     pub upstreams: Vec<Told<SocketAddr>>,
     pub forwards: Vec<Forward>,
+    /// Value of `local-zones`; none: our default.
+    pub local_zones: Option<Told<Value>>,
+    /// Domains that dns64d would answer locally; the upstreams of the root are asked for them.
+    as_root: Vec<Told<String>>,
     settings: Vec<Setting>,
     pub notes: Notes,
 }
@@ -261,6 +265,30 @@ impl Draft {
         }
     }
 
+    /// A domain for which the upstreams of the root are asked, although dns64d would answer it
+    /// locally.
+    pub(super) fn forward_as_root(&mut self, domain: &str, origin: Origin) {
+        if let Some(value) = self.domain(domain, &origin) {
+            self.as_root.push(Told { value, origin });
+        }
+    }
+
+    /// Adds a `[[forward]]` for each of the domains that are asked like the root.
+    fn settle_as_root(&mut self) {
+        let upstreams: Vec<SocketAddr> = self.upstreams.iter().map(|told| told.value).collect();
+        for Told { value: domain, origin } in std::mem::take(&mut self.as_root) {
+            if self.forwards.iter().any(|known| known.domain == domain) {
+                continue;
+            }
+            if upstreams.is_empty() {
+                let why = "dns64d answers it locally; write a [[forward]] for it";
+                self.notes.answers(&origin.place, &origin.words, why);
+            } else {
+                self.forwards.push(Forward { domain, upstreams: upstreams.clone(), origin });
+            }
+        }
+    }
+
     /// Removes upstreams that cannot be queried: those with port 0, and dns64d itself.
     fn settle_upstreams(&mut self, is_own: IsOwn) {
         let listen: Vec<SocketAddr> = self.listen.iter().map(|told| told.value).collect();
@@ -292,6 +320,7 @@ impl Draft {
     /// Resolves contradictions between settings that are valid on their own.
     fn settle(&mut self, is_own: IsOwn) {
         self.settle_upstreams(is_own);
+        self.settle_as_root();
         let number = |settings: &[Setting], key| {
             let setting = settings.iter().find(|known| (known.table, known.key) == ("cache", key));
             setting.and_then(|known| known.value.as_integer())
@@ -359,6 +388,9 @@ impl Draft {
         }
         if let Some(threads) = &self.threads {
             let _ = writeln!(text, "{}threads = {}", threads.origin.comment(), threads.value);
+        }
+        if let Some(Told { value, origin }) = &self.local_zones {
+            let _ = writeln!(text, "{}local-zones = {}", origin.comment(), in_lines(value));
         }
         text.push('\n');
     }
@@ -488,6 +520,22 @@ fn written(draft: &PrefixDraft) -> String {
         text.push_str(", allow-non-global = true");
     }
     text + " }"
+}
+
+/// A value in one line, or an array in lines of at most a hundred characters.
+fn in_lines(value: &Value) -> String {
+    let Value::Array(items) = value else { return value.to_string() };
+    let mut text = "[".to_owned();
+    let mut line = 100;
+    for item in items.iter().map(|item| format!("{item},")) {
+        line += 1 + item.len();
+        if line > 100 {
+            text += "\n   ";
+            line = 4 + item.len();
+        }
+        text += &format!(" {item}");
+    }
+    text + "\n]"
 }
 
 fn networks(addresses: &Addresses) -> Value {

@@ -23,6 +23,7 @@ mod draft;
 mod error;
 mod files;
 mod knot_resolver;
+mod local_zones;
 mod lua;
 mod mtd64_ng;
 mod notes;
@@ -40,6 +41,7 @@ use self::draft::Draft;
 pub use self::error::ImportError;
 pub use self::files::{LONGEST_FILE, read_file};
 use self::files::{called, read};
+pub use self::local_zones::standard_local_zones;
 pub use self::notes::{Note, Place};
 
 /// The largest number of worker threads of dns64d: one bit of a word for each.

@@ -91,7 +91,7 @@ fn what_changes_answers_is_told_from_what_does_not() {
 
 #[test]
 fn what_answers_depend_on_is_not_dropped_without_a_note() {
-    let zone = "forward-zone:\n  name: a.test\n  forward-addr: 192.0.2.1\n";
+    let zone = "forward-zone:\n  name: a.example\n  forward-addr: 192.0.2.1\n";
     let of_zone = |more: &str| format!("{zone}  {more}\n");
     let root = |address: &str| format!("forward-zone:\n  name: .\n  forward-addr: {address}\n");
     let server = |port: u16, address: &str| format!(".:{port} {{\n  forward . {address}\n}}\n");
@@ -192,6 +192,80 @@ fn unbound_keywords_end_at_their_colon() {
     let on_more_lines = spaced.replace(": fd64::/96", ":\n    # the prefix\n    fd64::/96");
     for text in [tight, &on_more_lines] {
         assert_eq!(settings("unbound.conf", text), wanted, "{text}");
+    }
+}
+
+/// The domains of the `[[forward]]` entries of a result.
+fn forwards(toml: &str) -> Vec<String> {
+    let table: toml::Table = toml::from_str(toml).unwrap();
+    let all = table.get("forward").and_then(toml::Value::as_array).cloned().unwrap_or_default();
+    all.iter().map(|entry| entry["domain"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn unbounds_built_in_local_zones_are_kept() {
+    let of = |lines: &str| {
+        let root = "forward-zone:\n  name: .\n  forward-addr: 192.0.2.1\n";
+        let (_folder, path) = file("unbound.conf", &format!("server:\n{lines}{root}"));
+        let Imported { toml, notes } = import(&path, None).unwrap();
+        let table: toml::Table = toml::from_str(&toml).unwrap();
+        let lost = notes.iter().filter(|note| note.changes_answers()).count();
+        (table["local-zones"].clone(), forwards(&toml), lost)
+    };
+    // Unbound does not have the zone `local`.
+    let (zones, forwards, lost) = of("");
+    assert_eq!((zones, lost), (toml::Value::Boolean(true), 0));
+    assert_eq!(forwards, [".", "local"]);
+
+    let listed = |lines: &str, notes: usize| {
+        let (zones, forwards, lost) = of(lines);
+        assert_eq!(lost, notes, "{lines}");
+        let zones = zones.as_array().unwrap().clone();
+        (zones.iter().map(|zone| zone.as_str().unwrap().to_owned()).collect::<Vec<_>>(), forwards)
+    };
+    for (name, kind, notes) in [
+        ("10.in-addr.arpa", "nodefault", 0),
+        ("\"Test.\"", "nodefault", 0),
+        ("home.arpa", "transparent", 1),
+    ] {
+        let (zones, forwards) = listed(&format!("  local-zone: {name} {kind}\n"), notes);
+        let left_out = name.trim_matches('"').trim_end_matches('.').to_ascii_lowercase();
+        let wanted: Vec<String> =
+            standard_local_zones().filter(|zone| *zone != left_out && zone != "local").collect();
+        assert_eq!((zones, forwards), (wanted, Vec::new()), "{name}");
+    }
+    let (zones, _) = listed("  unblock-lan-zones: yes\n", 0);
+    let loopback = format!("1{}.ip6.arpa", ".0".repeat(31));
+    assert_eq!(zones, ["test", "home.arpa", "service.arpa", "127.in-addr.arpa", &loopback]);
+
+    // A zone that blocks its names stays blocked, and its type is noted.
+    let (zones, forwards, lost) = of("  local-zone: 10.in-addr.arpa static\n");
+    assert_eq!((zones, lost, forwards.len()), (toml::Value::Boolean(true), 1, 2));
+    let (zones, forwards, lost) = of("  local-zone: local. static\n");
+    assert_eq!((zones, lost, forwards.len()), (toml::Value::Boolean(true), 1, 0));
+}
+
+#[test]
+fn opened_parts_of_unbounds_local_zones_are_forwarded() {
+    let of = |lines: &str| {
+        let root = "forward-zone:\n  name: .\n  forward-addr: 192.0.2.1\n";
+        let (_folder, path) = file("unbound.conf", &format!("server:\n{lines}{root}"));
+        let Imported { toml, notes } = import(&path, None).unwrap();
+        let notes: Vec<String> = notes.iter().map(ToString::to_string).collect();
+        (forwards(&toml), notes)
+    };
+    let (all, _) =
+        of("  local-zone: 1.10.in-addr.arpa transparent\n  local-zone: onion nodefault\n");
+    assert_eq!(all, [".", "local", "1.10.in-addr.arpa", "onion"]);
+
+    let inside = "forward-zone:\n  name: 2.10.in-addr.arpa\n  forward-addr: 192.0.2.9\n";
+    let (all, notes) = of(inside);
+    assert_eq!(all, [".", "2.10.in-addr.arpa", "local"]);
+    let is_noted = |notes: &[String]| notes.iter().any(|note| note.contains("answers 10.in-addr"));
+    assert!(is_noted(&notes), "{notes:#?}");
+    for open in ["10.in-addr.arpa nodefault", "2.10.in-addr.arpa transparent"] {
+        let (all, notes) = of(&format!("  local-zone: {open}\n{inside}"));
+        assert!(all.contains(&"2.10.in-addr.arpa".to_owned()) && !is_noted(&notes), "{notes:#?}");
     }
 }
 

@@ -9,11 +9,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use toml::Value;
 
 use super::addresses::{Addresses, most_specific, network};
 use super::draft::{Draft, Origin, PrefixDraft, Told};
 use super::error::ImportError;
 use super::files::{DEEPEST, MOST, called, included, read, too_many};
+use super::local_zones::standard_local_zones;
 use super::notes::Place;
 use super::prefix;
 use super::values::{mebibytes, seconds, socket};
@@ -92,6 +94,12 @@ const IDLE: &[&str] = &[
     "verbosity",
 ];
 
+/// Types of `local-zone` that resolve a name without local data as any other name.
+const RESOLVED: &[&str] =
+    &["always_transparent", "inform", "nodefault", "noview", "transparent", "typetransparent"];
+/// Built-in local zones that dns64d answers locally in every configuration.
+const FIXED: [&str; 3] = ["localhost", "invalid", "onion"];
+
 /// A key with its values.
 struct Entry {
     place: Place,
@@ -152,6 +160,7 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
         }
     }
     translation(&server, draft);
+    local_zones(&server, draft);
     listen(&server, draft);
     access(&server, draft);
     server.entries.iter().for_each(|entry| setting(entry, &server, draft));
@@ -354,6 +363,76 @@ fn has(modules: &str, module: &str) -> bool {
     modules.split_whitespace().any(|word| word == module)
 }
 
+/// Built-in local zones. A `local-zone` with the name of such a zone replaces it; one below it opens
+/// a part of it.
+fn local_zones(server: &Clause, draft: &mut Draft) {
+    let canonical = |name: &str| name.trim_end_matches('.').to_ascii_lowercase();
+    let is_resolved =
+        |entry: &&Entry| entry.values.last().is_some_and(|kind| RESOLVED.contains(&kind.as_str()));
+    let opened: Vec<(String, &Entry)> = server
+        .entries
+        .iter()
+        .filter(|entry| entry.key == "local-zone")
+        .filter(is_resolved)
+        .map(|entry| (canonical(entry.value()), entry))
+        .collect();
+    let unblocked = server.find("unblock-lan-zones").filter(|entry| entry.is_yes());
+    // Unbound has no built-in zone of this name.
+    let blocks_local = server.entries.iter().any(|entry| {
+        entry.key == "local-zone" && canonical(entry.value()) == "local" && !is_resolved(&entry)
+    });
+    let is_kept = |zone: &String| {
+        (zone != "local" || blocks_local)
+            && opened.iter().all(|(name, _)| name != zone)
+            && !(unblocked.is_some() && is_of_lan(zone))
+    };
+    let mut kept: Vec<String> = standard_local_zones().filter(is_kept).collect();
+    let is_standard = kept.len() + usize::from(!blocks_local) == standard_local_zones().count();
+    let origin = match unblocked.or_else(|| opened.first().map(|(_, entry)| *entry)) {
+        Some(entry) if !is_standard => entry.origin(),
+        _ => Origin::new(&server.place, "built-in local zones"),
+    };
+    if is_standard && !blocks_local {
+        draft.forward_as_root("local", Origin::new(&server.place, "local is no built-in zone"));
+    }
+    let value = match is_standard {
+        true => Value::Boolean(true),
+        false => Value::Array(kept.iter().cloned().map(Value::String).collect()),
+    };
+    draft.local_zones = Some(Told { value, origin });
+    kept.extend(FIXED.map(str::to_owned));
+    for (name, entry) in &opened {
+        if kept.iter().any(|zone| is_at_or_below(name, zone)) {
+            draft.forward_as_root(name, entry.origin());
+        }
+    }
+    shadowed_forwards(&kept, &opened, draft);
+}
+
+/// Notes forward zones in local zones: Unbound does not ask their upstreams.
+fn shadowed_forwards(local: &[String], opened: &[(String, &Entry)], draft: &mut Draft) {
+    let is_in = |domain: &str, zone: &str| {
+        let is_open = |name: &str| is_at_or_below(domain, name) && is_at_or_below(name, zone);
+        is_at_or_below(domain, zone) && !opened.iter().any(|(name, _)| is_open(name))
+    };
+    for forward in &draft.forwards {
+        if let Some(zone) = local.iter().find(|zone| is_in(&forward.domain, zone)) {
+            let why = format!("Unbound answers {zone} locally; dns64d asks these upstreams");
+            draft.notes.answers(&forward.origin.place, &forward.origin.words, why);
+        }
+    }
+}
+
+/// True for a zone that `unblock-lan-zones` removes: all reverse zones except those of loopback.
+fn is_of_lan(zone: &str) -> bool {
+    let is_loopback = zone == "127.in-addr.arpa" || zone.starts_with("1.0.0.0.0.0.0.0.");
+    !is_loopback && (zone.ends_with(".in-addr.arpa") || zone.ends_with(".ip6.arpa"))
+}
+
+fn is_at_or_below(name: &str, zone: &str) -> bool {
+    name.strip_suffix(zone).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+}
+
 /// Where it serves; loopback if nothing is said.
 fn listen(server: &Clause, draft: &mut Draft) {
     let port: u16 = server.find("port").and_then(|entry| entry.value().parse().ok()).unwrap_or(53);
@@ -437,7 +516,8 @@ fn setting(entry: &Entry, server: &Clause, draft: &mut Draft) {
         | "module-config"
         | "port"
         | "tls-upstream"
-        | "ssl-upstream" => (),
+        | "ssl-upstream"
+        | "unblock-lan-zones" => (),
         "cache-max-ttl" => set("cache", "max-ttl", seconds(entry.value())),
         "cache-min-ttl" => set("cache", "min-ttl", seconds(entry.value())),
         "cache-max-negative-ttl" => {
@@ -456,7 +536,7 @@ fn setting(entry: &Entry, server: &Clause, draft: &mut Draft) {
         "prefetch" if entry.is_yes() => draft.set("cache", "prefetch", true, entry.origin()),
         "serve-expired" if entry.is_yes() => serve_expired(entry, server, draft),
         key if key.starts_with("serve-expired") => (),
-        // Takes back a zone that it has by itself.
+        // Removes a built-in local zone.
         "local-zone" if entry.values.last().is_some_and(|kind| kind == "nodefault") => (),
         "auto-trust-anchor-file" | "trust-anchor-file" | "trust-anchor" | "trusted-keys-file" => {
             let validates = server

@@ -3,12 +3,13 @@
 //!
 //! ```text
 //! text ─► keys: Config, types ─► settings: do they make sense together? ─► Settings: policies, routes, upstreams
-//!         networks, observe                                       policies
+//!         local_zones, networks, observe                          policies
 //! ```
 
 mod addresses;
 mod error;
 mod keys;
+mod local_zones;
 mod networks;
 mod observe;
 mod policies;
@@ -23,6 +24,7 @@ pub use self::keys::{
     GroupKeys, LimitKeys, ListenKeys, LocalKeys, LogKeys, LogLevel, MetricsKeys, Overload,
     PrefixKeys, ProbeKeys, TranslationKeys, UpstreamKeys, UpstreamOrder,
 };
+pub use self::local_zones::{LocalZoneKeys, ZoneName};
 pub use self::networks::NetworkList;
 pub(crate) use self::observe::CONTROL_SOCKET;
 pub use self::observe::{ControlKeys, DnstapKeys, LogFormat, LogTarget, QueryLogKeys};

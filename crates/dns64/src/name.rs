@@ -129,6 +129,12 @@ impl<T> DomainTable<T> {
         ancestors(name).find_map(|domain| self.0.get(domain))
     }
 
+    /// True if nothing belongs to any domain.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether something belongs to this very domain.
     pub(crate) fn has(&self, domain: &LowerName) -> bool {
         self.0.contains_key(domain.wire())

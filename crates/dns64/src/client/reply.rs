@@ -27,7 +27,7 @@ use crate::resolver::answer::{AnswerKind, AnswerRecord, ReadRecord};
 use crate::resolver::outcome::{Failure, Kept};
 use crate::translation::decide::{Cause, Reply, Strip, Way, Withheld, addresses};
 use crate::translation::hints::Service;
-use crate::translation::local::{self, LocalAnswer};
+use crate::translation::local::{self, LocalAnswer, NameServer};
 use crate::translation::policy::{Hints, Policy, Rules};
 use crate::transport::Transport;
 
@@ -163,7 +163,12 @@ impl ReplyFrame {
         }
         if let Some(zone) = &answer.zone {
             count(out, start, NSCOUNT);
-            put_record(out, zone, rtype::SOA, zones.ttl.min(lifetime), &zones.soa());
+            let name_server = match answer.name_server {
+                NameServer::Configured => zones.name_server.wire(),
+                NameServer::Apex => zone,
+            };
+            let data = zones.soa(name_server);
+            put_record(out, zone, rtype::SOA, zones.ttl.min(lifetime), &data);
         }
     }
 
@@ -534,7 +539,8 @@ fn with_made_up_soa(
     let known = if made { rules.lifetime() } else { u32::MAX };
     let ttl = Ttl::from_secs(lasting.min().unwrap_or(0).min(zones.ttl).min(known));
     let owner = Name::from_octets(last.answer.target()).ok()?;
-    let data = UnknownRecordData::from_octets(Rtype::SOA, zones.soa()).ok()?;
+    let data = zones.soa(zones.name_server.wire());
+    let data = UnknownRecordData::from_octets(Rtype::SOA, data).ok()?;
     let mut authority = answer.authority();
     authority.push(Record::new(owner, Class::IN, ttl, data)).ok()?;
     Some(authority.additional().finish())

@@ -10,6 +10,7 @@ use method::units::Nanos;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
+use super::local_zones::LocalZoneKeys;
 use super::networks::{BadList, NamedNetworks, NetworkList};
 use super::observe::{ControlKeys, DnstapKeys, LogFormat, QueryLogKeys};
 use super::{addresses, times};
@@ -40,6 +41,9 @@ pub struct Config {
     /// The user to become after start, when started as root.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
+    /// Zones that are answered locally without data: `true` for `test`, `local`, `home.arpa`,
+    /// `service.arpa` and the reverse zones of RFC 6303 and RFC 7793, `false` for none, or a list.
+    pub local_zones: LocalZoneKeys,
     /// `[networks]`: lists of networks that other lists may name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, Vec<String>>")]
@@ -48,7 +52,7 @@ pub struct Config {
     pub dns64: TranslationKeys,
     /// `[discovery]`: where prefixes that are announced are looked for.
     pub discovery: DiscoveryKeys,
-    /// `[local]`: what the zones that are made up here say of themselves.
+    /// `[local]`: SOA and NS records of the zones that are answered locally.
     pub local: LocalKeys,
     /// `[access]`: which clients are answered.
     pub access: AccessKeys,
@@ -91,6 +95,7 @@ impl Default for Config {
             threads: 0,
             cpus: Vec::new(),
             user: None,
+            local_zones: LocalZoneKeys::default(),
             networks: BTreeMap::new(),
             dns64: TranslationKeys::default(),
             discovery: DiscoveryKeys::default(),
@@ -527,18 +532,18 @@ pub struct GroupKeys {
     pub domains: Vec<DomainKeys>,
 }
 
-/// `[local]`: what the zones that are made up here (the reverse trees of the prefixes) say of
-/// themselves.
+/// `[local]`: SOA and NS records of the zones that are answered locally.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct LocalKeys {
-    /// The name server of their NS and SOA records.
+    /// The name server in NS and SOA records of the reverse zones of prefixes. Zones of `local-zones`
+    /// name themselves (RFC 6303 §3).
     pub name_server: String,
-    /// The mailbox of their SOA records, as `hostmaster@example.org` or `hostmaster.example.org`.
+    /// The mailbox in SOA records, as `hostmaster@example.org` or `hostmaster.example.org`.
     pub contact: String,
-    /// TTL of their SOA and NS records, and of what does not exist, seconds; 0 to 86 400.
+    /// TTL of SOA and NS records, and of negative answers, seconds; 0 to 86 400.
     pub ttl: u32,
-    /// TTL of the CNAME records of their pointers, seconds; 0 to 86 400.
+    /// TTL of the CNAME records of pointers below a prefix, seconds; 0 to 86 400.
     pub reverse_ttl: u32,
 }
 

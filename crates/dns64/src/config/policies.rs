@@ -21,6 +21,7 @@ use super::networks::{BadList, NamedNetworks, NetworkList};
 use crate::name::{DomainTable, LowerName};
 use crate::networks::{Lists, Networks};
 use crate::prefixes::Live;
+use crate::translation::local::empty_zones;
 use crate::translation::policy::{Hints, Mapping, Mode, Policy, PolicyByName, Select};
 use crate::translation::prefix::Prefix;
 
@@ -109,8 +110,11 @@ impl Policies {
             .chain(common.layers());
         let zones = config.local.zones(config.cache.max_ttl);
         let zones = zones.map_err(|(key, reason)| BadPolicy::Key(key, reason))?;
-        let same =
-            Policy { reverse: all_prefixes(layers), zones: Arc::new(zones), ..Policy::default() };
+        let reverse = all_prefixes(layers);
+        let forwards = config.forwards.iter().filter_map(|keys| keys.domain.get_ref().parse().ok());
+        let empty_zones = empty_zones(&config.local_zones.apexes(), forwards, &reverse);
+        let (zones, empty_zones) = (Arc::new(zones), Arc::new(empty_zones));
+        let same = Policy { reverse, zones, empty_zones, ..Policy::default() };
         let together = |group: &Group| group.policies(&base, &common, &same);
         Ok(Policies {
             groups: groups.iter().map(|(_, group)| together(group)).collect(),
@@ -444,6 +448,7 @@ impl Layers<'_> {
             select: all().find_map(|layer| layer.select).unwrap_or(default.select),
             reverse: Arc::clone(&default.reverse),
             zones: Arc::clone(&default.zones),
+            empty_zones: Arc::clone(&default.empty_zones),
             exclude: all()
                 .find_map(|layer| layer.exclude.as_ref())
                 .unwrap_or(&default.exclude)

@@ -24,9 +24,9 @@ use super::keys::{
     CacheKeys, Config, ForwardKeys, ListenKeys, PrefixKeys, UpstreamKeys, UpstreamOrder,
 };
 use super::networks::{BadList, NamedNetworks};
-use super::observe;
 use super::policies::{BadPolicy, Policies, Whose};
 use super::system::{NameServers, is_own};
+use super::{local_zones, observe};
 use crate::ids::RouteId;
 use crate::name::{DomainTable, LowerName};
 use crate::networks::Networks;
@@ -181,6 +181,12 @@ impl Settings {
                 list(&mut own.iter().copied())
             ),
         }
+    }
+
+    /// Zones that are answered locally, except the reverse zones of the prefixes and zones that are
+    /// the domain of a `[[forward]]`.
+    pub(crate) fn local_zones(&self) -> Vec<String> {
+        local_zones::in_effect(&self.config.local_zones, |zone| self.routes_by_domain.has(zone))
     }
 
     /// The policy for a query for `name` of a client.

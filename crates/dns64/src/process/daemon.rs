@@ -26,7 +26,7 @@ use super::asking::{self, Asked, BadQuestion};
 use super::harden::{self, Needed};
 use super::limits::Allowed;
 use super::log::Log;
-use super::output::print;
+use super::output::{comment, print};
 use super::pages::{self, below_help};
 use super::sections::sections;
 use crate::config::{Config, ConfigError, LogFormat, LogKeys, LogLevel, Settings};
@@ -198,7 +198,9 @@ fn check(file: Option<&Path>, listen: &[SocketAddr]) -> anyhow::Result<ExitCode>
     for what in &missing {
         tell!("dns64d: {what}");
     }
-    print(format!("# {}\n\n{}", settings.upstreams_in_words(), settings.to_toml()).as_bytes())?;
+    let zones = comment("local zones", &settings.local_zones());
+    let upstreams = settings.upstreams_in_words();
+    print(format!("# {upstreams}\n{zones}\n{}", settings.to_toml()).as_bytes())?;
     Ok(if missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(BAD_CONFIGURATION) })
 }
 

@@ -100,7 +100,7 @@ decisions! {
         "RFC 6147 §5.3.1",
     Local "local"
         "It is answered here, without an upstream."
-        "RFC 8880 §7, RFC 6147 §5.3.1",
+        "RFC 8880 §7, RFC 6147 §5.3.1, RFC 6761, local-zones",
     UpstreamError "upstream-error"
         "The upstream's error is handed on."
         "RFC 6147 §5.1.2",
@@ -374,8 +374,7 @@ mod tests {
     #[test]
     fn what_is_answered_here_is_local_unless_it_waits_for_a_prefix() {
         let decided = |rcode| {
-            let (records, zone, until) = (Vec::new(), None, None);
-            let answer = LocalAnswer { rcode, records, zone, extended_error: None, until };
+            let answer = LocalAnswer::negative(rcode, b"\0");
             let question = question("ipv4only.arpa", AAAA);
             Decision::of(&question, &Policy::default(), &Reply::Local(&answer))
         };

@@ -1,5 +1,5 @@
 //! Answers without an upstream: `ipv4only.arpa` (RFC 8880), the reverse tree of the prefixes
-//! (RFC 6147 §5.3.1), and special-use names.
+//! (RFC 6147 §5.3.1), special-use names, and empty zones.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -9,18 +9,19 @@ use wire::rcode::Rcode;
 use wire::view::rtype;
 
 use crate::name::{LowerName, labels};
+use crate::translation::empty_zones::EmptyZones;
 use crate::translation::local_answer::seconds_left;
 use crate::translation::policy::{IPV4ONLY, Mapping, Rules};
 use crate::translation::prefix::Prefix;
+use crate::translation::reverse_name::{IP6_ARPA, in_addr_arpa, ip6_arpa};
 use crate::translation::special;
 use crate::translation::zones::LocalZones;
 
-pub(crate) use crate::translation::local_answer::{LocalAnswer, LocalRecord};
+pub(crate) use crate::translation::local_answer::{LocalAnswer, LocalRecord, NameServer};
 
 /// The name `ipv4only.arpa` (RFC 7050 §8.2).
 const IPV4ONLY_ARPA: &[u8] = b"\x08ipv4only\x04arpa\0";
-const IP6_ARPA: &[u8] = b"\x03ip6\x04arpa\0";
-/// All other names that are answered here are below it.
+/// Parent of `ipv4only.arpa` and of the reverse trees.
 const ARPA: &[u8] = b"\x04arpa\0";
 /// TTL of `ipv4only.arpa`, as IANA's zone has it, seconds; in replies no more than
 /// [`LocalZones::max_ttl`].
@@ -62,19 +63,44 @@ pub(crate) fn look(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Local {
     if let Some(answer) = special::look(name, qtype, rules) {
         return Local::Answer(answer);
     }
-    if !name.ends_with(ARPA) {
-        return Local::No;
+    if name.ends_with(ARPA)
+        && let Some(found) = arpa(name, qtype, rules)
+    {
+        return found;
     }
+    match policy.empty_zones.answer(name, qtype, rules.forward, &policy.zones) {
+        Some(answer) => Local::Answer(answer),
+        None => Local::No,
+    }
+}
+
+/// The empty zones with these apexes. `forwards` are the domains of all `[[forward]]` entries, and
+/// `reverse` has the prefixes with local reverse zones.
+pub(crate) fn empty_zones(
+    apexes: &[LowerName],
+    forwards: impl Iterator<Item = LowerName>,
+    reverse: &[Mapping],
+) -> EmptyZones {
+    let zone_of = |prefix: &Prefix| ip6_arpa(prefix.network(), u32::from(prefix.len()) / 4);
+    let reverse = reverse.iter().map(|mapping| LowerName::of_wire(&zone_of(mapping.prefix())));
+    let of_ipv4only = IPV4ONLY.map(in_addr_arpa).into_iter();
+    let others = forwards.chain(reverse).chain(of_ipv4only);
+    EmptyZones::new(apexes, others.chain([LowerName::of_wire(IPV4ONLY_ARPA)]))
+}
+
+/// Looks for a name below `arpa`. `None`: it is not a name of `ipv4only.arpa` or of a prefix.
+fn arpa(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Option<Local> {
+    let policy = rules.policy;
     if name.ends_with(IPV4ONLY_ARPA) {
-        return ipv4only(name, qtype, rules);
+        return Some(ipv4only(name, qtype, rules));
     }
     if IPV4ONLY.iter().any(|&v4| *name == in_addr_arpa(v4)) {
-        return Local::Answer(ipv4only_pointer(qtype, name));
+        return Some(Local::Answer(ipv4only_pointer(qtype, name)));
     }
-    if !policy.reverse.is_empty() && name.ends_with(IP6_ARPA) {
-        return reverse(name, qtype, &policy.reverse, &policy.zones);
+    if policy.reverse.is_empty() || !name.ends_with(IP6_ARPA) {
+        return None;
     }
-    Local::No
+    reverse(name, qtype, &policy.reverse, &policy.zones)
 }
 
 /// TTL of the CNAME record of a name that [`look`] found to be an alias, seconds. Its prefix may
@@ -107,6 +133,7 @@ fn ipv4only(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Local {
             rcode: Rcode::SERVFAIL,
             records: Vec::new(),
             zone: None,
+            name_server: NameServer::Configured,
             extended_error: Some(ede::NOT_READY),
             until: None,
         });
@@ -134,8 +161,13 @@ fn ipv4only_pointer(qtype: u16, zone: &LowerName) -> LocalAnswer {
     LocalAnswer::positive_or_nodata(records, zone.wire())
 }
 
-/// A name of `ip6.arpa`: under a prefix it is made up, elsewhere it is not ours (item 22).
-fn reverse(name: &LowerName, qtype: u16, mappings: &[Mapping], zones: &LocalZones) -> Local {
+/// Looks for a name of `ip6.arpa` in the reverse zones of the prefixes (item 22).
+fn reverse(
+    name: &LowerName,
+    qtype: u16,
+    mappings: &[Mapping],
+    zones: &LocalZones,
+) -> Option<Local> {
     let Reversed { address, nibbles, well_formed } = Reversed::read(name);
     // DS records are of the parent of the zone that they are for (RFC 4035 §3.1.4.1): of a zone that
     // is made up here only if another one is above it.
@@ -145,16 +177,17 @@ fn reverse(name: &LowerName, qtype: u16, mappings: &[Mapping], zones: &LocalZone
         nibbles * 4 >= u32::from(prefix.len()) + least && prefix.covers(address)
     };
     let longest = mappings.iter().filter(ours).max_by_key(|mapping| mapping.prefix().len());
-    let Some(prefix) = longest.map(Mapping::prefix) else { return Local::No };
+    let prefix = longest.map(Mapping::prefix)?;
     let apex = u32::from(prefix.len()) / 4;
     let zone = ip6_arpa(prefix.network(), apex);
     let until = known_until(mappings, prefix);
-    let answer = |answer: LocalAnswer| Local::Answer(answer.known_until(until));
+    let answer = |answer: LocalAnswer| Some(Local::Answer(answer.known_until(until)));
     if !well_formed {
         return answer(LocalAnswer::negative(Rcode::NXDOMAIN, &zone));
     }
     if nibbles == apex {
-        return answer(LocalAnswer::positive_or_nodata(apex_records(qtype, zones), &zone));
+        let records = zones.apex_records(qtype, zones.name_server.wire());
+        return answer(LocalAnswer::positive_or_nodata(records, &zone));
     }
     if nibbles < 32 {
         return answer(LocalAnswer::negative(Rcode::NOERROR, &zone));
@@ -178,9 +211,9 @@ fn reverse(name: &LowerName, qtype: u16, mappings: &[Mapping], zones: &LocalZone
     if IPV4ONLY.contains(&v4) {
         let mut answer = ipv4only_pointer(qtype, name).known_until(until);
         answer.zone = answer.zone.map(|_| zone);
-        return Local::Answer(answer);
+        return Some(Local::Answer(answer));
     }
-    Local::Alias(Alias { target: in_addr_arpa(v4), zone, until })
+    Some(Local::Alias(Alias { target: in_addr_arpa(v4), zone, until }))
 }
 
 /// Until when a prefix is known, whatever its suffix is: as long as any mapping has it. `None`: one
@@ -226,45 +259,6 @@ impl Reversed {
         }
         Reversed { address: bits.into(), nibbles, well_formed }
     }
-}
-
-/// What a zone that is made up here has at its apex (RFC 1034 §4.2.1), so that whoever looks for
-/// zone cuts finds one.
-fn apex_records(qtype: u16, zones: &LocalZones) -> Vec<LocalRecord> {
-    let record = |rtype, data| LocalRecord { rtype, ttl: zones.ttl, data };
-    let soa = || record(rtype::SOA, zones.soa());
-    let ns = || record(rtype::NS, zones.name_server.wire().to_vec());
-    match qtype {
-        rtype::SOA => vec![soa()],
-        rtype::NS => vec![ns()],
-        rtype::ANY => vec![soa(), ns()],
-        _ => Vec::new(),
-    }
-}
-
-/// `d.c.b.a.in-addr.arpa`.
-fn in_addr_arpa(v4: Ipv4Addr) -> LowerName {
-    let mut wire = Vec::with_capacity(32);
-    for octet in v4.octets().iter().rev() {
-        let digits = octet.to_string();
-        wire.push(digits.len() as u8);
-        wire.extend(digits.bytes());
-    }
-    wire.extend(b"\x07in-addr\x04arpa\0");
-    LowerName::of_wire(&wire)
-}
-
-/// The name of the first `nibbles` nibbles of `address`.
-fn ip6_arpa(address: Ipv6Addr, nibbles: u32) -> Vec<u8> {
-    let bits = u128::from(address);
-    let mut wire = Vec::with_capacity(74);
-    for i in (0..nibbles).rev() {
-        let nibble = (bits >> (124 - 4 * i)) as u32 & 0xf;
-        wire.push(1);
-        wire.push(char::from_digit(nibble, 16).expect("four bits") as u8);
-    }
-    wire.extend(IP6_ARPA);
-    wire
 }
 
 #[cfg(test)]

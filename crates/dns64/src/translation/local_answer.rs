@@ -23,6 +23,8 @@ pub(crate) struct LocalAnswer {
     pub records: Vec<LocalRecord>,
     /// Owner of the SOA of a negative answer, lower case.
     pub zone: Option<Vec<u8>>,
+    /// Name server in that SOA.
+    pub name_server: NameServer,
     /// Extended error (RFC 8914), for a failure.
     pub extended_error: Option<u16>,
     /// Until when the prefix above the name is known; `None`: it has no end, or the answer comes of
@@ -30,15 +32,30 @@ pub(crate) struct LocalAnswer {
     pub until: Option<Nanos>,
 }
 
+/// Name server of a local zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NameServer {
+    /// `name-server` of `[local]`.
+    Configured,
+    /// The apex of the zone, a name without addresses (RFC 6303 §3).
+    Apex,
+}
+
 impl LocalAnswer {
     pub(super) fn negative(rcode: Rcode, zone: &[u8]) -> LocalAnswer {
-        let zone = Some(zone.to_vec());
-        LocalAnswer { rcode, records: Vec::new(), zone, extended_error: None, until: None }
+        let none = LocalAnswer::positive_or_nodata(Vec::new(), zone);
+        LocalAnswer { rcode, ..none }
     }
 
     pub(super) fn positive_or_nodata(records: Vec<LocalRecord>, zone: &[u8]) -> LocalAnswer {
-        let zone = records.is_empty().then(|| zone.to_vec());
-        LocalAnswer { rcode: Rcode::NOERROR, records, zone, extended_error: None, until: None }
+        LocalAnswer {
+            rcode: Rcode::NOERROR,
+            zone: records.is_empty().then(|| zone.to_vec()),
+            records,
+            name_server: NameServer::Configured,
+            extended_error: None,
+            until: None,
+        }
     }
 
     pub(super) fn known_until(self, until: Option<Nanos>) -> LocalAnswer {

@@ -2,10 +2,12 @@
 
 pub(crate) mod decide;
 pub(crate) mod decision;
+pub(crate) mod empty_zones;
 pub(crate) mod hints;
 pub(crate) mod local;
 mod local_answer;
 pub(crate) mod policy;
 pub(crate) mod prefix;
-mod special;
+mod reverse_name;
+pub(crate) mod special;
 pub(crate) mod zones;

@@ -10,6 +10,7 @@ use method::units::Nanos;
 use smallvec::SmallVec;
 
 use crate::networks::Networks;
+use crate::translation::empty_zones::EmptyZones;
 use crate::translation::prefix::Prefix;
 use crate::translation::zones::LocalZones;
 
@@ -177,8 +178,10 @@ pub(crate) struct Policy {
     /// The prefixes of all groups and the well-known one: names below them are answered whoever
     /// asks (RFC 6147 §5.3.1). None if no group has a prefix.
     pub reverse: Arc<[Mapping]>,
-    /// What the zones of these names say of themselves.
+    /// SOA and NS records of the zones that are answered locally.
     pub zones: Arc<LocalZones>,
+    /// The zones of `local-zones`, the same for all clients.
+    pub empty_zones: Arc<EmptyZones>,
     /// AAAA records in these ranges count as none (RFC 6147 §5.1.4).
     pub exclude: Networks<Ipv6Net>,
     /// All AAAA records count as none: synthesize although there are some (Unbound's
@@ -346,6 +349,7 @@ impl Default for Policy {
         Policy {
             reverse: Arc::new([well_known.clone()]),
             zones: Arc::default(),
+            empty_zones: Arc::default(),
             mappings: vec![well_known],
             awaits_prefix: false,
             select: Select::All,

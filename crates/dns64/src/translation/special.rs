@@ -31,6 +31,11 @@ const DOMAINS: [(&[u8], Answers); 5] = [
     (b"\x08resolver\x04arpa\0", Answers::NoData),
 ];
 
+/// The domains in wire format.
+pub(crate) fn domains() -> impl Iterator<Item = &'static [u8]> {
+    DOMAINS.iter().map(|(domain, _)| *domain)
+}
+
 /// The answer to a question of class IN for a special-use name. `None` for other names, and if a
 /// `[[forward]]` for the special domain or for a domain below it has the name.
 #[inline]

@@ -1,17 +1,20 @@
-//! What the zones that are made up here say of themselves (RFC 6303 §3).
+//! SOA and NS records of the zones that are answered locally (RFC 6303 §3).
 
+use wire::view::rtype;
+
+use super::local_answer::LocalRecord;
 use crate::name::LowerName;
 
-/// Name server, contact and TTLs of the zones that are made up here.
+/// Name server, contact and TTLs of the zones that are answered locally.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LocalZones {
-    /// The name server of their NS and SOA records.
+    /// The name server in NS and SOA records of the reverse zones of prefixes.
     pub name_server: LowerName,
-    /// The mailbox of their SOA records, its `@` a dot.
+    /// The mailbox in SOA records, its `@` a dot.
     pub contact: LowerName,
-    /// TTL of their SOA and NS records, and of what does not exist, seconds.
+    /// TTL of SOA and NS records, and of negative answers, seconds.
     pub ttl: u32,
-    /// TTL of the CNAME records of their pointers, seconds.
+    /// TTL of the CNAME records of pointers below a prefix, seconds.
     pub alias_ttl: u32,
     /// The largest TTL of all that is answered without an upstream, seconds.
     pub max_ttl: u32,
@@ -30,9 +33,23 @@ impl Default for LocalZones {
 }
 
 impl LocalZones {
-    /// Data of their SOA records, uncompressed (RFC 1035 §3.3.13).
-    pub(crate) fn soa(&self) -> Vec<u8> {
-        let mut data = [self.name_server.wire(), self.contact.wire()].concat();
+    /// Records at the apex of a zone with this name server (wire format), so that a search for
+    /// zone cuts finds one (RFC 1034 §4.2.1).
+    pub(super) fn apex_records(&self, qtype: u16, name_server: &[u8]) -> Vec<LocalRecord> {
+        let record = |rtype, data| LocalRecord { rtype, ttl: self.ttl, data };
+        let soa = || record(rtype::SOA, self.soa(name_server));
+        let ns = || record(rtype::NS, name_server.to_vec());
+        match qtype {
+            rtype::SOA => vec![soa()],
+            rtype::NS => vec![ns()],
+            rtype::ANY => vec![soa(), ns()],
+            _ => Vec::new(),
+        }
+    }
+
+    /// Data of the SOA record of a zone with this name server, uncompressed (RFC 1035 §3.3.13).
+    pub(crate) fn soa(&self, name_server: &[u8]) -> Vec<u8> {
+        let mut data = [name_server, self.contact.wire()].concat();
         for number in [1, 3_600, 1_200, 604_800, self.ttl] {
             data.extend(u32::to_be_bytes(number));
         }
@@ -44,13 +61,13 @@ impl LocalZones {
 mod tests {
     use super::*;
 
-    /// RFC 6303 §3: `@ 10800 IN SOA @ nobody.invalid. 1 3600 1200 604800 10800`, with names and TTL
-    /// of ours.
+    /// RFC 6303 §3: `@ 10800 IN SOA @ nobody.invalid. 1 3600 1200 604800 10800`, with another TTL.
     #[test]
     fn the_start_of_authority_is_that_of_rfc_6303() {
         let mut data = b"\x09localhost\0\x06nobody\x07invalid\0".to_vec();
         data.extend([0, 0, 0, 1, 0, 0, 0x0e, 0x10, 0, 0, 0x04, 0xb0]);
         data.extend([0, 0x09, 0x3a, 0x80, 0, 0, 0x02, 0x58]);
-        assert_eq!(LocalZones::default().soa(), data);
+        let zones = LocalZones::default();
+        assert_eq!(zones.soa(zones.name_server.wire()), data);
     }
 }

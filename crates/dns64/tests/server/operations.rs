@@ -563,6 +563,21 @@ fn check_prints_what_is_in_effect_or_what_is_wrong() {
     assert!(text.contains("2001:db8:1::/96") && text.contains("in-flight = 65536"), "{text}");
     assert!(text.starts_with("# upstreams of the configuration: 192.0.2.1:53\n"), "{text}");
     let _: toml::Table = toml::from_str(&text).unwrap();
+    let fixed = "# local zones: ipv4only.arpa, localhost, invalid, onion, alt, resolver.arpa\n";
+    assert!(text.contains(fixed) && text.contains("local-zones = false"), "{text}");
+
+    let upstream = "[[upstream]]\naddress = '192.0.2.1'\n";
+    let forward = "[[forward]]\ndomain = 'onion'\n[[forward]]\ndomain = 'local'\n";
+    std::fs::write(path, format!("local-zones = true\n{upstream}{forward}")).unwrap();
+    let text = String::from_utf8(run(&["check", "--config", path]).stdout).unwrap();
+    let comments: String = text.lines().take_while(|line| line.starts_with('#')).collect();
+    let (_, zones) = comments.split_once("local zones:").unwrap();
+    let listed: Vec<&str> = zones.split([' ', ',', '#']).collect();
+    for (zone, is_local) in [("127.100.in-addr.arpa", true), ("onion", false), ("local", false)] {
+        assert_eq!(listed.contains(&zone), is_local, "{zone}: {zones}");
+    }
+    let is_short = |line: &str| line.len() <= 100 || !line.starts_with('#');
+    assert!(text.lines().all(is_short), "{text}");
 
     std::fs::write(path, "[dns64]\nprefixs = []\n").unwrap();
     let bad = run(&["check", "--config", path]);

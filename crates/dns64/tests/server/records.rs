@@ -2,7 +2,7 @@
 
 use domain::base::iana::{Rcode, Rtype};
 use domain::base::rdata::UnknownRecordData;
-use domain::rdata::{AllRecordData, Mx};
+use domain::rdata::{AllRecordData, Mx, Soa};
 
 use crate::harness::*;
 
@@ -163,6 +163,44 @@ fn item_23_ipv4only_arpa_needs_no_upstream() {
     let mx = ask("ipv4only.arpa", Rtype::MX).of(&server);
     assert!(mx.rcode() == Rcode::NOERROR && mx.answers().is_empty() && mx.has_soa());
     assert!(upstream.asked().is_empty());
+}
+
+/// RFC 6303 §3: an empty zone has SOA and NS records with its apex as the name server.
+#[test]
+fn item_23_local_zones_need_no_upstream() {
+    let upstream = Upstream::new(|q| q.answer().ptr(&q.name, 60, "host.corp.example").send());
+    let forward = "[[forward]]\ndomain = '1.10.in-addr.arpa'\n";
+    let server = server(&[upstream.address], &format!("local-zones = true\n{PREFIX}{forward}"));
+    let zone = "10.in-addr.arpa";
+    let soa = format!("{zone} 600 soa {zone}. nobody.invalid. 1 3600 1200 604800 600");
+    for (qtype, record) in [(Rtype::SOA, soa), (Rtype::NS, format!("{zone} 600 ns {zone}"))] {
+        let query = ask(zone, qtype);
+        for got in [query.of(&server), query.over_tcp(&server)] {
+            assert_eq!(got.answers(), [record.clone()]);
+        }
+    }
+    for (name, qtype, rcode) in [
+        (zone, Rtype::PTR, Rcode::NOERROR),
+        ("1.0.0.10.in-addr.arpa", Rtype::PTR, Rcode::NXDOMAIN),
+        ("printer.local", Rtype::AAAA, Rcode::NXDOMAIN),
+        ("1.10.in-addr.arpa.test", Rtype::A, Rcode::NXDOMAIN),
+    ] {
+        let got = ask(name, qtype).of(&server);
+        assert_eq!((got.rcode(), got.answers().len(), got.has_soa()), (rcode, 0, true), "{name}");
+    }
+    let denied = ask("1.0.0.10.in-addr.arpa", Rtype::PTR).of(&server);
+    let authority = denied.message.authority().unwrap().limit_to::<Soa<_>>();
+    let mname = authority.map(|record| record.unwrap().data().mname().to_string()).next();
+    assert_eq!(mname.as_deref(), Some(zone));
+    assert_eq!(upstream.asked(), [""; 0]);
+
+    let forwarded = ask("2.0.1.10.in-addr.arpa", Rtype::PTR).of(&server).answers();
+    assert_eq!(forwarded, ["2.0.1.10.in-addr.arpa 60 ptr host.corp.example"]);
+    // The target of a pointer below a prefix is asked upstream.
+    let pointer = reverse("2001:db8:64::10.0.0.1");
+    let got = ask(&pointer, Rtype::PTR).of(&server).answers();
+    let cname = format!("{pointer} 600 cname 1.0.0.10.in-addr.arpa");
+    assert_eq!(got, [cname, "1.0.0.10.in-addr.arpa 60 ptr host.corp.example".into()]);
 }
 
 #[test]
