@@ -16,7 +16,7 @@ use wire::rcode::Rcode;
 use wire::view::{CLASS_IN, rtype};
 
 use crate::client::query::Query;
-use crate::client::reply::{COOKIE_LEN, ReplyFrame};
+use crate::client::reply::{COOKIE_LEN, ReplyFrame, is_stale};
 use crate::name::{KeyBuf, LowerName};
 use crate::resolver::outcome::{Failure, Kept, Outcome};
 use crate::translation::decide::{self, Next, Plan, Question, Reply};
@@ -146,7 +146,13 @@ impl Inquiry {
 
     /// Whether an answer that it leans on is served though its time is over (RFC 8767).
     pub(crate) fn is_stale(&self) -> bool {
-        self.known.iter().filter_map(Outcome::kept).any(|kept| kept.stale)
+        is_stale(&self.known)
+    }
+
+    /// True if the reply does not depend on this question, which [`Inquiry::step`] gave: it is for
+    /// the AAAA records of the target of an address hint.
+    pub(crate) fn is_optional(&self, asked: &KeyBuf) -> bool {
+        matches!(self.question.qtype, rtype::HTTPS | rtype::SVCB) && asked.qtype() == rtype::AAAA
     }
 
     /// Whether it has waited for upstreams in vain: an answer came too late, or an old one had to
@@ -187,7 +193,10 @@ impl Inquiry {
                 Step::Ask(KeyBuf::probe(name, self.question.qclass, self.question.dnssec_ok))
             }
             Next::Again(name) => Step::Again(self.key(name, rtype::AAAA)),
-            Next::Reply(reply) => Step::Reply(self.denial(&reply).map_or(reply, Reply::Local)),
+            Next::Reply(reply) => match self.frame.open_target(&reply, rules, &self.known) {
+                Some(target) => Step::Ask(self.key(target.wire(), rtype::AAAA)),
+                None => Step::Reply(self.denial(&reply).map_or(reply, Reply::Local)),
+            },
         }
     }
 
@@ -271,7 +280,7 @@ impl Inquiry {
     /// Writes the reply that [`Inquiry::step`] gave.
     pub(crate) fn write(&self, out: &mut Vec<u8>, reply: &Reply<'_>, rules: &Rules<'_>) {
         let alias = self.is_alias().then_some(&self.question.name);
-        self.frame.write(out, reply, rules, alias, self.is_stale());
+        self.frame.write(out, reply, rules, alias, &self.known);
     }
 
     /// Writes a reply that only says that TCP has a better one.

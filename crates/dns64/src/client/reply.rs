@@ -7,12 +7,12 @@ use std::ops::Deref;
 
 use domain::base::iana::{Class, Rtype};
 use domain::base::message_builder::{AnswerBuilder, RecordSectionBuilder};
-use domain::base::name::{Name, ToName};
-use domain::base::rdata::{ComposeRecordData, UnknownRecordData};
+use domain::base::name::Name;
+use domain::base::rdata::UnknownRecordData;
 use domain::base::record::ComposeRecord;
 use domain::base::wire::Composer;
 use domain::base::{MessageBuilder, Record, Ttl};
-use domain::rdata::{Aaaa, AllRecordData, Cname};
+use domain::rdata::{Aaaa, Cname};
 use smallvec::{SmallVec, smallvec};
 use wire::edns::ede;
 use wire::edns::{OPT_LEN, UDP_PAYLOAD, option, option_header, put_opt};
@@ -20,13 +20,13 @@ use wire::rcode::Rcode;
 use wire::template::HEADER_LEN;
 use wire::view::{CLASS_IN, Message, rtype};
 
+use crate::client::hinted::Hinted;
 use crate::client::query::{Cookie, Query, Received};
 use crate::name::compressor::Compressor;
 use crate::name::{LowerName, USUAL_NAME};
 use crate::resolver::answer::{AnswerKind, AnswerRecord, ReadRecord};
-use crate::resolver::outcome::{Failure, Kept};
+use crate::resolver::outcome::{Failure, Kept, Outcome};
 use crate::translation::decide::{Cause, Reply, Strip, Way, Withheld, addresses};
-use crate::translation::hints::Service;
 use crate::translation::local::{self, LocalAnswer, NameServer};
 use crate::translation::policy::{Hints, Policy, Rules};
 use crate::transport::Transport;
@@ -86,16 +86,17 @@ impl ReplyFrame {
 
     /// Writes the reply that [`crate::translation::decide::next`] decided on. `alias` is the name
     /// that the client's name is a CNAME of, by a decision of [`crate::translation::local::look`].
-    /// `stale`: the time of an answer that it leans on is over.
+    /// `known` are all answers for the query.
     pub(crate) fn write(
         &self,
         out: &mut Vec<u8>,
         reply: &Reply<'_>,
         rules: &Rules<'_>,
         alias: Option<&LowerName>,
-        stale: bool,
+        known: &[Outcome],
     ) {
         let start = out.len();
+        let stale = is_stale(known);
         let errors = self.extended_errors(reply, stale);
         match *reply {
             Reply::Local(answer) => self.write_local(out, answer, rules),
@@ -115,7 +116,7 @@ impl ReplyFrame {
             }
             _ => {
                 // It fails only where something exceeds what a message can hold.
-                if self.compose(out, reply, rules, alias, self.limit).is_none() {
+                if self.compose(out, reply, rules, alias, known, self.limit).is_none() {
                     out.truncate(start);
                     self.write_header(out, Rcode::SERVFAIL, false);
                 }
@@ -237,8 +238,24 @@ impl ReplyFrame {
         }
     }
 
-    /// Whether the address hints of an answer are not the upstream's: never those of who validates
-    /// for himself, nor signed ones for who asks for signatures, as with AAAA records.
+    /// The name of the AAAA question that must be answered before this reply is written: the target of
+    /// address hints. `known` are all answers for the query.
+    pub(crate) fn open_target(
+        &self,
+        reply: &Reply<'_>,
+        rules: &Rules<'_>,
+        known: &[Outcome],
+    ) -> Option<LowerName> {
+        match *reply {
+            Reply::Pass { last, .. } if self.rewrites_hints(last, rules) => {
+                Hinted::new(last, known, rules).open_target()
+            }
+            _ => None,
+        }
+    }
+
+    /// True if the client gets other address hints than the upstream's. Queries with CD get the
+    /// upstream's, and queries with DO those of signed answers, as with AAAA records.
     fn rewrites_hints(&self, last: &Kept, rules: &Rules<'_>) -> bool {
         let policy = rules.policy;
         policy.hints != Hints::Keep
@@ -269,6 +286,7 @@ impl ReplyFrame {
         reply: &Reply<'_>,
         rules: &Rules<'_>,
         alias: Option<&LowerName>,
+        known: &[Outcome],
         limit: usize,
     ) -> Option<()> {
         let mut builder = MessageBuilder::from_target(Compressor::new(UDP_PAYLOAD, limit)).ok()?;
@@ -293,7 +311,7 @@ impl ReplyFrame {
             Reply::Pass { aliases, last, strip, .. } => {
                 push_all_aliases(&mut answer, aliases)?;
                 if self.rewrites_hints(last, rules) {
-                    push_with_hints(&mut answer, last, rules)?;
+                    Hinted::new(last, known, rules).push(&mut answer)?;
                 } else {
                     push_stripped(&mut answer, last, rules.policy, strip)?;
                 }
@@ -389,6 +407,11 @@ impl ReplyFrame {
         out.truncate(start + end);
         out[start + counts..start + HEADER_LEN].fill(0);
     }
+}
+
+/// True if an answer has expired (RFC 8767).
+pub(crate) fn is_stale(known: &[Outcome]) -> bool {
+    known.iter().filter_map(Outcome::kept).any(|kept| kept.stale)
 }
 
 /// Where answer and authority section end.
@@ -561,51 +584,6 @@ fn push_stripped(
         _ => strip != Strip::Nothing && record.covered() == Some(rtype::AAAA),
     };
     push_records(answer, kept, kept.answer.answers().filter(|record| !is_hidden(record)))
-}
-
-/// The whole answer section, with the address hints that the client gets.
-fn push_with_hints(
-    answer: &mut AnswerBuilder<Compressor>,
-    kept: &Kept,
-    rules: &Rules<'_>,
-) -> Option<()> {
-    let is_of_service = |rtype: u16| matches!(rtype, rtype::HTTPS | rtype::SVCB);
-    for record in kept.answer.answers() {
-        if answer.as_target().is_full() {
-            break;
-        }
-        // They would not fit any more.
-        if record.covered().is_some_and(is_of_service) {
-            continue;
-        }
-        let read = kept.answer.read(&record)?;
-        if let AllRecordData::Https(_) | AllRecordData::Svcb(_) = read.data() {
-            let (data, lifetime) = hinted(&read, rules)?;
-            let data = UnknownRecordData::from_octets(read.rtype(), data).ok()?;
-            let ttl = Ttl::from_secs(kept.left(record.ttl).min(lifetime));
-            answer.push(Record::new(read.owner(), read.class(), ttl, data)).ok()?;
-        } else {
-            answer.push(aged(read, kept)).ok()?;
-        }
-    }
-    Some(())
-}
-
-/// The data of an HTTPS or SVCB record. The hints are addresses of its target: what the client would
-/// be given as AAAA records of that name counts. With it, for how long it is good, seconds.
-fn hinted(record: &ReadRecord<'_>, rules: &Rules<'_>) -> Option<(Vec<u8>, u32)> {
-    let mut data = Vec::new();
-    record.data().compose_rdata(&mut data).ok()?;
-    let Some(service) = Service::read(&data) else { return Some((data, u32::MAX)) };
-    let target = match service.target() {
-        Some(target) => LowerName::of_wire(target),
-        None => LowerName::of_wire(record.owner().to_vec().as_slice()),
-    };
-    let policy = rules.others.policy_by_name(rules.client, target.wire());
-    match service.rewritten(policy, rules.client) {
-        Some(rewritten) => Some((rewritten, policy.lifetime(rules.now))),
-        None => Some((data, u32::MAX)),
-    }
 }
 
 /// AAAA records for the A records, owned by the name at the end of the aliases (RFC 6147 §5.1.7).

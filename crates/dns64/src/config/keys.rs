@@ -229,7 +229,7 @@ pub struct TranslationKeys {
     /// of `[[group]]` itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter_a: Option<bool>,
-    /// What becomes of IPv4 addresses in HTTPS and SVCB records (RFC 9460 §7.3). Of a group it is a
+    /// Treatment of address hints in HTTPS and SVCB records (RFC 9460 §7.3). Of a group it is a
     /// key of `[[group]]` itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub https_hints: Option<Hints>,
@@ -521,7 +521,7 @@ pub struct GroupKeys {
     /// No A records where AAAA records are given: the clients use IPv6 only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter_a: Option<bool>,
-    /// What becomes of IPv4 addresses in HTTPS and SVCB records (RFC 9460 §7.3).
+    /// Treatment of address hints in HTTPS and SVCB records (RFC 9460 §7.3).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub https_hints: Option<Hints>,
     /// What differs from `[dns64]`.

@@ -74,7 +74,7 @@ pub struct RulesApplied {
     pub recursive_only: bool,
     /// Whether A records are withheld where there are AAAA records.
     pub filter_a: bool,
-    /// What becomes of IPv4 addresses in HTTPS and SVCB records.
+    /// Treatment of address hints in HTTPS and SVCB records.
     pub https_hints: Hints,
 }
 

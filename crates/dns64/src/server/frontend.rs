@@ -363,6 +363,11 @@ impl Frontend {
                         .into_iter()
                         .for_each(|key| resolver.ask_ahead(&key, demand.client));
                 }
+                Asked::Denied(denial) if job.inquiry.is_optional(&key) => {
+                    self.count_denial(denial);
+                    job.note(|trace| trace.denied(&key));
+                    job.inquiry.learn(Outcome::Failed(Failure::Overload));
+                }
                 Asked::Denied(denial) if self.is_shed(&job.client, denial) => return,
                 // The failure is `Overload` and not `Timeout`: no upstream has been asked, the
                 // records may exist, and nothing may be synthesized in their place.
@@ -400,16 +405,21 @@ impl Frontend {
         self.tell_answer(job, reply, sent, rules);
     }
 
-    /// Counts a question that was denied; whether its client gets no reply.
+    /// Counts a question that was denied. True if its client gets no reply.
     fn is_shed(&self, client: &Client, denial: Denial) -> bool {
+        self.count_denial(denial);
+        denial != Denial::TooLate
+            && self.settings.config.limits.overload == Overload::Drop
+            && client.transport() == Transport::Udp
+    }
+
+    fn count_denial(&self, denial: Denial) {
         self.metrics().count(match denial {
-            Denial::TooLate => return false,
+            Denial::TooLate => return,
             Denial::NoRoom => Count::Overload,
             Denial::ClientShare => Count::ClientShare,
             Denial::DeadBranch => Count::DeadBranch,
         });
-        self.settings.config.limits.overload == Overload::Drop
-            && client.transport() == Transport::Udp
     }
 
     /// A client query that waits no more.

@@ -192,7 +192,7 @@ fn passed(question: &Question, policy: &Policy, last: &Kept, strip: Strip) -> De
         (_, Strip::Mapped) => Decision::NativeAfterAll,
         (AnswerKind::Data, Strip::Nothing) if is_aaaa => {
             let after_all = policy.fallback_native && question.may_translate(policy);
-            if after_all && addresses(&last.answer).all(|address| policy.excludes(address)) {
+            if after_all && aaaa_addresses(&last.answer).all(|address| policy.excludes(address)) {
                 Decision::NativeAfterAll
             } else {
                 Decision::Native
@@ -214,7 +214,7 @@ fn passed(question: &Question, policy: &Policy, last: &Kept, strip: Strip) -> De
 }
 
 /// The addresses in the AAAA records of an answer.
-fn addresses(answer: &Answer) -> impl Iterator<Item = Ipv6Addr> + '_ {
+pub(crate) fn aaaa_addresses(answer: &Answer) -> impl Iterator<Item = Ipv6Addr> + '_ {
     let records = answer.answers().filter(|record| record.rtype == rtype::AAAA);
     records.filter_map(|record| <[u8; 16]>::try_from(record.data).ok()).map(Ipv6Addr::from)
 }

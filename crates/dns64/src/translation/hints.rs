@@ -1,9 +1,9 @@
 //! Address hints of HTTPS and SVCB records (RFC 9460 §7.3) for clients behind a NAT64.
 //!
-//! A client may connect to a hint without asking for addresses at all, so an `ipv4hint` leads a
-//! client without IPv4 nowhere, or to a translator of its own. It can be left out, or become the
-//! `ipv6hint` that the AAAA records of the same name would have led to; an `ipv6hint` of excluded
-//! addresses is left out then, as such AAAA records are.
+//! A client may connect to a hint without asking for addresses. An `ipv4hint` is of no use to a client
+//! without IPv4. It can be removed, or become the `ipv6hint` that the synthesized AAAA records of the
+//! target would be, which departs from RFC 9460 §4.2.1. An `ipv6hint` with an excluded address is
+//! removed in both cases, as such AAAA records are.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -60,20 +60,50 @@ impl<'a> Service<'a> {
         Some(&self.head[2..]).filter(|name| name.len() > 1)
     }
 
-    /// The record's data for a client who is given AAAA records of the target by this policy; `None`
-    /// if it stays as it is.
-    pub(crate) fn rewritten(&self, policy: &Policy, client: IpAddr) -> Option<Vec<u8>> {
-        let (ipv4, ipv6) = match policy.hints {
+    /// The record's data with the hints that a client gets; `None` if it stays as it is, for example
+    /// because a hint is malformed. At most `most` hints are made.
+    pub(crate) fn rewritten(
+        &self,
+        policy: &Policy,
+        client: IpAddr,
+        native: Native,
+        most: usize,
+    ) -> Option<Vec<u8>> {
+        let ipv4: Vec<Ipv4Addr> = self.hint(IPV4_HINT)?;
+        let before: Vec<Ipv6Addr> = self.hint(IPV6_HINT)?;
+        let mut ipv6 = given(&before, policy);
+        let keeps_ipv4 = match policy.hints {
             Hints::Keep => return None,
-            Hints::Strip => {
-                let ipv4: Vec<Ipv4Addr> = self.hint(IPV4_HINT)?;
-                if ipv4.is_empty() {
-                    return None;
+            Hints::Strip => false,
+            Hints::Translate if !policy.translates() => return None,
+            Hints::Translate => {
+                if ipv6.is_empty() && matches!(native, Native::None(_)) {
+                    ipv6 = made(&ipv4, policy, client).take(most).collect();
                 }
-                (None, self.param(IPV6_HINT).map(<[u8]>::to_vec))
+                ipv6.is_empty() && native != Native::Some
             }
-            Hints::Translate => self.translated(policy, client)?,
         };
+        if ipv6 == before && (keeps_ipv4 || ipv4.is_empty()) {
+            return None;
+        }
+        let ipv4 = self.param(IPV4_HINT).filter(|_| keeps_ipv4).map(<[u8]>::to_vec);
+        let ipv6: Vec<u8> = ipv6.iter().flat_map(Ipv6Addr::octets).collect();
+        self.with_hints(ipv4, Some(ipv6).filter(|hints| !hints.is_empty()))
+    }
+
+    /// True if an `ipv6hint` is made for a target without AAAA records.
+    pub(crate) fn is_translated(&self, policy: &Policy, client: IpAddr) -> bool {
+        let hints = || Some((self.hint(IPV4_HINT)?, self.hint(IPV6_HINT)?));
+        policy.hints == Hints::Translate
+            && policy.translates()
+            && hints().is_some_and(|(ipv4, ipv6): (Vec<Ipv4Addr>, Vec<Ipv6Addr>)| {
+                given(&ipv6, policy).is_empty() && made(&ipv4, policy, client).next().is_some()
+            })
+    }
+
+    /// The record's data with these values of `ipv4hint` and `ipv6hint`, and with the keys in
+    /// `mandatory` that fit them. `None` if a value is too long.
+    fn with_hints(&self, ipv4: Option<Vec<u8>>, ipv6: Option<Vec<u8>>) -> Option<Vec<u8>> {
         let mut params: Vec<(u16, Vec<u8>)> = Vec::with_capacity(self.params.len() + 1);
         for &(key, value) in &self.params {
             match key {
@@ -97,28 +127,6 @@ impl<'a> Service<'a> {
         Some(data)
     }
 
-    /// The `ipv4hint` and the `ipv6hint` in place of both. The second one has the native addresses
-    /// that the policy does not exclude, or else what the prefixes make of the IPv4 addresses, as with
-    /// AAAA records; it is left out if there are none. The first one stays then, and only then. `None`
-    /// if both stay as they are, or one of them is malformed.
-    fn translated(&self, policy: &Policy, client: IpAddr) -> Option<Hinted> {
-        if !policy.translates() {
-            return None;
-        }
-        let ipv4: Vec<Ipv4Addr> = self.hint(IPV4_HINT)?;
-        let native: Vec<Ipv6Addr> = self.hint(IPV6_HINT)?;
-        let is_given = |address: &Ipv6Addr| !policy.excludes(*address);
-        let mut hints: Vec<Ipv6Addr> = native.iter().copied().filter(is_given).collect();
-        if hints.is_empty() {
-            hints = ipv4.iter().flat_map(|&address| policy.embed(address, client)).collect();
-        }
-        let made: Option<Vec<u8>> =
-            (!hints.is_empty()).then(|| hints.iter().flat_map(Ipv6Addr::octets).collect());
-        let kept = self.param(IPV4_HINT).filter(|_| made.is_none()).map(<[u8]>::to_vec);
-        let is_changed = hints != native || kept.as_deref() != self.param(IPV4_HINT);
-        is_changed.then_some((kept, made))
-    }
-
     /// The addresses of a hint, none if it is not there; `None` if it is malformed.
     fn hint<const N: usize, A: From<[u8; N]>>(&self, key: u16) -> Option<Vec<A>> {
         let Some(value) = self.param(key) else { return Some(Vec::new()) };
@@ -132,8 +140,27 @@ impl<'a> Service<'a> {
     }
 }
 
-/// The values of `ipv4hint` and `ipv6hint`; `None` for one that is left out.
-type Hinted = (Option<Vec<u8>>, Option<Vec<u8>>);
+/// AAAA records of a hint's target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Native {
+    /// There are records that are not excluded.
+    Some,
+    /// There are none for this number of seconds.
+    None(u32),
+    /// Not known.
+    Unknown,
+}
+
+/// The addresses of an `ipv6hint` that a client gets.
+fn given(native: &[Ipv6Addr], policy: &Policy) -> Vec<Ipv6Addr> {
+    let is_given = |address: &Ipv6Addr| !policy.translates() || !policy.excludes(*address);
+    native.iter().copied().filter(is_given).collect()
+}
+
+/// The addresses under the prefixes for those of an `ipv4hint`.
+fn made(ipv4: &[Ipv4Addr], policy: &Policy, client: IpAddr) -> impl Iterator<Item = Ipv6Addr> {
+    ipv4.iter().flat_map(move |&address| policy.embed(address, client))
+}
 
 /// The keys that a client must understand (RFC 9460 §8): what is not there any more cannot be among
 /// them, and an `ipv6hint` that was made of an `ipv4hint` takes its place. `None` if none is left.
@@ -171,8 +198,15 @@ mod tests {
         Policy { hints, ..Policy::default() }
     }
 
+    const MANY: usize = 2_000;
+
+    /// The data for a target without AAAA records.
     fn rewritten(data: &[u8], policy: &Policy) -> Option<Vec<u8>> {
-        Service::read(data)?.rewritten(policy, Ipv4Addr::LOCALHOST.into())
+        rewritten_for(data, policy, Native::None(60))
+    }
+
+    fn rewritten_for(data: &[u8], policy: &Policy, native: Native) -> Option<Vec<u8>> {
+        Service::read(data)?.rewritten(policy, Ipv4Addr::LOCALHOST.into(), native, MANY)
     }
 
     const ALPN: (u16, &[u8]) = (1, b"\x02h2");
@@ -196,7 +230,7 @@ mod tests {
     #[test]
     fn rfc9460_7_3_hints_are_kept_stripped_or_translated() {
         type Params<'a> = &'a [(u16, &'a [u8])];
-        let cases: [(&str, Hints, Params<'_>, Option<Params<'_>>); 24] = [
+        let cases: [(&str, Hints, Params<'_>, Option<Params<'_>>); 28] = [
             ("kept", Hints::Keep, &[V4], None),
             (
                 "stripped",
@@ -250,19 +284,69 @@ mod tests {
                 &[(0, &[0, 4, 0, 6]), PRIVATE, MAPPED],
                 Some(&[(0, &[0, 4]), PRIVATE]),
             ),
-            ("excluded, stripped", Hints::Strip, &[MAPPED], None),
+            ("excluded, stripped", Hints::Strip, &[ALPN, MAPPED], Some(&[ALPN])),
+            ("both kinds, stripped", Hints::Strip, &[V4, MAPPED], Some(&[])),
+            ("one of two, stripped", Hints::Strip, &[BOTH], Some(&[NATIVE])),
+            ("half a native address, stripped", Hints::Strip, &[V4, (6, &[0x20, 1])], None),
+            (
+                "excluded and mandatory, stripped",
+                Hints::Strip,
+                &[(0, &[0, 1, 0, 6]), ALPN, MAPPED],
+                Some(&[(0, &[0, 1]), ALPN]),
+            ),
         ];
         for (name, hints, params, expected) in cases {
             let found = rewritten(&data(1, "svc.test", params), &policy(hints));
             assert_eq!(found, expected.map(|params| data(1, "svc.test", params)), "{name}");
         }
-        let off = Policy { mappings: Vec::new(), ..policy(Hints::Translate) };
-        assert_eq!(rewritten(&data(1, ".", &[V4]), &off), None, "no prefix");
+        let off = |hints| Policy { mappings: Vec::new(), ..policy(hints) };
+        assert_eq!(rewritten(&data(1, ".", &[V4]), &off(Hints::Translate)), None, "no prefix");
+        let mapped = data(1, ".", &[MAPPED]);
+        assert_eq!(rewritten(&mapped, &off(Hints::Strip)), None, "nothing is excluded");
         let ignoring = Policy { ignore_aaaa: true, ..policy(Hints::Translate) };
         let found = rewritten(&data(1, ".", &[V4, NATIVE]), &ignoring);
         assert_eq!(found, Some(data(1, ".", &[MADE])), "as for AAAA records");
         let found = rewritten(&data(1, ".", &[ALPN, NATIVE]), &ignoring);
         assert_eq!(found, Some(data(1, ".", &[ALPN])), "as for AAAA records, without an ipv4hint");
+    }
+
+    /// RFC 9460 §4.2.1: the target's AAAA records are not replaced.
+    #[test]
+    fn item_20_hints_are_made_only_if_aaaa_records_are_missing() {
+        let translate = policy(Hints::Translate);
+        let mandatory = (0, &[0, 1, 0, 4][..]);
+        for (name, native, params, expected) in [
+            ("native", Native::Some, &[ALPN, V4][..], Some(&[ALPN][..])),
+            (
+                "native, mandatory",
+                Native::Some,
+                &[mandatory, ALPN, V4],
+                Some(&[(0, &[0, 1]), ALPN]),
+            ),
+            ("native, with hint", Native::Some, &[V4, NATIVE], Some(&[NATIVE])),
+            ("native, excluded hint", Native::Some, &[ALPN, V4, MAPPED], Some(&[ALPN])),
+            ("unknown", Native::Unknown, &[ALPN, V4], None),
+            ("unknown, with hint", Native::Unknown, &[V4, NATIVE], Some(&[NATIVE])),
+            ("unknown, excluded hint", Native::Unknown, &[V4, MAPPED], Some(&[V4])),
+        ] {
+            let found = rewritten_for(&data(1, ".", params), &translate, native);
+            assert_eq!(found, expected.map(|params| data(1, ".", params)), "{name}");
+        }
+        let is_translated = |params: &[(u16, &[u8])], policy: &Policy| {
+            let data = data(1, ".", params);
+            Service::read(&data).unwrap().is_translated(policy, Ipv4Addr::LOCALHOST.into())
+        };
+        for (params, expected) in [
+            (&[ALPN, V4][..], true),
+            (&[V4, MAPPED], true),
+            (&[ALPN, PRIVATE], false),
+            (&[V4, NATIVE], false),
+            (&[ALPN, NATIVE], false),
+            (&[(4, &[8, 8])], false),
+        ] {
+            assert_eq!(is_translated(params, &translate), expected, "{params:?}");
+            assert!(!is_translated(params, &policy(Hints::Strip)), "{params:?}");
+        }
     }
 
     #[test]

@@ -22,6 +22,10 @@ pub(crate) const IPV4ONLY: [Ipv4Addr; 2] =
 /// §5.1.7).
 pub(crate) const TTL_WITHOUT_SOA: u32 = 600;
 
+/// The largest number of AAAA records, or of address hints, that are synthesized for an answer. A
+/// message holds some 2 300 such records.
+pub(crate) const MAX_SYNTHESIZED: usize = 2_000;
+
 /// When the A records are asked for.
 #[derive(
     Clone,
@@ -46,7 +50,7 @@ pub enum Mode {
     Timeout,
 }
 
-/// What becomes of the `ipv4hint` of HTTPS and SVCB records (RFC 9460 §7.3).
+/// Treatment of address hints in HTTPS and SVCB records (RFC 9460 §7.3).
 #[derive(
     Clone,
     Copy,
@@ -60,12 +64,13 @@ pub enum Mode {
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Hints {
-    /// It is left alone.
+    /// They are left alone.
     #[default]
     Keep,
-    /// It is left out.
+    /// `ipv4hint` and excluded addresses of `ipv6hint` are removed.
     Strip,
-    /// It becomes an `ipv6hint`, as A records become AAAA records.
+    /// Like `strip`; if the target has no AAAA records, `ipv4hint` becomes an `ipv6hint`, which departs
+    /// from RFC 9460 §4.2.1.
     Translate,
 }
 
@@ -197,7 +202,7 @@ pub(crate) struct Policy {
     /// No A records for names of which the clients are given AAAA records, native or made: they use
     /// IPv6 only. Departs from RFC 6147 §5.3.3.
     pub filter_a: bool,
-    /// What becomes of IPv4 addresses in HTTPS and SVCB records.
+    /// Treatment of address hints in HTTPS and SVCB records.
     pub hints: Hints,
     /// Synthesize even for clients that set DO and got a signed answer.
     pub break_dnssec: bool,

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use domain::base::iana::{Rcode, Rtype};
+use domain::base::rdata::UnknownRecordData;
+use domain::rdata::AllRecordData;
 
 use crate::harness::*;
 
@@ -174,9 +176,6 @@ fn services(server: &Server, query: &Ask) -> Vec<String> {
 
 #[test]
 fn hints_name_the_addresses_that_aaaa_records_have() {
-    use domain::base::rdata::UnknownRecordData;
-    use domain::rdata::AllRecordData;
-
     // One record: priority 1, this target, alpn h2, ipv4hint 8.8.8.8.
     let service = |target: &[u8]| {
         [&[0, 1][..], target, &[0, 1, 0, 3, 2, b'h', b'2', 0, 4, 0, 4, 8, 8, 8, 8]].concat()
@@ -225,12 +224,90 @@ fn hints_name_the_addresses_that_aaaa_records_have() {
     assert!(services(&server, &cd)[0].contains(kept), "for who validates himself");
 }
 
+/// RFC 9460 §4.2.1: no hint takes the place of AAAA records. §4.2: no failure fails the answer.
+#[test]
+fn item_20_no_hints_are_made_for_targets_with_aaaa() {
+    // Priority 1, alpn h2, and ipv4hint 8.8.8.8, for the name itself and for a target.
+    let params = [0, 1, 0, 3, 2, b'h', b'2', 0, 4, 0, 4, 8, 8, 8, 8];
+    let https = move |target: &[u8]| {
+        let octets = [&[0, 1][..], target, &params].concat();
+        AllRecordData::Unknown(UnknownRecordData::from_octets(Rtype::HTTPS, octets).unwrap())
+    };
+    let upstream = Upstream::new(move |q| match (q.name.as_str(), q.qtype) {
+        ("far.test", Rtype::HTTPS) => {
+            q.answer().any(&q.name, 60, https(b"\x06native\x04test\0")).send()
+        }
+        ("lost.test", Rtype::HTTPS) => {
+            q.answer().any(&q.name, 60, https(b"\x04gone\x04test\0")).send()
+        }
+        ("cname.test", Rtype::HTTPS) => {
+            let alias = q.answer().cname(&q.name, 60, "native.test");
+            alias.any("native.test", 60, https(b"\0")).send()
+        }
+        (_, Rtype::HTTPS) => q.answer().any(&q.name, 60, https(b"\0")).send(),
+        ("native.test", _) => q.answer().aaaa(&q.name, 60, "2600::1").send(),
+        ("alias.test", _) => q.answer().cname(&q.name, 60, "native.test").send(),
+        ("mapped.test", _) => q.answer().aaaa(&q.name, 60, "::ffff:8.8.8.8").send(),
+        ("failed.test", _) => q.rcode(Rcode::REFUSED).send(),
+        ("gone.test", _) => q.rcode(Rcode::NXDOMAIN).soa("test", 60, 60).send(),
+        _ => q.nodata(20, 60).send(),
+    });
+    let server = server(&[upstream.address], "[dns64]\nhttps-hints = 'translate'\n");
+    let (kept, made) = (Some("ipv4hint=8.8.8.8"), Some("ipv6hint=64:ff9b::808:808"));
+    for (name, hint) in [
+        ("native.test", None),
+        ("far.test", None),
+        ("cname.test", None),
+        ("alias.test", None),
+        ("mapped.test", made),
+        ("www.test", made),
+        ("failed.test", kept),
+        ("lost.test", kept),
+    ] {
+        // Fresh and cached.
+        for _ in 0..2 {
+            let found = services(&server, &ask(name, Rtype::HTTPS));
+            assert_eq!(found.len(), 1, "{name}: {found:?}");
+            let mut hints = found[0].split(' ').filter(|word| word.contains("hint"));
+            assert_eq!((hints.next(), hints.next()), (hint, None), "{name}: {found:?}");
+            assert!(found[0].contains("alpn"), "{name}: {found:?}");
+        }
+    }
+    let asked = upstream.asked();
+    let count = |line: &str| asked.iter().filter(|asked| *asked == line).count();
+    assert_eq!([count("native.test AAAA"), count("www.test AAAA")], [1, 1], "{asked:?}");
+    assert!(asked.iter().all(|asked| !asked.ends_with(" A")), "{asked:?}");
+    // The AAAA records are known to be missing for 20 s.
+    let ttls = ask("www.test", Rtype::HTTPS).of(&server).ttls();
+    assert!(ttls.iter().all(|&ttl| ttl <= 20), "{ttls:?}");
+}
+
+/// One answer leads to a bounded number of questions.
+#[test]
+fn item_20_at_most_four_targets_are_asked() {
+    let upstream = Upstream::new(|q| {
+        let https = |reply: Reply, n: u8| {
+            let target = [1, b'0' + n, 4, b't', b'e', b's', b't', 0];
+            let octets = [&[0, n][..], &target, &[0, 4, 0, 4, 8, 8, 8, n]].concat();
+            let data = UnknownRecordData::from_octets(Rtype::HTTPS, octets).unwrap();
+            reply.any(&q.name, 60, AllRecordData::Unknown(data))
+        };
+        match q.qtype {
+            Rtype::HTTPS => (1..=9).fold(q.answer(), https).send(),
+            _ => q.nodata(60, 60).send(),
+        }
+    });
+    let server = server(&[upstream.address], "[dns64]\nhttps-hints = 'translate'\n");
+    let found = services(&server, &ask("www.test", Rtype::HTTPS));
+    let count = |hint: &str| found.iter().filter(|line| line.contains(hint)).count();
+    assert_eq!([count("ipv6hint"), count("ipv4hint")], [4, 5], "{found:?}");
+    let asked = upstream.asked();
+    assert_eq!(asked.iter().filter(|asked| asked.ends_with(" AAAA")).count(), 4, "{asked:?}");
+}
+
 /// RFC 9460 §2.2: what is wrong in a record is for its client to judge.
 #[test]
 fn a_malformed_service_is_passed_on_beside_one_whose_hints_are_rewritten() {
-    use domain::base::rdata::UnknownRecordData;
-    use domain::rdata::AllRecordData;
-
     let good = [0, 1, 0, 0, 1, 0, 3, 2, b'h', b'2', 0, 4, 0, 4, 8, 8, 8, 8];
     // The keys are out of their order.
     let bad = [0, 2, 0, 0, 4, 0, 4, 8, 8, 8, 8, 0, 1, 0, 3, 2, b'h', b'2'];

@@ -44,8 +44,7 @@ fn reply_by(
         panic!("a question is open")
     };
     let mut out = b"before".to_vec();
-    let stale = known.iter().filter_map(Outcome::kept).any(|kept| kept.stale);
-    ReplyFrame::new(&query, transport, None).write(&mut out, &reply, &rules, None, stale);
+    ReplyFrame::new(&query, transport, None).write(&mut out, &reply, &rules, None, known);
     out.split_off(6)
 }
 
@@ -214,7 +213,7 @@ fn local_answers_last_no_longer_than_others() {
         let Received::Query(query) = Received::read(&asked) else { panic!("a query") };
         let frame = ReplyFrame::new(&query, Transport::Udp, None);
         let mut out = Vec::new();
-        frame.write(&mut out, &Reply::Local(&answer), &rules, None, false);
+        frame.write(&mut out, &Reply::Local(&answer), &rules, None, &[]);
         records(&out).into_iter().map(|(_, ttl)| ttl).collect::<Vec<u32>>()
     };
     for (name, qtype, usual) in [
@@ -311,7 +310,7 @@ fn composed(
     };
     let frame = ReplyFrame { limit: finished, ..ReplyFrame::new(&query, Transport::Udp, None) };
     let mut out = Vec::new();
-    frame.compose(&mut out, &reply, &rules, None, limit).unwrap();
+    frame.compose(&mut out, &reply, &rules, None, known, limit).unwrap();
     let whole = out.clone();
     frame.finish(&mut out, 0, &[]);
     (whole, out)

@@ -1,0 +1,202 @@
+//! HTTPS and SVCB records with the address hints that a client gets (RFC 9460 §7.3).
+//!
+//! An `ipv6hint` is made only for a target without AAAA records, so these are asked for first:
+//!
+//! ```text
+//! HTTPS answer ─► open_target ─► AAAA question for the target ─► open_target ─► … ─► push
+//! ```
+
+use domain::base::message_builder::AnswerBuilder;
+use domain::base::name::ToName;
+use domain::base::rdata::{ComposeRecordData, UnknownRecordData};
+use domain::base::{Record, Ttl};
+use domain::rdata::AllRecordData;
+use wire::view::rtype;
+
+use crate::name::LowerName;
+use crate::name::compressor::Compressor;
+use crate::resolver::answer::{AnswerKind, AnswerRecord, ReadRecord};
+use crate::resolver::outcome::{Kept, Outcome};
+use crate::translation::decision::aaaa_addresses;
+use crate::translation::hints::{Native, Service};
+use crate::translation::policy::{MAX_SYNTHESIZED, Policy, Rules, TTL_WITHOUT_SOA};
+
+/// The largest number of questions about targets for one query of a client.
+const MAX_QUESTIONS: usize = 4;
+
+/// An answer with HTTPS or SVCB records, and the answers about their targets.
+#[derive(Clone, Copy)]
+pub(super) struct Hinted<'a> {
+    services: &'a Kept,
+    /// Outcomes of the AAAA questions for targets and their aliases.
+    targets: &'a [Outcome],
+    rules: &'a Rules<'a>,
+}
+
+/// Result of looking for the AAAA records of a target.
+enum Found<'a> {
+    /// The question for this name has not been asked.
+    Open(&'a [u8]),
+    Known(Native),
+}
+
+impl<'a> Hinted<'a> {
+    /// `services` is one of the answers in `known`; those after it are about targets.
+    pub(super) fn new(
+        services: &'a Kept,
+        known: &'a [Outcome],
+        rules: &'a Rules<'a>,
+    ) -> Hinted<'a> {
+        let is_it =
+            |outcome: &Outcome| outcome.kept().is_some_and(|kept| std::ptr::eq(kept, services));
+        let place = known.iter().position(is_it);
+        let targets = place.and_then(|place| known.get(place + 1..)).unwrap_or_default();
+        Hinted { services, targets, rules }
+    }
+
+    /// The name of the AAAA question that must be answered before the hints are made. `None` after a
+    /// failed question, because HTTPS records do not depend on it (RFC 9460 §4.2), and after
+    /// [`MAX_QUESTIONS`].
+    pub(super) fn open_target(&self) -> Option<LowerName> {
+        let has_failed = self.targets.iter().any(|outcome| outcome.kept().is_none());
+        if has_failed || self.targets.len() >= MAX_QUESTIONS {
+            return None;
+        }
+        let answer = &self.services.answer;
+        answer.answers().filter(is_service).find_map(|record| {
+            let read = answer.read(&record)?;
+            let data = service_data(&read)?;
+            let service = Service::read(&data)?;
+            let (target, policy) = self.target(&service, &read);
+            if !service.is_translated(policy, self.rules.client) {
+                return None;
+            }
+            match self.find(target.wire(), policy) {
+                Found::Open(name) => Some(LowerName::of_wire(name)),
+                Found::Known(_) => None,
+            }
+        })
+    }
+
+    /// Appends the whole answer section with the hints that the client gets. `None` if a record is
+    /// malformed.
+    pub(super) fn push(&self, answer: &mut AnswerBuilder<Compressor>) -> Option<()> {
+        let kept = self.services;
+        let (changed, lifetime) = self.rewritten();
+        let is_changed = changed.iter().any(Option::is_some);
+        let mut changed = changed.into_iter();
+        for record in kept.answer.answers() {
+            if answer.as_target().is_full() {
+                break;
+            }
+            // A signature does not fit records that have been changed.
+            if is_changed && record.covered().is_some_and(is_service_type) {
+                continue;
+            }
+            let mut read = kept.answer.read(&record)?;
+            let left = kept.left(record.ttl);
+            if !is_service(&record) {
+                read.set_ttl(Ttl::from_secs(left));
+                answer.push(read).ok()?;
+                continue;
+            }
+            // The records of an RRset have one TTL (RFC 2181 §5.2).
+            read.set_ttl(Ttl::from_secs(left.min(lifetime)));
+            match changed.next().flatten() {
+                Some(data) => {
+                    let data = UnknownRecordData::from_octets(read.rtype(), data).ok()?;
+                    answer.push(Record::new(read.owner(), read.class(), read.ttl(), data)).ok()?;
+                }
+                None => answer.push(read).ok()?,
+            }
+        }
+        Some(())
+    }
+
+    /// The data of each HTTPS or SVCB record, `None` if it stays as it is, and the seconds for which
+    /// the records are valid.
+    fn rewritten(&self) -> (Vec<Option<Vec<u8>>>, u32) {
+        let answer = &self.services.answer;
+        let records = || answer.answers().filter(is_service);
+        let most = MAX_SYNTHESIZED / records().count().max(1);
+        let mut lifetime = u32::MAX;
+        let changed = records().map(|record| {
+            let read = answer.read(&record)?;
+            let data = service_data(&read)?;
+            let service = Service::read(&data)?;
+            let (target, policy) = self.target(&service, &read);
+            let (native, known) = match self.find(target.wire(), policy) {
+                Found::Open(_) => (Native::Unknown, u32::MAX),
+                Found::Known(native @ Native::None(left)) => (native, left),
+                Found::Known(native) => (native, u32::MAX),
+            };
+            let data = service.rewritten(policy, self.rules.client, native, most)?;
+            lifetime = lifetime.min(known).min(policy.lifetime(self.rules.now));
+            Some(data)
+        });
+        (changed.collect(), lifetime)
+    }
+
+    /// Target of a record's hints, and the policy for its AAAA records.
+    fn target(&self, service: &Service<'_>, record: &ReadRecord<'_>) -> (LowerName, &'a Policy) {
+        let target = match service.target() {
+            Some(target) => LowerName::of_wire(target),
+            None => LowerName::of_wire(record.owner().to_vec().as_slice()),
+        };
+        let policy = self.rules.others.policy_by_name(self.rules.client, target.wire());
+        (target, policy)
+    }
+
+    /// Looks for the AAAA records of a target, following aliases.
+    fn find<'n>(&self, target: &'n [u8], policy: &Policy) -> Found<'n>
+    where
+        'a: 'n,
+    {
+        if policy.ignore_aaaa {
+            return Found::Known(Native::None(u32::MAX));
+        }
+        let answers = || self.targets.iter().filter_map(Outcome::kept);
+        let mut name = target;
+        // More aliases than answers are a loop.
+        for _ in 0..=self.targets.len() {
+            let Some(kept) = answers().find(|kept| kept.answer.name() == name) else {
+                return Found::Open(name);
+            };
+            match kept.answer.kind() {
+                AnswerKind::Unfinished => name = kept.answer.target(),
+                _ => return Found::Known(native(kept, policy)),
+            }
+        }
+        Found::Known(Native::Unknown)
+    }
+}
+
+/// The meaning of an answer to a AAAA question.
+fn native(kept: &Kept, policy: &Policy) -> Native {
+    let denial = kept.answer.negative_ttl().map_or(TTL_WITHOUT_SOA, |ttl| kept.left(ttl));
+    match kept.answer.kind() {
+        AnswerKind::Data
+            if aaaa_addresses(&kept.answer).any(|address| !policy.excludes(address)) =>
+        {
+            Native::Some
+        }
+        AnswerKind::Data | AnswerKind::NoData => Native::None(denial),
+        AnswerKind::NxDomain | AnswerKind::Unfinished | AnswerKind::Failed => Native::Unknown,
+    }
+}
+
+fn is_service_type(rtype: u16) -> bool {
+    matches!(rtype, rtype::HTTPS | rtype::SVCB)
+}
+
+fn is_service(record: &AnswerRecord<'_>) -> bool {
+    is_service_type(record.rtype)
+}
+
+/// The data of an HTTPS or SVCB record, its names uncompressed; `None` if it is malformed.
+fn service_data(record: &ReadRecord<'_>) -> Option<Vec<u8>> {
+    let (AllRecordData::Https(_) | AllRecordData::Svcb(_)) = record.data() else { return None };
+    let mut data = Vec::new();
+    record.data().compose_rdata(&mut data).ok()?;
+    Some(data)
+}
