@@ -28,7 +28,7 @@ use crate::resolver::answer::{AnswerKind, AnswerRecord, ReadRecord};
 use crate::resolver::outcome::{Failure, Kept, Outcome};
 use crate::translation::decide::{Cause, Reply, Strip, Way, Withheld, addresses};
 use crate::translation::local::{self, LocalAnswer, NameServer};
-use crate::translation::policy::{Hints, Policy, Rules};
+use crate::translation::policy::{Hints, MAX_SYNTHESIZED, Policy, Rules};
 use crate::transport::Transport;
 
 /// Room for a cookie and two extended errors: no reply has more options.
@@ -216,13 +216,17 @@ impl ReplyFrame {
         }
     }
 
-    /// AAAA records for the A records of an answer that has nothing else (RFC 6147 §5.1.7), one TTL
-    /// for all (item 16).
+    /// Writes AAAA records for the A records of an answer that has nothing else (RFC 6147 §5.1.7), at
+    /// most [`MAX_SYNTHESIZED`], with one TTL for all (item 16).
     fn write_synthesized(&self, out: &mut Vec<u8>, a: &Kept, rules: &Rules<'_>, ttl_limit: u32) {
         let start = out.len();
         self.write_header(out, Rcode::NOERROR, false);
         let ttl = synthetic_ttl(a, ttl_limit.min(rules.lifetime()));
         let records_at = out.len();
+        // The last record is the one after which the message is full, and will be truncated, or has
+        // all records that it may have.
+        let all = records_at - start + MAX_SYNTHESIZED * AAAA_LEN;
+        let full = all.min(self.limit + 1);
         let few = a.answer.answer_count() <= FEW;
         let mut seen = HashSet::new();
         for v6 in addresses(&a.answer).flat_map(|v4| rules.policy.embed(v4, rules.client)) {
@@ -230,8 +234,7 @@ impl ReplyFrame {
             if is_new {
                 count(out, start, ANCOUNT);
                 put_record(out, &QUESTION_NAME, rtype::AAAA, ttl, &v6.octets());
-                if out.len() - start > self.limit {
-                    // It will be truncated.
+                if out.len() - start >= full {
                     break;
                 }
             }
@@ -586,7 +589,8 @@ fn push_stripped(
     push_records(answer, kept, kept.answer.answers().filter(|record| !is_hidden(record)))
 }
 
-/// AAAA records for the A records, owned by the name at the end of the aliases (RFC 6147 §5.1.7).
+/// Appends AAAA records for the A records, at most [`MAX_SYNTHESIZED`], owned by the name at the end
+/// of the aliases (RFC 6147 §5.1.7).
 fn push_synthesized(
     answer: &mut AnswerBuilder<Compressor>,
     a: &Kept,
@@ -598,7 +602,7 @@ fn push_synthesized(
     let mut made = HashSet::new();
     let mut written = None;
     for v6 in addresses(&a.answer).flat_map(|v4| rules.policy.embed(v4, rules.client)) {
-        if answer.as_target().is_full() {
+        if answer.as_target().is_full() || made.len() == MAX_SYNTHESIZED {
             break;
         }
         if !made.insert(v6) {
