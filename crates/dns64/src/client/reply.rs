@@ -26,7 +26,7 @@ use crate::name::compressor::Compressor;
 use crate::name::{LowerName, USUAL_NAME};
 use crate::resolver::answer::{AnswerKind, AnswerRecord, ReadRecord};
 use crate::resolver::outcome::{Failure, Kept, Outcome};
-use crate::translation::decide::{Cause, Reply, Strip, Way, Withheld, addresses};
+use crate::translation::decide::{Cause, Reply, Strip, Way, addresses};
 use crate::translation::local::{self, LocalAnswer, NameServer};
 use crate::translation::policy::{Hints, MAX_SYNTHESIZED, Policy, Rules};
 use crate::transport::Transport;
@@ -125,7 +125,7 @@ impl ReplyFrame {
         self.finish(out, start, &errors);
     }
 
-    /// What extended errors say about a reply (RFC 8914). Those of upstreams are handed on (§3).
+    /// The extended errors of a reply (RFC 8914). Those of upstreams are passed on (§3).
     fn extended_errors(&self, reply: &Reply<'_>, stale: bool) -> SmallVec<[u16; 2]> {
         let own = match *reply {
             Reply::Error { cause: Cause::Failed(Failure::Timeout), .. } => {
@@ -142,12 +142,14 @@ impl ReplyFrame {
             }
             _ if stale => Some(ede::STALE_ANSWER),
             Reply::Synthesize { .. } => Some(ede::SYNTHESIZED),
-            Reply::Pass { withheld: Some(Withheld::Unmapped), .. } | Reply::Empty { .. } => {
-                Some(ede::FILTERED)
-            }
+            Reply::Empty { .. } => None,
             Reply::Pass { last, .. } => last.answer.extended_error(),
         };
-        own.into_iter().collect()
+        let mut errors: SmallVec<[u16; 2]> = own.into_iter().collect();
+        if reply.is_filtered() && own != Some(ede::FILTERED) {
+            errors.push(ede::FILTERED);
+        }
+        errors
     }
 
     /// An answer that needed no upstream. None of it lasts longer than the prefix that it comes of

@@ -229,6 +229,18 @@ impl Reply<'_> {
         }
     }
 
+    /// True if the client does not get records because of a policy: excluded AAAA records (items 9 and
+    /// 28), A records without a prefix, or A records that `filter-a` withholds.
+    pub(crate) fn is_filtered(&self) -> bool {
+        match self {
+            Reply::Pass { strip, withheld, .. } => {
+                *strip != Strip::Nothing || *withheld == Some(Withheld::Unmapped)
+            }
+            Reply::Empty { .. } => true,
+            Reply::Synthesize { .. } | Reply::Error { .. } | Reply::Local(_) => false,
+        }
+    }
+
     /// Why A records that were there have not been used.
     pub(crate) fn withheld(&self) -> Option<Withheld> {
         match self {

@@ -281,6 +281,49 @@ fn item_09_excluded_records_count_as_none_and_never_pass() {
     assert_eq!(alias, ["alias.test 60 cname end.test", "end.test 300 aaaa 2001:db8:64::c000:201"]);
 }
 
+/// RFC 6147 §5.1.4 "MUST NOT return", §5.5.
+#[test]
+fn items_09_and_28_signed_sets_lose_excluded_records() {
+    let upstream = Upstream::new(|q| {
+        let sign = |reply: Reply, covered| {
+            // The proof of a wildcard: no closer name exists.
+            let signed = |reply: Reply| reply.rrsig(&q.name, covered).signed_authority();
+            if q.dnssec_ok() { signed(reply) } else { reply }
+        };
+        match (q.name.as_str(), q.qtype) {
+            (_, Rtype::A) => sign(q.answer().a(&q.name, 60, "192.0.2.1"), Rtype::A).send(),
+            ("all.test", _) => {
+                sign(q.answer().aaaa(&q.name, 60, "::ffff:1.2.3.4"), Rtype::AAAA).send()
+            }
+            _ => {
+                let mixed = q.answer().aaaa(&q.name, 60, "::ffff:1.2.3.4");
+                sign(mixed.aaaa(&q.name, 60, "2001:db8::1"), Rtype::AAAA).send()
+            }
+        }
+    });
+    let careful = server(&[upstream.address], PREFIX);
+    let bold = server(&[upstream.address], &format!("{PREFIX}break-dnssec = true\n"));
+    for server in [&careful, &bold] {
+        let mixed = || ask("mixed.test", Rtype::AAAA);
+        for query in [mixed().dnssec_ok(), mixed().edns(1232)] {
+            // Fresh, cached, and cached over TCP.
+            for got in [query.of(server), query.of(server), query.over_tcp(server)] {
+                assert_eq!(got.answers().len(), 1, "without a signature");
+                assert_eq!((got.addresses(), got.edes()), (vec![v6("2001:db8::1")], vec![17]));
+            }
+        }
+        let whole = mixed().dnssec_ok().checking_disabled();
+        for got in [whole.of(server), whole.of(server)] {
+            assert_eq!((got.answers().len(), got.edes()), (3, Vec::new()), "CD");
+        }
+    }
+    let all = ask("all.test", Rtype::AAAA).dnssec_ok();
+    for got in [all.of(&careful), all.of(&careful), all.over_tcp(&careful)] {
+        assert_eq!((got.rcode(), got.answers().len(), got.edes()), (Rcode::NOERROR, 0, vec![17]));
+    }
+    assert_eq!(all.of(&bold).addresses(), [mapped("192.0.2.1")]);
+}
+
 #[test]
 fn items_10_and_11_every_address_under_every_prefix_that_carries_it() {
     let upstream = Upstream::new(|q| match q.qtype {

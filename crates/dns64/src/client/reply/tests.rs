@@ -149,6 +149,25 @@ fn extended_errors_say_what_is_known() {
     assert_eq!(of(&[real().ede(15).kept()]), [15]);
 }
 
+/// Items 9 and 28.
+#[test]
+fn a_reply_without_excluded_records_says_so_when_stale_too() {
+    let mixed = real().aaaa("a.test", 60, "::ffff:192.0.2.1").rrsig("a.test", AAAA);
+    let of = |known: Outcome| {
+        let query = query(RD, Some((1232, true)));
+        let got = reply(&query, Transport::Udp, false, &[known]);
+        (records(&got).into_iter().map(|(rtype, _)| rtype).collect::<Vec<_>>(), errors(&got))
+    };
+    for age in [0, 20] {
+        assert_eq!(of(mixed.aged(age)), (vec![AAAA], vec![ede::FILTERED]), "{age} s");
+    }
+    let Outcome::Answered(kept) = mixed.kept() else { panic!("an answer") };
+    let stale = Outcome::Answered(crate::resolver::outcome::Kept { stale: true, ..kept });
+    assert_eq!(of(stale), (vec![AAAA], vec![ede::STALE_ANSWER, ede::FILTERED]));
+    let explained = mixed.ede(15).kept();
+    assert_eq!(of(explained).1, [15, ede::FILTERED], "RFC 8914 section 3");
+}
+
 #[test]
 fn a_signed_excluded_answer_becomes_a_denial_that_can_be_kept() {
     let excluded = said("a.test", AAAA).aaaa("a.test", 50, "::ffff:192.0.2.1");
