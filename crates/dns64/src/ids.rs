@@ -1,9 +1,9 @@
 //! Numbers that name things, a type for each, so that the compiler tells them apart.
 
-/// Names an upstream server, as one worker's resolver numbers them. It stays the same when the
-/// configuration is read again.
+/// Number of an upstream server in one worker's resolver. A reload keeps it. It is used again after
+/// the server has been removed from the configuration and no question to it is in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct ServerId(pub u16);
+pub(crate) struct ServerId(pub u32);
 
 /// Names a route of the settings in use. Other settings have other routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,9 +43,15 @@ pub(crate) struct Expected {
 }
 
 impl ServerId {
-    /// The place in a list that has one entry for each server.
+    /// The number for a place in a list of servers.
+    pub(crate) fn of_place(place: usize) -> ServerId {
+        // A configuration of 1 MiB names fewer upstreams.
+        ServerId(u32::try_from(place).expect("fewer than 2^32 upstreams"))
+    }
+
+    /// The place in a list of servers.
     #[inline]
     pub(crate) fn place(self) -> usize {
-        usize::from(self.0)
+        self.0 as usize
     }
 }

@@ -322,8 +322,7 @@ pub struct Metrics {
     /// Behind those of the workers: of the thread that writes the query log, of that for dnstap,
     /// and of that for TCP.
     pub(super) workers: Arc<[WorkerMetrics]>,
-    /// For each worker, in no order, the upstreams that it has been configured with since the
-    /// process began.
+    /// The upstreams of each worker, in no order.
     upstreams: Arc<Mutex<Vec<Arc<UpstreamMetrics>>>>,
 }
 
@@ -339,6 +338,13 @@ impl Metrics {
         let metrics = Arc::new(UpstreamMetrics::new(address));
         self.upstreams.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&metrics));
         metrics
+    }
+
+    /// Forgets the upstreams that their workers have forgotten. If an upstream is configured again
+    /// later, its counters begin at 0.
+    pub(crate) fn forget_upstreams(&self) {
+        let mut upstreams = self.upstreams.lock().unwrap_or_else(PoisonError::into_inner);
+        upstreams.retain(|upstream| Arc::strong_count(upstream) > 1);
     }
 
     /// Upstreams by address, all workers together.

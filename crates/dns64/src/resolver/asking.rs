@@ -280,7 +280,11 @@ impl<O: Outside> Resolver<O> {
     /// Takes out a question that is in flight no more, to be [`concluded`](Resolver::conclude).
     /// Whatever goes wrong until then, those who wait for it are found in `landing`.
     pub(super) fn take_out(&mut self, id: FetchId) -> Option<(Key, State)> {
+        let had_older = self.fetches.has_older();
         let Fetch { query, charge, waiters, state, .. } = self.fetches.remove(id)?;
+        if had_older && !self.fetches.has_older() && self.upstreams.has_removed() {
+            self.forget_removed_upstreams();
+        }
         let key = query.into_key();
         let claimed =
             !matches!(state, State::Elsewhere) && self.common.shared_questions.are_shared();

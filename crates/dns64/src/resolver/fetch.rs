@@ -169,6 +169,20 @@ impl State {
         if was_malformed && failure == Failure::Timeout { Failure::Malformed } else { failure }
     }
 
+    /// The servers that were asked, over UDP or TCP; a server may occur twice.
+    pub(super) fn servers(&self) -> impl Iterator<Item = ServerId> {
+        let (udp, over_tcp) = match self {
+            State::Elsewhere => (None, None),
+            State::Udp(udp) => (Some(udp), None),
+            State::Tcp(tcp) => (Some(&tcp.before), Some(tcp.server)),
+        };
+        let over_udp = udp.into_iter().flat_map(|udp| {
+            let attempts = udp.attempts.iter().map(|attempt| attempt.at.port.server);
+            attempts.chain(udp.tried.iter().copied()).chain(udp.plain)
+        });
+        over_udp.chain(over_tcp)
+    }
+
     /// The error that is at hand when nobody does better.
     pub(super) fn into_fallback(self) -> Option<Arc<Answer>> {
         match self {
@@ -291,7 +305,7 @@ mod tests {
         KeyBuf::new(&name.parse().unwrap(), 28, 1, dnssec_ok, true).to_key()
     }
 
-    fn attempt(server: u16, id: u16) -> Attempt {
+    fn attempt(server: u32, id: u16) -> Attempt {
         let at = Expected { port: PortId { server: ServerId(server), number: 7 }, id };
         Attempt { at, sent: Nanos::SECOND, edns: true, expired: false }
     }
@@ -312,6 +326,9 @@ mod tests {
         begun.store(true, Ordering::Relaxed);
         assert_eq!(state.why_unanswered(), Failure::Timeout);
         assert_eq!(state.attempts()[0].at.id, 9);
+        assert!(
+            state.servers().all(|server| server == ServerId(3)) && state.servers().count() == 3
+        );
         assert_eq!(state.return_to_udp(), Some(ServerId(3)));
         assert!(matches!(&state, State::Udp(udp) if udp.sent(attempt(3, 9).at).is_some()));
         assert!(state.udp().unwrap().sent(attempt(3, 10).at).is_none());

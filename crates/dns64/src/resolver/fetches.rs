@@ -4,11 +4,12 @@
 use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
+use rustc_hash::FxHashSet;
 use slab::Slab;
 
 use super::fetch::Fetch;
 use crate::config::Settings;
-use crate::ids::FetchId;
+use crate::ids::{FetchId, ServerId};
 
 /// A question, and by what it is found.
 struct Slot {
@@ -37,6 +38,10 @@ pub(super) struct Fetches {
     /// Clients choose the keys: the hash must be one that they cannot foresee.
     hasher: RandomState,
     generation: u32,
+    /// The generation at the last reload, and the number of questions from before it that are still
+    /// in flight.
+    rerouted_at: u32,
+    older: usize,
 }
 
 impl Fetches {
@@ -89,11 +94,31 @@ impl Fetches {
         if let Ok(entry) = entry {
             entry.remove();
         }
+        if self.older > 0 && self.is_older(id) {
+            self.older -= 1;
+        }
         Some(self.slab.remove(id.index as usize).fetch)
     }
 
-    /// Finds the routes anew, in a new configuration.
+    /// True if the question began before the last reload. Generations may have wrapped around.
+    fn is_older(&self, id: FetchId) -> bool {
+        self.rerouted_at.wrapping_sub(id.generation) < 1 << 31
+    }
+
+    /// True if a question from before the last reload is still in flight.
+    #[inline]
+    pub(super) fn has_older(&self) -> bool {
+        self.older > 0
+    }
+
+    /// The servers that were asked a question that is in flight.
+    pub(super) fn servers(&self) -> FxHashSet<ServerId> {
+        self.slab.iter().flat_map(|(_, entry)| entry.fetch.state.servers()).collect()
+    }
+
+    /// Updates the routes after a reload.
     pub(super) fn reroute(&mut self, settings: &Settings) {
+        (self.rerouted_at, self.older) = (self.generation, self.slab.len());
         for (_, entry) in &mut self.slab {
             let fetch = &mut entry.fetch;
             fetch.route = settings.route(fetch.query.key().name());
@@ -108,12 +133,16 @@ impl Fetches {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::ids::RouteId;
     use crate::name::{Key, KeyBuf};
     use crate::resolver::budget::Budget;
     use crate::resolver::fetch::State;
     use method::units::Nanos;
+
+    const UPSTREAM: &str = "[[upstream]]\naddress = '192.0.2.1'\n";
 
     fn key(name: &str) -> Key {
         KeyBuf::new(&name.parse().unwrap(), 28, 1, false, false).to_key()
@@ -152,5 +181,13 @@ mod tests {
         let again = insert(&mut fetches, "n1.test");
         assert!(fetches.get(ids[999]).is_none() && find(&fetches, "n1.test") == Some(again));
         assert_eq!(fetches.len(), 501);
+        // Questions from before a reload are counted until they are over.
+        fetches.reroute(&Settings::from_text(UPSTREAM, Path::new("test.toml")).unwrap());
+        let younger = insert(&mut fetches, "younger.test");
+        for id in ids.iter().copied().step_by(2).chain([again]) {
+            assert!(fetches.has_older());
+            fetches.remove(id);
+        }
+        assert!(!fetches.has_older() && fetches.get(younger).is_some());
     }
 }

@@ -34,7 +34,8 @@ pub(crate) mod ttl;
 pub(crate) mod upstreams;
 pub(crate) mod waiter;
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use method::units::Nanos;
@@ -131,16 +132,25 @@ impl<O: Outside> Resolver<O> {
     pub(crate) fn take_settings(&mut self, settings: Arc<Settings>) {
         self.settings = settings;
         self.upstreams.configure(&self.settings, &self.common.metrics);
+        self.fetches.reroute(&self.settings);
+        self.forget_removed_upstreams();
+    }
+
+    /// Forgets upstreams that a reload removed and that have no question in flight.
+    fn forget_removed_upstreams(&mut self) {
+        self.upstreams.forget_removed(&self.fetches.servers(), &self.common.metrics);
         let source_ports = self.settings.config.forwarding.source_ports;
-        let wanted = &self.settings.upstreams;
-        let past_stack = |address| wanted.iter().any(|one| one.address == address && one.xdp);
-        let servers = self.upstreams.servers().iter().map(|server| Access {
-            address: server.address(),
-            source_ports: if server.is_configured() { source_ports } else { 0 },
-            past_stack: past_stack(server.address()),
+        let past_stack: HashSet<SocketAddr> =
+            self.settings.upstreams.iter().filter(|one| one.xdp).map(|one| one.address).collect();
+        let servers = self.upstreams.servers().map(|(id, server)| {
+            let access = Access {
+                address: server.address(),
+                source_ports: if server.is_configured() { source_ports } else { 0 },
+                past_stack: past_stack.contains(&server.address()),
+            };
+            (id, access)
         });
         self.outside.configure(servers);
-        self.fetches.reroute(&self.settings);
     }
 
     /// Tells it what time it is.

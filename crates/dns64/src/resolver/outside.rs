@@ -54,8 +54,9 @@ pub(crate) struct Access {
 
 /// The world, as far as a resolver changes it.
 pub(crate) trait Outside {
-    /// Takes over the servers of a new configuration, by their numbers: how each may be asked.
-    fn configure(&mut self, servers: impl Iterator<Item = Access>);
+    /// Replaces the list of servers: the number of each, and how it may be asked. Servers that are
+    /// not in the list are forgotten.
+    fn configure(&mut self, servers: impl Iterator<Item = (ServerId, Access)>);
 
     /// Asks over UDP; `write` writes the query with the id that it is given.
     ///

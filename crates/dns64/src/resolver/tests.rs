@@ -1,6 +1,8 @@
 //! The resolver without sockets, on a clock that the test moves: each state of a fetch, and every
 //! way from one to the next.
 
+mod reload;
+
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
@@ -22,7 +24,7 @@ struct Sent {
 
 impl Sent {
     fn server(&self) -> u16 {
-        self.at.port.server.0
+        self.at.port.server.0 as u16
     }
 
     fn has_edns(&self) -> bool {
@@ -65,12 +67,16 @@ struct Notes {
     told: Vec<(WorkerId, Key)>,
     expected: HashMap<Expected, FetchId>,
     next_id: u16,
+    /// The servers of the last list.
+    servers: Vec<(ServerId, SocketAddr)>,
     /// Servers to which nothing can be sent, and why.
     refuses: HashMap<u16, io::ErrorKind>,
 }
 
 impl Outside for Notes {
-    fn configure(&mut self, _: impl Iterator<Item = Access>) {}
+    fn configure(&mut self, servers: impl Iterator<Item = (ServerId, Access)>) {
+        self.servers = servers.map(|(id, access)| (id, access.address)).collect();
+    }
 
     fn ask(
         &mut self,
@@ -80,7 +86,7 @@ impl Outside for Notes {
         _: &mut StdRng,
         write: impl FnOnce(u16, &mut Vec<u8>),
     ) -> io::Result<Expected> {
-        if let Some(&kind) = self.refuses.get(&server.0) {
+        if let Some(&kind) = self.refuses.get(&(server.0 as u16)) {
             return Err(kind.into());
         }
         self.next_id += 1;

@@ -30,8 +30,6 @@ pub(super) struct Network {
     shared: Arc<Shared>,
     /// Who is told of messages to and from upstreams.
     tap: Option<Tap>,
-    /// The addresses of the upstreams, by their numbers.
-    addresses: Vec<SocketAddr>,
 }
 
 /// Tokens of the poller: client endpoints from 0 on, then from here on the worker's rings …
@@ -65,15 +63,15 @@ impl Network {
                 poller.add(&socket, FIRST_RINGS + number)?;
             }
         }
-        let (ports, addresses) = (Ports::new(Rings::ways(rings, worker)), Vec::new());
-        Ok(Network { poller, ports, worker, shared, tap, addresses })
+        let ports = Ports::new(Rings::ways(rings, worker));
+        Ok(Network { poller, ports, worker, shared, tap })
     }
 
     /// A datagram has come from the upstream of a port.
     #[inline]
     pub(super) fn tell_response(&self, port: PortId, octets: &[u8]) {
         if let Some(tap) = &self.tap {
-            let upstream = self.addresses.get(port.server.place()).copied();
+            let upstream = self.ports.address(port.server);
             let kind = MessageKind::ForwarderResponse;
             let message = message(kind, Transport::Udp, upstream, octets);
             tap.put(message, self.shared.metrics().worker(self.worker));
@@ -93,10 +91,8 @@ pub(super) fn message(
 }
 
 impl Outside for Network {
-    fn configure(&mut self, servers: impl Iterator<Item = Access>) {
-        self.addresses.clear();
-        let addresses = &mut self.addresses;
-        self.ports.configure(servers.inspect(|access| addresses.push(access.address)));
+    fn configure(&mut self, servers: impl Iterator<Item = (ServerId, Access)>) {
+        self.ports.configure(servers);
     }
 
     #[inline]
@@ -111,7 +107,7 @@ impl Outside for Network {
         let Some(tap) = &self.tap else {
             return self.ports.ask(server, fetch, &self.poller, now, rng, write);
         };
-        let upstream = self.addresses.get(server.place()).copied();
+        let upstream = self.ports.address(server);
         let metrics = self.shared.metrics().worker(self.worker);
         self.ports.ask(server, fetch, &self.poller, now, rng, |id, out| {
             let start = out.len();

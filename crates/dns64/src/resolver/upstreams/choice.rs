@@ -98,7 +98,7 @@ mod tests {
     fn route(servers: &[(u32, u64, u64, bool)]) -> Vec<Standing> {
         let standing =
             |(i, &(weight, ms, down, may_ask_again)): (usize, &(u32, u64, u64, bool))| Standing {
-                server: ServerId(i as u16),
+                server: ServerId(i as u32),
                 weight,
                 speed: Nanos::from_millis(ms),
                 down_until: Nanos(down * Nanos::SECOND.0),
@@ -107,7 +107,7 @@ mod tests {
         servers.iter().enumerate().map(standing).collect()
     }
 
-    fn shares(route: &[Standing], tried: &[u16], times: usize) -> Vec<usize> {
+    fn shares(route: &[Standing], tried: &[u32], times: usize) -> Vec<usize> {
         let mut rng = StdRng::seed_from_u64(1);
         let tried: Vec<ServerId> = tried.iter().copied().map(ServerId).collect();
         let mut shares = vec![0; route.len()];
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn listed_upstreams_are_asked_in_their_order() {
         let (fast, slow, down) = ((9, 1, 0, true), (1, 900, 0, true), (1, 1, 2, true));
-        let first = |servers: &[(u32, u64, u64, bool)], tried: &[u16]| {
+        let first = |servers: &[(u32, u64, u64, bool)], tried: &[u32]| {
             let tried: Vec<ServerId> = tried.iter().copied().map(ServerId).collect();
             let mut rng = StdRng::seed_from_u64(1);
             choose(&route(servers), UpstreamOrder::Listed, &tried, NOW, &mut rng).place()

@@ -17,8 +17,13 @@ pub(crate) mod ports;
 mod retries;
 mod server;
 
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
 use method::units::Nanos;
 use rand::rngs::StdRng;
+use rustc_hash::FxHashSet;
+use slab::Slab;
 use smallvec::SmallVec;
 
 use crate::config::{Settings, UpstreamOrder};
@@ -35,41 +40,50 @@ struct Member {
     weight: u32,
 }
 
-/// All upstreams. Numbers stay when the configuration is read again; servers that are no longer in
-/// it are not asked.
+/// All upstreams. A reload keeps their numbers. Servers that it removed are not asked, and are
+/// forgotten when they have no question in flight.
 #[derive(Default)]
 pub(super) struct Upstreams {
-    servers: Vec<Server>,
+    /// By number.
+    servers: Slab<Server>,
     /// The servers of each route of the settings.
     routes: Vec<Vec<Member>>,
     order: UpstreamOrder,
 }
 
 impl Upstreams {
-    /// Takes over a new configuration; what is known of servers that stay stays.
+    /// Takes over a new configuration. Servers that it keeps also keep their health and counters.
     pub(super) fn configure(&mut self, settings: &Settings, metrics: &Metrics) {
-        let members: Vec<Member> = settings
-            .upstreams
-            .iter()
-            .map(|upstream| {
-                let known =
-                    self.servers.iter().position(|server| server.address() == upstream.address);
-                let place = known.unwrap_or_else(|| {
-                    self.servers.push(Server::new(
-                        upstream.address,
-                        metrics.add_upstream(upstream.address),
-                    ));
-                    self.servers.len() - 1
-                });
-                Member { server: ServerId(place as u16), weight: upstream.weight }
-            })
-            .collect();
-        for (place, server) in self.servers.iter_mut().enumerate() {
-            server.set_configured(members.iter().any(|member| member.server.place() == place));
+        let mut known: HashMap<SocketAddr, usize> =
+            self.servers.iter().map(|(place, server)| (server.address(), place)).collect();
+        for (_, server) in &mut self.servers {
+            server.set_configured(false);
+        }
+        let mut members = Vec::with_capacity(settings.upstreams.len());
+        for upstream in &settings.upstreams {
+            let address = upstream.address;
+            let place = *known.entry(address).or_insert_with(|| {
+                self.servers.insert(Server::new(address, metrics.add_upstream(address)))
+            });
+            self.servers[place].set_configured(true);
+            members.push(Member { server: ServerId::of_place(place), weight: upstream.weight });
         }
         let route = |numbers: &Vec<usize>| numbers.iter().map(|&number| members[number]).collect();
         self.routes = settings.routes.iter().map(|of| route(&of.upstreams)).collect();
         self.order = settings.upstream_order();
+    }
+
+    /// Forgets servers that are not configured and not among those with a question in flight.
+    pub(super) fn forget_removed(&mut self, in_flight: &FxHashSet<ServerId>, metrics: &Metrics) {
+        self.servers.retain(|place, server| {
+            server.is_configured() || in_flight.contains(&ServerId::of_place(place))
+        });
+        metrics.forget_upstreams();
+    }
+
+    /// True if a server that is not configured still has a question in flight.
+    pub(super) fn has_removed(&self) -> bool {
+        self.servers.iter().any(|(_, server)| !server.is_configured())
     }
 
     /// What is known of a server.
@@ -78,9 +92,9 @@ impl Upstreams {
         &mut self.servers[id.place()]
     }
 
-    /// All servers that there have been, by their numbers.
-    pub(super) fn servers(&self) -> &[Server] {
-        &self.servers
+    /// The servers that are configured or have a question in flight.
+    pub(super) fn servers(&self) -> impl Iterator<Item = (ServerId, &Server)> {
+        self.servers.iter().map(|(place, server)| (ServerId::of_place(place), server))
     }
 
     /// The server to ask next, among those of `route`.
@@ -187,12 +201,34 @@ mod tests {
         upstreams.server(ServerId(1)).answered(Nanos::from_millis(7), false);
         upstreams.configure(&settings(&[2, 3]), &metrics);
         assert_eq!(upstreams.server(ServerId(1)).health().speed(), Nanos::from_millis(7));
-        let configured: Vec<bool> = upstreams.servers().iter().map(Server::is_configured).collect();
+        let configured: Vec<bool> =
+            upstreams.servers().map(|(_, server)| server.is_configured()).collect();
         assert_eq!(configured, [false, true, true]);
+        assert!(upstreams.has_removed());
         let mut rng = StdRng::seed_from_u64(1);
         assert!(
             (0..100).all(|_| upstreams.choose(MAIN, &[], Nanos::SECOND, &mut rng) != ServerId(0))
         );
+    }
+
+    #[test]
+    fn a_removed_server_is_forgotten_unless_it_is_in_flight() {
+        let metrics = Metrics::new(1);
+        let mut upstreams = upstreams(&[1, 2, 3], &metrics);
+        upstreams.configure(&settings(&[3, 4]), &metrics);
+        let in_flight = FxHashSet::from_iter([ServerId(1)]);
+        upstreams.forget_removed(&in_flight, &metrics);
+        let ports = |upstreams: &Upstreams| -> Vec<u16> {
+            upstreams.servers().map(|(_, server)| server.address().port()).collect()
+        };
+        assert!(upstreams.has_removed());
+        assert_eq!((ports(&upstreams), metrics.upstreams().len()), (vec![2, 3, 4], 3));
+        upstreams.forget_removed(&FxHashSet::default(), &metrics);
+        assert!(!upstreams.has_removed());
+        assert_eq!((ports(&upstreams), metrics.upstreams().len()), (vec![3, 4], 2));
+        // Free numbers are used again.
+        upstreams.configure(&settings(&[3, 4, 5, 6]), &metrics);
+        assert_eq!(upstreams.servers().map(|(id, _)| id.0).max(), Some(3));
     }
 
     #[test]

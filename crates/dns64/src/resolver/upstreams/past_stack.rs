@@ -29,7 +29,7 @@ const LOOK: Nanos = Nanos::SECOND;
 pub(crate) struct Door {
     address: IpAddr,
     ports: Arc<PortSet>,
-    /// By port; 0 is nobody.
+    /// By port: worker + 1 (16 bits), server (32) and number (16). 0: the port is not open.
     owners: Box<[AtomicU64]>,
     /// By port: the hash of the address and port of the server that is asked from there. It keeps
     /// what others forge from the worker that has the port, which compares the address itself.
@@ -63,8 +63,8 @@ impl Door {
     #[inline]
     pub(crate) fn owner(&self, port: u16) -> Option<(WorkerId, PortId)> {
         let owner = self.owners[usize::from(port)].load(Ordering::Relaxed);
-        let worker = WorkerId((owner >> 32).checked_sub(1)? as usize);
-        let server = ServerId((owner >> 16) as u16);
+        let worker = WorkerId((owner >> 48).checked_sub(1)? as usize);
+        let server = ServerId((owner >> 16) as u32);
         Some((worker, PortId { server, number: owner as u16 }))
     }
 
@@ -87,7 +87,7 @@ impl Door {
     ) -> Opened {
         self.servers[usize::from(port)].store(self.hash(server), Ordering::Relaxed);
         let owner =
-            (worker.0 as u64 + 1) << 32 | u64::from(id.server.0) << 16 | u64::from(id.number);
+            (worker.0 as u64 + 1) << 48 | u64::from(id.server.0) << 16 | u64::from(id.number);
         self.owners[usize::from(port)].store(owner, Ordering::Relaxed);
         self.ports.insert(port);
         Opened { door: Arc::clone(self), port }

@@ -48,13 +48,13 @@ pub(crate) const FIRST_TOKEN: usize = 1 << 16;
 
 /// What the poller reports for the socket of a port.
 fn token(port: PortId) -> usize {
-    FIRST_TOKEN + (usize::from(port.server.0) << 16 | usize::from(port.number))
+    FIRST_TOKEN + (port.server.place() << 16 | usize::from(port.number))
 }
 
 /// The port whose socket the poller reports as `token`.
 pub(crate) fn of_token(token: usize) -> Option<PortId> {
     let bits = token.checked_sub(FIRST_TOKEN)?;
-    Some(PortId { server: ServerId((bits >> 16) as u16), number: bits as u16 })
+    Some(PortId { server: ServerId((bits >> 16) as u32), number: bits as u16 })
 }
 
 /// A socket on a source port of its own, connected to one server.
@@ -93,7 +93,9 @@ struct ServerPorts {
     ports: Vec<Option<Port>>,
     /// How many source ports may be used; none if the server is no longer in the configuration.
     allowed: usize,
-    queue: SendQueue,
+    /// Questions that wait for the end of the turn; `None` until the server is asked. Most servers of
+    /// a long list are never asked, and a queue takes 34 KiB.
+    queue: Option<SendQueue>,
     /// How questions leave past the stack.
     route: Route,
     /// The port that the next questions leave from, with ids of their own, and how many have been
@@ -106,7 +108,8 @@ struct ServerPorts {
 /// The ports towards all servers.
 #[derive(Default)]
 pub(crate) struct Ports {
-    servers: Vec<ServerPorts>,
+    /// By number; `None`: the number is free.
+    servers: Vec<Option<ServerPorts>>,
     ways: Ways,
 }
 
@@ -116,16 +119,27 @@ impl Ports {
         Ports { servers: Vec::new(), ways }
     }
 
-    /// Takes over a new configuration: for each server, by its number, how it may be asked. Ports
-    /// that are too many are closed when nothing is expected on them.
-    pub(crate) fn configure(&mut self, servers: impl Iterator<Item = Access>) {
-        for (place, access) in servers.enumerate() {
-            if place == self.servers.len() {
-                self.servers.push(ServerPorts::new(access.address));
-            }
-            self.servers[place].route.is_wanted = access.past_stack;
-            self.servers[place].allow(usize::from(access.source_ports));
+    /// Replaces the list of servers: the number of each, and how it may be asked. Ports that are too
+    /// many are closed when nothing is expected on them. The ports of servers that are not in the
+    /// list are closed now.
+    pub(crate) fn configure(&mut self, servers: impl Iterator<Item = (ServerId, Access)>) {
+        let mut before = std::mem::take(&mut self.servers);
+        for (id, access) in servers {
+            let known = before.get_mut(id.place()).and_then(Option::take);
+            let mut server = known
+                .filter(|known| known.address == access.address)
+                .unwrap_or_else(|| ServerPorts::new(access.address));
+            server.route.is_wanted = access.past_stack;
+            server.allow(usize::from(access.source_ports));
+            let places = self.servers.len().max(id.place() + 1);
+            self.servers.resize_with(places, || None);
+            self.servers[id.place()] = Some(server);
         }
+    }
+
+    /// The address of a server.
+    pub(crate) fn address(&self, id: ServerId) -> Option<SocketAddr> {
+        Some(self.servers.get(id.place())?.as_ref()?.address)
     }
 
     /// The ways past the stack.
@@ -138,8 +152,7 @@ impl Ports {
     /// kernel sees to where it comes through the stack.
     #[inline]
     pub(crate) fn is_for(&self, id: PortId, from: SocketAddr, to: SocketAddr) -> bool {
-        let server = self.servers.get(id.server.place());
-        server.is_some_and(|server| is_same(server.address, from))
+        self.address(id.server).is_some_and(|address| is_same(address, from))
             && self.port(id).and_then(|port| port.source.as_ref()).is_some_and(|own| own.is(to))
     }
 
@@ -160,7 +173,8 @@ impl Ports {
         write: impl FnOnce(u16, &mut Vec<u8>),
     ) -> io::Result<Expected> {
         let by = By { poller, ways: &mut self.ways, now, rng };
-        self.servers[server.place()].ask(server, fetch, by, write)
+        let ports = self.servers.get_mut(server.place()).and_then(Option::as_mut);
+        ports.ok_or(io::ErrorKind::NotConnected)?.ask(server, fetch, by, write)
     }
 
     /// The socket of a port, while it is open.
@@ -184,7 +198,7 @@ impl Ports {
     #[inline]
     pub(crate) fn forget(&mut self, at: Expected) {
         let number = usize::from(at.port.number);
-        let Some(server) = self.servers.get_mut(at.port.server.place()) else { return };
+        let Some(Some(server)) = self.servers.get_mut(at.port.server.place()) else { return };
         if let Some(port) = server.ports.get_mut(number).and_then(Option::as_mut) {
             port.ids.remove(&at.id);
             server.close_if_done(number);
@@ -196,8 +210,9 @@ impl Ports {
     pub(crate) fn flush(&mut self) -> Vec<PortId> {
         let mut refused = Vec::new();
         for (place, server) in self.servers.iter_mut().enumerate() {
+            let Some(server) = server else { continue };
             server.end_turn();
-            let server_id = ServerId(place as u16);
+            let server_id = ServerId(place as u32);
             let ports = server.refused.drain(..);
             refused.extend(ports.map(|number| PortId { server: server_id, number: number as u16 }));
         }
@@ -205,7 +220,12 @@ impl Ports {
     }
 
     fn port(&self, port: PortId) -> Option<&Port> {
-        self.servers.get(port.server.place())?.ports.get(usize::from(port.number))?.as_ref()
+        self.servers
+            .get(port.server.place())?
+            .as_ref()?
+            .ports
+            .get(usize::from(port.number))?
+            .as_ref()
     }
 }
 
@@ -232,7 +252,7 @@ impl ServerPorts {
             address,
             ports: Vec::new(),
             allowed: 0,
-            queue: SendQueue::new(),
+            queue: None,
             route: Route::default(),
             turn: None,
             refused: Vec::new(),
@@ -241,8 +261,6 @@ impl ServerPorts {
 
     fn allow(&mut self, allowed: usize) {
         self.allowed = allowed;
-        let ports = self.ports.len().max(allowed);
-        self.ports.resize_with(ports, || None);
         for number in allowed..self.ports.len() {
             self.close_if_done(number);
         }
@@ -274,7 +292,10 @@ impl ServerPorts {
         port.used += 1;
         let is_enough = !port.has_room() || sharing + 1 == SHARE_A_PORT;
         match self.route.take(self.address, port.source.as_ref(), by.ways, by.now) {
-            None => self.queue.push(None, |out| write(id, out)),
+            None => {
+                let queue = self.queue.get_or_insert_with(SendQueue::new);
+                queue.push(None, |out| write(id, out));
+            }
             Some(past) => past.push(|out| write(id, out)),
         }
         if is_enough {
@@ -286,7 +307,10 @@ impl ServerPorts {
     /// A random source port. One that is worn is replaced as soon as nothing is expected on it.
     fn draw(&mut self, server: ServerId, by: &mut By<'_>) -> io::Result<usize> {
         let now = by.now;
-        let allowed = self.allowed.max(1).min(self.ports.len());
+        let allowed = self.allowed.max(1);
+        if self.ports.len() < allowed {
+            self.ports.resize_with(allowed, || None);
+        }
         let is_good = |port: &Option<Port>| {
             port.as_ref().is_none_or(|port| !port.is_worn(now) && port.has_room() || port.is_done())
         };
@@ -343,7 +367,8 @@ impl ServerPorts {
     fn end_turn(&mut self) {
         let Some((number, _)) = self.turn.take() else { return };
         let Some(port) = &self.ports[number] else { return };
-        if self.queue.flush(&port.endpoint).unreachable {
+        let queue = self.queue.as_mut();
+        if queue.is_some_and(|queue| queue.flush(&port.endpoint).unreachable) {
             self.refused.push(number);
         }
         self.close_if_done(number);
@@ -381,7 +406,7 @@ mod tests {
         fn allow(&mut self, allowed: u16) {
             let address = self.silent.local_addr().unwrap();
             let access = Access { address, source_ports: allowed, past_stack: false };
-            self.ports.configure([access].into_iter());
+            self.ports.configure([(SERVER, access)].into_iter());
         }
 
         fn queue(&mut self) -> io::Result<Expected> {
@@ -397,7 +422,7 @@ mod tests {
         }
 
         fn open(&self) -> usize {
-            self.ports.servers[0].ports.iter().flatten().count()
+            self.ports.servers[0].iter().flat_map(|server| &server.ports).flatten().count()
         }
     }
 
@@ -444,7 +469,12 @@ mod tests {
     fn a_port_is_replaced_after_its_questions_when_nothing_is_expected_on_it() {
         let mut test = Test::new(1);
         let source = |test: &Test| {
-            test.ports.servers[0].ports[0].as_ref().unwrap().endpoint.local_address().unwrap()
+            test.ports
+                .port(PortId { server: SERVER, number: 0 })
+                .unwrap()
+                .endpoint
+                .local_address()
+                .unwrap()
         };
         let first = test.ask().unwrap();
         let port = source(&test);
@@ -464,7 +494,12 @@ mod tests {
     fn r8_a_port_is_replaced_after_its_time_when_nothing_is_expected_on_it() {
         let mut test = Test::new(1);
         let source = |test: &Test| {
-            test.ports.servers[0].ports[0].as_ref().unwrap().endpoint.local_address().unwrap()
+            test.ports
+                .port(PortId { server: SERVER, number: 0 })
+                .unwrap()
+                .endpoint
+                .local_address()
+                .unwrap()
         };
         let first = test.ask().unwrap();
         let port = source(&test);
@@ -483,8 +518,40 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_is_never_asked_takes_no_buffers() {
+        let mut test = Test::new(64);
+        let buffers = |test: &Test| {
+            let server = test.ports.servers[0].as_ref().unwrap();
+            (server.ports.capacity() > 0, server.queue.is_some())
+        };
+        assert_eq!(buffers(&test), (false, false));
+        test.ask().unwrap();
+        assert_eq!(buffers(&test), (true, true));
+    }
+
+    #[test]
+    fn ports_of_a_server_that_is_not_listed_are_closed() {
+        let mut test = Test::new(4);
+        let at = test.ask().unwrap();
+        let access = |port: u16| Access {
+            address: ([127, 0, 0, 1], port).into(),
+            source_ports: 4,
+            past_stack: false,
+        };
+        test.ports.configure([(ServerId(1), access(1))].into_iter());
+        assert!(test.ports.endpoint(at.port).is_none() && test.ports.address(SERVER).is_none());
+        test.ports.forget(at);
+        assert!(test.ask().is_err(), "no such server");
+        // Another server with the same number has no ports of the first.
+        test.ports.configure([(SERVER, access(2))].into_iter());
+        assert_eq!(test.ports.address(SERVER), Some(access(2).address));
+        assert!(test.ports.endpoint(at.port).is_none() && test.ports.expects(at).is_none());
+        assert!(test.ports.address(ServerId(1)).is_none() && test.ports.servers.len() == 1);
+    }
+
+    #[test]
     fn tokens_name_ports() {
-        for (server, number) in [(0, 0), (3, 4_095), (u16::MAX, u16::MAX)] {
+        for (server, number) in [(0, 0), (3, 4_095), (u32::MAX, u16::MAX)] {
             let port = PortId { server: ServerId(server), number };
             assert_eq!(of_token(token(port)), Some(port));
         }
