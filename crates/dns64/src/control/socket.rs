@@ -1,15 +1,16 @@
 //! The control socket's file: made before privileges are given up, and removed at the end.
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, lchown};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, lchown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket,
 };
+use nix::sys::stat::{Mode, fchmod, umask};
 use nix::unistd::Group;
 
 /// Connections that may wait to be accepted.
@@ -43,11 +44,11 @@ impl ControlSocket {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
         let address = UnixAddr::new(path)?;
-        let bound = bind(socket.as_raw_fd(), &address).map_err(io::Error::from);
-        match bound {
+        let mode = if group.is_some() { OWNER_AND_GROUP } else { OWNER };
+        match bind_with_mode(&socket, &address, mode) {
             Err(error) if error.kind() == ErrorKind::AddrInUse => {
                 remove_left_over(path)?;
-                bind(socket.as_raw_fd(), &address)?;
+                bind_with_mode(&socket, &address, mode)?;
             }
             bound => bound?,
         }
@@ -58,8 +59,6 @@ impl ControlSocket {
         if group.is_some() {
             lchown(path, None, group)?;
         }
-        let mode = if group.is_some() { OWNER_AND_GROUP } else { OWNER };
-        fs::set_permissions(path, Permissions::from_mode(mode))?;
         listen(&socket, Backlog::new(BACKLOG)?)?;
         Ok(ControlSocket { listener: UnixListener::from(socket), file })
     }
@@ -68,6 +67,19 @@ impl ControlSocket {
     pub(crate) fn into_parts(self) -> (UnixListener, SocketFile) {
         (self.listener, self.file)
     }
+}
+
+/// Binds the socket; its file has this mode from the start. With chmod(2) after bind(2) the owner of
+/// the folder could put a link to another file there in between.
+fn bind_with_mode(socket: &OwnedFd, address: &UnixAddr, mode: u32) -> io::Result<()> {
+    // The file gets the mode of the socket itself, less the umask.
+    fchmod(socket, Mode::from_bits_truncate(mode))?;
+    let before = (mode == OWNER_AND_GROUP).then(|| umask(Mode::S_IRWXO));
+    let bound = bind(socket.as_raw_fd(), address);
+    if let Some(before) = before {
+        umask(before);
+    }
+    bound.map_err(io::Error::from)
 }
 
 fn group_id(name: &str) -> io::Result<u32> {
@@ -100,6 +112,8 @@ impl Drop for SocketFile {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn refused(path: &Path, group: Option<&str>) -> ErrorKind {

@@ -1,17 +1,17 @@
-//! What the server gives up once its sockets are bound: root, files, and system calls that it has
-//! no use for.
+//! Privileges that the server gives up once its sockets are bound: root, files, signals, and system
+//! calls that it has no use for (`calls`).
 
 use std::os::unix::fs::lchown;
 use std::path::{Path, PathBuf};
 
 use landlock::{
     ABI, Access, AccessFs, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus,
-    path_beneath_rules,
+    Scope, path_beneath_rules,
 };
 use nix::unistd::{Uid, User, initgroups, setgid, setuid};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
+use super::calls;
 use crate::config::RESOLV_CONF;
 
 /// Why the server did not lock itself in.
@@ -48,9 +48,6 @@ pub(super) enum HardenError {
     /// The kernel has seccomp and refused our filter.
     #[error("seccomp: {0}")]
     Seccomp(#[from] seccompiler::Error),
-    /// There is no filter for this processor.
-    #[error("seccomp: {0}")]
-    Filter(#[from] seccompiler::BackendError),
 }
 
 /// Becomes `user`, if this is root and one is configured. Root that stays root loses its
@@ -103,8 +100,8 @@ pub(super) struct Confined {
     /// numbers; written
     /// only where the query log is; and removed only where the control socket is (landlock).
     pub files: bool,
-    /// System calls that start programs, change the system or look into other processes fail
-    /// (seccomp).
+    /// System calls fail that start programs, change the system or files' attributes, or act on other
+    /// processes (seccomp).
     pub calls: bool,
 }
 
@@ -128,16 +125,16 @@ pub(super) struct Needed<'a> {
 /// If the kernel has the means and refuses them.
 pub(super) fn confine(needed: Needed<'_>) -> Result<Confined, HardenError> {
     let files = confine_files(needed)?;
-    let calls = confine_calls();
-    Ok(Confined { files, calls: calls? })
+    let calls = calls::forbid(calls::rules()?)?;
+    Ok(Confined { files, calls })
 }
 
 /// Random numbers of the system. A program that is linked statically, as that of the container image,
 /// does not find getrandom(2) and reads them there.
 const RANDOM: [&str; 2] = ["/dev/urandom", "/dev/random"];
 
-/// Only what is needed: reading what a reload reads, appending to the query log, and removing the
-/// control socket.
+/// Allows reading the files that a reload reads, appending to the query log, and removing the control
+/// socket. Signals reach this process alone, on kernels since 6.12.
 fn confine_files(needed: Needed<'_>) -> Result<bool, HardenError> {
     let abi = ABI::V5;
     let folder = |file: &Path| {
@@ -153,6 +150,7 @@ fn confine_files(needed: Needed<'_>) -> Result<bool, HardenError> {
     });
     let status = Ruleset::default()
         .handle_access(AccessFs::from_all(abi))?
+        .scope(Scope::Signal)?
         .create()?
         .add_rules(path_beneath_rules(readable, AccessFs::from_read(abi)))?
         .add_rules(path_beneath_rules(RANDOM, AccessFs::from_read(abi)))?
@@ -165,79 +163,21 @@ fn confine_files(needed: Needed<'_>) -> Result<bool, HardenError> {
     Ok(status.ruleset != RulesetStatus::NotEnforced)
 }
 
-/// System calls that a DNS server never makes.
-const FORBIDDEN: [libc::c_long; 39] = [
-    libc::SYS_execve,
-    libc::SYS_execveat,
-    libc::SYS_ptrace,
-    libc::SYS_process_vm_readv,
-    libc::SYS_process_vm_writev,
-    libc::SYS_mount,
-    libc::SYS_umount2,
-    libc::SYS_pivot_root,
-    libc::SYS_chroot,
-    libc::SYS_setns,
-    libc::SYS_unshare,
-    libc::SYS_reboot,
-    libc::SYS_kexec_load,
-    libc::SYS_init_module,
-    libc::SYS_finit_module,
-    libc::SYS_delete_module,
-    libc::SYS_bpf,
-    libc::SYS_perf_event_open,
-    libc::SYS_userfaultfd,
-    libc::SYS_swapon,
-    libc::SYS_swapoff,
-    libc::SYS_add_key,
-    libc::SYS_request_key,
-    libc::SYS_keyctl,
-    libc::SYS_open_by_handle_at,
-    libc::SYS_settimeofday,
-    libc::SYS_clock_settime,
-    libc::SYS_clock_adjtime,
-    libc::SYS_adjtimex,
-    libc::SYS_kexec_file_load,
-    libc::SYS_pidfd_getfd,
-    libc::SYS_open_tree,
-    libc::SYS_move_mount,
-    libc::SYS_fsopen,
-    libc::SYS_fsmount,
-    libc::SYS_mount_setattr,
-    libc::SYS_io_uring_setup,
-    libc::SYS_io_uring_enter,
-    libc::SYS_io_uring_register,
-];
-
-fn confine_calls() -> Result<bool, HardenError> {
-    forbid(&FORBIDDEN)
-}
-
-/// Makes system calls fail with EPERM in this thread and in those that it starts; returns whether
-/// the kernel can.
-fn forbid(calls: &[libc::c_long]) -> Result<bool, HardenError> {
-    let Ok(arch) = std::env::consts::ARCH.try_into() else { return Ok(false) };
-    let rules = calls.iter().map(|&call| (call, Vec::new())).collect();
-    let denied = SeccompAction::Errno(libc::EPERM as u32);
-    let program: BpfProgram =
-        SeccompFilter::new(rules, SeccompAction::Allow, denied, arch)?.try_into()?;
-    match seccompiler::apply_filter(&program) {
-        Ok(()) => Ok(true),
-        // A kernel or a container without seccomp.
-        Err(seccompiler::Error::Seccomp(_)) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Write;
+    use std::os::unix::fs::PermissionsExt;
 
     use landlock::{CompatLevel, Compatible};
+    use nix::sys::resource::{Resource, getrlimit};
+    use nix::sys::signal::{Signal, kill, raise};
+    use nix::unistd::Pid;
 
     use super::*;
+    use crate::control::socket::ControlSocket;
 
     #[test]
-    fn r9_root_without_a_user_has_no_capabilities() {
+    fn root_without_a_user_has_no_capabilities() {
         let file = tempfile::NamedTempFile::new().unwrap();
         // Capabilities are given up for ever, but only by the thread that asks.
         std::thread::scope(|scope| {
@@ -250,18 +190,78 @@ mod tests {
         });
     }
 
+    /// chmod(2) after bind(2) would follow a link that the owner of the folder puts there.
+    #[test]
+    fn the_control_socket_has_its_mode_without_chmod() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("control.sock");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let by_name =
+                    calls::OLD_FILES.iter().chain(&[libc::SYS_fchmodat, calls::FCHMODAT2]);
+                let has_seccomp = calls::forbid(calls::always(by_name)).unwrap();
+                let _socket = ControlSocket::bind(&path, None).unwrap();
+                let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+                assert_eq!(mode & 0o777, 0o600, "seccomp: {has_seccomp}");
+            });
+        });
+    }
+
     /// As under systemd, whose unit forbids capset(2).
     #[test]
     fn who_has_no_capabilities_needs_no_leave_to_give_them_up() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 drop_capabilities().unwrap();
-                forbid(&[libc::SYS_capset]).unwrap();
+                calls::forbid(calls::always(&[libc::SYS_capset])).unwrap();
                 let sets = rustix::thread::capabilities(None).unwrap();
                 assert!(set_capabilities(None, sets).is_err(), "it is forbidden");
                 drop_root(None, &[]).unwrap();
             });
         });
+    }
+
+    /// Root without capabilities still owns the files and processes of root.
+    #[test]
+    fn confinement_protects_other_files_and_processes() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mode = std::fs::Permissions::from_mode;
+        let mut other = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = Pid::from_raw(other.id().cast_signed());
+        let group = nix::unistd::getegid().as_raw();
+        // Confinement cannot be undone, but it holds only for the thread that asks.
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert_eq!(kill(pid, None), Ok(()), "before confinement");
+                if !confine(Needed::default()).unwrap().calls {
+                    return;
+                }
+                let path = file.path();
+                let refused = |done: std::io::Result<()>| {
+                    done.is_err_and(|error| error.raw_os_error() == Some(libc::EPERM))
+                };
+                for (name, done) in [
+                    ("chmod", std::fs::set_permissions(path, mode(0o777))),
+                    ("fchmod", file.as_file().set_permissions(mode(0o777))),
+                    ("chown", std::os::unix::fs::chown(path, None, Some(group))),
+                    ("lchown", lchown(path, None, Some(group))),
+                    ("utimensat", file.as_file().set_modified(std::time::UNIX_EPOCH)),
+                    ("kill", kill(pid, None).map_err(Into::into)),
+                    ("kill of the process group", kill(Pid::from_raw(0), None).map_err(Into::into)),
+                ] {
+                    assert!(refused(done), "{name}");
+                }
+                // abort(3) and panics need this; the default action of SIGURG is to ignore it.
+                assert_eq!(raise(Signal::SIGURG), Ok(()));
+                // Limits and CPUs of this process are left.
+                assert!(getrlimit(Resource::RLIMIT_NOFILE).is_ok());
+                assert!(!net::affinity::allowed_cpus().is_empty());
+                let cpus = net::affinity::allowed_cpus();
+                assert!(net::affinity::pin_to(cpus[0]).is_ok());
+            });
+        });
+        other.kill().unwrap();
+        other.wait().unwrap();
     }
 
     #[test]

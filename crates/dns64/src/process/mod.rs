@@ -1,6 +1,6 @@
-//! The process around the server: arguments, signals, systemd (`daemon`), what it gives up
-//! (`harden`), what the system allows it (`limits`), what it tells of itself (`log`), what shells and `man` know of it (`pages`), and
-//! what it is asked while it runs (`asking`).
+//! The process around the server: arguments, signals and systemd (`daemon`), confinement (`harden`,
+//! `calls`), limits of the system (`limits`), the log (`log`), completions and manual pages
+//! (`pages`), and commands to a running server (`asking`).
 
 /// Writes a line to standard error, if anybody reads it: `eprintln!` panics where nobody does.
 macro_rules! tell {
@@ -11,6 +11,7 @@ macro_rules! tell {
 }
 
 mod asking;
+mod calls;
 pub mod daemon;
 mod harden;
 mod limits;
