@@ -265,9 +265,9 @@ impl Answer {
     pub(crate) fn records_at(&self) -> usize {
         usize::from(self.records_at)
     }
-    /// Octets of memory for it.
-    pub(crate) fn size(&self) -> usize {
-        size_of::<Answer>() + self.octets.len()
+    /// Octets on the heap.
+    pub(crate) fn octets_len(&self) -> usize {
+        self.octets.len()
     }
     /// How many records are in the answer section.
     pub(crate) fn answer_count(&self) -> usize {

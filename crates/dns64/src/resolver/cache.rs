@@ -9,21 +9,24 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use method::units::Nanos;
-use quick_cache::Weighter;
-use quick_cache::sync::{Cache as QuickCache, EntryAction, EntryResult};
+use quick_cache::sync::{Cache as QuickCache, DefaultLifecycle, EntryAction, EntryResult};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use crate::name::{Key, KeyBuf};
 use crate::resolver::answer::{Answer, AnswerKind};
 use crate::resolver::outcome::{Failure, Kept, Outcome};
 use crate::resolver::ttl::TtlLimits;
 
-/// Memory that an entry takes beside its key and answer: the cache's own tables and the
-/// allocator's.
-const OVERHEAD: u64 = 120;
-/// What an entry takes on average, to size the tables.
+/// Memory of an entry in the tables, octets: 64 in a slab, and 5 in a hash table of which 7/16 or more
+/// is in use.
+const SLOT: u64 = 64 + 12;
+/// Memory of a usual entry, octets, to size the tables.
 const TYPICAL: u64 = 300;
+/// Evicted keys that are remembered, as a share of the usual number of entries. An answer to such a
+/// question is kept longer. Each evicted key takes a slot.
+const EVICTED: f64 = 0.5;
 
-/// Entries that the tables have room for from the start, at the most: a cache of 5 GB.
+/// Most entries for which the tables reserve room at the start: a cache of 5 GB.
 const MOST_RESERVED: usize = 1 << 24;
 
 /// A second that never comes.
@@ -148,10 +151,19 @@ struct BySize;
 
 impl Weighter<Key, Entry> for BySize {
     fn weight(&self, key: &Key, entry: &Entry) -> u64 {
-        OVERHEAD
-            + key.size() as u64
-            + entry.answer.as_ref().map_or(0, |answer| answer.size() as u64)
+        let answer = entry.answer.as_ref().map_or(0, |answer| {
+            allocated(ARC + size_of::<Answer>()) + allocated(answer.octets_len())
+        });
+        SLOT + allocated(key.size()) + answer
     }
+}
+
+/// Counters of an `Arc`, octets.
+const ARC: usize = 2 * size_of::<usize>();
+
+/// Memory that an allocation of this size takes: glibc adds 8 octets and rounds up to 16.
+fn allocated(octets: usize) -> u64 {
+    (octets as u64 + 8).next_multiple_of(16).max(32)
 }
 
 /// Answers, the least useful ones thrown out when memory runs out.
@@ -165,11 +177,23 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// A cache of at most `mebibytes` MiB; none at all for 0.
+    /// A cache of at most `mebibytes` MiB, tables included; none at all for 0.
     pub fn new(mebibytes: u64) -> Cache {
-        let weight = mebibytes << 20;
-        let items = usize::try_from(weight / TYPICAL).unwrap_or(usize::MAX).max(16);
-        let entries = QuickCache::with_weighter(items, weight.max(1), BySize);
+        let memory = mebibytes << 20;
+        let items = usize::try_from(memory / TYPICAL).unwrap_or(usize::MAX).max(16);
+        let weight = memory.saturating_sub((items as f64 * EVICTED) as u64 * SLOT).max(1);
+        let options = OptionsBuilder::new()
+            .estimated_items_capacity(items)
+            .weight_capacity(weight)
+            .ghost_allocation(EVICTED)
+            .build()
+            .expect("both capacities are set");
+        let entries = QuickCache::with_options(
+            options,
+            BySize,
+            DefaultHashBuilder::default(),
+            DefaultLifecycle::default(),
+        );
         // A table that grows is moved as a whole, and lookups wait meanwhile: they stalled for
         // 60 ms in all while the cache grew from 300 000 answers to 500 000. Reserved memory is
         // only taken when it is used.
@@ -354,7 +378,7 @@ mod tests {
 
     use super::*;
     use crate::name::KeyBuf;
-    use crate::testing::said;
+    use crate::testing::{Said, said};
     use wire::view::rtype::{A, AAAA};
 
     const TXT: u16 = 16;
@@ -499,6 +523,62 @@ mod tests {
         cache.put_failure(&key("a.test"), Failure::AliasLoop, at(200), &limits);
         cache.forgive_silence(at(201));
         assert!(is_remembered(&cache, 202, &limits), "that was no silence");
+    }
+
+    /// A key of its number, and an answer with a number of address records.
+    fn unique(number: u64, records: u64) -> (Key, Arc<Answer>) {
+        let name = format!("n{number}.cache.test");
+        let record = |answer: Said, n: u64| answer.a(&name, 3_600, &format!("192.0.2.{n}"));
+        let answer = (1..=records).fold(said(&name, A), record);
+        (key(&name), Arc::new(answer.parse().unwrap()))
+    }
+
+    /// Resident memory of this process, octets (proc_pid_statm(5)).
+    fn resident() -> u64 {
+        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+        let pages: u64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
+        pages * nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).unwrap().unwrap() as u64
+    }
+
+    const FULL: u64 = 32;
+
+    /// Not a test, but a process of the test below: fills a cache of [`FULL`] MiB three times, and
+    /// prints by how much the process has grown.
+    #[test]
+    fn a_process_with_a_full_cache() {
+        let Ok(records) = std::env::var("DNS64D_TEST_FULL_CACHE") else { return };
+        let sizes: Vec<u64> = records.split(',').map(|n| n.parse().unwrap()).collect();
+        let (limits, before) = (TtlLimits::default(), resident());
+        let cache = Cache::new(FULL);
+        let mut stored = 0;
+        for (number, &records) in (0_u64..).zip(sizes.iter().cycle()) {
+            let (key, answer) = unique(number, records);
+            stored += BySize.weight(&key, &Entry::new(Ok(Arc::clone(&answer)), 0));
+            cache.put(key, answer, at(0), &limits);
+            if stored >= 3 * (FULL << 20) {
+                break;
+            }
+        }
+        println!("grown: {} of {} used", resident() - before, cache.weight());
+    }
+
+    #[test]
+    fn a_full_cache_takes_the_configured_memory() {
+        for records in ["1", "60", "1,4,60"] {
+            let child = std::process::Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "resolver::cache::tests::a_process_with_a_full_cache"])
+                .arg("--nocapture")
+                .env("DNS64D_TEST_FULL_CACHE", records)
+                .output()
+                .unwrap();
+            let printed = String::from_utf8_lossy(&child.stdout);
+            let grown = printed.lines().find_map(|line| line.split_once("grown: "));
+            let words: Vec<&str> = grown.expect(&printed).1.split(' ').collect();
+            let [grown, used] = [words[0], words[2]].map(|word| word.parse::<u64>().unwrap());
+            let configured = FULL << 20;
+            assert!(used >= configured * 3 / 4 && used <= configured, "{records}: {printed}");
+            assert!(grown <= configured * 11 / 10, "{records}: {printed}");
+        }
     }
 
     #[test]
