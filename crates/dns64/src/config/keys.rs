@@ -616,7 +616,8 @@ impl Default for AccessKeys {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct CacheKeys {
-    /// Memory for answers, in MiB; 0 keeps nothing; 1 TiB at the most.
+    /// Memory for answers and their tables, in MiB; 0 keeps nothing; at most 1 TiB. If a limit on the
+    /// memory of the process does not leave room for it, the cache gets less.
     pub mebibytes: u64,
     /// The least TTL of positive answers, seconds; 0 to `max-ttl`.
     pub min_ttl: u32,

@@ -187,20 +187,27 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     })
 }
 
-/// Prints what is in effect, in the form of a configuration file, and what this machine does not
-/// have of it.
+/// Prints the effective configuration in the form of a file. Warnings name the settings that this
+/// machine reduces or does not have.
 fn check(file: Option<&Path>, listen: &[SocketAddr]) -> anyhow::Result<ExitCode> {
-    let settings = Settings::load(file, &[], listen)?;
-    for warning in settings.warnings() {
+    let mut settings = Settings::load(file, &[], listen)?;
+    let zones = comment("local zones", &settings.local_zones());
+    let upstreams = settings.upstreams_in_words();
+    let text = format!("# {upstreams}\n{zones}\n{}", settings.to_toml());
+    let mut missing = missing_here(&settings.config);
+    let mut warnings = settings.warnings();
+    let addresses = settings.config.listen.len();
+    match Allowed::of_process().fit(&mut settings, addresses) {
+        Ok((_, reduced)) => warnings.extend(reduced),
+        Err(error) => missing.push(error.to_string()),
+    }
+    for warning in warnings {
         tell!("dns64d: warning: {warning}");
     }
-    let missing = missing_here(&settings.config);
     for what in &missing {
         tell!("dns64d: {what}");
     }
-    let zones = comment("local zones", &settings.local_zones());
-    let upstreams = settings.upstreams_in_words();
-    print(format!("# {upstreams}\n{zones}\n{}", settings.to_toml()).as_bytes())?;
+    print(text.as_bytes())?;
     Ok(if missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(BAD_CONFIGURATION) })
 }
 
@@ -283,10 +290,13 @@ fn serve(file: Option<&Path>, listen: &[SocketAddr]) -> anyhow::Result<()> {
     // Before the first thread, so that every thread leaves them to this one.
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     let allowed = Allowed::of_process();
+    if allowed.limits_address_space() {
+        net::allocator::share_one_arena();
+    }
     let mut warnings = settings.warnings();
     let addresses = if passed.is_empty() { settings.config.listen.len() } else { passed.len() };
-    let (fixed, said) = allowed.fit(&mut settings, addresses);
-    warnings.extend(said);
+    let (fixed, reduced) = allowed.fit(&mut settings, addresses)?;
+    warnings.extend(reduced);
     let (config, follows_system) = (settings.config.clone(), settings.follows_system);
     warnings.extend(missing_here(&settings.config));
     tell_beginning(&settings, file);

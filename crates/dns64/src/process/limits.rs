@@ -1,12 +1,12 @@
-//! What the system allows the process, and how the settings are made to fit.
+//! Limits of the system on file descriptors and memory, and settings that fit into them.
 //!
-//! Source ports are opened when they are first needed, and would take every file descriptor that
-//! there is: TCP and the metrics were dead then, and nobody was told. So what there is gets divided
-//! before the start, and at each reload among what runs, and is said in the log.
+//! Source ports are opened when they are first needed, and could take every file descriptor. TCP and
+//! the metrics would then have none. So the descriptors are divided before the start, and at each
+//! reload among the parts that run. The log names each setting that was reduced.
 
 use net::descriptors::raise_limit;
-use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 
+use super::memory::{self, Counts, MemoryLimit, TooLittle};
 use crate::config::Settings;
 
 /// Descriptors that are none of what is counted below: standard streams, signals, timers, query log,
@@ -15,40 +15,50 @@ const OTHERS: u64 = 40;
 /// Descriptors of a worker beside its sockets: its poller and its alarm.
 const PER_WORKER: u64 = 2;
 
-/// What the system allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Limits of the system.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Allowed {
-    /// How many file descriptors the process may have open (RLIMIT_NOFILE).
+    /// File descriptors that the process may have open (RLIMIT_NOFILE).
     pub descriptors: u64,
-    /// Address space, octets; `None` is no limit.
-    pub memory: Option<u64>,
+    /// Limits on memory; the smallest counts.
+    pub memory: Vec<MemoryLimit>,
 }
 
 impl Allowed {
     /// Raises the limit of file descriptors as far as it may be, and reads the limits.
     pub(super) fn of_process() -> Allowed {
-        let descriptors = raise_limit();
-        let memory = getrlimit(Resource::RLIMIT_AS).map_or(RLIM_INFINITY, |(now, _)| now);
-        Allowed { descriptors, memory: (memory != RLIM_INFINITY).then_some(memory) }
+        Allowed { descriptors: raise_limit(), memory: memory::limits() }
     }
 
-    /// Makes the settings with which the server starts, with these sockets for `addresses`, fit.
-    /// Returns what stays until the next start, and in words what has been changed.
-    pub(super) fn fit(self, settings: &mut Settings, addresses: usize) -> (Fixed, Vec<String>) {
+    /// True if address space is limited, in use or not.
+    pub(super) fn limits_address_space(&self) -> bool {
+        self.memory.iter().any(|limit| limit.counts == Counts::AddressSpace)
+    }
+
+    /// Fits the settings of a start with sockets for a number of `addresses`. Returns the settings that
+    /// stay until the next start, and a message for each setting that was reduced.
+    ///
+    /// # Errors
+    /// If the memory is too small.
+    pub(super) fn fit(
+        &self,
+        settings: &mut Settings,
+        addresses: usize,
+    ) -> Result<(Fixed, Vec<String>), TooLittle> {
         let mut fixed = Fixed {
             workers: settings.config.threads as u64,
             addresses: addresses as u64,
             upstream_tcp: None,
         };
-        let memory = self.memory.and_then(|memory| fit_memory(settings, memory));
         let descriptors = fit_descriptors(settings, self.descriptors, fixed);
         fixed.upstream_tcp = Some(settings.upstream_connections as u64);
-        (fixed, descriptors.into_iter().chain(memory).collect())
+        let memory = memory::fit(settings, &self.memory)?;
+        Ok((fixed, descriptors.into_iter().chain(memory).collect()))
     }
 
-    /// Makes the settings that are read again while the server runs fit: what they say of threads,
-    /// addresses and the cache waits for the next start. Returns in words what has been changed.
-    pub(super) fn refit(self, settings: &mut Settings, fixed: Fixed) -> Option<String> {
+    /// Fits the settings of a reload. Threads, addresses and cache size wait for the next start.
+    /// Returns a message if a setting was reduced.
+    pub(super) fn refit(&self, settings: &mut Settings, fixed: Fixed) -> Option<String> {
         fit_descriptors(settings, self.descriptors, fixed)
     }
 }
@@ -61,21 +71,6 @@ pub(super) struct Fixed {
     addresses: u64,
     /// Connections to upstreams over TCP at once; `None` before they have been made to fit.
     upstream_tcp: Option<u64>,
-}
-
-/// The cache gets half of the address space at the most: what is beyond the limit ends the process.
-fn fit_memory(settings: &mut Settings, memory: u64) -> Option<String> {
-    let most = (memory / 2) >> 20;
-    let cache = &mut settings.config.cache.mebibytes;
-    if *cache <= most {
-        return None;
-    }
-    let wanted = std::mem::replace(cache, most);
-    Some(format!(
-        "the address space is limited to {} MiB: the cache gets {most} MiB, not {wanted}; raise the limit (ulimit -v) or lower \
-         cache.mebibytes",
-        memory >> 20
-    ))
 }
 
 /// TCP clients get a quarter of what there is, upstreams over TCP a sixteenth, source ports the
@@ -140,12 +135,13 @@ mod tests {
     }
 
     #[test]
-    fn r4_tcp_keeps_descriptors_however_few_there_are() {
+    fn tcp_keeps_descriptors_however_few_there_are() {
         for (threads, upstreams, allowed) in
             [(1, 1, 64), (1, 2, 100), (2, 4, 256), (16, 4, 1_024), (16, 4, 4_096)]
         {
             let mut settings = settings(threads, upstreams);
-            let (_, said) = Allowed { descriptors: allowed, memory: None }.fit(&mut settings, 1);
+            let allowed_here = Allowed { descriptors: allowed, memory: Vec::new() };
+            let said = allowed_here.fit(&mut settings, 1).unwrap().1;
             assert_eq!(said.len(), 1, "{threads} {upstreams} {allowed}");
             assert!(needs(&settings) <= allowed, "{said:?}");
             let clients = settings.config.limits.tcp_connections;
@@ -153,32 +149,24 @@ mod tests {
             assert!(allowed < 200 || clients as u64 >= allowed / 8, "{said:?}");
             assert!(settings.config.forwarding.source_ports >= 1);
             // What fits is left as it is.
-            assert!(
-                Allowed { descriptors: allowed, memory: None }.fit(&mut settings, 1).1.is_empty()
-            );
+            assert_eq!(allowed_here.fit(&mut settings, 1).unwrap().1, [""; 0]);
         }
         let mut settings = settings(1, 1);
-        assert!(Allowed { descriptors: 4_096, memory: None }.fit(&mut settings, 1).1.is_empty());
-        let (_, said) = Allowed { descriptors: 20, memory: None }.fit(&mut settings, 1);
+        let mut said = |descriptors| {
+            Allowed { descriptors, memory: Vec::new() }.fit(&mut settings, 1).unwrap().1
+        };
+        assert_eq!(said(4_096), [""; 0]);
+        let said = said(20);
         assert!(said[0].contains("too few"), "{said:?}");
     }
 
     #[test]
-    fn r10_the_cache_keeps_to_half_of_the_address_space() {
-        let mut settings = settings(1, 1);
-        let allowed =
-            |mebibytes: u64| Allowed { descriptors: 1 << 20, memory: Some(mebibytes << 20) };
-        assert!(allowed(600).fit(&mut settings, 1).1.is_empty());
-        let (_, said) = allowed(150).fit(&mut settings, 1);
-        assert!(said[0].contains("150 MiB") && settings.config.cache.mebibytes == 75, "{said:?}");
-        assert!(allowed(150).fit(&mut settings, 1).1.is_empty());
-    }
-
-    #[test]
-    fn r4_a_reload_fits_what_runs_and_not_what_waits_for_a_restart() {
-        let allowed = Allowed { descriptors: 1_024, memory: Some(150 << 20) };
+    fn a_reload_fits_the_parts_that_run_already() {
+        let name = "memory.max".to_owned();
+        let limit = MemoryLimit { octets: 150 << 20, counts: Counts::Resident, name };
+        let allowed = Allowed { descriptors: 1_024, memory: vec![limit] };
         let mut running = settings(8, 2);
-        let (fixed, said) = allowed.fit(&mut running, 1);
+        let (fixed, said) = allowed.fit(&mut running, 1).unwrap();
         assert_eq!(said.len(), 2, "descriptors and memory: {said:?}");
         let ports = running.config.forwarding.source_ports;
         // A file with fewer threads, or with more, changes nothing of what the running workers

@@ -1,5 +1,5 @@
 //! The process around the server: arguments, signals and systemd (`daemon`), confinement (`harden`,
-//! `calls`), limits of the system (`limits`), the log (`log`), completions and manual pages
+//! `calls`), limits of the system (`limits`, `memory`), the log (`log`), completions and manual pages
 //! (`pages`), and commands to a running server (`asking`).
 
 /// Writes a line to standard error, if anybody reads it: `eprintln!` panics where nobody does.
@@ -16,6 +16,7 @@ pub mod daemon;
 mod harden;
 mod limits;
 mod log;
+mod memory;
 mod output;
 pub mod pages;
 mod sections;

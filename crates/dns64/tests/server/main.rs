@@ -7,6 +7,7 @@ mod control;
 mod forwards;
 mod harness;
 mod last_cases;
+mod limits;
 mod observe;
 mod operations;
 mod past_stack;

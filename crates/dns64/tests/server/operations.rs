@@ -529,7 +529,7 @@ fn r5_check_warns_of_an_open_resolver() {
     let path = file(folder.path(), "192.0.2.1:53".parse().unwrap(), "2001:db8:1::/96");
     let text = std::fs::read_to_string(&path).unwrap();
     let warned = |more: &str| {
-        std::fs::write(&path, format!("{text}{more}")).unwrap();
+        std::fs::write(&path, format!("{text}[cache]\nmebibytes = 16\n{more}")).unwrap();
         let output = run(&["check", "--config", path.to_str().unwrap()]);
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stderr).unwrap()
