@@ -12,6 +12,7 @@ mod import;
 mod isolation;
 mod losses;
 mod losses_auth;
+mod memory;
 mod mlrsearch;
 mod packages;
 mod past_stack;
@@ -248,7 +249,7 @@ fn all() -> impl Iterator<Item = &'static Test> {
     let short = short.chain(losses_auth::TESTS);
     let short = short.chain(past_stack::TESTS).chain(tester::TESTS).chain(systemd::TESTS);
     let short = short.chain(clients::TESTS).chain(dns64d::TESTS).chain(dnstap::TESTS);
-    let short = short.chain(try_server::TESTS);
+    let short = short.chain(try_server::TESTS).chain(memory::TESTS);
     let rates = mlrsearch::TESTS.iter().chain(clients::RATES).chain(campaign::TESTS);
     long.chain(short).chain(rates).chain(gate::TESTS)
 }

@@ -1,0 +1,169 @@
+//! dns64d in a control group with a memory limit.
+//!
+//! ```text
+//! a client: unique names ─► dns64d in a group of 128 MiB ─► upstream: 60 A records for each name
+//! ```
+
+use std::fs;
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use super::tally::Skipped;
+use super::{A, Bench, ROOT, Test, wait_for};
+use crate::process::{Server, free_port};
+
+pub(super) static TESTS: &[Test] = &[Test::new(
+    "dns64d in 128 MiB of memory: unique names with 60 addresses each",
+    &["sh", ROOT],
+    in_128_mib,
+)];
+
+/// Memory limit of the group, octets.
+const MEMORY: u64 = 128 << 20;
+/// Queries whose answers take twice that memory.
+const QUERIES: u32 = 250_000;
+/// Queries in flight.
+const WINDOW: u32 = 64;
+/// Records of each answer.
+const RECORDS: u8 = 60;
+/// The time after which a query counts as unanswered.
+const SILENCE: Duration = Duration::from_secs(20);
+/// The time after which the upstream looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(50);
+
+fn in_128_mib(bench: &Bench) -> Result<()> {
+    let group = Group::new(bench, MEMORY)?;
+    let upstream = UdpSocket::bind("127.0.0.1:0")?;
+    upstream.set_read_timeout(Some(LOOK))?;
+    let upstream_port = upstream.local_addr()?.port();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| answer_all(&upstream, &is_over));
+        let done = serve_all(bench, &group, upstream_port);
+        is_over.store(true, Ordering::Relaxed);
+        done
+    })
+}
+
+/// Asks a dns64d in the group all queries. It must answer the last one, too.
+fn serve_all(bench: &Bench, group: &Group, upstream: u16) -> Result<()> {
+    let port = free_port()?;
+    let config = format!(
+        "listen = ['127.0.0.1:{port}']\nthreads = 2\n[[upstream]]\naddress = '127.0.0.1'\nport = {upstream}\n"
+    );
+    let (config, log) = (bench.file("memory.toml", &config)?, bench.path("memory.log"));
+    let (folder, program) = (group.folder.to_string_lossy(), bench.dns64d_program());
+    let enter = "echo $$ > \"$0/cgroup.procs\" && exec \"$@\"";
+    let args = ["-c", enter, &folder, &program, "--config", &config];
+    let server = Server::start_logged("sh", &args, Path::new(&log))?;
+    let address = format!("127.0.0.1:{port}");
+    wait_for(&address, "first.test", A)?;
+    ask_all(&address)?;
+    wait_for(&address, "last.test", A)?;
+    ensure!(group.kills()? == 0, "the kernel killed a process of the group");
+    server.end()?;
+    let log = fs::read_to_string(&log)?;
+    ensure!(log.contains("the cache gets ") && log.contains(group.file), "{log}");
+    Ok(())
+}
+
+/// Asks for unique names, with up to 64 queries in flight. Each query must get a reply.
+fn ask_all(server: &str) -> Result<()> {
+    let socket = UdpSocket::bind("127.0.0.1:0")?;
+    socket.connect(server)?;
+    socket.set_read_timeout(Some(SILENCE))?;
+    let (mut sent, mut reply) = (0, [0; 4096]);
+    for replies in 0..QUERIES {
+        while sent < QUERIES && sent - replies < WINDOW {
+            socket.send(&query(sent)).with_context(|| format!("after {replies} replies"))?;
+            sent += 1;
+        }
+        socket.recv(&mut reply).with_context(|| format!("no reply after {replies}"))?;
+    }
+    Ok(())
+}
+
+/// A query for A records of a name with this number, with EDNS.
+fn query(number: u32) -> Vec<u8> {
+    let [.., high, low] = number.to_be_bytes();
+    let mut query = vec![high, low, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1];
+    let label = format!("n{number}");
+    query.push(label.len() as u8);
+    query.extend(label.bytes());
+    query.extend(b"\x06memory\x04test\0\0\x01\0\x01");
+    query.extend([0, 0, 41, 0x04, 0xd0, 0, 0, 0, 0, 0, 0]);
+    query
+}
+
+/// An upstream that answers with 60 A records if the name begins with n, and otherwise with one.
+fn answer_all(socket: &UdpSocket, is_over: &AtomicBool) {
+    let mut query = [0; 512];
+    while !is_over.load(Ordering::Relaxed) {
+        let Ok((len, peer)) = socket.recv_from(&mut query) else { continue };
+        let name = query[12..len.max(12)].iter().position(|&octet| octet == 0);
+        let Some(end) = name.map(|len| 12 + len + 5) else { continue };
+        let mut answer = query[..end].to_vec();
+        let records = if query[13] == b'n' { RECORDS } else { 1 };
+        answer[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, records, 0, 0, 0, 0]);
+        for record in 0..records {
+            answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0x0e, 0x10, 0, 4, 192, 0, 2, record]);
+        }
+        let _ = socket.send_to(&answer, peer);
+    }
+}
+
+/// A control group of processes with a memory limit. It is removed when this is dropped.
+struct Group {
+    folder: PathBuf,
+    /// Its file with the limit.
+    file: &'static str,
+}
+
+impl Group {
+    /// A new group of either version.
+    ///
+    /// # Errors
+    /// [`Skipped`] if none can be made here.
+    fn new(bench: &Bench, octets: u64) -> Result<Group> {
+        // Not every system with version 2 has this controller on.
+        let control = Path::new("/sys/fs/cgroup/cgroup.subtree_control");
+        let _ = control.exists().then(|| fs::write(control, "+memory"));
+        let name = bench.folder.path().file_name().context("the folder has a name")?;
+        let versions =
+            [("/sys/fs/cgroup", "memory.max"), ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")];
+        for (parent, file) in versions {
+            let folder = Path::new(parent).join(name);
+            if fs::create_dir(&folder).is_err() {
+                continue;
+            }
+            let group = Group { folder, file };
+            // In the folder of version 1 that holds the hierarchies, a new folder has no files.
+            let limit = group.folder.join(file);
+            if limit.exists() && fs::write(limit, octets.to_string()).is_ok() {
+                return Ok(group);
+            }
+        }
+        Err(Skipped("no control group with a memory limit can be made".into()).into())
+    }
+
+    /// Processes that the kernel killed because of the limit.
+    fn kills(&self) -> Result<u64> {
+        let files = ["memory.events", "memory.oom_control"].map(|file| self.folder.join(file));
+        let text = files.iter().find_map(|file| fs::read_to_string(file).ok());
+        let text = text.context("no count of killed processes")?;
+        let kills = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
+        Ok(kills.context("no oom_kill")?.parse()?)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // It is empty now, unless the test failed before the server ended.
+        let _ = fs::remove_dir(&self.folder);
+    }
+}
