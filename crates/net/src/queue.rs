@@ -40,9 +40,8 @@ pub struct Flushed {
     pub sent: usize,
     /// How many datagrams the kernel refused.
     pub refused: usize,
-    /// Whether it refused one because an ICMP message, or the routing table, says that nobody is
-    /// there.
-    pub unreachable: bool,
+    /// The last refusal because of an ICMP message or the routing table; `None` if there was none.
+    pub unreachable: Option<io::ErrorKind>,
 }
 
 /// Datagrams waiting to be sent on one socket.
@@ -159,7 +158,9 @@ impl SendQueue {
             // interface shows when the datagrams can go one by one.
             let carried = self.carried[message];
             let nobody = [libc::ECONNREFUSED, libc::EHOSTUNREACH, libc::ENETUNREACH];
-            flushed.unreachable |= error.raw_os_error().is_some_and(|code| nobody.contains(&code));
+            if error.raw_os_error().is_some_and(|code| nobody.contains(&code)) {
+                flushed.unreachable = Some(error.kind());
+            }
             if carried > 1
                 && matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE))
             {
@@ -391,6 +392,7 @@ mod tests {
         queue.push(None, |out| out.extend(b"yy"));
         let flushed = queue.flush(&client);
         assert_eq!(flushed.sent + flushed.refused, 2);
-        assert!(flushed.refused >= 1 && flushed.unreachable, "{flushed:?}");
+        assert!(flushed.refused >= 1, "{flushed:?}");
+        assert_eq!(flushed.unreachable, Some(io::ErrorKind::ConnectionRefused));
     }
 }

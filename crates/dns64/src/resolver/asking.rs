@@ -85,12 +85,18 @@ impl<O: Outside> Resolver<O> {
     /// Asks the next upstream, over UDP.
     pub(super) fn attempt(&mut self, id: FetchId) {
         let Some(fetch) = self.fetches.get(id) else { return };
+        let route = fetch.route;
+        if self.upstreams.are_being_probed(route, self.now) && self.end_if_unreachable(id) {
+            return;
+        }
+        let Some(fetch) = self.fetches.get(id) else { return };
         let State::Udp(udp) = &fetch.state else { return };
         let chosen = self.upstreams.choose(fetch.route, &udp.tried, self.now, &mut self.rng);
         let server = if udp.times(chosen) < MOST_TRIES { Some(chosen) } else { udp.least_asked() };
         match server.filter(|&server| udp.times(server) < MOST_TRIES) {
             Some(server) => self.attempt_at(id, server),
             None if udp.fallback.is_some() => self.land(id, None, Failure::Timeout),
+            None if self.end_if_unreachable(id) => {}
             // An answer to one of the questions may still come.
             None => self.wait_until_deadline(id),
         }
@@ -125,7 +131,7 @@ impl<O: Outside> Resolver<O> {
         {
             Ok(at) => {
                 udp.attempts.push(Attempt { at, sent: self.now, edns, expired: false });
-                server.asked();
+                server.asked(self.now);
                 let metrics = self.common.metrics.worker(self.worker);
                 metrics.count(Count::UpstreamUdp);
                 if again {
@@ -134,15 +140,40 @@ impl<O: Outside> Resolver<O> {
             }
             Err(error) => {
                 self.common.metrics.worker(self.worker).count(Count::UpstreamUnreachable);
-                if !is_ours(&error) {
-                    server.failed(self.now, &error.to_string());
+                let is_of_network = !is_ours(&error);
+                if is_of_network {
+                    server.unreachable(self.now, &error);
                 }
                 if self.upstreams.has_another(fetch.route, &udp.tried, self.now) {
                     return self.attempt(id);
                 }
+                if is_of_network && self.end_if_unreachable(id) {
+                    return;
+                }
             }
         }
-        fetch.due = self.timers.set(id, self.now, doubled, left);
+        self.look_again(id, doubled, left);
+    }
+
+    /// Sets the timer of a question.
+    fn look_again(&mut self, id: FetchId, delay: Nanos, most: Nanos) {
+        if let Some(fetch) = self.fetches.get(id) {
+            fetch.due = self.timers.set(id, self.now, delay, most);
+        }
+    }
+
+    /// Ends a question in the next turn, when its waiters are in place, if no upstream of its route
+    /// can be reached and no attempt waits for an answer; returns false otherwise.
+    fn end_if_unreachable(&mut self, id: FetchId) -> bool {
+        let Some(fetch) = self.fetches.get(id) else { return false };
+        let State::Udp(udp) = &fetch.state else { return false };
+        let waits = udp.attempts.iter().any(|attempt| !attempt.expired);
+        if waits || !self.upstreams.are_unreachable(fetch.route, self.now) {
+            return false;
+        }
+        fetch.deadline = self.now;
+        self.wait_until_deadline(id);
+        true
     }
 
     /// Leaves a question alone until its time is over: somebody else works on it.
@@ -197,11 +228,11 @@ impl<O: Outside> Resolver<O> {
         self.wait_until_deadline(id);
     }
 
-    /// A port's host says that nobody listens there: others are asked at once, where there are
-    /// others.
+    /// A question from a port was refused: its host does not listen, or there is no route. Other
+    /// servers are asked at once. If none can be reached, the question ends.
     pub(crate) fn on_unreachable(&mut self, port: PortId, error: &std::io::Error) {
         self.metrics().count(Count::UpstreamUnreachable);
-        self.upstreams.server(port.server).failed(self.now, &error.to_string());
+        self.upstreams.server(port.server).unreachable(self.now, error);
         for id in self.outside.waiting_on(port) {
             let Some(udp) = self.fetches.get(id).and_then(|fetch| fetch.state.udp()) else {
                 continue;
@@ -210,7 +241,9 @@ impl<O: Outside> Resolver<O> {
             for attempt in udp.attempts.iter_mut().filter(|attempt| attempt.at.port == port) {
                 attempt.expired = true;
             }
-            self.attempt_elsewhere(id);
+            if !self.attempt_elsewhere(id) {
+                self.end_if_unreachable(id);
+            }
         }
     }
 

@@ -6,7 +6,7 @@
 //!     │                                             │                                             │
 //!     │ nobody does                                 └── deadline, a moment after that worker's ───┤
 //!     ▼                                                                                           ▼
-//!    Udp ── answer; an error and nobody left to ask; deadline ────────────────────────────────► landed
+//!    Udp ── answer; an error and no server left to ask; no server reachable; deadline ────────► landed
 //!    │ ▲ └─ asked again or elsewhere: no answer in time, an error, not usable, unreachable        ▲
 //!    │ │                                                                                          │
 //!    │ └──────────────── no answer, and another server is left ───────────────┐                   │

@@ -482,6 +482,75 @@ fn udp_an_unreachable_server_is_left_for_another_at_once() {
 }
 
 #[test]
+fn udp_without_a_route_a_question_fails_at_once() {
+    let mut test = Test::new(2);
+    let no_route = io::ErrorKind::NetworkUnreachable;
+    test.resolver.outside.refuses = HashMap::from([(0, no_route), (1, no_route)]);
+    for name in ["a.test", "b.test", "c.test", "d.test"] {
+        assert!(test.begin(name).is_empty());
+        test.pass(0);
+        assert_eq!(test.outcome(), Some(Err(Failure::Timeout)), "{name}");
+    }
+    // A server that is only silent may still answer.
+    test.resolver.outside.refuses.remove(&0);
+    test.pass(60_000);
+    assert_eq!(test.begin("e.test").len(), 1);
+    test.pass(0);
+    assert_eq!(test.outcome(), None);
+}
+
+/// A server that is starting refuses questions for a moment.
+#[test]
+fn udp_a_refused_question_is_sent_again_for_a_second() {
+    let refused = io::ErrorKind::ConnectionRefused;
+    let mut test = Test::new(1);
+    let sent = test.begin("a.test").remove(0);
+    test.resolver.on_unreachable(sent.at.port, &refused.into());
+    test.pass(400);
+    let again = test.one();
+    test.answer(&again, &again.answer(0, &[]));
+    assert_eq!(test.outcome(), Some(Ok((0, 0))));
+
+    let begun = test.now;
+    let mut sent = test.begin("b.test");
+    while test.resolver.fetches.len() > 0 {
+        for sent in sent {
+            test.resolver.on_unreachable(sent.at.port, &refused.into());
+        }
+        test.pass(25);
+        sent = test.sent();
+    }
+    assert_eq!(test.outcome(), Some(Err(Failure::Timeout)));
+    let lasted = test.now.since(begun);
+    assert!(lasted >= Nanos::SECOND && lasted < Nanos::from_millis(1_500), "{lasted:?}");
+}
+
+#[test]
+fn udp_of_unreachable_servers_one_question_is_the_probe() {
+    let refused = io::ErrorKind::ConnectionRefused;
+    let mut test = Test::new(1);
+    let sent = test.begin("first.test").remove(0);
+    test.resolver.on_unreachable(sent.at.port, &refused.into());
+    test.pass(1_700);
+    test.sent();
+    assert_eq!(test.outcome(), Some(Err(Failure::Timeout)));
+    // Hosts limit their ICMP messages: none comes for this question.
+    let probe = test.begin("probe.test").remove(0);
+    test.pass(199);
+    assert!(test.begin("a.test").is_empty());
+    let landed = |test: &mut Test| std::iter::from_fn(|| test.resolver.next_landed()).count();
+    test.pass(0);
+    assert_eq!(landed(&mut test), 1);
+    test.pass(1);
+    assert_eq!(test.begin("b.test").len(), 1, "200 ms later");
+    test.answer(&probe, &probe.answer(0, &[]));
+    assert_eq!(landed(&mut test), 1);
+    assert_eq!(test.begin("c.test").len(), 1, "it has answered");
+    test.pass(1_000);
+    assert!(matches!(test.ask("a.test"), Asked::Waiting), "the failure is forgotten");
+}
+
+#[test]
 fn udp_a_question_that_cannot_be_sent_is_tried_again_until_its_time_is_over() {
     let mut test = Test::new(1);
     test.resolver.outside.refuses = HashMap::from([(0, io::ErrorKind::QuotaExceeded)]);

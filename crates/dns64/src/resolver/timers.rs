@@ -7,11 +7,12 @@ use method::units::Nanos;
 
 use crate::ids::FetchId;
 
-/// The shortest delay that a timer has; a shorter one is rounded up to it.
-pub(super) const LEAST_DELAY: Nanos = DELAYS[0];
+/// The shortest delay of a timer but none at all; a shorter one is rounded up to it.
+pub(super) const LEAST_DELAY: Nanos = DELAYS[1];
 
-/// The delays that there are.
-const DELAYS: [Nanos; 7] = [
+/// The delays that there are. Without a delay, the timer rings in the worker's next turn.
+const DELAYS: [Nanos; 8] = [
+    Nanos(0),
     Nanos::from_millis(25),
     Nanos::from_millis(50),
     Nanos::from_millis(100),
@@ -29,11 +30,11 @@ pub(super) struct Timers {
 
 impl Timers {
     /// Wakes `fetch` after about `delay`: after the shortest of our delays that is not shorter,
-    /// unless that is longer than `most`; then after the longest that is not longer (but 25 ms at
-    /// the least). Returns when.
+    /// unless that is longer than `most`; then after the longest that is not longer, at least 25 ms.
+    /// Returns the time.
     pub(super) fn set(&mut self, fetch: FetchId, now: Nanos, delay: Nanos, most: Nanos) -> Nanos {
         let wanted = DELAYS.iter().position(|&d| d >= delay).unwrap_or(DELAYS.len() - 1);
-        let last = DELAYS.iter().rposition(|&d| d <= most).unwrap_or(0);
+        let last = DELAYS.iter().rposition(|&d| d <= most).unwrap_or(0).max(1);
         let class = wanted.min(last);
         let due = now + DELAYS[class];
         self.queues[class].push_back((due, fetch));
@@ -75,11 +76,13 @@ mod tests {
             [200, 400, 1_600, 1_600]
         );
         assert_eq!([set(300, 300), set(1_000, 500), set(60, 10)], [200, 400, 25]);
+        assert_eq!([set(0, 0), set(0, 1_700), set(1, 0)], [0, 0, 25]);
+        assert_eq!(timers.next(), Some(Nanos::SECOND));
+        assert_eq!(std::iter::from_fn(|| timers.pop(Nanos::SECOND)).count(), 2);
         assert_eq!(timers.next(), Some(Nanos::SECOND + Nanos::from_millis(25)));
-        assert!(timers.pop(Nanos::SECOND).is_none());
         assert_eq!(
             std::iter::from_fn(|| timers.pop(Nanos::SECOND + Nanos::from_millis(400))).count(),
-            5
+            6
         );
     }
 }

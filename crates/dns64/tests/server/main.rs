@@ -8,6 +8,7 @@ mod forwards;
 mod harness;
 mod last_cases;
 mod limits;
+mod networks;
 mod observe;
 mod operations;
 mod past_stack;

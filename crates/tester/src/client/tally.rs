@@ -90,7 +90,7 @@ impl Tally {
     /// The kernel refused queries that were just booked as sent. Those that it refused because nobody
     /// listens there, as it was told, are queries that the server lost.
     pub(super) fn refused(&mut self, since_start: Nanos, flushed: &Flushed) {
-        if flushed.unreachable {
+        if flushed.unreachable.is_some() {
             return;
         }
         let queries = flushed.refused;

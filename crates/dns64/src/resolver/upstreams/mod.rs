@@ -3,7 +3,7 @@
 //! ```text
 //! settings ─► Upstreams ─► choice: who is asked next ◄── health: is it up, is it fast
 //!                  │                                 ◄── retries: may it be asked again
-//!                  └─► Server: health, retries, edns
+//!                  └─► Server: health, retries, edns, network: errors of the network
 //! ports: the sockets towards them, with the ids that are in use
 //! ```
 //!
@@ -12,6 +12,7 @@
 mod choice;
 mod edns;
 mod health;
+mod network;
 pub(crate) mod past_stack;
 pub(crate) mod ports;
 mod retries;
@@ -133,6 +134,22 @@ impl Upstreams {
     pub(super) fn has_another(&self, route: RouteId, tried: &[ServerId], now: Nanos) -> bool {
         let is_up = |member: &Member| !self.servers[member.server.place()].is_left_alone(now);
         self.routes[route.0].iter().any(|member| !tried.contains(&member.server) && is_up(member))
+    }
+
+    /// True if a question fails at once at every server of the route.
+    pub(super) fn are_unreachable(&self, route: RouteId, now: Nanos) -> bool {
+        self.all_of(route, |server| server.network().is_unreachable(now))
+    }
+
+    /// True if the servers of the route cannot be reached, and one of them has just been asked: its
+    /// answer shows whether the next question is worth sending.
+    pub(super) fn are_being_probed(&self, route: RouteId, now: Nanos) -> bool {
+        self.are_unreachable(route, now)
+            && !self.all_of(route, |server| !server.network().is_just_asked(now))
+    }
+
+    fn all_of(&self, route: RouteId, is_so: impl Fn(&Server) -> bool) -> bool {
+        self.routes[route.0].iter().all(|member| is_so(&self.servers[member.server.place()]))
     }
 }
 

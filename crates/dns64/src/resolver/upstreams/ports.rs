@@ -101,8 +101,8 @@ struct ServerPorts {
     /// The port that the next questions leave from, with ids of their own, and how many have been
     /// queued for it since it was drawn.
     turn: Option<(usize, u32)>,
-    /// Ports on which the kernel refused a question since this was last asked.
-    refused: Vec<usize>,
+    /// Ports on which the kernel refused a question since the last flush, with the error.
+    refused: Vec<(usize, io::ErrorKind)>,
 }
 
 /// The ports towards all servers.
@@ -205,16 +205,16 @@ impl Ports {
         }
     }
 
-    /// Sends the questions of this turn. Returns the ports on which the kernel refused some: an
-    /// ICMP message has come for what was sent there before.
-    pub(crate) fn flush(&mut self) -> Vec<PortId> {
+    /// Sends the questions of this turn. Returns the ports on which the kernel refused some, with
+    /// the error: an ICMP message has come for an earlier question, or there is no route.
+    pub(crate) fn flush(&mut self) -> Vec<(PortId, io::ErrorKind)> {
         let mut refused = Vec::new();
         for (place, server) in self.servers.iter_mut().enumerate() {
             let Some(server) = server else { continue };
             server.end_turn();
-            let server_id = ServerId(place as u32);
-            let ports = server.refused.drain(..);
-            refused.extend(ports.map(|number| PortId { server: server_id, number: number as u16 }));
+            let server_id = ServerId::of_place(place);
+            let port = |number: usize| PortId { server: server_id, number: number as u16 };
+            refused.extend(server.refused.drain(..).map(|(number, error)| (port(number), error)));
         }
         refused
     }
@@ -368,8 +368,8 @@ impl ServerPorts {
         let Some((number, _)) = self.turn.take() else { return };
         let Some(port) = &self.ports[number] else { return };
         let queue = self.queue.as_mut();
-        if queue.is_some_and(|queue| queue.flush(&port.endpoint).unreachable) {
-            self.refused.push(number);
+        if let Some(error) = queue.and_then(|queue| queue.flush(&port.endpoint).unreachable) {
+            self.refused.push((number, error));
         }
         self.close_if_done(number);
     }

@@ -1,6 +1,7 @@
 //! One upstream as one worker knows it: its health, its retries, its EDNS, and the counters that
 //! show them.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use method::units::Nanos;
 
 use super::edns::EdnsMemory;
 use super::health::{News, UpstreamHealth};
+use super::network::NetworkErrors;
 use super::retries::Retries;
 use crate::metrics::UpstreamMetrics;
 
@@ -19,15 +21,22 @@ pub(crate) struct Server {
     health: UpstreamHealth,
     retries: Retries,
     edns: EdnsMemory,
+    network: NetworkErrors,
     metrics: Arc<UpstreamMetrics>,
 }
 
 impl Server {
     /// Nothing is known of it yet.
     pub(super) fn new(address: SocketAddr, metrics: Arc<UpstreamMetrics>) -> Server {
-        let (health, retries, edns) =
-            (UpstreamHealth::default(), Retries::default(), EdnsMemory::default());
-        Server { address, configured: true, health, retries, edns, metrics }
+        Server {
+            address,
+            configured: true,
+            health: UpstreamHealth::default(),
+            retries: Retries::default(),
+            edns: EdnsMemory::default(),
+            network: NetworkErrors::default(),
+            metrics,
+        }
     }
 
     /// Address and port, the same for UDP and TCP.
@@ -47,6 +56,11 @@ impl Server {
 
     pub(super) fn health(&self) -> &UpstreamHealth {
         &self.health
+    }
+
+    /// Errors of the network about it.
+    pub(super) fn network(&self) -> &NetworkErrors {
+        &self.network
     }
 
     /// Whether it has failed so often that it is not asked for a while.
@@ -87,14 +101,15 @@ impl Server {
 
     /// The server was asked a question over UDP, which is counted.
     #[inline]
-    pub(crate) fn asked(&self) {
+    pub(crate) fn asked(&mut self, now: Nanos) {
+        self.network.asked(now);
         self.metrics.asked();
     }
 
     /// The server answered after `rtt`; `is_error`: with an error, which does not make it count as
-    /// fast. Returns whether it was taken for dead before.
+    /// fast. Returns true if it was marked down or could not be reached before.
     pub(crate) fn answered(&mut self, rtt: Nanos, is_error: bool) -> bool {
-        let was_down = self.health.is_down();
+        let was_down = self.health.is_down() | self.network.answered();
         self.retries.answered();
         self.metrics.answered(rtt);
         if self.health.answered(rtt, is_error) == Some(News::Back) {
@@ -104,8 +119,15 @@ impl Server {
         was_down
     }
 
+    /// The network reported an error about the server.
+    pub(crate) fn unreachable(&mut self, now: Nanos, error: &io::Error) {
+        self.network.note(now, error);
+        self.failed(now, &error.to_string());
+    }
+
     /// The server did not answer, or could not be reached; the log says `why`.
     pub(crate) fn failed(&mut self, now: Nanos, why: &str) {
+        self.network.silent(now);
         self.metrics.failed();
         if self.health.failed(now) == Some(News::LeftAlone) {
             tracing::warn!("upstream {} is left alone for a while: {why}", self.address);

@@ -1,6 +1,6 @@
 //! What a worker reads in a turn, and what it sends at its end.
 
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
@@ -19,6 +19,8 @@ use crate::transport::client::{Client, PastStack};
 const BATCHES: usize = 4;
 /// Messages that are read from the inbox before the others have their turn.
 const MAILS: usize = BATCHES * BATCH;
+/// Servers of which each may refuse a question in one turn.
+const ROUNDS: usize = 8;
 /// How often the rings are asked what they have lost.
 const LOSSES_EACH: Nanos = Nanos::from_millis(100);
 
@@ -205,16 +207,16 @@ impl Worker {
 
     /// Sends what has come together in this turn, and shows what waits.
     pub(super) fn flush(&mut self) {
-        let refused = self.resolver.outside().ports.flush();
-        if !refused.is_empty() {
-            for port in refused {
-                self.resolve(|resolver| {
-                    resolver.on_unreachable(port, &ErrorKind::ConnectionRefused.into());
-                });
+        // Each round sends the questions that the servers of the round before refused to other
+        // servers. Timers ask again for what is left.
+        for _ in 0..ROUNDS {
+            let refused = self.resolver.outside().ports.flush();
+            if refused.is_empty() {
+                break;
             }
-            // This sends the questions that other servers are asked instead. If these refuse as
-            // well, timers find that out.
-            self.resolver.outside().ports.flush();
+            for (port, error) in refused {
+                self.resolve(|resolver| resolver.on_unreachable(port, &error.into()));
+            }
         }
         self.frontend.flush();
         self.flush_rings();

@@ -1,0 +1,130 @@
+//! Errors of the network about one upstream: no route leads to it, or its host refuses questions.
+//!
+//! A missing route fails questions at once. A refusal counts only if the upstream has refused
+//! questions for a second without an answer in between: a server that is starting listens by then,
+//! and an ICMP message, which may be forged, does not fail questions to a server that answers.
+
+use std::io;
+
+use method::units::Nanos;
+
+/// Time for which an upstream refuses questions before they fail at once.
+const REFUSES: Nanos = Nanos::SECOND;
+/// Time after the last error from which silence counts as silence again.
+const LIFETIME: Nanos = Nanos::from_millis(5_000);
+/// Least time between two questions to upstreams that cannot be reached.
+const PROBE_EACH: Nanos = Nanos::from_millis(200);
+
+/// The errors about an upstream since its last answer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct NetworkErrors {
+    seen: Option<Seen>,
+    /// Time of the last question to the upstream.
+    asked: Nanos,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    first: Nanos,
+    last: Nanos,
+    /// True if the last one was a missing route.
+    no_route: bool,
+}
+
+impl NetworkErrors {
+    /// Notes an error of the network.
+    pub(super) fn note(&mut self, now: Nanos, error: &io::Error) {
+        let first = self.seen.map_or(now, |seen| seen.first);
+        self.seen = Some(Seen { first, last: now, no_route: is_missing_route(error) });
+    }
+
+    /// Notes that a question was sent.
+    #[inline]
+    pub(super) fn asked(&mut self, now: Nanos) {
+        self.asked = now;
+    }
+
+    /// Notes that a question was not answered in time.
+    pub(super) fn silent(&mut self, now: Nanos) {
+        self.seen = self.seen.filter(|seen| now.since(seen.last) < LIFETIME);
+    }
+
+    /// Notes an answer; returns true if there were errors before it.
+    pub(super) fn answered(&mut self) -> bool {
+        self.seen.take().is_some()
+    }
+
+    /// True if a question to the upstream fails at once.
+    pub(super) fn is_unreachable(&self, now: Nanos) -> bool {
+        self.seen.is_some_and(|seen| seen.no_route || now.since(seen.first) >= REFUSES)
+    }
+
+    /// True if the last question to the upstream is so recent that another one shows nothing new.
+    pub(super) fn is_just_asked(&self, now: Nanos) -> bool {
+        now.since(self.asked) < PROBE_EACH
+    }
+}
+
+/// True for errors of this host's routing table and interfaces, which no other host can forge.
+fn is_missing_route(error: &io::Error) -> bool {
+    use io::ErrorKind::{AddrNotAvailable, HostUnreachable, NetworkDown, NetworkUnreachable};
+    matches!(error.kind(), NetworkUnreachable | HostUnreachable | NetworkDown | AddrNotAvailable)
+        || error.raw_os_error() == Some(libc::EAFNOSUPPORT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(ms: u64) -> Nanos {
+        Nanos(Nanos::SECOND.0 + Nanos::from_millis(ms).0)
+    }
+
+    #[test]
+    fn refusals_count_after_a_second_without_an_answer() {
+        let refused = io::ErrorKind::ConnectionRefused.into();
+        let mut errors = NetworkErrors::default();
+        assert!(!errors.is_unreachable(at(0)));
+        errors.note(at(0), &refused);
+        errors.note(at(900), &refused);
+        assert!(!errors.is_unreachable(at(999)) && errors.is_unreachable(at(1_000)));
+        assert!(errors.answered() && !errors.answered());
+        errors.note(at(1_100), &refused);
+        assert!(!errors.is_unreachable(at(2_000)), "it has answered in between");
+        assert!(errors.is_unreachable(at(2_100)));
+    }
+
+    #[test]
+    fn a_missing_route_counts_at_once() {
+        for kind in [
+            io::ErrorKind::NetworkUnreachable,
+            io::ErrorKind::HostUnreachable,
+            io::ErrorKind::NetworkDown,
+            io::ErrorKind::AddrNotAvailable,
+        ] {
+            let mut errors = NetworkErrors::default();
+            errors.note(at(0), &kind.into());
+            assert!(errors.is_unreachable(at(0)), "{kind}");
+        }
+        let mut errors = NetworkErrors::default();
+        errors.note(at(0), &io::Error::from_raw_os_error(libc::EAFNOSUPPORT));
+        assert!(errors.is_unreachable(at(0)));
+    }
+
+    #[test]
+    fn errors_are_forgotten_in_five_seconds_of_silence() {
+        let mut errors = NetworkErrors::default();
+        errors.note(at(0), &io::ErrorKind::HostUnreachable.into());
+        errors.silent(at(4_999));
+        assert!(errors.is_unreachable(at(4_999)));
+        errors.silent(at(5_000));
+        assert!(!errors.is_unreachable(at(5_000)));
+    }
+
+    #[test]
+    fn a_question_is_recent_for_200_ms() {
+        let mut errors = NetworkErrors::default();
+        errors.asked(at(0));
+        assert!(errors.is_just_asked(at(199)) && !errors.is_just_asked(at(200)));
+    }
+}
