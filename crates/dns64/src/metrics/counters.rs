@@ -138,12 +138,13 @@ counters! {
         RetrySent "sent",
         RetryWithheld "withheld",
     }
-    "upstream_results", "What came of them; stray: no question of ours", "result" {
+    "upstream_results", "What came of them; stray: no question of ours; other-case: not in the letter case of randomize-case", "result" {
         UpstreamAnswer "answer",
         UpstreamTimeout "timeout",
         UpstreamUnreachable "unreachable",
         UpstreamStray "stray",
         UpstreamMalformed "malformed",
+        UpstreamOtherCase "other-case",
     }
 }
 
@@ -246,6 +247,8 @@ pub(crate) struct UpstreamMetrics {
     rtt_nanos: AtomicU64,
     failures: AtomicU64,
     down: AtomicBool,
+    /// True if it has answered in another letter case than it was asked in.
+    other_case: AtomicBool,
 }
 
 impl UpstreamMetrics {
@@ -259,6 +262,7 @@ impl UpstreamMetrics {
             rtt_nanos,
             failures,
             down: AtomicBool::new(false),
+            other_case: AtomicBool::new(false),
         }
     }
 
@@ -345,6 +349,14 @@ impl Metrics {
     pub(crate) fn forget_upstreams(&self) {
         let mut upstreams = self.upstreams.lock().unwrap_or_else(PoisonError::into_inner);
         upstreams.retain(|upstream| Arc::strong_count(upstream) > 1);
+    }
+
+    /// Notes that an upstream answers in another letter case than it was asked in; returns true the
+    /// first time.
+    pub(crate) fn is_first_other_case(&self, address: SocketAddr) -> bool {
+        let upstreams = self.upstreams.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut of_it = upstreams.iter().filter(|of_worker| of_worker.address == address);
+        !of_it.any(|of_worker| of_worker.other_case.swap(true, Ordering::Relaxed))
     }
 
     /// Upstreams by address, all workers together.

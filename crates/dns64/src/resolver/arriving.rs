@@ -9,17 +9,17 @@ use wire::view::{Message, rtype};
 use super::Resolver;
 use super::answer::{Answer, AnswerKind, Unusable};
 use super::asking::weightier;
-use super::fetch::State;
+use super::fetch::{State, TcpCause};
 use super::outcome::{Failure, Outcome};
 use super::outside::{Outside, TcpFailure};
-use crate::ids::{Expected, FetchId, PortId};
+use crate::ids::{Expected, FetchId, PortId, ServerId};
 use crate::metrics::Count;
 use crate::name::Key;
 
 impl<O: Outside> Resolver<O> {
     /// A datagram has come from the server of a port; the kernel has checked address and port. It
     /// is taken for an answer if its id is expected there, and it repeats the question that was
-    /// sent (RFC 5452 §9.1). Whether it is one.
+    /// sent (RFC 5452 §9.1). Returns true if it is one.
     pub(crate) fn on_datagram(&mut self, port: PortId, bytes: &[u8]) -> bool {
         let message =
             Message::new(bytes).filter(|m| m.is_response() && m.opcode() == 0 && m.qdcount() <= 1);
@@ -32,16 +32,38 @@ impl<O: Outside> Resolver<O> {
         self.current = Some(id);
         let Some(fetch) = self.fetches.get(id) else { return false };
         let question = bytes.get(HEADER_LEN..HEADER_LEN + fetch.query.key().question().len());
-        let same = question.is_some_and(|question| fetch.query.has_sent(question));
+        // The reply must repeat the letter case, unless the query left that to the server.
+        let attempt = fetch.state.udp().and_then(|udp| udp.sent(at(&message)));
+        let random_case = attempt.is_none_or(|attempt| attempt.form.random_case);
+        let is_repeated = |exactly: bool| {
+            let has_sent = |question| fetch.query.has_sent(question, exactly);
+            message.qdcount() == 1 && question.is_some_and(has_sent)
+        };
+        let same = is_repeated(random_case);
+        if !same && is_repeated(false) {
+            self.on_other_case(id, port.server);
+            return false;
+        }
         // A server that cannot read a query may leave the question out of its reply.
         let unread = message.qdcount() == 0 && dislikes(&message);
-        if !(message.qdcount() == 1 && same || unread) {
+        if !(same || unread) {
             self.metrics().count(Count::UpstreamStray);
             return false;
         }
         let answer = (!unread).then_some(bytes);
         self.on_expected(id, at(&message), &message, answer);
         true
+    }
+
+    /// A reply repeats the question, but in another letter case than that of the query. It is
+    /// dropped: it is forged, or the server does not keep the case. An answer over TCP shows which,
+    /// because it cannot be forged without a view of the connection.
+    fn on_other_case(&mut self, id: FetchId, server: ServerId) {
+        self.metrics().count(Count::UpstreamOtherCase);
+        let udp = self.fetches.get(id).and_then(|fetch| fetch.state.udp());
+        if udp.is_some_and(|udp| udp.lower_case.is_none()) {
+            self.ask_over_tcp(id, server, TcpCause::OtherCase);
+        }
     }
 
     /// The reply to a question over UDP, waited for at `at`; its octets unless the server could not
@@ -57,11 +79,16 @@ impl<O: Outside> Resolver<O> {
         let disliked = dislikes(message);
         let Some(udp) = self.fetches.get(id).and_then(|fetch| fetch.state.udp()) else { return };
         let sent = udp.sent(at);
-        let had_edns = sent.is_some_and(|attempt| attempt.edns);
+        let had_edns = sent.is_some_and(|attempt| attempt.form.edns);
+        let in_lower_case = sent.is_some_and(|attempt| !attempt.form.random_case);
         let plain = udp.plain == Some(port.server);
         let is_error =
             !matches!(message.rcode(), Rcode::NOERROR | Rcode::NXDOMAIN | Rcode::YXDOMAIN);
+        let lower_case = udp.lower_case == Some(port.server);
         let server = self.upstreams.server(port.server);
+        if lower_case && in_lower_case {
+            server.found_other_case(self.now, &self.common.metrics);
+        }
         if let Some(attempt) = sent {
             let rtt = self.now.since(attempt.sent);
             if server.answered(rtt, is_error) {
@@ -74,7 +101,7 @@ impl<O: Outside> Resolver<O> {
             server.found_plain(self.now);
         }
         if message.is_truncated() {
-            return self.ask_over_tcp(id, port.server);
+            return self.ask_over_tcp(id, port.server, TcpCause::Truncated);
         }
         if disliked && had_edns && plain {
             // The server has been asked without EDNS as well; the answer to that query decides.
@@ -100,10 +127,15 @@ impl<O: Outside> Resolver<O> {
     /// What has come of a question over TCP.
     pub(crate) fn on_tcp(&mut self, id: FetchId, message: Result<Vec<u8>, TcpFailure>) {
         self.current = Some(id);
-        let Some(server) = self.fetches.get(id).and_then(|fetch| fetch.state.return_to_udp())
+        let Some((server, cause)) =
+            self.fetches.get(id).and_then(|fetch| fetch.state.return_to_udp())
         else {
             return;
         };
+        if cause == TcpCause::OtherCase && self.on_tcp_for_case(id, server, message.as_deref().ok())
+        {
+            return;
+        }
         let mut failure = Failure::Timeout;
         let usable = match message {
             Ok(bytes) => self.on_answer(id, &bytes),
@@ -125,6 +157,25 @@ impl<O: Outside> Resolver<O> {
         if !usable && !self.attempt_elsewhere(id) {
             self.land(id, None, failure);
         }
+    }
+
+    /// A server was asked over TCP because its reply over UDP was in another letter case. If its
+    /// reply over TCP is so too, that is remembered. If there is none, the server is asked over UDP
+    /// in lower case, with another port and id, and this function returns true.
+    fn on_tcp_for_case(&mut self, id: FetchId, server: ServerId, reply: Option<&[u8]>) -> bool {
+        let Some(fetch) = self.fetches.get(id) else { return false };
+        let Some(reply) = reply else {
+            if let Some(udp) = fetch.state.udp() {
+                udp.ask_in_lower_case(server);
+            }
+            self.attempt_at(id, server);
+            return true;
+        };
+        let question = reply.get(HEADER_LEN..HEADER_LEN + fetch.query.key().question().len());
+        if question.is_some_and(|question| !fetch.query.has_sent(question, true)) {
+            self.upstreams.server(server).found_other_case(self.now, &self.common.metrics);
+        }
+        false
     }
 
     /// Another worker tells what came of a question. If this worker no longer waits for it, because

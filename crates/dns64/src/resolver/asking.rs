@@ -12,12 +12,13 @@ use super::Resolver;
 use super::answer::{Answer, AnswerKind};
 use super::budget::Charge;
 use super::cache::Found;
-use super::fetch::{Attempt, Fetch, State, Udp};
+use super::fetch::{Attempt, Fetch, Form, State, TcpCause, Udp};
 use super::fetches::KeyHash;
 use super::outcome::{Failure, Kept, Outcome};
 use super::outside::{Outside, TcpQuestion};
 use super::timers::LEAST_DELAY;
 use super::upstreams::LEAST_RTO;
+use super::upstreams::Server;
 use super::upstreams::ports::is_ours;
 use super::waiter::Landing;
 use crate::ids::{FetchId, PortId, ServerId};
@@ -122,15 +123,15 @@ impl<O: Outside> Resolver<O> {
             return;
         }
         udp.try_server(number);
-        let edns = udp.plain != Some(number) && server.uses_edns(self.now);
+        let form = form(udp, number, server, self.now);
         let doubled = Nanos(server.patience().0 << udp.attempts.len().min(4));
         let query = &fetch.query;
         match self
             .outside
-            .ask(number, id, self.now, &mut self.rng, |id, out| query.write(id, edns, out))
+            .ask(number, id, self.now, &mut self.rng, |id, out| query.write(id, form, out))
         {
             Ok(at) => {
-                udp.attempts.push(Attempt { at, sent: self.now, edns, expired: false });
+                udp.attempts.push(Attempt { at, sent: self.now, form, expired: false });
                 server.asked(self.now);
                 let metrics = self.common.metrics.worker(self.worker);
                 metrics.count(Count::UpstreamUdp);
@@ -197,16 +198,17 @@ impl<O: Outside> Resolver<O> {
         another
     }
 
-    /// Asks over TCP the server whose answer was truncated, unless one is being asked over TCP.
-    pub(super) fn ask_over_tcp(&mut self, id: FetchId, number: ServerId) {
+    /// Asks a server over TCP because of its reply over UDP, unless one is being asked over TCP.
+    pub(super) fn ask_over_tcp(&mut self, id: FetchId, number: ServerId, cause: TcpCause) {
         let Some(fetch) = self.fetches.get(id) else { return };
         let State::Udp(udp) = &mut fetch.state else { return };
-        let edns = udp.plain != Some(number) && self.upstreams.server(number).uses_edns(self.now);
+        let form = form(udp, number, self.upstreams.server(number), self.now);
         let mut query = Vec::with_capacity(fetch.query.len());
-        fetch.query.write(rand::Rng::next_u32(&mut self.rng) as u16, edns, &mut query);
-        // Where there is another server, it must have time left for it.
+        fetch.query.write(rand::Rng::next_u32(&mut self.rng) as u16, form, &mut query);
+        // Time must be left for another server, or to ask this one in lower case.
         let left = fetch.deadline.since(self.now);
-        let another = self.upstreams.has_another(fetch.route, &udp.tried, self.now);
+        let another = cause == TcpCause::OtherCase
+            || self.upstreams.has_another(fetch.route, &udp.tried, self.now);
         let timeout = if another { Nanos(left.0 / 2) } else { left };
         let address = self.upstreams.server(number).address();
         // It has answered: what it makes of the question over TCP counts.
@@ -214,7 +216,7 @@ impl<O: Outside> Resolver<O> {
             attempt.expired = true;
         }
         let begun = Arc::<AtomicBool>::default();
-        fetch.state.go_over_to_tcp(number, Arc::clone(&begun));
+        fetch.state.go_over_to_tcp(number, cause, Arc::clone(&begun));
         self.common.metrics.worker(self.worker).count(Count::UpstreamTcp);
         let (worker, timeout) = (self.worker, timeout.into());
         self.outside.ask_over_tcp(TcpQuestion {
@@ -380,6 +382,14 @@ impl<O: Outside> Resolver<O> {
         };
         cache.put(key, Arc::clone(&answer), self.now, &self.settings.ttl);
         Outcome::Answered(Kept::fresh(answer))
+    }
+}
+
+/// The form in which a server is asked a question now.
+fn form(udp: &Udp, number: ServerId, server: &Server, now: Nanos) -> Form {
+    Form {
+        edns: udp.plain != Some(number) && server.uses_edns(now),
+        random_case: udp.lower_case != Some(number) && server.keeps_case(now),
     }
 }
 

@@ -11,6 +11,7 @@
 //!    │ │                                                                                          │
 //!    │ └──────────────── no answer, and another server is left ───────────────┐                   │
 //!    └── an answer is truncated ──► Tcp ─── answer; deadline; no answer and nobody left ──────────┘
+//!        or in another letter case
 //! ```
 //!
 //! What was asked over UDP may still be answered while a server is asked over TCP: a whole answer
@@ -68,6 +69,8 @@ pub(super) struct Udp {
     pub(super) tried: SmallVec<[ServerId; 1]>,
     /// The server that did not like the question with EDNS; it is asked without from then on.
     pub(super) plain: Option<ServerId>,
+    /// The server that answered in another letter case; it is asked in lower case from then on.
+    pub(super) lower_case: Option<ServerId>,
     /// An error that a server answered, should the others do no better.
     pub(super) fallback: Option<Arc<Answer>>,
     /// True if a reply was malformed.
@@ -77,10 +80,30 @@ pub(super) struct Udp {
 /// One server is asked over TCP.
 pub(super) struct Tcp {
     pub(super) server: ServerId,
+    pub(super) cause: TcpCause,
     /// Whether there has been room to ask it.
     pub(super) begun: Arc<AtomicBool>,
     /// What has been done over UDP, where it goes on if that server does not answer.
     pub(super) before: Udp,
+}
+
+/// The reply over UDP because of which a server is asked over TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TcpCause {
+    /// It was truncated.
+    Truncated,
+    /// It repeated the question in another letter case: the server does not keep the case, or the
+    /// reply is forged, which it cannot be over TCP.
+    OtherCase,
+}
+
+/// Properties of a query that some servers cannot handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Form {
+    /// True if the query has an OPT record.
+    pub(super) edns: bool,
+    /// True if the name may be in random letter case, which the reply must repeat.
+    pub(super) random_case: bool,
 }
 
 /// One time that a question was sent over UDP.
@@ -88,8 +111,7 @@ pub(super) struct Tcp {
 pub(super) struct Attempt {
     pub(super) at: Expected,
     pub(super) sent: Nanos,
-    /// Whether the query had an EDNS part.
-    pub(super) edns: bool,
+    pub(super) form: Form,
     /// It was not answered in time, or its answer sent us to TCP: it is waited for no more.
     pub(super) expired: bool,
 }
@@ -132,9 +154,14 @@ impl State {
 
     /// From UDP to TCP, with `server`. Nothing changes in another state: false. `begun` is set when
     /// there is room to ask it.
-    pub(super) fn go_over_to_tcp(&mut self, server: ServerId, begun: Arc<AtomicBool>) -> bool {
+    pub(super) fn go_over_to_tcp(
+        &mut self,
+        server: ServerId,
+        cause: TcpCause,
+        begun: Arc<AtomicBool>,
+    ) -> bool {
         let State::Udp(udp) = self else { return false };
-        *self = State::Tcp(Tcp { server, begun, before: std::mem::take(udp) });
+        *self = State::Tcp(Tcp { server, cause, begun, before: std::mem::take(udp) });
         true
     }
 
@@ -155,12 +182,12 @@ impl State {
         }
     }
 
-    /// From TCP back to UDP. Returns the server that was asked; none in another state.
-    pub(super) fn return_to_udp(&mut self) -> Option<ServerId> {
+    /// From TCP back to UDP. Returns the server that was asked, and the cause; none in another state.
+    pub(super) fn return_to_udp(&mut self) -> Option<(ServerId, TcpCause)> {
         let State::Tcp(tcp) = self else { return None };
-        let server = tcp.server;
+        let asked = (tcp.server, tcp.cause);
         *self = State::Udp(std::mem::take(&mut tcp.before));
-        Some(server)
+        Some(asked)
     }
 
     /// Replaces a timeout by its cause: a reply was malformed, and none could be used.
@@ -178,7 +205,7 @@ impl State {
         };
         let over_udp = udp.into_iter().flat_map(|udp| {
             let attempts = udp.attempts.iter().map(|attempt| attempt.at.port.server);
-            attempts.chain(udp.tried.iter().copied()).chain(udp.plain)
+            attempts.chain(udp.tried.iter().copied()).chain(udp.plain).chain(udp.lower_case)
         });
         over_udp.chain(over_tcp)
     }
@@ -228,6 +255,12 @@ impl Udp {
         self.plain = Some(server);
         self.tried.retain(|tried| *tried != server);
     }
+
+    /// The server answered in another letter case: it counts as fresh, and is asked in lower case.
+    pub(super) fn ask_in_lower_case(&mut self, server: ServerId) {
+        self.lower_case = Some(server);
+        self.tried.retain(|tried| *tried != server);
+    }
 }
 
 /// A question as upstreams are asked it.
@@ -257,11 +290,11 @@ impl UpstreamQuery {
         self.key
     }
 
-    /// Whether this is the question section that was sent; letter by letter if its case is random.
+    /// True if this is the question section that was sent, letter by letter if its case is random.
     #[inline]
-    pub(super) fn has_sent(&self, question: &[u8]) -> bool {
-        match &self.random_case {
-            Some(sent) => *question == **sent,
+    pub(super) fn has_sent(&self, question: &[u8], random_case: bool) -> bool {
+        match self.random_case.as_deref().filter(|_| random_case) {
+            Some(sent) => *question == *sent,
             None => is_question(question, self.key.question()),
         }
     }
@@ -272,13 +305,14 @@ impl UpstreamQuery {
     }
 
     /// Writes the query: an id of its own, EDNS of this hop (RFC 6891 §6.1.1).
-    pub(super) fn write(&self, id: u16, edns: bool, out: &mut Vec<u8>) {
+    pub(super) fn write(&self, id: u16, form: Form, out: &mut Vec<u8>) {
         // AD asks for the upstream's AD where DO is not set (RFC 6840 §5.7).
         let ad_cd = 0x20 | u8::from(self.key.checking_disabled()) << 4;
         let [i0, i1] = id.to_be_bytes();
-        out.extend([i0, i1, 0x01, ad_cd, 0, 1, 0, 0, 0, 0, 0, u8::from(edns)]);
-        out.extend(self.random_case.as_deref().unwrap_or(self.key.question()));
-        if edns {
+        out.extend([i0, i1, 0x01, ad_cd, 0, 1, 0, 0, 0, 0, 0, u8::from(form.edns)]);
+        let random_case = self.random_case.as_deref().filter(|_| form.random_case);
+        out.extend(random_case.unwrap_or(self.key.question()));
+        if form.edns {
             put_opt(out, UDP_PAYLOAD as u16, Rcode::NOERROR, self.key.dnssec_ok(), &[]);
         }
     }
@@ -305,9 +339,12 @@ mod tests {
         KeyBuf::new(&name.parse().unwrap(), 28, 1, dnssec_ok, true).to_key()
     }
 
+    const FORM: Form = Form { edns: true, random_case: true };
+    const WITHOUT_EDNS: Form = Form { edns: false, random_case: true };
+
     fn attempt(server: u32, id: u16) -> Attempt {
         let at = Expected { port: PortId { server: ServerId(server), number: 7 }, id };
-        Attempt { at, sent: Nanos::SECOND, edns: true, expired: false }
+        Attempt { at, sent: Nanos::SECOND, form: FORM, expired: false }
     }
 
     #[test]
@@ -320,8 +357,9 @@ mod tests {
         assert!(udp.has_asked(ServerId(3)) && udp.tried.len() == 1 && udp.times(ServerId(3)) == 1);
         assert!(state.return_to_udp().is_none());
         let begun = Arc::new(AtomicBool::new(false));
-        assert!(state.go_over_to_tcp(ServerId(3), Arc::clone(&begun)));
-        assert!(!state.go_over_to_tcp(ServerId(4), Arc::default()));
+        let cause = TcpCause::Truncated;
+        assert!(state.go_over_to_tcp(ServerId(3), cause, Arc::clone(&begun)));
+        assert!(!state.go_over_to_tcp(ServerId(4), cause, Arc::default()));
         assert_eq!(state.why_unanswered(), Failure::Overload);
         begun.store(true, Ordering::Relaxed);
         assert_eq!(state.why_unanswered(), Failure::Timeout);
@@ -329,7 +367,7 @@ mod tests {
         assert!(
             state.servers().all(|server| server == ServerId(3)) && state.servers().count() == 3
         );
-        assert_eq!(state.return_to_udp(), Some(ServerId(3)));
+        assert_eq!(state.return_to_udp(), Some((ServerId(3), cause)));
         assert!(matches!(&state, State::Udp(udp) if udp.sent(attempt(3, 9).at).is_some()));
         assert!(state.udp().unwrap().sent(attempt(3, 10).at).is_none());
     }
@@ -339,7 +377,8 @@ mod tests {
         let mut state = State::Elsewhere;
         assert!(state.udp().is_none() && state.attempts().is_empty());
         assert!(
-            !state.go_over_to_tcp(ServerId(0), Arc::default()) && state.return_to_udp().is_none()
+            !state.go_over_to_tcp(ServerId(0), TcpCause::Truncated, Arc::default())
+                && state.return_to_udp().is_none()
         );
         assert!(state.into_fallback().is_none());
     }
@@ -361,26 +400,26 @@ mod tests {
     fn a_query_says_what_is_asked_and_what_may_come_back() {
         let query = UpstreamQuery::new(key("a.test", true), None::<&mut StdRng>);
         let mut out = Vec::new();
-        query.write(0x1234, true, &mut out);
+        query.write(0x1234, FORM, &mut out);
         let question = b"\x01a\x04test\0\0\x1c\0\x01";
         assert_eq!(out[..12], [0x12, 0x34, 0x01, 0x30, 0, 1, 0, 0, 0, 0, 0, 1]);
         assert_eq!(out[12..12 + question.len()], *question);
         assert_eq!(out[12 + question.len()..], [0, 0, 41, 0x04, 0xd0, 0, 0, 0x80, 0, 0, 0]);
         out.clear();
-        query.write(0x1234, false, &mut out);
+        query.write(0x1234, WITHOUT_EDNS, &mut out);
         assert_eq!((out.len(), out[11]), (12 + question.len(), 0));
         let https = UpstreamQuery::new(
             KeyBuf::new(&"a.test".parse().unwrap(), 65, 1, false, false).to_key(),
             None::<&mut StdRng>,
         );
         assert!(
-            https.has_sent(b"\x01A\x04test\0\0A\0\x01")
-                && !https.has_sent(b"\x01a\x04test\0\0a\0\x01"),
+            https.has_sent(b"\x01A\x04test\0\0A\0\x01", true)
+                && !https.has_sent(b"\x01a\x04test\0\0a\0\x01", true),
             "type 97"
         );
         assert!(
-            query.has_sent(b"\x01A\x04TEST\0\0\x1c\0\x01")
-                && !query.has_sent(b"\x01b\x04test\0\0\x1c\0\x01")
+            query.has_sent(b"\x01A\x04TEST\0\0\x1c\0\x01", true)
+                && !query.has_sent(b"\x01b\x04test\0\0\x1c\0\x01", true)
         );
     }
 
@@ -389,9 +428,13 @@ mod tests {
         let name = "abcdefghijklmnopqrstuvwxyz.test";
         let query = UpstreamQuery::new(key(name, false), Some(&mut StdRng::seed_from_u64(1)));
         let mut out = Vec::new();
-        query.write(0, false, &mut out);
+        query.write(0, WITHOUT_EDNS, &mut out);
         let sent = &out[12..];
-        assert!(query.has_sent(sent) && !query.has_sent(&sent.to_ascii_lowercase()));
+        assert!(query.has_sent(sent, true) && !query.has_sent(&sent.to_ascii_lowercase(), true));
+        assert!(query.has_sent(&sent.to_ascii_lowercase(), false));
         assert!(sent.eq_ignore_ascii_case(query.key().question()));
+        let mut out = Vec::new();
+        query.write(0, Form { edns: false, random_case: false }, &mut out);
+        assert_eq!(out[12..], *query.key().question());
     }
 }

@@ -54,6 +54,13 @@ impl Sent {
     }
 }
 
+/// The same message with its question in lower case.
+fn in_lower_case(mut message: Vec<u8>) -> Vec<u8> {
+    let end = 12 + question_len(&message) - 4;
+    message[12..end].make_ascii_lowercase();
+    message
+}
+
 fn question_len(message: &[u8]) -> usize {
     Message::new(message).unwrap().skip_name(12).unwrap() + 4 - 12
 }
@@ -573,6 +580,87 @@ fn udp_an_alias_loop_is_a_failure_that_is_remembered() {
     test.answer(&sent, &looped);
     assert_eq!(test.outcome(), Some(Err(Failure::AliasLoop)));
     assert!(matches!(test.ask("a.test"), Asked::Known(Outcome::Failed(Failure::AliasLoop))));
+}
+
+/// A name of which no draw of letter case is all lower case, in tests with a fixed seed.
+const LETTERS: &str = "a-rather-long-name-with-many-letters.test";
+
+fn with_random_case() -> Test {
+    Test::with(1, "[forwarding]\nrandomize-case = true\n", WorkerId(0), common(1))
+}
+
+fn is_in_lower_case(sent: &Sent) -> bool {
+    sent.query == in_lower_case(sent.query.clone())
+}
+
+#[test]
+fn case_a_server_that_does_not_keep_it_is_asked_over_tcp() {
+    let mut test = with_random_case();
+    let sent = test.begin(LETTERS).remove(0);
+    assert!(!is_in_lower_case(&sent));
+    test.answer(&sent, &in_lower_case(sent.answer(0, &[])));
+    test.answer(&sent, &in_lower_case(sent.answer(0, &[])));
+    assert_eq!((test.outcome(), test.count(Count::UpstreamOtherCase)), (None, 2));
+    let question = test.tcp();
+    test.resolver.on_tcp(question.fetch, Ok(in_lower_case(sent.answer(0, &[[192, 0, 2, 1]]))));
+    assert_eq!(test.outcome(), Some(Ok((0, 1))));
+    assert_eq!(test.failures(0), 0);
+    // From now on it is asked in lower case, and its answers are taken.
+    let sent = test.begin("another-long-name-with-many-letters.test").remove(0);
+    assert!(is_in_lower_case(&sent));
+    test.answer(&sent, &sent.answer(0, &[]));
+    assert_eq!(test.outcome(), Some(Ok((0, 0))));
+    test.pass(600_000);
+    assert!(!is_in_lower_case(&test.begin(LETTERS)[0]), "for ten minutes");
+}
+
+#[test]
+fn case_a_server_without_tcp_is_asked_in_lower_case() {
+    for failure in [TcpFailure::NoAnswer, TcpFailure::Timeout, TcpFailure::NoRoom] {
+        let mut test = with_random_case();
+        let first = test.begin(LETTERS).remove(0);
+        test.answer(&first, &in_lower_case(first.answer(0, &[])));
+        let question = test.tcp();
+        assert_eq!(question.timeout, std::time::Duration::from_millis(850));
+        test.resolver.on_tcp(question.fetch, Err(failure));
+        let again = test.one();
+        assert!(is_in_lower_case(&again) && again.at != first.at);
+        // The reply may be forged: nothing is remembered yet, and the first query is no longer
+        // answered by a reply in another case.
+        test.answer(&first, &in_lower_case(first.answer(0, &[])));
+        assert!(test.outcome().is_none() && test.resolver.outside.tcp.is_empty());
+        test.answer(&again, &again.answer(0, &[[192, 0, 2, 1]]));
+        assert_eq!(test.outcome(), Some(Ok((0, 1))));
+        assert_eq!(test.failures(0), 0);
+        assert!(is_in_lower_case(&test.begin("b-long-name-with-many-letters.test")[0]));
+    }
+}
+
+#[test]
+fn case_a_forged_reply_changes_nothing() {
+    for over_tcp in [false, true] {
+        let mut test = with_random_case();
+        let sent = test.begin(LETTERS).remove(0);
+        test.answer(&sent, &in_lower_case(sent.answer(0, &[[203, 0, 113, 6]])));
+        let question = test.tcp();
+        let good = sent.answer(0, &[[192, 0, 2, 1]]);
+        if over_tcp {
+            test.resolver.on_tcp(question.fetch, Ok(good));
+        } else {
+            test.answer(&sent, &good);
+        }
+        assert_eq!(test.outcome(), Some(Ok((0, 1))));
+        assert!(!is_in_lower_case(&test.begin("c-long-name-with-many-letters.test")[0]));
+    }
+}
+
+#[test]
+fn case_the_log_names_a_server_once() {
+    let metrics = Metrics::new(2);
+    let [one, other] = [1, 2].map(|port| std::net::SocketAddr::from(([127, 0, 0, 1], port)));
+    let _workers = [one, one, other].map(|address| metrics.add_upstream(address));
+    assert!(metrics.is_first_other_case(one) && !metrics.is_first_other_case(one));
+    assert!(metrics.is_first_other_case(other));
 }
 
 #[test]

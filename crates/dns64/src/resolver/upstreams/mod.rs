@@ -3,20 +3,20 @@
 //! ```text
 //! settings ─► Upstreams ─► choice: who is asked next ◄── health: is it up, is it fast
 //!                  │                                 ◄── retries: may it be asked again
-//!                  └─► Server: health, retries, edns, network: errors of the network
+//!                  └─► Server: health, retries, network: errors of the network, suspended: EDNS, letter case
 //! ports: the sockets towards them, with the ids that are in use
 //! ```
 //!
 //! All but `ports` is without sockets and without a clock of its own.
 
 mod choice;
-mod edns;
 mod health;
 mod network;
 pub(crate) mod past_stack;
 pub(crate) mod ports;
 mod retries;
 mod server;
+mod suspended;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -32,7 +32,7 @@ use crate::ids::{RouteId, ServerId};
 use crate::metrics::Metrics;
 use choice::Standing;
 pub(super) use health::LEAST_RTO;
-use server::Server;
+pub(super) use server::Server;
 
 /// A server of a route.
 #[derive(Clone, Copy, Debug)]

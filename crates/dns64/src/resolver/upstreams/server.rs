@@ -1,5 +1,5 @@
-//! One upstream as one worker knows it: its health, its retries, its EDNS, and the counters that
-//! show them.
+//! One upstream as one worker knows it: its health, its retries, how it is asked, and the counters
+//! that show them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use method::units::Nanos;
 
-use super::edns::EdnsMemory;
 use super::health::{News, UpstreamHealth};
 use super::network::NetworkErrors;
 use super::retries::Retries;
-use crate::metrics::UpstreamMetrics;
+use super::suspended::Suspended;
+use crate::metrics::{Metrics, UpstreamMetrics};
 
 /// What one worker knows of an upstream server.
 pub(crate) struct Server {
@@ -20,7 +20,8 @@ pub(crate) struct Server {
     configured: bool,
     health: UpstreamHealth,
     retries: Retries,
-    edns: EdnsMemory,
+    edns: Suspended,
+    random_case: Suspended,
     network: NetworkErrors,
     metrics: Arc<UpstreamMetrics>,
 }
@@ -33,7 +34,8 @@ impl Server {
             configured: true,
             health: UpstreamHealth::default(),
             retries: Retries::default(),
-            edns: EdnsMemory::default(),
+            edns: Suspended::default(),
+            random_case: Suspended::default(),
             network: NetworkErrors::default(),
             metrics,
         }
@@ -90,13 +92,30 @@ impl Server {
 
     /// Whether it is to be asked with EDNS.
     pub(crate) fn uses_edns(&self, now: Nanos) -> bool {
-        self.edns.is_used(now)
+        self.edns.is_over(now)
     }
 
     /// The server has answered a question without EDNS that it rejected with EDNS: it is asked
     /// without for a while.
     pub(crate) fn found_plain(&mut self, now: Nanos) {
-        self.edns.found_plain(now);
+        self.edns.begin(now);
+    }
+
+    /// True if names in queries to it may be in random letter case.
+    pub(crate) fn keeps_case(&self, now: Nanos) -> bool {
+        self.random_case.is_over(now)
+    }
+
+    /// The server has answered in another letter case: for a while it is asked in lower case. The
+    /// log says so once.
+    pub(crate) fn found_other_case(&mut self, now: Nanos, metrics: &Metrics) {
+        self.random_case.begin(now);
+        if metrics.is_first_other_case(self.address) {
+            tracing::warn!(
+                "upstream {} does not keep the letter case of names: it is asked without randomize-case",
+                self.address
+            );
+        }
     }
 
     /// The server was asked a question over UDP, which is counted.

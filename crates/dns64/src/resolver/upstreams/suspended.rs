@@ -1,0 +1,40 @@
+//! A property of queries that is left out for an upstream that cannot handle it: EDNS (RFC 6891
+//! §6.2.2), or random letter case. It is tried again after ten minutes, as the upstream may have been
+//! replaced by a newer one.
+
+use method::units::Nanos;
+
+/// Time for which the property is left out.
+const LEFT_OUT: Nanos = Nanos::from_millis(600_000);
+
+/// The property of one upstream.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Suspended {
+    until: Nanos,
+}
+
+impl Suspended {
+    /// True if queries to the upstream have the property.
+    pub(super) fn is_over(&self, now: Nanos) -> bool {
+        now >= self.until
+    }
+
+    /// Leaves the property out until ten minutes from `now`.
+    pub(super) fn begin(&mut self, now: Nanos) {
+        self.until = now + LEFT_OUT;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_property_is_tried_again_after_ten_minutes() {
+        let mut edns = Suspended::default();
+        assert!(edns.is_over(Nanos(0)));
+        edns.begin(Nanos::SECOND);
+        assert!(!edns.is_over(Nanos::SECOND) && !edns.is_over(LEFT_OUT));
+        assert!(edns.is_over(Nanos::SECOND + LEFT_OUT));
+    }
+}
