@@ -29,5 +29,5 @@ pub use self::networks::NetworkList;
 pub(crate) use self::observe::CONTROL_SOCKET;
 pub use self::observe::{ControlKeys, DnstapKeys, LogFormat, LogTarget, QueryLogKeys};
 pub use self::settings::Settings;
-pub(crate) use self::settings::control_socket;
-pub(crate) use self::system::is_own;
+pub(crate) use self::settings::{UPSTREAM_LINES, control_socket};
+pub(crate) use self::system::{ResolvConf, is_own};

@@ -134,6 +134,7 @@ impl ReplyFrame {
             Reply::Error { cause: Cause::Failed(Failure::Malformed), .. } => {
                 Some(ede::INVALID_DATA)
             }
+            Reply::Error { cause: Cause::Failed(Failure::NoUpstream), .. } => Some(ede::NOT_READY),
             Reply::Error { cause: Cause::Failed(_), .. } => None,
             Reply::Local(answer) => answer.extended_error,
             Reply::Error { extended_error, .. } => extended_error,

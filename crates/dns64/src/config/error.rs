@@ -1,6 +1,5 @@
 //! Why a configuration cannot be used.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Where the upstreams are taken from when none is configured.
@@ -37,30 +36,4 @@ pub enum ConfigError {
         /// What is wrong, and what would be right.
         reason: String,
     },
-    /// No upstream, neither configured nor in the system's resolv.conf. The message ends with the
-    /// lines to write.
-    #[error(
-        "no upstream: {file} has none, and {RESOLV_CONF} names {}. Write these lines into the configuration file, with the \
-         address of your resolver:\n\n[[upstream]]\naddress = \"2001:db8::53\"\nport = 53",
-        NamedBySystem(.own)
-    )]
-    NoUpstream {
-        /// Path of the configuration file.
-        file: PathBuf,
-        /// What resolv.conf names: addresses of this server itself.
-        own: Vec<SocketAddr>,
-    },
-}
-
-/// What resolv.conf names where it names nobody to ask, in words.
-struct NamedBySystem<'a>(&'a [SocketAddr]);
-
-impl std::fmt::Display for NamedBySystem<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.0.is_empty() {
-            return f.write_str("none");
-        }
-        let own: Vec<String> = self.0.iter().map(ToString::to_string).collect();
-        write!(f, "only this server itself ({})", own.join(", "))
-    }
 }

@@ -12,6 +12,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use dns64_import::{MAX_THREADS, read_file};
@@ -25,7 +26,7 @@ use super::keys::{
 };
 use super::networks::{BadList, NamedNetworks};
 use super::policies::{BadPolicy, Policies, Whose};
-use super::system::{NameServers, is_own};
+use super::system::{NameServers, ResolvConf, is_own};
 use super::{local_zones, observe};
 use crate::ids::RouteId;
 use crate::name::{DomainTable, LowerName};
@@ -52,7 +53,7 @@ pub(crate) struct Upstream {
 pub(crate) struct Route {
     /// The domain, wire format, lower case.
     pub domain: LowerName,
-    /// Numbers of the upstreams, at least one.
+    /// Numbers of the upstreams; none only if there is no upstream at all.
     pub upstreams: Vec<usize>,
     /// When A records are asked for; overrides what the client group says, but for domains with a
     /// mode of their own.
@@ -70,7 +71,8 @@ pub struct Settings {
     policies: Policies,
     /// The clients that are answered.
     clients: Networks<IpNet>,
-    /// All upstreams, at least one; routes name them by their places here.
+    /// All upstreams; routes name them by their places here. None if resolv.conf is followed and
+    /// names none yet.
     pub(crate) upstreams: Vec<Upstream>,
     /// Whether they are those of the system's resolv.conf.
     pub(crate) follows_system: bool,
@@ -86,7 +88,20 @@ pub struct Settings {
     pub(crate) ttl: TtlLimits,
     /// Connections to upstreams over TCP at once, over all upstreams and workers; 1 or more.
     pub upstream_connections: usize,
+    origin: Arc<Origin>,
 }
+
+/// The texts and addresses that settings are made from.
+#[derive(Clone, Debug)]
+struct Origin {
+    text: String,
+    passed: Vec<SocketAddr>,
+    listen: Vec<SocketAddr>,
+    resolv_conf: ResolvConf,
+}
+
+/// Lines of a configuration that name an upstream.
+pub(crate) const UPSTREAM_LINES: &str = "[[upstream]]\naddress = \"2001:db8::53\"\nport = 53";
 
 /// Connections to upstreams over TCP at once, where the system allows as many.
 const UPSTREAM_CONNECTIONS: usize = 100;
@@ -112,7 +127,15 @@ impl Settings {
             ),
             None => (String::new(), Path::new("the default configuration")),
         };
-        Settings::from_text_beside(&text, file, passed, listen, &system_resolv_conf())
+        Settings::from_origin(
+            file,
+            Origin {
+                text,
+                passed: passed.to_vec(),
+                listen: listen.to_vec(),
+                resolv_conf: ResolvConf::read(),
+            },
+        )
     }
 
     /// Checks the text of a configuration; `file` is only named in errors.
@@ -120,42 +143,53 @@ impl Settings {
     /// # Errors
     /// If it cannot be used.
     pub fn from_text(text: &str, file: &Path) -> Result<Settings, ConfigError> {
-        Settings::from_text_beside(text, file, &[], &[], &system_resolv_conf())
+        Settings::from_origin(
+            file,
+            Origin {
+                text: text.to_owned(),
+                passed: Vec::new(),
+                listen: Vec::new(),
+                resolv_conf: ResolvConf::read(),
+            },
+        )
     }
 
-    /// As [`Settings::from_text`], with the addresses of [`Settings::load`] and the text of a
-    /// resolv.conf.
-    fn from_text_beside(
-        text: &str,
-        file: &Path,
-        passed: &[SocketAddr],
-        listen: &[SocketAddr],
-        resolv_conf: &str,
+    /// Makes settings from the same text, addresses and another resolv.conf.
+    ///
+    /// # Errors
+    /// If they cannot be used together.
+    pub(crate) fn with_resolv_conf(
+        &self,
+        resolv_conf: ResolvConf,
     ) -> Result<Settings, ConfigError> {
+        Settings::from_origin(&self.source, Origin { resolv_conf, ..(*self.origin).clone() })
+    }
+
+    fn from_origin(file: &Path, origin: Origin) -> Result<Settings, ConfigError> {
+        let origin = Arc::new(origin);
+        let Origin { text, passed, listen, resolv_conf } = &*origin;
         let mut config: Config = toml::from_str(text)
             .map_err(|e| ConfigError::Parse { file: file.into(), source: Box::new(e) })?;
         if !listen.is_empty() {
             config.listen = listen.iter().copied().map(ListenKeys::new).collect();
         }
-        let listen = if passed.is_empty() { config.addresses().collect() } else { passed.to_vec() };
+        let listen = if passed.is_empty() { config.addresses().collect() } else { passed.clone() };
         let checker = Checker { text, file, listen };
-        if !config.upstreams.is_empty() {
+        let (upstreams, left_out) = if config.upstreams.is_empty() {
+            let NameServers { others, own } =
+                NameServers::parse(resolv_conf.text(), &checker.listen);
+            let written = |address| Upstream { address, weight: 1, xdp: false };
+            (others.into_iter().map(written).collect(), own)
+        } else {
             let written = |u: &UpstreamKeys| Upstream {
                 address: (u.address, *u.port.get_ref()).into(),
                 weight: *u.weight.get_ref(),
                 xdp: u.xdp,
             };
-            let upstreams = config.upstreams.iter().map(written).collect();
-            return checker.settings(config, upstreams);
-        }
-        let NameServers { others, own } = NameServers::parse(resolv_conf, &checker.listen);
-        if others.is_empty() {
-            return Err(ConfigError::NoUpstream { file: file.into(), own });
-        }
-        let upstreams =
-            others.into_iter().map(|address| Upstream { address, weight: 1, xdp: false }).collect();
-        let settings = checker.settings(config, upstreams)?;
-        Ok(Settings { left_out: own, ..settings })
+            (config.upstreams.iter().map(written).collect(), Vec::new())
+        };
+        let settings = checker.settings(config, upstreams, Arc::clone(&origin))?;
+        Ok(Settings { left_out, ..settings })
     }
 
     /// The order in which the upstreams of a route are asked.
@@ -172,7 +206,10 @@ impl Settings {
         let list = |addresses: &mut dyn Iterator<Item = SocketAddr>| {
             addresses.map(|address| address.to_string()).collect::<Vec<_>>().join(", ")
         };
-        let asked = list(&mut self.upstreams.iter().map(|upstream| upstream.address));
+        let asked = match self.upstreams.as_slice() {
+            [] => "none".to_owned(),
+            all => list(&mut all.iter().map(|upstream| upstream.address)),
+        };
         let source = if self.follows_system { RESOLV_CONF } else { "the configuration" };
         match self.left_out.as_slice() {
             [] => format!("upstreams of {source}: {asked}"),
@@ -187,6 +224,27 @@ impl Settings {
     /// the domain of a `[[forward]]`.
     pub(crate) fn local_zones(&self) -> Vec<String> {
         local_zones::in_effect(&self.config.local_zones, |zone| self.routes_by_domain.has(zone))
+    }
+
+    /// The resolv.conf from which the upstreams are, if the configuration names none.
+    pub(crate) fn resolv_conf(&self) -> &ResolvConf {
+        &self.origin.resolv_conf
+    }
+
+    /// The reason why there is no upstream, in words; `None` if there is one.
+    pub(crate) fn no_upstream(&self) -> Option<String> {
+        if !self.upstreams.is_empty() {
+            return None;
+        }
+        let reason = match (&self.origin.resolv_conf, self.left_out.as_slice()) {
+            (ResolvConf::Unreadable(error), _) => format!("cannot be read: {error}"),
+            (ResolvConf::Text(_), []) => "names none".to_owned(),
+            (ResolvConf::Text(_), own) => {
+                let own: Vec<String> = own.iter().map(ToString::to_string).collect();
+                format!("names only this server itself ({})", own.join(", "))
+            }
+        };
+        Some(format!("no upstream: {} has none, and {RESOLV_CONF} {reason}", self.source.display()))
     }
 
     /// The policy for a query for `name` of a client.
@@ -257,6 +315,11 @@ impl Settings {
                 "listen names no address: only sockets that systemd passes are served".to_owned(),
             );
         }
+        if let Some(reason) = self.no_upstream() {
+            warnings.push(format!(
+                "{reason}; queries that need one get SERVFAIL until {RESOLV_CONF} names one"
+            ));
+        }
         if let Some(net) = covers_everybody(&self.clients) {
             let limits = self.config.limits;
             let mut text = format!(
@@ -299,6 +362,7 @@ impl Checker<'_> {
         &self,
         mut config: Config,
         upstreams: Vec<Upstream>,
+        origin: Arc<Origin>,
     ) -> Result<Settings, ConfigError> {
         config.dns64.fill_in();
         let named = NamedNetworks::new(&config.networks).map_err(|bad| self.bad_list(bad))?;
@@ -355,6 +419,7 @@ impl Checker<'_> {
             upstream_sets,
             ttl,
             upstream_connections: UPSTREAM_CONNECTIONS,
+            origin,
         })
     }
 
@@ -577,11 +642,6 @@ fn covers_everybody(clients: &Networks<IpNet>) -> Option<IpNet> {
         .find(|net| net.prefix_len() < 8 && *net != unique_local)
 }
 
-/// The text of the system's resolv.conf; without one it is empty.
-fn system_resolv_conf() -> String {
-    read_file(Path::new(RESOLV_CONF)).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -600,19 +660,32 @@ mod tests {
         read(text).expect_err(text).to_string()
     }
 
+    fn parsed(addresses: &[&str]) -> Vec<SocketAddr> {
+        addresses.iter().map(|address| address.parse().unwrap()).collect()
+    }
+
     fn beside(text: &str, passed: &[&str], resolv_conf: &str) -> Result<Settings, ConfigError> {
-        let passed: Vec<SocketAddr> =
-            passed.iter().map(|address| address.parse().unwrap()).collect();
-        Settings::from_text_beside(text, Path::new("test.toml"), &passed, &[], resolv_conf)
+        Settings::from_origin(
+            Path::new("test.toml"),
+            Origin {
+                text: text.to_owned(),
+                passed: parsed(passed),
+                listen: Vec::new(),
+                resolv_conf: ResolvConf::Text(resolv_conf.to_owned()),
+            },
+        )
     }
 
     #[test]
     fn given_listen_addresses_replace_those_of_the_file() {
         let addresses = |listen: &[&str]| {
-            let listen: Vec<SocketAddr> = listen.iter().map(|text| text.parse().unwrap()).collect();
-            let text = format!("listen = ['[::1]:53']\n{UPSTREAM}");
-            let file = Path::new("test.toml");
-            let settings = Settings::from_text_beside(&text, file, &[], &listen, "").unwrap();
+            let origin = Origin {
+                text: format!("listen = ['[::1]:53']\n{UPSTREAM}"),
+                passed: Vec::new(),
+                listen: parsed(listen),
+                resolv_conf: ResolvConf::Text(String::new()),
+            };
+            let settings = Settings::from_origin(Path::new("test.toml"), origin).unwrap();
             settings.config.addresses().map(|address| address.to_string()).collect::<Vec<_>>()
         };
         assert_eq!(addresses(&[]), ["[::1]:53"]);
@@ -643,22 +716,45 @@ mod tests {
     }
 
     #[test]
-    fn without_any_upstream_the_lines_to_write_are_shown() {
-        for (resolv_conf, named) in [
-            ("", "names none"),
-            ("search example.org\n", "names none"),
-            ("nameserver ::1\n", "names only this server itself ([::1]:53)"),
+    fn without_any_upstream_there_is_a_warning_with_the_reason() {
+        let text = |text: &str| ResolvConf::Text(text.to_owned());
+        let settings = beside("listen = ['[::1]:53']\n", &[], "nameserver 192.0.2.1\n").unwrap();
+        assert!(settings.no_upstream().is_none() && settings.warnings().is_empty());
+        for (resolv_conf, reason) in [
+            (text(""), "names none"),
+            (text("search example.org\n"), "names none"),
+            (text("nameserver ::1\n"), "names only this server itself ([::1]:53)"),
+            (
+                ResolvConf::Unreadable("Permission denied".into()),
+                "cannot be read: Permission denied",
+            ),
         ] {
-            let error =
-                beside("listen = ['[::1]:53']\n", &[], resolv_conf).unwrap_err().to_string();
-            assert!(error.contains(named) && error.contains("test.toml"), "{error}");
-            // The lines can be taken as they are.
-            let lines: Vec<&str> =
-                error.lines().skip_while(|line| *line != "[[upstream]]").collect();
-            assert_eq!(lines.len(), 3, "{error}");
-            let settings = read(&lines.join("\n")).unwrap();
-            assert!(!settings.follows_system);
+            let settings = settings.with_resolv_conf(resolv_conf).unwrap();
+            let warning = settings.warnings().concat();
+            assert!(warning.contains(reason) && warning.contains("test.toml"), "{warning}");
+            assert!(settings.follows_system && settings.upstreams.is_empty());
+            assert!(
+                settings.upstreams_in_words().starts_with("upstreams of /etc/resolv.conf: none")
+            );
+            assert!(settings.routes.iter().all(|route| route.upstreams.is_empty()));
         }
+        // The lines can be taken as they are.
+        assert!(!read(UPSTREAM_LINES).unwrap().follows_system);
+    }
+
+    #[test]
+    fn settings_follow_resolv_conf_and_keep_everything_else() {
+        let before = beside("threads = 3\n", &["[::1]:53"], "nameserver 192.0.2.1\n").unwrap();
+        let now = "nameserver ::1\nnameserver 192.0.2.2\n".to_owned();
+        let after = before.with_resolv_conf(ResolvConf::Text(now)).unwrap();
+        let words =
+            "upstreams of /etc/resolv.conf: 192.0.2.2:53; left out, this server itself: [::1]:53";
+        assert_eq!(after.upstreams_in_words(), words);
+        assert_eq!(after.config.threads, 3);
+        let configured = read(UPSTREAM).unwrap();
+        let same =
+            configured.with_resolv_conf(ResolvConf::Text("nameserver ::1\n".into())).unwrap();
+        assert_eq!(same.upstreams, configured.upstreams);
     }
 
     #[test]

@@ -5,9 +5,41 @@
 //! has.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::path::Path;
+
+use dns64_import::read_file;
+
+use super::error::RESOLV_CONF;
 
 /// The port of DNS (RFC 1035 §4.2); resolv.conf knows no other.
 const DNS_PORT: u16 = 53;
+
+/// The text of resolv.conf, or the error that reading it met.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ResolvConf {
+    /// The text.
+    Text(String),
+    /// The error, in words.
+    Unreadable(String),
+}
+
+impl ResolvConf {
+    /// Reads the system's file.
+    pub(crate) fn read() -> ResolvConf {
+        match read_file(Path::new(RESOLV_CONF)) {
+            Ok(text) => ResolvConf::Text(text),
+            Err(error) => ResolvConf::Unreadable(error.to_string()),
+        }
+    }
+
+    /// Its text; empty if it cannot be read.
+    pub(super) fn text(&self) -> &str {
+        match self {
+            ResolvConf::Text(text) => text,
+            ResolvConf::Unreadable(_) => "",
+        }
+    }
+}
 
 /// What resolv.conf names: servers to ask, and those that are this server itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

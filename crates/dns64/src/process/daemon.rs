@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 
 use anyhow::Context;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -23,13 +24,16 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::asking::{self, Asked, BadQuestion};
+use super::follow::{self, Follower};
 use super::harden::{self, Needed};
 use super::limits::Allowed;
 use super::log::Log;
 use super::output::{comment, print};
 use super::pages::{self, below_help};
 use super::sections::sections;
-use crate::config::{Config, ConfigError, LogFormat, LogKeys, LogLevel, Settings};
+use crate::config::{
+    Config, ConfigError, LogFormat, LogKeys, LogLevel, RESOLV_CONF, Settings, UPSTREAM_LINES,
+};
 use crate::control::protocol::Subject;
 use crate::guard;
 use crate::import::{ImportError, import};
@@ -207,6 +211,9 @@ fn check(file: Option<&Path>, listen: &[SocketAddr]) -> anyhow::Result<ExitCode>
     for what in &missing {
         tell!("dns64d: {what}");
     }
+    if settings.no_upstream().is_some() {
+        tell!("Lines of the configuration that name a resolver:\n\n{UPSTREAM_LINES}");
+    }
     print(text.as_bytes())?;
     Ok(if missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(BAD_CONFIGURATION) })
 }
@@ -288,7 +295,7 @@ fn serve(file: Option<&Path>, listen: &[SocketAddr]) -> anyhow::Result<()> {
     // Also where the server cannot begin.
     let _written = LastWords(Arc::clone(&log));
     // Before the first thread, so that every thread leaves them to this one.
-    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    let signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     let allowed = Allowed::of_process();
     if allowed.limits_address_space() {
         net::allocator::share_one_arena();
@@ -297,11 +304,13 @@ fn serve(file: Option<&Path>, listen: &[SocketAddr]) -> anyhow::Result<()> {
     let addresses = if passed.is_empty() { settings.config.listen.len() } else { passed.len() };
     let (fixed, reduced) = allowed.fit(&mut settings, addresses)?;
     warnings.extend(reduced);
-    let (config, follows_system) = (settings.config.clone(), settings.follows_system);
+    let config = settings.config.clone();
+    let resolv_conf = settings.follows_system.then_some(Path::new(RESOLV_CONF));
+    let mut follower = Follower::new(&settings);
     warnings.extend(missing_here(&settings.config));
     tell_beginning(&settings, file);
     let bound = bind(settings, activated)?;
-    give_up_privileges(&config, file, follows_system)?;
+    give_up_privileges(&config, file, resolv_conf)?;
     log.begin().context("cannot start the thread of the log")?;
     warnings.extend_from_slice(bound.warnings());
     let past_stack = bound.past_stack();
@@ -322,11 +331,13 @@ fn serve(file: Option<&Path>, listen: &[SocketAddr]) -> anyhow::Result<()> {
         tracing::info!("control socket {}", socket.display());
     }
     tell_systemd(&[NotifyState::Ready]);
-    for signal in signals.forever() {
-        if signal == SIGHUP {
-            reload(&server, file, &passed, listen, |settings| allowed.refit(settings, fixed));
-        } else {
-            break;
+    let signals = in_a_thread(signals).context("cannot start the thread of the signals")?;
+    let fit = |settings: &mut Settings| allowed.refit(settings, fixed);
+    loop {
+        match signals.recv_timeout(follow::LOOK) {
+            Ok(SIGHUP) => reload(&server, file, &passed, listen, fit),
+            Err(RecvTimeoutError::Timeout) => follower.look(&server, fit),
+            Ok(_) | Err(RecvTimeoutError::Disconnected) => break,
         }
     }
     tracing::info!("stopping: queries in flight are still answered");
@@ -335,11 +346,25 @@ fn serve(file: Option<&Path>, listen: &[SocketAddr]) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Passes signals on, so that they can be waited for with a limit.
+fn in_a_thread(mut signals: Signals) -> std::io::Result<Receiver<i32>> {
+    let (sender, receiver) = channel();
+    let pass_on = move || {
+        for signal in signals.forever() {
+            if sender.send(signal).is_err() {
+                break;
+            }
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(pass_on)?;
+    Ok(receiver)
+}
+
 /// Becomes the user of the configuration, and locks the process in.
 fn give_up_privileges(
     config: &Config,
     file: Option<&Path>,
-    follows_system: bool,
+    resolv_conf: Option<&Path>,
 ) -> anyhow::Result<()> {
     let (socket, log) = (config.control.socket.as_deref(), config.query_log.file());
     let made: Vec<&Path> = socket.into_iter().chain(log).collect();
@@ -348,7 +373,7 @@ fn give_up_privileges(
             "running as root, without its capabilities; set `user`, or use the systemd unit"
         );
     }
-    let confined = harden::confine(Needed { config: file, follows_system, socket, log })?;
+    let confined = harden::confine(Needed { config: file, resolv_conf, socket, log })?;
     tracing::info!("confined: files {}, system calls {}", confined.files, confined.calls);
     Ok(())
 }
@@ -381,6 +406,9 @@ fn reload(
 ) {
     match Settings::load(file, passed, listen) {
         Ok(mut settings) => {
+            if let Some(reason) = follow::loses_upstreams(server, &settings) {
+                return tracing::error!("the old configuration stays: {reason}");
+            }
             for warning in settings.warnings().into_iter().chain(fit(&mut settings)) {
                 tracing::warn!("{warning}");
             }

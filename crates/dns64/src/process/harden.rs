@@ -12,7 +12,6 @@ use nix::unistd::{Uid, User, initgroups, setgid, setuid};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
 use super::calls;
-use crate::config::RESOLV_CONF;
 
 /// Why the server did not lock itself in.
 #[derive(Debug, thiserror::Error)]
@@ -96,9 +95,9 @@ fn drop_capabilities() -> Result<(), HardenError> {
 /// How much of the confinement the kernel could do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Confined {
-    /// Files can be read only where the configuration is, resolv.conf if it is needed, and random
-    /// numbers; written
-    /// only where the query log is; and removed only where the control socket is (landlock).
+    /// Files can be read only where the configuration is, where resolv.conf may lead if it is
+    /// needed, and random numbers; written only where the query log is; and removed only where the
+    /// control socket is (landlock).
     pub files: bool,
     /// System calls fail that start programs, change the system or files' attributes, or act on other
     /// processes (seccomp).
@@ -110,8 +109,8 @@ pub(super) struct Confined {
 pub(super) struct Needed<'a> {
     /// The configuration, which a reload reads.
     pub config: Option<&'a Path>,
-    /// A reload reads the system's resolv.conf, which others replace.
-    pub follows_system: bool,
+    /// The system's resolv.conf, which other programs replace.
+    pub resolv_conf: Option<&'a Path>,
     /// The control socket, whose file is removed at the end.
     pub socket: Option<&'a Path>,
     /// The query log, which a reload opens again.
@@ -133,26 +132,53 @@ pub(super) fn confine(needed: Needed<'_>) -> Result<Confined, HardenError> {
 /// does not find getrandom(2) and reads them there.
 const RANDOM: [&str; 2] = ["/dev/urandom", "/dev/random"];
 
+/// Folders in which the programs that manage a host's name servers keep the file to which the link
+/// resolv.conf leads: resolvconf(8), NetworkManager, systemd-resolved and others in /run.
+const OF_NAME_SERVERS: [&str; 3] = ["/etc", "/run", "/usr/lib/systemd"];
+/// Most links that the kernel follows (path_resolution(7)).
+const MOST_LINKS: usize = 40;
+
+/// The folder of a file.
+fn folder(file: &Path) -> PathBuf {
+    let folder = file.parent().unwrap_or(file);
+    if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder.to_owned() }
+}
+
+/// The folders of a file and of all links on the way to it. In the place of a missing folder is the
+/// next one above it, but never the root.
+fn folders_on_the_way(file: &Path) -> Vec<PathBuf> {
+    let mut folders = Vec::new();
+    let mut next = file.to_owned();
+    for _ in 0..MOST_LINKS {
+        let folder = folder(&next);
+        let is_there = folder.ancestors().find(|folder| folder.is_dir());
+        folders.extend(is_there.and_then(|folder| folder.canonicalize().ok()));
+        let Ok(target) = std::fs::read_link(&next) else { break };
+        next = folder.join(target);
+    }
+    folders.retain(|folder| folder.parent().is_some());
+    folders
+}
+
 /// Allows reading the files that a reload reads, appending to the query log, and removing the control
 /// socket. Signals reach this process alone, on kernels since 6.12.
 fn confine_files(needed: Needed<'_>) -> Result<bool, HardenError> {
     let abi = ABI::V5;
-    let folder = |file: &Path| {
-        let folder = file.parent().unwrap_or(file);
-        if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder.to_owned() }
-    };
-    // An editor, or who manages the network, replaces a file with another one of the same name, so
-    // that the folder must stay readable: the one where the name is, and the one to which it leads.
-    let resolv_conf = needed.follows_system.then_some(Path::new(RESOLV_CONF));
-    let files = needed.config.into_iter().chain(resolv_conf);
-    let readable = files.flat_map(|file| {
+    // An editor replaces a file with another one of the same name, so that the folder must stay
+    // readable: the one where the name is, and the one to which it leads.
+    let readable = needed.config.into_iter().flat_map(|file| {
         [folder(file), folder(&file.canonicalize().unwrap_or_else(|_| file.into()))]
+    });
+    // Also replaced, and a link that leads elsewhere later, or to a folder that is not there yet.
+    let resolv_conf = needed.resolv_conf.into_iter().flat_map(|file| {
+        folders_on_the_way(file).into_iter().chain(OF_NAME_SERVERS.map(PathBuf::from))
     });
     let status = Ruleset::default()
         .handle_access(AccessFs::from_all(abi))?
         .scope(Scope::Signal)?
         .create()?
         .add_rules(path_beneath_rules(readable, AccessFs::from_read(abi)))?
+        .add_rules(path_beneath_rules(resolv_conf, AccessFs::ReadFile))?
         .add_rules(path_beneath_rules(RANDOM, AccessFs::from_read(abi)))?
         .add_rules(path_beneath_rules(needed.socket.map(folder), AccessFs::RemoveFile))?
         .add_rules(path_beneath_rules(
@@ -174,7 +200,18 @@ mod tests {
     use nix::unistd::Pid;
 
     use super::*;
+    use crate::config::RESOLV_CONF;
     use crate::control::socket::ControlSocket;
+
+    /// True if the kernel has landlock. Asking for a ruleset that must be supported confines
+    /// nothing.
+    fn has_landlock() -> bool {
+        Ruleset::default()
+            .set_compatibility(CompatLevel::HardRequirement)
+            .handle_access(AccessFs::from_all(ABI::V1))
+            .and_then(Ruleset::create)
+            .is_ok()
+    }
 
     #[test]
     fn root_without_a_user_has_no_capabilities() {
@@ -283,12 +320,7 @@ mod tests {
                 // What the kernel has must have been used; without this the rest would be passed
                 // over.
                 let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
-                // Asking for a ruleset that must be supported confines nobody.
-                let has_landlock = Ruleset::default()
-                    .set_compatibility(CompatLevel::HardRequirement)
-                    .handle_access(AccessFs::from_all(ABI::V1))
-                    .and_then(Ruleset::create)
-                    .is_ok();
+                let has_landlock = has_landlock();
                 let needed = Needed {
                     config: Some(&inside),
                     socket: Some(&socket),
@@ -328,5 +360,73 @@ mod tests {
             });
         });
         assert!(std::fs::read(elsewhere.path()).is_ok());
+    }
+
+    #[test]
+    fn a_link_is_followed_to_a_folder_that_is_made_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        for made in ["etc", "run", "other"] {
+            std::fs::create_dir(at(made)).unwrap();
+        }
+        let link = |target: &str, path: &str| {
+            let new = at("etc/new");
+            std::os::unix::fs::symlink(target, &new).unwrap();
+            std::fs::rename(new, at(path)).unwrap();
+        };
+        link("../run/first/resolv.conf", "etc/resolv.conf");
+        std::fs::write(at("other/resolv.conf"), "other").unwrap();
+        let (confined, wait) = std::sync::mpsc::channel();
+        let (changed, go_on) = std::sync::mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            let at = &at;
+            let reader = scope.spawn(move || {
+                let resolv_conf = at("etc/resolv.conf");
+                let needed = Needed { resolv_conf: Some(&resolv_conf), ..Needed::default() };
+                let files = confine(needed).unwrap().files;
+                let mut seen = Vec::new();
+                confined.send(()).unwrap();
+                for () in go_on {
+                    seen.push(std::fs::read_to_string(&resolv_conf).ok());
+                    assert!(!files || std::fs::write(&resolv_conf, "x").is_err());
+                    assert!(!files || std::fs::read_dir(at("etc")).is_err());
+                    confined.send(()).unwrap();
+                }
+                (files, seen)
+            });
+            let next = || {
+                changed.send(()).unwrap();
+                wait.recv().unwrap();
+            };
+            wait.recv().unwrap();
+            next();
+            std::fs::create_dir_all(at("run/first")).unwrap();
+            std::fs::write(at("run/first/resolv.conf"), "first").unwrap();
+            next();
+            std::fs::write(at("etc/new"), "replaced").unwrap();
+            std::fs::rename(at("etc/new"), at("etc/resolv.conf")).unwrap();
+            next();
+            std::fs::create_dir_all(at("run/second")).unwrap();
+            std::fs::write(at("run/second/resolv.conf"), "second").unwrap();
+            link("../run/second/resolv.conf", "etc/resolv.conf");
+            next();
+            link("../other/resolv.conf", "etc/resolv.conf");
+            next();
+            drop(changed);
+            let (files, seen) = reader.join().unwrap();
+            assert_eq!(files, has_landlock());
+            let seen: Vec<&str> = seen.iter().map(|text| text.as_deref().unwrap_or("-")).collect();
+            let other = if files { "-" } else { "other" };
+            assert_eq!(seen, ["-", "first", "replaced", "second", other]);
+        });
+    }
+
+    #[test]
+    fn the_root_is_never_readable_because_of_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("resolv.conf");
+        std::os::unix::fs::symlink("/there/is/no/such/folder/resolv.conf", &link).unwrap();
+        assert_eq!(folders_on_the_way(&link), [folder.path().canonicalize().unwrap()]);
+        assert_eq!(folders_on_the_way(Path::new("/resolv.conf")), Vec::<PathBuf>::new());
     }
 }

@@ -78,7 +78,8 @@ pub(super) struct Fixed {
 fn fit_descriptors(settings: &mut Settings, allowed: u64, running: Fixed) -> Option<String> {
     let config = &settings.config;
     let Fixed { workers, addresses: listen, .. } = running;
-    let ways = workers * settings.upstreams.len() as u64;
+    // Room for one upstream is kept where resolv.conf names none yet.
+    let ways = workers * (settings.upstreams.len() as u64).max(1);
     let fixed = OTHERS + workers * (PER_WORKER + listen) + 2 * listen;
     let (ports, clients) =
         (u64::from(config.forwarding.source_ports), config.limits.tcp_connections as u64);
@@ -113,6 +114,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::config::ResolvConf;
 
     fn settings(threads: usize, upstreams: usize) -> Settings {
         let upstream = |n| format!("[[upstream]]\naddress = '192.0.2.{n}'\n");
@@ -158,6 +160,15 @@ mod tests {
         assert_eq!(said(4_096), [""; 0]);
         let said = said(20);
         assert!(said[0].contains("too few"), "{said:?}");
+    }
+
+    #[test]
+    fn without_an_upstream_there_is_room_for_one() {
+        let one = ResolvConf::Text("nameserver 192.0.2.1\n".into());
+        let mut one = settings(2, 0).with_resolv_conf(one).unwrap();
+        let mut none = one.with_resolv_conf(ResolvConf::Text(String::new())).unwrap();
+        let allowed = Allowed { descriptors: 128, memory: Vec::new() };
+        assert_eq!(allowed.fit(&mut none, 1).unwrap(), allowed.fit(&mut one, 1).unwrap());
     }
 
     #[test]

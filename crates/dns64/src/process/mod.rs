@@ -1,6 +1,6 @@
 //! The process around the server: arguments, signals and systemd (`daemon`), confinement (`harden`,
-//! `calls`), limits of the system (`limits`, `memory`), the log (`log`), completions and manual pages
-//! (`pages`), and commands to a running server (`asking`).
+//! `calls`), upstreams of resolv.conf (`follow`), limits of the system (`limits`, `memory`), the log
+//! (`log`), completions and manual pages (`pages`), and commands to a running server (`asking`).
 
 /// Writes a line to standard error, if anybody reads it: `eprintln!` panics where nobody does.
 macro_rules! tell {
@@ -13,6 +13,7 @@ macro_rules! tell {
 mod asking;
 mod calls;
 pub mod daemon;
+mod follow;
 mod harden;
 mod limits;
 mod log;

@@ -30,7 +30,7 @@ const OF_PROGRAM: &[Section] = &[
         items: &[
             ("0", "ended by SIGTERM or SIGINT"),
             ("1", "import: answers can depend on something that is not carried over"),
-            ("2", "the configuration cannot be used, or there is no upstream"),
+            ("2", "the configuration cannot be used"),
             (
                 "4",
                 "the machine does not let it serve, for instance because a port is in use; status, explain: nobody answers",

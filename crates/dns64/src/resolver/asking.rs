@@ -87,6 +87,10 @@ impl<O: Outside> Resolver<O> {
     pub(super) fn attempt(&mut self, id: FetchId) {
         let Some(fetch) = self.fetches.get(id) else { return };
         let route = fetch.route;
+        if self.settings.upstreams.is_empty() {
+            // A reload has left none while the question was in flight.
+            return self.wait_until_deadline(id);
+        }
         if self.upstreams.are_being_probed(route, self.now) && self.end_if_unreachable(id) {
             return;
         }

@@ -241,6 +241,9 @@ impl<O: Outside> Resolver<O> {
     }
 
     fn ask_upstream(&mut self, question: &KeyBuf, demand: Demand) -> Asked {
+        if self.settings.upstreams.is_empty() {
+            return Asked::Known(self.without_upstream(question));
+        }
         if self.now.since(demand.since) > PATIENCE {
             return Asked::Denied(Denial::TooLate);
         }
@@ -262,6 +265,14 @@ impl<O: Outside> Resolver<O> {
             }
             Err(asked) => asked,
         }
+    }
+
+    /// The outcome of a question that is not in the cache while no upstream is known: an expired
+    /// answer, if there is one that may be served.
+    fn without_upstream(&self, question: &KeyBuf) -> Outcome {
+        let revive = |key| self.common.cache.revive(&key, self.now, &self.settings.ttl, None);
+        let stale = (!question.is_probe()).then(|| question.to_key()).and_then(revive);
+        stale.map_or(Outcome::Failed(Failure::NoUpstream), Outcome::Answered)
     }
 
     /// Looks whether one more may wait for a question that is in flight.
@@ -376,7 +387,8 @@ impl<O: Outside> Resolver<O> {
     /// question is in flight.
     fn begin_ahead(&mut self, question: &KeyBuf, hash: KeyHash, client: u64, max_age: u32) -> bool {
         let charge = self.budget.whose(self.budget.client(client), question.name(), self.now);
-        self.budget.admit(charge, self.free()).is_ok()
+        !self.settings.upstreams.is_empty()
+            && self.budget.admit(charge, self.free()).is_ok()
             && self.begin(question, hash, charge, max_age).is_ok()
     }
 

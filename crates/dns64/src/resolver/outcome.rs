@@ -16,6 +16,8 @@ pub(crate) enum Failure {
     AliasLoop,
     /// Too much is in flight: queries, or questions to upstreams over TCP.
     Overload,
+    /// No upstream is known yet: the configuration names none, nor does resolv.conf.
+    NoUpstream,
 }
 
 /// What became of a question.

@@ -10,6 +10,7 @@ use std::path::Path;
 use super::outside::{Access, TcpFailure, TcpQuestion};
 use super::waiter::Waiter;
 use super::*;
+use crate::config::ResolvConf;
 use crate::ids::{Expected, FetchId, JobId, PortId, ServerId};
 use crate::name::Key;
 use crate::resolver::outcome::Failure;
@@ -555,6 +556,45 @@ fn udp_of_unreachable_servers_one_question_is_the_probe() {
     assert_eq!(test.begin("c.test").len(), 1, "it has answered");
     test.pass(1_000);
     assert!(matches!(test.ask("a.test"), Asked::Waiting), "the failure is forgotten");
+}
+
+/// Settings that follow a resolv.conf.
+fn following(resolv_conf: &str) -> Arc<Settings> {
+    let settings = Settings::from_text("cache.serve-stale = '1h'\n", Path::new("test.toml"));
+    let resolv_conf = ResolvConf::Text(resolv_conf.to_owned());
+    Arc::new(settings.unwrap().with_resolv_conf(resolv_conf).unwrap())
+}
+
+#[test]
+fn without_an_upstream_queries_fail_until_there_is_one() {
+    let mut test = Test::new(1);
+    test.resolver.take_settings(following("nameserver 192.0.2.1\n"));
+    test.begin_kept("kept.test");
+    let in_flight = test.begin("in-flight.test").remove(0);
+    test.resolver.take_settings(following("# none\n"));
+    // Later answers to earlier questions are used.
+    test.answer(&in_flight, &in_flight.answer(0, &[]));
+    assert_eq!(test.outcome(), Some(Ok((0, 0))));
+    assert!(matches!(test.ask("kept.test"), Asked::Known(Outcome::Answered(_))));
+    for _ in 0..2 {
+        let asked = test.ask("a.test");
+        assert!(matches!(asked, Asked::Known(Outcome::Failed(Failure::NoUpstream))));
+    }
+    test.resolver.ask_ahead(&key("a.test"), 1);
+    test.pass(61_000);
+    let Asked::Known(Outcome::Answered(kept)) = test.ask("kept.test") else { panic!("not stale") };
+    assert!(kept.stale && test.resolver.is_idle());
+    test.resolver.take_settings(following("nameserver 192.0.2.1\n"));
+    assert_eq!(test.begin("a.test").len(), 1, "the failure is not remembered");
+}
+
+#[test]
+fn a_question_in_flight_ends_if_a_reload_leaves_no_upstream() {
+    let mut test = Test::new(1);
+    test.begin("a.test");
+    test.resolver.take_settings(following(""));
+    test.pass(1_700);
+    assert_eq!(test.outcome(), Some(Err(Failure::Timeout)));
 }
 
 #[test]

@@ -436,6 +436,11 @@ impl RunningServer {
         self.metrics_address
     }
 
+    /// The settings in effect.
+    pub(crate) fn settings(&self) -> Arc<Settings> {
+        self.shared.settings.load_full()
+    }
+
     /// The counters of all its threads.
     pub fn metrics(&self) -> &Metrics {
         self.shared.metrics()

@@ -423,8 +423,10 @@ fn a_unless_aaaa<'a>(
             Err(open) => return open,
         }
     };
-    if let Reply::Error { cause: Cause::Failed(Failure::Overload), .. } = given {
-        // Nobody has been asked, and nobody will be.
+    if let Reply::Error { cause: Cause::Failed(Failure::Overload | Failure::NoUpstream), .. } =
+        given
+    {
+        // No upstream was asked, and none will be.
         return Next::Reply(given);
     }
     let filtered = match given {

@@ -116,6 +116,9 @@ decisions! {
     Overload "overload"
         "Too much is under way: no upstream has been asked."
         "[limits]",
+    NoUpstream "no-upstream"
+        "No upstream is known: neither the configuration nor resolv.conf names one."
+        "[[upstream]]",
     Refused "refused"
         "The client may not ask."
         "[access]",
@@ -177,6 +180,7 @@ impl Decision {
                 Cause::Failed(Failure::Timeout) => Decision::Timeout,
                 Cause::Failed(Failure::AliasLoop) => Decision::AliasLoop,
                 Cause::Failed(Failure::Overload) => Decision::Overload,
+                Cause::Failed(Failure::NoUpstream) => Decision::NoUpstream,
             },
         }
     }
@@ -362,6 +366,7 @@ mod tests {
         assert_eq!(failed(Failure::Timeout), "timeout");
         assert_eq!(failed(Failure::AliasLoop), "alias-loop");
         assert_eq!(failed(Failure::Overload), "overload");
+        assert_eq!(failed(Failure::NoUpstream), "no-upstream");
         let silent = decided(AAAA, &[], |case| {
             case.known = vec![Outcome::Failed(Failure::Timeout), address("8.8.8.8").kept()];
         });

@@ -1,10 +1,18 @@
-//! Networks: upstreams that cannot be reached.
+//! Networks: upstreams that cannot be reached, and a resolv.conf that other programs write.
 
+use std::fs;
 use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::fs::symlink;
+use std::panic::resume_unwind;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
 
 use domain::base::iana::{Rcode, Rtype};
+use nix::sched::{CloneFlags, unshare};
 
 use crate::harness::*;
+use crate::operations::Daemon;
 
 /// An address at which no server listens.
 fn closed() -> SocketAddr {
@@ -35,4 +43,118 @@ fn item_43_refused_queries_fail_before_silent_ones() {
         let wanted = [(refused, Rcode::SERVFAIL), (silent, Rcode::SERVFAIL)];
         assert_eq!(next_two(&client), wanted);
     }
+}
+
+/// Runs a test in a thread with a network of its own, and with mounts of its own: /etc and /run are
+/// empty there.
+fn on_an_empty_host(test: &str, run: impl FnOnce() + Send) {
+    if !testbed::is_root(test) {
+        return;
+    }
+    let in_a_thread = || {
+        unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS).unwrap();
+        testbed::ip("link set lo up");
+        for line in ["--make-rprivate /", "-t tmpfs etc /etc", "-t tmpfs run /run"] {
+            let mounted = Command::new("mount").args(line.split(' ')).status().unwrap();
+            assert!(mounted.success(), "mount {line}");
+        }
+        run();
+    };
+    let ended = thread::scope(|scope| scope.spawn(in_a_thread).join());
+    ended.unwrap_or_else(|panic| resume_unwind(panic));
+}
+
+/// Puts a new /etc/resolv.conf into the place of the old one.
+fn replace(make: impl FnOnce(&str)) {
+    make("/etc/new");
+    fs::rename("/etc/new", "/etc/resolv.conf").unwrap();
+}
+
+fn upstream_at(address: &str) -> Upstream {
+    Upstream::at((v4(address), 53).into(), |q| match q.qtype {
+        Rtype::A => q.answer().a(&q.name, 60, "192.0.2.1").send(),
+        _ => q.nodata(60, 60).send(),
+    })
+}
+
+fn config(folder: &Path, more: &str) -> PathBuf {
+    let file = folder.join("dns64d.toml");
+    fs::write(&file, format!("listen = ['127.0.0.1:0']\nthreads = 1\n{more}{PREFIX}")).unwrap();
+    file
+}
+
+#[test]
+fn item_48_resolv_conf_is_followed_from_nothing_on() {
+    on_an_empty_host("item_48_resolv_conf_is_followed_from_nothing_on", || {
+        let folder = tempfile::tempdir().unwrap();
+        let config = config(folder.path(), "");
+        let upstreams = ["127.0.0.51", "127.0.0.52", "127.0.0.53"].map(upstream_at);
+        let daemon = Daemon::start(&config);
+        let got =
+            |name: &str| ask(name, Rtype::AAAA).edns(1232).try_of(daemon.address, SOON).unwrap();
+        let failed = got("a.test");
+        assert_eq!((failed.rcode(), failed.ede()), (Rcode::SERVFAIL, Some(14)));
+        assert_eq!(got("ipv4only.arpa").answers().len(), 2, "local answers need no upstream");
+        // (name to ask for, upstream to answer it, change of resolv.conf)
+        let names = |address: &'static str| {
+            move |file: &str| {
+                fs::write(file, format!("nameserver {address}\n")).unwrap();
+            }
+        };
+        let links_to = |target: &'static str| move |file: &str| symlink(target, file).unwrap();
+        let follows = |name: &str, address: &str| {
+            daemon.line_with(&format!("upstreams of /etc/resolv.conf: {address}:53"));
+            assert_eq!(got(name).addresses(), [mapped("192.0.2.1")], "{name}");
+        };
+        replace(names("127.0.0.51"));
+        follows("a.test", "127.0.0.51");
+        // A link to a folder that was not there, as systemd-resolved makes it.
+        fs::create_dir_all("/run/systemd/resolve").unwrap();
+        names("127.0.0.52")("/run/systemd/resolve/resolv.conf");
+        replace(links_to("../run/systemd/resolve/resolv.conf"));
+        follows("b.test", "127.0.0.52");
+        // The same file with another content.
+        names("127.0.0.53")("/run/systemd/resolve/resolv.conf");
+        follows("c.test", "127.0.0.53");
+        // A file that is gone, or names no server, leaves the upstreams in use.
+        replace(links_to("/run/nothing/resolv.conf"));
+        daemon.line_with("cannot be read: No such file or directory");
+        assert_eq!(got("d.test").addresses().len(), 1);
+        daemon.signal("HUP");
+        daemon.line_with("the old configuration stays: no upstream");
+        // Another link.
+        fs::create_dir_all("/run/NetworkManager").unwrap();
+        names("127.0.0.51")("/run/NetworkManager/resolv.conf");
+        replace(links_to("/run/NetworkManager/resolv.conf"));
+        follows("e.test", "127.0.0.51");
+        let counts = upstreams.map(|upstream| upstream.asked().len());
+        assert_eq!(counts, [4, 2, 4]);
+    });
+}
+
+#[test]
+fn item_48_check_warns_without_an_upstream() {
+    on_an_empty_host("item_48_check_warns_without_an_upstream", || {
+        let folder = tempfile::tempdir().unwrap();
+        let config = config(folder.path(), "");
+        fs::write("/etc/resolv.conf", "search example.org\n").unwrap();
+        let check = || {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_dns64d"));
+            let output = command.arg("--config").arg(&config).arg("check").output().unwrap();
+            (output.status.code(), String::from_utf8(output.stderr).unwrap())
+        };
+        let (status, said) = check();
+        assert_eq!(status, Some(0), "{said}");
+        assert!(said.contains("warning: no upstream: ") && said.contains("names none"), "{said}");
+        assert!(
+            said.ends_with("\n[[upstream]]\naddress = \"2001:db8::53\"\nport = 53\n"),
+            "{said}"
+        );
+        fs::remove_file("/etc/resolv.conf").unwrap();
+        let (status, said) = check();
+        assert_eq!(status, Some(0), "{said}");
+        assert!(said.contains("/etc/resolv.conf cannot be read: No such file"), "{said}");
+        fs::write("/etc/resolv.conf", "nameserver 192.0.2.1\n").unwrap();
+        assert_eq!(check(), (Some(0), String::new()));
+    });
 }
