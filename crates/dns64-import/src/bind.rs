@@ -6,12 +6,13 @@
 //! only, never after an error.
 
 use std::collections::HashMap;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::str::FromStr;
 
 use domain::base::Name;
 use ipnet::{IpNet, Ipv6Net};
+use net::address::{HostAddr, ServiceAddr};
 
 use super::addresses::{Addresses, FirstMatch, network};
 use super::draft::{Draft, Group, LEAST_OF_PREFIX, Origin, PrefixDraft, Told, Translation};
@@ -400,7 +401,7 @@ impl Reader<'_> {
         for (key, any) in families {
             let mut lists = all.iter().filter(|option| option.name() == key).peekable();
             if lists.peek().is_none() {
-                let address = SocketAddr::new(any, self.port);
+                let address = ServiceAddr::new(any, self.port);
                 self.draft.listen_at(address, Origin::new(place, format!("no {key}: any")));
             }
             for option in lists {
@@ -421,12 +422,12 @@ impl Reader<'_> {
         let origin = Origin::new(&element.place, element.written());
         let address = match (element.name(), &element.block) {
             ("none", _) => return,
-            ("any", _) => Some(any),
+            ("any", _) => Some(HostAddr::from(any)),
             (word, None) => word.parse().ok(),
             _ => None,
         };
         match address {
-            Some(ip) => self.draft.listen_at(SocketAddr::new(ip, port), origin),
+            Some(host) => self.draft.listen_at(ServiceAddr::new(host, port), origin),
             None => self.lost(element, "name each address that is to be served"),
         }
     }

@@ -3,8 +3,10 @@
 //! Its dns64 plugin counts every AAAA record, asks for A records after every error but NXDOMAIN, does
 //! not look at DO, and, unless told otherwise, translates for clients that ask over IPv6 only.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
+
+use net::address::{HostAddr, ServiceAddr};
 
 use super::addresses::{Addresses, FirstMatch, network};
 use super::draft::{Draft, Group, Origin, PrefixDraft, Told, Translation};
@@ -159,15 +161,15 @@ fn listen(server: &Statement, plugins: &[&Statement], port: u16, draft: &mut Dra
     let Some(bind) = bind else {
         for ip in [IpAddr::from(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()] {
             let origin = Origin::new(&server.place, server.words.join(" "));
-            draft.listen_at(SocketAddr::new(ip, port), origin);
+            draft.listen_at(ServiceAddr::new(ip, port), origin);
         }
         return;
     };
     for address in &bind.words[1..] {
-        match address.parse::<IpAddr>() {
+        match address.parse::<HostAddr>() {
             Ok(ip) => {
                 let origin = Origin::new(&bind.place, bind.written());
-                draft.listen_at(SocketAddr::new(ip, port), origin);
+                draft.listen_at(ServiceAddr::new(ip, port), origin);
             }
             Err(_) => {
                 let why = "name the addresses of the interface";

@@ -2,11 +2,11 @@
 //! that it comes from, and how it is written.
 
 use std::fmt::Write as _;
-use std::net::SocketAddr;
 use std::str::FromStr;
 
 use domain::base::Name;
 use ipnet::Ipv6Net;
+use net::address::ServiceAddr;
 use toml::Value;
 
 use super::addresses::Addresses;
@@ -90,7 +90,7 @@ pub(super) struct Group {
 #[derive(Clone, Debug)]
 pub(super) struct Forward {
     pub domain: String,
-    pub upstreams: Vec<SocketAddr>,
+    pub upstreams: Vec<ServiceAddr>,
     pub origin: Origin,
 }
 
@@ -116,7 +116,7 @@ const BOUNDS: [(&str, &str, u64, u64); 4] = [
 /// The configuration in the making, and what is not in it.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
-    pub listen: Vec<Told<SocketAddr>>,
+    pub listen: Vec<Told<ServiceAddr>>,
     pub threads: Option<Told<usize>>,
     pub translation: Translation,
     pub groups: Vec<Group>,
@@ -127,7 +127,7 @@ pub(super) struct Draft {
     /// Whom it answers; none: our default.
     pub access: Option<Told<Addresses>>,
     /// Of the root, which are asked for all that no [`Forward`] covers.
-    pub upstreams: Vec<Told<SocketAddr>>,
+    pub upstreams: Vec<Told<ServiceAddr>>,
     pub forwards: Vec<Forward>,
     /// Value of `local-zones`; none: our default.
     pub local_zones: Option<Told<Value>>,
@@ -235,7 +235,7 @@ impl Draft {
     }
 
     /// One more address to serve.
-    pub(super) fn listen_at(&mut self, address: SocketAddr, origin: Origin) {
+    pub(super) fn listen_at(&mut self, address: ServiceAddr, origin: Origin) {
         if !self.listen.iter().any(|known| known.value == address) {
             self.listen.push(Told { value: address, origin });
         }
@@ -243,9 +243,9 @@ impl Draft {
 
     /// Resolvers for a domain, `.` for the root. Of several lists for one domain the first one counts,
     /// and the others are noted if they differ from it.
-    pub(super) fn forward(&mut self, domain: &str, upstreams: &[SocketAddr], origin: &Origin) {
+    pub(super) fn forward(&mut self, domain: &str, upstreams: &[ServiceAddr], origin: &Origin) {
         let Some(domain) = self.domain(domain, origin) else { return };
-        let before: Vec<SocketAddr> = if domain == "." {
+        let before: Vec<ServiceAddr> = if domain == "." {
             self.upstreams.iter().map(|told| told.value).collect()
         } else {
             let known = self.forwards.iter().filter(|known| known.domain == domain);
@@ -257,7 +257,7 @@ impl Draft {
                 self.notes.answers(&origin.place, &origin.words, why);
             }
         } else if domain == "." {
-            let told = |&value: &SocketAddr| Told { value, origin: origin.clone() };
+            let told = |&value: &ServiceAddr| Told { value, origin: origin.clone() };
             self.upstreams.extend(upstreams.iter().map(told));
         } else {
             let (upstreams, origin) = (upstreams.to_vec(), origin.clone());
@@ -275,7 +275,7 @@ impl Draft {
 
     /// Adds a `[[forward]]` for each of the domains that are asked like the root.
     fn settle_as_root(&mut self) {
-        let upstreams: Vec<SocketAddr> = self.upstreams.iter().map(|told| told.value).collect();
+        let upstreams: Vec<ServiceAddr> = self.upstreams.iter().map(|told| told.value).collect();
         for Told { value: domain, origin } in std::mem::take(&mut self.as_root) {
             if self.forwards.iter().any(|known| known.domain == domain) {
                 continue;
@@ -289,11 +289,15 @@ impl Draft {
         }
     }
 
-    /// Removes upstreams that cannot be queried: those with port 0, and dns64d itself.
+    /// Removes upstreams that cannot be queried: those with port 0, link-local ones without an
+    /// interface, and dns64d itself.
     fn settle_upstreams(&mut self, is_own: IsOwn) {
-        let listen: Vec<SocketAddr> = self.listen.iter().map(|told| told.value).collect();
-        let is_good = |address: &SocketAddr| address.port() > 0 && !is_own(&listen, *address);
-        let why = "dns64d would ask itself, or a port that is none";
+        let listen: Vec<ServiceAddr> = self.listen.iter().map(|told| told.value).collect();
+        let is_good = |address: &ServiceAddr| {
+            address.port() > 0 && !address.host().lacks_zone() && !is_own(&listen, *address)
+        };
+        let why =
+            "dns64d would ask itself, or port 0, or a link-local address without its interface";
         let notes = &mut self.notes;
         self.upstreams.retain(|told| {
             if !is_good(&told.value) {
@@ -317,8 +321,20 @@ impl Draft {
         }
     }
 
+    /// Removes addresses that cannot be served: link-local ones without an interface.
+    fn settle_listen(&mut self) {
+        let (lacking, served) =
+            self.listen.drain(..).partition::<Vec<_>, _>(|told| told.value.host().lacks_zone());
+        self.listen = served;
+        for Told { origin, .. } in lacking {
+            let why = "a link-local address needs its interface, as in fe80::1%eth0";
+            self.notes.answers(&origin.place, &origin.words, why);
+        }
+    }
+
     /// Resolves contradictions between settings that are valid on their own.
     fn settle(&mut self, is_own: IsOwn) {
+        self.settle_listen();
         self.settle_upstreams(is_own);
         self.settle_as_root();
         let number = |settings: &[Setting], key| {
@@ -367,8 +383,8 @@ impl Draft {
 
     /// Whether an address is one of all that are served on its port anyway: it cannot be bound
     /// beside them.
-    fn serves_all_of(&self, address: SocketAddr) -> bool {
-        let covers = |all: &SocketAddr| {
+    fn serves_all_of(&self, address: ServiceAddr) -> bool {
+        let covers = |all: &ServiceAddr| {
             all.ip().is_unspecified()
                 && all.is_ipv4() == address.is_ipv4()
                 && all.port() == address.port()
@@ -425,9 +441,9 @@ impl Draft {
     /// `[[upstream]]`s, and `[[forward]]`s that say who is asked for what. As an upstream without a
     /// domain would be asked for everything, the root has a `[[forward]]` where others have one.
     fn write_upstreams(&self, text: &mut String) {
-        let root: Vec<SocketAddr> = self.upstreams.iter().map(|told| told.value).collect();
+        let root: Vec<ServiceAddr> = self.upstreams.iter().map(|told| told.value).collect();
         let mut body = String::new();
-        let mut written: Vec<SocketAddr> = Vec::new();
+        let mut written: Vec<ServiceAddr> = Vec::new();
         let of_root = self.upstreams.iter().map(|told| (told.value, &told.origin));
         let of_domains = self.forwards.iter().flat_map(|forward| {
             forward.upstreams.iter().map(|&address| (address, &forward.origin))
@@ -437,10 +453,10 @@ impl Draft {
                 continue;
             }
             written.push(address);
-            let (ip, port) = (address.ip(), address.port());
+            let (host, port) = (address.host(), address.port());
             let _ = writeln!(
                 body,
-                "{}[[upstream]]\naddress = \"{ip}\"\nport = {port}\nname = \"{address}\"\n",
+                "{}[[upstream]]\naddress = \"{host}\"\nport = {port}\nname = \"{address}\"\n",
                 origin.comment()
             );
         }
@@ -476,7 +492,7 @@ const OPEN: &str = "\
 
 ";
 
-fn write_forward(text: &mut String, domain: &str, upstreams: &[SocketAddr]) {
+fn write_forward(text: &mut String, domain: &str, upstreams: &[ServiceAddr]) {
     let names = upstreams.iter().map(|address| Value::String(address.to_string()));
     let names = Value::Array(names.collect());
     let _ = writeln!(text, "[[forward]]\ndomain = {}\nupstreams = {names}\n", quoted(domain));

@@ -3,10 +3,11 @@
 //! Its dns64 module does not look at DO, leaves `::ffff/96` out of AAAA records, which is `::/96` and not the IPv4-mapped
 //! addresses that it was meant for, and asks for A records after an answer without AAAA records only. Of an RRset with one record that is left out it uses none.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
 use ipnet::Ipv6Net;
+use net::address::{HostAddr, ServiceAddr};
 
 use super::addresses::{Addresses, most_specific, network};
 use super::draft::{Draft, Group, Origin, PrefixDraft, Told, Translation};
@@ -170,8 +171,8 @@ fn listen(node: &Node, arguments: &[Node], draft: &mut Draft) {
     }
     let origin = || Origin::new(&node.place, node.written());
     for address in arguments.first().map(Node::elements).unwrap_or_default() {
-        match address.text().and_then(|text| text.parse::<IpAddr>().ok()) {
-            Some(ip) => draft.listen_at(SocketAddr::new(ip, port), origin()),
+        match address.text().and_then(|text| text.parse::<HostAddr>().ok()) {
+            Some(host) => draft.listen_at(ServiceAddr::new(host, port), origin()),
             None => lost(draft, node, &node.written(), "name the addresses of the interface"),
         }
     }
@@ -257,7 +258,7 @@ fn policy(node: &Node, arguments: &[Node], draft: &mut Draft) {
     if action == "policy.TLS_FORWARD" {
         return lost(draft, node, &node.written(), "dns64d asks over UDP and TCP only");
     }
-    let mut upstreams: Vec<SocketAddr> = Vec::new();
+    let mut upstreams: Vec<ServiceAddr> = Vec::new();
     for server in of_action.iter().flat_map(Node::elements) {
         match server.text().and_then(|text| socket(text, 53)) {
             Some(address) => upstreams.push(address),

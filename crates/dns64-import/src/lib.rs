@@ -34,8 +34,9 @@ mod tree;
 mod unbound;
 mod values;
 
-use std::net::SocketAddr;
 use std::path::Path;
+
+use net::address::ServiceAddr;
 
 use self::draft::Draft;
 pub use self::error::ImportError;
@@ -49,7 +50,7 @@ pub const MAX_THREADS: usize = 64;
 
 /// True if a server with the first argument's listen addresses receives queries to the second
 /// argument itself.
-pub type IsOwn = fn(&[SocketAddr], SocketAddr) -> bool;
+pub type IsOwn = fn(&[ServiceAddr], ServiceAddr) -> bool;
 
 /// The server that a configuration is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,10 +2,11 @@
 //!
 //! It translates every AAAA query that is not answered with AAAA records, for everybody.
 
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::Ipv6Addr;
 use std::path::Path;
 
 use ipnet::{IpNet, Ipv6Net};
+use net::address::ServiceAddr;
 
 use super::addresses::{Addresses, network};
 use super::draft::{Draft, Origin, PrefixDraft, Told, Translation};
@@ -69,7 +70,7 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     for ip in
         [std::net::IpAddr::from(Ipv6Addr::UNSPECIFIED), std::net::Ipv4Addr::UNSPECIFIED.into()]
     {
-        draft.listen_at(SocketAddr::new(ip, port), Origin::new(&place, "it serves all addresses"));
+        draft.listen_at(ServiceAddr::new(ip, port), Origin::new(&place, "it serves all addresses"));
     }
     let origin = Origin::new(&place, "it answers everybody");
     draft.access = Some(Told { value: Addresses::all(), origin });

@@ -3,10 +3,11 @@
 //!
 //! Of `allow-from` the most specific network decides. Every AAAA record counts, and DO does not.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
+use net::address::ServiceAddr;
 
 use super::addresses::{Addresses, most_specific, network};
 use super::draft::{Draft, Origin, PrefixDraft, Told};
@@ -358,7 +359,7 @@ fn forward(setting: &Setting, draft: &mut Draft) {
         let (name, servers) = zone.split_once('=').unwrap_or((zone, ""));
         let is_recursive = name.trim_start().starts_with('+') || setting.key.ends_with("recurse");
         let name = name.trim().trim_start_matches(['+', '^']);
-        let mut upstreams: Vec<SocketAddr> = Vec::new();
+        let mut upstreams: Vec<ServiceAddr> = Vec::new();
         for server in servers.split([';', ' ']).filter(|server| !server.is_empty()) {
             match socket(server, 53) {
                 Some(address) => upstreams.push(address),

@@ -283,6 +283,42 @@ fn wildcards_do_not_match_hidden_files() {
 }
 
 #[test]
+fn zones_of_link_local_addresses_are_carried_over() {
+    let cases = [
+        ("named.conf", "options { forwarders { AT; }; listen-on-v6 { OWN; }; };\n"),
+        (
+            "unbound.conf",
+            "server:\n  interface: OWN\nforward-zone:\n  name: .\n  forward-addr: AT@5353\n",
+        ),
+        ("recursor.conf", "local-address=OWN\nforward-zones-recurse=.=[AT]:5353\n"),
+        (
+            "kresd.conf",
+            "net.listen('OWN', 53)\npolicy.add(policy.all(policy.FORWARD('AT@5353')))\n",
+        ),
+        ("Corefile", ".:53 {\n  bind OWN\n  forward . [AT]:5353\n}\n"),
+        ("mtd64-ng.conf", "nameserver AT\n"),
+    ];
+    for (name, text) in cases {
+        let own = |address: &str| address.replace("::1", "::9");
+        let imported = |address: &str| {
+            let (_folder, path) =
+                file(name, &text.replace("OWN", &own(address)).replace("AT", address));
+            import(&path, None).unwrap()
+        };
+        for address in ["fe80::1%eth0", "fe80::1%3"] {
+            let toml = imported(address).toml;
+            assert!(toml.contains(&format!("\naddress = \"{address}\"\n")), "{name}:\n{toml}");
+            let listens = toml.contains(&format!("\"[{}]:53\"", own(address)));
+            assert!(listens || name.starts_with("mtd64"), "{name}:\n{toml}");
+        }
+        let Imported { toml, notes } = imported("fe80::1");
+        assert!(!toml.contains("fe80"), "{name}:\n{toml}");
+        let lost = |note: &&Note| note.changes_answers() && note.to_string().contains("interface");
+        assert!(notes.iter().any(|note| lost(&note)), "{name}: {notes:#?}");
+    }
+}
+
+#[test]
 fn kresd_variables_are_resolved_or_noted() {
     let all = "policy.add(policy.all(policy.FORWARD('192.0.2.53')))";
     let policy = |domains: &str| {

@@ -4,11 +4,12 @@
 //! asks for A records after errors too, and does not look at DO.
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use net::address::ServiceAddr;
 use toml::Value;
 
 use super::addresses::{Addresses, most_specific, network};
@@ -438,7 +439,7 @@ fn listen(server: &Clause, draft: &mut Draft) {
     let port: u16 = server.find("port").and_then(|entry| entry.value().parse().ok()).unwrap_or(53);
     let any: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
     if let Some(entry) = server.find("interface-automatic").filter(|entry| entry.is_yes()) {
-        any.iter().for_each(|&ip| draft.listen_at(SocketAddr::new(ip, port), entry.origin()));
+        any.iter().for_each(|&ip| draft.listen_at(ServiceAddr::new(ip, port), entry.origin()));
     }
     for entry in &server.entries {
         if !matches!(entry.key.as_str(), "interface" | "ip-address") {
@@ -460,7 +461,7 @@ fn listen(server: &Clause, draft: &mut Draft) {
     if draft.listen.is_empty() {
         for ip in [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()] {
             let origin = Origin::new(&server.place, "no interface: loopback");
-            draft.listen_at(SocketAddr::new(ip, port), origin);
+            draft.listen_at(ServiceAddr::new(ip, port), origin);
         }
     }
 }

@@ -1,17 +1,18 @@
 //! Addresses with ports, sizes and times as other servers write them.
 
-use std::net::{IpAddr, SocketAddr};
+use net::address::{HostAddr, ServiceAddr};
 
-/// `192.0.2.53`, `192.0.2.53@5353`, `192.0.2.53:5353`, `[2001:db8::53]:5353` or `2001:db8::53#5353`.
-pub(super) fn socket(text: &str, port: u16) -> Option<SocketAddr> {
+/// `192.0.2.53`, `192.0.2.53@5353`, `192.0.2.53:5353`, `[2001:db8::53]:5353` or `2001:db8::53#5353`;
+/// a link-local address may have a zone, as `fe80::53%eth0@5353`.
+pub(super) fn socket(text: &str, port: u16) -> Option<ServiceAddr> {
     if let Ok(address) = text.parse() {
         return Some(address);
     }
-    if let Some((ip, port)) = text.split_once(['@', '#']) {
-        return Some((ip.parse::<IpAddr>().ok()?, port.parse().ok()?).into());
+    if let Some((host, port)) = text.split_once(['@', '#']) {
+        return Some(ServiceAddr::new(host.parse::<HostAddr>().ok()?, port.parse().ok()?));
     }
-    let ip = text.trim_start_matches('[').trim_end_matches(']');
-    Some((ip.parse::<IpAddr>().ok()?, port).into())
+    let host = text.trim_start_matches('[').trim_end_matches(']');
+    Some(ServiceAddr::new(host.parse::<HostAddr>().ok()?, port))
 }
 
 /// Octets as `64m`, `1G`, `4096`, in MiB, rounded up.
@@ -63,6 +64,11 @@ mod tests {
         assert_eq!(address("2001:db8::53#5353").unwrap(), "[2001:db8::53]:5353");
         assert_eq!(address("[2001:db8::53]:5353").unwrap(), "[2001:db8::53]:5353");
         assert_eq!(address("[2001:db8::53]").unwrap(), "[2001:db8::53]:53");
+        for text in ["fe80::1%eth0", "fe80::1%eth0@53", "[fe80::1%eth0]:53", "fe80::1%eth0#53"] {
+            assert_eq!(address(text).unwrap(), "[fe80::1%eth0]:53");
+        }
+        assert_eq!(address("fe80::1%3@5353").unwrap(), "[fe80::1%3]:5353");
+        assert_eq!(address("2001:db8::1%eth0"), None);
         assert!(
             ["eth0", "192.0.2.53@", "192.0.2.53@853#name", ""]
                 .map(address)

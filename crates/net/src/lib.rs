@@ -12,10 +12,12 @@
 //! router: what routers announce on a link        descriptors: how many sockets there may be
 //! ethtool: what an interface says of itself               cpu_time: what the CPUs did, and what a hypervisor took
 //! interfaces: which of them has which addresses           status: Unix sockets that report a program's state
+//! address: addresses with the interface of a link-local one, looked up when a socket is opened
 //! allocator: arenas of the C library
 //! ```
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod address;
 pub mod affinity;
 pub mod allocator;
 pub mod batch;

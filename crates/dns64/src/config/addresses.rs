@@ -1,31 +1,33 @@
 //! Addresses in the file, with errors that show how one is written.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
 
+use net::address::{BadAddress, HostAddr, ServiceAddr};
 use serde::Deserializer;
 use serde::de::{Error, Unexpected, Visitor};
 
 /// Reads the address of a host whose port has a key of its own.
-pub(super) fn host<'de, D: Deserializer<'de>>(input: D) -> Result<IpAddr, D::Error> {
+pub(super) fn host<'de, D: Deserializer<'de>>(input: D) -> Result<HostAddr, D::Error> {
     struct Host;
 
     impl Visitor<'_> for Host {
-        type Value = IpAddr;
+        type Value = HostAddr;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("an IP address; write for example \"192.0.2.1\" or \"2001:db8::1\"")
         }
 
-        fn visit_str<E: Error>(self, text: &str) -> Result<IpAddr, E> {
-            text.parse().map_err(|_| match text.parse::<SocketAddr>() {
-                Ok(both) => E::custom(format!(
+        fn visit_str<E: Error>(self, text: &str) -> Result<HostAddr, E> {
+            let host = text.parse().map_err(|bad| match (text.parse::<ServiceAddr>(), bad) {
+                (Ok(both), _) => E::custom(format!(
                     "{text:?} is an address with a port; write address = \"{}\" and port = {}",
-                    both.ip(),
+                    both.host(),
                     both.port()
                 )),
-                Err(_) => E::invalid_value(Unexpected::Str(text), &self),
-            })
+                (_, BadAddress::Address) => E::invalid_value(Unexpected::Str(text), &self),
+                (_, bad) => E::custom(format!("{text:?}: {bad}")),
+            })?;
+            with_zone(host).map(|()| host)
         }
     }
 
@@ -33,20 +35,37 @@ pub(super) fn host<'de, D: Deserializer<'de>>(input: D) -> Result<IpAddr, D::Err
 }
 
 /// Reads an address and port, where there is one.
-pub(super) fn service<'de, D: Deserializer<'de>>(input: D) -> Result<Option<SocketAddr>, D::Error> {
+pub(super) fn service<'de, D: Deserializer<'de>>(
+    input: D,
+) -> Result<Option<ServiceAddr>, D::Error> {
     struct Service;
 
     impl Visitor<'_> for Service {
-        type Value = SocketAddr;
+        type Value = ServiceAddr;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("an address and port; write for example \"[::1]:9153\"")
         }
 
-        fn visit_str<E: Error>(self, text: &str) -> Result<SocketAddr, E> {
-            text.parse().map_err(|_| E::invalid_value(Unexpected::Str(text), &self))
+        fn visit_str<E: Error>(self, text: &str) -> Result<ServiceAddr, E> {
+            let address: ServiceAddr = text.parse().map_err(|bad| match bad {
+                BadAddress::Address => E::invalid_value(Unexpected::Str(text), &self),
+                bad => E::custom(format!("{text:?}: {bad}")),
+            })?;
+            with_zone(address.host()).map(|()| address)
         }
     }
 
     input.deserialize_str(Service).map(Some)
+}
+
+fn with_zone<E: Error>(host: HostAddr) -> Result<(), E> {
+    lack_of_zone(host).map_or(Ok(()), |reason| Err(E::custom(reason)))
+}
+
+/// The reason why an address cannot be used, if it is link-local and has no zone.
+pub(super) fn lack_of_zone(host: HostAddr) -> Option<String> {
+    host.lacks_zone().then(|| {
+        format!("{host} is link-local: write its interface behind it, for example \"{host}%eth0\"")
+    })
 }

@@ -2,11 +2,11 @@
 //! `dist` explains every key to users; this module is its other half.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use method::units::Nanos;
+use net::address::{HostAddr, ServiceAddr};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
@@ -122,7 +122,8 @@ impl Default for Config {
 #[serde(from = "RawListenKeys", into = "RawListenKeys")]
 pub struct ListenKeys {
     /// Address and port, UDP and TCP.
-    pub address: SocketAddr,
+    #[schemars(with = "String")]
+    pub address: ServiceAddr,
     /// Datagrams to it come past the kernel's network stack (AF_XDP), on the interface that has the
     /// address.
     pub xdp: bool,
@@ -135,7 +136,7 @@ pub struct ListenKeys {
 )]
 enum RawListenKeys {
     /// Through the kernel's network stack.
-    Address(SocketAddr),
+    Address(#[schemars(with = "String")] ServiceAddr),
     /// With what is to be said of it.
     Table(ListenTable),
 }
@@ -144,7 +145,8 @@ enum RawListenKeys {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct ListenTable {
     /// Address and port, UDP and TCP.
-    address: SocketAddr,
+    #[schemars(with = "String")]
+    address: ServiceAddr,
     /// Past the kernel's network stack (AF_XDP), on the interface that has the address.
     #[serde(default)]
     xdp: bool,
@@ -172,14 +174,14 @@ impl From<ListenKeys> for RawListenKeys {
 
 impl ListenKeys {
     /// An address that is served through the kernel's network stack.
-    pub fn new(address: SocketAddr) -> ListenKeys {
+    pub fn new(address: ServiceAddr) -> ListenKeys {
         ListenKeys { address, xdp: false }
     }
 }
 
 impl Config {
     /// The addresses to serve.
-    pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+    pub fn addresses(&self) -> impl Iterator<Item = ServiceAddr> {
         self.listen.iter().map(|keys| keys.address)
     }
 
@@ -770,8 +772,8 @@ pub enum UpstreamOrder {
 pub struct MetricsKeys {
     /// Where Prometheus fetches `/metrics`; none: no listener.
     #[serde(deserialize_with = "addresses::service", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<SocketAddr>")]
-    pub listen: Option<SocketAddr>,
+    #[schemars(with = "Option<String>")]
+    pub listen: Option<ServiceAddr>,
 }
 
 /// Least severity that is logged.
@@ -805,10 +807,10 @@ pub struct LogKeys {
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct UpstreamKeys {
-    /// The IP address of the resolver.
+    /// The IP address of the resolver; a link-local one with its interface, as in `fe80::1%eth0`.
     #[serde(deserialize_with = "addresses::host")]
-    #[schemars(with = "IpAddr")]
-    pub address: IpAddr,
+    #[schemars(with = "String")]
+    pub address: HostAddr,
     /// Its port, UDP and TCP.
     #[serde(default = "dns_port")]
     #[schemars(with = "u16")]
@@ -844,9 +846,9 @@ fn one() -> Spanned<u32> {
 
 impl UpstreamKeys {
     /// The upstream at `address`.
-    pub fn new(address: SocketAddr) -> UpstreamKeys {
+    pub fn new(address: ServiceAddr) -> UpstreamKeys {
         let port = Spanned::new(0..0, address.port());
-        UpstreamKeys { address: address.ip(), port, weight: one(), name: None, xdp: false }
+        UpstreamKeys { address: address.host(), port, weight: one(), name: None, xdp: false }
     }
 
     pub(super) fn is_called(&self, name: &str) -> bool {

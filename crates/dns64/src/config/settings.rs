@@ -18,8 +18,10 @@ use std::time::Duration;
 use dns64_import::{MAX_THREADS, read_file};
 use ipnet::IpNet;
 use method::units::Nanos;
+use net::address::{HostAddr, ServiceAddr};
 use toml::Spanned;
 
+use super::addresses::lack_of_zone;
 use super::error::{ConfigError, RESOLV_CONF};
 use super::keys::{
     CacheKeys, Config, ForwardKeys, ListenKeys, PrefixKeys, UpstreamKeys, UpstreamOrder,
@@ -41,7 +43,7 @@ use crate::translation::prefix::Prefix;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Upstream {
     /// Address and port, the same for UDP and TCP.
-    pub address: SocketAddr,
+    pub address: ServiceAddr,
     /// Its share of the questions among upstreams of like speed, 1 to 1 000 000.
     pub weight: u32,
     /// Whether it is asked past the kernel's network stack.
@@ -77,7 +79,9 @@ pub struct Settings {
     /// Whether they are those of the system's resolv.conf.
     pub(crate) follows_system: bool,
     /// What resolv.conf names beside them: addresses of this server itself, which are not asked.
-    pub(crate) left_out: Vec<SocketAddr>,
+    pub(crate) left_out: Vec<ServiceAddr>,
+    /// Link-local addresses in resolv.conf without a zone, which cannot be asked.
+    without_zone: Vec<HostAddr>,
     /// Routes, the longest domain first; the last one is for the root.
     pub(crate) routes: Vec<Route>,
     /// The places of the others in `routes`.
@@ -95,8 +99,8 @@ pub struct Settings {
 #[derive(Clone, Debug)]
 struct Origin {
     text: String,
-    passed: Vec<SocketAddr>,
-    listen: Vec<SocketAddr>,
+    passed: Vec<ServiceAddr>,
+    listen: Vec<ServiceAddr>,
     resolv_conf: ResolvConf,
 }
 
@@ -117,7 +121,7 @@ impl Settings {
     pub(crate) fn load(
         file: Option<&Path>,
         passed: &[SocketAddr],
-        listen: &[SocketAddr],
+        listen: &[ServiceAddr],
     ) -> Result<Settings, ConfigError> {
         let (text, file) = match file {
             Some(file) => (
@@ -131,7 +135,7 @@ impl Settings {
             file,
             Origin {
                 text,
-                passed: passed.to_vec(),
+                passed: passed.iter().copied().map(ServiceAddr::from).collect(),
                 listen: listen.to_vec(),
                 resolv_conf: ResolvConf::read(),
             },
@@ -175,21 +179,21 @@ impl Settings {
         }
         let listen = if passed.is_empty() { config.addresses().collect() } else { passed.clone() };
         let checker = Checker { text, file, listen };
-        let (upstreams, left_out) = if config.upstreams.is_empty() {
-            let NameServers { others, own } =
-                NameServers::parse(resolv_conf.text(), &checker.listen);
-            let written = |address| Upstream { address, weight: 1, xdp: false };
-            (others.into_iter().map(written).collect(), own)
-        } else {
+        if !config.upstreams.is_empty() {
             let written = |u: &UpstreamKeys| Upstream {
-                address: (u.address, *u.port.get_ref()).into(),
+                address: ServiceAddr::new(u.address, *u.port.get_ref()),
                 weight: *u.weight.get_ref(),
                 xdp: u.xdp,
             };
-            (config.upstreams.iter().map(written).collect(), Vec::new())
-        };
+            let upstreams = config.upstreams.iter().map(written).collect();
+            return checker.settings(config, upstreams, Arc::clone(&origin));
+        }
+        let NameServers { others, own, without_zone } =
+            NameServers::parse(resolv_conf.text(), &checker.listen);
+        let found = |address| Upstream { address, weight: 1, xdp: false };
+        let upstreams = others.into_iter().map(found).collect();
         let settings = checker.settings(config, upstreams, Arc::clone(&origin))?;
-        Ok(Settings { left_out, ..settings })
+        Ok(Settings { left_out: own, without_zone, ..settings })
     }
 
     /// The order in which the upstreams of a route are asked.
@@ -203,7 +207,7 @@ impl Settings {
 
     /// Which upstreams are asked, and who named them, for people.
     pub(crate) fn upstreams_in_words(&self) -> String {
-        let list = |addresses: &mut dyn Iterator<Item = SocketAddr>| {
+        let list = |addresses: &mut dyn Iterator<Item = ServiceAddr>| {
             addresses.map(|address| address.to_string()).collect::<Vec<_>>().join(", ")
         };
         let asked = match self.upstreams.as_slice() {
@@ -320,6 +324,11 @@ impl Settings {
                 "{reason}; queries that need one get SERVFAIL until {RESOLV_CONF} names one"
             ));
         }
+        for host in &self.without_zone {
+            warnings.push(format!(
+                "{RESOLV_CONF}: {host} is link-local and has no zone, as in {host}%eth0: it is not asked"
+            ));
+        }
         if let Some(net) = covers_everybody(&self.clients) {
             let limits = self.config.limits;
             let mut text = format!(
@@ -354,7 +363,7 @@ struct Checker<'a> {
     text: &'a str,
     file: &'a Path,
     /// The addresses that are served.
-    listen: Vec<SocketAddr>,
+    listen: Vec<ServiceAddr>,
 }
 
 impl Checker<'_> {
@@ -414,6 +423,7 @@ impl Checker<'_> {
             upstreams,
             follows_system,
             left_out: Vec::new(),
+            without_zone: Vec::new(),
             routes,
             routes_by_domain,
             upstream_sets,
@@ -453,20 +463,7 @@ impl Checker<'_> {
                 format!("the upstream {} is this server itself", own.address),
             ));
         }
-        let twice = |(i, address): &(usize, SocketAddr)| {
-            config.addresses().take(*i).any(|before| before == *address)
-        };
-        if let Some((_, address)) = config.addresses().enumerate().find(twice) {
-            return Err(self.at_key("listen", format!("{address} is there twice")));
-        }
-        let of_many = |keys: &&ListenKeys| keys.xdp && keys.address.ip().is_unspecified();
-        if let Some(keys) = config.listen.iter().find(of_many) {
-            let address = keys.address;
-            let reason = format!(
-                "xdp = true is of one interface, and {address} is on all of them; name each address"
-            );
-            return Err(self.at_key("listen", reason));
-        }
+        self.check_listen(config)?;
         if config.threads > MAX_THREADS {
             return Err(self.at_key("threads", format!("at most {MAX_THREADS} threads")));
         }
@@ -488,6 +485,28 @@ impl Checker<'_> {
             if *upstream.port.get_ref() == 0 {
                 return Err(self.invalid(&upstream.port, "port must be 1 to 65535, not 0".into()));
             }
+        }
+        Ok(())
+    }
+
+    /// Checks the addresses to serve.
+    fn check_listen(&self, config: &Config) -> Result<(), ConfigError> {
+        if let Some(reason) = config.addresses().find_map(|listen| lack_of_zone(listen.host())) {
+            return Err(self.at_key("listen", reason));
+        }
+        let twice = |(i, address): &(usize, ServiceAddr)| {
+            config.addresses().take(*i).any(|before| before == *address)
+        };
+        if let Some((_, address)) = config.addresses().enumerate().find(twice) {
+            return Err(self.at_key("listen", format!("{address} is there twice")));
+        }
+        let of_many = |keys: &&ListenKeys| keys.xdp && keys.address.ip().is_unspecified();
+        if let Some(keys) = config.listen.iter().find(of_many) {
+            let address = keys.address;
+            let reason = format!(
+                "xdp = true is of one interface, and {address} is on all of them; name each address"
+            );
+            return Err(self.at_key("listen", reason));
         }
         Ok(())
     }
@@ -660,7 +679,7 @@ mod tests {
         read(text).expect_err(text).to_string()
     }
 
-    fn parsed(addresses: &[&str]) -> Vec<SocketAddr> {
+    fn parsed(addresses: &[&str]) -> Vec<ServiceAddr> {
         addresses.iter().map(|address| address.parse().unwrap()).collect()
     }
 
@@ -755,6 +774,42 @@ mod tests {
         let same =
             configured.with_resolv_conf(ResolvConf::Text("nameserver ::1\n".into())).unwrap();
         assert_eq!(same.upstreams, configured.upstreams);
+    }
+
+    #[test]
+    fn item_49_zones_are_kept_and_needed() {
+        let listen = "listen = ['[fe80::1%eth0]:53', '[fe80::1%eth1]:53']\nmetrics.listen = '[fe80::1%3]:9153'\n";
+        let upstream = "[[upstream]]\naddress = 'fe80::2%eth0'\nname = 'link'\n";
+        let forward = "[[forward]]\ndomain = '.'\nupstreams = ['fe80::2%eth0']\n";
+        let settings = read(&format!("{listen}{upstream}{forward}")).unwrap();
+        let words = "upstreams of the configuration: [fe80::2%eth0]:53";
+        assert_eq!(settings.upstreams_in_words(), words);
+        let toml = settings.to_toml();
+        for text in ["[fe80::1%eth0]:53", "[fe80::1%eth1]:53", "[fe80::1%3]:9153", "fe80::2%eth0"] {
+            assert!(toml.contains(&format!("\"{text}\"")), "{toml}");
+        }
+        assert_eq!(read(&toml).unwrap().to_toml(), toml);
+        for (text, line, reason) in [
+            ("[[upstream]]\naddress = 'fe80::2'\n", "line 2", "\"fe80::2%eth0\""),
+            ("[[upstream]]\naddress = '2001:db8::2%eth0'\n", "line 2", "link-local"),
+            ("[[upstream]]\naddress = 'fe80::2%'\n", "line 2", "interface"),
+            ("\nlisten = ['[fe80::1]:53']\n", "test.toml:2", "\"fe80::1%eth0\""),
+            ("metrics.listen = '[fe80::1]:9153'\n", "line 1", "\"fe80::1%eth0\""),
+            (
+                "listen = ['[fe80::2%eth0]:53']\n[[upstream]]\naddress = 'fe80::2%eth0'\n",
+                "test.toml:2",
+                "itself",
+            ),
+        ] {
+            let error = refused(text);
+            assert!(error.contains(line) && error.contains(reason), "{error}");
+        }
+        let settings = beside("", &[], "nameserver fe80::7\nnameserver fe80::8%eth0\n").unwrap();
+        let warnings = settings.warnings().concat();
+        assert!(
+            warnings.contains("fe80::7 is link-local") && !warnings.contains("fe80::8"),
+            "{warnings}"
+        );
     }
 
     #[test]

@@ -4,10 +4,11 @@
 //! Asking itself would be a loop, so such an entry is left out, whichever address of this host it
 //! has.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::path::Path;
 
 use dns64_import::read_file;
+use net::address::{HostAddr, ServiceAddr};
 
 use super::error::RESOLV_CONF;
 
@@ -45,24 +46,30 @@ impl ResolvConf {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct NameServers {
     /// To be asked, each once, in their order.
-    pub(super) others: Vec<SocketAddr>,
+    pub(super) others: Vec<ServiceAddr>,
     /// Addresses of this server itself, which are not asked.
-    pub(super) own: Vec<SocketAddr>,
+    pub(super) own: Vec<ServiceAddr>,
+    /// Link-local addresses without a zone, which cannot be asked.
+    pub(super) without_zone: Vec<HostAddr>,
 }
 
 impl NameServers {
     /// Reads the text of a resolv.conf for a server that listens on `listen`. Lines that name no
-    /// address that can be asked (one with a scope) are passed over.
-    pub(super) fn parse(resolv_conf: &str, listen: &[SocketAddr]) -> NameServers {
+    /// address are passed over.
+    pub(super) fn parse(resolv_conf: &str, listen: &[ServiceAddr]) -> NameServers {
         let mut found = NameServers::default();
         for line in resolv_conf.lines() {
             let mut words = line.split_whitespace();
             let address =
                 words.next().filter(|word| *word == "nameserver").and_then(|_| words.next());
-            let Some(ip) = address.and_then(|address| address.parse::<IpAddr>().ok()) else {
+            let Some(host) = address.and_then(|address| address.parse::<HostAddr>().ok()) else {
                 continue;
             };
-            let server = SocketAddr::new(ip, DNS_PORT);
+            if host.lacks_zone() {
+                found.without_zone.push(host);
+                continue;
+            }
+            let server = ServiceAddr::new(host, DNS_PORT);
             let list = if is_own(listen, server) { &mut found.own } else { &mut found.others };
             if !list.contains(&server) {
                 list.push(server);
@@ -72,53 +79,66 @@ impl NameServers {
     }
 }
 
-/// Whether who asks `server` asks a server that listens on `listen`.
-pub(crate) fn is_own(listen: &[SocketAddr], server: SocketAddr) -> bool {
+/// True if a query to `server` reaches a server that listens on `listen`.
+pub(crate) fn is_own(listen: &[ServiceAddr], server: ServiceAddr) -> bool {
     let theirs = server.ip();
     listen.iter().filter(|ours| ours.port() == server.port()).any(|ours| {
-        let ours = ours.ip();
+        let (address, ours) = (ours, ours.ip());
         // What is sent to the unspecified address arrives on loopback.
         let to_loopback = theirs.is_unspecified() && (ours.is_loopback() || ours.is_unspecified());
-        let to_this_host = ours.is_unspecified() && is_of_this_host(theirs);
-        ours == theirs || ours.is_ipv4() == theirs.is_ipv4() && (to_loopback || to_this_host)
+        let to_this_host = ours.is_unspecified() && is_of_this_host(server);
+        ours == theirs && is_same_zone(*address, server)
+            || ours.is_ipv4() == theirs.is_ipv4() && (to_loopback || to_this_host)
     })
 }
 
-/// Whether an address is one of this host's. The kernel sends from an address to itself, so a
+/// True if two services at the same address are in the same zone, which may be written as the name
+/// or as the index of an interface.
+fn is_same_zone(one: ServiceAddr, other: ServiceAddr) -> bool {
+    let is_same = || Some(one.resolve().ok()? == other.resolve().ok()?);
+    one == other || is_same().unwrap_or(false)
+}
+
+/// True if an address is one of this host's. The kernel sends from an address to itself, so a
 /// socket that is connected to it (no packet leaves for that) shows it; unlike a list of the
 /// interfaces that needs nothing that confinement takes away.
-fn is_of_this_host(address: IpAddr) -> bool {
-    let any = if address.is_ipv4() {
+fn is_of_this_host(server: ServiceAddr) -> bool {
+    let any = if server.is_ipv4() {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED)
     } else {
         IpAddr::V6(Ipv6Addr::UNSPECIFIED)
     };
     let source = || {
         let socket = UdpSocket::bind((any, 0))?;
-        socket.connect((address, DNS_PORT))?;
+        socket.connect(server.resolve()?)?;
         socket.local_addr()
     };
-    address.is_loopback() || source().is_ok_and(|source| source.ip() == address)
+    server.ip().is_loopback() || source().is_ok_and(|source| source.ip() == server.ip())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn addresses(texts: &[&str]) -> Vec<SocketAddr> {
+    fn addresses(texts: &[&str]) -> Vec<ServiceAddr> {
         texts.iter().map(|text| text.parse().unwrap()).collect()
     }
 
     #[test]
     fn name_servers_are_read_and_this_server_is_left_out() {
         let text = "# nameserver 192.0.2.9\nsearch example.org\nnameserver ::1\nnameserver 192.0.2.1 # main\n\
-                    nameserver\nnameserver fe80::1%eth0\n  nameserver 2001:db8::53\nnameserver 192.0.2.1\noptions edns0\n";
+                    nameserver\nnameserver fe80::1%eth0\n  nameserver 2001:db8::53\nnameserver 192.0.2.1\noptions edns0\n\
+                    nameserver fe80::2\nnameserver fe80::3%4\nnameserver 2001:db8::1%eth0\n";
         let found = NameServers::parse(text, &addresses(&["[::1]:53"]));
-        assert_eq!(found.others, addresses(&["192.0.2.1:53", "[2001:db8::53]:53"]));
+        let (main, zoned) = ("192.0.2.1:53", ["[fe80::1%eth0]:53", "[fe80::3%4]:53"]);
+        let others = [main, zoned[0], "[2001:db8::53]:53", zoned[1]];
+        assert_eq!(found.others, addresses(&others));
         assert_eq!(found.own, addresses(&["[::1]:53"]));
+        assert_eq!(found.without_zone, ["fe80::2".parse::<HostAddr>().unwrap()]);
         // The same address on another port is another server.
         let found = NameServers::parse(text, &addresses(&["[::1]:5353"]));
-        assert_eq!(found.others, addresses(&["[::1]:53", "192.0.2.1:53", "[2001:db8::53]:53"]));
+        let with_own = [&["[::1]:53"], &others[..]].concat();
+        assert_eq!(found.others, addresses(&with_own));
         assert!(found.own.is_empty());
     }
 
@@ -150,9 +170,25 @@ mod tests {
     fn addresses_of_this_host_are_told_from_others() {
         // Whatever address this host would send from is its own.
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        assert!(is_of_this_host(socket.local_addr().unwrap().ip()));
-        for address in ["192.0.2.1", "2001:db8::1", "198.51.100.255"] {
+        assert!(is_of_this_host(socket.local_addr().unwrap().into()));
+        for address in ["192.0.2.1:53", "[2001:db8::1]:53", "198.51.100.255:53"] {
             assert!(!is_of_this_host(address.parse().unwrap()), "{address}");
+        }
+    }
+
+    #[test]
+    fn a_zone_is_the_same_by_name_and_by_index() {
+        let index = nix::net::if_::if_nametoindex("lo").unwrap();
+        let by_index = format!("[fe80::1%{index}]:53");
+        for (listen, server, own) in [
+            ("[fe80::1%lo]:53", "[fe80::1%lo]:53", true),
+            ("[fe80::1%lo]:53", by_index.as_str(), true),
+            ("[fe80::1%lo]:53", "[fe80::1%missing]:53", false),
+            ("[fe80::1%missing]:53", "[fe80::1%missing]:53", true),
+            ("[fe80::1%lo]:53", "[fe80::2%lo]:53", false),
+        ] {
+            let listen = addresses(&[listen]);
+            assert_eq!(is_own(&listen, server.parse().unwrap()), own, "{listen:?} {server}");
         }
     }
 }

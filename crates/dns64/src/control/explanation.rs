@@ -1,7 +1,8 @@
 //! Why a query is answered as it is.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
+use net::address::ServiceAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -57,7 +58,8 @@ pub struct RulesApplied {
     /// The `[[forward]]` in which the name is.
     pub forward: Option<String>,
     /// Who is asked for the name.
-    pub upstreams: Vec<SocketAddr>,
+    #[schemars(with = "Vec<String>")]
+    pub upstreams: Vec<ServiceAddr>,
     /// The prefixes, in the order of their records in answers.
     pub prefixes: Vec<PrefixRule>,
     /// Which of several prefixes the client is given.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use net::address::ServiceAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -80,7 +81,8 @@ pub struct PrefixStatus {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct UpstreamStatus {
     /// Address and port.
-    pub address: SocketAddr,
+    #[schemars(with = "String")]
+    pub address: ServiceAddr,
     /// Queries to it over UDP.
     pub queries: u64,
     /// What it answered of them, errors included.

@@ -2,11 +2,11 @@
 //! that counting costs an ordinary addition and no locked instruction.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use method::units::Nanos;
+use net::address::ServiceAddr;
 use wire::rcode::Rcode;
 use wire::view::rtype;
 
@@ -240,7 +240,7 @@ impl WorkerMetrics {
 /// What one worker knows of one upstream: written by it alone, read by anybody.
 #[derive(Debug)]
 pub(crate) struct UpstreamMetrics {
-    address: SocketAddr,
+    address: ServiceAddr,
     asked: AtomicU64,
     answered: AtomicU64,
     /// Of all answers together.
@@ -253,7 +253,7 @@ pub(crate) struct UpstreamMetrics {
 
 impl UpstreamMetrics {
     /// Nothing is known of it yet.
-    pub(crate) fn new(address: SocketAddr) -> UpstreamMetrics {
+    pub(crate) fn new(address: ServiceAddr) -> UpstreamMetrics {
         let [asked, answered, rtt_nanos, failures] = [const { AtomicU64::new(0) }; 4];
         UpstreamMetrics {
             address,
@@ -338,7 +338,7 @@ impl Metrics {
     }
 
     /// A worker's own counters of an upstream that is new to it.
-    pub(crate) fn add_upstream(&self, address: SocketAddr) -> Arc<UpstreamMetrics> {
+    pub(crate) fn add_upstream(&self, address: ServiceAddr) -> Arc<UpstreamMetrics> {
         let metrics = Arc::new(UpstreamMetrics::new(address));
         self.upstreams.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&metrics));
         metrics
@@ -353,14 +353,14 @@ impl Metrics {
 
     /// Notes that an upstream answers in another letter case than it was asked in; returns true the
     /// first time.
-    pub(crate) fn is_first_other_case(&self, address: SocketAddr) -> bool {
+    pub(crate) fn is_first_other_case(&self, address: ServiceAddr) -> bool {
         let upstreams = self.upstreams.lock().unwrap_or_else(PoisonError::into_inner);
         let mut of_it = upstreams.iter().filter(|of_worker| of_worker.address == address);
         !of_it.any(|of_worker| of_worker.other_case.swap(true, Ordering::Relaxed))
     }
 
     /// Upstreams by address, all workers together.
-    pub(crate) fn upstreams(&self) -> BTreeMap<SocketAddr, UpstreamSum> {
+    pub(crate) fn upstreams(&self) -> BTreeMap<ServiceAddr, UpstreamSum> {
         let mut sums = BTreeMap::<_, UpstreamSum>::new();
         for of_worker in &*self.upstreams.lock().unwrap_or_else(PoisonError::into_inner) {
             sums.entry(of_worker.address).or_default().add(of_worker);

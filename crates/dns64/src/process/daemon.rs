@@ -17,6 +17,7 @@ use clap_complete::Shell;
 use dns64_import::{Note, Source};
 use listenfd::ListenFd;
 use method::units::CpuId;
+use net::address::ServiceAddr;
 use net::affinity::allowed_cpus;
 use nix::unistd::{Group, User};
 use sd_notify::NotifyState;
@@ -56,7 +57,7 @@ struct Arguments {
     config: Option<PathBuf>,
     /// Listen address in place of those of the configuration, such as [::1]:53; may be repeated
     #[arg(long, value_name = "ADDR:PORT")]
-    listen: Vec<SocketAddr>,
+    listen: Vec<ServiceAddr>,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -193,7 +194,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// Prints the effective configuration in the form of a file. Warnings name the settings that this
 /// machine reduces or does not have.
-fn check(file: Option<&Path>, listen: &[SocketAddr]) -> anyhow::Result<ExitCode> {
+fn check(file: Option<&Path>, listen: &[ServiceAddr]) -> anyhow::Result<ExitCode> {
     let mut settings = Settings::load(file, &[], listen)?;
     let zones = comment("local zones", &settings.local_zones());
     let upstreams = settings.upstreams_in_words();
@@ -285,7 +286,7 @@ fn end_on_panic(log: Arc<Log>) {
     }));
 }
 
-fn serve(file: Option<&Path>, listen: &[SocketAddr]) -> anyhow::Result<()> {
+fn serve(file: Option<&Path>, listen: &[ServiceAddr]) -> anyhow::Result<()> {
     let activated = activated_sockets()?;
     let passed = activated.addresses();
     let mut settings = Settings::load(file, &passed, listen)?;
@@ -401,7 +402,7 @@ fn reload(
     server: &RunningServer,
     file: Option<&Path>,
     passed: &[SocketAddr],
-    listen: &[SocketAddr],
+    listen: &[ServiceAddr],
     fit: impl FnOnce(&mut Settings) -> Option<String>,
 ) {
     match Settings::load(file, passed, listen) {
@@ -543,7 +544,7 @@ mod tests {
     fn an_error_is_told_once_and_with_what_helps() {
         let refused = || std::io::Error::from_raw_os_error(13);
         let of = |port| ServerError::Listen {
-            address: ([127, 0, 0, 1], port).into(),
+            address: SocketAddr::from(([127, 0, 0, 1], port)).into(),
             source: net::socket::ListenError::Udp(refused()),
         };
         let low = told_once(&of(53).into());

@@ -2,12 +2,12 @@
 //! does it with sockets and mailboxes; tests note down what was done.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use method::units::Nanos;
+use net::address::ServiceAddr;
 use rand::rngs::StdRng;
 
 use super::outcome::Outcome;
@@ -21,7 +21,7 @@ pub(crate) struct TcpQuestion {
     pub(crate) worker: WorkerId,
     pub(crate) fetch: FetchId,
     /// Address and port of the upstream.
-    pub(crate) address: SocketAddr,
+    pub(crate) address: ServiceAddr,
     /// The query, without the two octets of its length.
     pub(crate) query: Vec<u8>,
     /// How long it may take, connecting included.
@@ -45,7 +45,7 @@ pub(crate) enum TcpFailure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Access {
     /// Its address and port.
-    pub(crate) address: SocketAddr,
+    pub(crate) address: ServiceAddr,
     /// From so many source ports; none if it is no longer in the configuration.
     pub(crate) source_ports: u16,
     /// Past the kernel's network stack, where there is such a way.

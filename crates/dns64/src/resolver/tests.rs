@@ -7,6 +7,8 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
+use net::address::ServiceAddr;
+
 use super::outside::{Access, TcpFailure, TcpQuestion};
 use super::waiter::Waiter;
 use super::*;
@@ -697,7 +699,7 @@ fn case_a_forged_reply_changes_nothing() {
 #[test]
 fn case_the_log_names_a_server_once() {
     let metrics = Metrics::new(2);
-    let [one, other] = [1, 2].map(|port| std::net::SocketAddr::from(([127, 0, 0, 1], port)));
+    let [one, other] = [1, 2].map(|port| ServiceAddr::from(([127, 0, 0, 1], port)));
     let _workers = [one, one, other].map(|address| metrics.add_upstream(address));
     assert!(metrics.is_first_other_case(one) && !metrics.is_first_other_case(one));
     assert!(metrics.is_first_other_case(other));

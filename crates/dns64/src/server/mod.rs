@@ -32,6 +32,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use method::units::CpuId;
+use net::address::ServiceAddr;
 use net::affinity::pin_to;
 use net::clock;
 use net::router::RouterSocket;
@@ -73,7 +74,7 @@ pub enum ServerError {
     #[error("cannot serve {address} {source}")]
     Listen {
         /// Address and port that cannot be used.
-        address: SocketAddr,
+        address: ServiceAddr,
         /// Over which clients were to be served, and what the system says.
         source: ListenError,
     },
@@ -84,7 +85,7 @@ pub enum ServerError {
     #[error("cannot serve metrics at {address}: {source}")]
     ListenMetrics {
         /// Address and port that cannot be used.
-        address: SocketAddr,
+        address: ServiceAddr,
         /// What the system says.
         source: io::Error,
     },
@@ -236,7 +237,7 @@ pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, Ser
     }
     if let Some(address) = bound.settings.config.metrics.listen {
         let at = |source| ServerError::ListenMetrics { address, source };
-        let listener = net::socket::listen_tcp(address).map_err(at)?;
+        let listener = address.resolve().and_then(net::socket::listen_tcp).map_err(at)?;
         listener.set_nonblocking(true).map_err(at)?;
         bound.metrics_address = listener.local_addr().ok();
         bound.metrics_listener = Some(listener);
@@ -252,11 +253,12 @@ pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, Ser
 }
 
 impl BoundServer {
-    fn listen(&mut self, address: SocketAddr) -> Result<(), ServerError> {
+    fn listen(&mut self, address: ServiceAddr) -> Result<(), ServerError> {
         let at = |source| ServerError::Listen { address, source };
         let udp = |source| at(ListenError::Udp(source));
         let tcp = |source| at(ListenError::Tcp(source));
-        let (endpoints, listener) = listen_both(address, self.endpoints.len()).map_err(at)?;
+        let here = address.resolve().map_err(udp)?;
+        let (endpoints, listener) = listen_both(here, self.endpoints.len()).map_err(at)?;
         for endpoint in &endpoints {
             endpoint.limit_buffers(CLIENT_BUFFER).map_err(udp)?;
         }

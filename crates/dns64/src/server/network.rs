@@ -133,7 +133,8 @@ impl Outside for Network {
 
     fn ask_over_tcp(&mut self, question: TcpQuestion) {
         if let Some(tap) = &self.tap {
-            let (kind, upstream) = (MessageKind::ForwarderQuery, Some(question.address));
+            let (kind, upstream) =
+                (MessageKind::ForwarderQuery, Some(question.address.without_zone()));
             let message = message(kind, Transport::Tcp, upstream, &question.query);
             tap.put(message, self.shared.metrics().worker(self.worker));
         }

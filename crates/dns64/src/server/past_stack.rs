@@ -15,6 +15,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
+use net::address::ServiceAddr;
 use net::neighbour::NextHop;
 use net::socket::{Endpoint, scope_of};
 use net::xdp::{self, Arrived, Claim, Exchange, Outbox, PortSet, Ports, Way, XdpError};
@@ -36,7 +37,7 @@ pub enum PastStackError {
     #[error("there is no way to the upstream {upstream}: {source}")]
     NoWay {
         /// Address and port.
-        upstream: SocketAddr,
+        upstream: ServiceAddr,
         /// What the system says.
         source: io::Error,
     },
@@ -44,9 +45,17 @@ pub enum PastStackError {
     #[error("there is no Ethernet on the way to the upstream {upstream}, which is by {interface}")]
     NoEthernet {
         /// Address and port.
-        upstream: SocketAddr,
+        upstream: ServiceAddr,
         /// The interface's name.
         interface: String,
+    },
+    /// The interface of a link-local address is not there.
+    #[error("cannot serve {address}: {source}")]
+    NoInterface {
+        /// Address and port.
+        address: ServiceAddr,
+        /// The error of the lookup.
+        source: io::Error,
     },
 }
 
@@ -103,11 +112,13 @@ pub(super) fn open(
 ) -> Result<Vec<Opened>, PastStackError> {
     let mut all = Vec::new();
     for keys in settings.config.listen.iter().filter(|keys| keys.xdp) {
-        let ip = keys.address.ip();
+        let failed = |source| PastStackError::NoInterface { address: keys.address, source };
+        let listen = keys.address.resolve().map_err(failed)?;
+        let ip = listen.ip();
         // An address of one link may be that of another link's host too.
         let is_its = |address: &SocketAddr| {
-            (address.ip(), scope_of(address)) == (ip, scope_of(&keys.address))
-                && [0, address.port()].contains(&keys.address.port())
+            (address.ip(), scope_of(address)) == (ip, scope_of(&listen))
+                && [0, address.port()].contains(&listen.port())
         };
         let mut bound = endpoints
             .iter()
@@ -117,7 +128,7 @@ pub(super) fn open(
         let Some((bound, number)) = bound.find(|(address, _)| is_its(address)) else { continue };
         // Frames do not say of which interface a link-local address is.
         let client = OfClients::new(SocketAddr::new(ip, bound.port()), number)?;
-        wanted(&mut all, xdp::interface_of(keys.address)?).clients.push(client);
+        wanted(&mut all, xdp::interface_of(listen)?).clients.push(client);
     }
     for upstream in settings.upstreams.iter().filter(|upstream| upstream.xdp) {
         let (interface, source) = way_to(upstream.address)?;
@@ -140,15 +151,16 @@ fn wanted(all: &mut Vec<Wanted>, name: String) -> &mut Wanted {
 }
 
 /// The interface that is the way to an upstream, and our address that is asked from.
-fn way_to(upstream: SocketAddr) -> Result<(String, IpAddr), PastStackError> {
+fn way_to(upstream: ServiceAddr) -> Result<(String, IpAddr), PastStackError> {
     let failed = |source| PastStackError::NoWay { upstream, source };
-    let hop = NextHop::towards(upstream).map_err(failed)?;
+    let to = upstream.resolve().map_err(failed)?;
+    let hop = NextHop::towards(to).map_err(failed)?;
     if !hop.needs_address {
         return Err(PastStackError::NoEthernet { upstream, interface: hop.interface });
     }
     let any: IpAddr = if upstream.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
     let asked = UdpSocket::bind((any, 0)).and_then(|socket| {
-        socket.connect(upstream)?;
+        socket.connect(to)?;
         socket.local_addr()
     });
     Ok((hop.interface, asked.map_err(failed)?.ip()))
@@ -326,7 +338,7 @@ mod tests {
     fn there_are_sockets_instead_only_where_that_is_allowed() {
         let source = || io::Error::from(Errno::EPERM);
         let lack = PastStackError::Xdp(XdpError::NotAllowed { source: source() });
-        let upstream = SocketAddr::from(([192, 0, 2, 53], 53));
+        let upstream = ServiceAddr::from(([192, 0, 2, 53], 53));
         let mistake = PastStackError::NoWay { upstream, source: source() };
         let leaves = |text: &str| {
             let config: Config = toml::from_str(text).unwrap();

@@ -192,7 +192,8 @@ fn ask_upstreams(
                 Rc::clone(&questions),
                 move |question, answer| {
                     if let (Some(tap), Ok(octets)) = (&tap, &answer) {
-                        let (kind, upstream) = (MessageKind::ForwarderResponse, question.address);
+                        let kind = MessageKind::ForwarderResponse;
+                        let upstream = question.address.without_zone();
                         let message = message(kind, Transport::Tcp, Some(upstream), octets);
                         tap.put(message, shared.metrics().tcp());
                     }

@@ -5,11 +5,11 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use net::address::ServiceAddr;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Mutex, Semaphore};
@@ -31,9 +31,9 @@ const IDLE_TIME: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Connections that wait for their next question, and since when.
-type Idle = Rc<RefCell<HashMap<SocketAddr, Vec<(TcpStream, Instant)>>>>;
+type Idle = Rc<RefCell<HashMap<ServiceAddr, Vec<(TcpStream, Instant)>>>>;
 /// How many questions each upstream may still be asked.
-type Shares = Rc<RefCell<HashMap<SocketAddr, Rc<Semaphore>>>>;
+type Shares = Rc<RefCell<HashMap<ServiceAddr, Rc<Semaphore>>>>;
 
 /// Asks what comes out of `questions`, at most `connections` of them at once and `share` of one
 /// upstream, and gives `tell` what
@@ -107,7 +107,7 @@ async fn ask(question: &TcpQuestion, idle: &Idle) -> io::Result<Vec<u8>> {
             return Ok(answer);
         }
     }
-    let stream = TcpStream::connect(question.address).await?;
+    let stream = TcpStream::connect(question.address.resolve()?).await?;
     stream.set_nodelay(true)?;
     ask_on(stream, question, idle).await
 }
@@ -164,7 +164,7 @@ mod tests {
     }
 
     /// An upstream that accepts, and answers or not.
-    async fn upstream(answers: bool) -> SocketAddr {
+    async fn upstream(answers: bool) -> ServiceAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         spawn_local(async move {
@@ -178,10 +178,10 @@ mod tests {
                 open.push(stream);
             }
         });
-        address
+        address.into()
     }
 
-    fn question(address: SocketAddr) -> TcpQuestion {
+    fn question(address: ServiceAddr) -> TcpQuestion {
         TcpQuestion {
             worker: WorkerId(0),
             fetch: FetchId { index: 0, generation: 0 },
@@ -219,7 +219,7 @@ mod tests {
     fn an_upstream_that_is_silent_is_told_apart_from_one_that_is_not_there() {
         local(async {
             let silent = upstream(false).await;
-            let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+            let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().into();
             for (address, failure) in [(silent, TcpFailure::Timeout), (gone, TcpFailure::NoAnswer)]
             {
                 let (sender, receiver) = unbounded_channel();
@@ -239,18 +239,18 @@ mod tests {
     fn connections_go_after_their_time_and_with_their_upstream() {
         local(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let address = listener.local_addr().unwrap();
-            let idle = Idle::default();
+            let (address, idle) = (listener.local_addr().unwrap(), Idle::default());
+            let server = ServiceAddr::from(address);
             let begin = Instant::now();
             let mut theirs = Vec::new();
             for _ in 0..2 {
                 let stream = TcpStream::connect(address).await.unwrap();
                 theirs.push(listener.accept().await.unwrap().0);
-                idle.borrow_mut().entry(address).or_default().push((stream, begin));
+                idle.borrow_mut().entry(server).or_default().push((stream, begin));
             }
             let left = |after: Duration| {
                 close_some(&idle, begin + after);
-                idle.borrow().get(&address).map_or(0, Vec::len)
+                idle.borrow().get(&server).map_or(0, Vec::len)
             };
             assert_eq!(left(IDLE_TIME - LOOK), 2);
             drop(theirs.pop());

@@ -151,7 +151,7 @@ fn explain_has_the_questions_with_their_sources_and_what_bounds_the_ttl() {
         let Some(TtlBounds { a_s, denial_s, prefix_s }) = found.ttl else { panic!("{found:#?}") };
         assert!(a_s <= 300 && denial_s <= 60 && prefix_s.is_none(), "{:?}", found.ttl);
         assert_eq!(found.answer[0].ttl, denial_s.min(a_s));
-        assert_eq!(found.rules.upstreams, [upstream.address]);
+        assert_eq!(found.rules.upstreams, [upstream.address.into()]);
     }
     // It is no client's query, though the upstream was asked for it.
     assert_eq!(upstream.asked(), ["four.test AAAA", "four.test A"]);
@@ -211,7 +211,7 @@ fn status_says_what_is_in_use() {
         [("2001:db8:1::/96", Some("north"), true, None), ("2001:db8:2::/96", None, false, None)];
     assert_eq!(shown, expected);
     assert!(!first.awaits_prefix && first.prefixes.iter().all(|one| one.announced_by.is_empty()));
-    assert_eq!(first.upstreams[0].address, upstream.address);
+    assert_eq!(first.upstreams[0].address, upstream.address.into());
     assert_eq!((first.upstreams[0].queries, first.upstreams[0].answers), (2, 2));
     assert_eq!(first.counters["queries"]["udp_aaaa"], 1);
     assert_eq!(first.counters["synthesized"]["nodata"], 1);
@@ -222,7 +222,7 @@ fn status_says_what_is_in_use() {
         let prefixes: Vec<_> = after.prefixes.iter().map(|one| one.prefix.as_str()).collect();
         prefixes == ["2001:db8:64::/96"]
             && after.configuration.reloads == 1
-            && after.upstreams[0].address == second.address
+            && after.upstreams[0].address == second.address.into()
     });
 }
 

@@ -1,14 +1,17 @@
 //! Networks: upstreams that cannot be reached, and a resolv.conf that other programs write.
 
 use std::fs;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::unix::fs::symlink;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
+use dns64::config::Settings;
+use dns64::server::{Activated, bind};
 use domain::base::iana::{Rcode, Rtype};
+use nix::net::if_::if_nametoindex;
 use nix::sched::{CloneFlags, unshare};
 
 use crate::harness::*;
@@ -27,22 +30,96 @@ fn next_two(socket: &UdpSocket) -> [(String, Rcode); 2] {
     })
 }
 
-#[test]
-fn item_43_refused_queries_fail_before_silent_ones() {
+/// Sends queries for a silent upstream, each followed by one for the upstream at `unreachable`. The
+/// latter ones fail first.
+fn fail_before_silent_ones(unreachable: SocketAddr) {
     let silent = Upstream::new(|_| Vec::new());
-    let forwards = "[[forward]]\ndomain = 'silent.test'\nupstreams = ['127.0.0.1']\n\
-                    [[forward]]\ndomain = 'refused.test'\nupstreams = ['127.0.0.2']\n";
-    let server = server(&[silent.address, closed()], &format!("{PREFIX}{forwards}"));
+    let forward = |domain: &str, upstream: SocketAddr| {
+        format!("[[forward]]\ndomain = '{domain}'\nupstreams = ['{}']\n", upstream.ip())
+    };
+    let forwards = forward("silent.test", silent.address) + &forward("failing.test", unreachable);
+    let server = server(&[silent.address, unreachable], &format!("{PREFIX}{forwards}"));
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
     for n in 0..2 {
-        let names = ["silent", "refused"].map(|of| format!("n{n}.{of}.test"));
+        let names = ["silent", "failing"].map(|of| format!("n{n}.{of}.test"));
         for name in &names {
             client.send_to(&ask(name, Rtype::AAAA).bytes(), server.address).unwrap();
         }
-        let [silent, refused] = names;
-        let wanted = [(refused, Rcode::SERVFAIL), (silent, Rcode::SERVFAIL)];
+        let [silent, failing] = names;
+        let wanted = [(failing, Rcode::SERVFAIL), (silent, Rcode::SERVFAIL)];
         assert_eq!(next_two(&client), wanted);
     }
+}
+
+#[test]
+fn item_43_refused_queries_fail_before_silent_ones() {
+    fail_before_silent_ones(closed());
+}
+
+#[test]
+fn item_43_without_a_route_queries_fail_at_once() {
+    on_an_empty_host("item_43_without_a_route_queries_fail_at_once", || {
+        for unreachable in ["192.0.2.53:53", "[2001:db8::53]:53"] {
+            fail_before_silent_ones(unreachable.parse().unwrap());
+        }
+    });
+}
+
+#[test]
+fn item_49_link_local_upstreams_and_clients() {
+    let test = "item_49_link_local_upstreams_and_clients";
+    testbed::on_an_ethernet(test, 1, &["fe80::1/64"], &["fe80::2/64"], |far| {
+        let index = if_nametoindex("near").unwrap();
+        let upstream = far.run(|| {
+            let at = SocketAddrV6::new(v6("fe80::2"), 0, 0, if_nametoindex("far").unwrap());
+            Upstream::at(at.into(), |q| match (q.qtype, q.tcp) {
+                (Rtype::A, false) => q.answer().truncated().send(),
+                (Rtype::A, true) => q.answer().a(&q.name, 60, "192.0.2.1").send(),
+                _ => q.nodata(60, 60).send(),
+            })
+        });
+        let port = upstream.address.port();
+        let of = |zone: &str| format!("[[upstream]]\naddress = 'fe80::2%{zone}'\nport = {port}\n");
+        let listen = "listen = ['[fe80::1%near]:0']\nthreads = 1\n";
+        let start = |upstream: &str| {
+            let text = format!("{listen}{PREFIX}{upstream}");
+            let settings = Settings::from_text(&text, Path::new("test.toml")).unwrap();
+            bind(settings, Activated::default()).unwrap().start().unwrap()
+        };
+        for zone in ["near".to_owned(), index.to_string()] {
+            let server = start(&of(&zone));
+            let got = ask_from_here(server.addresses()[0], "www.test");
+            assert_eq!(got.addresses(), [mapped("192.0.2.1")], "over UDP and TCP");
+            let label = format!("upstream=\"[fe80::2%{zone}]:{port}\"");
+            assert!(server.metrics_text().contains(&label), "{label}");
+        }
+        // An interface that is not there yet.
+        let server = start(&of("later"));
+        let address = server.addresses()[0];
+        assert_eq!(ask_from_here(address, "a.test").rcode(), Rcode::SERVFAIL);
+        testbed::ip("link set near down");
+        testbed::ip("link set near name later");
+        testbed::ip("link set later up");
+        testbed::ip("addr add fe80::1/64 dev later nodad");
+        assert_eq!(ask_from_here(address, "b.test").addresses(), [mapped("192.0.2.1")]);
+    });
+}
+
+/// The reply to an AAAA query from this network.
+fn ask_from_here(server: SocketAddr, name: &str) -> Got {
+    let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).unwrap();
+    socket.send_to(&ask(name, Rtype::AAAA).bytes(), server).unwrap();
+    receive(&socket, SOON).expect("a reply")
+}
+
+#[test]
+fn item_49_an_interface_that_is_missing_is_named() {
+    let text =
+        format!("listen = ['[fe80::1%missing]:53']\n{PREFIX}[[upstream]]\naddress = '::1'\n");
+    let settings = Settings::from_text(&text, Path::new("test.toml")).unwrap();
+    let Err(error) = bind(settings, Activated::default()) else { panic!("it is served") };
+    let wanted = "cannot serve [fe80::1%missing]:53 over UDP: there is no interface missing";
+    assert_eq!(error.to_string(), wanted);
 }
 
 /// Runs a test in a thread with a network of its own, and with mounts of its own: /etc and /run are

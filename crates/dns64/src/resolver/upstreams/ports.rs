@@ -18,6 +18,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use method::units::Nanos;
+use net::address::ServiceAddr;
 use net::poller::Poller;
 use net::queue::SendQueue;
 use net::socket::Endpoint;
@@ -87,6 +88,8 @@ impl Port {
 
 /// The ports towards one server.
 struct ServerPorts {
+    server: ServiceAddr,
+    /// The address with which the last port was opened: the interface of its zone may change.
     address: SocketAddr,
     /// The source ports, and beyond `allowed` those of an older configuration until what they
     /// expect has come.
@@ -127,7 +130,7 @@ impl Ports {
         for (id, access) in servers {
             let known = before.get_mut(id.place()).and_then(Option::take);
             let mut server = known
-                .filter(|known| known.address == access.address)
+                .filter(|known| known.server == access.address)
                 .unwrap_or_else(|| ServerPorts::new(access.address));
             server.route.is_wanted = access.past_stack;
             server.allow(usize::from(access.source_ports));
@@ -247,9 +250,10 @@ pub(crate) fn is_ours(error: &io::Error) -> bool {
 }
 
 impl ServerPorts {
-    fn new(address: SocketAddr) -> ServerPorts {
+    fn new(server: ServiceAddr) -> ServerPorts {
         ServerPorts {
-            address,
+            server,
+            address: server.without_zone(),
             ports: Vec::new(),
             allowed: 0,
             queue: None,
@@ -342,6 +346,7 @@ impl ServerPorts {
     /// Puts a new socket in the place of an old one, which is closed, and with that forgotten by
     /// the poller.
     fn open(&mut self, id: PortId, by: &By<'_>) -> io::Result<()> {
+        self.address = self.server.resolve()?;
         let endpoint = Endpoint::connect(self.address)?;
         endpoint.use_receive_offload();
         by.poller.add(&endpoint, token(id))?;
@@ -370,6 +375,10 @@ impl ServerPorts {
         let queue = self.queue.as_mut();
         if let Some(error) = queue.and_then(|queue| queue.flush(&port.endpoint).unreachable) {
             self.refused.push((number, error));
+            if error != io::ErrorKind::ConnectionRefused {
+                // The interface may be gone: new ports find one that has taken its place.
+                self.ports.iter_mut().flatten().for_each(|port| port.used = USES);
+            }
         }
         self.close_if_done(number);
     }
@@ -405,7 +414,8 @@ mod tests {
 
         fn allow(&mut self, allowed: u16) {
             let address = self.silent.local_addr().unwrap();
-            let access = Access { address, source_ports: allowed, past_stack: false };
+            let access =
+                Access { address: address.into(), source_ports: allowed, past_stack: false };
             self.ports.configure([(SERVER, access)].into_iter());
         }
 

@@ -1,11 +1,11 @@
-//! One upstream as one worker knows it: its health, its retries, how it is asked, and the counters
+//! State of one upstream in one worker: health, retries, properties of its queries, and the counters
 //! that show them.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use method::units::Nanos;
+use net::address::ServiceAddr;
 
 use super::health::{News, UpstreamHealth};
 use super::network::NetworkErrors;
@@ -15,7 +15,7 @@ use crate::metrics::{Metrics, UpstreamMetrics};
 
 /// What one worker knows of an upstream server.
 pub(crate) struct Server {
-    address: SocketAddr,
+    address: ServiceAddr,
     /// Whether the configuration still has it; one that it has not is asked no more.
     configured: bool,
     health: UpstreamHealth,
@@ -28,7 +28,7 @@ pub(crate) struct Server {
 
 impl Server {
     /// Nothing is known of it yet.
-    pub(super) fn new(address: SocketAddr, metrics: Arc<UpstreamMetrics>) -> Server {
+    pub(super) fn new(address: ServiceAddr, metrics: Arc<UpstreamMetrics>) -> Server {
         Server {
             address,
             configured: true,
@@ -42,7 +42,7 @@ impl Server {
     }
 
     /// Address and port, the same for UDP and TCP.
-    pub(crate) fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> ServiceAddr {
         self.address
     }
 
@@ -106,8 +106,8 @@ impl Server {
         self.random_case.is_over(now)
     }
 
-    /// The server has answered in another letter case: for a while it is asked in lower case. The
-    /// log says so once.
+    /// The server has answered in another letter case: for a while it is asked in lower case, which
+    /// is logged once.
     pub(crate) fn found_other_case(&mut self, now: Nanos, metrics: &Metrics) {
         self.random_case.begin(now);
         if metrics.is_first_other_case(self.address) {

@@ -9,6 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use method::units::Nanos;
+use net::address::ServiceAddr;
 use net::clock;
 use rand::RngExt;
 use tokio::net::{TcpStream, UdpSocket};
@@ -52,7 +53,7 @@ pub(super) async fn ask_again(shared: Arc<Shared>, state: Shares) {
 
 /// The upstreams in which prefixes are looked for: those that are asked for all but the domains of
 /// forward rules. None, if prefixes are not looked for there.
-fn upstreams(settings: &Settings) -> Vec<SocketAddr> {
+fn upstreams(settings: &Settings) -> Vec<ServiceAddr> {
     let wanted = settings.config.discovery.upstreams
         && settings.config.written_prefixes().any(PrefixKeys::is_discovered);
     if !wanted {
@@ -65,7 +66,7 @@ fn upstreams(settings: &Settings) -> Vec<SocketAddr> {
 /// What the upstreams announce, as [`ask`] has it; `None` as soon as they are not `wanted` any more,
 /// however many of them have yet to be waited for.
 async fn ask_while(
-    upstreams: &[SocketAddr],
+    upstreams: &[ServiceAddr],
     wanted: impl Fn() -> bool,
 ) -> Option<Option<Announcement>> {
     let mut asking = pin!(ask(upstreams));
@@ -83,7 +84,7 @@ async fn ask_while(
 /// The prefixes that the first upstream of the list names which names any. No prefix, if all have
 /// answered and none of them names any; `None`, if that cannot be said. They are asked at the same
 /// time: the dead ones among them must not keep the others from answering before a prefix ends.
-async fn ask(upstreams: &[SocketAddr]) -> Option<Announcement> {
+async fn ask(upstreams: &[ServiceAddr]) -> Option<Announcement> {
     let asked = |&upstream| Box::pin(timeout(PATIENCE, ask_one(upstream)));
     let mut asked: Vec<_> = upstreams.iter().map(|to| (asked(to), None)).collect();
     poll_fn(|context| {
@@ -115,7 +116,8 @@ async fn ask(upstreams: &[SocketAddr]) -> Option<Announcement> {
 }
 
 /// What one upstream answers; `None` if that is no answer to the question.
-async fn ask_one(upstream: SocketAddr) -> io::Result<Option<Found>> {
+async fn ask_one(upstream: ServiceAddr) -> io::Result<Option<Found>> {
+    let upstream = upstream.resolve()?;
     let id: [u8; 2] = rand::rng().random();
     let query = [&id[..], HEADER, QUESTION, OPT].concat();
     let answer = ask_over_udp(upstream, &query).await?;
@@ -182,7 +184,7 @@ mod tests {
     use crate::translation::prefix::Prefix;
 
     /// What becomes of a question to these upstreams, which are wanted for so many looks.
-    fn asked(upstreams: &[SocketAddr], looks: u32) -> Option<Option<Announcement>> {
+    fn asked(upstreams: &[ServiceAddr], looks: u32) -> Option<Option<Announcement>> {
         let left = Cell::new(looks);
         let wanted = || left.replace(left.get().saturating_sub(1)) > 0;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -193,7 +195,7 @@ mod tests {
     fn who_is_asked_is_remembered_and_forgotten_by_a_reload() {
         let at = || std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let (dead, live) = (at(), at());
-        let [to_dead, to_live] = [&dead, &live].map(|socket| socket.local_addr().unwrap());
+        let [to_dead, to_live] = [&dead, &live].map(|socket| socket.local_addr().unwrap().into());
         std::thread::spawn(move || {
             live.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
             let mut query = [0; 512];

@@ -1,11 +1,11 @@
 //! What the tasks know together: announced prefixes, probes, and when upstreams are asked again.
 
 use std::cell::RefCell;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
 use method::units::Nanos;
+use net::address::ServiceAddr;
 
 use super::probes::Probes;
 use crate::config::Settings;
@@ -40,9 +40,9 @@ pub(super) type Shares = Rc<RefCell<State>>;
 #[derive(Debug, Default)]
 pub(super) struct Asking {
     /// Who is asked.
-    upstreams: Vec<SocketAddr>,
+    upstreams: Vec<ServiceAddr>,
     /// Who of them has announced what they announce.
-    announcer: Option<SocketAddr>,
+    announcer: Option<ServiceAddr>,
     /// When the upstreams are to be asked again.
     at: Nanos,
     /// How long was waited after they had not answered, if they had not.
@@ -56,7 +56,7 @@ pub(super) type Found = (Vec<Prefix>, Nanos);
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Announcement {
     /// The upstream that announces it; `None`: all have answered, and none announces anything.
-    pub(super) by: Option<SocketAddr>,
+    pub(super) by: Option<ServiceAddr>,
     pub(super) found: Found,
 }
 
@@ -98,7 +98,7 @@ impl State {
 
     /// Whether these upstreams are to be asked now, as others are at once. What somebody has said
     /// who is none of them counts no more.
-    pub(super) fn is_due(&mut self, upstreams: &[SocketAddr], now: Nanos) -> bool {
+    pub(super) fn is_due(&mut self, upstreams: &[ServiceAddr], now: Nanos) -> bool {
         if self.asking.upstreams != upstreams {
             let announcer = self.asking.announcer.filter(|by| upstreams.contains(by));
             if announcer.is_none() {
@@ -136,14 +136,14 @@ mod tests {
     use super::*;
 
     /// What this upstream announces, or nobody.
-    fn said(by: Option<SocketAddr>, prefixes: &[Prefix], ttl: Nanos) -> Option<Announcement> {
+    fn said(by: Option<ServiceAddr>, prefixes: &[Prefix], ttl: Nanos) -> Option<Announcement> {
         Some(Announcement { by, found: (prefixes.to_vec(), ttl) })
     }
 
     #[test]
     fn what_other_upstreams_said_counts_no_more() {
         let mut state = State::default();
-        let [one, other]: [SocketAddr; 2] =
+        let [one, other]: [ServiceAddr; 2] =
             ["192.0.2.1:53", "192.0.2.2:53"].map(|a| a.parse().unwrap());
         let minute = Nanos::from_millis(60_000);
         assert!(state.is_due(&[one], Nanos(0)));
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn what_an_upstream_said_that_stays_counts_whoever_comes_or_goes() {
         let mut state = State::default();
-        let [one, other, third]: [SocketAddr; 3] =
+        let [one, other, third]: [ServiceAddr; 3] =
             ["192.0.2.1:53", "192.0.2.2:53", "192.0.2.3:53"].map(|a| a.parse().unwrap());
         let (now, prefixes) = (Nanos::SECOND, [Prefix::WELL_KNOWN]);
         state.is_due(&[one, other], now);
