@@ -34,8 +34,8 @@ pub(crate) mod ttl;
 pub(crate) mod upstreams;
 pub(crate) mod waiter;
 
+use net::address::ServiceAddr;
 use std::collections::{HashSet, VecDeque};
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use method::units::Nanos;
@@ -140,7 +140,7 @@ impl<O: Outside> Resolver<O> {
     fn forget_removed_upstreams(&mut self) {
         self.upstreams.forget_removed(&self.fetches.servers(), &self.common.metrics);
         let source_ports = self.settings.config.forwarding.source_ports;
-        let past_stack: HashSet<SocketAddr> =
+        let past_stack: HashSet<ServiceAddr> =
             self.settings.upstreams.iter().filter(|one| one.xdp).map(|one| one.address).collect();
         let servers = self.upstreams.servers().map(|(id, server)| {
             let access = Access {

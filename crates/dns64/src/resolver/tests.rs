@@ -78,7 +78,7 @@ struct Notes {
     expected: HashMap<Expected, FetchId>,
     next_id: u16,
     /// The servers of the last list.
-    servers: Vec<(ServerId, SocketAddr)>,
+    servers: Vec<(ServerId, ServiceAddr)>,
     /// Servers to which nothing can be sent, and why.
     refuses: HashMap<u16, io::ErrorKind>,
 }

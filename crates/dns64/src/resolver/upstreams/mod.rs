@@ -18,8 +18,8 @@ mod retries;
 mod server;
 mod suspended;
 
+use net::address::ServiceAddr;
 use std::collections::HashMap;
-use std::net::SocketAddr;
 
 use method::units::Nanos;
 use rand::rngs::StdRng;
@@ -55,7 +55,7 @@ pub(super) struct Upstreams {
 impl Upstreams {
     /// Takes over a new configuration. Servers that it keeps also keep their health and counters.
     pub(super) fn configure(&mut self, settings: &Settings, metrics: &Metrics) {
-        let mut known: HashMap<SocketAddr, usize> =
+        let mut known: HashMap<ServiceAddr, usize> =
             self.servers.iter().map(|(place, server)| (server.address(), place)).collect();
         for (_, server) in &mut self.servers {
             server.set_configured(false);
