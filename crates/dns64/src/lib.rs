@@ -31,6 +31,7 @@ mod prefixes;
 pub mod process;
 mod resolver;
 pub mod server;
+mod shares;
 #[cfg(test)]
 mod testing;
 mod translation;

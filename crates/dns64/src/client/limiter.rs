@@ -1,12 +1,14 @@
 //! How much a client, or a network, gets a second: the generic cell rate algorithm (ITU-T I.371),
 //! one word for each.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use method::units::Nanos;
 use quick_cache::sync::Cache;
+
+use crate::shares::client::ClientId;
 
 /// Clients remembered; beyond that the least active are forgotten.
 const CLIENTS: usize = 65_536;
@@ -51,31 +53,15 @@ impl Limiter {
     }
 }
 
-/// A client: an IPv4 address, or an IPv6 /64, which one host may have to itself (RFC 8273) with all
-/// addresses in it. A link-local address is one alone: all links have the same prefix (RFC 4291
-/// §2.5.6).
+/// Returns the number of a client ([`ClientId`]).
 pub(crate) fn network(client: IpAddr) -> u64 {
-    match client {
-        IpAddr::V4(v4) => u64::from(u32::from(v4)),
-        IpAddr::V6(v6) => link_local(v6).unwrap_or((u128::from(v6) >> 64) as u64),
-    }
+    ClientId::of(client).0
 }
 
-/// The network that a client is in, as far as a forger of its address need care which host of it he
-/// floods: an IPv4 /24, an IPv6 /56, but a link-local address alone.
+/// Returns the number of the network that may be flooded with replies to forged addresses: an IPv4
+/// /24, an IPv6 /56, or a link-local address.
 pub(crate) fn wide_network(client: IpAddr) -> u64 {
-    match client {
-        IpAddr::V4(v4) => u64::from(u32::from(v4) >> 8),
-        IpAddr::V6(v6) => link_local(v6).unwrap_or((u128::from(v6) >> 72) as u64),
-    }
-}
-
-/// The interface identifier of a link-local address, behind the ten bits of `fe80::/10`, so that it
-/// is no network of somebody else. The ten bits that this takes are folded into the others.
-fn link_local(address: Ipv6Addr) -> Option<u64> {
-    let interface = u128::from(address) as u64;
-    let folded = (interface ^ interface >> 54) & (u64::MAX >> 10);
-    address.is_unicast_link_local().then_some(0xfe80 << 48 | folded)
+    ClientId::of(client).site()
 }
 
 #[cfg(test)]
@@ -103,21 +89,5 @@ mod tests {
         let limiter = Limiter::new();
         let host = |n: u16| IpAddr::from([0xfd00, 0, 0, 1, 0, 0, 0, n]);
         assert_eq!((0..10).filter(|&n| limiter.admits(host(n), Nanos::SECOND, 1, 4)).count(), 4);
-    }
-
-    #[test]
-    fn item_42_a_link_local_client_is_its_address() {
-        let (one, other) = ("fe80::11ff:fe23:4567:890a", "fe80::11ff:fe23:4567:890b");
-        for network in [network, wide_network] {
-            let of = |address: &str| network(address.parse().unwrap());
-            assert_eq!(of(one), of(one));
-            assert_ne!(of(one), of(other));
-            // The first bits of the interface identifier count too.
-            assert_ne!(of("fe80::1"), of("fe80::8000:0:0:1"));
-            // Who chooses it cannot choose to be somebody else.
-            assert_ne!(of("fe80::2001:db8:0:1"), of("2001:db8:0:1::1"));
-            assert_ne!(of("fe80::c000:201"), of("192.0.2.1"));
-        }
-        assert_eq!(network("fd00::1".parse().unwrap()), network("fd00::2".parse().unwrap()));
     }
 }

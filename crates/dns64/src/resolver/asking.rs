@@ -223,9 +223,11 @@ impl<O: Outside> Resolver<O> {
         fetch.state.go_over_to_tcp(number, cause, Arc::clone(&begun));
         self.common.metrics.worker(self.worker).count(Count::UpstreamTcp);
         let (worker, timeout) = (self.worker, timeout.into());
+        let client = fetch.charge.client();
         self.outside.ask_over_tcp(TcpQuestion {
             worker,
             fetch: id,
+            client,
             address,
             query,
             timeout,

@@ -140,6 +140,8 @@ mod tests {
     use crate::name::{Key, KeyBuf};
     use crate::resolver::budget::Budget;
     use crate::resolver::fetch::State;
+    use crate::shares::Places;
+    use crate::shares::client::ClientId;
     use method::units::Nanos;
 
     const UPSTREAM: &str = "[[upstream]]\naddress = '192.0.2.1'\n";
@@ -151,8 +153,8 @@ mod tests {
     #[test]
     fn questions_are_found_by_key_until_they_are_removed() {
         let mut fetches = Fetches::default();
-        let budget = Budget::new(&mut rand::rng());
-        let charge = budget.whose(budget.client(0), &[0], Nanos(0));
+        let places = Places { taken: 0, most: 1 };
+        let charge = Budget::new().charge(ClientId(0), &[0], places, Nanos(0));
         let new = |name: &str| {
             Fetch::new(
                 key(name),

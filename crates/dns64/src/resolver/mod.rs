@@ -43,7 +43,6 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use self::budget::Budget;
-use self::budget::shares::Counters;
 use self::cache::{Cache, Found};
 use self::fetches::{Fetches, KeyHash};
 use self::outcome::{Failure, Outcome};
@@ -59,6 +58,8 @@ use crate::config::Settings;
 use crate::ids::{FetchId, WorkerId};
 use crate::metrics::{Count, Metrics, WorkerMetrics};
 use crate::name::{KeyBuf, text};
+use crate::shares::Places;
+use crate::shares::client::ClientId;
 
 /// A question is not begun for a query that is older than this: the client is about to ask again,
 /// and two more rounds of `forwarding.timeout` would make it wait for more than four seconds.
@@ -115,7 +116,7 @@ impl<O: Outside> Resolver<O> {
             upstreams: Upstreams::default(),
             fetches: Fetches::default(),
             timers: Timers::default(),
-            budget: Budget::new(&mut rand::rng()),
+            budget: Budget::new(),
             renewals: Renewals::default(),
             landed: VecDeque::new(),
             current: None,
@@ -190,7 +191,7 @@ impl<O: Outside> Resolver<O> {
     }
 
     /// Asks anew for what is asked for often and will be over soon.
-    fn renew_if_wanted(&mut self, question: &KeyBuf, outcome: &Outcome, client: u64) {
+    fn renew_if_wanted(&mut self, question: &KeyBuf, outcome: &Outcome, client: ClientId) {
         self.renewals.count();
         let Outcome::Answered(kept) = outcome else { return };
         if !Renewals::is_near_end(kept) || question.is_probe() {
@@ -247,20 +248,20 @@ impl<O: Outside> Resolver<O> {
         if self.now.since(demand.since) > PATIENCE {
             return Asked::Denied(Denial::TooLate);
         }
-        let client = self.budget.client(demand.client);
         let most = self.settings.config.limits.in_flight;
-        if let Err(denial) = self.budget.admit_waiter(client, most, demand.first) {
-            return Asked::Denied(denial);
-        }
+        let place = match self.budget.admit_waiter(demand.client, most, demand.first) {
+            Ok(place) => place,
+            Err(denial) => return Asked::Denied(denial),
+        };
         let hash = self.fetches.hash(question.octets());
         let found = match self.fetches.find(question.octets(), hash) {
             Some(id) => self.join(id, question, demand),
-            None => self.begin_for(client, question, hash, demand),
+            None => self.begin_for(question, hash, demand),
         };
         match found {
             Ok(id) => {
                 let answer_by = self.answer_by(question, demand);
-                self.wait(id, Waiting { waiter: demand.waiter, client, answer_by });
+                self.wait(id, Waiting { waiter: demand.waiter, place, answer_by });
                 Asked::Waiting
             }
             Err(asked) => asked,
@@ -292,14 +293,14 @@ impl<O: Outside> Resolver<O> {
     /// this branch.
     fn begin_for(
         &mut self,
-        client: Counters,
         question: &KeyBuf,
         hash: KeyHash,
         demand: Demand,
     ) -> Result<FetchId, Asked> {
-        let charge = self.budget.whose(client, question.name(), self.now);
+        let places = self.places();
+        let charge = self.budget.charge(demand.client, question.name(), places, self.now);
         if demand.first {
-            self.budget.admit(charge, self.free()).map_err(Asked::Denied)?;
+            self.budget.admit(charge, places).map_err(Asked::Denied)?;
         }
         self.begin(question, hash, charge, demand.max_age)
             .map_err(|kept| Asked::Known(Outcome::Answered(kept)))
@@ -309,7 +310,7 @@ impl<O: Outside> Resolver<O> {
     fn wait(&mut self, id: FetchId, waiting: Waiting) {
         if let Some(fetch) = self.fetches.get(id) {
             fetch.waiters.push(waiting);
-            self.budget.enter_waiter(waiting.client);
+            self.budget.enter_waiter(waiting.place);
             if waiting.answer_by != NEVER {
                 let left = waiting.answer_by.since(self.now);
                 fetch.release_due =
@@ -362,7 +363,7 @@ impl<O: Outside> Resolver<O> {
     fn release(&mut self, waiters: Waiters, outcome: Outcome) {
         self.landed.push_back(Landed { waiters, outcome });
         for waiting in self.landed.back().into_iter().flat_map(|landed| &landed.waiters) {
-            self.budget.leave_waiter(waiting.client);
+            self.budget.leave_waiter(waiting.place);
         }
     }
 
@@ -374,7 +375,7 @@ impl<O: Outside> Resolver<O> {
 
     /// Asks a question whose answer a client will want in a moment, unless it is known or in
     /// flight, or there is no room for it. Nobody is told; the answer will be in the cache.
-    pub(crate) fn ask_ahead(&mut self, question: &KeyBuf, client: u64) {
+    pub(crate) fn ask_ahead(&mut self, question: &KeyBuf, client: ClientId) {
         let known = self.common.cache.get(question.octets(), self.now, &self.settings.ttl);
         let hash = self.fetches.hash(question.octets());
         if matches!(known, Found::Missing) && self.fetches.find(question.octets(), hash).is_none() {
@@ -385,10 +386,17 @@ impl<O: Outside> Resolver<O> {
     /// Begins a question for which nobody waits, if there is room for it. If another worker has just
     /// got the answer, no older than `max_age` seconds, it is in the cache by now. Whether the
     /// question is in flight.
-    fn begin_ahead(&mut self, question: &KeyBuf, hash: KeyHash, client: u64, max_age: u32) -> bool {
-        let charge = self.budget.whose(self.budget.client(client), question.name(), self.now);
+    fn begin_ahead(
+        &mut self,
+        question: &KeyBuf,
+        hash: KeyHash,
+        client: ClientId,
+        max_age: u32,
+    ) -> bool {
+        let places = self.places();
+        let charge = self.budget.charge(client, question.name(), places, self.now);
         !self.settings.upstreams.is_empty()
-            && self.budget.admit(charge, self.free()).is_ok()
+            && self.budget.admit(charge, places).is_ok()
             && self.begin(question, hash, charge, max_age).is_ok()
     }
 
@@ -397,14 +405,14 @@ impl<O: Outside> Resolver<O> {
         self.fetches.len() == 0
     }
 
-    /// How many more questions may be in flight.
-    fn free(&self) -> usize {
+    /// Returns the numbers of questions that are in flight, and that may be.
+    fn places(&self) -> Places {
         let forwarding = self.settings.config.forwarding;
         // Half of the ids are left for those that are asked again.
         let ids = usize::from(forwarding.source_ports) * MOST_IDS / 2;
         let most = self.settings.config.limits.in_flight * FETCHES_PER_JOB;
         let most = most.min(ids).min(self.budget.questions(Nanos::from(forwarding.timeout)));
-        most.saturating_sub(self.fetches.len())
+        Places { taken: self.fetches.len(), most }
     }
 
     /// A question that is over, with those who wait for its outcome; the one that was over first.

@@ -13,6 +13,7 @@ use rand::rngs::StdRng;
 use super::outcome::Outcome;
 use crate::ids::{Expected, FetchId, PortId, ServerId, WorkerId};
 use crate::name::Key;
+use crate::shares::client::ClientId;
 
 /// A question that an upstream is to be asked over TCP.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub(crate) struct TcpQuestion {
     /// The worker that gets the answer.
     pub(crate) worker: WorkerId,
     pub(crate) fetch: FetchId,
+    /// The client that caused the question first.
+    pub(crate) client: ClientId,
     /// Address and port of the upstream.
     pub(crate) address: ServiceAddr,
     /// The query, without the two octets of its length.

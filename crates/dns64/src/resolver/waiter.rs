@@ -3,10 +3,11 @@
 use method::units::Nanos;
 use smallvec::SmallVec;
 
-use super::budget::shares::Counters;
 use super::outcome::Outcome;
 use crate::ids::JobId;
 use crate::name::{Key, text};
+use crate::shares::Place;
+use crate::shares::client::ClientId;
 
 /// Who waits for a question. What else is to wait, a validation for example, gets a variant here;
 /// the resolver hands waiters back as it got them.
@@ -21,8 +22,8 @@ pub(crate) enum Waiter {
 pub(crate) struct Waiting {
     /// Whom to tell.
     pub(crate) waiter: Waiter,
-    /// The client, which has a share of the places to wait in.
-    pub(super) client: Counters,
+    /// The place in which the client's query waits.
+    pub(super) place: Place,
     /// When it is told something else if there is no answer yet: that an old one has to do;
     /// [`NEVER`] if it waits to the end.
     pub(super) answer_by: Nanos,
@@ -39,9 +40,8 @@ pub(crate) type Waiters = SmallVec<[Waiting; 1]>;
 pub(crate) struct Demand {
     /// Whom to tell what comes of the question.
     pub(crate) waiter: Waiter,
-    /// The client for whose query this is asked: an IPv4 address, an IPv6 /64 or a link-local
-    /// address ([`network`](crate::client::limiter::network)).
-    pub(crate) client: u64,
+    /// The client for whose query this is asked.
+    pub(crate) client: ClientId,
     /// When the query came for which this is asked.
     pub(crate) since: Nanos,
     /// Whether nothing has been asked for that query yet. A query for which something has been
@@ -75,10 +75,9 @@ pub(crate) enum Denial {
     TooLate,
     /// As many questions are in flight, or as many queries wait, as may.
     NoRoom,
-    /// The client has caused as many of these as one client may while there are so many.
+    /// The client, or a network around it, holds its share of the places.
     ClientShare,
-    /// Nothing below a name above has been answered of late, and as many questions for names there
-    /// are in flight as may be, or as many queries wait for this one as may.
+    /// The name is in a dead branch, and the share of that branch, or of the client in it, is held.
     DeadBranch,
 }
 

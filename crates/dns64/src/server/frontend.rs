@@ -27,7 +27,7 @@ use super::network::Network;
 use super::replies::Replies;
 use super::shared::Shared;
 use crate::client::inquiry::{Inquiry, Step};
-use crate::client::limiter::{network, wide_network};
+use crate::client::limiter::wide_network;
 use crate::client::query::{Query, Received};
 use crate::client::reply::{ReplyFrame, write_refusal, write_servfail};
 use crate::config::{LimitKeys, Overload, Settings};
@@ -38,6 +38,7 @@ use crate::observe::{Entry, Observer};
 use crate::resolver::Resolver;
 use crate::resolver::outcome::{Failure, Outcome};
 use crate::resolver::waiter::{Asked, Demand, Denial, Waiter};
+use crate::shares::client::ClientId;
 use crate::translation::decide::{Reason, Reply, Strip, Withheld};
 use crate::translation::decision::Decision;
 use crate::translation::policy::Rules;
@@ -340,7 +341,7 @@ impl Frontend {
             let demand = Demand {
                 waiter: Waiter::Job(self.jobs.next_id()),
                 since: job.arrived,
-                client: network(job.inquiry.client()),
+                client: ClientId::of(job.inquiry.client()),
                 first: job.inquiry.is_new(),
                 in_vain: job.inquiry.has_waited_in_vain(),
                 max_age: job.inquiry.max_age(&key),

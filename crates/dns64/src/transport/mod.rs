@@ -3,13 +3,14 @@
 //! ```text
 //! clients ── UDP ─► server::worker                      upstreams ◄─ UDP ── resolver::upstreams::ports
 //!         ── TCP ─► stream ─► worker ─► stream ─► client          ◄─ TCP ── upstream_tcp
-//!                   framing, backlog, connections                 framing
+//!                   framing, backlog, connections                 permits, framing
 //! ```
 
 pub(crate) mod backlog;
 pub(crate) mod client;
 pub(crate) mod connections;
 pub(crate) mod framing;
+mod permits;
 pub(crate) mod stream;
 pub(crate) mod upstream_tcp;
 

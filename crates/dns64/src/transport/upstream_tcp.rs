@@ -1,6 +1,6 @@
-//! Questions to upstreams over TCP: a number of them at once, of which each upstream has a share
-//! only, so that one whose TCP is dead does not keep the others from being asked; over connections
-//! that are kept for a few more, and not for long (RFC 7766 §6.2).
+//! Questions to upstreams over TCP. The number of them at once is limited ([`super::permits`]), in
+//! all and for each upstream, so that an upstream whose TCP is dead does not block the others. Idle
+//! connections are kept for further questions, few and not for long (RFC 7766 §6.2).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 
 use net::address::ServiceAddr;
 use tokio::net::TcpStream;
+use tokio::sync::Mutex;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::sync::{Mutex, Semaphore};
 use tokio::task::spawn_local;
 use tokio::time::{timeout, timeout_at};
 use wire::view::Message;
 
 use super::framing::{read_message, write_message};
+use super::permits::Permits;
 use crate::client::query::describe;
 use crate::guard::{Tasks, catch_async};
 use crate::resolver::outside::{TcpFailure, TcpQuestion};
@@ -32,13 +33,10 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Connections that wait for their next question, and since when.
 type Idle = Rc<RefCell<HashMap<ServiceAddr, Vec<(TcpStream, Instant)>>>>;
-/// How many questions each upstream may still be asked.
-type Shares = Rc<RefCell<HashMap<ServiceAddr, Rc<Semaphore>>>>;
 
 /// Asks what comes out of `questions`, at most `connections` of them at once and `share` of one
-/// upstream, and gives `tell` what
-/// comes of each, until nobody can ask any more. A panic at work on one of them costs no more than
-/// its answer.
+/// upstream, and passes the outcome of each to `tell`, until `questions` is closed. A panic at work
+/// on one of them costs only its answer.
 pub(crate) async fn run(
     tasks: Tasks,
     connections: usize,
@@ -46,8 +44,7 @@ pub(crate) async fn run(
     questions: Rc<Mutex<UnboundedReceiver<TcpQuestion>>>,
     tell: impl Fn(&TcpQuestion, Result<Vec<u8>, TcpFailure>) + Clone + 'static,
 ) {
-    let room = Rc::new(Semaphore::new(connections));
-    let (idle, shares) = (Idle::default(), Shares::default());
+    let (permits, idle) = (Permits::new(connections, share), Idle::default());
     let mut questions = questions.lock().await;
     let mut look = Instant::now() + LOOK;
     loop {
@@ -55,22 +52,17 @@ pub(crate) async fn run(
         if look <= Instant::now() {
             look = Instant::now() + LOOK;
             close_some(&idle, Instant::now());
-            // Those of upstreams that are not asked any more go.
-            shares.borrow_mut().retain(|_, share| Rc::strong_count(share) > 1);
         }
         let question = match next {
             Ok(Some(question)) => question,
             Ok(None) => break,
             Err(_) => continue,
         };
-        let whole = || Rc::new(Semaphore::new(share));
-        let share = Rc::clone(shares.borrow_mut().entry(question.address).or_insert_with(whole));
-        let (room, idle, tell, tasks) =
-            (Rc::clone(&room), Rc::clone(&idle), tell.clone(), tasks.clone());
+        let (permits, idle, tell, tasks) =
+            (Rc::clone(&permits), Rc::clone(&idle), tell.clone(), tasks.clone());
         spawn_local(async move {
             let ask = async {
-                let _share = share.acquire().await.ok()?;
-                let _permit = room.acquire().await.ok()?;
+                let _permit = permits.acquire(question.address, question.client).await?;
                 question.begun.store(true, Ordering::Relaxed);
                 #[cfg(test)]
                 crate::guard::panic_if_named("defect-upstream", &question.query[12..]);
@@ -157,6 +149,7 @@ mod tests {
 
     use super::*;
     use crate::ids::{FetchId, WorkerId};
+    use crate::shares::client::ClientId;
 
     fn local(work: impl Future<Output = ()>) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -185,6 +178,7 @@ mod tests {
         TcpQuestion {
             worker: WorkerId(0),
             fetch: FetchId { index: 0, generation: 0 },
+            client: ClientId(1),
             address,
             query: vec![0; 17],
             timeout: Duration::from_secs(3),

@@ -17,5 +17,6 @@ mod prefixes;
 mod records;
 mod robustness;
 mod safety;
+mod shares;
 mod synthesis;
 mod transport;

@@ -107,14 +107,14 @@ fn r2_chains_of_compression_pointers_are_malformed() {
 
 /// An upstream that says nothing about names with "dead" in them, and answers all others; it does
 /// little else, so that it keeps up.
-struct HalfDead {
-    address: SocketAddr,
+pub(crate) struct HalfDead {
+    pub(crate) address: SocketAddr,
     stop: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
 impl HalfDead {
-    fn new() -> HalfDead {
+    pub(crate) fn new() -> HalfDead {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
         // What it cannot read at once waits: a question that is lost here would be no fault of the

@@ -221,7 +221,7 @@ fn item_42_strangers_are_refused() {
 fn item_42_tcp_connections_of_strangers_and_of_too_many_are_closed_and_counted() {
     let upstream = Upstream::new(plain);
     let limits =
-        format!("{PREFIX}[access]\nallow = ['127.0.0.1/32']\n[limits]\ntcp-connections = 2\n");
+        format!("{PREFIX}[access]\nallow = ['127.0.0.1/32']\n[limits]\ntcp-per-client = 2\n");
     let (few, strict) = (
         server(&[upstream.address], &limits),
         server(&[upstream.address], &format!("{PREFIX}[access]\nallow = ['127.0.0.9/32']\n")),
@@ -262,11 +262,10 @@ fn item_42_a_flood_of_names_is_bounded_and_the_served_stay_served() {
                 .unwrap();
         }
         let metrics = server.running.metrics();
-        // One client gets eight ninths of the places.
-        let most = LIMIT as u64 * 8 / 9 + 1;
         let denied = || metrics.total(Count::Overload) + metrics.total(Count::ClientShare);
-        eventually("the limit is reached", || denied() == 3 * LIMIT as u64 - most);
-        eventually("they wait", || metrics.in_flight() == most);
+        eventually("all wait or are denied", || denied() + metrics.in_flight() == 3 * LIMIT as u64);
+        let waiting = metrics.in_flight();
+        assert!((120..190).contains(&waiting), "{waiting}: the share of one client");
         assert_eq!(
             ask("served.test", Rtype::AAAA).of(&server).addresses(),
             [mapped("192.0.2.1")],

@@ -35,6 +35,13 @@ const DEEPEST: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct BranchId(u64);
 
+impl BranchId {
+    /// A number that clients cannot foresee.
+    pub(super) fn number(self) -> u64 {
+        self.0
+    }
+}
+
 /// What is known of a branch.
 #[derive(Clone, Copy, Debug, Default)]
 struct Branch {

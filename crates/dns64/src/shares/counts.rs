@@ -1,0 +1,191 @@
+//! Numbers of places that clients and the networks around them hold. Only networks that hold places
+//! are remembered, so that the number of places bounds the memory.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use super::client::{ClientId, LEVELS, NetworkId};
+use super::{Places, Weight};
+
+/// Numbers of places that are held.
+#[derive(Default)]
+pub(crate) struct Counts {
+    /// Clients choose the keys: the hash must be one that they cannot foresee.
+    held: HashMap<Key, Held>,
+}
+
+/// A network, and the kind of places that it holds. Level 0 is the network of all clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    kind: u64,
+    level: u8,
+    network: NetworkId,
+}
+
+/// Places of a network.
+#[derive(Clone, Copy, Default)]
+struct Held {
+    places: u32,
+    /// Networks of the next level that hold them.
+    networks: u32,
+}
+
+/// Returns the keys of a client, that of all clients first.
+fn keys(kind: u64, client: ClientId) -> [Key; LEVELS + 1] {
+    let mut keys = [Key { kind, level: 0, network: 0 }; LEVELS + 1];
+    for (level, (key, network)) in (1..).zip(keys[1..].iter_mut().zip(client.networks())) {
+        *key = Key { kind, level, network };
+    }
+    keys
+}
+
+impl Counts {
+    /// Returns true if a client may hold one more of `places`. Places of each `kind` are counted
+    /// apart.
+    pub(crate) fn admit(&self, kind: u64, client: ClientId, places: Places) -> bool {
+        let [all, networks @ ..] =
+            keys(kind, client).map(|key| self.held.get(&key).copied().unwrap_or_default());
+        let (mut weight, mut around) = (Weight::FULL, all);
+        for (level, own) in networks.into_iter().enumerate() {
+            let [held, all, beside] =
+                [own.places, around.places, around.networks].map(|count| count as usize);
+            weight = weight.and(level, held, all, beside);
+            if held == 0 {
+                break;
+            }
+            around = own;
+        }
+        let mut room = places.room();
+        for held in networks.map(|own| own.places as usize) {
+            if !room.admits(held, weight) {
+                return false;
+            }
+            if held == 0 {
+                // Networks inside this one hold none either.
+                break;
+            }
+            room = room.inside(held, weight);
+        }
+        true
+    }
+
+    /// Counts one more place of a client.
+    pub(crate) fn enter(&mut self, kind: u64, client: ClientId) {
+        let mut around = None;
+        for key in keys(kind, client) {
+            let held = self.held.entry(key).or_default();
+            held.places += 1;
+            if held.places == 1 {
+                self.change_networks(around, 1);
+            }
+            around = Some(key);
+        }
+    }
+
+    /// Counts one place of a client less.
+    pub(crate) fn leave(&mut self, kind: u64, client: ClientId) {
+        let mut around = None;
+        for key in keys(kind, client) {
+            let Entry::Occupied(mut held) = self.held.entry(key) else { return };
+            held.get_mut().places -= 1;
+            if held.get().places == 0 {
+                held.remove();
+                self.change_networks(around, -1);
+            }
+            around = Some(key);
+        }
+    }
+
+    /// Changes the number of networks that hold places inside another one.
+    fn change_networks(&mut self, around: Option<Key>, by: i32) {
+        if let Some(held) = around.and_then(|key| self.held.get_mut(&key)) {
+            held.networks = held.networks.saturating_add_signed(by);
+        }
+    }
+}
+
+#[cfg(test)]
+impl Counts {
+    /// True if no place is held.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use super::*;
+
+    const PLACES: usize = 8_192;
+
+    fn client(address: &str) -> ClientId {
+        ClientId::of(address.parse().unwrap())
+    }
+
+    /// Takes places for clients in turn. Returns how many they got.
+    fn fill(counts: &mut Counts, tries: usize, client: impl Fn(usize) -> ClientId) -> usize {
+        let mut taken = 0;
+        for client in (0..tries).map(client) {
+            let places = Places { taken, most: PLACES };
+            if places.free() > 0 && counts.admit(0, client, places) {
+                counts.enter(0, client);
+                taken += 1;
+            }
+        }
+        taken
+    }
+
+    fn assert_admitted(counts: &Counts, taken: usize, addresses: &[&str]) {
+        for address in addresses {
+            let places = Places { taken, most: PLACES };
+            assert!(counts.admit(0, client(address), places), "{address}: {taken} taken");
+        }
+    }
+
+    #[test]
+    fn one_client_gets_most_and_its_neighbours_are_admitted() {
+        let mut counts = Counts::default();
+        let taken = fill(&mut counts, 10_000, |_| client("192.0.2.1"));
+        assert!(taken > PLACES * 9 / 10 && taken < PLACES, "{taken}");
+        assert!(!counts.admit(0, client("192.0.2.1"), Places { taken, most: PLACES }));
+        let neighbours = ["192.0.2.2", "192.0.3.1", "192.1.2.1", "10.0.0.1", "2001:db8::1"];
+        assert_admitted(&counts, taken, &neighbours);
+        for _ in 0..taken {
+            counts.leave(0, client("192.0.2.1"));
+        }
+        assert!(counts.held.is_empty());
+    }
+
+    #[test]
+    fn clients_of_one_network_leave_room_for_others_nearby() {
+        let of_ipv6 = |n: usize| ClientId(0x2001_0db8_0000_0000 | n as u64);
+        for (clients, neighbours) in [
+            (20, ["2001:db8:0:20::1", "2001:db8:0:100::1", "2001:db8:1::1", "192.0.2.1"]),
+            (256, ["2001:db8:0:100::1", "2001:db8:1::1", "2001:db8:100::1", "fe80::1"]),
+            (65_536, ["2001:db8:1::1", "2001:db8:100::1", "2001:db9::1", "192.0.2.1"]),
+            (1 << 20, ["2001:db8:1000::1", "2001:db8:100::1", "2001:db9::1", "192.0.2.1"]),
+        ] {
+            let mut counts = Counts::default();
+            let taken = fill(&mut counts, 100_000, |n| of_ipv6(n * 257 % clients));
+            assert_admitted(&counts, taken, &neighbours);
+        }
+        let of_ipv4 = |n: usize| {
+            let address = Ipv4Addr::from_bits(0x0a10_0000 | (n % (1 << 20)) as u32);
+            ClientId::of(IpAddr::V4(address))
+        };
+        let mut counts = Counts::default();
+        let taken = fill(&mut counts, 100_000, |n| of_ipv4(n * 4_099));
+        assert_admitted(&counts, taken, &["10.0.0.1", "10.32.0.1", "11.0.0.1", "2001:db8::1"]);
+    }
+
+    #[test]
+    fn kinds_of_places_are_counted_apart() {
+        let mut counts = Counts::default();
+        let places = Places { taken: 8, most: 9 };
+        counts.enter(1, client("192.0.2.1"));
+        assert!(!counts.admit(1, client("192.0.2.1"), places));
+        assert!(counts.admit(2, client("192.0.2.1"), places));
+    }
+}

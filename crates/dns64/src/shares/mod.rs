@@ -1,0 +1,189 @@
+//! Fair shares of limited places for the networks of clients.
+//!
+//! A client is inside nested networks ([`client`]). All of them have shares, and the rule is the same
+//! at every level: inside a network with room for `r` more places, a network that holds `n` gets one
+//! more if
+//!
+//! ```text
+//! n × s × w² < r²      s = max(1, all places of the surrounding network ÷ 4 096)
+//!                      w = weight of the client, at most 1
+//! ```
+//!
+//! The less room there is, the less may be held by a network that gets more (dynamic thresholds:
+//! Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998,
+//! DOI 10.1109/90.664262; their threshold is proportional to the room). A client gets a place if the
+//! rule admits it and each network around it.
+//!
+//! ```text
+//! all: 8 192 places, s = 2, r = 127
+//!   2001:db8::/32    n = 8 065    8 065 × 2 < 127²: admitted, r = 0.5 inside
+//!     2001:db8::/40  n = 8 065    8 065 × 2 > 0.5²: denied
+//!   2001:db9::/32    n = 0        admitted, and so are all networks inside
+//! ```
+//!
+//! Networks with equal demand inside the same network get equal numbers of places, however many
+//! clients are in each (max-min fairness). If `k` networks inside one network with `c` places take
+//! all that they can get, each holds about `c ÷ k`, and the room that is left is the root of
+//! `s × c ÷ k`: at least one place while `k < c`.
+//!
+//! The weight ([`Weight`]) keeps that room for clients that hold less than others. It is 1 if the
+//! client and each network around it hold the mean of their neighbours or more. It is smaller if one
+//! of them holds less, down to 1/4 if that is the client itself and 1/64 if it is the widest network.
+//! So a client is admitted although all networks around it have used up their shares, if hostile
+//! clients nearby hold more than it does.
+
+pub(crate) mod client;
+pub(crate) mod counts;
+pub(crate) mod turns;
+
+use self::client::{ClientId, LEVELS};
+
+/// Number of places from which on `s` is above 1: it keeps about a part of 64 free for one network.
+const MANY: f64 = 4_096.0;
+
+/// Places that are limited in number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Places {
+    pub(crate) taken: usize,
+    pub(crate) most: usize,
+}
+
+impl Places {
+    /// Number of places that are free.
+    #[inline]
+    pub(crate) fn free(self) -> usize {
+        self.most.saturating_sub(self.taken)
+    }
+
+    /// True if at least an eighth of the places are taken. Shares matter only then.
+    #[inline]
+    pub(crate) fn are_scarce(self) -> bool {
+        self.taken * 8 >= self.most
+    }
+
+    /// Returns the place that a client takes next.
+    #[inline]
+    pub(crate) fn next(self, client: ClientId) -> Place {
+        Place { client, counted: self.are_scarce() }
+    }
+
+    fn room(self) -> Room {
+        Room { left: self.free() as f64, most: self.most as f64 }
+    }
+}
+
+/// One place that a client holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) client: ClientId,
+    /// True if the place counts among those of the client's networks.
+    pub(crate) counted: bool,
+}
+
+/// Room of a network.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    /// Places that the network may still take.
+    left: f64,
+    /// Places that it holds when it has taken these.
+    most: f64,
+}
+
+impl Room {
+    /// Returns `s × w²` of the rule.
+    fn scale(self, Weight(weight): Weight) -> f64 {
+        (self.most / MANY).max(1.0) * weight * weight
+    }
+
+    /// Returns true if a network inside this one that holds `held` places gets one more.
+    fn admits(self, held: usize, weight: Weight) -> bool {
+        self.left > 0.0 && held as f64 * self.scale(weight) < self.left * self.left
+    }
+
+    /// Returns the room of a network inside this one that holds `held` places.
+    fn inside(self, held: usize, weight: Weight) -> Room {
+        if held == 0 {
+            return self;
+        }
+        // The part `kept` of the room is what the rule keeps free when the network has taken the
+        // rest of it: (held + left − kept) × s × w² = kept².
+        let (held, scale) = (held as f64, self.scale(weight));
+        let kept = ((scale * (scale + 4.0 * (held + self.left))).sqrt() - scale) / 2.0;
+        let left = self.left - kept;
+        Room { left, most: held + left }
+    }
+}
+
+/// Weight of a client: 1, or less if it holds less than its neighbours.
+#[derive(Clone, Copy, Debug)]
+struct Weight(f64);
+
+impl Weight {
+    const FULL: Weight = Weight(1.0);
+    /// Weights of networks without any place, the widest first.
+    const LEAST: [f64; LEVELS] = [1.0 / 64.0, 1.0 / 32.0, 1.0 / 16.0, 1.0 / 8.0, 1.0 / 4.0];
+
+    /// Returns the smaller one of this weight and that of a network of `level`, which holds `held`
+    /// places. All `networks` inside the surrounding one hold `all`.
+    fn and(self, level: usize, held: usize, all: usize, networks: usize) -> Weight {
+        let least = Weight::LEAST[level];
+        let of_mean = if held == 0 { 0.0 } else { (held * networks) as f64 / all as f64 };
+        Weight(self.0.min(least + (1.0 - least) * of_mean.min(1.0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_room_inside_ends_where_the_rule_denies() {
+        for most in [10, 100, 1_000, 8_192, 100_000] {
+            for taken in (0..most).step_by(most / 10) {
+                let room = Places { taken, most }.room();
+                for held in (0..=taken).step_by(1 + taken / 10) {
+                    let inside = room.inside(held, Weight::FULL);
+                    let admits = room.admits(held, Weight::FULL);
+                    assert_eq!(inside.left > 0.0, admits, "{held} of {taken}/{most}");
+                    assert!(inside.left <= room.left && inside.most <= room.most);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_more_place_inside_takes_one_place_of_the_room() {
+        let room = |taken, held| Places { taken, most: 8_192 }.room().inside(held, Weight::FULL);
+        let (before, after) = (room(6_000, 5_000), room(6_001, 5_001));
+        assert!((before.left - after.left - 1.0).abs() < 1e-6, "{before:?} {after:?}");
+        assert!((before.most - after.most).abs() < 1e-6, "{before:?} {after:?}");
+    }
+
+    #[test]
+    fn weights_depend_on_what_neighbours_hold() {
+        let weight = |level, held| Weight::FULL.and(level, held, 100, 10).0;
+        assert_eq!([weight(4, 0), weight(3, 0), weight(0, 0)], [0.25, 0.125, 1.0 / 64.0]);
+        assert_eq!([weight(4, 10), weight(4, 50), weight(0, 10)], [1.0; 3]);
+        assert_eq!(weight(4, 5), 0.625);
+        assert_eq!(Weight(0.25).and(4, 5, 100, 10).0, 0.25, "the smallest one counts");
+    }
+
+    #[test]
+    fn many_networks_leave_room_for_one_more() {
+        for (most, networks) in [(100, 99), (1_000, 900), (8_192, 20), (8_192, 8_000)] {
+            let mut held = vec![0; networks];
+            let mut taken = 0;
+            for n in 0..20 * most {
+                let n = n % networks;
+                if (Places { taken, most }).room().admits(held[n], Weight::FULL) {
+                    held[n] += 1;
+                    taken += 1;
+                }
+            }
+            assert!(taken < most, "{networks} networks took all {most} places");
+            let fewest = held.iter().min().unwrap();
+            assert!(held.iter().all(|held| held - fewest <= 1), "{networks} of {most}");
+            assert!(taken * 10 >= most * 8, "{taken} of {most} used by {networks}");
+        }
+    }
+}

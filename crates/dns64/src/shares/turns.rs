@@ -1,0 +1,222 @@
+//! Work that waits for a place, by the networks of its clients: a free place goes to the network
+//! that holds fewest.
+//!
+//! ```text
+//! all ── /32 ── /40 ── /48 ── /56 ── /64: work in the order in which it came
+//!     │                           └─ /64: …
+//!     └─ /32 ── …
+//! ```
+//!
+//! A node exists while work of its network waits or holds places. When places are scarce, networks
+//! get no more than their share (see [`super`]); the others are kept for networks that come later.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::client::{ClientId, NetworkId};
+use super::{Places, Room, Weight};
+
+/// Room in which every network has its share.
+const PLENTY: Places = Places { taken: 0, most: 1 << 30 };
+
+/// Work of all clients.
+pub(crate) struct Turns<T> {
+    all: Node<T>,
+}
+
+/// Work of the clients of one network.
+struct Node<T> {
+    /// Places held.
+    held: usize,
+    /// Work that waits, of a client.
+    waiting: VecDeque<T>,
+    /// Networks inside this one.
+    inside: HashMap<NetworkId, Node<T>>,
+    /// Those of them for which work waits, in the order in which it came.
+    queue: VecDeque<NetworkId>,
+}
+
+impl<T> Default for Turns<T> {
+    fn default() -> Turns<T> {
+        Turns { all: Node::default() }
+    }
+}
+
+impl<T> Default for Node<T> {
+    fn default() -> Node<T> {
+        let (waiting, queue) = (VecDeque::new(), VecDeque::new());
+        Node { held: 0, waiting, inside: HashMap::new(), queue }
+    }
+}
+
+impl<T> Turns<T> {
+    /// Number of places held.
+    pub(crate) fn held(&self) -> usize {
+        self.all.held
+    }
+
+    /// True if no work waits and no place is held.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Adds work that waits.
+    pub(crate) fn wait(&mut self, client: ClientId, work: T) {
+        self.all.wait(&client.networks(), work);
+    }
+
+    /// Takes out the work that gets the next of `places`, if any may.
+    pub(crate) fn take(&mut self, places: Places) -> Option<T> {
+        if places.free() == 0 {
+            return None;
+        }
+        self.all.take(if places.are_scarce() { places } else { PLENTY }.room())
+    }
+
+    /// Gives back the place of a client.
+    pub(crate) fn give_back(&mut self, client: ClientId) {
+        self.all.give_back(&client.networks());
+    }
+}
+
+impl<T> Node<T> {
+    fn is_empty(&self) -> bool {
+        self.held == 0 && !self.has_waiting()
+    }
+
+    fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty() || !self.queue.is_empty()
+    }
+
+    /// Adds work of the client at the end of `path`.
+    fn wait(&mut self, path: &[NetworkId], work: T) {
+        let Some((first, rest)) = path.split_first() else { return self.waiting.push_back(work) };
+        let node = self.inside.entry(*first).or_default();
+        if !node.has_waiting() {
+            self.queue.push_back(*first);
+        }
+        node.wait(rest, work);
+    }
+
+    /// Takes out the work that gets the next place in this network, which has the room `room`.
+    fn take(&mut self, room: Room) -> Option<T> {
+        let work = self.waiting.pop_front().or_else(|| self.take_inside(room));
+        self.held += usize::from(work.is_some());
+        work
+    }
+
+    /// Takes out work of the network inside this one that holds fewest places. Among equals the one
+    /// is first whose turn was longest ago.
+    fn take_inside(&mut self, room: Room) -> Option<T> {
+        let Node { inside, queue, .. } = self;
+        queue.make_contiguous().sort_by_cached_key(|id| inside.get(id).map_or(0, |node| node.held));
+        for (at, id) in queue.iter().copied().enumerate() {
+            let Some(node) =
+                inside.get_mut(&id).filter(|node| room.admits(node.held, Weight::FULL))
+            else {
+                continue;
+            };
+            let Some(work) = node.take(room.inside(node.held, Weight::FULL)) else { continue };
+            let waits = node.has_waiting();
+            queue.remove(at);
+            if waits {
+                queue.push_back(id);
+            }
+            return Some(work);
+        }
+        None
+    }
+
+    /// Gives back the place of the client at the end of `path`.
+    fn give_back(&mut self, path: &[NetworkId]) {
+        self.held -= 1;
+        let Some((first, rest)) = path.split_first() else { return };
+        if let Some(node) = self.inside.get_mut(first) {
+            node.give_back(rest);
+            if node.is_empty() {
+                self.inside.remove(first);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOST: usize = 100;
+    /// Milliseconds for which a question of an attack, and of another client, holds a place.
+    const SLOW: usize = 1_500;
+    const FAST: usize = 1;
+
+    /// Work of a client that holds a place for so long, and waits since then.
+    struct Work {
+        client: ClientId,
+        takes: usize,
+        since: usize,
+    }
+
+    /// Returns the longest wait, in milliseconds, of a client that asks every 20 ms beside an attack
+    /// with `rate` questions a millisecond.
+    fn longest_wait(rate: usize, honest: &str, attacker: impl Fn(usize) -> ClientId) -> usize {
+        let honest = ClientId::of(honest.parse().unwrap());
+        let mut turns = Turns::default();
+        let mut ends: HashMap<usize, Vec<ClientId>> = HashMap::new();
+        let (mut asked, mut longest, mut waiting) = (0, 0, 0);
+        for now in 0..6_000 {
+            for client in ends.remove(&now).unwrap_or_default() {
+                turns.give_back(client);
+            }
+            for _ in 0..rate {
+                turns.wait(
+                    attacker(asked),
+                    Work { client: attacker(asked), takes: SLOW, since: now },
+                );
+                asked += 1;
+            }
+            if now % 20 == 0 {
+                turns.wait(honest, Work { client: honest, takes: FAST, since: now });
+                waiting += 1;
+            }
+            while let Some(work) = turns.take(Places { taken: turns.held(), most: MOST }) {
+                if work.client == honest {
+                    longest = longest.max(now - work.since);
+                    waiting -= 1;
+                }
+                ends.entry(now + work.takes).or_default().push(work.client);
+            }
+            assert!(turns.held() <= MOST);
+        }
+        assert!(waiting * 20 <= 200, "{waiting} wait at the end");
+        longest
+    }
+
+    #[test]
+    fn other_networks_need_not_wait_for_an_attack() {
+        let of_ipv6 = |n: usize| ClientId(0x2001_0db8_0000_0000 | n as u64);
+        let of_ipv4 =
+            |n: usize| ClientId(ClientId::of([10, 16, 0, 0].into()).0 | (n % (1 << 20)) as u64);
+        for clients in [1, 20, 256, 2_000, 65_536, 1 << 20] {
+            for honest in ["2001:db8:100::1", "2001:db9::1", "192.0.2.1"] {
+                let waited = longest_wait(1, honest, |n| of_ipv6(n * 257 % clients));
+                assert!(waited <= 20, "{waited} ms beside {clients} clients: {honest}");
+            }
+        }
+        let waited = longest_wait(1, "11.0.0.1", |n| of_ipv4(n * 4_099));
+        assert!(waited <= 20, "{waited} ms beside a /12");
+    }
+
+    #[test]
+    fn places_given_back_leave_nothing_behind() {
+        let mut turns = Turns::default();
+        let clients = [1, 2, 1 << 20, 1 << 40].map(ClientId);
+        for client in clients {
+            turns.wait(client, client);
+        }
+        let places = |turns: &Turns<_>| Places { taken: turns.held(), most: 16 };
+        let taken: Vec<ClientId> = std::iter::from_fn(|| turns.take(places(&turns))).collect();
+        assert_eq!(taken[..2], [ClientId(1), ClientId(1 << 40)], "the /32 that holds none");
+        assert_eq!(turns.held(), 4);
+        taken.into_iter().for_each(|client| turns.give_back(client));
+        assert!(turns.is_empty() && turns.all.inside.is_empty());
+    }
+}

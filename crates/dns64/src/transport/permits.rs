@@ -1,0 +1,152 @@
+//! Permits for questions to upstreams over TCP: a limited number in all and for each upstream. They
+//! are shared out among the networks of clients ([`crate::shares`]).
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use tokio::sync::oneshot;
+
+use crate::shares::Places;
+use crate::shares::client::ClientId;
+use crate::shares::turns::Turns;
+
+/// The permits of a thread.
+pub(super) struct Permits {
+    most: usize,
+    most_each: usize,
+    upstreams: RefCell<HashMap<SocketAddr, Turns<Waiting>>>,
+}
+
+/// A question that waits for its permit.
+struct Waiting {
+    client: ClientId,
+    /// Closed if the question has been given up.
+    sender: oneshot::Sender<Permit>,
+}
+
+/// A permit. It is given back when it is dropped.
+pub(super) struct Permit {
+    permits: Rc<Permits>,
+    upstream: SocketAddr,
+    client: ClientId,
+}
+
+impl Permits {
+    /// `most` permits, of which `most_each` are for questions to one upstream.
+    pub(super) fn new(most: usize, most_each: usize) -> Rc<Permits> {
+        Rc::new(Permits { most, most_each, upstreams: RefCell::default() })
+    }
+
+    /// Waits for a permit. Dropping the future gives up the turn.
+    pub(super) async fn acquire(
+        self: &Rc<Permits>,
+        upstream: SocketAddr,
+        client: ClientId,
+    ) -> Option<Permit> {
+        let (sender, receiver) = oneshot::channel();
+        let waiting = Waiting { client, sender };
+        self.upstreams.borrow_mut().entry(upstream).or_default().wait(client, waiting);
+        self.hand_out();
+        receiver.await.ok()
+    }
+
+    /// Hands out all permits that questions may have now.
+    fn hand_out(self: &Rc<Permits>) {
+        while let Some((upstream, Waiting { client, sender })) = self.next() {
+            if sender.is_closed() {
+                self.give_back(upstream, client);
+            } else {
+                // Sending cannot fail: the receiver belongs to this thread and exists.
+                let _ = sender.send(Permit { permits: Rc::clone(self), upstream, client });
+            }
+        }
+    }
+
+    /// Takes out the question that gets the next permit: of the upstream that has fewest, if there
+    /// are several.
+    fn next(&self) -> Option<(SocketAddr, Waiting)> {
+        let mut upstreams = self.upstreams.borrow_mut();
+        let free = self.most.saturating_sub(upstreams.values().map(Turns::held).sum());
+        let most = self.most.min(self.most_each);
+        let mut all: Vec<_> = upstreams.iter_mut().collect();
+        all.sort_by_key(|(_, turns)| turns.held());
+        all.into_iter().find_map(|(address, turns)| {
+            let free = free.min(most.saturating_sub(turns.held()));
+            turns.take(Places { taken: most - free, most }).map(|waiting| (*address, waiting))
+        })
+    }
+
+    fn give_back(&self, upstream: SocketAddr, client: ClientId) {
+        let mut upstreams = self.upstreams.borrow_mut();
+        if let Some(turns) = upstreams.get_mut(&upstream) {
+            turns.give_back(client);
+            if turns.is_empty() {
+                upstreams.remove(&upstream);
+            }
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.permits.give_back(self.upstream, self.client);
+        self.permits.hand_out();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::{Pin, pin};
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    const CLIENT: ClientId = ClientId(0x2001_0db8_0001_0001);
+    const OTHER: ClientId = ClientId(0x2001_0db9_0001_0001);
+
+    fn upstream(number: u16) -> SocketAddr {
+        ([192, 0, 2, 1], number).into()
+    }
+
+    /// Polls an attempt once: its permit, if there is one.
+    fn poll(attempt: Pin<&mut impl Future<Output = Option<Permit>>>) -> Option<Permit> {
+        match attempt.poll(&mut Context::from_waker(Waker::noop())) {
+            std::task::Poll::Ready(permit) => permit,
+            std::task::Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn one_client_leaves_permits_for_others() {
+        let permits = Permits::new(100, 100);
+        let held: Vec<Permit> =
+            (0..200).filter_map(|_| poll(pin!(permits.acquire(upstream(1), CLIENT)))).collect();
+        assert!((50..90).contains(&held.len()), "{}", held.len());
+        assert!(poll(pin!(permits.acquire(upstream(1), OTHER))).is_some());
+        drop(held);
+        assert!(permits.upstreams.borrow().is_empty());
+    }
+
+    #[test]
+    fn an_upstream_has_its_limit_and_a_given_up_turn_is_skipped() {
+        let permits = Permits::new(4, 2);
+        let held: Vec<Permit> = (1..=9)
+            .filter_map(|n| poll(pin!(permits.acquire(upstream(1), ClientId(n << 40)))))
+            .collect();
+        assert_eq!(held.len(), 2);
+        {
+            let mut given_up = pin!(permits.acquire(upstream(1), OTHER));
+            assert!(poll(given_up.as_mut()).is_none());
+        }
+        let mut next = pin!(permits.acquire(upstream(1), OTHER));
+        assert!(poll(next.as_mut()).is_none());
+        let elsewhere = poll(pin!(permits.acquire(upstream(2), CLIENT)));
+        assert!(elsewhere.is_some());
+        drop(held);
+        assert!(poll(next.as_mut()).is_some());
+        drop(elsewhere);
+        assert!(permits.upstreams.borrow().is_empty());
+    }
+}

@@ -1,0 +1,80 @@
+//! Hostile clients in many networks: others are served. Each address of 127.0.0.0/8
+//! is on the loopback interface, so no privileges are needed.
+
+use std::io::IoSlice;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::thread;
+use std::time::Duration;
+
+use dns64::metrics::Count;
+use domain::base::iana::{Rcode, Rtype};
+use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
+
+use crate::harness::*;
+use crate::robustness::HalfDead;
+
+/// Queries of an attack.
+const FLOOD: u32 = 24_000;
+/// Names that another client asks meanwhile, at least.
+const LIVING: usize = 500;
+
+/// Sends queries from addresses of 127.0.0.0/8 as `source` draws them, each for a dead name in a
+/// top-level domain of its own.
+fn flood(server: SocketAddr, source: fn(u32) -> u32) {
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    let SocketAddr::V4(to) = server else { panic!("{server}") };
+    let to = SockaddrStorage::from(to);
+    for n in 0..FLOOD {
+        let address = Ipv4Addr::from_bits(source(rand::random()));
+        let s_addr = u32::from_ne_bytes(address.octets());
+        let from = libc::in_pktinfo {
+            ipi_ifindex: 0,
+            ipi_spec_dst: libc::in_addr { s_addr },
+            ipi_addr: libc::in_addr { s_addr: 0 },
+        };
+        let query = ask(&format!("n{n}.dead{n}"), Rtype::A).bytes();
+        let (parts, how) = ([IoSlice::new(&query)], [ControlMessage::Ipv4PacketInfo(&from)]);
+        sendmsg(socket.as_raw_fd(), &parts, &how, MsgFlags::empty(), Some(&to)).unwrap();
+        if n % 24 == 0 {
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// Lets an attack use up the places of questions and queries; another client is served.
+fn others_are_served(source: fn(u32) -> u32) {
+    let upstream = HalfDead::new();
+    let limits = format!("{PREFIX}[limits]\nin-flight = 1024\n");
+    let server = server(&[upstream.address], &limits);
+    let address = server.address;
+    let attack = thread::spawn(move || flood(address, source));
+    let (mut asked, mut answered) = (0, 0);
+    while asked < LIVING || !attack.is_finished() {
+        let query = ask(&format!("n{asked}.living.test"), Rtype::A).from("127.200.0.9");
+        let got = query.try_of(address, SOON);
+        answered += usize::from(got.is_some_and(|got| got.rcode() == Rcode::NOERROR));
+        asked += 1;
+    }
+    attack.join().unwrap();
+    let metrics = server.running.metrics();
+    let [overload, share] = [Count::Overload, Count::ClientShare].map(|c| metrics.total(c));
+    let told = format!("{answered} of {asked}; denied: {overload}, {share}");
+    assert!(answered * 100 >= asked * 99, "{told}");
+    assert!(share > 0, "the attack was not felt: {told}");
+}
+
+#[test]
+fn item_50_an_attack_from_2000_addresses_takes_nothing_from_others() {
+    others_are_served(|n| 0x7f10_0000 | (n % 2_000));
+}
+
+#[test]
+fn item_50_an_attack_from_65536_addresses_takes_nothing_from_others() {
+    others_are_served(|n| 0x7f10_0000 | n >> 16);
+}
+
+#[test]
+fn item_50_an_attack_from_a_million_addresses_takes_nothing_from_others() {
+    others_are_served(|n| 0x7f10_0000 | n >> 12);
+}
