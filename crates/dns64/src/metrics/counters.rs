@@ -106,10 +106,11 @@ counters! {
         RingsLostOut "out",
     }
     "replies_not_sent", "Replies that the kernel refused to send", "" { SendRefused "", }
-    "tcp_connections_refused", "TCP connections of clients that were closed, by reason: acl and limit at once", "reason" {
+    "tcp_connections_refused", "TCP connections of clients that were closed, by reason: acl and limit at once, displaced for others", "reason" {
         TcpRefusedAcl "acl",
         TcpRefusedLimit "limit",
         TcpUnread "unread",
+        TcpDisplaced "displaced",
     }
     "tcp_accepts_failed", "Times that no TCP connection could be accepted, mostly for want of file descriptors", "" {
         TcpAcceptFailed "",

@@ -238,6 +238,7 @@ mod tests {
             "dns64d_tcp_connections_refused_total{reason=\"acl\"} 1",
             "dns64d_tcp_connections_refused_total{reason=\"limit\"} 0",
             "dns64d_tcp_connections_refused_total{reason=\"unread\"} 0",
+            "dns64d_tcp_connections_refused_total{reason=\"displaced\"} 0",
             "dns64d_in_flight 0",
             "dns64d_upstream_server_queries_total{upstream=\"192.0.2.1:53\"} 2.0",
             "dns64d_upstream_server_answers_total{upstream=\"192.0.2.1:53\"} 2.0",

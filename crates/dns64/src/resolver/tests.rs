@@ -582,7 +582,7 @@ fn without_an_upstream_queries_fail_until_there_is_one() {
         let asked = test.ask("a.test");
         assert!(matches!(asked, Asked::Known(Outcome::Failed(Failure::NoUpstream))));
     }
-    test.resolver.ask_ahead(&key("a.test"), 1);
+    test.resolver.ask_ahead(&key("a.test"), ClientId(1));
     test.pass(61_000);
     let Asked::Known(Outcome::Answered(kept)) = test.ask("kept.test") else { panic!("not stale") };
     assert!(kept.stale && test.resolver.is_idle());

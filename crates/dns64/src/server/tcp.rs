@@ -34,7 +34,7 @@ use crate::resolver::outside::TcpQuestion;
 use crate::transport::Transport;
 use crate::transport::backlog::{Backlogs, ToStream};
 use crate::transport::client::Client;
-use crate::transport::connections::Connections;
+use crate::transport::connections::{Connections, Entry};
 use crate::transport::stream::{self, Bounds, End};
 use crate::transport::upstream_tcp;
 
@@ -243,10 +243,17 @@ async fn accept(
             shared.metrics().tcp().count(Count::TcpRefusedAcl);
             continue;
         }
-        let Some(place) = connections.enter(ip, limits.tcp_connections, limits.tcp_per_client)
-        else {
-            shared.metrics().tcp().count(Count::TcpRefusedLimit);
-            continue;
+        let place = match connections.enter(ip, limits.tcp_connections, limits.tcp_per_client) {
+            Entry::Free(place) => place,
+            Entry::Displacing(place) => {
+                // The connection that was displaced gives back its file descriptor first.
+                tokio::task::yield_now().await;
+                place
+            }
+            Entry::Refused => {
+                shared.metrics().tcp().count(Count::TcpRefusedLimit);
+                continue;
+            }
         };
         // Replies that wait for one another would wait for the client's acknowledgements. It can
         // only fail for a client that has gone.
@@ -259,9 +266,14 @@ async fn accept(
                 worker = (worker + 1) % service.shared.mailboxes.len();
                 service.hand_on(WorkerId(worker), ip, bytes, &reply);
             };
-            let end = stream::serve(stream, bounds, &service.backlogs, stopping, hand_on).await;
-            if end == End::Unread {
-                service.shared.metrics().tcp().count(Count::TcpUnread);
+            let activity = place.activity();
+            let backlogs = &service.backlogs;
+            let end = stream::serve(stream, bounds, backlogs, activity, stopping, hand_on).await;
+            let metrics = service.shared.metrics();
+            match end {
+                End::Usual => {}
+                End::Unread => metrics.tcp().count(Count::TcpUnread),
+                End::Displaced => metrics.tcp().count(Count::TcpDisplaced),
             }
             drop(place);
         });

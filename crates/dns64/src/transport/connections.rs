@@ -1,60 +1,225 @@
-//! How many connections there are, in all and of each client (an IPv4 address, an IPv6 /64, a
-//! link-local address). One thread counts.
+//! Places for TCP connections of clients: a limited number in all and for each client
+//! ([`ClientId`]). One thread counts.
+//!
+//! When all places are taken, a new connection displaces one of the network that holds most, as
+//! RFC 7766 §6.2.2 and §6.2.3 allow: among the connections that share the widest network with most
+//! connections those whose next narrower network holds most, and so on down to the client. Of what
+//! remains it is the connection that was idle for longest; or, if queries are in progress on all of
+//! them, the one whose last activity is oldest.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use crate::client::limiter::network;
+use method::units::Nanos;
+use net::clock;
+use slab::Slab;
+use tokio::sync::Notify;
+
+use crate::shares::client::{ClientId, LEVELS, NetworkId};
+
+/// Connections compared when one is to be displaced. It bounds the time that this takes where
+/// `tcp-connections` is larger; the comparison then begins at a random one.
+const COMPARED: usize = 4_096;
 
 /// The connections that are open.
 #[derive(Default)]
 pub(crate) struct Connections {
-    /// For each client that has one.
-    open: RefCell<HashMap<u64, usize>>,
+    open: RefCell<Open>,
 }
 
-/// A connection that counts while it lives.
+#[derive(Default)]
+struct Open {
+    connections: Slab<Connection>,
+    /// Number of connections of each network, by its level.
+    held: HashMap<(usize, NetworkId), Rc<Cell<usize>>>,
+}
+
+/// An open connection.
+struct Connection {
+    client: ClientId,
+    /// Number of connections of its networks, the widest first.
+    held: [Rc<Cell<usize>>; LEVELS],
+    activity: Rc<Activity>,
+}
+
+/// Activity of a connection.
+pub(crate) struct Activity {
+    /// Time of the last query or reply, or of its begin.
+    last: Cell<Nanos>,
+    /// Queries read whose replies are not written yet.
+    in_progress: Cell<usize>,
+    is_displaced: Cell<bool>,
+    displaced: Notify,
+}
+
+/// The place of an open connection. It is given back when it is dropped.
 pub(crate) struct Place {
     connections: Rc<Connections>,
-    network: u64,
+    number: usize,
+    activity: Rc<Activity>,
+}
+
+/// Result of an attempt to enter.
+pub(crate) enum Entry {
+    /// There was a free place.
+    Free(Place),
+    /// Another connection is being closed in favour of this one.
+    Displacing(Place),
+    /// The client has as many connections as one client may have.
+    Refused,
 }
 
 impl Connections {
-    /// Whether there is none.
+    /// True if no connection has a place.
     pub(crate) fn is_empty(&self) -> bool {
-        self.open.borrow().is_empty()
+        self.open.borrow().connections.is_empty()
     }
 
-    /// A place for one more connection, if there are fewer than `most`, and fewer than `most_each`
-    /// of its client.
+    /// Takes a place for one more connection where there may be `most`, and `most_each` of one
+    /// client.
     pub(crate) fn enter(
         self: &Rc<Connections>,
         ip: IpAddr,
         most: usize,
         most_each: usize,
-    ) -> Option<Place> {
+    ) -> Entry {
+        let client = ClientId::of(ip);
         let mut open = self.open.borrow_mut();
-        let network = network(ip);
-        if open.values().sum::<usize>() >= most
-            || open.get(&network).copied().unwrap_or(0) >= most_each
-        {
-            return None;
+        if open.held_by(client) >= most_each {
+            return Entry::Refused;
         }
-        *open.entry(network).or_default() += 1;
-        Some(Place { connections: Rc::clone(self), network })
+        let mut displaces = false;
+        while open.connections.len() >= most {
+            if !open.displace_for(client) {
+                return Entry::Refused;
+            }
+            displaces = true;
+        }
+        let activity = Rc::new(Activity::new());
+        let number = open.insert(client, Rc::clone(&activity));
+        let place = Place { connections: Rc::clone(self), number, activity };
+        if displaces { Entry::Displacing(place) } else { Entry::Free(place) }
+    }
+}
+
+impl Open {
+    /// Number of connections of a client.
+    fn held_by(&self, client: ClientId) -> usize {
+        let narrowest = (LEVELS - 1, client.networks()[LEVELS - 1]);
+        self.held.get(&narrowest).map_or(0, |held| held.get())
+    }
+
+    fn insert(&mut self, client: ClientId, activity: Rc<Activity>) -> usize {
+        let networks = client.networks();
+        let held = std::array::from_fn(|level| {
+            let held = self.held.entry((level, networks[level])).or_default();
+            held.set(held.get() + 1);
+            Rc::clone(held)
+        });
+        self.connections.insert(Connection { client, held, activity })
+    }
+
+    fn remove(&mut self, number: usize) -> Connection {
+        let connection = self.connections.remove(number);
+        for (level, network) in connection.client.networks().into_iter().enumerate() {
+            let held = &connection.held[level];
+            held.set(held.get() - 1);
+            if held.get() == 0 {
+                self.held.remove(&(level, network));
+            }
+        }
+        connection
+    }
+
+    /// Displaces a connection in favour of one of `client`. Returns false if there is none, or if
+    /// that would be a connection of the same client with queries in progress.
+    fn displace_for(&mut self, client: ClientId) -> bool {
+        let slots = self.connections.capacity();
+        let first = if slots > COMPARED { rand::random_range(0..slots) } else { 0 };
+        let victim = (first..slots)
+            .chain(0..first)
+            .filter_map(|number| Some((number, self.connections.get(number)?)))
+            .take(COMPARED)
+            .max_by_key(|(_, connection)| connection.rank());
+        let Some((number, victim)) = victim else { return false };
+        if victim.client == client && !victim.activity.is_idle() {
+            return false;
+        }
+        self.remove(number).activity.displace();
+        true
+    }
+}
+
+impl Connection {
+    /// Rank among connections: the one that ranks highest is displaced.
+    fn rank(&self) -> ([usize; LEVELS], bool, Reverse<Nanos>) {
+        let held = self.held.each_ref().map(|held| held.get());
+        (held, self.activity.is_idle(), Reverse(self.activity.last.get()))
+    }
+}
+
+impl Activity {
+    fn new() -> Activity {
+        Activity {
+            last: Cell::new(clock::now()),
+            in_progress: Cell::new(0),
+            is_displaced: Cell::new(false),
+            displaced: Notify::new(),
+        }
+    }
+
+    /// Notes that a query was read.
+    pub(crate) fn begin_query(&self) {
+        self.in_progress.set(self.in_progress.get() + 1);
+        self.last.set(clock::now());
+    }
+
+    /// Notes that a query has its reply.
+    pub(crate) fn end_query(&self) {
+        self.in_progress.set(self.in_progress.get().saturating_sub(1));
+        self.last.set(clock::now());
+    }
+
+    /// Waits until another connection displaces this one.
+    pub(crate) async fn displaced(&self) {
+        while !self.is_displaced.get() {
+            self.displaced.notified().await;
+        }
+    }
+
+    /// True if no query is in progress.
+    pub(super) fn is_idle(&self) -> bool {
+        self.in_progress.get() == 0
+    }
+
+    /// Ends the connection in favour of another one.
+    pub(super) fn displace(&self) {
+        self.is_displaced.set(true);
+        self.displaced.notify_one();
+    }
+}
+
+#[cfg(test)]
+impl Default for Activity {
+    fn default() -> Activity {
+        Activity::new()
+    }
+}
+
+impl Place {
+    /// The activity of the connection.
+    pub(crate) fn activity(&self) -> Rc<Activity> {
+        Rc::clone(&self.activity)
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut open = self.connections.open.borrow_mut();
-        if let Some(count) = open.get_mut(&self.network) {
-            *count -= 1;
-            if *count == 0 {
-                open.remove(&self.network);
-            }
+        if !self.activity.is_displaced.get() {
+            self.connections.open.borrow_mut().remove(self.number);
         }
     }
 }
@@ -63,17 +228,121 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
+    /// Takes a place that is free, or that of another connection.
+    fn enter(connections: &Rc<Connections>, ip: IpAddr, most: usize) -> Place {
+        match connections.enter(ip, most, 50) {
+            Entry::Free(place) | Entry::Displacing(place) => place,
+            Entry::Refused => panic!("{ip} is refused"),
+        }
+    }
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    /// The places that were displaced.
+    fn displaced(places: &[Place]) -> Vec<usize> {
+        let is_displaced = |at: &usize| places[*at].activity.is_displaced.get();
+        (0..places.len()).filter(is_displaced).collect()
+    }
+
     #[test]
     fn each_client_has_its_places_and_all_together_have_theirs() {
         let connections = Rc::new(Connections::default());
-        let enter = |ip: &str| connections.enter(ip.parse().unwrap(), 3, 2);
-        let (first, second) = (enter("fd00::1").unwrap(), enter("fd00::2").unwrap());
-        assert!(enter("fd00::3").is_none(), "one client has its share");
-        let third = enter("192.0.2.1").unwrap();
-        assert!(enter("192.0.2.2").is_none(), "all places are taken");
+        let enter = |address: &str| connections.enter(ip(address), 3, 2);
+        let Entry::Free(first) = enter("fd00::1") else { panic!("refused") };
+        let Entry::Free(second) = enter("fd00::2") else { panic!("refused") };
+        assert!(matches!(enter("fd00::3"), Entry::Refused), "one client has its share");
+        let Entry::Free(third) = enter("192.0.2.1") else { panic!("refused") };
         drop(first);
-        let again = enter("fd00::3").unwrap();
+        let Entry::Free(again) = enter("fd00::3") else { panic!("refused") };
         drop((second, third, again));
         assert!(connections.is_empty());
+        assert!(connections.open.borrow().held.is_empty());
+    }
+
+    #[test]
+    fn the_network_that_holds_most_gives_a_place() {
+        let connections = Rc::new(Connections::default());
+        let addresses = [
+            "192.0.2.1",
+            "2001:db8:1:1::1",
+            "2001:db8:1:2::1",
+            "2001:db8:2:1::1",
+            "2001:db9:1:1::1",
+        ];
+        let mut places: Vec<Place> =
+            addresses.map(|address| enter(&connections, ip(address), 5)).into();
+        places.push(enter(&connections, ip("198.51.100.1"), 5));
+        // Of 2001:db8::/32, which holds three, 2001:db8:1::/48, which holds two.
+        assert_eq!(displaced(&places), [1]);
+        places.push(enter(&connections, ip("198.51.100.2"), 5));
+        assert_eq!(displaced(&places).len(), 2);
+        drop(places);
+        assert!(connections.is_empty() && connections.open.borrow().held.is_empty());
+    }
+
+    #[test]
+    fn the_longest_idle_connection_goes_first() {
+        let connections = Rc::new(Connections::default());
+        let places: Vec<Place> =
+            (1..=4).map(|n| enter(&connections, [192, 0, 2, n].into(), 4)).collect();
+        for (place, (in_progress, last)) in places.iter().zip([(1, 1), (0, 4), (0, 3), (1, 2)]) {
+            place.activity.in_progress.set(in_progress);
+            place.activity.last.set(Nanos(last));
+        }
+        let newcomer = ClientId::of(ip("2001:db8::1"));
+        for wanted in [&[2][..], &[1, 2], &[0, 1, 2], &[0, 1, 2, 3]] {
+            assert!(connections.open.borrow_mut().displace_for(newcomer));
+            assert_eq!(displaced(&places), wanted);
+        }
+    }
+
+    #[test]
+    fn a_client_does_not_displace_its_own_busy_connection() {
+        let connections = Rc::new(Connections::default());
+        let place = enter(&connections, ip("192.0.2.1"), 1);
+        place.activity.begin_query();
+        assert!(matches!(connections.enter(ip("192.0.2.1"), 1, 50), Entry::Refused));
+        place.activity.end_query();
+        assert!(matches!(connections.enter(ip("192.0.2.1"), 1, 50), Entry::Displacing(_)));
+    }
+
+    /// Hostile clients hold all places and connect again when they are displaced. Newcomers must get
+    /// in, and stay while 20 hostile connections follow.
+    fn newcomers_stay(hostile: &[IpAddr], busy: bool) {
+        const MOST: usize = 1_000;
+        let connections = Rc::new(Connections::default());
+        let mut held: Vec<Place> = Vec::new();
+        let attack = |held: &mut Vec<Place>, n: usize| {
+            held.retain(|place| !place.activity.is_displaced.get());
+            if let Entry::Free(place) | Entry::Displacing(place) =
+                connections.enter(hostile[n % hostile.len()], MOST, 50)
+            {
+                place.activity.in_progress.set(usize::from(busy));
+                held.push(place);
+            }
+        };
+        (0..MOST).for_each(|n| attack(&mut held, n));
+        assert_eq!(held.len(), MOST);
+        for newcomer in 0..100 {
+            let places = [enter(&connections, [198, 51, 100, newcomer].into(), MOST)];
+            (0..20).for_each(|n| attack(&mut held, usize::from(newcomer) * 20 + n));
+            assert_eq!(displaced(&places), [0; 0], "{} hostile networks", hostile.len());
+        }
+    }
+
+    #[test]
+    fn newcomers_get_in_whatever_networks_hold_the_places() {
+        for networks in [20, 256, 2_000] {
+            let of_ipv6 = |n: u16| IpAddr::from([0xfd00, 1, 0, n, 0, 0, 0, 1]);
+            let of_ipv4 = |n: u16| IpAddr::from([10, 16 + (n % 16) as u8, (n >> 4) as u8, 1]);
+            let of_sites = |n: u16| IpAddr::from([0xfd00, n % 64, n, 0, 0, 0, 0, 1]);
+            for busy in [false, true] {
+                newcomers_stay(&(0..networks).map(of_ipv6).collect::<Vec<_>>(), busy);
+                newcomers_stay(&(0..networks).map(of_ipv4).collect::<Vec<_>>(), busy);
+                newcomers_stay(&(0..networks).map(of_sites).collect::<Vec<_>>(), busy);
+            }
+        }
     }
 }

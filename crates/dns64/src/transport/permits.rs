@@ -3,9 +3,9 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::rc::Rc;
 
+use net::address::ServiceAddr;
 use tokio::sync::oneshot;
 
 use crate::shares::Places;
@@ -16,7 +16,7 @@ use crate::shares::turns::Turns;
 pub(super) struct Permits {
     most: usize,
     most_each: usize,
-    upstreams: RefCell<HashMap<SocketAddr, Turns<Waiting>>>,
+    upstreams: RefCell<HashMap<ServiceAddr, Turns<Waiting>>>,
 }
 
 /// A question that waits for its permit.
@@ -29,7 +29,7 @@ struct Waiting {
 /// A permit. It is given back when it is dropped.
 pub(super) struct Permit {
     permits: Rc<Permits>,
-    upstream: SocketAddr,
+    upstream: ServiceAddr,
     client: ClientId,
 }
 
@@ -42,7 +42,7 @@ impl Permits {
     /// Waits for a permit. Dropping the future gives up the turn.
     pub(super) async fn acquire(
         self: &Rc<Permits>,
-        upstream: SocketAddr,
+        upstream: ServiceAddr,
         client: ClientId,
     ) -> Option<Permit> {
         let (sender, receiver) = oneshot::channel();
@@ -66,7 +66,7 @@ impl Permits {
 
     /// Takes out the question that gets the next permit: of the upstream that has fewest, if there
     /// are several.
-    fn next(&self) -> Option<(SocketAddr, Waiting)> {
+    fn next(&self) -> Option<(ServiceAddr, Waiting)> {
         let mut upstreams = self.upstreams.borrow_mut();
         let free = self.most.saturating_sub(upstreams.values().map(Turns::held).sum());
         let most = self.most.min(self.most_each);
@@ -78,7 +78,7 @@ impl Permits {
         })
     }
 
-    fn give_back(&self, upstream: SocketAddr, client: ClientId) {
+    fn give_back(&self, upstream: ServiceAddr, client: ClientId) {
         let mut upstreams = self.upstreams.borrow_mut();
         if let Some(turns) = upstreams.get_mut(&upstream) {
             turns.give_back(client);
@@ -106,8 +106,8 @@ mod tests {
     const CLIENT: ClientId = ClientId(0x2001_0db8_0001_0001);
     const OTHER: ClientId = ClientId(0x2001_0db9_0001_0001);
 
-    fn upstream(number: u16) -> SocketAddr {
-        ([192, 0, 2, 1], number).into()
+    fn upstream(number: u16) -> ServiceAddr {
+        ServiceAddr::from(std::net::SocketAddr::from(([192, 0, 2, 1], number)))
     }
 
     /// Polls an attempt once: its permit, if there is one.

@@ -20,6 +20,7 @@ use tokio::task::spawn_local;
 use tokio::time::timeout;
 
 use super::backlog::{Backlog, Backlogs, ToStream, Waiting};
+use super::connections::Activity;
 use super::framing::{read_message, write_message};
 
 /// What bounds a connection.
@@ -38,11 +39,14 @@ pub(crate) enum End {
     Usual,
     /// Too many octets of replies waited on it and on all others.
     Unread,
+    /// Another connection took its place.
+    Displaced,
 }
 
 /// Serves a connection until its client ends it, is silent for too long or does not read while
-/// memory is short, or `stopping` says true. `hand_on` is given each query, and where its reply
-/// goes; one that gets no reply gets an empty one. What waits counts among `backlogs`.
+/// memory is short, another connection takes its place, or `stopping` becomes true. `hand_on`
+/// receives each query and the way of its reply; a query without a reply gets an empty one. Replies
+/// that wait count among `backlogs`, and `activity` notes queries and replies.
 ///
 /// # Errors
 /// None: however it ends, the client knows as much as we do.
@@ -53,13 +57,15 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + 'static>(
     stream: S,
     bounds: Bounds,
     backlogs: &Backlogs,
+    activity: Rc<Activity>,
     mut stopping: watch::Receiver<bool>,
     mut hand_on: impl FnMut(Vec<u8>, ToStream),
 ) -> End {
     let (mut reader, writer) = tokio::io::split(stream);
     let (reply, backlog) = backlogs.connection();
     let free = Rc::new(Semaphore::new(bounds.pipeline));
-    let mut writing = spawn_local(write_replies(writer, backlog, Rc::clone(&free), bounds.idle));
+    let given_back = GivenBack { free: Rc::clone(&free), activity: Rc::clone(&activity) };
+    let mut writing = spawn_local(write_replies(writer, backlog, given_back, bounds.idle));
     let ended = loop {
         // What is read can be handed on at once, also when the server stops just then.
         let next = async {
@@ -71,11 +77,16 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + 'static>(
         let read = tokio::select! {
             read = next => read,
             ended = &mut writing => break Some(ended),
+            () = activity.displaced() => {
+                writing.abort();
+                return End::Displaced;
+            }
             _ = stopping.wait_for(|stopping| *stopping) => break None,
         };
         let Some((permit, bytes)) = read else { break None };
         // Given back when its reply has been written.
         permit.forget();
+        activity.begin_query();
         hand_on(bytes, reply.clone());
     };
     // Queries that have been handed on are still answered: the writer ends when the last reply's
@@ -83,7 +94,13 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + 'static>(
     drop(reply);
     let ended = match ended {
         Some(ended) => ended,
-        None => writing.await,
+        None => tokio::select! {
+            ended = &mut writing => ended,
+            () = activity.displaced() => {
+                writing.abort();
+                return End::Displaced;
+            }
+        },
     };
     match ended {
         Ok(end) => end,
@@ -93,18 +110,24 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + 'static>(
     }
 }
 
+/// Noted when a reply has been written: a slot of the pipeline is free, and a query is over.
+struct GivenBack {
+    free: Rc<Semaphore>,
+    activity: Rc<Activity>,
+}
+
 /// Writes what waits, until no more can come, the client takes none of it, or a reply was refused.
 async fn write_replies(
     mut writer: impl AsyncWrite + Unpin,
     mut backlog: Backlog,
-    free: Rc<Semaphore>,
+    given_back: GivenBack,
     patience: Duration,
 ) -> End {
     let (replies, refused) = backlog.parts();
     let end = tokio::select! {
         biased;
         () = refused.notified() => End::Unread,
-        () = write_each(&mut writer, replies, &free, patience) => End::Usual,
+        () = write_each(&mut writer, replies, &given_back, patience) => End::Usual,
     };
     drop(backlog);
     let _: io::Result<()> = tokio::io::AsyncWriteExt::shutdown(&mut writer).await;
@@ -114,7 +137,7 @@ async fn write_replies(
 async fn write_each(
     writer: &mut (impl AsyncWrite + Unpin),
     replies: &mut UnboundedReceiver<Waiting>,
-    free: &Semaphore,
+    given_back: &GivenBack,
     patience: Duration,
 ) {
     while let Some(reply) = replies.recv().await {
@@ -125,7 +148,8 @@ async fn write_each(
             }
         }
         drop(reply);
-        free.add_permits(1);
+        given_back.activity.end_query();
+        given_back.free.add_permits(1);
     }
 }
 
@@ -151,6 +175,7 @@ mod tests {
         asked: Asked,
         stop: watch::Sender<bool>,
         serving: tokio::task::JoinHandle<End>,
+        activity: Rc<Activity>,
     }
 
     impl Test {
@@ -168,11 +193,12 @@ mod tests {
                 move |bytes, reply| asked.borrow_mut().push((bytes, reply))
             };
             let (bounds, backlogs) = (Bounds { pipeline, idle }, backlogs.clone());
-            let serving =
-                spawn_local(
-                    async move { serve(stream, bounds, &backlogs, stopping, hand_on).await },
-                );
-            Test { client, asked, stop, serving }
+            let activity = Rc::<Activity>::default();
+            let noted = Rc::clone(&activity);
+            let serving = spawn_local(async move {
+                serve(stream, bounds, &backlogs, noted, stopping, hand_on).await
+            });
+            Test { client, asked, stop, serving, activity }
         }
 
         async fn ask(&mut self, query: &[u8]) {
@@ -233,6 +259,27 @@ mod tests {
             assert_eq!(test.read().await.unwrap(), b"A");
             assert!(test.read().await.is_err());
             timeout(SOON, test.serving).await.unwrap().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_displaced_connection_ends_with_queries_in_progress_or_not() {
+        on_a_stream(async {
+            for in_progress in [0, 1] {
+                let mut test = Test::new(8, SOON);
+                for _ in 0..2 {
+                    test.ask(b"a").await;
+                }
+                test.asked(2).await;
+                (in_progress..2).for_each(|number| test.reply(number, b"A"));
+                for _ in in_progress..2 {
+                    assert_eq!(test.read().await.unwrap(), b"A");
+                }
+                assert_eq!(test.activity.is_idle(), in_progress == 0);
+                test.activity.displace();
+                assert!(test.read().await.is_err());
+                assert_eq!(timeout(SOON, test.serving).await.unwrap().unwrap(), End::Displaced);
+            }
         });
     }
 

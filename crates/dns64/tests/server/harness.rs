@@ -398,7 +398,7 @@ fn serve_tcp(
 }
 
 /// A connection from this address.
-fn connect(from: IpAddr, to: SocketAddr) -> TcpStream {
+pub(crate) fn connect(from: IpAddr, to: SocketAddr) -> TcpStream {
     if !to.is_ipv4() || !from.is_ipv4() {
         return TcpStream::connect(to).unwrap();
     }

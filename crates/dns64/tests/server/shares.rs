@@ -1,8 +1,8 @@
-//! Hostile clients in many networks: others are served. Each address of 127.0.0.0/8
+//! Hostile clients in many networks: others are served, over UDP and TCP. Each address of 127.0.0.0/8
 //! is on the loopback interface, so no privileges are needed.
 
 use std::io::IoSlice;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::thread;
 use std::time::Duration;
@@ -13,6 +13,59 @@ use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
 
 use crate::harness::*;
 use crate::robustness::HalfDead;
+
+/// Places for TCP connections, all held by hostile clients.
+const PLACES: u32 = 200;
+/// Connections of other clients.
+const NEWCOMERS: u8 = 100;
+
+/// Takes all places for TCP connections from so many networks (/24), and lets others connect.
+/// `busy`: each hostile connection has a query that is not answered.
+fn newcomers_are_served(networks: u32, busy: bool) {
+    let upstream = HalfDead::new();
+    let limits = format!("[limits]\ntcp-connections = {PLACES}\ntcp-idle = '1h'\n");
+    let server = server(&[upstream.address], &format!("{PREFIX}{limits}"));
+    let hostile: Vec<TcpStream> = (0..PLACES)
+        .map(|n| {
+            let network = 0x7f10_0001 | (n % networks) << 8;
+            let mut stream = connect(Ipv4Addr::from_bits(network).into(), server.address);
+            let name = format!("n{n}.{}.test", if busy { "dead" } else { "living" });
+            write_tcp(&mut stream, &ask(&name, Rtype::A).bytes());
+            stream
+        })
+        .collect();
+    let newcomers: Vec<TcpStream> = (0..NEWCOMERS)
+        .map(|n| {
+            let mut stream = connect(Ipv4Addr::new(127, 200, n, 9).into(), server.address);
+            stream.set_read_timeout(Some(SOON)).unwrap();
+            write_tcp(&mut stream, &ask(&format!("new{n}.living.test"), Rtype::A).bytes());
+            let got = read_tcp(&mut stream).unwrap_or_else(|| panic!("newcomer {n} is closed"));
+            assert_eq!(Got::new(&got).rcode(), Rcode::NOERROR, "newcomer {n}");
+            stream
+        })
+        .collect();
+    let metrics = server.running.metrics();
+    eventually("each took the place of a hostile one", || {
+        metrics.total(Count::TcpDisplaced) == u64::from(NEWCOMERS)
+    });
+    assert_eq!(metrics.total(Count::TcpRefusedLimit), 0);
+    drop((hostile, newcomers));
+}
+
+#[test]
+fn item_50_newcomers_displace_idle_tcp_connections_of_20_networks() {
+    newcomers_are_served(20, false);
+}
+
+#[test]
+fn item_50_newcomers_displace_idle_tcp_connections_of_200_networks() {
+    newcomers_are_served(200, false);
+}
+
+#[test]
+fn item_50_newcomers_displace_busy_tcp_connections() {
+    newcomers_are_served(20, true);
+}
 
 /// Queries of an attack.
 const FLOOD: u32 = 24_000;
