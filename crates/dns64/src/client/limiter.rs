@@ -1,5 +1,5 @@
-//! How much a client, or a network, gets a second: the generic cell rate algorithm (ITU-T I.371),
-//! one word for each.
+//! Rates of clients and networks: the generic cell rate algorithm (ITU-T I.371) with one word for
+//! each of them. A rate counts queries, or octets.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -29,12 +29,12 @@ impl Limiter {
     /// Whether a client may ask now, at `rate` queries per second with `burst` at once; 0 is no
     /// limit.
     pub(crate) fn admits(&self, client: IpAddr, now: Nanos, rate: u32, burst: u32) -> bool {
-        self.admits_network(network(client), now, rate, burst)
+        self.grants(network(client), 1, now, rate, burst.max(1))
     }
 
-    /// Whether a network gets one more now, at `rate` per second with `burst` at once; 0 is no
-    /// limit.
-    pub(crate) fn admits_network(&self, key: u64, now: Nanos, rate: u32, burst: u32) -> bool {
+    /// Takes `amount` from the allowance of a network, which grows by `rate` per second up to
+    /// `burst`. Returns false, and takes nothing, if less is left. A rate of 0 is no limit.
+    pub(crate) fn grants(&self, key: u64, amount: u32, now: Nanos, rate: u32, burst: u32) -> bool {
         if rate == 0 {
             return true;
         }
@@ -43,10 +43,10 @@ impl Limiter {
             self.whole_at.insert(key, Arc::clone(&slot));
             slot
         });
-        let interval = Nanos::SECOND.0 / u64::from(rate);
-        let tolerance = interval * u64::from(burst.max(1));
+        let time_for = |amount: u32| u64::from(amount) * Nanos::SECOND.0 / u64::from(rate);
+        let (cost, tolerance) = (time_for(amount), time_for(burst));
         let take = |whole_at: u64| {
-            let next = whole_at.max(now.0) + interval;
+            let next = whole_at.max(now.0) + cost;
             (next <= now.0 + tolerance).then_some(next)
         };
         slot.try_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
@@ -82,6 +82,20 @@ mod tests {
         assert_eq!(admitted(other, 100, 3), 3);
         assert_eq!(admitted(one, 10_000, 100), 5);
         assert!((0..1000).all(|_| limiter.admits(one, at(0), 0, 0)));
+    }
+
+    #[test]
+    fn item_42_octets_are_granted_as_the_rate_allows() {
+        let limiter = Limiter::new();
+        let granted = |ms, amount, tries| {
+            let now = Nanos::SECOND + Nanos::from_millis(ms);
+            (0..tries).filter(|_| limiter.grants(7, amount, now, 1_000, 5_000)).count()
+        };
+        assert_eq!(granted(0, 5_001, 1), 0, "more than the burst");
+        assert_eq!(granted(0, 500, 100), 10);
+        // A refusal takes nothing, so that a smaller amount is granted.
+        assert_eq!((granted(100, 101, 9), granted(100, 100, 9)), (0, 1));
+        assert_eq!(granted(60_100, 500, 100), 10, "an allowance is never above the burst");
     }
 
     #[test]

@@ -685,11 +685,12 @@ pub struct LimitKeys {
     pub client_rate: u32,
     /// Queries that a client may ask at once after a pause; 0 counts as 1.
     pub client_burst: u32,
-    /// UDP replies over 512 octets per second to the clients of a network (IPv4 /24 or IPv6 /56)
-    /// that have no valid DNS cookie; 0 is no limit. The others are truncated.
-    pub large_reply_rate: u32,
-    /// Such replies that a network gets at once after a pause; 0 counts as 1.
-    pub large_reply_burst: u32,
+    /// Octets per second by which UDP replies may exceed four times their queries, for the clients of
+    /// a network (IPv4 /24 or IPv6 /56) without a valid DNS cookie; 0 is no limit. Replies beyond it
+    /// are truncated.
+    pub amplification_rate: u32,
+    /// Such octets at once after a pause. If they are fewer than a reply needs, it is truncated.
+    pub amplification_burst: u32,
     /// TCP connections; 1 to 1 048 576.
     pub tcp_connections: usize,
     /// TCP connections of a client (IPv4 address, IPv6 /64, link-local address); 1 to 1 048 576.
@@ -709,8 +710,8 @@ impl Default for LimitKeys {
             overload: Overload::Servfail,
             client_rate: 0,
             client_burst: 100,
-            large_reply_rate: 50,
-            large_reply_burst: 100,
+            amplification_rate: 16_384,
+            amplification_burst: 65_536,
             tcp_connections: 1_000,
             tcp_per_client: 50,
             tcp_pipeline: 64,

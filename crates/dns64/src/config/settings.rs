@@ -337,8 +337,9 @@ impl Settings {
             if limits.client_rate == 0 {
                 text += "; set limits.client-rate";
             }
-            if limits.large_reply_rate == 0 {
-                text += "; limits.large-reply-rate = 0 makes it an amplifier of attacks on others";
+            if limits.amplification_rate == 0 {
+                text +=
+                    "; limits.amplification-rate = 0 makes it an amplifier of attacks on others";
             }
             warnings.push(text);
         }

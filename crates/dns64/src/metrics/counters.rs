@@ -72,7 +72,7 @@ counters! {
         OtherRcode "other",
     }
     "replies_truncated", "UDP replies that did not fit and sent the client to TCP", "" { Truncated "", }
-    "large_replies_withheld", "UDP replies over 512 octets in whose place clients without a cookie were sent to TCP", "" {
+    "large_replies_withheld", "UDP replies above four times the query's size and the limit, replaced by truncated ones", "" {
         LargeWithheld "",
     }
     "synthesized", "AAAA answers made from A records, by why there were no AAAA records", "reason" {

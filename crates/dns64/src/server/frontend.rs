@@ -17,7 +17,7 @@ use std::sync::Arc;
 use method::units::Nanos;
 use net::clock;
 use net::xdp::Outbox;
-use wire::edns::{LEAST_PAYLOAD, ede};
+use wire::edns::ede;
 use wire::rcode::Rcode;
 use wire::view::rtype;
 
@@ -46,9 +46,9 @@ use crate::transport::Transport;
 use crate::transport::backlog::ToStream;
 use crate::transport::client::Client;
 
-/// Replies over UDP that are longer, octets, are for clients whose address is proven, and a few
-/// others: no client without EDNS gets a longer one, and what is no longer amplifies little.
-const LARGE: usize = LEAST_PAYLOAD;
+/// Multiple of a query's size up to which its UDP reply is not limited. The octets beyond it count
+/// against `limits.amplification-rate` unless the client's address is verified.
+const UNLIMITED: u32 = 4;
 
 /// The half of a worker that clients see.
 pub(super) struct Frontend {
@@ -190,7 +190,7 @@ impl Frontend {
             Received::Query(query) => {
                 self.replies.tell_query(client, bytes, self.shared.metrics().worker(self.worker));
                 self.metrics().count_query(client.transport(), query.qtype);
-                self.begin(resolver, client, &query, None);
+                self.begin(resolver, client, &query, bytes.len(), None);
             }
             Received::Error { rcode, question, edns, cookie } => {
                 self.metrics().count_rcode(rcode);
@@ -229,15 +229,16 @@ impl Frontend {
         }
         // Nothing is sent to it.
         let client = Client::Stream(Transport::Tcp, ip, ToStream::closed());
-        self.begin(resolver, &client, &query, Some(trace));
+        self.begin(resolver, &client, &query, bytes.len(), Some(trace));
     }
 
-    /// A query that can be read, of a client that may ask.
+    /// Begins the work for a query of `octets` octets from a client that `[access]` allows.
     fn begin(
         &mut self,
         resolver: &mut Resolver<Network>,
         client: &Client,
         query: &Query<'_>,
+        octets: usize,
         trace: Option<Box<Trace>>,
     ) {
         let ip = client.ip();
@@ -262,6 +263,7 @@ impl Frontend {
             inquiry,
             arrived: self.now,
             cookie: query.cookie(),
+            unlimited: UNLIMITED * octets as u32,
             trace,
         };
         self.advance(resolver, &mut Some(job), &settings, &rules);
@@ -395,8 +397,9 @@ impl Frontend {
             if sent == reply.rcode() {
                 count_reply(metrics, &job.inquiry, reply);
             }
-            if out.len() - start > LARGE
-                && !may_get_large(shared, job, &settings.config.limits, now)
+            let octets = (out.len() - start) as u32;
+            if octets > job.unlimited
+                && !may_exceed(shared, job, octets, &settings.config.limits, now)
             {
                 metrics.count(Count::LargeWithheld);
                 out.truncate(start);
@@ -512,17 +515,18 @@ fn rcode_of(message: &[u8], wanted: Rcode) -> Rcode {
     }
 }
 
-/// Whether a client gets a reply that is longer than any without EDNS: its address is proven, or
-/// not too many have gone to its network, whose hosts may be flooded by whoever forges their
-/// addresses.
-fn may_get_large(shared: &Shared, job: &Job, limits: &LimitKeys, now: Nanos) -> bool {
+/// Returns true if a client may get a reply of `octets`, which is more than [`UNLIMITED`] times its
+/// query. Its address is verified, or the allowance of its network covers the octets beyond that:
+/// an attacker can forge the addresses of that network to flood its hosts.
+fn may_exceed(shared: &Shared, job: &Job, octets: u32, limits: &LimitKeys, now: Nanos) -> bool {
     let ip = job.client.ip();
     job.client.transport().is_proven()
         || job.cookie.is_some_and(|cookie| shared.cookies.is_ours(&cookie, ip))
-        || shared.large_replies.admits_network(
+        || shared.amplification.grants(
             wide_network(ip),
+            octets - job.unlimited,
             now,
-            limits.large_reply_rate,
-            limits.large_reply_burst,
+            limits.amplification_rate,
+            limits.amplification_burst,
         )
 }

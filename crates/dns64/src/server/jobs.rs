@@ -16,6 +16,8 @@ pub(super) struct Job {
     pub(super) arrived: Nanos,
     /// What may prove the client's address (RFC 7873).
     pub(super) cookie: Option<Cookie>,
+    /// Octets of a UDP reply that are not limited, a multiple of the query's.
+    pub(super) unlimited: u32,
     /// Set if it is no client's, but to be explained.
     pub(super) trace: Option<Box<Trace>>,
 }
@@ -84,6 +86,7 @@ mod tests {
             inquiry,
             arrived: Nanos(0),
             cookie: None,
+            unlimited: u32::MAX,
             trace: None,
         }
     }

@@ -323,7 +323,7 @@ impl BoundServer {
         let shared = Arc::new(Shared {
             common,
             limiter: Limiter::new(),
-            large_replies: Limiter::new(),
+            amplification: Limiter::new(),
             cookies: Cookies::new(),
             mailboxes,
             tcp_questions,

@@ -28,8 +28,8 @@ pub(super) struct Shared {
     /// What the workers' resolvers share.
     pub(super) common: Common,
     pub(super) limiter: Limiter,
-    /// Large replies to networks in which nobody has proven an address.
-    pub(super) large_replies: Limiter,
+    /// Octets of replies to unverified addresses beyond a multiple of their queries, by network.
+    pub(super) amplification: Limiter,
     pub(super) cookies: Cookies,
     /// One for each worker, by its number.
     pub(super) mailboxes: Vec<Mailbox>,

@@ -537,15 +537,13 @@ fn r5_check_warns_of_an_open_resolver() {
     assert_eq!(warned(""), "");
     let open = warned("[access]\nallow = ['0.0.0.0/0']\nopen-resolver = true\n");
     assert!(
-        open.contains("open resolver")
-            && open.contains("client-rate")
-            && !open.contains("large-reply"),
+        open.contains("open resolver") && open.contains("client-rate") && !open.contains("amplif"),
         "{open}"
     );
     let worse = warned(
-        "[access]\nallow = ['::/0']\nopen-resolver = true\n[limits]\nlarge-reply-rate = 0\n",
+        "[access]\nallow = ['::/0']\nopen-resolver = true\n[limits]\namplification-rate = 0\n",
     );
-    assert!(worse.contains("large-reply-rate"), "{worse}");
+    assert!(worse.contains("amplification-rate"), "{worse}");
 }
 
 fn run(args: &[&str]) -> Output {

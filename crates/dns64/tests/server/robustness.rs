@@ -1,7 +1,7 @@
 //! Hostile clients and upstreams through sockets: whatever comes, others are served.
 //!
-//! Few descriptors, large replies and what a reload reads (`r4_`, `r5_`, `r6_`) are in `operations`
-//! and `safety`.
+//! Few descriptors, open resolvers and reloaded files (`r4_`, `r5_`, `r6_`) are in `operations`, large
+//! replies (`item_42_`) in `safety`.
 
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
