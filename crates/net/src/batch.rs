@@ -547,6 +547,26 @@ mod tests {
         assert_eq!(server.drops(), 0);
     }
 
+    /// Datagrams that arrived before the switch have the time at which they are read.
+    #[test]
+    fn timestamps_can_be_switched_on_and_off() {
+        let (server, address) = server("127.0.0.1:0");
+        let (client, _strays) = Endpoint::client_pair(address, 0).unwrap();
+        let mut batch = ReceiveBatch::new(512);
+        let mut is_stamped = || {
+            assert_eq!(batch.receive(&server, Wait::ForOne).unwrap(), 1, "timeout");
+            batch.get(0).received.is_some()
+        };
+        client.send(b"one").unwrap();
+        assert!(!is_stamped());
+        client.send(b"two").unwrap();
+        server.use_kernel_timestamps().unwrap();
+        assert!(is_stamped());
+        client.send(b"three").unwrap();
+        server.stop_kernel_timestamps().unwrap();
+        assert!(!is_stamped());
+    }
+
     #[test]
     fn an_address_is_shared_with_ourselves_only() {
         let ours = Endpoint::listen("127.0.0.1:0".parse().unwrap(), 3).unwrap();

@@ -327,6 +327,14 @@ impl Endpoint {
         self.set_option(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
     }
 
+    /// Ends what [`use_kernel_timestamps`](Endpoint::use_kernel_timestamps) began.
+    ///
+    /// # Errors
+    /// On kernels without `SO_TIMESTAMPNS`.
+    pub fn stop_kernel_timestamps(&self) -> io::Result<()> {
+        self.set_option(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 0)
+    }
+
     /// Lets the kernel hand over several datagrams of one flow at once (`UDP_GRO`); false where it
     /// cannot.
     pub fn use_receive_offload(&self) -> bool {

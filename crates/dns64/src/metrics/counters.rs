@@ -101,6 +101,7 @@ counters! {
     "Client queries over UDP that the kernel threw away, mostly for want of room: the worker does not keep up", "" {
         SocketDrops "",
     }
+    "queries_dropped_late", "Client queries over UDP dropped because they waited 1 s for the worker", "" { DroppedLate "", }
     "xdp_lost", "Datagrams lost past the network stack, in: the worker did not keep up; out: the device did not", "direction" {
         RingsLostIn "in",
         RingsLostOut "out",

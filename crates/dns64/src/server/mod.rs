@@ -11,6 +11,7 @@ mod explain;
 mod frontend;
 mod intake;
 mod jobs;
+mod lateness;
 mod mail;
 mod network;
 mod past_stack;

@@ -25,6 +25,7 @@ use super::defects::Defects;
 use super::explain::Trace;
 use super::frontend::Frontend;
 use super::intake::Intake;
+use super::lateness::Lateness;
 use super::mail::Mail;
 use super::network::{FIRST_RINGS, INBOX, Network};
 use super::past_stack::Rings;
@@ -60,6 +61,8 @@ pub(super) struct Worker {
     /// Datagrams that came by the rings for other workers, whose inboxes were full.
     undelivered: u64,
     intake: Intake,
+    /// One for each socket of clients.
+    lateness: Vec<Lateness>,
     defects: Defects,
     now: Nanos,
 }
@@ -91,6 +94,7 @@ impl Worker {
         let of_upstreams = observer.as_ref().and_then(Observer::of_upstreams);
         let of_clients = observer.as_ref().and_then(Observer::of_clients);
         let Served { endpoints, counts_drops, rings } = served;
+        let lateness = vec![Lateness::default(); endpoints.len()];
         let network = Network::new(id, Arc::clone(&shared), &endpoints, &rings, of_upstreams)?;
         let replies = Replies::new(endpoints, rings.len(), counts_drops, of_clients);
         let (common, same) = (Arc::clone(&shared), Arc::clone(&settings));
@@ -104,6 +108,7 @@ impl Worker {
             losses_due: Nanos(0),
             undelivered: 0,
             intake: Intake::default(),
+            lateness,
             defects: Defects::default(),
             now: clock::now(),
         })

@@ -81,6 +81,49 @@ fn item_42_what_the_kernel_throws_away_is_counted() {
     });
 }
 
+/// A stopped server stands for one that others keep from its CPU.
+#[test]
+fn item_42_queries_older_than_a_second_are_dropped() {
+    let probe = UdpSocket::bind("127.0.0.1:0").unwrap();
+    if setsockopt(&probe, sockopt::RcvBufForce, &(32 << 20)).is_err() {
+        return testbed::skip("queries older than a second", "the kernel grants no large buffer");
+    }
+    let upstream = Upstream::new(plain);
+    let folder = tempfile::tempdir().unwrap();
+    let config = file(folder.path(), upstream.address, "2001:db8:1::/96");
+    let metrics = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, format!("{text}[metrics]\nlisten = '{metrics}'\n")).unwrap();
+    let daemon = Daemon::start(&config);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(daemon.address).unwrap();
+    let query = ask("www.test", Rtype::A).bytes();
+    eventually("old queries are dropped", || {
+        // The queue stays full for longer than the worker waits before it looks at ages. The second
+        // time it gets to datagrams that came after that.
+        for stop in [150, 150, 1] {
+            daemon.signal("STOP");
+            for _ in 0..40_000 {
+                let _ = socket.send(&query);
+            }
+            std::thread::sleep(Duration::from_millis(stop));
+            daemon.signal("CONT");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        daemon.signal("STOP");
+        std::thread::sleep(Duration::from_millis(1_100));
+        daemon.signal("CONT");
+        let got = ask("www.test", Rtype::A).try_of(daemon.address, SOON).unwrap();
+        assert_eq!(got.answers().len(), 1, "young queries are answered");
+        let text = get(metrics, "/metrics");
+        let late = |line: &str| {
+            let count = line.strip_prefix("dns64d_queries_dropped_late_total ")?;
+            count.parse::<u64>().ok()
+        };
+        text.lines().find_map(late).unwrap() > 0
+    });
+}
+
 /// Sends this many queries together to a stopped server and answers the first name's AAAA question
 /// while the server is stopped again: how many other questions it asked until it asked for A.
 ///

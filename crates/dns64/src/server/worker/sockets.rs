@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use method::units::Nanos;
 use net::batch::{BATCH, Peer, ReceiveBatch, Wait};
+use net::clock;
 use net::xdp::Arrived;
 
 use super::Worker;
@@ -27,7 +28,8 @@ const LOSSES_EACH: Nanos = Nanos::from_millis(100);
 impl Worker {
     pub(super) fn read_clients(&mut self, number: usize, batch: &mut ReceiveBatch) {
         self.intake.begin();
-        loop {
+        let mut is_empty = false;
+        while !is_empty {
             let most = self.intake.datagrams();
             if most == 0 {
                 break;
@@ -36,8 +38,11 @@ impl Worker {
             // An error is the ICMP message of a client that has gone.
             let received = batch.receive_up_to(most, endpoint, Wait::Dont).unwrap_or(0);
             self.look_at_the_clock();
-            let (mut queries, mut joined) = (0, 0);
-            for i in 0..received {
+            let is_watching = self.lateness[number].is_watching();
+            let (late, mut queries) =
+                if is_watching { self.drop_late(number, batch, received) } else { (0, 0) };
+            let mut joined = 0;
+            for i in late..received {
                 let before = queries;
                 // No host sends from port 0: such a datagram is forged, and the kernel would refuse
                 // to send the reply.
@@ -52,10 +57,37 @@ impl Worker {
                 joined = joined.max(queries - before);
             }
             self.intake.took(queries, joined);
-            if received < most {
-                break;
-            }
+            is_empty = received < most;
         }
+        if self.lateness[number].end_turn(is_empty, self.now) {
+            // A failure costs instructions for each datagram, and nothing else.
+            let _ = self.frontend.replies().endpoints()[number].stop_kernel_timestamps();
+        }
+    }
+
+    /// Drops datagrams at the beginning of a batch that are too old to be answered. Returns how many
+    /// these are, and how many queries they hold.
+    #[cold]
+    fn drop_late(
+        &mut self,
+        number: usize,
+        batch: &ReceiveBatch,
+        received: usize,
+    ) -> (usize, usize) {
+        if received == 0 {
+            return (0, 0);
+        }
+        if batch.get(0).received.is_none() {
+            // The worker begins to watch, or another one with the same socket stopped. Without
+            // timestamps no datagram is too old.
+            let _ = self.frontend.replies().endpoints()[number].use_kernel_timestamps();
+        }
+        let wall = clock::wall();
+        let age = |i| batch.get(i).received.map_or(Nanos(0), |received| wall.since(received));
+        let late = self.lateness[number].too_old((0..received).map(age));
+        let queries = (0..late).map(|i| batch.get(i).segments().count()).sum();
+        self.shared.metrics().worker(self.id).add(Count::DroppedLate, queries as u64);
+        (late, queries)
     }
 
     pub(super) fn read_upstream(&mut self, port: PortId, batch: &mut ReceiveBatch) {
