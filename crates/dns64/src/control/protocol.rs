@@ -8,9 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::explanation::Explanation;
 use super::status::Status;
 
-/// The longest request, octets.
-pub(crate) const LONGEST_REQUEST: usize = 4_096;
-/// How long a connection may take: upstreams may have to be asked.
+/// Time for an answer. Upstreams may have to be asked for it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is asked.

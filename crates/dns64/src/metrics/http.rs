@@ -3,25 +3,20 @@
 
 use std::io;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio::task::LocalSet;
-use tokio::time::timeout;
 
 use crate::guard::Tasks;
+use crate::transport::requests::{self, Service};
 
-/// The longest request that is read, octets, and how long it is waited for.
-const LONGEST_REQUEST: usize = 4_096;
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Connections at once; others are closed.
-const CONNECTIONS: usize = 16;
-/// How long to wait when no connection can be accepted: the process is out of file descriptors,
-/// most likely.
-const PAUSE: Duration = Duration::from_millis(50);
+/// Requests end with an empty line.
+const SERVICE: Service = Service {
+    request: "a request for the metrics",
+    end: b"\r\n\r\n",
+    answering: Duration::from_secs(5),
+};
 
 /// Answers requests with what `text` returns, from the calling thread, for ever.
 ///
@@ -44,43 +39,18 @@ pub fn serve_alone(
     })
 }
 
-/// Answers requests with what `text` returns for ever, one for each connection.
+/// Answers requests with what `text` returns, one for each connection. Does not return.
 pub(crate) async fn serve(
     tasks: Tasks,
     listener: Rc<TcpListener>,
     text: impl Fn() -> String + 'static,
 ) {
-    let text = Rc::new(text);
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
-    loop {
-        let Ok((mut stream, _)) = listener.accept().await else {
-            tokio::time::sleep(PAUSE).await;
-            continue;
-        };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
-        let text = Rc::clone(&text);
-        tasks.spawn(|| "a request for the metrics".into(), async move {
-            let serve = async {
-                let request = read_request(&mut stream).await?;
-                stream.write_all(&response(&request, || text())).await?;
-                stream.shutdown().await
-            };
-            // Prometheus will come again.
-            let _ = timeout(PATIENCE, serve).await;
-            drop(place);
-        });
-    }
-}
-
-/// The first line of a request; its headers say nothing that matters here.
-async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<String> {
-    let mut bytes = Vec::with_capacity(LONGEST_REQUEST);
-    while !bytes.windows(4).any(|end| end == b"\r\n\r\n") {
-        if bytes.len() >= LONGEST_REQUEST || stream.read_buf(&mut bytes).await? == 0 {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-    }
-    Ok(String::from_utf8_lossy(&bytes).lines().next().unwrap_or_default().to_owned())
+    let answer = async move |request: Vec<u8>| {
+        // The first line decides; headers change nothing.
+        let request = String::from_utf8_lossy(&request);
+        response(request.lines().next().unwrap_or_default(), &text)
+    };
+    requests::serve(tasks, listener, SERVICE, answer).await;
 }
 
 fn response(request: &str, text: impl FnOnce() -> String) -> Vec<u8> {

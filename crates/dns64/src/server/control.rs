@@ -5,21 +5,17 @@
 //!                                  └─ Explain ─► a worker ─► Explanation ────────┘
 //! ```
 
-use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use domain::base::iana::Rtype;
 use method::units::Nanos;
 use net::clock;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixListener;
-use tokio::sync::{Semaphore, oneshot};
-use tokio::time::timeout;
+use tokio::sync::oneshot;
 use wire::edns::{UDP_PAYLOAD, put_opt};
 use wire::rcode::Rcode;
 use wire::view::CLASS_IN;
@@ -28,19 +24,18 @@ use super::explain::Trace;
 use super::mail::Mail;
 use super::shared::Shared;
 use crate::config::PrefixKeys;
-use crate::control::protocol::{Answer, LONGEST_REQUEST, PATIENCE, Request, Subject};
+use crate::control::protocol::{Answer, PATIENCE, Request, Subject};
 use crate::control::{
     CacheStatus, ConfigurationStatus, PrefixStatus, STATUS_VERSION, Status, UpstreamStatus,
 };
 use crate::guard::Tasks;
 use crate::name::LowerName;
 use crate::prefixes::InUse;
+use crate::transport::requests::{self, Service};
 
-/// Connections at once; others are closed.
-const CONNECTIONS: usize = 4;
-/// How long to wait when no connection can be accepted: the process is out of file descriptors,
-/// most likely.
-const PAUSE: Duration = Duration::from_millis(50);
+/// Requests are lines. Upstreams may have to be asked for the answer.
+const SERVICE: Service =
+    Service { request: "a request at the control socket", end: b"\n", answering: PATIENCE };
 
 /// What answers are made of.
 pub(super) struct Context {
@@ -52,46 +47,18 @@ pub(super) struct Context {
     pub(super) past_stack: Vec<String>,
 }
 
-/// Answers for ever, once for each connection.
+/// Answers requests, one for each connection. Does not return.
 pub(super) async fn serve(tasks: Tasks, listener: Rc<UnixListener>, context: Rc<Context>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
-    loop {
-        let Ok((mut stream, _)) = listener.accept().await else {
-            tokio::time::sleep(PAUSE).await;
-            continue;
+    let answer = async move |request: Vec<u8>| {
+        let answer = match Request::read(&request) {
+            Ok(request) => context.answer(request).await,
+            Err(error) => Answer::Error(error),
         };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
-        let context = Rc::clone(&context);
-        tasks.spawn(|| "a request at the control socket".into(), async move {
-            let serve = async {
-                let answer = match Request::read(&read_line(&mut stream).await?) {
-                    Ok(request) => context.answer(request).await,
-                    Err(error) => Answer::Error(error),
-                };
-                let mut line = serde_json::to_vec(&answer)?;
-                line.push(b'\n');
-                stream.write_all(&line).await?;
-                stream.shutdown().await
-            };
-            // Who asked has been told as much as there is, or has gone.
-            let _: Result<io::Result<()>, _> = timeout(PATIENCE, serve).await;
-            drop(place);
-        });
-    }
-}
-
-/// A request: what comes before the end of the line, or of what is sent.
-async fn read_line(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
-    let mut line = Vec::with_capacity(LONGEST_REQUEST);
-    while !line.ends_with(b"\n") {
-        if line.len() >= LONGEST_REQUEST {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        if stream.read_buf(&mut line).await? == 0 {
-            break;
-        }
-    }
-    Ok(line)
+        let mut line = serde_json::to_vec(&answer).unwrap_or_default();
+        line.push(b'\n');
+        line
+    };
+    requests::serve(tasks, listener, SERVICE, answer).await;
 }
 
 impl Context {
@@ -228,15 +195,5 @@ mod tests {
             matches!(Received::read(&bytes), Received::Query(query) if query.checking_disabled)
         );
         assert!(query(&subject("a..b", "A")).is_err() && query(&subject("a", "X")).is_err());
-    }
-
-    #[test]
-    fn a_request_has_an_end() {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let read = |octets: &'static [u8]| runtime.block_on(read_line(&mut &octets[..]));
-        assert_eq!(read(b"a\n").unwrap(), b"a\n");
-        assert_eq!(read(b"a").unwrap(), b"a");
-        let long: &'static [u8] = Box::leak(vec![b'x'; 1 << 20].into_boxed_slice());
-        assert!(read(long).is_err());
     }
 }

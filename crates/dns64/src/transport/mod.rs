@@ -11,6 +11,7 @@ pub(crate) mod client;
 pub(crate) mod connections;
 pub(crate) mod framing;
 mod permits;
+pub(crate) mod requests;
 pub(crate) mod stream;
 pub(crate) mod upstream_tcp;
 

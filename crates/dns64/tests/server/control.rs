@@ -1,7 +1,7 @@
 //! The control socket: explanations of one name of each kind, status, and requests that are none.
 
 use std::io::{Read, Write};
-use std::net::Ipv6Addr;
+use std::net::{Ipv6Addr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +11,7 @@ use domain::base::iana::Rtype;
 use serde_json::{Value, json};
 
 use crate::harness::*;
-use crate::operations::Daemon;
+use crate::operations::{Daemon, get};
 
 /// What a server answers at its control socket.
 fn request(socket: &Path, line: &str) -> Value {
@@ -263,21 +263,27 @@ fn who_says_nothing_or_too_much_gets_no_answer_and_hinders_nobody() {
     let mut answer = Vec::new();
     let _ = long.read_to_end(&mut answer);
     assert!(answer.is_empty(), "{}", String::from_utf8_lossy(&answer));
-    // Four may be there at once; the fifth is closed.
-    let silent: Vec<UnixStream> = (0..4).map(|_| UnixStream::connect(&socket).unwrap()).collect();
-    eventually("a fifth is closed", || {
-        let mut fifth = UnixStream::connect(&socket).unwrap();
-        fifth.set_read_timeout(Some(NOTHING)).unwrap();
-        matches!(fifth.read(&mut [0; 1]), Ok(0))
-    });
     assert_eq!(ask("four.test", Rtype::AAAA).of(&server).addresses(), [mapped("192.0.2.1")]);
-    drop(silent);
-    eventually("there is room again", || {
-        let mut stream = UnixStream::connect(&socket).unwrap();
-        let _ = stream.write_all(b"{\"request\":\"status\"}\n");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).is_ok_and(|len| len > 0)
-    });
+}
+
+#[test]
+fn item_42_idle_connections_give_way_to_requests() {
+    let upstream = zone();
+    let (_folder, socket, lines) = control();
+    let metrics = "[metrics]\nlisten = '127.0.0.1:0'\n";
+    let server = server(&[upstream.address], &format!("{PREFIX}{lines}{metrics}"));
+    let metrics = server.running.metrics_address().unwrap();
+    // More than there are places, and more than once.
+    for _ in 0..3 {
+        let _silent: Vec<_> = (0..20).map(|_| UnixStream::connect(&socket).unwrap()).collect();
+        assert!(!status(&socket).version.is_empty());
+        let _idle: Vec<_> = (0..40).map(|_| TcpStream::connect(metrics).unwrap()).collect();
+        assert!(get(metrics, "/metrics").starts_with("HTTP/1.1 200 OK"));
+    }
+    // A connection is closed without a newcomer too.
+    let mut silent = UnixStream::connect(&socket).unwrap();
+    silent.set_read_timeout(Some(SOON)).unwrap();
+    assert_eq!(silent.read(&mut [0; 1]).unwrap(), 0);
 }
 
 #[test]

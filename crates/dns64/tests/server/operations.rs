@@ -46,8 +46,8 @@ fn prometheus_reads_what_happened() {
     assert!(get(metrics, "/").starts_with("HTTP/1.1 404"));
 }
 
-/// What the metrics listener says.
-fn get(metrics: SocketAddr, path: &str) -> String {
+/// Returns the response of the metrics listener.
+pub(crate) fn get(metrics: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(metrics).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     let mut text = String::new();

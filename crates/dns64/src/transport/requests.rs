@@ -1,0 +1,241 @@
+//! Listeners with one request and one reply per connection: the metrics and the control socket.
+//!
+//! ```text
+//! accept ─► place ─► read the request ─► answer ─► write the reply ─► close
+//!             └─ no place left: a connection of the peer that holds most is closed
+//! ```
+//!
+//! A new connection always gets a place. Connections that send nothing therefore cannot keep others
+//! from being served.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use crate::client::limiter::network;
+use crate::guard::Tasks;
+
+/// Connections at once.
+const CONNECTIONS: usize = 16;
+/// Octets of the longest request, and the time for it to arrive.
+const LONGEST_REQUEST: usize = 4_096;
+const READING: Duration = Duration::from_secs(2);
+/// Pause after a failed accept, which mostly means that no file descriptor is left.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A listener that names the peer of each connection.
+pub(crate) trait Listener {
+    /// A connection.
+    type Stream: AsyncRead + AsyncWrite + Unpin + 'static;
+
+    /// Accepts a connection. Its peer is a client's network, or a user.
+    ///
+    /// # Errors
+    /// Those of accept(2).
+    async fn next(&self) -> io::Result<(Self::Stream, u64)>;
+}
+
+impl Listener for TcpListener {
+    type Stream = TcpStream;
+
+    async fn next(&self) -> io::Result<(TcpStream, u64)> {
+        let (stream, peer) = self.accept().await?;
+        Ok((stream, network(peer.ip().to_canonical())))
+    }
+}
+
+impl Listener for UnixListener {
+    type Stream = UnixStream;
+
+    async fn next(&self) -> io::Result<(UnixStream, u64)> {
+        let (stream, _) = self.accept().await?;
+        let user = stream.peer_cred()?.uid();
+        Ok((stream, user.into()))
+    }
+}
+
+/// How requests are served.
+#[derive(Clone, Copy)]
+pub(crate) struct Service {
+    /// A request in words, for the report of a panic.
+    pub(crate) request: &'static str,
+    /// End of a request. The end of the stream ends it too.
+    pub(crate) end: &'static [u8],
+    /// Time for the reply, from the request on.
+    pub(crate) answering: Duration,
+}
+
+/// Replies to each request with what `answer` returns for it. Does not return.
+pub(crate) async fn serve<L: Listener>(
+    tasks: Tasks,
+    listener: Rc<L>,
+    service: Service,
+    answer: impl AsyncFn(Vec<u8>) -> Vec<u8> + 'static,
+) {
+    let (answer, open) = (Rc::new(answer), Rc::new(Open::default()));
+    loop {
+        let Ok((mut stream, peer)) = listener.next().await else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        let (place, closed) = Open::enter(&open, peer);
+        let answer = Rc::clone(&answer);
+        tasks.spawn(move || service.request.to_owned(), async move {
+            let serve = async {
+                let request = timeout(READING, read(&mut stream, service.end)).await??;
+                place.set_busy();
+                timeout(service.answering, async {
+                    stream.write_all(&answer(request).await).await?;
+                    stream.shutdown().await
+                })
+                .await?
+            };
+            // A failure means that the peer has gone or is too slow. It has to ask again.
+            tokio::select! {
+                biased;
+                _ = closed => {}
+                _ = serve => {}
+            }
+        });
+    }
+}
+
+/// Reads a request up to its end, or to that of the stream.
+async fn read(stream: &mut (impl AsyncRead + Unpin), end: &[u8]) -> io::Result<Vec<u8>> {
+    let mut request = Vec::with_capacity(LONGEST_REQUEST);
+    while !request.windows(end.len()).any(|octets| octets == end) {
+        if request.len() >= LONGEST_REQUEST {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        if stream.read_buf(&mut request).await? == 0 {
+            break;
+        }
+    }
+    Ok(request)
+}
+
+/// The open connections of a listener, the oldest first.
+#[derive(Default)]
+struct Open {
+    connections: RefCell<Vec<Connection>>,
+    next: Cell<u64>,
+}
+
+struct Connection {
+    number: u64,
+    peer: u64,
+    /// False while its request is read.
+    is_busy: bool,
+    /// Closes the connection when it is dropped.
+    _close: oneshot::Sender<()>,
+}
+
+/// Place of a connection, until it is dropped.
+struct Place {
+    open: Rc<Open>,
+    number: u64,
+}
+
+impl Open {
+    /// Enters a connection. If there is no place left, another one is closed. The receiver ends when
+    /// this connection has to be closed.
+    fn enter(open: &Rc<Open>, peer: u64) -> (Place, oneshot::Receiver<()>) {
+        let (close, closed) = oneshot::channel();
+        let number = open.next.replace(open.next.get() + 1);
+        let mut connections = open.connections.borrow_mut();
+        if connections.len() >= CONNECTIONS {
+            let least = least_needed(&connections);
+            connections.remove(least);
+        }
+        connections.push(Connection { number, peer, is_busy: false, _close: close });
+        (Place { open: Rc::clone(open), number }, closed)
+    }
+}
+
+/// Returns the position of the connection to close: of the peers with most connections the oldest
+/// one without a request, otherwise the oldest one.
+fn least_needed(connections: &[Connection]) -> usize {
+    let held = |of: &Connection| connections.iter().filter(|one| one.peer == of.peer).count();
+    let most = connections.iter().map(held).max().unwrap_or(0);
+    let first = |is_busy: bool| {
+        connections.iter().position(|one| held(one) == most && (is_busy || !one.is_busy))
+    };
+    first(false).or_else(|| first(true)).unwrap_or(0)
+}
+
+impl Place {
+    /// Notes that the request is complete.
+    fn set_busy(&self) {
+        let mut connections = self.open.connections.borrow_mut();
+        if let Some(ours) = connections.iter_mut().find(|one| one.number == self.number) {
+            ours.is_busy = true;
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.open.connections.borrow_mut().retain(|one| one.number != self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_has_an_end() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let read = |octets: &'static [u8]| runtime.block_on(read(&mut &octets[..], b"\n"));
+        assert_eq!(read(b"a\n").unwrap(), b"a\n");
+        assert_eq!(read(b"a").unwrap(), b"a");
+        let long: &'static [u8] = Box::leak(vec![b'x'; 1 << 20].into_boxed_slice());
+        assert!(read(long).is_err());
+    }
+
+    #[test]
+    fn the_oldest_idle_connection_gives_way() {
+        // Peers of the open connections, oldest first; `!` marks those with a request.
+        for (connections, closed) in [
+            ("1 2 3", 0),
+            ("1 2 2", 1),
+            ("1! 2! 2 2", 2),
+            ("1 2! 2!", 1),
+            ("1! 2 3", 1),
+            ("1! 2! 3!", 0),
+        ] {
+            let connections: Vec<Connection> = connections
+                .split(' ')
+                .map(|text| Connection {
+                    number: 0,
+                    peer: text.trim_end_matches('!').parse().unwrap(),
+                    is_busy: text.ends_with('!'),
+                    _close: oneshot::channel().0,
+                })
+                .collect();
+            assert_eq!(least_needed(&connections), closed, "{closed}");
+        }
+    }
+
+    #[test]
+    fn a_place_is_free_once_its_connection_ends() {
+        let open = Rc::new(Open::default());
+        let mut places: Vec<_> = (0..CONNECTIONS).map(|_| Open::enter(&open, 7)).collect();
+        places[0].0.set_busy();
+        let (last, _closed) = Open::enter(&open, 8);
+        let is_closed = |of: &mut (Place, oneshot::Receiver<()>)| {
+            matches!(of.1.try_recv(), Err(oneshot::error::TryRecvError::Closed))
+        };
+        let closed: Vec<bool> = places.iter_mut().map(is_closed).collect();
+        assert_eq!(closed.iter().filter(|is_closed| **is_closed).count(), 1);
+        assert!(closed[1], "the oldest one without a request");
+        drop((places, last));
+        assert!(open.connections.borrow().is_empty());
+    }
+}
