@@ -3,21 +3,22 @@
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, lchown};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::{AtFlags, OFlag, open};
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket,
 };
-use nix::sys::stat::{Mode, fchmod, umask};
-use nix::unistd::Group;
+use nix::sys::stat::{Mode, SFlag, fchmod, fstat, umask};
+use nix::unistd::{Gid, Group, fchownat};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 8;
-/// Who may use it: its owner, or the members of its group as well.
-const OWNER: u32 = 0o600;
-const OWNER_AND_GROUP: u32 = 0o660;
+/// Permissions of its file: for its owner, or for the members of its group as well.
+const OWNER: Mode = Mode::from_bits_truncate(0o600);
+const OWNER_AND_GROUP: Mode = Mode::from_bits_truncate(0o660);
 
 /// A socket that listens, and is not blocking. Its file is removed when it is dropped.
 pub(crate) struct ControlSocket {
@@ -43,22 +44,20 @@ impl ControlSocket {
         let group = group.map(group_id).transpose()?;
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
-        let address = UnixAddr::new(path)?;
         let mode = if group.is_some() { OWNER_AND_GROUP } else { OWNER };
-        match bind_with_mode(&socket, &address, mode) {
+        match bind_with(&socket, path, mode) {
             Err(error) if error.kind() == ErrorKind::AddrInUse => {
                 remove_left_over(path)?;
-                bind_with_mode(&socket, &address, mode)?;
+                bind_with(&socket, path, mode)?;
             }
             bound => bound?,
         }
-        let metadata = fs::symlink_metadata(path)?;
-        let identity = (metadata.dev(), metadata.ino());
+        let (opened, identity) = open_socket(path)?;
         let file = SocketFile { path: path.into(), identity };
-        // Nobody can connect before it listens.
         if group.is_some() {
-            lchown(path, None, group)?;
+            fchownat(&opened, "", None, group, AtFlags::AT_EMPTY_PATH)?;
         }
+        // Until now connections are refused.
         listen(&socket, Backlog::new(BACKLOG)?)?;
         Ok(ControlSocket { listener: UnixListener::from(socket), file })
     }
@@ -69,22 +68,35 @@ impl ControlSocket {
     }
 }
 
-/// Binds the socket; its file has this mode from the start. With chmod(2) after bind(2) the owner of
-/// the folder could put a link to another file there in between.
-fn bind_with_mode(socket: &OwnedFd, address: &UnixAddr, mode: u32) -> io::Result<()> {
-    // The file gets the mode of the socket itself, less the umask.
-    fchmod(socket, Mode::from_bits_truncate(mode))?;
-    let before = (mode == OWNER_AND_GROUP).then(|| umask(Mode::S_IRWXO));
-    let bound = bind(socket.as_raw_fd(), address);
-    if let Some(before) = before {
-        umask(before);
-    }
-    bound.map_err(io::Error::from)
+/// Binds a socket to a file that has these permissions from its creation on. A later change by path
+/// could reach another file, because the owner of the folder can replace the socket by a link.
+fn bind_with(socket: &OwnedFd, path: &Path, mode: Mode) -> io::Result<()> {
+    let address = UnixAddr::new(path)?;
+    // The file gets the permissions of the unbound socket, without those of the umask.
+    fchmod(socket, mode)?;
+    let before = umask(Mode::from_bits_truncate(!mode.bits() & 0o077));
+    let bound = bind(socket.as_raw_fd(), &address);
+    umask(before);
+    Ok(bound?)
 }
 
-fn group_id(name: &str) -> io::Result<u32> {
+/// Opens the file of a socket for changes of its owner; also returns its device and inode.
+///
+/// # Errors
+/// If another file has that name by now, or the system refuses.
+fn open_socket(path: &Path) -> io::Result<(OwnedFd, (u64, u64))> {
+    let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let file = open(path, flags, Mode::empty())?;
+    let found = fstat(&file)?;
+    if SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT != SFlag::S_IFSOCK {
+        return Err(io::Error::new(ErrorKind::AlreadyExists, "another file has replaced it"));
+    }
+    Ok((file, (found.st_dev, found.st_ino)))
+}
+
+fn group_id(name: &str) -> io::Result<Gid> {
     let unknown = || io::Error::new(ErrorKind::NotFound, format!("there is no group '{name}'"));
-    Ok(Group::from_name(name)?.ok_or_else(unknown)?.gid.as_raw())
+    Ok(Group::from_name(name)?.ok_or_else(unknown)?.gid)
 }
 
 /// Removes a socket on which nobody listens.
@@ -112,9 +124,33 @@ impl Drop for SocketFile {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
+
+    fn mode(path: &Path) -> Mode {
+        Mode::from_bits_truncate(fs::symlink_metadata(path).unwrap().permissions().mode())
+    }
+
+    /// Between bind(2) and the changes of its owner the folder's owner can replace the file.
+    #[test]
+    fn no_other_file_is_changed_in_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("control.sock");
+        let victim = folder.path().join("victim");
+        fs::write(&victim, "").unwrap();
+        let flags = SockFlag::SOCK_CLOEXEC;
+        let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None).unwrap();
+        bind_with(&socket, &path, OWNER_AND_GROUP).unwrap();
+        assert_eq!(mode(&path), OWNER_AND_GROUP, "before anything else");
+        let links: [fn(&Path, &Path) -> io::Result<()>; 2] =
+            [|from, to| symlink(from, to), |from, to| fs::hard_link(from, to)];
+        for replace in links {
+            fs::remove_file(&path).unwrap();
+            replace(&victim, &path).unwrap();
+            assert_eq!(open_socket(&path).unwrap_err().kind(), ErrorKind::AlreadyExists);
+        }
+    }
 
     fn refused(path: &Path, group: Option<&str>) -> ErrorKind {
         ControlSocket::bind(path, group).err().expect("an error").kind()
@@ -125,7 +161,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("control.sock");
         let (listener, file) = ControlSocket::bind(&path, None).unwrap().into_parts();
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, OWNER);
+        assert_eq!(mode(&path), OWNER);
         assert!(UnixStream::connect(&path).is_ok());
         assert_eq!(refused(&path, None), ErrorKind::AddrInUse, "somebody listens");
         drop(file);
@@ -163,7 +199,6 @@ mod tests {
         };
         let _socket = ControlSocket::bind(&path, Some(&group.name)).unwrap();
         let metadata = fs::metadata(&path).unwrap();
-        assert_eq!(metadata.permissions().mode() & 0o777, OWNER_AND_GROUP);
-        assert_eq!(metadata.gid(), group.gid.as_raw());
+        assert_eq!((mode(&path), metadata.gid()), (OWNER_AND_GROUP, group.gid.as_raw()));
     }
 }
