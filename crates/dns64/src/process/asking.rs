@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::output::print;
+use super::output::{print, print_visible};
 use crate::config::{CONTROL_SOCKET, ConfigError, control_socket};
 use crate::control::client::ask;
 use crate::control::protocol::{Answer, Request, Subject};
@@ -33,7 +33,7 @@ pub(super) struct BadQuestion(String);
 pub(super) fn status(file: Option<&Path>, asked: &Asked) -> anyhow::Result<()> {
     match answer(file, asked, &Request::Status)? {
         Answer::Status(status) if asked.json => show_json(&status),
-        Answer::Status(status) => Ok(print(words::status(&status).as_bytes())?),
+        Answer::Status(status) => Ok(print_visible(&words::status(&status))?),
         other => Err(unexpected(other)),
     }
 }
@@ -45,7 +45,7 @@ pub(super) fn status(file: Option<&Path>, asked: &Asked) -> anyhow::Result<()> {
 pub(super) fn explain(file: Option<&Path>, asked: &Asked, subject: Subject) -> anyhow::Result<()> {
     match answer(file, asked, &Request::Explain(subject))? {
         Answer::Explanation(explained) if asked.json => show_json(&explained),
-        Answer::Explanation(explained) => Ok(print(words::explanation(&explained).as_bytes())?),
+        Answer::Explanation(explained) => Ok(print_visible(&words::explanation(&explained))?),
         other => Err(unexpected(other)),
     }
 }

@@ -29,7 +29,7 @@ use super::follow::{self, Follower};
 use super::harden::{self, Needed};
 use super::limits::Allowed;
 use super::log::Log;
-use super::output::{comment, print};
+use super::output::{comment, print, visible};
 use super::pages::{self, below_help};
 use super::sections::sections;
 use crate::config::{
@@ -146,9 +146,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => {
             if !error.use_stderr() {
-                // Help, or the version.
-                let _ = error.print();
-                return ExitCode::SUCCESS;
+                return print_help(&error);
             }
             tell!("dns64d: {}", pages::wrong_arguments(&error));
             return ExitCode::from(BAD_CONFIGURATION);
@@ -190,6 +188,17 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         tell!("dns64d: {}", told_once(&error));
         ExitCode::from(BAD_ENVIRONMENT)
     })
+}
+
+/// Prints the help or the version, which clap returns as an error.
+fn print_help(help: &clap::Error) -> ExitCode {
+    match help.print().and_then(|()| std::io::stdout().flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            tell!("dns64d: cannot write to standard output: {error}");
+            ExitCode::from(BAD_ENVIRONMENT)
+        }
+        _ => ExitCode::SUCCESS,
+    }
 }
 
 /// Prints the effective configuration in the form of a file. Warnings name the settings that this
@@ -433,12 +442,12 @@ fn reload(
 /// as long as that is.
 const LONGEST_ERROR: usize = 2_000;
 
-/// The beginning of an error, where it is too long.
+/// Returns an error, or the beginning of one that is too long, with control characters escaped.
 fn bounded(error: &str) -> String {
     if error.len() <= LONGEST_ERROR {
-        return error.to_owned();
+        return visible(error).into_owned();
     }
-    format!("{} …", &error[..error.floor_char_boundary(LONGEST_ERROR)])
+    format!("{} …", visible(&error[..error.floor_char_boundary(LONGEST_ERROR)]))
 }
 
 /// Not started by systemd, nobody listens, and that is no error.

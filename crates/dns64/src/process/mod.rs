@@ -2,11 +2,13 @@
 //! `calls`), upstreams of resolv.conf (`follow`), limits of the system (`limits`, `memory`), the log
 //! (`log`), completions and manual pages (`pages`), and commands to a running server (`asking`).
 
-/// Writes a line to standard error, if anybody reads it: `eprintln!` panics where nobody does.
+/// Writes a line to standard error, with control characters escaped. Unlike `eprintln!` it does not
+/// panic if standard error is closed.
 macro_rules! tell {
     ($($words:tt)*) => {{
         use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), $($words)*);
+        let words = format!($($words)*);
+        let _ = writeln!(std::io::stderr(), "{}", $crate::process::output::visible(&words));
     }};
 }
 

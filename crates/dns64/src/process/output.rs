@@ -1,8 +1,9 @@
-//! Standard output.
+//! Standard output, and text that is safe for a terminal.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
-/// Writes to standard output. Who has read enough and is gone is no error.
+/// Writes to standard output. A reader that closed the pipe is no error.
 ///
 /// # Errors
 /// If it cannot be written, for instance to a full disk.
@@ -32,6 +33,32 @@ pub(super) fn comment(title: &str, words: &[String]) -> String {
     text + &line + "\n"
 }
 
+/// Writes text of an interactive command to standard output, control characters escaped.
+///
+/// # Errors
+/// Those of [`print`].
+pub(super) fn print_visible(text: &str) -> io::Result<()> {
+    print(visible(text).as_bytes())
+}
+
+/// Escapes characters that change how a terminal shows other text: control characters except line
+/// ends, and those that change the direction of writing. Arguments, files and answers can contain
+/// them.
+pub(super) fn visible(text: &str) -> Cow<'_, str> {
+    let is_hidden = |c: char| {
+        (c.is_control() && c != '\n')
+            || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(is_hidden) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_hidden(c) { shown.extend(c.escape_unicode()) } else { shown.push(c) }
+    }
+    Cow::Owned(shown)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,5 +73,17 @@ mod tests {
         let found: Vec<&str> = joined.split_whitespace().skip(1).collect();
         let found: Vec<&str> = found.iter().map(|word| word.trim_end_matches(',')).collect();
         assert_eq!(found, words);
+    }
+
+    #[test]
+    fn control_characters_are_shown_escaped() {
+        for (text, shown) in [
+            ("plain, ü, 例\ntwo lines", "plain, ü, 例\ntwo lines"),
+            ("a\u{1b}[31mb", "a\\u{1b}[31mb"),
+            ("\r\t\0\u{7f}\u{9b}", "\\u{d}\\u{9}\\u{0}\\u{7f}\\u{9b}"),
+            ("abc\u{202e}cba\u{2066}", "abc\\u{202e}cba\\u{2066}"),
+        ] {
+            assert_eq!(visible(text), shown, "{text:?}");
+        }
     }
 }

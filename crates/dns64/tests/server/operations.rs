@@ -589,6 +589,54 @@ fn r5_check_warns_of_an_open_resolver() {
     assert!(worse.contains("amplification-rate"), "{worse}");
 }
 
+#[test]
+fn help_that_cannot_be_written_is_a_failure() {
+    for args in [&["--help"][..], &["--version"], &["explain", "--help"], &["completions", "bash"]]
+    {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_dns64d")).args(args).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(4), "{args:?}: {output:?}");
+        assert!(!output.stderr.is_empty(), "{args:?}");
+    }
+}
+
+/// Arguments and files with an escape sequence, and with a character that reverses the text.
+#[test]
+fn messages_show_hostile_text_escaped() {
+    const HOSTILE: &str = "a\u{1b}[31m\u{202e}..b";
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let socket = path("control.sock");
+    let upstream = Upstream::new(plain);
+    let _server = server(&[upstream.address], &format!("{PREFIX}[control]\nsocket = '{socket}'\n"));
+    std::fs::write(path("bad.toml"), format!("[dns64]\n{HOSTILE} = 1\n")).unwrap();
+    std::fs::write(path("value.toml"), "[[forward]]\ndomain = \"a\\u001b[31m\\u202e..b\"\n")
+        .unwrap();
+    std::fs::write(path("unbound.conf"), format!("server:\n  {HOSTILE}: {HOSTILE}\n")).unwrap();
+    for args in [
+        &["explain", HOSTILE, "--socket", &socket][..],
+        &["explain", "a.test", "--type", HOSTILE, "--socket", &socket],
+        &["explain", "a.test", "--client", HOSTILE],
+        &["status", "--socket", &path(HOSTILE)],
+        &[HOSTILE],
+        &["--listen", HOSTILE],
+        &["check", "--config", &path(HOSTILE)],
+        &["check", "--config", &path("bad.toml")],
+        &["check", "--config", &path("value.toml")],
+        &["import", &path("unbound.conf")],
+        &["import", &path(HOSTILE)],
+        &["import", &path("unbound.conf"), "--from", HOSTILE],
+        &["completions", HOSTILE],
+        &["manual", &path("bad.toml"), "--date", HOSTILE],
+    ] {
+        let output = run(args);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!said.is_empty(), "{args:?}");
+        assert!(!said.contains(['\u{1b}', '\u{202e}']), "{args:?}: {said:?}");
+    }
+}
+
 fn run(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_dns64d")).args(args).output().unwrap()
 }
