@@ -43,6 +43,7 @@ use crate::numa::Numa;
 use crate::place::Place;
 use crate::plan::{Plan, PlanError};
 use crate::point::Point;
+use crate::text::is_hidden;
 
 /// The version of run folders and `results.json`. Version 1 had values by position, and points
 /// without a place.
@@ -368,6 +369,14 @@ pub enum ArchiveError {
         /// The folder that was given as a run folder.
         folder: PathBuf,
     },
+    /// The campaign was killed before its first line.
+    #[error(
+        "the journal of {folder} is empty: nothing is measured yet; go on with: dns64bench campaign resume {folder}"
+    )]
+    Empty {
+        /// The run folder that was to be read.
+        folder: PathBuf,
+    },
     /// The journal does not say by which plan it was measured.
     #[error(
         "the journal of {folder} does not begin with the plan that it was measured by, as those of older versions do not; \
@@ -392,6 +401,12 @@ pub enum ArchiveError {
     },
 }
 
+/// A path that no program takes for an option.
+fn as_operand(path: &Path) -> PathBuf {
+    let is_like_option = path.as_os_str().as_encoded_bytes().starts_with(b"-");
+    if is_like_option { Path::new(".").join(path) } else { path.into() }
+}
+
 fn io_error(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ArchiveError {
     let path = path.to_owned();
     move |source| ArchiveError::Io { doing, path, source }
@@ -413,6 +428,7 @@ impl Archive {
         plan: &Plan,
         environment: &Environment,
     ) -> Result<Archive, ArchiveError> {
+        let folder = &as_operand(folder);
         fs::create_dir(folder).map_err(io_error("create", folder))?;
         for name in ["servers", "running"] {
             let path = folder.join(name);
@@ -435,7 +451,7 @@ impl Archive {
         write_json(&folder.join("environment.json"), environment)?;
         let mut journal = Lines::create(&folder.join("journal.jsonl"))?;
         journal.append(&Entry::begun(plan))?;
-        Ok(Archive { folder: folder.into(), journal })
+        Ok(Archive { folder: folder.clone(), journal })
     }
 
     /// Opens a run folder to go on; returns the journal's plan, and what has been done.
@@ -444,6 +460,7 @@ impl Archive {
     /// If it is none, or in use, or its `plan.toml` is not the plan that its journal was begun
     /// with.
     pub fn open(folder: &Path) -> Result<(Archive, Plan, Vec<Entry>), ArchiveError> {
+        let folder = &as_operand(folder);
         let path = journal_of(folder)?;
         let file = folder.join("plan.toml");
         let (mut journal, entries) = Lines::open(&path)?;
@@ -451,11 +468,11 @@ impl Archive {
             // Killed before its first line: nothing is measured yet.
             let plan = Plan::load(&file)?;
             journal.append(&Entry::begun(&plan))?;
-            return Ok((Archive { folder: folder.into(), journal }, plan, entries));
+            return Ok((Archive { folder: folder.clone(), journal }, plan, entries));
         }
         let plan = plan_of(&entries, folder)?;
         same_plan(&plan, &file, folder)?;
-        Ok((Archive { folder: folder.into(), journal }, plan, entries))
+        Ok((Archive { folder: folder.clone(), journal }, plan, entries))
     }
 
     /// Appends to the journal.
@@ -574,7 +591,21 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), ArchiveError> {
 pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), ArchiveError> {
     let text =
         serde_json::to_string_pretty(value).map_err(|e| io_error("write", path)(e.into()))?;
-    write_whole(path, text.as_bytes())
+    write_whole(path, without_hidden(&text).as_bytes())
+}
+
+/// Escapes the control and direction-changing characters that JSON allows in texts (RFC 8259 §7).
+/// All of them are of the basic plane.
+fn without_hidden(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        if is_hidden(c) && c != '\n' {
+            out += &format!("\\u{:04x}", u32::from(c));
+        } else {
+            out.push(c);
+        }
+    }
+    out
 }
 
 #[cfg(test)]

@@ -84,6 +84,12 @@ pub enum JournalError {
     },
 }
 
+/// A line of a journal.
+pub trait JournalLine: DeserializeOwned {
+    /// Returns what is wrong with a line that is well-formed and comes after the `earlier` ones.
+    fn fault(&self, earlier: &[Self]) -> Option<String>;
+}
+
 /// A file of JSON lines, appended and synced, used by one process at a time.
 pub struct Lines {
     path: PathBuf,
@@ -118,7 +124,7 @@ impl Lines {
     ///
     /// # Errors
     /// If it cannot be read and written, is in use, or holds other lines than ours.
-    pub fn open<T: DeserializeOwned>(path: &Path) -> Result<(Lines, Vec<T>), JournalError> {
+    pub fn open<T: JournalLine>(path: &Path) -> Result<(Lines, Vec<T>), JournalError> {
         let file = OpenOptions::new()
             .read(true)
             .append(true)
@@ -142,7 +148,7 @@ impl Lines {
     ///
     /// # Errors
     /// If it cannot be read, or holds other lines than ours.
-    pub fn read<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, JournalError> {
+    pub fn read<T: JournalLine>(path: &Path) -> Result<Vec<T>, JournalError> {
         let bytes = std::fs::read(path).map_err(io_error("read", path))?;
         Ok(parse(&bytes, path)?.0)
     }
@@ -180,12 +186,16 @@ impl Lines {
 }
 
 /// The whole lines, and how many octets they take.
-fn parse<T: DeserializeOwned>(bytes: &[u8], path: &Path) -> Result<(Vec<T>, usize), JournalError> {
+fn parse<T: JournalLine>(bytes: &[u8], path: &Path) -> Result<(Vec<T>, usize), JournalError> {
     let whole = bytes.iter().rposition(|&b| b == b'\n').map_or(0, |end| end + 1);
     let mut entries = Vec::new();
     for (n, line) in bytes[..whole].split_inclusive(|&b| b == b'\n').enumerate() {
         let bad = |why: String| JournalError::Line { path: path.into(), line: n + 1, why };
-        entries.push(serde_json::from_slice(line).map_err(|e| bad(e.to_string()))?);
+        let entry: T = serde_json::from_slice(line).map_err(|e| bad(e.to_string()))?;
+        if let Some(why) = entry.fault(&entries) {
+            return Err(bad(why));
+        }
+        entries.push(entry);
     }
     Ok((entries, whole))
 }

@@ -40,6 +40,7 @@ pub mod new_file;
 mod numa;
 pub mod place;
 pub mod plan;
+mod plausible;
 pub mod point;
 pub mod ports;
 pub mod preflight;

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
 
-use crate::archive::{self, Configuration, Entry, Measured, StolenFrom, VERSION};
+use crate::archive::{Configuration, Entry, Measured, StolenFrom, VERSION};
 use crate::contradictions::{Contradiction, contradictions};
 use crate::environment::Environment;
 use crate::host_change::{HostChange, host_changes};
@@ -27,6 +27,7 @@ use crate::measures::search::{self, PointResult, Trials};
 use crate::measures::self_test::{self, SelfTestResult};
 use crate::missing::Missing;
 use crate::plan::{AuthPlan, Plan};
+use crate::plausible::span;
 use crate::point::{Conditions, Point};
 use crate::recorded::Recorded;
 use crate::search::SearchCourse;
@@ -341,16 +342,7 @@ fn auth_result(recorded: &Recorded<'_>, auth: &AuthPlan) -> AuthResult {
 
 /// When the first trial began and the last one ended, by the wall clock.
 fn period(recorded: &Recorded<'_>) -> Option<Period> {
-    let spans = || {
-        recorded.finished().map(|m| match &m.found {
-            archive::TaskResult::Trial(t) => (t.started_unix_s, t.duration_s + t.timeout_s),
-            archive::TaskResult::ClosedLoop(t) => {
-                let length = t.experiments.experiments_ms.iter().sum::<f64>() / 1e3;
-                (t.experiments.started_unix_s, length)
-            }
-            archive::TaskResult::Conform(t) => (t.started_unix_s, t.duration_s),
-        })
-    };
+    let spans = || recorded.finished().map(span);
     let begun = spans().map(|(begun, _)| begun).reduce(f64::min)?;
     let ended = spans().map(|(begun, length)| begun + length).reduce(f64::max)?;
     Some(Period { begun, ended, trials_s: spans().map(|(_, length)| length).sum() })

@@ -1,5 +1,6 @@
 //! Texts that hosts and servers send, made fit for a terminal and a report.
 
+use std::borrow::Cow;
 use std::iter::Peekable;
 use std::str::Chars;
 
@@ -50,10 +51,25 @@ pub(crate) fn plain_line(text: &str, most: usize) -> String {
     plain(text.trim_end(), most).replace('\n', " ")
 }
 
-/// Characters that change the direction of what follows, and so can make a text look like another
-/// one.
+/// Removes control and direction-changing characters, except line ends and tabs. Reports contain
+/// names and outputs of servers, which can have them.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    let is_hidden = |c: char| is_hidden(c) && !matches!(c, '\n' | '\t');
+    if text.contains(is_hidden) {
+        Cow::Owned(text.chars().filter(|c| !is_hidden(*c)).collect())
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+/// True for control characters and those that change the direction of writing.
+pub(crate) fn is_hidden(c: char) -> bool {
+    c.is_control() || is_direction(c)
+}
+
+/// Characters that change the direction of writing, so that a text looks like another one.
 fn is_direction(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Skips what follows ESC.

@@ -32,6 +32,7 @@ mod resolve;
 mod streams;
 
 use std::ffi::{OsStr, OsString};
+use std::io::Write;
 use std::panic;
 use std::path::Path;
 use std::process::ExitCode;
@@ -135,8 +136,10 @@ fn command() -> Command {
 fn parsed<T: Parser>(words: Vec<OsString>) -> T {
     T::try_parse_from(words).unwrap_or_else(|error| {
         if !error.use_stderr() {
-            // Help, or the version.
-            error.exit()
+            // The help or the version, which clap returns as an error.
+            let written = error.print().and_then(|()| std::io::stdout().flush());
+            written.map_or_else(streams::give_up, |()| {});
+            std::process::exit(error.exit_code())
         }
         eprintln!("dns64bench: {}", dns64::process::pages::wrong_arguments(&error));
         std::process::exit(error.exit_code())

@@ -149,6 +149,20 @@ fn a_run_goes_on_by_the_plan_that_it_was_begun_with_or_not_at_all() {
     }
 }
 
+/// The folder's name looks like an option to the programs that are started with it.
+#[test]
+fn a_run_folder_may_begin_with_a_minus_sign() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("plan.toml"), plan("[[dut]]\ndriver = 'dns64d'\n")).unwrap();
+    ends(folder, &["campaign", "run", "plan.toml", "--dir=-x", "--quiet"], 0, &["-x/report.html"]);
+    ends(folder, &["campaign", "resume", "--quiet", "--", "-x"], 0, &[]);
+    ends(folder, &["report", "--", "-x"], 0, &[]);
+    // Killed before its first line.
+    fs::write(folder.join("-x/journal.jsonl"), "").unwrap();
+    ends(folder, &["report", "--", "-x"], 2, &["-x is empty"]);
+}
+
 #[test]
 fn what_a_plan_names_and_is_not_there_is_said_before_anything_is_done() {
     let folder = tempfile::tempdir().unwrap();

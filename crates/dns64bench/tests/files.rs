@@ -182,3 +182,14 @@ fn a_query_file_has_the_testers_names_and_is_read_by_the_client() {
     let output = after("true", folder.path(), &many);
     assert_eq!(output.status.code(), Some(2), "{}", show(&many, &output));
 }
+
+#[test]
+fn help_that_cannot_be_written_is_a_failure() {
+    for args in [&["--help"][..], &["--version"], &["measure", "--help"], &["dns64d", "--help"]] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = Command::new(PROGRAM).args(args).stdout(full).output().unwrap();
+        let text = show(args, &output);
+        assert_eq!(output.status.code(), Some(4), "{text}");
+        assert!(text.contains("cannot write to standard output"), "{text}");
+    }
+}

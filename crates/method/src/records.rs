@@ -256,7 +256,14 @@ impl Counts {
 
     /// Whether every query that was sent has exactly one outcome.
     pub fn is_balanced(&self) -> bool {
-        self.sent == self.valid + self.late + self.lost + self.wrong.total()
+        self.outcomes() == Some(self.sent)
+    }
+
+    /// Sum over all outcomes; `None` if it is above the largest number.
+    pub fn outcomes(&self) -> Option<u64> {
+        let wrong = self.wrong.each().map(|(_, n)| n);
+        let mut all = [self.valid, self.late, self.lost].into_iter().chain(wrong);
+        all.try_fold(0, u64::checked_add)
     }
 }
 

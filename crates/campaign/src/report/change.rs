@@ -7,8 +7,9 @@ use method::precision::Ratio;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use super::chart::number;
-use super::table::Table;
+use super::table::{Table, markdown_text};
 use crate::comparison::{Comparison, Row};
+use crate::text::visible;
 
 /// What a column shows where there is no number.
 const NONE: &str = "–";
@@ -100,7 +101,7 @@ impl Comparison {
     /// A summary in GitHub's Markdown, such as for `$GITHUB_STEP_SUMMARY`.
     pub fn markdown(&self) -> String {
         let mut out = String::new();
-        let _ = writeln!(out, "## DNS64 benchmark\n\n{}.\n", self.headline());
+        let _ = writeln!(out, "## DNS64 benchmark\n\n{}.\n", markdown_text(&self.headline()));
         out + &table(self).markdown()
     }
 
@@ -120,7 +121,7 @@ impl Comparison {
         }
         report.add_test_suites(suites);
         // Only an invalid timestamp or property could not be written; there is none.
-        report.to_string().unwrap_or_default()
+        visible(&report.to_string().unwrap_or_default()).into_owned()
     }
 }
 

@@ -32,6 +32,8 @@ pub(crate) use curves::curves;
 pub use curves::{Curve, along};
 use method::units::in_groups;
 
+use crate::text::visible;
+
 /// A point with the range of its repetitions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Dot {
@@ -277,5 +279,6 @@ pub fn number(value: f64) -> String {
 
 /// Text for HTML and SVG.
 pub fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    let text = visible(text).replace('&', "&amp;").replace('<', "&lt;");
+    text.replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -12,6 +12,7 @@ use crate::measures;
 use crate::measures::search::ran_on;
 use crate::place::Place;
 use crate::point::Point;
+use crate::text::visible;
 
 /// What a number is of.
 #[derive(Clone, Debug)]
@@ -321,10 +322,34 @@ fn conditions(point: &Point) -> [String; 7] {
     cells
 }
 
+/// A cell of text (RFC 4180 §2). One that a spreadsheet would compute as a formula begins with an
+/// apostrophe.
 pub(super) fn quote(text: &str) -> String {
-    format!("\"{}\"", text.replace('"', "\"\""))
+    let text = visible(text).replace('"', "\"\"");
+    let formula = if text.starts_with(['=', '+', '-', '@', '\t']) { "'" } else { "" };
+    format!("\"{formula}{text}\"")
 }
 
 pub(super) fn option(value: Option<f64>) -> String {
     value.map_or(String::new(), |value| value.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quote;
+
+    #[test]
+    fn a_cell_of_text_is_no_formula() {
+        for (text, cell) in [
+            ("=HYPERLINK(\"x\")", "\"'=HYPERLINK(\"\"x\"\")\""),
+            ("+1", "\"'+1\""),
+            ("-1", "\"'-1\""),
+            ("@x", "\"'@x\""),
+            ("\u{202e}=1\r", "\"'=1\""),
+            ("a=b, c", "\"a=b, c\""),
+            ("", "\"\""),
+        ] {
+            assert_eq!(quote(text), cell, "{text:?}");
+        }
+    }
 }

@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use super::chart::Figure;
 use super::table::Table;
+use crate::text::is_hidden;
 
 /// Document that includes `tables.tex` and `figures.tex`.
 pub(super) const DOCUMENT: &str = "\\documentclass{article}\n\\usepackage[margin=1in]{geometry}\n\
@@ -272,6 +273,7 @@ fn escaped(words: &str) -> String {
             '…' => out += "\\ldots{}",
             '→' => out += "$\\rightarrow$",
             '§' => out += "\\S{}",
+            c if is_hidden(c) => {}
             c if c.is_ascii() => out.push(c),
             _ => out.push('?'),
         }

@@ -37,7 +37,7 @@ use chart::{Figure, files};
 use summary::{RunSummary, summary};
 
 pub use page::page;
-use table::Table;
+use table::{Table, markdown_text};
 
 /// A run and what a comparison calls it.
 pub struct Run {
@@ -61,12 +61,15 @@ impl Run {
         summary(self).all()
     }
 
-    /// Reads a run folder, be the run complete or not.
+    /// Reads a run folder of a complete or incomplete run.
     ///
     /// # Errors
-    /// If it is none.
+    /// If it is not a run folder, or its journal is empty.
     pub fn read(folder: &Path) -> Result<Run, ArchiveError> {
         let (plan, environment, entries) = archive::read(folder)?;
+        if entries.is_empty() {
+            return Err(ArchiveError::Empty { folder: folder.into() });
+        }
         let name = folder
             .file_name()
             .map_or_else(|| plan.name.clone(), |name| name.to_string_lossy().into_owned());
@@ -104,14 +107,18 @@ pub fn write_compared(
     for figure in &figures {
         files::write(figure, &figures_folder)?;
     }
-    write_whole(&folder.join("tables.md"), markdown(runs, change.as_ref(), &figures).as_bytes())?;
-    write_whole(&folder.join("tables.tex"), tables_as_latex(runs, change.as_ref()).as_bytes())?;
-    write_whole(&folder.join("figures.tex"), latex::figures(&figures).as_bytes())?;
-    write_whole(&folder.join("report.tex"), latex::DOCUMENT.as_bytes())?;
-    write_whole(&folder.join("results.csv"), csv::csv(runs).as_bytes())?;
-    write_whole(&folder.join("points.csv"), tidy::points(runs).as_bytes())?;
-    write_whole(&folder.join("searches.csv"), tidy::searches(runs).as_bytes())?;
-    write_whole(&folder.join("trials.csv"), tidy::trials(runs).as_bytes())?;
+    for (file, text) in [
+        ("tables.md", markdown(runs, change.as_ref(), &figures)),
+        ("tables.tex", tables_as_latex(runs, change.as_ref())),
+        ("figures.tex", latex::figures(&figures)),
+        ("report.tex", latex::DOCUMENT.to_owned()),
+        ("results.csv", csv::csv(runs)),
+        ("points.csv", tidy::points(runs)),
+        ("searches.csv", tidy::searches(runs)),
+        ("trials.csv", tidy::trials(runs)),
+    ] {
+        write_whole(&folder.join(file), text.as_bytes())?;
+    }
     if let [run] = runs {
         write_json(&folder.join("results.json"), &run.results)?;
     }
@@ -128,8 +135,8 @@ fn markdown(runs: &[Run], change: Option<&Table>, figures: &[Figure]) -> String 
         let _ = writeln!(
             out,
             "## {}\n\n{}\n",
-            run.title(),
-            answer.into_iter().chain(when).collect::<Vec<_>>().join("\n\n")
+            markdown_text(&run.title()),
+            paragraphs(answer.into_iter().chain(when))
         );
         out += &list_of_caveats(run, &caveats);
         out.push('\n');
@@ -138,7 +145,7 @@ fn markdown(runs: &[Run], change: Option<&Table>, figures: &[Figure]) -> String 
         out += &table.markdown();
     }
     for run in runs {
-        let _ = writeln!(out, "## Tables of {}\n", run.name);
+        let _ = writeln!(out, "## Tables of {}\n", markdown_text(&run.name));
         for table in tables(run).into_iter().chain([tables::environment(run)]) {
             out += &table.markdown();
         }
@@ -146,16 +153,25 @@ fn markdown(runs: &[Run], change: Option<&Table>, figures: &[Figure]) -> String 
     measures::ALL.iter().for_each(|measure| out += &measure.markdown(runs));
     out += "## Figures\n\n";
     for Figure { title, file, .. } in figures {
-        let _ = writeln!(out, "![{}](figures/{file}.svg)\n", title.replace(['[', ']'], ""));
+        let _ = writeln!(
+            out,
+            "![{}](figures/{file}.svg)\n",
+            markdown_text(&title.replace(['[', ']'], ""))
+        );
     }
     out
+}
+
+/// Sentences as paragraphs of Markdown.
+fn paragraphs(sentences: impl Iterator<Item = String>) -> String {
+    sentences.map(|sentence| markdown_text(&sentence)).collect::<Vec<_>>().join("\n\n")
 }
 
 /// Caveats and deviations from RFC 8219, a line each.
 fn list_of_caveats(run: &Run, caveats: &[String]) -> String {
     let deviations = run.results.noncompliance.iter();
     let deviations = deviations.map(|point| format!("Not RFC 8219 compliant: {point}."));
-    let line = |caveat: String| format!("- {caveat}\n");
+    let line = |caveat: String| format!("- {}\n", markdown_text(&caveat));
     caveats.iter().cloned().chain(deviations).map(line).collect()
 }
 
@@ -163,12 +179,11 @@ fn list_of_caveats(run: &Run, caveats: &[String]) -> String {
 /// environment. The section about speed ends with `links`.
 pub fn publication(run: &Run, links: &str) -> String {
     let RunSummary { answer, when, caveats } = summary(run);
-    let sentences: Vec<String> = answer.into_iter().chain(when).collect();
     let speed = servers::table(std::slice::from_ref(run));
     let conform = measures::conform::ConformMeasure.markdown(std::slice::from_ref(run));
     format!(
         "## Speed\n\n{}\n\n{}{links}\n\n{conform}\n## Caveats\n\n{}\n{}",
-        sentences.join("\n\n"),
+        paragraphs(answer.into_iter().chain(when)),
         speed.map(|table| table.markdown()).unwrap_or_default(),
         list_of_caveats(run, &caveats),
         tables::environment(run).markdown().replacen("###", "##", 1),

@@ -335,6 +335,57 @@ fn every_figure_is_there_as_svg_png_and_pdf() {
     );
 }
 
+/// A name, a version and a folder with markup and hidden characters reach no file of the report.
+#[test]
+fn hostile_names_are_inert_in_every_file() {
+    const HOSTILE: &str = "=<script>x</script> [y](javascript:z) \u{202e}\u{1b}[31m\u{7}\u{9b}";
+    let mut run = checked();
+    run.name = HOSTILE.into();
+    run.results.plan.name = HOSTILE.into();
+    run.notes = vec![HOSTILE.into()];
+    for dut in &mut run.results.duts {
+        dut.version = HOSTILE.into();
+        let report = dut.conform.as_mut().and_then(|conform| conform.report.as_mut());
+        if let Some(report) = report {
+            report.server = HOSTILE.into();
+            report.version = HOSTILE.into();
+        }
+    }
+    run.results.auth = HOSTILE.into();
+    run.results.authdns.iter_mut().for_each(|auth| auth.version = HOSTILE.into());
+    let folder = tempfile::tempdir().unwrap();
+    write(&[run], folder.path()).unwrap();
+    let mut read = 0;
+    let figures = fs::read_dir(folder.path().join("figures")).unwrap();
+    for entry in fs::read_dir(folder.path()).unwrap().chain(figures) {
+        let path = entry.unwrap().path();
+        let Some(kind) = path.extension().and_then(|kind| kind.to_str()) else { continue };
+        if matches!(kind, "png" | "pdf") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let shown = path.display();
+        for hidden in ["\u{202e}", "\u{1b}", "\u{7}", "\u{9b}"] {
+            assert!(!text.contains(hidden), "{shown} has {hidden:?}");
+        }
+        if matches!(kind, "md" | "html" | "svg") {
+            assert!(!text.contains("<script>x"), "{shown}");
+        }
+        if kind == "md" {
+            let unescaped = text.replace("\\](", "");
+            assert!(!unescaped.contains("](javascript:"), "{shown}");
+            assert!(text.contains("&lt;script>"), "{shown} has the name");
+        }
+        if kind == "csv" {
+            assert!(!text.lines().any(|line| line.starts_with("\"=")), "{shown}");
+            let has_rows = text.lines().count() > 1;
+            assert_eq!(text.contains("\"'=<script>"), has_rows, "{shown}");
+        }
+        read += 1;
+    }
+    assert!(read >= 10, "{read}");
+}
+
 /// In a window of 1280 × 800 pixels the first screen is complete, and neither the page nor a table is
 /// wider than what it stands in.
 #[test]

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::chart::escape;
+use crate::text::visible;
 
 /// A table.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -19,9 +20,25 @@ pub struct Table {
     pub(crate) rows: Vec<Vec<String>>,
 }
 
-/// Text of a cell in Markdown, where `<` would begin a tag.
-fn escaped(cell: &str) -> String {
-    cell.replace('<', "&lt;").replace('|', "\\|").replace('\n', " ")
+/// Text for Markdown, on one line: it contains no tag, link, image or end of a cell.
+pub(crate) fn markdown_text(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let text = visible(text);
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '&' => out += "&amp;",
+            '<' => out += "&lt;",
+            '|' => out += "\\|",
+            // It would escape the next character, or one that comes after this text.
+            '\\' if chars.peek().is_none_or(char::is_ascii_punctuation) => out += "\\\\",
+            // The text of a link, or the name of its definition. Intervals have brackets too.
+            ']' if matches!(chars.peek(), Some('(' | '[' | ':')) => out += "\\]",
+            '\n' | '\t' => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out
 }
 
 impl Table {
@@ -38,9 +55,9 @@ impl Table {
 
     /// GitHub's Markdown.
     pub(crate) fn markdown(&self) -> String {
-        let mut out = format!("### {}\n\n", self.title);
+        let mut out = format!("### {}\n\n", markdown_text(&self.title));
         let line = |cells: &[String]| {
-            let cells: Vec<String> = cells.iter().map(|c| escaped(c)).collect();
+            let cells: Vec<String> = cells.iter().map(|c| markdown_text(c)).collect();
             format!("| {} |\n", cells.join(" | "))
         };
         out += &line(&self.header);
@@ -51,7 +68,7 @@ impl Table {
             out += &line(row);
         }
         if !self.note.is_empty() {
-            let _ = write!(out, "\n{}\n", self.note);
+            let _ = write!(out, "\n{}\n", markdown_text(&self.note));
         }
         out + "\n"
     }
@@ -114,6 +131,24 @@ pub(crate) const COLUMNS: usize = 12;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn markdown_has_no_markup_of_a_name() {
+        for (name, text) in [
+            ("<script>alert(1)</script>", "&lt;script>alert(1)&lt;/script>"),
+            ("[x](javascript:alert(1))", "[x\\](javascript:alert(1))"),
+            ("![x][y] [y]: http://x", "![x\\][y] [y\\]: http://x"),
+            ("a\\|b\nc", "a\\\\\\|b c"),
+            ("&lt;svg onload=x>", "&amp;lt;svg onload=x>"),
+            ("\u{202e}abc\u{1b}[31m\u{9b}m\u{7f}", "abc[31mm"),
+            ("BIND [1 000, 2 000] (2 searches)", "BIND [1 000, 2 000] (2 searches)"),
+        ] {
+            assert_eq!(markdown_text(name), text, "{name:?}");
+            let mut table = Table::new(name, name, &[name]);
+            table.rows.push(vec![name.into()]);
+            assert_eq!(table.markdown().matches(text).count(), 4, "{name:?}");
+        }
+    }
 
     #[test]
     fn special_characters_do_no_harm() {

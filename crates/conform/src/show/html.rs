@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use super::board::{Board, Row};
-use super::{COLUMNS, GROUPS, numbers, origin, quoted, verdict_word};
+use super::{COLUMNS, GROUPS, is_hidden, numbers, origin, quoted, verdict_word};
 use crate::outcome::{Outcome, Report, Verdict};
 
 /// The style of [`scoreboard`]; all of it is below the class `conform`.
@@ -221,7 +221,8 @@ fn escape(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            c if c.is_control() && c != '\n' => {}
+            '\n' => out.push('\n'),
+            c if is_hidden(c) => {}
             c => out.push(c),
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use quick_junit::{NonSuccessKind, Report as Document, TestCase, TestCaseStatus, TestSuite};
 
-use super::{level_word, quoted, verdict_word};
+use super::{is_hidden, level_word, quoted, verdict_word};
 use crate::check::Level;
 use crate::outcome::{Outcome, Report, Verdict};
 
@@ -24,7 +24,9 @@ pub fn junit(reports: &[Report]) -> String {
         document.add_test_suite(suite);
     }
     // Only an invalid timestamp could not be written; there is none.
-    document.to_string().unwrap_or_default()
+    let mut text = document.to_string().unwrap_or_default();
+    text.retain(|c| c == '\n' || !is_hidden(c));
+    text
 }
 
 fn case(report: &Report, outcome: &Outcome) -> TestCase {

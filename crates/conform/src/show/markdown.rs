@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::board::{Board, Row};
-use super::{GROUPS, numbers, origin, verdict_word};
+use super::{GROUPS, is_hidden, numbers, origin, verdict_word};
 use crate::outcome::{Report, Verdict};
 
 /// Tables of several servers side by side, MUST apart from SHOULD, failing checks first.
@@ -74,7 +74,8 @@ fn row(out: &mut String, row: &Row<'_>) {
         }
     });
     let check = row.check;
-    let name = format!("{} ({}, `{}`)", escape(&check.title), escape(&origin(check)), check.id);
+    let name =
+        format!("{} ({}, `{}`)", escape(&check.title), escape(&origin(check)), code(&check.id));
     line(out, &name, cells);
 }
 
@@ -96,13 +97,18 @@ fn reasons(out: &mut String, board: &Board<'_>, reports: &[Report]) {
                     continue;
                 };
                 let (server, reason) = (escape(&report.server), escape(&outcome.told()));
-                let _ = writeln!(told, "- `{}`, {server}: {reason}", outcome.id);
+                let _ = writeln!(told, "- `{}`, {server}: {reason}", code(&outcome.id));
             }
         }
     }
     if !told.is_empty() {
         let _ = write!(out, "\n### What the servers do instead\n\n{told}");
     }
+}
+
+/// Text between backticks, where no other character is special.
+fn code(text: &str) -> String {
+    text.chars().filter(|c| !is_hidden(*c) && !matches!(c, '`' | '|')).collect()
 }
 
 /// Text that Markdown leaves alone, on one line.
@@ -117,6 +123,7 @@ fn escape(text: &str) -> String {
             '<' => out.push_str("&lt;"),
             '&' => out.push_str("&amp;"),
             c if c.is_control() => out.push(' '),
+            c if is_hidden(c) => {}
             c => out.push(c),
         }
     }

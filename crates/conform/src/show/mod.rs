@@ -27,6 +27,13 @@ pub(crate) const GROUPS: [(&str, &[Level]); 4] = [
     ("hardening", &[Level::Hardening]),
 ];
 
+/// True for control characters and those that change the direction of writing: outputs of servers
+/// contain them.
+pub(crate) fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 /// Lists the checks that `only` names, or all, one per line: id, level, section, and title.
 ///
 /// # Errors

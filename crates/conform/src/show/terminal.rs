@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::{COLUMNS, GROUPS, level_word, numbers, quoted, verdict_word};
+use super::{COLUMNS, GROUPS, is_hidden, level_word, numbers, quoted, verdict_word};
 use crate::check::Level;
 use crate::outcome::{Count, Outcome, Report, Verdict};
 
@@ -34,7 +34,7 @@ pub fn text(report: &Report) -> String {
     out.push('\n');
     out.push_str(&conclusion(report));
     // What a server sends must not steer the terminal.
-    out.retain(|c| c == '\n' || !c.is_control());
+    out.retain(|c| c == '\n' || !is_hidden(c));
     out
 }
 

@@ -19,7 +19,7 @@ use campaign::preflight;
 use campaign::recorded::Recorded;
 use campaign::report::{Run, write};
 use campaign::runner::{self, CampaignError, Watcher};
-use campaign::text::{MESSAGE, plain};
+use campaign::text::{MESSAGE, plain, visible};
 use indicatif::{ProgressBar, ProgressStyle};
 use method::units::{CpuId, Qps};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -149,7 +149,7 @@ fn carry_out(
     let (summary, points) = (run.summary(), run.results.noncompliance.clone());
     let page = write(&[run], &folder).map_err(Failure::environment)?;
     if !quiet {
-        println!("{}", fitted(&summary.join("\n"), &std::io::stdout()));
+        println!("{}", fitted(&visible(&summary.join("\n")), &std::io::stdout()));
         print_points("Not RFC 8219 compliant", &points);
     }
     println!("{}", page.display());

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use campaign::comparison::Comparison;
 use campaign::report::{Run, write_compared};
-use campaign::text::{MESSAGE, plain};
+use campaign::text::{MESSAGE, plain, visible};
 
 use crate::args::{Gate, Report};
 use crate::output::{DUT_FAILED, Failure, Outcome, SPOILED, fill_text, open};
@@ -120,9 +120,10 @@ fn hand_over(gate: &Gate, comparison: &Comparison) -> Result<(), Failure> {
 
 /// The comparison in sentences.
 fn print(comparison: &Comparison) {
-    println!("{}", comparison.headline());
+    println!("{}", visible(&comparison.headline()));
     for row in &comparison.rows {
-        println!("{}, {}: {}", row.run, row.point(), row.in_words());
+        let line = format!("{}, {}: {}", row.run, row.point(), row.in_words());
+        println!("{}", visible(&line));
         if row.change.is_some() {
             println!("    {}", row.numbers());
         }
