@@ -1,6 +1,7 @@
 //! Tests against the servers and clients that people use. `xtask/required-tests.txt` names the tier
 //! of each. A test that cannot run is listed by name and reason, and never counts as passed.
 
+mod attack;
 mod campaign;
 mod clients;
 mod conform;
@@ -249,7 +250,7 @@ fn all() -> impl Iterator<Item = &'static Test> {
     let short = short.chain(losses_auth::TESTS);
     let short = short.chain(past_stack::TESTS).chain(tester::TESTS).chain(systemd::TESTS);
     let short = short.chain(clients::TESTS).chain(dns64d::TESTS).chain(dnstap::TESTS);
-    let short = short.chain(try_server::TESTS).chain(memory::TESTS);
+    let short = short.chain(attack::TESTS).chain(try_server::TESTS).chain(memory::TESTS);
     let rates = mlrsearch::TESTS.iter().chain(clients::RATES).chain(campaign::TESTS);
     long.chain(short).chain(rates).chain(gate::TESTS)
 }

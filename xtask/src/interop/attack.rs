@@ -1,0 +1,217 @@
+//! dns64d under attack and overload: queries with a forged address, and more than it can answer.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::{A, AAAA, Bench, LIMIT, Resource, Test, two_cpus, wait_for};
+use crate::process::{Server, free_port, output};
+use crate::servers::wait_until_listens;
+
+pub(super) static TESTS: &[Test] = &[
+    Test::new(
+        "dns64d: replies to one unverified address stay below five times its queries",
+        &[],
+        amplification,
+    ),
+    Test::new("dns64d: goodput at twice its capacity", &["taskset", "sh"], goodput)
+        .holding(Resource::Cpus),
+];
+
+/// Length of the flood, and its queries: 50 every 10 ms.
+const FLOOD: Duration = Duration::from_secs(10);
+const BURST: usize = 50;
+const PAUSE: Duration = Duration::from_millis(10);
+/// Most octets of replies for each octet of the queries.
+const MOST: usize = 5;
+/// A records of `large.test`: 476 octets of reply for 28 of the query.
+const LARGE: u8 = 28;
+
+fn amplification(bench: &Bench) -> Result<()> {
+    let upstream = UdpSocket::bind("127.0.0.1:0")?;
+    let port = free_port()?;
+    let config = bench.dns64d_config(port, upstream.local_addr()?.port())?;
+    let server = SocketAddr::from(([127, 0, 0, 1], port));
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| answer(&upstream, &is_over));
+        let _over = Over(&is_over);
+        let _dns64d = Server::start(bench.dns64d_program(), &["--config", &config])?;
+        wait_for(&server.to_string(), "small.test", A)?;
+        let flood = scope.spawn(|| flood(server));
+        let honest = honest(server, &flood)?;
+        let (asked, got) = flood.join().map_err(|_| anyhow::anyhow!("a panic"))??;
+        println!("        {got} octets of replies to {asked} octets of queries");
+        ensure!(got > asked && got <= MOST * asked, "{got} octets for {asked}");
+        println!("        beside it {} of {} honest queries were answered", honest.0, honest.1);
+        ensure!(honest.0 * 100 >= honest.1 * 99, "{honest:?}");
+        Ok(())
+    })
+}
+
+/// Ends the upstream's thread, however the test ends.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Answers questions for A records, and others with no data.
+fn answer(socket: &UdpSocket, is_over: &AtomicBool) {
+    let _ = socket.set_read_timeout(Some(Duration::from_millis(100)));
+    let mut query = [0; 512];
+    while !is_over.load(Ordering::Relaxed) {
+        let Ok((len, from)) = socket.recv_from(&mut query) else { continue };
+        let question = query[..len].get(12..).unwrap_or_default();
+        let Some(end) = question.windows(4).position(|end| end == [0, 0, A, 0]) else {
+            let mut reply = query[..len].to_vec();
+            reply[2..4].copy_from_slice(&[0x81, 0x80]);
+            let _ = socket.send_to(&reply, from);
+            continue;
+        };
+        let count = if query[13..].starts_with(b"large") { LARGE } else { 1 };
+        let mut reply = query[..12 + end + 5].to_vec();
+        reply[2..4].copy_from_slice(&[0x81, 0x80]);
+        reply[6..12].copy_from_slice(&[0, count, 0, 0, 0, 0]);
+        for n in 1..=count {
+            reply.extend([0xc0, 12, 0, A, 0, 1, 0, 0, 1, 0, 0, 4, 192, 0, 2, n]);
+        }
+        let _ = socket.send_to(&reply, from);
+    }
+}
+
+/// A query without EDNS, and so without a cookie.
+fn query(name: &str, rtype: u8) -> Vec<u8> {
+    let mut query = vec![0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    for label in name.split('.') {
+        query.push(label.len() as u8);
+        query.extend(label.bytes());
+    }
+    query.extend([0, 0, rtype, 0, 1]);
+    query
+}
+
+/// Asks for large answers from one address. Returns the octets of the queries and of the replies.
+fn flood(server: SocketAddr) -> Result<(usize, usize)> {
+    let socket = UdpSocket::bind("127.0.0.2:0")?;
+    socket.connect(server)?;
+    socket.set_nonblocking(true)?;
+    let (query, begun) = (query("large.test", A), Instant::now());
+    let (mut asked, mut got) = (0, 0);
+    let mut reply = [0; 4_096];
+    while begun.elapsed() < FLOOD {
+        for _ in 0..BURST {
+            asked += socket.send(&query).unwrap_or(0);
+        }
+        thread::sleep(PAUSE);
+        while let Ok(len) = socket.recv(&mut reply) {
+            got += len;
+        }
+    }
+    Ok((asked, got))
+}
+
+/// Asks from another address of the same network until the flood ends: for small and large answers,
+/// and over TCP after a truncated reply. Returns how many queries of all were answered.
+fn honest(
+    server: SocketAddr,
+    flood: &thread::ScopedJoinHandle<'_, Result<(usize, usize)>>,
+) -> Result<(usize, usize)> {
+    let socket = UdpSocket::bind("127.0.0.3:0")?;
+    socket.connect(server)?;
+    socket.set_read_timeout(Some(Duration::from_secs(2)))?;
+    let (mut answered, mut all) = (0, 0);
+    while !flood.is_finished() {
+        for (name, rtype) in [("small.test", A), ("small.test", AAAA), ("large.test", A)] {
+            let query = query(name, rtype);
+            all += 1;
+            socket.send(&query)?;
+            let mut reply = [0; 4_096];
+            let Ok(len) = socket.recv(&mut reply) else { continue };
+            let is_truncated = reply[2] & 2 != 0;
+            let is_answered = if is_truncated {
+                over_tcp(server, &query).is_ok_and(|reply| reply[7] > 0)
+            } else {
+                len > 12 && reply[7] > 0
+            };
+            answered += usize::from(is_answered);
+        }
+        thread::sleep(PAUSE);
+    }
+    Ok((answered, all))
+}
+
+fn over_tcp(server: SocketAddr, query: &[u8]) -> Result<Vec<u8>> {
+    let mut stream = TcpStream::connect(server)?;
+    stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+    stream.write_all(&[&(query.len() as u16).to_be_bytes(), query].concat())?;
+    let mut len = [0; 2];
+    stream.read_exact(&mut len)?;
+    let mut reply = vec![0; usize::from(u16::from_be_bytes(len))];
+    stream.read_exact(&mut reply)?;
+    (reply.len() > 12).then_some(reply).context("no reply")
+}
+
+/// Other programs on the CPU of dns64d, so that its capacity is below that of the tester.
+const OTHERS: usize = 2;
+/// Least share of the capacity that is answered in time at twice the rate.
+const GOODPUT: f64 = 0.95;
+
+/// Sends twice the rate of a closed loop. The queue in the socket is longer than a client waits.
+fn goodput(bench: &Bench) -> Result<()> {
+    let [first, last] = two_cpus();
+    ensure!(first != last, "dns64d needs a CPU of its own");
+    let (upstream, port) = (free_port()?, free_port()?);
+    let listen = format!("127.0.0.1:{upstream}");
+    let _auth = Server::start(
+        "taskset",
+        &["-c", &first, bench.program(), "auth", "--listen", &listen, "--threads", "1"],
+    )?;
+    wait_until_listens(&[], upstream)?;
+    let config = bench.dns64d_config(port, upstream)?;
+    let _dns64d =
+        Server::start("taskset", &["-c", &last, &bench.dns64d_program(), "--config", &config])?;
+    wait_until_listens(&[], port)?;
+    let busy = ["-c", &last, "sh", "-c", "while :; do :; done"];
+    let _others =
+        (0..OTHERS).map(|_| Server::start("taskset", &busy)).collect::<Result<Vec<_>>>()?;
+    let server = format!("127.0.0.1:{port}");
+    let args = ["closed-loop", "--server", &server, "--count", "100000", "--outstanding", "200"];
+    let words = [&["-c", &first, bench.program()], &args[..], &["--json"]].concat();
+    let result: Value = serde_json::from_str(&output("taskset", &words, LIMIT)?)?;
+    let capacity = result["qps"].as_f64().context("no rate")?;
+    let rate = ((2.0 * capacity) as u64).to_string();
+    let trial = bench.measure(&[
+        "--server",
+        &server,
+        "--expect-prefix",
+        "64:ff9b::/96",
+        "--liveness",
+        "false",
+        "--names",
+        "11.0.0.0/8",
+        "--rate",
+        &rate,
+        "--duration",
+        "15s",
+        "--timeout",
+        "2s",
+        "--window-limit",
+        "10000",
+        "--lateness-limit",
+        "5s",
+        "--auth-limit",
+        "5s",
+    ])?;
+    let goodput = trial["throughput"].as_f64().context("no throughput")?;
+    println!("        {goodput:.0} in time of {rate} queries/s, {capacity:.0} in a closed loop");
+    ensure!(goodput >= GOODPUT * capacity, "{goodput} of {capacity} queries/s: {trial}");
+    Ok(())
+}
