@@ -455,7 +455,14 @@ pub trait Judge {
     /// NOERROR without records of this type in the answer.
     ///
     /// # Errors
-    /// [`Fault::Wrong`] with what there is.
+    /// [`Fault::Wrong`] with the number of records.
+    fn lacks(&self, rtype: Rtype) -> Judged;
+
+    /// NODATA (RFC 2308 §2.2): NOERROR without records of this type in the answer, and at most one SOA
+    /// record.
+    ///
+    /// # Errors
+    /// [`Fault::Wrong`] with the number of records.
     fn has_nodata(&self, rtype: Rtype) -> Judged;
 
     /// All records of this type in the answer have the same TTL, which is returned.
@@ -464,8 +471,11 @@ pub trait Judge {
     /// [`Fault::Wrong`] if there are none, or their TTLs differ.
     fn ttl(&self, rtype: Rtype) -> Judged<u32>;
 
-    /// The SOA record of the authority section.
-    fn soa(&self) -> Option<&Record>;
+    /// Returns the SOA record of the authority section, if there is one.
+    ///
+    /// # Errors
+    /// [`Fault::Wrong`] if there are several (RFC 2181 §5).
+    fn soa(&self) -> Judged<Option<&Record>>;
 }
 
 /// That a client of ours has no socket, which is no fault of the server.
@@ -492,12 +502,17 @@ impl Judge for Message {
         same(found.into_iter().map(IpAddr::V4), wanted.iter().copied().map(IpAddr::V4))
     }
 
-    fn has_nodata(&self, rtype: Rtype) -> Judged {
+    fn lacks(&self, rtype: Rtype) -> Judged {
         self.has_rcode(rcode::NOERROR)?;
         let found = self.answers(rtype).count();
         expect(found == 0, || {
             format!("there are {found} {rtype} records where there should be none")
         })
+    }
+
+    fn has_nodata(&self, rtype: Rtype) -> Judged {
+        self.lacks(rtype)?;
+        self.soa().map(drop)
     }
 
     fn ttl(&self, rtype: Rtype) -> Judged<u32> {
@@ -510,8 +525,13 @@ impl Judge for Message {
         }
     }
 
-    fn soa(&self) -> Option<&Record> {
-        self.authority.iter().find(|record| record.rtype == Rtype::SOA)
+    fn soa(&self) -> Judged<Option<&Record>> {
+        let mut found = self.authority.iter().filter(|record| record.rtype == Rtype::SOA);
+        let (first, others) = (found.next(), found.count());
+        expect(others == 0, || {
+            format!("the authority section has {} SOA records, not one", others + 1)
+        })?;
+        Ok(first)
     }
 }
 

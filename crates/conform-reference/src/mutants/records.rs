@@ -4,7 +4,7 @@ use conform::label::EVIL4;
 use conform::message::{Message, Name, Record, rcode};
 use domain::base::iana::Rtype;
 
-use super::common::wants;
+use super::common::{repeat_soa, wants};
 use crate::mutant::{Mutant, NO_HOOKS, hears, hook, leaves, replies, rule};
 use crate::rules::Hooks;
 
@@ -13,6 +13,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         reply.authority.iter_mut().for_each(|soa| set_times(soa, 3600, 3600));
     }),
     replies("denial-without-soa-record", "rfc2308-5-soa", |_, reply| reply.authority.clear()),
+    replies("denial-with-two-soa-records", "rfc2308-5-soa", |_, reply| repeat_soa(reply)),
     hears("denial-outlives-minimum", "hardening-minimum-expires", |reply| {
         reply.authority.iter_mut().for_each(|soa| set_times(soa, soa.ttl, 3600));
     }),
@@ -48,6 +49,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
         reply.answer.iter_mut().for_each(|record| record.ttl = record.ttl.max(60));
     }),
     rule("answer-not-aged", "rfc1035-6.1.3-count-down", |rules| rules.ages = false),
+    replies("records-twice", "rfc2181-5-duplicates", |_, reply| {
+        let first = reply.answers(Rtype::A).next().cloned();
+        reply.answer.extend(first);
+    }),
     replies("made-ttls-differ", "rfc2181-5.2-made-rrset", |_, reply| {
         if let Some(record) = reply.answer.first_mut().filter(|r| r.rtype == Rtype::AAAA) {
             record.ttl += 1;

@@ -119,6 +119,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
         }
     }),
     replies("aliases-last", "rfc1034-4.3.1-aliases-first", |_, reply| reply.answer.reverse()),
+    replies("dname-last", "rfc1034-4.3.1-aliases-first", |_, reply| {
+        // A stable sort.
+        reply.answer.sort_by_key(|record| record.rtype == Rtype::DNAME);
+    }),
     rule("made-answer-too-long", "rfc6147-5.4-truncation", |rules| rules.truncates = false),
 ];
 

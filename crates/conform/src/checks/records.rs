@@ -175,6 +175,16 @@ pub(super) const CHECKS: &[Check] = &[
         ..Check::BASE
     },
     Check {
+        id: "rfc2181-5-duplicates",
+        title: "No section of a reply contains the same record twice",
+        rfc: 2181,
+        section: "5",
+        sentence: "It is meaningless for two records to ever have label, class, type and data all \
+             equal - servers should suppress such duplicates if encountered.",
+        script: sets::no_duplicates,
+        ..Check::BASE
+    },
+    Check {
         id: "rfc2181-5.2-made-rrset",
         title: "Made records have one TTL, although the A records differ",
         rfc: 2181,

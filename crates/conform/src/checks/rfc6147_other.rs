@@ -259,7 +259,8 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc1034-4.3.1-aliases-first",
-        title: "Aliases stand in their order before what was made",
+        title: "CNAME and DNAME records precede the synthesized records, CNAME records in the order \
+             of the chain",
         rfc: 1034,
         section: "4.3.1",
         sentence: "The answer to the query, possibly preface by one or more CNAME RRs that specify \

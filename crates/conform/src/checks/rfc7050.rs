@@ -445,7 +445,7 @@ fn lasting(t: &mut Trial<'_>) -> Judged {
 fn nothing_else(t: &mut Trial<'_>) -> Judged {
     for qtype in OTHER_TYPES {
         let reply = ask(t, NAME, qtype)?;
-        reply.has_nodata(qtype)?;
+        reply.lacks(qtype)?;
         let found = reply.answer.len();
         expect(found == 0, || format!("the answer to {qtype} has {found} records"))?;
     }
@@ -481,7 +481,7 @@ fn client_validates(t: &mut Trial<'_>) -> Judged {
     ask_with(t, Rtype::A, validates)?.has_a(&WELL_KNOWN)?;
     let reply = ask_with(t, Rtype::AAAA, validates)?;
     if addresses(&reply).is_empty() {
-        return reply.has_nodata(Rtype::AAAA);
+        return reply.lacks(Rtype::AAAA);
     }
     reply.has_aaaa(&synthesized(t))
 }
@@ -561,7 +561,7 @@ fn below_asks_nobody(t: &mut Trial<'_>) -> Judged {
 fn denials_have_soa(t: &mut Trial<'_>) -> Judged {
     for (of, qtype) in [(name(NAME), Rtype::TXT), (child(), Rtype::A)] {
         let reply = t.ask(&Message::query(&of, qtype))?;
-        let soa = reply.soa();
+        let soa = reply.soa()?;
         expect(soa.is_some_and(|soa| of.ends_with(&soa.owner)), || {
             let found = soa.map_or_else(|| "none".into(), |soa| format!("one of {}", soa.owner));
             format!(
@@ -607,7 +607,7 @@ fn reverse_is_fixed(t: &mut Trial<'_>) -> Judged {
 fn reverse_has_nothing_else(t: &mut Trial<'_>) -> Judged {
     for (text, qtype) in REVERSE.into_iter().zip([Rtype::TXT, Rtype::AAAA]) {
         let reply = ask(t, text, qtype)?;
-        reply.has_nodata(qtype)?;
+        reply.lacks(qtype)?;
         let found = reply.answer.len();
         expect(found == 0, || format!("the answer to {text} {qtype} has {found} records"))?;
     }

@@ -37,6 +37,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
     replies("dname-hidden", "rfc6147-5.1.5-dname-shown", |_, reply| {
         reply.answer.retain(|record| record.rtype != Rtype::DNAME);
     }),
+    replies("dname-twice", "rfc6147-5.1.5-dname-shown", |_, reply| {
+        let dname = reply.answers(Rtype::DNAME).next().cloned();
+        reply.answer.extend(dname);
+    }),
     hears("letter-case-matters", "rfc6147-5.1.5-letter-case", |reply| {
         reply.answer.retain(|record| !has_capitals(&record.owner));
     }),

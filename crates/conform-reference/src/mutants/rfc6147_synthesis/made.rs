@@ -5,7 +5,7 @@ use domain::base::iana::{Class, Rtype};
 
 use super::common::recode;
 use crate::mutant::{Mutant, hears, replies, rule};
-use crate::mutants::common::wants;
+use crate::mutants::common::{repeat_soa, wants};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     rule("makes-nothing", "rfc6147-5.1.6-empty-answer", |rules| rules.synthesize = false),
@@ -16,6 +16,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     replies("nodata-is-servfail", "rfc6147-5.1.6-no-addresses", |_, reply| {
         fail_if_empty(reply, rcode::SERVFAIL);
+    }),
+    replies("nodata-with-two-soa-records", "rfc6147-5.1.6-no-addresses", |_, reply| {
+        repeat_soa(reply);
     }),
     replies("nodata-is-nxdomain", "rfc6147-5.1.6-empty-non-terminal", |_, reply| {
         fail_if_empty(reply, rcode::NXDOMAIN);

@@ -85,8 +85,10 @@ fn denials_not_kept(t: &mut Trial<'_>, name: &Name) -> Judged {
     Err(Fault::NotOffered("nothing is kept, neither answers nor denials".into()))
 }
 
-fn the_soa(reply: &Message) -> Judged<&Record> {
-    reply.soa().ok_or_else(|| Fault::Wrong("the denial has no SOA record".into()))
+/// Returns the first SOA record of a denial; another check counts them.
+fn first_soa(reply: &Message) -> Judged<&Record> {
+    let soa = reply.authority.iter().find(|record| record.rtype == Rtype::SOA);
+    soa.ok_or_else(|| Fault::Wrong("the denial has no SOA record".into()))
 }
 
 pub(super) fn denials_are_not_prolonged(t: &mut Trial<'_>) -> Judged {
@@ -94,7 +96,7 @@ pub(super) fn denials_are_not_prolonged(t: &mut Trial<'_>) -> Judged {
         for soa in ["soa-300-60", "soa-60-300"] {
             let (_, reply) = t.aaaa(&format!("{denial}{soa}"))?;
             reply.has_rcode(code)?;
-            let soa = the_soa(&reply)?;
+            let soa = first_soa(&reply)?;
             let seconds = soa.ttl.min(soa.minimum().unwrap_or(u32::MAX));
             expect(seconds <= 60, || {
                 format!("a client may keep the denial for {seconds} s, the zone says 60 s")
@@ -108,7 +110,8 @@ pub(super) fn denials_have_a_soa(t: &mut Trial<'_>) -> Judged {
     for (denial, code) in DENIALS {
         let (name, reply) = t.aaaa(&format!("{denial}soa-300-300"))?;
         reply.has_rcode(code)?;
-        let owner = &the_soa(&reply)?.owner;
+        let soa = reply.soa()?.ok_or_else(|| Fault::Wrong("the denial has no SOA record".into()))?;
+        let owner = &soa.owner;
         expect(name.ends_with(owner), || format!("{name} is not below {owner}, the SOA's owner"))?;
     }
     Ok(())
@@ -126,7 +129,7 @@ pub(super) fn denials_expire(t: &mut Trial<'_>, soa: &str) -> Judged {
 
 pub(super) fn nodata_is_of_one_type(t: &mut Trial<'_>) -> Judged {
     let name = t.name("v4-1-2-3-4");
-    t.ask(&Message::query(&name, Rtype::TXT))?.has_nodata(Rtype::TXT)?;
+    t.ask(&Message::query(&name, Rtype::TXT))?.lacks(Rtype::TXT)?;
     t.ask(&Message::query(&name, Rtype::A))?.has_a(&[[1, 2, 3, 4].into()])?;
     let made = t.embedded("1.2.3.4");
     t.ask(&Message::query(&name, Rtype::AAAA))?.has_aaaa(&made)
@@ -164,7 +167,7 @@ pub(super) fn denials_age(t: &mut Trial<'_>) -> Judged {
         if twice.asked_again {
             return Err(Fault::NotOffered("denials are not kept".into()));
         }
-        let (first, second) = (the_soa(&twice.first)?.ttl, the_soa(&twice.second)?.ttl);
+        let (first, second) = (first_soa(&twice.first)?.ttl, first_soa(&twice.second)?.ttl);
         expect(second < first.min(300), || {
             format!("the SOA record's TTL was {first} s, and 2 s later {second} s")
         })?;

@@ -3,8 +3,41 @@
 use domain::base::iana::Rtype;
 
 use super::common::{UNEQUAL, unique};
-use crate::message::{Message, Name, rcode};
+use crate::message::{Message, Name, Record, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect, rcode_name};
+
+/// Asks for answers, aliases and both denials. The far side sends no record twice.
+pub(super) fn no_duplicates(t: &mut Trial<'_>) -> Judged {
+    for (labels, qtype) in [
+        ("v4-1-2-3-4.v4-8-8-4-4", Rtype::AAAA),
+        ("cname.v4-1-2-3-4", Rtype::AAAA),
+        ("dname.v4-1-2-3-4", Rtype::AAAA),
+        ("txt", Rtype::AAAA),
+        ("cname.txt", Rtype::AAAA),
+        ("all-rcode-3", Rtype::AAAA),
+        ("v4-1-2-3-4", Rtype::A),
+        ("v4-1-2-3-4", Rtype::MX),
+        ("mx.v4-1-2-3-4", Rtype::MX),
+    ] {
+        let (_, reply) = t.look_up(labels, qtype)?;
+        for section in [&reply.answer, &reply.authority, &reply.additional] {
+            has_no_duplicate(section)?;
+        }
+    }
+    Ok(())
+}
+
+/// Judges a section of a reply: no two records are equal. The TTL does not count.
+fn has_no_duplicate(section: &[Record]) -> Judged {
+    let is_repeated = |(n, record): &(usize, &Record)| {
+        section[..*n]
+            .iter()
+            .any(|earlier| Record { ttl: record.ttl, ..earlier.clone() } == **record)
+    };
+    section.iter().enumerate().find(is_repeated).map_or(Ok(()), |(_, record)| {
+        Err(Fault::Wrong(format!("the {} record of {} comes twice", record.rtype, record.owner)))
+    })
+}
 
 pub(super) fn lowest_ttl_counts(t: &mut Trial<'_>) -> Judged {
     for qtype in [Rtype::A, Rtype::AAAA] {
@@ -102,7 +135,7 @@ pub(super) fn rcode_is_of_the_end(t: &mut Trial<'_>) -> Judged {
         let (_, reply) = t.look_up("cname.all-rcode-3", qtype)?;
         reply.has_rcode(rcode::NXDOMAIN)?;
     }
-    t.look_up("cname.v4-1-2-3-4", Rtype::TXT)?.1.has_nodata(Rtype::TXT)
+    t.look_up("cname.v4-1-2-3-4", Rtype::TXT)?.1.lacks(Rtype::TXT)
 }
 
 pub(super) fn synthesized_cname_has_the_ttl(t: &mut Trial<'_>) -> Judged {

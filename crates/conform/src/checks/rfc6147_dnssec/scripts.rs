@@ -96,7 +96,7 @@ fn is_made(reply: &Message) -> bool {
 
 /// NODATA with SOA, NSEC or NSEC3, and their signatures.
 fn has_proof(reply: &Message) -> Judged {
-    reply.has_nodata(Rtype::AAAA)?;
+    reply.lacks(Rtype::AAAA)?;
     let has = |rtype| reply.authority.iter().any(|record| record.rtype == rtype);
     expect(has(Rtype::SOA), || "the denial has no SOA record".into())?;
     expect(is_signed(&reply.authority, Rtype::SOA), || "the SOA record has no signature".into())?;
@@ -135,7 +135,7 @@ pub(super) fn cd_alone(t: &mut Trial<'_>) -> Judged {
         let judged = if is_made(&reply) {
             reply.has_aaaa(&t.embedded(MADE_OF))
         } else {
-            reply.has_nodata(Rtype::AAAA)
+            reply.lacks(Rtype::AAAA)
         };
         about(judged, "v4-1-2-3-4", bits)?;
     }
@@ -215,7 +215,7 @@ fn leaves_signed() -> Judged {
 pub(super) fn not_made(t: &mut Trial<'_>, all: &[&str]) -> Judged {
     for labels in all {
         let reply = ask(t, labels, Rtype::AAAA, CD_DO)?;
-        about(reply.has_nodata(Rtype::AAAA), labels, CD_DO)?;
+        about(reply.lacks(Rtype::AAAA), labels, CD_DO)?;
     }
     Ok(())
 }
@@ -229,7 +229,7 @@ pub(super) fn bits_and_cache(t: &mut Trial<'_>) -> Judged {
             let judged = if bits == PLAIN {
                 reply.has_aaaa(&t.embedded(MADE_OF))
             } else {
-                reply.has_nodata(Rtype::AAAA)
+                reply.lacks(Rtype::AAAA)
             };
             about(judged, labels, bits)?;
         }

@@ -172,7 +172,7 @@ pub(super) fn denials(t: &mut Trial<'_>) -> Judged {
         expect(reply.answer.is_empty(), || {
             format!("there is an answer to a query for {qtype}, of which there are no records")
         })?;
-        expect(reply.soa().is_some(), || format!("the denial of {qtype} has no SOA record"))?;
+        expect(reply.soa()?.is_some(), || format!("the denial of {qtype} has no SOA record"))?;
     }
     Ok(())
 }
@@ -227,12 +227,23 @@ pub(super) fn authority(t: &mut Trial<'_>) -> Judged {
 pub(super) fn empty(t: &mut Trial<'_>) -> Judged {
     let (_, reply) = t.aaaa("txt.soa-77-33")?;
     reply.has_nodata(Rtype::AAAA)?;
-    let soa = reply.soa().ok_or_else(|| Fault::Wrong("the denial has no SOA record".into()))?;
+    let soa = reply.soa()?.ok_or_else(|| Fault::Wrong("the denial has no SOA record".into()))?;
     expect(soa.minimum() == Some(33), || format!("MINIMUM is {:?}, not 33", soa.minimum()))?;
     expect(soa.ttl <= 77, || format!("the SOA record's TTL has grown from 77 s to {} s", soa.ttl))
 }
 
 pub(super) fn aliases_first(t: &mut Trial<'_>) -> Judged {
+    cnames_first(t)?;
+    let (_, reply) = t.aaaa("dname.v4-1-2-3-4")?;
+    reply.has_aaaa(&t.embedded(MADE_OF))?;
+    let first = |rtype| reply.answer.iter().position(|record| record.rtype == rtype);
+    let last = |rtype| reply.answer.iter().rposition(|record| record.rtype == rtype);
+    expect(last(Rtype::DNAME) < first(Rtype::AAAA), || {
+        "a DNAME record follows the synthesized records".into()
+    })
+}
+
+fn cnames_first(t: &mut Trial<'_>) -> Judged {
     let (name, reply) = t.aaaa("cname.cname.v4-1-2-3-4")?;
     reply.has_aaaa(&t.embedded(MADE_OF))?;
     let mut at = name;
@@ -240,7 +251,7 @@ pub(super) fn aliases_first(t: &mut Trial<'_>) -> Judged {
     for record in &reply.answer {
         match record.rtype {
             Rtype::CNAME => {
-                expect(!behind, || "an alias stands behind the made records".into())?;
+                expect(!behind, || "a CNAME record follows the synthesized records".into())?;
                 expect(record.owner == at, || {
                     format!("the alias of {} stands where that of {at} should", record.owner)
                 })?;

@@ -101,7 +101,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.5-dname-shown",
-        title: "The DNAME record stands in the answer beside what was made",
+        title: "The answer with synthesized records contains the DNAME record once",
         section: "5.1.5",
         sentence: INCLUDED,
         script: dname_is_shown,
@@ -197,10 +197,13 @@ fn dname_is_shown(t: &mut Trial<'_>) -> Judged {
     let Some(Alias::Dname { owner, replacement, .. }) = behaviour(t, &name).alias else {
         return Err(Fault::NotTried(format!("{name} is not below a DNAME")));
     };
-    let found = reply.answers(Rtype::DNAME).any(|record| {
+    let fits = |record: &&Record| {
         record.owner == owner && record.target().is_some_and(|target| target == replacement)
-    });
-    expect(found, || format!("the answer does not have: {owner} DNAME {replacement}"))
+    };
+    let found = reply.answers(Rtype::DNAME).filter(fits).count();
+    expect(found == 1, || {
+        format!("the answer has {found} times, not once: {owner} DNAME {replacement}")
+    })
 }
 
 fn letter_case_does_not_matter(t: &mut Trial<'_>) -> Judged {
