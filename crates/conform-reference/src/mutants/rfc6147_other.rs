@@ -1,5 +1,7 @@
 //! Mutants for the checks in `rfc6147_other`: reverse names, other types, and how a reply is built.
 
+use std::sync::{Mutex, PoisonError};
+
 use conform::message::{Message, Record, name, rcode};
 use domain::base::iana::Rtype;
 
@@ -96,6 +98,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     replies("https-hint-made", "rfc6147-5.3.3-https", |_, reply| add_hint(reply, Rtype::HTTPS)),
     replies("svcb-hint-made", "rfc6147-5.3.3-svcb", |_, reply| add_hint(reply, Rtype::SVCB)),
     replies("made-for-any", "rfc6147-5.3.3-any", |q, r| add_made(q, r, Rtype::ANY)),
+    replies("any-from-cached-aaaa", "rfc6147-5.3.3-any-after-aaaa", add_synthesized_before),
     replies("made-beside-cname", "rfc6147-5.3.3-cname", |q, r| add_made(q, r, Rtype::CNAME)),
     replies("other-types-made", "rfc6147-5.3.3-denial", |query, reply| {
         if !wants(query, Rtype::AAAA) && reply.answer.is_empty() && reply.rcode == rcode::NOERROR {
@@ -163,6 +166,18 @@ fn made(query: &Message) -> Record {
 fn add_made(query: &Message, reply: &mut Message, qtype: Rtype) {
     if wants(query, qtype) {
         reply.answer.push(made(query));
+    }
+}
+
+/// Adds the AAAA records of earlier replies to replies to ANY, as a server does that caches them.
+fn add_synthesized_before(query: &Message, reply: &mut Message) {
+    static KEPT: Mutex<Vec<Record>> = Mutex::new(Vec::new());
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    match query.question() {
+        Some(asked) if asked.qtype == Rtype::ANY => {
+            reply.answer.extend(kept.iter().filter(|record| record.owner == asked.name).cloned());
+        }
+        _ => kept.extend(reply.answers(Rtype::AAAA).cloned()),
     }
 }
 

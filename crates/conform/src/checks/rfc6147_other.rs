@@ -198,11 +198,21 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.3.3-any",
-        title: "Nothing is made for ANY, however it is answered (RFC 8482 section 4)",
+        title: "The reply to ANY contains no synthesized record (RFC 8482 §4 allows several replies)",
         section: "5.3.3",
         sentence: UNCHANGED,
         level: Level::Must,
         script: reply::any,
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.3.3-any-after-aaaa",
+        title: "The reply to ANY contains no synthesized record after the AAAA records of the name \
+             were synthesized, also when they are in the cache",
+        section: "5.3.3",
+        sentence: UNCHANGED,
+        level: Level::Must,
+        script: reply::any_after_aaaa,
         ..RFC6147
     },
     Check {
