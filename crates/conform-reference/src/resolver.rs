@@ -131,11 +131,14 @@ impl Resolver {
 
     /// Synthesizes AAAA records from A records with each prefix (RFC 6147 §5.1.7).
     fn made(&self, first: &Found, second: &Found) -> Vec<Record> {
-        let soa = first.soa().filter(|_| first.trouble.is_none());
+        let has_failed = first.trouble.is_some();
+        let soa = first.soa().filter(|_| !has_failed);
+        let without_soa =
+            if has_failed { self.rules.ttl_after_error } else { self.rules.ttl_without_soa };
         let mut made = Vec::new();
         for record in &second.records {
             let Some(v4) = record.ipv4() else { continue };
-            let ttl = ttl_of_made(record.ttl, soa, &self.rules);
+            let ttl = ttl_of_made(record.ttl, soa, without_soa, &self.rules);
             let is_usable = |prefix: &&Pref64| {
                 !prefix.is_well_known() || translate::is_global(v4) || !self.rules.leaves_non_global
             };
@@ -295,11 +298,11 @@ fn whole(found: Found) -> Outcome {
 }
 
 /// Returns the TTL of a synthesized record in seconds: the shortest of the TTLs of A and SOA record and
-/// of MINIMUM; 600 stands for a missing SOA record (RFC 6147 §5.1.7, RFC 2308 §5).
-fn ttl_of_made(a: u32, soa: Option<&Record>, rules: &Rules) -> u32 {
+/// of MINIMUM; `without_soa` stands for a missing SOA record (RFC 6147 §5.1.7, RFC 2308 §5).
+fn ttl_of_made(a: u32, soa: Option<&Record>, without_soa: u32, rules: &Rules) -> u32 {
     let of_soa = soa.map(|soa| soa.ttl).filter(|_| rules.ttl_of_soa);
     let minimum = soa.and_then(Record::minimum).filter(|_| rules.minimum_of_soa);
-    let missing = soa.is_none().then_some(rules.ttl_without_soa);
+    let missing = soa.is_none().then_some(without_soa);
     let of_a = Some(a).filter(|_| rules.ttl_of_a);
     [of_a, of_soa, minimum, missing].into_iter().flatten().min().unwrap_or(a)
 }
@@ -312,16 +315,16 @@ mod tests {
     fn rfc_6147_5_1_7_ttl() {
         let soa = Record::soa(&name("example"), 90, 60);
         let rules = Rules::default();
-        assert_eq!(ttl_of_made(300, Some(&soa), &rules), 60);
-        assert_eq!(ttl_of_made(30, Some(&soa), &rules), 30);
-        assert_eq!(ttl_of_made(3600, None, &rules), 600);
-        assert_eq!(ttl_of_made(300, None, &rules), 300);
+        assert_eq!(ttl_of_made(300, Some(&soa), 600, &rules), 60);
+        assert_eq!(ttl_of_made(30, Some(&soa), 600, &rules), 30);
+        assert_eq!(ttl_of_made(3600, None, 600, &rules), 600);
+        assert_eq!(ttl_of_made(300, None, 600, &rules), 300);
         let lax = Rules { minimum_of_soa: false, ..rules.clone() };
-        assert_eq!(ttl_of_made(300, Some(&soa), &lax), 90);
+        assert_eq!(ttl_of_made(300, Some(&soa), 600, &lax), 90);
         let lax = Rules { ttl_of_soa: false, minimum_of_soa: false, ..rules.clone() };
-        assert_eq!(ttl_of_made(300, Some(&soa), &lax), 300);
+        assert_eq!(ttl_of_made(300, Some(&soa), 600, &lax), 300);
         let lax = Rules { ttl_of_a: false, ..rules };
-        assert_eq!(ttl_of_made(30, Some(&soa), &lax), 60);
+        assert_eq!(ttl_of_made(30, Some(&soa), 600, &lax), 60);
     }
 
     #[test]

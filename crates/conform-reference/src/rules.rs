@@ -42,6 +42,9 @@ pub struct Rules {
     pub minimum_of_soa: bool,
     /// TTL in seconds of a synthesized record if the denial has no SOA record; 600 (§5.1.7).
     pub ttl_without_soa: u32,
+    /// TTL in seconds of a synthesized record if the AAAA query failed, which counts as a denial without a
+    /// SOA record (§5.1.2); 600 (§5.1.7).
+    pub ttl_after_error: u32,
     /// With the Well-Known Prefix, only global IPv4 addresses are embedded (RFC 6052 §3.1).
     pub leaves_non_global: bool,
     /// Names in ip6.arpa below a prefix are aliases of names in in-addr.arpa (§5.3.1).
@@ -113,6 +116,7 @@ impl Default for Rules {
             ttl_of_soa: true,
             minimum_of_soa: true,
             ttl_without_soa: 600,
+            ttl_after_error: 600,
             leaves_non_global: true,
             reverse: true,
             ipv4only: true,

@@ -166,6 +166,7 @@ const TROUBLING: &[&str] = &[
     "rfc6147-5.1.3-all-silent",
     "rfc6147-5.1.3-silent-aaaa",
     "rfc6147-5.1.6-a-silent",
+    "rfc6147-5.1.7-ttl-after-silence",
     "rfc9520-3.1-tries",
 ];
 

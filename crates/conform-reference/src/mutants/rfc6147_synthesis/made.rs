@@ -60,6 +60,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     rule("an-hour-without-soa", "rfc6147-5.1.7-ttl-without-soa", |rules| {
         rules.ttl_without_soa = 3600;
     }),
+    rule("an-hour-after-an-error", "rfc6147-5.1.7-ttl-after-error", |rules| {
+        rules.ttl_after_error = 3600;
+    }),
+    rule("an-hour-after-silence", "rfc6147-5.1.7-ttl-after-silence", |rules| {
+        rules.ttl_after_error = 3600;
+    }),
     replies("ten-minutes-at-least", "rfc6147-5.1.7-ttl-of-a-without-soa", |_, reply| {
         made(reply).for_each(|record| record.ttl = record.ttl.max(600));
     }),

@@ -186,6 +186,28 @@ pub(super) const CHECKS: &[Check] = &[
         ..RFC6147
     },
     Check {
+        id: "rfc6147-5.1.7-ttl-after-error",
+        title: "The TTL is at most 600 s where the AAAA query ended in an error, which has no SOA \
+                record",
+        section: "5.1.7",
+        sentence: NO_SOA,
+        level: Level::Should,
+        script: lives_after_error,
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.7-ttl-after-silence",
+        title: "The TTL is at most 600 s where the AAAA query got no response",
+        section: "5.1.7",
+        sentence: NO_SOA,
+        level: Level::Should,
+        script: |t| {
+            let reply = before_patience_ends(t, "aaaa-silent.v4-1-2-3-4.ttl-900")?;
+            lives_ten_minutes_at_most(&reply)
+        },
+        ..RFC6147
+    },
+    Check {
         id: "rfc6147-5.1.7-ttl-below-alias",
         title: "Below an alias the TTL is at most that of the A record at its end",
         section: "5.1.7",
@@ -304,6 +326,26 @@ fn lives_without_soa(t: &mut Trial<'_>) -> Judged {
     let ttl = reply.ttl(Rtype::AAAA)?;
     // "It is possible instead to query explicitly for the SOA RR and use the result of that query".
     is_near(ttl, 600).or_else(|fault| is_near(ttl, label::TTL).map_err(|_| fault))
+}
+
+/// SERVFAIL, NOTIMP and REFUSED count as empty answers (RFC 6147 §5.1.2).
+fn lives_after_error(t: &mut Trial<'_>) -> Judged {
+    for code in [rcode::SERVFAIL, rcode::NOTIMP, rcode::REFUSED] {
+        let (_, reply) = t.aaaa(&format!("aaaa-rcode-{code}.v4-1-2-3-4.ttl-900"))?;
+        lives_ten_minutes_at_most(&reply)?;
+    }
+    Ok(())
+}
+
+/// Judges the TTL of records that were synthesized without a SOA record from an A record with a TTL of
+/// 900 s.
+fn lives_ten_minutes_at_most(reply: &Message) -> Judged {
+    if ipv6(reply).is_empty() {
+        let what = "it synthesizes nothing after a failed AAAA query";
+        return Err(Fault::NotOffered(what.into()));
+    }
+    let ttl = reply.ttl(Rtype::AAAA)?;
+    expect(ttl <= 600, || format!("the TTL is {ttl} s, not at most 600 s"))
 }
 
 fn no_needless_question(t: &mut Trial<'_>) -> Judged {
