@@ -12,6 +12,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
             drop_opt(reply);
         }
     }),
+    replies("notimp-without-opt", "rfc6891-6.1.1-opt-in-errors", |_, reply| {
+        if reply.rcode == rcode::NOTIMP {
+            drop_opt(reply);
+        }
+    }),
+    replies("two-questions-without-opt", "rfc6891-6.1.1-opt-in-errors", |query, reply| {
+        if query.questions.len() > 1 {
+            drop_opt(reply);
+        }
+    }),
     asks("opt-forwarded", "rfc6891-6.1.1-not-forwarded", |query| {
         if let Some(edns) = &mut query.edns {
             edns.options.push((65_001, vec![1, 2, 3]));

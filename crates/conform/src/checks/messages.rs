@@ -25,11 +25,22 @@ const OPCODE: &str = "This value is set by the originator of a query and copied 
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "rfc6891-6.1.1-opt-answered",
-        title: "Each reply to a query with an OPT record has one, errors too",
+        title: "Answers, NXDOMAIN, SERVFAIL and truncated replies to a query with an OPT record \
+             contain one",
         section: "6.1.1",
         sentence: "If an OPT record is present in a received request, compliant responders MUST \
              include an OPT record in their respective responses.",
         script: edns::replies_have_opt,
+        ..RFC6891
+    },
+    Check {
+        id: "rfc6891-6.1.1-opt-in-errors",
+        title: "FORMERR, NOTIMP, BADVERS and REFUSED in reply to a query with an OPT record contain \
+             one",
+        section: "6.1.1",
+        sentence: "If an OPT record is present in a received request, compliant responders MUST \
+             include an OPT record in their respective responses.",
+        script: edns::errors_have_opt,
         ..RFC6891
     },
     Check {

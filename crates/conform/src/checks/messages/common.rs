@@ -10,6 +10,11 @@ use crate::trial::{Judge, Judged, Trial, expect};
 /// Time to wait for a reply where silence is right.
 pub(super) const SILENCE: Duration = Duration::from_millis(600);
 
+/// Opcodes (IANA, DNS OpCodes).
+pub(super) const STATUS: u8 = 2;
+pub(super) const NOTIFY: u8 = 4;
+pub(super) const UPDATE: u8 = 5;
+
 /// Returns a name with AAAA records, a new one if there is a far side.
 pub(super) fn known(t: &mut Trial<'_>) -> Name {
     match t.subject().zone {

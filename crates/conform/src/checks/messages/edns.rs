@@ -1,11 +1,11 @@
 //! Scripts: OPT records and what is in them.
 
 use domain::base::Message as Parsed;
-use domain::base::iana::Rtype;
+use domain::base::iana::{Class, Rtype};
 
-use super::common::{is_answered, query};
+use super::common::{NOTIFY, SILENCE, STATUS, UPDATE, is_answered, query};
 use crate::message::{Message, rcode};
-use crate::trial::{Fault, Judge, Judged, Trial, expect};
+use crate::trial::{Fault, Judge, Judged, Trial, expect, rcode_name};
 
 /// A code that is for local use (RFC 6891 §9).
 const UNKNOWN: u16 = 65_001;
@@ -41,6 +41,50 @@ pub(super) fn replies_have_opt(t: &mut Trial<'_>) -> Judged {
         })?;
     }
     Ok(())
+}
+
+/// Returns queries with an OPT record that are errors to a recursive server: two questions or none,
+/// other opcodes, EDNS version 1, class CHAOS and a zone transfer.
+fn erroneous(t: &mut Trial<'_>) -> Vec<(String, Message)> {
+    let mut twice = query(t);
+    twice.questions.extend(query(t).questions);
+    let mut all = vec![
+        ("two questions".to_owned(), twice),
+        ("no question".to_owned(), Message { questions: Vec::new(), ..query(t) }),
+        ("EDNS version 1".to_owned(), with_version(query(t), 1)),
+    ];
+    for opcode in [STATUS, 3, NOTIFY, UPDATE, 15] {
+        all.push((format!("opcode {opcode}"), Message { opcode, ..query(t) }));
+    }
+    for (qtype, class) in [(Rtype::AAAA, Class::CH), (Rtype::AXFR, Class::IN)] {
+        let mut query = query(t);
+        for question in &mut query.questions {
+            (question.qtype, question.class) = (qtype, class);
+        }
+        all.push((format!("type {qtype} and class {class}"), query));
+    }
+    all
+}
+
+/// The server need not reply, and its RCODE is not judged here.
+pub(super) fn errors_have_opt(t: &mut Trial<'_>) -> Judged {
+    let query = query(t);
+    if t.ask(&query)?.opt_records == 0 {
+        return Err(Fault::NotOffered("the server does not implement EDNS".into()));
+    }
+    let mut replied = false;
+    for (what, query) in erroneous(t) {
+        let Some(octets) = t.send_octets(&query.octets(), SILENCE)? else { continue };
+        let reply = Message::parse(&octets).map_err(|error| {
+            Fault::Wrong(format!("the reply to a query with {what} is no DNS message: {error}"))
+        })?;
+        expect(reply.opt_records == 1, || {
+            let (rcode, found) = (rcode_name(reply.rcode), reply.opt_records);
+            format!("{rcode} in reply to a query with {what} has {found} OPT records, not one")
+        })?;
+        replied = true;
+    }
+    if replied { Ok(()) } else { Err(Fault::NotTried("no such query gets a reply".into())) }
 }
 
 pub(super) fn replies_have_no_opt(t: &mut Trial<'_>) -> Judged {

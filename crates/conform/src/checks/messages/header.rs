@@ -2,14 +2,12 @@
 
 use domain::base::iana::{Class, Rtype};
 
-use super::common::{SILENCE, known, query};
+use super::common::{NOTIFY, SILENCE, STATUS, UPDATE, known, query};
 use crate::message::{Flags, Message, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect, rcode_name};
 
-/// Opcodes that a recursive server does not have: STATUS (2), and two that are unassigned.
-const UNKNOWN_OPCODES: [u8; 3] = [2, 3, 15];
-const NOTIFY: u8 = 4;
-const UPDATE: u8 = 5;
+/// Opcodes that a recursive server does not have: STATUS, and two that are unassigned.
+const UNKNOWN_OPCODES: [u8; 3] = [STATUS, 3, 15];
 
 pub(super) fn id_and_question_are_echoed(t: &mut Trial<'_>) -> Judged {
     let name = known(t);
