@@ -155,7 +155,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         rules.passes_do = false;
     }),
     validating("cd-not-copied", "rfc4035-3.2.2-cd-copied", |_, reply| reply.flags.cd = false),
-    validating("do-not-copied", "rfc3225-3-do-copied", |_, reply| {
+    replies("do-not-copied", "rfc3225-3-do-copied", |_, reply| {
         if let Some(edns) = &mut reply.edns {
             edns.dnssec_ok = false;
         }

@@ -342,12 +342,12 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc3225-3-do-copied",
-        title: "DO of the query is copied into the reply",
+        title: "The reply has DO as the query has it",
         rfc: 3225,
         section: "3",
         sentence: "The DO bit of the query MUST be copied in the response.",
         script: scripts::do_copied,
-        ..VALIDATING
+        ..BOTH
     },
     Check {
         id: "rfc4035-3.2.2-bad-cache-cd",
