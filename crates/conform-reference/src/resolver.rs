@@ -16,6 +16,9 @@ use crate::walk::{Found, Trouble, covers, ede, tidied};
 /// TTL of ipv4only.arpa in seconds: at least an hour (RFC 7050 §8.2).
 const IPV4ONLY_TTL: u32 = 3600;
 
+/// TTL of denials in the zones of prefixes in ip6.arpa, in seconds.
+const REVERSE_TTL: u32 = 300;
+
 /// Resolver of the reference.
 pub(super) struct Resolver {
     pub(super) zone: Name,
@@ -53,6 +56,9 @@ impl Resolver {
     pub(super) fn answer(&self, question: &Question, wants: Wants) -> Outcome {
         let untouched = wants.cd && wants.dnssec_ok && self.rules.leaves_cd_do;
         if let Some(outcome) = self.ipv4only(question, untouched) {
+            return outcome;
+        }
+        if let Some(outcome) = self.reverse_node(question).filter(|_| !untouched) {
             return outcome;
         }
         let mut outcome = match question.qtype {
@@ -189,6 +195,15 @@ impl Resolver {
         let (owner, target) = (question.name.clone(), &found.names[0]);
         found.aliases.insert(0, Record::pointing(owner, Rtype::CNAME, ttl, target));
         Some(whole(found))
+    }
+
+    /// Answers queries for a node of ip6.arpa above the addresses of a prefix: NODATA, because names
+    /// exist below it (RFC 8020 §2).
+    fn reverse_node(&self, question: &Question) -> Option<Outcome> {
+        let holds = |prefix: &&Pref64| prefix.has_node(&question.name);
+        let prefix = self.prefixes.iter().filter(|_| self.rules.reverse).find(holds)?;
+        let soa = Record::soa(&prefix.zone(), REVERSE_TTL, REVERSE_TTL);
+        Some(Outcome { authority: vec![soa], ..Outcome::default() })
     }
 
     /// Answers queries in the zone ipv4only.arpa, except for its DS record; names below it do not exist

@@ -77,6 +77,16 @@ impl Pref64 {
         self.bits == 0x64_ff9b << 96 && self.len == 96
     }
 
+    /// Returns true if `node` lies between the name of the prefix in ip6.arpa, inclusive, and the name of
+    /// an address below the prefix.
+    pub(super) fn has_node(self, node: &Name) -> bool {
+        // 32 nibbles, "ip6", "arpa" and the root.
+        let missing = 35_usize.saturating_sub(node.label_count());
+        let below = || address_of(&name(&format!("{}{node}", "0.".repeat(missing))));
+        (1..=32 - self.len as usize / 4).contains(&missing)
+            && below().is_some_and(|v6| self.extract(v6).is_some())
+    }
+
     /// Returns the name of the prefix in ip6.arpa.
     pub(super) fn zone(self) -> Name {
         let nibbles = (0..self.len / 4).map(|n| self.bits >> (124 - 4 * n) & 0xf);
@@ -126,6 +136,8 @@ pub(super) fn reverse_of(v4: Ipv4Addr) -> Name {
 
 #[cfg(test)]
 mod tests {
+    use domain::base::ToName;
+
     use super::*;
 
     fn pref64(text: &str) -> Pref64 {
@@ -181,5 +193,22 @@ mod tests {
         assert_eq!(address_of(&name(&format!("4.0.3.0.2.0.01.0.{zone}"))), None);
         assert_eq!(address_of(&name(&format!("g.0.3.0.2.0.1.0.{zone}"))), None);
         assert_eq!(reverse_of(Ipv4Addr::new(1, 2, 3, 4)), name("4.3.2.1.in-addr.arpa"));
+    }
+
+    #[test]
+    fn rfc_8020_2_nodes_above_addresses() {
+        let prefix = pref64("64:ff9b::/96");
+        let zone = prefix.zone();
+        assert!(prefix.has_node(&zone));
+        assert!(prefix.has_node(&name(&format!("0.3.0.2.0.1.0.{zone}"))));
+        assert!(!prefix.has_node(&name(&format!("4.0.3.0.2.0.1.0.{zone}"))), "an address");
+        assert!(!prefix.has_node(&name(&format!("z.0.{zone}"))));
+        assert!(!prefix.has_node(&zone.parent().unwrap().to_name()), "above the prefix");
+        assert!(!prefix.has_node(&name("ip6.arpa")));
+        let prefix = pref64("3fff:64::/32");
+        assert!(
+            !prefix.has_node(&name(&format!("1.4.0.3.0.2.0.1.0.{}", prefix.zone()))),
+            "octet u"
+        );
     }
 }

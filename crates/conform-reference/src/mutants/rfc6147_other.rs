@@ -28,6 +28,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
             deny(reply, rcode::NXDOMAIN);
         }
     }),
+    replies("reverse-nodes-denied", "rfc8020-2-reverse-nodes", |query, reply| {
+        // 32 nibbles, "ip6", "arpa" and the root.
+        let is_node = query.question().is_some_and(|question| question.name.label_count() < 35);
+        if is_node && wants(query, Rtype::PTR) && reply.answer.is_empty() {
+            deny(reply, rcode::NXDOMAIN);
+        }
+    }),
     replies("nibbles-in-capitals-unknown", "rfc1034-3.1-ptr-letter-case", |query, reply| {
         if asked(query).contains(|c: char| c.is_ascii_uppercase()) {
             deny(reply, rcode::NXDOMAIN);

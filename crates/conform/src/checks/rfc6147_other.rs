@@ -66,6 +66,18 @@ pub(super) const CHECKS: &[Check] = &[
         ..REVERSE
     },
     Check {
+        id: "rfc8020-2-reverse-nodes",
+        title: "The nodes of ip6.arpa between a prefix and its PTR records are NODATA, not NXDOMAIN",
+        rfc: 8020,
+        section: "2",
+        sentence: "When an iterative caching DNS resolver receives an NXDOMAIN response, it SHOULD \
+             store it in its cache and then all names and resource record sets (RRsets) at or below \
+             that node SHOULD be considered unreachable.",
+        level: Level::Should,
+        script: reverse::nodes_are_empty,
+        ..REVERSE
+    },
+    Check {
         id: "rfc1034-3.1-ptr-letter-case",
         title: "Nibbles are read in either letter case",
         rfc: 1034,

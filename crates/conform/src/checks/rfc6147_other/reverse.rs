@@ -160,6 +160,29 @@ pub(super) fn below_all_prefixes(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
+/// Asks for each node between the name of a prefix and a name that has a PTR record or an alias.
+/// NXDOMAIN for one of them would deny that record too.
+pub(super) fn nodes_are_empty(t: &mut Trial<'_>) -> Judged {
+    is_there(t)?;
+    for prefix in t.subject().prefixes.iter().take(6) {
+        let (asked, reply) = ask(t, &below(*prefix, "1.2.3.4"))?;
+        if Way::of(&reply, &asked) == Way::None {
+            // Another check reports it.
+            continue;
+        }
+        let labels = asked.to_string();
+        for missing in 1..=32 - usize::from(prefix.length() / 4) {
+            let node: Vec<&str> = labels.split('.').skip(missing).collect();
+            let (node, reply) = ask(t, &node.join("."))?;
+            expect(reply.rcode == rcode::NOERROR && reply.answer.is_empty(), || {
+                let (rcode, records) = (rcode_name(reply.rcode), reply.answer.len());
+                format!("{node}, above {asked}, is {rcode} with {records} records, not NODATA")
+            })?;
+        }
+    }
+    Ok(())
+}
+
 pub(super) fn in_capitals(t: &mut Trial<'_>) -> Judged {
     is_there(t)?;
     let v4 = "171.205.171.205";
