@@ -8,11 +8,13 @@ use crate::selection::NoCheck;
 /// Reasons for which no check was run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
-    /// Nothing comes back from the address.
-    #[error("{server} replies to nothing, neither over UDP nor over TCP: is it the right address?")]
+    /// No query of any kind gets a reply.
+    #[error("{server} replies to no query over UDP or TCP ({queries}): is it the right address?")]
     Silent {
         /// The address.
         server: SocketAddr,
+        /// The queries, as text.
+        queries: String,
     },
     /// Nothing can be sent to the address.
     #[error("{server} cannot be reached from here: {reason}")]

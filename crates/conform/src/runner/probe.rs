@@ -64,7 +64,7 @@ impl Heard {
 /// Asks for AAAA of ipv4only.arpa (RFC 7050 §3): over UDP, again after silence, then over TCP.
 ///
 /// # Errors
-/// [`RunError::Silent`] if nothing comes, nor to a question for the root.
+/// [`RunError::Silent`] if this query and queries of other kinds get no reply.
 pub(super) fn prefixes(subject: Subject<'_>) -> Result<Found, RunError> {
     let mut trial = Trial::new(subject);
     let query = || Message::query(&name("ipv4only.arpa"), Rtype::AAAA);
@@ -80,17 +80,59 @@ pub(super) fn prefixes(subject: Subject<'_>) -> Result<Found, RunError> {
     if wants_tcp && let Ok(reply) = trial.ask_tcp(&query()) {
         heard = Heard::Reply(reply);
     }
+    let mut came = heard.in_words();
     if matches!(heard, Heard::Silence) {
-        let root = Message::query(&Name::root_vec(), Rtype::NS);
-        if let Heard::Silence = Heard::of(trial.ask_or_silence(&root), subject)? {
-            return Err(RunError::Silent { server: subject.server });
-        }
+        let others = other_replies(&mut trial, &query(), subject)?;
+        came = format!("no reply over UDP and TCP, while {others}");
     }
     let prefixes = match &heard {
         Heard::Reply(reply) => prefixes_in(&addresses(reply)),
         _ => Vec::new(),
     };
-    Ok(Found { prefixes, came: heard.in_words(), exchanges: trial.into_exchanges() })
+    Ok(Found { prefixes, came, exchanges: trial.into_exchanges() })
+}
+
+/// Sends queries of other kinds to a server that did not reply to the `first` one. Returns their
+/// replies in words.
+///
+/// # Errors
+/// [`RunError::Silent`] if they get no reply either.
+fn other_replies(
+    trial: &mut Trial<'_>,
+    first: &Message,
+    subject: Subject<'_>,
+) -> Result<String, RunError> {
+    let root = Message::query(&Name::root_vec(), Rtype::NS);
+    let plain = Message { edns: None, opt_records: 0, ..root.clone() };
+    let mut queries = vec![root, plain];
+    if subject.zone.is_some() {
+        queries.push(Message::query(&trial.name("v4-1-2-3-4"), Rtype::A));
+    }
+    let replies = trial.ask_all(&queries).or_else(|fault| {
+        // No socket is an error of the run; any other fault is no reply.
+        Heard::of(Err(fault), subject).map(|_| Vec::new())
+    })?;
+    let mut came = Vec::new();
+    for (query, reply) in queries.iter().zip(replies) {
+        let rcode = reply.map(|reply| rcode_name(reply.rcode));
+        came.extend(rcode.map(|rcode| format!("{} over UDP is {rcode}", described(query))));
+    }
+    if let Ok(reply) = trial.ask_tcp(&queries[0]) {
+        let rcode = rcode_name(reply.rcode);
+        came.push(format!("{} over TCP is {rcode}", described(&queries[0])));
+    }
+    if came.is_empty() {
+        let queries: Vec<String> = [first].into_iter().chain(&queries).map(described).collect();
+        return Err(RunError::Silent { server: subject.server, queries: queries.join(", ") });
+    }
+    Ok(came.join(", "))
+}
+
+/// A query in words: name, type, and a missing OPT record.
+fn described(query: &Message) -> String {
+    let question = query.question().map(|question| format!("{} {}", question.name, question.qtype));
+    let without = if query.edns.is_none() { " without EDNS" } else { "" };
+    format!("{}{without}", question.unwrap_or_default())
 }
 
 fn addresses(reply: &Message) -> Vec<Ipv6Addr> {

@@ -138,14 +138,14 @@ fn a_server_that_replies_to_nothing_is_an_error() {
     let silent = Fake::start(|_| None);
     let mut settings = silent.settings(PATIENCE);
     let error = run_checks(&settings, &[CHECK]).unwrap_err();
-    assert_eq!(error, RunError::Silent { server: silent.address });
+    let RunError::Silent { server, queries } = &error else { panic!("{error:?}") };
+    assert_eq!(*server, silent.address);
+    assert_eq!(queries, "ipv4only.arpa AAAA, . NS, . NS without EDNS");
     settings.expect = vec![crate::expected::WELL_KNOWN];
     assert_eq!(run_checks(&settings, &[CHECK]).unwrap_err(), error, "also where it is expected");
     let gone = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
-    assert_eq!(
-        run_checks(&Settings::new(gone), &[CHECK]).unwrap_err(),
-        RunError::Silent { server: gone }
-    );
+    let error = run_checks(&Settings::new(gone), &[CHECK]).unwrap_err();
+    assert!(matches!(error, RunError::Silent { server, .. } if server == gone), "{error:?}");
 }
 
 #[test]
@@ -165,12 +165,24 @@ fn a_server_that_hides_its_prefix_needs_to_be_told() {
     assert_eq!(report.prefixes, ["3fff::/96"]);
 }
 
+/// Each server is silent to ipv4only.arpa and replies to one other kind of query.
 #[test]
-fn a_server_that_is_silent_about_its_prefix_only_is_not_dead() {
-    let fake =
-        Fake::start(|query| (query.question()?.qtype == Rtype::NS).then(|| query.response()));
-    let error = run_checks(&fake.settings(PATIENCE), &[CHECK]).unwrap_err();
-    assert!(matches!(&error, RunError::NoPrefix { came, .. } if came == "no reply"), "{error:?}");
+fn a_server_silent_only_to_ipv4only_arpa_is_not_dead() {
+    type Replies = fn(&Message) -> bool;
+    let cases: [(Replies, &str); 3] = [
+        (|query| query.question().is_some_and(|q| q.qtype == Rtype::NS), ". NS over UDP is"),
+        (|query| query.edns.is_none(), ". NS without EDNS over UDP is NOERROR"),
+        (|query| query.question().is_some_and(|q| q.qtype == Rtype::A), "example A over UDP is"),
+    ];
+    for (replies, said) in cases {
+        let fake = Fake::start(move |query| replies(query).then(|| query.response()));
+        let zone = Some(name("conform.example"));
+        let settings = Settings { zone, ..fake.settings(PATIENCE) };
+        let error = run_checks(&settings, &[CHECK]).unwrap_err();
+        let RunError::NoPrefix { came, .. } = &error else { panic!("{error:?}") };
+        assert!(came.starts_with("no reply over UDP and TCP, while "), "{came}");
+        assert!(came.contains(said), "{came}");
+    }
 }
 
 #[test]
