@@ -12,6 +12,7 @@
 //! tried once more alone, because the loss may be ours: what counts is the second try. What cannot
 //! be tried is an outcome as well, with its reason.
 
+mod derive;
 mod error;
 mod probe;
 
@@ -62,7 +63,7 @@ pub struct Settings {
     pub version: String,
     /// The zone whose names it asks the far side for.
     pub zone: Option<Name>,
-    /// Its prefixes as the user knows them; empty: RFC 7050 finds them.
+    /// Prefixes that the user expects; empty: they are found by RFC 7050, or derived from answers.
     pub expect: Vec<Prefix>,
     /// A range of IPv6 addresses that it is told to exclude besides those that it excludes by default
     /// (RFC 6147 §5.1.4), of /1 to /127; none: it is told none.
@@ -188,8 +189,11 @@ fn run_these(
         view,
     };
     let found = probe::prefixes(bare)?;
-    let prefixes =
+    let mut prefixes =
         if settings.expect.is_empty() { &found.prefixes } else { &settings.expect }.clone();
+    if prefixes.is_empty() {
+        prefixes = probe::derived(bare, &found);
+    }
     if prefixes.is_empty() {
         return Err(RunError::NoPrefix { server: settings.server, came: found.came });
     }

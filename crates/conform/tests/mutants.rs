@@ -160,6 +160,29 @@ fn each_check_has_a_mutant_and_each_mutant_a_check() {
     );
 }
 
+/// RFC 7050 finds no prefix of these mutants, and none is expected.
+#[test]
+fn wrong_places_are_caught_without_expected_prefix() {
+    let is_of_addresses =
+        |check: &&Check| check.id.starts_with("rfc6052-2.2") || check.id == "rfc8880-7.1-aaaa";
+    let (far, only) =
+        (common::far_side(), checks::all().filter(is_of_addresses).collect::<Vec<_>>());
+    for (name, prefixes) in [
+        ("octet-u-set", "64:ff9b::/96"),
+        ("octet-u-set", "3fff:64:64:64::/64"),
+        ("octet-u-used-64", "3fff:64:64:64::/64"),
+        ("octets-swapped-96", "3fff:64::/96"),
+        ("embedded-in-host-order", "3fff:64::/32"),
+    ] {
+        let mutant =
+            mutants::all().find(|mutant| mutant.name == name).expect("its name is a literal");
+        let server = Server { prefixes, validates: false };
+        let report = server.run(&far, false, &only, mutant.rules, mutant.hooks);
+        assert_eq!(report.prefixes, [prefixes], "{name}");
+        assert!(report.fails_a_must(), "{name} with {prefixes}: {:?}", report.outcomes);
+    }
+}
+
 #[test]
 fn names_of_checks_and_mutants_are_unique() {
     let ids = checks::all().map(|check| check.id).chain([runner::EXPECTED_PREFIX]);

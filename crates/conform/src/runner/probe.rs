@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use domain::base::iana::Rtype;
 
+use super::derive;
 use super::error::RunError;
 use crate::expected::Prefix;
 use crate::message::{Message, Name, Question, Record, name, rcode};
@@ -17,7 +18,9 @@ const WELL_KNOWN: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(
 pub(super) struct Found {
     /// The server's prefixes in the order of the records.
     pub(super) prefixes: Vec<Prefix>,
-    /// What came, in words, for those who miss a prefix.
+    /// AAAA records of ipv4only.arpa.
+    addresses: Vec<Ipv6Addr>,
+    /// Replies as text.
     pub(super) came: String,
     /// What was asked.
     pub(super) exchanges: Vec<Exchange>,
@@ -85,11 +88,31 @@ pub(super) fn prefixes(subject: Subject<'_>) -> Result<Found, RunError> {
         let others = other_replies(&mut trial, &query(), subject)?;
         came = format!("no reply over UDP and TCP, while {others}");
     }
-    let prefixes = match &heard {
-        Heard::Reply(reply) => prefixes_in(&addresses(reply)),
+    let addresses = match &heard {
+        Heard::Reply(reply) => addresses(reply),
         _ => Vec::new(),
     };
-    Ok(Found { prefixes, came, exchanges: trial.into_exchanges() })
+    let prefixes = prefixes_in(&addresses);
+    Ok(Found { prefixes, addresses, came, exchanges: trial.into_exchanges() })
+}
+
+/// IPv4 addresses of names that are asked for to derive a prefix: no octet occurs twice or is zero.
+const ASYMMETRIC: [Ipv4Addr; 2] = [Ipv4Addr::new(9, 38, 71, 150), Ipv4Addr::new(203, 14, 5, 90)];
+
+/// Derives the prefixes of a server that does not show them as RFC 7050 §3 has it: from its AAAA
+/// records of ipv4only.arpa, or from those of two names in the far side's zone.
+pub(super) fn derived(subject: Subject<'_>, found: &Found) -> Vec<Prefix> {
+    let [first, second] = WELL_KNOWN.map(|v4| (v4, found.addresses.as_slice()));
+    let prefixes = derive::nearest(&[first, second]);
+    if !prefixes.is_empty() || subject.zone.is_none() {
+        return prefixes;
+    }
+    let mut trial = Trial::new(subject);
+    let [first, second] = ASYMMETRIC.map(|v4| {
+        let reply = trial.aaaa(&format!("v4-{}", v4.to_string().replace('.', "-")));
+        (v4, reply.map(|(_, reply)| addresses(&reply)).unwrap_or_default())
+    });
+    derive::nearest(&[(first.0, &first.1), (second.0, &second.1)])
 }
 
 /// Sends queries of other kinds to a server that did not reply to the `first` one. Returns their

@@ -185,6 +185,25 @@ fn a_server_silent_only_to_ipv4only_arpa_is_not_dead() {
     }
 }
 
+/// The server has no AAAA records for ipv4only.arpa.
+#[test]
+fn two_names_of_the_zone_show_the_prefix() {
+    let fake = Fake::start(|query| {
+        let mut reply = query.response();
+        let owner = query.question()?.name.clone();
+        let place = crate::label::read(&owner, &name("conform.example"));
+        let v4 = place.into_iter().flat_map(|place| place.behaviour.v4);
+        let synthesized = v4.map(|v4| crate::expected::WELL_KNOWN.with(v4));
+        reply.answer.extend(synthesized.map(|v6| Record::aaaa(owner.clone(), 300, v6)));
+        Some(reply)
+    });
+    let settings = Settings { zone: Some(name("conform.example")), ..fake.settings(LONG) };
+    let report = run_checks(&settings, &[CHECK]).unwrap();
+    assert_eq!(report.prefixes, ["64:ff9b::/96"]);
+    let without_zone = run_checks(&fake.settings(LONG), &[CHECK]).unwrap_err();
+    assert!(matches!(without_zone, RunError::NoPrefix { .. }), "{without_zone:?}");
+}
+
 #[test]
 fn a_prefix_that_is_not_the_expected_one_is_a_finding() {
     let fake = Fake::start(dns64);

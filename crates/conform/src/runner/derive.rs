@@ -1,0 +1,153 @@
+//! Derives the prefixes of a server that puts the octets of IPv4 addresses at wrong places.
+//!
+//! RFC 7050 §3 finds no prefix of such a server, and without a prefix no check could name the mistake. The
+//! octets of an IPv4 address show where its prefix ends, in whatever order they stand.
+
+use std::cmp::Reverse;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::expected::Prefix;
+
+/// Lengths of prefixes in bits (RFC 6052 §2.2).
+const LENGTHS: [u8; 6] = [32, 40, 48, 56, 64, 96];
+
+/// An IPv4 address, and the addresses that a server synthesized from it, among others.
+pub(super) type Sample<'a> = (Ipv4Addr, &'a [Ipv6Addr]);
+
+/// Returns the prefixes that explain all samples: below each of them every sample has an address with
+/// the octets of its IPv4 address. If several lengths explain an address, the one with the fewest
+/// wrong octets is returned.
+pub(super) fn nearest(samples: &[Sample<'_>]) -> Vec<Prefix> {
+    let [(v4, addresses), others @ ..] = samples else { return Vec::new() };
+    let mut found = Vec::new();
+    for address in *addresses {
+        let explained = |len: &u8| {
+            let mut fit = Fit::of(*address, *v4, *len)?;
+            for (v4, addresses) in others {
+                let fits = addresses.iter().filter_map(|v6| Fit::of(*v6, *v4, *len));
+                fit =
+                    fit.with(fits.filter(|other| other.prefix == fit.prefix).min_by_key(Fit::key)?);
+            }
+            Some(fit)
+        };
+        let fits = LENGTHS.iter().filter_map(explained);
+        let best = fits.min_by_key(Fit::key).map(|fit| fit.prefix);
+        found.extend(best.filter(|prefix| !found.contains(prefix)));
+    }
+    found
+}
+
+/// A prefix that explains addresses, and the mistakes in them.
+#[derive(Clone, Copy)]
+struct Fit {
+    prefix: Prefix,
+    /// Number of addresses with an octet other than zero beside those of the IPv4 address.
+    strange: usize,
+    /// Number of octets at wrong places.
+    wrong: usize,
+}
+
+impl Fit {
+    /// Returns the prefix of this length below which `v6` has the octets of `v4`; the octet "u" (bits 64 to
+    /// 71) counts as one of them.
+    fn of(v6: Ipv6Addr, v4: Ipv4Addr, len: u8) -> Option<Fit> {
+        let octets = v6.octets();
+        let begin = usize::from(len / 8);
+        let mut network = octets;
+        network[begin..].fill(0);
+        network[8] = 0;
+        let prefix = Prefix::new(network.into(), len).ok()?;
+        let end = begin + if (40..=64).contains(&len) { 5 } else { 4 };
+        let mut rest = octets[begin..end].to_vec();
+        for octet in v4.octets() {
+            rest.remove(rest.iter().position(|found| *found == octet)?);
+        }
+        let right = prefix.with(v4).octets();
+        let wrong = right.iter().zip(octets).filter(|(right, found)| **right != *found).count();
+        Some(Fit { prefix, strange: usize::from(rest.iter().any(|octet| *octet != 0)), wrong })
+    }
+
+    /// Adds the mistakes of another address below the same prefix.
+    fn with(self, other: Fit) -> Fit {
+        let (strange, wrong) = (self.strange + other.strange, self.wrong + other.wrong);
+        Fit { strange, wrong, ..self }
+    }
+
+    /// Sort key: the fewer mistakes, the smaller. Of two equal fits the longer prefix is the smaller.
+    fn key(&self) -> (usize, usize, Reverse<u8>) {
+        (self.strange, self.wrong, Reverse(self.prefix.length()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PREFIXES: [&str; 7] = [
+        "64:ff9b::/96",
+        "3fff:64::/32",
+        "3fff:64:6400::/40",
+        "3fff:64:64::/48",
+        "3fff:64:64:6400::/56",
+        "3fff:64:64:64::/64",
+        "3fff:64:64:64:0:64::/96",
+    ];
+    const WELL_KNOWN: [Ipv4Addr; 2] =
+        [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
+    const ASYMMETRIC: [Ipv4Addr; 2] =
+        [Ipv4Addr::new(9, 38, 71, 150), Ipv4Addr::new(203, 14, 5, 90)];
+
+    /// Prefixes derived from two addresses below `prefix`, each changed by `mistake`.
+    fn derived(prefix: &str, v4: [Ipv4Addr; 2], mistake: fn(&mut [u8; 16])) -> Vec<String> {
+        let prefix: Prefix = prefix.parse().unwrap();
+        let made = v4.map(|v4| {
+            let mut octets = prefix.with(v4).octets();
+            mistake(&mut octets);
+            Ipv6Addr::from(octets)
+        });
+        let found = nearest(&[(v4[0], &made), (v4[1], &made)]);
+        found.iter().map(Prefix::to_string).collect()
+    }
+
+    #[test]
+    fn octet_u_does_not_hide_the_prefix() {
+        for prefix in PREFIXES {
+            for v4 in [WELL_KNOWN, ASYMMETRIC] {
+                assert_eq!(derived(prefix, v4, |octets| octets[8] = 2), [prefix], "{v4:?}");
+                assert_eq!(derived(prefix, v4, |_| {}), [prefix], "{v4:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn octets_in_another_order_show_the_prefix() {
+        for v4 in [WELL_KNOWN, ASYMMETRIC] {
+            assert_eq!(derived(PREFIXES[0], v4, |octets| octets.swap(14, 15)), [PREFIXES[0]]);
+            assert_eq!(derived(PREFIXES[0], v4, |octets| octets[12..].reverse()), [PREFIXES[0]]);
+            assert_eq!(derived(PREFIXES[1], v4, |octets| octets[4..8].reverse()), [PREFIXES[1]]);
+            // Octet "u" is used.
+            for prefix in &PREFIXES[2..6] {
+                let found = derived(prefix, v4, |octets| octets[8..].rotate_left(1));
+                assert_eq!(found, [*prefix], "{v4:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn several_prefixes_are_derived_in_their_order() {
+        let prefixes: Vec<Prefix> = PREFIXES[..2].iter().map(|p| p.parse().unwrap()).collect();
+        let made: Vec<Ipv6Addr> =
+            prefixes.iter().flat_map(|prefix| WELL_KNOWN.map(|v4| prefix.with(v4))).collect();
+        assert_eq!(nearest(&[(WELL_KNOWN[0], &made), (WELL_KNOWN[1], &made)]), prefixes);
+    }
+
+    #[test]
+    fn unrelated_addresses_show_no_prefix() {
+        let native: [Ipv6Addr; 2] = ["2001:db8::1".parse().unwrap(), "2600::aa".parse().unwrap()];
+        assert_eq!(nearest(&[(WELL_KNOWN[0], &native), (WELL_KNOWN[1], &native)]), []);
+        // One of the two addresses is not enough.
+        let one = ["64:ff9b::c000:aa".parse().unwrap()];
+        assert_eq!(nearest(&[(WELL_KNOWN[0], &one), (WELL_KNOWN[1], &one)]), []);
+        assert_eq!(nearest(&[]), []);
+    }
+}
