@@ -24,6 +24,8 @@ impl Rcode {
     pub const YXDOMAIN: Rcode = Rcode(6);
     /// The version of EDNS is unknown (RFC 6891 §9).
     pub const BADVERS: Rcode = Rcode(16);
+    /// The server cookie is missing or not valid (RFC 7873 §8).
+    pub const BADCOOKIE: Rcode = Rcode(23);
 
     /// The RCODE with this number, of which the lower 12 bits count.
     #[inline]
@@ -61,6 +63,7 @@ impl fmt::Debug for Rcode {
             Rcode::REFUSED => f.write_str("REFUSED"),
             Rcode::YXDOMAIN => f.write_str("YXDOMAIN"),
             Rcode::BADVERS => f.write_str("BADVERS"),
+            Rcode::BADCOOKIE => f.write_str("BADCOOKIE"),
             Rcode(other) => write!(f, "RCODE{other}"),
         }
     }
@@ -72,9 +75,17 @@ mod tests {
 
     #[test]
     fn rcodes_are_shown_by_their_names() {
-        let shown = [0, 1, 2, 3, 4, 5, 16, 9].map(|code| format!("{:?}", Rcode::new(code)));
+        let shown = [0, 1, 2, 3, 4, 5, 16, 23, 9].map(|code| format!("{:?}", Rcode::new(code)));
         let names = [
-            "NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED", "BADVERS", "RCODE9",
+            "NOERROR",
+            "FORMERR",
+            "SERVFAIL",
+            "NXDOMAIN",
+            "NOTIMP",
+            "REFUSED",
+            "BADVERS",
+            "BADCOOKIE",
+            "RCODE9",
         ];
         assert_eq!(shown, names);
     }

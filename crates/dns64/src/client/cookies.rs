@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use domain::base::Serial;
 use domain::base::opt::cookie::{ServerCookie, StandardServerCookie};
+use wire::rcode::Rcode;
 
 use crate::client::query::{Cookie, Query};
 use crate::client::reply::COOKIE_LEN;
@@ -51,6 +52,16 @@ impl Cookies {
         query.cookie().is_some_and(|cookie| self.is_ours(&cookie, client))
     }
 
+    /// RCODE of the reply to a query without a question: `rcode`, or BADCOOKIE if the query is NOERROR
+    /// and has a server cookie that is not valid (RFC 7873 §5.4).
+    pub(crate) fn confirm(&self, rcode: Rcode, cookie: Option<&Cookie>, client: IpAddr) -> Rcode {
+        let is_invalid = |cookie: &Cookie| cookie.server.is_some() && !self.is_ours(cookie, client);
+        match cookie {
+            Some(cookie) if rcode == Rcode::NOERROR && is_invalid(cookie) => Rcode::BADCOOKIE,
+            _ => rcode,
+        }
+    }
+
     /// Whether this is a cookie of ours for the client's address.
     pub(crate) fn is_ours(&self, cookie: &Cookie, client: IpAddr) -> bool {
         let Some(ours) = cookie.server_cookie().and_then(|server| server.try_to_standard()) else {
@@ -65,4 +76,39 @@ impl Cookies {
 /// Seconds since 1970, as cookies count them: modulo 2³².
 fn now() -> u32 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use domain::base::opt::cookie::ClientCookie;
+
+    use super::*;
+
+    /// RFC 7873 §5.4.
+    #[test]
+    fn item_44_cookies_without_question_are_confirmed() {
+        let (cookies, client) = (Cookies::new(), IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let with = |server| Cookie { client: ClientCookie::from_octets([7; 8]), server };
+        let sent = cookies.answer(Some(with(None)), client).unwrap();
+        let ours: [u8; 16] = sent[8..].try_into().unwrap();
+        let mut changed = ours;
+        changed[15] ^= 1;
+        for (server, rcode) in [
+            (None, Rcode::NOERROR),
+            (Some(ours), Rcode::NOERROR),
+            (Some(changed), Rcode::BADCOOKIE),
+            (Some([0; 16]), Rcode::BADCOOKIE),
+        ] {
+            let cookie = with(server);
+            assert_eq!(cookies.confirm(Rcode::NOERROR, Some(&cookie), client), rcode, "{server:?}");
+            let error = cookies.confirm(Rcode::FORMERR, Some(&cookie), client);
+            assert_eq!(error, Rcode::FORMERR, "{server:?}");
+        }
+        assert_eq!(cookies.confirm(Rcode::NOERROR, None, client), Rcode::NOERROR);
+        let elsewhere = Ipv4Addr::BROADCAST.into();
+        let stolen = cookies.confirm(Rcode::NOERROR, Some(&with(Some(ours))), elsewhere);
+        assert_eq!(stolen, Rcode::BADCOOKIE, "another address");
+    }
 }

@@ -26,7 +26,7 @@ pub(crate) struct Edns {
 pub(crate) struct Cookie {
     /// The client's own part, 8 octets, which the reply repeats.
     pub client: ClientCookie,
-    /// Ours, that it got earlier, if it has the form of one.
+    /// Server cookie that it got earlier; zeros, which are not valid, if it has another length than ours.
     pub server: Option<[u8; 16]>,
 }
 
@@ -271,7 +271,7 @@ fn read_cookie(opt: &Opt<'_>) -> Result<Option<Cookie>, Malformed> {
             }
             cookie = Some(Cookie {
                 client: ClientCookie::from_octets(*client),
-                server: server.try_into().ok(),
+                server: (!server.is_empty()).then(|| server.try_into().unwrap_or_default()),
             });
         }
     }
@@ -429,6 +429,17 @@ mod tests {
             option.extend(vec![7; usize::from(len)]);
             let bytes = query(0, 28, &opt(1232, 0, &option));
             assert_eq!(matches!(Received::read(&bytes), Received::Query(_)), good, "{len}");
+        }
+    }
+
+    #[test]
+    fn item_34_odd_server_cookies_become_zeros() {
+        for (len, server) in [(8, None), (16, Some([0; 16])), (24, Some([7; 16]))] {
+            let mut option = vec![0, 10, 0, len];
+            option.extend(vec![7; usize::from(len)]);
+            let bytes = query(0, 28, &opt(1232, 0, &option));
+            let Received::Query(query) = Received::read(&bytes) else { panic!("{bytes:?}") };
+            assert_eq!(query.cookie().map(|cookie| cookie.server), Some(server), "{len}");
         }
     }
 

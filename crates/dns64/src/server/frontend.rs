@@ -193,6 +193,7 @@ impl Frontend {
                 self.begin(resolver, client, &query, bytes.len(), None);
             }
             Received::Error { rcode, question, edns, cookie } => {
+                let rcode = self.shared.cookies.confirm(rcode, cookie.as_ref(), client.ip());
                 self.metrics().count_rcode(rcode);
                 self.tell_reply(client, None, rcode, Decision::Unreadable);
                 let cookie = self.shared.cookies.answer(cookie, client.ip());
