@@ -1,12 +1,14 @@
 //! From the octets of a client query to those of the reply: malformed queries, EDNS, flags, letter
 //! case, and size.
 
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use conform::message::{Flags, Message, PAYLOAD, rcode};
 use domain::base::iana::{Class, Rtype};
 
 use crate::cache::all_records;
+use crate::cookies::{self, BADCOOKIE, Cookies};
 use crate::resolver::{Outcome, Resolver, Wants};
 use crate::rules::Hooks;
 
@@ -21,11 +23,17 @@ const HEADER: usize = 12;
 pub(super) struct Front {
     pub(super) resolver: Resolver,
     pub(super) hooks: Hooks,
+    pub(super) cookies: Cookies,
 }
 
 impl Front {
-    /// Returns the octets of the reply, or `None` if there is none.
-    pub(super) fn respond(&self, mut octets: Vec<u8>, tcp: bool) -> Option<Vec<u8>> {
+    /// Returns the octets of the reply to a client, or `None` if there is none.
+    pub(super) fn respond(
+        &self,
+        mut octets: Vec<u8>,
+        client: IpAddr,
+        tcp: bool,
+    ) -> Option<Vec<u8>> {
         let by = Instant::now() + TOTAL;
         if let Some(hook) = self.hooks.arrives {
             hook(&mut octets);
@@ -35,9 +43,16 @@ impl Front {
             hook(&mut query);
         }
         let mut reply = match refusal(&query, is_malformed) {
+            // RFC 7873 §5.4: only a query without a question is refused with NOERROR.
+            Some(rcode::NOERROR) if self.cookies.has_invalid(&query, client) => {
+                refused(&query, BADCOOKIE)
+            }
             Some(code) => refused(&query, code),
             None => self.answered(&query, by),
         };
+        if let Some(edns) = &mut reply.edns {
+            edns.options.extend(self.cookies.answer(&query, client));
+        }
         if let Some(hook) = self.hooks.reply {
             hook(&query, &mut reply);
         }
@@ -92,19 +107,23 @@ fn read(octets: &[u8]) -> Option<(Message, bool)> {
     read.ok().or_else(header).filter(|(query, _)| !query.flags.qr)
 }
 
-/// Returns the RCODE of a query that is refused.
+/// Returns the RCODE of a query that gets a reply without records: an error, or NOERROR if the client asks
+/// for a server cookie only (RFC 7873 §5.4).
 fn refusal(query: &Message, is_malformed: bool) -> Option<u16> {
     if query.opcode != 0 {
         return Some(rcode::NOTIMP);
     }
     // RFC 6891 §6.1.1: one OPT record at most. RFC 9619: one question.
-    if is_malformed || query.opt_records > 1 {
+    if is_malformed || query.opt_records > 1 || cookies::is_malformed(query) {
         return Some(rcode::FORMERR);
     }
     if query.edns.as_ref().is_some_and(|edns| edns.version > 0) {
         return Some(rcode::BADVERS);
     }
-    let Some(question) = query.question() else { return Some(rcode::FORMERR) };
+    let Some(question) = query.question() else {
+        let asks_for_cookie = query.questions.is_empty() && cookies::parts(query).is_some();
+        return Some(if asks_for_cookie { rcode::NOERROR } else { rcode::FORMERR });
+    };
     match question.qtype {
         _ if question.class != Class::IN => Some(rcode::REFUSED),
         // Without RD there is no recursion, and the cache is not revealed (RFC 1034 §4.3.1).

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod cache;
+mod cookies;
 mod front;
 pub mod mutant;
 pub mod mutants;

@@ -16,6 +16,7 @@ use conform::message::Name;
 use net::socket::listen_both;
 
 use crate::cache::Cache;
+use crate::cookies::Cookies;
 use crate::front::Front;
 use crate::resolver::Resolver;
 use crate::rules::{Hooks, Rules};
@@ -105,7 +106,7 @@ pub fn start(config: ReferenceConfig) -> io::Result<Reference> {
         rules,
     };
     let server = Arc::new(Server {
-        front: Front { resolver, hooks },
+        front: Front { resolver, hooks, cookies: Cookies::default() },
         ends: Arc::default(),
         queries: Slots::new(MOST_QUERIES),
         connections,
@@ -164,7 +165,7 @@ impl Server {
     fn hand_out(self: &Arc<Self>, udp: &Arc<UdpSocket>, waiting: &Receiver<Arrival>) {
         while let Ok((query, client)) = waiting.recv() {
             let udp = udp.clone();
-            self.answer(query, false, move |reply| {
+            self.answer(query, client.ip(), false, move |reply| {
                 // A client may be gone.
                 let _ = udp.send_to(&reply, client);
             });
@@ -175,6 +176,7 @@ impl Server {
     fn answer(
         self: &Arc<Self>,
         query: Vec<u8>,
+        client: IpAddr,
         tcp: bool,
         send: impl FnOnce(Vec<u8>) + Send + 'static,
     ) {
@@ -183,7 +185,7 @@ impl Server {
         // If no thread can be started, the query is lost, as in the network.
         let _ = on_thread(move || {
             let _slot = slot;
-            if let Some(reply) = server.front.respond(query, tcp) {
+            if let Some(reply) = server.front.respond(query, client, tcp) {
                 send(reply);
             }
         });
@@ -208,6 +210,7 @@ impl Server {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(IDLE))?;
         stream.set_write_timeout(Some(IDLE))?;
+        let client = stream.peer_addr()?.ip();
         let writer = Arc::new(Mutex::new(stream.try_clone()?));
         while !self.ends.load(Ordering::Relaxed) {
             let query = match self.front.resolver.rules.joins_segments {
@@ -215,7 +218,7 @@ impl Server {
                 false => read_segment(&mut stream)?,
             };
             let writer = writer.clone();
-            self.answer(query, true, move |reply| {
+            self.answer(query, client, true, move |reply| {
                 let mut stream = writer.lock().unwrap_or_else(PoisonError::into_inner);
                 let _ = send_framed(&mut stream, &reply);
             });

@@ -3,6 +3,7 @@
 use conform::message::{Edns, Message, name, rcode};
 use domain::base::iana::Rtype;
 
+use crate::cookies::{self, COOKIE};
 use crate::mutant::{Mutant, arrives, asks, leaves, reads, replies, rule};
 
 pub(super) const MUTANTS: &[Mutant] = &[
@@ -79,6 +80,37 @@ pub(super) const MUTANTS: &[Mutant] = &[
             *octets = reply.octets();
         }
     }),
+    replies("cookies-echoed", "rfc7873-5.2.3-server-cookie", echo_cookie),
+    replies("valid-cookies-refused", "rfc7873-5.2.5-valid", |query, reply| {
+        if server_part(query).is_some() {
+            fail(reply, rcode::REFUSED);
+        }
+    }),
+    replies("cookies-sent-once", "rfc7873-5.2.5-valid", |query, reply| {
+        if server_part(query).is_some() {
+            reply.edns.iter_mut().for_each(|edns| edns.options.clear());
+        }
+    }),
+    replies("invalid-cookies-repeated", "rfc7873-5.2.4-invalid", |query, reply| {
+        if server_part(query).is_some() {
+            echo_cookie(query, reply);
+        }
+    }),
+    reads("cookies-of-any-length", "rfc7873-5.2.2-length", |query| {
+        for (_, content) in query.edns.iter_mut().flat_map(|edns| &mut edns.options) {
+            content.resize(8, 0);
+        }
+    }),
+    replies("cookie-without-question-formerr", "rfc7873-5.4-no-question", |query, reply| {
+        if query.questions.is_empty() {
+            reply.rcode = rcode::FORMERR;
+        }
+    }),
+    replies("any-cookie-confirmed", "rfc7873-5.4-confirm", |query, reply| {
+        if query.questions.is_empty() {
+            reply.rcode = rcode::NOERROR;
+        }
+    }),
     replies("extended-error-cut", "rfc8914-2-format", |_, reply| {
         for edns in reply.edns.iter_mut().filter(|_| reply.rcode == rcode::SERVFAIL) {
             edns.options = vec![(15, vec![0])];
@@ -150,6 +182,22 @@ pub(super) const MUTANTS: &[Mutant] = &[
         }
     }),
 ];
+
+/// Returns the server cookie of a query.
+fn server_part(query: &Message) -> Option<&[u8]> {
+    let (_, server) = cookies::parts(query)?;
+    Some(server).filter(|server| !server.is_empty())
+}
+
+/// Replaces the COOKIE option of a reply by that of the query.
+fn echo_cookie(query: &Message, reply: &mut Message) {
+    let options = query.edns.iter().flat_map(|edns| &edns.options);
+    let cookies = options.filter(|(code, _)| *code == COOKIE);
+    if let Some(edns) = &mut reply.edns {
+        edns.options.retain(|(code, _)| *code != COOKIE);
+        edns.options.extend(cookies.cloned());
+    }
+}
 
 fn drop_opt(reply: &mut Message) {
     (reply.edns, reply.opt_records) = (None, 0);

@@ -1,5 +1,5 @@
-//! Messages: EDNS (RFC 6891, 8914), the header and the question (RFC 1035, 8906, 9619), and what is
-//! no proper message.
+//! Messages: EDNS (RFC 6891, 8914), cookies (RFC 7873), the header and the question (RFC 1035, 8906,
+//! 9619), and malformed messages.
 //!
 //! Checks that need no zone ask for a name of the far side if there is one, and for `ipv4only.arpa`
 //! if there is none: every DNS64 server has AAAA records for that (RFC 7050).
@@ -8,6 +8,7 @@
 //! right there, and a second is waited for it at most; a reply has to be FORMERR.
 
 mod common;
+mod cookies;
 mod edns;
 mod header;
 mod malformed;
@@ -18,6 +19,8 @@ use crate::check::{Check, Level, Need};
 const BASE: Check = Check { rfc: 1035, section: "4.1.1", needs: &[], ..Check::BASE };
 
 const RFC6891: Check = Check { rfc: 6891, level: Level::Must, ..BASE };
+
+const RFC7873: Check = Check { rfc: 7873, level: Level::Must, ..BASE };
 
 const FORMAT_ERROR: &str = "Format error - The name server was unable to interpret the query.";
 const OPCODE: &str = "This value is set by the originator of a query and copied into the response.";
@@ -141,6 +144,68 @@ pub(super) const CHECKS: &[Check] = &[
         needs: &[Need::Zone],
         script: edns::truncated_reply_has_opt,
         ..RFC6891
+    },
+    Check {
+        id: "rfc7873-5.2.3-server-cookie",
+        title: "The reply to a query with a client cookie has that cookie and a server cookie",
+        section: "5.2.3",
+        sentence: "If the server responds choosing (2) or (3) above, it SHALL generate its own \
+             COOKIE option containing both the Client Cookie copied from the request and a Server \
+             Cookie it has generated …",
+        script: cookies::server_cookie_is_sent,
+        ..RFC7873
+    },
+    Check {
+        id: "rfc7873-5.2.5-valid",
+        title: "A query with a valid server cookie is answered, with a COOKIE option",
+        section: "5.2.5",
+        sentence: "The server SHALL process the request and include a COOKIE option in the response \
+             by (a) copying the complete COOKIE option from the request or (b) generating a new \
+             COOKIE option containing both the Client Cookie copied from the request and a valid \
+             Server Cookie it has generated.",
+        script: cookies::valid_cookie_is_accepted,
+        ..RFC7873
+    },
+    Check {
+        id: "rfc7873-5.2.4-invalid",
+        title: "The reply to a query with an invalid server cookie has another server cookie",
+        section: "5.2.4",
+        sentence: "The server SHALL process the request as if the invalid Server Cookie was not \
+             present …",
+        script: cookies::invalid_cookie_is_replaced,
+        ..RFC7873
+    },
+    Check {
+        id: "rfc7873-5.2.2-length",
+        title: "A COOKIE option of 0, 7, 9, 15 or 41 octets is FORMERR",
+        section: "5.2.2",
+        sentence: "If the COOKIE option is too short to contain a Client Cookie, then FORMERR is \
+             generated. … If the COOKIE option is longer than the maximum valid COOKIE option (40 \
+             bytes), then FORMERR is generated.",
+        level: Level::Says,
+        script: cookies::odd_lengths_are_format_errors,
+        ..RFC7873
+    },
+    Check {
+        id: "rfc7873-5.4-no-question",
+        title: "A query without a question that has a client cookie gets NOERROR and a server cookie",
+        section: "5.4",
+        sentence: "Such servers will send a reply that has an empty Answer Section and has a COOKIE \
+             option containing the Client Cookie and a valid Server Cookie.  If such a query \
+             provided just a Client Cookie and no Server Cookie, the response SHALL have the RCODE \
+             NOERROR.",
+        script: cookies::cookie_is_sent_without_question,
+        ..RFC7873
+    },
+    Check {
+        id: "rfc7873-5.4-confirm",
+        title: "A query without a question is NOERROR with a valid server cookie, and BADCOOKIE with \
+             an invalid one",
+        section: "5.4",
+        sentence: "In this case, the response SHALL have the RCODE BADCOOKIE if the Server Cookie \
+             sent with the query was invalid and the RCODE NOERROR if it was valid.",
+        script: cookies::cookies_are_confirmed,
+        ..RFC7873
     },
     Check {
         id: "rfc8914-2-format",
