@@ -311,7 +311,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc9460-4.2.1-hints",
-        title: "Address hints of HTTPS and SVCB records are not translated",
+        title: "HTTPS and SVCB records get no ipv6hint from their ipv4hint",
         rfc: 9460,
         section: "4.2.1",
         sentence: "DNS64 resolvers MUST NOT extrapolate the AAAA synthesis logic to the IP hints \
