@@ -81,11 +81,13 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "hardening-many-ports",
-        title: "64 names that are asked for at the same time come from ports that mostly differ",
+        title: "32 upstream queries that are outstanding at the same time, but did not leave \
+             together, have at least 16 source ports",
         rfc: 0,
         section: "",
-        sentence: "Of questions that are out at the same time most should have a source port of \
-             their own: a forger who knows the ports of some should not know those of the others.",
+        sentence: "Most of the queries that are outstanding at the same time should have different \
+             source ports: a forger who finds the port of one query should not know the others. \
+             Queries that leave together may share a port.",
         level: Level::Hardening,
         needs: &[Need::Zone, Need::View],
         contradicts: None,

@@ -2,13 +2,16 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::Ipv6Addr;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use domain::base::iana::Rtype;
 
+use crate::ask;
 use crate::far::view::Asked;
 use crate::label::{self, EVIL4, EVIL6};
 use crate::message::{Message, Name, Record, name};
-use crate::trial::{Fault, Judge, Judged, Trial, expect};
+use crate::trial::{Fault, Judge, Judged, Subject, Trial, expect, no_socket};
 
 /// The label of [`NATIVE`].
 const NATIVE_LABEL: &str = "v6-20010db8000000000000000000000001";
@@ -143,7 +146,7 @@ fn cannot_be_guessed(ports: &[u16]) -> Judged {
     expect(range >= 4096, || format!("all ports lie in a range of {range}"))
 }
 
-/// The source ports of questions that are out at the same time.
+/// Returns the source ports of the upstream queries for 64 names that are queried at the same time.
 fn ports_of_a_crowd(t: &mut Trial<'_>) -> Judged<Vec<u16>> {
     let names: Vec<Name> = (0..64).map(|_| t.name("v4-1-2-3-4.all-delay-100")).collect();
     let queries: Vec<_> = names.iter().map(|name| Message::query(name, Rtype::AAAA)).collect();
@@ -165,8 +168,46 @@ pub(super) fn ports_are_several(t: &mut Trial<'_>) -> Judged {
 }
 
 pub(super) fn ports_are_many(t: &mut Trial<'_>) -> Judged {
-    let ports = ports_of_a_crowd(t)?;
+    let ports = ports_of_a_queue(t)?;
     differ(&ports, ports.len().div_ceil(2))
+}
+
+/// Returns the source ports of the first AAAA queries for 32 names. A server that receives several
+/// queries in one turn may send them from one port, so each name is queried after the upstream query
+/// for the one before has arrived; how busy the host is does not matter then.
+fn ports_of_a_queue(t: &mut Trial<'_>) -> Judged<Vec<u16>> {
+    let names: Vec<Name> = (0..32).map(|_| t.name("v4-1-2-3-4.aaaa-delay-400")).collect();
+    let Subject { server, patience, .. } = t.subject();
+    thread::scope(|scope| {
+        let mut clients = Vec::new();
+        for name in &names {
+            let octets = Message::query(name, Rtype::AAAA).octets();
+            clients.push(scope.spawn(move || ask::datagram(server, &octets, patience)));
+            wait_for_question(t, name)?;
+        }
+        clients.into_iter().try_for_each(|client| {
+            let answered = client.join().expect("asking does not panic");
+            answered.map(drop).map_err(|error| no_socket(&error))
+        })
+    })?;
+    let mut seen = HashSet::new();
+    let is_first = |asked: &Asked| {
+        asked.qtype == Rtype::AAAA.to_int() && seen.insert(asked.name.to_lowercase())
+    };
+    let mut first = questions(t, &names)?;
+    first.retain(is_first);
+    Ok(first.iter().map(|asked| asked.source.port()).collect())
+}
+
+/// Waits until the far side has been asked for `name`, or for as long as a datagram that is not lost
+/// may take.
+fn wait_for_question(t: &Trial<'_>, name: &Name) -> Judged {
+    const LOST: Duration = Duration::from_secs(1);
+    let begin = Instant::now();
+    while t.asked(name)?.is_empty() && begin.elapsed() < LOST {
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
 }
 
 pub(super) fn ports_are_unpredictable(t: &mut Trial<'_>) -> Judged {
