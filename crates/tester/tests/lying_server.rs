@@ -21,7 +21,9 @@ use tester::measurer::result::TrialResult;
 use tester::measurer::sources::{SourceAddresses, SourcesUsed};
 use tester::measurer::{Progress, run};
 use tester::past_stack::XdpConfig;
+use wire::edns::put_opt;
 use wire::name::parse_label;
+use wire::rcode::Rcode;
 
 /// What the server does with a query, chosen by the last octet of the name's address.
 type Lie = fn(&Server, u8, &[u8], SocketAddr);
@@ -338,6 +340,26 @@ fn rcodes_and_truncation_are_told_apart() {
         return;
     };
     assert_eq!((c.wrong.rcode.get(&3), c.wrong.truncated), (Some(&10), 10));
+}
+
+#[test]
+fn bits_in_opt_and_octets_behind_are_wrong() {
+    let Some(c) = spoiled(|server, number, query, to| {
+        let mut reply = right(query);
+        match number % 20 {
+            // BADVERS has NOERROR in the header.
+            0 => {
+                put_opt(&mut reply, 1232, Rcode::BADVERS, false, &[]);
+                reply[11] += 1;
+            }
+            10 => reply.extend([0; 3]),
+            _ => {}
+        }
+        server.send(&reply, to);
+    }) else {
+        return;
+    };
+    assert_eq!((c.wrong.rcode.get(&16), c.wrong.malformed), (Some(&10), 10));
 }
 
 #[test]

@@ -39,6 +39,18 @@ impl Rcode {
         self.0
     }
 
+    /// The RCODE with these upper eight bits, which are in OPT (RFC 6891 §6.1.3).
+    #[inline]
+    pub const fn extended(self, in_opt: u8) -> Rcode {
+        Rcode((in_opt as u16) << 4 | self.0 & 0xf)
+    }
+
+    /// The number in one octet. The highest assigned RCODE is 23; numbers above 255 are 255.
+    #[inline]
+    pub const fn in_octet(self) -> u8 {
+        if self.0 > 0xff { 0xff } else { self.0 as u8 }
+    }
+
     /// The four bits in a message's header.
     #[inline]
     pub const fn in_header(self) -> u8 {
@@ -97,6 +109,9 @@ mod tests {
             let rcode = Rcode::new(code);
             assert_eq!(u16::from(rcode.in_opt()) << 4 | u16::from(rcode.in_header()), rcode.code());
             assert_eq!(rcode.code(), code & 0xfff);
+            let header = Rcode::new(u16::from(rcode.in_header()));
+            assert_eq!(header.extended(rcode.in_opt()), rcode);
+            assert_eq!(u16::from(rcode.in_octet()), rcode.code().min(255));
         }
     }
 }

@@ -99,6 +99,12 @@ impl<'a> Message<'a> {
         self.field(10)
     }
 
+    /// Length in octets.
+    #[inline]
+    pub fn octets(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// `count` records from `offset` on.
     pub fn records(&self, offset: usize, count: u16) -> Records<'a> {
         Records { bytes: self.bytes, at: offset, left: count }

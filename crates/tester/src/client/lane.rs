@@ -34,6 +34,7 @@ use super::stream::Stream;
 use super::tally::Tally;
 use super::{Check, ClientSettings, Transport, progress};
 use crate::intervals::note;
+use crate::measurer::expect::{judge_form, wrong_rcode};
 
 /// How long a lane that waits for answers only sleeps at the most.
 const IDLE: Duration = Duration::from_millis(10);
@@ -640,8 +641,8 @@ impl Arrival<'_> {
                 expectation.judge(&message, answers_at, flight.asked.address())
             }
             Check::Rcode => match message.rcode() {
-                Rcode::NOERROR | Rcode::NXDOMAIN => Ok(()),
-                other => Err(Wrong::Rcode(other.in_header())),
+                Rcode::NOERROR | Rcode::NXDOMAIN => judge_form(&message, answers_at),
+                _ => Err(wrong_rcode(&message, answers_at)),
             },
         };
         let signed = |()| match settings.additional.key() {

@@ -17,6 +17,8 @@ use wire::rcode::Rcode;
 use wire::template::{HEADER_LEN, QueryTemplate};
 use wire::view::Message;
 
+use crate::measurer::expect::whole_rcode;
+
 /// Type and class after a question's name.
 const FIXED: usize = 4;
 
@@ -231,7 +233,7 @@ impl Source {
         match message.qdcount() {
             1 if is_it => Some(len),
             // Servers that could not parse a query, or would not, may leave the question out.
-            0 if message.rcode() != Rcode::NOERROR => Some(HEADER_LEN),
+            0 if whole_rcode(message, HEADER_LEN) != Rcode::NOERROR => Some(HEADER_LEN),
             _ => None,
         }
     }

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use method::records::Wrong;
 use method::units::Share;
 use serde::{Deserialize, Serialize};
+use wire::edns::Opt;
 use wire::name::{has_aaaa, own_aaaa};
 use wire::rcode::Rcode;
 use wire::template::{HEADER_LEN, QueryTemplate};
@@ -131,13 +132,13 @@ impl Expectation {
         if message.opcode() != 0 {
             return Err(Wrong::Malformed);
         }
-        match message.rcode() {
-            Rcode::NOERROR => {}
-            other => return Err(Wrong::Rcode(other.in_header())),
+        if message.rcode() != Rcode::NOERROR {
+            return Err(wrong_rcode(message, answers_at));
         }
         if message.is_truncated() {
             return Err(Wrong::Truncated);
         }
+        judge_form(message, answers_at)?;
         self.judge_answers(message, answers_at, name).unwrap_or(Err(Wrong::Malformed))
     }
 
@@ -147,15 +148,6 @@ impl Expectation {
         at: usize,
         name: Ipv4Addr,
     ) -> Result<Result<(), Wrong>, Malformed> {
-        let mut answers = message.records(at, message.ancount());
-        // All sections must parse, even if the answer section has what we look for.
-        for record in answers.by_ref() {
-            record?;
-        }
-        let mut rest =
-            message.records(answers.offset(), message.nscount().saturating_add(message.arcount()));
-        rest.try_for_each(|record| record.map(drop))?;
-
         let owner = end_of_aliases(message, at)?;
         let mut found = false;
         for record in message.records(at, message.ancount()) {
@@ -176,6 +168,38 @@ impl Expectation {
     }
 }
 
+/// Judges the records of a reply from the offset `at` on, where the answer section begins. Each record
+/// parses, the OPT record has no upper bits of an RCODE (RFC 6891 §6.1.3), and no octets follow the last
+/// record.
+///
+/// # Errors
+/// The RCODE, or malformed.
+#[inline]
+pub(crate) fn judge_form(message: &Message<'_>, at: usize) -> Result<(), Wrong> {
+    let mut records = message.all_records(at);
+    for record in records.by_ref() {
+        let record = record.map_err(|Malformed| Wrong::Malformed)?;
+        if record.rtype == rtype::OPT && record.ttl >> 24 != 0 {
+            return Err(wrong_rcode(message, at));
+        }
+    }
+    if records.offset() == message.octets() { Ok(()) } else { Err(Wrong::Malformed) }
+}
+
+/// Returns the RCODE of a reply as a mistake; the answer section begins at the offset `at`.
+#[cold]
+pub(crate) fn wrong_rcode(message: &Message<'_>, at: usize) -> Wrong {
+    Wrong::Rcode(whole_rcode(message, at).in_octet())
+}
+
+/// Returns the RCODE of a reply with the bits in OPT, if that record can be parsed; the answer section
+/// begins at the offset `at`.
+#[cold]
+pub(crate) fn whole_rcode(message: &Message<'_>, at: usize) -> Rcode {
+    let opt = message.all_records(at).map_while(Result::ok).find_map(|record| Opt::of(&record));
+    message.rcode().extended(opt.map_or(0, |opt| opt.rcode_bits))
+}
+
 /// Where the answers of a reply with the right id begin; `None` if it does not answer the query for
 /// `name`.
 #[inline]
@@ -188,7 +212,7 @@ pub(crate) fn answers_at(
     match message.qdcount() {
         1 if asked.is_question_of(bytes, name) => Some(asked.len()),
         // Servers that could not parse a query, or would not, may leave the question out.
-        0 if message.rcode() != Rcode::NOERROR => Some(HEADER_LEN),
+        0 if whole_rcode(message, HEADER_LEN) != Rcode::NOERROR => Some(HEADER_LEN),
         _ => None,
     }
 }
@@ -236,6 +260,7 @@ mod tests {
     use domain::base::{MessageBuilder, Name, Ttl};
     use domain::rdata::{A, Aaaa, Cname};
     use proptest::prelude::*;
+    use wire::edns::put_opt;
     use wire::name::Domain;
 
     const NAME: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -339,6 +364,9 @@ mod tests {
         };
         assert_eq!(at(&bare(Rcode::FORMERR), NAME), Some(HEADER_LEN));
         assert_eq!(at(&bare(Rcode::NOERROR), NAME), None);
+        let mut bad_version = bare(Rcode::NOERROR);
+        add_opt(&mut bad_version, wire::rcode::Rcode::BADVERS, &[]);
+        assert_eq!(at(&bad_version, NAME), Some(HEADER_LEN));
     }
 
     #[test]
@@ -385,6 +413,36 @@ mod tests {
         // A name with a record of its own must not be synthesized.
         let synthesized = reply(Rcode::NOERROR, |b| aaaa(b, Q, "64:ff9b::a00:1"));
         assert_eq!(judge_with(&synthesized, Share::ONE, &["64:ff9b::/96"]), Err(Wrong::Address));
+    }
+
+    /// Appends an OPT record.
+    fn add_opt(reply: &mut Vec<u8>, rcode: wire::rcode::Rcode, options: &[u8]) {
+        put_opt(reply, 1232, rcode, false, options);
+        reply[11] += 1;
+    }
+
+    /// RFC 6891 §6.1.3.
+    #[test]
+    fn the_rcode_has_bits_in_opt() {
+        let with_opt = |header: Rcode, code: u16| {
+            let mut bytes = reply(header, |b| aaaa(b, Q, "64:ff9b::a00:1"));
+            add_opt(&mut bytes, wire::rcode::Rcode::new(code), &[0, 10, 0, 1, 7]);
+            bytes
+        };
+        assert_eq!(judge(&with_opt(Rcode::NOERROR, 0)), Ok(()));
+        assert_eq!(judge(&with_opt(Rcode::NOERROR, 16)), Err(Wrong::Rcode(16)), "BADVERS");
+        assert_eq!(judge(&with_opt(Rcode::YXRRSET, 23)), Err(Wrong::Rcode(23)), "BADCOOKIE");
+        assert_eq!(judge(&with_opt(Rcode::SERVFAIL, 2)), Err(Wrong::Rcode(2)));
+        assert_eq!(judge(&with_opt(Rcode::NOERROR, 0xff0)), Err(Wrong::Rcode(255)));
+    }
+
+    #[test]
+    fn octets_after_the_last_record_are_malformed() {
+        let mut bytes = reply(Rcode::NOERROR, |b| aaaa(b, Q, "64:ff9b::a00:1"));
+        assert_eq!(judge(&[&bytes[..], &[0]].concat()), Err(Wrong::Malformed));
+        add_opt(&mut bytes, wire::rcode::Rcode::NOERROR, &[]);
+        assert_eq!(judge(&bytes), Ok(()));
+        assert_eq!(judge(&[&bytes[..], &[0; 40]].concat()), Err(Wrong::Malformed));
     }
 
     #[test]

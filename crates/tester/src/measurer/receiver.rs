@@ -434,7 +434,10 @@ impl State {
                 sent,
                 received: decided.map(|_| received),
                 outcome: decided.map_or(Outcome::Lost, |(outcome, _)| outcome),
-                rcode: decided.map(|(_, rcode)| rcode),
+                rcode: decided.map(|(outcome, rcode)| match outcome {
+                    Outcome::Wrong(Wrong::Rcode(whole)) => whole,
+                    _ => rcode,
+                }),
             });
         }
     }
