@@ -70,14 +70,23 @@ fn dns64(setting: &Setting<'_, Translate>) -> String {
         .iter()
         .map(|prefix| format!("  dns64 {prefix} {{ clients {{ any; }};{exclude} }};\n"))
         .collect();
+    let built_in = if checked.is_some() { built_in_zones() } else { String::new() };
     format!(
         "{}  recursion yes;\n  allow-query {{ any; }};\n  allow-recursion {{ any; }};\n  \
          dnssec-validation {validation};\n  forward only;\n  forwarders {{ {forwarders}}};\n  empty-zones-enable no;\n  \
-         max-cache-size 1g;\n  recursive-clients 10000;\n{dns64}{}}};\n{TAIL}{}",
+         max-cache-size 1g;\n  recursive-clients 10000;\n{dns64}{}}};\n{TAIL}{built_in}{}",
         head(setting),
         setting.extra("  "),
         checked.as_ref().filter(|_| validates).map_or(String::new(), trust_anchors)
     )
+}
+
+/// Exceptions from forwarding for the built-in zones of BIND (RFC 8880 §7), which `forward only` disables.
+/// `forward first` for all names would query the root servers after each error of AuthDNS.
+fn built_in_zones() -> String {
+    ["ipv4only.arpa", "170.0.0.192.in-addr.arpa", "171.0.0.192.in-addr.arpa"]
+        .map(|name| format!("zone \"{name}\" {{ type forward; forwarders {{ }}; }};\n"))
+        .concat()
 }
 
 /// The keys of the signed zones, and no others: without that of the root all else is insecure.
