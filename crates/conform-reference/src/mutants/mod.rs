@@ -1,9 +1,10 @@
 //! All mutants. Each file has the mutants for the checks in the file of the same name in
-//! `crates/conform/src/checks`.
+//! `crates/conform/src/checks`; `proxies` has mutants for checks in several files.
 
 mod common;
 mod hostile;
 mod messages;
+mod proxies;
 mod records;
 mod rfc6052;
 mod rfc6147_dnssec;
@@ -25,6 +26,7 @@ pub fn all() -> impl Iterator<Item = &'static Mutant> {
         messages::MUTANTS,
         transport::MUTANTS,
         hostile::MUTANTS,
+        proxies::MUTANTS,
     ];
     rfc6147_synthesis::MUTANTS.iter().copied().chain(others).flatten()
 }
