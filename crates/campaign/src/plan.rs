@@ -280,16 +280,16 @@ pub struct Cpus {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Trial {
     /// How long each sends; RFC 8219 §9.2: at least 60 s.
-    #[serde(with = "humantime_serde")]
-    #[schemars(with = "String")]
+    #[serde(with = "crate::written::plan_time")]
+    #[schemars(with = "crate::written::Time")]
     pub duration: Duration,
     /// RFC 8219 §9.2: at most 1 s. None: 1 s, and below 20 s of duration a twentieth of it.
-    #[serde(with = "humantime_serde", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
+    #[serde(with = "crate::written::plan_time", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<crate::written::Time>")]
     pub timeout: Option<Duration>,
     /// How long the tester waits between two trials, such as `"10s"`.
-    #[serde(with = "humantime_serde")]
-    #[schemars(with = "String")]
+    #[serde(with = "crate::written::plan_time")]
+    #[schemars(with = "crate::written::Time")]
     pub pause: Duration,
     /// DNS64 prefix that the DUTs are given, and that their addresses must have.
     pub prefix: Prefix,
@@ -313,12 +313,12 @@ pub struct Trial {
     /// schedule.
     pub window_limit: f64,
     /// A trial is invalid if one query in a thousand leaves later than this.
-    #[serde(with = "humantime_serde")]
-    #[schemars(with = "String")]
+    #[serde(with = "crate::written::plan_time")]
+    #[schemars(with = "crate::written::Time")]
     pub lateness_limit: Duration,
     /// A trial is invalid if AuthDNS itself took longer than this for one query in a thousand.
-    #[serde(with = "humantime_serde")]
-    #[schemars(with = "String")]
+    #[serde(with = "crate::written::plan_time")]
+    #[schemars(with = "crate::written::Time")]
     pub auth_limit: Duration,
     /// Keep records of every query of every trial; none: the results only.
     pub records: Option<Records>,
@@ -474,6 +474,16 @@ pub enum PlanError {
         /// Line, column and what is wrong there.
         why: String,
     },
+    /// A key or a value is none of a plan.
+    #[error("{path}:{line}: {reason}")]
+    Value {
+        /// The plan's path.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// The fault, and the right form.
+        reason: String,
+    },
     /// It is one, and makes no sense.
     #[error("{path}: {why}")]
     Content {
@@ -506,8 +516,15 @@ impl Plan {
     /// # Errors
     /// As [`Plan::load`].
     pub fn parse(text: &str, path: &Path) -> Result<Plan, PlanError> {
-        let mut plan: Plan = toml::from_str(text)
-            .map_err(|e| PlanError::Syntax { path: path.into(), why: e.to_string() })?;
+        let mut plan: Plan = toml::from_str(text).map_err(|error| {
+            let schema = serde_json::to_value(schemars::schema_for!(Plan)).unwrap_or_default();
+            match toml_faults::fault(text, &schema) {
+                Some(toml_faults::Fault { line, reason }) => {
+                    PlanError::Value { path: path.into(), line, reason }
+                }
+                None => PlanError::Syntax { path: path.into(), why: error.to_string() },
+            }
+        })?;
         let content = |why: String| PlanError::Content { path: path.into(), why };
         plan.read_files(path.parent().unwrap_or(Path::new(""))).map_err(content)?;
         plan.check().map_err(|why| PlanError::Content { path: path.into(), why })?;
@@ -700,6 +717,82 @@ mod tests {
         }
         let compulsory = Plan::load(Path::new("compulsory")).unwrap();
         assert_eq!((compulsory.trial.clone(), compulsory.search.repeat), (Trial::default(), 20));
+    }
+
+    #[test]
+    fn rates_and_times_are_written_as_on_the_command_line() {
+        let plan = |search: &str, trial: &str| {
+            let text = format!(
+                "name = 'x'\n[search]\n{search}\n[trial]\n{trial}\n[[dut]]\ndriver = 'unbound'\nmax = '1.5M'\n"
+            );
+            Plan::parse(&text, Path::new("p.toml"))
+        };
+        for (min, max, duration) in [
+            ("1000", "12_000", "'60s'"),
+            ("'1k'", "'12k'", "60"),
+            ("'1_000'", "'12000'", "60.0"),
+            ("1000", "12000", "'60'"),
+        ] {
+            let found = plan(
+                &format!("min = {min}\nmax = {max}\nprobe = 0.5"),
+                &format!("duration = {duration}"),
+            )
+            .unwrap();
+            assert_eq!(
+                (found.search.min, found.search.max),
+                (Qps(1_000), Qps(12_000)),
+                "{min} {max}"
+            );
+            assert_eq!(found.trial.duration, Duration::from_secs(60), "{duration}");
+            assert_eq!(found.search.probe, Some(Duration::from_millis(500)));
+            assert_eq!(found.duts[0].max, Some(Qps(1_500_000)));
+            let again: Plan = toml::from_str(&toml::to_string(&found).unwrap()).unwrap();
+            assert_eq!(again, found);
+            let again: Plan =
+                serde_json::from_str(&serde_json::to_string(&found).unwrap()).unwrap();
+            assert_eq!(again, found);
+        }
+        for (search, trial, words) in [
+            ("max = '12x'", "", "such as 20000 or 20k"),
+            ("max = -1", "", "a rate in queries per second; write for example 12000"),
+            ("max = 1.5", "", "a rate in queries per second; write for example 12000"),
+            ("", "duration = 'long'", "write for example 10s"),
+            ("", "duration = -1", "write for example 10s"),
+            ("", "duration = true", "a time; write for example"),
+        ] {
+            let error = plan(search, trial).unwrap_err().to_string();
+            assert!(
+                error.starts_with("p.toml") && error.contains(words),
+                "{search} {trial}: {error}"
+            );
+        }
+    }
+
+    #[test]
+    fn wrong_values_have_their_line_and_the_right_form() {
+        for (text, told) in [
+            (
+                "name = 'x'\n[dut]\ndriver = 'unbound'\n",
+                "p.toml:2: write [[dut]]: there can be several",
+            ),
+            (
+                "name = 'x'\n[[dut]]\ndriver = 'unbound'\nextra = 'x'\n",
+                "p.toml:4: \"extra\" takes a list; write extra = [ … ]",
+            ),
+            (
+                "name = 'x'\n[trial]\nthreads = 'two'\n[[dut]]\ndriver = 'unbound'\n",
+                "p.toml:3: \"threads\" takes a number from 0 to 65535",
+            ),
+            (
+                "name = 'x'\n[trial]\ntopology = 'lab'\n[[dut]]\ndriver = 'unbound'\n",
+                "p.toml:3: [trial] has no key \"topology\"; keys of the top level stand before the first [table]",
+            ),
+            ("[[dut]]\ndriver = 'unbound'\n", "p.toml:1: the top level needs the key \"name\""),
+            ("name = 'x'\n[[dut]]\ndriver = 'unbind'\n", "p.toml:3: \"driver\" takes "),
+        ] {
+            let error = Plan::parse(text, Path::new("p.toml")).unwrap_err().to_string();
+            assert!(error.starts_with(told), "{text}: {error}");
+        }
     }
 
     #[test]

@@ -1,27 +1,70 @@
 //! Newtypes for every quantity of a measurement, so that no bare number crosses a public signature.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 
 /// A rate in queries per second; a whole number, as RFC 8219 results are reported.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    schemars::JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Qps(pub u64);
+
+/// Read from a number, or from a text as [`Qps::from_str`] takes it.
+impl<'de> Deserialize<'de> for Qps {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Qps, D::Error> {
+        struct Rate;
+
+        impl Visitor<'_> for Rate {
+            type Value = Qps;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a rate in queries per second; write for example 12000 or \"12k\"")
+            }
+
+            fn visit_u64<E: de::Error>(self, rate: u64) -> Result<Qps, E> {
+                Ok(Qps(rate))
+            }
+
+            fn visit_i64<E: de::Error>(self, rate: i64) -> Result<Qps, E> {
+                let wrong = |_| E::invalid_value(de::Unexpected::Signed(rate), &self);
+                u64::try_from(rate).map(Qps).map_err(wrong)
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Qps, E> {
+                text.parse().map_err(E::custom)
+            }
+        }
+
+        from.deserialize_any(Rate)
+    }
+}
+
+impl JsonSchema for Qps {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Qps".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        if generator.contract().is_deserialize() {
+            json_schema!({
+                "type": ["integer", "string"],
+                "minimum": 0,
+                "pattern": "^[0-9_]+(\\.[0-9]+)?[kKM]?$"
+            })
+        } else {
+            json_schema!({ "type": "integer", "format": "uint64", "minimum": 0 })
+        }
+    }
+}
 
 impl fmt::Display for Qps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

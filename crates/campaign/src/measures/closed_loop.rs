@@ -59,8 +59,8 @@ pub struct ClosedLoops {
     /// Blocks of 256 experiments in a trial, 1 to 10: no name is asked for twice.
     pub blocks: u8,
     /// When a query is given up; whole seconds.
-    #[serde(with = "humantime_serde")]
-    #[schemars(with = "String")]
+    #[serde(with = "crate::written::plan_time")]
+    #[schemars(with = "crate::written::Time")]
     pub timeout: Duration,
     /// How many trials there are with each number of threads, at least 1.
     pub repeat: u32,

@@ -35,12 +35,12 @@ pub struct ConstantRates {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Vec<At>>,
     /// How long each trial sends, such as `"60s"`.
-    #[serde(with = "humantime_serde")]
-    #[schemars(with = "String")]
+    #[serde(with = "crate::written::plan_time")]
+    #[schemars(with = "crate::written::Time")]
     pub duration: Duration,
     /// The initial transient, which the CPU figures leave out.
-    #[serde(default, with = "humantime_serde")]
-    #[schemars(with = "String")]
+    #[serde(default, with = "crate::written::plan_time")]
+    #[schemars(with = "crate::written::Time")]
     pub transient: Duration,
     /// How many trials there are at each rate, at least 1.
     pub repeat: u32,

@@ -35,12 +35,12 @@ pub struct Loads {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Vec<At>>,
     /// How long each trial sends, such as `"60s"`.
-    #[serde(with = "humantime_serde")]
-    #[schemars(with = "String")]
+    #[serde(with = "crate::written::plan_time")]
+    #[schemars(with = "crate::written::Time")]
     pub duration: Duration,
     /// The initial transient, which the CPU figures leave out.
-    #[serde(with = "humantime_serde")]
-    #[schemars(with = "String")]
+    #[serde(with = "crate::written::plan_time")]
+    #[schemars(with = "crate::written::Time")]
     pub transient: Duration,
     /// How many trials there are at each share, at least 1.
     pub repeat: u32,

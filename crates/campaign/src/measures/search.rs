@@ -60,8 +60,8 @@ pub struct Searching {
     /// How often a trial that the tester spoiled is tried again.
     pub invalid_retries: u32,
     /// Length of the short trial before each full one; none: full trials only.
-    #[serde(with = "humantime_serde")]
-    #[schemars(with = "Option<String>")]
+    #[serde(with = "crate::written::plan_time")]
+    #[schemars(with = "Option<crate::written::Time>")]
     pub probe: Option<Duration>,
 }
 
