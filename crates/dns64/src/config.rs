@@ -13,9 +13,11 @@ mod local_zones;
 mod networks;
 mod observe;
 mod policies;
+mod read;
 mod settings;
 mod system;
 mod times;
+mod warnings;
 
 pub use self::error::ConfigError;
 pub(crate) use self::error::RESOLV_CONF;

@@ -6,10 +6,14 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 /// A network, of one address family or of either.
 pub(crate) trait Network {
-    /// What it is made of.
+    /// Its kind of address.
     type Address;
     /// Whether an address is in it.
     fn covers(&self, address: &Self::Address) -> bool;
+    /// Its first address.
+    fn first(&self) -> Self::Address;
+    /// The first address after it; `None` at the end of the address space.
+    fn after(&self) -> Option<Self::Address>;
 }
 
 impl Network for IpNet {
@@ -17,6 +21,15 @@ impl Network for IpNet {
     #[inline]
     fn covers(&self, address: &IpAddr) -> bool {
         self.contains(address)
+    }
+    fn first(&self) -> IpAddr {
+        self.network()
+    }
+    fn after(&self) -> Option<IpAddr> {
+        match self {
+            IpNet::V4(net) => net.after().map(IpAddr::V4),
+            IpNet::V6(net) => net.after().map(IpAddr::V6),
+        }
     }
 }
 
@@ -26,6 +39,12 @@ impl Network for Ipv4Net {
     fn covers(&self, address: &Ipv4Addr) -> bool {
         self.contains(address)
     }
+    fn first(&self) -> Ipv4Addr {
+        self.network()
+    }
+    fn after(&self) -> Option<Ipv4Addr> {
+        u32::from(self.broadcast()).checked_add(1).map(Ipv4Addr::from)
+    }
 }
 
 impl Network for Ipv6Net {
@@ -33,6 +52,12 @@ impl Network for Ipv6Net {
     #[inline]
     fn covers(&self, address: &Ipv6Addr) -> bool {
         self.contains(address)
+    }
+    fn first(&self) -> Ipv6Addr {
+        self.network()
+    }
+    fn after(&self) -> Option<Ipv6Addr> {
+        u128::from(self.broadcast()).checked_add(1).map(Ipv6Addr::from)
     }
 }
 
@@ -77,6 +102,22 @@ impl<N> Networks<N> {
             Covered::List(list) => list.contains(address),
         };
         self.0.iter().find(covers).is_some_and(|element| element.is_in)
+    }
+
+    /// Addresses at which a part of the list can begin: the first one of each network and the first
+    /// one after it. If any address has a property that depends on such lists only, one of their
+    /// edges has it.
+    pub(crate) fn edges(&self) -> Vec<N::Address>
+    where
+        N: Network,
+    {
+        let of = |element: &Element<N>| match &element.what {
+            Covered::Network(network) => {
+                std::iter::once(network.first()).chain(network.after()).collect()
+            }
+            Covered::List(list) => list.edges(),
+        };
+        self.0.iter().flat_map(of).collect()
     }
 
     /// Whether no address can be in the list: it is empty, or has exceptions only.
@@ -251,6 +292,9 @@ mod tests {
         let without = list([(false, office()), (true, net("0.0.0.0/0"))]);
         assert!(has(&without, "10.1.2.1") && !has(&without, "10.2.0.1"));
         assert_eq!(also.included().len(), 2);
+        let edges = ["10.1.0.0", "10.2.0.0", "10.0.0.0", "11.0.0.0", "10.1.1.0", "10.1.2.0"];
+        assert_eq!(also.edges(), edges.map(|edge| edge.parse::<Ipv4Addr>().unwrap()));
+        assert_eq!(list([(true, net("0.0.0.0/0"))]).edges(), [Ipv4Addr::UNSPECIFIED]);
         assert!(list([(false, net("10.0.0.0/8"))]).is_void() && !also.is_void());
     }
 }

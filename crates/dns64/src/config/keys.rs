@@ -66,7 +66,7 @@ pub struct Config {
     pub metrics: MetricsKeys,
     /// `[log]`: which lines are logged, and in which form.
     pub log: LogKeys,
-    /// `[control]`: the socket that `dns64d status` and `dns64d explain` ask.
+    /// `[control]`: the socket of `dns64d status`, `explain`, `reload` and `flush`.
     pub control: ControlKeys,
     /// `[query-log]`: a line for each query that is answered.
     pub query_log: QueryLogKeys,
@@ -280,6 +280,7 @@ pub struct PrefixKeys {
     rename_all = "kebab-case",
     expecting = "a table; write for example { prefix = \"64:ff9b::/96\" }"
 )]
+#[schemars(example = serde_json::json!({ "prefix": "64:ff9b::/96" }))]
 struct RawPrefixKeys {
     prefix: WrittenPrefix,
     #[serde(default = "no_suffix")]
@@ -335,6 +336,7 @@ pub struct ProbeKeys {
     /// An address behind the NAT64 that answers.
     pub address: std::net::Ipv4Addr,
     /// Its port.
+    #[schemars(range(min = 1, max = 65_535))]
     pub port: u16,
     /// Time between two probes; 1 s to a day.
     #[serde(
@@ -354,6 +356,7 @@ pub struct ProbeKeys {
     pub timeout: Duration,
     /// Probes in a row that change what is known; 1 to 100.
     #[serde(default = "three")]
+    #[schemars(range(min = 1, max = 100))]
     pub threshold: u32,
 }
 
@@ -544,8 +547,10 @@ pub struct LocalKeys {
     /// The mailbox in SOA records, as `hostmaster@example.org` or `hostmaster.example.org`.
     pub contact: String,
     /// TTL of SOA and NS records, and of negative answers, seconds; 0 to 86 400.
+    #[schemars(range(min = 0, max = 86_400))]
     pub ttl: u32,
     /// TTL of the CNAME records of pointers below a prefix, seconds; 0 to 86 400.
+    #[schemars(range(min = 0, max = 86_400))]
     pub reverse_ttl: u32,
 }
 
@@ -620,6 +625,7 @@ impl Default for AccessKeys {
 pub struct CacheKeys {
     /// Memory for answers and their tables, in MiB; 0 keeps nothing; at most 1 TiB. If a limit on the
     /// memory of the process does not leave room for it, the cache gets less.
+    #[schemars(range(min = 0, max = 1_048_576))]
     pub mebibytes: u64,
     /// The least TTL of positive answers, seconds; 0 to `max-ttl`.
     pub min_ttl: u32,
@@ -628,8 +634,10 @@ pub struct CacheKeys {
     /// The largest TTL of negative answers, seconds (RFC 2308 §5).
     pub negative_max_ttl: u32,
     /// How long a failure is remembered at first, 1 to 300 seconds.
+    #[schemars(range(min = 1, max = 300))]
     pub failure_ttl: u32,
     /// How long one is that is repeated, at the most: `failure_ttl` to 300 seconds.
+    #[schemars(range(min = 1, max = 300))]
     pub failure_max_ttl: u32,
     /// How long answers are served after their time while upstreams fail; 0s is never.
     #[serde(serialize_with = "humantime_serde::serialize", deserialize_with = "times::one")]
@@ -678,6 +686,7 @@ pub enum Overload {
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct LimitKeys {
     /// Client queries that may wait for upstreams, per worker; 1 to 16 777 216. About 1 KiB each.
+    #[schemars(range(min = 1, max = 16_777_216))]
     pub in_flight: usize,
     /// What the clients of further queries get.
     pub overload: Overload,
@@ -692,10 +701,13 @@ pub struct LimitKeys {
     /// Such octets at once after a pause. If they are fewer than a reply needs, it is truncated.
     pub amplification_burst: u32,
     /// TCP connections; 1 to 1 048 576.
+    #[schemars(range(min = 1, max = 1_048_576))]
     pub tcp_connections: usize,
     /// TCP connections of a client (IPv4 address, IPv6 /64, link-local address); 1 to 1 048 576.
+    #[schemars(range(min = 1, max = 1_048_576))]
     pub tcp_per_client: usize,
     /// Queries in progress on a TCP connection; 1 to 10 000.
+    #[schemars(range(min = 1, max = 10_000))]
     pub tcp_pipeline: usize,
     /// How long a TCP connection may be idle, or a message on it incomplete; 100 ms to a day.
     #[serde(serialize_with = "humantime_serde::serialize", deserialize_with = "times::one")]
@@ -731,6 +743,7 @@ pub struct ForwardingKeys {
     pub timeout: Duration,
     /// Source ports per upstream and worker, all random; 1 to 4 096. Each is given up after 10 000
     /// questions or ten minutes.
+    #[schemars(range(min = 1, max = 4_096))]
     pub source_ports: u16,
     /// Order in which upstreams are asked; absent: `listed` for those of resolv.conf, otherwise
     /// `fastest`.
@@ -814,11 +827,11 @@ pub struct UpstreamKeys {
     pub address: HostAddr,
     /// Its port, UDP and TCP.
     #[serde(default = "dns_port")]
-    #[schemars(with = "u16")]
+    #[schemars(with = "u16", range(min = 1, max = 65_535))]
     pub port: Spanned<u16>,
     /// Its share of the questions among upstreams of like speed; 1 to 1 000 000.
     #[serde(default = "one")]
-    #[schemars(with = "u32")]
+    #[schemars(with = "u32", range(min = 1, max = 1_000_000))]
     pub weight: Spanned<u32>,
     /// What forward rules call it; its address if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]

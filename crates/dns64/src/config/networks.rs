@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
+use std::net::IpAddr;
 use std::str::FromStr;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -16,10 +17,12 @@ use crate::networks::{Covered, Element, Network, Networks};
 pub(super) trait IpNetwork:
     Copy + fmt::Display + FromStr + Network<Address: FromStr> + From<Self::Address>
 {
-    /// What networks of this kind are called.
+    /// Name of networks of this kind.
     const KIND: &str;
     /// `network`, if it is of this kind.
     fn of(network: IpNet) -> Option<Self>;
+    /// The network without bits beyond its length.
+    fn without_host_bits(self) -> Self;
 }
 
 impl IpNetwork for IpNet {
@@ -27,17 +30,26 @@ impl IpNetwork for IpNet {
     fn of(network: IpNet) -> Option<IpNet> {
         Some(network)
     }
+    fn without_host_bits(self) -> IpNet {
+        self.trunc()
+    }
 }
 impl IpNetwork for Ipv4Net {
     const KIND: &str = "IPv4 networks";
     fn of(network: IpNet) -> Option<Ipv4Net> {
         if let IpNet::V4(network) = network { Some(network) } else { None }
     }
+    fn without_host_bits(self) -> Ipv4Net {
+        self.trunc()
+    }
 }
 impl IpNetwork for Ipv6Net {
     const KIND: &str = "IPv6 networks";
     fn of(network: IpNet) -> Option<Ipv6Net> {
         if let IpNet::V6(network) = network { Some(network) } else { None }
+    }
+    fn without_host_bits(self) -> Ipv6Net {
+        self.trunc()
     }
 }
 
@@ -115,12 +127,24 @@ impl<N: IpNetwork> Visitor<'_> for Text<N> {
         };
         let network = text.parse().ok().or_else(|| text.parse::<N::Address>().ok().map(N::from));
         let what = match network {
-            Some(network) => What::Network(network),
+            Some(network) => What::Network(N::without_host_bits(network)),
             None if is_name(text) => What::Name(text.to_owned()),
-            None => return Err(E::invalid_value(Unexpected::Str(text), &self)),
+            None => {
+                let invalid = || E::invalid_value(Unexpected::Str(text), &self);
+                return Err(other_kind::<N>(text).map_or_else(invalid, E::custom));
+            }
         };
         Ok(Written { is_exception, what })
     }
+}
+
+/// The fault of a text that is a network or an address of the other IP version; `None` if it is
+/// neither.
+fn other_kind<N: IpNetwork>(text: &str) -> Option<String> {
+    let network = text.parse::<IpNet>().ok();
+    let network = network.or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))?;
+    let kind = if network.addr().is_ipv4() { "IPv4" } else { "IPv6" };
+    Some(format!("this list takes {}, and {text:?} is {kind}", N::KIND))
 }
 
 /// Whether a list of `[networks]` may be called so: like nothing that could be a network with a

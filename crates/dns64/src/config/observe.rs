@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// The control socket where nothing else is said.
+/// The control socket of the systemd unit.
 pub(crate) const CONTROL_SOCKET: &str = "/run/dns64d/control.sock";
 
-/// `[control]`: the socket that `dns64d status` and `dns64d explain` ask.
+/// `[control]`: the socket of `dns64d status`, `explain`, `reload` and `flush`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ControlKeys {
-    /// Where it is, from the root on, at most 107 octets; none: there is no socket.
+    /// Absolute path, at most 107 octets; none: `control.sock` in the folder of systemd's
+    /// `RuntimeDirectory=`, without which there is no socket.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub socket: Option<PathBuf>,
     /// The group whose members may use it, beside its owner (mode 0660); none: only the owner may
@@ -44,6 +45,7 @@ pub struct QueryLogKeys {
     /// The form of each line.
     pub format: LogFormat,
     /// One of so many queries has its line; 1 to 1 000 000.
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub sample: u32,
 }
 
@@ -118,33 +120,36 @@ const LONGEST_SOCKET: usize = 107;
 /// The longest identity, octets: a host's name has no more.
 const LONGEST_IDENTITY: usize = 255;
 
-/// What is wrong with these tables: the key at fault, and what would be right.
+/// The first fault of these tables: the path of the key, and the right form.
 pub(super) fn fault(
     control: &ControlKeys,
     log: &QueryLogKeys,
     dnstap: &DnstapKeys,
 ) -> Option<(&'static str, String)> {
-    let absolute = |key, path: &Path| {
+    let absolute = |at, key, path: &Path| {
         let text = format!("{key} must be a path from the root on, not '{}'", path.display());
-        (!path.is_absolute() || path.file_name().is_none()).then_some((key, text))
+        (!path.is_absolute() || path.file_name().is_none()).then_some((at, text))
     };
-    let socket = |path: &PathBuf| {
+    let socket = |(at, path): (&'static str, &PathBuf)| {
         let len = path.as_os_str().len();
         let text = format!("socket must be at most {LONGEST_SOCKET} octets long, not {len}");
-        absolute("socket", path).or((len > LONGEST_SOCKET).then_some(("socket", text)))
+        absolute(at, "socket", path).or((len > LONGEST_SOCKET).then_some((at, text)))
     };
-    let sockets = control.socket.iter().chain(&dnstap.socket);
+    let of_control = control.socket.iter().map(|path| ("control.socket", path));
+    let sockets = of_control.chain(dnstap.socket.iter().map(|path| ("dnstap.socket", path)));
     let without_socket = control.group.is_some() && control.socket.is_none();
     let without_socket =
-        without_socket.then(|| ("group", "group of [control] needs a socket".to_owned()));
+        without_socket.then(|| ("control.group", "group of [control] needs a socket".to_owned()));
     let bad_sample = !(1..=1_000_000).contains(&log.sample);
-    let bad_sample =
-        bad_sample.then(|| ("sample", format!("sample must be 1 to 1000000, not {}", log.sample)));
+    let bad_sample = bad_sample
+        .then(|| ("query-log.sample", format!("sample must be 1 to 1000000, not {}", log.sample)));
     let long_identity =
         dnstap.identity.as_ref().is_some_and(|identity| identity.len() > LONGEST_IDENTITY);
-    let long_identity = long_identity
-        .then(|| ("identity", format!("identity must be at most {LONGEST_IDENTITY} octets long")));
-    let found = sockets.map(socket).chain(log.file().map(|file| absolute("to", file))).flatten();
+    let long_identity = long_identity.then(|| {
+        ("dnstap.identity", format!("identity must be at most {LONGEST_IDENTITY} octets long"))
+    });
+    let to = log.file().map(|file| absolute("query-log.to", "to", file));
+    let found = sockets.map(socket).chain(to).flatten();
     found.chain(without_socket).chain(bad_sample).chain(long_identity).next()
 }
 
@@ -186,6 +191,11 @@ mod tests {
             ("[query-log]\nto = 'queries.log'\n", 2, "to must be a path from the root on"),
             ("[query-log]\nto = 'stderr'\nsample = 0\n", 3, "1 to 1000000"),
             ("[dnstap]\nsocket = '/'\n", 2, "a path from the root on"),
+            (
+                "[control]\nsocket = '/run/c'\n[dnstap]\nsocket = 't'\n",
+                4,
+                "a path from the root on",
+            ),
         ] {
             let error = read(text).expect_err(text);
             assert!(error.starts_with(&format!("test.toml:{line}:")), "{text}: {error}");

@@ -18,7 +18,7 @@ use toml::Spanned;
 
 use super::keys::{Config, DomainKeys, GroupKeys, PrefixKeys, TranslationKeys};
 use super::networks::{BadList, NamedNetworks, NetworkList};
-use crate::name::{DomainTable, LowerName};
+use crate::name::{DomainTable, LowerName, labels};
 use crate::networks::{Lists, Networks};
 use crate::prefixes::Live;
 use crate::translation::local::empty_zones;
@@ -32,8 +32,8 @@ pub(super) enum BadPolicy {
     List(BadList),
     /// At this octet of the file: what is wrong, and what would be right.
     At(usize, String),
-    /// Where this key is written: what is wrong, and what would be right.
-    Key(&'static str, String),
+    /// At this path: the fault, and the right form.
+    Path(String, String),
 }
 
 impl From<BadList> for BadPolicy {
@@ -101,7 +101,8 @@ impl Policies {
         let common = Domains::new(&config.domains, known)?;
         check_forwards(config, &common)?;
         let mut groups = Vec::with_capacity(config.groups.len());
-        for group in &config.groups {
+        for (number, group) in config.groups.iter().enumerate() {
+            check_misplaced(number, group)?;
             let clients = named.look_up(&group.clients)?;
             groups.push((clients, Group::new(group, known)?));
         }
@@ -109,7 +110,8 @@ impl Policies {
             .chain(groups.iter().flat_map(|(_, group)| group.layers()))
             .chain(common.layers());
         let zones = config.local.zones(config.cache.max_ttl);
-        let zones = zones.map_err(|(key, reason)| BadPolicy::Key(key, reason))?;
+        let zones =
+            zones.map_err(|(key, reason)| BadPolicy::Path(format!("local.{key}"), reason))?;
         let reverse = all_prefixes(layers);
         let forwards = config.forwards.iter().filter_map(|keys| keys.domain.get_ref().parse().ok());
         let empty_zones = empty_zones(&config.local_zones.apexes(), forwards, &reverse);
@@ -148,35 +150,10 @@ impl Policies {
         (Whose { group: place, group_domain: own.map(|own| own.place), domain }, policy)
     }
 
-    /// What somebody who wrote these policies should know; `clients` are those that are answered.
-    pub(super) fn warnings(&self, config: &Config, clients: &Networks<IpNet>) -> Vec<String> {
-        let mut warnings = Vec::new();
-        for (number, (members, group)) in (1..).zip(self.members.all().iter().zip(&self.groups)) {
-            let ipv4 = members.included().into_iter().find(|net| matches!(net, IpNet::V4(_)));
-            if let Some(net) = ipv4.filter(|_| group.policy.translates()) {
-                warnings.push(format!(
-                    "[[group]] {number}: clients of {net} have IPv4, and are given translated answers; prefixes = [] keeps them to IPv4"
-                ));
-            }
-        }
-        let is_grouped = |net: &IpNet| {
-            let covers = |members: &Networks<IpNet>| {
-                members.included().iter().any(|other| other.contains(net))
-            };
-            self.members.all().iter().any(covers)
-        };
-        let all_off = self.groups.iter().all(|group| !group.policy.translates());
-        if all_off && !self.groups.is_empty() && clients.included().iter().all(is_grouped) {
-            let unused =
-                |keys: &&DomainKeys| keys.prefixes.as_ref().is_some_and(|all| !all.is_empty());
-            warnings.extend(config.domains.iter().filter(unused).map(|keys| {
-                format!(
-                    "[[domain]] {}: its prefixes are never used, because all clients are of groups without prefixes; write a [[group.domain]]",
-                    keys.domain.get_ref()
-                )
-            }));
-        }
-        warnings
+    /// The clients of each group, and whether they get translated answers outside of all domains.
+    pub(super) fn groups(&self) -> impl Iterator<Item = (&Networks<IpNet>, bool)> {
+        let translates = self.groups.iter().map(|group| group.policy.translates());
+        self.members.all().iter().zip(translates)
     }
 
     /// All policies: first that of clients of no group outside of all domains.
@@ -293,6 +270,22 @@ fn at<T>(place: &Spanned<T>, reason: String) -> BadPolicy {
     BadPolicy::At(place.span().start, reason)
 }
 
+/// Reads the name of a domain.
+///
+/// # Errors
+/// With the reason and the right form, if it is no domain name or has a wildcard.
+pub(super) fn domain_name(text: &str) -> Result<LowerName, String> {
+    let name: LowerName = text.parse().map_err(|error| format!("domain: {error}"))?;
+    if !labels(name.wire()).any(|label| label == b"*") {
+        return Ok(name);
+    }
+    let without: Vec<&str> = text.split('.').filter(|label| *label != "*").collect();
+    Err(format!(
+        "domain: \"{text}\" would match only names below a literal \"*\"; a domain has all names at and below it: write \"{}\"",
+        without.join(".")
+    ))
+}
+
 /// The entries of one list of domains.
 #[derive(Default)]
 struct Domains {
@@ -305,11 +298,8 @@ impl Domains {
     fn new(written: &[DomainKeys], known: &Known<'_>) -> Result<Domains, BadPolicy> {
         let mut domains = Domains::default();
         for keys in written {
-            let domain: LowerName = keys
-                .domain
-                .get_ref()
-                .parse()
-                .map_err(|e| at(&keys.domain, format!("domain: {e}")))?;
+            let domain = domain_name(keys.domain.get_ref());
+            let domain = domain.map_err(|reason| at(&keys.domain, reason))?;
             if domains.places.has(&domain) {
                 let reason = format!("the domain {} is there twice", keys.domain.get_ref());
                 return Err(at(&keys.domain, reason));
@@ -368,6 +358,62 @@ fn check_forwards(config: &Config, domains: &Domains) -> Result<(), BadPolicy> {
     Ok(())
 }
 
+/// Reason why the well-known prefix does not carry an address.
+pub(super) const NOT_GLOBAL: &str =
+    "64:ff9b::/96 is for global IPv4 addresses (RFC 6052 §3.1); write allow-non-global = true";
+
+/// Checks that each prefix carries an address.
+pub(super) fn check_ranges(config: &Config, named: &NamedNetworks<'_>) -> Result<(), BadPolicy> {
+    for (path, keys) in prefix_places(config) {
+        for mapping in keys.mappings(&[], named, &Live::default())? {
+            if mapping.carries_something() {
+                continue;
+            }
+            let reason = match mapping.not_carried().is_empty() {
+                true => "ranges: there is no IPv4 address in it".to_owned(),
+                false => format!("ranges: none of its addresses is translated: {NOT_GLOBAL}"),
+            };
+            return Err(BadPolicy::Path(format!("{path}.ranges"), reason));
+        }
+    }
+    Ok(())
+}
+
+/// All prefixes with their paths in the file, such as `group.0.dns64.prefixes.1`.
+pub(super) fn prefix_places(config: &Config) -> Vec<(String, &PrefixKeys)> {
+    let mut lists = vec![("dns64.prefixes".to_owned(), &config.dns64.prefixes)];
+    let of_domains = |path: &str, domains: &[DomainKeys]| -> Vec<String> {
+        (0..domains.len()).map(|number| format!("{path}.{number}.prefixes")).collect()
+    };
+    let domains = of_domains("domain", &config.domains).into_iter();
+    lists.extend(domains.zip(config.domains.iter().map(|keys| &keys.prefixes)));
+    for (number, group) in config.groups.iter().enumerate() {
+        lists.push((format!("group.{number}.dns64.prefixes"), &group.dns64.prefixes));
+        let own = of_domains(&format!("group.{number}.domain"), &group.domains).into_iter();
+        lists.extend(own.zip(group.domains.iter().map(|keys| &keys.prefixes)));
+    }
+    let mut places = Vec::new();
+    for (path, list) in lists {
+        for (number, keys) in list.iter().flatten().enumerate() {
+            places.push((format!("{path}.{number}"), keys));
+        }
+    }
+    places
+}
+
+/// Keys of a group in its `[group.dns64]`.
+fn check_misplaced(number: usize, keys: &GroupKeys) -> Result<(), BadPolicy> {
+    let misplaced = [
+        ("filter-a", keys.dns64.filter_a.is_some()),
+        ("https-hints", keys.dns64.https_hints.is_some()),
+    ];
+    let Some((key, _)) = misplaced.into_iter().find(|(_, is_there)| *is_there) else {
+        return Ok(());
+    };
+    let reason = format!("{key} of a group is a key of [[group]] itself: write it below clients");
+    Err(BadPolicy::Path(format!("group.{number}.dns64.{key}"), reason))
+}
+
 /// What a `[[group]]` says; that of clients of no group says nothing.
 #[derive(Default)]
 struct Group {
@@ -377,15 +423,6 @@ struct Group {
 
 impl Group {
     fn new(keys: &GroupKeys, known: &Known<'_>) -> Result<Group, BadPolicy> {
-        let misplaced = [
-            ("filter-a", keys.dns64.filter_a.is_some()),
-            ("https-hints", keys.dns64.https_hints.is_some()),
-        ];
-        if let Some((key, _)) = misplaced.into_iter().find(|(_, is_there)| *is_there) {
-            let reason =
-                format!("{key} of a group is a key of [[group]] itself: write it below clients");
-            return Err(BadPolicy::Key(key, reason));
-        }
         let layer = Layer::of_translation(&keys.dns64, known)?;
         Ok(Group {
             layer: Layer { filter_a: keys.filter_a, hints: keys.https_hints, ..layer },
@@ -681,13 +718,15 @@ mod tests {
     #[test]
     fn policies_that_nobody_can_want_are_told() {
         let told = |text: &str| {
-            let found = read(text).warnings();
-            found.into_iter().filter(|warning| warning.starts_with("[[")).collect::<Vec<_>>()
+            let mut found = read(text).warnings();
+            // Groups without access have a warning of their own.
+            found.retain(|warning| !warning.contains("get REFUSED"));
+            found
         };
         let group = "[[group]]\nclients = ['2001:db8::/32']\n[[group]]\nclients = ['2001:db9::/32', '10.0.0.0/8']\n";
         let found = told(group);
         assert!(
-            found.len() == 1 && found[0].contains("[[group]] 2: clients of 10.0.0.0/8"),
+            found.len() == 1 && found[0].starts_with("test.toml:4: clients of 10.0.0.0/8"),
             "{found:?}"
         );
         assert!(
@@ -702,7 +741,10 @@ mod tests {
                    [[group]]\nclients = ['10.0.0.0/8']\ndns64.prefixes = []\n";
         let found = told(all);
         assert!(
-            found.len() == 1 && found[0].contains("corp.example: its prefixes are never used"),
+            found.len() == 1
+                && found[0].starts_with(
+                    "test.toml:5: [[domain]] corp.example: its prefixes are never used"
+                ),
             "{found:?}"
         );
         assert!(
@@ -731,11 +773,39 @@ mod tests {
             ("[[domain]]\ndomain = 'a'\noff = false\n", 2, "off = false is for a [[group.domain]]"),
             ("[[domain]]\ndomain = 'a'\n[[domain]]\ndomain = 'A.'\n", 4, "twice"),
             ("[[domain]]\ndomain = 'a..b'\n", 2, "domain: "),
+            ("[[domain]]\noff = true\ndomain = '*.a.test'\n", 3, "write \"a.test\""),
+            ("[[domain]]\ndomain = 'b.*.a.test.'\n", 2, "write \"b.a.test.\""),
+            ("[[forward]]\ndomain = '*.a.test'\n", 2, "write \"a.test\""),
+            (
+                "[[group]]\nclients = []\n[[group.domain]]\ndomain = '*.a.test'\n",
+                4,
+                "write \"a.test\"",
+            ),
+            (
+                "[dns64]\nprefixes = [\n{ prefix = '64:ff9b::/96', ranges = ['10.0.0.0/8'] } ]\n",
+                3,
+                "write allow-non-global = true",
+            ),
+            (
+                "[[domain]]\ndomain = 'a'\nprefixes = [{ prefix = '64:ff9b::/96', ranges = ['!8.0.0.0/7', '!11.0.0.0/8', '8.0.0.0/6'] }]\n",
+                3,
+                "write allow-non-global = true",
+            ),
+            (
+                "[dns64]\nprefixes = [{ prefix = '2001:db8::/96', ranges = [] }]\n",
+                2,
+                "no IPv4 address",
+            ),
             ("[[group]]\nclients = []\ndns64.filter-a = true\n", 3, "a key of [[group]] itself"),
+            (
+                "[dns64]\nfilter-a = true\n[[group]]\nclients = []\n[group.dns64]\nfilter-a = true\n",
+                6,
+                "a key of [[group]] itself",
+            ),
             (
                 "[[group]]\nclients = []\n[[group.domain]]\ndomain = 'a'\nofff = true\n",
                 5,
-                "unknown field",
+                "[[group.domain]] has no key \"offf\"",
             ),
         ] {
             let error = refused(text);

@@ -20,6 +20,7 @@ use ipnet::IpNet;
 use method::units::Nanos;
 use net::address::{HostAddr, ServiceAddr};
 use toml::Spanned;
+use toml_faults::line_of;
 
 use super::addresses::lack_of_zone;
 use super::error::{ConfigError, RESOLV_CONF};
@@ -27,7 +28,8 @@ use super::keys::{
     CacheKeys, Config, ForwardKeys, ListenKeys, PrefixKeys, UpstreamKeys, UpstreamOrder,
 };
 use super::networks::{BadList, NamedNetworks};
-use super::policies::{BadPolicy, Policies, Whose};
+use super::policies::{BadPolicy, Policies, Whose, check_ranges, domain_name, prefix_places};
+use super::read::read;
 use super::system::{NameServers, ResolvConf, is_own};
 use super::{local_zones, observe};
 use crate::ids::RouteId;
@@ -70,9 +72,11 @@ pub struct Settings {
     pub config: Config,
     /// Its file, or what stands for it.
     pub(crate) source: PathBuf,
-    policies: Policies,
+    /// The text of the file.
+    pub(super) text: Arc<str>,
+    pub(super) policies: Policies,
     /// The clients that are answered.
-    clients: Networks<IpNet>,
+    pub(super) clients: Networks<IpNet>,
     /// All upstreams; routes name them by their places here. None if resolv.conf is followed and
     /// names none yet.
     pub(crate) upstreams: Vec<Upstream>,
@@ -81,7 +85,7 @@ pub struct Settings {
     /// What resolv.conf names beside them: addresses of this server itself, which are not asked.
     pub(crate) left_out: Vec<ServiceAddr>,
     /// Link-local addresses in resolv.conf without a zone, which cannot be asked.
-    without_zone: Vec<HostAddr>,
+    pub(super) without_zone: Vec<HostAddr>,
     /// Routes, the longest domain first; the last one is for the root.
     pub(crate) routes: Vec<Route>,
     /// The places of the others in `routes`.
@@ -172,8 +176,7 @@ impl Settings {
     fn from_origin(file: &Path, origin: Origin) -> Result<Settings, ConfigError> {
         let origin = Arc::new(origin);
         let Origin { text, passed, listen, resolv_conf } = &*origin;
-        let mut config: Config = toml::from_str(text)
-            .map_err(|e| ConfigError::Parse { file: file.into(), source: Box::new(e) })?;
+        let mut config = read(text, file)?;
         if !listen.is_empty() {
             config.listen = listen.iter().copied().map(ListenKeys::new).collect();
         }
@@ -311,42 +314,6 @@ impl Settings {
         once.into_iter()
     }
 
-    /// What somebody who runs a server with these settings should know.
-    pub(crate) fn warnings(&self) -> Vec<String> {
-        let mut warnings = Vec::new();
-        if self.config.listen.is_empty() {
-            warnings.push(
-                "listen names no address: only sockets that systemd passes are served".to_owned(),
-            );
-        }
-        if let Some(reason) = self.no_upstream() {
-            warnings.push(format!(
-                "{reason}; queries that need one get SERVFAIL until {RESOLV_CONF} names one"
-            ));
-        }
-        for host in &self.without_zone {
-            warnings.push(format!(
-                "{RESOLV_CONF}: {host} is link-local and has no zone, as in {host}%eth0: it is not asked"
-            ));
-        }
-        if let Some(net) = covers_everybody(&self.clients) {
-            let limits = self.config.limits;
-            let mut text = format!(
-                "an open resolver: access.allow covers {net}, and whoever can forge addresses can use it"
-            );
-            if limits.client_rate == 0 {
-                text += "; set limits.client-rate";
-            }
-            if limits.amplification_rate == 0 {
-                text +=
-                    "; limits.amplification-rate = 0 makes it an amplifier of attacks on others";
-            }
-            warnings.push(text);
-        }
-        warnings.extend(self.policies.warnings(&self.config, &self.clients));
-        warnings
-    }
-
     /// How long a question to upstreams may take, all attempts together: with stale answers at hand
     /// no longer than a client should wait for one (RFC 8767 §5: 1.8 s).
     pub(crate) fn timeout(&self) -> Duration {
@@ -378,20 +345,18 @@ impl Checker<'_> {
         let named = NamedNetworks::new(&config.networks).map_err(|bad| self.bad_list(bad))?;
         let clients = named.look_up(&config.access.allow).map_err(|bad| self.bad_list(bad))?;
         self.check_values(&config, &clients, &upstreams)?;
-        let policies = Policies::new(&config, &named, &Live::default());
-        let policies = policies.map_err(|bad| match bad {
+        let bad_policy = |bad| match bad {
             BadPolicy::List(bad) => self.bad_list(bad),
             BadPolicy::At(offset, reason) => self.at(offset, reason),
-            BadPolicy::Key(key, reason) => self.at_key(key, reason),
-        })?;
+            BadPolicy::Path(path, reason) => self.at_path(&path, reason),
+        };
+        let policies = Policies::new(&config, &named, &Live::default()).map_err(bad_policy)?;
+        check_ranges(&config, &named).map_err(bad_policy)?;
         let all: Vec<usize> = (0..upstreams.len()).collect();
         let mut routes = Vec::new();
         for forward in &config.forwards {
-            let domain: LowerName = forward
-                .domain
-                .get_ref()
-                .parse()
-                .map_err(|e| self.invalid(&forward.domain, format!("domain: {e}")))?;
+            let domain = domain_name(forward.domain.get_ref())
+                .map_err(|reason| self.invalid(&forward.domain, reason))?;
             let numbers = if forward.upstreams.is_empty() {
                 all.clone()
             } else {
@@ -419,6 +384,7 @@ impl Checker<'_> {
         Ok(Settings {
             config,
             source: self.file.into(),
+            text: self.text.into(),
             policies,
             clients,
             upstreams,
@@ -455,27 +421,26 @@ impl Checker<'_> {
             let reason = format!(
                 "access.allow covers {net}, which makes an open resolver; name your clients' addresses, or set access.open-resolver = true"
             );
-            return Err(self.at_key("allow", reason));
+            return Err(self.at_path("access.allow", reason));
         }
-        if let Some(own) = upstreams.iter().find(|upstream| is_own(&self.listen, upstream.address))
-        {
-            return Err(self.at_key(
-                "upstream",
-                format!("the upstream {} is this server itself", own.address),
-            ));
+        let is_own = |upstream: &Upstream| is_own(&self.listen, upstream.address);
+        if let Some(number) = upstreams.iter().position(is_own) {
+            let reason =
+                format!("the upstream {} is this server itself", upstreams[number].address);
+            return Err(self.at_path(&format!("upstream.{number}"), reason));
         }
         self.check_listen(config)?;
         if config.threads > MAX_THREADS {
-            return Err(self.at_key("threads", format!("at most {MAX_THREADS} threads")));
+            return Err(self.at_path("threads", format!("at most {MAX_THREADS} threads")));
         }
         if config.cache.stale_at_once && config.cache.serve_stale.is_zero() {
             let reason = "stale-at-once needs serve-stale, which says for how long; for example serve-stale = \"1h\"";
-            return Err(self.at_key("stale-at-once", reason.into()));
+            return Err(self.at_path("cache.stale-at-once", reason.into()));
         }
         self.check_numbers(config)?;
         let fault = observe::fault(&config.control, &config.query_log, &config.dnstap);
-        if let Some((key, reason)) = fault {
-            return Err(self.at_key(key, reason));
+        if let Some((path, reason)) = fault {
+            return Err(self.at_path(path, reason));
         }
         for upstream in &config.upstreams {
             let weight = *upstream.weight.get_ref();
@@ -492,22 +457,21 @@ impl Checker<'_> {
 
     /// Checks the addresses to serve.
     fn check_listen(&self, config: &Config) -> Result<(), ConfigError> {
-        if let Some(reason) = config.addresses().find_map(|listen| lack_of_zone(listen.host())) {
-            return Err(self.at_key("listen", reason));
-        }
-        let twice = |(i, address): &(usize, ServiceAddr)| {
-            config.addresses().take(*i).any(|before| before == *address)
-        };
-        if let Some((_, address)) = config.addresses().enumerate().find(twice) {
-            return Err(self.at_key("listen", format!("{address} is there twice")));
-        }
-        let of_many = |keys: &&ListenKeys| keys.xdp && keys.address.ip().is_unspecified();
-        if let Some(keys) = config.listen.iter().find(of_many) {
+        let at = |number: usize, reason| Err(self.at_path(&format!("listen.{number}"), reason));
+        for (number, keys) in config.listen.iter().enumerate() {
             let address = keys.address;
-            let reason = format!(
-                "xdp = true is of one interface, and {address} is on all of them; name each address"
-            );
-            return Err(self.at_key("listen", reason));
+            if let Some(reason) = lack_of_zone(address.host()) {
+                return at(number, reason);
+            }
+            if config.addresses().take(number).any(|before| before == address) {
+                return at(number, format!("{address} is there twice"));
+            }
+            if keys.xdp && address.ip().is_unspecified() {
+                let reason = format!(
+                    "xdp = true is of one interface, and {address} is on all of them; name each address"
+                );
+                return at(number, reason);
+            }
         }
         Ok(())
     }
@@ -516,15 +480,17 @@ impl Checker<'_> {
     /// its bounds.
     fn check_numbers(&self, config: &Config) -> Result<(), ConfigError> {
         self.check_probes(config)?;
-        let between = |key: &str, value: u128, least: u128, most: u128, unit: &str| {
+        let between = |path: &str, value: u128, least: u128, most: u128, unit: &str| {
             if (least..=most).contains(&value) {
                 return Ok(());
             }
-            Err(self.at_key(key, format!("{key} must be {least} to {most}{unit}, not {value}")))
+            let key = path.rsplit('.').next().unwrap_or(path);
+            let reason = format!("{key} must be {least} to {most}{unit}, not {value}");
+            Err(self.at_path(path, reason))
         };
-        between("mebibytes", config.cache.mebibytes.into(), 0, 1 << 20, " (1 TiB)")?;
+        between("cache.mebibytes", config.cache.mebibytes.into(), 0, 1 << 20, " (1 TiB)")?;
         between(
-            "failure-ttl",
+            "cache.failure-ttl",
             config.cache.failure_ttl.into(),
             1,
             MOST_FAILURE_TTL,
@@ -532,35 +498,35 @@ impl Checker<'_> {
         )?;
         let (least, most) = (u128::from(config.cache.failure_ttl), MOST_FAILURE_TTL);
         between(
-            "failure-max-ttl",
+            "cache.failure-max-ttl",
             config.cache.failure_max_ttl.into(),
             least,
             most,
             " seconds (failure-ttl; RFC 9520)",
         )?;
         between(
-            "min-ttl",
+            "cache.min-ttl",
             config.cache.min_ttl.into(),
             0,
             u128::from(config.cache.max_ttl),
             " seconds (max-ttl)",
         )?;
         // Two questions must fit into the five seconds after which clients ask again.
-        between("timeout", config.forwarding.timeout.as_millis(), 100, 1_900, " ms")?;
-        between("source-ports", config.forwarding.source_ports.into(), 1, 4_096, "")?;
-        between("ttl", config.local.ttl.into(), 0, 86_400, " seconds")?;
-        between("reverse-ttl", config.local.reverse_ttl.into(), 0, 86_400, " seconds")?;
-        between("in-flight", config.limits.in_flight as u128, 1, 1 << 24, "")?;
-        between("tcp-connections", config.limits.tcp_connections as u128, 1, 1 << 20, "")?;
-        between("tcp-per-client", config.limits.tcp_per_client as u128, 1, 1 << 20, "")?;
-        between("tcp-idle", config.limits.tcp_idle.as_millis(), 100, 86_400_000, " ms")?;
-        between("tcp-pipeline", config.limits.tcp_pipeline as u128, 1, 10_000, "")
+        between("forwarding.timeout", config.forwarding.timeout.as_millis(), 100, 1_900, " ms")?;
+        between("forwarding.source-ports", config.forwarding.source_ports.into(), 1, 4_096, "")?;
+        between("local.ttl", config.local.ttl.into(), 0, 86_400, " seconds")?;
+        between("local.reverse-ttl", config.local.reverse_ttl.into(), 0, 86_400, " seconds")?;
+        between("limits.in-flight", config.limits.in_flight as u128, 1, 1 << 24, "")?;
+        between("limits.tcp-connections", config.limits.tcp_connections as u128, 1, 1 << 20, "")?;
+        between("limits.tcp-per-client", config.limits.tcp_per_client as u128, 1, 1 << 20, "")?;
+        between("limits.tcp-idle", config.limits.tcp_idle.as_millis(), 100, 86_400_000, " ms")?;
+        between("limits.tcp-pipeline", config.limits.tcp_pipeline as u128, 1, 10_000, "")
     }
 
     /// Whether the probes of prefixes make sense, and something is looked for where something is to
     /// be announced.
     fn check_probes(&self, config: &Config) -> Result<(), ConfigError> {
-        for prefix in config.written_prefixes() {
+        for (path, prefix) in prefix_places(config) {
             if let Some(probe) = prefix.probe() {
                 let (interval, timeout) = (probe.interval.as_millis(), probe.timeout.as_millis());
                 let is_right = (1_000..=86_400_000).contains(&interval)
@@ -569,7 +535,7 @@ impl Checker<'_> {
                     && probe.port > 0;
                 if !is_right {
                     let reason = "a probe has a port, an interval of 1s to 1day, a timeout of 100ms to the interval, and a threshold of 1 to 100";
-                    return Err(self.at_key("probe", reason.to_owned()));
+                    return Err(self.at_path(&format!("{path}.probe"), reason.to_owned()));
                 }
             }
             let same =
@@ -579,12 +545,12 @@ impl Checker<'_> {
                 && config.written_prefixes().filter(same).any(differs)
             {
                 let reason = format!("two prefixes have the name '{name}'");
-                return Err(self.at_key("name", reason));
+                return Err(self.at_path(&format!("{path}.name"), reason));
             }
             let nowhere = !config.discovery.upstreams && config.discovery.interfaces.is_empty();
             if prefix.is_discovered() && nowhere {
                 let reason = "prefix = \"discover\", but [discovery] has neither upstreams nor interfaces to find one with";
-                return Err(self.at_key("discovery", reason.to_owned()));
+                return Err(self.at_path(&path, reason.to_owned()));
             }
         }
         Ok(())
@@ -594,21 +560,11 @@ impl Checker<'_> {
         self.at(place.span().start, reason)
     }
 
-    /// An error where `key` is first written (as `key = …`, `table.key = …` or `[[key]]`), or at
-    /// the beginning if it is not: a default does not fit then.
-    fn at_key(&self, key: &str, reason: String) -> ConfigError {
-        let is_key = |line: &str| {
-            let written = line.split_once('=').map_or(line, |(written, _)| written);
-            written
-                .trim()
-                .trim_matches(['[', ']'])
-                .rsplit('.')
-                .next()
-                .is_some_and(|last| last.trim() == key)
-        };
-        let number =
-            self.text.lines().position(|line| is_key(line.split('#').next().unwrap_or_default()));
-        ConfigError::Invalid { file: self.file.into(), line: number.unwrap_or(0) + 1, reason }
+    /// An error at the key of this path, such as `cache.min-ttl`. A default that does not fit has the
+    /// line of its table.
+    fn at_path(&self, path: &str, reason: String) -> ConfigError {
+        let line = line_of(self.text, path);
+        ConfigError::Invalid { file: self.file.into(), line, reason }
     }
 
     /// A list of networks that cannot be used, where the word at fault is first written.
@@ -645,16 +601,14 @@ fn ttl_limits(cache: &CacheKeys) -> TtlLimits {
 /// If the file cannot be read, or is no configuration.
 pub(crate) fn control_socket(file: &Path) -> Result<Option<PathBuf>, ConfigError> {
     let text = read_file(file).map_err(|source| ConfigError::Read { file: file.into(), source })?;
-    let config: Config = toml::from_str(&text)
-        .map_err(|e| ConfigError::Parse { file: file.into(), source: Box::new(e) })?;
-    Ok(config.control.socket)
+    Ok(read(&text, file)?.control.socket)
 }
 
 /// The longest time for which failures may be remembered, seconds (RFC 9520 §3.2).
 const MOST_FAILURE_TTL: u128 = 300;
 
-/// A network among these that is far more than anybody's own.
-fn covers_everybody(clients: &Networks<IpNet>) -> Option<IpNet> {
+/// A network among these that is far larger than those of one operator.
+pub(super) fn covers_everybody(clients: &Networks<IpNet>) -> Option<IpNet> {
     let unique_local: IpNet = "fc00::/7".parse().expect("a constant");
     // Put together, so that two halves of everything are everything.
     IpNet::aggregate(&clients.included())
@@ -859,7 +813,10 @@ mod tests {
             "[[forward]]\ndomain = 'a'\nupstream = []",
         ] {
             let error = refused(text);
-            assert!(error.contains("unknown field") && error.contains("line"), "{text}: {error}");
+            assert!(
+                error.starts_with("test.toml:") && error.contains("has no key"),
+                "{text}: {error}"
+            );
         }
     }
 

@@ -169,6 +169,32 @@ impl Mapping {
     }
 }
 
+impl Mapping {
+    /// Addresses at which a part of the ranges, or of their global addresses, can begin.
+    fn edges(&self) -> impl Iterator<Item = Ipv4Addr> {
+        self.ranges.edges().into_iter().chain(GLOBAL_AGAIN)
+    }
+
+    /// True if the ranges have an address that the prefix carries.
+    pub(crate) fn carries_something(&self) -> bool {
+        let carried = |edge: Ipv4Addr| !self.global_only || is_global(edge);
+        self.edges().any(|edge| self.ranges.contains(&edge) && carried(edge))
+    }
+
+    /// Ranges of which no address is carried, because none is global.
+    pub(crate) fn not_carried(&self) -> Vec<Ipv4Net> {
+        let is_dead = |range: &Ipv4Net| {
+            let mut of_range = self
+                .edges()
+                .filter(|edge| range.contains(edge) && self.ranges.contains(edge))
+                .peekable();
+            of_range.peek().is_some() && !of_range.any(is_global)
+        };
+        let ranges = if self.global_only { self.ranges.included() } else { Vec::new() };
+        ranges.into_iter().filter(is_dead).collect()
+    }
+}
+
 /// How queries of a client group for the names of a domain are answered.
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
@@ -372,6 +398,22 @@ impl Default for Policy {
     }
 }
 
+/// The first global address after each block of addresses that are not.
+const GLOBAL_AGAIN: [Ipv4Addr; 12] = [
+    Ipv4Addr::new(1, 0, 0, 0),
+    Ipv4Addr::new(11, 0, 0, 0),
+    Ipv4Addr::new(100, 128, 0, 0),
+    Ipv4Addr::new(128, 0, 0, 0),
+    Ipv4Addr::new(169, 255, 0, 0),
+    Ipv4Addr::new(172, 32, 0, 0),
+    Ipv4Addr::new(192, 0, 1, 0),
+    Ipv4Addr::new(192, 0, 3, 0),
+    Ipv4Addr::new(192, 169, 0, 0),
+    Ipv4Addr::new(198, 20, 0, 0),
+    Ipv4Addr::new(198, 51, 101, 0),
+    Ipv4Addr::new(203, 0, 114, 0),
+];
+
 /// Whether `address` is globally unique: not in the special-purpose registry (RFC 6890 and its
 /// updates).
 pub(crate) fn is_global(address: Ipv4Addr) -> bool {
@@ -430,6 +472,14 @@ mod tests {
     }
 
     /// The numbers of the prefixes 2001:db8:N::/96, which stand so, that a client is given.
+    #[test]
+    fn global_addresses_begin_again_where_the_list_says() {
+        // All blocks are /24s or larger.
+        let is_global = |net: u32| is_global((net << 8).into());
+        let begins = (1..1 << 24).filter(|&net| is_global(net) && !is_global(net - 1));
+        assert!(begins.map(|net| Ipv4Addr::from(net << 8)).eq(GLOBAL_AGAIN));
+    }
+
     fn given(standings: &[Standing], select: Select, client: IpAddr) -> Vec<u128> {
         let mapping = |(n, &standing): (u128, &Standing)| {
             let network = Ipv6Addr::from((0x2001_0db8 << 96) | n << 80);

@@ -110,7 +110,8 @@ pub(super) fn denials_have_a_soa(t: &mut Trial<'_>) -> Judged {
     for (denial, code) in DENIALS {
         let (name, reply) = t.aaaa(&format!("{denial}soa-300-300"))?;
         reply.has_rcode(code)?;
-        let soa = reply.soa()?.ok_or_else(|| Fault::Wrong("the denial has no SOA record".into()))?;
+        let soa =
+            reply.soa()?.ok_or_else(|| Fault::Wrong("the denial has no SOA record".into()))?;
         let owner = &soa.owner;
         expect(name.ends_with(owner), || format!("{name} is not below {owner}, the SOA's owner"))?;
     }

@@ -1,0 +1,261 @@
+//! Warnings about a configuration that can be used, with file and line.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use ipnet::IpNet;
+use toml_faults::{line_at, line_of, strings};
+
+use super::error::RESOLV_CONF;
+use super::keys::DomainKeys;
+use super::networks::NamedNetworks;
+use super::policies::{NOT_GLOBAL, prefix_places};
+use super::settings::{Settings, covers_everybody};
+use crate::networks::{Network, Networks};
+use crate::prefixes::Live;
+use crate::translation::policy::Mapping;
+
+impl Settings {
+    /// File and line of a key, such as `dns64d.toml:12` for `group.0.clients`.
+    pub(crate) fn place(&self, path: &str) -> String {
+        at(&self.source, line_of(&self.text, path))
+    }
+
+    /// Warnings for the operator of a server with these settings.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.host_bits();
+        let place = |path: &str| self.place(path);
+        if self.config.listen.is_empty() {
+            let text = "listen has no address: only sockets that systemd passes are served";
+            warnings.push(format!("{}: {text}", place("listen")));
+        }
+        if let Some(reason) = self.no_upstream() {
+            warnings.push(format!(
+                "{reason}; queries that need one get SERVFAIL until {RESOLV_CONF} names one"
+            ));
+        }
+        for host in &self.without_zone {
+            warnings.push(format!(
+                "{RESOLV_CONF}: {host} is link-local without a zone such as {host}%eth0: it is not used"
+            ));
+        }
+        if let Some(net) = covers_everybody(&self.clients) {
+            let limits = self.config.limits;
+            let mut text = format!(
+                "{}: an open resolver: access.allow covers {net}, and forged addresses can be among them",
+                place("access.allow")
+            );
+            if limits.client_rate == 0 {
+                text += "; set limits.client-rate";
+            }
+            if limits.amplification_rate == 0 {
+                text +=
+                    "; limits.amplification-rate = 0 makes it an amplifier of attacks on others";
+            }
+            warnings.push(text);
+        }
+        self.warn_of_groups(&mut warnings);
+        self.warn_of_domains(&mut warnings);
+        self.warn_of_ranges(&mut warnings);
+        warnings
+    }
+
+    /// Networks that are written with bits beyond their length.
+    fn host_bits(&self) -> Vec<String> {
+        let warning = |(offset, text): &(usize, String)| {
+            let network: IpNet = text.trim_start_matches('!').trim_start().parse().ok()?;
+            let meant = network.trunc();
+            (meant != network).then(|| {
+                format!(
+                    "{}: {network} is used as {meant}; write that, or {} for the single address",
+                    at(&self.source, line_at(&self.text, *offset)),
+                    network.addr()
+                )
+            })
+        };
+        strings(&self.text).iter().filter_map(warning).collect()
+    }
+
+    /// Groups of clients that have IPv4, or that get REFUSED.
+    fn warn_of_groups(&self, warnings: &mut Vec<String>) {
+        for (number, (members, translates)) in self.policies.groups().enumerate() {
+            let place = self.place(&format!("group.{number}.clients"));
+            let all = members.included();
+            let ipv4 = all.iter().find(|net| matches!(net, IpNet::V4(_)));
+            if let Some(net) = ipv4.filter(|_| translates) {
+                warnings.push(format!(
+                    "{place}: clients of {net} have IPv4, and get translated answers; prefixes = [] keeps them to IPv4"
+                ));
+            }
+            for net in all {
+                if is_refused(net, members, &self.clients) {
+                    warnings.push(format!(
+                        "{place}: clients of {net} get REFUSED, because [access] allow does not have them"
+                    ));
+                }
+            }
+        }
+    }
+
+    /// Domains with prefixes that no client gets.
+    fn warn_of_domains(&self, warnings: &mut Vec<String>) {
+        let groups = || self.policies.groups();
+        let is_grouped = |net: &IpNet| {
+            let covers = |members: &Networks<IpNet>| {
+                members.included().iter().any(|other| other.contains(net))
+            };
+            groups().any(|(members, _)| covers(members))
+        };
+        let all_off = groups().next().is_some() && !groups().any(|(_, translates)| translates);
+        if !all_off || !self.clients.included().iter().all(is_grouped) {
+            return;
+        }
+        let has_prefixes =
+            |keys: &DomainKeys| keys.prefixes.as_ref().is_some_and(|all| !all.is_empty());
+        for (number, keys) in
+            self.config.domains.iter().enumerate().filter(|(_, keys)| has_prefixes(keys))
+        {
+            warnings.push(format!(
+                "{}: [[domain]] {}: its prefixes are never used, because all clients are in groups without prefixes; write a [[group.domain]]",
+                self.place(&format!("domain.{number}.prefixes")),
+                keys.domain.get_ref()
+            ));
+        }
+    }
+
+    /// Ranges of which a prefix carries no address.
+    fn warn_of_ranges(&self, warnings: &mut Vec<String>) {
+        let Ok(named) = NamedNetworks::new(&self.config.networks) else { return };
+        for (path, keys) in prefix_places(&self.config) {
+            let mappings = keys.mappings(&[], &named, &Live::default()).unwrap_or_default();
+            for range in mappings.iter().flat_map(Mapping::not_carried) {
+                warnings.push(format!(
+                    "{}: no address of {range} is translated: {NOT_GLOBAL}",
+                    self.place(&format!("{path}.ranges"))
+                ));
+            }
+        }
+    }
+}
+
+fn at(file: &Path, line: usize) -> String {
+    format!("{}:{line}", file.display())
+}
+
+/// True if clients of `net` are among `members`, and all of those get REFUSED.
+fn is_refused(net: IpNet, members: &Networks<IpNet>, allowed: &Networks<IpNet>) -> bool {
+    // A set of addresses that such lists describe begins where a network begins or ends.
+    let mut edges: Vec<IpAddr> = members.edges();
+    edges.extend(allowed.edges());
+    let mut among =
+        edges.iter().filter(|edge| net.covers(edge) && members.contains(edge)).peekable();
+    among.peek().is_some() && !among.any(|edge| allowed.contains(edge))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn warnings(text: &str) -> Vec<String> {
+        let text = format!("{text}\n[[upstream]]\naddress = '192.0.2.1'\n");
+        let settings = Settings::from_text(&text, Path::new("test.toml"));
+        settings.unwrap_or_else(|error| panic!("{text}: {error}")).warnings()
+    }
+
+    #[test]
+    fn groups_without_access_are_named_with_their_line() {
+        for (allow, clients, refused) in [
+            ("'10.0.0.0/8'", "'2001:db8:1::/48'", &["2001:db8:1::/48"][..]),
+            ("'2001:db8::/32'", "'2001:db8:1::/48'", &[]),
+            ("'2001:db8:1::/64'", "'2001:db8:1::/48'", &[]),
+            ("'2001:db8:1::/48'", "'2001:db8:1::/48', '2001:db8:2::/48'", &["2001:db8:2::/48"]),
+            ("'!2001:db8:1::/48', '2001:db8::/32'", "'2001:db8:1::/64'", &["2001:db8:1::/64"]),
+            ("'!2001:db8:1::/65', '2001:db8::/32'", "'2001:db8:1::/64'", &[]),
+            // The part of the group that may ask is an exception of the group.
+            ("'2001:db8:1::/64'", "'!2001:db8:1::/64', '2001:db8:1::/48'", &["2001:db8:1::/48"]),
+            ("'10.0.0.0/8'", "'::/0', '0.0.0.0/0'", &["::/0"]),
+            ("'lab'", "'lab'", &[]),
+        ] {
+            let text = format!(
+                "[networks]\nlab = ['2001:db8:9::/48']\n[access]\nallow = [{allow}]\n[dns64]\nprefixes = []\n\
+                 [[group]]\nclients = [{clients}]\n"
+            );
+            let expected: Vec<String> = refused
+                .iter()
+                .map(|net| {
+                    format!("test.toml:8: clients of {net} get REFUSED, because [access] allow does not have them")
+                })
+                .collect();
+            assert_eq!(warnings(&text), expected, "{allow} {clients}");
+        }
+    }
+
+    #[test]
+    fn networks_with_host_bits_are_named_in_every_list() {
+        for (text, line, written, meant) in [
+            (
+                "[access]\nallow = [\n '10.0.0.0/8',\n '2001:db8:10::1/48']",
+                4,
+                "2001:db8:10::1/48",
+                "2001:db8:10::/48",
+            ),
+            ("[networks]\nlab = ['!10.0.0.1/8', '0.0.0.0/0']", 2, "10.0.0.1/8", "10.0.0.0/8"),
+            ("[dns64]\nexclude = ['2001:db8::1/32']", 2, "2001:db8::1/32", "2001:db8::/32"),
+            (
+                "[[domain]]\ndomain = 'a'\nexclude = ['2001:db8::1/32']",
+                3,
+                "2001:db8::1/32",
+                "2001:db8::/32",
+            ),
+            (
+                "[dns64]\nprefixes = [{ prefix = '2001:db8::/96',\n ranges = ['192.0.2.1/24'] }]",
+                3,
+                "192.0.2.1/24",
+                "192.0.2.0/24",
+            ),
+            (
+                "[[group]]\nclients = ['fd00::1/64']\ndns64.prefixes = []",
+                2,
+                "fd00::1/64",
+                "fd00::/64",
+            ),
+        ] {
+            let found = warnings(text);
+            let expected =
+                format!("test.toml:{line}: {written} is used as {meant}; write that, or ");
+            assert!(found.len() == 1 && found[0].starts_with(&expected), "{text}: {found:?}");
+        }
+        assert_eq!(warnings("[access]\nallow = ['10.0.0.1', '10.0.0.0/8']"), [""; 0]);
+    }
+
+    #[test]
+    fn ranges_that_the_well_known_prefix_cannot_carry_are_named() {
+        for (ranges, named) in [
+            ("'192.0.2.0/24', '8.8.8.0/24'", &["192.0.2.0/24"][..]),
+            ("'10.0.0.0/8', '8.0.0.0/6'", &["10.0.0.0/8"]),
+            ("'8.0.0.0/6'", &[]),
+            ("'0.0.0.0/0'", &[]),
+            ("'!8.0.0.0/7', '!11.0.0.0/8', '8.0.0.0/6', '1.1.1.1'", &["8.0.0.0/6"]),
+        ] {
+            let text =
+                format!("[dns64]\nprefixes = [{{ prefix = '64:ff9b::/96', ranges = [{ranges}] }}]");
+            let found = warnings(&text);
+            let is_named = |(warning, range): (&String, &&str)| {
+                warning.starts_with(&format!("test.toml:2: no address of {range} is translated"))
+            };
+            assert!(
+                found.len() == named.len() && found.iter().zip(named).all(is_named),
+                "{ranges}: {found:?}"
+            );
+            let allowed = text.replace("] }", "], allow-non-global = true }");
+            assert_eq!(warnings(&allowed), [""; 0], "{allowed}");
+        }
+        let text = "[[group]]\nclients = ['fd00::/64']\n[[group.domain]]\ndomain = 'a'\n\
+                    prefixes = [{ prefix = '64:ff9b::/96', ranges = ['192.0.2.0/24', '8.8.8.8'] }]";
+        let found = warnings(text);
+        assert!(
+            found.len() == 1 && found[0].starts_with("test.toml:5: no address of"),
+            "{found:?}"
+        );
+    }
+}
