@@ -254,6 +254,13 @@ impl Settings {
         Some(format!("no upstream: {} has none, and {RESOLV_CONF} {reason}", self.source.display()))
     }
 
+    /// Address of an upstream, and its name if it has one.
+    pub(crate) fn upstream_name(&self, number: usize) -> String {
+        let Some(upstream) = self.upstreams.get(number) else { return String::new() };
+        let name = self.config.upstreams.get(number).and_then(|keys| keys.name.as_deref());
+        name.map_or(upstream.address.to_string(), |name| format!("{} '{name}'", upstream.address))
+    }
+
     /// The policy for a query for `name` of a client.
     #[inline]
     pub(crate) fn policy(&self, client: IpAddr, name: &LowerName) -> &Policy {

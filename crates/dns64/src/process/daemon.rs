@@ -16,10 +16,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use dns64_import::{Note, Source};
 use listenfd::ListenFd;
-use method::units::CpuId;
 use net::address::ServiceAddr;
-use net::affinity::allowed_cpus;
-use nix::unistd::{Group, User};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -29,8 +26,10 @@ use super::follow::{self, Follower};
 use super::harden::{self, Needed};
 use super::limits::Allowed;
 use super::log::Log;
+use super::machine;
 use super::output::{comment, print, visible};
 use super::pages::{self, below_help};
+use super::probe::{self, Probed};
 use super::sections::sections;
 use crate::config::{
     Config, ConfigError, LogFormat, LogKeys, LogLevel, RESOLV_CONF, Settings, UPSTREAM_LINES,
@@ -40,8 +39,7 @@ use crate::guard;
 use crate::import::{ImportError, import};
 use crate::server::{Activated, RunningServer, ServerError, bind};
 
-/// Exit statuses (docs/src/contract.md): an import loses something, the configuration is wrong, or
-/// the machine does not let us.
+/// Exit status of an import that loses something (docs/src/contract.md).
 const ANSWERS_MAY_DIFFER: u8 = 1;
 const BAD_CONFIGURATION: u8 = 2;
 const BAD_ENVIRONMENT: u8 = 4;
@@ -64,9 +62,14 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Check the configuration and print what is in effect, defaults filled in
+    /// Check the configuration, compare it with this machine, and print what is in effect, defaults
+    /// filled in
     #[command(after_help = below_help(&sections("check")))]
-    Check,
+    Check {
+        /// Send one query to each upstream, and print the time of its answer or the error
+        #[arg(long)]
+        probe: bool,
+    },
     /// Say what a running server uses: prefixes, upstreams, settings, counters; it is asked at the
     /// socket of [control] in the configuration
     #[command(after_help = below_help(&sections("status")))]
@@ -156,7 +159,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let done = |()| ExitCode::SUCCESS;
     let ended = match arguments.command {
         None => serve(file, listen).map(done),
-        Some(Command::Check) => check(file, listen),
+        Some(Command::Check { probe }) => check(file, listen, probe),
         Some(_) if !listen.is_empty() => {
             tell!("dns64d: --listen is an option of the server and of `check`");
             return ExitCode::from(BAD_CONFIGURATION);
@@ -202,30 +205,39 @@ fn print_help(help: &clap::Error) -> ExitCode {
 }
 
 /// Prints the effective configuration in the form of a file. Warnings name the settings that this
-/// machine reduces or does not have.
-fn check(file: Option<&Path>, listen: &[ServiceAddr]) -> anyhow::Result<ExitCode> {
+/// machine reduces or does not have. With `probe` each upstream is queried.
+fn check(file: Option<&Path>, listen: &[ServiceAddr], probe: bool) -> anyhow::Result<ExitCode> {
     let mut settings = Settings::load(file, &[], listen)?;
-    let zones = comment("local zones", &settings.local_zones());
-    let upstreams = settings.upstreams_in_words();
-    let text = format!("# {upstreams}\n{zones}\n{}", settings.to_toml());
-    let mut missing = missing_here(&settings.config);
+    let probed = if probe { probe::probe(&settings) } else { Vec::new() };
+    let text = in_effect(&settings, &probed);
+    let mut errors = machine::missing(&settings);
     let mut warnings = settings.warnings();
+    warnings.extend(machine::obstacles(&settings, listen));
     let addresses = settings.config.listen.len();
     match Allowed::of_process().fit(&mut settings, addresses) {
         Ok((_, reduced)) => warnings.extend(reduced),
-        Err(error) => missing.push(error.to_string()),
+        Err(error) => errors.push(error.to_string()),
     }
-    for warning in warnings {
-        tell!("dns64d: warning: {warning}");
-    }
-    for what in &missing {
-        tell!("dns64d: {what}");
-    }
+    warnings.iter().for_each(|warning| tell!("dns64d: warning: {warning}"));
+    errors.iter().for_each(|error| tell!("dns64d: {error}"));
     if settings.no_upstream().is_some() {
         tell!("Lines of the configuration that name a resolver:\n\n{UPSTREAM_LINES}");
     }
     print(text.as_bytes())?;
-    Ok(if missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(BAD_CONFIGURATION) })
+    let bad: Vec<_> = probed.iter().filter(|one| !one.is_good()).collect();
+    bad.iter().for_each(|one| tell!("dns64d: {one}"));
+    Ok(match (errors.is_empty(), bad.is_empty()) {
+        (true, true) => ExitCode::SUCCESS,
+        (true, false) => ExitCode::from(BAD_ENVIRONMENT),
+        (false, _) => ExitCode::from(BAD_CONFIGURATION),
+    })
+}
+
+/// The effective configuration in the form of a file, below comments about upstreams and local zones.
+fn in_effect(settings: &Settings, probed: &[Probed]) -> String {
+    let mut text = format!("# {}\n", settings.upstreams_in_words());
+    probed.iter().for_each(|one| text += &format!("# {one}\n"));
+    text + &comment("local zones", &settings.local_zones()) + "\n" + &settings.to_toml()
 }
 
 /// Prints a configuration made from another server's, and what is not in it.
@@ -237,24 +249,6 @@ fn import_from(file: &Path, from: Option<Source>) -> anyhow::Result<ExitCode> {
     print(imported.toml.as_bytes())?;
     let is_whole = !imported.notes.iter().any(Note::changes_answers);
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(ANSWERS_MAY_DIFFER) })
-}
-
-/// What a configuration names and this machine does not have: a sentence each.
-fn missing_here(config: &Config) -> Vec<String> {
-    let allowed = allowed_cpus();
-    let here = || allowed.iter().map(|cpu| cpu.0.to_string()).collect::<Vec<_>>().join(", ");
-    let no_cpu = |cpu: &&usize| !allowed.contains(&CpuId(**cpu));
-    let cpus = config
-        .cpus
-        .iter()
-        .filter(no_cpu)
-        .map(|cpu| format!("cpus: there is no CPU {cpu}; there are {}", here()));
-    let user = config.user.iter().filter(|name| matches!(User::from_name(name), Ok(None)));
-    let user = user.map(|name| format!("user: there is no user {name}"));
-    let group = config.control.group.iter();
-    let group = group.filter(|name| matches!(Group::from_name(name), Ok(None)));
-    let group = group.map(|name| format!("control.group: there is no group {name}"));
-    cpus.chain(user).chain(group).collect()
 }
 
 /// An error with its causes, each told once, and what helps against it.
@@ -317,7 +311,7 @@ fn serve(file: Option<&Path>, listen: &[ServiceAddr]) -> anyhow::Result<()> {
     let config = settings.config.clone();
     let resolv_conf = settings.follows_system.then_some(Path::new(RESOLV_CONF));
     let mut follower = Follower::new(&settings);
-    warnings.extend(missing_here(&settings.config));
+    warnings.extend(machine::missing(&settings));
     tell_beginning(&settings, file);
     let bound = bind(settings, activated)?;
     give_up_privileges(&config, file, resolv_conf)?;

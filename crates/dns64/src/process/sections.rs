@@ -33,7 +33,38 @@ const OF_PROGRAM: &[Section] = &[
             ("2", "the configuration cannot be used"),
             (
                 "4",
-                "the machine does not let it serve, for instance because a port is in use; status, explain: nobody answers",
+                "the system refuses something that is needed, such as a port; status, explain, reload, flush: no dns64d answers",
+            ),
+            ("101", "too many internal errors"),
+        ],
+    },
+];
+
+const OF_CHECK: &[Section] = &[
+    Section {
+        title: EXAMPLES,
+        items: &[
+            (
+                "dns64d --config dns64d.toml check",
+                "Print what is in effect, or file, line and reason.",
+            ),
+            ("dns64d --config dns64d.toml check --probe", "Query each upstream, too."),
+        ],
+    },
+    Section {
+        title: EXIT_STATUS,
+        items: &[
+            (
+                "0",
+                "the configuration can be used; there may be warnings, such as a port in use or an upstream without a route",
+            ),
+            (
+                "2",
+                "it cannot be used, or names a user, a group or a CPU that this machine does not have",
+            ),
+            (
+                "4",
+                "--probe: an upstream did not answer within 2 s, or answered with an error such as REFUSED",
             ),
             ("101", "too many defects of its own"),
         ],
@@ -104,10 +135,7 @@ pub(super) fn sections(subcommand: &str) -> Vec<Section> {
     let examples = |items| vec![Section { title: EXAMPLES, items }];
     match subcommand {
         "" => OF_PROGRAM.to_vec(),
-        "check" => examples(&[(
-            "dns64d --config dns64d.toml check",
-            "What is in effect, or file, line and reason.",
-        )]),
+        "check" => OF_CHECK.to_vec(),
         "status" => OF_STATUS.to_vec(),
         "explain" => OF_EXPLAIN.to_vec(),
         "import" => OF_IMPORT.to_vec(),

@@ -55,7 +55,7 @@ use crate::resolver::cache::Cache;
 use crate::resolver::outside::TcpQuestion;
 use crate::resolver::shared_questions::SharedQuestions;
 use mail::{Mail, Mailbox};
-pub use past_stack::PastStackError;
+pub use past_stack::{PastStackError, xdp_faults};
 use shared::{Loaded, Shared};
 use tcp::Sockets;
 use worker::{Served, Worker};

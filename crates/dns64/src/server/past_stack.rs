@@ -140,6 +140,25 @@ pub(super) fn open(
     all.into_iter().map(|wanted| wanted.open(settings.config.xdp_mode)).collect()
 }
 
+/// Faults of the addresses and upstreams with `xdp` that show without privileges, with the paths of
+/// their keys.
+pub fn xdp_faults(settings: &Settings) -> Vec<(String, PastStackError)> {
+    let listen = settings.config.listen.iter().enumerate().filter(|(_, keys)| keys.xdp);
+    let listen = listen.map(|(number, keys)| {
+        let failed = |source| PastStackError::NoInterface { address: keys.address, source };
+        let address = keys.address.resolve().map_err(failed);
+        let fault = address.and_then(|address| Ok(xdp::check(&xdp::interface_of(address)?)?)).err();
+        (format!("listen.{number}"), fault)
+    });
+    let upstreams = settings.upstreams.iter().enumerate().filter(|(_, upstream)| upstream.xdp);
+    let upstreams = upstreams.map(|(number, upstream)| {
+        let way = way_to(upstream.address).map(|(interface, _)| interface);
+        let fault = way.and_then(|name| Ok(xdp::check(&name)?)).err();
+        (format!("upstream.{number}"), fault)
+    });
+    listen.chain(upstreams).filter_map(|(path, fault)| Some((path, fault?))).collect()
+}
+
 /// What is wanted of the interface with this name.
 fn wanted(all: &mut Vec<Wanted>, name: String) -> &mut Wanted {
     let known = all.iter().position(|one| one.name == name);

@@ -361,7 +361,7 @@ fn the_first_lines_say_what_serves_and_how_without_colours() {
 }
 
 #[test]
-fn check_finds_what_is_not_on_this_machine_and_an_error_is_told_once() {
+fn check_names_wrong_values_and_an_error_is_told_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("dns64d.toml");
     let upstream = "[[upstream]]\naddress = '127.0.0.1'\nport = 9\n";
@@ -398,6 +398,142 @@ fn check_finds_what_is_not_on_this_machine_and_an_error_is_told_once() {
     let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let (status, error) = said(&format!("listen = ['{}']", taken.local_addr().unwrap()), &[]);
     assert_eq!((status, error.matches("Address already in use").count()), (Some(4), 1), "{error}");
+}
+
+/// Runs `check` on a text: its exit status, standard output and standard error.
+fn checked(path: &Path, text: &str, options: &[&str]) -> (Option<i32>, String, String) {
+    std::fs::write(path, text).unwrap();
+    let output = run(&[&["--config", path.to_str().unwrap(), "check"], options].concat());
+    let words = |octets| String::from_utf8(octets).unwrap();
+    (output.status.code(), words(output.stdout), words(output.stderr))
+}
+
+#[test]
+fn check_compares_the_configuration_with_this_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("dns64d.toml");
+    let other = folder.path().join("file");
+    std::fs::write(&other, "").unwrap();
+    let (here, file) = (folder.path().display(), other.display());
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (udp, tcp) = ((udp.local_addr().unwrap(), udp), (tcp.local_addr().unwrap(), tcp));
+    let taken = |transport: &str, port: u16| {
+        format!(":2: {transport} port {port} of 127.0.0.1 is in use by another program")
+    };
+    for (text, status, words) in [
+        (
+            "listen = [\n'192.0.2.7:53']".to_owned(),
+            0,
+            ":2: this host does not have the address 192.0.2.7".to_owned(),
+        ),
+        ("[metrics]\nlisten = '192.0.2.7:9153'".into(), 0, ":2: this host does not have".into()),
+        (format!("listen = [\n'{}']", udp.0), 0, taken("UDP", udp.0.port())),
+        (format!("listen = [\n'{}']", tcp.0), 0, taken("TCP", tcp.0.port())),
+        (format!("[metrics]\nlisten = '{}'", tcp.0), 0, taken("TCP", tcp.0.port())),
+        (
+            format!("[control]\nsocket = '{here}/none/c.sock'"),
+            0,
+            format!(":2: there is no folder {here}/none"),
+        ),
+        (format!("[control]\nsocket = '{file}'"), 0, format!(":2: {file} is not a socket")),
+        (
+            format!("[query-log]\n\nto = '{here}/none/q.log'"),
+            0,
+            format!(":3: there is no folder {here}/none"),
+        ),
+        (format!("[query-log]\nto = '{here}'"), 0, format!(":2: {here} is a folder")),
+        (format!("[dnstap]\nsocket = '{file}'"), 0, format!(":2: {file} is not a socket")),
+        (
+            format!("[dnstap]\nsocket = '{here}/none/t.sock'"),
+            0,
+            format!(":2: there is no folder {here}/none"),
+        ),
+        (
+            "listen = [\n{ address = '127.0.0.1:5300', xdp = true }]".into(),
+            0,
+            ":2: no interface that is up has the address 127.0.0.1".into(),
+        ),
+        ("cpus = [0,\n4000]".into(), 2, ":2: there is no CPU 4000".into()),
+        ("\nuser = 'no-such-user'".into(), 2, ":2: there is no user no-such-user".into()),
+        (
+            "[control]\nsocket = '/run/c.sock'\ngroup = 'no-such-group'".into(),
+            2,
+            ":3: there is no group no-such-group".into(),
+        ),
+    ] {
+        let upstream = "\n[[upstream]]\naddress = '127.0.0.1'\nport = 9\n";
+        let (found, _, error) = checked(&path, &format!("{text}{upstream}"), &[]);
+        assert_eq!(found, Some(status), "{text}: {error}");
+        assert!(error.contains(&format!("dns64d.toml{words}")), "{text}: {error}");
+    }
+}
+
+#[test]
+fn check_recognizes_the_running_server() {
+    let upstream = Upstream::new(plain);
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), upstream.address, "2001:db8:1::/96");
+    let socket = format!("[control]\nsocket = '{}'\n", folder.path().join("c.sock").display());
+    let text = std::fs::read_to_string(&path).unwrap() + &socket;
+    std::fs::write(&path, &text).unwrap();
+    let daemon = Daemon::start(&path);
+    let text = text.replace("127.0.0.1:0", &daemon.address.to_string());
+    let (status, _, error) = checked(&path, &text, &[]);
+    assert_eq!((status, error.as_str()), (Some(0), ""));
+    drop(daemon);
+}
+
+#[test]
+fn check_warns_of_an_upstream_without_a_route() {
+    if !testbed::is_root("check_warns_of_an_upstream_without_a_route") {
+        return;
+    }
+    let namespace = testbed::Namespace::new("no-route");
+    let (status, error) = namespace.run(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = file(folder.path(), "192.0.2.53:53".parse().unwrap(), "2001:db8:1::/96");
+        let text = std::fs::read_to_string(&path).unwrap();
+        let (status, _, error) = checked(&path, &text, &[]);
+        (status, error)
+    });
+    assert_eq!(status, Some(0), "{error}");
+    let expected = "dns64d.toml:6: no route to the upstream 192.0.2.53:53: Network is unreachable";
+    assert!(error.contains(expected), "{error}");
+}
+
+#[test]
+fn check_probe_queries_each_upstream() {
+    let good = Upstream::new(plain);
+    let refusing = Upstream::new(|q| q.rcode(Rcode::REFUSED).send());
+    let silent = Upstream::new(|_| Vec::new());
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("dns64d.toml");
+    let upstream = |upstream: &Upstream, name: &str| {
+        let (ip, port) = (upstream.address.ip(), upstream.address.port());
+        format!("[[upstream]]\naddress = '{ip}'\nport = {port}\nname = '{name}'\n")
+    };
+    let text = format!(
+        "listen = ['127.0.0.1:0']\n{}[[forward]]\ndomain = 'corp.test'\nupstreams = ['main']\n",
+        upstream(&good, "main")
+    );
+    let (status, out, error) = checked(&path, &text, &["--probe"]);
+    assert_eq!((status, error.as_str()), (Some(0), ""));
+    let line = format!("# upstream {} 'main': NOERROR after ", good.address);
+    assert!(out.lines().any(|shown| shown.starts_with(&line) && shown.ends_with(" ms")), "{out}");
+    let _: toml::Table = toml::from_str(&out).unwrap();
+    assert_eq!(good.asked(), [" SOA"], "the root");
+
+    let both = format!("{text}{}{}", upstream(&refusing, "no"), upstream(&silent, "off"));
+    let (status, out, error) = checked(&path, &both, &["--probe"]);
+    assert_eq!(status, Some(4), "{error}");
+    assert!(out.contains("'main': NOERROR") && !error.contains("'main'"), "{out} {error}");
+    for (upstream, result) in
+        [(&refusing, "'no': REFUSED after "), (&silent, "'off': no answer within 2 s")]
+    {
+        let line = format!("upstream {} {result}", upstream.address);
+        assert!(out.contains(&line) && error.contains(&line), "{line}: {out} {error}");
+    }
 }
 
 #[test]

@@ -485,6 +485,14 @@ pub fn probe(name: &str) -> Result<Probed, XdpError> {
     Ok(Probed { queues, ways })
 }
 
+/// Checks what an interface needs for AF_XDP, as far as that shows without privileges.
+///
+/// # Errors
+/// See [`XdpError`]: there is no such interface, or it lacks an Ethernet address or queues.
+pub fn check(name: &str) -> Result<(), XdpError> {
+    count_queues(&find(name)?.facts).map(drop)
+}
+
 /// An interface that is up.
 struct Found {
     index: u32,

@@ -1,0 +1,192 @@
+//! Comparison of a configuration with this machine: users, CPUs, addresses, ports, folders, AF_XDP and
+//! routes.
+
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+use method::units::CpuId;
+use net::address::ServiceAddr;
+use net::affinity::allowed_cpus;
+use net::socket::{Endpoint, listen_tcp};
+use nix::unistd::{Group, User};
+
+use crate::config::{CONTROL_SOCKET, RESOLV_CONF, Settings};
+use crate::control::client::ask;
+use crate::control::protocol::{Answer, Request};
+use crate::server::xdp_faults;
+
+/// Folders that the systemd unit makes at the start.
+const FOLDERS_OF_THE_UNIT: [&str; 2] = ["/run/dns64d", "/var/log/dns64d"];
+
+/// Users, groups and CPUs that the configuration names and this machine does not have.
+pub(super) fn missing(settings: &Settings) -> Vec<String> {
+    let config = &settings.config;
+    let allowed = allowed_cpus();
+    let here = || allowed.iter().map(|cpu| cpu.0.to_string()).collect::<Vec<_>>().join(", ");
+    let cpus = config.cpus.iter().enumerate().filter(|(_, cpu)| !allowed.contains(&CpuId(**cpu)));
+    let cpus = cpus.map(|(number, cpu)| {
+        let place = settings.place(&format!("cpus.{number}"));
+        format!("{place}: there is no CPU {cpu}; there are {}", here())
+    });
+    let user = config.user.iter().filter(|name| matches!(User::from_name(name), Ok(None)));
+    let user = user.map(|name| format!("{}: there is no user {name}", settings.place("user")));
+    let group = config.control.group.iter();
+    let group = group.filter(|name| matches!(Group::from_name(name), Ok(None)));
+    let group =
+        group.map(|name| format!("{}: there is no group {name}", settings.place("control.group")));
+    cpus.chain(user).chain(group).collect()
+}
+
+/// Addresses, ports, files, interfaces and routes that a server with this configuration could not use
+/// here and now, with file and line. They may be different at the start, or the server may run on
+/// another machine. `listen` are the addresses of the command line.
+pub(super) fn obstacles(settings: &Settings, listen: &[ServiceAddr]) -> Vec<String> {
+    let mut findings = Findings::default();
+    let mut running = Running { settings, addresses: None };
+    for (number, address) in settings.config.addresses().enumerate() {
+        let place = match listen {
+            [] => settings.place(&format!("listen.{number}")),
+            _ => "--listen".to_owned(),
+        };
+        let binds = [
+            ("UDP", address.resolve().and_then(|address| Endpoint::listen(address, 1)).map(drop)),
+            ("TCP", address.resolve().and_then(listen_tcp).map(drop)),
+        ];
+        findings.of_address(&place, address, binds, &mut running);
+    }
+    if let Some(address) = settings.config.metrics.listen {
+        let binds = [("TCP", address.resolve().and_then(listen_tcp).map(drop))];
+        findings.of_address(&settings.place("metrics.listen"), address, binds, &mut running);
+    }
+    findings.of_files(settings);
+    for (path, fault) in xdp_faults(settings) {
+        findings.0.push(format!("{}: {fault}", settings.place(&path)));
+    }
+    findings.of_routes(settings);
+    findings.0
+}
+
+/// Results of the comparison.
+#[derive(Default)]
+struct Findings(Vec<String>);
+
+impl Findings {
+    /// Results of attempts to bind an address, by transport.
+    fn of_address(
+        &mut self,
+        place: &str,
+        address: ServiceAddr,
+        binds: impl IntoIterator<Item = (&'static str, io::Result<()>)>,
+        running: &mut Running<'_>,
+    ) {
+        for (transport, bound) in binds {
+            match bound.map_err(|error| error.kind()) {
+                Err(ErrorKind::AddrNotAvailable) => {
+                    let text =
+                        format!("{place}: this host does not have the address {}", address.ip());
+                    return self.0.push(text);
+                }
+                Err(ErrorKind::AddrInUse) if !running.serves(address) => {
+                    return self.0.push(format!(
+                        "{place}: {transport} port {} of {} is in use by another program, or by a dns64d without a control socket",
+                        address.port(),
+                        address.ip()
+                    ));
+                }
+                // Another user may start the server.
+                _ => {}
+            }
+        }
+    }
+
+    /// Files and folders of sockets and logs.
+    fn of_files(&mut self, settings: &Settings) {
+        let config = &settings.config;
+        if let Some(socket) = &config.control.socket {
+            let place = settings.place("control.socket");
+            self.of_folder(&place, socket);
+            self.of_socket(&place, socket);
+        }
+        if let Some(file) = config.query_log.file() {
+            let place = settings.place("query-log.to");
+            self.of_folder(&place, file);
+            if file.is_dir() {
+                self.0.push(format!("{place}: {} is a folder", file.display()));
+            }
+        }
+        if let Some(socket) = &config.dnstap.socket {
+            let place = settings.place("dnstap.socket");
+            self.of_socket(&place, socket);
+            self.of_folder(&place, socket);
+        }
+    }
+
+    fn of_folder(&mut self, place: &str, file: &Path) {
+        let Some(folder) = missing_folder(file) else { return };
+        let is_of_unit = FOLDERS_OF_THE_UNIT.iter().any(|of_unit| folder == Path::new(of_unit));
+        let later = if is_of_unit { "; the systemd unit makes it at the start" } else { "" };
+        self.0.push(format!("{place}: there is no folder {}{later}", folder.display()));
+    }
+
+    fn of_socket(&mut self, place: &str, socket: &Path) {
+        let is_other = |metadata: std::fs::Metadata| !metadata.file_type().is_socket();
+        if std::fs::metadata(socket).is_ok_and(is_other) {
+            self.0.push(format!("{place}: {} is not a socket", socket.display()));
+        }
+    }
+
+    /// Upstreams to which the kernel has no route.
+    fn of_routes(&mut self, settings: &Settings) {
+        for (number, upstream) in settings.upstreams.iter().enumerate() {
+            let place = upstream_place(settings, number);
+            if let Err(error) = connect(upstream.address) {
+                let address = upstream.address;
+                self.0.push(format!("{place}: no route to the upstream {address}: {error}"));
+            }
+        }
+    }
+}
+
+/// The line of an upstream, or the file that names it.
+pub(super) fn upstream_place(settings: &Settings, number: usize) -> String {
+    match settings.follows_system {
+        true => RESOLV_CONF.to_owned(),
+        false => settings.place(&format!("upstream.{number}.address")),
+    }
+}
+
+/// A socket connected to an upstream, which sends nothing by itself.
+pub(super) fn connect(upstream: ServiceAddr) -> io::Result<UdpSocket> {
+    let any: IpAddr = if upstream.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(upstream.resolve()?)?;
+    Ok(socket)
+}
+
+/// The folder of a file, if it does not exist.
+fn missing_folder(file: &Path) -> Option<&Path> {
+    file.parent().filter(|folder| !folder.is_dir())
+}
+
+/// A server with this configuration that may be running.
+struct Running<'a> {
+    settings: &'a Settings,
+    /// Its addresses, once it has been asked.
+    addresses: Option<Vec<SocketAddr>>,
+}
+
+impl Running<'_> {
+    /// True if it serves this address, or its metrics there.
+    fn serves(&mut self, address: ServiceAddr) -> bool {
+        let settings = self.settings;
+        let addresses = self.addresses.get_or_insert_with(|| {
+            let socket = settings.config.control.socket.as_deref();
+            let status = ask(socket.unwrap_or(Path::new(CONTROL_SOCKET)), &Request::Status);
+            let Ok(Answer::Status(status)) = status else { return Vec::new() };
+            status.addresses.into_iter().chain(status.metrics_address).collect()
+        });
+        address.resolve().is_ok_and(|address| addresses.contains(&address))
+    }
+}

@@ -1,0 +1,114 @@
+//! `dns64d check --probe`: one query to each upstream.
+
+use std::io::{self, ErrorKind};
+use std::time::{Duration, Instant};
+
+use domain::base::iana::{Rcode, Rtype};
+use domain::base::{Message, MessageBuilder, Name};
+
+use super::machine::connect;
+use crate::config::Settings;
+
+/// The longest wait for an answer.
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// The longest answer that is read, octets.
+const LONGEST: usize = 4_096;
+
+/// The result for one upstream.
+#[derive(Debug)]
+pub(super) struct Probed {
+    /// Address and name of the upstream.
+    pub(super) upstream: String,
+    /// RCODE and time of the answer, or the reason why there is none.
+    pub(super) answer: Result<(Rcode, Duration), String>,
+}
+
+impl Probed {
+    /// True if the upstream answered with NOERROR or NXDOMAIN.
+    pub(super) fn is_good(&self) -> bool {
+        let good = [Rcode::NOERROR, Rcode::NXDOMAIN];
+        self.answer.as_ref().is_ok_and(|(rcode, _)| good.contains(rcode))
+    }
+}
+
+impl std::fmt::Display for Probed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.answer {
+            Ok((rcode, took)) => {
+                let ms = took.as_secs_f64() * 1_000.0;
+                write!(f, "upstream {}: {rcode} after {ms:.1} ms", self.upstream)
+            }
+            Err(reason) => write!(f, "upstream {}: {reason}", self.upstream),
+        }
+    }
+}
+
+/// Sends one query over UDP to each upstream, to all at the same time.
+pub(super) fn probe(settings: &Settings) -> Vec<Probed> {
+    std::thread::scope(|scope| {
+        let begin = |number: usize| {
+            let answer = scope.spawn(move || ask(settings, number));
+            let upstream = settings.upstream_name(number);
+            (upstream, answer)
+        };
+        let begun: Vec<_> = (0..settings.upstreams.len()).map(begin).collect();
+        let end = |(upstream, answer): (String, std::thread::ScopedJoinHandle<'_, _>)| {
+            let answer = answer.join().unwrap_or_else(|_| Err("the query failed".to_owned()));
+            Probed { upstream, answer }
+        };
+        begun.into_iter().map(end).collect()
+    })
+}
+
+/// Asks an upstream for the SOA record of the first domain that it is configured for: it need not
+/// answer for others.
+fn ask(settings: &Settings, number: usize) -> Result<(Rcode, Duration), String> {
+    let route = settings.routes.iter().rev().find(|route| route.upstreams.contains(&number));
+    let domain = route.map_or(&b"\0"[..], |route| route.domain.wire());
+    let id = rand::random();
+    let query = query(id, domain).ok_or("the query cannot be written")?;
+    let exchange = || -> io::Result<(Vec<u8>, Duration)> {
+        let socket = connect(settings.upstreams[number].address)?;
+        let sent = Instant::now();
+        socket.send(&query)?;
+        let mut answer = vec![0; LONGEST];
+        loop {
+            let left = TIMEOUT.saturating_sub(sent.elapsed());
+            if left.is_zero() {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            socket.set_read_timeout(Some(left))?;
+            let len = socket.recv(&mut answer)?;
+            if is_answer(&answer[..len], &query) {
+                answer.truncate(len);
+                return Ok((answer, sent.elapsed()));
+            }
+        }
+    };
+    let (answer, took) = exchange().map_err(|error| match error.kind() {
+        ErrorKind::TimedOut | ErrorKind::WouldBlock => {
+            format!("no answer within {} s", TIMEOUT.as_secs())
+        }
+        _ => error.to_string(),
+    })?;
+    let answer = Message::from_slice(&answer).map_err(|error| error.to_string())?;
+    Ok((answer.header().rcode(), took))
+}
+
+/// The query for a domain (wire format), with RD.
+fn query(id: u16, domain: &[u8]) -> Option<Vec<u8>> {
+    let mut message = MessageBuilder::new_vec();
+    message.header_mut().set_id(id);
+    message.header_mut().set_rd(true);
+    let mut question = message.question();
+    question.push((Name::from_slice(domain).ok()?, Rtype::SOA)).ok()?;
+    Some(question.finish())
+}
+
+/// True if a message is a response to `query`.
+fn is_answer(message: &[u8], query: &[u8]) -> bool {
+    match (Message::from_slice(message), Message::from_slice(query)) {
+        (Ok(message), Ok(query)) => message.is_answer(query),
+        _ => false,
+    }
+}
