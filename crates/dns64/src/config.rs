@@ -7,6 +7,7 @@
 //! ```
 
 mod addresses;
+mod changes;
 mod error;
 mod keys;
 mod local_zones;
@@ -19,6 +20,7 @@ mod system;
 mod times;
 mod warnings;
 
+pub(crate) use self::changes::{Changes, Running, Written};
 pub use self::error::ConfigError;
 pub(crate) use self::error::RESOLV_CONF;
 pub use self::keys::{

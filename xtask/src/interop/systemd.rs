@@ -125,8 +125,7 @@ fn traced(
     // The server is the last of those that were started one by another.
     let child = last_child(server.pid()?)?.to_string();
     output("kill", &["-HUP", &child], LIMIT)?;
-    let is_replaced =
-        || Ok(fs::read_to_string(&log)?.contains("the configuration has been replaced"));
+    let is_replaced = || Ok(fs::read_to_string(&log)?.contains("configuration reloaded"));
     wait_until("dns64d does not read its configuration again", LIMIT, is_replaced)?;
     output("kill", &["-TERM", &child], LIMIT)?;
     let is_gone = || Ok(!Path::new("/proc").join(&child).exists());

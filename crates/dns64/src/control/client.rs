@@ -1,4 +1,4 @@
-//! Who asks at the control socket.
+//! The client's side of the control socket.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -14,36 +14,36 @@ const LONGEST_ANSWER: u64 = 16 << 20;
 /// Why a server did not answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ControlError {
-    /// Nobody is there, or may be asked.
+    /// No server listens, or this user may not connect.
     #[error("no dns64d serves its [control] socket at {}: {source}", .socket.display())]
     Unreachable {
         /// The socket.
         socket: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
-    /// It broke off, or took too long.
+    /// The connection ended, or the answer took too long.
     #[error("no answer at {}: {source}", .socket.display())]
     NoAnswer {
         /// The socket.
         socket: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
-    /// It answered something that this program does not understand.
+    /// The answer is malformed.
     #[error("cannot read the answer at {}: {source}", .socket.display())]
     Unreadable {
         /// The socket.
         socket: PathBuf,
-        /// What is wrong with it.
+        /// Error of the parser.
         source: serde_json::Error,
     },
 }
 
-/// What the server at a socket answers.
+/// Sends a request to the server at a socket and returns the answer.
 ///
 /// # Errors
-/// If it does not.
+/// If there is none.
 pub(crate) fn ask(socket: &Path, request: &Request) -> Result<Answer, ControlError> {
     let unreachable = |source| ControlError::Unreachable { socket: socket.into(), source };
     let no_answer = |source| ControlError::NoAnswer { socket: socket.into(), source };
@@ -53,7 +53,7 @@ pub(crate) fn ask(socket: &Path, request: &Request) -> Result<Answer, ControlErr
         .map_err(|source| ControlError::Unreadable { socket: socket.into(), source })
 }
 
-/// What comes back for a request.
+/// Sends a request and reads the answer.
 fn exchange(mut stream: UnixStream, request: &Request) -> io::Result<Vec<u8>> {
     let patience = Some(PATIENCE + Duration::from_secs(1));
     stream.set_read_timeout(patience)?;

@@ -1,13 +1,15 @@
-//! The control socket: what a running server says of itself to who asks on the same machine.
+//! The control socket: status, explanations, reload and flush of a running server, for programs on
+//! the same machine.
 //!
 //! ```text
-//! dns64d status, explain ─► client ── a line of JSON ──► socket ─► server::control ─► Status, Explanation
-//!        ▲                                                                              │
-//!        └── words, or the JSON ◄──────────────── a line of JSON ◄──────────────────────┘
+//! dns64d status, explain, reload, flush ─► client ── a line of JSON ──► socket ─► server::control ─► answer
+//!        ▲                                                                                            │
+//!        └── words, or the JSON ◄────────────────── a line of JSON ◄──────────────────────────────────┘
 //! ```
 
 pub(crate) mod client;
 mod explanation;
+mod outcomes;
 pub(crate) mod protocol;
 pub(crate) mod socket;
 mod status;
@@ -17,6 +19,7 @@ pub use self::explanation::{
     AnswerRecord, EXPLANATION_VERSION, Explanation, PrefixRule, QuestionAsked, RulesApplied,
     Source, TtlBounds,
 };
+pub use self::outcomes::{FLUSH_VERSION, FlushReport, RELOAD_VERSION, ReloadOutcome, ReloadReport};
 pub use self::status::{
     CacheStatus, ConfigurationStatus, PrefixStatus, STATUS_VERSION, Status, UpstreamStatus,
 };

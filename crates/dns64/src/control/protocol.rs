@@ -1,4 +1,4 @@
-//! What is asked at the control socket, and answered: a line of JSON each way on a connection.
+//! Requests at the control socket and their answers: a line of JSON each way on a connection.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
@@ -6,19 +6,29 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::explanation::Explanation;
+use super::outcomes::{FlushReport, ReloadReport};
 use super::status::Status;
 
 /// Time for an answer. Upstreams may have to be asked for it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What is asked.
+/// A request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "kebab-case")]
 pub(crate) enum Request {
-    /// What is in use.
+    /// Prints what is in use.
     Status,
-    /// Why a name is answered as it is.
+    /// Explains why a name is answered as it is.
     Explain(Subject),
+    /// Reads the configuration again.
+    Reload,
+    /// Removes a name and the names below it from the cache.
+    Flush {
+        /// The name.
+        name: String,
+    },
+    /// Empties the cache.
+    FlushAll,
 }
 
 /// The query that is to be explained.
@@ -49,7 +59,7 @@ fn loopback() -> IpAddr {
     Ipv6Addr::LOCALHOST.into()
 }
 
-/// What is answered.
+/// The answer to a request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Answer {
@@ -57,7 +67,11 @@ pub(crate) enum Answer {
     Status(Box<Status>),
     /// To [`Request::Explain`].
     Explanation(Box<Explanation>),
-    /// Why there is no other answer.
+    /// To [`Request::Reload`].
+    Reloaded(ReloadReport),
+    /// To [`Request::Flush`] and [`Request::FlushAll`].
+    Flushed(FlushReport),
+    /// The reason why there is no other answer.
     Error(String),
 }
 
@@ -89,8 +103,19 @@ mod tests {
         assert_eq!(Request::read(short), Ok(Request::Explain(subject.clone())));
         let whole = Request::Explain(Subject { rtype: "A".into(), dnssec_ok: true, ..subject });
         assert_eq!(Request::read(&serde_json::to_vec(&whole).unwrap()), Ok(whole));
+        for (line, request) in [
+            (&b"{\"request\":\"reload\"}"[..], Request::Reload),
+            (b"{\"request\":\"flush-all\"}", Request::FlushAll),
+            (
+                b"{\"request\":\"flush\",\"name\":\"a.test\"}",
+                Request::Flush { name: "a.test".into() },
+            ),
+        ] {
+            assert_eq!(Request::read(line), Ok(request));
+        }
         for wrong in [
             &b"status"[..],
+            b"{\"request\":\"flush\"}",
             b"",
             b"{\"request\":\"stop\"}",
             b"{\"request\":\"explain\"}",

@@ -1,9 +1,10 @@
-//! Status and explanation in words, for people at a terminal.
+//! Answers of the control socket in words, for people at a terminal.
 
 use std::fmt::Write;
 use std::time::Duration;
 
 use super::explanation::{Explanation, PrefixRule, QuestionAsked, RulesApplied, Source, TtlBounds};
+use super::outcomes::{FlushReport, ReloadOutcome, ReloadReport};
 use super::status::{PrefixStatus, Status, UpstreamStatus};
 use crate::translation::policy::{Hints, Mode, Select};
 
@@ -248,10 +249,37 @@ fn describe_counters(out: &mut String, status: &Status) {
     line(out, "waiting", &status.in_flight.to_string());
 }
 
+/// Outcome of a reload; the reason of a refusal is printed as an error.
+pub(crate) fn reload(report: &ReloadReport) -> String {
+    let mut out = String::new();
+    if report.outcome == ReloadOutcome::Refused {
+        return out;
+    }
+    let or_none = |keys: &[String]| match keys {
+        [] => "none".to_owned(),
+        keys => keys.join(", "),
+    };
+    let _ = writeln!(out, "Changed keys: {}", or_none(&report.changed));
+    if !report.waiting.is_empty() {
+        let _ = writeln!(out, "Waiting for a restart: {}", or_none(&report.waiting));
+    }
+    out
+}
+
+/// Outcome of a flush.
+pub(crate) fn flush(report: &FlushReport) -> String {
+    let what = report
+        .name
+        .as_ref()
+        .map_or("The cache".to_owned(), |name| format!("{name} and names below it"));
+    format!("{what}: {} cached answers removed\n", report.removed)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::control::{AnswerRecord, CacheStatus, ConfigurationStatus};
+    use crate::control::{FLUSH_VERSION, RELOAD_VERSION};
     use crate::translation::decision::Decision;
 
     fn rules() -> RulesApplied {
@@ -350,6 +378,32 @@ mod tests {
         let refused = Explanation { rules: refused, decision, answer: vec![], ..explained };
         let text = explanation(&refused);
         assert!(text.contains("not in [access] allow") && text.contains("no records"), "{text}");
+    }
+
+    #[test]
+    fn reload_and_flush_are_reported_in_words() {
+        let report = ReloadReport {
+            schema_version: RELOAD_VERSION,
+            file: "dns64d.toml".into(),
+            outcome: ReloadOutcome::NeedsRestart,
+            changed: vec!["dns64.prefixes".into(), "upstream".into()],
+            waiting: vec!["listen".into()],
+            warnings: Vec::new(),
+            error: None,
+        };
+        let expected = "Changed keys: dns64.prefixes, upstream\nWaiting for a restart: listen\n";
+        assert_eq!(reload(&report), expected);
+        let outcome = ReloadOutcome::InEffect;
+        let unchanged =
+            ReloadReport { outcome, changed: vec![], waiting: vec![], ..report.clone() };
+        assert_eq!(reload(&unchanged), "Changed keys: none\n");
+        assert_eq!(reload(&ReloadReport { outcome: ReloadOutcome::Refused, ..report }), "");
+        let report = |name| FlushReport { schema_version: FLUSH_VERSION, name, removed: 3 };
+        assert_eq!(
+            flush(&report(Some("a.test.".into()))),
+            "a.test. and names below it: 3 cached answers removed\n"
+        );
+        assert_eq!(flush(&report(None)), "The cache: 3 cached answers removed\n");
     }
 
     #[test]

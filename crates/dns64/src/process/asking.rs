@@ -1,4 +1,4 @@
-//! `dns64d status` and `dns64d explain`: what a running server says of itself.
+//! Commands for a running server: `status`, `explain`, `reload`, `flush`.
 
 use std::path::{Path, PathBuf};
 
@@ -8,9 +8,9 @@ use super::output::{print, print_visible};
 use crate::config::{CONTROL_SOCKET, ConfigError, control_socket};
 use crate::control::client::ask;
 use crate::control::protocol::{Answer, Request, Subject};
-use crate::control::words;
+use crate::control::{ReloadOutcome, words};
 
-/// Whom to ask, and how to show the answer.
+/// The server's socket, and the form of the output.
 #[derive(Debug, Args)]
 pub(super) struct Asked {
     /// The server's socket [default: that of the configuration, or /run/dns64d/control.sock]
@@ -21,7 +21,7 @@ pub(super) struct Asked {
     json: bool,
 }
 
-/// The server does not understand what is asked: why.
+/// The server rejects the request, for this reason.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct BadQuestion(String);
@@ -29,7 +29,7 @@ pub(super) struct BadQuestion(String);
 /// Prints what is in use.
 ///
 /// # Errors
-/// If the configuration cannot be read, or nobody answers.
+/// If the configuration cannot be read, or no server answers.
 pub(super) fn status(file: Option<&Path>, asked: &Asked) -> anyhow::Result<()> {
     match answer(file, asked, &Request::Status)? {
         Answer::Status(status) if asked.json => show_json(&status),
@@ -41,11 +41,56 @@ pub(super) fn status(file: Option<&Path>, asked: &Asked) -> anyhow::Result<()> {
 /// Prints why a query is answered as it is.
 ///
 /// # Errors
-/// If the configuration cannot be read, nobody answers, or there is no such query.
+/// If the configuration cannot be read, no server answers, or there is no such query.
 pub(super) fn explain(file: Option<&Path>, asked: &Asked, subject: Subject) -> anyhow::Result<()> {
     match answer(file, asked, &Request::Explain(subject))? {
         Answer::Explanation(explained) if asked.json => show_json(&explained),
         Answer::Explanation(explained) => Ok(print_visible(&words::explanation(&explained))?),
+        other => Err(unexpected(other)),
+    }
+}
+
+/// Has the server read its configuration again, and prints the outcome. Returns the exit status.
+///
+/// # Errors
+/// If the configuration cannot be read, or no server answers.
+pub(super) fn reload(file: Option<&Path>, asked: &Asked) -> anyhow::Result<u8> {
+    let report = match answer(file, asked, &Request::Reload)? {
+        Answer::Reloaded(report) => report,
+        other => return Err(unexpected(other)),
+    };
+    if asked.json {
+        show_json(&report)?;
+    } else {
+        print(words::reload(&report).as_bytes())?;
+        for warning in &report.warnings {
+            tell!("dns64d: warning: {warning}");
+        }
+        if let Some(error) = &report.error {
+            tell!("dns64d: reload refused, the old configuration stays: {error}");
+        }
+    }
+    Ok(match report.outcome {
+        ReloadOutcome::InEffect => 0,
+        ReloadOutcome::NeedsRestart => 1,
+        ReloadOutcome::Refused => 2,
+    })
+}
+
+/// Has the server remove a name with the names below it from its cache, or all of them, and prints
+/// the number of removed answers.
+///
+/// # Errors
+/// If the configuration cannot be read, no server answers, or there is no such name.
+pub(super) fn flush(
+    file: Option<&Path>,
+    asked: &Asked,
+    name: Option<String>,
+) -> anyhow::Result<()> {
+    let request = name.map_or(Request::FlushAll, |name| Request::Flush { name });
+    match answer(file, asked, &request)? {
+        Answer::Flushed(report) if asked.json => show_json(&report),
+        Answer::Flushed(report) => Ok(print(words::flush(&report).as_bytes())?),
         other => Err(unexpected(other)),
     }
 }
@@ -58,7 +103,7 @@ fn answer(file: Option<&Path>, asked: &Asked, request: &Request) -> anyhow::Resu
     Ok(ask(&socket, request)?)
 }
 
-/// The socket that the configuration names.
+/// The control socket of the configuration.
 fn configured(file: Option<&Path>) -> Result<Option<PathBuf>, ConfigError> {
     file.map(control_socket).transpose().map(Option::flatten)
 }
@@ -69,12 +114,10 @@ fn show_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     Ok(print(&text)?)
 }
 
-/// What is no answer to the question.
+/// The error for an answer to another request.
 fn unexpected(answer: Answer) -> anyhow::Error {
     match answer {
         Answer::Error(why) => BadQuestion(why).into(),
-        Answer::Status(_) | Answer::Explanation(_) => {
-            anyhow::anyhow!("the server answers another question")
-        }
+        _ => anyhow::anyhow!("the server answers another request"),
     }
 }

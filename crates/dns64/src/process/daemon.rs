@@ -4,7 +4,7 @@
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use dns64_import::{Note, Source};
-use listenfd::ListenFd;
 use net::address::ServiceAddr;
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use signal_hook::low_level::raise;
 
 use super::asking::{self, Asked, BadQuestion};
 use super::follow::{self, Follower};
@@ -27,21 +27,26 @@ use super::harden::{self, Needed};
 use super::limits::Allowed;
 use super::log::Log;
 use super::machine;
-use super::output::{comment, print, visible};
+use super::output::{bounded, comment, print};
 use super::pages::{self, below_help};
 use super::probe::{self, Probed};
+use super::reload::{ConfigSource, Reloader};
 use super::sections::sections;
+use super::systemd;
 use crate::config::{
-    Config, ConfigError, LogFormat, LogKeys, LogLevel, RESOLV_CONF, Settings, UPSTREAM_LINES,
+    Config, ConfigError, LogFormat, LogKeys, LogLevel, RESOLV_CONF, Running, Settings,
+    UPSTREAM_LINES,
 };
 use crate::control::protocol::Subject;
 use crate::guard;
 use crate::import::{ImportError, import};
-use crate::server::{Activated, RunningServer, ServerError, bind};
+use crate::server::{ServerError, bind};
 
 /// Exit status of an import that loses something (docs/src/contract.md).
 const ANSWERS_MAY_DIFFER: u8 = 1;
+/// Exit status if the configuration or the command cannot be used.
 const BAD_CONFIGURATION: u8 = 2;
+/// Exit status if the system refuses what is needed, or no server answers.
 const BAD_ENVIRONMENT: u8 = 4;
 /// Exit status after a panic, as Rust programs have it.
 const PANICKED: i32 = 101;
@@ -74,6 +79,25 @@ enum Command {
     /// socket of [control] in the configuration
     #[command(after_help = below_help(&sections("status")))]
     Status {
+        #[command(flatten)]
+        asked: Asked,
+    },
+    /// Read the configuration of a running server again; prints the keys that have changed and those
+    /// that wait for a restart
+    #[command(after_help = below_help(&sections("reload")))]
+    Reload {
+        #[command(flatten)]
+        asked: Asked,
+    },
+    /// Remove a name and all names below it from the cache of a running server
+    #[command(after_help = below_help(&sections("flush")))]
+    Flush {
+        /// The name; answers of all types for it and for names below it are removed
+        #[arg(required_unless_present = "all", conflicts_with = "all")]
+        name: Option<String>,
+        /// Empty the cache
+        #[arg(long)]
+        all: bool,
         #[command(flatten)]
         asked: Asked,
     },
@@ -165,6 +189,8 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(BAD_CONFIGURATION);
         }
         Some(Command::Status { asked }) => asking::status(file, &asked).map(done),
+        Some(Command::Reload { asked }) => asking::reload(file, &asked).map(ExitCode::from),
+        Some(Command::Flush { name, all: _, asked }) => asking::flush(file, &asked, name).map(done),
         Some(Command::Explain { name, rtype, client, dnssec, checking_disabled, asked }) => {
             let subject = Subject { name, rtype, client, dnssec_ok: dnssec, checking_disabled };
             asking::explain(file, &asked, subject).map(done)
@@ -290,9 +316,11 @@ fn end_on_panic(log: Arc<Log>) {
 }
 
 fn serve(file: Option<&Path>, listen: &[ServiceAddr]) -> anyhow::Result<()> {
-    let activated = activated_sockets()?;
+    let activated = systemd::activated_sockets()?;
     let passed = activated.addresses();
-    let mut settings = Settings::load(file, &passed, listen)?;
+    let source = ConfigSource { file, passed: &passed, listen };
+    let mut settings = source.load()?;
+    let running = Running::started(source.written(&settings));
     let log = Log::new();
     end_on_panic(Arc::clone(&log));
     start_log(settings.config.log, Arc::clone(&log));
@@ -313,7 +341,13 @@ fn serve(file: Option<&Path>, listen: &[ServiceAddr]) -> anyhow::Result<()> {
     let mut follower = Follower::new(&settings);
     warnings.extend(machine::missing(&settings));
     tell_beginning(&settings, file);
-    let bound = bind(settings, activated)?;
+    let mut bound = bind(settings, activated)?;
+    // The signal wakes this thread, which answers the request.
+    let (sender, requests) = channel();
+    bound.on_reload(move |request| {
+        let _ = sender.send(request);
+        let _ = raise(SIGHUP);
+    });
     give_up_privileges(&config, file, resolv_conf)?;
     log.begin().context("cannot start the thread of the log")?;
     warnings.extend_from_slice(bound.warnings());
@@ -334,18 +368,21 @@ fn serve(file: Option<&Path>, listen: &[ServiceAddr]) -> anyhow::Result<()> {
     if let Some(socket) = &config.control.socket {
         tracing::info!("control socket {}", socket.display());
     }
-    tell_systemd(&[NotifyState::Ready]);
+    systemd::notify(&[NotifyState::Ready]);
     let signals = in_a_thread(signals).context("cannot start the thread of the signals")?;
-    let fit = |settings: &mut Settings| allowed.refit(settings, fixed);
+    let mut reloader = Reloader { server: &server, source, allowed, fixed, running };
     loop {
         match signals.recv_timeout(follow::LOOK) {
-            Ok(SIGHUP) => reload(&server, file, &passed, listen, fit),
-            Err(RecvTimeoutError::Timeout) => follower.look(&server, fit),
+            // A request that comes during the reload has a signal of its own.
+            Ok(SIGHUP) => reloader.answer(requests.try_iter().collect()),
+            Err(RecvTimeoutError::Timeout) => {
+                follower.look(&server, |settings| reloader.refit(settings));
+            }
             Ok(_) | Err(RecvTimeoutError::Disconnected) => break,
         }
     }
-    tracing::info!("stopping: queries in flight are still answered");
-    tell_systemd(&[NotifyState::Stopping]);
+    tracing::info!("stopping; queries in flight are answered");
+    systemd::notify(&[NotifyState::Stopping]);
     server.stop();
     Ok(())
 }
@@ -398,73 +435,6 @@ fn tell_beginning(settings: &Settings, file: Option<&Path>) {
         }
     );
     tracing::info!("{}", settings.upstreams_in_words());
-}
-
-/// Reads the configuration again, and makes it fit the system. A bad one changes nothing.
-fn reload(
-    server: &RunningServer,
-    file: Option<&Path>,
-    passed: &[SocketAddr],
-    listen: &[ServiceAddr],
-    fit: impl FnOnce(&mut Settings) -> Option<String>,
-) {
-    match Settings::load(file, passed, listen) {
-        Ok(mut settings) => {
-            if let Some(reason) = follow::loses_upstreams(server, &settings) {
-                return tracing::error!("the old configuration stays: {reason}");
-            }
-            for warning in settings.warnings().into_iter().chain(fit(&mut settings)) {
-                tracing::warn!("{warning}");
-            }
-            if let Ok(since_boot) = NotifyState::monotonic_usec_now() {
-                tell_systemd(&[NotifyState::Reloading, since_boot]);
-            }
-            let upstreams = settings.upstreams_in_words();
-            match server.reload(&settings) {
-                Ok(()) => tracing::info!("the configuration has been replaced; {upstreams}"),
-                Err(error) => tracing::error!("the old configuration stays: {error}"),
-            }
-            tell_systemd(&[NotifyState::Ready]);
-        }
-        Err(error) => {
-            tracing::error!("the old configuration stays: {}", bounded(&error.to_string()));
-        }
-    }
-}
-
-/// The longest error that is shown, octets: those of a configuration repeat the line that is wrong,
-/// as long as that is.
-const LONGEST_ERROR: usize = 2_000;
-
-/// Returns an error, or the beginning of one that is too long, with control characters escaped.
-fn bounded(error: &str) -> String {
-    if error.len() <= LONGEST_ERROR {
-        return visible(error).into_owned();
-    }
-    format!("{} …", visible(&error[..error.floor_char_boundary(LONGEST_ERROR)]))
-}
-
-/// Not started by systemd, nobody listens, and that is no error.
-fn tell_systemd(state: &[NotifyState<'_>]) {
-    let _ = sd_notify::notify(state);
-}
-
-/// The sockets that systemd passes (socket activation); none otherwise.
-///
-/// # Errors
-/// If one of them is neither a datagram nor a listening stream socket of IP.
-fn activated_sockets() -> std::io::Result<Activated> {
-    let mut passed = ListenFd::from_env();
-    let mut activated = Activated::default();
-    for i in 0..passed.len() {
-        // A socket that is not of the kind that is tried stays where it is.
-        if let Ok(Some(socket)) = passed.take_udp_socket(i) {
-            activated.udp.push(socket);
-        } else {
-            activated.tcp.extend(passed.take_tcp_listener(i)?);
-        }
-    }
-    Ok(activated)
 }
 
 /// Waits at its end until the log is written.
@@ -526,6 +496,22 @@ mod tests {
                 assert!(Arguments::try_parse_from(typed).is_ok(), "{line}");
             }
         }
+    }
+
+    #[test]
+    fn the_unit_starts_and_reloads_with_one_configuration() {
+        let unit = include_str!("../../../../dist/systemd/dns64d.service");
+        let value = |key: &str| {
+            let line = unit.lines().find_map(|line| line.strip_prefix(key));
+            line.and_then(|rest| rest.strip_prefix('=')).unwrap_or_else(|| panic!("{key}"))
+        };
+        let parsed = |key| Arguments::try_parse_from(value(key).split(' ')).unwrap();
+        let (start, reload) = (parsed("ExecStart"), parsed("ExecReload"));
+        assert!(start.command.is_none() && start.config.is_some());
+        assert!(matches!(reload.command, Some(Command::Reload { .. })));
+        assert_eq!(reload.config, start.config);
+        let socket = format!("/run/{}/control.sock", value("RuntimeDirectory"));
+        assert_eq!(socket, crate::config::CONTROL_SOCKET);
     }
 
     /// Not a test, but what the test below starts as a process of its own.

@@ -1,6 +1,7 @@
-//! The process around the server: arguments, signals and systemd (`daemon`), confinement (`harden`,
-//! `calls`), upstreams of resolv.conf (`follow`), limits of the system (`limits`, `memory`), the log
-//! (`log`), completions and manual pages (`pages`), and commands to a running server (`asking`).
+//! The process around the server: arguments, signals and the main loop (`daemon`), reload (`reload`),
+//! systemd (`systemd`), confinement (`harden`, `calls`), upstreams of resolv.conf (`follow`), limits of
+//! the system (`limits`, `memory`), checks of this machine (`machine`) and of upstreams (`probe`), the
+//! log (`log`), completions and manual pages (`pages`), and commands for a running server (`asking`).
 
 /// Writes a line to standard error, with control characters escaped. Unlike `eprintln!` it does not
 /// panic if standard error is closed.
@@ -24,4 +25,6 @@ mod memory;
 mod output;
 pub mod pages;
 mod probe;
+mod reload;
 mod sections;
+mod systemd;

@@ -59,6 +59,17 @@ pub(super) fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// The longest error that is shown, octets. Errors of a configuration repeat the line at fault.
+const LONGEST_ERROR: usize = 2_000;
+
+/// Returns an error, or the beginning of one that is too long, with control characters escaped.
+pub(super) fn bounded(error: &str) -> String {
+    if error.len() <= LONGEST_ERROR {
+        return visible(error).into_owned();
+    }
+    format!("{} …", visible(&error[..error.floor_char_boundary(LONGEST_ERROR)]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,4 +1,4 @@
-//! What stands below `--help` and in the manual pages of dns64d beside its options.
+//! Examples, signals and exit statuses below `--help` and in the manual pages of dns64d.
 
 use super::pages::Section;
 
@@ -21,7 +21,10 @@ const OF_PROGRAM: &[Section] = &[
     Section {
         title: "Signals",
         items: &[
-            ("HUP", "reads the configuration again; a bad one changes nothing"),
+            (
+                "HUP",
+                "reads the configuration again, as `dns64d reload` does; a bad one changes nothing",
+            ),
             ("TERM", "ends it; queries in flight are still answered"),
         ],
     },
@@ -29,8 +32,11 @@ const OF_PROGRAM: &[Section] = &[
         title: EXIT_STATUS,
         items: &[
             ("0", "ended by SIGTERM or SIGINT"),
-            ("1", "import: answers can depend on something that is not carried over"),
-            ("2", "the configuration cannot be used"),
+            (
+                "1",
+                "import: answers can depend on something that is not carried over; reload: part of the configuration waits for a restart",
+            ),
+            ("2", "the configuration or the command cannot be used"),
             (
                 "4",
                 "the system refuses something that is needed, such as a port; status, explain, reload, flush: no dns64d answers",
@@ -66,7 +72,6 @@ const OF_CHECK: &[Section] = &[
                 "4",
                 "--probe: an upstream did not answer within 2 s, or answered with an error such as REFUSED",
             ),
-            ("101", "too many defects of its own"),
         ],
     },
 ];
@@ -103,6 +108,55 @@ const OF_STATUS: &[Section] = &[
     HOW_ASKING_ENDS,
 ];
 
+const OF_RELOAD: &[Section] = &[
+    Section {
+        title: EXAMPLES,
+        items: &[
+            (
+                "dns64d --config /etc/dns64d/dns64d.toml reload",
+                "Apply the file; the output names the keys that have changed.",
+            ),
+            (
+                "dns64d reload --socket /run/dns64d/control.sock",
+                "The same, if [control] socket itself has changed in the file.",
+            ),
+        ],
+    },
+    Section {
+        title: EXIT_STATUS,
+        items: &[
+            ("0", "all of the configuration is in effect"),
+            ("1", "part of it waits for a restart; the output names the keys"),
+            (
+                "2",
+                "the configuration is refused, and the old one stays; the error has file and line",
+            ),
+            ("4", "no dns64d answers at the socket, or this user may not connect"),
+        ],
+    },
+];
+
+const OF_FLUSH: &[Section] = &[
+    Section {
+        title: EXAMPLES,
+        items: &[
+            (
+                "dns64d --config /etc/dns64d/dns64d.toml flush example.org",
+                "Remove example.org and all names below it, such as www.example.org.",
+            ),
+            ("dns64d flush --all --socket /run/dns64d/control.sock", "Empty the cache."),
+        ],
+    },
+    Section {
+        title: EXIT_STATUS,
+        items: &[
+            ("0", "done; the output has the number of removed answers"),
+            ("2", "the name is no domain name, or the configuration cannot be read"),
+            ("4", "no dns64d answers at the socket, or this user may not connect"),
+        ],
+    },
+];
+
 const OF_EXPLAIN: &[Section] = &[
     Section {
         title: EXAMPLES,
@@ -120,17 +174,17 @@ const OF_EXPLAIN: &[Section] = &[
     HOW_ASKING_ENDS,
 ];
 
-/// How commands end that ask a running server.
+/// Exit statuses of `status` and `explain`.
 const HOW_ASKING_ENDS: Section = Section {
     title: EXIT_STATUS,
     items: &[
         ("0", "it has answered"),
-        ("2", "the configuration cannot be read, or the question makes no sense"),
-        ("4", "nobody answers at the socket, or this user may not ask"),
+        ("2", "the configuration cannot be read, or the query is malformed"),
+        ("4", "no dns64d answers at the socket, or this user may not connect"),
     ],
 };
 
-/// What `--help` and the manual pages have beside the options; the program's own page has no words.
+/// The sections of a subcommand; an empty name stands for the program.
 pub(super) fn sections(subcommand: &str) -> Vec<Section> {
     let examples = |items| vec![Section { title: EXAMPLES, items }];
     match subcommand {
@@ -138,6 +192,8 @@ pub(super) fn sections(subcommand: &str) -> Vec<Section> {
         "check" => OF_CHECK.to_vec(),
         "status" => OF_STATUS.to_vec(),
         "explain" => OF_EXPLAIN.to_vec(),
+        "reload" => OF_RELOAD.to_vec(),
+        "flush" => OF_FLUSH.to_vec(),
         "import" => OF_IMPORT.to_vec(),
         "completions" => examples(&[(
             "dns64d completions bash > ~/.local/share/bash-completion/completions/dns64d",

@@ -31,6 +31,7 @@ mod survey;
 #[cfg(test)]
 mod tests;
 
+use domain::base::name::ToName;
 use wire::edns::ede;
 use wire::rcode::Rcode;
 use wire::template::HEADER_LEN;
@@ -39,7 +40,7 @@ use wire::view::Message;
 use self::aliases::Aliases;
 use self::asked::{AskedQuestion, sane};
 use self::survey::{Denial, Facts, Survey, type_covered};
-use crate::name::is_question;
+use crate::name::{is_at_or_below, is_question};
 use crate::resolver::scope::Scope;
 use crate::resolver::ttl::TtlLimits;
 
@@ -298,6 +299,15 @@ impl Answer {
             0 => self.name(),
             len => &self.octets[message_len..message_len + len],
         }
+    }
+
+    /// True if an alias in it leads to `name` (wire format, lower case) or to a name below it.
+    pub(crate) fn leads_to(&self, name: &[u8]) -> bool {
+        let is_of = |record: AnswerRecord<'_>| {
+            let owner = self.read(&record).map(|read| read.owner().to_name::<Vec<u8>>());
+            owner.is_some_and(|owner| is_at_or_below(owner.as_slice(), name))
+        };
+        self.has_aliases() && (is_at_or_below(self.target(), name) || self.answers().any(is_of))
     }
 
     /// Where the TTLs of all records are in the message, in order.

@@ -4,6 +4,7 @@
 //! that the question is asked again and fails again, up to `failure-max-ttl` (§3.2). Silence that
 //! is remembered from a time in which an upstream was dead is forgotten when that upstream is back.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use method::units::Nanos;
 use quick_cache::sync::{Cache as QuickCache, DefaultLifecycle, EntryAction, EntryResult};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
-use crate::name::{Key, KeyBuf};
+use crate::name::{Key, KeyBuf, LowerName, is_at_or_below};
 use crate::resolver::answer::{Answer, AnswerKind};
 use crate::resolver::outcome::{Failure, Kept, Outcome};
 use crate::resolver::ttl::TtlLimits;
@@ -351,6 +352,28 @@ impl Cache {
             .is_some_and(|entry| entry.revivable(second(now), stale).is_some())
     }
 
+    /// Removes what is cached for `name` and the names below it: answers and failures of all types,
+    /// and answers to other questions with aliases that lead there. Returns their number. Visits
+    /// the whole cache, and locks one part of it at a time.
+    pub(crate) fn flush(&self, name: &LowerName) -> u64 {
+        let removed = Cell::new(0);
+        self.entries.retain(|key, entry| {
+            let answer = entry.answer.as_ref();
+            let is_kept = !is_at_or_below(key.name(), name.wire())
+                && !answer.is_ok_and(|answer| answer.leads_to(name.wire()));
+            removed.set(removed.get() + u64::from(!is_kept));
+            is_kept
+        });
+        removed.get()
+    }
+
+    /// Removes all answers and failures; returns their number.
+    pub(crate) fn flush_all(&self) -> u64 {
+        let removed = self.entries.len() as u64;
+        self.clear();
+        removed
+    }
+
     /// Forgets all answers and failures. Takes no memory and gives none back: a cache that is
     /// cleared is as good as a new one, and sooner there.
     pub fn clear(&self) {
@@ -579,6 +602,50 @@ mod tests {
             assert!(used >= configured * 3 / 4 && used <= configured, "{records}: {printed}");
             assert!(grown <= configured * 11 / 10, "{records}: {printed}");
         }
+    }
+
+    #[test]
+    fn a_flush_removes_the_name_the_names_below_and_aliases() {
+        let limits = TtlLimits::default();
+        let cached = || {
+            let cache = Cache::new(1);
+            let put = |name: &str, qtype: u16, cd: bool, answer: Said| {
+                let key = KeyBuf::new(&name.parse().unwrap(), qtype, 1, false, cd).to_key();
+                cache.put(key, Arc::new(answer.parse().unwrap()), at(0), &limits);
+            };
+            for name in ["a.test", "b.a.test", "xa.test", "test"] {
+                put(name, A, false, said(name, A).a(name, 60, "192.0.2.1"));
+            }
+            put("a.test", A, true, said("a.test", A).a("a.test", 60, "192.0.2.1"));
+            put("a.test", AAAA, false, said("a.test", AAAA).nodata(60));
+            let chain = said("www.other", A)
+                .cname("www.other", 60, "A.test")
+                .cname("A.test", 60, "c.other")
+                .a("c.other", 60, "192.0.2.1");
+            put("www.other", A, false, chain);
+            let no_data = said("v6.other", AAAA).cname("v6.other", 60, "d.a.test").nodata(60);
+            put("v6.other", AAAA, false, no_data);
+            cache.put_failure(&key("broken.a.test"), Failure::Timeout, at(0), &limits);
+            cache
+        };
+        for (name, removed, left) in [
+            ("A.Test.", 7, vec!["test", "xa.test"]),
+            ("b.a.test", 1, vec!["a.test", "test", "xa.test"]),
+            ("c.other", 1, vec!["a.test", "b.a.test"]),
+            ("none.test", 0, vec!["a.test", "b.a.test", "test", "xa.test"]),
+            (".", 9, vec![]),
+        ] {
+            let cache = cached();
+            assert_eq!(cache.len(), 9);
+            assert_eq!(cache.flush(&name.parse().unwrap()), removed, "{name}");
+            assert_eq!(cache.len() as u64, 9 - removed, "{name}");
+            for left in left {
+                let found = cache.get(key(left).octets(), at(1), &limits);
+                assert!(matches!(found, Found::Usable(_)), "{left} after {name}");
+            }
+        }
+        let cache = cached();
+        assert_eq!((cache.flush_all(), cache.len()), (9, 0));
     }
 
     #[test]

@@ -1,8 +1,10 @@
-//! The control socket, served beside TCP: what is in use, and why a name is answered as it is.
+//! The control socket, served by the thread for TCP.
 //!
 //! ```text
 //! connection ─► a line ─► Request ─┬─ Status ──► shared, prefixes, metrics ──────┬─► a line ─► connection
-//!                                  └─ Explain ─► a worker ─► Explanation ────────┘
+//!                                  ├─ Explain ─► a worker ─► Explanation ────────┤
+//!                                  ├─ Reload ──► the process ─► ReloadReport ────┤
+//!                                  └─ Flush ───► cache ─► FlushReport ───────────┘
 //! ```
 
 use std::net::SocketAddr;
@@ -26,18 +28,37 @@ use super::shared::Shared;
 use crate::config::PrefixKeys;
 use crate::control::protocol::{Answer, PATIENCE, Request, Subject};
 use crate::control::{
-    CacheStatus, ConfigurationStatus, PrefixStatus, STATUS_VERSION, Status, UpstreamStatus,
+    CacheStatus, ConfigurationStatus, FLUSH_VERSION, FlushReport, PrefixStatus, ReloadReport,
+    STATUS_VERSION, Status, UpstreamStatus,
 };
 use crate::guard::Tasks;
-use crate::name::LowerName;
+use crate::name::{LowerName, text};
 use crate::prefixes::InUse;
 use crate::transport::requests::{self, Service};
+
+/// Answer of a server that ends.
+const ENDS: &str = "the server ends";
 
 /// Requests are lines. Upstreams may have to be asked for the answer.
 const SERVICE: Service =
     Service { request: "a request at the control socket", end: b"\n", answering: PATIENCE };
 
-/// What answers are made of.
+/// A request at the control socket to read the configuration again. If it is dropped, the client gets
+/// an error.
+pub struct ReloadRequest(oneshot::Sender<ReloadReport>);
+
+impl ReloadRequest {
+    /// Sends the outcome to the client.
+    pub fn answer(self, report: ReloadReport) {
+        // The client may have gone.
+        let _ = self.0.send(report);
+    }
+}
+
+/// Handler of requests to reload.
+pub(super) type OnReload = Box<dyn Fn(ReloadRequest) + Send>;
+
+/// Sources of the answers.
 pub(super) struct Context {
     pub(super) shared: Arc<Shared>,
     /// The addresses that are served, and that of the metrics.
@@ -45,6 +66,8 @@ pub(super) struct Context {
     pub(super) metrics_address: Option<SocketAddr>,
     /// The interfaces by which it goes past the network stack, in words.
     pub(super) past_stack: Vec<String>,
+    /// Handler of requests to reload; `None`: the program around the server reads no configuration.
+    pub(super) on_reload: Option<OnReload>,
 }
 
 /// Answers requests, one for each connection. Does not return.
@@ -66,6 +89,12 @@ impl Context {
         match request {
             Request::Status => Answer::Status(Box::new(self.status())),
             Request::Explain(subject) => self.explain(&subject).await,
+            Request::Reload => self.reload().await,
+            Request::Flush { name } => match name.parse() {
+                Ok(parsed) => self.flush(Some(parsed)).await,
+                Err(error) => Answer::Error(format!("the name {name}: {error}")),
+            },
+            Request::FlushAll => self.flush(None).await,
         }
     }
 
@@ -73,7 +102,7 @@ impl Context {
     async fn explain(&self, subject: &Subject) -> Answer {
         // A worker that ends waits for the queries that it has.
         if self.shared.stopping.load(Ordering::Relaxed) {
-            return Answer::Error("the server ends".to_owned());
+            return Answer::Error(ENDS.to_owned());
         }
         let bytes = match query(subject) {
             Ok(bytes) => bytes,
@@ -87,6 +116,36 @@ impl Context {
             Ok(Ok(explanation)) => Answer::Explanation(Box::new(explanation)),
             Ok(Err(error)) => Answer::Error(error),
             Err(_) => Answer::Error("the server ends, or has met a defect; see its log".to_owned()),
+        }
+    }
+
+    /// Has the process read its configuration again.
+    async fn reload(&self) -> Answer {
+        let Some(on_reload) = &self.on_reload else {
+            return Answer::Error("this server has no configuration file to reload".to_owned());
+        };
+        let (sender, report) = oneshot::channel();
+        on_reload(ReloadRequest(sender));
+        match report.await {
+            Ok(report) => Answer::Reloaded(report),
+            Err(_) => Answer::Error(ENDS.to_owned()),
+        }
+    }
+
+    /// Removes a name and the names below it from the cache, or all of them. Goes through the whole
+    /// cache, so another thread does it.
+    async fn flush(&self, name: Option<LowerName>) -> Answer {
+        let cache = Arc::clone(&self.shared.common.cache);
+        let shown = name.as_ref().map(|name| text(name.wire()));
+        let flush = move || name.map_or_else(|| cache.flush_all(), |name| cache.flush(&name));
+        match tokio::task::spawn_blocking(flush).await {
+            Ok(removed) => {
+                let what = shown.as_deref().unwrap_or("all names");
+                tracing::info!("cache flushed: {what}, {removed} answers removed");
+                let schema_version = FLUSH_VERSION;
+                Answer::Flushed(FlushReport { schema_version, name: shown, removed })
+            }
+            Err(error) => Answer::Error(format!("cannot flush: {error}")),
         }
     }
 

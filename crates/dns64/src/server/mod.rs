@@ -54,6 +54,7 @@ use crate::resolver::Common;
 use crate::resolver::cache::Cache;
 use crate::resolver::outside::TcpQuestion;
 use crate::resolver::shared_questions::SharedQuestions;
+pub use control::ReloadRequest;
 use mail::{Mail, Mailbox};
 pub use past_stack::{PastStackError, xdp_faults};
 use shared::{Loaded, Shared};
@@ -141,10 +142,14 @@ pub struct BoundServer {
     adopted: bool,
     /// Interfaces whose datagrams come past the network stack.
     past_stack: Vec<past_stack::Opened>,
+    /// The configuration asks for AF_XDP, which this machine does not have.
+    falls_back: bool,
     warnings: Vec<String>,
     listeners: Vec<TcpListener>,
     metrics_listener: Option<TcpListener>,
     control: Option<ControlSocket>,
+    /// Handler of requests to reload at the control socket.
+    on_reload: Option<control::OnReload>,
     /// What is written to.
     opened: Opened,
     /// For each interface whose advertisements count.
@@ -202,10 +207,12 @@ pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, Ser
         endpoints: (0..threads).map(|_| Vec::new()).collect(),
         adopted: false,
         past_stack: Vec::new(),
+        falls_back: false,
         warnings: Vec::new(),
         listeners: Vec::new(),
         metrics_listener: None,
         control: None,
+        on_reload: None,
         opened,
         routers: Vec::new(),
         addresses: Vec::new(),
@@ -228,6 +235,7 @@ pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, Ser
         // Sockets have the same addresses and ports, and are there already.
         Err(error) if error.leaves_sockets(&bound.settings.config) => {
             let error = ServerError::PastStack(error);
+            bound.falls_back = true;
             bound.warnings.push(format!("{error}; clients and upstreams have sockets instead"));
         }
         Err(error) => return Err(error.into()),
@@ -297,6 +305,12 @@ impl BoundServer {
         &self.warnings
     }
 
+    /// Sets the handler of requests to reload at the control socket, which runs on the thread for
+    /// TCP and must not block. Without one they are rejected.
+    pub fn on_reload(&mut self, handler: impl Fn(ReloadRequest) + Send + 'static) {
+        self.on_reload = Some(Box::new(handler));
+    }
+
     /// What comes and goes past the network stack, for people: a line for each interface.
     pub fn past_stack(&self) -> Vec<String> {
         self.past_stack.iter().map(past_stack::Opened::in_words).collect()
@@ -339,8 +353,10 @@ impl BoundServer {
             started,
             loaded: Loaded::first(started),
         });
+        let xdp_sources = (!self.falls_back).then(|| past_stack::sources(&self.past_stack));
         let mut running = RunningServer {
             shared: Arc::clone(&shared),
+            xdp_sources,
             addresses: self.addresses.clone(),
             metrics_address: self.metrics_address,
             workers: Vec::new(),
@@ -367,6 +383,7 @@ impl BoundServer {
             addresses: self.addresses,
             metrics: self.metrics_listener,
             control: self.control,
+            on_reload: self.on_reload,
             routers: self.routers,
             past_stack,
         };
@@ -420,6 +437,8 @@ fn mailboxes(workers: usize) -> io::Result<(Vec<Mailbox>, Vec<Receiver<Mail>>)> 
 /// A server that serves. Dropping it stops it.
 pub struct RunningServer {
     shared: Arc<Shared>,
+    /// Addresses from which upstreams can be queried over AF_XDP; `None`: this machine lacks it.
+    xdp_sources: Option<Vec<IpAddr>>,
     addresses: Vec<SocketAddr>,
     metrics_address: Option<SocketAddr>,
     workers: Vec<JoinHandle<()>>,
@@ -469,6 +488,12 @@ impl RunningServer {
         self.shared.replace(settings);
         self.writers.reopen();
         Ok(())
+    }
+
+    /// True if the settings want AF_XDP for an upstream, and a restart would open the interface that
+    /// leads to it.
+    pub fn lacks_xdp(&self, settings: &Settings) -> bool {
+        self.xdp_sources.as_ref().is_some_and(|sources| past_stack::lacks(sources, settings))
     }
 
     /// Whether all threads are at work. One that has panicked too often has ended; the process's

@@ -177,12 +177,26 @@ fn way_to(upstream: ServiceAddr) -> Result<(String, IpAddr), PastStackError> {
     if !hop.needs_address {
         return Err(PastStackError::NoEthernet { upstream, interface: hop.interface });
     }
+    Ok((hop.interface, source_of(upstream).map_err(failed)?))
+}
+
+/// The address from which the kernel sends to an upstream.
+fn source_of(upstream: ServiceAddr) -> io::Result<IpAddr> {
     let any: IpAddr = if upstream.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
-    let asked = UdpSocket::bind((any, 0)).and_then(|socket| {
-        socket.connect(to)?;
-        socket.local_addr()
-    });
-    Ok((hop.interface, asked.map_err(failed)?.ip()))
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(upstream.resolve()?)?;
+    Ok(socket.local_addr()?.ip())
+}
+
+/// The addresses from which upstreams are queried past the stack.
+pub(super) fn sources(all: &[Opened]) -> Vec<IpAddr> {
+    all.iter().flat_map(|opened| opened.doors.iter().map(|door| door.address())).collect()
+}
+
+/// True if an upstream with `xdp` is queried from an address that is not among `sources`.
+pub(super) fn lacks(sources: &[IpAddr], settings: &Settings) -> bool {
+    let is_open = |upstream| source_of(upstream).is_ok_and(|source| sources.contains(&source));
+    settings.upstreams.iter().any(|upstream| upstream.xdp && !is_open(upstream.address))
 }
 
 impl Wanted {

@@ -17,7 +17,7 @@ use tokio::sync::{Mutex, watch};
 use tokio::task::LocalSet;
 use tokio::time::timeout;
 
-use super::control::{self, Context};
+use super::control::{self, Context, OnReload};
 use super::defects::{Defects, TooMany, answer_to};
 use super::mail::Mail;
 use super::network::message;
@@ -53,6 +53,8 @@ pub(super) struct Sockets {
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) metrics: Option<std::net::TcpListener>,
     pub(super) control: Option<ControlSocket>,
+    /// Handler of requests to reload at the control socket.
+    pub(super) on_reload: Option<OnReload>,
     /// For each interface whose advertisements count.
     pub(super) routers: Vec<RouterSocket>,
     /// The interfaces by which it goes past the network stack, in words.
@@ -101,8 +103,9 @@ pub(super) fn run(
         ask_upstreams(&tasks, shared, questions, observer.and_then(Observer::of_upstreams));
         prefixes::watch(&tasks, shared, sockets.routers)?;
         let (shared_too, addresses) = (Arc::clone(shared), sockets.addresses);
-        let past_stack = sockets.past_stack;
-        let context = Context { shared: shared_too, addresses, metrics_address, past_stack };
+        let (past_stack, on_reload) = (sockets.past_stack, sockets.on_reload);
+        let context =
+            Context { shared: shared_too, addresses, metrics_address, past_stack, on_reload };
         // Its file is removed when this ends.
         let _file = match sockets.control {
             Some(socket) => Some(serve_control(&tasks, socket, context)?),

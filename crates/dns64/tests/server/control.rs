@@ -1,4 +1,5 @@
-//! The control socket: explanations of one name of each kind, status, and requests that are none.
+//! The control socket: explanations of one name of each kind, status, reload, flush, and malformed
+//! requests.
 
 use std::io::{Read, Write};
 use std::net::{Ipv6Addr, TcpStream};
@@ -286,6 +287,151 @@ fn item_42_idle_connections_give_way_to_requests() {
     assert_eq!(silent.read(&mut [0; 1]).unwrap(), 0);
 }
 
+/// Runs the program: its exit status, standard output and standard error.
+fn run(args: &[&str]) -> (Option<i32>, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_dns64d")).args(args).output().unwrap();
+    let text = |octets: Vec<u8>| String::from_utf8(octets).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+/// A configuration file with a control socket: its path, and its text for other values of three keys.
+struct Configured {
+    folder: tempfile::TempDir,
+    upstream: std::net::SocketAddr,
+}
+
+impl Configured {
+    fn new(upstream: &Upstream) -> Configured {
+        Configured { folder: tempfile::tempdir().unwrap(), upstream: upstream.address }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("dns64d.toml")
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("control.sock")
+    }
+
+    /// Writes the file with lines before the first table, and tables after it.
+    fn write(&self, lines: &str, tables: &str) {
+        let (ip, port) = (self.upstream.ip(), self.upstream.port());
+        let socket = self.socket();
+        let text = format!(
+            "listen = ['127.0.0.1:0']\nthreads = 1\n{lines}\n[control]\nsocket = '{}'\n{tables}\n\
+             [[upstream]]\naddress = '{ip}'\nport = {port}\n",
+            socket.display()
+        );
+        std::fs::write(self.path(), text).unwrap();
+    }
+}
+
+#[test]
+fn reload_exits_by_what_is_in_effect() {
+    let upstream = zone();
+    let file = Configured::new(&upstream);
+    file.write("", PREFIX);
+    let daemon = Daemon::start(&file.path());
+    let (path, socket) = (file.path(), file.socket());
+    let path = path.to_str().unwrap();
+    let reload = || run(&["--config", path, "reload"]);
+    let addresses =
+        || ask("four.test", Rtype::AAAA).try_of(daemon.address, SOON).unwrap().addresses();
+    assert_eq!(reload(), (Some(0), "Changed keys: none\n".into(), String::new()));
+
+    let other = "[dns64]\nprefixes = [{ prefix = '2001:db8:2::/96' }]";
+    file.write("", other);
+    assert_eq!(reload(), (Some(0), "Changed keys: dns64.prefixes\n".into(), String::new()));
+    assert_eq!(addresses(), ["2001:db8:2::c000:201".parse::<Ipv6Addr>().unwrap()]);
+
+    let third = other.replace("db8:2", "db8:3");
+    file.write("user = 'nobody'", &format!("{third}\n[metrics]\nlisten = '127.0.0.1:0'"));
+    let expected =
+        "Changed keys: dns64.prefixes\nWaiting for a restart: metrics.listen, user\n".to_owned();
+    assert_eq!(reload(), (Some(1), expected, String::new()));
+    assert_eq!(addresses(), ["2001:db8:3::c000:201".parse::<Ipv6Addr>().unwrap()]);
+    daemon.line_with("waits for a restart: metrics.listen, user");
+
+    // Refused by the server: the values do not fit each other. The line is that of the key.
+    file.write("", &format!("{other}\n[cache]\nfailure-ttl = 0"));
+    let (status, out, error) = reload();
+    assert_eq!((status, &*out), (Some(2), ""), "{error}");
+    assert!(error.contains("the old configuration stays") && error.contains("dns64d.toml:"));
+    assert!(error.contains("failure-ttl must be 1 to 300"), "{error}");
+    assert_eq!(addresses(), ["2001:db8:3::c000:201".parse::<Ipv6Addr>().unwrap()]);
+    let line = daemon.line_with("reload refused");
+    assert!(line.contains("failure-ttl must be 1 to 300"), "{line}");
+    // Refused by its parser, which the command shares.
+    file.write("nonsense = 1", "");
+    let (status, _, error) = reload();
+    assert!(status == Some(2) && error.contains("nonsense"), "{error}");
+    let (status, _, error) = run(&["reload", "--socket", socket.to_str().unwrap()]);
+    assert!(status == Some(2) && error.contains("nonsense") && error.contains("stays"), "{error}");
+
+    file.write("", PREFIX);
+    let (status, json, _) = run(&["--config", path, "reload", "--json"]);
+    let report: dns64::control::ReloadReport = serde_json::from_str(&json).unwrap();
+    assert_eq!((status, report.outcome), (Some(0), dns64::control::ReloadOutcome::InEffect));
+    assert_eq!((report.changed, report.file), (vec!["dns64.prefixes".to_owned()], path.into()));
+    drop(daemon);
+    let (status, _, error) = reload();
+    assert!(status == Some(4) && error.contains("no dns64d"), "{error}");
+}
+
+#[test]
+fn without_a_socket_it_is_in_the_units_runtime_folder() {
+    let upstream = zone();
+    let file = Configured::new(&upstream);
+    file.write("", PREFIX);
+    let text = std::fs::read_to_string(file.path()).unwrap();
+    let (before, rest) = text.split_once("[control]").unwrap();
+    let (_, after) = rest.split_once("control.sock'\n").unwrap();
+    std::fs::write(file.path(), format!("{before}{after}")).unwrap();
+    let daemon = Daemon::start_with(&file.path(), "RUNTIME_DIRECTORY", file.folder.path());
+    let socket = file.socket();
+    assert_eq!(run(&["reload", "--socket", socket.to_str().unwrap()]).0, Some(0));
+    drop(daemon);
+}
+
+#[test]
+fn flush_removes_names_from_the_cache_of_all_workers() {
+    let upstream = zone();
+    let (_folder, socket, lines) = control();
+    let configuration = format!("threads = 2\n{PREFIX}{lines}");
+    let server = server(&[upstream.address], &configuration);
+    let socket = socket.to_str().unwrap();
+    let asked = |name: &str| {
+        let before = upstream.asked().len();
+        assert_eq!(ask(name, Rtype::AAAA).of(&server).addresses(), [mapped("192.0.2.1")]);
+        upstream.asked().len() - before
+    };
+    let names = ["four.test", "www.four.test", "other.test"];
+    let all = || names.map(asked);
+    assert_eq!((all(), all()), ([2, 2, 2], [0, 0, 0]));
+    let flush = |args: &[&str]| run(&[&["flush", "--socket", socket], args].concat());
+    let said =
+        |name: &str, n: u32| format!("{name} and names below it: {n} cached answers removed\n");
+    assert_eq!(flush(&["Four.Test"]), (Some(0), said("four.test.", 4), String::new()));
+    assert_eq!(all(), [2, 2, 0]);
+    assert_eq!(flush(&["www.four.test"]).1, said("www.four.test.", 2));
+    assert_eq!(all(), [0, 2, 0]);
+    assert_eq!(flush(&["none.test"]), (Some(0), said("none.test.", 0), String::new()));
+    assert_eq!(flush(&["--all"]).1, "The cache: 6 cached answers removed\n");
+    assert_eq!(all(), [2, 2, 2]);
+    let (status, json, _) = flush(&[".", "--json"]);
+    let report: dns64::control::FlushReport = serde_json::from_str(&json).unwrap();
+    assert_eq!((status, report.removed, report.name.as_deref()), (Some(0), 6, Some(".")));
+    for args in [&["a..b"][..], &[], &["a.test", "--all"]] {
+        let (status, out, error) = flush(args);
+        assert_eq!((status, out.as_str()), (Some(2), ""), "{args:?}: {error}");
+    }
+    // The program around this server reads no configuration.
+    let (status, _, error) = run(&["reload", "--socket", socket]);
+    assert!(status == Some(2) && error.contains("no configuration file"), "{error}");
+    drop(server);
+    assert_eq!(flush(&["--all"]).0, Some(4));
+}
+
 #[test]
 fn the_commands_ask_the_running_program_and_its_socket_goes_with_it() {
     let upstream = zone();
@@ -302,11 +448,6 @@ fn the_commands_ask_the_running_program_and_its_socket_goes_with_it() {
     // One is left over from a server that was killed.
     drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
     let mut daemon = Daemon::start(&config);
-    let run = |args: &[&str]| {
-        let output = Command::new(env!("CARGO_BIN_EXE_dns64d")).args(args).output().unwrap();
-        let text = |octets: Vec<u8>| String::from_utf8(octets).unwrap();
-        (output.status.code(), text(output.stdout), text(output.stderr))
-    };
     let (config_path, socket_path) = (config.to_str().unwrap(), socket.to_str().unwrap());
     let (code, words, _) =
         run(&["--config", config_path, "explain", "four.test", "--client", "127.0.0.1"]);
@@ -334,7 +475,7 @@ fn the_commands_ask_the_running_program_and_its_socket_goes_with_it() {
     let old = folder.path().join("queries.log.1");
     std::fs::rename(&log, &old).unwrap();
     daemon.signal("HUP");
-    daemon.line_with("has been replaced");
+    daemon.line_with("configuration reloaded");
     eventually("a new file", || log.exists());
     query();
     eventually("the next line is there", || lines(&log) == 1);

@@ -36,7 +36,7 @@ type Printed<T> = Versioned<WithEnvironment<T>>;
 type Entry = (&'static str, u32, fn() -> Made);
 
 /// All schemas. The schema of a journal describes each of its lines.
-const ALL: [Entry; 22] = [
+const ALL: [Entry; 24] = [
     ("trial", SCHEMA_VERSION, written::<Versioned<MaybeWithEnvironment<TrialResult>>>),
     ("merge", SCHEMA_VERSION, written::<Versioned<Merged>>),
     ("search", SCHEMA_VERSION, written::<Printed<SearchResult>>),
@@ -59,6 +59,8 @@ const ALL: [Entry; 22] = [
     ("dns64d", SCHEMA_VERSION, read::<dns64::config::Config>),
     ("dns64d-status", dns64::control::STATUS_VERSION, written::<dns64::control::Status>),
     ("dns64d-explain", dns64::control::EXPLANATION_VERSION, written::<dns64::control::Explanation>),
+    ("dns64d-reload", dns64::control::RELOAD_VERSION, written::<dns64::control::ReloadReport>),
+    ("dns64d-flush", dns64::control::FLUSH_VERSION, written::<dns64::control::FlushReport>),
 ];
 
 pub(crate) fn run(args: &Schema) -> Outcome {
@@ -191,7 +193,7 @@ mod tests {
             "name = 'x'\n",
             "name = 'x'\n[[dut]]\ndriver = 'unbuond'\n",
             "name = 'x'\nnmae = 1\n[[dut]]\ndriver = 'unbound'\n",
-            "name = 'x'\n[trial]\nduration = 60\n[[dut]]\ndriver = 'unbound'\n",
+            "name = 'x'\n[trial]\nduration = true\n[[dut]]\ndriver = 'unbound'\n",
         ] {
             assert!(fault(&plan, &toml(wrong)).is_some(), "{wrong}");
         }

@@ -1,0 +1,140 @@
+//! Reload of the configuration: on SIGHUP, and at the control socket for `dns64d reload`.
+//!
+//! ```text
+//! SIGHUP ─────────┐
+//! control socket ─┴─► Reloader: file ─► Settings ─► RunningServer ─► ReloadReport ─┬─► log
+//!                                                                                  └─► control socket
+//! ```
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use net::address::ServiceAddr;
+use sd_notify::NotifyState;
+
+use super::follow;
+use super::limits::{Allowed, Fixed};
+use super::output::bounded;
+use super::systemd;
+use crate::config::{Changes, ConfigError, Running, Settings, Written};
+use crate::control::{RELOAD_VERSION, ReloadOutcome, ReloadReport};
+use crate::server::{ReloadRequest, RunningServer};
+
+/// Source of the configuration: a file, and addresses that replace those in it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ConfigSource<'a> {
+    /// The file; `None`: the defaults.
+    pub(super) file: Option<&'a Path>,
+    /// Addresses of sockets that systemd passed, which are served in place of `listen`.
+    pub(super) passed: &'a [SocketAddr],
+    /// Listen addresses of the command line.
+    pub(super) listen: &'a [ServiceAddr],
+}
+
+impl ConfigSource<'_> {
+    /// Reads and checks the configuration.
+    ///
+    /// # Errors
+    /// If it cannot be read or used.
+    pub(super) fn load(&self) -> Result<Settings, ConfigError> {
+        let mut settings = Settings::load(self.file, self.passed, self.listen)?;
+        systemd::fill_in(&mut settings.config.control);
+        Ok(settings)
+    }
+
+    /// The values of settings that [`load`](ConfigSource::load) returned, as far as they are used.
+    pub(super) fn written(&self, settings: &Settings) -> Written {
+        let written = Written::of(&settings.config);
+        if self.passed.is_empty() { written } else { written.without("listen") }
+    }
+}
+
+/// Reloads the configuration of a running server.
+pub(super) struct Reloader<'a> {
+    pub(super) server: &'a RunningServer,
+    pub(super) source: ConfigSource<'a>,
+    pub(super) allowed: Allowed,
+    pub(super) fixed: Fixed,
+    pub(super) running: Running,
+}
+
+impl Reloader<'_> {
+    /// Reads the configuration again, logs the outcome, and answers these requests with it.
+    pub(super) fn answer(&mut self, requests: Vec<ReloadRequest>) {
+        let report = self.reload();
+        requests.into_iter().for_each(|request| request.answer(report.clone()));
+    }
+
+    /// Makes settings fit the limits of the process; returns a warning if that changes them.
+    pub(super) fn refit(&self, settings: &mut Settings) -> Option<String> {
+        self.allowed.refit(settings, self.fixed)
+    }
+
+    /// Reads the configuration again and logs the outcome. A refused one changes nothing.
+    fn reload(&mut self) -> ReloadReport {
+        if let Ok(since_boot) = NotifyState::monotonic_usec_now() {
+            systemd::notify(&[NotifyState::Reloading, since_boot]);
+        }
+        let report = self.replace().unwrap_or_else(|error| {
+            let outcome = ReloadOutcome::Refused;
+            ReloadReport { error: Some(bounded(&error.to_string())), ..self.report(outcome) }
+        });
+        log(&report);
+        systemd::notify(&[NotifyState::Ready]);
+        report
+    }
+
+    /// Reads the configuration and makes it fit the limits of the process.
+    fn replace(&mut self) -> anyhow::Result<ReloadReport> {
+        let mut settings = self.source.load()?;
+        let written = self.source.written(&settings);
+        if let Some(reason) = follow::loses_upstreams(self.server, &settings) {
+            anyhow::bail!("{reason}");
+        }
+        let mut warnings = settings.warnings();
+        warnings.extend(self.refit(&mut settings));
+        self.server.reload(&settings)?;
+        tracing::info!("{}", settings.upstreams_in_words());
+        let Changes { in_effect, mut waiting } = self.running.replace(written);
+        if self.server.lacks_xdp(&settings) {
+            waiting.push("upstream.xdp".to_owned());
+        }
+        let outcome = match waiting.is_empty() {
+            true => ReloadOutcome::InEffect,
+            false => ReloadOutcome::NeedsRestart,
+        };
+        Ok(ReloadReport { changed: in_effect, waiting, warnings, ..self.report(outcome) })
+    }
+
+    /// A report without keys.
+    fn report(&self, outcome: ReloadOutcome) -> ReloadReport {
+        let file = self.source.file.map_or("none".into(), |file| file.display().to_string());
+        ReloadReport {
+            schema_version: RELOAD_VERSION,
+            file,
+            outcome,
+            changed: Vec::new(),
+            waiting: Vec::new(),
+            warnings: Vec::new(),
+            error: None,
+        }
+    }
+}
+
+/// Logs the outcome of a reload.
+fn log(report: &ReloadReport) {
+    for warning in &report.warnings {
+        tracing::warn!("{warning}");
+    }
+    if let Some(error) = &report.error {
+        return tracing::error!("reload refused, the old configuration stays: {error}");
+    }
+    let changed = match &*report.changed {
+        [] => "no key in effect has changed".to_owned(),
+        keys => format!("changed: {}", keys.join(", ")),
+    };
+    tracing::info!("configuration reloaded; {changed}");
+    if !report.waiting.is_empty() {
+        tracing::warn!("changed in the file, waits for a restart: {}", report.waiting.join(", "));
+    }
+}
