@@ -77,19 +77,45 @@ pub struct PrefixStatus {
     pub health_for_s: Option<u64>,
 }
 
-/// A server that is asked, all workers together.
+/// State of an upstream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum UpstreamState {
+    /// It is queried.
+    #[default]
+    Up,
+    /// At least one worker has marked it down, and only probes it.
+    MarkedDown,
+}
+
+/// An upstream, all workers together.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct UpstreamStatus {
     /// Address and port.
     #[schemars(with = "String")]
     pub address: ServiceAddr,
+    /// Its name in the configuration.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Its state.
+    #[serde(default)]
+    pub state: UpstreamState,
+    /// Time since the first worker marked it down, seconds; `null`: it is up.
+    #[serde(default)]
+    pub down_for_s: Option<u64>,
+    /// Reason of that worker's last failure; `null`: it is up.
+    #[serde(default)]
+    pub down_reason: Option<String>,
     /// Queries to it over UDP.
     pub queries: u64,
-    /// What it answered of them, errors included.
+    /// Its answers to them, errors included.
     pub answers: u64,
-    /// Times that it did not answer in time or could not be reached.
+    /// Queries that it did not answer in time, or that could not be sent.
     pub failures: u64,
-    /// Workers that take it for dead.
+    /// Failures that were timeouts.
+    #[serde(default)]
+    pub timeouts: u64,
+    /// Workers that have marked it down.
     pub down: u64,
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::explanation::{Explanation, PrefixRule, QuestionAsked, RulesApplied, Source, TtlBounds};
 use super::outcomes::{FlushReport, ReloadOutcome, ReloadReport};
-use super::status::{PrefixStatus, Status, UpstreamStatus};
+use super::status::{PrefixStatus, Status, UpstreamState, UpstreamStatus};
 use crate::translation::policy::{Hints, Mode, Select};
 
 /// Width of what stands before each line's text.
@@ -56,9 +56,52 @@ pub(crate) fn explanation(explained: &Explanation) -> String {
         line(&mut out, "TTL", &ttl(bounds));
     }
     for code in &explained.extended_errors {
-        line(&mut out, "EDE", &format!("{code} (RFC 8914)"));
+        line(&mut out, "EDE", &extended_error(*code));
     }
     out
+}
+
+/// The names of extended errors, by their codes (RFC 8914 §4, and the registry).
+const EXTENDED_ERRORS: [&str; 31] = [
+    "Other",
+    "Unsupported DNSKEY Algorithm",
+    "Unsupported DS Digest Type",
+    "Stale Answer",
+    "Forged Answer",
+    "DNSSEC Indeterminate",
+    "DNSSEC Bogus",
+    "Signature Expired",
+    "Signature Not Yet Valid",
+    "DNSKEY Missing",
+    "RRSIGs Missing",
+    "No Zone Key Bit Set",
+    "NSEC Missing",
+    "Cached Error",
+    "Not Ready",
+    "Blocked",
+    "Censored",
+    "Filtered",
+    "Prohibited",
+    "Stale NXDOMAIN Answer",
+    "Not Authoritative",
+    "Not Supported",
+    "No Reachable Authority",
+    "Network Error",
+    "Invalid Data",
+    "Signature Expired before Valid",
+    "Too Early",
+    "Unsupported NSEC3 Iterations Value",
+    "Unable to conform to policy",
+    "Synthesized",
+    "Invalid Query Type",
+];
+
+/// Code and name of an extended error.
+fn extended_error(code: u16) -> String {
+    match EXTENDED_ERRORS.get(usize::from(code)) {
+        Some(name) => format!("{code} {name}"),
+        None => format!("{code}"),
+    }
 }
 
 fn describe_rules(out: &mut String, rules: &RulesApplied) {
@@ -80,7 +123,7 @@ fn describe_rules(out: &mut String, rules: &RulesApplied) {
     line(out, "mode", mode(rules.mode));
     let switches = switches(rules);
     if !switches.is_empty() {
-        line(out, "besides", &switches.join(", "));
+        line(out, "also", &switches.join(", "));
     }
     let upstreams: Vec<String> = rules.upstreams.iter().map(ToString::to_string).collect();
     let forward = rules.forward.as_ref().map(|domain| format!(" ([[forward]] {domain})"));
@@ -95,7 +138,7 @@ fn mode(mode: Mode) -> &'static str {
     }
 }
 
-/// What is configured otherwise than usual.
+/// Keys with another value than the default.
 fn switches(rules: &RulesApplied) -> Vec<&'static str> {
     let all = [
         (rules.ignore_aaaa, "ignore-aaaa"),
@@ -140,7 +183,7 @@ fn outcome(question: &QuestionAsked) -> String {
     };
     let mut parts = vec![found];
     parts.extend(question.alias_of.as_ref().map(|name| format!("an alias of {name}")));
-    parts.extend(question.extended_error.map(|code| format!("EDE {code}")));
+    parts.extend(question.extended_error.map(|code| format!("EDE {}", extended_error(code))));
     parts.extend(question.probe.then(|| "asked with CD to look behind the error".to_owned()));
     parts.extend(question.signed.then(|| "signed".to_owned()));
     parts.extend(question.authentic.then(|| "validated by the upstream".to_owned()));
@@ -218,9 +261,23 @@ fn prefix_status(prefix: &PrefixStatus) -> String {
 }
 
 fn upstream_status(upstream: &UpstreamStatus) -> String {
-    let UpstreamStatus { address, queries, answers, failures, down } = upstream;
-    let down = if *down > 0 { format!("; dead for {down} workers") } else { String::new() };
-    format!("{address}: {queries} queries, {answers} answers, {failures} failures{down}")
+    let UpstreamStatus { address, name, queries, answers, failures, timeouts, .. } = upstream;
+    let name = name.as_ref().map(|name| format!(" '{name}'")).unwrap_or_default();
+    let state = match upstream.state {
+        UpstreamState::Up => "up".to_owned(),
+        UpstreamState::MarkedDown => {
+            let long = seconds(upstream.down_for_s.unwrap_or_default());
+            let reason = upstream.down_reason.as_deref().unwrap_or("unknown reason");
+            let workers = match upstream.down {
+                1 => "1 worker".to_owned(),
+                workers => format!("{workers} workers"),
+            };
+            format!("marked down for {long} by {workers} ({reason}), probed")
+        }
+    };
+    format!(
+        "{address}{name}: {state}; {queries} queries, {answers} answers, {failures} failures, {timeouts} of them timeouts"
+    )
 }
 
 /// The counters that say how it goes.
@@ -236,8 +293,8 @@ fn describe_counters(out: &mut String, status: &Status) {
     for (label, name) in [
         ("queries", "queries"),
         ("replies", "replies"),
-        ("translated", "synthesized"),
-        ("not", "not_synthesized"),
+        ("synthesized", "synthesized"),
+        ("not synth.", "not_synthesized"),
         ("denied", "denied"),
         ("defects", "defects"),
     ] {
@@ -363,7 +420,7 @@ mod tests {
             name        [[domain]] example\n  \
             prefixes    2001:db8:64::/96 'north' (used, known for 1m 30s)\n  \
             mode        strict: A records are asked for whatever became of the AAAA question\n  \
-            besides     break-dnssec, https-hints translate\n  \
+            also        break-dnssec, https-hints translate\n  \
             upstreams   192.0.2.53:53\n\
             Questions\n  \
             www.example. AAAA: no such records; from the cache, 31 s old; 269 s left\n  \
@@ -371,7 +428,7 @@ mod tests {
             Answer\n  \
             www.example. 90 AAAA 2001:db8:64::c000:201\n  \
             TTL         90 s, the least of 269 s of the A records, 300 s of no AAAA records, 90 s of the prefix\n  \
-            EDE         29 (RFC 8914)\n";
+            EDE         29 Synthesized\n";
         assert_eq!(explanation(&explained), expected);
         let refused = RulesApplied { allowed: false, ..rules() };
         let decision = Decision::Refused;
@@ -424,10 +481,24 @@ mod tests {
         };
         let upstream = UpstreamStatus {
             address: "192.0.2.53:53".parse().unwrap(),
+            name: Some("main".into()),
+            state: UpstreamState::MarkedDown,
+            down_for_s: Some(75),
+            down_reason: Some("timeout".into()),
             queries: 9,
-            answers: 8,
-            failures: 1,
+            answers: 5,
+            failures: 4,
+            timeouts: 3,
             down: 2,
+        };
+        let well = UpstreamStatus {
+            address: "[2001:db8::53]:53".parse().unwrap(),
+            name: None,
+            state: UpstreamState::Up,
+            down_for_s: None,
+            down_reason: None,
+            down: 0,
+            ..upstream.clone()
         };
         let mut shown = Status {
             schema_version: 1,
@@ -445,7 +516,7 @@ mod tests {
             metrics_address: None,
             prefixes: vec![prefix],
             awaits_prefix: false,
-            upstreams: vec![upstream],
+            upstreams: vec![upstream, well],
             cache: CacheStatus { entries: 3, bytes: 5 << 20 },
             in_flight: 0,
             counters: counters.into(),
@@ -456,7 +527,8 @@ mod tests {
             "  since       2026-01-02T03:02:03Z, 1h 1m 1s",
             "  settings    /etc/dns64d.toml, read 2026-01-02T03:02:04Z, 1 reloads",
             "  2001:db8::/96: by upstreams, fe80::1%eth0; for 10m; healthy for 5s",
-            "  192.0.2.53:53: 9 queries, 8 answers, 1 failures; dead for 2 workers",
+            "  192.0.2.53:53 'main': marked down for 1m 15s by 2 workers (timeout), probed; 9 queries, 5 answers, 4 failures, 3 of them timeouts",
+            "  [2001:db8::53]:53: up; 9 queries, 5 answers, 4 failures, 3 of them timeouts",
             "  queries     7 (udp_aaaa 7)",
             "  cache       3 answers, 5 MiB",
         ] {

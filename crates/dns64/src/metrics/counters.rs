@@ -2,7 +2,7 @@
 //! that counting costs an ordinary addition and no locked instruction.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use method::units::Nanos;
@@ -10,6 +10,7 @@ use net::address::ServiceAddr;
 use wire::rcode::Rcode;
 use wire::view::rtype;
 
+use super::trouble::Trouble;
 use crate::ids::WorkerId;
 use crate::transport::Transport;
 
@@ -248,7 +249,12 @@ pub(crate) struct UpstreamMetrics {
     /// Of all answers together.
     rtt_nanos: AtomicU64,
     failures: AtomicU64,
-    down: AtomicBool,
+    /// Failures that were timeouts.
+    timeouts: AtomicU64,
+    /// Reason of the last failure.
+    trouble: AtomicI32,
+    /// Moment at which the worker marked it down, nanoseconds of the monotonic clock; 0: it is up.
+    down_since: AtomicU64,
     /// True if it has answered in another letter case than it was asked in.
     other_case: AtomicBool,
 }
@@ -256,14 +262,15 @@ pub(crate) struct UpstreamMetrics {
 impl UpstreamMetrics {
     /// Nothing is known of it yet.
     pub(crate) fn new(address: ServiceAddr) -> UpstreamMetrics {
-        let [asked, answered, rtt_nanos, failures] = [const { AtomicU64::new(0) }; 4];
         UpstreamMetrics {
             address,
-            asked,
-            answered,
-            rtt_nanos,
-            failures,
-            down: AtomicBool::new(false),
+            asked: AtomicU64::new(0),
+            answered: AtomicU64::new(0),
+            rtt_nanos: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+            timeouts: AtomicU64::new(0),
+            trouble: AtomicI32::new(0),
+            down_since: AtomicU64::new(0),
             other_case: AtomicBool::new(false),
         }
     }
@@ -281,15 +288,17 @@ impl UpstreamMetrics {
         add(&self.rtt_nanos, rtt.0);
     }
 
-    /// Counts that it did not answer in time, or could not be reached.
-    pub(crate) fn failed(&self) {
+    /// Counts a query that it did not answer, for this reason.
+    pub(crate) fn failed(&self, trouble: Trouble) {
         add(&self.failures, 1);
+        add(&self.timeouts, u64::from(trouble.is_timeout()));
+        self.trouble.store(trouble.to_number(), Ordering::Relaxed);
     }
 
-    /// Notes whether it has failed so often that it is taken for dead.
+    /// Notes the moment at which the worker marked it down; `None`: it is up.
     #[inline]
-    pub(crate) fn set_down(&self, down: bool) {
-        self.down.store(down, Ordering::Relaxed);
+    pub(crate) fn set_down(&self, since: Option<Nanos>) {
+        self.down_since.store(since.map_or(0, |since| since.0.max(1)), Ordering::Relaxed);
     }
 }
 
@@ -306,7 +315,12 @@ pub(crate) struct UpstreamSum {
     pub(crate) answered: u64,
     pub(super) rtt_nanos: u64,
     pub(crate) failures: u64,
+    /// Failures that were timeouts.
+    pub(crate) timeouts: u64,
+    /// Workers that have marked it down.
     pub(crate) down: u64,
+    /// The first of these: the moment, and the reason of its last failure.
+    pub(crate) down_since: Option<(Nanos, Trouble)>,
 }
 
 impl UpstreamSum {
@@ -315,7 +329,15 @@ impl UpstreamSum {
         self.answered += of_worker.answered.load(Ordering::Relaxed);
         self.rtt_nanos += of_worker.rtt_nanos.load(Ordering::Relaxed);
         self.failures += of_worker.failures.load(Ordering::Relaxed);
-        self.down += u64::from(of_worker.down.load(Ordering::Relaxed));
+        self.timeouts += of_worker.timeouts.load(Ordering::Relaxed);
+        let since = Nanos(of_worker.down_since.load(Ordering::Relaxed));
+        if since > Nanos(0) {
+            self.down += 1;
+            if self.down_since.is_none_or(|(first, _)| since < first) {
+                let trouble = Trouble::of_number(of_worker.trouble.load(Ordering::Relaxed));
+                self.down_since = Some((since, trouble));
+            }
+        }
     }
 }
 

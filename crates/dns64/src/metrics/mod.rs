@@ -8,7 +8,9 @@
 mod counters;
 pub mod http;
 mod prometheus;
+mod trouble;
 
 pub use counters::{Count, Metrics};
 pub(crate) use counters::{UpstreamMetrics, WorkerMetrics};
 pub(crate) use prometheus::{PrefixRow, to_text};
+pub(crate) use trouble::Trouble;

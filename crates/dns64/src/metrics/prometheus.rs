@@ -135,7 +135,7 @@ impl Snapshot {
         Ok(())
     }
 
-    /// What is known of each upstream.
+    /// Counters and state of each upstream.
     fn encode_upstreams(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let upstreams: Vec<(String, UpstreamSum)> = self
             .metrics
@@ -169,7 +169,7 @@ impl Snapshot {
                     .encode(described.encode_family(&[("upstream", address.as_str())])?)?;
             }
         }
-        let help = "Workers that take it for dead: three failures in a row and no answer since";
+        let help = "Workers that have marked it down: three failures in a row and no answer since";
         let mut described =
             encoder.encode_descriptor("upstream_server_down", help, None, MetricType::Gauge)?;
         for (address, sum) in &upstreams {
@@ -184,6 +184,7 @@ impl Snapshot {
 mod tests {
     use super::*;
     use crate::ids::WorkerId;
+    use crate::metrics::Trouble;
 
     fn rows() -> [PrefixRow; 2] {
         let south = PrefixRow {
@@ -221,8 +222,8 @@ mod tests {
             if address == near {
                 upstream.answered(Nanos::from_millis(2));
             } else {
-                upstream.failed();
-                upstream.set_down(true);
+                upstream.failed(Trouble::Timeout);
+                upstream.set_down(Some(Nanos::SECOND));
             }
         }
         let text = to_text(&metrics, &Arc::new(Cache::new(1)), &rows());

@@ -133,12 +133,15 @@ impl Writer {
         }
         match connect_to(&self.socket).and_then(FrameWriter::start) {
             Ok(frames) => {
-                tracing::info!("dnstap: {} takes messages", self.socket.display());
+                tracing::info!("dnstap: connected to {}", self.socket.display());
                 self.reader = Reader::There(frames, 0);
             }
             Err(error) => {
                 if pause == LEAST_PAUSE {
-                    tracing::warn!("dnstap: nobody reads at {}: {error}", self.socket.display());
+                    tracing::warn!(
+                        "dnstap: cannot connect to {}, retrying: {error}",
+                        self.socket.display()
+                    );
                 }
                 self.reader = Reader::Gone(Instant::now() + pause, (pause * 2).min(MOST_PAUSE));
             }

@@ -134,7 +134,7 @@ impl Writers {
         let work = move || {
             guard_thread(|| {
                 if let Err(panic) = catch(write) {
-                    tracing::error!("a defect of dns64d ends {name}: {panic}");
+                    tracing::error!("internal error, which ends {name}: {panic}");
                 }
             });
         };

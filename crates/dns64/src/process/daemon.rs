@@ -410,16 +410,16 @@ fn give_up_privileges(
     let (socket, log) = (config.control.socket.as_deref(), config.query_log.file());
     let made: Vec<&Path> = socket.into_iter().chain(log).collect();
     if harden::drop_root(config.user.as_deref(), &made)? {
-        tracing::warn!(
-            "running as root, without its capabilities; set `user`, or use the systemd unit"
-        );
+        tracing::warn!("running as root without capabilities; set `user`, or use the systemd unit");
     }
     let confined = harden::confine(Needed { config: file, resolv_conf, socket, log })?;
-    tracing::info!("confined: files {}, system calls {}", confined.files, confined.calls);
+    let word = |is_on: bool| if is_on { "on" } else { "not available" };
+    let (files, calls) = (word(confined.files), word(confined.calls));
+    tracing::info!("confined: landlock {files}, system call filter {calls}");
     Ok(())
 }
 
-/// What somebody who reads the log later wants to know first.
+/// Logs version, configuration, prefixes and upstreams at the start.
 fn tell_beginning(settings: &Settings, file: Option<&Path>) {
     let file = file.map_or("no configuration file".to_owned(), |file| {
         format!("configuration {}", file.display())
@@ -533,7 +533,7 @@ mod tests {
     fn an_error_is_told_once_and_with_what_helps() {
         let refused = || std::io::Error::from_raw_os_error(13);
         let of = |port| ServerError::Listen {
-            address: SocketAddr::from(([127, 0, 0, 1], port)).into(),
+            address: std::net::SocketAddr::from(([127, 0, 0, 1], port)).into(),
             source: net::socket::ListenError::Udp(refused()),
         };
         let low = told_once(&of(53).into());

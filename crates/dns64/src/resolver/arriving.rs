@@ -13,7 +13,7 @@ use super::fetch::{State, TcpCause};
 use super::outcome::{Failure, Outcome};
 use super::outside::{Outside, TcpFailure};
 use crate::ids::{Expected, FetchId, PortId, ServerId};
-use crate::metrics::Count;
+use crate::metrics::{Count, Trouble};
 use crate::name::Key;
 
 impl<O: Outside> Resolver<O> {
@@ -150,7 +150,7 @@ impl<O: Outside> Resolver<O> {
                 false
             }
             Err(TcpFailure::NoAnswer) => {
-                self.upstreams.server(server).failed(self.now, "no answer over TCP");
+                self.upstreams.server(server).failed(self.now, Trouble::TcpClosed);
                 false
             }
         };

@@ -22,7 +22,7 @@ use super::upstreams::Server;
 use super::upstreams::ports::is_ours;
 use super::waiter::Landing;
 use crate::ids::{FetchId, PortId, ServerId};
-use crate::metrics::Count;
+use crate::metrics::{Count, Trouble};
 use crate::name::{Key, KeyBuf};
 
 /// How often one server is sent one question over UDP (RFC 9520 §3.1: three times at the most).
@@ -285,7 +285,7 @@ impl<O: Outside> Resolver<O> {
             // Once for each time that it was asked.
             if !std::mem::replace(&mut last.expired, true) {
                 self.common.metrics.worker(self.worker).count(Count::UpstreamTimeout);
-                server.failed(self.now, "no answer in time");
+                server.failed(self.now, Trouble::Timeout);
                 self.budget.failed(fetch.query.key().name(), self.now);
             }
             // An error is at hand, and the server that might do better does not answer.
@@ -300,7 +300,7 @@ impl<O: Outside> Resolver<O> {
     /// A server that was asked over TCP has not answered in time.
     pub(super) fn note_silence_over_tcp(&mut self, server: ServerId) {
         self.metrics().count(Count::UpstreamTimeout);
-        self.upstreams.server(server).failed(self.now, "no answer in time over TCP");
+        self.upstreams.server(server).failed(self.now, Trouble::TcpTimeout);
     }
 
     /// A question is over: its answer is kept, other workers are told, and those who waited will

@@ -29,7 +29,7 @@ use crate::config::PrefixKeys;
 use crate::control::protocol::{Answer, PATIENCE, Request, Subject};
 use crate::control::{
     CacheStatus, ConfigurationStatus, FLUSH_VERSION, FlushReport, PrefixStatus, ReloadReport,
-    STATUS_VERSION, Status, UpstreamStatus,
+    STATUS_VERSION, Status, UpstreamState, UpstreamStatus,
 };
 use crate::guard::Tasks;
 use crate::name::{LowerName, text};
@@ -178,13 +178,22 @@ impl Context {
             counters: Default::default(),
         };
         let upstreams = metrics.upstreams();
-        for upstream in &settings.upstreams {
+        for (upstream, keys) in settings.upstreams.iter().zip(&settings.config.upstreams) {
             let sum = upstreams.get(&upstream.address).copied().unwrap_or_default();
+            let state = match sum.down_since {
+                Some(_) => UpstreamState::MarkedDown,
+                None => UpstreamState::Up,
+            };
             status.upstreams.push(UpstreamStatus {
                 address: upstream.address,
+                name: keys.name.clone(),
+                state,
+                down_for_s: sum.down_since.map(|(since, _)| seconds(now.since(since))),
+                down_reason: sum.down_since.map(|(_, trouble)| trouble.to_string()),
                 queries: sum.asked,
                 answers: sum.answered,
                 failures: sum.failures,
+                timeouts: sum.timeouts,
                 down: sum.down,
             });
         }

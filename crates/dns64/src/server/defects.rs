@@ -45,7 +45,7 @@ impl Defects {
     ) -> Result<(), TooMany> {
         metrics.count(Count::Defect);
         tracing::error!(
-            "a defect of dns64d cost {}: {panic}",
+            "internal error, which cost {}: {panic}",
             &cost[..cost.floor_char_boundary(LONGEST)]
         );
         if self.allowance.take(now) { Ok(()) } else { Err(TooMany(panic.clone())) }

@@ -405,7 +405,7 @@ fn begin_tcp(
     thread::Builder::new().name("tcp".into()).spawn(move || {
         guard_thread(|| {
             if let Err(error) = tcp::run(&shared, sockets, questions, observer.as_ref()) {
-                tracing::error!("TCP is not served: {error}");
+                tracing::error!("the thread for TCP ended: {error}");
             }
         });
     })

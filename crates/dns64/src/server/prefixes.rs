@@ -109,25 +109,31 @@ fn publish(shared: &Shared, settings: &Settings, state: &Shares) {
     }
 }
 
-/// A line in the log for each prefix that has come, gone, failed or returned.
+/// Logs each prefix that was discovered or withdrawn, and each change of a prefix's health.
 fn tell_changes(before: &Live, now: &Live, settings: &Settings) {
     let has =
         |live: &Live, prefix: &Prefix| live.announced.iter().any(|(known, _)| known == prefix);
     for (prefix, _) in now.announced.iter().filter(|(prefix, _)| !has(before, prefix)) {
-        tracing::info!("the prefix {prefix} is announced and used");
+        tracing::info!("prefix {prefix} discovered; it is used");
     }
     for (prefix, _) in before.announced.iter().filter(|(prefix, _)| !has(now, prefix)) {
-        tracing::warn!("the prefix {prefix} is announced no more and not used");
+        tracing::warn!("prefix {prefix} withdrawn or expired; it is no longer used");
     }
     let name = |prefix: &Prefix| name_of(prefix, settings);
     for (prefix, _) in &now.unhealthy {
         if before.unhealthy_since(prefix).is_none() {
-            tracing::warn!("the NAT64 of prefix {} does not answer", name(prefix));
+            tracing::warn!(
+                "prefix {} marked unhealthy: its NAT64 does not answer probes",
+                name(prefix)
+            );
         }
     }
     for (prefix, _) in &before.unhealthy {
         if now.unhealthy_since(prefix).is_none() {
-            tracing::info!("the NAT64 of prefix {} answers again", name(prefix));
+            tracing::info!(
+                "prefix {} marked healthy again: its NAT64 answers probes",
+                name(prefix)
+            );
         }
     }
 }
@@ -170,7 +176,7 @@ impl Router {
             Ok(()) => solicitations.sent(now),
             Err(error) => {
                 if solicitations.failed(now) {
-                    tracing::warn!("cannot ask the routers on {interface} for prefixes: {error}");
+                    tracing::warn!("cannot send router solicitations on {interface}: {error}");
                 }
             }
         }
@@ -207,7 +213,10 @@ async fn listen(router: Rc<Router>, state: Shares) {
                 tokio::task::yield_now().await;
             }
             Err(error) => {
-                tracing::warn!("no advertisements on {}: {error}", router.socket.interface());
+                tracing::warn!(
+                    "cannot receive router advertisements on {}: {error}",
+                    router.socket.interface()
+                );
                 sleep(TICK).await;
             }
         }

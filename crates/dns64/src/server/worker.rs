@@ -149,7 +149,7 @@ impl Worker {
             match self.resolver.outside().poller.wait(timeout) {
                 Ok(tokens) => ready.extend(tokens),
                 Err(error) => {
-                    tracing::error!("worker {} cannot wait for its sockets: {error}", self.id.0);
+                    tracing::error!("worker {}: polling its sockets failed: {error}", self.id.0);
                     std::thread::sleep(IDLE);
                 }
             }

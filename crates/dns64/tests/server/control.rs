@@ -6,8 +6,11 @@ use std::net::{Ipv6Addr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use dns64::control::{Explanation, Source, Status, TtlBounds};
+use dns64::control::{Explanation, Source, Status, TtlBounds, UpstreamState};
 use domain::base::iana::Rtype;
 use serde_json::{Value, json};
 
@@ -391,6 +394,45 @@ fn without_a_socket_it_is_in_the_units_runtime_folder() {
     let socket = file.socket();
     assert_eq!(run(&["reload", "--socket", socket.to_str().unwrap()]).0, Some(0));
     drop(daemon);
+}
+
+#[test]
+fn an_upstream_marked_down_is_in_log_and_status() {
+    let answers = Arc::new(AtomicBool::new(false));
+    let is_on = Arc::clone(&answers);
+    let upstream = Upstream::new(move |q| match is_on.load(Ordering::Relaxed) {
+        true => q.answer().a(&q.name, 60, "192.0.2.1").send(),
+        false => Vec::new(),
+    });
+    let file = Configured::new(&upstream);
+    file.write("", PREFIX);
+    let text = std::fs::read_to_string(file.path()).unwrap() + "name = 'main'\n";
+    std::fs::write(file.path(), text).unwrap();
+    let daemon = Daemon::start(&file.path());
+    let (mut number, moment) = (0, Duration::from_millis(50));
+    let mut query = || {
+        number += 1;
+        ask(&format!("n{number}.test"), Rtype::A).try_of(daemon.address, moment)
+    };
+    let shown = || status(&file.socket()).upstreams.remove(0);
+    assert_eq!((shown().name.as_deref(), shown().state), (Some("main"), UpstreamState::Up));
+    eventually("it is marked down", || {
+        query();
+        shown().state == UpstreamState::MarkedDown
+    });
+    let down = shown();
+    assert_eq!((down.down_reason.as_deref(), down.down), (Some("timeout"), 1));
+    assert!(down.down_for_s.is_some() && down.timeouts >= 3, "{down:?}");
+    daemon.line_with(&format!("upstream {} marked down (timeout); it is probed", upstream.address));
+    let (_, words, _) = run(&["status", "--socket", file.socket().to_str().unwrap()]);
+    assert!(words.contains(&format!("{} 'main': marked down for ", upstream.address)), "{words}");
+    answers.store(true, Ordering::Relaxed);
+    eventually("it is marked up", || {
+        query();
+        shown().state == UpstreamState::Up
+    });
+    assert_eq!(shown().down_reason, None);
+    daemon.line_with(&format!("upstream {} marked up again", upstream.address));
 }
 
 #[test]

@@ -40,6 +40,8 @@ pub(super) struct UpstreamHealth {
     /// Failures since the last answer.
     failures: u32,
     backoff: Nanos,
+    /// Moment of the failure that marked it down.
+    down_since: Nanos,
     down_until: Nanos,
     /// Whether it was dead, and a question is in flight that finds out whether it still is.
     probed: bool,
@@ -48,19 +50,24 @@ pub(super) struct UpstreamHealth {
     told_back: bool,
 }
 
-/// What the log should say.
+/// A change that is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum News {
-    /// The upstream is left alone from now on.
-    LeftAlone,
-    /// The upstream answers again.
-    Back,
+    /// The upstream is marked down.
+    MarkedDown,
+    /// The upstream is marked up again.
+    MarkedUp,
 }
 
 impl UpstreamHealth {
-    /// Whether it is taken for dead.
+    /// Whether it is marked down.
     pub(super) fn is_down(&self) -> bool {
         self.failures >= FAILURES
+    }
+
+    /// Moment at which it was marked down; `None`: it is up.
+    pub(super) fn down_since(&self) -> Option<Nanos> {
+        self.is_down().then_some(self.down_since)
     }
 
     /// Until when it is left alone; a moment in the past if it is not.
@@ -105,7 +112,7 @@ impl UpstreamHealth {
                 ((7 * srtt.0 + rtt.0) / 8, (3 * var.0 + srtt.0.abs_diff(rtt.0)) / 4)
             }
         };
-        let news = (self.is_down() && !self.told_back).then_some(News::Back);
+        let news = (self.is_down() && !self.told_back).then_some(News::MarkedUp);
         let told_back = self.told_back || news.is_some();
         *self = UpstreamHealth {
             smoothed: Some((Nanos(srtt), Nanos(var))),
@@ -119,6 +126,9 @@ impl UpstreamHealth {
     /// The upstream did not answer, or could not be reached.
     pub(super) fn failed(&mut self, now: Nanos) -> Option<News> {
         self.failures = self.failures.saturating_add(1);
+        if self.failures == FAILURES {
+            self.down_since = now;
+        }
         let counts = self.down_until <= now || std::mem::take(&mut self.probed);
         if !self.is_down() || !counts {
             return None;
@@ -129,7 +139,7 @@ impl UpstreamHealth {
             return None;
         }
         (self.told, self.told_back) = (Some(now), false);
-        Some(News::LeftAlone)
+        Some(News::MarkedDown)
     }
 }
 
@@ -162,8 +172,8 @@ mod tests {
     fn a_dead_upstream_is_left_alone_for_longer_each_time_and_forgiven_at_once() {
         let mut health = UpstreamHealth::default();
         assert_eq!([health.failed(at(0)), health.failed(at(1))], [None, None]);
-        assert!(!health.is_down());
-        assert_eq!(health.failed(at(2)), Some(News::LeftAlone));
+        assert!(!health.is_down() && health.down_since().is_none());
+        assert_eq!(health.failed(at(2)), Some(News::MarkedDown));
         let mut expected = 1_000;
         let mut now = 2;
         for _ in 0..8 {
@@ -176,10 +186,12 @@ mod tests {
             assert_eq!(health.down_until(), at(now + 1_000), "one question at a time");
             now += 400;
             assert_eq!(health.failed(at(now)), None);
+            assert_eq!(health.down_since(), Some(at(2)));
             expected = (2 * expected).min(30_000);
         }
-        assert_eq!(health.answered(Nanos::from_millis(5), false), Some(News::Back));
+        assert_eq!(health.answered(Nanos::from_millis(5), false), Some(News::MarkedUp));
         assert!(!health.is_down() && health.down_until() == Nanos(0));
+        assert_eq!(health.down_since(), None);
         assert_eq!(health.answered(Nanos::from_millis(5), false), None);
     }
 
@@ -188,7 +200,7 @@ mod tests {
         let mut health = UpstreamHealth::default();
         let mut told = 0;
         for ms in (0..9_000).step_by(100) {
-            told += usize::from((0..3).any(|_| health.failed(at(ms)) == Some(News::LeftAlone)));
+            told += usize::from((0..3).any(|_| health.failed(at(ms)) == Some(News::MarkedDown)));
             health.answered(Nanos::from_millis(5), false);
         }
         assert_eq!(told, 1);

@@ -159,7 +159,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::metrics::to_text;
+    use crate::metrics::{Trouble, to_text};
     use crate::resolver::cache::Cache;
     use rand::SeedableRng;
 
@@ -188,7 +188,9 @@ mod tests {
             let now = Nanos::SECOND + Nanos::from_millis(ms);
             if upstreams.choose(MAIN, &[], now, &mut rng) == ServerId(1) {
                 probes += 1;
-                upstreams.server(ServerId(1)).failed(now + Nanos::from_millis(400), "silent");
+                upstreams
+                    .server(ServerId(1))
+                    .failed(now + Nanos::from_millis(400), Trouble::Timeout);
             }
         }
         // Three to find out, then after 1, 2, 4, 8, 16 and 30 s (by chance a little later each).
@@ -204,7 +206,7 @@ mod tests {
         assert_eq!(upstreams.choose(MAIN, &both, Nanos::SECOND, &mut rng), ServerId(1));
         // One that is left alone is not.
         for _ in 0..health::FAILURES {
-            upstreams.server(ServerId(1)).failed(Nanos::SECOND, "silent");
+            upstreams.server(ServerId(1)).failed(Nanos::SECOND, Trouble::Timeout);
         }
         assert_eq!(upstreams.choose(MAIN, &both, Nanos::SECOND, &mut rng), ServerId(0));
         assert!(!upstreams.has_another(MAIN, &[ServerId(0)], Nanos::SECOND));
@@ -259,7 +261,7 @@ mod tests {
         };
         shown(0);
         (0..health::FAILURES)
-            .for_each(|_| upstreams.server(ServerId(0)).failed(Nanos::SECOND, "silent"));
+            .for_each(|_| upstreams.server(ServerId(0)).failed(Nanos::SECOND, Trouble::Timeout));
         shown(1);
         upstreams.configure(&settings(&[1, 2]), &metrics);
         shown(1);

@@ -11,7 +11,7 @@ use super::health::{News, UpstreamHealth};
 use super::network::NetworkErrors;
 use super::retries::Retries;
 use super::suspended::Suspended;
-use crate::metrics::{Metrics, UpstreamMetrics};
+use crate::metrics::{Metrics, Trouble, UpstreamMetrics};
 
 /// What one worker knows of an upstream server.
 pub(crate) struct Server {
@@ -131,8 +131,8 @@ impl Server {
         let was_down = self.health.is_down() | self.network.answered();
         self.retries.answered();
         self.metrics.answered(rtt);
-        if self.health.answered(rtt, is_error) == Some(News::Back) {
-            tracing::info!("upstream {} answers again", self.address);
+        if self.health.answered(rtt, is_error) == Some(News::MarkedUp) {
+            tracing::info!("upstream {} marked up again", self.address);
         }
         self.tell_metrics();
         was_down
@@ -141,21 +141,22 @@ impl Server {
     /// The network reported an error about the server.
     pub(crate) fn unreachable(&mut self, now: Nanos, error: &io::Error) {
         self.network.note(now, error);
-        self.failed(now, &error.to_string());
+        self.failed(now, Trouble::of(error));
     }
 
-    /// The server did not answer, or could not be reached; the log says `why`.
-    pub(crate) fn failed(&mut self, now: Nanos, why: &str) {
+    /// The server did not answer, or could not be reached, for this reason.
+    pub(crate) fn failed(&mut self, now: Nanos, trouble: Trouble) {
         self.network.silent(now);
-        self.metrics.failed();
-        if self.health.failed(now) == Some(News::LeftAlone) {
-            tracing::warn!("upstream {} is left alone for a while: {why}", self.address);
+        self.metrics.failed(trouble);
+        if self.health.failed(now) == Some(News::MarkedDown) {
+            tracing::warn!("upstream {} marked down ({trouble}); it is probed", self.address);
         }
         self.tell_metrics();
     }
 
-    /// Shows whether it is taken for dead; one that is no longer in the configuration is not.
+    /// Shows whether it is marked down; one that is no longer in the configuration is not.
     fn tell_metrics(&self) {
-        self.metrics.set_down(self.configured && self.health.is_down());
+        let since = if self.configured { self.health.down_since() } else { None };
+        self.metrics.set_down(since);
     }
 }

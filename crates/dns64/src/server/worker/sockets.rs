@@ -268,7 +268,7 @@ impl Worker {
             metrics.add(Count::RingsLostOut, lost);
             if is_gone && self.resolver.outside().ports.ways().give_up(number) {
                 tracing::warn!(
-                    "{} has gone: from now on upstreams are asked through the network stack; restart to get past it again",
+                    "interface {} was removed: upstream queries use the network stack until a restart",
                     rings.name()
                 );
             }

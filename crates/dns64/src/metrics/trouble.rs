@@ -1,0 +1,82 @@
+//! Reasons why an upstream does not answer.
+
+use std::fmt;
+use std::io;
+
+/// Reason why an upstream did not answer a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// No answer over UDP in time.
+    Timeout,
+    /// No answer over TCP in time.
+    TcpTimeout,
+    /// A TCP connection that was refused, or closed without an answer.
+    TcpClosed,
+    /// An error of the system with this number, such as ENETUNREACH; 0 stands for any other.
+    System(i32),
+}
+
+impl Trouble {
+    /// An error of the system at a socket.
+    pub(crate) fn of(error: &io::Error) -> Trouble {
+        Trouble::System(error.raw_os_error().unwrap_or(0))
+    }
+
+    /// True if there was no answer in time.
+    pub(crate) fn is_timeout(self) -> bool {
+        matches!(self, Trouble::Timeout | Trouble::TcpTimeout)
+    }
+
+    /// The number by which it is kept: negative, or that of the system.
+    pub(super) fn to_number(self) -> i32 {
+        match self {
+            Trouble::Timeout => -1,
+            Trouble::TcpTimeout => -2,
+            Trouble::TcpClosed => -3,
+            Trouble::System(number) => number.max(0),
+        }
+    }
+
+    pub(super) fn of_number(number: i32) -> Trouble {
+        match number {
+            -1 => Trouble::Timeout,
+            -2 => Trouble::TcpTimeout,
+            -3 => Trouble::TcpClosed,
+            number => Trouble::System(number),
+        }
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Trouble::Timeout => f.write_str("timeout"),
+            Trouble::TcpTimeout => f.write_str("timeout over TCP"),
+            Trouble::TcpClosed => f.write_str("no answer over TCP"),
+            Trouble::System(0) => f.write_str("cannot send"),
+            Trouble::System(number) => io::Error::from_raw_os_error(*number).fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_has_a_number_and_words() {
+        for (trouble, words) in [
+            (Trouble::Timeout, "timeout"),
+            (Trouble::TcpTimeout, "timeout over TCP"),
+            (Trouble::TcpClosed, "no answer over TCP"),
+            (Trouble::of(&io::ErrorKind::QuotaExceeded.into()), "cannot send"),
+            (
+                Trouble::of(&io::Error::from_raw_os_error(101)),
+                "Network is unreachable (os error 101)",
+            ),
+        ] {
+            assert_eq!(Trouble::of_number(trouble.to_number()), trouble);
+            assert_eq!(trouble.to_string(), words);
+        }
+    }
+}
