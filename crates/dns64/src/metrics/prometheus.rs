@@ -255,22 +255,73 @@ mod tests {
         }
     }
 
-    /// A metric that a dashboard asks for and nobody exports would be an empty panel.
-    #[test]
-    fn the_dashboard_asks_for_metrics_that_are_exported() {
+    /// All metrics, with a prefix and an upstream.
+    fn all() -> String {
         let metrics = Metrics::new(1);
         metrics.add_upstream("192.0.2.1:53".parse().unwrap());
-        let text = to_text(&metrics, &Arc::new(Cache::new(1)), &[]);
-        let dashboard = include_str!("../../../../dist/grafana/dns64d.json");
-        let name = |(at, _): (usize, &str)| -> String {
-            dashboard[at..].chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect()
+        to_text(&metrics, &Arc::new(Cache::new(1)), &rows())
+    }
+
+    /// Checks that the metrics in a text are exported, with the values of their labels.
+    fn are_exported(text: &str, least: usize) {
+        let exported = all();
+        let name = |(at, _): (usize, &str)| -> &str {
+            let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            text[at..].split(|c| !is_part(c)).next().unwrap()
         };
-        let asked: std::collections::BTreeSet<String> =
-            dashboard.match_indices("dns64d_").map(name).collect();
-        assert!(asked.len() >= 15, "{asked:?}");
+        let asked: std::collections::BTreeSet<&str> =
+            text.match_indices("dns64d_").map(name).collect();
+        assert!(asked.len() >= least, "{asked:?}");
         for name in asked {
-            let is_it = |line: &str| line.split(['{', ' ']).next() == Some(name.as_str());
-            assert!(text.lines().any(is_it), "{name} is not exported:\n{text}");
+            let is_it = |line: &str| line.split(['{', ' ']).next() == Some(name);
+            assert!(exported.lines().any(is_it), "{name} is not exported:\n{exported}");
+        }
+        for (label, values) in
+            text.match_indices("=\"").chain(text.match_indices("=~\"")).map(|(at, sign)| {
+                let label = text[..at].rsplit(['{', ',']).next().unwrap();
+                (label, text[at + sign.len()..].split('"').next().unwrap())
+            })
+        {
+            for value in values.split('|').filter(|_| !["instance", "job"].contains(&label)) {
+                let pair = format!("{label}=\"{value}\"");
+                assert!(exported.contains(&pair), "{pair} is not exported:\n{exported}");
+            }
+        }
+    }
+
+    /// A panel with a metric that is not exported would be empty.
+    #[test]
+    fn the_dashboard_asks_for_metrics_that_are_exported() {
+        let dashboard = include_str!("../../../../dist/grafana/dns64d.json");
+        let dashboard: serde_json::Value = serde_json::from_str(dashboard).unwrap();
+        let mut ids = std::collections::BTreeSet::new();
+        let mut all = String::new();
+        for panel in dashboard["panels"].as_array().unwrap() {
+            assert!(ids.insert(panel["id"].as_u64().unwrap()), "{}", panel["id"]);
+            for target in panel["targets"].as_array().unwrap() {
+                all += target["expr"].as_str().unwrap();
+                all.push('\n');
+            }
+        }
+        are_exported(&all, 25);
+    }
+
+    #[test]
+    fn alert_rules_ask_for_metrics_that_are_exported() {
+        let rules = include_str!("../../../../dist/grafana/dns64d-alerts.yaml");
+        are_exported(rules, 9);
+        let count =
+            |key: &str| rules.lines().filter(|line| line.trim_start().starts_with(key)).count();
+        let alerts = count("- alert: ");
+        for key in ["expr: ", "for: ", "labels:", "severity: ", "annotations:", "summary: "] {
+            assert_eq!(count(key), alerts, "{key}");
+        }
+        // Rows of the book with advice to alert.
+        let book = include_str!("../../../../docs/src/dns64d.md");
+        let rows = book.lines().filter(|line| line.starts_with("| `") && line.contains("alert"));
+        for row in rows {
+            let metric = row.split('`').nth(1).unwrap();
+            assert!(rules.contains(&format!("dns64d_{metric}")), "no rule for {metric}");
         }
     }
 }
