@@ -22,6 +22,7 @@ mod points;
 mod prefixes;
 mod schedule;
 mod shards;
+mod shares;
 mod systemd;
 mod tally;
 mod test;
@@ -250,7 +251,8 @@ fn all() -> impl Iterator<Item = &'static Test> {
     let short = short.chain(losses_auth::TESTS);
     let short = short.chain(past_stack::TESTS).chain(tester::TESTS).chain(systemd::TESTS);
     let short = short.chain(clients::TESTS).chain(dns64d::TESTS).chain(dnstap::TESTS);
-    let short = short.chain(attack::TESTS).chain(try_server::TESTS).chain(memory::TESTS);
+    let short = short.chain(attack::TESTS).chain(shares::TESTS);
+    let short = short.chain(try_server::TESTS).chain(memory::TESTS);
     let rates = mlrsearch::TESTS.iter().chain(clients::RATES).chain(campaign::TESTS);
     long.chain(short).chain(rates).chain(gate::TESTS)
 }
