@@ -40,7 +40,7 @@ pub(crate) type Waiters = SmallVec<[Waiting; 1]>;
 pub(crate) struct Demand {
     /// Whom to tell what comes of the question.
     pub(crate) waiter: Waiter,
-    /// The client for whose query this is asked.
+    /// Client of the query.
     pub(crate) client: ClientId,
     /// When the query came for which this is asked.
     pub(crate) since: Nanos,

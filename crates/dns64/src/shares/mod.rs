@@ -29,8 +29,8 @@
 //! The weight ([`Weight`]) keeps that room for clients that hold less than others. It is 1 if the
 //! client and each network around it hold the mean of their neighbours or more. It is smaller if one
 //! of them holds less, down to 1/4 if that is the client itself and 1/64 if it is the widest network.
-//! So a client is admitted although all networks around it have used up their shares, if hostile
-//! clients nearby hold more than it does.
+//! If hostile clients nearby hold more than a client, it is therefore admitted even when all networks
+//! around it have used up their shares.
 
 pub(crate) mod client;
 pub(crate) mod counts;

@@ -104,8 +104,8 @@ impl<T> Node<T> {
         work
     }
 
-    /// Takes out work of the network inside this one that holds fewest places. Among equals the one
-    /// is first whose turn was longest ago.
+    /// Takes out work of the network inside this one that holds fewest places. Equal networks take
+    /// turns.
     fn take_inside(&mut self, room: Room) -> Option<T> {
         let Node { inside, queue, .. } = self;
         queue.make_contiguous().sort_by_cached_key(|id| inside.get(id).map_or(0, |node| node.held));

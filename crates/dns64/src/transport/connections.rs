@@ -1,11 +1,11 @@
 //! Places for TCP connections of clients: a limited number in all and for each client
 //! ([`ClientId`]). One thread counts.
 //!
-//! When all places are taken, a new connection displaces one of the network that holds most, as
-//! RFC 7766 §6.2.2 and §6.2.3 allow: among the connections that share the widest network with most
-//! connections those whose next narrower network holds most, and so on down to the client. Of what
-//! remains it is the connection that was idle for longest; or, if queries are in progress on all of
-//! them, the one whose last activity is oldest.
+//! When all places are taken, a new connection displaces another one, as RFC 7766 §6.2.2 and §6.2.3
+//! allow. The search begins with the widest network that holds most connections. It goes on with the
+//! narrower network inside it that holds most, and so on down to one client. The longest idle
+//! connection of that client is displaced. If queries are in progress on all of them, it is the
+//! connection with the oldest activity.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -49,7 +49,7 @@ struct Connection {
 pub(crate) struct Activity {
     /// Time of the last query or reply, or of its begin.
     last: Cell<Nanos>,
-    /// Queries read whose replies are not written yet.
+    /// Number of queries without a written reply.
     in_progress: Cell<usize>,
     is_displaced: Cell<bool>,
     displaced: Notify,

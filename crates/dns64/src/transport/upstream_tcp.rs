@@ -1,6 +1,6 @@
-//! Questions to upstreams over TCP. The number of them at once is limited ([`super::permits`]), in
-//! all and for each upstream, so that an upstream whose TCP is dead does not block the others. Idle
-//! connections are kept for further questions, few and not for long (RFC 7766 §6.2).
+//! Questions to upstreams over TCP. The number of concurrent questions is limited
+//! ([`super::permits`]), in all and for each upstream, so that an upstream without working TCP does
+//! not block the others. A few idle connections are kept for further questions (RFC 7766 §6.2).
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -19,8 +19,8 @@ const PLACES: u32 = 200;
 /// Connections of other clients.
 const NEWCOMERS: u8 = 100;
 
-/// Takes all places for TCP connections from so many networks (/24), and lets others connect.
-/// `busy`: each hostile connection has a query that is not answered.
+/// Fills all places for TCP connections from `networks` networks (/24), then connects from another
+/// network. `busy`: each hostile connection has a query without an answer.
 fn newcomers_are_served(networks: u32, busy: bool) {
     let upstream = HalfDead::new();
     let limits = format!("[limits]\ntcp-connections = {PLACES}\ntcp-idle = '1h'\n");
@@ -112,9 +112,9 @@ fn others_are_served(source: fn(u32) -> u32) {
     attack.join().unwrap();
     let metrics = server.running.metrics();
     let [overload, share] = [Count::Overload, Count::ClientShare].map(|c| metrics.total(c));
-    let told = format!("{answered} of {asked}; denied: {overload}, {share}");
-    assert!(answered * 100 >= asked * 99, "{told}");
-    assert!(share > 0, "the attack was not felt: {told}");
+    let counts = format!("{answered} of {asked}; denied: {overload}, {share}");
+    assert!(answered * 100 >= asked * 99, "{counts}");
+    assert!(share > 0, "no query of the attack was denied: {counts}");
 }
 
 #[test]

@@ -2,10 +2,10 @@
 //!
 //! The number of questions in flight is at most what upstreams answer in time (`rate`). It is
 //! shared out among the networks of clients at every prefix length ([`crate::shares`]), so that
-//! clients whose networks hold little are admitted whatever others ask. A dead branch of the name
-//! tree (`branches`) gets one more question while it has fewer than an eighth of what is free, and
-//! that share is divided among the networks of clients in the same way. A client that comes first
-//! to a branch that an attack made dead is therefore admitted.
+//! heavy load from some networks does not exclude the others. A dead branch of the name tree
+//! (`branches`) gets one more question while it has fewer than an eighth of the free places. That
+//! share is divided among the networks of clients in the same way. The first question of a client
+//! in a branch that an attack made dead is therefore admitted.
 //!
 //! Places for waiting queries are shared out alike, because a query that waits for a question of
 //! another client holds a place too. Beside a question of a dead branch at most an eighth of the
@@ -29,7 +29,7 @@ use crate::shares::client::ClientId;
 use crate::shares::counts::Counts;
 use crate::shares::{Place, Places};
 
-/// A dead branch may hold one part of so many of what is free.
+/// Divisor: a dead branch may hold this part of the free places.
 const BRANCH: usize = 8;
 /// Kind of places that do not belong to a dead branch.
 const ALL: u64 = 0;

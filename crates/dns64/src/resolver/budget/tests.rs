@@ -181,8 +181,8 @@ fn few_wait_for_a_question_of_a_dead_branch() {
 /// Draws a client of an attack.
 type Attacker<'a> = &'a dyn Fn(u64) -> ClientId;
 
-/// Three seconds in which an attack asks 12 000 names a second that nobody answers, each in a
-/// top-level domain of its own, and one client asks for a living name every 20 ms.
+/// Simulates three seconds: an attack asks 12 000 unanswered names a second, each in another
+/// top-level domain, and one client asks a living name every 20 ms.
 fn flood(seed: u64, attacker: Attacker<'_>, honest: ClientId) -> World {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut world = World::new();
