@@ -13,12 +13,12 @@ use serde_json::Value;
 use super::{A, Bench, LIMIT, ROOT, Resource, Skipped, Test, wait_for};
 use crate::process::{Server, free_port, output, wait_until};
 
-pub(super) static TESTS: &[Test] = &[
-    Test::new("shares: floods from many networks", &["ip", "python3", ROOT], floods)
-        .holding(Resource::Cpus),
-    Test::new("shares: TCP connections of many networks", &["ip", "python3", ROOT], connections)
-        .holding(Resource::Cpus),
-];
+pub(super) static TESTS: &[Test] = &[Test::new(
+    "shares: floods and TCP connections from many networks",
+    &["ip", "python3", ROOT],
+    |bench| floods(bench).and_then(|()| connections(bench)),
+)
+.holding(Resource::Cpus)];
 
 const SCRIPT: &str = include_str!("shares.py");
 /// Names that another client asks beside each attack, 50 a second.
