@@ -85,7 +85,7 @@ pub struct Settings {
     /// What resolv.conf names beside them: addresses of this server itself, which are not asked.
     pub(crate) left_out: Vec<ServiceAddr>,
     /// Link-local addresses in resolv.conf without a zone, which cannot be asked.
-    pub(super) without_zone: Vec<HostAddr>,
+    without_zone: Vec<HostAddr>,
     /// Routes, the longest domain first; the last one is for the root.
     pub(crate) routes: Vec<Route>,
     /// The places of the others in `routes`.
@@ -245,7 +245,10 @@ impl Settings {
         }
         let reason = match (&self.origin.resolv_conf, self.left_out.as_slice()) {
             (ResolvConf::Unreadable(error), _) => format!("cannot be read: {error}"),
-            (ResolvConf::Text(_), []) => "names none".to_owned(),
+            (ResolvConf::Text(_), []) if self.without_zone.is_empty() => "names none".to_owned(),
+            (ResolvConf::Text(_), []) => {
+                "names only link-local addresses without a zone".to_owned()
+            }
             (ResolvConf::Text(_), own) => {
                 let own: Vec<String> = own.iter().map(ToString::to_string).collect();
                 format!("names only this server itself ({})", own.join(", "))
@@ -319,6 +322,13 @@ impl Settings {
             }
         }
         once.into_iter()
+    }
+
+    /// Warnings about the lines of resolv.conf that cannot be used.
+    pub(crate) fn unusable_name_servers(&self) -> impl Iterator<Item = String> {
+        self.without_zone.iter().map(|host| {
+            format!("{RESOLV_CONF}: {host} is link-local without a zone such as {host}%eth0: it is not used")
+        })
     }
 
     /// How long a question to upstreams may take, all attempts together: with stale answers at hand
@@ -705,6 +715,7 @@ mod tests {
             (text(""), "names none"),
             (text("search example.org\n"), "names none"),
             (text("nameserver ::1\n"), "names only this server itself ([::1]:53)"),
+            (text("nameserver fe80::1\n"), "names only link-local addresses without a zone"),
             (
                 ResolvConf::Unreadable("Permission denied".into()),
                 "cannot be read: Permission denied",

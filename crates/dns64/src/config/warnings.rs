@@ -34,11 +34,7 @@ impl Settings {
                 "{reason}; queries that need one get SERVFAIL until {RESOLV_CONF} names one"
             ));
         }
-        for host in &self.without_zone {
-            warnings.push(format!(
-                "{RESOLV_CONF}: {host} is link-local without a zone such as {host}%eth0: it is not used"
-            ));
-        }
+        warnings.extend(self.unusable_name_servers());
         if let Some(net) = covers_everybody(&self.clients) {
             let limits = self.config.limits;
             let mut text = format!(

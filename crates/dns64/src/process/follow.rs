@@ -40,7 +40,11 @@ impl Follower {
         }
         self.seen = found.clone();
         match used.with_resolv_conf(found) {
-            Ok(settings) if settings.upstreams == used.upstreams => {}
+            Ok(settings) if settings.upstreams == used.upstreams => {
+                if let Some(reason) = settings.no_upstream() {
+                    tracing::warn!("{reason}");
+                }
+            }
             Ok(settings) => replace(server, settings, fit),
             Err(error) => tracing::error!("{RESOLV_CONF} has changed, but is not used: {error}"),
         }
@@ -55,7 +59,8 @@ fn replace(
     if let Some(reason) = loses_upstreams(server, &settings) {
         return tracing::warn!("{reason}; the upstreams in use stay");
     }
-    if let Some(warning) = fit(&mut settings) {
+    let warning = fit(&mut settings);
+    for warning in settings.unusable_name_servers().chain(warning) {
         tracing::warn!("{warning}");
     }
     match server.reload(&settings) {

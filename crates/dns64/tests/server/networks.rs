@@ -9,7 +9,7 @@ use std::process::Command;
 use std::thread;
 
 use dns64::config::Settings;
-use dns64::server::{Activated, bind};
+use dns64::server::{Activated, RunningServer, bind};
 use domain::base::iana::{Rcode, Rtype};
 use nix::net::if_::if_nametoindex;
 use nix::sched::{CloneFlags, unshare};
@@ -65,43 +65,73 @@ fn item_43_without_a_route_queries_fail_at_once() {
     });
 }
 
+/// An upstream at this port of fe80::2 on the far end of the Ethernet; 0 is any port.
+fn link_local_upstream(far: &testbed::Namespace, port: u16) -> Upstream {
+    far.run(move || {
+        let at = SocketAddrV6::new(v6("fe80::2"), port, 0, if_nametoindex("far").unwrap());
+        Upstream::at(at.into(), |q| match (q.qtype, q.tcp) {
+            (Rtype::A, false) => q.answer().truncated().send(),
+            (Rtype::A, true) => q.answer().a(&q.name, 60, "192.0.2.1").send(),
+            _ => q.nodata(60, 60).send(),
+        })
+    })
+}
+
+/// A server with an upstream at this port of fe80::2 in a zone.
+fn server_in_zone(listen: &str, zone: &str, port: u16) -> RunningServer {
+    let upstream = format!("[[upstream]]\naddress = 'fe80::2%{zone}'\nport = {port}\n");
+    let text = format!("listen = ['{listen}']\nthreads = 1\n{PREFIX}{upstream}");
+    let settings = Settings::from_text(&text, Path::new("test.toml")).unwrap();
+    bind(settings, Activated::default()).unwrap().start().unwrap()
+}
+
 #[test]
 fn item_49_link_local_upstreams_and_clients() {
     let test = "item_49_link_local_upstreams_and_clients";
     testbed::on_an_ethernet(test, 1, &["fe80::1/64"], &["fe80::2/64"], |far| {
-        let index = if_nametoindex("near").unwrap();
-        let upstream = far.run(|| {
-            let at = SocketAddrV6::new(v6("fe80::2"), 0, 0, if_nametoindex("far").unwrap());
-            Upstream::at(at.into(), |q| match (q.qtype, q.tcp) {
-                (Rtype::A, false) => q.answer().truncated().send(),
-                (Rtype::A, true) => q.answer().a(&q.name, 60, "192.0.2.1").send(),
-                _ => q.nodata(60, 60).send(),
-            })
-        });
+        let upstream = link_local_upstream(&far, 0);
         let port = upstream.address.port();
-        let of = |zone: &str| format!("[[upstream]]\naddress = 'fe80::2%{zone}'\nport = {port}\n");
-        let listen = "listen = ['[fe80::1%near]:0']\nthreads = 1\n";
-        let start = |upstream: &str| {
-            let text = format!("{listen}{PREFIX}{upstream}");
-            let settings = Settings::from_text(&text, Path::new("test.toml")).unwrap();
-            bind(settings, Activated::default()).unwrap().start().unwrap()
-        };
+        let index = if_nametoindex("near").unwrap();
         for zone in ["near".to_owned(), index.to_string()] {
-            let server = start(&of(&zone));
+            let server = server_in_zone("[fe80::1%near]:0", &zone, port);
             let got = ask_from_here(server.addresses()[0], "www.test");
             assert_eq!(got.addresses(), [mapped("192.0.2.1")], "over UDP and TCP");
             let label = format!("upstream=\"[fe80::2%{zone}]:{port}\"");
             assert!(server.metrics_text().contains(&label), "{label}");
         }
-        // An interface that is not there yet.
-        let server = start(&of("later"));
-        let address = server.addresses()[0];
-        assert_eq!(ask_from_here(address, "a.test").rcode(), Rcode::SERVFAIL);
+    });
+}
+
+#[test]
+fn item_49_interfaces_appear_and_come_back() {
+    let test = "item_49_interfaces_appear_and_come_back";
+    testbed::on_an_ethernet(test, 1, &[], &["fe80::2/64"], |far| {
+        let upstream = link_local_upstream(&far, 0);
+        let port = upstream.address.port();
+        let server = server_in_zone("[::1]:0", "later", port);
+        let got = |name: &str| ask_from_here(server.addresses()[0], name);
+        assert_eq!(got("a.test").rcode(), Rcode::SERVFAIL, "there is no such interface");
+        let up = || {
+            testbed::ip("link set later up");
+            testbed::ip("addr add fe80::1/64 dev later nodad");
+        };
         testbed::ip("link set near down");
         testbed::ip("link set near name later");
-        testbed::ip("link set later up");
-        testbed::ip("addr add fe80::1/64 dev later nodad");
-        assert_eq!(ask_from_here(address, "b.test").addresses(), [mapped("192.0.2.1")]);
+        up();
+        assert_eq!(got("b.test").addresses(), [mapped("192.0.2.1")]);
+        let index = if_nametoindex("later").unwrap();
+        testbed::ip("link del later");
+        drop(upstream);
+        testbed::ip(&format!("link add later type veth peer name far netns {}", far.name()));
+        testbed::ip(&format!("-n {} addr add fe80::2/64 dev far nodad", far.name()));
+        testbed::ip(&format!("-n {} link set far up", far.name()));
+        up();
+        assert_ne!(if_nametoindex("later").unwrap(), index);
+        let _upstream = link_local_upstream(&far, port);
+        let mut names = (0..).map(|n| format!("n{n}.test"));
+        eventually("the interface is used again", || {
+            got(&names.next().unwrap()).addresses() == [mapped("192.0.2.1")]
+        });
     });
 }
 
@@ -172,6 +202,8 @@ fn item_48_resolv_conf_is_followed_from_nothing_on() {
         let failed = got("a.test");
         assert_eq!((failed.rcode(), failed.ede()), (Rcode::SERVFAIL, Some(14)));
         assert_eq!(got("ipv4only.arpa").answers().len(), 2, "local answers need no upstream");
+        replace(|file| fs::write(file, "nameserver fe80::1\n").unwrap());
+        daemon.line_with("names only link-local addresses without a zone");
         // (name to ask for, upstream to answer it, change of resolv.conf)
         let names = |address: &'static str| {
             move |file: &str| {
