@@ -114,6 +114,13 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
             "BIND asks the root servers when they fail (forward first); dns64d does not",
         );
     }
+    let option = |name| all().find(|option| option.name() == name).and_then(Statement::argument);
+    let has_empty_zones =
+        option("forward") != Some("only") && !option("empty-zones-enable").is_some_and(is_no);
+    if has_empty_zones {
+        let why = "BIND answers the reverse zones of private addresses itself; write local-zones = true for that";
+        reader.draft.notes.answers(&Place::new(&called(file), 1), "empty-zones-enable yes", why);
+    }
     if all().all(|option| option.name() != "dnssec-validation") {
         let why =
             "BIND validates unless told otherwise; dns64d does not: have the upstream validate";
@@ -324,6 +331,9 @@ impl Reader<'_> {
         let Some(prefix) = option.argument().and_then(prefix::parse) else {
             return self.lost(option, "not a prefix of RFC 6052 that dns64d takes");
         };
+        if self.rules.is_empty() {
+            self.draft.synthesizes_with_cd("BIND", &origin);
+        }
         let mut rule = Rule {
             prefix: PrefixDraft { prefix, suffix: None, ranges: None, origin },
             clients: Addresses::all(),

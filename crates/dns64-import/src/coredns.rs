@@ -1,11 +1,12 @@
 //! CoreDNS's Corefile: server blocks with a plugin on each line.
 //!
-//! Its dns64 plugin counts every AAAA record, asks for A records after every error but NXDOMAIN, does
-//! not look at DO, and, unless told otherwise, translates for clients that ask over IPv6 only.
+//! The dns64 plugin accepts every AAAA record, queries A records after every error except NXDOMAIN,
+//! ignores DO and CD, and by default synthesizes only for clients that ask over IPv6.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
+use ipnet::Ipv6Net;
 use net::address::{HostAddr, ServiceAddr};
 
 use super::addresses::{Addresses, FirstMatch, network};
@@ -40,7 +41,7 @@ const IDLE: &[&str] = &[
     "trace",
 ];
 
-/// What may stand in a `forward` without a word of it mattering.
+/// Keys of `forward` on which no answer depends.
 const IDLE_FORWARD: &[&str] = &[
     "expire",
     "failfast_all_unhealthy_upstreams",
@@ -50,7 +51,6 @@ const IDLE_FORWARD: &[&str] = &[
     "max_connect_attempts",
     "max_fails",
     "max_idle_conns",
-    "policy",
     "prefer_udp",
 ];
 
@@ -101,8 +101,8 @@ fn untranslated(server: &Statement, draft: &mut Draft) {
     }
 }
 
-/// The zones of a server that is asked over plain DNS, with their ports.
-fn zones(server: &Statement) -> Vec<(&str, u16)> {
+/// The zones of a server for plain DNS with their ports; `None` is a port that cannot be read.
+fn zones(server: &Statement) -> Vec<(&str, Option<u16>)> {
     let mut zones = Vec::new();
     for word in &server.words {
         let word = word.trim_end_matches(',');
@@ -112,8 +112,8 @@ fn zones(server: &Statement) -> Vec<(&str, u16)> {
             None => word,
         };
         let (zone, port) = match word.rsplit_once(':') {
-            Some((zone, port)) => (zone, port.parse().unwrap_or(53)),
-            None => (word, 53),
+            Some((zone, port)) => (zone, port.parse().ok()),
+            None => (word, Some(53)),
         };
         zones.push((if zone.is_empty() { "." } else { zone }, port));
     }
@@ -148,8 +148,14 @@ fn block(
         let why = "dns64d serves UDP and TCP only";
         draft.notes.answers(&server.place, &server.words.join(" "), why);
     }
-    for (_, port) in &zones {
-        listen(server, &plugins, *port, draft);
+    for (zone, port) in &zones {
+        match port {
+            Some(port) => listen(server, &plugins, *port, draft),
+            None => {
+                let why = format!("the port of zone {zone} is not a number from 0 to 65535");
+                draft.notes.answers(&server.place, &server.words.join(" "), why);
+            }
+        }
     }
     let names: Vec<&str> = zones.iter().map(|(zone, _)| *zone).collect();
     plugins.into_iter().try_for_each(|plugin| self::plugin(plugin, &names, draft))
@@ -197,28 +203,29 @@ fn plugin(plugin: &Statement, zones: &[&str], draft: &mut Draft) -> Result<(), I
 
 fn translate(plugin: &Statement, draft: &mut Draft) {
     let origin = Origin::new(&plugin.place, plugin.written());
-    let mut prefix = plugin.argument();
+    // The prefix of the line, then that of the block: the last one is in effect.
+    let mut prefix = Some(prefix::WELL_KNOWN);
     let mut allows_ipv4 = false;
     draft.ignore_aaaa.clear();
+    if plugin.words.len() > 1 {
+        prefix = prefix_argument(plugin, draft);
+    }
     for key in plugin.body() {
-        match key.name() {
-            "prefix" => prefix = key.argument(),
-            "allow_ipv4" => allows_ipv4 = true,
-            "translate_all" => {
+        match (key.name(), key.words.len()) {
+            ("prefix", _) => prefix = prefix_argument(key, draft),
+            ("allow_ipv4", 1) => allows_ipv4 = true,
+            ("translate_all", 1) => {
                 let origin = Origin::new(&key.place, key.written());
                 draft.ignore_aaaa_of(".", origin);
+            }
+            ("allow_ipv4" | "translate_all", _) => {
+                draft.notes.answers(&key.place, &key.written(), "it takes no argument");
             }
             _ => draft.notes.answers(&key.place, &key.written(), "nothing of dns64d is like it"),
         }
     }
-    let prefix = match prefix {
-        None => Some(prefix::WELL_KNOWN),
-        Some(prefix) => prefix::parse(prefix),
-    };
-    let Some(prefix) = prefix else {
-        let why = "not a prefix of RFC 6052 that dns64d takes";
-        return draft.notes.answers(&plugin.place, &plugin.written(), why);
-    };
+    let Some(prefix) = prefix else { return };
+    draft.synthesizes_with_cd("CoreDNS", &origin);
     draft.translation = Translation {
         prefixes: vec![PrefixDraft { prefix, suffix: None, ranges: None, origin: origin.clone() }],
         exclude: Some(Addresses::default()),
@@ -234,6 +241,19 @@ fn translate(plugin: &Statement, draft: &mut Draft) {
             origin: Some(origin),
         });
     }
+}
+
+/// The one prefix of `dns64 PREFIX` or `prefix PREFIX`; `None`, with a note, for other arguments.
+fn prefix_argument(statement: &Statement, draft: &mut Draft) -> Option<Ipv6Net> {
+    let prefix = match &statement.words[1..] {
+        [prefix] => prefix::parse(prefix),
+        _ => None,
+    };
+    if prefix.is_none() {
+        let why = "it takes one prefix of RFC 6052, such as 64:ff9b::/96";
+        draft.notes.answers(&statement.place, &statement.written(), why);
+    }
+    prefix
 }
 
 /// `forward FROM TO...`, where TO may be a file like /etc/resolv.conf.
@@ -253,9 +273,21 @@ fn forward(plugin: &Statement, zones: &[&str], draft: &mut Draft) -> Result<(), 
         }
     }
     for key in plugin.body() {
-        if !IDLE_FORWARD.contains(&key.name()) {
-            let why = "dns64d asks these upstreams for all names of the zone, over UDP and TCP";
-            draft.notes.answers(&key.place, &key.written(), why);
+        match (key.name(), key.argument()) {
+            ("policy", Some("sequential")) => {
+                let origin = Origin::new(&key.place, key.written());
+                draft.set("forwarding", "order", "listed", origin);
+            }
+            ("policy", Some("random" | "round_robin")) => {
+                let why = "dns64d prefers the fastest upstream";
+                draft.notes.nothing(&key.place, &key.written(), why);
+            }
+            (name, _) if IDLE_FORWARD.contains(&name) => (),
+            _ => {
+                let why =
+                    "dns64d queries these upstreams for all names of the zone, over UDP and TCP";
+                draft.notes.answers(&key.place, &key.written(), why);
+            }
         }
     }
     let origin = Origin::new(&plugin.place, plugin.written());
@@ -289,9 +321,9 @@ fn cache(plugin: &Statement, draft: &mut Draft) {
         draft.notes.answers(&plugin.place, &plugin.written(), why);
     }
     let mut set = |key: &'static str, of: &Statement, text: Option<&str>| {
-        if let Some(seconds) = text.and_then(seconds) {
+        if let Some(text) = text {
             let origin = Origin::new(&of.place, of.written());
-            draft.set_number("cache", key, Some(seconds), origin);
+            draft.set_number("cache", key, seconds(text), origin);
         }
     };
     set("max-ttl", plugin, ttl.or(Some("3600")));
@@ -313,9 +345,11 @@ fn cache(plugin: &Statement, draft: &mut Draft) {
         }
     }
     if let Some(stale) = plugin.body().iter().find(|key| key.name() == "serve_stale") {
-        let time = stale.argument().and_then(seconds).unwrap_or(3_600);
         let verifies = stale.words.iter().any(|word| word.eq_ignore_ascii_case("verify"));
         let origin = || Origin::new(&stale.place, stale.written());
+        let Some(time) = stale.argument().map_or(Some(3_600), seconds) else {
+            return draft.notes.answers(&stale.place, &stale.written(), "not a time such as 1h");
+        };
         if time > 0 {
             draft.serve_stale(time, origin());
             draft.set("cache", "stale-at-once", !verifies, origin());

@@ -162,6 +162,14 @@ impl Draft {
         self.set(table, key, i64::try_from(taken).unwrap_or(i64::MAX), origin);
     }
 
+    /// Notes a server that synthesizes for clients that set CD, at the setting that turns synthesis on.
+    pub(super) fn synthesizes_with_cd(&mut self, server: &str, origin: &Origin) {
+        let why = format!(
+            "{server} also synthesizes if a query has CD=1 (without DO); dns64d does not (RFC 6147 §5.5)"
+        );
+        self.notes.answers(&origin.place, &origin.words, why);
+    }
+
     /// `[cache] serve-stale`, a year at the most.
     pub(super) fn serve_stale(&mut self, seconds: u64, origin: Origin) {
         const YEAR: u64 = 365 * 86_400;

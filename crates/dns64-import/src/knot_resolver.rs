@@ -204,6 +204,8 @@ fn translate(prefix: Option<&str>, exclude: Option<Addresses>, origin: Origin, d
         let why = "not a prefix of 96 bits that dns64d takes";
         return draft.notes.answers(&origin.place, &origin.words, why);
     };
+    let why = "Knot Resolver synthesizes if one of several AAAA records is excluded; dns64d returns the others (RFC 6147 §5.1.4)";
+    draft.notes.answers(&origin.place, &origin.words, why);
     let default = || network(DEFAULT_EXCLUDE).map(Addresses::from);
     draft.translation = Translation {
         prefixes: vec![PrefixDraft { prefix, suffix: None, ranges: None, origin }],

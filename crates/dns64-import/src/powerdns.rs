@@ -8,14 +8,16 @@ use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
 use net::address::ServiceAddr;
+use toml::Value;
 
 use super::addresses::{Addresses, most_specific, network};
 use super::draft::{Draft, Origin, PrefixDraft, Told};
 use super::error::ImportError;
 use super::files::{MOST, called, included, read, too_many};
+use super::local_zones::standard_local_zones;
 use super::notes::Place;
 use super::prefix;
-use super::tree::{self, Node, Value};
+use super::tree::{self, Node};
 use super::values::socket;
 
 /// Settings on which no answer depends, or the beginnings of their names.
@@ -141,6 +143,7 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     if settings.iter().all(|setting| setting.key != "dns64-prefix") {
         draft.notes.nothing(&place, "dns64-prefix", "there is none: nothing is translated");
     }
+    private_reverse_zones(&settings, &place, draft);
     let port = settings.iter().rev().find(|setting| setting.key == "local-port");
     let port = port.and_then(|setting| setting.value().parse().ok()).unwrap_or(53);
     settings.iter().for_each(|setting| carry(setting, port, draft));
@@ -151,10 +154,33 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     Ok(())
 }
 
+/// The reverse zones of private IPv4 addresses, which PowerDNS Recursor answers unless `serve-rfc1918` is
+/// switched off.
+fn private_reverse_zones(settings: &[Setting], place: &Place, draft: &mut Draft) {
+    let key = settings.iter().find(|setting| setting.key == "serve-rfc1918");
+    if key.is_some_and(|setting| matches!(setting.value(), "no" | "off" | "false")) {
+        return;
+    }
+    let zones = standard_local_zones().filter(|zone| is_private_reverse(zone));
+    let value = Value::Array(zones.map(Value::String).collect());
+    let origin = key.map_or_else(|| Origin::new(place, "serve-rfc1918=yes"), Setting::origin);
+    draft.local_zones = Some(Told { value, origin });
+}
+
+/// True for the reverse zones of 10/8, 172.16/12 and 192.168/16 (RFC 1918).
+fn is_private_reverse(zone: &str) -> bool {
+    let Some(octets) = zone.strip_suffix(".in-addr.arpa") else { return false };
+    match octets.split('.').rev().map(str::parse::<u8>).collect::<Result<Vec<u8>, _>>().as_deref() {
+        Ok([10] | [192, 168]) => true,
+        Ok([172, second]) => (16..32).contains(second),
+        _ => false,
+    }
+}
+
 /// Whether a file is YAML: by its name, or, as recursor.conf may be since version 5.1, because it has
 /// sections with keys.
 fn is_yaml(file: &Path) -> bool {
-    let is_table = |(_, section): &(String, Node)| matches!(section.value, Value::Table(_));
+    let is_table = |(_, section): &(String, Node)| matches!(section.value, tree::Value::Table(_));
     let has_sections =
         |root: Node| !root.entries().is_empty() && root.entries().iter().all(is_table);
     file.extension().is_some_and(|extension| extension == "yml" || extension == "yaml")
@@ -236,7 +262,7 @@ fn of_yaml(file: &Path, settings: &mut Vec<Setting>, depth: usize) -> Result<(),
             let key = old_name(section, key);
             let values = node.elements().iter().map(old_value).collect();
             // Lists of included files are added to those before them.
-            let adds = depth > 0 && matches!(node.value, Value::List(_));
+            let adds = depth > 0 && matches!(node.value, tree::Value::List(_));
             add(settings, Setting { place: node.place.clone(), key, values }, adds);
         }
     }
@@ -309,7 +335,8 @@ fn carry(setting: &Setting, port: u16, draft: &mut Draft) {
         key if IDLE.iter().any(|idle| key.starts_with(idle)) => {
             draft.notes.nothing(&setting.place, &setting.written(), "dns64d has no use for it");
         }
-        "export-etc-hosts" | "serve-rfc1918" if matches!(value, "no" | "off" | "false") => (),
+        "serve-rfc1918" => (),
+        "export-etc-hosts" if matches!(value, "no" | "off" | "false") => (),
         _ => lost(setting, "nothing of dns64d is like it", draft),
     }
 }
@@ -387,6 +414,7 @@ fn translate(setting: &Setting, draft: &mut Draft) {
         return lost(setting, "not a prefix of RFC 6052 that dns64d takes", draft);
     };
     let origin = setting.origin();
+    draft.synthesizes_with_cd("PowerDNS Recursor", &origin);
     draft.translation.prefixes = vec![PrefixDraft { prefix, suffix: None, ranges: None, origin }];
     draft.translation.exclude = Some(Addresses::default());
     draft.translation.mode = Some("strict");

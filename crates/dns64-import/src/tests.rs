@@ -171,6 +171,62 @@ fn a_recursor_conf_that_looks_like_deep_yaml_is_read_as_lines() {
     assert!(notes.iter().any(Note::changes_answers), "{notes:#?}");
 }
 
+#[test]
+fn invalid_corefile_arguments_are_noted() {
+    let cases = [
+        (".:53", "dns64 foobar { prefix fd64::/96 }", "dns64 foobar", Some("fd64::/96")),
+        (".:53", "dns64 fd64::/96 fd65::/96", "dns64 fd64::/96 fd65::/96", None),
+        (".:53", "dns64 { prefix fd64::/96 fd65::/96 }", "prefix fd64::/96 fd65::/96", None),
+        (".:53", "dns64 { prefix }", "prefix", None),
+        (".:53", "dns64 { allow_ipv4 yes }", "allow_ipv4 yes", Some("64:ff9b::/96")),
+        (".:53", "dns64 { translate_all no }", "translate_all no", Some("64:ff9b::/96")),
+        (".:port", "dns64", ".:port", Some("64:ff9b::/96")),
+        (".:53", "forward . 192.0.2.1 { policy fastest }", "policy fastest", None),
+        (".:53", "cache { serve_stale long }", "serve_stale long", None),
+    ];
+    for (zone, plugin, wanted, prefix) in cases {
+        let plugin = plugin.replace("{ ", "{\n").replace(" }", "\n}");
+        let (_folder, path) = file("Corefile", &format!("{zone} {{\n{plugin}\n}}\n"));
+        let Imported { toml, notes } = import(&path, None).unwrap();
+        let lost = notes.iter().filter(|note| note.changes_answers()).map(ToString::to_string);
+        assert!(lost.into_iter().any(|note| note.contains(&format!(": {wanted}"))), "{notes:#?}");
+        if let Some(prefix) = prefix {
+            assert!(toml.contains(&format!("prefix = \"{prefix}\"")), "{plugin}:\n{toml}");
+        }
+    }
+}
+
+#[test]
+fn sequential_policy_becomes_the_listed_order() {
+    let forward =
+        |policy: &str| format!(".:53 {{\nforward . 192.0.2.1 192.0.2.2 {{\n{policy}\n}}\n}}\n");
+    for (policy, is_listed) in
+        [("policy sequential", true), ("policy random", false), ("policy round_robin", false)]
+    {
+        let toml = settings("Corefile", &forward(policy));
+        assert_eq!(toml.contains("[forwarding]\norder = \"listed\""), is_listed, "{toml}");
+    }
+}
+
+#[test]
+fn synthesis_for_queries_with_cd_is_noted() {
+    let cases = [
+        ("named.conf", "options { dns64 64:ff9b::/96 { }; };\n", true),
+        ("recursor.conf", "dns64-prefix=64:ff9b::/96\n", true),
+        ("Corefile", ".:53 {\ndns64\n}\n", true),
+        ("unbound.conf", "server:\n  module-config: \"dns64 iterator\"\n", false),
+        ("kresd.conf", "dns64.config('64:ff9b::')\n", false),
+        ("named.conf", "options { };\n", false),
+        ("Corefile", ".:53 {\ncache\n}\n", false),
+    ];
+    for (name, text, is_noted) in cases {
+        let (_folder, path) = file(name, text);
+        let notes = import(&path, None).unwrap().notes;
+        let found = notes.iter().any(|note| note.to_string().contains("CD=1"));
+        assert_eq!(found, is_noted, "{name}: {notes:#?}");
+    }
+}
+
 /// The configuration that an import makes, without comments.
 fn settings(name: &str, text: &str) -> String {
     let (_folder, path) = file(name, text);
