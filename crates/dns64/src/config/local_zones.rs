@@ -3,7 +3,7 @@
 use std::fmt;
 
 use dns64_import::standard_local_zones;
-use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor};
 use serde::ser::{Serialize, Serializer};
 
 use crate::name::{LowerName, text};
@@ -73,6 +73,10 @@ impl<'de> Visitor<'de> for Value {
             zones.push(zone);
         }
         Ok(LocalZoneKeys::Listed(zones))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, _: A) -> Result<LocalZoneKeys, A::Error> {
+        Err(A::Error::invalid_type(Unexpected::Other("a table"), &self))
     }
 }
 

@@ -138,8 +138,13 @@ pub(super) fn fault(
     let of_control = control.socket.iter().map(|path| ("control.socket", path));
     let sockets = of_control.chain(dnstap.socket.iter().map(|path| ("dnstap.socket", path)));
     let without_socket = control.group.is_some() && control.socket.is_none();
-    let without_socket =
-        without_socket.then(|| ("control.group", "group of [control] needs a socket".to_owned()));
+    let without_socket = without_socket.then(|| {
+        (
+            "control.group",
+            "group of [control] needs the key socket, such as \"/run/dns64d/control.sock\""
+                .to_owned(),
+        )
+    });
     let bad_sample = !(1..=1_000_000).contains(&log.sample);
     let bad_sample = bad_sample
         .then(|| ("query-log.sample", format!("sample must be 1 to 1000000, not {}", log.sample)));

@@ -16,10 +16,11 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use dns64_import::{Note, Source};
 use net::address::ServiceAddr;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use signal_hook::low_level::raise;
 
 use super::asking::{self, Asked, BadQuestion};
 use super::follow::{self, Follower};
@@ -346,7 +347,8 @@ fn serve(file: Option<&Path>, listen: &[ServiceAddr]) -> anyhow::Result<()> {
     let (sender, requests) = channel();
     bound.on_reload(move |request| {
         let _ = sender.send(request);
-        let _ = raise(SIGHUP);
+        // raise(3) of musl is tkill(2), which the system call filter allows for the main thread only.
+        let _ = kill(Pid::this(), Signal::SIGHUP);
     });
     give_up_privileges(&config, file, resolv_conf)?;
     log.begin().context("cannot start the thread of the log")?;
@@ -374,7 +376,10 @@ fn serve(file: Option<&Path>, listen: &[ServiceAddr]) -> anyhow::Result<()> {
     loop {
         match signals.recv_timeout(follow::LOOK) {
             // A request that comes during the reload has a signal of its own.
-            Ok(SIGHUP) => reloader.answer(requests.try_iter().collect()),
+            Ok(SIGHUP) => {
+                reloader.answer(requests.try_iter().collect());
+                follower.saw(&server.settings());
+            }
             Err(RecvTimeoutError::Timeout) => {
                 follower.look(&server, |settings| reloader.refit(settings));
             }

@@ -23,6 +23,11 @@ impl Follower {
         Follower { seen: settings.resolv_conf().clone() }
     }
 
+    /// Notes the resolv.conf of settings that a reload put into use.
+    pub(super) fn saw(&mut self, settings: &Settings) {
+        self.seen = settings.resolv_conf().clone();
+    }
+
     /// Gives the server the upstreams of resolv.conf, if the file has changed and the server uses
     /// it. Upstreams in use stay if it names none any more. `fit` makes settings fit the system.
     pub(super) fn look(

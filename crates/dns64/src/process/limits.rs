@@ -9,9 +9,9 @@ use net::descriptors::raise_limit;
 use super::memory::{self, Counts, MemoryLimit, TooLittle};
 use crate::config::Settings;
 
-/// Descriptors that are none of what is counted below: standard streams, signals, timers, query log,
-/// dnstap, connections of metrics and control socket.
-const OTHERS: u64 = 40;
+/// Descriptors that are not counted below: standard streams, signals, timers, query log, dnstap, and 16
+/// connections each of metrics and control socket.
+const OTHERS: u64 = 56;
 /// Descriptors of a worker beside its sockets: its poller and its alarm.
 const PER_WORKER: u64 = 2;
 

@@ -187,6 +187,14 @@ impl Running<'_> {
             let Ok(Answer::Status(status)) = status else { return Vec::new() };
             status.addresses.into_iter().chain(status.metrics_address).collect()
         });
-        address.resolve().is_ok_and(|address| addresses.contains(&address))
+        let Ok(address) = address.resolve() else { return false };
+        // An unspecified address takes the port of all addresses.
+        let overlaps = |served: &SocketAddr| {
+            served.port() == address.port()
+                && (served.ip() == address.ip()
+                    || served.ip().is_unspecified()
+                    || address.ip().is_unspecified())
+        };
+        addresses.iter().any(overlaps)
     }
 }

@@ -63,8 +63,12 @@ pub(super) fn probe(settings: &Settings) -> Vec<Probed> {
 /// Asks an upstream for the SOA record of the first domain that it is configured for: it need not
 /// answer for others.
 fn ask(settings: &Settings, number: usize) -> Result<(Rcode, Duration), String> {
-    let route = settings.routes.iter().rev().find(|route| route.upstreams.contains(&number));
-    let domain = route.map_or(&b"\0"[..], |route| route.domain.wire());
+    // The last route has all upstreams; with a forward for "." it is not used.
+    let is_used = |(place, route): &(usize, &Route)| {
+        settings.route(route.domain.wire()).0 == *place && route.upstreams.contains(&number)
+    };
+    let route = settings.routes.iter().enumerate().rev().find(is_used);
+    let domain = route.map_or(&b"\0"[..], |(_, route)| route.domain.wire());
     let id = rand::random();
     let query = query(id, domain).ok_or("the query cannot be written")?;
     let exchange = || -> io::Result<(Vec<u8>, Duration)> {

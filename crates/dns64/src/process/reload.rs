@@ -45,6 +45,8 @@ impl ConfigSource<'_> {
     /// The values of settings that [`load`](ConfigSource::load) returned, as far as they are used.
     pub(super) fn written(&self, settings: &Settings) -> Written {
         let written = Written::of(&settings.config);
+        // The upstreams of resolv.conf are no key of the file.
+        let written = if settings.follows_system { written.without("upstream") } else { written };
         if self.passed.is_empty() { written } else { written.without("listen") }
     }
 }

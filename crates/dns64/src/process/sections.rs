@@ -39,7 +39,7 @@ const OF_PROGRAM: &[Section] = &[
             ("2", "the configuration or the command cannot be used"),
             (
                 "4",
-                "the system refuses something that is needed, such as a port; status, explain, reload, flush: no dns64d answers",
+                "the system refuses something that is needed, such as a port; status, explain, reload, flush: no dns64d answers; check --probe: an upstream does not answer",
             ),
             ("101", "too many internal errors"),
         ],
@@ -66,7 +66,7 @@ const OF_CHECK: &[Section] = &[
             ),
             (
                 "2",
-                "it cannot be used, or names a user, a group or a CPU that this machine does not have",
+                "it cannot be used, names a user, a group or a CPU that this machine does not have, or needs more memory than the process may have",
             ),
             (
                 "4",
@@ -92,7 +92,7 @@ const OF_IMPORT: &[Section] = &[
         items: &[
             ("0", "nothing is lost that an answer depends on"),
             ("1", "something is: the notes name it"),
-            ("2", "the file cannot be read"),
+            ("2", "the file cannot be read, or its server is unknown"),
         ],
     },
 ];

@@ -181,8 +181,8 @@ fn ask_upstreams(
 ) {
     let settings = shared.settings.load();
     let connections = settings.upstream_connections;
-    // Half, where there are others.
-    let share = if settings.upstreams.len() > 1 { connections.div_ceil(2) } else { connections };
+    // Half, unless the upstream is the only one.
+    let share = if settings.upstreams.len() == 1 { connections } else { connections.div_ceil(2) };
     let (shared, questions) = (Arc::clone(shared), Rc::new(Mutex::new(questions)));
     let begin = {
         let tasks = tasks.clone();
