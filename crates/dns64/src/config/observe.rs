@@ -192,7 +192,7 @@ mod tests {
     fn what_cannot_be_meant_is_refused_with_its_line() {
         for (text, line, words) in [
             ("[control]\nsocket = 'control.sock'\n", 2, "a path from the root on"),
-            ("[control]\ngroup = 'adm'\n", 2, "needs a socket"),
+            ("[control]\ngroup = 'adm'\n", 2, "needs the key socket"),
             ("[query-log]\nto = 'queries.log'\n", 2, "to must be a path from the root on"),
             ("[query-log]\nto = 'stderr'\nsample = 0\n", 3, "1 to 1000000"),
             ("[dnstap]\nsocket = '/'\n", 2, "a path from the root on"),

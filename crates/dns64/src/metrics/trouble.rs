@@ -19,7 +19,14 @@ pub(crate) enum Trouble {
 impl Trouble {
     /// An error of the system at a socket.
     pub(crate) fn of(error: &io::Error) -> Trouble {
-        Trouble::System(error.raw_os_error().unwrap_or(0))
+        let by_kind = || match error.kind() {
+            io::ErrorKind::ConnectionRefused => libc::ECONNREFUSED,
+            io::ErrorKind::HostUnreachable => libc::EHOSTUNREACH,
+            io::ErrorKind::NetworkUnreachable => libc::ENETUNREACH,
+            io::ErrorKind::NotFound => libc::ENODEV,
+            _ => 0,
+        };
+        Trouble::System(error.raw_os_error().unwrap_or_else(by_kind))
     }
 
     /// True if there was no answer in time.

@@ -64,10 +64,9 @@ pub(super) fn probe(settings: &Settings) -> Vec<Probed> {
 /// answer for others.
 fn ask(settings: &Settings, number: usize) -> Result<(Rcode, Duration), String> {
     // The last route has all upstreams; with a forward for "." it is not used.
-    let is_used = |(place, route): &(usize, &Route)| {
+    let route = settings.routes.iter().enumerate().rev().find(|(place, route)| {
         settings.route(route.domain.wire()).0 == *place && route.upstreams.contains(&number)
-    };
-    let route = settings.routes.iter().enumerate().rev().find(is_used);
+    });
     let domain = route.map_or(&b"\0"[..], |(_, route)| route.domain.wire());
     let id = rand::random();
     let query = query(id, domain).ok_or("the query cannot be written")?;

@@ -92,6 +92,9 @@ impl<O: Outside> Resolver<O> {
             return self.wait_until_deadline(id);
         }
         if self.upstreams.are_being_probed(route, self.now) && self.end_if_unreachable(id) {
+            if let Some(udp) = self.fetches.get(id).and_then(|fetch| fetch.state.udp()) {
+                udp.withheld = true;
+            }
             return;
         }
         let Some(fetch) = self.fetches.get(id) else { return };
@@ -147,7 +150,7 @@ impl<O: Outside> Resolver<O> {
                 self.common.metrics.worker(self.worker).count(Count::UpstreamUnreachable);
                 let is_of_network = !is_ours(&error);
                 if is_of_network {
-                    server.unreachable(self.now, &error);
+                    server.unreachable(self.now, &error, true);
                 }
                 if self.upstreams.has_another(fetch.route, &udp.tried, self.now) {
                     return self.attempt(id);
@@ -240,7 +243,7 @@ impl<O: Outside> Resolver<O> {
     /// servers are asked at once. If none can be reached, the question ends.
     pub(crate) fn on_unreachable(&mut self, port: PortId, error: &std::io::Error) {
         self.metrics().count(Count::UpstreamUnreachable);
-        self.upstreams.server(port.server).unreachable(self.now, error);
+        self.upstreams.server(port.server).unreachable(self.now, error, false);
         for id in self.outside.waiting_on(port) {
             let Some(udp) = self.fetches.get(id).and_then(|fetch| fetch.state.udp()) else {
                 continue;
@@ -294,7 +297,10 @@ impl<O: Outside> Resolver<O> {
                 && silent
                 && !self.upstreams.has_another(fetch.route, &udp.tried, self.now);
         }
-        if over || hopeless { self.land(id, None, Failure::Timeout) } else { self.attempt(id) }
+        // A question that was not asked proves nothing about its name.
+        let is_unasked = udp.withheld && udp.attempts.is_empty();
+        let failure = if is_unasked { Failure::Overload } else { Failure::Timeout };
+        if over || hopeless { self.land(id, None, failure) } else { self.attempt(id) }
     }
 
     /// A server that was asked over TCP has not answered in time.

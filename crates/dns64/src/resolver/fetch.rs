@@ -75,6 +75,8 @@ pub(super) struct Udp {
     pub(super) fallback: Option<Arc<Answer>>,
     /// True if a reply was malformed.
     pub(super) was_malformed: bool,
+    /// True if it ended because no upstream could be reached and another question is the probe.
+    pub(super) withheld: bool,
 }
 
 /// One server is asked over TCP.

@@ -550,7 +550,9 @@ fn udp_of_unreachable_servers_one_question_is_the_probe() {
     assert!(test.begin("a.test").is_empty());
     let landed = |test: &mut Test| std::iter::from_fn(|| test.resolver.next_landed()).count();
     test.pass(0);
-    assert_eq!(landed(&mut test), 1);
+    // After a timeout, records could be synthesized although the name may have native ones.
+    let outcome = test.resolver.next_landed().map(|landed| landed.outcome);
+    assert!(matches!(outcome, Some(Outcome::Failed(Failure::Overload))), "it was not asked");
     test.pass(1);
     assert_eq!(test.begin("b.test").len(), 1, "200 ms later");
     test.answer(&probe, &probe.answer(0, &[]));

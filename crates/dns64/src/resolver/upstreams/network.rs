@@ -1,8 +1,9 @@
 //! Errors of the network about one upstream: no route leads to it, or its host refuses questions.
 //!
-//! A missing route fails questions at once. A refusal counts only if the upstream has refused
-//! questions for a second without an answer in between: a server that is starting listens by then,
-//! and an ICMP message, which may be forged, does not fail questions to a server that answers.
+//! A missing route fails questions at once, if this host reports it when a socket is opened. Any other
+//! error counts only if it lasted for a second without an answer in between: a server that is starting
+//! listens by then, and an ICMP message, which may be forged, does not fail questions to a server that
+//! answers. Errors are forgotten after five seconds without another one.
 
 use std::io;
 
@@ -10,7 +11,7 @@ use method::units::Nanos;
 
 /// Time for which an upstream refuses questions before they fail at once.
 const REFUSES: Nanos = Nanos::SECOND;
-/// Time after the last error from which silence counts as silence again.
+/// Time after the last error from which it does not count any more.
 const LIFETIME: Nanos = Nanos::from_millis(5_000);
 /// Least time between two questions to upstreams that cannot be reached.
 const PROBE_EACH: Nanos = Nanos::from_millis(200);
@@ -31,11 +32,20 @@ struct Seen {
     no_route: bool,
 }
 
+impl Seen {
+    fn is_recent(&self, now: Nanos) -> bool {
+        now.since(self.last) < LIFETIME
+    }
+}
+
 impl NetworkErrors {
-    /// Notes an error of the network.
-    pub(super) fn note(&mut self, now: Nanos, error: &io::Error) {
-        let first = self.seen.map_or(now, |seen| seen.first);
-        self.seen = Some(Seen { first, last: now, no_route: is_missing_route(error) });
+    /// Notes an error of the network. `opening`: it is the result of opening a socket, and so of this
+    /// host; other errors may come from an ICMP message.
+    pub(super) fn note(&mut self, now: Nanos, error: &io::Error, opening: bool) {
+        let no_route = opening && is_missing_route(error);
+        let before = self.seen.filter(|seen| seen.no_route == no_route && seen.is_recent(now));
+        let first = before.map_or(now, |seen| seen.first);
+        self.seen = Some(Seen { first, last: now, no_route });
     }
 
     /// Notes that a question was sent.
@@ -46,7 +56,7 @@ impl NetworkErrors {
 
     /// Notes that a question was not answered in time.
     pub(super) fn silent(&mut self, now: Nanos) {
-        self.seen = self.seen.filter(|seen| now.since(seen.last) < LIFETIME);
+        self.seen = self.seen.filter(|seen| seen.is_recent(now));
     }
 
     /// Notes an answer; returns true if there were errors before it.
@@ -56,7 +66,8 @@ impl NetworkErrors {
 
     /// True if a question to the upstream fails at once.
     pub(super) fn is_unreachable(&self, now: Nanos) -> bool {
-        self.seen.is_some_and(|seen| seen.no_route || now.since(seen.first) >= REFUSES)
+        let lasts = |seen: Seen| seen.no_route || now.since(seen.first) >= REFUSES;
+        self.seen.is_some_and(|seen| seen.is_recent(now) && lasts(seen))
     }
 
     /// True if the last question to the upstream is so recent that another one shows nothing new.
@@ -65,7 +76,7 @@ impl NetworkErrors {
     }
 }
 
-/// True for errors of this host's routing table and interfaces, which no other host can forge.
+/// True for errors of this host's routing table and interfaces.
 fn is_missing_route(error: &io::Error) -> bool {
     use io::ErrorKind::{AddrNotAvailable, HostUnreachable, NetworkDown, NetworkUnreachable};
     matches!(error.kind(), NetworkUnreachable | HostUnreachable | NetworkDown | AddrNotAvailable)
@@ -85,11 +96,11 @@ mod tests {
         let refused = io::ErrorKind::ConnectionRefused.into();
         let mut errors = NetworkErrors::default();
         assert!(!errors.is_unreachable(at(0)));
-        errors.note(at(0), &refused);
-        errors.note(at(900), &refused);
+        errors.note(at(0), &refused, false);
+        errors.note(at(900), &refused, false);
         assert!(!errors.is_unreachable(at(999)) && errors.is_unreachable(at(1_000)));
         assert!(errors.answered() && !errors.answered());
-        errors.note(at(1_100), &refused);
+        errors.note(at(1_100), &refused, false);
         assert!(!errors.is_unreachable(at(2_000)), "it has answered in between");
         assert!(errors.is_unreachable(at(2_100)));
     }
@@ -103,22 +114,27 @@ mod tests {
             io::ErrorKind::AddrNotAvailable,
         ] {
             let mut errors = NetworkErrors::default();
-            errors.note(at(0), &kind.into());
-            assert!(errors.is_unreachable(at(0)), "{kind}");
+            errors.note(at(0), &kind.into(), false);
+            assert!(!errors.is_unreachable(at(0)), "{kind}: it may be an ICMP message");
+            errors.note(at(1), &kind.into(), true);
+            assert!(errors.is_unreachable(at(1)), "{kind}");
         }
         let mut errors = NetworkErrors::default();
-        errors.note(at(0), &io::Error::from_raw_os_error(libc::EAFNOSUPPORT));
+        errors.note(at(0), &io::Error::from_raw_os_error(libc::EAFNOSUPPORT), true);
         assert!(errors.is_unreachable(at(0)));
     }
 
     #[test]
     fn errors_are_forgotten_in_five_seconds_of_silence() {
         let mut errors = NetworkErrors::default();
-        errors.note(at(0), &io::ErrorKind::HostUnreachable.into());
+        errors.note(at(0), &io::ErrorKind::HostUnreachable.into(), true);
         errors.silent(at(4_999));
         assert!(errors.is_unreachable(at(4_999)));
-        errors.silent(at(5_000));
         assert!(!errors.is_unreachable(at(5_000)));
+        // An error long ago does not make a new refusal an old one.
+        let refused = io::ErrorKind::ConnectionRefused.into();
+        errors.note(at(60_000), &refused, false);
+        assert!(!errors.is_unreachable(at(60_500)));
     }
 
     #[test]

@@ -138,9 +138,9 @@ impl Server {
         was_down
     }
 
-    /// The network reported an error about the server.
-    pub(crate) fn unreachable(&mut self, now: Nanos, error: &io::Error) {
-        self.network.note(now, error);
+    /// The network reported an error about the server. `opening`: when a socket was opened.
+    pub(crate) fn unreachable(&mut self, now: Nanos, error: &io::Error, opening: bool) {
+        self.network.note(now, error, opening);
         self.failed(now, Trouble::of(error));
     }
 
