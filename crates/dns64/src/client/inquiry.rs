@@ -193,11 +193,24 @@ impl Inquiry {
                 Step::Ask(KeyBuf::probe(name, self.question.qclass, self.question.dnssec_ok))
             }
             Next::Again(name) => Step::Again(self.key(name, rtype::AAAA)),
-            Next::Reply(reply) => match self.frame.open_target(&reply, rules, &self.known) {
-                Some(target) => Step::Ask(self.key(target.wire(), rtype::AAAA)),
+            Next::Reply(reply) => match self.open_target(&reply, rules) {
+                Some(target) => Step::Ask(target),
                 None => Step::Reply(self.denial(&reply).map_or(reply, Reply::Local)),
             },
         }
+    }
+
+    /// The question for the AAAA records of a target of address hints, if it must be answered first.
+    #[inline]
+    fn open_target(&self, reply: &Reply<'_>, rules: &Rules<'_>) -> Option<KeyBuf> {
+        let has_hints = matches!(self.question.qtype, rtype::HTTPS | rtype::SVCB);
+        if has_hints { self.open_target_of_hints(reply, rules) } else { None }
+    }
+
+    #[cold]
+    fn open_target_of_hints(&self, reply: &Reply<'_>, rules: &Rules<'_>) -> Option<KeyBuf> {
+        let target = self.frame.open_target(reply, rules, &self.known)?;
+        Some(self.key(target.wire(), rtype::AAAA))
     }
 
     /// The reply to a question for a pointer whose alias would lead to nothing (RFC 6147 §5.3.1).

@@ -32,17 +32,16 @@ impl<O: Outside> Resolver<O> {
         self.current = Some(id);
         let Some(fetch) = self.fetches.get(id) else { return false };
         let question = bytes.get(HEADER_LEN..HEADER_LEN + fetch.query.key().question().len());
-        // The reply must repeat the letter case, unless the query left that to the server.
-        let attempt = fetch.state.udp().and_then(|udp| udp.sent(at(&message)));
-        let random_case = attempt.is_none_or(|attempt| attempt.form.random_case);
-        let is_repeated = |exactly: bool| {
-            let has_sent = |question| fetch.query.has_sent(question, exactly);
-            message.qdcount() == 1 && question.is_some_and(has_sent)
-        };
-        let same = is_repeated(random_case);
-        if !same && is_repeated(false) {
-            self.on_other_case(id, port.server);
-            return false;
+        let question = question.filter(|_| message.qdcount() == 1);
+        let mut same = question.is_some_and(|question| fetch.query.has_sent(question, true));
+        if !same && question.is_some_and(|question| fetch.query.has_sent(question, false)) {
+            // The reply must repeat the letter case, unless the query left that to the server.
+            let attempt = fetch.state.udp().and_then(|udp| udp.sent(at(&message)));
+            if attempt.is_none_or(|attempt| attempt.form.random_case) {
+                self.on_other_case(id, port.server);
+                return false;
+            }
+            same = true;
         }
         // A server that cannot read a query may leave the question out of its reply.
         let unread = message.qdcount() == 0 && dislikes(&message);
