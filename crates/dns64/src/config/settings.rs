@@ -72,8 +72,6 @@ pub struct Settings {
     pub config: Config,
     /// Its file, or what stands for it.
     pub(crate) source: PathBuf,
-    /// The text of the file.
-    pub(super) text: Arc<str>,
     pub(super) policies: Policies,
     /// The clients that are answered.
     pub(super) clients: Networks<IpNet>,
@@ -231,6 +229,11 @@ impl Settings {
     /// the domain of a `[[forward]]`.
     pub(crate) fn local_zones(&self) -> Vec<String> {
         local_zones::in_effect(&self.config.local_zones, |zone| self.routes_by_domain.has(zone))
+    }
+
+    /// The text of the file.
+    pub(super) fn text(&self) -> &str {
+        &self.origin.text
     }
 
     /// The resolv.conf from which the upstreams are, if the configuration names none.
@@ -401,7 +404,6 @@ impl Checker<'_> {
         Ok(Settings {
             config,
             source: self.file.into(),
-            text: self.text.into(),
             policies,
             clients,
             upstreams,

@@ -18,7 +18,7 @@ use crate::translation::policy::Mapping;
 impl Settings {
     /// File and line of a key, such as `dns64d.toml:12` for `group.0.clients`.
     pub(crate) fn place(&self, path: &str) -> String {
-        at(&self.source, line_of(&self.text, path))
+        at(&self.source, line_of(self.text(), path))
     }
 
     /// Warnings for the operator of a server with these settings.
@@ -64,12 +64,12 @@ impl Settings {
             (meant != network).then(|| {
                 format!(
                     "{}: {network} is used as {meant}; write that, or {} for the single address",
-                    at(&self.source, line_at(&self.text, *offset)),
+                    at(&self.source, line_at(self.text(), *offset)),
                     network.addr()
                 )
             })
         };
-        strings(&self.text).iter().filter_map(warning).collect()
+        strings(self.text()).iter().filter_map(warning).collect()
     }
 
     /// Groups of clients that have IPv4, or that get REFUSED.
