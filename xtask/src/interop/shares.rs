@@ -123,7 +123,7 @@ impl Host {
         Server::start("python3", &[&[self.script.as_str()], words].concat())
     }
 
-    /// The sum of all counters whose names begin like this, without the prefix of all.
+    /// Returns the sum of all counters with a name that begins with `name`, the prefix `dns64d_` left out.
     fn counter(&self, name: &str) -> Result<f64> {
         let fetch = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1]).read().decode())";
         let text = output("python3", &["-c", fetch, &self.metrics], LIMIT)?;

@@ -16,11 +16,12 @@ fn client(address: impl Into<std::net::IpAddr>) -> ClientId {
 struct World {
     budget: Budget,
     now: Nanos,
-    /// What is in flight: when it is over, whether it fails, whose, and its name.
+    /// Questions in flight with the time of their end, their charge and their name; those of the first
+    /// queue fail.
     flights: [VecDeque<(Nanos, Charge, Vec<u8>)>; 2],
     denied: [usize; 2],
     asked: [usize; 2],
-    /// What has not been answered for so long counts as failing.
+    /// Questions that count as failing from a time on, because they are not answered.
     doubts: VecDeque<(Nanos, Vec<u8>)>,
 }
 

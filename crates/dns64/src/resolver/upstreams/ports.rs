@@ -431,6 +431,12 @@ mod tests {
             asked
         }
 
+        /// Address of the first port.
+        fn source(&self) -> SocketAddr {
+            let port = self.ports.port(PortId { server: SERVER, number: 0 });
+            port.unwrap().endpoint.local_address().unwrap()
+        }
+
         fn open(&self) -> usize {
             self.ports.servers[0].iter().flat_map(|server| &server.ports).flatten().count()
         }
@@ -478,53 +484,37 @@ mod tests {
     #[test]
     fn a_port_is_replaced_after_its_questions_when_nothing_is_expected_on_it() {
         let mut test = Test::new(1);
-        let source = |test: &Test| {
-            test.ports
-                .port(PortId { server: SERVER, number: 0 })
-                .unwrap()
-                .endpoint
-                .local_address()
-                .unwrap()
-        };
         let first = test.ask().unwrap();
-        let port = source(&test);
+        let port = test.source();
         for _ in 1..USES {
             let at = test.ask().unwrap();
             test.ports.forget(at);
         }
         let last = test.ask().unwrap();
-        assert_eq!(source(&test), port, "an answer is still expected");
+        assert_eq!(test.source(), port, "an answer is still expected");
         test.ports.forget(first);
         test.ports.forget(last);
         test.ask().unwrap();
-        assert_ne!(source(&test), port);
+        assert_ne!(test.source(), port);
     }
 
     #[test]
     fn r8_a_port_is_replaced_after_its_time_when_nothing_is_expected_on_it() {
         let mut test = Test::new(1);
-        let source = |test: &Test| {
-            test.ports
-                .port(PortId { server: SERVER, number: 0 })
-                .unwrap()
-                .endpoint
-                .local_address()
-                .unwrap()
-        };
         let first = test.ask().unwrap();
-        let port = source(&test);
+        let port = test.source();
         test.now = test.now + AGE;
         let second = test.ask().unwrap();
-        assert_eq!(source(&test), port, "an answer is still expected");
+        assert_eq!(test.source(), port, "an answer is still expected");
         test.ports.forget(first);
         test.ports.forget(second);
         let third = test.ask().unwrap();
-        assert_ne!(source(&test), port);
+        assert_ne!(test.source(), port);
         test.ports.forget(third);
-        let port = source(&test);
+        let port = test.source();
         test.now = test.now + Nanos(AGE.0 - 1);
         test.ask().unwrap();
-        assert_eq!(source(&test), port, "it is young");
+        assert_eq!(test.source(), port, "it is young");
     }
 
     #[test]
