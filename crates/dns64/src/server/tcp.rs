@@ -179,15 +179,18 @@ fn ask_upstreams(
     questions: UnboundedReceiver<TcpQuestion>,
     tap: Option<Tap>,
 ) {
-    let settings = shared.settings.load();
-    let connections = settings.upstream_connections;
-    // Half, unless the upstream is the only one.
-    let share = if settings.upstreams.len() == 1 { connections } else { connections.div_ceil(2) };
+    let connections = shared.settings.load().upstream_connections;
     let (shared, questions) = (Arc::clone(shared), Rc::new(Mutex::new(questions)));
     let begin = {
         let tasks = tasks.clone();
         move || {
             let (shared, tap) = (Arc::clone(&shared), tap.clone());
+            let server = Arc::clone(&shared);
+            // One upstream gets at most half of the connections, unless it is the only one.
+            let share = move || match server.settings.load().upstreams.len() {
+                1 => connections,
+                _ => connections.div_ceil(2),
+            };
             upstream_tcp::run(
                 tasks.clone(),
                 connections,

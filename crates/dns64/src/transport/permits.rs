@@ -15,7 +15,8 @@ use crate::shares::turns::Turns;
 /// The permits of a thread.
 pub(super) struct Permits {
     most: usize,
-    most_each: usize,
+    /// Returns the largest number of permits for one upstream; a reload may change it.
+    most_each: Box<dyn Fn() -> usize>,
     upstreams: RefCell<HashMap<ServiceAddr, Turns<Waiting>>>,
 }
 
@@ -34,9 +35,9 @@ pub(super) struct Permit {
 }
 
 impl Permits {
-    /// `most` permits, of which `most_each` are for questions to one upstream.
-    pub(super) fn new(most: usize, most_each: usize) -> Rc<Permits> {
-        Rc::new(Permits { most, most_each, upstreams: RefCell::default() })
+    /// Returns `most` permits, of which at most `most_each()` are for queries to one upstream.
+    pub(super) fn new(most: usize, most_each: impl Fn() -> usize + 'static) -> Rc<Permits> {
+        Rc::new(Permits { most, most_each: Box::new(most_each), upstreams: RefCell::default() })
     }
 
     /// Waits for a permit. Dropping the future gives up the turn.
@@ -69,7 +70,7 @@ impl Permits {
     fn next(&self) -> Option<(ServiceAddr, Waiting)> {
         let mut upstreams = self.upstreams.borrow_mut();
         let free = self.most.saturating_sub(upstreams.values().map(Turns::held).sum());
-        let most = self.most.min(self.most_each);
+        let most = self.most.min((self.most_each)());
         let mut all: Vec<_> = upstreams.iter_mut().collect();
         all.sort_by_key(|(_, turns)| turns.held());
         all.into_iter().find_map(|(address, turns)| {
@@ -98,6 +99,7 @@ impl Drop for Permit {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::pin::{Pin, pin};
     use std::task::{Context, Waker};
 
@@ -120,7 +122,7 @@ mod tests {
 
     #[test]
     fn one_client_leaves_permits_for_others() {
-        let permits = Permits::new(100, 100);
+        let permits = Permits::new(100, || 100);
         let held: Vec<Permit> =
             (0..200).filter_map(|_| poll(pin!(permits.acquire(upstream(1), CLIENT)))).collect();
         assert!((50..90).contains(&held.len()), "{}", held.len());
@@ -131,7 +133,9 @@ mod tests {
 
     #[test]
     fn an_upstream_has_its_limit_and_a_given_up_turn_is_skipped() {
-        let permits = Permits::new(4, 2);
+        let share = Rc::new(Cell::new(2));
+        let shared = Rc::clone(&share);
+        let permits = Permits::new(4, move || shared.get());
         let held: Vec<Permit> = (1..=9)
             .filter_map(|n| poll(pin!(permits.acquire(upstream(1), ClientId(n << 40)))))
             .collect();
@@ -144,9 +148,11 @@ mod tests {
         assert!(poll(next.as_mut()).is_none());
         let elsewhere = poll(pin!(permits.acquire(upstream(2), CLIENT)));
         assert!(elsewhere.is_some());
-        drop(held);
-        assert!(poll(next.as_mut()).is_some());
+        // A reload that leaves one upstream gives it all permits.
+        share.set(4);
         drop(elsewhere);
+        assert!(poll(next.as_mut()).is_some());
+        drop(held);
         assert!(permits.upstreams.borrow().is_empty());
     }
 }

@@ -34,13 +34,13 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Connections that wait for their next question, and since when.
 type Idle = Rc<RefCell<HashMap<ServiceAddr, Vec<(TcpStream, Instant)>>>>;
 
-/// Asks what comes out of `questions`, at most `connections` of them at once and `share` of one
-/// upstream, and passes the outcome of each to `tell`, until `questions` is closed. A panic at work
-/// on one of them costs only its answer.
+/// Sends the queries received from `questions` and passes the outcome of each to `tell`, until
+/// `questions` is closed. At most `connections` queries are outstanding, and at most `share()` of them
+/// at one upstream. A panic while one query is processed costs only its answer.
 pub(crate) async fn run(
     tasks: Tasks,
     connections: usize,
-    share: usize,
+    share: impl Fn() -> usize + 'static,
     questions: Rc<Mutex<UnboundedReceiver<TcpQuestion>>>,
     tell: impl Fn(&TcpQuestion, Result<Vec<u8>, TcpFailure>) + Clone + 'static,
 ) {
@@ -201,7 +201,7 @@ mod tests {
                 }
             };
             let tasks = Tasks::new(|panic, _| panic!("{panic}"));
-            spawn_local(run(tasks, 4, 2, Rc::new(Mutex::new(receiver)), tell));
+            spawn_local(run(tasks, 4, || 2, Rc::new(Mutex::new(receiver)), tell));
             while answered.get().is_none() {
                 sleep(Duration::from_millis(5)).await;
             }
@@ -223,7 +223,7 @@ mod tests {
                 let (tell, mut told) = unbounded_channel();
                 let tell = move |_: &TcpQuestion, answer| tell.send(answer).unwrap();
                 let tasks = Tasks::new(|panic, _| panic!("{panic}"));
-                run(tasks, 4, 2, Rc::new(Mutex::new(receiver)), tell).await;
+                run(tasks, 4, || 2, Rc::new(Mutex::new(receiver)), tell).await;
                 assert_eq!(told.recv().await, Some(Err(failure)));
             }
         });
