@@ -101,7 +101,9 @@ pub struct Settings {
 #[derive(Clone, Debug)]
 struct Origin {
     text: String,
-    passed: Vec<ServiceAddr>,
+    /// Addresses that the server serves already, which may differ from `listen` in the text: those of
+    /// sockets that systemd passed, or of a server that reloads its configuration. Empty: `listen`.
+    served: Vec<ServiceAddr>,
     listen: Vec<ServiceAddr>,
     resolv_conf: ResolvConf,
 }
@@ -113,16 +115,15 @@ pub(crate) const UPSTREAM_LINES: &str = "[[upstream]]\naddress = \"2001:db8::53\
 const UPSTREAM_CONNECTIONS: usize = 100;
 
 impl Settings {
-    /// Reads and checks a file; `None` is the configuration without one. `passed` are the addresses
-    /// of sockets that somebody else has opened for this server, which then serves those in place
-    /// of `listen`; none of them if it opens its own. `listen` replaces the file's addresses, if there
-    /// is any in it.
+    /// Reads and checks a file; `None` is the configuration without one. `served` are the addresses
+    /// that the server serves already, in place of `listen` in the file; empty if it opens its sockets
+    /// later. `listen` replaces the addresses in the file unless it is empty.
     ///
     /// # Errors
     /// If the file cannot be read or its content cannot be used.
     pub(crate) fn load(
         file: Option<&Path>,
-        passed: &[SocketAddr],
+        served: &[SocketAddr],
         listen: &[ServiceAddr],
     ) -> Result<Settings, ConfigError> {
         let (text, file) = match file {
@@ -137,7 +138,7 @@ impl Settings {
             file,
             Origin {
                 text,
-                passed: passed.iter().copied().map(ServiceAddr::from).collect(),
+                served: served.iter().copied().map(ServiceAddr::from).collect(),
                 listen: listen.to_vec(),
                 resolv_conf: ResolvConf::read(),
             },
@@ -153,7 +154,7 @@ impl Settings {
             file,
             Origin {
                 text: text.to_owned(),
-                passed: Vec::new(),
+                served: Vec::new(),
                 listen: Vec::new(),
                 resolv_conf: ResolvConf::read(),
             },
@@ -173,12 +174,12 @@ impl Settings {
 
     fn from_origin(file: &Path, origin: Origin) -> Result<Settings, ConfigError> {
         let origin = Arc::new(origin);
-        let Origin { text, passed, listen, resolv_conf } = &*origin;
+        let Origin { text, served, listen, resolv_conf } = &*origin;
         let mut config = read(text, file)?;
         if !listen.is_empty() {
             config.listen = listen.iter().copied().map(ListenKeys::new).collect();
         }
-        let listen = if passed.is_empty() { config.addresses().collect() } else { passed.clone() };
+        let listen = if served.is_empty() { config.addresses().collect() } else { served.clone() };
         let checker = Checker { text, file, listen };
         if !config.upstreams.is_empty() {
             let written = |u: &UpstreamKeys| Upstream {
@@ -657,12 +658,12 @@ mod tests {
         addresses.iter().map(|address| address.parse().unwrap()).collect()
     }
 
-    fn beside(text: &str, passed: &[&str], resolv_conf: &str) -> Result<Settings, ConfigError> {
+    fn beside(text: &str, served: &[&str], resolv_conf: &str) -> Result<Settings, ConfigError> {
         Settings::from_origin(
             Path::new("test.toml"),
             Origin {
                 text: text.to_owned(),
-                passed: parsed(passed),
+                served: parsed(served),
                 listen: Vec::new(),
                 resolv_conf: ResolvConf::Text(resolv_conf.to_owned()),
             },
@@ -674,7 +675,7 @@ mod tests {
         let addresses = |listen: &[&str]| {
             let origin = Origin {
                 text: format!("listen = ['[::1]:53']\n{UPSTREAM}"),
-                passed: Vec::new(),
+                served: Vec::new(),
                 listen: parsed(listen),
                 resolv_conf: ResolvConf::Text(String::new()),
             };

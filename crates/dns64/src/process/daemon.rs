@@ -320,7 +320,7 @@ fn serve(file: Option<&Path>, listen: &[ServiceAddr]) -> anyhow::Result<()> {
     let activated = systemd::activated_sockets()?;
     let passed = activated.addresses();
     let source = ConfigSource { file, passed: &passed, listen };
-    let mut settings = source.load()?;
+    let mut settings = source.load(&passed)?;
     let running = Running::started(source.written(&settings));
     let log = Log::new();
     end_on_panic(Arc::clone(&log));

@@ -32,12 +32,13 @@ pub(super) struct ConfigSource<'a> {
 }
 
 impl ConfigSource<'_> {
-    /// Reads and checks the configuration.
+    /// Reads and checks the configuration of a server that serves the addresses `served`; empty if
+    /// it has not opened its sockets.
     ///
     /// # Errors
-    /// If it cannot be read or used.
-    pub(super) fn load(&self) -> Result<Settings, ConfigError> {
-        let mut settings = Settings::load(self.file, self.passed, self.listen)?;
+    /// If the configuration cannot be read or used.
+    pub(super) fn load(&self, served: &[SocketAddr]) -> Result<Settings, ConfigError> {
+        let mut settings = Settings::load(self.file, served, self.listen)?;
         systemd::fill_in(&mut settings.config.control);
         Ok(settings)
     }
@@ -88,7 +89,7 @@ impl Reloader<'_> {
 
     /// Reads the configuration and makes it fit the limits of the process.
     fn replace(&mut self) -> anyhow::Result<ReloadReport> {
-        let mut settings = self.source.load()?;
+        let mut settings = self.source.load(self.server.addresses())?;
         let written = self.source.written(&settings);
         if let Some(reason) = follow::loses_upstreams(self.server, &settings) {
             anyhow::bail!("{reason}");

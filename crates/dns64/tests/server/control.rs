@@ -371,6 +371,14 @@ fn reload_exits_by_what_is_in_effect() {
     let (status, _, error) = run(&["reload", "--socket", socket.to_str().unwrap()]);
     assert!(status == Some(2) && error.contains("nonsense") && error.contains("stays"), "{error}");
 
+    // The server still serves its first address, although the file names another one.
+    let (ip, port) = (daemon.address.ip(), daemon.address.port());
+    file.write("", &format!("{PREFIX}\n[[upstream]]\naddress = '{ip}'\nport = {port}\n"));
+    let text = std::fs::read_to_string(file.path()).unwrap();
+    std::fs::write(file.path(), text.replace("127.0.0.1:0", "127.0.0.1:9")).unwrap();
+    let (status, _, error) = run(&["reload", "--socket", socket.to_str().unwrap()]);
+    assert!(status == Some(2) && error.contains("is this server itself"), "{error}");
+
     file.write("", PREFIX);
     let (status, json, _) = run(&["--config", path, "reload", "--json"]);
     let report: dns64::control::ReloadReport = serde_json::from_str(&json).unwrap();
