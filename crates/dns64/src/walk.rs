@@ -18,7 +18,7 @@ use crate::client::inquiry::{Inquiry, Step};
 use crate::client::query::Received;
 use crate::client::reply::write_refusal;
 use crate::config::Settings;
-use crate::name::KeyBuf;
+use crate::name::{KeyBuf, LowerName};
 use crate::resolver::answer::{Answer, Unusable};
 use crate::resolver::cache::Cache;
 use crate::resolver::outcome::{Failure, Kept, Outcome};
@@ -72,6 +72,11 @@ impl Walk<'_> {
             };
             if again {
                 inquiry.forget_failure();
+            }
+            let rules_of = |name: &LowerName| self.settings.rules(client, name, self.now);
+            if let Some(outcome) = inquiry.local_target(&key, rules_of) {
+                inquiry.learn(outcome);
+                continue;
             }
             let found = self.cache.get(key.octets(), self.now, &self.settings.ttl);
             let known = found.outcome(inquiry.max_age(&key));

@@ -16,7 +16,7 @@ use wire::rcode::Rcode;
 use wire::view::{CLASS_IN, rtype};
 
 use crate::client::query::Query;
-use crate::client::reply::{COOKIE_LEN, ReplyFrame, is_stale};
+use crate::client::reply::{COOKIE_LEN, ReplyFrame, is_stale, local_outcome};
 use crate::name::{KeyBuf, LowerName};
 use crate::resolver::outcome::{Failure, Kept, Outcome};
 use crate::translation::decide::{self, Next, Plan, Question, Reply};
@@ -263,6 +263,29 @@ impl Inquiry {
     pub(crate) fn learn(&mut self, outcome: Outcome) {
         self.again = self.again.answered();
         self.known.push(outcome);
+    }
+
+    /// Returns the local answer to a question that [`Inquiry::step`] gave for the target of an alias or
+    /// of a service record, such as `localhost` (RFC 6761 §6, RFC 7686 §2). `rules_of` gives the rules
+    /// for a name, because the target can belong to another `[[forward]]`. Targets of pointers are
+    /// always queried upstream (RFC 6147 §5.3.1).
+    #[inline]
+    pub(crate) fn local_target<'r>(
+        &self,
+        asked: &KeyBuf,
+        rules_of: impl FnOnce(&LowerName) -> Rules<'r>,
+    ) -> Option<Outcome> {
+        if self.is_new() || asked.name() == self.question.name.wire() || self.is_alias() {
+            return None;
+        }
+        let name = LowerName::of_wire(asked.name());
+        let rules = rules_of(&name);
+        match local::look(&name, asked.qtype(), &rules) {
+            Local::Answer(answer) if self.question.qclass == CLASS_IN => {
+                Some(local_outcome(asked.question(), &answer, &rules))
+            }
+            _ => None,
+        }
     }
 
     /// Notes by which rules it has asked the question that [`Inquiry::step`] gave last, now that it

@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::net::Ipv6Addr;
 use std::ops::Deref;
+use std::sync::Arc;
 
 use domain::base::iana::{Class, Rtype};
 use domain::base::message_builder::{AnswerBuilder, RecordSectionBuilder};
@@ -24,8 +25,9 @@ use crate::client::hinted::Hinted;
 use crate::client::query::{Cookie, Query, Received};
 use crate::name::compressor::Compressor;
 use crate::name::{LowerName, USUAL_NAME};
-use crate::resolver::answer::{AnswerKind, AnswerRecord, ReadRecord};
+use crate::resolver::answer::{Answer, AnswerKind, AnswerRecord, ReadRecord};
 use crate::resolver::outcome::{Failure, Kept, Outcome};
+use crate::resolver::ttl::TtlLimits;
 use crate::translation::decide::{Cause, Reply, Strip, Way, addresses};
 use crate::translation::local::{self, LocalAnswer, NameServer};
 use crate::translation::policy::{Hints, MAX_SYNTHESIZED, Policy, Rules};
@@ -156,24 +158,9 @@ impl ReplyFrame {
     /// An answer that needed no upstream. None of it lasts longer than the prefix that it comes of
     /// is known (RFC 7050 §3, RFC 8781 §4), nor than other answers may.
     fn write_local(&self, out: &mut Vec<u8>, answer: &LocalAnswer, rules: &Rules<'_>) {
-        let zones = &rules.policy.zones;
-        let lifetime = answer.lifetime(rules.now).min(zones.max_ttl);
         let start = out.len();
         self.write_header(out, answer.rcode, false);
-        for record in &answer.records {
-            count(out, start, ANCOUNT);
-            let ttl = record.ttl.min(lifetime);
-            put_record(out, &QUESTION_NAME, record.rtype, ttl, &record.data);
-        }
-        if let Some(zone) = &answer.zone {
-            count(out, start, NSCOUNT);
-            let name_server = match answer.name_server {
-                NameServer::Configured => zones.name_server.wire(),
-                NameServer::Apex => zone,
-            };
-            let data = zones.soa(name_server);
-            put_record(out, zone, rtype::SOA, zones.ttl.min(lifetime), &data);
-        }
+        put_local(out, start, answer, rules);
     }
 
     /// Writes a reply that is only an error, with the extended error `ede`.
@@ -507,6 +494,38 @@ fn put_record(out: &mut Vec<u8>, owner: &[u8], rtype: u16, ttl: u32, data: &[u8]
     out.extend(owner);
     out.extend([t0, t1, c0, c1, s0, s1, s2, s3, l0, l1]);
     out.extend(data);
+}
+
+/// Appends the records of a local answer to the message that begins at `start`.
+fn put_local(out: &mut Vec<u8>, start: usize, answer: &LocalAnswer, rules: &Rules<'_>) {
+    let zones = &rules.policy.zones;
+    let lifetime = answer.lifetime(rules.now).min(zones.max_ttl);
+    for record in &answer.records {
+        count(out, start, ANCOUNT);
+        let ttl = record.ttl.min(lifetime);
+        put_record(out, &QUESTION_NAME, record.rtype, ttl, &record.data);
+    }
+    if let Some(zone) = &answer.zone {
+        count(out, start, NSCOUNT);
+        let name_server = match answer.name_server {
+            NameServer::Configured => zones.name_server.wire(),
+            NameServer::Apex => zone,
+        };
+        let data = zones.soa(name_server);
+        put_record(out, zone, rtype::SOA, zones.ttl.min(lifetime), &data);
+    }
+}
+
+/// Returns a local answer in the form of a response from an upstream to `question` (name, type and
+/// class in wire format).
+pub(crate) fn local_outcome(question: &[u8], answer: &LocalAnswer, rules: &Rules<'_>) -> Outcome {
+    let mut message = vec![0, 0, QR, RA | answer.rcode.in_header(), 0, 1, 0, 0, 0, 0, 0, 0];
+    message.extend(question);
+    put_local(&mut message, 0, answer, rules);
+    match Answer::parse(&message, question, &TtlLimits::default()) {
+        Ok(answer) => Outcome::Answered(Kept::fresh(Arc::new(answer))),
+        Err(_) => Outcome::Failed(Failure::Malformed),
+    }
 }
 
 /// Octets of a synthesized record: pointer, type, class, TTL, length, address.

@@ -105,6 +105,8 @@ pub enum Source {
     Cache,
     /// The upstreams were asked, or had been asked already.
     Upstream,
+    /// Answered locally: the target of an alias is a special-use name or in a local zone.
+    Local,
     /// Nowhere: nobody was asked, because too much is under way.
     Nobody,
 }

@@ -196,6 +196,7 @@ fn outcome(question: &QuestionAsked) -> String {
             let took = question.took_us;
             parts.push(format!("asked, {}.{} ms", took / 1_000, took % 1_000 / 100));
         }
+        Source::Local => parts.push("answered locally".to_owned()),
         Source::Nobody => {}
     }
     parts.extend(question.ttl_s.map(|left| format!("{left} s left")));

@@ -58,6 +58,11 @@ impl Trace {
         self.note(key, Source::Cache, Nanos(0), outcome);
     }
 
+    /// Records a question that was answered locally.
+    pub(super) fn local(&mut self, key: &KeyBuf, outcome: &Outcome) {
+        self.note(key, Source::Local, Nanos(0), outcome);
+    }
+
     /// Nobody was asked a question.
     pub(super) fn denied(&mut self, key: &KeyBuf) {
         self.note(key, Source::Nobody, Nanos(0), &Outcome::Failed(Failure::Overload));

@@ -341,10 +341,17 @@ impl Frontend {
             if again {
                 job.inquiry.forget_failure();
             }
+            let client = job.inquiry.client();
+            let rules_of = |name: &LowerName| settings.rules(client, name, self.now);
+            if let Some(outcome) = job.inquiry.local_target(&key, rules_of) {
+                job.note(|trace| trace.local(&key, &outcome));
+                job.inquiry.learn(outcome);
+                continue;
+            }
             let demand = Demand {
                 waiter: Waiter::Job(self.jobs.next_id()),
                 since: job.arrived,
-                client: ClientId::of(job.inquiry.client()),
+                client: ClientId::of(client),
                 first: job.inquiry.is_new(),
                 in_vain: job.inquiry.has_waited_in_vain(),
                 max_age: job.inquiry.max_age(&key),

@@ -34,6 +34,9 @@ fn public(q: &Asked) -> Reply {
         "zigzag.test" => bad(alias("zig.corp.test"), "zig.corp.test"),
         "zag.test" => bad(alias("app.corp.test"), "app.corp.test"),
         "loop.test" => alias("loop.corp.test"),
+        "local.test" => alias("localhost"),
+        "onion.test" => alias("www.hidden.onion"),
+        "home.test" => alias("printer.home.arpa"),
         "gone.test" => bad(alias("gone.corp.test"), "gone.corp.test"),
         "5.2.0.192.in-addr.arpa" => {
             let target = format!("5.{CLASSLESS}");
@@ -275,4 +278,24 @@ fn item_08_a_cut_answer_is_in_the_cache() {
     }
     assert_eq!(main.asked(), ["denied.test AAAA"]);
     assert_eq!(other.asked(), ["app.corp.test AAAA", "app.corp.test A"]);
+}
+
+#[test]
+fn item_23_aliases_to_special_names_are_not_asked() {
+    let main = Upstream::new(|q| public(q).send());
+    let server = server(&[main.address], &format!("local-zones = ['home.arpa']\n{PREFIX}"));
+    let alias = "local.test cname localhost";
+    let end = ["localhost aaaa ::1", "localhost a 127.0.0.1"];
+    assert_records(&server, &ask("local.test", Rtype::AAAA), &[alias, end[0]]);
+    assert_records(&server, &ask("local.test", Rtype::A), &[alias, end[1]]);
+    for (name, target) in [("onion.test", "www.hidden.onion"), ("home.test", "printer.home.arpa")] {
+        for qtype in [Rtype::AAAA, Rtype::A, Rtype::TXT] {
+            let got = ask(name, qtype).of(&server);
+            assert_eq!(got.rcode(), Rcode::NXDOMAIN, "{name} {qtype}");
+            assert_eq!(records(&got), [format!("{name} cname {target}")], "{qtype}");
+        }
+    }
+    for name in main.asked() {
+        assert!(name.contains(".test"), "asked upstream: {name}");
+    }
 }
