@@ -173,6 +173,10 @@ impl Meter<'_> {
         dut: Option<&RunningDut>,
         measurers: &[Running],
     ) -> Result<Cpu, HostError> {
+        // On a busy host a short trial can end before `tick` reads the placement.
+        if let (None, Some(running)) = (&self.cpu.place, dut) {
+            self.cpu.place = Some(running.place()?);
+        }
         if let (Some(first), Some(dut), Some(place)) = (&self.first, dut, &self.cpu.place) {
             let cpus = place.allowed.iter().flat_map(|allowed| &allowed.cpus).copied().collect();
             let now = look(auth, dut, measurers)?;
