@@ -1,26 +1,27 @@
-//! Answers of upstreams: checked, stripped of what does not belong, and in the form in which they
-//! are kept.
+//! Upstream answers: checked, stripped of unrelated records, and converted to the form in which
+//! they are cached.
 //!
 //! ```text
 //! message ─► survey ──────────────► plain and steady ──────────────────────► keep ─► Answer
 //!              └─► aliases: follow ─► in place and steady ───────────────────┘ ▲
-//!                          └─► otherwise: rebuild, names written out anew ─────┘
+//!                          └─► otherwise: rebuild, all names written again ────┘
 //! ```
 //!
-//! An [`Answer`] is the upstream's message without its EDNS part, its question's name in lower
-//! case. As its question is as long as any client's question for the same name, a client's reply is
-//! a copy with another id, the client's spelling and smaller TTLs. The SOA of a denial has the
-//! denial's TTL from the start, so that clients keep it no longer than its zone wants.
+//! An [`Answer`] is the upstream's message without its EDNS part, with the question's name in lower
+//! case. Its question section is as long as that of any client query for the same name. A client's
+//! reply is therefore a copy with another id, the client's spelling of the name and smaller TTLs.
+//! The SOA of a negative answer gets the negative TTL when it is stored, so that clients cache the
+//! negative answer no longer than its zone allows.
 //!
-//! Header and TTLs of a kept message are written anew, and a compression pointer could lead there:
-//! a name would be another one, or none, afterwards. So a message is kept as it is only if it is
-//! *steady*, that is if all its names are read from octets of names. All that is asked of an
-//! [`Answer`] later (its records, where the TTLs are, the name at the end of its aliases) has been
-//! noted when it was parsed; no name in it is looked for again.
+//! The header and the TTLs of a cached message are overwritten, and a compression pointer could
+//! lead into them. The name would then change or become malformed. A message is therefore cached
+//! unchanged only if it is *steady*: all its names are read from octets that belong to names. Later
+//! accesses to an [`Answer`] (records, TTL offsets, the name at the end of the aliases) use the
+//! results of the parser; names are not looked up again.
 //!
 //! With `[[forward]]`, an answer ends at the first alias to a name of other upstreams ([`Scope`]).
-//! The aliases up to there are kept as an [`AnswerKind::Unfinished`] answer, so that the same rules
-//! apply as for an upstream that followed no more of them.
+//! The aliases up to there form an [`AnswerKind::Unfinished`] answer. The same rules then apply as
+//! for an upstream that followed no further alias.
 
 mod aliases;
 mod asked;
@@ -47,29 +48,30 @@ use crate::resolver::ttl::TtlLimits;
 pub(crate) use self::asked::{MAX_ALIASES, Unusable};
 pub(crate) use self::rebuild::ReadRecord;
 
-/// What an answer says.
+/// Kind of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AnswerKind {
-    /// Records of the type that was asked for.
+    /// Records of the queried type.
     Data,
-    /// The name (at the end of its aliases) has no records of the type.
+    /// NODATA: the name at the end of the aliases has no records of the type.
     NoData,
-    /// There is no such name: NXDOMAIN, or YXDOMAIN with the DNAME that makes too long a name.
+    /// The name does not exist: NXDOMAIN, or YXDOMAIN with a DNAME whose substitution exceeds the
+    /// maximum name length.
     NxDomain,
-    /// Aliases without an answer for the name at their end: the upstream did not look it up, or its
+    /// Aliases without an answer for the name at their end: the upstream did not resolve it, or the
     /// answer was cut there.
     Unfinished,
-    /// An error of the upstream.
+    /// An error response of the upstream.
     Failed,
 }
 
-/// An answer of an upstream, ready to be kept.
+/// An upstream answer in the form in which it is cached.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
-    /// The message, the name at the end of its aliases (if there are any; lower case), and the
-    /// place of each TTL (two octets).
+    /// The message, the name at the end of its aliases (lower case, only if it has aliases), and
+    /// the offset of each TTL (two octets each).
     octets: Box<[u8]>,
-    /// Seconds that it may be kept, and how long its denial holds.
+    /// Seconds for which the answer may be cached, and its negative TTL.
     ttl: u32,
     negative_ttl: Option<u32>,
     message_len: u16,
@@ -80,32 +82,31 @@ pub(crate) struct Answer {
     signed: bool,
 }
 
-/// A record of an answer, its owner aside.
+/// A record of an answer without its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AnswerRecord<'a> {
     /// Offset of the record in the message.
     at: usize,
     /// The record's type.
     pub rtype: u16,
-    /// Its TTL when the answer came, seconds.
+    /// Original TTL of the record, seconds.
     pub ttl: u32,
-    /// Its data; names in it may be compressed.
+    /// Record data; names in it may be compressed.
     pub data: &'a [u8],
 }
 
 impl AnswerRecord<'_> {
-    /// The type of the records that it covers, if it is a signature.
+    /// Returns the type covered by the record if it is an RRSIG.
     pub(crate) fn covered(&self) -> Option<u16> {
         type_covered(self.rtype, self.data)
     }
 }
 
 impl Answer {
-    /// Reads `message` as the answer to `question` (name in lower case, type, class), of an upstream
-    /// that may answer for all names.
+    /// Parses `message` as the answer to `question` (name in lower case, type, class), from an
+    /// upstream that may answer for all names.
     ///
-    /// # Errors
-    /// See [`Answer::parse_in`].
+    /// # Errors See [`Answer::parse_in`].
     pub(crate) fn parse(
         message: &[u8],
         question: &[u8],
@@ -114,12 +115,12 @@ impl Answer {
         Answer::parse_in(message, question, limits, None)
     }
 
-    /// Reads `message` as the answer to `question` (name in lower case, type, class). It is cut at
-    /// the first alias out of `scope`, and has no other records of names that `scope` does not cover.
+    /// Parses `message` as the answer to `question` (name in lower case, type, class). The answer
+    /// is cut at the first alias that leaves `scope`, and contains no other records of names
+    /// outside `scope`.
     ///
-    /// # Errors
-    /// If it is malformed, contradicts itself, answers another question, or its aliases form a
-    /// loop.
+    /// # Errors If the message is malformed, contradicts itself or answers another question, or if
+    /// its aliases form a loop.
     pub(crate) fn parse_in(
         message: &[u8],
         question: &[u8],
@@ -147,15 +148,15 @@ impl Answer {
         let view = Message::new(&clean).ok_or(Unusable::Malformed)?;
         let again = Survey::of(&view, &clean, records_at, asked)?.with_facts_of(&survey);
         let aliases = Aliases::follow(&view, &again, asked, scope)?;
-        // What has just been written has nothing to be written anew.
+        // A rebuilt message needs no further rebuilding.
         if !again.is_clean() || !aliases.are_in_place() {
             return Err(Unusable::Malformed);
         }
         Ok(Answer::keep(&clean, &again, Some(&aliases), limits))
     }
 
-    /// Copies the message, and notes what will be asked of it. `aliases`: `None` if all answer
-    /// records are of the question's name.
+    /// Copies the message and stores the results of the survey. `aliases` is `None` if all answer
+    /// records are owned by the question's name.
     fn keep(
         message: &[u8],
         survey: &Survey<'_>,
@@ -167,8 +168,8 @@ impl Answer {
         let mut octets = Vec::with_capacity(survey.end + target_len + 2 * survey.ttls.len());
         octets.extend(&message[..survey.end]);
         octets[..2].fill(0);
-        // The question's name in lower case: length octets are below 64, so this changes letters of
-        // labels only.
+        // The question's name in lower case: length octets are below 64, so only letters in labels
+        // change.
         octets[HEADER_LEN..survey.records_at - 4].make_ascii_lowercase();
         octets[10..12].copy_from_slice(&survey.arcount.to_be_bytes());
         let facts = aliases.map_or(survey.facts, |aliases| aliases.facts);
@@ -196,7 +197,7 @@ impl Answer {
         if let (AnswerKind::NoData | AnswerKind::NxDomain, Some(denial)) = (kind, denial) {
             limit_denial(&mut octets, survey, denial, limits);
         }
-        // The DNAME proves that there is no name.
+        // The DNAME proves that the name does not exist.
         let proven = is_too_long.then_some(facts.min_ttl);
         let ttl = kept_for(kind, facts, negative_ttl.or(proven), limits);
         octets.extend(target.unwrap_or_default());
@@ -214,63 +215,63 @@ impl Answer {
         }
     }
 
-    /// What kind of answer it is, which decides how long it is kept and what is asked next.
+    /// Returns the kind of answer, which determines the caching time and the next upstream query.
     pub(crate) fn kind(&self) -> AnswerKind {
         self.kind
     }
-    /// The RCODE, its upper bits from the upstream's EDNS part.
+    /// Returns the RCODE; extended RCODEs were mapped to SERVFAIL by the parser.
     pub(crate) fn rcode(&self) -> Rcode {
         Rcode::new(u16::from(self.octets[3] & 0xf))
     }
-    /// The first extended error that the upstream sent with it (RFC 8914), if any; one of DNSSEC's
-    /// before others.
+    /// Returns the upstream's first extended error (RFC 8914), if any; DNSSEC validation errors
+    /// take precedence.
     pub(crate) fn extended_error(&self) -> Option<u16> {
         self.extended_error
     }
-    /// Whether the upstream has rejected what it found because of its signatures, or for the lack
-    /// of them, and says so (RFC 8914).
+    /// True if the upstream reports a DNSSEC validation failure (SERVFAIL with a validation error
+    /// of RFC 8914).
     pub(crate) fn is_rejected(&self) -> bool {
         self.rcode() == Rcode::SERVFAIL
             && self.extended_error.is_some_and(ede::is_validation_failure)
     }
-    /// Whether the upstream has failed without saying why.
+    /// True for a SERVFAIL without an extended error.
     pub(crate) fn is_unexplained(&self) -> bool {
         self.rcode() == Rcode::SERVFAIL && self.extended_error.is_none()
     }
-    /// Whether it has signatures.
+    /// True if the answer contains signatures.
     pub(crate) fn is_signed(&self) -> bool {
         self.signed
     }
-    /// Whether the upstream has set AD: it says that it has validated the answer.
+    /// True if the upstream set AD, that is, reports the answer as validated.
     pub(crate) fn is_authentic(&self) -> bool {
         self.octets[3] & 0x20 != 0
     }
-    /// Whether aliases lead to its data.
+    /// True if the data is reached through aliases.
     pub(crate) fn has_aliases(&self) -> bool {
         self.target_len > 0
     }
-    /// Seconds that it may be kept.
+    /// Returns the caching time in seconds.
     pub(crate) fn ttl(&self) -> u32 {
         self.ttl
     }
-    /// How long its denial holds, in seconds: the SOA's TTL or MINIMUM, whichever is less (RFC 2308
-    /// §5).
+    /// Returns the negative TTL in seconds: the SOA's TTL or its MINIMUM, whichever is less (RFC
+    /// 2308 §5).
     pub(crate) fn negative_ttl(&self) -> Option<u32> {
         self.negative_ttl
     }
-    /// The message without EDNS, id 0, the question's name in lower case.
+    /// Returns the message without EDNS, with id 0 and the question's name in lower case.
     pub(crate) fn message(&self) -> &[u8] {
         &self.octets[..usize::from(self.message_len)]
     }
-    /// Offset of the first record in the message.
+    /// Returns the offset of the first record in the message.
     pub(crate) fn records_at(&self) -> usize {
         usize::from(self.records_at)
     }
-    /// Octets on the heap.
+    /// Returns the number of octets on the heap.
     pub(crate) fn octets_len(&self) -> usize {
         self.octets.len()
     }
-    /// How many records are in the answer section.
+    /// Returns the number of records in the answer section.
     pub(crate) fn answer_count(&self) -> usize {
         usize::from(self.field(6))
     }
@@ -279,19 +280,19 @@ impl Answer {
         usize::from(self.field(8))
     }
 
-    /// Whether there are data of the name that was asked for and nothing else: no aliases, no other
-    /// sections.
+    /// True if the message contains only records owned by the question's name: no aliases and no
+    /// other sections.
     pub(crate) fn is_bare(&self) -> bool {
         !self.has_aliases() && self.octets[8..HEADER_LEN] == [0; 4]
     }
 
-    /// The name that was asked for, in wire format, lower case.
+    /// Returns the question's name in wire format, lower case.
     #[inline]
     pub(crate) fn name(&self) -> &[u8] {
         &self.octets[HEADER_LEN..self.records_at() - 4]
     }
 
-    /// The name at the end of the aliases, in wire format, lower case.
+    /// Returns the name at the end of the aliases in wire format, lower case.
     #[inline]
     pub(crate) fn target(&self) -> &[u8] {
         let message_len = usize::from(self.message_len);
@@ -301,7 +302,8 @@ impl Answer {
         }
     }
 
-    /// True if an alias in it leads to `name` (wire format, lower case) or to a name below it.
+    /// True if an alias in the answer leads to `name` (wire format, lower case) or to a name below
+    /// it.
     pub(crate) fn leads_to(&self, name: &[u8]) -> bool {
         let is_of = |record: AnswerRecord<'_>| {
             let owner = self.read(&record).map(|read| read.owner().to_name::<Vec<u8>>());
@@ -310,37 +312,37 @@ impl Answer {
         self.has_aliases() && (is_at_or_below(self.target(), name) || self.answers().any(is_of))
     }
 
-    /// Where the TTLs of all records are in the message, in order.
+    /// Returns the offsets of the TTLs of all records in the message, in order.
     #[inline]
     pub(crate) fn ttl_places(&self) -> impl Iterator<Item = usize> + '_ {
         let places = &self.octets[usize::from(self.message_len) + usize::from(self.target_len)..];
         places.chunks_exact(2).map(|at| usize::from(u16::from_be_bytes([at[0], at[1]])))
     }
 
-    /// The TTL at one of [`Answer::ttl_places`], seconds.
+    /// Returns the TTL at one of [`Answer::ttl_places`], in seconds.
     #[inline]
     pub(crate) fn ttl_at(&self, place: usize) -> u32 {
         let ttl = &self.octets[place..place + 4];
         u32::from_be_bytes([ttl[0], ttl[1], ttl[2], ttl[3]])
     }
 
-    /// The records of the answer section.
+    /// Returns the records of the answer section.
     #[inline]
     pub(crate) fn answers(&self) -> impl Iterator<Item = AnswerRecord<'_>> {
         self.records().take(self.answer_count())
     }
 
-    /// The records of the authority section.
+    /// Returns the records of the authority section.
     pub(crate) fn authorities(&self) -> impl Iterator<Item = AnswerRecord<'_>> {
         self.records().skip(self.answer_count()).take(self.authority_count())
     }
 
-    /// The records of the additional section.
+    /// Returns the records of the additional section.
     pub(crate) fn additional(&self) -> impl Iterator<Item = AnswerRecord<'_>> {
         self.records().skip(self.answer_count() + self.authority_count())
     }
 
-    /// Reads one of this answer's records with its owner and the names in its data; `None` if its
+    /// Parses one of this answer's records with its owner and the names in its data; `None` if its
     /// data is malformed.
     pub(crate) fn read(&self, record: &AnswerRecord<'_>) -> Option<ReadRecord<'_>> {
         rebuild::read_at(self.message(), record.at)
@@ -349,7 +351,7 @@ impl Answer {
     #[inline]
     fn records(&self) -> impl Iterator<Item = AnswerRecord<'_>> {
         self.ttl_places().scan(self.records_at(), move |next, ttl_at| {
-            // Type and class are before the TTL, length and data behind it (RFC 1035 §4.1.3).
+            // Type and class precede the TTL; length and data follow it (RFC 1035 §4.1.3).
             let data_at = ttl_at + 6;
             let end = data_at + usize::from(self.field(ttl_at + 4));
             let at = std::mem::replace(next, end);
@@ -363,43 +365,43 @@ impl Answer {
     }
 }
 
-/// The RCODE of an answer, by that of the message's header.
+/// Returns the RCODE of an answer, given the RCODE in the message's header.
 fn effective_rcode(header: u8, survey: &Survey<'_>, is_empty: bool, is_cut: bool) -> Rcode {
     let is_rejected = survey.extended_error.is_some_and(ede::is_validation_failure);
     match Rcode::new(header.into()) {
-        // BADVERS and similar codes concern this hop only; their half in the header would look like
-        // success.
+        // BADVERS and similar codes concern only this hop; their lower bits in the header would
+        // look like success.
         _ if survey.rcode_bits != 0 => Rcode::SERVFAIL,
         // The aliases may be part of the data that validation rejected.
         Rcode::SERVFAIL if is_rejected => Rcode::SERVFAIL,
-        // The RCODE is about the name at the end of the aliases (RFC 6604 §3), for which another
-        // upstream is asked.
+        // The RCODE describes the name at the end of the aliases (RFC 6604 §3), which another
+        // upstream resolves.
         _ if is_cut => Rcode::NOERROR,
-        // A referral is not NODATA: the upstream does not recurse for us.
+        // A referral is not NODATA: it shows that the upstream does not recurse for this server.
         Rcode::NOERROR if is_empty && survey.is_referral() => Rcode::SERVFAIL,
         rcode => rcode,
     }
 }
 
-/// How long an answer may be kept, seconds.
+/// Returns the caching time of an answer, in seconds.
 fn kept_for(kind: AnswerKind, facts: Facts, negative_ttl: Option<u32>, limits: &TtlLimits) -> u32 {
     match kind {
         AnswerKind::Data => facts.min_ttl.clamp(limits.min, limits.max.max(limits.min)),
         AnswerKind::NoData | AnswerKind::NxDomain => {
-            // Without SOA nothing says how long (RFC 2308 §5).
+            // Without an SOA the negative TTL is unknown (RFC 2308 §5).
             let denial = negative_ttl.unwrap_or(0).min(limits.negative_max);
             denial.min(facts.min_ttl).min(limits.max)
         }
         AnswerKind::Unfinished => facts.min_ttl.min(limits.max),
-        // The first time; the cache knows how often it has failed before.
+        // Time for a first failure; the cache counts repeated failures.
         AnswerKind::Failed => limits.failure,
     }
 }
 
-/// Gives the SOA of a denial, and its signatures, no more than the denial's TTL (RFC 2308 §3):
-/// clients keep the denial for the SOA's TTL or its MINIMUM, whichever is less, and only the TTL
-/// tells them for how long it has been kept here (§6). A validator takes a TTL below the one that
-/// was signed (RFC 4034 §3.1.4).
+/// Limits the TTL of a negative answer's SOA, and of its signatures, to the negative TTL (RFC 2308
+/// §3). Clients cache the negative answer for the SOA's TTL or its MINIMUM, whichever is less. Only
+/// the TTL shows how long the answer has been cached here (§6). Validators accept a TTL below the
+/// signed one (RFC 4034 §3.1.4).
 fn limit_denial(octets: &mut [u8], survey: &Survey<'_>, denial: &Denial, limits: &TtlLimits) {
     let most = denial.ttl.min(limits.negative_max).min(limits.max);
     for at in survey.ttls_of(denial) {
@@ -408,8 +410,8 @@ fn limit_denial(octets: &mut [u8], survey: &Survey<'_>, denial: &Denial, limits:
     }
 }
 
-/// Gives the records of the type that was asked for, which are one RRset, the least of their TTLs
-/// (RFC 2181 §5.2). An answer to ANY has several RRsets and stays as it is.
+/// Sets the TTLs of all records of the queried type, which form one RRset, to the least of them
+/// (RFC 2181 §5.2). An answer to ANY contains several RRsets and is not changed.
 fn level_ttls(octets: &mut [u8], places: &[[u8; 2]], survey: &Survey<'_>) {
     let asked_at = survey.records_at - 4;
     let asked = [octets[asked_at], octets[asked_at + 1]];
@@ -417,7 +419,7 @@ fn level_ttls(octets: &mut [u8], places: &[[u8; 2]], survey: &Survey<'_>) {
     let place = |at: &[u8; 2]| usize::from(u16::from_be_bytes(*at));
     let ttl = |octets: &[u8], at: usize| octets[at..].first_chunk::<4>().copied();
     let ttls = places.iter().map(place).filter(|&at| of_rrset(octets, at));
-    // Octets in network order are in the order of the numbers.
+    // The order of octets in network order is the order of the numbers.
     let Some(least) = ttls.filter_map(|at| ttl(octets, at)).min() else { return };
     for at in places.iter().map(place) {
         if of_rrset(octets, at) {
@@ -426,7 +428,7 @@ fn level_ttls(octets: &mut [u8], places: &[[u8; 2]], survey: &Survey<'_>) {
     }
 }
 
-/// Brings the TTLs that clients will see within the limits.
+/// Clamps the TTLs that clients receive to the limits.
 fn limit_ttls(octets: &mut [u8], places: &[[u8; 2]], kind: AnswerKind, limits: &TtlLimits) {
     let least = if kind == AnswerKind::Data { limits.min } else { 0 };
     for &at in places {

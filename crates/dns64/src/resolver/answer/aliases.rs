@@ -1,5 +1,5 @@
-//! From the name that was asked for to the end of its aliases: which answer records belong there,
-//! and in which order (RFC 6147 §5.1.5).
+//! The alias chain from the question's name to its end: selects the answer records that belong to
+//! it, and their order (RFC 6147 §5.1.5).
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -12,47 +12,47 @@ use super::survey::{Facts, Survey, is_of_transport, lower, type_covered};
 use crate::name::{ancestors, is_at_or_below};
 use crate::resolver::scope::Scope;
 
-/// The longest name (RFC 1035 §2.3.4), with its root label, octets.
+/// Maximum length of a name with its root label, octets (RFC 1035 §2.3.4).
 const LONGEST: usize = 255;
 
-/// A record of the answer section that belongs there.
+/// A record of the cleaned answer section.
 pub(super) enum Item {
-    /// The record with this number.
+    /// The record with this index in the original answer section.
     Record(usize),
-    /// The CNAME that a DNAME stands for (RFC 6672 §3.1), which the upstream has left out.
+    /// The CNAME that follows from a DNAME (RFC 6672 §3.1) and that the upstream omitted.
     Cname(Box<Cname>),
 }
 
-/// A CNAME record in the making; names are in lower case, uncompressed.
+/// A CNAME record synthesized from a DNAME; names are in lower case, uncompressed.
 pub(super) struct Cname {
     pub(super) owner: Vec<u8>,
     pub(super) target: Vec<u8>,
-    /// Seconds; that of the DNAME (RFC 6672 §3.1).
+    /// TTL of the DNAME, seconds (RFC 6672 §3.1).
     pub(super) ttl: u32,
 }
 
-/// The way of an answer, from alias to alias.
+/// The alias chain of an answer.
 pub(super) struct Aliases<'a> {
     records: Vec<Listed<'a>>,
-    /// The owners' names, one behind the other: `Listed::owner` are places in it.
+    /// Owner names, concatenated; `Listed::owner` is a range in it.
     arena: Vec<u8>,
-    /// What belongs there, in order: each alias once, with what belongs to it, and the data at the
-    /// end.
+    /// Cleaned answer section in order: each alias once with its related records, then the data at
+    /// the end.
     pub(super) items: Vec<Item>,
     pub(super) facts: Facts,
-    /// The names that are aliases, from the question's on.
+    /// The names that are aliases, beginning with the question's name.
     aliases: Vec<Vec<u8>>,
-    /// The name at their end.
+    /// The name at the end of the chain.
     end: Vec<u8>,
-    /// True if the name at their end belongs to other upstreams: the rest of the message is left out.
+    /// True if the name at the end belongs to other upstreams: the rest of the message is removed.
     pub(super) is_cut: bool,
-    /// For each authority record, true if it is passed on; empty if all are.
+    /// For each authority record, true if it is kept; empty if all are.
     authority: Vec<bool>,
-    /// For each additional record, true if it is passed on.
+    /// For each additional record, true if it is kept.
     pub(super) additional: Vec<bool>,
-    /// True if authority or additional records are not passed on.
+    /// True if authority or additional records are removed.
     pub(super) leaves_out: bool,
-    /// True if a DNAME makes too long a name of the name at the end, and the upstream reports that
+    /// True if the substitution of a DNAME makes the name too long, and the upstream reports that
     /// with YXDOMAIN (RFC 6672 §2.2).
     pub(super) is_too_long: bool,
 }
@@ -63,10 +63,10 @@ struct Listed<'a> {
     taken: bool,
 }
 
-/// What the records of one name say: whether it is an alias, and of what, or has data.
+/// Records of one name: the target of its alias, if it is one, and if it has data.
 struct NextAlias {
     alias: Option<Vec<u8>>,
-    /// Set if the alias is by a DNAME alone, with its TTL.
+    /// TTL of the DNAME if the alias follows from a DNAME alone.
     made_of: Option<u32>,
     has_data: bool,
 }
@@ -75,8 +75,7 @@ impl<'a> Aliases<'a> {
     /// Follows the aliases of a message to their end in the message, or to the first name that
     /// `scope` does not cover.
     ///
-    /// # Errors
-    /// If they lead in a circle or too far, or contradict each other or the data.
+    /// # Errors If the aliases form a loop, are too many, or contradict each other or the data.
     pub(super) fn follow(
         view: &Message<'a>,
         survey: &Survey<'a>,
@@ -88,8 +87,7 @@ impl<'a> Aliases<'a> {
             let found = aliases.look_at_end(&survey.names, asked, view.rcode())?;
             let Some(target) = found.alias else { break };
             if found.has_data {
-                // A name has data beside an alias (RFC 1034 §3.6.2): nobody can say which one is
-                // true.
+                // The name has both data and an alias (RFC 1034 §3.6.2), which is a contradiction.
                 return Err(Unusable::Malformed);
             }
             if let Some(ttl) = found.made_of {
@@ -105,7 +103,7 @@ impl<'a> Aliases<'a> {
             aliases.is_cut = scope.is_some_and(|scope| !scope.covers(&aliases.end));
         }
         if aliases.is_cut {
-            // A DNAME that was followed is no data, even if DNAME records were asked for.
+            // A DNAME that was followed does not count as data, even if DNAME records were queried.
             aliases.facts.has_data = false;
             aliases.leaves_out = view.nscount() > 0 || survey.arcount > 0;
             return Ok(aliases);
@@ -119,24 +117,24 @@ impl<'a> Aliases<'a> {
         Ok(aliases)
     }
 
-    /// True if the authority record with this number is passed on.
+    /// True if the authority record with this index is kept.
     pub(super) fn keeps_authority(&self, number: usize) -> bool {
         !self.is_cut && self.authority.get(number).is_none_or(|is_kept| *is_kept)
     }
 
-    /// The name at the end of the aliases, lower case; `None` if there are none.
+    /// Returns the name at the end of the aliases, lower case; `None` if there are no aliases.
     pub(super) fn target(&self) -> Option<&[u8]> {
         (!self.aliases.is_empty()).then_some(&self.end)
     }
 
-    /// Whether all answer records belong there, in the order that they have.
+    /// True if the message contains exactly the records of the chain, in the chain's order.
     pub(super) fn are_in_place(&self) -> bool {
         let in_order =
             |(i, item): (usize, &Item)| matches!(item, Item::Record(number) if *number == i);
         self.items.len() == self.records.len() && self.items.iter().enumerate().all(in_order)
     }
 
-    /// Returns the answer records, none of them taken yet.
+    /// Returns a chain with all answer records listed and none taken.
     fn list(
         view: &Message<'a>,
         survey: &Survey<'a>,
@@ -165,7 +163,7 @@ impl<'a> Aliases<'a> {
         Ok(aliases)
     }
 
-    /// Takes what the name at the end of the aliases owns, and the DNAMEs above it.
+    /// Takes the records owned by the name at the end of the chain, and the DNAMEs above it.
     fn look_at_end(
         &mut self,
         names: &NameReader<'_>,
@@ -176,10 +174,10 @@ impl<'a> Aliases<'a> {
         let may_be_too_long = rcode == Rcode::YXDOMAIN;
         let is_followed = may_be_too_long || qtype != rtype::CNAME && qtype != rtype::ANY;
         let mut cname: Option<Vec<u8>> = None;
-        // Where the DNAME leads, and its TTL.
+        // Target of the DNAME, and its TTL.
         let mut dname: Option<(Vec<u8>, u32)> = None;
         let mut has_data = false;
-        // How long the names above it are. Thousands of records may have to be compared with them.
+        // Lengths of the names above it: thousands of records may have to be compared with them.
         let mut above = [false; LONGEST + 1];
         for name in ancestors(&self.end).skip(1) {
             above[name.len()] = true;
@@ -226,7 +224,7 @@ impl<'a> Aliases<'a> {
             }
         }
         match (cname, dname) {
-            // RFC 6672 §3.1: the CNAME beside a DNAME is what the DNAME makes of the name.
+            // RFC 6672 §3.1: a CNAME next to a DNAME must equal the substitution by the DNAME.
             (Some(cname), Some((target, _))) if cname != target => Err(Unusable::Malformed),
             (Some(cname), _) => Ok(NextAlias { alias: Some(cname), made_of: None, has_data }),
             (None, Some((target, ttl))) => {
@@ -236,8 +234,9 @@ impl<'a> Aliases<'a> {
         }
     }
 
-    /// Leaves out authority records of names that `scope` does not cover. Records that deny data of
-    /// the name at the end of the aliases stay: their owners are other names of its zone.
+    /// Removes authority records of names that `scope` does not cover. Records that prove the
+    /// absence of data at the end of the chain stay, although their owners are other names of its
+    /// zone.
     fn look_at_authority(
         &mut self,
         view: &Message<'a>,
@@ -260,8 +259,8 @@ impl<'a> Aliases<'a> {
         Ok(())
     }
 
-    /// Additional records are passed on (RFC 6147 §5.3.2) if the other sections mention their names
-    /// and `scope` covers them; others do not belong to the question (RFC 2181 §5.4.1).
+    /// Keeps additional records (RFC 6147 §5.3.2) if their names occur in the other sections and
+    /// `scope` covers them. Others do not belong to the question (RFC 2181 §5.4.1).
     fn look_at_additional(
         &mut self,
         view: &Message<'a>,
@@ -308,7 +307,7 @@ impl<'a> Aliases<'a> {
     }
 }
 
-/// Notes where an alias leads; `false` if that is known already.
+/// Stores the target of an alias. Returns false if the same target is stored already.
 fn is_first<T>(
     known: &mut Option<T>,
     new: T,
@@ -320,13 +319,13 @@ fn is_first<T>(
             Ok(true)
         }
         Some(old) if same(old, &new) => Ok(false),
-        // A name has two different aliases: nobody can say which one is true.
+        // The name has two different aliases, which is a contradiction.
         Some(_) => Err(Unusable::Malformed),
     }
 }
 
-/// `name` with its last `owner_len` octets replaced by `target` (RFC 6672 §2.2); `None` if that is
-/// too long for a name.
+/// Returns `name` with its last `owner_len` octets replaced by `target` (RFC 6672 §2.2); `None` if
+/// the result is too long for a name.
 fn substitute(name: &[u8], owner_len: usize, target: &[u8]) -> Option<Vec<u8>> {
     let above = name.len() - owner_len;
     (above + target.len() <= LONGEST).then(|| [&name[..above], target].concat())

@@ -1,21 +1,21 @@
-//! The question that an answer must answer, and why a message cannot be its answer.
+//! The question of an upstream query, and the reasons why a message is not usable as its answer.
 
 use wire::view::Malformed;
 
-/// Aliases in a row that are followed; more are taken for a loop (item 8).
+/// Maximum length of an alias chain; longer chains are treated as loops (item 8).
 pub(crate) const MAX_ALIASES: usize = 16;
 
-/// Why a message cannot be an answer.
+/// Reason why a message is not usable as an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Unusable {
-    /// It breaks the format, or contradicts itself.
+    /// The message is malformed, or contradicts itself.
     #[error("malformed")]
     Malformed,
-    /// It answers something else.
+    /// The message answers another question.
     #[error("not the question that was asked")]
     OtherQuestion,
-    /// Its aliases lead back to themselves, or too far.
+    /// Its aliases form a loop, or there are too many of them.
     #[error("alias loop")]
     AliasLoop,
 }
@@ -26,7 +26,7 @@ impl From<Malformed> for Unusable {
     }
 }
 
-/// The question to which an answer is wanted.
+/// The question of an upstream query.
 #[derive(Clone, Copy)]
 pub(super) struct AskedQuestion<'a> {
     /// Name in lower case, type and class.
@@ -36,7 +36,7 @@ pub(super) struct AskedQuestion<'a> {
 }
 
 impl<'a> AskedQuestion<'a> {
-    /// The question of a section; `None` if that is too short.
+    /// Parses a question section; `None` if it is too short.
     pub(super) fn of(question: &'a [u8]) -> Option<AskedQuestion<'a>> {
         let [.., _, t0, t1, c0, c1] = *question else { return None };
         Some(AskedQuestion {

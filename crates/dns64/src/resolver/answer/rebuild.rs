@@ -1,4 +1,4 @@
-//! A message with only what belongs there, its names written out anew.
+//! Rebuilds a message from the records that belong to its answer.
 
 use domain::base::iana::{Class, Rtype};
 use domain::base::message::RecordSection;
@@ -15,8 +15,8 @@ use super::asked::Unusable;
 use super::survey::is_of_transport;
 use crate::name::compressor::Compressor;
 
-/// The message with the answer records that belong there, in order, and without what concerns two
-/// neighbours only.
+/// Builds a message with the answer records of the alias chain, in order, and without hop-by-hop
+/// records (OPT, TSIG).
 pub(super) fn rebuild(message: &[u8], aliases: &Aliases<'_>) -> Result<Vec<u8>, Unusable> {
     write(message, aliases).ok_or(Unusable::Malformed)
 }
@@ -32,7 +32,7 @@ fn write(message: &[u8], aliases: &Aliases<'_>) -> Option<Vec<u8>> {
         out.push(asked.ok()?).ok()?;
     }
 
-    // Only records that are kept are read; those that are left out may be malformed.
+    // Only records that are kept are parsed; the others may be malformed.
     let mut out = out.answer();
     let mut records: Vec<_> = all(answer)?.into_iter().map(Some).collect();
     for item in &aliases.items {
@@ -69,8 +69,8 @@ fn write(message: &[u8], aliases: &Aliases<'_>) -> Option<Vec<u8>> {
     Some(out.finish().into_octets())
 }
 
-/// `None` if it is longer than a message can be: names that were compressed need not be once they
-/// stand elsewhere.
+/// Returns `None` if the message exceeds the maximum length, because names may compress less well
+/// in another order.
 fn fits(out: &MessageBuilder<Compressor>) -> Option<()> {
     (!out.as_target().is_full()).then_some(())
 }
@@ -79,8 +79,8 @@ fn all(section: RecordSection<'_, [u8]>) -> Option<Vec<ParsedRecord<'_, [u8]>>> 
     section.collect::<Result<_, _>>().ok()
 }
 
-/// A record as it is read. What is wrong in the parameters of a service is for its client to judge
-/// (RFC 9460 §2.2): its data is passed on as it is.
+/// Parses a record. Malformed service parameters are for the client to judge (RFC 9460 §2.2): such
+/// data is kept as unknown record data.
 fn whole(record: ParsedRecord<'_, [u8]>) -> Option<ReadRecord<'_>> {
     let is_service = matches!(record.rtype(), Rtype::HTTPS | Rtype::SVCB);
     if !is_service || record.to_any_record::<AllRecordData<_, _>>().is_ok() {
@@ -91,11 +91,11 @@ fn whole(record: ParsedRecord<'_, [u8]>) -> Option<ReadRecord<'_>> {
     Some(Record::new(owner, class, ttl, AllRecordData::Unknown(raw.into_data())))
 }
 
-/// A record as domain reads it.
+/// A record as parsed by `domain`.
 pub(crate) type ReadRecord<'a> =
     Record<ParsedName<&'a [u8]>, AllRecordData<&'a [u8], ParsedName<&'a [u8]>>>;
 
-/// Reads the record at an offset of a message; `None` if it is malformed.
+/// Parses the record at an offset of a message; `None` if it is malformed.
 pub(super) fn read_at(message: &[u8], at: usize) -> Option<ReadRecord<'_>> {
     let mut parser = Parser::from_ref(message);
     parser.seek(at).ok()?;

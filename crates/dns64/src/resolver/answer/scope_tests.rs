@@ -22,7 +22,7 @@ static SETTINGS: LazyLock<Settings> = LazyLock::new(|| {
     Settings::from_text(text, Path::new("test.toml")).unwrap()
 });
 
-/// The scope of answers to a question for `name`.
+/// Returns the scope of answers to a question for `name`.
 fn scope(name: &str) -> Scope<'static> {
     SETTINGS.upstream_sets.scope(&wire(name)).unwrap()
 }
@@ -32,7 +32,7 @@ fn answer_for(name: &str, said: &Said) -> Answer {
     said.parse_in(scope(name)).unwrap()
 }
 
-/// The types of all records of an answer, section by section.
+/// Returns the types of all records of an answer, section by section.
 fn types(answer: &Answer) -> [Vec<u16>; 3] {
     let of = |records: &mut dyn Iterator<Item = AnswerRecord<'_>>| {
         records.map(|record| record.rtype).collect()
@@ -183,7 +183,7 @@ fn item_08_denials_keep_their_soa_and_proofs() {
         .rcode(3);
     let denied = answer_for("nope.test", &proof);
     assert_eq!(types(&denied)[1], [rtype::SOA, rtype::NSEC]);
-    // Of a zone above the domain.
+    // The SOA of a zone above the domain.
     for rcode in [0, 3] {
         let said = said("nope.corp.test", rtype::AAAA).soa("test", 60, 60).rcode(rcode);
         let denied = answer_for("nope.corp.test", &said);
@@ -209,7 +209,7 @@ const NAMES: [&str; 7] =
 const TYPES: [u16; 6] =
     [rtype::CNAME, rtype::DNAME, rtype::AAAA, rtype::NS, rtype::SOA, rtype::NSEC];
 
-/// A record of any section, with an owner and a target out of [`NAMES`].
+/// A record of any section, with an owner and a target from [`NAMES`].
 fn any_record() -> impl Strategy<Value = (Section, Vec<u8>)> {
     let section =
         prop::sample::select(vec![Section::Answer, Section::Authority, Section::Additional]);

@@ -1,4 +1,5 @@
-//! One walk over a message of an upstream: what is in it, and whether it can be kept as it is.
+//! A single pass over an upstream message: collects its contents and decides if it can be cached
+//! unchanged.
 
 use std::ops::Range;
 
@@ -10,14 +11,14 @@ use wire::view::{Malformed, Message, NameReader, Record, rtype};
 use super::asked::{AskedQuestion, Unusable, sane};
 use crate::name::{LowerName, is_at_or_below};
 
-/// What the answer records say together.
+/// Summary of the answer records.
 #[derive(Clone, Copy)]
 pub(super) struct Facts {
-    /// There are records of the type that was asked for.
+    /// True if there are records of the queried type.
     pub(super) has_data: bool,
-    /// Whether there are RRSIG records among them.
+    /// True if there are RRSIG records.
     pub(super) signed: bool,
-    /// The least TTL, seconds.
+    /// Least TTL, seconds.
     pub(super) min_ttl: u32,
 }
 
@@ -36,45 +37,45 @@ impl Facts {
 pub(super) struct Denial {
     owner: usize,
     ttl_at: usize,
-    /// How long it denies, seconds: its TTL or its MINIMUM, whichever is less (RFC 2308 §5).
+    /// Negative TTL, seconds: the SOA's TTL or its MINIMUM, whichever is less (RFC 2308 §5).
     pub(super) ttl: u32,
 }
 
-/// What a walk over a message finds.
+/// Results of a pass over a message.
 pub(super) struct Survey<'a> {
     pub(super) names: NameReader<'a>,
     message: &'a [u8],
     pub(super) records_at: usize,
-    /// All answer records are of the name, the class and the type that were asked for, or
-    /// signatures of them.
+    /// True if all answer records have the name, class and type of the question, or are signatures
+    /// of such records.
     pub(super) plain: bool,
-    /// All names are read from octets of names.
+    /// True if all names are read from octets that belong to names.
     steady: bool,
-    /// There are records that must not be passed on, or that stand behind OPT and would move.
+    /// True if there are records that must not be forwarded, or that follow OPT and would move.
     must_rebuild: bool,
-    /// Of a plain message.
+    /// Summary of the answer section; used unchanged for a plain message.
     pub(super) facts: Facts,
     pub(super) signed_authority: bool,
-    /// The authority section has NS records.
+    /// True if the authority section has NS records.
     has_ns: bool,
     /// The SOAs of the authority section.
     denials: SmallVec<[Denial; 1]>,
-    /// Signatures of SOAs there: owner, and where the TTL is.
+    /// Signatures of SOAs in the authority section: owner and TTL offset.
     soa_signatures: SmallVec<[(usize, usize); 1]>,
-    /// Where the TTLs of the records that are kept are, as an answer keeps the places.
+    /// TTL offsets of the kept records, in the format of [`Answer`](super::Answer).
     pub(super) ttls: SmallVec<[[u8; 2]; 16]>,
-    /// End of the last record that is kept, and how many additional records there are without OPT.
+    /// End of the last kept record, and the number of additional records without OPT.
     pub(super) end: usize,
     pub(super) arcount: u16,
-    /// The upper bits of the RCODE.
+    /// Upper bits of the RCODE.
     pub(super) rcode_bits: u8,
     pub(super) extended_error: Option<u16>,
-    /// Where names are written, in order; those that are but a pointer to the question are left
-    /// out.
+    /// Octet ranges of the names, in order; names that consist only of a pointer to the question
+    /// are omitted.
     places: SmallVec<[Range<usize>; 8]>,
 }
 
-/// The pointer to the question's name, which most owners are.
+/// The pointer to the question's name; most owners are written this way.
 const TO_QUESTION: [u8; 2] = [0xc0, HEADER_LEN as u8];
 
 impl<'a> Survey<'a> {
@@ -113,13 +114,13 @@ impl<'a> Survey<'a> {
         Ok(survey)
     }
 
-    /// Whether the message can be kept as it is, if its answer records are in order.
+    /// True if the message can be cached unchanged, provided that its answer records are in order.
     pub(super) fn is_clean(&self) -> bool {
         self.steady && !self.must_rebuild
     }
 
-    /// The same with the facts of the original message that are lost when it is rebuilt: its EDNS
-    /// part, and that it has NS records.
+    /// Adds the facts of the original message that are lost when it is rebuilt: its EDNS part, and
+    /// the presence of NS records.
     pub(super) fn with_facts_of(self, original: &Survey<'_>) -> Survey<'a> {
         Survey {
             rcode_bits: original.rcode_bits,
@@ -129,13 +130,13 @@ impl<'a> Survey<'a> {
         }
     }
 
-    /// The name that was asked for, as the message spells it.
+    /// Returns the question's name as the message spells it.
     pub(super) fn question_name(&self) -> &'a [u8] {
         &self.message[HEADER_LEN..self.records_at - 4]
     }
 
-    /// The SOA that says how long the message denies records of `name`: one of somewhere else says
-    /// nothing about it.
+    /// Returns the SOA with the negative TTL for `name`. An SOA of an unrelated zone does not
+    /// apply.
     pub(super) fn denial(&self, name: &[u8]) -> Option<&Denial> {
         let is_above = |soa: usize| {
             let mut zone = [0; 255];
@@ -144,14 +145,14 @@ impl<'a> Survey<'a> {
         self.denials.iter().find(|soa| is_above(soa.owner))
     }
 
-    /// True if a message without records of the name refers to other servers: NS records and no SOA
-    /// (RFC 2308 §2.2).
+    /// True if a message without records of the name is a referral: NS records and no SOA (RFC 2308
+    /// §2.2).
     pub(super) fn is_referral(&self) -> bool {
         self.has_ns && self.denials.is_empty()
     }
 
-    /// Where the TTLs of a denial's SOA are: of all SOAs of that owner, if there are several, and of
-    /// their signatures, which are the RRset's (RFC 4034 §3).
+    /// Returns the TTL offsets of a negative answer's SOA. They include all SOAs of the same owner
+    /// and their signatures, which have the RRset's TTL (RFC 4034 §3).
     pub(super) fn ttls_of(&self, denial: &Denial) -> impl Iterator<Item = usize> {
         let soas = self.denials.iter().map(|soa| (soa.owner, soa.ttl_at));
         let all = soas.chain(self.soa_signatures.iter().copied());
@@ -231,13 +232,13 @@ impl<'a> Survey<'a> {
                     self.rcode_bits = opt.rcode_bits;
                     self.extended_error = extended_error(&opt);
                 }
-                // RFC 6891 §6.1.1: there is one OPT, owned by the root.
+                // RFC 6891 §6.1.1: there is at most one OPT, owned by the root.
                 Some(_) => opts = 2,
                 None if is_of_transport(record.rtype) => self.must_rebuild = true,
                 None => {
-                    // Records behind OPT would move when OPT is cut out, so that pointers to them
-                    // would be wrong. Whether the owner has to do with the question is looked at
-                    // when the message is rebuilt.
+                    // Records that follow OPT would move when OPT is removed, so that pointers to
+                    // them would be wrong. The rebuild checks if the owner is related to the
+                    // question.
                     self.must_rebuild |= opts > 0;
                     self.plain = false;
                     self.arcount += 1;
@@ -251,11 +252,11 @@ impl<'a> Survey<'a> {
 
     #[inline]
     fn keeps(&mut self, record: &Record<'_>) {
-        // A message has no more than 65 535 octets.
+        // A message has at most 65 535 octets.
         self.ttls.push((record.ttl_at() as u16).to_be_bytes());
     }
 
-    /// Checks the form of a record's data, and where its names are read from.
+    /// Checks the format of a record's data, and the origin of the octets of its names.
     #[inline]
     fn check(&mut self, view: &Message<'a>, record: &Record<'a>) -> Result<(), Malformed> {
         self.visit(record.owner_octets())?;
@@ -264,7 +265,7 @@ impl<'a> Survey<'a> {
         names
     }
 
-    /// Notes where a name is written, and whether it is read from octets of names.
+    /// Records the octet range of a name, and checks the origin of its octets.
     #[inline]
     fn visit(&mut self, name: Range<usize>) -> Result<(), Malformed> {
         let octets = self.message.get(name.clone()).ok_or(Malformed)?;
@@ -278,7 +279,7 @@ impl<'a> Survey<'a> {
         Ok(())
     }
 
-    /// Whether a name is but a pointer to the question's name, which has been found to be a name.
+    /// True if a name consists only of a pointer to the question's name, which has been validated.
     #[inline]
     fn is_to_question(&self, name: &Range<usize>) -> bool {
         self.message.get(name.clone()) == Some(&TO_QUESTION)
@@ -287,8 +288,8 @@ impl<'a> Survey<'a> {
     /// Follows the compression pointers of a name that has just been visited.
     fn follow(&mut self, name: usize) -> Result<(), Malformed> {
         let places = &self.places;
-        // Names are visited in their order, so the last place that begins before the octets is
-        // theirs if any is.
+        // Names are visited in order, so only the last range that begins at or before these octets
+        // can contain them.
         let is_name = |octets: &Range<usize>| {
             let after = places.partition_point(|place| place.start <= octets.start);
             after.checked_sub(1).is_some_and(|i| octets.end <= places[i].end)
@@ -298,27 +299,27 @@ impl<'a> Survey<'a> {
     }
 }
 
-/// Whether a name of these octets surely has no compression pointer (one whose last label ends in
-/// an octet above 0xbf could).
+/// True if these octets certainly contain no compression pointer. A name whose last label ends in
+/// an octet above 0xbf could contain one.
 #[inline]
 fn is_written_out(octets: &[u8]) -> bool {
     matches!(octets, [0] | [.., 0..=0xbf, 0])
 }
 
-/// Types that concern two neighbours only: OPT (RFC 6891 §6.1.1), TSIG (RFC 8945 §5.1).
+/// True for hop-by-hop types: OPT (RFC 6891 §6.1.1) and TSIG (RFC 8945 §5.1).
 pub(super) fn is_of_transport(rtype: u16) -> bool {
     matches!(rtype, rtype::OPT | rtype::TSIG)
 }
 
-/// The type of the records that a signature covers; `None` if the record is none (RFC 4034 §3.1).
+/// Returns the type covered by an RRSIG (RFC 4034 §3.1); `None` for other types.
 #[inline]
 pub(super) fn type_covered(rtype: u16, data: &[u8]) -> Option<u16> {
     let covered = data.first_chunk::<2>().filter(|_| rtype == rtype::RRSIG)?;
     Some(u16::from_be_bytes(*covered))
 }
 
-/// The extended error of an OPT record: one of validation before others, as it decides about
-/// translation.
+/// Returns the extended error of an OPT record. Validation errors take precedence, because they
+/// decide about synthesis.
 fn extended_error(opt: &Opt<'_>) -> Option<u16> {
     let codes =
         opt.options().map_while(Result::ok).filter(|(code, _)| *code == option::EXTENDED_ERROR);
@@ -327,7 +328,7 @@ fn extended_error(opt: &Opt<'_>) -> Option<u16> {
     codes.min_by_key(|code| !ede::is_validation_failure(*code))
 }
 
-/// The name at `offset`, lower case.
+/// Returns the name at `offset` in lower case.
 pub(super) fn lower(names: &NameReader<'_>, offset: usize) -> Result<LowerName, Malformed> {
     let mut octets = [0; 255];
     let len = names.copy_name(offset, &mut octets)?;

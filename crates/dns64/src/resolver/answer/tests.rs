@@ -1,4 +1,4 @@
-//! What is taken for an answer, and in which form it is kept.
+//! Acceptance of upstream messages as answers, and the form in which they are cached.
 
 use proptest::prelude::*;
 use wire::view::rtype;
@@ -9,8 +9,8 @@ use crate::testing::{Said, Section, record, said, wire};
 /// `a.test` AAAA IN.
 const QUESTION: &[u8] = b"\x01a\x04test\0\0\x1c\0\x01";
 
-/// An answer with one CNAME of `a.test` whose target is the pointer `to`, and `additional` records
-/// of that name besides.
+/// Returns an answer with one CNAME of `a.test` whose target is the pointer `to`, and `additional`
+/// further records of that name.
 fn alias(ttl: u32, to: u16, additional: u16) -> Vec<u8> {
     let mut message = vec![0, 0, 0x81, 0x80, 0, 1, 0, 1, 0, 0];
     message.extend(additional.to_be_bytes());
@@ -30,8 +30,8 @@ fn alias(ttl: u32, to: u16, additional: u16) -> Vec<u8> {
     message
 }
 
-/// An alias whose target was read from its own TTL was a name before the TTL was limited, and none
-/// afterwards: the answer ended the process.
+/// Regression test: the target of the alias is read from its TTL. It was a valid name before the
+/// TTL was limited and malformed afterwards, and the process aborted.
 #[test]
 fn an_alias_that_leans_on_a_ttl_keeps_its_target() {
     let ttl_at = (HEADER_LEN + QUESTION.len() + 6) as u16;
@@ -48,7 +48,7 @@ fn an_alias_that_leans_on_a_ttl_keeps_its_target() {
     }
 }
 
-/// There are no names in the header, which is written anew as well.
+/// The header is overwritten as well, so names must not be read from it.
 #[test]
 fn an_alias_that_leans_on_the_header_is_malformed() {
     for to in 0..HEADER_LEN as u16 {
@@ -62,7 +62,7 @@ fn an_alias_that_leans_on_the_header_is_malformed() {
 fn usual_answers_are_kept_as_they_are() {
     let mut message = alias(60, HEADER_LEN as u16 + 2, 0);
     assert!(Answer::parse(&message, QUESTION, &TtlLimits::default()).unwrap().has_aliases());
-    // A target that is written out.
+    // An uncompressed target.
     let end = message.len();
     message[end - 3] = 3;
     message.truncate(end - 2);
@@ -71,7 +71,7 @@ fn usual_answers_are_kept_as_they_are() {
     assert_eq!(answer.message()[HEADER_LEN..], message[HEADER_LEN..]);
 }
 
-/// What follows from an answer is asked by the name in it.
+/// Later upstream queries use the name in the cached answer.
 #[test]
 fn the_question_is_kept_in_lower_case_however_it_comes_back() {
     let mut message = said("a.test", rtype::AAAA).nodata(60).bytes();
@@ -158,14 +158,14 @@ fn what_may_be_kept_and_for_how_long() {
     assert_eq!(ttl(question().rcode(2)), limits.failure);
 }
 
-/// The TTLs of all records of an answer, in order.
+/// Returns the TTLs of all records of an answer, in order.
 fn ttls(said: &Said, limits: &TtlLimits) -> Vec<u32> {
     let answer = Answer::parse(&said.bytes(), QUESTION, limits).unwrap();
     answer.ttl_places().map(|place| answer.ttl_at(place)).collect()
 }
 
-/// Clients keep a denial for the TTL of its SOA or for MINIMUM, whichever is less, and MINIMUM does
-/// not get less while the denial is kept here.
+/// Clients cache a negative answer for the SOA's TTL or its MINIMUM, whichever is less. MINIMUM
+/// does not decrease while the answer is cached here.
 #[test]
 fn rfc2308_3_the_soa_of_a_denial_has_the_ttl_of_the_denial() {
     let question = || said("a.test", rtype::AAAA);
@@ -194,7 +194,7 @@ fn rfc2308_3_the_soa_of_a_denial_has_the_ttl_of_the_denial() {
     assert_eq!(ttls(&question().soa("test", 300, 20), &short), [10], "max-ttl");
 }
 
-/// RFC 4034 §3: the TTL of a signature is that of what it signs.
+/// RFC 4034 §3: the TTL of a signature equals that of the covered RRset.
 #[test]
 fn rfc4034_3_the_signature_of_a_denials_soa_has_its_ttl() {
     const NSEC: u16 = 47;
@@ -205,7 +205,7 @@ fn rfc4034_3_the_signature_of_a_denials_soa_has_its_ttl() {
         data.extend([0; 64]);
         record(&wire(owner), rtype::RRSIG, 300, &data)
     };
-    // Before and behind what it signs, and in other letters.
+    // Signatures before and after the covered record, with other letter case.
     let answer = said("a.test", rtype::AAAA)
         .with(Section::Authority, signature("test", rtype::SOA))
         .soa("test", 300, 20)
@@ -217,7 +217,7 @@ fn rfc4034_3_the_signature_of_a_denials_soa_has_its_ttl() {
             capital
         });
     assert_eq!(ttls(&answer, &TtlLimits::default()), [20, 20, 300, 300, 20]);
-    // In a message that is written anew, the places are others.
+    // In a rebuilt message the offsets differ.
     let stranger = record(&wire("c.test"), rtype::A, 60, &[192, 0, 2, 1]);
     let rebuilt = answer.with(Section::Answer, stranger);
     assert_eq!(ttls(&rebuilt, &TtlLimits::default()), [20, 20, 300, 300, 20]);
@@ -252,8 +252,8 @@ fn records_are_put_in_order_and_strangers_left_out() {
     assert_eq!(answer.target(), wire("c.test"));
 }
 
-/// More labels than `domain` remembers had each owner written in full: what came in 42 KiB was too
-/// long for a message.
+/// Regression test: with more labels than `domain` remembers, each owner was written uncompressed.
+/// A message of 42 KiB then exceeded the maximum length.
 #[test]
 fn a_message_of_long_names_is_no_longer_when_it_is_put_in_order() {
     let below = |name: &str| format!("{}.{name}", ["a"; 100].join("."));
@@ -271,7 +271,8 @@ fn a_message_of_long_names_is_no_longer_when_it_is_put_in_order() {
     assert!(parsed.message().len() <= answer.bytes().len());
 }
 
-/// RFC 6672 §2.3: a DNAME is for what is below its owner. Octets alone do not say what that is.
+/// RFC 6672 §2.3: a DNAME applies to names below its owner. Comparing octets alone would ignore
+/// label boundaries.
 #[test]
 fn a_dname_whose_owner_ends_within_a_label_is_left_out() {
     let dname = |name: &str| {
@@ -282,7 +283,7 @@ fn a_dname_whose_owner_ends_within_a_label_is_left_out() {
     assert_eq!(types(&dname("ba.test")), [0; 0]);
 }
 
-/// RFC 6672 §3.1: what the upstream has not made of a DNAME is made here.
+/// RFC 6672 §3.1: a CNAME omitted by the upstream is synthesized from its DNAME.
 #[test]
 fn a_dname_without_its_cname_is_followed() {
     let dname =
@@ -397,7 +398,7 @@ fn malformed_data_is_malformed() {
     }
 }
 
-/// RFC 6891 §6.1.1: OPT and TSIG concern two neighbours, wherever they stand.
+/// RFC 6891 §6.1.1: OPT and TSIG are hop-by-hop records, in every section.
 #[test]
 fn nothing_of_the_transport_is_kept() {
     let opt = || record(&[0], rtype::OPT, 0, &[]);
@@ -452,13 +453,13 @@ fn extended_errors_of_validation_come_first() {
     assert_eq!(badvers.parse().unwrap().kind(), AnswerKind::Failed, "RCODE 16");
 }
 
-/// Names that lead to each other through thousands of pointers, and aliases to be looked for among
+/// Names that refer to each other through thousands of pointers, and aliases to be found among
 /// their owners: the work is bounded by the length of the message.
 #[test]
 fn chains_of_pointers_are_malformed() {
     let mut message = said("a.test", rtype::AAAA).bytes();
     let start = message.len();
-    // A record of an unknown type with a chain of pointers in it.
+    // A record of an unknown type that contains a chain of pointers.
     let first = message.len() + A.len() + 10;
     let mut chain = b"\x01x\0".to_vec();
     let mut last = first;
@@ -476,7 +477,7 @@ fn chains_of_pointers_are_malformed() {
     }
     message[6..8].copy_from_slice(&records.to_be_bytes());
     assert!(matches!(parsed(&message), Err(Unusable::Malformed)));
-    // Short chains, but of many names: each leads to the chain's hundredth pointer.
+    // Short chains of many names: each leads to the hundredth pointer of the chain.
     message.truncate(start);
     message.extend(record(A, 65_280, 60, &chain));
     let pointer = (0xc000 | (first + 3 + 2 * 100) as u16).to_be_bytes();
@@ -486,7 +487,7 @@ fn chains_of_pointers_are_malformed() {
     assert!(matches!(parsed(&message), Err(Unusable::Malformed)));
 }
 
-/// Pointers that lead anywhere: into headers, TTLs, data, other names.
+/// Pointers to arbitrary offsets: headers, TTLs, data, other names.
 fn pointers() -> impl Strategy<Value = Vec<u8>> {
     let name = prop_oneof![
         3 => (0u16..160).prop_map(|to| (0xc000 | to).to_be_bytes().to_vec()),
@@ -494,7 +495,7 @@ fn pointers() -> impl Strategy<Value = Vec<u8>> {
         1 => Just(b"\x01b\x04test\0".to_vec()),
     ];
     let rtype = prop::sample::select(vec![rtype::CNAME, rtype::DNAME, rtype::AAAA, rtype::NS]);
-    // TTLs that read as a label and its end, or as pointers.
+    // TTLs that parse as a label and its end, or as pointers.
     let ttl = prop_oneof![
         any::<u32>(),
         Just(0x7f00_0000),
@@ -515,7 +516,7 @@ fn pointers() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// All names of a message, as they read.
+/// Returns all names of a message in presentation format.
 fn all_names(message: &[u8]) -> Vec<crate::name::LowerName> {
     let view = Message::new(message).unwrap();
     let names = view.names();
@@ -530,7 +531,7 @@ fn all_names(message: &[u8]) -> Vec<crate::name::LowerName> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4_000))]
 
-    /// What an answer ages by, and what a client's id and flags are, changes no name in it.
+    /// Aging an answer, or setting a client's id and flags, changes no name in it.
     #[test]
     fn no_name_leans_on_what_is_written_anew(message in pointers(), ttl: u32, header: [u8; 4]) {
         if let Ok(answer) = parsed(&message) {
