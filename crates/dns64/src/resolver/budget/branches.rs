@@ -1,18 +1,17 @@
-//! Branches of the name tree below which nothing answers, so that questions for them take no more
-//! than a share of the budget.
+//! Failing subtrees of the name space. Fetches below them are limited to a share of the budget.
 //!
-//! A question that fails (no answer in time, SERVFAIL and the like) makes each name above its own a
-//! *failing* branch, for half a minute. An answer makes its name, and each name above, *living* for
-//! as long. A branch is dead if it is failing and not living; so a name above a living one is never
-//! dead. A question belongs to the nearest dead branch above its name:
+//! A failed fetch (no answer in time, SERVFAIL and similar) marks each name above its name with a
+//! failure, for half a minute. An answer marks its name, and each name above, as answered for the
+//! same time. A subtree is *failing* if it has a failure and no answer, so a name above an answered
+//! one is never failing. A fetch belongs to the nearest failing subtree above its name:
 //!
 //! ```text
-//!            test           failing and living: not dead
+//!            test           failure and answer: not failing
 //!           /    \
-//!     www.test   dead.test  failing only: dead; n1.dead.test, n2.dead.test, … belong to it
+//!     www.test   dead.test  failures only: failing; n1.dead.test, n2.dead.test, … belong to it
 //! ```
 //!
-//! While nothing fails there are no branches, and none of this costs anything.
+//! Without failures no subtrees are recorded, and the check costs nothing.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -22,47 +21,46 @@ use smallvec::SmallVec;
 
 use crate::name::ancestors;
 
-/// How long a failure, or an answer, says something of a branch.
+/// Time for which a failure or an answer counts.
 const MEMORY: Nanos = Nanos(30 * Nanos::SECOND.0);
-/// Branches that are remembered. Beyond them those that say nothing any more are forgotten, then
-/// all that no question belongs to.
+/// Maximum number of recorded subtrees. Above it, expired subtrees are removed, then all without
+/// fetches in flight.
 const MOST: usize = 16_384;
-/// Labels, from the root on, of which branches are made: what is longer belongs to a branch of so
-/// many.
+/// Maximum depth, in labels from the root. Longer names count against their ancestor at this depth.
 const DEEPEST: usize = 8;
 
-/// Names a branch: the hash of its name, under a key that nobody outside can foresee.
+/// Identifies a subtree: the hash of its name, keyed so that clients cannot predict it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct BranchId(u64);
 
 impl BranchId {
-    /// A number that clients cannot foresee.
+    /// Returns a number that clients cannot predict.
     pub(super) fn number(self) -> u64 {
         self.0
     }
 }
 
-/// What is known of a branch.
+/// State of a subtree.
 #[derive(Clone, Copy, Debug, Default)]
 struct Branch {
-    /// Until when a failure, and an answer, below it count.
+    /// Expiry of the last failure and of the last answer below it.
     failing_until: Nanos,
     living_until: Nanos,
-    /// Questions in flight that belong to it.
+    /// Number of fetches in flight that belong to it.
     questions: u32,
 }
 
-/// The branches of which something is known.
+/// All recorded subtrees.
 #[derive(Default)]
 pub(super) struct Branches {
     known: FxHashMap<BranchId, Branch>,
     hasher: RandomState,
-    /// Until when the last failure of all counts.
+    /// Expiry of the last failure in any subtree.
     failing_until: Nanos,
 }
 
 impl Branches {
-    /// The nearest dead branch above a name (wire format, lower case).
+    /// Returns the nearest failing subtree above a name (wire format, lower case).
     #[inline]
     pub(super) fn dead(&self, name: &[u8], now: Nanos) -> Option<BranchId> {
         if self.are_quiet(now) {
@@ -72,33 +70,32 @@ impl Branches {
         self.branches(parent(name)).into_iter().find(is_dead)
     }
 
-    /// Whether nothing has failed of late.
+    /// True if there was no recent failure.
     #[inline]
     pub(super) fn are_quiet(&self, now: Nanos) -> bool {
         now >= self.failing_until
     }
 
-    /// How many questions in flight belong to a branch.
+    /// Returns the number of fetches in flight that belong to a subtree.
     pub(super) fn questions(&self, id: BranchId) -> usize {
         self.known.get(&id).map_or(0, |branch| branch.questions as usize)
     }
 
-    /// A question of this branch is in flight.
+    /// Counts a fetch that begins in this subtree.
     pub(super) fn enter(&mut self, id: BranchId) {
         if let Some(branch) = self.known.get_mut(&id) {
             branch.questions += 1;
         }
     }
 
-    /// A question that has [entered](Branches::enter) a branch is in flight no more.
+    /// Removes a fetch that has [entered](Branches::enter) a subtree.
     pub(super) fn leave(&mut self, id: BranchId) {
         if let Some(branch) = self.known.get_mut(&id) {
             branch.questions -= 1;
         }
     }
 
-    /// A question for `name` has failed, or has not been answered for as long as an answer usually
-    /// takes.
+    /// Records a fetch for `name` that failed, or that takes longer than an answer usually does.
     pub(super) fn failed(&mut self, name: &[u8], now: Nanos) {
         if self.known.len() >= MOST {
             self.forget(now);
@@ -109,8 +106,8 @@ impl Branches {
         }
     }
 
-    /// A question has been answered. `living` is its name; or the one above, if the answer comes
-    /// from a zone above the name, which may be the apex of another zone that is dead.
+    /// Records an answer. `living` is its name. If the answer comes from a zone above the name, it
+    /// is the name above: the name itself may be the apex of another zone that does not answer.
     #[inline]
     pub(super) fn answered(&mut self, living: &[u8], now: Nanos) {
         if self.are_quiet(now) {
@@ -123,14 +120,14 @@ impl Branches {
         }
     }
 
-    /// The branches of a name and of all names above it but the root, the nearest first.
+    /// Returns the subtrees of a name and of all names above it except the root, the nearest first.
     fn branches(&self, name: &[u8]) -> SmallVec<[BranchId; DEEPEST]> {
         let all: SmallVec<[&[u8]; 16]> = ancestors(name).filter(|name| name.len() > 1).collect();
         let nearest = all.len().saturating_sub(DEEPEST);
         all[nearest..].iter().map(|name| BranchId(self.hasher.hash_one(name))).collect()
     }
 
-    /// Forgets what says nothing any more, or everything that no question belongs to.
+    /// Removes expired subtrees. If too many remain, all without fetches in flight are removed.
     fn forget(&mut self, now: Nanos) {
         self.known.retain(|_, branch| branch.questions > 0 || branch.failing_until > now);
         if self.known.len() >= MOST {
@@ -139,7 +136,7 @@ impl Branches {
     }
 }
 
-/// The name above `name`, both in wire format; the root's is the root.
+/// Returns the name above `name`, both in wire format; the root for the root.
 pub(super) fn parent(name: &[u8]) -> &[u8] {
     ancestors(name).nth(1).unwrap_or(name)
 }
@@ -161,7 +158,7 @@ mod tests {
         name.parse::<LowerName>().unwrap().wire().to_vec()
     }
 
-    /// The branch of a name.
+    /// Returns the subtree of a name.
     fn branch(branches: &Branches, name: &str) -> Option<BranchId> {
         branches.branches(&wire(name)).first().copied()
     }
@@ -183,7 +180,7 @@ mod tests {
         branches.answered(&wire("www.test"), NOW);
         assert_eq!(dead(&branches, "mail.test"), None);
         assert_eq!(dead(&branches, "n2.dead.test"), branch(&branches, "dead.test"));
-        // The parent zone's answer about the apex says nothing of the zone.
+        // The parent zone's answer about the apex does not show that the zone responds.
         branches.answered(parent(&wire("dead.test")), NOW);
         assert_eq!(dead(&branches, "n2.dead.test"), branch(&branches, "dead.test"));
         branches.answered(&wire("one.dead.test"), NOW);
@@ -230,7 +227,7 @@ mod tests {
         }
         assert!(branches.known.len() <= MOST + DEEPEST);
         assert_eq!(branches.questions(id), 1, "what is in flight stays counted");
-        // A name of many labels makes no more branches than others.
+        // A name of many labels creates no more subtrees than others.
         let deep: String = (0..60).map(|n| format!("l{n}.")).collect();
         assert_eq!(branches.branches(&wire(&format!("{deep}test"))).len(), DEEPEST);
     }

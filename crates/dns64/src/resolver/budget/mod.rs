@@ -1,19 +1,20 @@
-//! Limits for questions in flight and for queries that wait for them, and the shares of clients.
+//! Limits for fetches in flight and for client queries that wait for them, and the shares of
+//! clients.
 //!
-//! The number of questions in flight is at most what upstreams answer in time (`rate`). It is
-//! shared out among the networks of clients at every prefix length ([`crate::shares`]), so that
-//! heavy load from some networks does not exclude the others. A dead branch of the name tree
-//! (`branches`) gets one more question while it has fewer than an eighth of the free places. That
-//! share is divided among the networks of clients in the same way. The first question of a client
-//! in a branch that an attack made dead is therefore admitted.
+//! The number of fetches in flight is limited to the number that upstreams answer in time (`rate`).
+//! It is divided among the networks of clients at every prefix length ([`crate::shares`]), so that
+//! heavy load from some networks does not exclude the others. A failing subtree (`branches`) gets
+//! one more fetch while it holds fewer than an eighth of the free places. This share is divided
+//! among the networks of clients in the same way. The first fetch of a client in a subtree that
+//! fails because of an attack is therefore admitted.
 //!
-//! Places for waiting queries are shared out alike, because a query that waits for a question of
-//! another client holds a place too. Beside a question of a dead branch at most an eighth of the
-//! free places may be held.
+//! Places for waiting queries are divided in the same way, because a query that waits for a fetch
+//! of another client holds a place too. At most an eighth of the free places may wait for a fetch
+//! in a failing subtree.
 //!
-//! Shares matter only when places are scarce. While less than an eighth of them is taken, every client
-//! is admitted, and the places are not counted as held by a network, so that usual load costs
-//! nothing. They remain uncounted when places become scarce; the others are then shared out.
+//! Shares matter only when places are scarce. While less than an eighth of them is taken, every
+//! client is admitted, and the places are not counted as held by a network, so that usual load
+//! costs nothing. They remain uncounted when places become scarce; the others are then divided.
 
 mod branches;
 mod rate;
@@ -29,24 +30,24 @@ use crate::shares::client::ClientId;
 use crate::shares::counts::Counts;
 use crate::shares::{Place, Places};
 
-/// Divisor: a dead branch may hold this part of the free places.
+/// Divisor: a failing subtree may hold this part of the free places.
 const BRANCH: usize = 8;
-/// Kind of places that do not belong to a dead branch.
+/// Kind of places that do not belong to a failing subtree.
 const ALL: u64 = 0;
 
 /// The budget of one worker.
 pub(super) struct Budget {
     rate: Rate,
-    /// Questions in flight; those of dead branches are counted once more for their branch.
+    /// Fetches in flight; those of failing subtrees are counted again for their subtree.
     questions: Counts,
-    /// Places in which queries wait.
+    /// Places of waiting queries.
     places: Counts,
     /// Number of places that are taken.
     waiting: usize,
     branches: Branches,
 }
 
-/// The places that a question in flight holds.
+/// The places held by a fetch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Charge {
     place: Place,
@@ -54,14 +55,14 @@ pub(super) struct Charge {
 }
 
 impl Charge {
-    /// The client that caused the question.
+    /// Returns the client that caused the fetch.
     pub(super) fn client(&self) -> ClientId {
         self.place.client
     }
 }
 
 impl Budget {
-    /// Nothing is in flight yet.
+    /// Returns a budget without fetches.
     pub(super) fn new() -> Budget {
         Budget {
             rate: Rate::default(),
@@ -72,12 +73,11 @@ impl Budget {
         }
     }
 
-    /// Returns the place in which a query of `client` waits, where `most` may wait in all. `first`:
-    /// nothing was asked for the query yet; otherwise only the number of places counts, because
-    /// upstreams have already worked for it.
+    /// Returns the place for a waiting query of `client`, with `most` places in all. `first` is
+    /// true for the first upstream query of a client query. Later ones are limited only by the
+    /// number of places, because upstreams have already worked for the client query.
     ///
-    /// # Errors
-    /// If the query may not wait, with the limit that it meets.
+    /// # Errors If the query may not wait, the limit that rejects it.
     #[inline]
     pub(super) fn admit_waiter(
         &self,
@@ -96,11 +96,10 @@ impl Budget {
         Ok(place)
     }
 
-    /// Checks if one more query may wait for a question in flight for `name` (wire format, lower
-    /// case), for which `others` wait, where `most` may wait in all.
+    /// Checks if one more query may wait for a fetch for `name` (wire format, lower case) with
+    /// `others` waiters, with `most` places in all.
     ///
-    /// # Errors
-    /// If the question belongs to a dead branch, and enough queries wait for it.
+    /// # Errors If the fetch belongs to a failing subtree that has enough waiting queries.
     pub(super) fn admit_beside(
         &self,
         others: usize,
@@ -116,7 +115,7 @@ impl Budget {
         }
     }
 
-    /// Takes a place for a query that waits.
+    /// Takes a place for a waiting query.
     #[inline]
     pub(super) fn enter_waiter(&mut self, place: Place) {
         self.waiting += 1;
@@ -125,7 +124,7 @@ impl Budget {
         }
     }
 
-    /// Gives back the place of a query that waited.
+    /// Releases the place of a waiting query.
     #[inline]
     pub(super) fn leave_waiter(&mut self, place: Place) {
         self.waiting -= 1;
@@ -134,13 +133,13 @@ impl Budget {
         }
     }
 
-    /// Returns the number of questions that may be in flight if each may take `timeout`.
+    /// Returns the number of fetches that may be in flight if each may take `timeout`.
     #[inline]
     pub(super) fn questions(&self, timeout: Nanos) -> usize {
         self.rate.questions(timeout)
     }
 
-    /// Returns the places that a question for `name` (wire format, lower case) by `client` takes.
+    /// Returns the places that a fetch for `name` (wire format, lower case) by `client` takes.
     #[inline]
     pub(super) fn charge(
         &self,
@@ -152,10 +151,9 @@ impl Budget {
         Charge { place: places.next(client), branch: self.branches.dead(name, now) }
     }
 
-    /// Checks if one more question may be in flight.
+    /// Checks if one more fetch may be in flight.
     ///
-    /// # Errors
-    /// If it may not, with the limit that it meets.
+    /// # Errors If it may not, the limit that rejects it.
     #[inline]
     pub(super) fn admit(&self, charge: Charge, places: Places) -> Result<(), Denial> {
         let Charge { place, branch } = charge;
@@ -173,14 +171,14 @@ impl Budget {
         }
     }
 
-    /// Returns true if a client may have one more question in flight in a dead branch.
+    /// True if a client may have one more fetch in flight in a failing subtree.
     fn admits_to_branch(&self, branch: BranchId, client: ClientId, places: Places) -> bool {
         let most = places.free().div_ceil(BRANCH);
         let places = Places { taken: self.branches.questions(branch), most };
         places.free() > 0 && self.questions.admit(branch.number(), client, places)
     }
 
-    /// Takes the places of a question that is in flight from now on.
+    /// Takes the places of a fetch that begins.
     #[inline]
     pub(super) fn enter(&mut self, Charge { place, branch }: Charge) {
         if place.counted {
@@ -192,7 +190,7 @@ impl Budget {
         }
     }
 
-    /// Gives back the places of a question that is over.
+    /// Releases the places of a fetch that ends.
     #[inline]
     pub(super) fn leave(&mut self, Charge { place, branch }: Charge) {
         if place.counted {
@@ -204,25 +202,25 @@ impl Budget {
         }
     }
 
-    /// An upstream has said something in time.
+    /// Counts an upstream response that arrived in time.
     #[inline]
     pub(super) fn heard(&mut self, now: Nanos) {
         self.rate.answered(now);
     }
 
-    /// A question for `name` has failed, or is not answered in time.
+    /// Records a fetch for `name` that failed or timed out.
     pub(super) fn failed(&mut self, name: &[u8], now: Nanos) {
         self.branches.failed(name, now);
     }
 
-    /// Whether anything has failed of late, so that answers are of interest.
+    /// True if there were recent failures, so that answers must be recorded too.
     #[inline]
     pub(super) fn has_failures(&self, now: Nanos) -> bool {
         !self.branches.are_quiet(now)
     }
 
-    /// A question for `name` has been answered by a server of that name's zone; or of one above, if
-    /// `by_parent` says so.
+    /// Records an answer for `name`, sent by a server of that name's zone, or of a zone above it if
+    /// `by_parent` is true.
     pub(super) fn answered(&mut self, name: &[u8], by_parent: bool, now: Nanos) {
         self.branches.answered(if by_parent { branches::parent(name) } else { name }, now);
     }

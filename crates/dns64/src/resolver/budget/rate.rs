@@ -1,31 +1,31 @@
-//! How many questions may be in flight: as many as upstreams answer in time.
+//! Number of fetches that may be in flight: the number that upstreams answer in time.
 //!
-//! More would wait in an upstream's queue until their time is over: it would work for nothing, and
-//! nobody would be served.
+//! Further queries would wait in an upstream's queue until they time out. The upstream would work
+//! for nothing, and no client would be served.
 
 use method::units::Nanos;
 
-/// Questions that may be in flight however slow the upstreams have been: what 5 000 answers a
-/// second make of `timeout`.
+/// Minimum number of fetches in flight, even for slow upstreams: 5 000 answers per second over
+/// `timeout`.
 const LEAST: u64 = 8_192;
-/// Of the time that a question may take, the share that it may spend in queues: a third is less
-/// than the time after which it would be asked again. A query asks two, so that an upstream may
-/// pause for longer than that and none is turned away.
+/// Share of a fetch's maximum duration that it may spend in queues. A third is less than the time
+/// before a retransmission. A client query causes two fetches, so an upstream may pause for longer
+/// without rejections.
 const SHARE: (u64, u64) = (1, 3);
 
-/// How fast upstreams have answered of late. While they pause it stays as it was: nothing speaks
-/// for less.
+/// Recent answer rate of the upstreams. It does not decrease during a pause, because a pause is no
+/// evidence for a lower rate.
 #[derive(Debug, Default)]
 pub(super) struct Rate {
-    /// Since when `answers` are counted.
+    /// Start of the interval in which `answers` are counted.
     since: Nanos,
     answers: u64,
-    /// Answers per second, the most of late: an eighth of it is forgotten each second.
+    /// Recent maximum of answers per second; decays by an eighth each second.
     most: u64,
 }
 
 impl Rate {
-    /// A question has been answered.
+    /// Counts an answer.
     #[inline]
     pub(super) fn answered(&mut self, now: Nanos) {
         self.answers += 1;
@@ -38,7 +38,7 @@ impl Rate {
         }
     }
 
-    /// How many questions may be in flight, if each may take `timeout`.
+    /// Returns the number of fetches that may be in flight if each may take `timeout`.
     #[inline]
     pub(super) fn questions(&self, timeout: Nanos) -> usize {
         let millis = timeout.0 / 1_000_000;
@@ -67,7 +67,7 @@ mod tests {
         answers(&mut rate, 3, 50_000);
         let fast = rate.questions(timeout);
         assert!((24_500..=25_000).contains(&fast), "{fast}: half a second's worth");
-        // Slow: what was is forgotten in time.
+        // Slow upstreams: the former rate decays.
         answers(&mut rate, 2, 20_000);
         assert!((15_000..fast).contains(&rate.questions(timeout)));
         answers(&mut rate, 30, 20_000);

@@ -12,16 +12,15 @@ fn client(address: impl Into<std::net::IpAddr>) -> ClientId {
     ClientId::of(address.into())
 }
 
-/// A world of a zone that answers after a millisecond and one that never does.
+/// A zone that answers after a millisecond and a zone that never answers.
 struct World {
     budget: Budget,
     now: Nanos,
-    /// Questions in flight with the time of their end, their charge and their name; those of the first
-    /// queue fail.
+    /// Fetches in flight with their end, charge and name; those in the first queue fail.
     flights: [VecDeque<(Nanos, Charge, Vec<u8>)>; 2],
     denied: [usize; 2],
     asked: [usize; 2],
-    /// Questions that count as failing from a time on, because they are not answered.
+    /// Fetches that count as failing from the given time on, because they are not answered.
     doubts: VecDeque<(Nanos, Vec<u8>)>,
 }
 
@@ -79,8 +78,8 @@ impl World {
         }
     }
 
-    /// Five seconds in which `attackers` clients ask 12 000 dead names a second together, and
-    /// others 1 000 living ones.
+    /// Simulates five seconds in which `attackers` clients together send queries for 12 000 dead
+    /// names a second, and other clients for 1 000 living ones.
     fn torture(&mut self, attackers: u64, dead: impl Fn(u64) -> String) {
         for n in 0..60_000 {
             self.ask(client([10, 0, 0, (n % attackers) as u8]), &dead(n), false);
@@ -105,7 +104,7 @@ fn r3_two_hundred_clients_that_ask_for_a_dead_zone_take_nothing_from_others() {
     let mut world = World::new();
     world.torture(200, |n| format!("n{n}.dead.test"));
     assert_eq!((world.asked[1], world.denied[1]), (5_000, 0));
-    // The dead zone gets its share, and no more.
+    // The dead zone gets only its share.
     let share = world.budget.questions(TIMEOUT) / (BRANCH + 1);
     let in_flight = world.flights[0].len();
     assert!((share / 2..=share + 1).contains(&in_flight), "{in_flight} of {share}");
@@ -182,8 +181,8 @@ fn few_wait_for_a_question_of_a_dead_branch() {
 /// Draws a client of an attack.
 type Attacker<'a> = &'a dyn Fn(u64) -> ClientId;
 
-/// Simulates three seconds: an attack asks 12 000 unanswered names a second, each in another
-/// top-level domain, and one client asks a living name every 20 ms.
+/// Simulates three seconds: an attack sends queries for 12 000 unanswered names a second, each in
+/// another top-level domain, and one client queries a living name every 20 ms.
 fn flood(seed: u64, attacker: Attacker<'_>, honest: ClientId) -> World {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut world = World::new();
@@ -197,7 +196,7 @@ fn flood(seed: u64, attacker: Attacker<'_>, honest: ClientId) -> World {
     world
 }
 
-/// Returns a client of the first `clients` ones in 2001:db8::/32.
+/// Returns one of `clients` clients in 2001:db8::/32.
 fn in_ipv6(clients: u64) -> impl Fn(u64) -> ClientId {
     move |n| ClientId((0x2001_0db8 << 32) | (n % clients))
 }
