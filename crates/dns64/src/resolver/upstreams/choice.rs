@@ -1,16 +1,16 @@
-//! Which upstream is asked next.
+//! Selection of the next upstream.
 //!
-//! By [`UpstreamOrder::Listed`] it is the first upstream of the route that is not left alone and has
-//! not been asked this question.
+//! With [`UpstreamOrder::Listed`], it is the first upstream of the route that is up and has not
+//! been queried for this question.
 //!
-//! By [`UpstreamOrder::Fastest`], of the upstreams of a route that are not left alone and that have
-//! not been asked this question yet, those share the load by weight that are no more than 20 ms
-//! slower than the fastest. One question in 64 goes to any of them by weight alone, so that one that
-//! has become fast again is noticed. One that has never been asked counts as the fastest.
+//! With [`UpstreamOrder::Fastest`], candidates are the upstreams of a route that are up and have
+//! not been queried for this question. Those at most 20 ms slower than the fastest share the load
+//! by weight. One query in 64 goes to any candidate by weight alone, so that an upstream that has
+//! become fast again is noticed. An upstream that has never been queried counts as the fastest.
 //!
-//! If all of these have been asked this question, one that is left alone is asked, the one first
-//! that has been left alone longest. If every upstream has been asked, one is asked again; those
-//! that are not left alone and have retries left come first.
+//! If all of these have been queried for this question, an upstream that is marked down is queried,
+//! the one due for a probe first. If every upstream has been queried, one is queried again;
+//! upstreams that are up and have retries left come first.
 
 use method::units::Nanos;
 use rand::rngs::StdRng;
@@ -20,30 +20,28 @@ use smallvec::SmallVec;
 use crate::config::UpstreamOrder;
 use crate::ids::ServerId;
 
-/// Upstreams that are slower than the best by no more than this share its load.
+/// Upstreams slower than the fastest by at most this share its load.
 const LIKE_SPEED: Nanos = Nanos::from_millis(20);
-/// One question in so many goes to any upstream that is up.
+/// One query in this number goes to any upstream that is up.
 const EXPLORE: u32 = 64;
 
-/// How an upstream stands when one is chosen.
+/// State of an upstream for the selection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
     pub(super) server: ServerId,
-    /// Its share, at least 1.
+    /// Load share, at least 1.
     pub(super) weight: u32,
-    /// Its smoothed round-trip time.
+    /// Smoothed round-trip time.
     pub(super) speed: Nanos,
-    /// Until when it is left alone.
+    /// Time until which it is marked down.
     pub(super) down_until: Nanos,
-    /// Whether it may be asked a question for the second time.
+    /// True if its retry budget permits a second query.
     pub(super) may_ask_again: bool,
 }
 
-/// The upstream to ask next, among those of a route, of which there is one at the least; `tried`
-/// have been asked already.
+/// Selects the next upstream of a route; those in `tried` were queried already.
 ///
-/// # Panics
-/// If `route` is empty.
+/// # Panics If `route` is empty.
 pub(super) fn choose(
     route: &[Standing],
     order: UpstreamOrder,
@@ -64,7 +62,7 @@ pub(super) fn choose(
     by_weight(up.into_iter().filter(|standing| any || standing.speed <= best + LIKE_SPEED), rng)
 }
 
-/// One of these by chance, as their weights have it.
+/// Selects one at random, in proportion to the weights.
 fn by_weight<'a>(among: impl Iterator<Item = &'a Standing>, rng: &mut impl Rng) -> ServerId {
     let among: SmallVec<[&Standing; 8]> = among.collect();
     let mut ticket =
@@ -78,7 +76,7 @@ fn by_weight<'a>(among: impl Iterator<Item = &'a Standing>, rng: &mut impl Rng) 
     unreachable!("the ticket is less than the sum of all weights")
 }
 
-/// Nobody is left who is up and has not been asked.
+/// Selects an upstream if none is both up and not yet queried.
 fn last_resort(route: &[Standing], tried: &[ServerId], now: Nanos) -> ServerId {
     let by_rank = |standing: &&Standing| (standing.down_until.max(now), !standing.may_ask_again);
     let fresh =
@@ -93,8 +91,8 @@ mod tests {
 
     const NOW: Nanos = Nanos::SECOND;
 
-    /// Weight, milliseconds of speed, seconds until which it is left alone, whether it may be asked
-    /// again.
+    /// Weight, round-trip time in milliseconds, second until which it is marked down, and the retry
+    /// flag.
     fn route(servers: &[(u32, u64, u64, bool)]) -> Vec<Standing> {
         let standing =
             |(i, &(weight, ms, down, may_ask_again)): (usize, &(u32, u64, u64, bool))| Standing {
@@ -122,7 +120,7 @@ mod tests {
         let route = route(&[(1, 1, 0, true), (3, 15, 0, true), (1_000, 100, 0, true)]);
         let chosen = shares(&route, &[], 64_000);
         assert!((2.8..3.2).contains(&(chosen[1] as f64 / chosen[0] as f64)), "{chosen:?}");
-        // One in 64 goes by weight alone.
+        // One in 64 is selected by weight alone.
         assert!((900..1100).contains(&chosen[2]), "{chosen:?}");
     }
 

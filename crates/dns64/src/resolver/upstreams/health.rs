@@ -1,13 +1,13 @@
-//! How an upstream does: how fast it answers, and whether it answers at all.
+//! Health of an upstream: round-trip time and reachability.
 //!
-//! The round-trip time is smoothed as RFC 6298 §2 has it. Three failures in a row, without an
-//! answer in between, make an upstream dead: it is left alone for a second, then one question finds
-//! out whether it is back. Each time that it is not, it is left alone for twice as long, up to half
-//! a minute. One answer makes it alive again, whatever was before.
+//! The round-trip time is smoothed according to RFC 6298 §2. Three failures in a row, without an
+//! answer in between, mark an upstream down: it gets no queries for a second, then one query probes
+//! it. After each failed probe this time is doubled, up to half a minute. A single answer marks it
+//! up again, regardless of earlier failures.
 //!
 //! ```text
-//!            failure, failure, failure               its time is over
-//!   alive ──────────────────────────────► left alone ────────────────► one question probes
+//!            failure, failure, failure              backoff is over
+//!   up ─────────────────────────────────► marked down ───────────────► one query probes
 //!     ▲                                       ▲                            │         │
 //!     │                                       └── no answer, time doubled ─┘         │
 //!     └──────────────────────────── any answer ──────────────────────────────────────┘
@@ -15,37 +15,38 @@
 
 use method::units::Nanos;
 
-/// How long an upstream is taken to need before it has answered once.
+/// Assumed response time of an upstream before its first answer.
 const FIRST_RTO: Nanos = Nanos::from_millis(400);
-/// The shortest wait for an answer, however fast the upstream is: one that is merely busy for a
-/// moment must not be asked everything twice.
+/// Minimum wait for an answer, however fast the upstream is: an upstream that is briefly busy must
+/// not get every query twice.
 pub(crate) const LEAST_RTO: Nanos = Nanos::from_millis(200);
-/// The longest wait for an answer before the question is asked again.
+/// Maximum wait for an answer before a retransmission.
 const MOST_RTO: Nanos = Nanos::from_millis(800);
-/// Failures in a row after which an upstream is dead.
+/// Number of consecutive failures that mark an upstream down.
 pub(super) const FAILURES: u32 = 3;
-/// How long a dead upstream is left alone, at first and at the most.
+/// First and maximum time for which an upstream stays marked down.
 const FIRST_BACKOFF: Nanos = Nanos::SECOND;
 const MOST_BACKOFF: Nanos = Nanos::from_millis(30_000);
-/// How long a question that probes a dead upstream keeps others away from it.
+/// Maximum time for which a probe of a down upstream keeps other queries away from it.
 const PROBE: Nanos = Nanos::SECOND;
-/// The log says at most once in this time that an upstream does not answer.
+/// Minimum interval between log lines about an upstream that is marked down.
 const TELL_AGAIN: Nanos = Nanos::from_millis(10_000);
 
-/// What is known of one upstream.
+/// Health of one upstream.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct UpstreamHealth {
-    /// Smoothed round-trip time and its variation; none before the first answer.
+    /// Smoothed round-trip time and its variation; `None` before the first answer.
     smoothed: Option<(Nanos, Nanos)>,
     /// Failures since the last answer.
     failures: u32,
     backoff: Nanos,
-    /// Moment of the failure that marked it down.
+    /// Time of the failure that marked it down.
     down_since: Nanos,
     down_until: Nanos,
-    /// Whether it was dead, and a question is in flight that finds out whether it still is.
+    /// True if it is down and a probe is in flight.
     probed: bool,
-    /// When the log last said that it is left alone, and whether it has said since that it is back.
+    /// Time of the last log line about its being marked down, and true if its return was logged
+    /// since.
     told: Option<Nanos>,
     told_back: bool,
 }
@@ -60,23 +61,23 @@ pub(super) enum News {
 }
 
 impl UpstreamHealth {
-    /// Whether it is marked down.
+    /// True if it is marked down.
     pub(super) fn is_down(&self) -> bool {
         self.failures >= FAILURES
     }
 
-    /// Moment at which it was marked down; `None`: it is up.
+    /// Returns the time at which it was marked down; `None` if it is up.
     pub(super) fn down_since(&self) -> Option<Nanos> {
         self.is_down().then_some(self.down_since)
     }
 
-    /// Until when it is left alone; a moment in the past if it is not.
+    /// Returns the time until which it is marked down; a time in the past if it is up.
     pub(super) fn down_until(&self) -> Nanos {
         self.down_until
     }
 
-    /// The round-trip time by which it is chosen. One that was never asked is taken for fast, so
-    /// that it is.
+    /// Returns the round-trip time used for the selection. An upstream that was never queried
+    /// counts as fast, so that it gets queries.
     pub(super) fn speed(&self) -> Nanos {
         match self.smoothed {
             Some((srtt, _)) => srtt,
@@ -85,16 +86,15 @@ impl UpstreamHealth {
         }
     }
 
-    /// How long to wait for an answer before asking again: longer than RFC 6298 has it, as the
-    /// round-trip time of an upstream that gets more than it can answer grows from question to
-    /// question.
+    /// Returns the time to wait for an answer before a retransmission. It is longer than in RFC
+    /// 6298, because the round-trip time of an overloaded upstream grows with each query.
     pub(super) fn patience(&self) -> Nanos {
         let Some((srtt, var)) = self.smoothed else { return FIRST_RTO };
         Nanos((2 * srtt.0 + 4 * var.0).clamp(LEAST_RTO.0, MOST_RTO.0))
     }
 
-    /// The upstream is about to be asked. If it was dead, this question is the probe: no other is
-    /// asked there until its outcome is known, or a second is over.
+    /// Records that the upstream is about to be queried. If it is down, this query is the probe: no
+    /// other is sent until its outcome is known, or a second has passed.
     pub(super) fn chosen(&mut self, now: Nanos) {
         if self.is_down() {
             self.down_until = now + PROBE;
@@ -102,8 +102,8 @@ impl UpstreamHealth {
         }
     }
 
-    /// The upstream answered after `rtt`. An error (`is_error`) counts as no faster than 400 ms, as
-    /// an upstream that is quick to fail should not be preferred.
+    /// Records an answer after `rtt`. For an error response (`is_error`), at least 400 ms count, so
+    /// that an upstream that fails quickly is not preferred.
     pub(super) fn answered(&mut self, rtt: Nanos, is_error: bool) -> Option<News> {
         let rtt = if is_error { rtt.max(FIRST_RTO) } else { rtt };
         let (srtt, var) = match self.smoothed {
@@ -123,7 +123,7 @@ impl UpstreamHealth {
         news
     }
 
-    /// The upstream did not answer, or could not be reached.
+    /// Records that the upstream did not answer, or was unreachable.
     pub(super) fn failed(&mut self, now: Nanos) -> Option<News> {
         self.failures = self.failures.saturating_add(1);
         if self.failures == FAILURES {
@@ -178,7 +178,7 @@ mod tests {
         let mut now = 2;
         for _ in 0..8 {
             assert_eq!(health.down_until(), at(now + expected));
-            // What was asked before, and fails now, says nothing new.
+            // A failure of an earlier query does not extend the backoff.
             assert_eq!(health.failed(at(now + 1)), None);
             assert_eq!(health.down_until(), at(now + expected));
             now += expected;

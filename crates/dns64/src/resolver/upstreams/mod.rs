@@ -1,13 +1,13 @@
-//! The servers that are asked: which there are, and what one worker knows of each.
+//! The upstream servers of one worker, and their state.
 //!
 //! ```text
-//! settings ─► Upstreams ─► choice: who is asked next ◄── health: is it up, is it fast
-//!                  │                                 ◄── retries: may it be asked again
-//!                  └─► Server: health, retries, network: errors of the network, suspended: EDNS, letter case
+//! settings ─► Upstreams ─► choice: next server ◄── health: reachability and speed
+//!                  │                           ◄── retries: retry budget
+//!                  └─► Server: health, retries, network: network errors, suspended: EDNS, letter case
 //! ports: the sockets towards them, with the ids that are in use
 //! ```
 //!
-//! All but `ports` is without sockets and without a clock of its own.
+//! All modules except `ports` work without sockets, on the caller's clock.
 
 mod choice;
 mod health;
@@ -41,11 +41,11 @@ struct Member {
     weight: u32,
 }
 
-/// All upstreams. A reload keeps their numbers. Servers that it removed are not asked, and are
-/// forgotten when they have no question in flight.
+/// All upstreams. A reload keeps their numbers. Servers that it removed get no further queries, and
+/// are removed here when no fetch in flight uses them.
 #[derive(Default)]
 pub(super) struct Upstreams {
-    /// By number.
+    /// Servers by number.
     servers: Slab<Server>,
     /// The servers of each route of the settings.
     routes: Vec<Vec<Member>>,
@@ -53,7 +53,7 @@ pub(super) struct Upstreams {
 }
 
 impl Upstreams {
-    /// Takes over a new configuration. Servers that it keeps also keep their health and counters.
+    /// Applies a new configuration. Servers that it keeps also keep their health and counters.
     pub(super) fn configure(&mut self, settings: &Settings, metrics: &Metrics) {
         let mut known: HashMap<ServiceAddr, usize> =
             self.servers.iter().map(|(place, server)| (server.address(), place)).collect();
@@ -74,7 +74,7 @@ impl Upstreams {
         self.order = settings.upstream_order();
     }
 
-    /// Forgets servers that are not configured and not among those with a question in flight.
+    /// Removes servers that are not configured and that no fetch in flight uses.
     pub(super) fn forget_removed(&mut self, in_flight: &FxHashSet<ServerId>, metrics: &Metrics) {
         self.servers.retain(|place, server| {
             server.is_configured() || in_flight.contains(&ServerId::of_place(place))
@@ -82,23 +82,23 @@ impl Upstreams {
         metrics.forget_upstreams();
     }
 
-    /// True if a server that is not configured still has a question in flight.
+    /// True if a server that is not configured is still used by a fetch in flight.
     pub(super) fn has_removed(&self) -> bool {
         self.servers.iter().any(|(_, server)| !server.is_configured())
     }
 
-    /// What is known of a server.
+    /// Returns the state of a server.
     #[inline]
     pub(super) fn server(&mut self, id: ServerId) -> &mut Server {
         &mut self.servers[id.place()]
     }
 
-    /// The servers that are configured or have a question in flight.
+    /// Returns the servers that are configured or used by a fetch in flight.
     pub(super) fn servers(&self) -> impl Iterator<Item = (ServerId, &Server)> {
         self.servers.iter().map(|(place, server)| (ServerId::of_place(place), server))
     }
 
-    /// The server to ask next, among those of `route`.
+    /// Selects the next server among those of `route`.
     pub(super) fn choose(
         &mut self,
         route: RouteId,
@@ -130,19 +130,19 @@ impl Upstreams {
         chosen
     }
 
-    /// Whether the route has a server that has not been tried and is not left alone.
+    /// True if the route has a server that has not been tried and is not marked down.
     pub(super) fn has_another(&self, route: RouteId, tried: &[ServerId], now: Nanos) -> bool {
         let is_up = |member: &Member| !self.servers[member.server.place()].is_left_alone(now);
         self.routes[route.0].iter().any(|member| !tried.contains(&member.server) && is_up(member))
     }
 
-    /// True if a question fails at once at every server of the route.
+    /// True if queries fail at once at every server of the route.
     pub(super) fn are_unreachable(&self, route: RouteId, now: Nanos) -> bool {
         self.all_of(route, |server| server.network().is_unreachable(now))
     }
 
-    /// True if the servers of the route cannot be reached, and one of them has just been asked: its
-    /// answer shows whether the next question is worth sending.
+    /// True if the servers of the route cannot be reached, and one of them has just been queried.
+    /// The result of that query shows if the next one is worth sending.
     pub(super) fn are_being_probed(&self, route: RouteId, now: Nanos) -> bool {
         self.are_unreachable(route, now)
             && !self.all_of(route, |server| !server.network().is_just_asked(now))
@@ -165,7 +165,7 @@ mod tests {
 
     const MAIN: RouteId = RouteId(0);
 
-    /// Settings with upstreams on 127.0.0.1, at these ports.
+    /// Returns settings with upstreams on 127.0.0.1, at these ports.
     fn settings(ports: &[u16]) -> Settings {
         let upstream = |port| format!("[[upstream]]\naddress = '127.0.0.1'\nport = {port}\n");
         let text: String = ports.iter().map(upstream).collect();
@@ -193,7 +193,8 @@ mod tests {
                     .failed(now + Nanos::from_millis(400), Trouble::Timeout);
             }
         }
-        // Three to find out, then after 1, 2, 4, 8, 16 and 30 s (by chance a little later each).
+        // Three to detect the failure, then after 1, 2, 4, 8, 16 and 30 s (each slightly later at
+        // random).
         assert!((4..=10).contains(&probes), "{probes}");
     }
 
@@ -204,7 +205,7 @@ mod tests {
         let both = [ServerId(0), ServerId(1)];
         while upstreams.server(ServerId(0)).take_retry(Nanos::SECOND) {}
         assert_eq!(upstreams.choose(MAIN, &both, Nanos::SECOND, &mut rng), ServerId(1));
-        // One that is left alone is not.
+        // An upstream that is marked down is not selected.
         for _ in 0..health::FAILURES {
             upstreams.server(ServerId(1)).failed(Nanos::SECOND, Trouble::Timeout);
         }
@@ -245,7 +246,7 @@ mod tests {
         upstreams.forget_removed(&FxHashSet::default(), &metrics);
         assert!(!upstreams.has_removed());
         assert_eq!((ports(&upstreams), metrics.upstreams().len()), (vec![3, 4], 2));
-        // Free numbers are used again.
+        // Free numbers are reused.
         upstreams.configure(&settings(&[3, 4, 5, 6]), &metrics);
         assert_eq!(upstreams.servers().map(|(id, _)| id.0).max(), Some(3));
     }

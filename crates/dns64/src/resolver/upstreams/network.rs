@@ -1,26 +1,26 @@
-//! Errors of the network about one upstream: no route leads to it, or its host refuses questions.
+//! Network errors of one upstream: there is no route to it, or its host refuses queries.
 //!
-//! A missing route fails questions at once, if this host reports it when a socket is opened. Any other
-//! error counts only if it lasted for a second without an answer in between: a server that is starting
-//! listens by then, and an ICMP message, which may be forged, does not fail questions to a server that
-//! answers. Errors are forgotten after five seconds without another one.
+//! A missing route fails queries at once, if this host reports it when a socket is opened. Any
+//! other error counts only if it lasted for a second without an answer in between. A server that is
+//! starting listens by then. An ICMP message, which may be forged, therefore does not fail queries
+//! to a server that answers. Errors expire after five seconds without another one.
 
 use std::io;
 
 use method::units::Nanos;
 
-/// Time for which an upstream refuses questions before they fail at once.
+/// Time for which an upstream refuses queries before they fail at once.
 const REFUSES: Nanos = Nanos::SECOND;
-/// Time after the last error from which it does not count any more.
+/// Time after which an error expires.
 const LIFETIME: Nanos = Nanos::from_millis(5_000);
-/// Least time between two questions to upstreams that cannot be reached.
+/// Minimum time between two queries to unreachable upstreams.
 const PROBE_EACH: Nanos = Nanos::from_millis(200);
 
-/// The errors about an upstream since its last answer.
+/// Network errors of an upstream since its last answer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct NetworkErrors {
     seen: Option<Seen>,
-    /// Time of the last question to the upstream.
+    /// Time of the last query to the upstream.
     asked: Nanos,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct NetworkErrors {
 struct Seen {
     first: Nanos,
     last: Nanos,
-    /// True if the last one was a missing route.
+    /// True if the last error was a missing route.
     no_route: bool,
 }
 
@@ -39,8 +39,8 @@ impl Seen {
 }
 
 impl NetworkErrors {
-    /// Notes an error of the network. `opening`: it is the result of opening a socket, and so of this
-    /// host; other errors may come from an ICMP message.
+    /// Records a network error. `opening` is true if opening a socket failed, so that the error is
+    /// from this host; other errors may come from an ICMP message.
     pub(super) fn note(&mut self, now: Nanos, error: &io::Error, opening: bool) {
         let no_route = opening && is_missing_route(error);
         let before = self.seen.filter(|seen| seen.no_route == no_route && seen.is_recent(now));
@@ -48,29 +48,30 @@ impl NetworkErrors {
         self.seen = Some(Seen { first, last: now, no_route });
     }
 
-    /// Notes that a question was sent.
+    /// Records that a query was sent.
     #[inline]
     pub(super) fn asked(&mut self, now: Nanos) {
         self.asked = now;
     }
 
-    /// Notes that a question was not answered in time.
+    /// Records a timeout.
     pub(super) fn silent(&mut self, now: Nanos) {
         self.seen = self.seen.filter(|seen| seen.is_recent(now));
     }
 
-    /// Notes an answer; returns true if there were errors before it.
+    /// Records an answer; returns true if there were errors before it.
     pub(super) fn answered(&mut self) -> bool {
         self.seen.take().is_some()
     }
 
-    /// True if a question to the upstream fails at once.
+    /// True if queries to the upstream fail at once.
     pub(super) fn is_unreachable(&self, now: Nanos) -> bool {
         let lasts = |seen: Seen| seen.no_route || now.since(seen.first) >= REFUSES;
         self.seen.is_some_and(|seen| seen.is_recent(now) && lasts(seen))
     }
 
-    /// True if the last question to the upstream is so recent that another one shows nothing new.
+    /// True if the last query to the upstream is so recent that another one gives no new
+    /// information.
     pub(super) fn is_just_asked(&self, now: Nanos) -> bool {
         now.since(self.asked) < PROBE_EACH
     }
@@ -131,7 +132,7 @@ mod tests {
         errors.silent(at(4_999));
         assert!(errors.is_unreachable(at(4_999)));
         assert!(!errors.is_unreachable(at(5_000)));
-        // An error long ago does not make a new refusal an old one.
+        // An expired error does not count towards a new refusal.
         let refused = io::ErrorKind::ConnectionRefused.into();
         errors.note(at(60_000), &refused, false);
         assert!(!errors.is_unreachable(at(60_500)));

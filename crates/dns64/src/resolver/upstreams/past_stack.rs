@@ -1,15 +1,15 @@
-//! How questions get past the kernel's network stack (AF_XDP), and how answers are found there.
+//! Upstream queries by AF_XDP: the path of queries, and the lookup of received answers.
 //!
 //! ```text
-//! question ─► a source port, as ever ─► its socket is open, and its number is in a Door
+//! query ─► a source port, as without AF_XDP ─► its socket is open, and its number is in a Door
 //!    ├─ next hop known ─► Outbox ─► interface
 //!    └─ once a second, and if not ─► the socket ─► kernel, which keeps the next hop's address fresh
-//! answer ─► filter: is its port in the Door? ─┬─ yes ─► rings ─► Door: whose port? ─► that worker
+//! answer ─► filter: is its port in the Door? ─┬─ yes ─► rings ─► Door: owner of the port ─► that worker
 //!                                             └─ no ──► the socket
 //! ```
 //!
-//! So what a forger must guess (RFC 5452 §4) is what it is without AF_XDP: the kernel draws each port
-//! at random, keeps it from others, and tells its socket what ICMP says.
+//! The values that an attacker must guess (RFC 5452 §4) are therefore the same as without AF_XDP.
+//! The kernel draws each port at random, reserves it, and reports ICMP errors to its socket.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
@@ -22,26 +22,27 @@ use net::xdp::{EthernetLink, Outbox, PortSet, XdpError};
 
 use crate::ids::{PortId, ServerId, WorkerId};
 
-/// How often the kernel is asked for the next hop towards a server.
+/// Interval between lookups of the next hop towards a server.
 const LOOK: Nanos = Nanos::SECOND;
 
-/// The source ports of an address whose answers come past the stack, and whose they are.
+/// The source ports of a local address whose answers arrive by AF_XDP, with their owners.
 pub(crate) struct Door {
     address: IpAddr,
     ports: Arc<PortSet>,
-    /// By port: worker + 1 (16 bits), server (32) and number (16). 0: the port is not open.
+    /// By port: worker + 1 (16 bits), server (32) and number (16). 0 means that the port is not
+    /// open.
     owners: Box<[AtomicU64]>,
-    /// By port: the hash of the address and port of the server that is asked from there. It keeps
-    /// what others forge from the worker that has the port, which compares the address itself.
+    /// By port: the hash of the address and port of the server that is queried from it. It filters
+    /// forged answers before they reach the worker that owns the port, which compares the address
+    /// itself.
     servers: Box<[AtomicU64]>,
     hashes: RandomState,
 }
 
 impl Door {
-    /// Of one of our addresses. No port is open.
+    /// Returns a value for a local address, without open ports.
     ///
-    /// # Errors
-    /// See [`PortSet::new`].
+    /// # Errors See [`PortSet::new`].
     pub(crate) fn new(address: IpAddr) -> Result<Door, XdpError> {
         let [owners, servers] =
             [(); 2].map(|()| (0..=u16::MAX).map(|_| AtomicU64::new(0)).collect());
@@ -49,17 +50,17 @@ impl Door {
         Ok(Door { address, ports, owners, servers, hashes })
     }
 
-    /// The address.
+    /// Returns the address.
     pub(crate) fn address(&self) -> IpAddr {
         self.address
     }
 
-    /// The open ports, as a filter looks at them.
+    /// Returns the open ports, as used by the packet filter.
     pub(crate) fn ports(&self) -> &Arc<PortSet> {
         &self.ports
     }
 
-    /// Whose port this is.
+    /// Returns the owner of a port.
     #[inline]
     pub(crate) fn owner(&self, port: u16) -> Option<(WorkerId, PortId)> {
         let owner = self.owners[usize::from(port)].load(Ordering::Relaxed);
@@ -68,13 +69,13 @@ impl Door {
         Some((worker, PortId { server, number: owner as u16 }))
     }
 
-    /// Whether this is the server that is asked from the port.
+    /// True if this server is queried from the port.
     pub(crate) fn is_asked(&self, port: u16, server: SocketAddr) -> bool {
         self.servers[usize::from(port)].load(Ordering::Relaxed) == self.hash(server)
     }
 
     fn hash(&self, server: SocketAddr) -> u64 {
-        // Frames do not say of which interface a link-local address is.
+        // Frames do not show the interface of a link-local address.
         self.hashes.hash_one((server.ip(), server.port()))
     }
 
@@ -94,7 +95,7 @@ impl Door {
     }
 }
 
-/// A port whose answers come past the stack for as long as the value lives.
+/// A port that receives answers by AF_XDP for the lifetime of the value.
 struct Opened {
     door: Arc<Door>,
     port: u16,
@@ -107,47 +108,46 @@ impl Drop for Opened {
     }
 }
 
-/// What of a port's is past the stack.
+/// AF_XDP state of a port.
 pub(super) struct Source {
-    /// The number of its interface among the worker's.
+    /// Index of its interface among the worker's.
     way: usize,
     address: SocketAddr,
     _opened: Opened,
 }
 
 impl Source {
-    /// Whether it is this address and port.
+    /// True if it has this address and port.
     #[inline]
     pub(super) fn is(&self, other: SocketAddr) -> bool {
         is_same(self.address, other)
     }
 }
 
-/// Whether address and port are the same; frames do not say of which interface a link-local address
-/// is.
+/// Compares address and port; frames do not show the interface of a link-local address.
 #[inline]
 pub(super) fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
     (one.ip(), one.port()) == (other.ip(), other.port())
 }
 
-/// A worker's interfaces, as its questions leave by them.
+/// A worker's AF_XDP interfaces for upstream queries.
 #[derive(Default)]
 pub(crate) struct Ways {
     worker: Option<WorkerId>,
     ways: Vec<Way>,
 }
 
-/// An interface.
+/// An AF_XDP interface.
 struct Way {
     name: String,
     doors: Vec<Arc<Door>>,
     outbox: Outbox,
-    /// The interface has gone; another one of its name is not it.
+    /// True if the interface has disappeared; a new interface of the same name is not used.
     is_gone: bool,
 }
 
 impl Ways {
-    /// Those of a worker: the name of each, and the doors of its addresses.
+    /// Returns the interfaces of a worker, from their names and the [`Door`]s of their addresses.
     pub(crate) fn new(
         worker: WorkerId,
         interfaces: impl Iterator<Item = (String, Vec<Arc<Door>>)>,
@@ -156,18 +156,18 @@ impl Ways {
         Ways { worker: Some(worker), ways: interfaces.map(way).collect() }
     }
 
-    /// What waits to leave by the interface with this number.
+    /// Returns the transmit queue of the interface with this index.
     pub(crate) fn outbox(&mut self, number: usize) -> &mut Outbox {
         &mut self.ways[number].outbox
     }
 
-    /// The interface with this number has gone: from now on questions take the stack. Whether that is
-    /// news.
+    /// Marks the interface with this index as gone: further queries take the kernel's network
+    /// stack. Returns true at the first call.
     pub(crate) fn give_up(&mut self, number: usize) -> bool {
         !std::mem::replace(&mut self.ways[number].is_gone, true)
     }
 
-    /// Opens the door for a server's answers to a source port, if its address has one.
+    /// Opens a source port for a server's answers, if its address has a [`Door`].
     pub(super) fn open(
         &self,
         source: SocketAddr,
@@ -182,20 +182,20 @@ impl Ways {
     }
 }
 
-/// How to get to a server past the stack.
+/// AF_XDP route to a server.
 #[derive(Default)]
 pub(super) struct Route {
-    /// Whether it is to be asked past the stack, where that is possible.
+    /// True if AF_XDP is to be used where possible.
     pub(super) is_wanted: bool,
     look_at: Nanos,
-    /// The number of the interface, and the next hop there.
+    /// Index of the interface, and the next hop.
     hop: Option<(usize, EthernetLink)>,
 }
 
 impl Route {
-    /// The way from this source to the server, if the question is to leave past the stack.
-    /// Otherwise the question takes the stack: once a second, so that the kernel goes on making sure
-    /// that the next hop is there, and while that is not known.
+    /// Returns the path from this source to the server if the query is to leave by AF_XDP.
+    /// Otherwise the query takes the kernel's network stack: while the next hop is unknown, and
+    /// once a second, so that the kernel keeps verifying the next hop.
     #[inline]
     pub(super) fn take<'a>(
         &mut self,
@@ -216,7 +216,7 @@ impl Route {
     }
 }
 
-/// The way of a question past the stack.
+/// AF_XDP path of a query.
 pub(super) struct Past<'a> {
     outbox: &'a mut Outbox,
     link: EthernetLink,
@@ -225,14 +225,14 @@ pub(super) struct Past<'a> {
 }
 
 impl Past<'_> {
-    /// Queues what `write` writes. A question is far shorter than a frame.
+    /// Queues the query written by `write`. A query is far shorter than a frame.
     #[inline]
     pub(super) fn push(self, write: impl FnOnce(&mut Vec<u8>)) {
         self.outbox.push(&self.link, self.from, self.to, write);
     }
 }
 
-/// The interface and the link to the next hop towards a server.
+/// Returns the interface and the link to the next hop towards a server.
 #[cold]
 fn find(server: SocketAddr, ways: &[Way]) -> Option<(usize, EthernetLink)> {
     let hop = NextHop::towards(server).ok()?;

@@ -1,17 +1,16 @@
-//! The sockets towards the upstreams, and the ids that are in use on each. A port may also ask and
-//! be answered past the kernel's network stack ([`super::past_stack`]).
+//! The sockets towards the upstreams, and the ids in use on each. A port may also send and receive
+//! by AF_XDP ([`super::past_stack`]).
 //!
-//! What a forger must guess is a source port and an id (RFC 5452 §4). Each upstream gets a number
-//! of source ports, which the kernel draws at random; each question gets one of them and a random
-//! id. Up to [`SHARE_A_PORT`] questions of one turn of the worker share a port, so that they leave
-//! with one pass through the network stack; the next ones take another, so that questions that are
-//! outstanding together have different ports (RFC 5452 §9.2). At most half of a port's ids are in
-//! use at once, so that a free one is found by guessing.
-//! After 10 000 questions, or ten minutes, a port is closed and another one takes its place, once
-//! nothing is expected on it.
+//! An attacker must guess a source port and an id (RFC 5452 §4). Each upstream gets a number of
+//! source ports, which the kernel draws at random; each query gets one of them and a random id. Up
+//! to [`SHARE_A_PORT`] queries of one turn of the worker share a port, so that they are sent in one
+//! pass through the network stack. The next ones take another port, so that concurrently
+//! outstanding queries have different ports (RFC 5452 §9.2). At most half of a port's ids are in
+//! use at once, so that a free one is found by random draws. After 10 000 queries, or ten minutes,
+//! a port is replaced as soon as no response is expected on it.
 //!
 //! ```text
-//! server ─► port ─► id ─► question        a port:  opened ─► used 10 000 times, or for ten minutes ─► nothing expected ─► closed
+//! server ─► port ─► id ─► query        a port:  opened ─► used 10 000 times, or for ten minutes ─► nothing expected ─► closed
 //! ```
 
 use std::io;
@@ -30,41 +29,42 @@ use super::past_stack::{Route, Source, Ways, is_same};
 use crate::ids::{Expected, FetchId, PortId, ServerId};
 use crate::resolver::outside::Access;
 
-/// Questions that a source port is used for before another takes its place.
+/// Number of queries after which a source port is replaced.
 const USES: u32 = 10_000;
-/// How long a source port is used before another takes its place, so that it does not stay the same
-/// for days on a quiet server.
+/// Time after which a source port is replaced, so that it does not stay the same for days on a
+/// quiet server.
 const AGE: Nanos = Nanos(600 * Nanos::SECOND.0);
-/// Questions of one turn that leave from one source port: half of what one call can carry. Each port
-/// more costs a call for its questions and one for their answers; with eight, a server under load
-/// answered a sixth less.
+/// Maximum number of queries of one turn that leave from one source port: half of what one call can
+/// carry. Each further port costs a call for its queries and one for their answers; with eight, a
+/// server under load answered a sixth less.
 const SHARE_A_PORT: u32 = 32;
-/// Ids of a source port that may be in use: half of them, so that a free one is found by guessing.
+/// Maximum number of ids in use on a source port: half of them, so that a free one is found by
+/// random draws.
 pub(crate) const MOST_IDS: usize = 32_768;
-/// How often a random port is drawn in the hope of one that need not be looked for.
+/// Number of random draws of a port before a linear search.
 const DRAWS: usize = 8;
 
-/// Poller tokens below this are not upstream sockets.
+/// Smallest poller token of an upstream socket.
 pub(crate) const FIRST_TOKEN: usize = 1 << 16;
 
-/// What the poller reports for the socket of a port.
+/// Returns the poller token of a port's socket.
 fn token(port: PortId) -> usize {
     FIRST_TOKEN + (port.server.place() << 16 | usize::from(port.number))
 }
 
-/// The port whose socket the poller reports as `token`.
+/// Returns the port whose socket has the poller token `token`.
 pub(crate) fn of_token(token: usize) -> Option<PortId> {
     let bits = token.checked_sub(FIRST_TOKEN)?;
     Some(PortId { server: ServerId((bits >> 16) as u32), number: bits as u16 })
 }
 
-/// A socket on a source port of its own, connected to one server.
+/// A socket on a separate source port, connected to one server.
 struct Port {
-    /// Set if answers come past the stack. It goes before the socket, so that nobody else has the
-    /// port then.
+    /// Set if answers arrive by AF_XDP. It is dropped before the socket, while the port is still
+    /// reserved.
     source: Option<Source>,
     endpoint: Endpoint,
-    /// The questions that it waits for.
+    /// The fetches that expect responses, by id.
     ids: FxHashMap<u16, FetchId>,
     used: u32,
     opened: Nanos,
@@ -75,12 +75,12 @@ impl Port {
         self.ids.len() < MOST_IDS
     }
 
-    /// Whether nothing is expected on it.
+    /// True if no response is expected on it.
     fn is_done(&self) -> bool {
         self.ids.is_empty()
     }
 
-    /// Whether it has been used long enough.
+    /// True if it is to be replaced.
     fn is_worn(&self, now: Nanos) -> bool {
         self.used >= USES || now.since(self.opened) >= AGE
     }
@@ -89,42 +89,41 @@ impl Port {
 /// The ports towards one server.
 struct ServerPorts {
     server: ServiceAddr,
-    /// The address with which the last port was opened: the interface of its zone may change.
+    /// The address for which the last port was opened; the interface of its zone may change.
     address: SocketAddr,
-    /// The source ports, and beyond `allowed` those of an older configuration until what they
-    /// expect has come.
+    /// The source ports. Those beyond `allowed` are from an older configuration and remain until
+    /// their responses have arrived.
     ports: Vec<Option<Port>>,
-    /// How many source ports may be used; none if the server is no longer in the configuration.
+    /// Number of source ports that may be used; zero if the server is no longer configured.
     allowed: usize,
-    /// Questions that wait for the end of the turn; `None` until the server is asked. Most servers of
-    /// a long list are never asked, and a queue takes 34 KiB.
+    /// Queries to be sent at the end of the turn; `None` until the server is first queried. Most
+    /// servers of a long list are never queried, and a queue takes 34 KiB.
     queue: Option<SendQueue>,
-    /// How questions leave past the stack.
+    /// AF_XDP route to the server.
     route: Route,
-    /// The port that the next questions leave from, with ids of their own, and how many have been
-    /// queued for it since it was drawn.
+    /// Source port of the next queries, and the number of queries queued for it since it was drawn.
     turn: Option<(usize, u32)>,
-    /// Ports on which the kernel refused a question since the last flush, with the error.
+    /// Ports with send errors since the last flush, with the error.
     refused: Vec<(usize, io::ErrorKind)>,
 }
 
 /// The ports towards all servers.
 #[derive(Default)]
 pub(crate) struct Ports {
-    /// By number; `None`: the number is free.
+    /// By server number; `None` if the number is free.
     servers: Vec<Option<ServerPorts>>,
     ways: Ways,
 }
 
 impl Ports {
-    /// Towards no server, with these ways past the stack.
+    /// Returns a value without servers, with these AF_XDP interfaces.
     pub(crate) fn new(ways: Ways) -> Ports {
         Ports { servers: Vec::new(), ways }
     }
 
-    /// Replaces the list of servers: the number of each, and how it may be asked. Ports that are too
-    /// many are closed when nothing is expected on them. The ports of servers that are not in the
-    /// list are closed now.
+    /// Replaces the list of servers, each with its number and parameters. Excess ports are closed
+    /// when no response is expected on them. The ports of servers that are not in the list are
+    /// closed at once.
     pub(crate) fn configure(&mut self, servers: impl Iterator<Item = (ServerId, Access)>) {
         let mut before = std::mem::take(&mut self.servers);
         for (id, access) in servers {
@@ -140,31 +139,30 @@ impl Ports {
         }
     }
 
-    /// The address of a server.
+    /// Returns the address of a server.
     pub(crate) fn address(&self, id: ServerId) -> Option<SocketAddr> {
         Some(self.servers.get(id.place())?.as_ref()?.address)
     }
 
-    /// The ways past the stack.
+    /// Returns the AF_XDP interfaces.
     pub(crate) fn ways(&mut self) -> &mut Ways {
         &mut self.ways
     }
 
-    /// Whether what comes past the stack from one address to another is for this port: the
-    /// destination is its own, and the source the server that it is for (RFC 5452 §9.1), which the
-    /// kernel sees to where it comes through the stack.
+    /// True if a datagram received by AF_XDP is for this port. The destination must be the port's
+    /// address, and the source the server of the port (RFC 5452 §9.1). The kernel checks this for
+    /// datagrams received on sockets.
     #[inline]
     pub(crate) fn is_for(&self, id: PortId, from: SocketAddr, to: SocketAddr) -> bool {
         self.address(id.server).is_some_and(|address| is_same(address, from))
             && self.port(id).and_then(|port| port.source.as_ref()).is_some_and(|own| own.is(to))
     }
 
-    /// Queues a question for a server, written by `write` with the id that it is given. It leaves
-    /// with the next [`flush`](Ports::flush), or before.
+    /// Queues a query for a server, written by `write` with the given id. It is sent by the next
+    /// [`flush`](Ports::flush), or earlier.
     ///
-    /// # Errors
-    /// If there is no route to the server, no file descriptor left, or no id free on any source
-    /// port ([`is_ours`]).
+    /// # Errors If there is no route to the server, no file descriptor left, or no id free on any
+    /// source port ([`is_ours`]).
     #[inline]
     pub(crate) fn ask(
         &mut self,
@@ -180,24 +178,24 @@ impl Ports {
         ports.ok_or(io::ErrorKind::NotConnected)?.ask(server, fetch, by, write)
     }
 
-    /// The socket of a port, while it is open.
+    /// Returns the socket of a port while it is open.
     #[inline]
     pub(crate) fn endpoint(&self, port: PortId) -> Option<&Endpoint> {
         self.port(port).map(|port| &port.endpoint)
     }
 
-    /// The question that an answer with this id on this port would be to.
+    /// Returns the fetch that expects a response with this id on this port.
     #[inline]
     pub(crate) fn expects(&self, at: Expected) -> Option<FetchId> {
         self.port(at.port)?.ids.get(&at.id).copied()
     }
 
-    /// The questions that wait on a port.
+    /// Returns the fetches that expect responses on a port.
     pub(crate) fn waiting_on(&self, port: PortId) -> Vec<FetchId> {
         self.port(port).map(|port| port.ids.values().copied().collect()).unwrap_or_default()
     }
 
-    /// Nothing more is expected there.
+    /// Removes an expected response.
     #[inline]
     pub(crate) fn forget(&mut self, at: Expected) {
         let number = usize::from(at.port.number);
@@ -208,8 +206,8 @@ impl Ports {
         }
     }
 
-    /// Sends the questions of this turn. Returns the ports on which the kernel refused some, with
-    /// the error: an ICMP message has come for an earlier question, or there is no route.
+    /// Sends the queries of this turn. Returns the ports with send errors: an ICMP message has
+    /// arrived for an earlier query, or there is no route.
     pub(crate) fn flush(&mut self) -> Vec<(PortId, io::ErrorKind)> {
         let mut refused = Vec::new();
         for (place, server) in self.servers.iter_mut().enumerate() {
@@ -232,17 +230,17 @@ impl Ports {
     }
 }
 
-/// What a question leaves by.
+/// Environment for sending a query.
 struct By<'a> {
-    /// What waits for all of the worker's sockets.
+    /// Poller of all the worker's sockets.
     poller: &'a Poller,
     ways: &'a mut Ways,
     now: Nanos,
     rng: &'a mut StdRng,
 }
 
-/// Whether a question could not be sent for a reason that is no fault of the server or of the way
-/// to it.
+/// True if a query could not be sent because of a local shortage, not because of the server or the
+/// path to it.
 pub(crate) fn is_ours(error: &io::Error) -> bool {
     let out_of_room = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
     error.kind() == io::ErrorKind::QuotaExceeded
@@ -283,9 +281,9 @@ impl ServerPorts {
         };
         self.turn = Some((number, sharing + 1));
         let port = self.ports[number].as_mut().ok_or(io::ErrorKind::NotConnected)?;
-        // At least half of the port's ids are free, because a port that has fewer is not used for
-        // the next question (`draw`, and the end of this function). So a free one is found by
-        // guessing.
+        // At least half of the port's ids are free, because a port with fewer is not used for the
+        // next query (`draw`, and the end of this function). A free one is therefore found by
+        // random draws.
         let id = loop {
             let id = by.rng.next_u32() as u16;
             if !port.ids.contains_key(&id) {
@@ -308,7 +306,8 @@ impl ServerPorts {
         Ok(Expected { port: PortId { server, number: number as u16 }, id })
     }
 
-    /// A random source port. One that is worn is replaced as soon as nothing is expected on it.
+    /// Draws a random source port. A port that is due for replacement is replaced as soon as no
+    /// response is expected on it.
     fn draw(&mut self, server: ServerId, by: &mut By<'_>) -> io::Result<usize> {
         let now = by.now;
         let allowed = self.allowed.max(1);
@@ -328,8 +327,7 @@ impl ServerPorts {
         if self.ports[number].as_ref().is_none_or(|port| port.is_worn(now) && port.is_done()) {
             match self.open(PortId { server, number: number as u16 }, by) {
                 Ok(()) => return Ok(number),
-                // Perhaps no file descriptor is left. Then a port that is open is used, whatever
-                // its age.
+                // Perhaps no file descriptor is left. Then an open port is used, whatever its age.
                 Err(error) if self.ports.iter().all(Option::is_none) => return Err(error),
                 Err(_) => {}
             }
@@ -343,8 +341,7 @@ impl ServerPorts {
             .ok_or_else(|| io::ErrorKind::QuotaExceeded.into())
     }
 
-    /// Puts a new socket in the place of an old one, which is closed, and with that forgotten by
-    /// the poller.
+    /// Replaces a port by a new socket. The old one is closed, which removes it from the poller.
     fn open(&mut self, id: PortId, by: &By<'_>) -> io::Result<()> {
         self.address = self.server.resolve()?;
         let endpoint = Endpoint::connect(self.address)?;
@@ -360,7 +357,7 @@ impl ServerPorts {
         Ok(())
     }
 
-    /// Closes a source port that the configuration no longer has, once nothing is expected on it.
+    /// Closes a source port beyond the configured number, once no response is expected on it.
     fn close_if_done(&mut self, number: usize) {
         let is_extra = number >= self.allowed && self.turn.is_none_or(|(turn, _)| turn != number);
         if is_extra && self.ports[number].as_ref().is_some_and(Port::is_done) {
@@ -368,7 +365,7 @@ impl ServerPorts {
         }
     }
 
-    /// Sends what is queued; the next question draws another port.
+    /// Sends the queued queries; the next query draws another port.
     fn end_turn(&mut self) {
         let Some((number, _)) = self.turn.take() else { return };
         let Some(port) = &self.ports[number] else { return };
@@ -376,7 +373,7 @@ impl ServerPorts {
         if let Some(error) = queue.and_then(|queue| queue.flush(&port.endpoint).unreachable) {
             self.refused.push((number, error));
             if error != io::ErrorKind::ConnectionRefused {
-                // The interface may be gone: new ports find one that has taken its place.
+                // The interface may be gone: new ports find a replacement.
                 self.ports.iter_mut().flatten().for_each(|port| port.used = USES);
             }
         }
@@ -390,10 +387,10 @@ mod tests {
     use rand::SeedableRng;
 
     const SERVER: ServerId = ServerId(0);
-    /// Questions are all alike here.
+    /// All queries are alike here.
     const FETCH: FetchId = FetchId { index: 0, generation: 0 };
 
-    /// Ports towards a server that says nothing.
+    /// Ports towards a server that does not respond.
     struct Test {
         silent: std::net::UdpSocket,
         poller: Poller,
@@ -431,7 +428,7 @@ mod tests {
             asked
         }
 
-        /// Address of the first port.
+        /// Returns the address of the first port.
         fn source(&self) -> SocketAddr {
             let port = self.ports.port(PortId { server: SERVER, number: 0 });
             port.unwrap().endpoint.local_address().unwrap()
@@ -448,14 +445,14 @@ mod tests {
         let asked: Vec<Expected> = (0..2 * MOST_IDS).map(|_| test.ask().unwrap()).collect();
         let error = test.ask().unwrap_err();
         assert!(is_ours(&error), "{error}");
-        // What is no longer expected makes room again.
+        // Removing an expected response frees its id.
         assert_eq!(test.ports.expects(asked[0]), Some(FETCH));
         test.ports.forget(asked[0]);
         assert_eq!(test.ports.expects(asked[0]), None);
         assert!(test.ask().is_ok());
     }
 
-    /// RFC 5452 §9.2: questions that are outstanding together leave from several ports.
+    /// RFC 5452 §9.2: concurrently outstanding queries leave from several ports.
     #[test]
     fn the_questions_of_one_turn_do_not_all_share_a_port() {
         let mut test = Test::new(64);
@@ -542,7 +539,7 @@ mod tests {
         assert!(test.ports.endpoint(at.port).is_none() && test.ports.address(SERVER).is_none());
         test.ports.forget(at);
         assert!(test.ask().is_err(), "no such server");
-        // Another server with the same number has no ports of the first.
+        // Another server with the same number does not inherit ports.
         test.ports.configure([(SERVER, access(2))].into_iter());
         assert_eq!(test.ports.address(SERVER), Some(access(2).address.without_zone()));
         assert!(test.ports.endpoint(at.port).is_none() && test.ports.expects(at).is_none());

@@ -1,46 +1,48 @@
-//! How many questions an upstream may be asked once more: a thousand at once, then a hundred a
-//! second, and one more for every eight answers.
+//! Retry budget per upstream: a burst of a thousand, then a hundred per second, and one more per
+//! eight answers.
 //!
-//! If most questions time out, asking each of them twice makes the overload worse, and keeps it up
-//! when its cause is gone. An upstream that loses a packet now and then answers nearly every
-//! question, and so earns the retries that it needs.
+//! If most queries time out, retrying each of them worsens the overload, and sustains it when its
+//! cause is gone. An upstream that only loses a packet now and then answers nearly every query, and
+//! so earns the retries that it needs.
 
 use method::units::Nanos;
 
-/// Questions that may be asked again at once.
+/// Maximum burst of retries.
 pub(super) const AT_ONCE: u64 = 1_000;
-/// Time after which one more may be.
+/// Time per additional retry.
 const EACH: Nanos = Nanos::from_millis(10);
-/// Answers for which one more may be.
+/// Answers per additional retry.
 const ANSWERS_FOR_ONE: u64 = 8;
 
-/// The budget of one upstream, as a generic cell rate algorithm (ITU-T I.371): a single moment.
+/// Retry budget of one upstream, as a generic cell rate algorithm (ITU-T I.371): a single time
+/// stamp.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Retries {
-    /// When all retries will be there again.
+    /// Time at which the budget will be full.
     whole_at: Nanos,
 }
 
 impl Retries {
-    /// Whether one more question may be asked again.
+    /// True if a retry is permitted.
     pub(super) fn are_left(&self, now: Nanos) -> bool {
         self.after_one(now).is_some()
     }
 
-    /// Takes one, if there is one.
+    /// Takes a retry from the budget. Returns false if it is exhausted.
     pub(super) fn take(&mut self, now: Nanos) -> bool {
         let after = self.after_one(now);
         self.whole_at = after.unwrap_or(self.whole_at);
         after.is_some()
     }
 
-    /// The upstream has answered a question.
+    /// Records an answer of the upstream.
     #[inline]
     pub(super) fn answered(&mut self) {
         self.whole_at = Nanos(self.whole_at.0.saturating_sub(EACH.0 / ANSWERS_FOR_ONE));
     }
 
-    /// When all retries will be there again after one more has been taken; `None` if none is left.
+    /// Returns the time at which the budget will be full after one more retry; `None` if it is
+    /// exhausted.
     fn after_one(&self, now: Nanos) -> Option<Nanos> {
         let next = self.whole_at.max(now) + EACH;
         (next <= now + Nanos(AT_ONCE * EACH.0)).then_some(next)
@@ -65,7 +67,7 @@ mod tests {
             retries.answered();
         }
         assert_eq!(taken(&mut retries, 1_000), 800 / ANSWERS_FOR_ONE);
-        // What is not used is not kept for later.
+        // Unused credit above the maximum is not saved.
         for _ in 0..100_000 {
             retries.answered();
         }

@@ -1,5 +1,5 @@
-//! State of one upstream in one worker: health, retries, properties of its queries, and the counters
-//! that show them.
+//! State of one upstream in one worker: health, retry budget, properties of its queries, and the
+//! related counters.
 
 use std::io;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use super::retries::Retries;
 use super::suspended::Suspended;
 use crate::metrics::{Metrics, Trouble, UpstreamMetrics};
 
-/// What one worker knows of an upstream server.
+/// State of an upstream server in one worker.
 pub(crate) struct Server {
     address: ServiceAddr,
-    /// Whether the configuration still has it; one that it has not is asked no more.
+    /// False after a reload removed it from the configuration; it gets no further queries then.
     configured: bool,
     health: UpstreamHealth,
     retries: Retries,
@@ -27,7 +27,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Nothing is known of it yet.
+    /// Returns the state of an upstream that was never queried.
     pub(super) fn new(address: ServiceAddr, metrics: Arc<UpstreamMetrics>) -> Server {
         Server {
             address,
@@ -41,12 +41,12 @@ impl Server {
         }
     }
 
-    /// Address and port, the same for UDP and TCP.
+    /// Returns address and port, which are the same for UDP and TCP.
     pub(crate) fn address(&self) -> ServiceAddr {
         self.address
     }
 
-    /// Whether the configuration has it.
+    /// True if the server is in the configuration.
     pub(crate) fn is_configured(&self) -> bool {
         self.configured
     }
@@ -60,43 +60,43 @@ impl Server {
         &self.health
     }
 
-    /// Errors of the network about it.
+    /// Returns its network errors.
     pub(super) fn network(&self) -> &NetworkErrors {
         &self.network
     }
 
-    /// Whether it has failed so often that it is not asked for a while.
+    /// True if it is marked down.
     pub(crate) fn is_left_alone(&self, now: Nanos) -> bool {
         now < self.health.down_until()
     }
 
-    /// How long to wait for its answer before asking again, 0.2 to 0.8 s.
+    /// Returns the time to wait for its answer before a retransmission, 0.2 to 0.8 s.
     pub(crate) fn patience(&self) -> Nanos {
         self.health.patience()
     }
 
-    /// The server is about to be asked.
+    /// Records that the server is about to be queried.
     pub(super) fn chosen(&mut self, now: Nanos) {
         self.health.chosen(now);
     }
 
-    /// Whether one more question may be asked again, as far as its retries go.
+    /// True if its retry budget permits another retry.
     pub(super) fn may_be_asked_again(&self, now: Nanos) -> bool {
         self.retries.are_left(now)
     }
 
-    /// Whether one more question may be asked again, which is counted as done.
+    /// Takes a retry from its budget. Returns false if the budget is exhausted.
     pub(crate) fn take_retry(&mut self, now: Nanos) -> bool {
         self.retries.take(now)
     }
 
-    /// Whether it is to be asked with EDNS.
+    /// True if queries to it have EDNS.
     pub(crate) fn uses_edns(&self, now: Nanos) -> bool {
         self.edns.is_over(now)
     }
 
-    /// The server has answered a question without EDNS that it rejected with EDNS: it is asked
-    /// without for a while.
+    /// Records that the server answered a query without EDNS after rejecting it with EDNS: it is
+    /// queried without EDNS for a while.
     pub(crate) fn found_plain(&mut self, now: Nanos) {
         self.edns.begin(now);
     }
@@ -106,8 +106,8 @@ impl Server {
         self.random_case.is_over(now)
     }
 
-    /// The server has answered in another letter case: for a while it is asked in lower case, which
-    /// is logged once.
+    /// Records that the server answered in another letter case: it is queried in lower case for a
+    /// while, which is logged once.
     pub(crate) fn found_other_case(&mut self, now: Nanos, metrics: &Metrics) {
         self.random_case.begin(now);
         if metrics.is_first_other_case(self.address) {
@@ -118,15 +118,15 @@ impl Server {
         }
     }
 
-    /// The server was asked a question over UDP, which is counted.
+    /// Counts a query over UDP to the server.
     #[inline]
     pub(crate) fn asked(&mut self, now: Nanos) {
         self.network.asked(now);
         self.metrics.asked();
     }
 
-    /// The server answered after `rtt`; `is_error`: with an error, which does not make it count as
-    /// fast. Returns true if it was marked down or could not be reached before.
+    /// Records an answer after `rtt`; `is_error` marks an error response, which does not count as
+    /// fast. Returns true if the server was marked down or unreachable before.
     pub(crate) fn answered(&mut self, rtt: Nanos, is_error: bool) -> bool {
         let was_down = self.health.is_down() | self.network.answered();
         self.retries.answered();
@@ -138,13 +138,14 @@ impl Server {
         was_down
     }
 
-    /// The network reported an error about the server. `opening`: when a socket was opened.
+    /// Records a network error of the server. `opening` is true if it occurred when a socket was
+    /// opened.
     pub(crate) fn unreachable(&mut self, now: Nanos, error: &io::Error, opening: bool) {
         self.network.note(now, error, opening);
         self.failed(now, Trouble::of(error));
     }
 
-    /// The server did not answer, or could not be reached, for this reason.
+    /// Records that the server did not answer, or was unreachable, and why.
     pub(crate) fn failed(&mut self, now: Nanos, trouble: Trouble) {
         self.network.silent(now);
         self.metrics.failed(trouble);
@@ -154,7 +155,8 @@ impl Server {
         self.tell_metrics();
     }
 
-    /// Shows whether it is marked down; one that is no longer in the configuration is not.
+    /// Updates the metric that shows if it is marked down; a server that is no longer configured is
+    /// shown as up.
     fn tell_metrics(&self) {
         let since = if self.configured { self.health.down_since() } else { None };
         self.metrics.set_down(since);

@@ -1,13 +1,13 @@
-//! A property of queries that is left out for an upstream that cannot handle it: EDNS (RFC 6891
-//! §6.2.2), or random letter case. It is tried again after ten minutes, as the upstream may have been
-//! replaced by a newer one.
+//! A property of queries that is omitted for an upstream that cannot handle it: EDNS (RFC 6891
+//! §6.2.2), or random letter case. It is tried again after ten minutes, because the upstream may
+//! have been replaced by a newer one.
 
 use method::units::Nanos;
 
-/// Time for which the property is left out.
+/// Time for which the property is omitted.
 const LEFT_OUT: Nanos = Nanos::from_millis(600_000);
 
-/// The property of one upstream.
+/// Suspension state of the property for one upstream.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Suspended {
     until: Nanos,
@@ -19,7 +19,7 @@ impl Suspended {
         now >= self.until
     }
 
-    /// Leaves the property out until ten minutes from `now`.
+    /// Omits the property for ten minutes from `now`.
     pub(super) fn begin(&mut self, now: Nanos) {
         self.until = now + LEFT_OUT;
     }
