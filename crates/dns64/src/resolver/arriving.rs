@@ -1,4 +1,4 @@
-//! What is taken for an answer, and what is done about it.
+//! Processing of received responses: matching them to fetches, and the next step of the fetch.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ use crate::metrics::{Count, Trouble};
 use crate::name::Key;
 
 impl<O: Outside> Resolver<O> {
-    /// A datagram has come from the server of a port; the kernel has checked address and port. It
-    /// is taken for an answer if its id is expected there, and it repeats the question that was
-    /// sent (RFC 5452 §9.1). Returns true if it is one.
+    /// Processes a datagram from the server of a port; the kernel has checked address and port. It
+    /// is accepted as a response if its id is expected on that port and it repeats the question
+    /// that was sent (RFC 5452 §9.1). Returns true if it is accepted.
     pub(crate) fn on_datagram(&mut self, port: PortId, bytes: &[u8]) -> bool {
         let message =
             Message::new(bytes).filter(|m| m.is_response() && m.opcode() == 0 && m.qdcount() <= 1);
@@ -35,7 +35,7 @@ impl<O: Outside> Resolver<O> {
         let question = question.filter(|_| message.qdcount() == 1);
         let mut same = question.is_some_and(|question| fetch.query.has_sent(question, true));
         if !same && question.is_some_and(|question| fetch.query.has_sent(question, false)) {
-            // The reply must repeat the letter case, unless the query left that to the server.
+            // The response must repeat the letter case, unless the query left that to the server.
             let attempt = fetch.state.udp().and_then(|udp| udp.sent(at(&message)));
             if attempt.is_none_or(|attempt| attempt.form.random_case) {
                 self.on_other_case(id, port.server);
@@ -43,7 +43,7 @@ impl<O: Outside> Resolver<O> {
             }
             same = true;
         }
-        // A server that cannot read a query may leave the question out of its reply.
+        // A server that cannot parse a query may omit the question from its response.
         let unread = message.qdcount() == 0 && dislikes(&message);
         if !(same || unread) {
             self.metrics().count(Count::UpstreamStray);
@@ -54,9 +54,10 @@ impl<O: Outside> Resolver<O> {
         true
     }
 
-    /// A reply repeats the question, but in another letter case than that of the query. It is
-    /// dropped: it is forged, or the server does not keep the case. An answer over TCP shows which,
-    /// because it cannot be forged without a view of the connection.
+    /// Handles a response that repeats the question in another letter case. The response is
+    /// dropped: it is forged, or the server does not preserve the case. The server is queried over
+    /// TCP to find out, because an answer over TCP cannot be forged without a view of the
+    /// connection.
     fn on_other_case(&mut self, id: FetchId, server: ServerId) {
         self.metrics().count(Count::UpstreamOtherCase);
         let udp = self.fetches.get(id).and_then(|fetch| fetch.state.udp());
@@ -65,8 +66,8 @@ impl<O: Outside> Resolver<O> {
         }
     }
 
-    /// The reply to a question over UDP, waited for at `at`; its octets unless the server could not
-    /// read the question.
+    /// Processes the response to a UDP query that was expected at `at`. `bytes` is `None` if the
+    /// server could not parse the question.
     fn on_expected(
         &mut self,
         id: FetchId,
@@ -103,12 +104,12 @@ impl<O: Outside> Resolver<O> {
             return self.ask_over_tcp(id, port.server, TcpCause::Truncated);
         }
         if disliked && had_edns && plain {
-            // The server has been asked without EDNS as well; the answer to that query decides.
+            // The server has also been queried without EDNS; the answer to that query decides.
             return;
         }
         if disliked && had_edns && !speaks_edns(message) {
-            // The server may be older than EDNS (RFC 6891 §6.2.2), or dislike the question; its
-            // answer without EDNS decides which.
+            // The server may predate EDNS (RFC 6891 §6.2.2) or reject the question; its answer
+            // without EDNS shows which.
             udp.ask_without_edns(port.server);
             return self.attempt_at(id, port.server);
         }
@@ -117,13 +118,13 @@ impl<O: Outside> Resolver<O> {
             None => self.on_malformed(id),
         };
         if !usable {
-            // The right answer may still come: until the timer ends the question, other upstreams
-            // may be asked.
+            // The right answer may still arrive: other upstreams may be queried until the timer
+            // ends the fetch.
             self.attempt_elsewhere(id);
         }
     }
 
-    /// What has come of a question over TCP.
+    /// Processes the result of a query over TCP.
     pub(crate) fn on_tcp(&mut self, id: FetchId, message: Result<Vec<u8>, TcpFailure>) {
         self.current = Some(id);
         let Some((server, cause)) =
@@ -139,8 +140,8 @@ impl<O: Outside> Resolver<O> {
         let usable = match message {
             Ok(bytes) => self.on_answer(id, &bytes),
             Err(TcpFailure::NoRoom) => {
-                // The server has answered over UDP. For want of room here it was not asked over
-                // TCP, so it has not been silent.
+                // The server answered over UDP. It was not queried over TCP because of the local
+                // connection limit, so this is not a timeout.
                 failure = Failure::Overload;
                 false
             }
@@ -158,9 +159,10 @@ impl<O: Outside> Resolver<O> {
         }
     }
 
-    /// A server was asked over TCP because its reply over UDP was in another letter case. If its
-    /// reply over TCP is so too, that is remembered. If there is none, the server is asked over UDP
-    /// in lower case, with another port and id, and this function returns true.
+    /// Handles the result of a TCP query that was sent because of a UDP response in another letter
+    /// case. If the TCP response differs in case too, the server is marked as not preserving it. If
+    /// there is no TCP response, the server is queried over UDP in lower case, with another port
+    /// and id, and this function returns true.
     fn on_tcp_for_case(&mut self, id: FetchId, server: ServerId, reply: Option<&[u8]>) -> bool {
         let Some(fetch) = self.fetches.get(id) else { return false };
         let Some(reply) = reply else {
@@ -177,8 +179,8 @@ impl<O: Outside> Resolver<O> {
         false
     }
 
-    /// Another worker tells what came of a question. If this worker no longer waits for it, because
-    /// its deadline was over and it has begun to ask for itself, that goes on.
+    /// Processes the result of a fetch of another worker. It is ignored if this worker stopped
+    /// waiting for it at its deadline and sent upstream queries itself.
     pub(crate) fn on_elsewhere(&mut self, key: &Key, outcome: Outcome) {
         let hash = self.fetches.hash(key.octets());
         let Some(id) = self.fetches.find(key.octets(), hash) else { return };
@@ -190,7 +192,7 @@ impl<O: Outside> Resolver<O> {
         }
     }
 
-    /// Something that repeats the right question: whether it is an answer.
+    /// Processes a message that repeats the right question. Returns true if it is an answer.
     fn on_answer(&mut self, id: FetchId, bytes: &[u8]) -> bool {
         let Some(fetch) = self.fetches.get(id) else { return true };
         let metrics = self.common.metrics.worker(self.worker);
@@ -216,7 +218,7 @@ impl<O: Outside> Resolver<O> {
         }
     }
 
-    /// Notes a malformed reply, which is no answer: returns false.
+    /// Counts a malformed response. Returns false, because the response is no answer.
     fn on_malformed(&mut self, id: FetchId) -> bool {
         self.metrics().count(Count::UpstreamMalformed);
         if let Some(udp) = self.fetches.get(id).and_then(|fetch| fetch.state.udp()) {
@@ -225,8 +227,8 @@ impl<O: Outside> Resolver<O> {
         false
     }
 
-    /// An upstream answers with an error: whether another one is asked, over TCP already or from
-    /// now on. The error is kept until then.
+    /// Handles an error response of an upstream. Returns true if another upstream is queried,
+    /// either over TCP already or from now on; the error is stored until then.
     fn does_somebody_better(&mut self, id: FetchId, error: &Arc<Answer>) -> bool {
         let Some(fetch) = self.fetches.get(id) else { return false };
         let over_tcp = matches!(fetch.state, State::Tcp(_));
@@ -240,12 +242,12 @@ impl<O: Outside> Resolver<O> {
     }
 }
 
-/// Whether a server says that it cannot do anything with what it was asked, or how.
+/// True if the server rejects the query as malformed or not implemented.
 fn dislikes(message: &Message<'_>) -> bool {
     matches!(message.rcode(), Rcode::FORMERR | Rcode::NOTIMP)
 }
 
-/// Whether a message has an EDNS part.
+/// True if the message has an EDNS part.
 fn speaks_edns(message: &Message<'_>) -> bool {
     let Ok(at) = message.skip_name(HEADER_LEN).map(|end| end + 4) else { return false };
     let at = if message.qdcount() == 0 { HEADER_LEN } else { at };

@@ -1,5 +1,5 @@
-//! How a question is asked: which upstream, again or elsewhere, over UDP or TCP, and when it is
-//! given up. The state of a question that is under way is a fetch ([`super::fetch`]).
+//! Course of a fetch: upstream selection, retries, UDP or TCP, and its end. The state is in
+//! [`super::fetch`].
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -25,18 +25,18 @@ use crate::ids::{FetchId, PortId, ServerId};
 use crate::metrics::{Count, Trouble};
 use crate::name::{Key, KeyBuf};
 
-/// How often one server is sent one question over UDP (RFC 9520 §3.1: three times at the most).
+/// Maximum number of UDP queries to one server for one question (RFC 9520 §3.1: at most three).
 const MOST_TRIES: usize = 3;
-/// How much longer than the asking worker another one waits for its word.
+/// Extra time that a worker waits for the result of another worker's fetch.
 const GRACE: Nanos = Nanos::from_millis(100);
 
 impl<O: Outside> Resolver<O> {
-    /// Begins to ask a question, or to wait for another worker that asks it already. If that one
-    /// has just got the answer, and it is no older than `max_age` seconds, it is there at once.
-    /// `hash` is the question's.
+    /// Begins a fetch, or waits for another worker's fetch of the same question. If the other
+    /// worker has just cached the answer, and it is at most `max_age` seconds old, it is returned
+    /// as the error value. `hash` is the question's.
     ///
-    /// The question is in flight here before it is claimed: whatever goes wrong after that,
-    /// [`abandon`](Resolver::abandon) finds the claim, and gives it up.
+    /// The fetch is inserted here before it is claimed. If anything fails after that,
+    /// [`abandon`](Resolver::abandon) finds the claim and releases it.
     pub(super) fn begin(
         &mut self,
         question: &KeyBuf,
@@ -76,19 +76,19 @@ impl<O: Outside> Resolver<O> {
         Ok(id)
     }
 
-    /// Tells the workers that wait for this one's question.
+    /// Sends the result to the workers that wait for this worker's fetch.
     fn tell_others(&mut self, key: &Key, outcome: &Outcome) {
         for worker in self.common.shared_questions.land(key) {
             self.outside.tell(worker, key.clone(), outcome.clone());
         }
     }
 
-    /// Asks the next upstream, over UDP.
+    /// Queries the next upstream over UDP.
     pub(super) fn attempt(&mut self, id: FetchId) {
         let Some(fetch) = self.fetches.get(id) else { return };
         let route = fetch.route;
         if self.settings.upstreams.is_empty() {
-            // A reload has left none while the question was in flight.
+            // A reload has removed all upstreams during the fetch.
             return self.wait_until_deadline(id);
         }
         if self.upstreams.are_being_probed(route, self.now) && self.end_if_unreachable(id) {
@@ -105,12 +105,12 @@ impl<O: Outside> Resolver<O> {
             Some(server) => self.attempt_at(id, server),
             None if udp.fallback.is_some() => self.land(id, None, Failure::Timeout),
             None if self.end_if_unreachable(id) => {}
-            // An answer to one of the questions may still come.
+            // An answer to one of the queries may still arrive.
             None => self.wait_until_deadline(id),
         }
     }
 
-    /// Asks this upstream, over UDP.
+    /// Queries this upstream over UDP.
     pub(super) fn attempt_at(&mut self, id: FetchId, number: ServerId) {
         let Some(fetch) = self.fetches.get(id) else { return };
         let State::Udp(udp) = &mut fetch.state else { return };
@@ -118,7 +118,7 @@ impl<O: Outside> Resolver<O> {
         let left = fetch.deadline.since(self.now);
         let again = udp.has_asked(number);
         if again && left < LEAST_RTO {
-            // An answer would come too late, most likely.
+            // An answer would most likely arrive too late.
             return self.wait_until_deadline(id);
         }
         if again && !server.take_retry(self.now) {
@@ -163,15 +163,15 @@ impl<O: Outside> Resolver<O> {
         self.look_again(id, doubled, left);
     }
 
-    /// Sets the timer of a question.
+    /// Sets the timer of a fetch.
     fn look_again(&mut self, id: FetchId, delay: Nanos, most: Nanos) {
         if let Some(fetch) = self.fetches.get(id) {
             fetch.due = self.timers.set(id, self.now, delay, most);
         }
     }
 
-    /// Ends a question in the next turn, when its waiters are in place, if no upstream of its route
-    /// can be reached and no attempt waits for an answer; returns false otherwise.
+    /// Ends a fetch in the next turn, after its waiters are registered, if no upstream of its route
+    /// is reachable and no attempt awaits an answer. Returns false otherwise.
     fn end_if_unreachable(&mut self, id: FetchId) -> bool {
         let Some(fetch) = self.fetches.get(id) else { return false };
         let State::Udp(udp) = &fetch.state else { return false };
@@ -184,7 +184,8 @@ impl<O: Outside> Resolver<O> {
         true
     }
 
-    /// Leaves a question alone until its time is over: somebody else works on it.
+    /// Suspends a fetch until its deadline, because its result comes from elsewhere (TCP, another
+    /// worker, a query in flight).
     fn wait_until_deadline(&mut self, id: FetchId) {
         if let Some(fetch) = self.fetches.get(id) {
             let left = fetch.deadline.since(self.now);
@@ -192,8 +193,8 @@ impl<O: Outside> Resolver<O> {
         }
     }
 
-    /// Asks another upstream that is up and has not been asked yet; false if there is none, or no
-    /// time left.
+    /// Queries another upstream that is up and has not been queried yet. Returns false if there is
+    /// none or no time is left.
     pub(super) fn attempt_elsewhere(&mut self, id: FetchId) -> bool {
         let Some(fetch) = self.fetches.get(id) else { return false };
         let State::Udp(udp) = &fetch.state else { return false };
@@ -205,20 +206,20 @@ impl<O: Outside> Resolver<O> {
         another
     }
 
-    /// Asks a server over TCP because of its reply over UDP, unless one is being asked over TCP.
+    /// Queries a server over TCP because of its UDP response, unless a TCP query is in progress.
     pub(super) fn ask_over_tcp(&mut self, id: FetchId, number: ServerId, cause: TcpCause) {
         let Some(fetch) = self.fetches.get(id) else { return };
         let State::Udp(udp) = &mut fetch.state else { return };
         let form = form(udp, number, self.upstreams.server(number), self.now);
         let mut query = Vec::with_capacity(fetch.query.len());
         fetch.query.write(rand::Rng::next_u32(&mut self.rng) as u16, form, &mut query);
-        // Time must be left for another server, or to ask this one in lower case.
+        // Leave time for another server, or for querying this one in lower case.
         let left = fetch.deadline.since(self.now);
         let another = cause == TcpCause::OtherCase
             || self.upstreams.has_another(fetch.route, &udp.tried, self.now);
         let timeout = if another { Nanos(left.0 / 2) } else { left };
         let address = self.upstreams.server(number).address();
-        // It has answered: what it makes of the question over TCP counts.
+        // The server has answered; its answer over TCP decides.
         for attempt in udp.attempts.iter_mut().filter(|one| one.at.port.server == number) {
             attempt.expired = true;
         }
@@ -239,8 +240,8 @@ impl<O: Outside> Resolver<O> {
         self.wait_until_deadline(id);
     }
 
-    /// A question from a port was refused: its host does not listen, or there is no route. Other
-    /// servers are asked at once. If none can be reached, the question ends.
+    /// Handles an ICMP error for a port: its host does not listen, or there is no route. Other
+    /// servers are queried at once. If none can be reached, the fetch ends.
     pub(crate) fn on_unreachable(&mut self, port: PortId, error: &std::io::Error) {
         self.metrics().count(Count::UpstreamUnreachable);
         self.upstreams.server(port.server).unreachable(self.now, error, false);
@@ -248,7 +249,7 @@ impl<O: Outside> Resolver<O> {
             let Some(udp) = self.fetches.get(id).and_then(|fetch| fetch.state.udp()) else {
                 continue;
             };
-            // That these were not answered is known, and counted, by now.
+            // The failure of these queries is counted already.
             for attempt in udp.attempts.iter_mut().filter(|attempt| attempt.at.port == port) {
                 attempt.expired = true;
             }
@@ -258,7 +259,7 @@ impl<O: Outside> Resolver<O> {
         }
     }
 
-    /// The time of a question has come, unless something else has happened since its timer was set.
+    /// Handles the timer of a fetch, unless the fetch has progressed since the timer was set.
     pub(crate) fn on_timer(&mut self, id: FetchId) {
         self.current = Some(id);
         self.release_late(id);
@@ -275,7 +276,7 @@ impl<O: Outside> Resolver<O> {
             if !over {
                 return self.wait_until_deadline(id);
             }
-            // Its answer, or that there is none, comes when the question is over.
+            // The answer, or its absence, is reported when the fetch ends.
             if let Some(server) = over_tcp {
                 self.note_silence_over_tcp(server);
             }
@@ -285,32 +286,33 @@ impl<O: Outside> Resolver<O> {
         if let Some(last) = udp.attempts.last_mut() {
             let number = last.at.port.server;
             let server = self.upstreams.server(number);
-            // Once for each time that it was asked.
+            // Once per query sent.
             if !std::mem::replace(&mut last.expired, true) {
                 self.common.metrics.worker(self.worker).count(Count::UpstreamTimeout);
                 server.failed(self.now, Trouble::Timeout);
                 self.budget.failed(fetch.query.key().name(), self.now);
             }
-            // An error is at hand, and the server that might do better does not answer.
+            // An error response is stored, and the server that might give a better answer does not
+            // respond.
             let silent = udp.times(number) > 1 || server.is_left_alone(self.now);
             hopeless = udp.fallback.is_some()
                 && silent
                 && !self.upstreams.has_another(fetch.route, &udp.tried, self.now);
         }
-        // A question that was not asked proves nothing about its name.
+        // A question that was never sent proves nothing about its name.
         let is_unasked = udp.withheld && udp.attempts.is_empty();
         let failure = if is_unasked { Failure::Overload } else { Failure::Timeout };
         if over || hopeless { self.land(id, None, failure) } else { self.attempt(id) }
     }
 
-    /// A server that was asked over TCP has not answered in time.
+    /// Handles the timeout of a query over TCP.
     pub(super) fn note_silence_over_tcp(&mut self, server: ServerId) {
         self.metrics().count(Count::UpstreamTimeout);
         self.upstreams.server(server).failed(self.now, Trouble::TcpTimeout);
     }
 
-    /// A question is over: its answer is kept, other workers are told, and those who waited will
-    /// be.
+    /// Completes a fetch: caches its answer, and queues the result for other workers and for the
+    /// waiters.
     pub(super) fn land(&mut self, id: FetchId, answer: Option<Arc<Answer>>, failure: Failure) {
         let Some((key, mut state)) = self.take_out(id) else { return };
         for attempt in state.attempts() {
@@ -324,8 +326,8 @@ impl<O: Outside> Resolver<O> {
         self.conclude(outcome);
     }
 
-    /// Takes out a question that is in flight no more, to be [`concluded`](Resolver::conclude).
-    /// Whatever goes wrong until then, those who wait for it are found in `landing`.
+    /// Removes a fetch, to be [`concluded`](Resolver::conclude). If anything fails until then, its
+    /// waiters are found in `landing`.
     pub(super) fn take_out(&mut self, id: FetchId) -> Option<(Key, State)> {
         let had_older = self.fetches.has_older();
         let Fetch { query, charge, waiters, state, .. } = self.fetches.remove(id)?;
@@ -342,8 +344,8 @@ impl<O: Outside> Resolver<O> {
         Some((key, state))
     }
 
-    /// Tells all who wait for the question that is being landed what came of it: other workers
-    /// first, which gives up the claim.
+    /// Sends the result to all waiters of the fetch that is being completed. Other workers come
+    /// first, which releases the claim.
     pub(super) fn conclude(&mut self, outcome: Outcome) {
         if let Some(key) = self.landing.as_mut().and_then(|landing| landing.told.take()) {
             self.tell_others(&key, &outcome);
@@ -353,8 +355,8 @@ impl<O: Outside> Resolver<O> {
         }
     }
 
-    /// Lets the budget know whether names like this one are answered. A zone above the name may
-    /// have answered for the apex of another one, which need not be well for that.
+    /// Records in the budget if names like this one are answered. A zone above the name may have
+    /// answered for the apex of another zone; that does not prove that the other zone responds.
     fn note(&mut self, key: &Key, answer: Option<&Answer>) {
         match answer {
             Some(answer) if answer.kind() != AnswerKind::Failed => {
@@ -367,7 +369,7 @@ impl<O: Outside> Resolver<O> {
         }
     }
 
-    /// What becomes of an answer or of its absence, the cache considered.
+    /// Derives the outcome from an answer or its absence, using stale entries of the cache.
     fn outcome(
         &self,
         key: Key,
@@ -377,7 +379,7 @@ impl<O: Outside> Resolver<O> {
     ) -> Outcome {
         let cache = &self.common.cache;
         let failed = answer.as_ref().is_none_or(|answer| answer.kind() == AnswerKind::Failed);
-        // What a probe found out about another failure is of no use.
+        // Failures seen by a DNSSEC probe are not cached.
         if failed
             && !key.is_probe()
             && let Some(stale) = cache.revive(&key, self.now, &self.settings.ttl, answer.as_deref())
@@ -397,7 +399,7 @@ impl<O: Outside> Resolver<O> {
     }
 }
 
-/// The form in which a server is asked a question now.
+/// Returns the form in which a server is queried now.
 fn form(udp: &Udp, number: ServerId, server: &Server, now: Nanos) -> Form {
     Form {
         edns: udp.plain != Some(number) && server.uses_edns(now),
@@ -405,9 +407,9 @@ fn form(udp: &Udp, number: ServerId, server: &Server, now: Nanos) -> Form {
     }
 }
 
-/// Of two answers to one question the one that counts: the later one, but for a SERVFAIL without a
-/// reason, which may have rejected signatures and must not be forgotten for an error of another
-/// server.
+/// Selects one of two answers to the same question: the later one. A SERVFAIL without an extended
+/// error takes precedence over later errors of other servers, because it may stand for rejected
+/// signatures.
 pub(super) fn weightier(
     later: Option<Arc<Answer>>,
     before: Option<Arc<Answer>>,
@@ -424,7 +426,7 @@ pub(super) fn weightier(
     }
 }
 
-/// Whether the authority section has the SOA or NS records of a zone whose apex is above the name.
+/// True if the authority section has the SOA or NS records of a zone whose apex is above the name.
 fn is_from_above(answer: &Answer) -> bool {
     let Some(view) = Message::new(answer.message()) else { return false };
     let mut records = view.all_records(answer.records_at()).flatten().skip(answer.answer_count());

@@ -1,21 +1,21 @@
-//! A question in flight, from the first upstream that is asked to its end, as a state machine.
+//! A fetch: a question in flight, from the first upstream query to its end, as a state machine.
 //!
 //! ```text
-//!            another worker asks it already
-//!   begun ────────────────────────────────────► Elsewhere ── that worker's word ──────────────────┐
+//!            another worker fetches it already
+//!   begun ────────────────────────────────────► Elsewhere ── result of that worker ───────────────┐
 //!     │                                             │                                             │
-//!     │ nobody does                                 └── deadline, a moment after that worker's ───┤
+//!     │ no other worker does                        └── deadline, a moment after that worker's ───┤
 //!     ▼                                                                                           ▼
-//!    Udp ── answer; an error and no server left to ask; no server reachable; deadline ────────► landed
-//!    │ ▲ └─ asked again or elsewhere: no answer in time, an error, not usable, unreachable        ▲
+//!    Udp ── answer; error and no server left; no server reachable; deadline ──────────────────► landed
+//!    │ ▲ └─ next query: timeout, an error, not usable, unreachable                                ▲
 //!    │ │                                                                                          │
 //!    │ └──────────────── no answer, and another server is left ───────────────┐                   │
-//!    └── an answer is truncated ──► Tcp ─── answer; deadline; no answer and nobody left ──────────┘
+//!    └── response is truncated ──► Tcp ─── answer; deadline; no answer and no server left ────────┘
 //!        or in another letter case
 //! ```
 //!
-//! What was asked over UDP may still be answered while a server is asked over TCP: a whole answer
-//! lands the question, an error waits for what comes over TCP.
+//! UDP queries may still be answered while a server is queried over TCP. A complete answer
+//! completes the fetch; an error is stored until the TCP result arrives.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,64 +38,64 @@ use crate::name::{Key, is_question};
 pub(super) struct Fetch {
     pub(super) query: UpstreamQuery,
     pub(super) route: RouteId,
-    /// Whose share of the budget it takes.
+    /// Places that it holds in the budget.
     pub(super) charge: Charge,
-    /// When it is over, whatever has come until then.
+    /// Time at which the fetch ends, with or without an answer.
     pub(super) deadline: Nanos,
-    /// When it is looked at next; timers that ring earlier were set before something else happened.
+    /// Time of the next timer; timers that fire earlier are outdated.
     pub(super) due: Nanos,
     pub(super) waiters: Waiters,
-    /// When the next of those who wait may have waited long enough.
+    /// Earliest time at which a waiter gets a stale answer instead.
     pub(super) release_due: Nanos,
     pub(super) state: State,
 }
 
-/// How far a question in flight has come.
+/// State of a fetch.
 pub(super) enum State {
-    /// Another worker asks; this one only waits for its word.
+    /// Another worker does the fetch; this one only waits for its result.
     Elsewhere,
-    /// Servers are asked over UDP.
+    /// Servers are queried over UDP.
     Udp(Udp),
-    /// One server is asked over TCP.
+    /// One server is queried over TCP.
     Tcp(Tcp),
 }
 
-/// Servers are asked over UDP.
+/// State of a fetch over UDP.
 #[derive(Default)]
 pub(super) struct Udp {
-    /// Each time that it was sent, the last one last.
+    /// UDP queries sent, in order.
     pub(super) attempts: SmallVec<[Attempt; 1]>,
-    /// The servers that have been asked, each once.
+    /// Servers that were queried, each once.
     pub(super) tried: SmallVec<[ServerId; 1]>,
-    /// The server that did not like the question with EDNS; it is asked without from then on.
+    /// Server that rejected the query with EDNS; it is queried without EDNS from then on.
     pub(super) plain: Option<ServerId>,
-    /// The server that answered in another letter case; it is asked in lower case from then on.
+    /// Server that answered in another letter case; it is queried in lower case from then on.
     pub(super) lower_case: Option<ServerId>,
-    /// An error that a server answered, should the others do no better.
+    /// Error response to use if no other server gives a better answer.
     pub(super) fallback: Option<Arc<Answer>>,
-    /// True if a reply was malformed.
+    /// True if a response was malformed.
     pub(super) was_malformed: bool,
-    /// True if it ended because no upstream could be reached and another question is the probe.
+    /// True if the fetch ended because no upstream is reachable and another fetch does the probing.
     pub(super) withheld: bool,
 }
 
-/// One server is asked over TCP.
+/// State of a fetch over TCP.
 pub(super) struct Tcp {
     pub(super) server: ServerId,
     pub(super) cause: TcpCause,
-    /// Whether there has been room to ask it.
+    /// Set when a connection slot was free and the server is queried.
     pub(super) begun: Arc<AtomicBool>,
-    /// What has been done over UDP, where it goes on if that server does not answer.
+    /// State over UDP, which is resumed if the server does not answer.
     pub(super) before: Udp,
 }
 
-/// The reply over UDP because of which a server is asked over TCP.
+/// Reason why a UDP response led to a query over TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TcpCause {
-    /// It was truncated.
+    /// The response was truncated.
     Truncated,
-    /// It repeated the question in another letter case: the server does not keep the case, or the
-    /// reply is forged, which it cannot be over TCP.
+    /// The response repeated the question in another letter case. Either the server does not
+    /// preserve the case, or the response is forged, which is not possible over TCP.
     OtherCase,
 }
 
@@ -104,23 +104,22 @@ pub(super) enum TcpCause {
 pub(super) struct Form {
     /// True if the query has an OPT record.
     pub(super) edns: bool,
-    /// True if the name may be in random letter case, which the reply must repeat.
+    /// True if the name may be in random letter case, which the response must repeat.
     pub(super) random_case: bool,
 }
 
-/// One time that a question was sent over UDP.
+/// One UDP query of a fetch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attempt {
     pub(super) at: Expected,
     pub(super) sent: Nanos,
     pub(super) form: Form,
-    /// It was not answered in time, or its answer sent us to TCP: it is waited for no more.
+    /// True after its timeout, or after its response led to TCP: no response is awaited any longer.
     pub(super) expired: bool,
 }
 
 impl Fetch {
-    /// A question that has not been asked yet. `random_case` draws its letter case, where that is
-    /// to be random.
+    /// Returns a fetch without queries. `random_case` draws the letter case if it is to be random.
     pub(super) fn new(
         key: Key,
         route: RouteId,
@@ -136,7 +135,7 @@ impl Fetch {
 }
 
 impl State {
-    /// What has been done over UDP, until now or before TCP.
+    /// Returns the state over UDP, including the state before a query over TCP.
     pub(super) fn udp(&mut self) -> Option<&mut Udp> {
         match self {
             State::Elsewhere => None,
@@ -145,7 +144,7 @@ impl State {
         }
     }
 
-    /// The attempts of which answers are expected.
+    /// Returns the UDP queries for which responses may arrive.
     pub(super) fn attempts(&self) -> &[Attempt] {
         match self {
             State::Elsewhere => &[],
@@ -154,8 +153,8 @@ impl State {
         }
     }
 
-    /// From UDP to TCP, with `server`. Nothing changes in another state: false. `begun` is set when
-    /// there is room to ask it.
+    /// Changes from UDP to TCP, with `server`. Returns false in another state. `begun` is set when
+    /// a connection slot is free.
     pub(super) fn go_over_to_tcp(
         &mut self,
         server: ServerId,
@@ -167,8 +166,8 @@ impl State {
         true
     }
 
-    /// Why there is no answer when the time is over. A server that has answered over UDP, and could
-    /// not be asked over TCP for want of room here, has not been silent.
+    /// Returns the reason for a missing answer at the deadline. A server that answered over UDP,
+    /// but was not queried over TCP because of the local connection limit, has not timed out.
     pub(super) fn why_unanswered(&self) -> Failure {
         match self {
             State::Tcp(tcp) if !tcp.begun.load(Ordering::Relaxed) => Failure::Overload,
@@ -176,7 +175,7 @@ impl State {
         }
     }
 
-    /// The server that is being asked over TCP, if there has been room for that.
+    /// Returns the server that is being queried over TCP, if a connection slot was free.
     pub(super) fn asked_over_tcp(&self) -> Option<ServerId> {
         match self {
             State::Tcp(tcp) if tcp.begun.load(Ordering::Relaxed) => Some(tcp.server),
@@ -184,7 +183,8 @@ impl State {
         }
     }
 
-    /// From TCP back to UDP. Returns the server that was asked, and the cause; none in another state.
+    /// Changes from TCP back to UDP. Returns the server that was queried and the cause, or `None`
+    /// in another state.
     pub(super) fn return_to_udp(&mut self) -> Option<(ServerId, TcpCause)> {
         let State::Tcp(tcp) = self else { return None };
         let asked = (tcp.server, tcp.cause);
@@ -192,13 +192,13 @@ impl State {
         Some(asked)
     }
 
-    /// Replaces a timeout by its cause: a reply was malformed, and none could be used.
+    /// Replaces a timeout by its cause if a response was malformed and none was usable.
     pub(super) fn cause_of(&mut self, failure: Failure) -> Failure {
         let was_malformed = self.udp().is_some_and(|udp| udp.was_malformed);
         if was_malformed && failure == Failure::Timeout { Failure::Malformed } else { failure }
     }
 
-    /// The servers that were asked, over UDP or TCP; a server may occur twice.
+    /// Returns the servers that were queried, over UDP or TCP; a server may occur twice.
     pub(super) fn servers(&self) -> impl Iterator<Item = ServerId> {
         let (udp, over_tcp) = match self {
             State::Elsewhere => (None, None),
@@ -212,7 +212,7 @@ impl State {
         over_udp.chain(over_tcp)
     }
 
-    /// The error that is at hand when nobody does better.
+    /// Returns the stored error response, if any.
     pub(super) fn into_fallback(self) -> Option<Arc<Answer>> {
         match self {
             State::Elsewhere => None,
@@ -223,52 +223,53 @@ impl State {
 }
 
 impl Udp {
-    /// Whether a server has been sent the question, with or without an answer, since it was last
-    /// said to be fresh.
+    /// True if a server was queried, with or without an answer, since its state was last reset.
     pub(super) fn has_asked(&self, server: ServerId) -> bool {
         self.tried.contains(&server)
             && self.attempts.iter().any(|attempt| attempt.at.port.server == server)
     }
 
-    /// How often a server has been sent the question.
+    /// Returns the number of queries sent to a server.
     pub(super) fn times(&self, server: ServerId) -> usize {
         self.attempts.iter().filter(|attempt| attempt.at.port.server == server).count()
     }
 
-    /// Of the servers that have been asked, the one that has been sent the question least often.
+    /// Returns the server with the fewest queries, among those queried.
     pub(super) fn least_asked(&self) -> Option<ServerId> {
         self.tried.iter().copied().min_by_key(|&server| self.times(server))
     }
 
-    /// The attempt that an answer there is to.
+    /// Returns the query to which a response at `at` belongs.
     pub(super) fn sent(&self, at: Expected) -> Option<Attempt> {
         self.attempts.iter().find(|attempt| attempt.at == at).copied()
     }
 
-    /// The server is asked, as one that has been tried.
+    /// Records that the server is queried.
     pub(super) fn try_server(&mut self, server: ServerId) {
         if !self.tried.contains(&server) {
             self.tried.push(server);
         }
     }
 
-    /// The server rejected the question for its EDNS: it counts as fresh, and is asked without.
+    /// Records that the server rejected the query with EDNS; it counts as not yet queried, and is
+    /// queried without EDNS.
     pub(super) fn ask_without_edns(&mut self, server: ServerId) {
         self.plain = Some(server);
         self.tried.retain(|tried| *tried != server);
     }
 
-    /// The server answered in another letter case: it counts as fresh, and is asked in lower case.
+    /// Records that the server answered in another letter case; it counts as not yet queried, and
+    /// is queried in lower case.
     pub(super) fn ask_in_lower_case(&mut self, server: ServerId) {
         self.lower_case = Some(server);
         self.tried.retain(|tried| *tried != server);
     }
 }
 
-/// A question as upstreams are asked it.
+/// Query to the upstreams for one question.
 pub(super) struct UpstreamQuery {
     key: Key,
-    /// The question section as it is sent, if that is in random letter case.
+    /// The question section as sent, if it is in random letter case.
     random_case: Option<Box<[u8]>>,
 }
 
@@ -282,17 +283,18 @@ impl UpstreamQuery {
         UpstreamQuery { key, random_case }
     }
 
-    /// The key of the question that it asks.
+    /// Returns the key of the question.
     pub(super) fn key(&self) -> &Key {
         &self.key
     }
 
-    /// The key of the question that it asked, without a copy.
+    /// Returns the key of the question without a copy.
     pub(super) fn into_key(self) -> Key {
         self.key
     }
 
-    /// True if this is the question section that was sent, letter by letter if its case is random.
+    /// True if `question` equals the question section that was sent; compared with letter case if
+    /// that is random.
     #[inline]
     pub(super) fn has_sent(&self, question: &[u8], random_case: bool) -> bool {
         match self.random_case.as_deref().filter(|_| random_case) {
@@ -301,14 +303,14 @@ impl UpstreamQuery {
         }
     }
 
-    /// The most octets of the query.
+    /// Returns the maximum length of the query in octets.
     pub(super) fn len(&self) -> usize {
         HEADER_LEN + self.key.question().len() + OPT_LEN
     }
 
-    /// Writes the query: an id of its own, EDNS of this hop (RFC 6891 §6.1.1).
+    /// Writes the query with the given id and with EDNS of this hop (RFC 6891 §6.1.1).
     pub(super) fn write(&self, id: u16, form: Form, out: &mut Vec<u8>) {
-        // AD asks for the upstream's AD where DO is not set (RFC 6840 §5.7).
+        // With AD set, the upstream returns AD even without DO (RFC 6840 §5.7).
         let ad_cd = 0x20 | u8::from(self.key.checking_disabled()) << 4;
         let [i0, i1] = id.to_be_bytes();
         out.extend([i0, i1, 0x01, ad_cd, 0, 1, 0, 0, 0, 0, 0, u8::from(form.edns)]);
@@ -320,7 +322,7 @@ impl UpstreamQuery {
     }
 }
 
-/// Random letter case for the letters of a name (draft-vixie-dnsext-dns0x20).
+/// Randomizes the letter case of a name (draft-vixie-dnsext-dns0x20).
 fn randomize_case(question: &mut [u8], name_len: usize, rng: &mut impl Rng) {
     for octet in &mut question[..name_len] {
         if octet.is_ascii_lowercase() && rng.next_u32() & 1 == 1 {

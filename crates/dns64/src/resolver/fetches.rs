@@ -1,5 +1,5 @@
-//! The questions in flight of a resolver: found by name of the question and by number, each in
-//! flight only once.
+//! The fetches in flight of a resolver, found by question and by number; each question is in flight
+//! only once.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -11,48 +11,47 @@ use super::fetch::Fetch;
 use crate::config::Settings;
 use crate::ids::{FetchId, ServerId};
 
-/// A question, and by what it is found.
+/// A fetch with its lookup keys.
 struct Slot {
     fetch: Fetch,
     generation: u32,
     hash: KeyHash,
 }
 
-/// The hash of a question's key, which is made once to look for the question and to add it.
+/// The hash of a question's key, computed once for lookup and insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KeyHash(u64);
 
 impl KeyHash {
-    /// A place of `places`, at least one.
+    /// Maps the hash to one of `places` places; `places` is at least one.
     pub(super) fn place(self, places: usize) -> usize {
         (self.0 % places as u64) as usize
     }
 }
 
-/// The questions in flight of a resolver.
+/// The fetches in flight of a resolver.
 #[derive(Default)]
 pub(super) struct Fetches {
     slab: Slab<Slot>,
-    /// Where they are in `slab`, by their keys.
+    /// Indexes in `slab`, by key.
     by_key: HashTable<u32>,
-    /// Clients choose the keys: the hash must be one that they cannot foresee.
+    /// Keyed hasher: clients choose the keys and must not be able to predict the hashes.
     hasher: RandomState,
     generation: u32,
-    /// The generation at the last reload, and the number of questions from before it that are still
-    /// in flight.
+    /// Generation at the last reload, and the number of older fetches that are still in flight.
     rerouted_at: u32,
     older: usize,
 }
 
 impl Fetches {
-    /// The hash of a question ([`KeyBuf::octets`](crate::name::KeyBuf::octets)).
+    /// Returns the hash of a question ([`KeyBuf::octets`](crate::name::KeyBuf::octets)).
     #[inline]
     pub(super) fn hash(&self, question: &[u8]) -> KeyHash {
         KeyHash(self.hasher.hash_one(question))
     }
 
-    /// Adds a question that is not in flight yet, with the hash of its key. Returns its number, and
-    /// where it is now.
+    /// Inserts a fetch whose question is not in flight yet, with the hash of its key. Returns its
+    /// number and a reference to it.
     pub(super) fn insert(&mut self, fetch: Fetch, hash: KeyHash) -> (FetchId, &mut Fetch) {
         debug_assert_eq!(hash, self.hash(fetch.query.key().octets()), "the hash of something else");
         debug_assert!(
@@ -66,7 +65,7 @@ impl Fetches {
         (FetchId { index, generation }, &mut self.slab[index as usize].fetch)
     }
 
-    /// The one that asks this, whose hash is at hand.
+    /// Finds the fetch for a question by its precomputed hash.
     #[inline]
     pub(super) fn find(&self, question: &[u8], hash: KeyHash) -> Option<FetchId> {
         let index = *self
@@ -75,14 +74,14 @@ impl Fetches {
         Some(FetchId { index, generation: self.slab[index as usize].generation })
     }
 
-    /// The one with this number, while it is in flight.
+    /// Returns the fetch with this number while it is in flight.
     #[inline]
     pub(super) fn get(&mut self, id: FetchId) -> Option<&mut Fetch> {
         let entry = self.slab.get_mut(id.index as usize)?;
         (entry.generation == id.generation).then_some(&mut entry.fetch)
     }
 
-    /// Takes it out: it is in flight no more.
+    /// Removes a fetch.
     pub(super) fn remove(&mut self, id: FetchId) -> Option<Fetch> {
         let hash = self
             .slab
@@ -100,18 +99,18 @@ impl Fetches {
         Some(self.slab.remove(id.index as usize).fetch)
     }
 
-    /// True if the question began before the last reload. Generations may have wrapped around.
+    /// True if the fetch began before the last reload. Generations may have wrapped around.
     fn is_older(&self, id: FetchId) -> bool {
         self.rerouted_at.wrapping_sub(id.generation) < 1 << 31
     }
 
-    /// True if a question from before the last reload is still in flight.
+    /// True if a fetch from before the last reload is still in flight.
     #[inline]
     pub(super) fn has_older(&self) -> bool {
         self.older > 0
     }
 
-    /// The servers that were asked a question that is in flight.
+    /// Returns the servers that were queried by fetches in flight.
     pub(super) fn servers(&self) -> FxHashSet<ServerId> {
         self.slab.iter().flat_map(|(_, entry)| entry.fetch.state.servers()).collect()
     }
@@ -125,7 +124,7 @@ impl Fetches {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of fetches in flight.
     pub(super) fn len(&self) -> usize {
         self.slab.len()
     }
@@ -179,11 +178,11 @@ mod tests {
             assert!(n % 2 == 0 || fetches.remove(*id).is_some());
         }
         assert!(fetches.remove(ids[1]).is_none() && find(&fetches, "n1.test").is_none());
-        // Another question in the same place is not taken for the old one.
+        // Another fetch in the same slot is distinguished from the old one.
         let again = insert(&mut fetches, "n1.test");
         assert!(fetches.get(ids[999]).is_none() && find(&fetches, "n1.test") == Some(again));
         assert_eq!(fetches.len(), 501);
-        // Questions from before a reload are counted until they are over.
+        // Fetches from before a reload are counted until they end.
         fetches.reroute(&Settings::from_text(UPSTREAM, Path::new("test.toml")).unwrap());
         let younger = insert(&mut fetches, "younger.test");
         for id in ids.iter().copied().step_by(2).chain([again]) {

@@ -1,5 +1,5 @@
-//! Which worker asks which question: a question that is in flight is not asked a second time by
-//! another worker.
+//! Coordination between workers: a question that one worker fetches is not fetched again by another
+//! one.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -10,12 +10,12 @@ use crate::name::Key;
 
 const SHARDS: usize = 64;
 
-/// The questions in flight, each with the workers that wait for it beside the one that asks (a bit
-/// per worker).
+/// The questions in flight, each with the other workers that wait for its result (a bit per
+/// worker).
 pub(crate) struct SharedQuestions {
     shards: Vec<Mutex<HashMap<Key, u64>>>,
     hasher: RandomState,
-    /// With a single worker there is nobody to share with.
+    /// False with a single worker.
     shared: bool,
 }
 
@@ -25,12 +25,13 @@ impl SharedQuestions {
         SharedQuestions { shards, hasher: RandomState::new(), shared: workers > 1 }
     }
 
-    /// Whether there are several workers.
+    /// True if there are several workers.
     pub(crate) fn are_shared(&self) -> bool {
         self.shared
     }
 
-    /// Whether `worker` should ask; if not, somebody else does, and will tell it.
+    /// Returns true if `worker` should do the fetch. Otherwise another worker does, and will send
+    /// it the result.
     pub(crate) fn claim(&self, key: &Key, worker: WorkerId) -> bool {
         if !self.shared {
             return true;
@@ -44,12 +45,12 @@ impl SharedQuestions {
         true
     }
 
-    /// The question has been answered, or not: whom to tell.
+    /// Removes a completed question. Returns the workers that wait for its result.
     pub(crate) fn land(&self, key: &Key) -> impl Iterator<Item = WorkerId> + use<> {
         let mut waiting = if self.shared { self.shard(key).remove(key).unwrap_or(0) } else { 0 };
         std::iter::from_fn(move || {
             let worker = waiting.trailing_zeros();
-            // Without its lowest bit; none has one without it.
+            // Clears the lowest bit; fails if no bit is set.
             waiting &= waiting.checked_sub(1)?;
             Some(WorkerId(worker as usize))
         })
@@ -57,7 +58,7 @@ impl SharedQuestions {
 
     fn shard(&self, key: &Key) -> std::sync::MutexGuard<'_, HashMap<Key, u64>> {
         let shard = self.hasher.hash_one(key) as usize % SHARDS;
-        // A panic elsewhere leaves the map whole: each operation on it is a single one.
+        // A panic elsewhere leaves the map consistent: each operation is a single one.
         self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,5 +1,5 @@
-//! When questions to upstreams must be looked at again. A queue per delay: what is put in last is
-//! due last, so nothing is sorted, and nothing has to be taken out when an answer comes.
+//! Timers of fetches. There is a queue per delay: the entry added last is due last. Nothing needs
+//! sorting, and nothing is removed when an answer arrives.
 
 use std::collections::VecDeque;
 
@@ -7,10 +7,10 @@ use method::units::Nanos;
 
 use crate::ids::FetchId;
 
-/// The shortest delay of a timer but none at all; a shorter one is rounded up to it.
+/// The shortest delay except zero; shorter delays are rounded up to it.
 pub(super) const LEAST_DELAY: Nanos = DELAYS[1];
 
-/// The delays that there are. Without a delay, the timer rings in the worker's next turn.
+/// Available delays. A zero delay fires in the worker's next turn.
 const DELAYS: [Nanos; 8] = [
     Nanos(0),
     Nanos::from_millis(25),
@@ -22,16 +22,15 @@ const DELAYS: [Nanos; 8] = [
     Nanos::from_millis(1_600),
 ];
 
-/// Questions and when they are due.
+/// Fetches and their due times.
 #[derive(Default)]
 pub(super) struct Timers {
     queues: [VecDeque<(Nanos, FetchId)>; DELAYS.len()],
 }
 
 impl Timers {
-    /// Wakes `fetch` after about `delay`: after the shortest of our delays that is not shorter,
-    /// unless that is longer than `most`; then after the longest that is not longer, at least 25 ms.
-    /// Returns the time.
+    /// Sets a timer for `fetch` and returns its time. The shortest available delay of at least
+    /// `delay` is used, but at most the longest that does not exceed `most`, and at least 25 ms.
     pub(super) fn set(&mut self, fetch: FetchId, now: Nanos, delay: Nanos, most: Nanos) -> Nanos {
         let wanted = DELAYS.iter().position(|&d| d >= delay).unwrap_or(DELAYS.len() - 1);
         let last = DELAYS.iter().rposition(|&d| d <= most).unwrap_or(0).max(1);
@@ -41,14 +40,14 @@ impl Timers {
         due
     }
 
-    /// One that is due.
+    /// Returns a fetch whose timer is due.
     pub(super) fn pop(&mut self, now: Nanos) -> Option<FetchId> {
         let due =
             |queue: &VecDeque<(Nanos, FetchId)>| queue.front().is_some_and(|(at, _)| *at <= now);
         self.queues.iter_mut().find(|queue| due(queue))?.pop_front().map(|(_, fetch)| fetch)
     }
 
-    /// When the next one is due.
+    /// Returns the time of the next timer.
     pub(super) fn next(&self) -> Option<Nanos> {
         self.queues.iter().filter_map(|queue| queue.front()).map(|(at, _)| *at).min()
     }
