@@ -1,8 +1,8 @@
 //! The cache: raw answers by question, shared by all workers (item 37).
 //!
-//! Failures are remembered as well (RFC 9520): for `failure-ttl`, and for twice as long each time
-//! that the question is asked again and fails again, up to `failure-max-ttl` (§3.2). Silence that
-//! is remembered from a time in which an upstream was dead is forgotten when that upstream is back.
+//! Failures are cached as well (RFC 9520): for `failure-ttl`, doubled each time that the same
+//! question fails again, up to `failure-max-ttl` (§3.2). Timeouts cached while an upstream was down
+//! are discarded when it is up again.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -18,58 +18,58 @@ use crate::resolver::answer::{Answer, AnswerKind};
 use crate::resolver::outcome::{Failure, Kept, Outcome};
 use crate::resolver::ttl::TtlLimits;
 
-/// Memory of an entry in the tables, octets: 64 in a slab, and 5 in a hash table of which 7/16 or more
-/// is in use.
+/// Memory of an entry in the tables, octets: 64 in a slab, and 5 in a hash table that is filled to
+/// 7/16 or more.
 const SLOT: u64 = 64 + 12;
-/// Memory of a usual entry, octets, to size the tables.
+/// Memory of a typical entry, octets; sizes the tables.
 const TYPICAL: u64 = 300;
-/// Evicted keys that are remembered, as a share of the usual number of entries. An answer to such a
-/// question is kept longer. Each evicted key takes a slot.
+/// Number of evicted keys to remember, as a share of the typical number of entries. An answer to
+/// such a question is kept longer. Each evicted key takes a slot.
 const EVICTED: f64 = 0.5;
 
-/// Most entries for which the tables reserve room at the start: a cache of 5 GB.
+/// Maximum number of entries for which the tables reserve memory at the start: a cache of 5 GB.
 const MOST_RESERVED: usize = 1 << 24;
 
-/// A second that never comes.
+/// A second that never occurs.
 const NEVER: u32 = u32::MAX;
 
-/// How long answers that have run out are served before the upstreams are tried again, seconds
-/// (RFC 8767 §5).
+/// Time for which an expired answer is served before the upstreams are queried again, seconds (RFC
+/// 8767 §5).
 const STALE_RECHECK: u32 = 30;
 
 #[derive(Clone)]
 struct Entry {
-    /// An error: no upstream answered, or aliases lead in a circle (RFC 9520 §2).
+    /// An answer, or the failure: no upstream answered, or the aliases form a loop (RFC 9520 §2).
     answer: Result<Arc<Answer>, Failure>,
-    /// Second in which it was stored, by the clock that `now` is of.
+    /// Second in which it was stored, on the clock of `now`.
     stored: u32,
-    /// Until this second it is served though its time is over.
+    /// Second up to which it is served although it expired.
     revived_until: u32,
-    /// Second in which an upstream, asked anew, said SERVFAIL without a reason; [`NEVER`] if none
-    /// has. See [`Kept::doubted`].
+    /// Second in which an upstream responded to a refresh with SERVFAIL without an extended error;
+    /// [`NEVER`] if none did. See [`Kept::doubted`].
     doubted: u32,
-    /// Of a failure: how often the question had failed in a row before.
+    /// Number of consecutive earlier failures; zero for answers.
     repeats: u8,
 }
 
-/// What the cache has for a question.
+/// Result of a cache lookup.
 #[derive(Clone, Debug)]
 pub(crate) enum Found {
-    /// An answer to use.
+    /// A usable answer.
     Usable(Kept),
-    /// That there was no answer a moment ago.
+    /// A cached failure.
     Failed {
-        /// Why there was none.
+        /// Reason of the failure.
         failure: Failure,
-        /// How long ago, seconds.
+        /// Seconds since the failure.
         age: u32,
     },
-    /// Nothing that may be used: the question must be asked.
+    /// No usable entry: the upstreams must be queried.
     Missing,
 }
 
 impl Found {
-    /// What became of the question, if that is no more than `max_age` seconds old.
+    /// Returns the outcome if it is at most `max_age` seconds old.
     #[inline]
     pub(crate) fn outcome(self, max_age: u32) -> Option<Outcome> {
         match self {
@@ -85,12 +85,12 @@ impl Entry {
         Entry { answer, stored, revived_until: 0, doubted: NEVER, repeats: 0 }
     }
 
-    /// Whether it says something of the name, be it that there is none.
+    /// True for an answer with data and for a negative answer; false for failures.
     fn is_good(&self) -> bool {
         self.answer.as_ref().is_ok_and(|answer| answer.kind() != AnswerKind::Failed)
     }
 
-    /// How long it is used, seconds.
+    /// Returns the lifetime of the entry in seconds.
     #[inline]
     fn ttl(&self, limits: &TtlLimits) -> u32 {
         match &self.answer {
@@ -99,23 +99,20 @@ impl Entry {
         }
     }
 
-    /// How often in a row the question has failed, now that it has failed again: a failure counts
-    /// if it was remembered, or has been forgotten for no longer than failures are remembered at
-    /// the most.
+    /// Returns the number of consecutive failures after one more failure. An earlier failure counts
+    /// while it is cached, and afterwards for at most the longest failure TTL.
     fn repeats_after(&self, second: u32, limits: &TtlLimits) -> u8 {
         let over = self.stored.saturating_add(self.ttl(limits));
         match second.checked_sub(over) {
             _ if self.is_good() => 0,
-            // It failed again while the failure was still remembered: two workers asked at once,
-            // for example.
+            // The failure was still cached: two workers sent the query at once, for example.
             None => self.repeats,
             Some(since) if since <= limits.failure_max => self.repeats.saturating_add(1),
             Some(_) => 0,
         }
     }
 
-    /// The answer, if it may be served though its time is over for less than `stale`, or if its
-    /// time is not over.
+    /// Returns the answer if it has not expired, or expired less than `stale` ago.
     fn revivable(&self, second: u32, stale: Duration) -> Option<&Arc<Answer>> {
         let answer =
             self.answer.as_ref().ok().filter(|answer| answer.kind() != AnswerKind::Failed)?;
@@ -124,14 +121,14 @@ impl Entry {
         (over < stale).then_some(answer)
     }
 
-    /// Lets an answer whose time is over do for a while; see [`Cache::revive`].
+    /// Allows an expired answer to be served for a while; see [`Cache::revive`].
     fn revive(&mut self, second: u32, stale: Duration, failed: Option<&Answer>) -> Option<Kept> {
         let answer = Arc::clone(self.revivable(second, stale)?);
         let age = second.saturating_sub(self.stored);
         if age < answer.ttl() {
             return Some(Kept { age, ..Kept::fresh(answer) });
         }
-        // Without an answer nothing new is known: what was doubtful stays so.
+        // Without a response there is no new information, so that `doubted` does not change.
         self.doubted = match failed {
             Some(answer) if answer.is_unexplained() => second,
             Some(_) => NEVER,
@@ -141,7 +138,7 @@ impl Entry {
         Some(Kept { answer, age, stale: true, doubted: self.doubted_for(second) })
     }
 
-    /// How long it has been doubtful, seconds, if it is.
+    /// Returns the seconds since the answer became doubtful, if it is.
     fn doubted_for(&self, second: u32) -> Option<u32> {
         (self.doubted != NEVER).then(|| second.saturating_sub(self.doubted))
     }
@@ -159,26 +156,27 @@ impl Weighter<Key, Entry> for BySize {
     }
 }
 
-/// Counters of an `Arc`, octets.
+/// Reference counters of an `Arc`, octets.
 const ARC: usize = 2 * size_of::<usize>();
 
-/// Memory that an allocation of this size takes: glibc adds 8 octets and rounds up to 16.
+/// Returns the memory that an allocation of this size takes: glibc adds 8 octets and rounds up to
+/// 16.
 fn allocated(octets: usize) -> u64 {
     (octets as u64 + 8).next_multiple_of(16).max(32)
 }
 
-/// Answers, the least useful ones thrown out when memory runs out.
+/// Cached answers and failures; the least useful ones are evicted when memory runs out.
 pub struct Cache {
     entries: QuickCache<Key, Entry, BySize>,
     keeps: bool,
-    /// Whether there has been a name that does not exist. Until then nobody looks for one.
+    /// True once a nonexistent name was cached. Until then lookups skip the check for one.
     denies_names: AtomicBool,
-    /// Second before which silence is forgotten.
+    /// Timeouts stored before this second are discarded.
     forgiven: AtomicU32,
 }
 
 impl Cache {
-    /// A cache of at most `mebibytes` MiB, tables included; none at all for 0.
+    /// Returns a cache of at most `mebibytes` MiB, including its tables; 0 disables caching.
     pub fn new(mebibytes: u64) -> Cache {
         let memory = mebibytes << 20;
         let items = usize::try_from(memory / TYPICAL).unwrap_or(usize::MAX).max(16);
@@ -195,9 +193,9 @@ impl Cache {
             DefaultHashBuilder::default(),
             DefaultLifecycle::default(),
         );
-        // A table that grows is moved as a whole, and lookups wait meanwhile: they stalled for
-        // 60 ms in all while the cache grew from 300 000 answers to 500 000. Reserved memory is
-        // only taken when it is used.
+        // A growing table is moved as a whole, and lookups wait meanwhile: they stalled for 60 ms
+        // in all while the cache grew from 300 000 answers to 500 000. Reserved memory is only
+        // taken when it is used.
         entries.reserve(items.min(MOST_RESERVED));
         Cache {
             entries,
@@ -207,8 +205,8 @@ impl Cache {
         }
     }
 
-    /// What is known of a question ([`crate::name::KeyBuf::octets`]): what was answered to it, or
-    /// that its name does not exist, whatever type that was found out for (RFC 2308 §5).
+    /// Looks up a question ([`crate::name::KeyBuf::octets`]). An NXDOMAIN answer for its name
+    /// applies whatever type it was received for (RFC 2308 §5).
     #[inline]
     pub(crate) fn get(&self, question: &[u8], now: Nanos, limits: &TtlLimits) -> Found {
         let found = self.get_of_type(question, now, limits);
@@ -244,8 +242,8 @@ impl Cache {
         }
     }
 
-    /// Keeps an answer for its TTL; if that is zero, what it replaces is forgotten. An error is
-    /// kept as a failure is.
+    /// Caches an answer for its TTL. If that is zero, an existing entry is removed instead. An
+    /// error response is cached as a failure.
     pub(crate) fn put(&self, key: Key, answer: Arc<Answer>, now: Nanos, limits: &TtlLimits) {
         if !self.keeps {
             return;
@@ -260,8 +258,8 @@ impl Cache {
         }
     }
 
-    /// Notes that a name does not exist, or that it does after all. An answer with aliases says
-    /// nothing of its own name but that.
+    /// Records that a name does not exist, or that it exists again. An answer with aliases proves
+    /// that its first name exists.
     fn note_name(&self, key: &Key, answer: &Arc<Answer>, now: Nanos) {
         let denies = answer.kind() == AnswerKind::NxDomain && !answer.has_aliases();
         if answer.kind() == AnswerKind::Failed
@@ -278,14 +276,15 @@ impl Cache {
         }
     }
 
-    /// Remembers for a while that there was no answer.
+    /// Caches a failure.
     pub(crate) fn put_failure(&self, key: &Key, failure: Failure, now: Nanos, limits: &TtlLimits) {
         if self.keeps {
             self.remember(key, Entry::new(Err(failure), second(now)), limits);
         }
     }
 
-    /// Remembers a failure, for longer each time. An answer that is still good stays.
+    /// Caches a failure, with a longer lifetime each time. A good answer that has not expired
+    /// stays.
     fn remember(&self, key: &Key, failed: Entry, limits: &TtlLimits) {
         let second = failed.stored;
         let remembered = self.entries.entry(key, Some(Duration::ZERO), |_, entry| {
@@ -301,26 +300,27 @@ impl Cache {
             EntryAction::Retain(())
         });
         if let EntryResult::Vacant(place) = remembered {
-            // Inserting fails if another worker has stored something in between, which is as good.
+            // Inserting fails if another worker has stored an entry meanwhile, which is equally
+            // good.
             let _ = place.insert(failed);
         }
     }
 
-    /// An upstream that was dead is back: what it did not answer may be asked again.
+    /// Discards cached timeouts after an upstream that was marked down is up again.
     pub(crate) fn forgive_silence(&self, now: Nanos) {
         self.forgiven.fetch_max(second(now) + 1, Ordering::Relaxed);
     }
 
-    /// Whether a failure that was stored in this second is forgotten; each is remembered for a
-    /// second at the least (RFC 9520 §3.2).
+    /// True if a failure of this age, stored in this second, is discarded. Each failure is cached
+    /// for at least one second (RFC 9520 §3.2).
     fn forgives(&self, failure: Failure, stored: u32, age: u32) -> bool {
         failure == Failure::Timeout && age >= 1 && stored < self.forgiven.load(Ordering::Relaxed)
     }
 
-    /// The answer to a question that upstreams fail to answer anew, if its time is not over for
-    /// longer than `limits.stale` (RFC 8767). It will do for the next half minute. `failed`: what
-    /// an upstream said in its stead, if anything; an answer that validation has rejected
-    /// (RFC 8914) is not replaced.
+    /// Returns an answer that upstreams fail to refresh, if it expired no longer than
+    /// `limits.stale` ago (RFC 8767). It is then served for the next 30 seconds. `failed` is the
+    /// upstream's error response, if any. An answer that failed validation (RFC 8914) is not
+    /// replaced by a stale one.
     pub(crate) fn revive(
         &self,
         key: &Key,
@@ -333,8 +333,8 @@ impl Cache {
         }
         let stale = limits.stale?;
         let second = second(now);
-        // The entry is read and written in one step, so that an answer that another worker stores
-        // meanwhile stays: it is newer.
+        // The entry is read and written in one step. A newer answer that another worker stores
+        // meanwhile is kept.
         let revived = self.entries.entry(key, Some(Duration::ZERO), |_, entry| {
             EntryAction::Retain(entry.revive(second, stale, failed))
         });
@@ -345,16 +345,16 @@ impl Cache {
         }
     }
 
-    /// Whether there is an answer that [`revive`](Cache::revive) would let do.
+    /// True if [`revive`](Cache::revive) would return an answer.
     pub(crate) fn is_revivable(&self, question: &[u8], now: Nanos, stale: Duration) -> bool {
         self.entries
             .peek(question)
             .is_some_and(|entry| entry.revivable(second(now), stale).is_some())
     }
 
-    /// Removes what is cached for `name` and the names below it: answers and failures of all types,
-    /// and answers to other questions with aliases that lead there. Returns their number. Visits
-    /// the whole cache, and locks one part of it at a time.
+    /// Removes the entries of `name` and the names below it: answers and failures of all types, and
+    /// answers to other questions with aliases that lead there. Returns their number. Visits the
+    /// whole cache, and locks one part at a time.
     pub(crate) fn flush(&self, name: &LowerName) -> u64 {
         let removed = Cell::new(0);
         self.entries.retain(|key, entry| {
@@ -374,18 +374,18 @@ impl Cache {
         removed
     }
 
-    /// Forgets all answers and failures. Takes no memory and gives none back: a cache that is
-    /// cleared is as good as a new one, and sooner there.
+    /// Removes all answers and failures, and keeps the allocated memory. Equivalent to a new cache,
+    /// but faster.
     pub fn clear(&self) {
         self.entries.clear();
     }
 
-    /// How many answers and failures it holds.
+    /// Returns the number of cached answers and failures.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// The memory that they take by its own account, octets.
+    /// Returns their memory according to the cache's accounting, octets.
     pub(crate) fn weight(&self) -> u64 {
         self.entries.weight()
     }
@@ -432,11 +432,11 @@ mod tests {
             assert!(!is_known(qtype, true, 10), "{qtype} with CD");
             assert!(!is_known(qtype, false, 60), "{qtype}: it is over");
         }
-        // "No data" says nothing of other types, and that the name is there.
+        // NODATA proves nothing about other types, except that the name exists.
         let empty = said("a.test", AAAA).soa("test", 60, 60);
         cache.put(of(AAAA, false).to_key(), Arc::new(empty.parse().unwrap()), at(20), &limits);
         assert!(!is_known(TXT, false, 21));
-        // Nor does that of an alias's target.
+        // An NXDOMAIN for an alias's target does not apply to the alias.
         let behind = said("a.test", A).cname("a.test", 60, "b.test").rcode(3).soa("test", 60, 60);
         cache.put(of(A, false).to_key(), Arc::new(behind.parse().unwrap()), at(30), &limits);
         assert!(!is_known(TXT, false, 31));
@@ -446,7 +446,8 @@ mod tests {
         Arc::new(said("a.test", A).a("a.test", ttl, "192.0.2.1").parse().unwrap())
     }
 
-    /// One worker revives what another one replaces: what is new stays, whoever is first.
+    /// One worker revives an entry while another one replaces it: the new entry stays, in either
+    /// order.
     #[test]
     fn rfc8767_5_a_new_answer_is_not_replaced_by_the_old_one_that_is_revived() {
         const ROUNDS: usize = 3_000;
@@ -503,7 +504,7 @@ mod tests {
                 second += lasts;
                 assert!(!is_remembered(&cache, second, &limits), "{lasts} s");
             }
-            // An answer, or a longer time in which nobody asks, and it begins anew.
+            // After an answer, or a longer time without queries, counting begins again.
             cache.put_failure(&key("a.test"), Failure::Timeout, at(second + 61), &limits);
             assert!(
                 is_remembered(&cache, second + 65, &limits)
@@ -548,7 +549,7 @@ mod tests {
         assert!(is_remembered(&cache, 202, &limits), "that was no silence");
     }
 
-    /// A key of its number, and an answer with a number of address records.
+    /// Returns a unique key for `number`, and an answer with `records` address records.
     fn unique(number: u64, records: u64) -> (Key, Arc<Answer>) {
         let name = format!("n{number}.cache.test");
         let record = |answer: Said, n: u64| answer.a(&name, 3_600, &format!("192.0.2.{n}"));
@@ -556,7 +557,7 @@ mod tests {
         (key(&name), Arc::new(answer.parse().unwrap()))
     }
 
-    /// Resident memory of this process without its files, octets (proc_pid_statm(5)).
+    /// Returns the resident memory of this process without its files, octets (proc_pid_statm(5)).
     fn resident() -> u64 {
         let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
         let pages: Vec<u64> = statm.split_whitespace().map(|n| n.parse().unwrap()).collect();
@@ -566,8 +567,8 @@ mod tests {
 
     const FULL: u64 = 16;
 
-    /// Not a test, but a process of the test below: fills a cache of [`FULL`] MiB three times, and
-    /// prints by how much the process has grown.
+    /// Helper process of the test below: fills a cache of [`FULL`] MiB three times, and prints the
+    /// growth of the process.
     #[test]
     fn a_process_with_a_full_cache() {
         let Ok(records) = std::env::var("DNS64D_TEST_FULL_CACHE") else { return };
@@ -601,7 +602,7 @@ mod tests {
             let [grown, used] = [words[0], words[2]].map(|word| word.parse::<u64>().unwrap());
             let configured = FULL << 20;
             assert!(used >= configured * 3 / 4 && used <= configured, "{records}: {printed}");
-            // The rest is free memory between allocations.
+            // The remainder is free memory between allocations.
             assert!(grown <= configured * 9 / 8, "{records}: {printed}");
         }
     }

@@ -1,36 +1,35 @@
-//! What became of a question to the upstreams: an answer, with its age, or the reason why there is
-//! none.
+//! Outcome of a fetch: an answer with its age, or the reason why there is none.
 
 use std::sync::Arc;
 
 use crate::resolver::answer::Answer;
 
-/// Why there is no answer to a question of ours.
+/// Reason why a fetch has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// No upstream answered in time.
     Timeout,
-    /// A reply was malformed, and no upstream gave one that could be used.
+    /// A response was malformed, and no upstream sent a usable one.
     Malformed,
-    /// An answer had an alias loop, or aliases without end.
+    /// An answer had an alias loop, or too many aliases.
     AliasLoop,
-    /// Too much is in flight: queries, or questions to upstreams over TCP.
+    /// A local limit was reached: client queries in flight, or upstream queries over TCP.
     Overload,
-    /// No upstream is known yet: the configuration names none, nor does resolv.conf.
+    /// No upstream is configured, neither in the configuration file nor in resolv.conf.
     NoUpstream,
 }
 
-/// What became of a question.
+/// Outcome of a fetch.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome {
-    /// An answer, be it an error of the upstream.
+    /// An answer, including error responses.
     Answered(Kept),
     /// No answer, for this reason.
     Failed(Failure),
 }
 
 impl Outcome {
-    /// The answer, if there is one.
+    /// Returns the answer, if there is one.
     #[inline]
     pub(crate) fn kept(&self) -> Option<&Kept> {
         match self {
@@ -40,36 +39,37 @@ impl Outcome {
     }
 }
 
-/// An answer and when it came.
+/// An answer with its age.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
-    /// The upstream's answer, its TTLs as they were when it came.
+    /// The upstream's answer with its original TTLs.
     pub answer: Arc<Answer>,
-    /// Seconds since the answer came.
+    /// Seconds since the answer arrived.
     pub age: u32,
-    /// Whether its time is over (RFC 8767).
+    /// True if it expired (RFC 8767).
     pub stale: bool,
-    /// Of a stale answer: how many seconds ago an upstream, asked anew, said SERVFAIL without a
-    /// reason, if it did. It may have rejected the new answer for its signatures, and then the old
-    /// one must not stand for it.
+    /// For a stale answer: seconds since an upstream responded to a refresh with SERVFAIL without
+    /// an extended error, if one did. The upstream may have rejected the new answer's signatures;
+    /// the old answer must not be used in its place then.
     pub doubted: Option<u32>,
 }
 
-/// TTL of records that are served though their time is over, seconds (RFC 8767 §4).
+/// TTL of expired records in replies, seconds (RFC 8767 §4).
 pub(crate) const STALE_TTL: u32 = 30;
 
 impl Kept {
-    /// An answer that has just come.
+    /// Wraps an answer that has just arrived.
     pub(crate) fn fresh(answer: Arc<Answer>) -> Kept {
         Kept { answer, age: 0, stale: false, doubted: None }
     }
 
-    /// Of an error, or a stale answer that is doubtful: seconds since the upstream failed.
+    /// Returns the seconds since the upstream failed, for an error response or a doubtful stale
+    /// answer.
     pub(crate) fn since_failure(&self) -> u32 {
         if self.stale { self.doubted.unwrap_or(0) } else { self.age }
     }
 
-    /// What is left of a TTL.
+    /// Returns the remaining part of a TTL.
     #[inline]
     pub(crate) fn left(&self, ttl: u32) -> u32 {
         if self.stale { STALE_TTL } else { ttl.saturating_sub(self.age) }

@@ -1,5 +1,5 @@
-//! What the resolver does to the world: it sends questions, and tells other workers. The server
-//! does it with sockets and mailboxes; tests note down what was done.
+//! Interface of the resolver to sockets and other workers. The server implements it with sockets
+//! and inboxes; tests record the calls.
 
 use std::io;
 use std::sync::Arc;
@@ -15,56 +15,55 @@ use crate::ids::{Expected, FetchId, PortId, ServerId, WorkerId};
 use crate::name::Key;
 use crate::shares::client::ClientId;
 
-/// A question that an upstream is to be asked over TCP.
+/// An upstream query over TCP.
 #[derive(Debug)]
 pub(crate) struct TcpQuestion {
-    /// The worker that gets the answer.
+    /// Worker that receives the answer.
     pub(crate) worker: WorkerId,
     pub(crate) fetch: FetchId,
-    /// The client that caused the question first.
+    /// Client that first caused the fetch.
     pub(crate) client: ClientId,
     /// Address and port of the upstream.
     pub(crate) address: ServiceAddr,
-    /// The query, without the two octets of its length.
+    /// The query without its two-octet length prefix.
     pub(crate) query: Vec<u8>,
-    /// How long it may take, connecting included.
+    /// Maximum duration, including the connection setup.
     pub(crate) timeout: Duration,
-    /// Set when there is room for it, and the upstream is asked.
+    /// Set when a connection slot is free and the query is sent.
     pub(crate) begun: Arc<AtomicBool>,
 }
 
-/// Why a question to an upstream got no answer over TCP.
+/// Reason why a TCP query got no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TcpFailure {
     /// The upstream did not answer in time.
     Timeout,
-    /// It did not take the question, or broke off.
+    /// The upstream closed or refused the connection.
     NoAnswer,
-    /// It was not asked: too many questions were under way.
+    /// No query was sent: too many TCP queries were in progress.
     NoRoom,
 }
 
-/// How a server may be asked.
+/// Parameters for sending queries to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Access {
-    /// Its address and port.
+    /// Address and port.
     pub(crate) address: ServiceAddr,
-    /// From so many source ports; none if it is no longer in the configuration.
+    /// Number of source ports; zero if the server is no longer configured.
     pub(crate) source_ports: u16,
-    /// Past the kernel's network stack, where there is such a way.
+    /// True to use AF_XDP where it is available.
     pub(crate) past_stack: bool,
 }
 
-/// The world, as far as a resolver changes it.
+/// Sockets and other workers, as used by a resolver.
 pub(crate) trait Outside {
-    /// Replaces the list of servers: the number of each, and how it may be asked. Servers that are
-    /// not in the list are forgotten.
+    /// Replaces the list of servers, each with its number and parameters. Servers that are not in
+    /// the list are removed.
     fn configure(&mut self, servers: impl Iterator<Item = (ServerId, Access)>);
 
-    /// Asks over UDP; `write` writes the query with the id that it is given.
+    /// Sends a query over UDP; `write` writes the query with the given id.
     ///
-    /// # Errors
-    /// If it cannot be sent.
+    /// # Errors If it cannot be sent.
     fn ask(
         &mut self,
         server: ServerId,
@@ -74,18 +73,19 @@ pub(crate) trait Outside {
         write: impl FnOnce(u16, &mut Vec<u8>),
     ) -> io::Result<Expected>;
 
-    /// The question that is expected to be answered there.
+    /// Returns the fetch that expects a response there.
     fn expects(&self, at: Expected) -> Option<FetchId>;
 
-    /// Nothing more is expected there.
+    /// Removes an expected response.
     fn forget(&mut self, at: Expected);
 
-    /// The questions that expect answers on a port.
+    /// Returns the fetches that expect responses on a port.
     fn waiting_on(&self, port: PortId) -> Vec<FetchId>;
 
-    /// Asks over TCP. What comes of it is told to [`Resolver::on_tcp`](super::Resolver::on_tcp).
+    /// Sends a query over TCP. Its result is passed to
+    /// [`Resolver::on_tcp`](super::Resolver::on_tcp).
     fn ask_over_tcp(&mut self, question: TcpQuestion);
 
-    /// Tells another worker what came of a question that it waits for.
+    /// Sends the outcome of a fetch to another worker that waits for it.
     fn tell(&mut self, worker: WorkerId, key: Key, outcome: Outcome);
 }

@@ -1,35 +1,36 @@
-//! Answers that are renewed before their time is over, because they are asked for often: so nobody
+//! Prefetching: frequently requested answers are refreshed before they expire, so that no client
 //! waits for them.
 //!
 //! ```text
-//! stored ────────────── nine tenths of its TTL ──────────── over
-//!         served from the cache      │ asked once: noted │ asked again: renewed
+//! stored ────────────── nine tenths of the TTL ─────────── expired
+//!         served from the cache      │ first request: noted │ second request: refreshed
 //! ```
 //!
-//! What is asked for twice in the last tenth of its time is asked for often enough. Renewals are at
-//! most a tenth of the clients' questions, and a hundred at once: so upstreams are not asked much
-//! more than they would be without.
+//! Two requests in the last tenth of the TTL count as frequent. Refreshes are at most a tenth of
+//! the client queries, and at most a hundred in a row, so that upstreams receive only slightly more
+//! queries than without prefetching.
 
 use super::answer::AnswerKind;
 use super::fetches::KeyHash;
 use super::outcome::Kept;
 
-/// Shortest TTL of what is renewed, seconds: a tenth of less is no time in which to be asked twice.
+/// Minimum TTL of refreshed answers, seconds; a tenth of a shorter TTL is too short for two
+/// requests.
 const LEAST_TTL: u32 = 10;
-/// Questions that are remembered as asked once. Others take their places, so that a question that is
-/// asked often among very many different ones may have to be asked a third time.
+/// Number of slots for questions requested once. Another question may overwrite a slot. Among very
+/// many different questions, a frequent one may therefore need a third request.
 const PLACES: usize = 4_096;
-/// Questions of clients for each renewal.
+/// Client queries per refresh.
 const QUESTIONS: u32 = 10;
-/// Renewals that are saved up at the most.
+/// Maximum number of refreshes that can be saved up.
 const SAVED: u32 = 100;
 
-/// Which answers are to be renewed.
+/// Selects the answers to refresh.
 #[derive(Debug)]
 pub(super) struct Renewals {
-    /// Hashes of questions that were asked once in the last tenth.
+    /// Hashes of questions requested once in the last tenth.
     once: Box<[Option<KeyHash>]>,
-    /// Questions that no renewal has used up.
+    /// Client queries that are not yet used up by refreshes.
     saved: u32,
 }
 
@@ -40,13 +41,13 @@ impl Default for Renewals {
 }
 
 impl Renewals {
-    /// A client has asked.
+    /// Counts a client query.
     #[inline]
     pub(super) fn count(&mut self) {
         self.saved = (self.saved + 1).min(SAVED * QUESTIONS);
     }
 
-    /// Whether an answer is near its end and may be worth to be renewed.
+    /// True if an answer is in the last tenth of its TTL and suitable for a refresh.
     #[inline]
     pub(super) fn is_near_end(kept: &Kept) -> bool {
         let ttl = kept.answer.ttl();
@@ -56,8 +57,8 @@ impl Renewals {
             && kept.answer.kind() != AnswerKind::Failed
     }
 
-    /// Whether the answer to a question that is asked now, in the last tenth of its time, is to be
-    /// renewed.
+    /// True if the answer to this question, requested in the last tenth of its TTL, is to be
+    /// refreshed.
     pub(super) fn wants(&mut self, question: KeyHash) -> bool {
         let place = &mut self.once[question.place(PLACES)];
         if *place != Some(question) {
@@ -77,7 +78,7 @@ mod tests {
     use crate::resolver::fetches::Fetches;
 
     fn hash(n: u32) -> KeyHash {
-        // One hasher for all: each has its own key.
+        // A single hasher for all calls: each has its own random key.
         thread_local!(static FETCHES: Fetches = Fetches::default());
         FETCHES.with(|fetches| fetches.hash(&n.to_be_bytes()))
     }
@@ -104,7 +105,7 @@ mod tests {
         let mut renewals = with_questions(250);
         assert_eq!(renewed(&mut renewals), 25);
         assert_eq!(renewed(&mut with_questions(1_000_000)), 100);
-        // What could not be renewed then is when there is room again.
+        // A refresh that was withheld takes place when the quota allows it again.
         (0..10).for_each(|_| renewals.count());
         assert_eq!(renewed(&mut renewals), 1);
     }

@@ -1,11 +1,12 @@
 //! The names that an upstream may answer for: those with the same upstreams as the question.
 //!
-//! With `[[forward]]`, some names belong to other upstreams. An answer is cut at the first alias that
-//! leads to such a name, and the rest is asked of those upstreams (RFC 1034 §5.3.3, step 4c).
+//! With `[[forward]]`, some names belong to other upstreams. An answer is cut at the first alias
+//! that leads to such a name, and the rest is resolved by those upstreams (RFC 1034 §5.3.3, step
+//! 4c).
 
 use crate::name::{DomainTable, LowerName};
 
-/// The set of upstreams of every name. Sets have numbers; equal sets have the same number.
+/// The set of upstreams of every name. Sets are numbered; equal sets have the same number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UpstreamSets {
     by_domain: DomainTable<usize>,
@@ -14,8 +15,8 @@ pub(crate) struct UpstreamSets {
 }
 
 impl UpstreamSets {
-    /// Reads the domains of all routes, each with the numbers of its upstreams. Of two routes for one
-    /// domain the first counts.
+    /// Builds the sets from the domains of all routes, each with the numbers of its upstreams. If
+    /// there are two routes for one domain, the first applies.
     pub(crate) fn new<'r>(
         routes: impl DoubleEndedIterator<Item = (&'r LowerName, &'r [usize])>,
     ) -> UpstreamSets {
@@ -56,7 +57,7 @@ pub(crate) struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    /// Returns true if `name` (wire format, lower case) has the same upstreams as the question.
+    /// True if `name` (wire format, lower case) has the same upstreams as the question.
     pub(crate) fn covers(&self, name: &[u8]) -> bool {
         self.sets.number(name) == self.number
     }

@@ -1,31 +1,30 @@
-//! How long answers are kept.
+//! Caching times of answers.
 
 use std::time::Duration;
 
-/// How long a client waits for a question to be answered before it gets an answer whose time is
-/// over, where there is one: leaves 50 ms of the 1.8 s of RFC 8767 §5 for timers and threads.
+/// Time after which a waiting client gets an expired answer, if there is one. It leaves 50 ms of
+/// the 1.8 s of RFC 8767 §5 for timers and threads.
 pub(crate) const STALE_AFTER: Duration = Duration::from_millis(1_750);
 
-/// Bounds of the time for which answers are kept and served.
+/// Limits for caching times.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TtlLimits {
-    /// At least this, seconds.
+    /// Minimum, seconds.
     pub min: u32,
-    /// At most this, seconds.
+    /// Maximum, seconds.
     pub max: u32,
-    /// Negative answers at most this, seconds (RFC 2308 §5 advises one to three hours).
+    /// Maximum for negative answers, seconds (RFC 2308 §5 advises one to three hours).
     pub negative_max: u32,
-    /// Failures this long at first, at least 1 second (RFC 9520 §3.2; item 38).
+    /// First caching time of failures, at least 1 second (RFC 9520 §3.2; item 38).
     pub failure: u32,
-    /// Failures that are repeated this long at the most, 300 seconds at the most (RFC 9520 §3.2).
+    /// Maximum caching time of repeated failures, at most 300 seconds (RFC 9520 §3.2).
     pub failure_max: u32,
-    /// Answers that have run out are kept this much longer, to serve while all upstreams fail
-    /// (RFC 8767).
+    /// Time for which expired answers are kept, to be served while all upstreams fail (RFC 8767).
     pub stale: Option<Duration>,
-    /// Such answers are served at once, and renewed behind that, instead of when a client has waited
-    /// for [`STALE_AFTER`] (RFC 8767 §5 leaves that to the operator).
+    /// True to serve expired answers at once and refresh them in the background, instead of after
+    /// [`STALE_AFTER`] (RFC 8767 §5 leaves that to the operator).
     pub stale_at_once: bool,
-    /// Answers that are asked for often are renewed before their time is over.
+    /// True to refresh frequently requested answers before they expire.
     pub prefetch: bool,
 }
 
@@ -45,8 +44,8 @@ impl Default for TtlLimits {
 }
 
 impl TtlLimits {
-    /// How long a failure is remembered, seconds, before which the question has failed `repeats`
-    /// times in a row: twice as long each time (RFC 9520 §3.2).
+    /// Returns the caching time of a failure in seconds, after `repeats` consecutive earlier
+    /// failures: doubled each time (RFC 9520 §3.2).
     #[inline]
     pub(crate) fn failure_after(&self, repeats: u8) -> u32 {
         let doubled = u64::from(self.failure) << repeats.min(32);
