@@ -1,8 +1,8 @@
-//! From a question to its answer: the cache, or the upstreams, each of which is asked once for all
-//! who wait.
+//! Resolution of a question: from the cache, or by upstream queries that are shared by all waiting
+//! callers.
 //!
 //! ```text
-//!                 ┌─ Known: cache, or a failure that is remembered
+//!                 ┌─ Known: cached answer or cached failure
 //! ask(key) ───────┼─ Denied: the budget is used up, or it is too late
 //!   waiter        └─ Waiting ─► fetch ─► upstreams ─► outside: UDP, TCP, other workers
 //!                                 ▲                        │
@@ -12,8 +12,8 @@
 //! next_landed ◄── waiters, outcome ◄── cache ◄── answer ◄──┘
 //! ```
 //!
-//! A [`Resolver`] belongs to one worker. It has no sockets, which are [`Outside`], and no clock: it
-//! is told what time it is. Who waits is a [`Waiter`], of which it knows nothing.
+//! A [`Resolver`] belongs to one worker. It has no sockets, which are behind [`Outside`], and no
+//! clock: the caller sets the time. Callers are represented by an opaque [`Waiter`].
 
 pub(crate) mod answer;
 mod arriving;
@@ -61,19 +61,19 @@ use crate::name::{KeyBuf, text};
 use crate::shares::Places;
 use crate::shares::client::ClientId;
 
-/// A question is not begun for a query that is older than this: the client is about to ask again,
-/// and two more rounds of `forwarding.timeout` would make it wait for more than four seconds.
+/// Maximum age of a client query for which a fetch begins. The client is about to retry, and two
+/// more rounds of `forwarding.timeout` would make it wait for more than four seconds.
 const PATIENCE: Nanos = Nanos::from_millis(2_100);
-/// No query begins while so many questions are in flight for each one that may wait: chains make
-/// more than one question of one.
+/// Maximum number of fetches in flight per client query that may wait. Alias chains cause several
+/// fetches per client query.
 const FETCHES_PER_JOB: usize = 2;
 
-/// When a query should have a stale answer, if there is one.
+/// Returns the time at which a client query gets a stale answer, if there is one.
 fn stale_at(demand: Demand) -> Nanos {
     demand.since + Nanos::from(STALE_AFTER)
 }
 
-/// What the resolvers of all workers share.
+/// State shared by the resolvers of all workers.
 #[derive(Clone)]
 pub(crate) struct Common {
     pub(crate) cache: Arc<Cache>,
@@ -81,7 +81,7 @@ pub(crate) struct Common {
     pub(crate) metrics: Metrics,
 }
 
-/// The resolver of one worker: its questions in flight, and what it knows of the upstreams.
+/// The resolver of one worker: its fetches in flight and the state of the upstreams.
 pub(crate) struct Resolver<O> {
     worker: WorkerId,
     settings: Arc<Settings>,
@@ -92,9 +92,9 @@ pub(crate) struct Resolver<O> {
     budget: Budget,
     renewals: Renewals,
     landed: VecDeque<Landed>,
-    /// What is being worked on.
+    /// Fetch that is being processed.
     current: Option<FetchId>,
-    /// What is just being landed.
+    /// Fetch that is being completed.
     landing: Option<Landing>,
     rng: StdRng,
     now: Nanos,
@@ -102,7 +102,7 @@ pub(crate) struct Resolver<O> {
 }
 
 impl<O: Outside> Resolver<O> {
-    /// A resolver that has asked nothing yet.
+    /// Returns a resolver without fetches.
     pub(crate) fn new(
         worker: WorkerId,
         settings: Arc<Settings>,
@@ -129,7 +129,7 @@ impl<O: Outside> Resolver<O> {
         resolver
     }
 
-    /// Takes over another configuration. What is in flight keeps the servers that it has asked.
+    /// Applies another configuration. Fetches in flight keep the servers that they have queried.
     pub(crate) fn take_settings(&mut self, settings: Arc<Settings>) {
         self.settings = settings;
         self.upstreams.configure(&self.settings, &self.common.metrics);
@@ -137,7 +137,8 @@ impl<O: Outside> Resolver<O> {
         self.forget_removed_upstreams();
     }
 
-    /// Forgets upstreams that a reload removed and that have no question in flight.
+    /// Removes upstreams that a reload removed from the configuration and that no fetch in flight
+    /// uses.
     fn forget_removed_upstreams(&mut self) {
         self.upstreams.forget_removed(&self.fetches.servers(), &self.common.metrics);
         let source_ports = self.settings.config.forwarding.source_ports;
@@ -154,20 +155,21 @@ impl<O: Outside> Resolver<O> {
         self.outside.configure(servers);
     }
 
-    /// Tells it what time it is.
+    /// Sets the current time.
     #[inline]
     pub(crate) fn set_now(&mut self, now: Nanos) {
         self.now = now;
     }
 
-    /// What it asks with.
+    /// Returns the interface to sockets and other workers.
     #[inline]
     pub(crate) fn outside(&mut self) -> &mut O {
         &mut self.outside
     }
 
-    /// The answer to a question, if it is known. If not, it is asked, unless it is in flight
-    /// already, and the waiter is told what comes of it ([`next_landed`](Resolver::next_landed)).
+    /// Returns the answer to a question if it is cached. Otherwise begins a fetch, unless one is in
+    /// flight, and queues the waiter; its result is returned by
+    /// [`next_landed`](Resolver::next_landed).
     #[inline]
     pub(crate) fn ask(&mut self, question: &KeyBuf, demand: Demand) -> Asked {
         let found = self.common.cache.get(question.octets(), self.now, &self.settings.ttl);
@@ -190,7 +192,7 @@ impl<O: Outside> Resolver<O> {
         }
     }
 
-    /// Asks anew for what is asked for often and will be over soon.
+    /// Refreshes an answer that is requested often and will expire soon.
     fn renew_if_wanted(&mut self, question: &KeyBuf, outcome: &Outcome, client: ClientId) {
         self.renewals.count();
         let Outcome::Answered(kept) = outcome else { return };
@@ -206,9 +208,9 @@ impl<O: Outside> Resolver<O> {
         }
     }
 
-    /// What a query gets that has waited for as long as a client should before it gets a stale
-    /// answer, counted from its arrival (RFC 8767 §5), or in vain; or that need not wait for it: then
-    /// the question is asked behind that.
+    /// Returns a stale answer if the client query has waited for the maximum time since its arrival
+    /// (RFC 8767 §5), has already waited unsuccessfully, or need not wait. In the last case a fetch
+    /// is begun in the background.
     fn without_waiting(&mut self, question: &KeyBuf, demand: Demand) -> Option<Outcome> {
         let stale = self.settings.ttl.stale?;
         let at_once = self.settings.ttl.stale_at_once;
@@ -216,7 +218,7 @@ impl<O: Outside> Resolver<O> {
         if question.is_probe() {
             return (late && demand.dispensable).then_some(Outcome::Failed(Failure::Timeout));
         }
-        // A question that is asked again needs an answer of now.
+        // A repeated request needs a current answer.
         let at_once = at_once && demand.max_age > 0;
         if !late && !demand.in_vain && !at_once {
             return None;
@@ -230,8 +232,7 @@ impl<O: Outside> Resolver<O> {
             .map(Outcome::Answered)
     }
 
-    /// When a query that waits for this question has waited long enough because something else will
-    /// do.
+    /// Returns the time at which a query waiting for this question gets a stale answer instead.
     fn answer_by(&self, question: &KeyBuf, demand: Demand) -> Nanos {
         let Some(stale) = self.settings.ttl.stale else { return NEVER };
         let will_do = match question.is_probe() {
@@ -268,15 +269,15 @@ impl<O: Outside> Resolver<O> {
         }
     }
 
-    /// The outcome of a question that is not in the cache while no upstream is known: an expired
-    /// answer, if there is one that may be served.
+    /// Returns the outcome of a question that is not cached while there are no upstreams: an
+    /// expired answer, if one may be served.
     fn without_upstream(&self, question: &KeyBuf) -> Outcome {
         let revive = |key| self.common.cache.revive(&key, self.now, &self.settings.ttl, None);
         let stale = (!question.is_probe()).then(|| question.to_key()).and_then(revive);
         stale.map_or(Outcome::Failed(Failure::NoUpstream), Outcome::Answered)
     }
 
-    /// Looks whether one more may wait for a question that is in flight.
+    /// Checks if one more query may wait for a fetch in flight.
     fn join(&mut self, id: FetchId, question: &KeyBuf, demand: Demand) -> Result<FetchId, Asked> {
         let others = self.fetches.get(id).map_or(0, |fetch| fetch.waiters.len());
         let most = self.settings.config.limits.in_flight;
@@ -289,8 +290,7 @@ impl<O: Outside> Resolver<O> {
         Ok(id)
     }
 
-    /// Begins a question that is not in flight, if there is room for one more of this client and of
-    /// this branch.
+    /// Begins a fetch if there is room for one more of this client and of this failing subtree.
     fn begin_for(
         &mut self,
         question: &KeyBuf,
@@ -306,7 +306,7 @@ impl<O: Outside> Resolver<O> {
             .map_err(|kept| Asked::Known(Outcome::Answered(kept)))
     }
 
-    /// One more waits for a question that is in flight.
+    /// Adds a waiter to a fetch.
     fn wait(&mut self, id: FetchId, waiting: Waiting) {
         if let Some(fetch) = self.fetches.get(id) {
             fetch.waiters.push(waiting);
@@ -319,8 +319,7 @@ impl<O: Outside> Resolver<O> {
         }
     }
 
-    /// Tells those who have waited long enough for a question that an old answer has to do. The
-    /// question goes on.
+    /// Delivers a stale answer to the waiters that have waited long enough. The fetch continues.
     fn release_late(&mut self, id: FetchId) {
         let Some(fetch) = self.fetches.get(id) else { return };
         if self.now < fetch.release_due {
@@ -342,8 +341,8 @@ impl<O: Outside> Resolver<O> {
         let (late, others) =
             fetch.waiters.drain(..).partition(|waiting| outcome.is_some() && is_late(waiting));
         fetch.waiters = others;
-        // What could be revived is gone where somebody is late still: then there is nothing but to
-        // wait.
+        // If the stale entry was evicted meanwhile, late waiters continue to wait for the
+        // upstreams.
         let next = fetch
             .waiters
             .iter()
@@ -359,7 +358,7 @@ impl<O: Outside> Resolver<O> {
         }
     }
 
-    /// Tells those who have waited what came of their question.
+    /// Queues the outcome of a fetch for its waiters.
     fn release(&mut self, waiters: Waiters, outcome: Outcome) {
         self.landed.push_back(Landed { waiters, outcome });
         for waiting in self.landed.back().into_iter().flat_map(|landed| &landed.waiters) {
@@ -367,14 +366,14 @@ impl<O: Outside> Resolver<O> {
         }
     }
 
-    /// Whether a question that takes as long as it may leaves no time to ask another one for a
-    /// query that came at `since`.
+    /// True if a fetch of maximum duration leaves no time for another one, for a client query that
+    /// arrived at `since`.
     pub(crate) fn leaves_no_time(&self, since: Nanos) -> bool {
         self.now.since(since) + Nanos::from(self.settings.timeout()) > PATIENCE
     }
 
-    /// Asks a question whose answer a client will want in a moment, unless it is known or in
-    /// flight, or there is no room for it. Nobody is told; the answer will be in the cache.
+    /// Begins a fetch whose answer a client will need in a moment, unless it is cached, in flight,
+    /// or over the budget. It has no waiter; the answer is cached.
     pub(crate) fn ask_ahead(&mut self, question: &KeyBuf, client: ClientId) {
         let known = self.common.cache.get(question.octets(), self.now, &self.settings.ttl);
         let hash = self.fetches.hash(question.octets());
@@ -383,9 +382,8 @@ impl<O: Outside> Resolver<O> {
         }
     }
 
-    /// Begins a question for which nobody waits, if there is room for it. If another worker has just
-    /// got the answer, no older than `max_age` seconds, it is in the cache by now. Whether the
-    /// question is in flight.
+    /// Begins a fetch without a waiter, if there is room. Returns true if it is in flight. Returns
+    /// false also if another worker has just cached an answer at most `max_age` seconds old.
     fn begin_ahead(
         &mut self,
         question: &KeyBuf,
@@ -400,44 +398,44 @@ impl<O: Outside> Resolver<O> {
             && self.begin(question, hash, charge, max_age).is_ok()
     }
 
-    /// Whether no question is in flight.
+    /// True if no fetch is in flight.
     pub(crate) fn is_idle(&self) -> bool {
         self.fetches.len() == 0
     }
 
-    /// Returns the numbers of questions that are in flight, and that may be.
+    /// Returns the numbers of fetches that are in flight, and that may be.
     fn places(&self) -> Places {
         let forwarding = self.settings.config.forwarding;
-        // Half of the ids are left for those that are asked again.
+        // Half of the ids is reserved for retransmissions.
         let ids = usize::from(forwarding.source_ports) * MOST_IDS / 2;
         let most = self.settings.config.limits.in_flight * FETCHES_PER_JOB;
         let most = most.min(ids).min(self.budget.questions(Nanos::from(forwarding.timeout)));
         Places { taken: self.fetches.len(), most }
     }
 
-    /// A question that is over, with those who wait for its outcome; the one that was over first.
+    /// Returns the next completed fetch with its waiters, the oldest first.
     #[inline]
     pub(crate) fn next_landed(&mut self) -> Option<Landed> {
         self.landed.pop_front()
     }
 
-    /// When the next question must be looked at.
+    /// Returns the time of the next timer.
     pub(crate) fn next_due(&self) -> Option<Nanos> {
         self.timers.next()
     }
 
-    /// A question whose time has come, for [`on_timer`](Resolver::on_timer).
+    /// Returns a fetch whose timer is due, for [`on_timer`](Resolver::on_timer).
     pub(crate) fn next_timer(&mut self) -> Option<FetchId> {
         self.timers.pop(self.now)
     }
 
-    /// Something new begins: nothing is being worked on.
+    /// Marks the start of a new work item: no fetch is being processed.
     #[inline]
     pub(crate) fn begin_work(&mut self) {
         self.current = None;
     }
 
-    /// The question that was being worked on when something went wrong, in words.
+    /// Describes the fetch that was being processed when an error occurred.
     pub(crate) fn current(&mut self) -> Option<String> {
         if let Some(landing) = &self.landing {
             return landing.question();
@@ -446,8 +444,8 @@ impl<O: Outside> Resolver<O> {
         Some(format!("{} of type {}", text(key.name()), key.qtype()))
     }
 
-    /// Gives up the question that was being worked on when something went wrong; those who wait for
-    /// it are told that it has failed.
+    /// Abandons the fetch that was being processed when an error occurred; its waiters get a
+    /// failure.
     pub(crate) fn abandon(&mut self) {
         self.conclude(Outcome::Failed(Failure::Overload));
         if let Some(id) = self.current.take() {

@@ -1,5 +1,5 @@
-//! The resolver without sockets, on a clock that the test moves: each state of a fetch, and every
-//! way from one to the next.
+//! The resolver without sockets, on a clock that the test controls: each state of a fetch and each
+//! transition.
 
 mod reload;
 
@@ -34,7 +34,7 @@ impl Sent {
         self.query[11] == 1
     }
 
-    /// An answer with this RCODE, and an A record for each of `addresses`.
+    /// Returns a response with this RCODE, and an A record for each of `addresses`.
     fn answer(&self, code: u8, addresses: &[[u8; 4]]) -> Vec<u8> {
         let mut answer = self.query.clone();
         let end = 12 + question_len(&answer);
@@ -57,7 +57,7 @@ impl Sent {
     }
 }
 
-/// The same message with its question in lower case.
+/// Returns the message with its question in lower case.
 fn in_lower_case(mut message: Vec<u8>) -> Vec<u8> {
     let end = 12 + question_len(&message) - 4;
     message[12..end].make_ascii_lowercase();
@@ -68,18 +68,18 @@ fn question_len(message: &[u8]) -> usize {
     Message::new(message).unwrap().skip_name(12).unwrap() + 4 - 12
 }
 
-/// Notes down what the resolver does.
+/// Records the actions of the resolver.
 #[derive(Default)]
 struct Notes {
-    /// What has not been looked at by the test.
+    /// Queries that the test has not inspected yet.
     sent: Vec<Sent>,
     tcp: Vec<TcpQuestion>,
     told: Vec<(WorkerId, Key)>,
     expected: HashMap<Expected, FetchId>,
     next_id: u16,
-    /// The servers of the last list.
+    /// Servers of the last list.
     servers: Vec<(ServerId, ServiceAddr)>,
-    /// Servers to which nothing can be sent, and why.
+    /// Servers to which nothing can be sent, and the error.
     refuses: HashMap<u16, io::ErrorKind>,
 }
 
@@ -129,7 +129,7 @@ impl Outside for Notes {
     }
 }
 
-/// A resolver with so many upstreams.
+/// A resolver with a number of upstreams.
 struct Test {
     resolver: Resolver<Notes>,
     now: Nanos,
@@ -153,7 +153,7 @@ fn common(workers: usize) -> Common {
     }
 }
 
-/// Who is told.
+/// Returns the waiters of a completed fetch.
 fn told(landed: &Landed) -> Vec<Waiter> {
     landed.waiters.iter().map(|waiting| waiting.waiter).collect()
 }
@@ -176,7 +176,7 @@ impl Test {
         test
     }
 
-    /// Lets time pass.
+    /// Advances the clock.
     fn pass(&mut self, ms: u64) {
         let until = self.now + Nanos::from_millis(ms);
         while let Some(due) = self.resolver.next_due().filter(|due| *due <= until) {
@@ -203,14 +203,14 @@ impl Test {
         self.resolver.ask(&key(name), demand)
     }
 
-    /// Asks what is not known; returns what was sent for it.
+    /// Resolves an uncached name; returns the queries sent for it.
     fn begin(&mut self, name: &str) -> Vec<Sent> {
         self.sent();
         assert!(matches!(self.ask(name), Asked::Waiting));
         self.sent()
     }
 
-    /// Asks what is not known, and has it answered with an address.
+    /// Resolves an uncached name, and answers with an address.
     fn begin_kept(&mut self, name: &str) {
         let sent = self.begin(name).remove(0);
         self.answer(&sent, &sent.answer(0, &[[192, 0, 2, 1]]));
@@ -221,7 +221,7 @@ impl Test {
         std::mem::take(&mut self.resolver.outside.sent)
     }
 
-    /// The one query that was sent.
+    /// Returns the only query that was sent.
     fn one(&mut self) -> Sent {
         let sent = self.sent();
         assert_eq!(sent.len(), 1);
@@ -237,8 +237,8 @@ impl Test {
         self.resolver.outside.tcp.remove(0)
     }
 
-    /// What the one waiter of the one question that is over is told: an RCODE and a number of
-    /// records, or why not.
+    /// Returns the outcome for the only waiter of the only completed fetch: RCODE and number of
+    /// records, or the failure.
     fn outcome(&mut self) -> Option<Result<(u8, usize), Failure>> {
         let landed = self.resolver.next_landed()?;
         assert!(told(&landed) == [JOB] && self.resolver.next_landed().is_none());
@@ -256,7 +256,7 @@ impl Test {
         self.resolver.common.metrics.total(what)
     }
 
-    /// How often a server is said to have failed.
+    /// Returns the failure counter of a server.
     fn failures(&self, server: u16) -> u64 {
         let upstreams = self.resolver.common.metrics.upstreams();
         let mut of_it = upstreams.iter().filter(|(address, _)| address.port() == 1 + server);
@@ -331,7 +331,7 @@ fn udp_a_silent_upstream_is_asked_again_until_the_time_is_over() {
     assert!(test.sent().is_empty());
     test.pass(1);
     let again = test.one();
-    // A late answer to the first would do as well; here it is the second that is answered.
+    // A late answer to the first query would also be accepted; here the second is answered.
     test.pass(10);
     test.answer(&again, &again.answer(0, &[[192, 0, 2, 1]]));
     assert_eq!(test.outcome(), Some(Ok((0, 1))));
@@ -351,7 +351,7 @@ fn udp_a_silent_upstream_is_asked_again_until_the_time_is_over() {
 fn rfc9520_3_1_a_silent_upstream_is_sent_a_question_three_times() {
     for upstreams in [1, 2] {
         let mut test = Test::new(upstreams);
-        // They are known to be quick, so that they are asked again soon.
+        // A short round-trip time is established first, so that retransmissions come early.
         for n in 0..8 * usize::from(upstreams) {
             for sent in test.begin(&format!("quick-{n}.test")) {
                 test.answer(&sent, &sent.answer(0, &[[192, 0, 2, 1]]));
@@ -436,7 +436,7 @@ fn udp_an_error_is_the_answer_only_if_nobody_does_better() {
     test.answer(&second, &second.answer(5, &[]));
     assert_eq!(test.outcome(), Some(Ok((5, 0))));
 
-    // The other one says nothing, twice: the error is at hand.
+    // The other server does not respond, twice: the stored error is used.
     let first = test.begin("c.test").remove(0);
     test.answer(&first, &first.answer(2, &[]));
     assert_eq!(test.sent().len(), 1);
@@ -451,7 +451,7 @@ fn udp_a_server_that_dislikes_edns_is_asked_without() {
     test.answer(&with, &with.answer(1, &[]));
     let without = test.one();
     assert!(with.has_edns() && !without.has_edns());
-    // What it says to the first once more decides nothing.
+    // A second response to the first query decides nothing.
     test.answer(&with, &with.answer(1, &[]));
     assert!(test.sent().is_empty() && test.outcome().is_none());
     test.answer(&without, &without.answer(0, &[[192, 0, 2, 1]]));
@@ -482,7 +482,7 @@ fn udp_an_unreachable_server_is_left_for_another_at_once() {
     assert_eq!(test.count(Count::UpstreamUnreachable), 1);
     test.answer(&second, &second.answer(0, &[]));
     assert_eq!(test.outcome(), Some(Ok((0, 0))));
-    // A server that cannot even be sent to.
+    // A server to which sending fails.
     test.resolver.outside.refuses =
         HashMap::from([(second.server(), io::ErrorKind::NetworkUnreachable)]);
     for n in 0..50 {
@@ -501,7 +501,7 @@ fn udp_without_a_route_a_question_fails_at_once() {
         test.pass(0);
         assert_eq!(test.outcome(), Some(Err(Failure::Timeout)), "{name}");
     }
-    // A server that is only silent may still answer.
+    // A server that only timed out may still answer.
     test.resolver.outside.refuses.remove(&0);
     test.pass(60_000);
     assert_eq!(test.begin("e.test").len(), 1);
@@ -509,7 +509,7 @@ fn udp_without_a_route_a_question_fails_at_once() {
     assert_eq!(test.outcome(), None);
 }
 
-/// A server that is starting refuses questions for a moment.
+/// A server that is starting refuses queries for a moment.
 #[test]
 fn udp_a_refused_question_is_sent_again_for_a_second() {
     let refused = io::ErrorKind::ConnectionRefused;
@@ -544,13 +544,13 @@ fn udp_of_unreachable_servers_one_question_is_the_probe() {
     test.pass(1_700);
     test.sent();
     assert_eq!(test.outcome(), Some(Err(Failure::Timeout)));
-    // Hosts limit their ICMP messages: none comes for this question.
+    // Hosts limit their ICMP messages: none arrives for this query.
     let probe = test.begin("probe.test").remove(0);
     test.pass(199);
     assert!(test.begin("a.test").is_empty());
     let landed = |test: &mut Test| std::iter::from_fn(|| test.resolver.next_landed()).count();
     test.pass(0);
-    // After a timeout, records could be synthesized although the name may have native ones.
+    // After a timeout, AAAA records could be synthesized although the name may have native ones.
     let outcome = test.resolver.next_landed().map(|landed| landed.outcome);
     assert!(matches!(outcome, Some(Outcome::Failed(Failure::Overload))), "it was not asked");
     test.pass(1);
@@ -562,7 +562,7 @@ fn udp_of_unreachable_servers_one_question_is_the_probe() {
     assert!(matches!(test.ask("a.test"), Asked::Waiting), "the failure is forgotten");
 }
 
-/// Settings that follow a resolv.conf.
+/// Returns settings that follow a resolv.conf.
 fn following(resolv_conf: &str) -> Arc<Settings> {
     let settings = Settings::from_text("cache.serve-stale = '1h'\n", Path::new("test.toml"));
     let resolv_conf = ResolvConf::Text(resolv_conf.to_owned());
@@ -576,7 +576,7 @@ fn without_an_upstream_queries_fail_until_there_is_one() {
     test.begin_kept("kept.test");
     let in_flight = test.begin("in-flight.test").remove(0);
     test.resolver.take_settings(following("# none\n"));
-    // Later answers to earlier questions are used.
+    // Late answers to earlier queries are used.
     test.answer(&in_flight, &in_flight.answer(0, &[]));
     assert_eq!(test.outcome(), Some(Ok((0, 0))));
     assert!(matches!(test.ask("kept.test"), Asked::Known(Outcome::Answered(_))));
@@ -626,7 +626,7 @@ fn udp_an_alias_loop_is_a_failure_that_is_remembered() {
     assert!(matches!(test.ask("a.test"), Asked::Known(Outcome::Failed(Failure::AliasLoop))));
 }
 
-/// A name of which no draw of letter case is all lower case, in tests with a fixed seed.
+/// A name for which no draw of letter case is all lower case, in tests with a fixed seed.
 const LETTERS: &str = "a-rather-long-name-with-many-letters.test";
 
 fn with_random_case() -> Test {
@@ -649,7 +649,7 @@ fn case_a_server_that_does_not_keep_it_is_asked_over_tcp() {
     test.resolver.on_tcp(question.fetch, Ok(in_lower_case(sent.answer(0, &[[192, 0, 2, 1]]))));
     assert_eq!(test.outcome(), Some(Ok((0, 1))));
     assert_eq!(test.failures(0), 0);
-    // From now on it is asked in lower case, and its answers are taken.
+    // From now on it is queried in lower case, and its answers are accepted.
     let sent = test.begin("another-long-name-with-many-letters.test").remove(0);
     assert!(is_in_lower_case(&sent));
     test.answer(&sent, &sent.answer(0, &[]));
@@ -669,8 +669,8 @@ fn case_a_server_without_tcp_is_asked_in_lower_case() {
         test.resolver.on_tcp(question.fetch, Err(failure));
         let again = test.one();
         assert!(is_in_lower_case(&again) && again.at != first.at);
-        // The reply may be forged: nothing is remembered yet, and the first query is no longer
-        // answered by a reply in another case.
+        // The response may be forged: nothing is recorded about the server yet, and the first query
+        // no longer accepts a response in another case.
         test.answer(&first, &in_lower_case(first.answer(0, &[])));
         assert!(test.outcome().is_none() && test.resolver.outside.tcp.is_empty());
         test.answer(&again, &again.answer(0, &[[192, 0, 2, 1]]));
@@ -716,12 +716,12 @@ fn tcp_a_truncated_answer_is_asked_for_again() {
     let question = test.tcp();
     assert_eq!((question.address.port(), question.worker), (1, WorkerId(0)));
     assert_eq!(question.timeout, std::time::Duration::from_millis(1_700));
-    // No timer asks again over UDP.
+    // No timer retransmits over UDP.
     test.pass(800);
     assert!(test.sent().is_empty() && test.resolver.outside.tcp.is_empty());
     test.resolver.on_tcp(question.fetch, Ok(sent.answer(0, &[[192, 0, 2, 1], [192, 0, 2, 2]])));
     assert_eq!(test.outcome(), Some(Ok((0, 2))));
-    // What comes when it is over says nothing.
+    // A result that arrives after the end is ignored.
     test.resolver.on_tcp(question.fetch, Err(TcpFailure::NoAnswer));
     assert_eq!(test.outcome(), None);
 }
@@ -784,7 +784,7 @@ fn tcp_ends_at_the_deadline() {
 
 #[test]
 fn tcp_a_server_that_is_silent_is_counted_once() {
-    // The time is over before it is told that there is no answer.
+    // The deadline passes before the missing answer is reported.
     let mut test = Test::new(1);
     let sent = test.begin("a.test").remove(0);
     test.answer(&sent, &sent.truncated());
@@ -795,7 +795,8 @@ fn tcp_a_server_that_is_silent_is_counted_once() {
     test.resolver.on_tcp(question.fetch, Err(TcpFailure::Timeout));
     assert_eq!((test.count(Count::UpstreamTimeout), test.failures(0)), (1, 1));
 
-    // It is told before, and to the other server nothing can be sent.
+    // The missing answer is reported before the deadline, and nothing can be sent to the other
+    // server.
     let mut test = Test::new(2);
     let sent = test.begin("a.test").remove(0);
     test.answer(&sent, &sent.truncated());
@@ -840,7 +841,7 @@ fn elsewhere_one_worker_asks_and_tells_the_other() {
     assert_eq!(worker, WorkerId(1));
     waits.resolver.on_elsewhere(&told, landed.outcome.clone());
     assert_eq!(waits.outcome(), Some(Ok((0, 1))));
-    // Who waits no more is not disturbed.
+    // A worker that no longer waits is not disturbed.
     waits.resolver.on_elsewhere(&told, landed.outcome);
     assert_eq!(waits.outcome(), None);
 }
@@ -853,7 +854,7 @@ fn a_panic_while_a_question_begins_leaves_it_to_nobody() {
     first.resolver.begin_work();
     assert!(crate::guard::catch(|| first.ask("defect-begin.test")).is_err());
     first.resolver.abandon();
-    // It panics for this one as well: it asks for itself, and waits for nobody.
+    // It panics for this worker as well, which does the fetch itself and does not wait for another.
     second.resolver.begin_work();
     assert!(crate::guard::catch(|| second.ask("defect-begin.test")).is_err());
     second.resolver.abandon();
@@ -879,7 +880,7 @@ fn elsewhere_a_worker_that_is_not_told_gives_up_a_moment_later() {
     assert_eq!(waits.outcome(), None);
     waits.pass(100);
     assert_eq!(waits.outcome(), Some(Err(Failure::Timeout)));
-    // It knows only that it was not told: that is no failure to remember.
+    // This worker only timed out waiting for the other one; that is not cached as a failure.
     assert!(matches!(waits.ask("a.test"), Asked::Waiting));
 }
 
@@ -984,7 +985,7 @@ fn an_answer_whose_time_is_over_is_served_when_nobody_answers() {
 fn another_configuration_asks_other_servers_and_keeps_what_is_in_flight() {
     let mut test = Test::new(2);
     let first = test.begin("a.test").remove(0);
-    // Routes of the old configuration are numbers of the new one, or of none.
+    // Route numbers of the old configuration are invalid, or mean other routes, in the new one.
     test.resolver.take_settings(settings(1, "[[forward]]\ndomain = 'corp.test'\n"));
     test.pass(400);
     test.answer(&first, &first.answer(0, &[[192, 0, 2, 1]]));
@@ -1033,7 +1034,8 @@ fn r3_a_dead_zone_leaves_room_for_living_names() {
     );
 }
 
-/// A client that repeats dead names begins no question with that, but takes places to wait in.
+/// A client that repeats queries for dead names begins no fetches, but takes places for waiting
+/// queries.
 #[test]
 fn r3_one_client_that_repeats_dead_names_leaves_places_to_wait_in() {
     let mut test = Test::with(1, "[limits]\nin-flight = 900\n", WorkerId(0), common(1));
@@ -1056,7 +1058,7 @@ fn r3_one_client_that_repeats_dead_names_leaves_places_to_wait_in() {
         dispensable: false,
     };
     assert!(matches!(test.resolver.ask(&key("www.living.test"), other), Asked::Waiting));
-    // As many clients as there are places.
+    // More clients than places.
     for client in 0..12_000_u64 {
         let demand = Demand { client: ClientId(100 + client), ..other };
         let _ = test.resolver.ask(&key(&format!("n{}.dead.test", client % 10)), demand);
@@ -1091,7 +1093,7 @@ fn what_was_being_worked_on_can_be_given_up() {
     test.resolver.begin_work();
     test.resolver.abandon();
     assert_eq!((test.outcome(), test.resolver.current()), (None, None));
-    // It may be asked again, and an answer to what was given up is none.
+    // The question may be resolved again, and an answer to the abandoned query is ignored.
     test.answer(&sent, &sent.answer(0, &[]));
     assert_eq!(test.count(Count::UpstreamStray), 1);
     assert_eq!(test.begin("a.test").len(), 1);
@@ -1138,7 +1140,7 @@ fn a_query_that_has_waited_in_vain_gets_stale_answers_at_once() {
     assert!(test.sent().is_empty());
 }
 
-/// RFC 8767 §5 lets a resolver answer first and ask then.
+/// RFC 8767 §5 permits a stale answer first and a refresh afterwards.
 #[test]
 fn a_stale_answer_may_be_served_at_once_and_is_renewed_behind_that() {
     let text = "[cache]\nserve-stale = '1h'\nstale-at-once = true\n";
@@ -1205,7 +1207,7 @@ fn what_is_asked_for_twice_near_its_end_is_renewed_before_it_is_over() {
     }
 }
 
-/// RFC 8767 §5: counted from the arrival of the client's query, whatever it has been waiting for.
+/// RFC 8767 §5: the time counts from the arrival of the client's query, including earlier waits.
 #[test]
 fn rfc8767_5_who_has_waited_before_gets_a_stale_answer_sooner() {
     let mut test = Test::with(1, "[cache]\nserve-stale = '1h'\n", WorkerId(0), common(1));
@@ -1224,7 +1226,7 @@ fn rfc8767_5_who_has_waited_before_gets_a_stale_answer_sooner() {
     let demand = arrived(before(&test, 1_000));
     assert!(matches!(test.resolver.ask(&key("a.test"), demand), Asked::Waiting));
     let sent = test.one();
-    // Another one waits beside it that has just come.
+    // A second waiter has just arrived.
     let just = arrived(test.now);
     assert!(matches!(test.resolver.ask(&key("a.test"), just), Asked::Waiting));
     test.pass(700);
@@ -1239,7 +1241,7 @@ fn rfc8767_5_who_has_waited_before_gets_a_stale_answer_sooner() {
         landed.waiters.len() == 1 && !landed.outcome.kept().unwrap().stale,
         "for the other one"
     );
-    // Who comes to a question too late does not wait at all, where there is something old.
+    // A query that joins a fetch too late does not wait at all if there is a stale answer.
     test.pass(61_000);
     let demand = arrived(before(&test, 1_750));
     match test.resolver.ask(&key("a.test"), demand) {

@@ -1,4 +1,4 @@
-//! Who waits for a question, and what they are told.
+//! Callers waiting for a fetch, and the results delivered to them.
 
 use method::units::Nanos;
 use smallvec::SmallVec;
@@ -9,88 +9,88 @@ use crate::name::{Key, text};
 use crate::shares::Place;
 use crate::shares::client::ClientId;
 
-/// Who waits for a question. What else is to wait, a validation for example, gets a variant here;
-/// the resolver hands waiters back as it got them.
+/// A caller waiting for a fetch. Further kinds of callers, a validation for example, get a variant
+/// here. The resolver returns waiters unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiter {
-    /// A client query that is not answered yet (`server::jobs`).
+    /// A client query without a reply yet (`server::jobs`).
     Job(JobId),
 }
 
-/// One who waits for a question.
+/// A waiter of a fetch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiting {
-    /// Whom to tell.
+    /// The caller that gets the result.
     pub(crate) waiter: Waiter,
-    /// The place in which the client's query waits.
+    /// The place that the client query holds in the budget.
     pub(super) place: Place,
-    /// When it is told something else if there is no answer yet: that an old one has to do;
-    /// [`NEVER`] if it waits to the end.
+    /// Time at which it gets a stale answer if there is no other yet; [`NEVER`] if it waits to the
+    /// end.
     pub(super) answer_by: Nanos,
 }
 
-/// A moment that never comes.
+/// A time that never comes.
 pub(super) const NEVER: Nanos = Nanos(u64::MAX);
 
-/// Those who wait for one question: one, nearly always.
+/// The waiters of one fetch; nearly always a single one.
 pub(crate) type Waiters = SmallVec<[Waiting; 1]>;
 
-/// Who asks, and how urgent it is.
+/// A request to resolve a question.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Demand {
-    /// Whom to tell what comes of the question.
+    /// The caller that gets the result.
     pub(crate) waiter: Waiter,
     /// Client of the query.
     pub(crate) client: ClientId,
-    /// When the query came for which this is asked.
+    /// Arrival time of the client query.
     pub(crate) since: Nanos,
-    /// Whether nothing has been asked for that query yet. A query for which something has been
-    /// asked gets the rest as well: else that were for nothing.
+    /// True for the first upstream query of a client query. Later upstream queries of the same
+    /// client query are always admitted, because the work done so far would otherwise be wasted.
     pub(crate) first: bool,
-    /// Whether that query has waited for upstreams in vain before: waiting once more would be too
-    /// long for its client (RFC 8767 §5), and a stale answer will do at once.
+    /// True if the client query has already waited unsuccessfully for upstreams. Another wait would
+    /// be too long for its client (RFC 8767 §5), so a stale answer is used at once.
     pub(crate) in_vain: bool,
-    /// How old the answer may be, seconds.
+    /// Maximum age of the answer, seconds.
     pub(crate) max_age: u32,
-    /// Whether the query has a stale answer, and this question only finds out whether it may be
-    /// served: it is, where nobody says in time that it must not.
+    /// True for a DNSSEC probe on behalf of a client query that holds a stale answer. If the probe
+    /// does not finish in time, the stale answer is served.
     pub(crate) dispensable: bool,
 }
 
-/// The reply to a demand.
+/// Immediate result of a request.
 #[derive(Debug)]
 pub(crate) enum Asked {
-    /// The outcome is known at once, be it a failure that is remembered: nobody waits.
+    /// The outcome is available at once, including cached failures; the caller is not queued.
     Known(Outcome),
-    /// The waiter will be told.
+    /// The caller is queued and will get the result.
     Waiting,
-    /// Nobody has been asked, and nobody waits.
+    /// Rejected: no upstream query was sent and the caller is not queued.
     Denied(Denial),
 }
 
-/// Why a question is not asked.
+/// Reason for a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Denial {
-    /// The query is so old that its client is about to ask again.
+    /// The client query is so old that its client is about to retry.
     TooLate,
-    /// As many questions are in flight, or as many queries wait, as may.
+    /// The maximum number of fetches in flight, or of waiting client queries, is reached.
     NoRoom,
-    /// The client, or a network around it, holds its share of the places.
+    /// The client, or a network that contains it, holds its share of the places.
     ClientShare,
-    /// The name is in a dead branch, and the share of that branch, or of the client in it, is held.
+    /// The name is in a failing subtree whose share, or the client's share in it, is used up.
     DeadBranch,
 }
 
-/// A question that is over.
+/// A completed fetch.
 #[derive(Debug)]
 pub(crate) struct Landed {
-    /// Who waited, in the order in which they came.
+    /// The waiters, in order of arrival.
     pub(crate) waiters: Waiters,
-    /// What came of it.
+    /// Outcome of the fetch.
     pub(crate) outcome: Outcome,
 }
 
-/// A question that is over, of which not all who wait have been told.
+/// A fetch that is being completed: its waiters have not all been notified.
 pub(super) struct Landing {
     pub(super) waiters: Waiters,
     /// The question, if other workers may wait for it.
@@ -98,7 +98,7 @@ pub(super) struct Landing {
 }
 
 impl Landing {
-    /// The question in words, where it is known.
+    /// Describes the question, if available.
     pub(super) fn question(&self) -> Option<String> {
         self.told.as_ref().map(|key| format!("{} of type {}", text(key.name()), key.qtype()))
     }

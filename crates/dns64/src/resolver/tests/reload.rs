@@ -1,9 +1,9 @@
-//! Upstreams that a reload removes.
+//! Upstreams that are removed by a reload.
 
 use super::*;
 use crate::metrics::to_text;
 
-/// Settings with three upstreams that no other number has.
+/// Returns settings with three upstreams that are unique to `number`.
 fn set(number: u16) -> Arc<Settings> {
     let upstream =
         |n| format!("[[upstream]]\naddress = '127.0.0.1'\nport = {}\n", 1_000 + 3 * number + n);
@@ -11,7 +11,8 @@ fn set(number: u16) -> Arc<Settings> {
     Arc::new(Settings::from_text(&text, Path::new("test.toml")).unwrap())
 }
 
-/// The numbers of the upstreams that the resolver and its sockets have.
+/// Returns the numbers of the upstreams in the resolver, after comparing them with those of its
+/// sockets.
 fn numbers(test: &Test) -> Vec<u32> {
     let known: Vec<u32> = test.resolver.upstreams.servers().map(|(id, _)| id.0).collect();
     let outside: Vec<u32> = test.resolver.outside.servers.iter().map(|(id, _)| id.0).collect();
@@ -19,7 +20,7 @@ fn numbers(test: &Test) -> Vec<u32> {
     known
 }
 
-/// The upstreams in the text of the metrics.
+/// Returns the number of upstreams in the metrics output.
 fn in_metrics(test: &Test) -> usize {
     let text = to_text(&test.resolver.common.metrics, &Arc::new(Cache::new(1)), &[]);
     text.lines().filter(|line| line.starts_with("dns64d_upstream_server_down{")).count()
@@ -32,7 +33,7 @@ fn after_70_reloads_one_set_of_upstreams_is_left() {
         for n in 0..8 {
             test.begin_kept(&format!("n{n}.r{number}.test"));
         }
-        // One question is in flight during each reload.
+        // One fetch is in flight during each reload.
         let sent = test.begin(&format!("late.r{number}.test")).remove(0);
         test.resolver.take_settings(set(number));
         test.answer(&sent, &sent.answer(0, &[[192, 0, 2, 1]]));
@@ -54,7 +55,7 @@ fn a_removed_upstream_is_kept_while_a_question_is_in_flight() {
         });
         test.resolver.take_settings(set(1));
         assert_eq!((numbers(&test).len(), in_metrics(&test)), (4, 4));
-        // A question to the new upstreams does not delay the removal.
+        // A fetch that uses the new upstreams does not delay the removal.
         let younger = test.begin("b.test").remove(0);
         let answer = sent.answer(0, &[[192, 0, 2, 1]]);
         match question {
