@@ -1,4 +1,4 @@
-//! DNS cookies, the server's side (RFC 7873, RFC 9018).
+//! DNS cookies, server side (RFC 7873, RFC 9018).
 
 use std::net::IpAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,11 +10,12 @@ use wire::rcode::Rcode;
 use crate::client::query::{Cookie, Query};
 use crate::client::reply::COOKIE_LEN;
 
-/// How old a cookie of ours may be, and how far ahead of our clock (RFC 9018 §4.3), seconds.
+/// Maximum age of a server cookie, and maximum time stamp ahead of the local clock (RFC 9018 §4.3),
+/// seconds.
 const OLDEST: u32 = 3_600;
 const AHEAD: u32 = 300;
 
-/// The secret that our cookies are made with; new at every start.
+/// The secret of the server cookies; generated at every start.
 pub struct Cookies {
     secret: [u8; 16],
 }
@@ -26,12 +27,12 @@ impl Default for Cookies {
 }
 
 impl Cookies {
-    /// Cookies with a new secret.
+    /// Generates a new secret.
     pub fn new() -> Cookies {
         Cookies { secret: rand::random() }
     }
 
-    /// The cookie option for the reply to a query that has this one.
+    /// Returns the cookie option for the reply to a query with this cookie option.
     pub(crate) fn answer(
         &self,
         cookie: Option<Cookie>,
@@ -46,14 +47,14 @@ impl Cookies {
         Some(option)
     }
 
-    /// Whether the query has a cookie of ours for its source address, which is thereby no forged
-    /// one.
+    /// True if the query has a valid server cookie for its source address, which is therefore not
+    /// forged.
     pub(crate) fn proves(&self, query: &Query<'_>, client: IpAddr) -> bool {
         query.cookie().is_some_and(|cookie| self.is_ours(&cookie, client))
     }
 
-    /// RCODE of the reply to a query without a question: `rcode`, or BADCOOKIE if the query is NOERROR
-    /// and has a server cookie that is not valid (RFC 7873 §5.4).
+    /// Returns the RCODE of the reply to a query without a question: `rcode`, or BADCOOKIE if
+    /// `rcode` is NOERROR and the query has an invalid server cookie (RFC 7873 §5.4).
     pub(crate) fn confirm(&self, rcode: Rcode, cookie: Option<&Cookie>, client: IpAddr) -> Rcode {
         let is_invalid = |cookie: &Cookie| cookie.server.is_some() && !self.is_ours(cookie, client);
         match cookie {
@@ -62,7 +63,7 @@ impl Cookies {
         }
     }
 
-    /// Whether this is a cookie of ours for the client's address.
+    /// True if the cookie contains a valid server cookie for the client's address.
     pub(crate) fn is_ours(&self, cookie: &Cookie, client: IpAddr) -> bool {
         let Some(ours) = cookie.server_cookie().and_then(|server| server.try_to_standard()) else {
             return false;
@@ -73,7 +74,7 @@ impl Cookies {
     }
 }
 
-/// Seconds since 1970, as cookies count them: modulo 2³².
+/// Returns the time stamp of a cookie: seconds since 1970, modulo 2³².
 fn now() -> u32 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as u32)
 }

@@ -1,9 +1,9 @@
-//! HTTPS and SVCB records with the address hints that a client gets (RFC 9460 §7.3).
+//! Address hints of HTTPS and SVCB records for a client (RFC 9460 §7.3).
 //!
-//! An `ipv6hint` is made only for a target without AAAA records, so these are asked for first:
+//! An `ipv6hint` is synthesized only for a target without AAAA records, so these are queried first:
 //!
 //! ```text
-//! HTTPS answer ─► open_target ─► AAAA question for the target ─► open_target ─► … ─► push
+//! HTTPS answer ─► open_target ─► AAAA query for the target ─► open_target ─► … ─► push
 //! ```
 
 use domain::base::message_builder::AnswerBuilder;
@@ -21,27 +21,28 @@ use crate::translation::decision::aaaa_addresses;
 use crate::translation::hints::{Native, Service};
 use crate::translation::policy::{MAX_SYNTHESIZED, Policy, Rules, TTL_WITHOUT_SOA};
 
-/// The largest number of questions about targets for one query of a client.
+/// Maximum number of upstream queries about targets per client query.
 const MAX_QUESTIONS: usize = 4;
 
 /// An answer with HTTPS or SVCB records, and the answers about their targets.
 #[derive(Clone, Copy)]
 pub(super) struct Hinted<'a> {
     services: &'a Kept,
-    /// Outcomes of the AAAA questions for targets and their aliases.
+    /// Outcomes of the AAAA queries for targets and their aliases.
     targets: &'a [Outcome],
     rules: &'a Rules<'a>,
 }
 
-/// Result of looking for the AAAA records of a target.
+/// Result of the search for the AAAA records of a target.
 enum Found<'a> {
-    /// The question for this name has not been asked.
+    /// This name has not been queried yet.
     Open(&'a [u8]),
     Known(Native),
 }
 
 impl<'a> Hinted<'a> {
-    /// `services` is one of the answers in `known`; those after it are about targets.
+    /// Returns the state of hints; `services` is one of the answers in `known`, and the later ones
+    /// are about targets.
     pub(super) fn new(
         services: &'a Kept,
         known: &'a [Outcome],
@@ -54,9 +55,9 @@ impl<'a> Hinted<'a> {
         Hinted { services, targets, rules }
     }
 
-    /// The name of the AAAA question that must be answered before the hints are made. `None` after a
-    /// failed question, because HTTPS records do not depend on it (RFC 9460 §4.2), and after
-    /// [`MAX_QUESTIONS`].
+    /// Returns the name of the AAAA query that must be answered before hints are synthesized.
+    /// Returns `None` after a failed query, because HTTPS records do not depend on it (RFC 9460
+    /// §4.2), and after [`MAX_QUESTIONS`] queries.
     pub(super) fn open_target(&self) -> Option<LowerName> {
         let has_failed = self.targets.iter().any(|outcome| outcome.kept().is_none());
         if has_failed || self.targets.len() >= MAX_QUESTIONS {
@@ -78,7 +79,7 @@ impl<'a> Hinted<'a> {
         })
     }
 
-    /// Appends the whole answer section with the hints that the client gets. `None` if a record is
+    /// Appends the whole answer section with the client's hints. Returns `None` if a record is
     /// malformed.
     pub(super) fn push(&self, answer: &mut AnswerBuilder<Compressor>) -> Option<()> {
         let kept = self.services;
@@ -89,7 +90,7 @@ impl<'a> Hinted<'a> {
             if answer.as_target().is_full() {
                 break;
             }
-            // A signature does not fit records that have been changed.
+            // A signature does not match records that have been changed.
             if is_changed && record.covered().is_some_and(is_service_type) {
                 continue;
             }
@@ -113,8 +114,8 @@ impl<'a> Hinted<'a> {
         Some(())
     }
 
-    /// The data of each HTTPS or SVCB record, `None` if it stays as it is, and the seconds for which
-    /// the records are valid.
+    /// Returns the new data of each HTTPS or SVCB record, or `None` if it is unchanged, and the
+    /// maximum TTL of the records in seconds.
     fn rewritten(&self) -> (Vec<Option<Vec<u8>>>, u32) {
         let answer = &self.services.answer;
         let records = || answer.answers().filter(is_service);
@@ -137,7 +138,7 @@ impl<'a> Hinted<'a> {
         (changed.collect(), lifetime)
     }
 
-    /// Target of a record's hints, and the policy for its AAAA records.
+    /// Returns the target of a record's hints, and the policy for its AAAA records.
     fn target(&self, service: &Service<'_>, record: &ReadRecord<'_>) -> (LowerName, &'a Policy) {
         let target = match service.target() {
             Some(target) => LowerName::of_wire(target),
@@ -147,7 +148,7 @@ impl<'a> Hinted<'a> {
         (target, policy)
     }
 
-    /// Looks for the AAAA records of a target, following aliases.
+    /// Searches the answers for the AAAA records of a target, following aliases.
     fn find<'n>(&self, target: &'n [u8], policy: &Policy) -> Found<'n>
     where
         'a: 'n,
@@ -157,7 +158,7 @@ impl<'a> Hinted<'a> {
         }
         let answers = || self.targets.iter().filter_map(Outcome::kept);
         let mut name = target;
-        // More aliases than answers are a loop.
+        // More aliases than answers form a loop.
         for _ in 0..=self.targets.len() {
             let Some(kept) = answers().find(|kept| kept.answer.name() == name) else {
                 return Found::Open(name);
@@ -171,7 +172,7 @@ impl<'a> Hinted<'a> {
     }
 }
 
-/// The meaning of an answer to a AAAA question.
+/// Derives the state of native AAAA records from the answer to an AAAA query.
 fn native(kept: &Kept, policy: &Policy) -> Native {
     let denial = kept.answer.negative_ttl().map_or(TTL_WITHOUT_SOA, |ttl| kept.left(ttl));
     match kept.answer.kind() {
@@ -193,7 +194,7 @@ fn is_service(record: &AnswerRecord<'_>) -> bool {
     is_service_type(record.rtype)
 }
 
-/// The data of an HTTPS or SVCB record, its names uncompressed; `None` if it is malformed.
+/// Returns the data of an HTTPS or SVCB record with uncompressed names; `None` if it is malformed.
 fn service_data(record: &ReadRecord<'_>) -> Option<Vec<u8>> {
     let (AllRecordData::Https(_) | AllRecordData::Svcb(_)) = record.data() else { return None };
     let mut data = Vec::new();

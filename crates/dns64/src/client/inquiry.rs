@@ -1,13 +1,14 @@
-//! One query of a client, from its question to its reply: what it waits for next, and what it gets.
+//! State machine of one client query, from its question to its reply: the next upstream query, and
+//! the reply.
 //!
 //! ```text
-//! begin ─► step ─► Ask(question) ─► somebody finds out ─► learn ─┐
-//!           ▲  └─► Reply ─► write                                │
-//!           └────────────────────────────────────────────────────┘
+//! begin ─► step ─► Ask(question) ─► the caller resolves it ─► learn ─┐
+//!           ▲  └─► Reply ─► write                                    │
+//!           └────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! There are no sockets, no clock and no cache here: the server asks and waits in its own way,
-//! [`crate::walk`] in another.
+//! There are no sockets, no clock and no cache here. The server resolves questions asynchronously,
+//! [`crate::walk`] synchronously.
 
 use std::net::IpAddr;
 
@@ -25,66 +26,66 @@ use crate::translation::local::{self, Local, LocalAnswer};
 use crate::translation::policy::{Policy, Rules};
 use crate::transport::Transport;
 
-/// Most queries need the answers to no more questions: AAAA and A.
+/// Number of upstream queries that suffice for most client queries: AAAA and A.
 const USUAL_QUESTIONS: usize = 2;
 
-/// A query that has not been answered yet.
+/// A client query without a reply.
 #[derive(Clone, Debug)]
 pub(crate) struct Inquiry {
     client: IpAddr,
     frame: ReplyFrame,
-    /// What is asked; for a name in the reverse tree of a prefix the question for the name that it
-    /// is a CNAME of.
+    /// The question to resolve. For a name in the reverse tree of a prefix, it is the question for
+    /// the CNAME's target.
     question: Question,
-    /// Set if the question is for another name than the client's, of which that is an alias.
+    /// Set if the client's name is an alias of the name in `question`.
     alias: Option<Box<Denials>>,
     local: Option<Box<LocalAnswer>>,
-    /// What is known so far, in the order in which it was asked for.
+    /// Outcomes so far, in the order of the upstream queries.
     known: SmallVec<[Outcome; USUAL_QUESTIONS]>,
-    /// The plan by which it has asked what it waits for, once it has waited.
+    /// The plan under which the current upstream query was sent; set once the query has waited.
     waits_by: Option<Plan>,
-    /// Whether it has begun anew, because the rules ask for something else by now.
+    /// True if it was restarted because changed rules need other upstream queries.
     begun_anew: bool,
-    /// Progress of asking a question again.
+    /// Progress of a repeated upstream query.
     again: Again,
 }
 
-/// A failed question is asked again at most once per query.
+/// Progress of a repeated upstream query; a failed one is repeated at most once per client query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Again {
     NotYet,
-    /// Its answer is awaited.
+    /// The query was repeated, and its answer is awaited.
     Asked,
     Answered,
 }
 
 impl Again {
-    /// The progress once an answer has come.
+    /// Returns the progress after an answer.
     fn answered(self) -> Again {
         if self == Again::Asked { Again::Answered } else { self }
     }
 }
 
-/// The replies for an alias whose target has nothing.
+/// The replies for an alias whose target has no data.
 #[derive(Clone, Debug)]
 struct Denials {
     name_error: LocalAnswer,
     no_data: LocalAnswer,
 }
 
-/// What comes next for a query.
+/// The next step of a client query.
 #[derive(Clone, Debug)]
 pub(crate) enum Step<'a> {
-    /// The answer to this question is needed: [`Inquiry::learn`] takes it.
+    /// Resolve this question, and pass the outcome to [`Inquiry::learn`].
     Ask(KeyBuf),
-    /// The same, after [`Inquiry::forget_failure`].
+    /// Resolve this question again, after [`Inquiry::forget_failure`].
     Again(KeyBuf),
-    /// This is the reply: [`Inquiry::write`] writes it.
+    /// Send this reply, written by [`Inquiry::write`].
     Reply(Reply<'a>),
 }
 
 impl Inquiry {
-    /// Begins with a client's query, to which `rules` apply. `cookie` is the cookie option for its
+    /// Returns the state of a client query under `rules`. `cookie` is the cookie option for its
     /// reply.
     pub(crate) fn begin(
         query: &Query<'_>,
@@ -119,44 +120,44 @@ impl Inquiry {
         inquiry
     }
 
-    /// The address of the client that has asked, which decides about its policy.
+    /// Returns the client's address, which selects the policy.
     pub(crate) fn client(&self) -> IpAddr {
         self.client
     }
 
-    /// The name that upstreams are asked for first; it decides about the route.
+    /// Returns the name to resolve first; it selects the route.
     pub(crate) fn name(&self) -> &LowerName {
         &self.question.name
     }
 
-    /// Whether the question is for another name than the client's, of which that is an alias.
+    /// True if the client's name is an alias of another name.
     pub(crate) fn is_alias(&self) -> bool {
         self.alias.is_some()
     }
 
-    /// Whether it needs no upstream.
+    /// True if the reply needs no upstream.
     pub(crate) fn is_local(&self) -> bool {
         self.local.is_some()
     }
 
-    /// Whether no question has been answered for it yet.
+    /// True if no upstream query has been answered for it.
     pub(crate) fn is_new(&self) -> bool {
         self.known.is_empty() && !self.begun_anew && self.again == Again::NotYet
     }
 
-    /// Whether an answer that it leans on is served though its time is over (RFC 8767).
+    /// True if an answer used for it has expired (RFC 8767).
     pub(crate) fn is_stale(&self) -> bool {
         is_stale(&self.known)
     }
 
-    /// True if the reply does not depend on this question, which [`Inquiry::step`] gave: it is for
-    /// the AAAA records of the target of an address hint.
+    /// True if the reply does not depend on `asked`, the question of the last step: it is for the
+    /// AAAA records of an address hint's target.
     pub(crate) fn is_optional(&self, asked: &KeyBuf) -> bool {
         matches!(self.question.qtype, rtype::HTTPS | rtype::SVCB) && asked.qtype() == rtype::AAAA
     }
 
-    /// Whether it has waited for upstreams in vain: an answer came too late, or an old one had to
-    /// do.
+    /// True if it has already waited unsuccessfully for upstreams: an answer timed out or was
+    /// malformed, or a stale one was used.
     pub(crate) fn has_waited_in_vain(&self) -> bool {
         let in_vain = |outcome: &Outcome| match outcome {
             Outcome::Answered(kept) => kept.stale,
@@ -167,12 +168,12 @@ impl Inquiry {
         self.known.iter().any(in_vain)
     }
 
-    /// The name and the type that the client asks for.
+    /// Returns the name and the type of the client query.
     pub(crate) fn asked(&self) -> (LowerName, u16) {
         self.frame.asked()
     }
 
-    /// What decided the reply that [`Inquiry::step`] gave.
+    /// Returns the decision behind the reply of [`Inquiry::step`].
     pub(crate) fn decision(&self, reply: &Reply<'_>, policy: &Policy) -> Decision {
         match Decision::of(&self.question, policy, reply) {
             Decision::PassedOn if self.is_alias() => Decision::Pointer,
@@ -180,7 +181,7 @@ impl Inquiry {
         }
     }
 
-    /// What comes next, by all that is known.
+    /// Returns the next step according to the outcomes so far.
     #[inline]
     pub(crate) fn step<'a>(&'a self, rules: &Rules<'_>) -> Step<'a> {
         if let Some(answer) = &self.local {
@@ -200,7 +201,8 @@ impl Inquiry {
         }
     }
 
-    /// The question for the AAAA records of a target of address hints, if it must be answered first.
+    /// Returns the question for the AAAA records of an address hint's target, if it must be
+    /// resolved first.
     #[inline]
     fn open_target(&self, reply: &Reply<'_>, rules: &Rules<'_>) -> Option<KeyBuf> {
         let has_hints = matches!(self.question.qtype, rtype::HTTPS | rtype::SVCB);
@@ -213,7 +215,7 @@ impl Inquiry {
         Some(self.key(target.wire(), rtype::AAAA))
     }
 
-    /// The reply to a question for a pointer whose alias would lead to nothing (RFC 6147 §5.3.1).
+    /// Returns the reply to a PTR query for an alias with an empty target (RFC 6147 §5.3.1).
     fn denial(&self, reply: &Reply<'_>) -> Option<&LocalAnswer> {
         let denials = self.alias.as_deref().filter(|_| self.question.qtype == rtype::PTR)?;
         match reply {
@@ -231,9 +233,9 @@ impl Inquiry {
         }
     }
 
-    /// The question that may be asked together with `asked`: A with the first one (RFC 6147
-    /// §5.1.8), if the policy wants that; and A with the one that looks behind an unexplained
-    /// SERVFAIL, because both after each other take longer than a client waits.
+    /// Returns the question to be resolved in parallel to `asked`. This is A with the first AAAA
+    /// question (RFC 6147 §5.1.8) if the policy permits it. It is also A with the probe behind an
+    /// unexplained SERVFAIL, because the sequence of both takes longer than a client waits.
     pub(crate) fn companion(&self, asked: &KeyBuf, policy: &Policy) -> Option<KeyBuf> {
         if asked.is_probe() {
             return Some(self.key(asked.name(), rtype::A));
@@ -242,9 +244,9 @@ impl Inquiry {
         wanted.then(|| self.key(self.question.name.wire(), rtype::A))
     }
 
-    /// How old an answer to the question that [`Inquiry::step`] gave last may be, seconds. What a
-    /// probe finds must be no older than the failure behind which it looks: what a zone said before
-    /// it went down does not make it bogus.
+    /// Returns the maximum age of an answer to the question of the last step, in seconds. The
+    /// result of a probe must not be older than the failure that it explains: an answer from before
+    /// a zone became unreachable does not make it bogus.
     #[inline]
     pub(crate) fn max_age(&self, asked: &KeyBuf) -> u32 {
         if !asked.is_probe() {
@@ -253,13 +255,14 @@ impl Inquiry {
         self.known.last().and_then(Outcome::kept).map_or(0, Kept::since_failure)
     }
 
-    /// Forgets the last question, which failed, and its probe: [`Inquiry::step`] asks it again.
+    /// Discards the outcome of the last question, which failed, and of its probe: [`Inquiry::step`]
+    /// returns it again.
     pub(crate) fn forget_failure(&mut self) {
         self.known.truncate(self.known.len().saturating_sub(2));
         self.again = Again::Asked;
     }
 
-    /// Takes what became of the question that [`Inquiry::step`] gave last.
+    /// Adds the outcome of the question of the last step.
     pub(crate) fn learn(&mut self, outcome: Outcome) {
         self.again = self.again.answered();
         self.known.push(outcome);
@@ -288,15 +291,14 @@ impl Inquiry {
         }
     }
 
-    /// Notes by which rules it has asked the question that [`Inquiry::step`] gave last, now that it
-    /// waits for the answer.
+    /// Records the rules under which the question of the last step is being resolved.
     pub(crate) fn wait(&mut self, rules: &Rules<'_>) {
         self.waits_by = Some(self.question.plan(rules.policy, rules.mode));
     }
 
-    /// Takes what became of the question that it has waited for; `rules` apply from now on. Where
-    /// they ask for something else than those before, it begins anew: what is known would be taken
-    /// for answers to other questions. What of it is wanted is in the cache by now.
+    /// Adds the outcome of the question that the query has waited for; `rules` apply from now on.
+    /// If they need other upstream queries than the former rules, the state is reset, because the
+    /// outcomes would be taken for answers to other questions. Reusable outcomes are in the cache.
     pub(crate) fn resume(&mut self, outcome: Outcome, rules: &Rules<'_>) {
         let plan = self.question.plan(rules.policy, rules.mode);
         if self.waits_by.is_some_and(|before| before != plan) {
@@ -308,23 +310,25 @@ impl Inquiry {
         }
     }
 
-    /// Ends it with a failure, whatever is known: nothing is made up for records that may exist.
+    /// Ends the client query with a failure, whatever the outcomes so far: nothing is synthesized
+    /// in place of records that may exist.
     pub(crate) fn give_up(&mut self, failure: Failure) {
         self.known = smallvec![Outcome::Failed(failure)];
     }
 
-    /// Writes the reply that [`Inquiry::step`] gave.
+    /// Writes the reply of the last step.
     pub(crate) fn write(&self, out: &mut Vec<u8>, reply: &Reply<'_>, rules: &Rules<'_>) {
         let alias = self.is_alias().then_some(&self.question.name);
         self.frame.write(out, reply, rules, alias, &self.known);
     }
 
-    /// Writes a reply that only says that TCP has a better one.
+    /// Writes an empty truncated reply, so that the client retries over TCP.
     pub(crate) fn write_truncated(&self, out: &mut Vec<u8>) {
         self.frame.write_truncated(out);
     }
 
-    /// The key of a question for `name` (wire format, lower case) as the client asks.
+    /// Returns the key of a question for `name` (wire format, lower case) with the client's class
+    /// and flags.
     fn key(&self, name: &[u8], qtype: u16) -> KeyBuf {
         let question = &self.question;
         KeyBuf::of_wire(
@@ -346,14 +350,14 @@ mod tests {
     use crate::testing::{Said, said};
     use crate::translation::policy::Mode;
 
-    /// Begins with a query for the A records of `a.test`.
+    /// Begins a query for the A records of `a.test`.
     fn begin(rules: &Rules<'_>) -> Inquiry {
         let query = b"\0\x01\x01\0\0\x01\0\0\0\0\0\0\x01a\x04test\0\0\x01\0\x01";
         let Received::Query(query) = Received::read(query) else { panic!("a query") };
         Inquiry::begin(&query, Transport::Udp, None, rules)
     }
 
-    /// The type that is asked for next, if the reply is not there yet.
+    /// Returns the type of the next upstream query, or `None` if the reply is ready.
     fn asks(inquiry: &Inquiry, rules: &Rules<'_>) -> Option<u16> {
         match inquiry.step(rules) {
             Step::Ask(key) | Step::Again(key) => Some(key.qtype()),
@@ -361,7 +365,7 @@ mod tests {
         }
     }
 
-    /// How many records the client is given, and whether A records were withheld.
+    /// Returns the number of records in the reply, and true if A records were withheld.
     fn given(inquiry: &Inquiry, rules: &Rules<'_>) -> (usize, bool) {
         match inquiry.step(rules) {
             Step::Reply(Reply::Pass { last, withheld, .. }) => {
@@ -380,7 +384,7 @@ mod tests {
         said("a.test", A).a("a.test", 60, "8.8.8.8")
     }
 
-    /// A reload, or a client that moves to another group, while the query waits.
+    /// A reload, or a client that moves to another group, during the wait.
     #[test]
     fn what_other_rules_have_asked_for_is_no_answer() {
         let policy = |filter_a: bool| Policy { filter_a, ..Policy::default() };
@@ -388,7 +392,7 @@ mod tests {
         let client = IpAddr::from([127, 0, 0, 1]);
         let (on, off) = (Rules::of_all(&on, client), Rules::of_all(&off, client));
 
-        // That there are no AAAA records says nothing of A records.
+        // NODATA for AAAA does not apply to A.
         let mut inquiry = begin(&on);
         assert!(inquiry.is_new() && asks(&inquiry, &on) == Some(AAAA));
         inquiry.wait(&on);
@@ -399,7 +403,7 @@ mod tests {
         inquiry.resume(address().kept(), &off);
         assert_eq!(given(&inquiry, &off), (1, false));
 
-        // Nor are A records AAAA records.
+        // Data for A does not apply to AAAA.
         let mut inquiry = begin(&off);
         assert_eq!(asks(&inquiry, &off), Some(A));
         inquiry.wait(&off);
@@ -412,7 +416,7 @@ mod tests {
         assert_eq!(given(&inquiry, &on), (0, true));
     }
 
-    /// What is probed for in one mode is not asked for in another.
+    /// A probe that one mode needs is not sent in another mode.
     #[test]
     fn another_mode_begins_anew_and_the_same_goes_on() {
         let policy = Policy { filter_a: true, ..Policy::default() };

@@ -1,5 +1,5 @@
-//! Rates of clients and networks: the generic cell rate algorithm (ITU-T I.371) with one word for
-//! each of them. A rate counts queries, or octets.
+//! Rate limits of clients and networks: the generic cell rate algorithm (ITU-T I.371) with one word
+//! of state each. The unit of a rate is queries or octets.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use quick_cache::sync::Cache;
 
 use crate::shares::client::ClientId;
 
-/// Clients remembered; beyond that the least active are forgotten.
+/// Maximum number of recorded clients; above it, the least active are evicted.
 const CLIENTS: usize = 65_536;
 
-/// The limiter of all workers.
+/// Rate limiter, shared by all workers.
 pub(crate) struct Limiter {
-    /// When each client's allowance will be whole again.
+    /// Time at which each client's allowance will be full.
     whole_at: Cache<u64, Arc<AtomicU64>>,
 }
 
@@ -26,8 +26,8 @@ impl Limiter {
         Limiter { whole_at }
     }
 
-    /// Whether a client may ask now, at `rate` queries per second with `burst` at once; 0 is no
-    /// limit.
+    /// True if a query of the client is within its rate of `rate` queries per second with a burst
+    /// of `burst`; a rate of 0 is no limit.
     pub(crate) fn admits(&self, client: IpAddr, now: Nanos, rate: u32, burst: u32) -> bool {
         self.grants(network(client), 1, now, rate, burst.max(1))
     }

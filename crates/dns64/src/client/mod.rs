@@ -1,4 +1,4 @@
-//! The client side: what a datagram asks, who may ask how often, and the reply as octets.
+//! The client side: parsing of queries, rate limits, and replies as octets.
 
 pub(crate) mod cookies;
 mod hinted;

@@ -1,5 +1,4 @@
-//! Queries of clients: what they ask, and what is wrong with those that get an error at once
-//! (items 31, 34, 44).
+//! Client queries: parsing, and the errors of invalid ones (items 31, 34, 44).
 
 use domain::base::opt::cookie::{ClientCookie, ServerCookie};
 use wire::edns::{LEAST_PAYLOAD, OPT_LEN, Opt, option};
@@ -10,58 +9,58 @@ use wire::view::{CLASS_IN, Malformed, Message, rtype};
 use crate::name::{LowerName, text};
 use crate::translation::decide::Question;
 
-/// A client's EDNS part.
+/// EDNS part of a client query.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edns {
-    /// The largest UDP reply that the client takes, octets: 512 at least.
+    /// Maximum UDP payload size of the client, octets; at least 512.
     pub size: usize,
-    /// DO: the client wants signatures (RFC 3225 §3).
+    /// DO bit: the client requests signatures (RFC 3225 §3).
     pub dnssec_ok: bool,
-    /// Its cookie (RFC 7873).
+    /// Cookie option (RFC 7873).
     pub cookie: Option<Cookie>,
 }
 
-/// The cookies of a query.
+/// Cookie option of a query.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cookie {
-    /// The client's own part, 8 octets, which the reply repeats.
+    /// Client cookie, 8 octets, repeated in the reply.
     pub client: ClientCookie,
-    /// Server cookie that it got earlier; zeros, which are not valid, if it has another length than ours.
+    /// Server cookie; zeros, which are not valid, if its length differs from that of this server's
+    /// cookies.
     pub server: Option<[u8; 16]>,
 }
 
 impl Cookie {
-    /// Our part, as domain reads it.
+    /// Returns the server cookie in the type of `domain`.
     pub(crate) fn server_cookie(&self) -> Option<ServerCookie> {
         self.server.as_ref().map(|octets| ServerCookie::from_octets(octets))
     }
 }
 
-/// A query that can be answered.
+/// A valid query.
 #[derive(Clone, Debug)]
 pub(crate) struct Query<'a> {
-    /// The message id that the client has chosen; the reply repeats it.
+    /// Message id, repeated in the reply.
     pub id: u16,
-    /// The question section, with the client's letter case.
+    /// Question section in the client's letter case.
     pub question: &'a [u8],
-    /// The name, lower case.
+    /// Name in lower case.
     pub name: LowerName,
-    /// The type that is asked for (QTYPE): not 0, and no meta type but ANY.
+    /// QTYPE: not 0, and no meta type except ANY.
     pub qtype: u16,
-    /// The class that is asked for (QCLASS), 1 to 253.
+    /// QCLASS, 1 to 253.
     pub qclass: u16,
-    /// RD: the client wants recursion (RFC 1035 §4.1.1).
+    /// RD bit: the client requests recursion (RFC 1035 §4.1.1).
     pub recursion_desired: bool,
-    /// CD: the client validates for itself (RFC 4035 §3.2.2).
+    /// CD bit: the client validates answers (RFC 4035 §3.2.2).
     pub checking_disabled: bool,
-    /// AD: the client wants to know whether the answer is authentic, without its signatures
-    /// (RFC 6840 §5.7).
+    /// AD bit: the client requests the AD bit in the reply, without signatures (RFC 6840 §5.7).
     pub authentic_data: bool,
-    /// EDNS, if it has any.
+    /// EDNS part, if any.
     pub edns: Option<Edns>,
 }
 
-/// The question of a client's message in words, for logs; empty if it has none.
+/// Describes the question of a client's message for logs; empty if it has none.
 pub(crate) fn describe(bytes: &[u8]) -> String {
     match Received::read(bytes) {
         Received::Query(query) => format!("{} of type {}", text(query.name.wire()), query.qtype),
@@ -69,31 +68,31 @@ pub(crate) fn describe(bytes: &[u8]) -> String {
     }
 }
 
-/// What a datagram is.
+/// Classification of a received message.
 #[derive(Clone, Debug)]
 pub(crate) enum Received<'a> {
-    /// A query that can be answered.
+    /// A valid query.
     Query(Query<'a>),
     /// A message that gets a reply without records: an error, or a server cookie.
     Error {
         /// RCODE of the reply.
         rcode: Rcode,
-        /// The question, if it could be read; the reply repeats it.
+        /// Question section, if it could be parsed; repeated in the reply.
         question: &'a [u8],
         /// True if the message has an OPT record, so that the reply must have one (RFC 6891 §6.1.1).
         edns: bool,
-        /// Its cookie, so that the reply has one (RFC 7873 §5.3); `None` if the cookie is malformed.
+        /// Cookie for the reply's cookie option (RFC 7873 §5.3); `None` if it is malformed.
         cookie: Option<Cookie>,
     },
-    /// Nothing that gets a reply: a response, or less than a header.
+    /// A message without a reply: a response, or less than a header.
     Ignored,
 }
 
 impl<'a> Received<'a> {
-    /// Reads a datagram, or a message from a TCP stream.
+    /// Parses a datagram, or a message from a TCP stream.
     #[inline]
     pub(crate) fn read(bytes: &'a [u8]) -> Received<'a> {
-        // A response must not be answered: two servers would answer each other for ever.
+        // A response must not be answered: two servers would answer each other forever.
         let Some(message) = Message::new(bytes).filter(|m| !m.is_response()) else {
             return Received::Ignored;
         };
@@ -129,8 +128,8 @@ impl<'a> Received<'a> {
         })
     }
 
-    /// The reply to a message that is not a query with one question. A client gets a server cookie by
-    /// a query without questions that has a COOKIE option (RFC 7873 §5.4).
+    /// Returns the reply to a message that is not a query with one question. A client obtains a
+    /// server cookie by a query without questions that has a COOKIE option (RFC 7873 §5.4).
     #[cold]
     fn without_question(message: &Message<'_>, rcode: Rcode) -> Received<'a> {
         let (edns, cookie) = match edns_of_any(message) {
@@ -146,7 +145,7 @@ impl<'a> Received<'a> {
 }
 
 impl Query<'_> {
-    /// What it asks, as the decision of RFC 6147 sees it.
+    /// Returns the question as needed for the decisions of RFC 6147.
     pub(crate) fn to_question(&self) -> Question {
         Question {
             name: self.name.clone(),
@@ -158,31 +157,31 @@ impl Query<'_> {
         }
     }
 
-    /// Its cookie, if it has any.
+    /// Returns the cookie, if any.
     pub(crate) fn cookie(&self) -> Option<Cookie> {
         self.edns?.cookie
     }
 
-    /// Whether DO is set: the client wants signatures (RFC 3225 §3). Never without EDNS.
+    /// True if DO is set (RFC 3225 §3); false without EDNS.
     pub(crate) fn dnssec_ok(&self) -> bool {
         self.edns.is_some_and(|edns| edns.dnssec_ok)
     }
 }
 
-/// The error for a type that cannot be asked for, if it is one (RFC 6895 §3.1).
+/// Returns the error for a type that cannot be queried (RFC 6895 §3.1), if it is one.
 #[inline]
 fn refusal(qtype: u16) -> Option<Rcode> {
     match qtype {
-        // Type 0 is no type of records: the cache keeps under it what is true of all of them.
+        // Type 0 is not a record type: the cache uses it for entries that apply to all types.
         0 | rtype::OPT => Some(Rcode::FORMERR),
-        // Zone transfers and other meta types are nothing to forward, ANY excepted.
+        // Zone transfers and other meta types are not forwarded, except ANY.
         128..=254 => Some(Rcode::NOTIMP),
         _ => None,
     }
 }
 
-/// End of the name and the question section, if there is exactly one question and its name is
-/// whole.
+/// Returns the end of the name, and the question section, if there is exactly one complete
+/// question.
 fn read_question<'a>(message: &Message<'_>, bytes: &'a [u8]) -> Option<(usize, &'a [u8])> {
     if message.qdcount() != 1 {
         return None;
@@ -205,7 +204,7 @@ fn read_question<'a>(message: &Message<'_>, bytes: &'a [u8]) -> Option<(usize, &
     Some((at, bytes.get(HEADER_LEN..at + 4)?))
 }
 
-/// The EDNS part of a message with any number of questions; see [`read_edns`].
+/// Returns the EDNS part of a message with any number of questions; see [`read_edns`].
 fn edns_of_any(message: &Message<'_>) -> Result<Option<Edns>, BadEdns> {
     let mut at = HEADER_LEN;
     for _ in 0..message.qdcount() {
@@ -219,18 +218,18 @@ fn edns_of_any(message: &Message<'_>) -> Result<Option<Edns>, BadEdns> {
     read_edns(message, at)
 }
 
-/// What is wrong with a query behind its question.
+/// Error in a query after its question section.
 struct BadEdns {
     rcode: Rcode,
-    /// Whether an OPT record had been read, so that who asks is told apart from who knows no EDNS
-    /// by an OPT record in the reply (RFC 6891 §7).
+    /// True if an OPT record was parsed before the error. An OPT record in the reply then shows
+    /// that the server supports EDNS (RFC 6891 §7).
     edns: bool,
-    /// The cookie that had been read.
+    /// Cookie parsed before the error.
     cookie: Option<Cookie>,
 }
 
-/// The EDNS part (RFC 6891 §6.1), or what is wrong with it. What else is in a query is skipped, but
-/// must be well formed.
+/// Parses the EDNS part (RFC 6891 §6.1). Other records of a query are skipped, but must be well
+/// formed.
 fn read_edns(message: &Message<'_>, at: usize) -> Result<Option<Edns>, BadEdns> {
     let bad = |edns, cookie| BadEdns { rcode: Rcode::FORMERR, edns, cookie };
     let mut others = message.records(at, message.ancount().saturating_add(message.nscount()));
@@ -242,7 +241,7 @@ fn read_edns(message: &Message<'_>, at: usize) -> Result<Option<Edns>, BadEdns> 
         let before = edns.and_then(|edns| edns.cookie);
         let Ok(record) = record else { return Err(bad(edns.is_some(), before)) };
         let Some(opt) = Opt::of(&record) else { continue };
-        // One OPT, owned by the root.
+        // Only one OPT, owned by the root.
         if edns.is_some() || record.data_at != record.owner + OPT_LEN {
             return Err(bad(true, before));
         }
@@ -258,8 +257,8 @@ fn read_edns(message: &Message<'_>, at: usize) -> Result<Option<Edns>, BadEdns> 
     Ok(edns)
 }
 
-/// The first cookie option; others are ignored. An error if options or cookie are malformed
-/// (RFC 7873 §5.2.2).
+/// Parses the first cookie option; others are ignored. Returns an error if options or cookie are
+/// malformed (RFC 7873 §5.2.2).
 fn read_cookie(opt: &Opt<'_>) -> Result<Option<Cookie>, Malformed> {
     let mut cookie = None;
     for option in opt.options() {
@@ -357,7 +356,7 @@ mod tests {
             };
             assert_eq!((rcode, cookie.is_some()), (wanted, known), "{bytes:?}");
         }
-        // A message that ends within its questions.
+        // A message that ends within its question section.
         let cut = &of(0, 2, &cookie)[..30];
         assert!(matches!(
             Received::read(cut),
@@ -365,7 +364,7 @@ mod tests {
         ));
     }
 
-    /// RFC 6895 §3.1: type 0 is never one of records, and the cache leans on that.
+    /// RFC 6895 §3.1: type 0 is never a record type, and the cache relies on that.
     #[test]
     fn item_44_types_that_cannot_be_asked_for() {
         for (qtype, rcode) in [
@@ -402,7 +401,7 @@ mod tests {
         two[11] = 2;
         let cut_off = query(0, 28, &opt(1232, 0, &[0, 3, 0, 5]));
         for bad in [two, cut_off] {
-            // RFC 6891 §7: an OPT record says that it is EDNS which is malformed.
+            // RFC 6891 §7: an OPT record in the reply shows that the EDNS part is malformed.
             assert!(
                 matches!(
                     Received::read(&bad),
@@ -443,7 +442,7 @@ mod tests {
         }
     }
 
-    /// RFC 7873 §5.3: a client that knows the server's cookie takes no reply without one.
+    /// RFC 7873 §5.3: a client that has the server's cookie rejects replies without a cookie.
     #[test]
     fn item_34_errors_know_the_cookie() {
         let cookie = [&[0, 10, 0, 8][..], &[7; 8]].concat();

@@ -1,5 +1,5 @@
-//! Replies to clients: an answer copied, translated or put together from several, cut to what the
-//! client can take.
+//! Replies to clients: an answer copied, synthesized or composed of several, and truncated to the
+//! client's limit.
 
 use std::collections::HashSet;
 use std::net::Ipv6Addr;
@@ -33,39 +33,40 @@ use crate::translation::local::{self, LocalAnswer, NameServer};
 use crate::translation::policy::{Hints, MAX_SYNTHESIZED, Policy, Rules};
 use crate::transport::Transport;
 
-/// Room for a cookie and two extended errors: no reply has more options.
+/// Octets for a cookie and two extended errors; no reply has more options.
 const USUAL_OPTIONS: usize = 64;
 
-/// Length of the cookie option's data: the client's 8 octets and our 16.
+/// Length of the cookie option's data: client cookie (8 octets) and server cookie (16 octets).
 pub(crate) const COOKIE_LEN: usize = 24;
 
-/// What every reply to a client has in common, whatever it says.
+/// The parts that all replies to a client query have in common.
 #[derive(Clone, Debug)]
 pub(crate) struct ReplyFrame {
-    /// The message id, which is the query's.
+    /// Message id of the query.
     pub id: u16,
-    /// Its question section, in its letter case.
+    /// Question section in the client's letter case.
     pub question: SmallVec<[u8; USUAL_NAME]>,
-    /// RD, which the reply repeats (RFC 1035 §4.1.1).
+    /// RD bit, repeated in the reply (RFC 1035 §4.1.1).
     pub recursion_desired: bool,
-    /// CD, which the reply repeats (RFC 4035 §3.2.2).
+    /// CD bit, repeated in the reply (RFC 4035 §3.2.2).
     pub checking_disabled: bool,
-    /// DO, which the reply's EDNS part repeats (RFC 3225 §3).
+    /// DO bit, repeated in the reply's EDNS part (RFC 3225 §3).
     pub dnssec_ok: bool,
-    /// Whether AD means something to the client: it has set DO or AD (RFC 6840 §5.7, §5.8).
+    /// True if the client requests AD by setting DO or AD (RFC 6840 §5.7, §5.8).
     pub wants_authentic: bool,
-    /// How the query came.
+    /// Transport of the query.
     pub transport: Transport,
-    /// Whether it speaks EDNS; only then the reply may.
+    /// True if the query has an EDNS part; otherwise the reply must have none.
     pub edns: bool,
-    /// The most octets that the reply may have: over UDP what the query's EDNS allows, 512 to 1232.
+    /// Maximum length of the reply in octets: over UDP the size in the query's EDNS part, 512 to
+    /// 1232.
     pub limit: usize,
-    /// The cookie option to send.
+    /// Cookie option of the reply.
     pub cookie: Option<[u8; COOKIE_LEN]>,
 }
 
 impl ReplyFrame {
-    /// The frame for a reply to `query`, which came over `transport`.
+    /// Returns the frame of the reply to `query`, received over `transport`.
     pub(crate) fn new(
         query: &Query<'_>,
         transport: Transport,
@@ -86,9 +87,9 @@ impl ReplyFrame {
         }
     }
 
-    /// Writes the reply that [`crate::translation::decide::next`] decided on. `alias` is the name
-    /// that the client's name is a CNAME of, by a decision of [`crate::translation::local::look`].
-    /// `known` are all answers for the query.
+    /// Writes the reply that [`crate::translation::decide::next`] decided on. If
+    /// [`crate::translation::local::look`] found the client's name to be an alias, `alias` is the
+    /// target of its CNAME. `known` contains all answers for the query.
     pub(crate) fn write(
         &self,
         out: &mut Vec<u8>,
@@ -117,7 +118,7 @@ impl ReplyFrame {
                 self.write_synthesized(out, a, rules, ttl_limit);
             }
             _ => {
-                // It fails only where something exceeds what a message can hold.
+                // It fails only if a part exceeds the limits of a message.
                 if self.compose(out, reply, rules, alias, known, self.limit).is_none() {
                     out.truncate(start);
                     self.write_header(out, Rcode::SERVFAIL, false);
@@ -127,7 +128,8 @@ impl ReplyFrame {
         self.finish(out, start, &errors);
     }
 
-    /// The extended errors of a reply (RFC 8914). Those of upstreams are passed on (§3).
+    /// Returns the extended errors of a reply (RFC 8914). Extended errors of upstreams are
+    /// forwarded (§3).
     fn extended_errors(&self, reply: &Reply<'_>, stale: bool) -> SmallVec<[u16; 2]> {
         let own = match *reply {
             Reply::Error { cause: Cause::Failed(Failure::Timeout), .. } => {
@@ -155,22 +157,22 @@ impl ReplyFrame {
         errors
     }
 
-    /// An answer that needed no upstream. None of it lasts longer than the prefix that it comes of
-    /// is known (RFC 7050 §3, RFC 8781 §4), nor than other answers may.
+    /// Writes an answer that needed no upstream. TTLs are limited to the lifetime of the prefix
+    /// that the answer depends on (RFC 7050 §3, RFC 8781 §4), and to the maximum TTL.
     fn write_local(&self, out: &mut Vec<u8>, answer: &LocalAnswer, rules: &Rules<'_>) {
         let start = out.len();
         self.write_header(out, answer.rcode, false);
         put_local(out, start, answer, rules);
     }
 
-    /// Writes a reply that is only an error, with the extended error `ede`.
+    /// Writes an error reply without records, with the extended error `ede`.
     pub(crate) fn write_error(&self, out: &mut Vec<u8>, code: Rcode, ede: Option<u16>) {
         let start = out.len();
         self.write_header(out, code, false);
         self.finish(out, start, ede.as_slice());
     }
 
-    /// Writes a reply that only says that TCP has a better one.
+    /// Writes an empty truncated reply, so that the client retries over TCP.
     pub(crate) fn write_truncated(&self, out: &mut Vec<u8>) {
         let start = out.len();
         self.write_header(out, Rcode::NOERROR, false);
@@ -189,7 +191,7 @@ impl ReplyFrame {
         [QR | rd, RA | u8::from(ad) << 5 | u8::from(self.checking_disabled) << 4 | code.in_header()]
     }
 
-    /// The upstream's message with our header, the client's question, and what is left of the TTLs.
+    /// Copies the upstream's message with a new header, the client's question and aged TTLs.
     fn write_copy(&self, out: &mut Vec<u8>, kept: &Kept, ad: bool) {
         let start = out.len();
         let answer = &*kept.answer;
@@ -206,15 +208,15 @@ impl ReplyFrame {
         }
     }
 
-    /// Writes AAAA records for the A records of an answer that has nothing else (RFC 6147 §5.1.7), at
-    /// most [`MAX_SYNTHESIZED`], with one TTL for all (item 16).
+    /// Writes AAAA records for the A records of an answer that contains nothing else (RFC 6147
+    /// §5.1.7): at most [`MAX_SYNTHESIZED`], with one TTL for all (item 16).
     fn write_synthesized(&self, out: &mut Vec<u8>, a: &Kept, rules: &Rules<'_>, ttl_limit: u32) {
         let start = out.len();
         self.write_header(out, Rcode::NOERROR, false);
         let ttl = synthetic_ttl(a, ttl_limit.min(rules.lifetime()));
         let records_at = out.len();
-        // The last record is the one after which the message is full, and will be truncated, or has
-        // all records that it may have.
+        // Stop after the record that exceeds the limit, because the message will be truncated, or
+        // after the maximum number of records.
         let all = records_at - start + MAX_SYNTHESIZED * AAAA_LEN;
         let full = all.min(self.limit + 1);
         let few = a.answer.answer_count() <= FEW;
@@ -231,8 +233,8 @@ impl ReplyFrame {
         }
     }
 
-    /// The name of the AAAA question that must be answered before this reply is written: the target of
-    /// address hints. `known` are all answers for the query.
+    /// Returns the name of the AAAA query that must be answered before this reply is written: the
+    /// target of address hints. `known` contains all answers for the query.
     pub(crate) fn open_target(
         &self,
         reply: &Reply<'_>,
@@ -247,8 +249,9 @@ impl ReplyFrame {
         }
     }
 
-    /// True if the client gets other address hints than the upstream's. Queries with CD get the
-    /// upstream's, and queries with DO those of signed answers, as with AAAA records.
+    /// True if the client gets other address hints than those of the upstream. Queries with CD get
+    /// the upstream's hints, and queries with DO those of signed answers; the same applies to AAAA
+    /// records.
     fn rewrites_hints(&self, last: &Kept, rules: &Rules<'_>) -> bool {
         let policy = rules.policy;
         policy.hints != Hints::Keep
@@ -258,7 +261,7 @@ impl ReplyFrame {
             && (policy.break_dnssec || !self.dnssec_ok || !last.answer.is_signed())
     }
 
-    /// The type that was asked for (QTYPE).
+    /// Returns the QTYPE.
     fn qtype(&self) -> u16 {
         match self.question[..] {
             [.., t0, t1, _, _] => u16::from_be_bytes([t0, t1]),
@@ -266,13 +269,14 @@ impl ReplyFrame {
         }
     }
 
-    /// The name, in lower case, and the type that were asked for.
+    /// Returns the name of the question in lower case, and the type.
     pub(crate) fn asked(&self) -> (LowerName, u16) {
         (LowerName::of_wire(&self.question[..self.question.len() - 4]), self.qtype())
     }
 
-    /// The general way: aliases in order, then data or denial, names compressed anew. It ends with
-    /// the first record behind which there are more than `limit` octets: the reply will be cut.
+    /// Composes a reply of several parts, and compresses its names: aliases in order, then data or
+    /// a negative answer. It stops after the record that exceeds `limit` octets, because the reply
+    /// will be truncated.
     fn compose(
         &self,
         out: &mut Vec<u8>,
@@ -319,7 +323,7 @@ impl ReplyFrame {
             Reply::Empty { aliases, last, made, .. } => {
                 push_all_aliases(&mut answer, aliases)?;
                 push_aliases(&mut answer, last)?;
-                // An SOA beside data denies nothing.
+                // An SOA next to data does not make the answer negative.
                 let is_data = last.answer.kind() == AnswerKind::Data;
                 if is_data || last.answer.negative_ttl().is_none() {
                     let denied = with_made_up_soa(answer, aliases, last, rules, made)?;
@@ -329,7 +333,7 @@ impl ReplyFrame {
             }
             Reply::Error { .. } | Reply::Local(_) => return None,
         };
-        // RFC 6147 §5.4: of the answer to the last question.
+        // RFC 6147 §5.4: sections of the answer to the last upstream query.
         let mut authority = answer.authority();
         push_records(&mut authority, last, last.answer.authorities())?;
         let mut additional = authority.additional();
@@ -341,13 +345,14 @@ impl ReplyFrame {
         let start = out.len();
         out.extend(composed.into_octets());
         out[start + 2..start + 4].copy_from_slice(&self.flags(code, false));
-        // The builder writes the first name uncompressed, so the question has the client's length.
+        // The builder writes the first name uncompressed, so the question has the same length as
+        // the client's.
         let question = out.get_mut(start + HEADER_LEN..start + HEADER_LEN + self.question.len())?;
         question.copy_from_slice(&self.question);
         Some(())
     }
 
-    /// Cuts a reply that is too long and appends EDNS.
+    /// Truncates a reply that is too long, and appends EDNS.
     fn finish(&self, out: &mut Vec<u8>, start: usize, errors: &[u16]) {
         let mut options: SmallVec<[u8; USUAL_OPTIONS]> = SmallVec::new();
         if self.edns {
@@ -358,7 +363,7 @@ impl ReplyFrame {
             }
         }
         if !self.transport.truncates() && out.len() - start + OPT_LEN + options.len() > self.limit {
-            // If there is no room for both, the answer stays and the extended errors go.
+            // If there is no room for both, the answer is kept and the extended errors are dropped.
             options.clear();
         }
         let opt_len = if self.edns { OPT_LEN + options.len() } else { 0 };
@@ -371,9 +376,9 @@ impl ReplyFrame {
         }
     }
 
-    /// Makes a reply fit into `room` octets. What is only there besides is left out; TC says that
-    /// the answer itself is not whole, and then nothing of it is there (RFC 2181 §9). Over TCP,
-    /// where TC would lead nowhere, that is a SERVFAIL.
+    /// Shortens a reply to `room` octets. Optional records are removed first. If the answer itself
+    /// does not fit, it is removed and TC is set (RFC 2181 §9). Over TCP, where TC has no use, the
+    /// reply becomes a SERVFAIL.
     fn cut(&self, out: &mut Vec<u8>, start: usize, room: usize) {
         let records_at = HEADER_LEN + self.question.len();
         let view = Message::new(&out[start..]);
@@ -381,12 +386,12 @@ impl ReplyFrame {
         let ends = view.and_then(|view| section_ends(&view, records_at));
         let (end, counts) = match ends {
             Some((_, authority)) if authority <= room => (authority, ARCOUNT),
-            // A client that validates may need signatures of the authority section; one that gets
-            // no data needs its SOA.
+            // A validating client may need signatures of the authority section, and a negative
+            // answer needs its SOA.
             Some((answer, _)) if answer <= room && is_positive && !self.dnssec_ok => {
                 (answer, NSCOUNT)
             }
-            // A negative answer over TCP is of use without its SOA too.
+            // A negative answer over TCP is useful even without its SOA.
             Some((answer, _)) if answer <= room && !self.transport.truncates() => (answer, NSCOUNT),
             _ if !self.transport.truncates() => {
                 out[start + 3] = out[start + 3] & 0xf0 | Rcode::SERVFAIL.in_header();
@@ -407,7 +412,7 @@ pub(crate) fn is_stale(known: &[Outcome]) -> bool {
     known.iter().filter_map(Outcome::kept).any(|kept| kept.stale)
 }
 
-/// Where answer and authority section end.
+/// Returns the ends of the answer section and of the authority section.
 fn section_ends(view: &Message<'_>, records_at: usize) -> Option<(usize, usize)> {
     let end = |at: usize, count: u16| {
         let mut records = view.records(at, count);
@@ -417,8 +422,9 @@ fn section_ends(view: &Message<'_>, records_at: usize) -> Option<(usize, usize)>
     Some((answer, end(answer, view.nscount())?))
 }
 
-/// Writes SERVFAIL for a message whose work has failed, if it is a query; `answer` makes the cookie
-/// option for one that has a cookie. Returns whether it is.
+/// Writes SERVFAIL in reply to a query that could not be processed because of an internal error.
+/// `answer` returns the cookie option for a query with a cookie. Returns false if the message is
+/// not a query.
 pub(crate) fn write_servfail(
     out: &mut Vec<u8>,
     received: &[u8],
@@ -431,8 +437,8 @@ pub(crate) fn write_servfail(
     true
 }
 
-/// Writes a reply to what is no query that can be answered: header, the question if it could be
-/// read, an RCODE, and an EDNS part for those that speak it, with the cookie option if there is one.
+/// Writes a reply to an invalid query: header, question if it could be parsed, and RCODE. It has an
+/// EDNS part if the query has one, with the cookie option if there is one.
 pub(crate) fn write_refusal(
     out: &mut Vec<u8>,
     received: &[u8],
@@ -443,7 +449,7 @@ pub(crate) fn write_refusal(
 ) {
     let start = out.len();
     out.extend(&received[..2]);
-    // The opcode and RD of the query.
+    // Opcode and RD of the query.
     out.extend([
         QR | received[2] & 0x79,
         code.in_header(),
@@ -475,7 +481,7 @@ fn put_cookie(options: &mut SmallVec<[u8; USUAL_OPTIONS]>, cookie: Option<[u8; C
 const QR: u8 = 0x80;
 const TC: u8 = 0x02;
 const RA: u8 = 0x80;
-/// Offsets of the header's counts.
+/// Offsets of the counts in the header.
 const ANCOUNT: usize = 6;
 const NSCOUNT: usize = 8;
 const ARCOUNT: usize = 10;
@@ -528,25 +534,25 @@ pub(crate) fn local_outcome(question: &[u8], answer: &LocalAnswer, rules: &Rules
     }
 }
 
-/// Octets of a synthesized record: pointer, type, class, TTL, length, address.
+/// Length of a synthesized record in octets: pointer, type, class, TTL, length, address.
 const AAAA_LEN: usize = 28;
 
-/// Records that are compared one by one; more need a table.
+/// Maximum number of records for a linear duplicate check; a larger number needs a table.
 const FEW: usize = 32;
 
-/// Whether one of the synthesized records in `records` has this address.
+/// True if one of the synthesized records in `records` has this address.
 fn has_record(records: &[u8], address: Ipv6Addr) -> bool {
     records.chunks_exact(AAAA_LEN).any(|record| record[12..] == address.octets())
 }
 
-/// The least TTL of the A records, what is left of it, and not above the limit (RFC 6147 §5.1.7).
+/// Returns the least remaining TTL of the A records, limited to `limit` (RFC 6147 §5.1.7).
 pub(crate) fn synthetic_ttl(a: &Kept, limit: u32) -> u32 {
     let records = a.answer.answers().filter(|record| record.rtype == rtype::A);
     records.map(|record| a.left(record.ttl)).min().unwrap_or(0).min(limit)
 }
 
-/// Writes these records of an answer, as far as they are wanted: behind a reply that is too long
-/// already there is no use for them. `None` if one of them is malformed.
+/// Writes records of an answer until the reply exceeds its limit; further records are not needed
+/// then. Returns `None` if one of them is malformed.
 fn push_records<'a, B>(
     builder: &mut B,
     kept: &'a Kept,
@@ -567,14 +573,14 @@ fn aged<'a>(mut record: ReadRecord<'a>, kept: &Kept) -> ReadRecord<'a> {
     record
 }
 
-/// The aliases of all answers; the AAAA question may have got none where the A question did.
+/// Writes the aliases of all answers. The AAAA answer may contain none although the A answer does.
 fn push_all_aliases(answer: &mut AnswerBuilder<Compressor>, aliases: Way<'_>) -> Option<()> {
     aliases.answers().try_for_each(|kept| push_aliases(answer, kept))
 }
 
-/// Ends a message with the SOA for "no such data" where upstreams gave none: it lasts as long as the
-/// records because of which there are none (RFC 2308 §3). `made`: AAAA records that are made with
-/// the prefixes are among these; they last no longer than the prefixes are known.
+/// Finishes a NODATA message with an SOA of this server if the upstreams sent none. Its TTL is
+/// limited by the records that are withheld (RFC 2308 §3). If `made` is true, these include
+/// synthesized AAAA records, and the TTL is also limited by the lifetime of the prefixes.
 fn with_made_up_soa(
     answer: AnswerBuilder<Compressor>,
     aliases: Way<'_>,
@@ -594,7 +600,7 @@ fn with_made_up_soa(
     Some(authority.additional().finish())
 }
 
-/// The whole answer section, but for the AAAA records that are left out.
+/// Writes the whole answer section except for the AAAA records to be removed.
 fn push_stripped(
     answer: &mut AnswerBuilder<Compressor>,
     kept: &Kept,
@@ -604,15 +610,14 @@ fn push_stripped(
     let is_hidden = |record: &AnswerRecord<'_>| match record.rtype {
         rtype::AAAA => <[u8; 16]>::try_from(record.data)
             .is_ok_and(|address| strip.hides(address.into(), policy)),
-        // The signatures cover the whole set of records, of which some are left out: they would
-        // not fit any more.
+        // The signatures cover the whole RRset and no longer match when records are removed.
         _ => strip != Strip::Nothing && record.covered() == Some(rtype::AAAA),
     };
     push_records(answer, kept, kept.answer.answers().filter(|record| !is_hidden(record)))
 }
 
-/// Appends AAAA records for the A records, at most [`MAX_SYNTHESIZED`], owned by the name at the end
-/// of the aliases (RFC 6147 §5.1.7).
+/// Appends AAAA records for the A records, at most [`MAX_SYNTHESIZED`], owned by the name at the
+/// end of the aliases (RFC 6147 §5.1.7).
 fn push_synthesized(
     answer: &mut AnswerBuilder<Compressor>,
     a: &Kept,
@@ -641,11 +646,11 @@ fn push_synthesized(
     Some(())
 }
 
-/// An AAAA record whose owner is in the message already.
+/// An AAAA record whose owner occurs earlier in the message.
 struct Synthesized {
-    /// Offset of the owner's name, which a pointer can lead to.
+    /// Offset of the owner, the target of the compression pointer.
     owner: u16,
-    /// Seconds.
+    /// TTL in seconds.
     ttl: u32,
     address: Ipv6Addr,
 }

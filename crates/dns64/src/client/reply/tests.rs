@@ -1,4 +1,4 @@
-//! Replies as octets: what is copied, what is made, what is cut.
+//! Replies as octets: copying, synthesis, truncation.
 
 use method::units::Nanos;
 use wire::view::rtype::{A, AAAA, CNAME, SOA};
@@ -10,8 +10,8 @@ use crate::testing::{Said, Section, record, said, wire};
 use crate::translation::decide::{self, Next, Question};
 use crate::translation::policy::{Mapping, Mode, Standing};
 
-/// A query for `a.test` AAAA with these flags of octets 2 and 3 and, if wanted, EDNS with a size
-/// and DO.
+/// Returns a query for `a.test` AAAA with these flags in octets 2 and 3, and optionally EDNS with a
+/// size and DO.
 fn query(flags: [u8; 2], edns: Option<(u16, bool)>) -> Vec<u8> {
     let mut bytes =
         vec![0x12, 0x34, flags[0], flags[1], 0, 1, 0, 0, 0, 0, 0, u8::from(edns.is_some())];
@@ -23,12 +23,12 @@ fn query(flags: [u8; 2], edns: Option<(u16, bool)>) -> Vec<u8> {
     bytes
 }
 
-/// The reply to a query, all of whose questions have these answers.
+/// Returns the reply to a query, given the answers to all its upstream queries.
 fn reply(query: &[u8], transport: Transport, trust_ad: bool, known: &[Outcome]) -> Vec<u8> {
     reply_by(&Policy::default(), query, transport, trust_ad, known)
 }
 
-/// The same by another policy than the default one.
+/// Like [`reply`], with a given policy.
 fn reply_by(
     policy: &Policy,
     query: &[u8],
@@ -48,7 +48,7 @@ fn reply_by(
     out.split_off(6)
 }
 
-/// Type and TTL of all records but OPT.
+/// Returns type and TTL of all records except OPT.
 fn records(message: &[u8]) -> Vec<(u16, u32)> {
     let view = Message::new(message).unwrap();
     let all = view.all_records(HEADER_LEN + 12).map(Result::unwrap);
@@ -185,8 +185,7 @@ fn a_signed_excluded_answer_becomes_a_denial_that_can_be_kept() {
     assert_eq!(view.same_name(soa.owner, HEADER_LEN), Ok(true));
 }
 
-/// Item 47: no longer than the prefix is known there are AAAA records, in whose place there are no A
-/// records.
+/// Item 47: AAAA records in place of withheld A records last no longer than the prefix.
 #[test]
 fn a_filtered_denial_lasts_no_longer_than_the_prefix_of_the_records_that_it_stands_for() {
     let until = Some(Nanos(24 * Nanos::SECOND.0));
@@ -202,7 +201,8 @@ fn a_filtered_denial_lasts_no_longer_than_the_prefix_of_the_records_that_it_stan
     assert_eq!(of(&[real().kept()]), [(SOA, 60)], "native records need no prefix");
 }
 
-/// RFC 2308 §6: the time for which a denial has been kept here is over for its client, too.
+/// RFC 2308 §6: the time for which a negative answer has been cached here counts for its client,
+/// too.
 #[test]
 fn a_denial_ends_at_its_client_when_it_ends_in_the_cache() {
     let denied = said("a.test", AAAA).soa("test", 300, 20);
@@ -216,7 +216,8 @@ fn a_denial_ends_at_its_client_when_it_ends_in_the_cache() {
     assert_eq!(of(19), [(SOA, 1)]);
 }
 
-/// A changed prefix reaches clients when what they have is over: no record may last longer.
+/// A changed prefix takes effect at clients when their cached records expire, so the TTLs are
+/// limited.
 #[test]
 fn local_answers_last_no_longer_than_others() {
     let client = std::net::Ipv4Addr::LOCALHOST.into();
@@ -250,7 +251,7 @@ fn local_zones(max_ttl: u32) -> crate::translation::zones::LocalZones {
     crate::translation::zones::LocalZones { max_ttl, ..Default::default() }
 }
 
-/// A text record of so many octets with its own header, in strings of 255.
+/// Returns a text record with this number of octets including the record header, in strings of 255.
 fn text(octets: usize) -> Said {
     let mut data = Vec::new();
     while data.len() < octets {
@@ -261,7 +262,7 @@ fn text(octets: usize) -> Said {
     said("a.test", 16).answer("a.test", 16, 60, &data)
 }
 
-/// The same query for TXT.
+/// Returns the same query for TXT.
 fn text_query(edns: Option<(u16, bool)>) -> Vec<u8> {
     let mut bytes = query(RD, edns);
     bytes[HEADER_LEN + 9] = 16;
@@ -270,12 +271,12 @@ fn text_query(edns: Option<(u16, bool)>) -> Vec<u8> {
 
 #[test]
 fn over_tcp_a_whole_message_fits() {
-    // Header, question, the record's fixed part: the message has 65 535 octets.
+    // Header, question and the record's fixed part: the message has 65 535 octets.
     let fixed = HEADER_LEN + 12 + wire("a.test").len() + 10;
     let whole = text(65_535 - fixed);
     let got = reply(&text_query(None), Transport::Tcp, false, &[whole.kept()]);
     assert_eq!((got.len(), records(&got)), (65_535, vec![(16, 60)]));
-    // With EDNS there is no room for OPT: no answer, rather than one that cannot be had.
+    // With EDNS there is no room for OPT: SERVFAIL, because the answer cannot be sent.
     let got = reply(&text_query(Some((1232, false))), Transport::Tcp, false, &[whole.kept()]);
     let view = Message::new(&got).unwrap();
     assert_eq!((view.rcode(), view.is_truncated(), view.ancount()), (Rcode::SERVFAIL, false, 0));
@@ -293,7 +294,7 @@ fn over_tcp_a_whole_message_fits() {
     assert!(Message::new(&got).unwrap().is_truncated(), "over UDP there is TCP");
 }
 
-/// Adds A records 8.0.0.0, 8.0.0.1, … of the name at an offset of the message.
+/// Adds A records 8.0.0.0, 8.0.0.1, … owned by the name at an offset of the message.
 fn many_addresses(said: Said, owner: usize, count: u32) -> Said {
     (0..count).fold(said, |said, n| {
         let address = (0x0800_0000 + n).to_be_bytes();
@@ -301,7 +302,7 @@ fn many_addresses(said: Said, owner: usize, count: u32) -> Said {
     })
 }
 
-/// The addresses of the AAAA records of a message, in their order.
+/// Returns the addresses of the AAAA records of a message, in order.
 fn aaaa_of(message: &[u8]) -> Vec<Ipv6Addr> {
     let view = Message::new(message).unwrap();
     let all = view.all_records(HEADER_LEN + 12).map(Result::unwrap);
@@ -310,12 +311,12 @@ fn aaaa_of(message: &[u8]) -> Vec<Ipv6Addr> {
         .collect()
 }
 
-/// Item 11: an A RRset of any size gives an answer that fits into a message, fresh and cached.
+/// Item 11: an A RRset of any size results in an answer that fits into a message, fresh and cached.
 #[test]
 fn item_11_at_most_2000_records_are_synthesized() {
     let direct = many_addresses(said("a.test", A), HEADER_LEN, 4_000);
     let alias = said("a.test", A).cname("a.test", 60, "b.test");
-    // Behind the question and the fixed part of the CNAME record.
+    // The owner follows the question and the fixed part of the CNAME record.
     let alias = many_addresses(alias, HEADER_LEN + 12 + 8 + 10, 4_000);
     let first: Ipv6Addr = "64:ff9b::800:0".parse().unwrap();
     let expected: Vec<Ipv6Addr> =
@@ -341,14 +342,14 @@ fn item_11_at_most_2000_records_are_synthesized() {
     let got = aaaa_of(&reply_by(&policy, &query(RD, None), Transport::Tcp, false, &known));
     let last: Ipv6Addr = "2001:db8:64::800:3e7".parse().unwrap();
     assert_eq!((got.len(), got.last()), (2_000, Some(&last)));
-    // Records that are there twice do not count twice.
+    // Duplicate records count once.
     let once = many_addresses(said("a.test", A), HEADER_LEN, 1_900);
     let few = many_addresses(once, HEADER_LEN, 1_900);
     let known = [nodata().kept(), few.kept()];
     assert_eq!(aaaa_of(&reply(&query(RD, None), Transport::Tcp, false, &known)).len(), 1_900);
 }
 
-/// Item 20: hints are bounded like AAAA records, so that the answer fits into a message.
+/// Item 20: hints are limited like AAAA records, so that the answer fits into a message.
 #[test]
 fn item_20_at_most_2000_hints_are_made() {
     let addresses: Vec<u8> = (0..4_000_u32).flat_map(|n| (0x0800_0000 + n).to_be_bytes()).collect();
@@ -370,15 +371,14 @@ fn item_20_at_most_2000_hints_are_made() {
     }
 }
 
-/// A query for `a.test` of type `qtype`.
+/// Returns a query for `a.test` of type `qtype`.
 fn query_of(qtype: u16) -> Vec<u8> {
     let mut bytes = query(RD, None);
     bytes[HEADER_LEN + 8..HEADER_LEN + 10].copy_from_slice(&qtype.to_be_bytes());
     bytes
 }
 
-/// What `compose` writes for a query if the reply may have so many octets, and what `finish` makes
-/// of it.
+/// Returns the output of `compose` for a query with this limit, and the output of `finish` for it.
 fn composed(
     policy: &Policy,
     query: &[u8],
@@ -399,8 +399,8 @@ fn composed(
     (whole, out)
 }
 
-/// Answers to AAAA, A, and HTTPS questions with `count` records in a section each, one after the
-/// other.
+/// Returns answers to AAAA, A, and HTTPS queries with `count` records in one section each, one
+/// section after the other.
 fn long_answers(count: u8) -> Vec<(&'static str, u16, Policy, Vec<Outcome>)> {
     let usual = Policy::default;
     let many =
@@ -444,7 +444,7 @@ fn long_answers(count: u8) -> Vec<(&'static str, u16, Policy, Vec<Outcome>)> {
     ]
 }
 
-/// The work for a reply is bounded by what its client takes, not by what the answer has.
+/// The work for a reply is bounded by the client's limit, not by the length of the answer.
 #[test]
 fn a_reply_that_will_be_cut_is_not_written_to_its_end() {
     let end = format!("{}.test", ["a"; 120].join("."));
@@ -495,7 +495,7 @@ fn the_owner_of_synthesized_records_is_written_once() {
     assert_eq!(records(&whole), [(CNAME, 60), (AAAA, 60), (AAAA, 60)]);
 }
 
-/// RFC 7873 §5.3: a client that knows the server's cookie takes no reply without one.
+/// RFC 7873 §5.3: a client that has the server's cookie rejects replies without a cookie.
 #[test]
 fn item_34_errors_have_the_cookie() {
     let cookie = [5; COOKIE_LEN];
