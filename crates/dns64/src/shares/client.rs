@@ -1,19 +1,19 @@
-//! Clients, and the nested networks around them.
+//! Clients, and the nested networks that contain them.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Number of nested networks of a client, itself included.
+/// Number of nested networks of a client, including the client.
 pub(crate) const LEVELS: usize = 5;
 
-/// In the upper half of an IPv4 client's number: the first bits of a multicast address, which no
-/// IPv6 client has.
+/// Upper half of an IPv4 client's number: the first bits of a multicast address, which no IPv6
+/// client has.
 const IPV4: u64 = 0xffff_ffff << 32;
 /// The first ten bits of a link-local client's number.
 const LINK_LOCAL: u64 = 0xfe80 << 48;
 
-/// Identifies a client: an IPv4 address, or an IPv6 /64, which one host may have to itself with all
-/// addresses in it (RFC 8273). A link-local address is a client of its own, because all links have
-/// the same prefix (RFC 4291 §2.5.6).
+/// Identifies a client: an IPv4 address, or an IPv6 /64, which may be assigned to a single host
+/// (RFC 8273). Each link-local address is a separate client, because all links have the same prefix
+/// (RFC 4291 §2.5.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ClientId(pub(crate) u64);
 
@@ -30,8 +30,8 @@ impl ClientId {
         })
     }
 
-    /// Returns the networks around the client, the widest first and the client itself last. Each
-    /// contains at most 256 of the next level, except for link-local addresses.
+    /// Returns the networks that contain the client, the widest first and the client itself last.
+    /// Each contains at most 256 of the next level, except for link-local addresses.
     ///
     /// | Level | IPv6 | IPv4 | link-local |
     /// |---|---|---|---|
@@ -58,7 +58,7 @@ impl ClientId {
     }
 }
 
-/// Returns the number of a link-local client: the interface identifier behind the first ten bits,
+/// Returns the number of a link-local client: the interface identifier after the first ten bits,
 /// with the ten bits that do not fit folded into the others.
 fn link_local(address: Ipv6Addr) -> Option<u64> {
     let interface = u128::from(address) as u64;
@@ -116,7 +116,7 @@ mod tests {
             assert_ne!(of(one), of(other));
             // The first bits of the interface identifier count too.
             assert_ne!(of("fe80::1"), of("fe80::8000:0:0:1"));
-            // A host that chooses its interface identifier cannot be in another network.
+            // A host that chooses its interface identifier cannot appear in another network.
             assert_ne!(of("fe80::2001:db8:0:1"), of("2001:db8:0:1::1"));
             assert_ne!(of("fe80::c000:201"), of("192.0.2.1"));
         }

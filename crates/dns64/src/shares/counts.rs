@@ -1,5 +1,5 @@
-//! Numbers of places that clients and the networks around them hold. Only networks that hold places
-//! are remembered, so that the number of places bounds the memory.
+//! Numbers of places held by clients and the networks that contain them. Only networks that hold
+//! places are recorded, so that the number of places bounds the memory.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -7,14 +7,14 @@ use std::collections::hash_map::Entry;
 use super::client::{ClientId, LEVELS, NetworkId};
 use super::{Places, Weight};
 
-/// Numbers of places that are held.
+/// Numbers of held places.
 #[derive(Default)]
 pub(crate) struct Counts {
-    /// Clients choose the keys: the hash must be one that they cannot foresee.
+    /// Keyed hasher: clients choose the keys and must not be able to predict the hashes.
     held: HashMap<Key, Held>,
 }
 
-/// A network, and the kind of places that it holds. Level 0 is the network of all clients.
+/// A network, and the kind of its places. Level 0 is the network of all clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     kind: u64,
@@ -26,11 +26,11 @@ struct Key {
 #[derive(Clone, Copy, Default)]
 struct Held {
     places: u32,
-    /// Networks of the next level that hold them.
+    /// Number of networks of the next level that hold some of them.
     networks: u32,
 }
 
-/// Returns the keys of a client, that of all clients first.
+/// Returns the keys of a client, beginning with that of all clients.
 fn keys(kind: u64, client: ClientId) -> [Key; LEVELS + 1] {
     let mut keys = [Key { kind, level: 0, network: 0 }; LEVELS + 1];
     for (level, (key, network)) in (1..).zip(keys[1..].iter_mut().zip(client.networks())) {
@@ -40,8 +40,7 @@ fn keys(kind: u64, client: ClientId) -> [Key; LEVELS + 1] {
 }
 
 impl Counts {
-    /// Returns true if a client may hold one more of `places`. Places of each `kind` are counted
-    /// apart.
+    /// True if a client may hold one more of `places`. Each `kind` of places is counted separately.
     pub(crate) fn admit(&self, kind: u64, client: ClientId, places: Places) -> bool {
         let [all, networks @ ..] =
             keys(kind, client).map(|key| self.held.get(&key).copied().unwrap_or_default());
@@ -61,7 +60,7 @@ impl Counts {
                 return false;
             }
             if held == 0 {
-                // Networks inside this one hold none either.
+                // Networks inside this one hold no places either.
                 break;
             }
             room = room.inside(held, weight);
@@ -82,7 +81,7 @@ impl Counts {
         }
     }
 
-    /// Counts one place of a client less.
+    /// Counts one place less of a client.
     pub(crate) fn leave(&mut self, kind: u64, client: ClientId) {
         let mut around = None;
         for key in keys(kind, client) {
@@ -124,7 +123,7 @@ mod tests {
         ClientId::of(address.parse().unwrap())
     }
 
-    /// Takes places for clients in turn. Returns how many they got.
+    /// Takes places for clients in turn. Returns the number of places taken.
     fn fill(counts: &mut Counts, tries: usize, client: impl Fn(usize) -> ClientId) -> usize {
         let mut taken = 0;
         for client in (0..tries).map(client) {

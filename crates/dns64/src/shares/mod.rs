@@ -1,36 +1,36 @@
 //! Fair shares of limited places for the networks of clients.
 //!
-//! A client is inside nested networks ([`client`]). All of them have shares, and the rule is the same
-//! at every level: inside a network with room for `r` more places, a network that holds `n` gets one
-//! more if
+//! A client is inside nested networks ([`client`]). All of them have shares, and the rule is the
+//! same at every level: inside a network with room for `r` more places, a network that holds `n`
+//! gets one more if
 //!
 //! ```text
 //! n × s × w² < r²      s = max(1, all places of the surrounding network ÷ 4 096)
 //!                      w = weight of the client, at most 1
 //! ```
 //!
-//! The less room there is, the less may be held by a network that gets more (dynamic thresholds:
-//! Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998,
-//! DOI 10.1109/90.664262; their threshold is proportional to the room). A client gets a place if the
-//! rule admits it and each network around it.
+//! With less room, a network may hold fewer places to get one more (dynamic thresholds: Choudhury
+//! and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998, DOI
+//! 10.1109/90.664262; their threshold is proportional to the room). A client gets a place if the
+//! rule admits the client and each network that contains it.
 //!
 //! ```text
 //! all: 8 192 places, s = 2, r = 127
 //!   2001:db8::/32    n = 8 065    8 065 × 2 < 127²: admitted, r = 0.5 inside
 //!     2001:db8::/40  n = 8 065    8 065 × 2 > 0.5²: denied
-//!   2001:db9::/32    n = 0        admitted, and so are all networks inside
+//!   2001:db9::/32    n = 0        admitted, and all networks inside as well
 //! ```
 //!
-//! Networks with equal demand inside the same network get equal numbers of places, however many
-//! clients are in each (max-min fairness). If `k` networks inside one network with `c` places take
-//! all that they can get, each holds about `c ÷ k`, and the room that is left is the root of
-//! `s × c ÷ k`: at least one place while `k < c`.
+//! Networks with equal demand inside the same network get equal numbers of places, independent of
+//! their numbers of clients (max-min fairness). If `k` networks inside one network with `c` places
+//! take all that they can get, each holds about `c ÷ k`. The remaining room is the root of `s × c ÷
+//! k`: at least one place while `k < c`.
 //!
-//! The weight ([`Weight`]) keeps that room for clients that hold less than others. It is 1 if the
-//! client and each network around it hold the mean of their neighbours or more. It is smaller if one
-//! of them holds less, down to 1/4 if that is the client itself and 1/64 if it is the widest network.
-//! If hostile clients nearby hold more than a client, it is therefore admitted even when all networks
-//! around it have used up their shares.
+//! The weight ([`Weight`]) keeps the remaining room for clients that hold less than others. It is 1
+//! if the client and each network around it hold the mean of their neighbours or more. It is
+//! smaller if one of them holds less, down to 1/4 for the client itself and 1/64 for the widest
+//! network. If hostile clients nearby hold more than a client, the client is therefore admitted
+//! even when all networks around it have used up their shares.
 
 pub(crate) mod client;
 pub(crate) mod counts;
@@ -38,7 +38,7 @@ pub(crate) mod turns;
 
 use self::client::{ClientId, LEVELS};
 
-/// Number of places from which on `s` is above 1: it keeps about a part of 64 free for one network.
+/// Number of places above which `s` exceeds 1: it keeps about one 64th free for one network.
 const MANY: f64 = 4_096.0;
 
 /// Places that are limited in number.
@@ -49,7 +49,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Number of places that are free.
+    /// Returns the number of free places.
     #[inline]
     pub(crate) fn free(self) -> usize {
         self.most.saturating_sub(self.taken)
@@ -72,7 +72,7 @@ impl Places {
     }
 }
 
-/// One place that a client holds.
+/// A place held by a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) client: ClientId,
@@ -85,7 +85,7 @@ pub(crate) struct Place {
 struct Room {
     /// Places that the network may still take.
     left: f64,
-    /// Places that it holds when it has taken these.
+    /// Places that it holds after taking these.
     most: f64,
 }
 
@@ -95,7 +95,7 @@ impl Room {
         (self.most / MANY).max(1.0) * weight * weight
     }
 
-    /// Returns true if a network inside this one that holds `held` places gets one more.
+    /// True if a network inside this one that holds `held` places gets one more.
     fn admits(self, held: usize, weight: Weight) -> bool {
         self.left > 0.0 && held as f64 * self.scale(weight) < self.left * self.left
     }
@@ -105,8 +105,8 @@ impl Room {
         if held == 0 {
             return self;
         }
-        // The part `kept` of the room is what the rule keeps free when the network has taken the
-        // rest of it: (held + left − kept) × s × w² = kept².
+        // The part `kept` of the room stays free by the rule when the network has taken the rest:
+        // (held + left − kept) × s × w² = kept².
         let (held, scale) = (held as f64, self.scale(weight));
         let kept = ((scale * (scale + 4.0 * (held + self.left))).sqrt() - scale) / 2.0;
         let left = self.left - kept;
@@ -123,8 +123,8 @@ impl Weight {
     /// Weights of networks without any place, the widest first.
     const LEAST: [f64; LEVELS] = [1.0 / 64.0, 1.0 / 32.0, 1.0 / 16.0, 1.0 / 8.0, 1.0 / 4.0];
 
-    /// Returns the smaller one of this weight and that of a network of `level`, which holds `held`
-    /// places. All `networks` inside the surrounding one hold `all`.
+    /// Returns the lesser of this weight and that of a network of `level` that holds `held` places.
+    /// All `networks` inside the surrounding one hold `all`.
     fn and(self, level: usize, held: usize, all: usize, networks: usize) -> Weight {
         let least = Weight::LEAST[level];
         let of_mean = if held == 0 { 0.0 } else { (held * networks) as f64 / all as f64 };

@@ -1,14 +1,14 @@
-//! Work that waits for a place, by the networks of its clients: a free place goes to the network
-//! that holds fewest.
+//! Work waiting for a place, by the networks of its clients: a free place goes to the network that
+//! holds fewest.
 //!
 //! ```text
-//! all ── /32 ── /40 ── /48 ── /56 ── /64: work in the order in which it came
+//! all ── /32 ── /40 ── /48 ── /56 ── /64: work in the order of its arrival
 //!     │                           └─ /64: …
 //!     └─ /32 ── …
 //! ```
 //!
 //! A node exists while work of its network waits or holds places. When places are scarce, networks
-//! get no more than their share (see [`super`]); the others are kept for networks that come later.
+//! get at most their share (see [`super`]); the others are reserved for networks that come later.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -27,11 +27,11 @@ pub(crate) struct Turns<T> {
 struct Node<T> {
     /// Places held.
     held: usize,
-    /// Work that waits, of a client.
+    /// Waiting work of a client.
     waiting: VecDeque<T>,
     /// Networks inside this one.
     inside: HashMap<NetworkId, Node<T>>,
-    /// Those of them for which work waits, in the order in which it came.
+    /// Networks in `inside` with waiting work, in the order of its arrival.
     queue: VecDeque<NetworkId>,
 }
 
@@ -59,12 +59,12 @@ impl<T> Turns<T> {
         self.all.is_empty()
     }
 
-    /// Adds work that waits.
+    /// Adds waiting work.
     pub(crate) fn wait(&mut self, client: ClientId, work: T) {
         self.all.wait(&client.networks(), work);
     }
 
-    /// Takes out the work that gets the next of `places`, if any may.
+    /// Removes and returns the work that gets the next of `places`, if any is admitted.
     pub(crate) fn take(&mut self, places: Places) -> Option<T> {
         if places.free() == 0 {
             return None;
@@ -72,7 +72,7 @@ impl<T> Turns<T> {
         self.all.take(if places.are_scarce() { places } else { PLENTY }.room())
     }
 
-    /// Gives back the place of a client.
+    /// Releases the place of a client.
     pub(crate) fn give_back(&mut self, client: ClientId) {
         self.all.give_back(&client.networks());
     }
@@ -97,15 +97,16 @@ impl<T> Node<T> {
         node.wait(rest, work);
     }
 
-    /// Takes out the work that gets the next place in this network, which has the room `room`.
+    /// Removes and returns the work that gets the next place in this network, which has the room
+    /// `room`.
     fn take(&mut self, room: Room) -> Option<T> {
         let work = self.waiting.pop_front().or_else(|| self.take_inside(room));
         self.held += usize::from(work.is_some());
         work
     }
 
-    /// Takes out work of the network inside this one that holds fewest places. Equal networks take
-    /// turns.
+    /// Removes and returns work of the network inside this one that holds fewest places. Equal
+    /// networks take turns.
     fn take_inside(&mut self, room: Room) -> Option<T> {
         let Node { inside, queue, .. } = self;
         queue.make_contiguous().sort_by_cached_key(|id| inside.get(id).map_or(0, |node| node.held));
@@ -126,7 +127,7 @@ impl<T> Node<T> {
         None
     }
 
-    /// Gives back the place of the client at the end of `path`.
+    /// Releases the place of the client at the end of `path`.
     fn give_back(&mut self, path: &[NetworkId]) {
         self.held -= 1;
         let Some((first, rest)) = path.split_first() else { return };
@@ -144,19 +145,19 @@ mod tests {
     use super::*;
 
     const MOST: usize = 100;
-    /// Milliseconds for which a question of an attack, and of another client, holds a place.
+    /// Milliseconds for which a query of an attack, and of another client, holds a place.
     const SLOW: usize = 1_500;
     const FAST: usize = 1;
 
-    /// Work of a client that holds a place for so long, and waits since then.
+    /// Work of a client that holds a place for a time, with the start of its wait.
     struct Work {
         client: ClientId,
         takes: usize,
         since: usize,
     }
 
-    /// Returns the longest wait, in milliseconds, of a client that asks every 20 ms beside an attack
-    /// with `rate` questions a millisecond.
+    /// Returns the longest wait, in milliseconds, of a client that sends a query every 20 ms during
+    /// an attack with `rate` queries per millisecond.
     fn longest_wait(rate: usize, honest: &str, attacker: impl Fn(usize) -> ClientId) -> usize {
         let honest = ClientId::of(honest.parse().unwrap());
         let mut turns = Turns::default();

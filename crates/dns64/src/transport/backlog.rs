@@ -1,14 +1,14 @@
-//! Replies that wait to be written to connections. Their octets are bounded, so that clients that
-//! ask for long answers and read none of them do not take the memory.
+//! Replies waiting to be written to connections. Their octets are limited, so that clients that
+//! request long answers without reading them cannot exhaust memory.
 //!
 //! ```text
 //! workers ─► ToStream::send ─┬─► Backlog::replies ─► stream ─► client
-//!                            └─► Backlog::refused, where too much waits already
+//!                            └─► Backlog::refused, if the limits are exceeded
 //! ```
 //!
-//! A query does not tell how long its reply will be, and a client that asks for many long ones at once
-//! and reads them must get them all. So one connection may have more than its share as long as all
-//! together have not too much.
+//! The length of a reply cannot be predicted from its query, and a client that sends queries for
+//! many long answers at once and reads them must get them all. A connection may therefore exceed
+//! its share while the total is below its limit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,22 +16,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
-/// Octets that may wait on one connection whatever waits on the others. While more of them wait, no
+/// Octets that may wait on one connection, regardless of the others. While more are waiting, no
 /// query is read from it.
 pub(crate) const MOST_EACH: usize = 256 << 10;
-/// Octets that may wait on all connections together. While more of them wait, a reply that takes a
-/// connection beyond [`MOST_EACH`] closes it. So never more wait than this and [`MOST_EACH`] for each
-/// connection.
+/// Octets that may wait on all connections together. While more are waiting, a reply that takes a
+/// connection above [`MOST_EACH`] closes it. The total is therefore bounded by this value plus
+/// [`MOST_EACH`] per connection.
 pub(crate) const MOST: usize = 64 << 20;
 
-/// What waits on all connections together.
+/// Octets waiting on all connections together.
 #[derive(Clone, Default)]
 pub(crate) struct Backlogs {
     octets: Arc<AtomicUsize>,
 }
 
 impl Backlogs {
-    /// A new connection: where its replies go, and where they come out.
+    /// Creates the sender and the receiver of a new connection's replies.
     pub(crate) fn connection(&self) -> (ToStream, Backlog) {
         let (sender, replies) = mpsc::unbounded_channel();
         let counter = Arc::new(Counter { all: self.clone(), ..Counter::default() });
@@ -39,44 +39,43 @@ impl Backlogs {
     }
 }
 
-/// What waits on one connection.
+/// Octets waiting on one connection.
 #[derive(Default)]
 struct Counter {
     octets: AtomicUsize,
     all: Backlogs,
-    /// Told when less waits.
+    /// Notified when fewer octets are waiting.
     lessened: Notify,
-    /// Told when a reply was refused.
+    /// Notified when a reply was refused.
     refused: Notify,
 }
 
-/// The way to a connection's writer: it gets one message for each query, empty if there is no
-/// reply.
+/// Sender to a connection's writer; takes one message per query, empty if there is no reply.
 #[derive(Clone)]
 pub(crate) struct ToStream {
     sender: UnboundedSender<Waiting>,
     counter: Arc<Counter>,
 }
 
-/// A reply did not go to its connection.
+/// Error for a reply that was not passed to its connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unsent;
 
 impl ToStream {
-    /// The way to a connection that is no more.
+    /// Returns a sender to a closed connection.
     pub(crate) fn closed() -> ToStream {
         Backlogs::default().connection().0
     }
 
-    /// Lets a message wait for the connection's writer.
+    /// Queues a message for the connection's writer.
     ///
-    /// # Errors
-    /// If the client has gone, or so much waits that its connection is closed.
+    /// # Errors If the client has closed the connection, or too many octets are waiting and the
+    /// connection is closed.
     pub(crate) fn send(&self, mut message: Vec<u8>) -> Result<(), Unsent> {
-        // What is counted is what it takes.
+        // The count must equal the allocated memory.
         message.shrink_to_fit();
         let (octets, counter) = (message.len(), &self.counter);
-        // These only count: in which order others see them does not matter.
+        // Relaxed: plain counters, without ordering requirements.
         let each = counter.octets.fetch_add(octets, Ordering::Relaxed) + octets;
         let all = counter.all.octets.fetch_add(octets, Ordering::Relaxed) + octets;
         let waiting = Waiting { message, counter: Arc::clone(counter) };
@@ -87,7 +86,7 @@ impl ToStream {
         self.sender.send(waiting).map_err(|_| Unsent)
     }
 
-    /// Waits until no more waits than [`MOST_EACH`]. Only one task may do so.
+    /// Waits until at most [`MOST_EACH`] octets are waiting. Only one task may call this.
     pub(crate) async fn caught_up(&self) {
         while self.counter.octets.load(Ordering::Relaxed) > MOST_EACH {
             self.counter.lessened.notified().await;
@@ -95,27 +94,27 @@ impl ToStream {
     }
 }
 
-/// Where a connection's replies come out.
+/// Receiver of a connection's replies.
 pub(crate) struct Backlog {
     replies: UnboundedReceiver<Waiting>,
     counter: Arc<Counter>,
 }
 
 impl Backlog {
-    /// The replies that wait, and what is told when one was refused.
+    /// Returns the waiting replies, and the notification of refused replies.
     pub(super) fn parts(&mut self) -> (&mut UnboundedReceiver<Waiting>, &Notify) {
         (&mut self.replies, &self.counter.refused)
     }
 }
 
-/// A reply that counts while it lives.
+/// A waiting reply; counted until it is dropped.
 pub(crate) struct Waiting {
     message: Vec<u8>,
     counter: Arc<Counter>,
 }
 
 impl Waiting {
-    /// The message; empty if the query gets none.
+    /// Returns the message; empty if the query gets none.
     pub(crate) fn message(&self) -> &[u8] {
         &self.message
     }
@@ -132,7 +131,7 @@ impl Drop for Waiting {
 
 #[cfg(test)]
 impl Backlogs {
-    /// Octets that wait on all connections together.
+    /// Returns the octets waiting on all connections together.
     pub(super) fn octets(&self) -> usize {
         self.octets.load(Ordering::Relaxed)
     }
@@ -142,7 +141,7 @@ impl Backlogs {
 mod tests {
     use super::*;
 
-    /// The longest reply.
+    /// Maximum length of a reply.
     const LONG: usize = 65_535;
 
     #[test]

@@ -1,4 +1,4 @@
-//! Whom a reply goes to.
+//! Destination of a reply.
 
 use std::net::IpAddr;
 
@@ -8,29 +8,29 @@ use net::xdp::EthernetLink;
 use super::Transport;
 use super::backlog::ToStream;
 
-/// Whom a reply goes to.
+/// Destination of a reply.
 #[derive(Clone)]
 pub(crate) enum Client {
-    /// A datagram's source, and the number of the endpoint that it came to.
+    /// A datagram's source, and the number of the endpoint that received it.
     Udp(usize, Peer),
-    /// The same, past the kernel's network stack.
+    /// The same for AF_XDP.
     PastStack(PastStack, Peer),
-    /// A connection, and the address of its other end.
+    /// A connection, and the address of its peer.
     Stream(Transport, IpAddr, ToStream),
 }
 
-/// How a datagram came past the stack, and how its reply goes back.
+/// Path of a datagram received by AF_XDP, and of its reply.
 #[derive(Clone, Copy)]
 pub(crate) struct PastStack {
-    /// The number of the endpoint of its destination.
+    /// Number of its destination endpoint.
     pub(crate) endpoint: u16,
-    /// The number of the rings among the worker's.
+    /// Number of its rings among the worker's.
     pub(crate) rings: u16,
     pub(crate) link: EthernetLink,
 }
 
 impl Client {
-    /// Its address; an IPv4 client of a socket for both families is one of IPv4.
+    /// Returns its address; an IPv4-mapped IPv6 address is converted to IPv4.
     pub(crate) fn ip(&self) -> IpAddr {
         match self {
             Client::Udp(_, peer) | Client::PastStack(_, peer) => peer.address.ip().to_canonical(),
@@ -38,7 +38,7 @@ impl Client {
         }
     }
 
-    /// The transport over which its query came.
+    /// Returns the transport of its query.
     #[inline]
     pub(crate) fn transport(&self) -> Transport {
         match self {

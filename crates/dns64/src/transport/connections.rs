@@ -1,11 +1,11 @@
 //! Places for TCP connections of clients: a limited number in all and for each client
-//! ([`ClientId`]). One thread counts.
+//! ([`ClientId`]). They are counted in one thread.
 //!
-//! When all places are taken, a new connection displaces another one, as RFC 7766 §6.2.2 and §6.2.3
-//! allow. The search begins with the widest network that holds most connections. It goes on with the
-//! narrower network inside it that holds most, and so on down to one client. The longest idle
-//! connection of that client is displaced. If queries are in progress on all of them, it is the
-//! connection with the oldest activity.
+//! When all places are taken, a new connection displaces another one, as permitted by RFC 7766
+//! §6.2.2 and §6.2.3. The search begins with the widest network that holds most connections. It
+//! continues with the narrower network inside it that holds most, and so on down to one client. The
+//! longest idle connection of that client is displaced. If queries are in progress on all of them,
+//! the connection with the oldest activity is displaced.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -20,11 +20,11 @@ use tokio::sync::Notify;
 
 use crate::shares::client::{ClientId, LEVELS, NetworkId};
 
-/// Connections compared when one is to be displaced. It bounds the time that this takes where
-/// `tcp-connections` is larger; the comparison then begins at a random one.
+/// Maximum number of connections compared when one is to be displaced. It bounds the time of the
+/// search if `tcp-connections` is larger; the comparison then begins at a random one.
 const COMPARED: usize = 4_096;
 
-/// The connections that are open.
+/// The open connections.
 #[derive(Default)]
 pub(crate) struct Connections {
     open: RefCell<Open>,
@@ -33,21 +33,21 @@ pub(crate) struct Connections {
 #[derive(Default)]
 struct Open {
     connections: Slab<Connection>,
-    /// Number of connections of each network, by its level.
+    /// Number of connections of each network, by level.
     held: HashMap<(usize, NetworkId), Rc<Cell<usize>>>,
 }
 
 /// An open connection.
 struct Connection {
     client: ClientId,
-    /// Number of connections of its networks, the widest first.
+    /// Numbers of connections of its networks, the widest first.
     held: [Rc<Cell<usize>>; LEVELS],
     activity: Rc<Activity>,
 }
 
 /// Activity of a connection.
 pub(crate) struct Activity {
-    /// Time of the last query or reply, or of its begin.
+    /// Time of the last query or reply, or of the connection's start.
     last: Cell<Nanos>,
     /// Number of queries without a written reply.
     in_progress: Cell<usize>,
@@ -55,20 +55,20 @@ pub(crate) struct Activity {
     displaced: Notify,
 }
 
-/// The place of an open connection. It is given back when it is dropped.
+/// The place of an open connection; released when dropped.
 pub(crate) struct Place {
     connections: Rc<Connections>,
     number: usize,
     activity: Rc<Activity>,
 }
 
-/// Result of an attempt to enter.
+/// Result of [`Connections::enter`].
 pub(crate) enum Entry {
     /// There was a free place.
     Free(Place),
     /// Another connection is being closed in favour of this one.
     Displacing(Place),
-    /// The client has as many connections as one client may have.
+    /// The client already has the maximum number of connections per client.
     Refused,
 }
 
@@ -78,7 +78,7 @@ impl Connections {
         self.open.borrow().connections.is_empty()
     }
 
-    /// Takes a place for one more connection where there may be `most`, and `most_each` of one
+    /// Takes a place for one more connection, with at most `most` in all and `most_each` per
     /// client.
     pub(crate) fn enter(
         self: &Rc<Connections>,
@@ -106,7 +106,7 @@ impl Connections {
 }
 
 impl Open {
-    /// Number of connections of a client.
+    /// Returns the number of connections of a client.
     fn held_by(&self, client: ClientId) -> usize {
         let narrowest = (LEVELS - 1, client.networks()[LEVELS - 1]);
         self.held.get(&narrowest).map_or(0, |held| held.get())
@@ -135,7 +135,7 @@ impl Open {
     }
 
     /// Displaces a connection in favour of one of `client`. Returns false if there is none, or if
-    /// that would be a connection of the same client with queries in progress.
+    /// it would be a connection of the same client with queries in progress.
     fn displace_for(&mut self, client: ClientId) -> bool {
         let slots = self.connections.capacity();
         let first = if slots > COMPARED { rand::random_range(0..slots) } else { 0 };
@@ -154,7 +154,7 @@ impl Open {
 }
 
 impl Connection {
-    /// Rank among connections: the one that ranks highest is displaced.
+    /// Returns the rank of the connection; the one with the highest rank is displaced.
     fn rank(&self) -> ([usize; LEVELS], bool, Reverse<Nanos>) {
         let held = self.held.each_ref().map(|held| held.get());
         (held, self.activity.is_idle(), Reverse(self.activity.last.get()))
@@ -171,13 +171,13 @@ impl Activity {
         }
     }
 
-    /// Notes that a query was read.
+    /// Records that a query was read.
     pub(crate) fn begin_query(&self) {
         self.in_progress.set(self.in_progress.get() + 1);
         self.last.set(clock::now());
     }
 
-    /// Notes that a query has its reply.
+    /// Records that a query has its reply.
     pub(crate) fn end_query(&self) {
         self.in_progress.set(self.in_progress.get().saturating_sub(1));
         self.last.set(clock::now());
@@ -195,7 +195,7 @@ impl Activity {
         self.in_progress.get() == 0
     }
 
-    /// Ends the connection in favour of another one.
+    /// Closes the connection in favour of another one.
     pub(super) fn displace(&self) {
         self.is_displaced.set(true);
         self.displaced.notify_one();
@@ -210,7 +210,7 @@ impl Default for Activity {
 }
 
 impl Place {
-    /// The activity of the connection.
+    /// Returns the activity of the connection.
     pub(crate) fn activity(&self) -> Rc<Activity> {
         Rc::clone(&self.activity)
     }
@@ -228,7 +228,7 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
-    /// Takes a place that is free, or that of another connection.
+    /// Takes a free place, or that of another connection.
     fn enter(connections: &Rc<Connections>, ip: IpAddr, most: usize) -> Place {
         match connections.enter(ip, most, 50) {
             Entry::Free(place) | Entry::Displacing(place) => place,
@@ -240,7 +240,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// The places that were displaced.
+    /// Returns the places that were displaced.
     fn displaced(places: &[Place]) -> Vec<usize> {
         let is_displaced = |at: &usize| places[*at].activity.is_displaced.get();
         (0..places.len()).filter(is_displaced).collect()
@@ -274,7 +274,7 @@ mod tests {
         let mut places: Vec<Place> =
             addresses.map(|address| enter(&connections, ip(address), 5)).into();
         places.push(enter(&connections, ip("198.51.100.1"), 5));
-        // Of 2001:db8::/32, which holds three, 2001:db8:1::/48, which holds two.
+        // 2001:db8::/32 holds three, and 2001:db8:1::/48 in it holds two.
         assert_eq!(displaced(&places), [1]);
         places.push(enter(&connections, ip("198.51.100.2"), 5));
         assert_eq!(displaced(&places).len(), 2);
@@ -308,8 +308,8 @@ mod tests {
         assert!(matches!(connections.enter(ip("192.0.2.1"), 1, 50), Entry::Displacing(_)));
     }
 
-    /// Hostile clients hold all places and connect again when they are displaced. Newcomers must get
-    /// in, and stay while 20 hostile connections follow.
+    /// Hostile clients hold all places, and reconnect when they are displaced. New clients must get
+    /// a place, and keep it while 20 hostile connections follow.
     fn newcomers_stay(hostile: &[IpAddr], busy: bool) {
         const MOST: usize = 1_000;
         let connections = Rc::new(Connections::default());

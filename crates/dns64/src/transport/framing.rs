@@ -1,4 +1,4 @@
-//! DNS messages on a stream: two octets of length, then the message (RFC 1035 §4.2.2).
+//! DNS messages on a stream: a two-octet length, then the message (RFC 1035 §4.2.2).
 
 use std::io;
 use std::time::Duration;
@@ -8,8 +8,7 @@ use tokio::time::timeout;
 
 /// Reads the next message.
 ///
-/// # Errors
-/// If the stream ends or fails, or the message is not whole after `patience`.
+/// # Errors If the stream ends or fails, or the message is incomplete after `patience`.
 pub(crate) async fn read_message(
     reader: &mut (impl AsyncRead + Unpin),
     patience: Duration,
@@ -23,10 +22,9 @@ pub(crate) async fn read_message(
     timeout(patience, read).await?
 }
 
-/// Writes a message, its length in the same segment (RFC 7766 §8).
+/// Writes a message with its length in the same segment (RFC 7766 §8).
 ///
-/// # Errors
-/// If the stream fails, or the message is longer than 65 535 octets.
+/// # Errors If the stream fails, or the message is longer than 65 535 octets.
 pub(crate) async fn write_message(
     writer: &mut (impl AsyncWrite + Unpin),
     message: &[u8],

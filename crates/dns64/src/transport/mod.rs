@@ -1,4 +1,4 @@
-//! How messages travel between clients, this server and upstreams.
+//! Transport of messages between clients, this server and upstreams.
 //!
 //! ```text
 //! clients ── UDP ─► server::worker                      upstreams ◄─ UDP ── resolver::upstreams::ports
@@ -19,18 +19,18 @@ use std::fmt;
 
 use wire::edns::{LEAST_PAYLOAD, UDP_PAYLOAD};
 
-/// The way on which a client asks, and gets its reply.
+/// Transport protocol of a client query and its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// Datagrams: a reply that is too long is truncated, and the source address may be forged.
+    /// Datagrams: long replies are truncated, and the source address may be forged.
     Udp,
     /// A connection (RFC 7766).
     Tcp,
 }
 
 impl Transport {
-    /// The longest reply, octets, to a client that takes UDP payloads of up to `payload`; `None` if
-    /// it has no EDNS.
+    /// Returns the maximum length of a reply in octets, to a client that accepts UDP payloads of up
+    /// to `payload` octets; `None` if the query has no EDNS.
     #[inline]
     pub fn limit(self, payload: Option<usize>) -> usize {
         match self {
@@ -41,7 +41,7 @@ impl Transport {
         }
     }
 
-    /// Whether a message is sure to come from its source address.
+    /// True if the source address of a message cannot be forged.
     #[inline]
     pub(crate) fn is_proven(self) -> bool {
         match self {
@@ -50,8 +50,8 @@ impl Transport {
         }
     }
 
-    /// Whether a reply that is too long says so with TC, because there is a way that has room for
-    /// it (RFC 7766 §5).
+    /// True if a reply that is too long gets TC, because another transport has room for it (RFC
+    /// 7766 §5).
     #[inline]
     pub(crate) fn truncates(self) -> bool {
         match self {
@@ -60,7 +60,7 @@ impl Transport {
         }
     }
 
-    /// Its name, for people.
+    /// Returns its name for messages.
     pub(crate) fn label(self) -> &'static str {
         match self {
             Transport::Udp => "UDP",

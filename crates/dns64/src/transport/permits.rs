@@ -1,5 +1,5 @@
-//! Permits for questions to upstreams over TCP: a limited number in all and for each upstream. They
-//! are shared out among the networks of clients ([`crate::shares`]).
+//! Permits for upstream queries over TCP: a limited number in all and for each upstream. They are
+//! divided among the networks of clients ([`crate::shares`]).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -20,14 +20,14 @@ pub(super) struct Permits {
     upstreams: RefCell<HashMap<ServiceAddr, Turns<Waiting>>>,
 }
 
-/// A question that waits for its permit.
+/// An upstream query waiting for its permit.
 struct Waiting {
     client: ClientId,
-    /// Closed if the question has been given up.
+    /// Closed if the query was abandoned.
     sender: oneshot::Sender<Permit>,
 }
 
-/// A permit. It is given back when it is dropped.
+/// A permit; released when dropped.
 pub(super) struct Permit {
     permits: Rc<Permits>,
     upstream: ServiceAddr,
@@ -40,7 +40,7 @@ impl Permits {
         Rc::new(Permits { most, most_each: Box::new(most_each), upstreams: RefCell::default() })
     }
 
-    /// Waits for a permit. Dropping the future gives up the turn.
+    /// Waits for a permit. Dropping the future abandons the request.
     pub(super) async fn acquire(
         self: &Rc<Permits>,
         upstream: ServiceAddr,
@@ -53,7 +53,7 @@ impl Permits {
         receiver.await.ok()
     }
 
-    /// Hands out all permits that questions may have now.
+    /// Grants all permits that are available now.
     fn hand_out(self: &Rc<Permits>) {
         while let Some((upstream, Waiting { client, sender })) = self.next() {
             if sender.is_closed() {
@@ -65,8 +65,8 @@ impl Permits {
         }
     }
 
-    /// Takes out the question that gets the next permit: of the upstream that has fewest, if there
-    /// are several.
+    /// Removes the query that gets the next permit. With several upstreams, it is one of the
+    /// upstream with the fewest permits.
     fn next(&self) -> Option<(ServiceAddr, Waiting)> {
         let mut upstreams = self.upstreams.borrow_mut();
         let free = self.most.saturating_sub(upstreams.values().map(Turns::held).sum());
@@ -112,7 +112,7 @@ mod tests {
         ServiceAddr::from(std::net::SocketAddr::from(([192, 0, 2, 1], number)))
     }
 
-    /// Polls an attempt once: its permit, if there is one.
+    /// Polls a request once; returns its permit, if it was granted.
     fn poll(attempt: Pin<&mut impl Future<Output = Option<Permit>>>) -> Option<Permit> {
         match attempt.poll(&mut Context::from_waker(Waker::noop())) {
             std::task::Poll::Ready(permit) => permit,

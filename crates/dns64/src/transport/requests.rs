@@ -5,8 +5,8 @@
 //!             └─ no place left: a connection of the peer that holds most is closed
 //! ```
 //!
-//! A new connection always gets a place. Connections that send nothing therefore cannot keep others
-//! from being served.
+//! A new connection always gets a place. Connections without a request therefore cannot block
+//! others.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -21,23 +21,22 @@ use tokio::time::timeout;
 use crate::client::limiter::network;
 use crate::guard::Tasks;
 
-/// Connections at once.
+/// Maximum number of concurrent connections.
 const CONNECTIONS: usize = 16;
-/// Octets of the longest request, and the time for it to arrive.
+/// Maximum length of a request in octets, and the time for its arrival.
 const LONGEST_REQUEST: usize = 4_096;
 const READING: Duration = Duration::from_secs(2);
 /// Pause after a failed accept, which mostly means that no file descriptor is left.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A listener that names the peer of each connection.
+/// A listener that identifies the peer of each connection.
 pub(crate) trait Listener {
     /// A connection.
     type Stream: AsyncRead + AsyncWrite + Unpin + 'static;
 
-    /// Accepts a connection. Its peer is a client's network, or a user.
+    /// Accepts a connection. Its peer is identified by the network of a client, or by a user id.
     ///
-    /// # Errors
-    /// Those of accept(2).
+    /// # Errors Those of accept(2).
     async fn next(&self) -> io::Result<(Self::Stream, u64)>;
 }
 
@@ -60,18 +59,18 @@ impl Listener for UnixListener {
     }
 }
 
-/// How requests are served.
+/// Parameters of a service.
 #[derive(Clone, Copy)]
 pub(crate) struct Service {
-    /// A request in words, for the report of a panic.
+    /// Description of a request, for the report of a panic.
     pub(crate) request: &'static str,
-    /// End of a request. The end of the stream ends it too.
+    /// Terminator of a request. The end of the stream ends it too.
     pub(crate) end: &'static [u8],
-    /// Time for the reply, from the request on.
+    /// Time limit for the reply, counted from the request.
     pub(crate) answering: Duration,
 }
 
-/// Replies to each request with what `answer` returns for it. Does not return.
+/// Replies to each request with the return value of `answer`. Does not return.
 pub(crate) async fn serve<L: Listener>(
     tasks: Tasks,
     listener: Rc<L>,
@@ -96,7 +95,7 @@ pub(crate) async fn serve<L: Listener>(
                 })
                 .await?
             };
-            // A failure means that the peer has gone or is too slow. It has to ask again.
+            // On failure the peer has gone or is too slow, and has to retry.
             tokio::select! {
                 biased;
                 _ = closed => {}
@@ -106,7 +105,7 @@ pub(crate) async fn serve<L: Listener>(
     }
 }
 
-/// Reads a request up to its end, or to that of the stream.
+/// Reads a request up to its terminator or the end of the stream.
 async fn read(stream: &mut (impl AsyncRead + Unpin), end: &[u8]) -> io::Result<Vec<u8>> {
     let mut request = Vec::with_capacity(LONGEST_REQUEST);
     while !request.windows(end.len()).any(|octets| octets == end) {
@@ -132,7 +131,7 @@ struct Connection {
     peer: u64,
     /// False while its request is read.
     is_busy: bool,
-    /// Closes the connection when it is dropped.
+    /// Closes the connection when dropped.
     _close: oneshot::Sender<()>,
 }
 
@@ -143,8 +142,8 @@ struct Place {
 }
 
 impl Open {
-    /// Enters a connection. If there is no place left, another one is closed. The receiver ends when
-    /// this connection has to be closed.
+    /// Adds a connection. If there is no place left, another one is closed. The receiver completes
+    /// when this connection has to be closed.
     fn enter(open: &Rc<Open>, peer: u64) -> (Place, oneshot::Receiver<()>) {
         let (close, closed) = oneshot::channel();
         let number = open.next.replace(open.next.get() + 1);
@@ -158,8 +157,8 @@ impl Open {
     }
 }
 
-/// Returns the position of the connection to close: of the peers with most connections the oldest
-/// one without a request, otherwise the oldest one.
+/// Returns the position of the connection to close. Among the peers with most connections, it is
+/// the oldest connection without a request, otherwise the oldest one.
 fn least_needed(connections: &[Connection]) -> usize {
     let held = |of: &Connection| connections.iter().filter(|one| one.peer == of.peer).count();
     let most = connections.iter().map(held).max().unwrap_or(0);
@@ -170,7 +169,7 @@ fn least_needed(connections: &[Connection]) -> usize {
 }
 
 impl Place {
-    /// Notes that the request is complete.
+    /// Records that the request is complete.
     fn set_busy(&self) {
         let mut connections = self.open.connections.borrow_mut();
         if let Some(ours) = connections.iter_mut().find(|one| one.number == self.number) {

@@ -1,5 +1,5 @@
-//! One client's connection: queries are read and handed on, several at a time, and their replies go
-//! back in the order in which they are ready (RFC 7766 §6.2.1.1, §7).
+//! A client's TCP connection: several queries are in progress at a time, and replies are sent in
+//! the order in which they are ready (RFC 7766 §6.2.1.1, §7).
 //!
 //! ```text
 //! stream ─► read ─► hand on ─► … ─► reply ─► write ─► stream
@@ -7,7 +7,7 @@
 //!            └───────── a free place ◄────────┘
 //! ```
 //!
-//! Nothing is read while too many octets of replies wait ([`super::backlog`]).
+//! Nothing is read while too many octets of replies are waiting ([`super::backlog`]).
 
 use std::io;
 use std::rc::Rc;
@@ -23,36 +23,35 @@ use super::backlog::{Backlog, Backlogs, ToStream, Waiting};
 use super::connections::Activity;
 use super::framing::{read_message, write_message};
 
-/// What bounds a connection.
+/// Limits of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Queries in progress at once.
+    /// Maximum number of queries in progress.
     pub(crate) pipeline: usize,
-    /// How long it may be idle, a message incomplete, or a reply not taken.
+    /// Time limit for idleness, for an incomplete message, and for a blocked write.
     pub(crate) idle: Duration,
 }
 
-/// How a connection has ended.
+/// Reason for the end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// By its client, for its silence, or because the server stops.
+    /// Closed by its client, idle for too long, or the server stops.
     Usual,
-    /// Too many octets of replies waited on it and on all others.
+    /// Too many octets of replies were waiting on it and on all others.
     Unread,
     /// Another connection took its place.
     Displaced,
 }
 
-/// Serves a connection until its client ends it, is silent for too long or does not read while
-/// memory is short, another connection takes its place, or `stopping` becomes true. `hand_on`
-/// receives each query and the way of its reply; a query without a reply gets an empty one. Replies
-/// that wait count among `backlogs`, and `activity` notes queries and replies.
+/// Serves a connection until it ends. It ends if its client closes it, if it is idle for too long,
+/// or if it does not read while memory is short. It also ends if another connection takes its
+/// place, or `stopping` becomes true. `hand_on` receives each query and the sender for its reply; a
+/// query without a reply gets an empty message. Waiting replies count in `backlogs`, and `activity`
+/// records queries and replies.
 ///
-/// # Errors
-/// None: however it ends, the client knows as much as we do.
+/// # Errors None: the client notices the end of the connection in any case.
 ///
-/// # Panics
-/// If reading, handing on or writing does.
+/// # Panics If reading, `hand_on` or writing panics.
 pub(crate) async fn serve<S: AsyncRead + AsyncWrite + 'static>(
     stream: S,
     bounds: Bounds,
@@ -67,7 +66,7 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + 'static>(
     let given_back = GivenBack { free: Rc::clone(&free), activity: Rc::clone(&activity) };
     let mut writing = spawn_local(write_replies(writer, backlog, given_back, bounds.idle));
     let ended = loop {
-        // What is read can be handed on at once, also when the server stops just then.
+        // A message that was read must be handed on even if the server stops just then.
         let next = async {
             let permit = free.acquire().await.ok()?;
             reply.caught_up().await;
@@ -84,13 +83,13 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + 'static>(
             _ = stopping.wait_for(|stopping| *stopping) => break None,
         };
         let Some((permit, bytes)) = read else { break None };
-        // Given back when its reply has been written.
+        // Released when its reply has been written.
         permit.forget();
         activity.begin_query();
         hand_on(bytes, reply.clone());
     };
-    // Queries that have been handed on are still answered: the writer ends when the last reply's
-    // sender is dropped.
+    // Queries that have been handed on are still answered: the writer ends when the sender of the
+    // last reply is dropped.
     drop(reply);
     let ended = match ended {
         Some(ended) => ended,
@@ -110,13 +109,14 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + 'static>(
     }
 }
 
-/// Noted when a reply has been written: a slot of the pipeline is free, and a query is over.
+/// Updated when a reply has been written: releases a pipeline slot, and ends the query.
 struct GivenBack {
     free: Rc<Semaphore>,
     activity: Rc<Activity>,
 }
 
-/// Writes what waits, until no more can come, the client takes none of it, or a reply was refused.
+/// Writes waiting replies until there can be no more, the client stops reading, or a reply was
+/// refused.
 async fn write_replies(
     mut writer: impl AsyncWrite + Unpin,
     mut backlog: Backlog,
@@ -163,13 +163,13 @@ mod tests {
     use tokio::task::LocalSet;
 
     const SOON: Duration = Duration::from_secs(30);
-    /// The longest reply.
+    /// Maximum length of a reply.
     const LONG: &[u8] = &[7; 65_535];
 
-    /// Queries that were handed on, with where their replies go.
+    /// Queries handed on, with the senders of their replies.
     type Asked = Rc<RefCell<Vec<(Vec<u8>, ToStream)>>>;
 
-    /// A connection that is served, with what has been handed on.
+    /// A served connection, with the queries handed on.
     struct Test {
         client: DuplexStream,
         asked: Asked,
@@ -183,7 +183,7 @@ mod tests {
             Test::beside(&Backlogs::default(), pipeline, idle)
         }
 
-        /// One that is not alone.
+        /// Returns a connection that shares `backlogs` with others.
         fn beside(backlogs: &Backlogs, pipeline: usize, idle: Duration) -> Test {
             let (client, stream) = tokio::io::duplex(64 << 10);
             let (stop, stopping) = watch::channel(false);
@@ -205,7 +205,7 @@ mod tests {
             write_message(&mut self.client, query).await.unwrap();
         }
 
-        /// The queries that have been handed on when there are `n`.
+        /// Returns the queries handed on, once there are `n`.
         async fn asked(&self, n: usize) -> Vec<Vec<u8>> {
             let there = async {
                 while self.asked.borrow().len() < n {
@@ -316,7 +316,7 @@ mod tests {
             }
             test.asked(5).await;
             (0..5).for_each(|number| test.reply(number, LONG));
-            // It is being read already.
+            // This query is being read already.
             test.ask(b"b").await;
             test.asked(6).await;
             test.ask(b"c").await;
@@ -337,7 +337,7 @@ mod tests {
             let backlogs = Backlogs::default();
             let (others, _waiting) = backlogs.connection();
             others.send(vec![0; MOST]).unwrap();
-            // Nobody waits until it has been silent for long.
+            // It ends without waiting for the idle time limit.
             let mut test = Test::beside(&backlogs, 64, SOON * 100);
             for _ in 0..5 {
                 test.ask(b"a").await;

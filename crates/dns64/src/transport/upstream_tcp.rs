@@ -1,6 +1,6 @@
-//! Questions to upstreams over TCP. The number of concurrent questions is limited
-//! ([`super::permits`]), in all and for each upstream, so that an upstream without working TCP does
-//! not block the others. A few idle connections are kept for further questions (RFC 7766 §6.2).
+//! Upstream queries over TCP. The number of concurrent queries is limited ([`super::permits`]), in
+//! all and for each upstream, so that an upstream without working TCP does not block the others. A
+//! few idle connections are kept for further queries (RFC 7766 §6.2).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -23,15 +23,15 @@ use crate::client::query::describe;
 use crate::guard::{Tasks, catch_async};
 use crate::resolver::outside::{TcpFailure, TcpQuestion};
 
-/// Idle connections kept to an upstream.
+/// Maximum number of idle connections per upstream.
 const IDLE_CONNECTIONS: usize = 4;
 
-/// For how long.
+/// Time for which idle connections are kept.
 const IDLE_TIME: Duration = Duration::from_secs(10);
-/// How often it is looked at which are to be closed.
+/// Interval between checks for connections to close.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Connections that wait for their next question, and since when.
+/// Idle connections per upstream, each with the start of its idle time.
 type Idle = Rc<RefCell<HashMap<ServiceAddr, Vec<(TcpStream, Instant)>>>>;
 
 /// Sends the queries received from `questions` and passes the outcome of each to `tell`, until
@@ -93,7 +93,7 @@ pub(crate) async fn run(
 async fn ask(question: &TcpQuestion, idle: &Idle) -> io::Result<Vec<u8>> {
     let kept = idle.borrow_mut().get_mut(&question.address).and_then(Vec::pop);
     if let Some((stream, _)) = kept {
-        // The upstream may have closed it meanwhile, or be gone without a word.
+        // The upstream may have closed the connection meanwhile, or disappeared without closing it.
         if let Ok(Ok(answer)) = timeout(question.timeout / 2, ask_on(stream, question, idle)).await
         {
             return Ok(answer);
@@ -121,8 +121,8 @@ async fn ask_on(mut stream: TcpStream, question: &TcpQuestion, idle: &Idle) -> i
     Ok(answer)
 }
 
-/// Closes what has waited for too long, and what the upstream has closed or says something on that
-/// nobody has asked for.
+/// Closes connections that have been idle for too long, that the upstream has closed, or on which
+/// it sent unsolicited data.
 fn close_some(idle: &Idle, now: Instant) {
     let is_good = |(stream, since): &mut (TcpStream, Instant)| {
         let is_silent = stream
@@ -156,7 +156,7 @@ mod tests {
         LocalSet::new().block_on(&runtime, work);
     }
 
-    /// An upstream that accepts, and answers or not.
+    /// Starts an upstream that accepts connections, and answers if `answers` is true.
     async fn upstream(answers: bool) -> ServiceAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
