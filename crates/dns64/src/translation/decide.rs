@@ -1,26 +1,26 @@
-//! The decision of RFC 6147 §5.1: what the answers so far mean, and what to ask next. No I/O, no
-//! clock.
+//! The decision of RFC 6147 §5.1: the meaning of the answers so far, and the next upstream query.
+//! No I/O, no clock.
 //!
 //! ```text
-//!                 ┌────────────── alias without its end: ask AAAA of the end ─┐
-//!                 ▼                                                           │
-//! AAAA query ─► AAAA answer ─► real AAAA records ─► pass (excluded ones stripped)
+//!                 ┌────────────── alias without its end: query AAAA of the end ─┐
+//!                 ▼                                                             │
+//! AAAA query ─► AAAA answer ─► native AAAA records ─► pass (excluded ones stripped)
 //!                 ├─► NXDOMAIN ─► pass
-//!                 ├─► SERVFAIL that may be bogus ─► probe with CD ─► there is something ─► SERVFAIL
-//!                 │                                                  └─► much later: ask AAAA again
-//!                 └─► none, all excluded, error, timeout ─► ask A of the end of the aliases
+//!                 ├─► SERVFAIL that may be bogus ─► probe with CD ─► there is data ─► SERVFAIL
+//!                 │                                                  └─► much later: query AAAA again
+//!                 └─► none, all excluded, error, timeout ─► query A of the end of the aliases
 //!                                                             ├─► A records ─► synthesize
-//!                                                             └─► none ─► a reply based on that
+//!                                                             └─► none ─► a reply based on that answer
 //! ```
 //!
-//! A client that is to use IPv6 only (`filter-a`) gets A records where this leads to no AAAA records:
+//! A client that uses only IPv6 (`filter-a`) gets A records if this leads to no AAAA records:
 //!
 //! ```text
-//! A query ─► as above for AAAA ─► AAAA records, real or synthesized ─► no data
-//!                              └─► none ─► ask A, if that has not been done ─► pass
+//! A query ─► as above for AAAA ─► AAAA records, native or synthesized ─► NODATA
+//!                              └─► none ─► query A, if not done before ─► pass
 //! ```
 //!
-//! [`next`] is called anew with all answers known so far; it holds no state of its own.
+//! [`next`] is called after each answer, with all answers so far; it keeps no state.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -35,90 +35,91 @@ use crate::translation::local::LocalAnswer;
 
 use crate::translation::policy::{Mode, Policy, TTL_WITHOUT_SOA};
 
-/// What a client asks, as far as the decision needs it.
+/// The parts of a client query that the decision depends on.
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
-    /// The name that is asked for.
+    /// Name (QNAME).
     pub name: LowerName,
-    /// The type that is asked for (QTYPE).
+    /// QTYPE.
     pub qtype: u16,
-    /// The class that is asked for (QCLASS).
+    /// QCLASS.
     pub qclass: u16,
-    /// DO: the client wants signatures.
+    /// DO bit: the client requests signatures.
     pub dnssec_ok: bool,
-    /// CD: the client validates for itself.
+    /// CD bit: the client validates answers.
     pub checking_disabled: bool,
-    /// RD: the client wants recursion.
+    /// RD bit: the client requests recursion.
     pub recursion_desired: bool,
 }
 
-/// What is to be done next.
+/// The next step of a client query.
 ///
 /// Names are in wire format, lower case.
 #[derive(Clone, Debug)]
 pub(crate) enum Next<'a> {
-    /// Ask upstream for this name and type, as the client asks.
+    /// Query an upstream for this name and type, with the client's flags.
     Ask(&'a [u8], u16),
-    /// Ask upstream for the AAAA records of this name with CD set: only to learn whether validation
-    /// has rejected them.
+    /// Query an upstream for the AAAA records of this name with CD set, only to find out if
+    /// validation has rejected them.
     Probe(&'a [u8]),
-    /// Ask upstream for the AAAA records of this name again, not from the cache: the probe that was
-    /// answered last is younger than the failure, so the upstream may have recovered between them.
+    /// Query an upstream again for the AAAA records of this name, bypassing the cache. The last
+    /// probe was answered some time after the failure, so the upstream may have recovered
+    /// meanwhile.
     Again(&'a [u8]),
-    /// Nothing more is needed: this is the reply.
+    /// Send this reply; no further upstream query is needed.
     Reply(Reply<'a>),
 }
 
-/// Why A records were asked for.
+/// Reason for an A query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     /// The name has no AAAA records.
     NoData,
-    /// An error of the upstream.
+    /// The upstream responded with an error.
     Rcode,
-    /// No answer in time.
+    /// No upstream answered in time.
     Timeout,
-    /// Excluded AAAA records only.
+    /// All AAAA records are excluded.
     Excluded,
 }
 
-/// Why a client got no A records, or none made from them, though there are some.
+/// Reason why existing A records are neither sent nor used for synthesis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Withheld {
     /// No prefix carries the IPv4 addresses.
     Unmapped,
-    /// The client asked for signatures and the answer has them.
+    /// The client requested signatures, and the answer is signed.
     Signed,
-    /// The client is to use the AAAA records, which it is given (`filter-a`).
+    /// The client gets AAAA records and has to use them (`filter-a`).
     Filtered,
 }
 
-/// Which questions the rules ask for one of a client. The answers are known by their order alone, so
-/// those to the questions of one plan say nothing by another.
+/// The upstream queries that a client query needs under given rules. Answers are identified only by
+/// their order, so answers obtained under one plan are meaningless under another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
-    /// The question as it is.
+    /// The question unchanged.
     AsItIs,
-    /// For AAAA records and, as the mode says, for A records.
+    /// AAAA records and, depending on the mode, A records.
     Translated(Mode),
-    /// For AAAA records, and A records where there are none (`filter-a`). With a mode, AAAA records
-    /// are also made of A records.
+    /// AAAA records, and A records if there are none (`filter-a`). With a mode, AAAA records are
+    /// also synthesized from A records.
     Filtered(Option<Mode>),
 }
 
-/// Which AAAA records of an answer are left out.
+/// AAAA records to be removed from an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Strip {
-    /// None: the answer is passed on as it is.
+    /// None: the answer is forwarded unchanged.
     Nothing,
-    /// Those that the policy excludes.
+    /// Records excluded by the policy.
     Excluded,
-    /// IPv4-mapped ones.
+    /// IPv4-mapped addresses.
     Mapped,
 }
 
 impl Strip {
-    /// Whether a AAAA record is left out.
+    /// True if a AAAA record is removed.
     pub(crate) fn hides(self, address: Ipv6Addr, policy: &Policy) -> bool {
         match self {
             Strip::Nothing => false,
@@ -128,8 +129,8 @@ impl Strip {
     }
 }
 
-/// Answers on the way to the last one, of which only the aliases are repeated, in order. Failures
-/// among them give nothing.
+/// Answers before the last one. Only their aliases are repeated, in order; failures among them
+/// contribute nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Way<'a> {
     aaaa: &'a [Outcome],
@@ -137,89 +138,89 @@ pub(crate) struct Way<'a> {
 }
 
 impl<'a> Way<'a> {
-    /// The answers, first those to the AAAA question.
+    /// Returns the answers, beginning with those to the AAAA query.
     pub(crate) fn answers(&self) -> impl Iterator<Item = &'a Kept> + use<'a> {
         self.aaaa.iter().chain(self.a).filter_map(Outcome::kept)
     }
 
-    /// How many questions there were before the last one.
+    /// Returns the number of upstream queries before the last one.
     pub(crate) fn len(&self) -> usize {
         self.aaaa.len() + self.a.len()
     }
 
-    /// Whether the last question was the first one.
+    /// True if there was only one upstream query.
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// A reply, made from answers that it borrows.
+/// A reply, borrowing the answers that it consists of.
 #[derive(Clone, Debug)]
 pub(crate) enum Reply<'a> {
-    /// The aliases, and the last answer whole.
+    /// The aliases, and the complete last answer.
     Pass {
         /// Answers whose aliases lead to the last one.
         aliases: Way<'a>,
-        /// The answer that is passed on.
+        /// The answer to be forwarded.
         last: &'a Kept,
-        /// Which AAAA records are left out.
+        /// AAAA records to be removed.
         strip: Strip,
-        /// Set if there were A records, which were not used.
+        /// Set if there were A records that were not used.
         withheld: Option<Withheld>,
     },
-    /// The aliases, those of `a`, and for each A record of `a` a AAAA record for each prefix that
-    /// carries it.
+    /// The aliases, those of `a`, and synthesized AAAA records: one per A record of `a` and prefix
+    /// that carries it.
     Synthesize {
-        /// The answers before the one with the A records, to both questions.
+        /// The answers before the one with the A records, to both queries.
         aliases: Way<'a>,
         /// The answer with the A records.
         a: &'a Kept,
-        /// The highest TTL of the new records, seconds (RFC 6147 §5.1.7).
+        /// Maximum TTL of the synthesized records, seconds (RFC 6147 §5.1.7).
         ttl_limit: u32,
-        /// Why A records were asked for.
+        /// Reason for the A query.
         reason: Reason,
     },
     /// The aliases, those of `last`, and no data.
     Empty {
         /// Answers whose aliases are repeated.
         aliases: Way<'a>,
-        /// The answer to the last question: its denial is repeated, or if it has data, a denial is
-        /// made up that lasts as long.
+        /// The answer to the last query. If it is negative, its SOA is repeated; if it has data, an
+        /// SOA with the same lifetime is generated.
         last: &'a Kept,
-        /// Whether the records in whose place it stands would be made: then it lasts no longer than
-        /// the prefixes are known.
+        /// True if the reply replaces synthesized records: its TTL is then limited by the lifetime
+        /// of the prefixes.
         made: bool,
-        /// Set if there were A records, which were not used.
+        /// Set if there were A records that were not used.
         withheld: Option<Withheld>,
     },
-    /// Nothing but an RCODE.
+    /// Only an RCODE.
     Error {
-        /// The RCODE of the reply.
+        /// RCODE of the reply.
         rcode: Rcode,
-        /// Whose error it is.
+        /// Origin of the error.
         cause: Cause,
-        /// The extended error that the upstream gave, or that we have found out.
+        /// Extended error from the upstream or from this server.
         extended_error: Option<u16>,
     },
     /// An answer that needed no upstream.
     Local(&'a LocalAnswer),
 }
 
-/// Whose error a reply has.
+/// Origin of an error in a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// An upstream's own: it has answered so.
+    /// An error response of the upstream.
     Upstream,
-    /// Validation has rejected what there is, as a probe has found out.
+    /// Validation has rejected existing data, as shown by a probe.
     Bogus,
-    /// Ours: no prefix is known yet, or any more.
+    /// No prefix is available, because none was announced yet or all have expired.
     NoPrefix,
-    /// Ours: there is no answer to a question.
+    /// An upstream query failed.
     Failed(Failure),
 }
 
 impl Reply<'_> {
-    /// The RCODE that the client sees.
+    /// Returns the RCODE of the reply.
     pub(crate) fn rcode(&self) -> Rcode {
         match self {
             Reply::Pass { last, .. } => last.answer.rcode(),
@@ -229,8 +230,8 @@ impl Reply<'_> {
         }
     }
 
-    /// True if the client does not get records because of a policy: excluded AAAA records (items 9 and
-    /// 28), A records without a prefix, or A records that `filter-a` withholds.
+    /// True if a policy withholds records from the client: excluded AAAA records (items 9 and 28),
+    /// A records without a prefix, or A records removed by `filter-a`.
     pub(crate) fn is_filtered(&self) -> bool {
         match self {
             Reply::Pass { strip, withheld, .. } => {
@@ -241,7 +242,7 @@ impl Reply<'_> {
         }
     }
 
-    /// Why A records that were there have not been used.
+    /// Returns the reason why existing A records were not used.
     pub(crate) fn withheld(&self) -> Option<Withheld> {
         match self {
             Reply::Pass { withheld, .. } | Reply::Empty { withheld, .. } => *withheld,
@@ -251,12 +252,13 @@ impl Reply<'_> {
 }
 
 impl Question {
-    /// Whether DNS64 may change the answer (items 1, 21, 24: only AAAA of class IN, never with CD).
+    /// True if DNS64 may change the answer (items 1, 21, 24: only AAAA of class IN, never with CD).
     pub(crate) fn may_translate(&self, policy: &Policy) -> bool {
         self.qtype == rtype::AAAA && self.may_have_aaaa_made(policy)
     }
 
-    /// Whether AAAA records of its name may be made for who asks like this, whatever the type.
+    /// True if AAAA records of its name may be synthesized for a query with these flags, whatever
+    /// the type.
     fn may_have_aaaa_made(&self, policy: &Policy) -> bool {
         self.qclass == CLASS_IN
             && policy.translates()
@@ -264,12 +266,12 @@ impl Question {
             && (self.recursion_desired || !policy.recursive_only)
     }
 
-    /// Whether its A records may be withheld.
+    /// True if its A records may be withheld.
     fn may_lose_a(&self, policy: &Policy) -> bool {
         policy.filter_a && self.qtype == rtype::A && self.qclass == CLASS_IN
     }
 
-    /// Which questions are asked for it. `mode`: when A records are asked for.
+    /// Returns the upstream queries that it needs. `mode` is the condition for A queries.
     #[inline]
     pub(crate) fn plan(&self, policy: &Policy, mode: Mode) -> Plan {
         if self.may_lose_a(policy) {
@@ -282,9 +284,9 @@ impl Question {
     }
 }
 
-/// Decides what comes after the answers in `known`, which are in the order in which they were asked
-/// for, by the same plan ([`Question::plan`]). `mode`: when A records are asked for. `may_ask_again`:
-/// [`Next::Again`] may be returned, because no question has been asked again yet.
+/// Returns the next step after the answers in `known`, which are in the order of their queries and
+/// belong to the same plan ([`Question::plan`]). `mode` is the condition for A queries. If
+/// `may_ask_again` is true, no query was repeated yet, and [`Next::Again`] may be returned.
 pub(crate) fn next<'a>(
     question: &'a Question,
     policy: &Policy,
@@ -307,19 +309,19 @@ pub(crate) fn next<'a>(
     }
 }
 
-/// The answers so far, and whether a question may be asked again.
+/// The answers so far, and the permission to repeat a query.
 #[derive(Clone, Copy)]
 struct Known<'a> {
     answers: &'a [Outcome],
     may_ask_again: bool,
 }
 
-/// Asks for the name, follows its aliases (RFC 1034 §5.3.3) and passes the answer on.
+/// Resolves the name with its aliases (RFC 1034 §5.3.3), and forwards the answer.
 fn untranslated<'a>(question: &'a Question, qtype: u16, known: &'a [Outcome]) -> Next<'a> {
     passed_on(question, qtype, known).map_or_else(|open| open, |(reply, _)| Next::Reply(reply))
 }
 
-/// The reply without translation and the number of answers for it, or the next question.
+/// Returns the reply without synthesis and the number of answers used for it, or the next query.
 fn passed_on<'a>(
     question: &'a Question,
     qtype: u16,
@@ -332,18 +334,18 @@ fn passed_on<'a>(
     }
 }
 
-/// How far the way to the AAAA records of a name has been gone.
+/// Progress of the search for the AAAA records of a name.
 enum Aaaa<'a> {
     /// Another answer is needed.
     Open(Next<'a>),
-    /// It has ended, and A records have not been asked for: with this reply to a AAAA query, after
-    /// so many answers.
+    /// The search ended without an A query, after `answers` answers, with this reply to a AAAA
+    /// query.
     Alone { reply: Reply<'a>, answers: usize },
-    /// Both questions have been answered, with so many answers.
+    /// The AAAA and the A query have been answered, with `answers` answers in all.
     WithA { reason: Reason, aaaa: Chain<'a>, a: Chain<'a>, answers: usize },
 }
 
-/// Goes the way to the AAAA records of the question's name, real or made.
+/// Searches for the AAAA records of the question's name, native or synthesized.
 fn aaaa<'a>(question: &'a Question, policy: &Policy, mode: Mode, known: Known<'a>) -> Aaaa<'a> {
     let Known { answers: known, may_ask_again } = known;
     let alone = |reply, answers| Aaaa::Alone { reply, answers };
@@ -362,7 +364,8 @@ fn aaaa<'a>(question: &'a Question, policy: &Policy, mode: Mode, known: Known<'a
                     let asked = aaaa.last.kept().map_or(aaaa.end, |kept| kept.answer.name());
                     return Aaaa::Open(Next::Again(asked));
                 }
-                // A stale answer of which nothing new could be learnt goes on (RFC 8767 §5).
+                // If the probe gives no new information, a stale answer is still used (RFC 8767
+                // §5).
                 if !is_younger || aaaa.last.kept().is_none_or(|kept| !kept.stale) {
                     return alone(bogus(), answers + 1);
                 }
@@ -395,17 +398,17 @@ fn aaaa<'a>(question: &'a Question, policy: &Policy, mode: Mode, known: Known<'a
     }
 }
 
-/// The A records of a name, for who would not be given AAAA records of it by the same answers.
-/// `made`: AAAA records may be made, in this mode.
+/// Returns the A records of a name if a AAAA query with the same answers would result in no AAAA
+/// records. `made` is the mode of synthesis if AAAA records may be synthesized.
 fn a_unless_aaaa<'a>(
     question: &'a Question,
     policy: &Policy,
     made: Option<Mode>,
     known: Known<'a>,
 ) -> Next<'a> {
-    // The reply to a AAAA query, after so many answers, and to the A question, if it was asked for
-    // this very name or has been answered with records: at the end of aliases that only the AAAA
-    // question has, there may be none.
+    // The reply to a AAAA query, the number of its answers, and the reply to the A query. The
+    // latter counts only if it was for this very name or has records: the end of an alias chain
+    // that only the AAAA answer contains may have no records.
     let (given, answers, a) = if let Some(mode) = made {
         match aaaa(question, policy, mode, known) {
             Aaaa::Open(next) => return next,
@@ -426,7 +429,7 @@ fn a_unless_aaaa<'a>(
     if let Reply::Error { cause: Cause::Failed(Failure::Overload | Failure::NoUpstream), .. } =
         given
     {
-        // No upstream was asked, and none will be.
+        // No upstream was queried, and none will be.
         return Next::Reply(given);
     }
     let filtered = match given {
@@ -436,7 +439,7 @@ fn a_unless_aaaa<'a>(
         }
         _ => None,
     };
-    // Who validates would take "no data" without a proof for forged.
+    // A validating client would take NODATA without a proof for forged.
     let is_forgery =
         |last: &Kept| question.dnssec_ok && last.answer.is_signed() && !policy.break_dnssec;
     match (filtered, a) {
@@ -446,8 +449,9 @@ fn a_unless_aaaa<'a>(
         (_, Some(reply)) => Next::Reply(reply),
         (_, None) => {
             let rest = known.answers.get(answers..).unwrap_or_default();
-            // Where AAAA records count that did not before, A records of the aliases' end have been
-            // asked for: those of this name are wanted now, and copied into a reply about it.
+            // If AAAA records count that did not before, the A records queried so far are those of
+            // the end of the aliases. Those of this name are needed now, because the reply is about
+            // this name.
             let is_its = |outcome: &Outcome| {
                 outcome.kept().is_none_or(|kept| kept.answer.name() == question.name.wire())
             };
@@ -457,9 +461,9 @@ fn a_unless_aaaa<'a>(
     }
 }
 
-/// Whether an upstream may have rejected the AAAA records, or their absence, because of their
-/// signatures, without saying so: then A records must not stand for them (RFC 6147 §5.1.2 has other
-/// errors in mind). Asked with CD it hands them out.
+/// True if an upstream may have rejected the AAAA records, or the proof of their absence, because
+/// of their signatures, without an extended error. A records must not be used in their place then,
+/// because RFC 6147 §5.1.2 means other errors. An upstream query with CD returns such records.
 fn may_be_bogus(aaaa: &Outcome, mode: Mode) -> bool {
     match aaaa.kept() {
         Some(kept) if kept.stale => kept.doubted.is_some(),
@@ -468,19 +472,19 @@ fn may_be_bogus(aaaa: &Outcome, mode: Mode) -> bool {
     }
 }
 
-/// True if an upstream has an answer to a probe. It was asked at the time of the failure or later.
+/// True if an upstream answered a probe, which was sent at the time of the failure or later.
 fn is_there(probed: &Outcome) -> bool {
     probed.kept().is_some_and(|kept| !kept.stale && kept.answer.kind() != AnswerKind::Failed)
 }
 
-/// True if a probe was answered some time after the failure behind which it looks, so that the
-/// upstream may have recovered meanwhile.
+/// True if a probe was answered some time after the failure that it explains, so that the upstream
+/// may have recovered meanwhile.
 fn is_younger(probed: &Outcome, failed: &Outcome) -> bool {
     let since_failure = failed.kept().map_or(0, Kept::since_failure);
     probed.kept().is_some_and(|kept| kept.age < since_failure)
 }
 
-/// The reply for what validation has rejected.
+/// Returns the reply for data that validation has rejected.
 fn bogus() -> Reply<'static> {
     Reply::Error {
         rcode: Rcode::SERVFAIL,
@@ -489,8 +493,8 @@ fn bogus() -> Reply<'static> {
     }
 }
 
-/// Why A records are to be asked for after this end of the AAAA question, or the reply if they are
-/// not (RFC 6147 §5.1.1 to §5.1.4).
+/// Returns the reason for an A query after this result of the AAAA query, or the reply if none is
+/// needed (RFC 6147 §5.1.1 to §5.1.4).
 fn reason<'a>(policy: &Policy, aaaa: &Chain<'a>) -> Result<Reason, Reply<'a>> {
     let kept = match aaaa.last {
         Outcome::Failed(Failure::Timeout | Failure::Malformed) => return Ok(Reason::Timeout),
@@ -511,8 +515,8 @@ fn reason<'a>(policy: &Policy, aaaa: &Chain<'a>) -> Result<Reason, Reply<'a>> {
     }
 }
 
-/// The reply when both questions have been answered: based on what came of the A question (RFC 6147
-/// §5.1.6).
+/// Returns the reply after both queries have been answered, based on the result of the A query (RFC
+/// 6147 §5.1.6).
 fn conclude<'a>(
     question: &Question,
     policy: &Policy,
@@ -525,7 +529,7 @@ fn conclude<'a>(
         Outcome::Answered(kept) => kept,
     };
     let native = native(policy, reason, aaaa);
-    // What the client would have got without DNS64.
+    // The reply that the client would get without DNS64.
     let denial = |withheld| match (reason, aaaa.last) {
         (Reason::NoData, Outcome::Answered(last)) => {
             Reply::Pass { aliases: aaaa.way, last, strip: Strip::Nothing, withheld }
@@ -547,7 +551,7 @@ fn conclude<'a>(
                 return denial(Some(Withheld::Signed));
             }
             if !addresses(&found.answer).any(|v4| policy.carries(v4)) {
-                // "No data" would be kept, and be wrong once the prefix is known.
+                // NODATA would be cached, and be wrong as soon as a prefix is available.
                 return if policy.awaits_prefix {
                     let extended_error = Some(ede::NOT_READY);
                     let failed = || {
@@ -569,8 +573,8 @@ fn conclude<'a>(
     }
 }
 
-/// The excluded AAAA records after all, where the policy wants that rather than none; IPv4-mapped
-/// ones never.
+/// Returns the excluded AAAA records if the policy prefers them to none; IPv4-mapped ones are never
+/// returned.
 fn native<'a>(policy: &Policy, reason: Reason, aaaa: &Chain<'a>) -> Option<Reply<'a>> {
     let last = aaaa.last.kept().filter(|_| reason == Reason::Excluded && policy.fallback_native)?;
     let strip = match hidden(&last.answer, |v6| Strip::Mapped.hides(v6, policy)) {
@@ -581,7 +585,7 @@ fn native<'a>(policy: &Policy, reason: Reason, aaaa: &Chain<'a>) -> Option<Reply
     Some(Reply::Pass { aliases: aaaa.way, last, strip, withheld: None })
 }
 
-/// The IPv4 addresses that an answer to an A question gives.
+/// Returns the IPv4 addresses in the A records of an answer.
 pub(crate) fn addresses(answer: &Answer) -> impl Iterator<Item = Ipv4Addr> + '_ {
     answer
         .answers()
@@ -590,7 +594,7 @@ pub(crate) fn addresses(answer: &Answer) -> impl Iterator<Item = Ipv4Addr> + '_ 
         .map(Into::into)
 }
 
-/// The reply for what is no loss of DNS64's: the answers, or the error.
+/// Returns the reply without synthesis: the answers, or the error.
 fn as_it_is<'a>(aliases: Way<'a>, last: &'a Outcome) -> Reply<'a> {
     match last {
         Outcome::Answered(kept) if kept.answer.kind() == AnswerKind::Failed => {
@@ -609,7 +613,7 @@ fn error(failure: Failure) -> Reply<'static> {
     Reply::Error { rcode: Rcode::SERVFAIL, cause, extended_error: None }
 }
 
-/// How many of an answer's AAAA records are left out.
+/// Extent to which an answer's AAAA records are removed.
 enum Hidden {
     None,
     Some,
@@ -633,24 +637,24 @@ fn hidden(answer: &Answer, hides: impl Fn(Ipv6Addr) -> bool) -> Hidden {
 
 /// Answers to one question, from alias to alias.
 struct Chain<'a> {
-    /// The answers before the last one, and those to the AAAA question if this one is for A.
+    /// The answers before the last one; for an A query also those to the AAAA query.
     way: Way<'a>,
     /// The answers to this question.
     with_last: &'a [Outcome],
     last: &'a Outcome,
-    /// The name at which the aliases end, in wire format, lower case.
+    /// The name at the end of the aliases, in wire format, lower case.
     end: &'a [u8],
 }
 
 enum Followed<'a> {
-    /// The next name to ask for.
+    /// The next name to query.
     Ask(&'a [u8]),
-    /// The aliases do not end, of so many answers.
+    /// The aliases do not end; with the number of answers.
     Endless(usize),
     End(Chain<'a>),
 }
 
-/// Follows the aliases that upstreams did not follow, and those at which answers were cut because
+/// Follows aliases that upstreams did not follow, and aliases at which answers were cut because
 /// they lead to names of other upstreams (RFC 6147 §5.1.5, RFC 1034 §5.3.3).
 fn follow<'a>(start: &'a [u8], known: &'a [Outcome]) -> Followed<'a> {
     let mut name = start;

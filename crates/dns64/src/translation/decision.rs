@@ -1,4 +1,4 @@
-//! What decided a reply, in a word for logs and programs and in a sentence for people.
+//! Decisions behind replies: a keyword for logs and programs, and a sentence for users.
 
 use std::net::Ipv6Addr;
 
@@ -11,10 +11,10 @@ use crate::resolver::outcome::{Failure, Kept};
 use crate::translation::decide::{Cause, Question, Reason, Reply, Strip, Withheld};
 use crate::translation::policy::Policy;
 
-/// Defines [`Decision`]: each with its word, its sentence, and what says so.
+/// Defines [`Decision`]: keyword, sentence and source of each variant.
 macro_rules! decisions {
     ($($name:ident $word:literal $sentence:literal $source:literal,)+) => {
-        /// What decided a reply.
+        /// Decision behind a reply.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
         #[serde(rename_all = "kebab-case")]
@@ -26,11 +26,11 @@ macro_rules! decisions {
         }
 
         impl Decision {
-            /// All of them.
+            /// All decisions.
             #[cfg(test)]
             const ALL: &[Decision] = &[$(Decision::$name,)+];
 
-            /// Word, sentence and source.
+            /// Returns keyword, sentence and source.
             const fn row(self) -> [&'static str; 3] {
                 match self {
                     $(Decision::$name => [$word, $sentence, $source],)+
@@ -134,25 +134,25 @@ decisions! {
 }
 
 impl Decision {
-    /// As logs and JSON have it.
+    /// Returns the keyword used in logs and JSON.
     pub(crate) fn word(self) -> &'static str {
         self.row()[0]
     }
 
-    /// For people.
+    /// Returns a sentence for users.
     pub(crate) fn sentence(self) -> &'static str {
         self.row()[1]
     }
 
-    /// What says that it is decided like this: a paragraph, or a part of the configuration.
+    /// Returns the basis of the decision: a section of an RFC, or a part of the configuration.
     pub(crate) fn source(self) -> &'static str {
         self.row()[2]
     }
 
-    /// What decided this reply to a question, which is answered by this policy.
+    /// Returns the decision behind a reply to a question under a policy.
     pub(crate) fn of(question: &Question, policy: &Policy, reply: &Reply<'_>) -> Decision {
         match *reply {
-            // The only failure of our own answers.
+            // The only failure among local answers.
             Reply::Local(answer) if answer.rcode == Rcode::SERVFAIL => Decision::NoPrefixKnown,
             Reply::Local(_) => Decision::Local,
             Reply::Synthesize { reason, .. } => match reason {
@@ -186,7 +186,7 @@ impl Decision {
     }
 }
 
-/// Why an answer is handed on.
+/// Returns the reason why an answer is forwarded.
 fn passed(question: &Question, policy: &Policy, last: &Kept, strip: Strip) -> Decision {
     let is_aaaa = question.qtype == rtype::AAAA && question.qclass == CLASS_IN;
     match (last.answer.kind(), strip) {
@@ -217,7 +217,7 @@ fn passed(question: &Question, policy: &Policy, last: &Kept, strip: Strip) -> De
     }
 }
 
-/// The addresses in the AAAA records of an answer.
+/// Returns the addresses in the AAAA records of an answer.
 pub(crate) fn aaaa_addresses(answer: &Answer) -> impl Iterator<Item = Ipv6Addr> + '_ {
     let records = answer.answers().filter(|record| record.rtype == rtype::AAAA);
     records.filter_map(|record| <[u8; 16]>::try_from(record.data).ok()).map(Ipv6Addr::from)
@@ -278,7 +278,7 @@ mod tests {
         }
     }
 
-    /// What is decided about a query for `a.test` by these answers.
+    /// Returns the decision about a query for `a.test` with these answers.
     fn decided(qtype: u16, known: &[Said], change: impl Fn(&mut Case)) -> &'static str {
         let mut case = Case {
             question: question("a.test", qtype),
@@ -339,12 +339,12 @@ mod tests {
         }
     }
 
-    /// AAAA records count "after all" only where others were looked for instead.
+    /// AAAA records are "native after all" only if they were excluded first.
     #[test]
     fn records_that_nobody_passed_over_are_native() {
         let fallback = |case: &mut Case| case.policy.fallback_native = true;
         assert_eq!(decided(AAAA, &[native("2001:db8::1")], fallback), "native");
-        // Not even excluded ones, for who wants them as they are.
+        // This includes excluded records if the client requests unchanged answers.
         let excluded = [native("::ffff:192.0.2.1")];
         let off = |case: &mut Case| case.question.checking_disabled = true;
         assert_eq!(decided(AAAA, &excluded, off), "native");
@@ -371,7 +371,7 @@ mod tests {
             case.known = vec![Outcome::Failed(Failure::Timeout), address("8.8.8.8").kept()];
         });
         assert_eq!(silent, "translated-timeout");
-        // A probe that finds something.
+        // A probe that finds data.
         let probed = [said("a.test", AAAA).rcode(2), native("2001:db8::1")];
         assert_eq!(decided(AAAA, &probed, |_| {}), "rejected");
     }

@@ -1,4 +1,4 @@
-//! The decision by the sections of RFC 6147, case by case.
+//! The decision, case by case, in the order of the sections of RFC 6147.
 
 use wire::view::rtype::{A, AAAA, ANY};
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::name::text;
 use crate::testing::{Said, said};
 
-/// One case: what is known of `a.test`, and what is to be done.
+/// A case: the answers known for `a.test`, and the query.
 struct Case {
     name: &'static str,
     policy: Policy,
@@ -62,7 +62,8 @@ impl Case {
         self
     }
 
-    /// Says what is to be done, in words that a table can hold: answers by their numbers.
+    /// Asserts the next step, in a notation that fits into a table; answers are given by their
+    /// numbers.
     fn becomes(&self, expected: &str) {
         let number = |kept: &Kept| {
             let same =
@@ -130,12 +131,12 @@ fn address() -> Said {
     said("a.test", A).a("a.test", 60, "8.8.8.8")
 }
 
-/// Fails and says why: no authoritative server could be reached.
+/// Returns a failure with an extended error: no reachable authority.
 fn servfail(qtype: u16) -> Said {
     said("a.test", qtype).rcode(2).ede(22)
 }
 
-/// Fails and does not say why.
+/// Returns a failure without an extended error.
 fn unexplained() -> Said {
     said("a.test", AAAA).rcode(2)
 }
@@ -328,7 +329,7 @@ fn rfc6052_3_1_addresses_without_a_prefix_are_not_mapped() {
     excluded.becomes("empty after 1, like 1, Unmapped");
 }
 
-/// RFC 8914 §4: what validation has rejected does not become another answer.
+/// RFC 8914 §4: a validation failure is not replaced by another answer.
 #[test]
 fn rfc6147_5_1_2_bogus_records_are_not_replaced() {
     for code in [1, 2, 5, 6, 7, 8, 9, 10, 11, 12, 25, 27] {
@@ -418,7 +419,7 @@ fn rfc6147_5_1_3_silence_alone_may_lead_to_a_records() {
     timeout("unexplained").known(&unexplained()).becomes("error SERVFAIL None");
 }
 
-/// RFC 6147 §5.1.4 with all of IPv6 excluded, and what becomes of what was excluded.
+/// RFC 6147 §5.1.4 with all of IPv6 excluded, and the replies in place of excluded records.
 #[test]
 fn ignored_and_excluded_aaaa_records_may_come_back() {
     let no_a = || said("a.test", A).nodata(60);
@@ -440,7 +441,7 @@ fn ignored_and_excluded_aaaa_records_may_come_back() {
         .asked(|q| q.dnssec_ok = true)
         .known(&address().rrsig("a.test", A))
         .becomes("pass 0 after 0");
-    // Nothing is known of its A records then.
+    // The state of its A records is unknown then.
     back("A fails").known(&servfail(A)).becomes("error SERVFAIL None, EDE 22");
     let excluded = |name| {
         let all = |p: &mut Policy| {
@@ -481,7 +482,7 @@ fn filter_a_leaves_the_a_records_of_names_without_aaaa_records() {
     let no_a = said("a.test", A).nodata(60);
     who("no A either").known(&nodata()).known(&no_a).becomes("pass 1 after 1");
     who("A fails").known(&nodata()).known(&servfail(A)).becomes("error SERVFAIL None, EDE 22");
-    // Where the AAAA question leads to no A question, this one is asked after it.
+    // If the AAAA query leads to no A query, the A query follows it.
     let gone = nodata().rcode(3);
     who("NXDOMAIN").known(&gone).becomes("ask a.test. 1");
     who("NXDOMAIN, A").known(&gone).known(&address()).becomes("pass 1 after 0");
@@ -505,7 +506,7 @@ fn filter_a_leaves_the_a_records_of_names_without_aaaa_records() {
     off("no prefix").known(&nodata()).becomes("ask a.test. 1");
     off("no prefix, A").known(&nodata()).known(&address()).becomes("pass 1 after 0");
     off("no prefix, real").known(&real()).becomes("empty after 0, like 0, Filtered");
-    // Only the AAAA question has the alias.
+    // Only the AAAA answer has the alias.
     let alias = said("a.test", AAAA).cname("a.test", 60, "b.test");
     let end = said("b.test", AAAA).nodata(60);
     let astray = who("other aliases").known(&alias).known(&end);
@@ -516,7 +517,7 @@ fn filter_a_leaves_the_a_records_of_names_without_aaaa_records() {
     off("shed").failed(Failure::Overload).becomes("error SERVFAIL Some(Overload)");
     who("CD").asked(|q| q.checking_disabled = true).known(&nodata()).becomes("ask a.test. 1");
     who("class CH").asked(|q| q.qclass = 3).becomes("ask a.test. 1");
-    // No data without a proof would be forged for those who validate.
+    // NODATA without a proof would be forged for validating clients.
     let signed = real().rrsig("a.test", AAAA);
     let checks = |name| who(name).asked(|q| q.dnssec_ok = true).known(&signed);
     checks("signed").becomes("ask a.test. 1");
@@ -526,8 +527,8 @@ fn filter_a_leaves_the_a_records_of_names_without_aaaa_records() {
         .becomes("empty after 0, like 0, Filtered");
 }
 
-/// Rules may be replaced while a query waits. Here AAAA records were excluded, and A records of the
-/// aliases' end were asked for: they are not those of the name.
+/// Rules may be replaced while a query waits. In this test, AAAA records were excluded, and the A
+/// records of the end of the aliases were queried; these are not the records of the name.
 #[test]
 fn filter_a_takes_no_answer_for_one_about_another_name() {
     let alias = said("a.test", AAAA).cname("a.test", 60, "longer.test");
@@ -561,7 +562,7 @@ fn the_plan_says_what_is_asked_for() {
     assert_eq!(plan(A, native_only), Plan::Filtered(None));
 }
 
-/// Item 47: "no data" would be kept, and be wrong once the prefix is known.
+/// Item 47: NODATA would be cached, and be wrong as soon as a prefix is available.
 #[test]
 fn what_needs_a_prefix_that_is_not_known_yet_fails() {
     let awaiting = |name| {
