@@ -1,5 +1,4 @@
-//! What a group of clients gets for the names of a domain: which prefixes, for which IPv4 addresses,
-//! and how willingly.
+//! Policies: the DNS64 settings of a client group for the names of a domain.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -18,15 +17,14 @@ use crate::translation::zones::LocalZones;
 pub(crate) const IPV4ONLY: [Ipv4Addr; 2] =
     [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
 
-/// The largest TTL of synthesized records where the AAAA answer had no SOA, seconds (RFC 6147
-/// §5.1.7).
+/// Maximum TTL of synthesized records if the AAAA answer had no SOA, seconds (RFC 6147 §5.1.7).
 pub(crate) const TTL_WITHOUT_SOA: u32 = 600;
 
-/// The largest number of AAAA records, or of address hints, that are synthesized for an answer. A
-/// message holds some 2 300 such records.
+/// Maximum number of AAAA records, or of address hints, synthesized for an answer. A message has
+/// room for about 2 300 such records.
 pub(crate) const MAX_SYNTHESIZED: usize = 2_000;
 
-/// When the A records are asked for.
+/// Condition for querying A records.
 #[derive(
     Clone,
     Copy,
@@ -40,13 +38,13 @@ pub(crate) const MAX_SYNTHESIZED: usize = 2_000;
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// As RFC 6147 §5.1.2 and §5.1.3 have it: no AAAA records, whatever the reason (but NXDOMAIN),
-    /// lead to the A records.
+    /// According to RFC 6147 §5.1.2 and §5.1.3: missing AAAA records lead to an A query, whatever
+    /// the reason (except NXDOMAIN).
     #[default]
     Strict,
-    /// Only an authentic "no such data" does; errors and timeouts are passed on.
+    /// Only NODATA leads to an A query; errors and timeouts are passed on.
     NodataOnly,
-    /// As `nodata-only`, and silence does: errors are passed on.
+    /// NODATA and timeouts lead to an A query; errors are passed on.
     Timeout,
 }
 
@@ -64,7 +62,7 @@ pub enum Mode {
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Hints {
-    /// They are left alone.
+    /// They are not changed.
     #[default]
     Keep,
     /// `ipv4hint` and excluded addresses of `ipv6hint` are removed.
@@ -74,7 +72,7 @@ pub enum Hints {
     Translate,
 }
 
-/// Which of several prefixes that carry an IPv4 address a client is given.
+/// Selection among several prefixes that carry an IPv4 address.
 #[derive(
     Clone,
     Copy,
@@ -88,42 +86,42 @@ pub enum Hints {
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Select {
-    /// All, in the order in which they are written.
+    /// All, in the order of the configuration.
     #[default]
     All,
     /// The first one.
     First,
-    /// One, and each client always the same one, as long as that works.
+    /// One prefix per client, always the same while it works.
     Spread,
 }
 
-/// How a prefix stands at the moment.
+/// State of a prefix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Standing {
-    /// It is used for no new answer: its NAT64 is to be rid of its clients.
+    /// True if it is not used for new answers, so that its NAT64 loses its clients.
     pub draining: bool,
-    /// Since when its NAT64 does not answer; such a prefix is used only where all are like that,
-    /// and then the one that answered last.
+    /// Time since which its NAT64 has not responded. Such a prefix is used only if all prefixes are
+    /// unhealthy, and then only the one that responded last.
     pub unhealthy_since: Option<Nanos>,
-    /// When it will be known no longer; `None`: it is configured.
+    /// Expiry; `None` for a configured prefix.
     pub until: Option<Nanos>,
 }
 
-/// A prefix and the IPv4 addresses that it carries.
+/// A prefix with the IPv4 addresses that it carries.
 #[derive(Clone, Debug)]
 pub(crate) struct Mapping {
     prefix: Prefix,
     ranges: Networks<Ipv4Net>,
-    /// Whether `ranges` is all of IPv4, as it is for most.
+    /// True if `ranges` is all of IPv4, which is the usual case.
     everything: bool,
-    /// The well-known prefix, kept to global addresses.
+    /// True for the well-known prefix if it is restricted to global addresses.
     global_only: bool,
     standing: Standing,
 }
 
 impl Mapping {
-    /// `prefix` for the addresses in `ranges`. The well-known prefix must not carry addresses that
-    /// are not global (RFC 6052 §3.1) unless `allow_non_global` says so.
+    /// Returns a mapping of the addresses in `ranges` to `prefix`. The well-known prefix must not
+    /// carry addresses that are not global (RFC 6052 §3.1) unless `allow_non_global` is true.
     pub(crate) fn new(
         prefix: Prefix,
         ranges: impl Into<Networks<Ipv4Net>>,
@@ -135,33 +133,34 @@ impl Mapping {
         Mapping { prefix, ranges, everything, global_only, standing: Standing::default() }
     }
 
-    /// The same, standing so.
+    /// Returns the mapping with this state.
     pub(crate) fn standing(self, standing: Standing) -> Mapping {
         Mapping { standing, ..self }
     }
 
-    /// The well-known prefix for all global addresses.
+    /// Returns the mapping of all global addresses to the well-known prefix.
     pub(crate) fn well_known() -> Mapping {
         Mapping::new(Prefix::WELL_KNOWN, vec![Ipv4Net::default()], false)
     }
 
-    /// Whether it is used for new answers.
+    /// True if it is used for new answers.
     #[inline]
     fn is_used(&self) -> bool {
         !self.standing.draining
     }
 
-    /// How it stands.
+    /// Returns its state.
     pub(crate) fn stands(&self) -> &Standing {
         &self.standing
     }
 
-    /// The prefix into which the addresses are embedded.
+    /// Returns the prefix.
     pub(crate) fn prefix(&self) -> &Prefix {
         &self.prefix
     }
 
-    /// Whether it carries `address`. The addresses of `ipv4only.arpa` always are (RFC 7050).
+    /// True if it carries `address`. The addresses of `ipv4only.arpa` are always carried (RFC
+    /// 7050).
     #[inline]
     pub(crate) fn carries(&self, address: Ipv4Addr) -> bool {
         let in_range = self.everything || self.ranges.contains(&address);
@@ -170,18 +169,19 @@ impl Mapping {
 }
 
 impl Mapping {
-    /// Addresses at which a part of the ranges, or of their global addresses, can begin.
+    /// Returns the addresses at which a part of the ranges, or of their global addresses, can
+    /// begin.
     fn edges(&self) -> impl Iterator<Item = Ipv4Addr> {
         self.ranges.edges().into_iter().chain(GLOBAL_AGAIN)
     }
 
-    /// True if the ranges have an address that the prefix carries.
+    /// True if the ranges contain an address that the prefix carries.
     pub(crate) fn carries_something(&self) -> bool {
         let carried = |edge: Ipv4Addr| !self.global_only || is_global(edge);
         self.edges().any(|edge| self.ranges.contains(&edge) && carried(edge))
     }
 
-    /// Ranges of which no address is carried, because none is global.
+    /// Returns the ranges of which no address is carried, because none is global.
     pub(crate) fn not_carried(&self) -> Vec<Ipv4Net> {
         let is_dead = |range: &Ipv4Net| {
             let mut of_range = self
@@ -195,84 +195,84 @@ impl Mapping {
     }
 }
 
-/// How queries of a client group for the names of a domain are answered.
+/// DNS64 settings of a client group for the names of a domain.
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
-    /// Prefixes, in the order of their records in answers. None: DNS64 is off, or
-    /// [`Policy::awaits_prefix`].
+    /// Prefixes, in the order of their records in answers. If empty, DNS64 is off, or
+    /// [`Policy::awaits_prefix`] is set.
     pub mappings: Vec<Mapping>,
-    /// There are to be prefixes that others announce, and none of them is known: what has no other
-    /// prefix can be answered neither with an address nor with "no data".
+    /// True if prefixes are to be discovered and none is available yet. Answers that need a prefix
+    /// can then be neither an address nor NODATA.
     pub awaits_prefix: bool,
-    /// Which of several prefixes a client is given.
+    /// Selection among several prefixes.
     pub select: Select,
-    /// The prefixes of all groups and the well-known one: names below them are answered whoever
-    /// asks (RFC 6147 §5.3.1). None if no group has a prefix.
+    /// The prefixes of all groups and the well-known one. Names below them are answered for every
+    /// client (RFC 6147 §5.3.1). Empty if no group has a prefix.
     pub reverse: Arc<[Mapping]>,
-    /// SOA and NS records of the zones that are answered locally.
+    /// SOA and NS records of local zones.
     pub zones: Arc<LocalZones>,
     /// The zones of `local-zones`, the same for all clients.
     pub empty_zones: Arc<EmptyZones>,
-    /// AAAA records in these ranges count as none (RFC 6147 §5.1.4).
+    /// Ranges of excluded AAAA records (RFC 6147 §5.1.4).
     pub exclude: Networks<Ipv6Net>,
-    /// All AAAA records count as none: synthesize although there are some (Unbound's
+    /// True to exclude all AAAA records: synthesis takes place although there are some (Unbound's
     /// `dns64-ignore-aaaa`).
     pub ignore_aaaa: bool,
-    /// Where all AAAA records count as none and no usable A record is there, the AAAA records are
-    /// given after all, but for IPv4-mapped ones (::ffff:0:0/96).
+    /// True to return excluded AAAA records if there is no usable A record; IPv4-mapped ones
+    /// (::ffff:0:0/96) are never returned.
     pub fallback_native: bool,
-    /// When A records are asked for, unless a forward rule says otherwise.
+    /// Condition for A queries, unless a forward rule overrides it.
     pub mode: Mode,
-    /// Whether the mode is that of the name's domain, which counts before that of a forward rule.
+    /// True if the mode is that of the name's domain, which takes precedence over a forward rule.
     pub mode_of_domain: bool,
-    /// No A records for names of which the clients are given AAAA records, native or made: they use
-    /// IPv6 only. Departs from RFC 6147 §5.3.3.
+    /// True to withhold A records of names for which the clients get AAAA records, native or
+    /// synthesized, because the clients use only IPv6. Departs from RFC 6147 §5.3.3.
     pub filter_a: bool,
     /// Treatment of address hints in HTTPS and SVCB records.
     pub hints: Hints,
-    /// Synthesize even for clients that set DO and got a signed answer.
+    /// True to synthesize even for clients that set DO and got a signed answer.
     pub break_dnssec: bool,
-    /// Synthesize only for queries with RD (BIND's `recursive-only`).
+    /// True to synthesize only for queries with RD (BIND's `recursive-only`).
     pub recursive_only: bool,
-    /// Ask for the A records together with the AAAA records (RFC 6147 §5.1.8).
+    /// True to query A records in parallel to the AAAA records (RFC 6147 §5.1.8).
     pub parallel: bool,
 }
 
-/// The policies of clients, by name.
+/// Lookup of policies by client and name.
 pub(crate) trait PolicyByName: std::fmt::Debug {
-    /// The policy for a client and a name (wire format, lower case).
+    /// Returns the policy for a client and a name (wire format, lower case).
     fn policy_by_name(&self, client: IpAddr, name: &[u8]) -> &Policy;
 }
 
 impl PolicyByName for Policy {
-    /// The same one for all.
+    /// Returns the same policy for all clients and names.
     fn policy_by_name(&self, _: IpAddr, _: &[u8]) -> &Policy {
         self
     }
 }
 
-/// What applies to one query of a client.
+/// The rules for one client query.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules<'a> {
-    /// What the client's group gets for the name.
+    /// Policy of the client's group for the name.
     pub policy: &'a Policy,
-    /// What it gets for other names.
+    /// Policies for other names.
     pub others: &'a dyn PolicyByName,
     /// The client's address.
     pub client: IpAddr,
-    /// When A records are asked for: as the name's forward rule says, or else the policy.
+    /// Condition for A queries, from the name's forward rule or the policy.
     pub mode: Mode,
-    /// The domain of the forward rule that the name has, in wire format; the root if it has none.
+    /// Domain of the name's forward rule, in wire format; the root if it has none.
     pub forward: &'a [u8],
-    /// Whether the upstream's AD is passed on.
+    /// True if the upstream's AD bit is passed on.
     pub trust_ad: bool,
-    /// The moment at which it is answered.
+    /// Time of the reply.
     pub now: Nanos,
 }
 
 impl Rules<'_> {
-    /// For so long the policy's prefixes are known, seconds; records that are made with them last no
-    /// longer.
+    /// Returns the remaining lifetime of the policy's prefixes in seconds; it limits the TTL of
+    /// synthesized records.
     #[inline]
     pub(crate) fn lifetime(&self) -> u32 {
         self.policy.lifetime(self.now)
@@ -281,7 +281,7 @@ impl Rules<'_> {
 
 #[cfg(test)]
 impl<'a> Rules<'a> {
-    /// Those of one policy for all names.
+    /// Returns rules with one policy for all names.
     pub(crate) fn of_all(policy: &'a Policy, client: IpAddr) -> Rules<'a> {
         let mode = policy.mode;
         let (forward, now) = (&b"\0"[..], Nanos(0));
@@ -290,26 +290,26 @@ impl<'a> Rules<'a> {
 }
 
 impl Policy {
-    /// Whether this group gets synthesized records at all.
+    /// True if synthesis is enabled for this group.
     #[inline]
     pub(crate) fn translates(&self) -> bool {
         !self.mappings.is_empty() || self.awaits_prefix
     }
 
-    /// Whether a AAAA record counts as none.
+    /// True if an address is excluded.
     #[inline]
     pub(crate) fn excludes(&self, address: Ipv6Addr) -> bool {
         self.ignore_aaaa || self.exclude.contains(&address)
     }
 
-    /// Whether there is an IPv6 address for `address`.
+    /// True if an IPv6 address can be synthesized for `address`.
     #[inline]
     pub(crate) fn carries(&self, address: Ipv4Addr) -> bool {
         self.mappings.iter().any(|mapping| mapping.is_used() && mapping.carries(address))
     }
 
-    /// The IPv6 addresses that stand for `address` for a client: one for each prefix that carries
-    /// it and is to be used.
+    /// Returns the synthesized IPv6 addresses of `address` for a client: one for each selected
+    /// prefix that carries it.
     #[inline]
     pub(crate) fn embed(
         &self,
@@ -324,7 +324,7 @@ impl Policy {
         used.into_iter().map(move |mapping| mapping.prefix.embed(address))
     }
 
-    /// Leaves those of several prefixes that a client is given.
+    /// Reduces several prefixes to those selected for a client.
     fn choose(&self, used: &mut SmallVec<[&Mapping; 2]>, client: IpAddr) {
         let since = |mapping: &&Mapping| mapping.standing.unhealthy_since;
         if used.iter().any(|mapping| since(mapping).is_none()) {
@@ -335,8 +335,8 @@ impl Policy {
         match self.select {
             Select::All => (),
             Select::First => used.truncate(1),
-            // Of each client the prefix with the highest draw: one that goes, or comes, moves its
-            // own clients only (rendezvous hashing: Thaler and Ravishankar, "Using name-based
+            // The prefix with the highest draw of each client: if a prefix is added or removed,
+            // only its clients move (rendezvous hashing: Thaler and Ravishankar, "Using name-based
             // mappings to increase hit rates", 1998, DOI 10.1109/90.663936).
             Select::Spread => {
                 let drawn = used.iter().max_by_key(|mapping| draw(client, &mapping.prefix));
@@ -347,8 +347,8 @@ impl Policy {
         }
     }
 
-    /// For how long all prefixes that are used are known from `now` on, seconds; `u32::MAX` where
-    /// none of them has an end.
+    /// Returns the time until the first of the used prefixes expires, in seconds from `now`;
+    /// `u32::MAX` if none expires.
     #[inline]
     pub(crate) fn lifetime(&self, now: Nanos) -> u32 {
         let used = self.mappings.iter().filter(|mapping| mapping.is_used());
@@ -359,8 +359,8 @@ impl Policy {
     }
 }
 
-/// A number that a client, an IPv4 address, an IPv6 /64 or a link-local address, draws for a prefix:
-/// always the same one.
+/// Returns a number for a client (an IPv4 address, an IPv6 /64 or a link-local address) and a
+/// prefix; the same arguments always give the same number.
 fn draw(client: IpAddr, prefix: &Prefix) -> u64 {
     let client = match client {
         IpAddr::V4(address) => u64::from(u32::from(address)),
@@ -374,7 +374,8 @@ fn draw(client: IpAddr, prefix: &Prefix) -> u64 {
 }
 
 impl Default for Policy {
-    /// The well-known prefix for all global addresses (item 13), RFC 6147's behaviour.
+    /// Returns the default policy: the well-known prefix for all global addresses (item 13), and
+    /// the behaviour of RFC 6147.
     fn default() -> Policy {
         let well_known = Mapping::well_known();
         Policy {
@@ -398,7 +399,7 @@ impl Default for Policy {
     }
 }
 
-/// The first global address after each block of addresses that are not.
+/// The first global address after each block of non-global addresses.
 const GLOBAL_AGAIN: [Ipv4Addr; 12] = [
     Ipv4Addr::new(1, 0, 0, 0),
     Ipv4Addr::new(11, 0, 0, 0),
@@ -414,8 +415,8 @@ const GLOBAL_AGAIN: [Ipv4Addr; 12] = [
     Ipv4Addr::new(203, 0, 114, 0),
 ];
 
-/// Whether `address` is globally unique: not in the special-purpose registry (RFC 6890 and its
-/// updates).
+/// True if `address` is globally unique, that is, not in the special-purpose registry (RFC 6890 and
+/// its updates).
 pub(crate) fn is_global(address: Ipv4Addr) -> bool {
     !matches!(
         address.octets(),
@@ -441,7 +442,7 @@ mod tests {
         s.parse().unwrap()
     }
 
-    /// The first and the last address of each block of the registry, and those beside it.
+    /// The first and the last address of each block of the registry, and their neighbours.
     #[test]
     fn addresses_of_the_registry_are_not_global() {
         for block in [
@@ -465,13 +466,14 @@ mod tests {
             assert!(!is_global(first.into()) && !is_global(last.into()), "{block}");
             let outside = [first.checked_sub(1), last.checked_add(1)].into_iter().flatten();
             for address in outside.map(Ipv4Addr::from) {
-                // The last two blocks have no gap between them.
+                // The last two blocks are adjacent.
                 assert!(is_global(address) == (address.octets()[0] < 224), "{address}");
             }
         }
     }
 
-    /// The numbers of the prefixes 2001:db8:N::/96, which stand so, that a client is given.
+    /// Returns the numbers N of the prefixes 2001:db8:N::/96 selected for a client, given the state
+    /// of each.
     #[test]
     fn global_addresses_begin_again_where_the_list_says() {
         // All blocks are /24s or larger.
@@ -520,7 +522,7 @@ mod tests {
             assert_eq!(one.len(), 1);
             assert_eq!(given(&[good; 4], Select::Spread, client(n)), one, "always the same one");
             of_each[one[0] as usize] += 1;
-            // One that fails moves its own clients only.
+            // Only the clients of the prefix that fails move.
             let without = given(&[good, bad, good, good], Select::Spread, client(n));
             assert!(without == one || one == [2] && without != [2], "{one:?} {without:?}");
         }
@@ -529,7 +531,7 @@ mod tests {
         let host = |n: u128| IpAddr::V6((0x2001_0db8_u128 << 96 | n).into());
         let spread = |client| given(&[good; 4], Select::Spread, client);
         assert!((0..50).all(|n| spread(host(n)) == spread(host(0))));
-        // Many of them share all prefixes, and so do the hosts of a link, each a client.
+        // Many clients use all prefixes, and so do the hosts of a link, each of which is a client.
         let link_local = |n: u128| IpAddr::V6((0xfe80_u128 << 112 | n).into());
         let clients: [&dyn Fn(u128) -> IpAddr; 2] = [&|n| host(n << 64), &link_local];
         for client in clients {

@@ -1,5 +1,5 @@
-//! IPv4 addresses inside IPv6 addresses (RFC 6052 §2.2): all six prefix lengths, with a suffix,
-//! both ways.
+//! IPv4-embedded IPv6 addresses (RFC 6052 §2.2): all six prefix lengths, with a suffix, in both
+//! directions.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -23,11 +23,10 @@ impl Prefix {
     /// The well-known prefix `64:ff9b::/96` (RFC 6052 §2.1).
     pub const WELL_KNOWN: Prefix = Prefix { network: 0x64_ff9b << 96, len: 96, suffix: 0 };
 
-    /// The prefix `network/len`.
+    /// Returns the prefix `network/len`.
     ///
-    /// # Errors
-    /// If RFC 6052 §2.2 has no such length, bits beyond the length or in octet 8 are set, the prefix
-    /// contains the well-known prefix, or no NAT64 can be reached in it.
+    /// # Errors If RFC 6052 §2.2 has no such length, bits beyond the length or in octet 8 are set,
+    /// the prefix contains the well-known prefix, or no NAT64 can be reached in it.
     pub fn new(network: Ipv6Addr, len: u8) -> Result<Prefix, PrefixError> {
         let bits = u128::from(network);
         if ![32, 40, 48, 56, 64, 96].contains(&len) {
@@ -51,10 +50,9 @@ impl Prefix {
         Ok(Prefix { network: bits, len, suffix: 0 })
     }
 
-    /// The same prefix with the bits after the IPv4 address set to those of `suffix`.
+    /// Returns the prefix with the bits after the IPv4 address set to those of `suffix`.
     ///
-    /// # Errors
-    /// If the suffix reaches into the prefix, the IPv4 address or octet 8.
+    /// # Errors If the suffix overlaps the prefix, the IPv4 address or octet 8.
     pub fn with_suffix(self, suffix: Ipv6Addr) -> Result<Prefix, PrefixError> {
         let suffix = u128::from(suffix);
         if suffix & !self.suffix_mask() != 0 {
@@ -63,33 +61,33 @@ impl Prefix {
         Ok(Prefix { suffix, ..self })
     }
 
-    /// Its length in bits: 32, 40, 48, 56, 64 or 96.
+    /// Returns the length in bits: 32, 40, 48, 56, 64 or 96.
     pub fn len(&self) -> u8 {
         self.len
     }
 
-    /// Never: the shortest has 32 bits.
+    /// Returns false: the shortest prefix has 32 bits.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// The prefix's own address.
+    /// Returns the network address of the prefix.
     pub fn network(&self) -> Ipv6Addr {
         self.network.into()
     }
 
-    /// Whether `address` begins with the prefix.
+    /// True if `address` begins with the prefix.
     pub fn covers(&self, address: Ipv6Addr) -> bool {
         u128::from(address) & !(u128::MAX >> self.len) == self.network
     }
 
-    /// The address that stands for `address`.
+    /// Returns the IPv6 address in which `address` is embedded.
     #[inline]
     pub fn embed(&self, address: Ipv4Addr) -> Ipv6Addr {
         (self.network | self.place(u32::from(address)) | self.suffix).into()
     }
 
-    /// The IPv4 address that `address` stands for: `None` unless [`Prefix::embed`] would give
+    /// Returns the IPv4 address embedded in `address`; `None` unless [`Prefix::embed`] would return
     /// exactly `address`.
     pub fn extract(&self, address: Ipv6Addr) -> Option<Ipv4Addr> {
         let bits = u128::from(address);
@@ -105,14 +103,14 @@ impl Prefix {
         (self.embed(v4) == address).then_some(v4)
     }
 
-    /// The same whatever the suffix of `address` is: who receives an address should ignore it
-    /// (RFC 6052 §2.2).
+    /// Like [`Prefix::extract`], ignoring the suffix of `address`, as recommended to receivers (RFC
+    /// 6052 §2.2).
     pub(crate) fn extract_ignoring_suffix(&self, address: Ipv6Addr) -> Option<Ipv4Addr> {
         let bits = u128::from(address) & !self.suffix_mask() | self.suffix;
         self.extract(bits.into())
     }
 
-    /// Where the bits of an IPv4 address go.
+    /// Returns the bits of an IPv4 address at their place in the IPv6 address.
     #[inline]
     fn place(&self, v4: u32) -> u128 {
         match self.len {
@@ -124,7 +122,7 @@ impl Prefix {
         }
     }
 
-    /// The bits after the IPv4 address.
+    /// Returns the mask of the bits after the IPv4 address.
     fn suffix_mask(&self) -> u128 {
         let last_v4_bit = self.place(1);
         (last_v4_bit - 1) & !U_OCTET
@@ -169,22 +167,22 @@ impl From<Prefix> for String {
     }
 }
 
-/// Why a prefix cannot be used.
+/// Reason why a prefix is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PrefixError {
-    /// Not of the form address/length.
+    /// The text does not have the form address/length.
     #[error("'{0}' is no IPv6 prefix; write for example 64:ff9b::/96")]
     Unreadable(String),
-    /// A length that RFC 6052 does not have.
+    /// The length is not one of those in RFC 6052.
     #[error(
         "a prefix of {0} bits: RFC 6052 §2.2 allows the lengths 32, 40, 48, 56, 64 and 96 only"
     )]
     Length(u8),
-    /// Bits set after the prefix.
+    /// Bits after the prefix are set.
     #[error("the address has bits set beyond the prefix length {0}")]
     HostBits(u8),
-    /// The well-known prefix is a part of it: the same address would stand for two IPv4 addresses
+    /// The prefix contains the well-known prefix: one address would stand for two IPv4 addresses
     /// (RFC 6052 §2.1, §3.1).
     #[error(
         "a prefix of {0} bits that covers the well-known prefix; write 64:ff9b::/96, or a prefix of your own"
@@ -198,10 +196,10 @@ pub enum PrefixError {
     /// Octet 8 is not zero.
     #[error("bits 64 to 71 must be zero (RFC 6052 §2.2)")]
     ReservedOctet,
-    /// A suffix for prefixes that others announce.
+    /// A suffix was given for discovered prefixes.
     #[error("prefix = \"discover\" takes no suffix: who announces a prefix does not announce one")]
     DiscoveredSuffix,
-    /// The suffix reaches into what is before it.
+    /// The suffix overlaps other parts of the address.
     #[error(
         "the suffix {suffix} overlaps the prefix, the IPv4 address or bits 64 to 71 of a /{len} prefix"
     )]
@@ -235,7 +233,7 @@ mod tests {
             let refused = format!("64:ff9b::/{len}").parse::<Prefix>();
             assert_eq!(refused, Err(PrefixError::CoversWellKnown(len)));
         }
-        // RFC 8215: the local-use prefix is beside it.
+        // RFC 8215: the local-use prefix is next to it.
         for beside in [
             "64:ff9b::/96",
             "64:ff9b:1::/48",
@@ -340,7 +338,7 @@ mod tests {
             prop_assert_eq!(prefix.extract(address), Some(v4));
             prop_assert!(prefix.covers(address));
             prop_assert_eq!(u128::from(address) & U_OCTET, u128::from(prefix.network()) & U_OCTET);
-            // Any other address either is refused or is the embedding of another IPv4 address.
+            // Any other address is either rejected or the embedding of another IPv4 address.
             let other = Ipv6Addr::from(noise);
             if let Some(found) = prefix.extract(other) {
                 prop_assert_eq!(prefix.embed(found), other);
@@ -348,7 +346,7 @@ mod tests {
         }
     }
 
-    /// What a failed test shows of a prefix says how it differs from one that looks the same.
+    /// The debug output shows the difference between prefixes that are displayed alike.
     #[test]
     fn the_suffix_is_shown_to_developers() {
         let prefix: Prefix = "2001:db8::/32".parse().unwrap();

@@ -4,10 +4,10 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::name::LowerName;
 
-/// The tree of IPv6 addresses.
+/// Root of the reverse tree of IPv6 addresses.
 pub(super) const IP6_ARPA: &[u8] = b"\x03ip6\x04arpa\0";
 
-/// The name of an IPv4 address, `d.c.b.a.in-addr.arpa`.
+/// Returns the reverse name of an IPv4 address, `d.c.b.a.in-addr.arpa`.
 pub(super) fn in_addr_arpa(v4: Ipv4Addr) -> LowerName {
     let mut wire = Vec::with_capacity(32);
     for octet in v4.octets().iter().rev() {
@@ -19,7 +19,7 @@ pub(super) fn in_addr_arpa(v4: Ipv4Addr) -> LowerName {
     LowerName::of_wire(&wire)
 }
 
-/// The name of the first `nibbles` nibbles of an IPv6 address, in wire format.
+/// Returns the reverse name of the first `nibbles` nibbles of an IPv6 address, in wire format.
 pub(super) fn ip6_arpa(address: Ipv6Addr, nibbles: u32) -> Vec<u8> {
     let bits = u128::from(address);
     let mut wire = Vec::with_capacity(74);

@@ -1,4 +1,4 @@
-//! Special-use names that are never asked for upstream (RFC 6761, RFC 7686, RFC 9462, RFC 9476).
+//! Special-use names that are never sent to upstreams (RFC 6761, RFC 7686, RFC 9462, RFC 9476).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -9,7 +9,7 @@ use super::local_answer::{LocalAnswer, LocalRecord};
 use crate::name::LowerName;
 use crate::translation::policy::Rules;
 
-/// Answers for a domain and all names below it.
+/// Kind of answer for a domain and all names below it.
 #[derive(Clone, Copy)]
 enum Answers {
     /// Loopback addresses (RFC 6761 §6.3).
@@ -31,16 +31,18 @@ const DOMAINS: [(&[u8], Answers); 5] = [
     (b"\x08resolver\x04arpa\0", Answers::NoData),
 ];
 
-/// The domains in wire format.
+/// Returns the domains in wire format.
 pub(crate) fn domains() -> impl Iterator<Item = &'static [u8]> {
     DOMAINS.iter().map(|(domain, _)| *domain)
 }
 
-/// The answer to a question of class IN for a special-use name. `None` for other names, and if a
-/// `[[forward]]` for the special domain or for a domain below it has the name.
+/// Returns the answer to a question of class IN for a special-use name. Returns `None` for other
+/// names, and if the name belongs to a `[[forward]]` for the special domain or for a domain below
+/// it.
 #[inline]
 pub(super) fn look(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Option<LocalAnswer> {
-    // Nearly all names end with other letters than the domains above.
+    // Fast check: the last letters of nearly all other names differ from those of the domains
+    // above.
     let end = name.wire().last_chunk::<4>()?;
     if !matches!(end, b"ost\0" | b"lid\0" | b"ion\0" | b"alt\0" | b"rpa\0") {
         return None;

@@ -1,22 +1,22 @@
-//! SOA and NS records of the zones that are answered locally (RFC 6303 §3).
+//! SOA and NS records of local zones (RFC 6303 §3).
 
 use wire::view::rtype;
 
 use super::local_answer::LocalRecord;
 use crate::name::LowerName;
 
-/// Name server, contact and TTLs of the zones that are answered locally.
+/// Name server, contact and TTLs of local zones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LocalZones {
-    /// The name server in NS and SOA records of the reverse zones of prefixes.
+    /// Name server in NS and SOA records of the reverse zones of prefixes.
     pub name_server: LowerName,
-    /// The mailbox in SOA records, its `@` a dot.
+    /// Mailbox in SOA records, with a dot in place of `@`.
     pub contact: LowerName,
     /// TTL of SOA and NS records, and of negative answers, seconds.
     pub ttl: u32,
-    /// TTL of the CNAME records of pointers below a prefix, seconds.
+    /// TTL of the CNAME records in the reverse zones of prefixes, seconds.
     pub alias_ttl: u32,
-    /// The largest TTL of all that is answered without an upstream, seconds.
+    /// Maximum TTL of all local answers, seconds.
     pub max_ttl: u32,
 }
 
@@ -33,7 +33,7 @@ impl Default for LocalZones {
 }
 
 impl LocalZones {
-    /// Records at the apex of a zone with this name server (wire format), so that a search for
+    /// Returns the apex records of a zone with this name server (wire format), so that a search for
     /// zone cuts finds one (RFC 1034 §4.2.1).
     pub(super) fn apex_records(&self, qtype: u16, name_server: &[u8]) -> Vec<LocalRecord> {
         let record = |rtype, data| LocalRecord { rtype, ttl: self.ttl, data };
@@ -47,7 +47,8 @@ impl LocalZones {
         }
     }
 
-    /// Data of the SOA record of a zone with this name server, uncompressed (RFC 1035 §3.3.13).
+    /// Returns the data of the SOA record of a zone with this name server, uncompressed (RFC 1035
+    /// §3.3.13).
     pub(crate) fn soa(&self, name_server: &[u8]) -> Vec<u8> {
         let mut data = [name_server, self.contact.wire()].concat();
         for number in [1, 3_600, 1_200, 604_800, self.ttl] {
