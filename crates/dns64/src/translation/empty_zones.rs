@@ -1,9 +1,9 @@
-//! Empty zones that are answered locally (RFC 6303, RFC 6761 §6.2, RFC 6762 §22.1, RFC 8375,
-//! RFC 9665).
+//! Empty zones that are answered locally (RFC 6303, RFC 6761 §6.2, RFC 6762 §22.1, RFC 8375, RFC
+//! 9665).
 //!
 //! Every name below the apex gets NXDOMAIN, except names above something that does exist: another
-//! local zone, the domain of a `[[forward]]`, the reverse zone of a prefix, or `ipv4only.arpa`. A
-//! resolver that receives NXDOMAIN for such a name would not ask for the names below it (RFC 8020).
+//! local zone, the domain of a `[[forward]]`, the reverse zone of a prefix, or `ipv4only.arpa`.
+//! After an NXDOMAIN for such a name, a resolver would not query the names below it (RFC 8020).
 
 use wire::rcode::Rcode;
 use wire::view::rtype;
@@ -20,8 +20,7 @@ pub(crate) struct EmptyZones {
 }
 
 impl EmptyZones {
-    /// The zones with these apexes. `others` are the names at and below which something else is
-    /// known.
+    /// Returns the zones with these apexes. `others` are names with other data at or below them.
     pub(super) fn new(apexes: &[LowerName], others: impl Iterator<Item = LowerName>) -> EmptyZones {
         let mut zones = DomainTable::default();
         for apex in apexes {
@@ -37,9 +36,9 @@ impl EmptyZones {
         EmptyZones { names }
     }
 
-    /// The answer to a question of class IN for a name in one of the zones. `None` for other names,
-    /// and if a `[[forward]]` for the zone or for a domain in it has the name. `forward` is the
-    /// domain of the name's forward rule.
+    /// Returns the answer to a question of class IN for a name in one of the zones. Returns `None`
+    /// for other names, and if the name belongs to a `[[forward]]` for the zone or for a domain in
+    /// it. `forward` is the domain of the name's forward rule.
     #[inline]
     pub(super) fn answer(
         &self,
@@ -92,7 +91,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// The default policy with these local zones and the domains of `[[forward]]` entries.
+    /// Returns the default policy with these local zones and the domains of `[[forward]]` entries.
     fn policy(zones: &[&str], forwards: &[&str]) -> Policy {
         let policy = Policy::default();
         let zones: Vec<LowerName> = zones.iter().map(|zone| name(zone)).collect();
@@ -108,7 +107,7 @@ mod tests {
         look(&name(asked), qtype, &rules)
     }
 
-    /// RCODE and number of records of a local answer.
+    /// Returns RCODE and number of records of a local answer.
     fn found(policy: &Policy, asked: &str, qtype: u16, forward: &str) -> Option<(Rcode, usize)> {
         match ask(policy, asked, qtype, forward) {
             Local::Answer(answer) => Some((answer.rcode, answer.records.len())),
@@ -134,7 +133,7 @@ mod tests {
         }
     }
 
-    /// RFC 6303 §3: clients that look for the server of dynamic updates find no address.
+    /// RFC 6303 §3: clients that search for the server of dynamic updates find no address.
     #[test]
     fn rfc6303_3_an_empty_zone_is_its_own_server() {
         let policy = policy(&["home.arpa"], &[]);
@@ -183,7 +182,7 @@ mod tests {
         assert_eq!([of("test"), of("b.test"), of("a.b.test")], [NODATA; 3]);
         assert_eq!([of("c.b.test"), of("c.a.b.test")], [NXDOMAIN; 2]);
         assert_eq!(of("y.elsewhere"), None);
-        // Names of local answers that have data.
+        // Names above local answers with data.
         let above = ["arpa", "in-addr.arpa", "192.in-addr.arpa", "0.0.192.in-addr.arpa"];
         assert_eq!(above.map(of), [NODATA; 4]);
         assert_eq!([of("193.in-addr.arpa"), of("only.arpa")], [NXDOMAIN; 2]);

@@ -1,9 +1,9 @@
 //! Address hints of HTTPS and SVCB records (RFC 9460 §7.3) for clients behind a NAT64.
 //!
-//! A client may connect to a hint without asking for addresses. An `ipv4hint` is of no use to a client
-//! without IPv4. It can be removed, or become the `ipv6hint` that the synthesized AAAA records of the
-//! target would be, which departs from RFC 9460 §4.2.1. An `ipv6hint` with an excluded address is
-//! removed in both cases, as such AAAA records are.
+//! A client may connect to a hint without querying addresses. An `ipv4hint` is useless to a client
+//! without IPv4. It can be removed, or replaced by an `ipv6hint` with the addresses of the target's
+//! synthesized AAAA records, which departs from RFC 9460 §4.2.1. An `ipv6hint` with an excluded
+//! address is removed in both cases, like excluded AAAA records.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -14,18 +14,18 @@ const MANDATORY: u16 = 0;
 const IPV4_HINT: u16 = 4;
 const IPV6_HINT: u16 = 6;
 
-/// The data of an HTTPS or SVCB record, its name uncompressed.
+/// The data of an HTTPS or SVCB record with an uncompressed name.
 #[derive(Clone, Debug)]
 pub(crate) struct Service<'a> {
-    /// Priority and target as they stand.
+    /// Priority and target in wire format.
     head: &'a [u8],
-    /// The parameters, by ascending keys.
+    /// Parameters in ascending order of their keys.
     params: Vec<(u16, &'a [u8])>,
 }
 
 impl<'a> Service<'a> {
-    /// Reads a record's data; `None` if it is malformed, or has no parameters because it is an alias
-    /// (RFC 9460 §2.4.2).
+    /// Parses a record's data. Returns `None` if it is malformed, or has no parameters because it
+    /// is an alias (RFC 9460 §2.4.2).
     pub(crate) fn read(data: &'a [u8]) -> Option<Service<'a>> {
         if data.get(..2)? == [0, 0] {
             return None;
@@ -55,13 +55,14 @@ impl<'a> Service<'a> {
         Some(Service { head, params })
     }
 
-    /// The name whose addresses the hints are, in wire format; `None`: that of the record.
+    /// Returns the name to which the hints belong, in wire format; `None` if it is the record's
+    /// owner.
     pub(crate) fn target(&self) -> Option<&'a [u8]> {
         Some(&self.head[2..]).filter(|name| name.len() > 1)
     }
 
-    /// The record's data with the hints that a client gets; `None` if it stays as it is, for example
-    /// because a hint is malformed. At most `most` hints are made.
+    /// Returns the record's data with the client's hints; `None` if it is unchanged, for example
+    /// because a hint is malformed. At most `most` hints are synthesized.
     pub(crate) fn rewritten(
         &self,
         policy: &Policy,
@@ -91,7 +92,7 @@ impl<'a> Service<'a> {
         self.with_hints(ipv4, Some(ipv6).filter(|hints| !hints.is_empty()))
     }
 
-    /// True if an `ipv6hint` is made for a target without AAAA records.
+    /// True if an `ipv6hint` is synthesized for a target without AAAA records.
     pub(crate) fn is_translated(&self, policy: &Policy, client: IpAddr) -> bool {
         let hints = || Some((self.hint(IPV4_HINT)?, self.hint(IPV6_HINT)?));
         policy.hints == Hints::Translate
@@ -101,8 +102,8 @@ impl<'a> Service<'a> {
             })
     }
 
-    /// The record's data with these values of `ipv4hint` and `ipv6hint`, and with the keys in
-    /// `mandatory` that fit them. `None` if a value is too long.
+    /// Returns the record's data with these values of `ipv4hint` and `ipv6hint`, and with matching
+    /// keys in `mandatory`. Returns `None` if a value is too long.
     fn with_hints(&self, ipv4: Option<Vec<u8>>, ipv6: Option<Vec<u8>>) -> Option<Vec<u8>> {
         let mut params: Vec<(u16, Vec<u8>)> = Vec::with_capacity(self.params.len() + 1);
         for &(key, value) in &self.params {
@@ -127,7 +128,7 @@ impl<'a> Service<'a> {
         Some(data)
     }
 
-    /// The addresses of a hint, none if it is not there; `None` if it is malformed.
+    /// Returns the addresses of a hint, empty if it is absent; `None` if it is malformed.
     fn hint<const N: usize, A: From<[u8; N]>>(&self, key: u16) -> Option<Vec<A>> {
         let Some(value) = self.param(key) else { return Some(Vec::new()) };
         let (all, rest) = value.as_chunks::<N>();
@@ -140,30 +141,30 @@ impl<'a> Service<'a> {
     }
 }
 
-/// AAAA records of a hint's target.
+/// State of the AAAA records of a hint's target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Native {
     /// There are records that are not excluded.
     Some,
-    /// There are none for this number of seconds.
+    /// There are none, for this number of seconds.
     None(u32),
-    /// Not known.
+    /// The state is not known.
     Unknown,
 }
 
-/// The addresses of an `ipv6hint` that a client gets.
+/// Returns the addresses of an `ipv6hint` that are sent to a client.
 fn given(native: &[Ipv6Addr], policy: &Policy) -> Vec<Ipv6Addr> {
     let is_given = |address: &Ipv6Addr| !policy.translates() || !policy.excludes(*address);
     native.iter().copied().filter(is_given).collect()
 }
 
-/// The addresses under the prefixes for those of an `ipv4hint`.
+/// Returns the addresses of an `ipv4hint`, embedded in the prefixes.
 fn made(ipv4: &[Ipv4Addr], policy: &Policy, client: IpAddr) -> impl Iterator<Item = Ipv6Addr> {
     ipv4.iter().flat_map(move |&address| policy.embed(address, client))
 }
 
-/// The keys that a client must understand (RFC 9460 §8): what is not there any more cannot be among
-/// them, and an `ipv6hint` that was made of an `ipv4hint` takes its place. `None` if none is left.
+/// Returns the keys that a client must understand (RFC 9460 §8), without those that were removed. A
+/// synthesized `ipv6hint` takes the place of its `ipv4hint`. Returns `None` if no key is left.
 fn mandatory(keys: &[u8], has_ipv4: bool, has_ipv6: bool) -> Option<Vec<u8>> {
     let (keys, _) = keys.as_chunks::<2>();
     let replaced = keys.iter().map(|&key| match u16::from_be_bytes(key) {
@@ -182,7 +183,7 @@ mod tests {
     use super::*;
     use crate::testing::wire;
 
-    /// A record's data: priority, target, parameters.
+    /// Returns a record's data: priority, target, parameters.
     fn data(priority: u16, target: &str, params: &[(u16, &[u8])]) -> Vec<u8> {
         let mut data = priority.to_be_bytes().to_vec();
         data.extend(wire(target));
@@ -200,7 +201,7 @@ mod tests {
 
     const MANY: usize = 2_000;
 
-    /// The data for a target without AAAA records.
+    /// Returns the data for a target without AAAA records.
     fn rewritten(data: &[u8], policy: &Policy) -> Option<Vec<u8>> {
         rewritten_for(data, policy, Native::None(60))
     }
@@ -218,7 +219,7 @@ mod tests {
     const MADE: (u16, &[u8]) = (6, &[0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0, 8, 8, 8, 8]);
     const NATIVE: (u16, &[u8]) = (6, &[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
     const MAPPED: (u16, &[u8]) = (6, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 8, 8, 8, 8]);
-    /// MAPPED's address and NATIVE's.
+    /// The addresses of MAPPED and NATIVE.
     const BOTH: (u16, &[u8]) = (
         6,
         &[
@@ -354,7 +355,7 @@ mod tests {
         let strip = policy(Hints::Strip);
         let good = data(1, "svc.test", &[ALPN, V4]);
         for len in 0..good.len() {
-            // Cut between two parameters it is another record, without the hint.
+            // Cut between two parameters, it is another record, without the hint.
             assert_eq!(rewritten(&good[..len], &strip), None, "{len} octets");
         }
         assert_eq!(rewritten(&data(0, "svc.test", &[V4]), &strip), None, "alias");

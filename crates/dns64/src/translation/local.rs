@@ -1,5 +1,5 @@
-//! Answers without an upstream: `ipv4only.arpa` (RFC 8880), the reverse tree of the prefixes
-//! (RFC 6147 §5.3.1), special-use names, and empty zones.
+//! Answers without an upstream: `ipv4only.arpa` (RFC 8880), the reverse tree of the prefixes (RFC
+//! 6147 §5.3.1), special-use names, and empty zones.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -23,41 +23,40 @@ pub(crate) use crate::translation::local_answer::{LocalAnswer, LocalRecord, Name
 const IPV4ONLY_ARPA: &[u8] = b"\x08ipv4only\x04arpa\0";
 /// Parent of `ipv4only.arpa` and of the reverse trees.
 const ARPA: &[u8] = b"\x04arpa\0";
-/// TTL of `ipv4only.arpa`, as IANA's zone has it, seconds; in replies no more than
-/// [`LocalZones::max_ttl`].
+/// TTL of `ipv4only.arpa` in IANA's zone, seconds; in replies at most [`LocalZones::max_ttl`].
 const IPV4ONLY_TTL: u32 = 86_400;
 
-/// What is to be done with a question.
+/// Result of the search for a local answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Local {
-    /// It is not answered here: ask upstream.
+    /// There is no local answer; the upstreams must be queried.
     No,
-    /// It is answered here, with this.
+    /// The local answer.
     Answer(LocalAnswer),
-    /// The name is an alias (CNAME) of another one; ask upstream for that.
+    /// The name is an alias (CNAME) of another name, which must be resolved by the upstreams.
     Alias(Alias),
 }
 
 /// A name in the reverse tree of a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Alias {
-    /// The name in `in-addr.arpa` that it is an alias of.
+    /// Target of the alias, a name in `in-addr.arpa`.
     pub target: LowerName,
-    /// The reverse zone of its prefix, lower case.
+    /// Reverse zone of the prefix, lower case.
     zone: Vec<u8>,
-    /// Until when its prefix is known; `None`: it has no end.
+    /// Expiry of the prefix; `None` if it never expires.
     until: Option<Nanos>,
 }
 
 impl Alias {
-    /// The answer where the target has nothing, with the RCODE that denies it: no alias should lead
-    /// to nothing (RFC 6147 §5.3.1).
+    /// Returns the negative answer with this RCODE, for a target without data: an alias must not
+    /// lead to nothing (RFC 6147 §5.3.1).
     pub(crate) fn denial(&self, rcode: Rcode) -> LocalAnswer {
         LocalAnswer::negative(rcode, &self.zone).known_until(self.until)
     }
 }
 
-/// Decides whether a question of class IN is answered here.
+/// Searches for a local answer to a question of class IN.
 pub(crate) fn look(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Local {
     let policy = rules.policy;
     if let Some(answer) = special::look(name, qtype, rules) {
@@ -74,8 +73,8 @@ pub(crate) fn look(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Local {
     }
 }
 
-/// The empty zones with these apexes. `forwards` are the domains of all `[[forward]]` entries, and
-/// `reverse` has the prefixes with local reverse zones.
+/// Returns the empty zones with these apexes. `forwards` are the domains of all `[[forward]]`
+/// entries, and `reverse` contains the prefixes with local reverse zones.
 pub(crate) fn empty_zones(
     apexes: &[LowerName],
     forwards: impl Iterator<Item = LowerName>,
@@ -88,7 +87,8 @@ pub(crate) fn empty_zones(
     EmptyZones::new(apexes, others.chain([LowerName::of_wire(IPV4ONLY_ARPA)]))
 }
 
-/// Looks for a name below `arpa`. `None`: it is not a name of `ipv4only.arpa` or of a prefix.
+/// Searches for a name below `arpa`. Returns `None` if it is neither a name of `ipv4only.arpa` nor
+/// of a prefix.
 fn arpa(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Option<Local> {
     let policy = rules.policy;
     if name.ends_with(IPV4ONLY_ARPA) {
@@ -103,8 +103,8 @@ fn arpa(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Option<Local> {
     reverse(name, qtype, &policy.reverse, &policy.zones)
 }
 
-/// TTL of the CNAME record of a name that [`look`] found to be an alias, seconds. Its prefix may
-/// have gone meanwhile: then it is zero.
+/// Returns the TTL of the CNAME record of a name that [`look`] found to be an alias, in seconds. It
+/// is zero if its prefix has expired meanwhile.
 pub(crate) fn alias_ttl(name: &LowerName, rules: &Rules<'_>) -> u32 {
     match look(name, rtype::PTR, rules) {
         Local::Alias(alias) => {
@@ -115,8 +115,8 @@ pub(crate) fn alias_ttl(name: &LowerName, rules: &Rules<'_>) -> u32 {
     }
 }
 
-/// RFC 8880 §7.1, §7.2: the name exists, has A and AAAA records, nothing else, and nothing below
-/// it.
+/// Answers queries for `ipv4only.arpa`: the name has only A and AAAA records, and no names below it
+/// (RFC 8880 §7.1, §7.2).
 fn ipv4only(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Local {
     if name.wire() != IPV4ONLY_ARPA {
         return Local::Answer(LocalAnswer::negative(Rcode::NXDOMAIN, IPV4ONLY_ARPA));
@@ -142,15 +142,15 @@ fn ipv4only(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Local {
         rtype::A => a().collect(),
         rtype::AAAA => aaaa().collect(),
         rtype::ANY => a().chain(aaaa()).collect(),
-        // The delegation is the parent's business, and its proof of insecurity must reach those who
-        // validate.
+        // The delegation belongs to the parent zone, and its proof of insecurity must reach
+        // validating clients.
         rtype::DS => return Local::No,
         _ => Vec::new(),
     };
     Local::Answer(LocalAnswer::positive_or_nodata(records, IPV4ONLY_ARPA))
 }
 
-/// RFC 8880 §7.2: the addresses have `ipv4only.arpa` as their name.
+/// Answers PTR queries for the addresses of `ipv4only.arpa`, which have this name (RFC 8880 §7.2).
 fn ipv4only_pointer(qtype: u16, zone: &LowerName) -> LocalAnswer {
     let records = match qtype {
         rtype::PTR | rtype::ANY => {
@@ -161,7 +161,7 @@ fn ipv4only_pointer(qtype: u16, zone: &LowerName) -> LocalAnswer {
     LocalAnswer::positive_or_nodata(records, zone.wire())
 }
 
-/// Looks for a name of `ip6.arpa` in the reverse zones of the prefixes (item 22).
+/// Searches for a name of `ip6.arpa` in the reverse zones of the prefixes (item 22).
 fn reverse(
     name: &LowerName,
     qtype: u16,
@@ -169,8 +169,8 @@ fn reverse(
     zones: &LocalZones,
 ) -> Option<Local> {
     let Reversed { address, nibbles, well_formed } = Reversed::read(name);
-    // DS records are of the parent of the zone that they are for (RFC 4035 §3.1.4.1): of a zone that
-    // is made up here only if another one is above it.
+    // DS records belong to the parent zone (RFC 4035 §3.1.4.1), so they are answered here only if
+    // another local zone is above.
     let least = u32::from(qtype == rtype::DS && well_formed);
     let ours = |mapping: &&Mapping| {
         let prefix = mapping.prefix();
@@ -192,7 +192,7 @@ fn reverse(
     if nibbles < 32 {
         return answer(LocalAnswer::negative(Rcode::NOERROR, &zone));
     }
-    // Any prefix that matches counts, also for an address that it would not be used for.
+    // Any matching prefix counts, even for an address that it is not used for.
     let all = || mappings.iter().filter(ours);
     let with = |mapping: &Mapping, v4: Option<Ipv4Addr>| v4.map(|v4| (v4, *mapping.prefix()));
     let extract = |mapping: &Mapping| with(mapping, mapping.prefix().extract(address));
@@ -207,7 +207,7 @@ fn reverse(
     };
     // It may be of another prefix than the zone.
     let until = [until, known_until(mappings, &embedding)].into_iter().flatten().min();
-    // RFC 8880 §7.2: PTR of the translated addresses, without the detour.
+    // RFC 8880 §7.2: PTR records of the synthesized addresses, without the alias.
     if IPV4ONLY.contains(&v4) {
         let mut answer = ipv4only_pointer(qtype, name).known_until(until);
         answer.zone = answer.zone.map(|_| zone);
@@ -216,8 +216,8 @@ fn reverse(
     Some(Local::Alias(Alias { target: in_addr_arpa(v4), zone, until }))
 }
 
-/// Until when a prefix is known, whatever its suffix is: as long as any mapping has it. `None`: one
-/// of them has no end.
+/// Returns the expiry of a prefix regardless of its suffix: the latest of all mappings with this
+/// prefix, or `None` if one of them never expires.
 fn known_until(mappings: &[Mapping], prefix: &Prefix) -> Option<Nanos> {
     let is_same = |mapping: &&Mapping| {
         let other = mapping.prefix();
@@ -227,20 +227,20 @@ fn known_until(mappings: &[Mapping], prefix: &Prefix) -> Option<Nanos> {
     ends.try_fold(Nanos(0), |latest, end| end.map(|end| latest.max(end)))
 }
 
-/// What a name below `ip6.arpa` stands for.
+/// The address or subtree that a name below `ip6.arpa` stands for.
 struct Reversed {
-    /// The address that begins with its nibbles.
+    /// The address formed by its nibbles, padded with zeros.
     address: Ipv6Addr,
-    /// How many there are, from the top down; 0 to 32.
+    /// Number of nibbles, from the top of the tree; 0 to 32.
     nibbles: u32,
-    /// There is nothing else in it.
+    /// True if the name contains only nibbles.
     well_formed: bool,
 }
 
 impl Reversed {
     fn read(name: &LowerName) -> Reversed {
         let all: Vec<&[u8]> = labels(name.wire()).collect();
-        // Without "ip6" and "arpa", from the top down.
+        // The labels without "ip6" and "arpa", from the top of the tree.
         let below = &all[..all.len() - 2];
         let mut bits: u128 = 0;
         let mut nibbles: u32 = 0;
@@ -293,7 +293,7 @@ mod tests {
         }
     }
 
-    /// The name that it is an alias of; empty if it is none.
+    /// Returns the target of an alias; empty if it is none.
     fn target(found: &Local) -> String {
         match found {
             Local::Alias(alias) => {
@@ -373,7 +373,7 @@ mod tests {
         assert_eq!(negative(&of("2001:db8:808:808:100::")), Some(Rcode::NXDOMAIN), "octet u");
     }
 
-    /// RFC 6147 §5.3.1: all prefixes are ours, whoever asks.
+    /// RFC 6147 §5.3.1: all prefixes are answered locally, for every client.
     #[test]
     fn pointers_below_any_prefix_are_answered_for_everybody() {
         let mut policy = policy("2001:db8::/32");
@@ -391,7 +391,7 @@ mod tests {
         );
     }
 
-    /// RFC 7050 §3, RFC 8781 §4: what comes of a prefix lasts no longer than it is known.
+    /// RFC 7050 §3, RFC 8781 §4: answers that depend on a prefix last no longer than the prefix.
     #[test]
     fn item_47_pointers_last_no_longer_than_their_prefix() {
         let mapping = |prefix: &str, seconds: Option<u64>| {
@@ -406,7 +406,7 @@ mod tests {
             zones: Arc::new(zones.clone()),
             ..Policy::default()
         };
-        // Of the answer of each kind, and of the alias.
+        // Lifetimes of each kind of answer, and of the alias.
         let lifetimes = |policy: &Policy| {
             let answered = |name: &str| match ask(name, rtype::PTR, policy) {
                 Local::Answer(answer) => answer.lifetime(Nanos::SECOND),
@@ -433,7 +433,7 @@ mod tests {
         let configured = mapping("2001:db8:64::/96", None);
         let both = policy(&[announced.clone(), configured]);
         assert_eq!(lifetimes(&both), (vec![u32::MAX], 86_400));
-        // Another prefix does not make it last.
+        // Another prefix does not extend the lifetime.
         let other = [mapping("2001:db8::/32", None), announced, Mapping::well_known()];
         assert_eq!(lifetimes(&policy(&other)), (vec![30], 30));
         let over = mapping("2001:db8:64::/96", Some(1));
@@ -443,7 +443,7 @@ mod tests {
         assert_eq!(alias_ttl(&name, &Rules::of_all(&gone, Ipv4Addr::LOCALHOST.into())), 0);
     }
 
-    /// A changed prefix reaches clients when what they have is over.
+    /// A changed prefix takes effect at clients when their cached records expire.
     #[test]
     fn the_ttl_of_an_alias_is_bounded() {
         let zones = LocalZones { max_ttl: 300, ..LocalZones::default() };
@@ -482,7 +482,7 @@ mod tests {
         }
     }
 
-    /// RFC 4035 §3.1.4.1: the parent denies them, or has them.
+    /// RFC 4035 §3.1.4.1: DS records, or the proof of their absence, come from the parent zone.
     #[test]
     fn the_ds_records_of_a_made_up_zone_are_its_parents() {
         let all = vec!["0.0.0.0/0".parse().unwrap()];
@@ -539,7 +539,7 @@ mod tests {
         assert_eq!(ask("169.0.0.192.in-addr.arpa", rtype::PTR, &policy), Local::No);
     }
 
-    /// "No data" would be kept, and be wrong once the prefix is known (RFC 7050 §3).
+    /// NODATA would be cached, and be wrong as soon as a prefix is available (RFC 7050 §3).
     #[test]
     fn item_23_only_aaaa_records_wait_for_a_prefix() {
         let answer = |qtype, policy: &Policy| match ask("ipv4only.arpa", qtype, policy) {

@@ -6,29 +6,29 @@ use wire::rcode::Rcode;
 /// A record of a local answer; its data is uncompressed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LocalRecord {
-    /// The record's type; its class is IN.
+    /// Record type; the class is IN.
     pub rtype: u16,
-    /// The record's TTL, seconds.
+    /// TTL in seconds.
     pub ttl: u32,
-    /// The record's data in wire format, uncompressed.
+    /// Record data in wire format, uncompressed.
     pub data: Vec<u8>,
 }
 
 /// An answer that needs no upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LocalAnswer {
-    /// The RCODE of the reply: NOERROR, NXDOMAIN or SERVFAIL.
+    /// RCODE of the reply: NOERROR, NXDOMAIN or SERVFAIL.
     pub rcode: Rcode,
-    /// Records of the name that was asked for.
+    /// Records owned by the question's name.
     pub records: Vec<LocalRecord>,
     /// Owner of the SOA of a negative answer, lower case.
     pub zone: Option<Vec<u8>>,
-    /// Name server in that SOA.
+    /// Name server in this SOA.
     pub name_server: NameServer,
     /// Extended error (RFC 8914), for a failure.
     pub extended_error: Option<u16>,
-    /// Until when the prefix above the name is known; `None`: it has no end, or the answer comes of
-    /// none.
+    /// Expiry of the prefix that the answer depends on; `None` if it never expires or no prefix is
+    /// involved.
     pub until: Option<Nanos>,
 }
 
@@ -62,13 +62,13 @@ impl LocalAnswer {
         LocalAnswer { until, ..self }
     }
 
-    /// The largest TTL that its records may have at a moment, its SOA included, seconds.
+    /// Returns the maximum TTL of its records at a moment, including the SOA, in seconds.
     pub(crate) fn lifetime(&self, now: Nanos) -> u32 {
         seconds_left(self.until, now)
     }
 }
 
-/// The whole seconds from `now` until then; `u32::MAX` where there is no end.
+/// Returns the whole seconds from `now` until then; `u32::MAX` for `None`.
 pub(super) fn seconds_left(until: Option<Nanos>, now: Nanos) -> u32 {
     until.map_or(u32::MAX, |until| {
         u32::try_from(until.since(now).0 / Nanos::SECOND.0).unwrap_or(u32::MAX)

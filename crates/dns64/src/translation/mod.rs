@@ -1,4 +1,5 @@
-//! What DNS64 makes of answers (RFC 6147, RFC 6052, RFC 8880): pure, without sockets and clock.
+//! DNS64 synthesis and related decisions (RFC 6147, RFC 6052, RFC 8880): pure code without sockets
+//! and clock.
 
 pub(crate) mod decide;
 pub(crate) mod decision;
