@@ -1,16 +1,16 @@
-//! Panics that cost what was being done, and not the process.
+//! Containment of panics: a panic ends the current work item, not the process.
 //!
 //! ```text
 //! thread ─► guard_thread ─► catch(one query's work) ── panic ──► Err(Panic): counted, logged, SERVFAIL
-//!               │                                                   │ again and again
+//!               │                                                   │ repeatedly
 //!               └── a panic outside of catch, or too many ──────────┴──► the panic hook: the process ends
 //! ```
 //!
-//! The tasks of an event loop are begun by [`Tasks`]: the loop would end a task that panics without
-//! a word to anybody.
+//! The tasks of an event loop are started by [`Tasks`], because the loop would end a panicking task
+//! silently.
 //!
-//! Work that is unwound leaves what it had changed as it was at that moment. Who catches gives up
-//! what was being worked on; the rest was not touched.
+//! Unwound work leaves its changes in their state at that moment. The caller of [`catch`] abandons
+//! the work item; other state was not touched.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -22,17 +22,17 @@ use std::task::Poll;
 use method::units::Nanos;
 use tokio::task::spawn_local;
 
-/// Panics that a thread may have at once.
+/// Maximum burst of panics per thread.
 const AT_ONCE: u64 = 10;
-/// Time after which it may have one more.
+/// Time per additional panic.
 const EACH: Nanos = Nanos(60 * Nanos::SECOND.0);
-/// The longest message that is repeated, octets.
+/// Maximum length of a reported message, octets.
 const LONGEST: usize = 200;
 
 thread_local! {
-    /// Whether this thread runs within [`guard_thread`], so that its panics are caught.
+    /// True while this thread runs within [`guard_thread`], so that its panics are caught.
     static GUARDED: Cell<bool> = const { Cell::new(false) };
-    /// Where in the source the last panic was, as the hook saw it.
+    /// Source location of the last panic, recorded by the hook.
     static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
@@ -52,8 +52,8 @@ impl fmt::Display for Panic {
     }
 }
 
-/// Tells the panic hook of the process whether a panic will be caught here, so that the hook need
-/// do nothing. Notes its place.
+/// Returns true to the panic hook of the process if a panic will be caught here, so that the hook
+/// does nothing. Records the location of the panic.
 pub(crate) fn is_caught(panic: &PanicHookInfo<'_>) -> bool {
     let guarded = GUARDED.get();
     if guarded {
@@ -62,11 +62,10 @@ pub(crate) fn is_caught(panic: &PanicHookInfo<'_>) -> bool {
     guarded
 }
 
-/// Runs a thread's work, in which panics may be caught by [`catch`]. One that is not caught there
-/// is passed on to the process's panic hook.
+/// Runs a thread's work, in which panics may be caught by [`catch`]. A panic that is not caught
+/// there is passed on to the process's panic hook.
 ///
-/// # Panics
-/// If `work` does.
+/// # Panics If `work` panics.
 pub(crate) fn guard_thread(work: impl FnOnce()) {
     GUARDED.set(true);
     let result = catch(work);
@@ -76,10 +75,9 @@ pub(crate) fn guard_thread(work: impl FnOnce()) {
     }
 }
 
-/// Does some work. A panic costs no more than that the work is not done.
+/// Runs some work and catches its panics.
 ///
-/// # Errors
-/// The panic, if there is one.
+/// # Errors The panic, if there is one.
 #[inline]
 pub(crate) fn catch<T>(work: impl FnOnce() -> T) -> Result<T, Panic> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
@@ -91,10 +89,9 @@ pub(crate) fn catch<T>(work: impl FnOnce() -> T) -> Result<T, Panic> {
     })
 }
 
-/// Does some work of an event loop, as [`catch`] does.
+/// Runs some work of an event loop and catches its panics, like [`catch`].
 ///
-/// # Errors
-/// The panic, if there is one.
+/// # Errors The panic, if there is one.
 pub(crate) async fn catch_async<T>(work: impl Future<Output = T>) -> Result<T, Panic> {
     let mut work = pin!(work);
     std::future::poll_fn(|context| match catch(|| work.as_mut().poll(context)) {
@@ -105,27 +102,28 @@ pub(crate) async fn catch_async<T>(work: impl Future<Output = T>) -> Result<T, P
     .await
 }
 
-/// Is given a panic, and in words what it has cost.
+/// Reports a panic and a description of the lost work.
 type Report = dyn Fn(&Panic, &str);
 
-/// Begins the tasks of one thread's event loop, and hears of their panics.
+/// Starts the tasks of one thread's event loop, and reports their panics.
 #[derive(Clone)]
 pub(crate) struct Tasks {
     report: Rc<Report>,
 }
 
 impl Tasks {
-    /// `report` is given each panic, and in words what it has cost.
+    /// Returns a starter of tasks; `report` is called with each panic and a description of the lost
+    /// work.
     pub(crate) fn new(report: impl Fn(&Panic, &str) + 'static) -> Tasks {
         Tasks { report: Rc::new(report) }
     }
 
-    /// There has been a panic that has cost this much.
+    /// Reports a panic with a description of the lost work.
     pub(crate) fn report(&self, panic: &Panic, cost: &str) {
         (self.report)(panic, cost);
     }
 
-    /// Runs a task beside the others. If it panics, that has cost `cost`.
+    /// Starts a task. If it panics, `cost` describes the lost work.
     pub(crate) fn spawn(
         &self,
         cost: impl FnOnce() -> String + 'static,
@@ -139,8 +137,7 @@ impl Tasks {
         });
     }
 
-    /// Runs a task beside the others that the thread cannot do without: it is begun anew after each
-    /// panic.
+    /// Starts a task that the thread depends on: it is restarted after each panic.
     pub(crate) fn keep<F>(&self, cost: &'static str, mut begin: impl FnMut() -> F + 'static)
     where
         F: Future<Output = ()> + 'static,
@@ -154,7 +151,7 @@ impl Tasks {
     }
 }
 
-/// How many panics a thread may still have: ten at once, then one a minute (a generic cell rate
+/// Allowance of panics per thread: ten in a burst, then one a minute (a generic cell rate
 /// algorithm, ITU-T I.371).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Allowance {
@@ -162,14 +159,14 @@ pub(crate) struct Allowance {
 }
 
 impl Allowance {
-    /// There has been one more; false if that was too many.
+    /// Records a panic; returns false if there were too many.
     pub(crate) fn take(&mut self, now: Nanos) -> bool {
         self.whole_at = self.whole_at.max(now) + EACH;
         self.whole_at <= now + Nanos(AT_ONCE * EACH.0)
     }
 }
 
-/// Makes a test's query panic in the place that its name begins with.
+/// Causes a panic in tests, at the place that begins the query's name.
 #[cfg(test)]
 pub(crate) fn panic_if_named(place: &str, name: &[u8]) {
     assert!(name.get(1..=place.len()) != Some(place.as_bytes()), "a defect in {place}");

@@ -1,41 +1,41 @@
-//! Numbers that name things, a type for each, so that the compiler tells them apart.
+//! Identifiers, with a separate type for each kind.
 
-/// Number of an upstream server in one worker's resolver. A reload keeps it. It is used again after
-/// the server has been removed from the configuration and no question to it is in flight.
+/// Number of an upstream server in one worker's resolver. A reload keeps it. It is reused after the
+/// server has been removed from the configuration and no fetch uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ServerId(pub u32);
 
-/// Names a route of the settings in use. Other settings have other routes.
+/// Number of a route in the current settings. Other settings have other routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RouteId(pub usize);
 
-/// Names a worker, from 0 on.
+/// Number of a worker, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WorkerId(pub usize);
 
-/// Names a client query that waits for upstreams. A place that is used again has another serial
-/// number then, so that no query gets the answer of one that was there before.
+/// Identifies a client query that waits for upstreams. A reused place gets another serial number,
+/// so that no query gets the answer of an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JobId {
     pub(crate) place: usize,
     pub(crate) serial: u32,
 }
 
-/// Names a question in flight; never used again for another.
+/// Identifies a fetch; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FetchId {
     pub(crate) index: u32,
     pub(crate) generation: u32,
 }
 
-/// Names a source port: its server and its number there.
+/// Identifies a source port: its server and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PortId {
     pub(crate) server: ServerId,
     pub(crate) number: u16,
 }
 
-/// Where an answer is expected: on a port, under an id.
+/// Expected response: port and message id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Expected {
     pub(crate) port: PortId,
@@ -43,13 +43,13 @@ pub(crate) struct Expected {
 }
 
 impl ServerId {
-    /// The number for a place in a list of servers.
+    /// Converts a place in a list of servers.
     pub(crate) fn of_place(place: usize) -> ServerId {
-        // A configuration of 1 MiB names fewer upstreams.
+        // A configuration of 1 MiB contains fewer upstreams.
         ServerId(u32::try_from(place).expect("fewer than 2^32 upstreams"))
     }
 
-    /// The place in a list of servers.
+    /// Returns the place in a list of servers.
     #[inline]
     pub(crate) fn place(self) -> usize {
         self.0 as usize

@@ -1,5 +1,5 @@
-//! A DNS64 server (RFC 6147): forwards, caches, and answers AAAA queries with addresses made from A
-//! records.
+//! A DNS64 server (RFC 6147): forwards, caches, and answers AAAA queries with addresses synthesized
+//! from A records.
 //!
 //! ```text
 //! clients ─► server ─► client ─► translation ─► resolver ─► upstreams
@@ -8,13 +8,13 @@
 //!                       cookies   local           upstreams
 //! ```
 //!
-//! This is a query's way. `translation` is pure: no sockets, no clock. `server` has a worker thread
-//! per core that shares nothing with the others but the cache and what they must agree on. Which
-//! room uses which is drawn in docs/ARCHITECTURE.md, and tested.
+//! This is the path of a query. `translation` is pure: no sockets, no clock. `server` has a worker
+//! thread per core. Workers share only the cache and the state that they must agree on. The
+//! dependencies between the modules are drawn in docs/ARCHITECTURE.md and tested.
 //!
-//! Other crates see what a server is made with (`config`, `server`), its program (`process`), its
-//! counters (`metrics`), what it says of itself (`control`), and the way of one query without
-//! sockets (`walk`); all else is this crate's own.
+//! Other crates have access to the configuration of a server (`config`, `server`), its program
+//! (`process`), its counters (`metrics`), its control interface (`control`), and the processing of
+//! one query without sockets (`walk`). All other modules are private.
 #![forbid(unsafe_code)]
 
 mod client;
@@ -38,8 +38,8 @@ mod translation;
 mod transport;
 pub mod walk;
 
-/// The version of dns64d, and the commit that it was built from, as in `0.2.0 (486a6f3a1b2c)`; with a
-/// `+` if sources had been changed. Without the commit where it was not built in a checkout.
+/// Version of dns64d and the commit that it was built from, for example `0.2.0 (486a6f3a1b2c)`;
+/// with a `+` if sources had been changed. It contains no commit if it was not built in a checkout.
 pub const BUILD: &str = env!("BUILD_VERSION");
 
 pub use client::cookies::Cookies;

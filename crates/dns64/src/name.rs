@@ -1,5 +1,4 @@
-//! Domain names in wire format, what belongs to domains, and the key under which a question is
-//! cached.
+//! Domain names in wire format, tables by domain, and cache keys of questions.
 
 pub(crate) mod compressor;
 
@@ -11,8 +10,8 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use wire::view::rtype;
 
-/// Octets of a name, and of a question, that are kept in place. Few names are longer; they are kept
-/// on the heap.
+/// Numbers of octets of a name, and of a key, that are stored inline. Few names are longer; they
+/// are stored on the heap.
 pub(crate) const USUAL_NAME: usize = 64;
 const USUAL_KEY: usize = 96;
 
@@ -23,28 +22,28 @@ pub(crate) struct LowerName(SmallVec<[u8; USUAL_NAME]>);
 impl Clone for LowerName {
     #[inline]
     fn clone(&self) -> LowerName {
-        // All at once, where SmallVec's own way is octet by octet.
+        // In one copy: SmallVec's `clone` copies octet by octet.
         LowerName(SmallVec::from_slice(&self.0))
     }
 }
 
 impl LowerName {
-    /// The lower-case form of a name that is in wire format and has been checked.
+    /// Returns the lower-case form of a valid name in wire format.
     #[inline]
     pub(crate) fn of_wire(wire: &[u8]) -> LowerName {
         let mut octets: SmallVec<[u8; USUAL_NAME]> = SmallVec::from_slice(wire);
-        // Length octets are below 64, so this changes letters of labels only.
+        // Length octets are below 64, so only letters in labels change.
         octets.make_ascii_lowercase();
         LowerName(octets)
     }
 
-    /// The name in wire format with its root label, 1 to 255 octets.
+    /// Returns the name in wire format with its root label, 1 to 255 octets.
     #[inline]
     pub(crate) fn wire(&self) -> &[u8] {
         &self.0
     }
 
-    /// Whether it is `ancestor` or below it.
+    /// True if it is `ancestor` or below it.
     pub(crate) fn ends_with(&self, ancestor: &[u8]) -> bool {
         ancestors(self.wire()).any(|suffix| suffix == ancestor)
     }
@@ -64,7 +63,7 @@ impl FromStr for LowerName {
     }
 }
 
-/// The name in wire format as text, for logs.
+/// Returns the name in presentation format, for logs.
 pub(crate) fn text(wire: &[u8]) -> String {
     match Name::from_slice(wire) {
         Ok(name) if name.is_root() => ".".into(),
@@ -73,7 +72,7 @@ pub(crate) fn text(wire: &[u8]) -> String {
     }
 }
 
-/// The name and all names above it, the root last.
+/// Returns the name and all names above it, the root last.
 pub(crate) fn ancestors(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(wire);
     std::iter::from_fn(move || {
@@ -86,13 +85,13 @@ pub(crate) fn ancestors(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Whether `name` is `ancestor` or below it, letter case aside.
+/// True if `name` is `ancestor` or below it, ignoring letter case.
 pub(crate) fn is_at_or_below(name: &[u8], ancestor: &[u8]) -> bool {
     ancestors(name).any(|suffix| suffix.eq_ignore_ascii_case(ancestor))
 }
 
-/// Whether two question sections ask the same. Letter case matters in no name; type and class are
-/// numbers, and have no letters.
+/// Compares two question sections, ignoring the letter case of names; type and class are compared
+/// as numbers.
 #[inline]
 pub(crate) fn is_question(said: &[u8], asked: &[u8]) -> bool {
     let Some(at) = asked.len().checked_sub(4).filter(|_| said.len() == asked.len()) else {
@@ -101,7 +100,7 @@ pub(crate) fn is_question(said: &[u8], asked: &[u8]) -> bool {
     said[at..] == asked[at..] && said[..at].eq_ignore_ascii_case(&asked[..at])
 }
 
-/// The labels of a name, without the root's.
+/// Returns the labels of a name without the root label.
 pub(crate) fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
     ancestors(wire)
         .filter_map(|name| name.split_first())
@@ -109,7 +108,7 @@ pub(crate) fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter_map(|(len, rest)| rest.get(..usize::from(*len)))
 }
 
-/// What belongs to domains: of those that a name is in, the longest counts.
+/// Values by domain; a name gets the value of the longest domain that contains it.
 #[derive(Clone, Debug)]
 pub(crate) struct DomainTable<T>(FxHashMap<Box<[u8]>, T>);
 
@@ -120,7 +119,7 @@ impl<T> Default for DomainTable<T> {
 }
 
 impl<T> DomainTable<T> {
-    /// What belongs to the longest domain that `name` (wire format, lower case) is or is below.
+    /// Returns the value of the longest domain that contains `name` (wire format, lower case).
     #[inline]
     pub(crate) fn get(&self, name: &[u8]) -> Option<&T> {
         if self.0.is_empty() {
@@ -129,40 +128,39 @@ impl<T> DomainTable<T> {
         ancestors(name).find_map(|domain| self.0.get(domain))
     }
 
-    /// True if nothing belongs to any domain.
+    /// True if no domain has a value.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether something belongs to this very domain.
+    /// True if exactly this domain has a value.
     pub(crate) fn has(&self, domain: &LowerName) -> bool {
         self.0.contains_key(domain.wire())
     }
 
-    /// Lets `value` belong to `domain`, in place of what did.
+    /// Sets the value of `domain`.
     pub(crate) fn insert(&mut self, domain: &LowerName, value: T) {
         self.0.insert(domain.wire().into(), value);
     }
 
-    /// What belongs to each domain, in no order.
+    /// Returns all values in no particular order.
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
         self.0.values()
     }
 }
 
-/// What distinguishes one question to upstreams from another: name (lower case), type, class, DO
-/// and CD. Questions with DO get signatures, those with CD unvalidated data, so neither may stand
-/// for the other. Nor may a probe, which is asked with CD as well, but only to learn what is behind
-/// a failure: its answer is of use for that failure alone.
+/// Identifies a question to upstreams: name (lower case), type, class, DO and CD. Questions with DO
+/// get signatures, those with CD unvalidated data, so neither may replace the other. A probe is
+/// sent with CD too, but has a separate key: its answer only explains one failure.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Key(Box<[u8]>);
 
-/// A [`Key`] to look with, which for usual names is on the stack.
+/// A [`Key`] for lookups; stored on the stack for usual names.
 #[derive(Clone)]
 pub struct KeyBuf(SmallVec<[u8; USUAL_KEY]>);
 
-/// Octets of a key behind its name: type (2), class (2), flags (1).
+/// Number of octets after the name in a key: type (2), class (2), flags (1).
 const TAIL: usize = 5;
 const DO: u8 = 1;
 const CD: u8 = 2;
@@ -175,7 +173,7 @@ impl std::fmt::Debug for KeyBuf {
 }
 
 impl KeyBuf {
-    /// The key of a question, as tests write it.
+    /// Returns the key of a question, for tests.
     #[cfg(test)]
     pub(crate) fn new(
         name: &LowerName,
@@ -187,8 +185,8 @@ impl KeyBuf {
         KeyBuf::of_wire(name.wire(), qtype, qclass, dnssec_ok, checking_disabled)
     }
 
-    /// The key of a question for `name`, which is in wire format and lower case; `dnssec_ok` and
-    /// `checking_disabled` are the query's DO and CD bits.
+    /// Returns the key of a question for `name`, which is in wire format and lower case;
+    /// `dnssec_ok` and `checking_disabled` are the query's DO and CD bits.
     #[inline]
     pub(crate) fn of_wire(
         name: &[u8],
@@ -205,8 +203,8 @@ impl KeyBuf {
         KeyBuf(octets)
     }
 
-    /// The key of a probe: the question for the AAAA records of a name (wire format, lower case),
-    /// with CD, that looks behind a failure.
+    /// Returns the key of a probe: an AAAA question for a name (wire format, lower case) with CD
+    /// that explains a failure.
     pub(crate) fn probe(name: &[u8], qclass: u16, dnssec_ok: bool) -> KeyBuf {
         let mut key = KeyBuf::of_wire(name, rtype::AAAA, qclass, dnssec_ok, true);
         if let Some(flags) = key.0.last_mut() {
@@ -215,8 +213,9 @@ impl KeyBuf {
         key
     }
 
-    /// As [`Key::of_any_type`], of a key's octets: the same with type 0, which is no type of records
-    /// (RFC 6895 §3.1). No other question has it, because clients that ask for it get an error.
+    /// Returns the key with type 0, given the octets of a key; see [`Key::of_any_type`]. Type 0 is
+    /// not a record type (RFC 6895 §3.1), and client queries for it get an error, so no other
+    /// question has this key.
     pub(crate) fn of_any_type(octets: &[u8]) -> Option<KeyBuf> {
         let at = octets.len().checked_sub(TAIL)?;
         if octets[octets.len() - 1] & PROBE != 0 {
@@ -227,79 +226,79 @@ impl KeyBuf {
         Some(key)
     }
 
-    /// The octets, as [`Key`] borrows them.
+    /// Returns the octets, in the form that [`Key`] borrows.
     #[inline]
     pub(crate) fn octets(&self) -> &[u8] {
         &self.0
     }
 
-    /// The name in wire format, lower case.
+    /// Returns the name in wire format, lower case.
     #[inline]
     pub(crate) fn name(&self) -> &[u8] {
         &self.0[..self.0.len() - TAIL]
     }
 
-    /// Whether it is a probe.
+    /// True if it is a probe.
     #[inline]
     pub(crate) fn is_probe(&self) -> bool {
         self.0[self.0.len() - 1] & PROBE != 0
     }
 
-    /// The type that is asked for (QTYPE).
+    /// Returns the QTYPE.
     pub(crate) fn qtype(&self) -> u16 {
         let at = self.0.len() - TAIL;
         u16::from_be_bytes([self.0[at], self.0[at + 1]])
     }
 
-    /// Name, type and class as in a question section.
+    /// Returns name, type and class as in a question section.
     pub fn question(&self) -> &[u8] {
         let octets = self.octets();
         &octets[..octets.len() - 1]
     }
 
-    /// The key to keep.
+    /// Returns an owned key.
     pub(crate) fn to_key(&self) -> Key {
         Key(self.octets().into())
     }
 }
 
 impl Key {
-    /// The octets, as [`KeyBuf::octets`].
+    /// Returns the octets, as [`KeyBuf::octets`] does.
     pub(crate) fn octets(&self) -> &[u8] {
         &self.0
     }
-    /// The name in wire format, lower case.
+    /// Returns the name in wire format, lower case.
     pub(crate) fn name(&self) -> &[u8] {
         &self.0[..self.0.len() - TAIL]
     }
-    /// Name, type and class as in a question section.
+    /// Returns name, type and class as in a question section.
     pub(crate) fn question(&self) -> &[u8] {
         &self.0[..self.0.len() - 1]
     }
-    /// The type that is asked for (QTYPE).
+    /// Returns the QTYPE.
     pub(crate) fn qtype(&self) -> u16 {
         let at = self.0.len() - TAIL;
         u16::from_be_bytes([self.0[at], self.0[at + 1]])
     }
-    /// Whether it is asked with DO, for signatures.
+    /// True if the question is sent with DO, for signatures.
     pub(crate) fn dnssec_ok(&self) -> bool {
         self.0[self.0.len() - 1] & DO != 0
     }
-    /// Whether it is asked with CD, for data that nobody has validated.
+    /// True if the question is sent with CD, for unvalidated data.
     pub(crate) fn checking_disabled(&self) -> bool {
         self.0[self.0.len() - 1] & CD != 0
     }
-    /// Whether it is a probe.
+    /// True if it is a probe.
     #[inline]
     pub(crate) fn is_probe(&self) -> bool {
         self.0[self.0.len() - 1] & PROBE != 0
     }
-    /// The key under which it is kept that the name does not exist, whatever type is asked for;
-    /// `None` of a probe.
+    /// Returns the key for the nonexistence of the name, which applies to all types; `None` for a
+    /// probe.
     pub(crate) fn of_any_type(&self) -> Option<KeyBuf> {
         KeyBuf::of_any_type(&self.0)
     }
-    /// The memory that it takes on the heap, octets.
+    /// Returns the memory on the heap in octets.
     pub(crate) fn size(&self) -> usize {
         self.0.len()
     }

@@ -1,18 +1,18 @@
-//! Lists of networks with exceptions: the first network that covers an address decides.
+//! Lists of networks with exceptions: the first network that contains an address decides.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-/// A network, of one address family or of either.
+/// A network of one address family or of either.
 pub(crate) trait Network {
-    /// Its kind of address.
+    /// Address type.
     type Address;
-    /// Whether an address is in it.
+    /// True if an address is in it.
     fn covers(&self, address: &Self::Address) -> bool;
-    /// Its first address.
+    /// Returns its first address.
     fn first(&self) -> Self::Address;
-    /// The first address after it; `None` at the end of the address space.
+    /// Returns the first address after it; `None` at the end of the address space.
     fn after(&self) -> Option<Self::Address>;
 }
 
@@ -61,37 +61,37 @@ impl Network for Ipv6Net {
     }
 }
 
-/// A list of networks, each of which is in it or, as an exception, out of it. The first one that
-/// covers an address counts; an address that none covers is out.
+/// A list of networks, each included or, as an exception, excluded. The first one that contains an
+/// address decides; an address in none of them is excluded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Networks<N>(Vec<Element<N>>);
 
-/// One place of a list.
+/// One element of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Element<N> {
-    /// Whether what it covers is in the list.
+    /// True if it includes addresses, false if it is an exception.
     pub is_in: bool,
-    /// What it covers.
+    /// Addresses that it applies to.
     pub what: Covered<N>,
 }
 
-/// What a place of a list covers.
+/// Addresses that an element of a list applies to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Covered<N> {
     /// A network.
     Network(N),
-    /// All that is in another list; its exceptions are not covered, and what comes later decides
-    /// about them.
+    /// The addresses included in another list. It does not apply to the exceptions in that list;
+    /// later elements decide about these.
     List(Networks<N>),
 }
 
 impl<N> Networks<N> {
-    /// A list of these places, in this order.
+    /// Returns a list of these elements, in this order.
     pub(crate) fn new(elements: Vec<Element<N>>) -> Networks<N> {
         Networks(elements)
     }
 
-    /// Whether an address is in the list.
+    /// True if an address is in the list.
     #[inline]
     pub(crate) fn contains(&self, address: &N::Address) -> bool
     where
@@ -104,9 +104,9 @@ impl<N> Networks<N> {
         self.0.iter().find(covers).is_some_and(|element| element.is_in)
     }
 
-    /// Addresses at which a part of the list can begin: the first one of each network and the first
-    /// one after it. If any address has a property that depends on such lists only, one of their
-    /// edges has it.
+    /// Returns the addresses at which a part of the list can begin: the first one of each network
+    /// and the first one after it. If any address has a property that depends only on such lists,
+    /// one of their edges has it.
     pub(crate) fn edges(&self) -> Vec<N::Address>
     where
         N: Network,
@@ -120,12 +120,12 @@ impl<N> Networks<N> {
         self.0.iter().flat_map(of).collect()
     }
 
-    /// Whether no address can be in the list: it is empty, or has exceptions only.
+    /// True if the list contains no address: it is empty, or has only exceptions.
     pub(crate) fn is_void(&self) -> bool {
         !self.0.iter().any(|element| element.is_in)
     }
 
-    /// Whether it has exceptions, or a list in it has.
+    /// True if it has exceptions, or a nested list has.
     fn has_exceptions(&self) -> bool {
         let has = |element: &Element<N>| {
             !element.is_in || matches!(&element.what, Covered::List(list) if list.has_exceptions())
@@ -133,7 +133,7 @@ impl<N> Networks<N> {
         self.0.iter().any(has)
     }
 
-    /// The networks that are in the list, exceptions aside.
+    /// Returns the networks in the list without the exceptions.
     pub(crate) fn included(&self) -> Vec<N>
     where
         N: Clone,
@@ -146,15 +146,15 @@ impl<N> Networks<N> {
     }
 }
 
-/// Several lists, of which the first one that an address is in counts.
+/// Several lists; the first one that contains an address applies.
 #[derive(Clone, Debug)]
 pub(crate) struct Lists {
     lists: Vec<Networks<IpNet>>,
-    /// Their networks in order, if none of the lists has exceptions: a query looks through them.
+    /// Their networks in order, if no list has exceptions; searched for each query.
     ranges: Option<Ranges>,
 }
 
-/// Networks from their first to their last address, with the places of their lists.
+/// Networks as first and last addresses, with the positions of their lists.
 #[derive(Clone, Debug, Default)]
 struct Ranges {
     ipv4: Vec<(u32, u32, usize)>,
@@ -162,14 +162,14 @@ struct Ranges {
 }
 
 impl Lists {
-    /// These lists, in this order.
+    /// Returns these lists, in this order.
     pub(crate) fn new(lists: Vec<Networks<IpNet>>) -> Lists {
         let has_exceptions = lists.iter().any(Networks::has_exceptions);
         let ranges = (!has_exceptions).then(|| Ranges::of(&lists));
         Lists { lists, ranges }
     }
 
-    /// The place of the first list that an address is in.
+    /// Returns the position of the first list that contains an address.
     #[inline]
     pub(crate) fn place(&self, address: IpAddr) -> Option<usize> {
         match &self.ranges {
@@ -178,7 +178,7 @@ impl Lists {
         }
     }
 
-    /// The lists.
+    /// Returns the lists.
     pub(crate) fn all(&self) -> &[Networks<IpNet>] {
         &self.lists
     }
@@ -218,7 +218,7 @@ fn first_with<A: Copy + PartialOrd>(ranges: &[(A, A, usize)], address: A) -> Opt
 }
 
 impl<N> From<Vec<N>> for Networks<N> {
-    /// A list without exceptions.
+    /// Returns a list without exceptions.
     fn from(networks: Vec<N>) -> Networks<N> {
         let element = |network| Element { is_in: true, what: Covered::Network(network) };
         Networks(networks.into_iter().map(element).collect())

@@ -1,5 +1,4 @@
-//! Answers of upstreams for tests, put together octet by octet: nothing here leans on the code that
-//! reads them.
+//! Upstream answers for tests, assembled octet by octet, independent of the code that parses them.
 
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use crate::resolver::outcome::{Kept, Outcome};
 use crate::resolver::scope::Scope;
 use crate::resolver::ttl::TtlLimits;
 
-/// The answer, authority or additional section, by its place among the header's counts.
+/// The answer, authority or additional section, with the offset of its count in the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Section {
     Answer = 6,
@@ -19,7 +18,7 @@ pub(crate) enum Section {
     Additional = 10,
 }
 
-/// A message of an upstream in the making; names are written out in full.
+/// An upstream message under construction; its names are uncompressed.
 #[derive(Clone)]
 pub(crate) struct Said {
     question: Vec<u8>,
@@ -27,18 +26,18 @@ pub(crate) struct Said {
     records: Vec<(Section, Vec<u8>)>,
 }
 
-/// An answer without records to a question of class IN.
+/// Returns an answer without records to a question of class IN.
 pub(crate) fn said(name: &str, qtype: u16) -> Said {
     let question = [wire(name), qtype.to_be_bytes().into(), vec![0, 1]].concat();
     Said { question, flags: [0x81, 0x80], records: Vec::new() }
 }
 
-/// A name in wire format.
+/// Returns a name in wire format.
 pub(crate) fn wire(name: &str) -> Vec<u8> {
     name.parse::<LowerName>().unwrap().wire().to_vec()
 }
 
-/// The octets of a record of class IN.
+/// Returns the octets of a record of class IN.
 pub(crate) fn record(owner: &[u8], rtype: u16, ttl: u32, data: &[u8]) -> Vec<u8> {
     let mut octets = owner.to_vec();
     octets.extend(rtype.to_be_bytes());
@@ -73,7 +72,7 @@ impl Said {
         self.answer(owner, rtype::CNAME, ttl, &wire(target))
     }
 
-    /// A signature over the records of type `covered` at `owner`.
+    /// Adds a signature over the records of type `covered` at `owner`.
     pub(crate) fn rrsig(self, owner: &str, covered: u16) -> Said {
         let mut data = covered.to_be_bytes().to_vec();
         data.extend([15, 1, 0, 0, 1, 44, 0, 0, 0, 2, 0, 0, 0, 1, 0, 7]);
@@ -90,12 +89,12 @@ impl Said {
         self.with(Section::Authority, record(&wire(zone), rtype::SOA, ttl, &data))
     }
 
-    /// "No such data", with a SOA of the given TTL and MINIMUM 300.
+    /// Makes it a NODATA answer with an SOA of the given TTL and MINIMUM 300.
     pub(crate) fn nodata(self, ttl: u32) -> Said {
         self.soa("test", ttl, 300)
     }
 
-    /// With the upstream's AD.
+    /// Sets the upstream's AD bit.
     pub(crate) fn set_authentic(&mut self) {
         self.flags[1] |= 0x20;
     }
@@ -105,7 +104,7 @@ impl Said {
         self
     }
 
-    /// With EDNS and an extended error (RFC 8914).
+    /// Adds EDNS with an extended error (RFC 8914).
     pub(crate) fn ede(self, code: u16) -> Said {
         let option = [&[0, 15, 0, 2][..], &code.to_be_bytes()].concat();
         self.with(Section::Additional, record(&[0], rtype::OPT, 0, &option))
@@ -135,7 +134,7 @@ impl Said {
         Answer::parse_in(&self.bytes(), &self.question, &TtlLimits::default(), Some(scope))
     }
 
-    /// As the cache gives it back, `age` seconds later.
+    /// Returns the answer as read from the cache `age` seconds later.
     pub(crate) fn aged(&self, age: u32) -> Outcome {
         Outcome::Answered(Kept { age, ..Kept::fresh(Arc::new(self.parse().unwrap())) })
     }

@@ -1,6 +1,6 @@
-//! The whole way of one query without the server: the client side, the decision and the cache are
-//! those that serve clients, and upstreams are a function. Property tests and fuzzers walk it, and
-//! whoever wants DNS64 as a library.
+//! Complete processing of one query without the server: client side, decisions and cache are those
+//! of the server, and upstreams are a function. It is used by property tests and fuzzers, and can
+//! be used as a DNS64 library.
 //!
 //! ```text
 //! bytes ─► Received ─► Inquiry::step ─► cache, or ask(question) ─► Answer ─┐
@@ -24,22 +24,22 @@ use crate::resolver::cache::Cache;
 use crate::resolver::outcome::{Failure, Kept, Outcome};
 use crate::transport::Transport;
 
-/// What queries are answered with.
+/// State for answering queries.
 pub struct Walk<'a> {
     /// Policies, forward rules and TTL limits.
     pub settings: &'a Settings,
-    /// Answers to earlier questions.
+    /// Answers to earlier upstream queries.
     pub cache: &'a Cache,
-    /// What makes and checks the cookies for clients (RFC 7873).
+    /// Generates and verifies cookies for clients (RFC 7873).
     pub cookies: &'a Cookies,
-    /// The time, from any fixed beginning.
+    /// Time since any fixed starting point.
     pub now: Nanos,
 }
 
 impl Walk<'_> {
-    /// The reply to a datagram (or to a message of a TCP stream); `None` if it gets none. `ask` is
-    /// given each question (with type, class, DO and CD) that must be asked upstream, and returns
-    /// the message that answers it, or `None` if nobody does.
+    /// Returns the reply to a datagram (or to a message of a TCP stream); `None` if it gets none.
+    /// `ask` is called with each question (with type, class, DO and CD) for the upstreams. It
+    /// returns the response, or `None` if there is none.
     pub fn reply(
         &self,
         bytes: &[u8],
@@ -84,7 +84,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What becomes of an upstream's message, which the cache keeps.
+    /// Converts a message of an upstream to an outcome, and caches it.
     fn keep(&self, key: &KeyBuf, message: Option<Vec<u8>>) -> Outcome {
         let scope = self.settings.upstream_sets.scope(key.name());
         let limits = &self.settings.ttl;
@@ -97,7 +97,7 @@ impl Walk<'_> {
                 return Outcome::Answered(Kept::fresh(answer));
             }
             Some(Err(Unusable::AliasLoop)) => Failure::AliasLoop,
-            // The server goes on listening for a better one until the time is over.
+            // The server, in contrast, waits for a better response until its deadline.
             Some(Err(_)) => Failure::Malformed,
             None => Failure::Timeout,
         };

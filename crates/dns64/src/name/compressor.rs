@@ -1,9 +1,9 @@
-//! The octets of a message that is being written with `domain`, its names compressed (RFC 1035
-//! §4.1.4).
+//! Buffer of a message being written with `domain`, with name compression (RFC 1035 §4.1.4).
 //!
-//! The compressors of `domain` compare each name with all names that they know, or walk it once for
-//! each of its labels. A name has up to 127 labels, and a message of a hostile upstream has thousands
-//! of names. Here the work for a name is at most its labels and [`MOST_KNOWN`] comparisons of a label.
+//! The compressors of `domain` compare each name with all earlier names, or search them once for
+//! each of its labels. A name has up to 127 labels, and a message of a hostile upstream has
+//! thousands of names. In this compressor, the work for a name is bounded by its labels and
+//! [`MOST_KNOWN`] comparisons of a label.
 
 use std::convert::Infallible;
 
@@ -12,55 +12,55 @@ use domain::base::wire::Composer;
 use domain::dep::octseq::{OctetsBuilder, Truncate};
 use smallvec::SmallVec;
 
-/// The last octet that a compression pointer can lead to.
+/// Maximum target offset of a compression pointer.
 const MAX_TARGET: usize = 0x3fff;
 
-/// How many names can be pointed to. There is room for four of 127 labels (RFC 1035 §2.3.4) and all
-/// names above them; a usual message has a few.
+/// Maximum number of names recorded as pointer targets. There is room for four names of 127 labels
+/// (RFC 1035 §2.3.4) and all names above them; a usual message has a few.
 const MOST_KNOWN: usize = 512;
 
-/// Labels of a name, and names that can be pointed to, for which no memory is allocated.
+/// Numbers of labels, and of pointer targets, that need no memory allocation.
 const USUAL: usize = 16;
 
-/// In [`Known::above`]: the root, which is nowhere in the message.
+/// Value of [`Known::above`] for the root, which has no offset in the message.
 const ROOT: u16 = u16::MAX;
 
-/// A message in the making.
+/// A message being written.
 #[derive(Clone, Debug)]
 pub(crate) struct Compressor {
     octets: Vec<u8>,
-    /// Each of them stands behind the one above it.
+    /// Pointer targets; each follows the name above it.
     known: SmallVec<[Known; USUAL]>,
     limit: usize,
 }
 
-/// A name in the message that can be pointed to.
+/// A name in the message that can be a pointer target.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     /// Offset of its first label.
     at: u16,
-    /// Offset of the name that the other labels are.
+    /// Offset of the name without its first label.
     above: u16,
 }
 
 impl Compressor {
-    /// An empty message with room for `capacity` octets. It [is full](Compressor::is_full) if it has
-    /// more than `limit` octets.
+    /// Returns an empty message with a capacity of `capacity` octets. It [is
+    /// full](Compressor::is_full) if it has more than `limit` octets.
     pub(crate) fn new(capacity: usize, limit: usize) -> Compressor {
         Compressor { octets: Vec::with_capacity(capacity), known: SmallVec::new(), limit }
     }
 
-    /// Whether it is longer than its limit. More can be written still.
+    /// True if it exceeds its limit. Writing is still possible.
     pub(crate) fn is_full(&self) -> bool {
         self.octets.len() > self.limit
     }
 
-    /// The octets that have been written.
+    /// Returns the octets written.
     pub(crate) fn into_octets(self) -> Vec<u8> {
         self.octets
     }
 
-    /// The offset that a pointer to the whole name leads to; `None` if it must be written.
+    /// Returns the offset of an earlier occurrence of the whole name; `None` if there is none.
     pub(crate) fn place_of(&self, name: &impl ToName) -> Option<u16> {
         match self.longest_known(&labels(name)) {
             (0, ROOT) => None,
@@ -69,8 +69,8 @@ impl Compressor {
         }
     }
 
-    /// Of the names that these labels end with the longest that is known: how many labels are to the
-    /// left of it, and its offset.
+    /// Finds the longest recorded suffix of a name. Returns the number of labels before it, and its
+    /// offset.
     fn longest_known(&self, labels: &[&Label]) -> (usize, u16) {
         let (mut left, mut above) = (labels.len(), ROOT);
         for known in &self.known {
@@ -83,14 +83,14 @@ impl Compressor {
         (left, above)
     }
 
-    /// Whether this label is at the offset, letter case aside.
+    /// True if this label is at the offset, ignoring letter case.
     fn is_label(&self, at: u16, label: &Label) -> bool {
         let (len, rest) = (label.len(), &self.octets[usize::from(at)..]);
         usize::from(rest[0]) == len && rest[1..=len].eq_ignore_ascii_case(label.as_ref())
     }
 }
 
-/// The labels of a name without the root's.
+/// Returns the labels of a name without the root label.
 fn labels<N: ToName + ?Sized>(name: &N) -> SmallVec<[&Label; USUAL]> {
     let mut labels: SmallVec<[&Label; USUAL]> = name.iter_labels().collect();
     labels.pop();
@@ -110,7 +110,7 @@ impl Composer for Compressor {
             ROOT => self.octets.push(0),
             known => self.octets.extend_from_slice(&(0xc000 | known).to_be_bytes()),
         }
-        // From the right, so that each name stands behind the one above it.
+        // From the right, so that each name follows the one above it.
         for label in labels[..new].iter().rev() {
             at -= 1 + label.len();
             if at > MAX_TARGET || self.known.len() == MOST_KNOWN {
@@ -177,7 +177,7 @@ mod tests {
         name.parse::<Name<Vec<u8>>>().unwrap().as_slice().to_vec()
     }
 
-    /// A name of two letters' labels: suffixes are shared often.
+    /// A name of one-letter labels, so that suffixes are shared often.
     fn names(most_labels: usize) -> impl Strategy<Value = String> {
         proptest::collection::vec("[aAbc]", 0..=most_labels)
             .prop_map(|labels| labels.join(".") + ".")
@@ -199,7 +199,7 @@ mod tests {
         fn names_are_read_as_they_were_written(
             names in proptest::collection::vec(names(120), 0..300),
         ) {
-            // So that later names have octets before them that are no names, as in a message.
+            // Later names are preceded by octets that are not names, as in a message.
             let mut ours = Compressor::new(0, usize::MAX);
             let mut places = Vec::new();
             for name in &names {
@@ -219,7 +219,7 @@ mod tests {
         }
     }
 
-    /// What is cut off again can no longer be pointed to.
+    /// Names removed by truncation are no longer pointer targets.
     #[test]
     fn what_is_truncated_is_forgotten() {
         let mut ours = Compressor::new(0, usize::MAX);
