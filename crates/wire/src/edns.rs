@@ -1,52 +1,52 @@
-//! The OPT record (RFC 6891 §6.1): written here for all, and read.
+//! The OPT record (RFC 6891 §6.1): reading and writing.
 
 use crate::rcode::Rcode;
 use crate::view::{Malformed, Record, rtype};
 
-/// The UDP payload that we offer, and send at the most, octets: what crosses nearly every path
-/// unfragmented (RFC 9715 §3.1, DNS flag day 2020).
+/// UDP payload size that this project offers, and its maximum for sent messages, octets. Such
+/// datagrams cross nearly every path unfragmented (RFC 9715 §3.1, DNS flag day 2020).
 pub const UDP_PAYLOAD: usize = 1232;
-/// The UDP payload that everybody takes, octets (RFC 1035 §2.3.4).
+/// UDP payload size that every receiver supports, octets (RFC 1035 §2.3.4).
 pub const LEAST_PAYLOAD: usize = 512;
-/// Octets of an OPT record without options.
+/// Length of an OPT record without options, octets.
 pub const OPT_LEN: usize = 11;
 
 /// The DO bit among the flags in the TTL field (RFC 3225 §3).
 const DO: u32 = 0x8000;
 
-/// Codes of EDNS options that are used here (RFC 6891 §6.1.2 and its registry).
+/// Codes of the EDNS options in use (RFC 6891 §6.1.2 and its registry).
 pub mod option {
-    /// Cookies (RFC 7873).
+    /// Cookie (RFC 7873).
     pub const COOKIE: u16 = 10;
-    /// Extended errors (RFC 8914).
+    /// Extended error (RFC 8914).
     pub const EXTENDED_ERROR: u16 = 15;
 }
 
 /// Codes of extended errors (RFC 8914 §4 and its registry).
 pub mod ede {
-    /// An answer whose time is over.
+    /// Stale Answer.
     pub const STALE_ANSWER: u16 = 3;
-    /// Validation has shown the answer to be false.
+    /// DNSSEC Bogus: validation failed.
     pub const DNSSEC_BOGUS: u16 = 6;
-    /// The server is not yet able to answer.
+    /// Not Ready: the server is not yet able to answer.
     pub const NOT_READY: u16 = 14;
-    /// Something of the answer is kept from the client, at its own wish.
+    /// Filtered: a part of the answer is withheld as requested by the client.
     pub const FILTERED: u16 = 17;
-    /// An NXDOMAIN whose time is over.
+    /// Stale NXDOMAIN Answer.
     pub const STALE_NXDOMAIN_ANSWER: u16 = 19;
-    /// The client may not ask.
+    /// Prohibited: the client is not authorized.
     pub const PROHIBITED: u16 = 18;
-    /// No authoritative server could be reached.
+    /// No Reachable Authority.
     pub const NO_REACHABLE_AUTHORITY: u16 = 22;
-    /// No server that was asked has answered.
+    /// Network Error: no queried server has answered.
     pub const NETWORK_ERROR: u16 = 23;
-    /// The upstream's data is malformed or contradicts itself.
+    /// Invalid Data: the upstream's data is malformed or contradicts itself.
     pub const INVALID_DATA: u16 = 24;
-    /// An answer that was made of others.
+    /// Synthesized: the answer was synthesized from others.
     pub const SYNTHESIZED: u16 = 29;
 
-    /// Whether a server that sends this has rejected an answer because of its signatures, or for
-    /// the lack of them: unsupported algorithms (1, 2), indeterminate, bogus, expired, not yet
+    /// True for codes of a server that rejected an answer because of its signatures or their
+    /// absence. They are: unsupported algorithms (1, 2), indeterminate, bogus, expired, not yet
     /// valid, DNSKEY, RRSIG or NSEC missing, no zone key bit (5 to 12), signature expired before
     /// valid (25), unsupported NSEC3 iterations (27).
     pub const fn is_validation_failure(code: u16) -> bool {
@@ -54,8 +54,8 @@ pub mod ede {
     }
 }
 
-/// The fixed part of an OPT record, which `options_len` octets of options follow. `payload` is the
-/// UDP payload that its sender takes, octets; of `rcode` the upper bits are in it.
+/// Returns the fixed part of an OPT record, to be followed by `options_len` octets of options.
+/// `payload` is the sender's UDP payload size in octets; the upper bits of `rcode` are included.
 #[inline]
 pub const fn opt_header(
     payload: u16,
@@ -69,42 +69,42 @@ pub const fn opt_header(
     [0, 0, rtype::OPT as u8, p0, p1, rcode.in_opt(), 0, flags, 0, l0, l1]
 }
 
-/// Appends an OPT record. `options` is at most 65 535 octets long. The header's count of additional
-/// records is the caller's.
+/// Appends an OPT record. `options` is at most 65 535 octets long. The caller increments the
+/// header's count of additional records.
 pub fn put_opt(out: &mut Vec<u8>, payload: u16, rcode: Rcode, dnssec_ok: bool, options: &[u8]) {
     out.extend(opt_header(payload, rcode, dnssec_ok, options.len() as u16));
     out.extend(options);
 }
 
-/// The code and the length of an option, which its `len` octets of data follow.
+/// Returns code and length of an option, to be followed by `len` octets of data.
 #[inline]
 pub const fn option_header(code: u16, len: u16) -> [u8; 4] {
     let ([c0, c1], [l0, l1]) = (code.to_be_bytes(), len.to_be_bytes());
     [c0, c1, l0, l1]
 }
 
-/// Appends the code and the length of an option, whose `len` octets of data are the caller's.
+/// Appends code and length of an option; the caller appends `len` octets of data.
 pub fn put_option_header(options: &mut Vec<u8>, code: u16, len: usize) {
     options.extend(option_header(code, len as u16));
 }
 
-/// An OPT record as it is read.
+/// A parsed OPT record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opt<'a> {
-    /// The UDP payload that its sender takes, octets, as written: less than 512 means 512 (RFC 6891
+    /// UDP payload size of the sender in octets, unchanged; less than 512 means 512 (RFC 6891
     /// §6.2.3).
     pub payload: u16,
     /// The upper eight bits of the RCODE.
     pub rcode_bits: u8,
-    /// The version; 0 is the only one.
+    /// EDNS version; only 0 is defined.
     pub version: u8,
-    /// DO: the sender wants signatures.
+    /// DO bit: the sender requests signatures.
     pub dnssec_ok: bool,
     options: &'a [u8],
 }
 
 impl<'a> Opt<'a> {
-    /// Reads a record of type OPT; `None` for another type.
+    /// Parses a record of type OPT; `None` for another type.
     #[inline]
     pub fn of(record: &Record<'a>) -> Option<Opt<'a>> {
         let [rcode_bits, version, ..] = record.ttl.to_be_bytes();
@@ -117,7 +117,7 @@ impl<'a> Opt<'a> {
         })
     }
 
-    /// The options, each with its code and data; ends after the first one that is cut off.
+    /// Returns the options with code and data; ends after the first truncated one.
     pub fn options(&self) -> impl Iterator<Item = Result<(u16, &'a [u8]), Malformed>> + use<'a> {
         let mut rest = self.options;
         std::iter::from_fn(move || {

@@ -1,5 +1,5 @@
-//! Messages that a sender of this machine has joined to one datagram (`UDP_SEGMENT`), seen before
-//! the kernel takes it apart.
+//! Datagrams that a local sender has joined from several messages (`UDP_SEGMENT`), observed before
+//! the kernel splits them.
 //!
 //! ```text
 //! ┌─────────┬─────────┬─────────┬──────┐
@@ -9,9 +9,9 @@
 
 use crate::view::Message;
 
-/// The length of each message but the last, where a datagram has several as `UDP_SEGMENT` joins
-/// them: whole messages of one length, of which the last may be shorter. `None` for anything else,
-/// among it a message with octets behind it.
+/// Returns the segment length of a datagram with several messages joined by `UDP_SEGMENT`: complete
+/// messages of one length, of which the last may be shorter. Returns `None` for any other datagram,
+/// for example a message with trailing octets.
 #[inline]
 pub fn segment(datagram: &[u8]) -> Option<usize> {
     let end = |piece: &[u8]| Message::new(piece).and_then(|message| message.end());
@@ -40,7 +40,7 @@ mod tests {
         }
         for other in [
             &[&one[..]][..],
-            // What a stranger may pack together, or leave behind a message.
+            // Datagrams that an attacker may assemble, or with trailing octets.
             &[&short, &one],
             &[&one, &short, &one],
             &[&one, &short, &short],

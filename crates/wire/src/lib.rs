@@ -7,8 +7,8 @@
 //! EDNS ─► edns ─► OPT records, read and written; rcode::Rcode
 //! ```
 //!
-//! Measurer, AuthDNS and zone files share this crate, so they agree on which names exist and what
-//! they hold. No answer is made here, and none is judged.
+//! Measurer, AuthDNS and zone files share this crate, so they use the same names with the same
+//! records. This crate neither generates nor judges answers.
 #![forbid(unsafe_code)]
 
 pub mod edns;

@@ -1,9 +1,9 @@
-//! The name space `AAA-BBB-CCC-DDD.dns64perf.test`: index ↔ IPv4 address ↔ name, and which names
-//! have an AAAA record.
+//! The name space `AAA-BBB-CCC-DDD.dns64perf.test`: conversions between index, IPv4 address and
+//! name, and the selection of names with an AAAA record.
 //!
 //! The names are those of dns64perf++ (G. Lencse and D. Bakai, DOI 10.1587/transcom.2016EBN0007):
-//! four decimal octets, zero-padded to three digits. The A record of a name is the address in it;
-//! whether it has an AAAA record is a function of the name.
+//! four decimal octets, zero-padded to three digits. The A record of a name is the address in it.
+//! The presence of an AAAA record is a function of the name.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -14,21 +14,20 @@ use domain::base::name::ToName;
 use method::units::Share;
 use serde::{Deserialize, Serialize};
 
-/// Octets of the label `AAA-BBB-CCC-DDD`, its length octet aside.
+/// Length of the label `AAA-BBB-CCC-DDD` in octets, without its length octet.
 pub const LABEL_LEN: usize = 15;
 
-/// The address block of the AAAA records that names have of their own: an address of it ends in the
-/// name's IPv4 address. From the documentation prefix (RFC 3849), so that no DNS64 prefix can be
-/// mistaken for it.
+/// Prefix of native AAAA records; an address in it ends in the name's IPv4 address. It is part of
+/// the documentation prefix (RFC 3849), so that it cannot be confused with a DNS64 prefix.
 const AAAA_PREFIX: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0xaaaa, 0, 0, 0, 0);
 
-/// The AAAA record that a name has of its own, if it is one of those that have one.
+/// Returns the native AAAA record of a name, provided that the name has one.
 pub fn own_aaaa(address: Ipv4Addr) -> Ipv6Addr {
     Ipv6Addr::from(u128::from(AAAA_PREFIX) | u128::from(u32::from(address)))
 }
 
-/// Whether the name of `address` has an AAAA record when the share `aaaa` of all names has. Exact
-/// in every window of 100 consecutive names (except one that spans 255.255.255.255).
+/// True if the name of `address` has an AAAA record when the share `aaaa` of all names has one. The
+/// share is exact in every window of 100 consecutive names (except one that spans 255.255.255.255).
 pub fn has_aaaa(address: Ipv4Addr, aaaa: Share) -> bool {
     aaaa.selects(u64::from(u32::from(address)))
 }
@@ -44,7 +43,7 @@ pub fn write_label(address: Ipv4Addr, label: &mut [u8; LABEL_LEN]) {
     }
 }
 
-/// The address in a label, or `None` for any label that [`write_label`] would not write.
+/// Parses a label; `None` for any label that [`write_label`] would not write.
 #[inline]
 pub fn parse_label(label: &[u8]) -> Option<Ipv4Addr> {
     let label: &[u8; LABEL_LEN] = label.try_into().ok()?;
@@ -66,7 +65,7 @@ pub fn parse_label(label: &[u8]) -> Option<Ipv4Addr> {
     Some(Ipv4Addr::from(octets))
 }
 
-/// The text of each octet in three decimal digits, "000" to "255".
+/// Each octet in three decimal digits, "000" to "255".
 const DIGITS: [[u8; 3]; 256] = {
     let mut table = [[0; 3]; 256];
     let mut n = 0;
@@ -85,17 +84,17 @@ pub struct Domain {
 }
 
 impl Domain {
-    /// The domain of the papers, `dns64perf.test`.
+    /// Returns the domain of the papers, `dns64perf.test`.
     pub fn dns64perf() -> Domain {
         Domain { wire: b"\x09dns64perf\x04test\0".to_vec() }
     }
 
-    /// Wire format, uncompressed, with the root label.
+    /// Returns the wire format, uncompressed, with the root label.
     pub fn wire(&self) -> &[u8] {
         &self.wire
     }
 
-    /// The name of `address` as text, without the final dot.
+    /// Returns the name of `address` in presentation format, without the final dot.
     pub fn name_of(&self, address: Ipv4Addr) -> String {
         let mut label = [0; LABEL_LEN];
         write_label(address, &mut label);
@@ -106,7 +105,7 @@ impl Domain {
 impl FromStr for Domain {
     type Err = NameError;
 
-    /// Accepts an absolute or relative name; relative ones are taken as absolute.
+    /// Accepts absolute and relative names; relative ones are treated as absolute.
     fn from_str(s: &str) -> Result<Self, NameError> {
         let bad = |why: String| NameError::Domain { given: s.into(), why };
         let name = Name::<Vec<u8>>::from_str(s).map_err(|e| bad(e.to_string()))?;
@@ -149,7 +148,7 @@ impl From<Domain> for String {
     }
 }
 
-/// A block of IPv4 addresses whose names are asked for, written `a.b.c.d/len`.
+/// A block of IPv4 addresses whose names are queried, written `a.b.c.d/len`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct NameRange {
@@ -161,25 +160,25 @@ impl NameRange {
     /// All 2³² names.
     pub const ALL: NameRange = NameRange { network: 0, len: 0 };
 
-    /// How many names there are.
+    /// Returns the number of names.
     pub fn count(&self) -> u64 {
         1 << (32 - self.len)
     }
 
-    /// Name `n` of the range, beginning again after the last.
+    /// Returns name `n` of the range; numbers wrap around after the last name.
     #[inline]
     pub fn address(&self, n: u64) -> Ipv4Addr {
-        // Both operands below 2³²: the sum stays inside the block because the network's host bits
-        // are zero.
+        // Both operands are below 2³², and the network's host bits are zero, so the sum stays
+        // inside the block.
         Ipv4Addr::from(self.network + (n & (self.count() - 1)) as u32)
     }
 
-    /// Whether `address` belongs to the range.
+    /// True if `address` belongs to the range.
     pub fn contains(&self, address: Ipv4Addr) -> bool {
         u64::from(u32::from(address) ^ self.network) < self.count()
     }
 
-    /// The first address of the range; name 0 is made of it.
+    /// Returns the first address of the range, that of name 0.
     pub fn first(&self) -> Ipv4Addr {
         Ipv4Addr::from(self.network)
     }
@@ -227,24 +226,24 @@ impl From<NameRange> for String {
     }
 }
 
-/// What was wrong with a domain or a range that somebody wrote.
+/// Error in the text of a domain or a range.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameError {
-    /// The text is no domain that can be used.
+    /// The text is not a usable domain.
     #[error("'{given}' is no usable domain: {why}")]
     Domain {
-        /// The text as somebody wrote it.
+        /// The original text.
         given: String,
-        /// Why it cannot be used.
+        /// Reason of the error.
         why: String,
     },
-    /// The text is no range of addresses.
+    /// The text is not a range of addresses.
     #[error("'{given}' is no range of names: {why}; write for example 10.0.0.0/8")]
     Range {
-        /// The text as somebody wrote it.
+        /// The original text.
         given: String,
-        /// Why it cannot be used.
+        /// Reason of the error.
         why: String,
     },
 }
@@ -319,7 +318,7 @@ mod tests {
 
     #[test]
     fn a_domain_leaves_room_for_the_label() {
-        // In wire format a name of such labels has an octet more than its text, and that of the root.
+        // The wire format has two octets more than the text: one length octet and the root label.
         let domain = |last: usize| {
             let labels = [63, 63, 63, last].map(|length| "z".repeat(length));
             labels.join(".").parse::<Domain>()

@@ -2,62 +2,63 @@
 
 use std::fmt;
 
-/// What became of a query: 12 bits, of which the lower four are in the header and the upper eight
-/// in OPT.
+/// Response code: 12 bits, of which the lower four are in the header and the upper eight in OPT.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rcode(u16);
 
 impl Rcode {
-    /// The query has been answered; there may be no data of the type.
+    /// No error; there may be no data of the type.
     pub const NOERROR: Rcode = Rcode(0);
-    /// The query could not be read.
+    /// The query is malformed.
     pub const FORMERR: Rcode = Rcode(1);
     /// The server failed.
     pub const SERVFAIL: Rcode = Rcode(2);
-    /// There is no such name.
+    /// The name does not exist.
     pub const NXDOMAIN: Rcode = Rcode(3);
-    /// The server does not know this kind of query.
+    /// The kind of query is not implemented.
     pub const NOTIMP: Rcode = Rcode(4);
-    /// The server does not want to answer.
+    /// The server refuses to answer.
     pub const REFUSED: Rcode = Rcode(5);
-    /// A name exists that should not, or a DNAME makes too long a name (RFC 6672 §2.2).
+    /// A name exists that should not, or the substitution of a DNAME is too long (RFC 6672 §2.2).
     pub const YXDOMAIN: Rcode = Rcode(6);
-    /// The version of EDNS is unknown (RFC 6891 §9).
+    /// The EDNS version is not supported (RFC 6891 §9).
     pub const BADVERS: Rcode = Rcode(16);
-    /// The server cookie is missing or not valid (RFC 7873 §8).
+    /// The server cookie is missing or invalid (RFC 7873 §8).
     pub const BADCOOKIE: Rcode = Rcode(23);
 
-    /// The RCODE with this number, of which the lower 12 bits count.
+    /// Returns the RCODE with this number; only the lower 12 bits are used.
     #[inline]
     pub const fn new(code: u16) -> Rcode {
         Rcode(code & 0xfff)
     }
 
-    /// The number, 0 to 4 095.
+    /// Returns the number, 0 to 4 095.
     #[inline]
     pub const fn code(self) -> u16 {
         self.0
     }
 
-    /// The RCODE with these upper eight bits, which are in OPT (RFC 6891 §6.1.3).
+    /// Returns the RCODE with these upper eight bits, taken from OPT (RFC 6891 §6.1.3).
     #[inline]
     pub const fn extended(self, in_opt: u8) -> Rcode {
         Rcode((in_opt as u16) << 4 | self.0 & 0xf)
     }
 
-    /// The number in one octet. The highest assigned RCODE is 23; numbers above 255 are 255.
+    /// Returns the number in one octet. The highest assigned RCODE is 23; numbers above 255 become
+    /// 255.
     #[inline]
     pub const fn in_octet(self) -> u8 {
         if self.0 > 0xff { 0xff } else { self.0 as u8 }
     }
 
-    /// The four bits in a message's header.
+    /// Returns the four bits in a message's header.
     #[inline]
     pub const fn in_header(self) -> u8 {
         (self.0 & 0xf) as u8
     }
 
-    /// The eight bits in OPT (RFC 6891 §6.1.3); all are zero for what fits into the header.
+    /// Returns the eight bits in OPT (RFC 6891 §6.1.3), which are zero for RCODEs that fit into the
+    /// header.
     #[inline]
     pub(crate) const fn in_opt(self) -> u8 {
         (self.0 >> 4) as u8

@@ -7,20 +7,20 @@ use domain::base::{MessageBuilder, Name};
 
 use crate::name::{Domain, LABEL_LEN, write_label};
 
-/// Where the label's text begins: after the header and the label's length octet.
+/// Offset of the label's text: after the header and the label's length octet.
 const LABEL_AT: usize = 13;
-/// Octets of a header.
+/// Length of a header in octets.
 pub const HEADER_LEN: usize = 12;
 
-/// A query of dns64perf++'s form: RD=1, no EDNS, one question of type AAAA. All queries of a
-/// template have equal length, as UDP segmentation offload needs it.
+/// A query in the format of dns64perf++: RD=1, no EDNS, one question of type AAAA. All queries of a
+/// template have equal length, as required by UDP segmentation offload.
 #[derive(Clone, Debug)]
 pub struct QueryTemplate {
     bytes: Vec<u8>,
 }
 
 impl QueryTemplate {
-    /// The template for names below `domain`.
+    /// Returns the template for names below `domain`.
     pub fn aaaa(domain: &Domain) -> QueryTemplate {
         let mut name = vec![LABEL_LEN as u8];
         name.extend([b'0'; LABEL_LEN]);
@@ -33,17 +33,17 @@ impl QueryTemplate {
         QueryTemplate { bytes: question.finish() }
     }
 
-    /// Length of each query in octets.
+    /// Returns the length of each query in octets.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Never: a query has at least a header.
+    /// Returns false: a query has at least a header.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// The query with id 0 for 0.0.0.0.
+    /// Returns the query with id 0 for 0.0.0.0.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -60,8 +60,8 @@ impl QueryTemplate {
         write_label(address, label);
     }
 
-    /// Whether `message` carries exactly the question of the query for `address`, in whatever
-    /// letter case.
+    /// True if `message` contains exactly the question of the query for `address`, ignoring letter
+    /// case.
     #[inline]
     pub fn is_question_of(&self, message: &[u8], address: Ipv4Addr) -> bool {
         let Some(question) = message.get(HEADER_LEN..self.len()) else { return false };

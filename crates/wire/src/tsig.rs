@@ -1,6 +1,6 @@
-//! Signed messages (TSIG, RFC 8945): requests are signed, replies verified. `domain` has the same
-//! without HMAC-MD5 and SHA-224, which users of resperf still have keys for; the tests hold this
-//! against it.
+//! Signed messages (TSIG, RFC 8945): requests are signed, replies verified. The implementation in
+//! `domain` lacks HMAC-MD5 and SHA-224, which resperf keys still use; the tests compare this
+//! implementation with it.
 //!
 //! ```text
 //! request ─► Key::sign ─► request + TSIG record, and its Mac
@@ -24,10 +24,10 @@ use crate::view::{Malformed, Message};
 /// Record type TSIG.
 const TSIG: u16 = 250;
 const CLASS_ANY: u16 = 255;
-/// How far clocks may be apart, in seconds (RFC 8945 §10).
+/// Maximum clock difference, in seconds (RFC 8945 §10).
 const FUDGE: u16 = 300;
 
-/// How a message is signed (RFC 8945 §6).
+/// Signature algorithm (RFC 8945 §6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
     /// HMAC-MD5, the default of resperf.
@@ -45,7 +45,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All of them with the names that users write.
+    /// All algorithms with their names in the command line.
     const ALL: [(&str, Algorithm); 6] = [
         ("hmac-md5", Algorithm::Md5),
         ("hmac-sha1", Algorithm::Sha1),
@@ -55,7 +55,7 @@ impl Algorithm {
         ("hmac-sha512", Algorithm::Sha512),
     ];
 
-    /// Its name in messages.
+    /// Returns the algorithm's name in messages.
     fn wire_name(self) -> &'static [u8] {
         match self {
             Algorithm::Md5 => b"\x08hmac-md5\x07sig-alg\x03reg\x03int\0",
@@ -68,7 +68,7 @@ impl Algorithm {
     }
 }
 
-/// A message's authentication code.
+/// Message authentication code.
 #[derive(Clone, Copy)]
 pub struct Mac {
     bytes: [u8; 64],
@@ -76,7 +76,7 @@ pub struct Mac {
 }
 
 impl Mac {
-    /// A code of no octets, for a message that is not signed.
+    /// The empty code, for a message without a signature.
     pub const EMPTY: Mac = Mac { bytes: [0; 64], len: 0 };
 
     fn of(bytes: &[u8]) -> Mac {
@@ -93,7 +93,7 @@ impl Mac {
 /// A key with its name.
 #[derive(Clone)]
 pub struct Key {
-    /// Wire format, lower case.
+    /// Name in wire format, lower case.
     name: Vec<u8>,
     algorithm: Algorithm,
     secret: Vec<u8>,
@@ -105,7 +105,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// What somebody wrote is no key.
+/// Error in the text of a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{given}' is no TSIG key: {why}; write [algorithm:]name:secret with the secret in Base64, for example hmac-sha256:key.example:c2VjcmV0"
@@ -119,7 +119,7 @@ impl FromStr for Key {
     type Err = KeyError;
 
     fn from_str(s: &str) -> Result<Key, KeyError> {
-        // The secret must not get into logs.
+        // The secret must not appear in logs.
         let shown = s.rsplit_once(':').map_or(s, |(front, _)| front);
         let bad = |why: String| KeyError { given: format!("{shown}:…"), why };
         let parts: Vec<&str> = s.split(':').collect();
@@ -143,27 +143,27 @@ impl FromStr for Key {
     }
 }
 
-/// A reply is not signed as it should be (RFC 8945 §5.3).
+/// Reason why the signature of a reply is invalid (RFC 8945 §5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadSignature {
-    /// There is no TSIG record at its end.
+    /// The reply has no TSIG record at its end.
     #[error("not signed")]
     Unsigned,
-    /// The server refused the request's signature, with this error: 16 BADSIG, 17 BADKEY, 18
+    /// The server rejected the request's signature, with this error: 16 BADSIG, 17 BADKEY, 18
     /// BADTIME, 22 BADTRUNC.
     #[error("the server refused the signature with TSIG error {0}")]
     Refused(u16),
-    /// Another key or algorithm.
+    /// Signed with another key or algorithm.
     #[error("signed with another key")]
     Key,
-    /// The code is wrong.
+    /// The authentication code is wrong.
     #[error("wrong signature")]
     Signature,
-    /// Signed at another time.
+    /// The time of the signature is too far from the current time.
     #[error("signed at another time")]
     Time,
-    /// It cannot be parsed.
+    /// The reply cannot be parsed.
     #[error(transparent)]
     Malformed(#[from] Malformed),
 }
@@ -180,7 +180,7 @@ impl Key {
         }
     }
 
-    /// The TSIG variables (RFC 8945 §4.3.3).
+    /// Returns the TSIG variables (RFC 8945 §4.3.3).
     fn variables(&self, time: u64, fudge: u16, error: u16, other: &[u8]) -> Vec<u8> {
         let mut out = self.name.clone();
         out.extend(CLASS_ANY.to_be_bytes());
@@ -194,11 +194,9 @@ impl Key {
         out
     }
 
-    /// Signs the request that begins at `start` of `out` and goes to its end, at `time` (seconds
-    /// since 1970).
+    /// Signs the request from `start` to the end of `out`, at `time` (seconds since 1970).
     ///
-    /// # Panics
-    /// If there is no whole header.
+    /// # Panics If there is no complete header.
     pub fn sign(&self, out: &mut Vec<u8>, start: usize, time: u64) -> Mac {
         let mac = self.mac(&[&out[start..], &self.variables(time, FUDGE, 0, &[])]);
         let id: [u8; 2] = out[start..start + 2].try_into().expect("a header");
@@ -221,10 +219,10 @@ impl Key {
         mac
     }
 
-    /// Verifies the reply to the request with the code `request`, at `time` (seconds since 1970).
+    /// Verifies the reply to the request with the authentication code `request`, at `time` (seconds
+    /// since 1970).
     ///
-    /// # Errors
-    /// What is wrong with its signature.
+    /// # Errors If the signature is missing or invalid.
     pub fn verify(&self, reply: &[u8], request: &Mac, time: u64) -> Result<(), BadSignature> {
         let tsig = Tsig::find(reply)?;
         if tsig.mac.is_empty() && tsig.error != 0 {
@@ -385,8 +383,8 @@ mod tests {
         }
     }
 
-    /// The end of a reply that is signed with a key by this name, algorithm and code, with an error
-    /// and other data.
+    /// TSIG record at the end of a reply: key name, algorithm, authentication code, error and other
+    /// data.
     struct End<'a> {
         name: &'a [u8],
         algorithm: &'a [u8],
@@ -396,7 +394,7 @@ mod tests {
     }
 
     impl End<'_> {
-        /// What a reply to `query()` is with it, as an additional record.
+        /// Returns a reply to `query()` with this TSIG record in the additional section.
         fn reply(&self) -> Vec<u8> {
             let mut reply = query();
             reply[2] |= 0x80;
@@ -420,8 +418,8 @@ mod tests {
         }
     }
 
-    /// RFC 8945 §5.2 and §5.3: who refuses a key or a signature cannot sign; who refuses the time
-    /// can, and says its own.
+    /// RFC 8945 §5.2 and §5.3: a server that rejects a key or a signature cannot sign its reply. A
+    /// server that rejects the time can, and includes its time.
     #[test]
     fn refusals_are_told_from_wrong_signatures() {
         let key = ours("hmac-sha256");
@@ -437,7 +435,7 @@ mod tests {
         let refused = |error| judged(&End { error, ..end }, NOW);
         assert_eq!(refused(17), Err(BadSignature::Refused(17)));
         assert_eq!(refused(0), Err(BadSignature::Signature), "nobody has refused it");
-        // The signed part is that without the record.
+        // The signed part excludes the TSIG record.
         let signed = |error, other: &[u8]| {
             let mut reply = query();
             reply[2] |= 0x80;
@@ -461,7 +459,7 @@ mod tests {
         let late = End { mac: mac.bytes(), error: 18, other: &own_time, ..end };
         assert_eq!(judged(&late, NOW), Err(BadSignature::Refused(18)));
         assert_eq!(judged(&End { error: 16, ..late }, NOW), Err(BadSignature::Signature));
-        // Either alone is another key.
+        // A different name or algorithm alone makes it another key.
         for other in [
             End { name: b"\x05other\x07example\0", ..right },
             End { algorithm: Algorithm::Sha512.wire_name(), ..right },
@@ -491,7 +489,7 @@ mod tests {
         assert!(shown.contains("example") && !shown.contains("secret"), "{shown}");
     }
 
-    /// RFC 2202 §2 case 1 and RFC 4231 §4.2: what `domain` has not.
+    /// RFC 2202 §2 case 1 and RFC 4231 §4.2: algorithms that `domain` lacks.
     #[test]
     fn hmac_md5_and_sha224_vectors() {
         let code = |algorithm, len| {
@@ -536,8 +534,7 @@ mod tests {
             key.sign(&mut signed, 0, NOW);
             let at = at % signed.len();
             signed[at] ^= by;
-            // It was signed without a request's code before it, so it is wrong however it is
-            // spoiled.
+            // It was signed without the code of a request, so every modification of it is invalid.
             prop_assert!(key.verify(&signed, &Mac::of(b"x"), NOW).is_err());
         }
     }
