@@ -1,35 +1,35 @@
-//! What the data of a record is made of, as far as its length and the names in it go.
+//! Structure of record data by type, as needed for its length and the names in it.
 //!
-//! Data of types that are not known here is opaque (RFC 3597 §3): no name in it can be compressed,
-//! and any length is right.
+//! Data of unknown types is opaque (RFC 3597 §3): it contains no compressed names, and any length
+//! is valid.
 
 use std::ops::Range;
 
 use crate::view::{CLASS_IN, Malformed, Message, Record, rtype};
 
-/// The form of the data of a type.
+/// Structure of the data of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct DataForm {
-    /// Octets before the first name.
+    /// Number of octets before the first name.
     before: usize,
-    /// Character strings before the first name (RFC 1035 §3.3).
+    /// Number of character strings before the first name (RFC 1035 §3.3).
     strings: usize,
     names: usize,
     after: After,
 }
 
-/// What follows the names.
+/// Data after the names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
-    /// Exactly so many octets.
+    /// Exactly this number of octets.
     Octets(usize),
     /// Any number of octets.
     Any,
-    /// Character strings up to the end.
+    /// Character strings up to the end of the data.
     Strings,
 }
 
-/// The form of a type's data, as the RFC that defines it has it.
+/// Returns the structure of a type's data according to its RFC.
 #[inline]
 fn form(record: &Record<'_>) -> DataForm {
     let form = |before, names, after| DataForm { before, strings: 0, names, after };
@@ -65,11 +65,11 @@ fn form(record: &Record<'_>) -> DataForm {
 }
 
 impl Message<'_> {
-    /// Checks the form of a record's data and tells `on_name` where the names in it are written,
-    /// compression pointers included.
+    /// Checks the structure of a record's data. Passes the octet range of each name in it to
+    /// `on_name`; a range includes compression pointers.
     ///
-    /// # Errors
-    /// If the data is shorter or longer than its type has it, or a name in it reaches beyond it.
+    /// # Errors If the length of the data is invalid for its type, or a name in it extends beyond
+    /// it.
     #[inline]
     pub fn check_data(
         &self,
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
     use crate::template::HEADER_LEN;
 
-    /// A message with one record of the root with this data; the root's name is also in the
+    /// Returns a message with one record of the root with this data; the root's name is also in the
     /// question.
     fn message(rtype: u16, data: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0, 0, 0x80, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0];
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(names(16, b""), Err(Malformed), "no string");
     }
 
-    /// An address is one of the Internet: in other classes these types are something else.
+    /// Addresses belong to class IN: in other classes these types have another meaning.
     #[test]
     fn addresses_of_other_classes_are_opaque() {
         for (rtype, data) in [(rtype::A, &b"\x01a\0\0\x07"[..]), (rtype::AAAA, b"anything")] {

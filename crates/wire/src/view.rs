@@ -1,5 +1,5 @@
-//! Borrowed parsing of DNS messages (RFC 1035 §4.1), for the hot path: nothing is copied, nothing
-//! allocated, and no bytes whatever make it panic or loop.
+//! Borrowed parsing of DNS messages (RFC 1035 §4.1) for the hot path: no copies, no allocation, and
+//! no input causes a panic or an endless loop.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use std::ops::Range;
 use crate::rcode::Rcode;
 use crate::template::HEADER_LEN;
 
-/// Record types that a DNS64 benchmark meets.
+/// Record types that occur in a DNS64 benchmark.
 pub mod rtype {
     #![allow(missing_docs)]
     pub const A: u16 = 1;
@@ -31,19 +31,19 @@ pub mod rtype {
 /// Class IN.
 pub const CLASS_IN: u16 = 1;
 
-/// The message breaks the format of RFC 1035.
+/// The message violates the format of RFC 1035.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed DNS message")]
 pub struct Malformed;
 
-/// A message of at least a header.
+/// A message with at least a header.
 #[derive(Clone, Copy)]
 pub struct Message<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> Message<'a> {
-    /// Looks at `bytes` as a message; `None` if there is not even a header.
+    /// Interprets `bytes` as a message; `None` if the header is incomplete.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Option<Message<'a>> {
         (bytes.len() >= HEADER_LEN).then_some(Message { bytes })
@@ -53,71 +53,71 @@ impl<'a> Message<'a> {
         u16::from_be_bytes([self.bytes[at], self.bytes[at + 1]])
     }
 
-    /// The message id, by which a reply finds its query.
+    /// Returns the message id, which links a reply to its query.
     #[inline]
     pub fn id(&self) -> u16 {
         self.field(0)
     }
-    /// QR: whether it is a response.
+    /// True if it is a response (QR bit).
     #[inline]
     pub fn is_response(&self) -> bool {
         self.bytes[2] & 0x80 != 0
     }
-    /// The opcode, 0 to 15; 0 is a query (RFC 1035 §4.1.1).
+    /// Returns the opcode, 0 to 15; 0 is a query (RFC 1035 §4.1.1).
     #[inline]
     pub fn opcode(&self) -> u8 {
         self.bytes[2] >> 3 & 0xf
     }
-    /// TC: whether the message was cut to fit (RFC 1035 §4.1.1).
+    /// True if the message was truncated (TC bit, RFC 1035 §4.1.1).
     #[inline]
     pub fn is_truncated(&self) -> bool {
         self.bytes[2] & 0x02 != 0
     }
-    /// The RCODE in the header (the lower four bits of an extended one).
+    /// Returns the RCODE in the header (the lower four bits of an extended one).
     #[inline]
     pub fn rcode(&self) -> Rcode {
         Rcode::new(u16::from(self.bytes[3] & 0xf))
     }
-    /// How many questions it claims to have.
+    /// Returns the number of questions according to the header.
     #[inline]
     pub fn qdcount(&self) -> u16 {
         self.field(4)
     }
-    /// How many answers it claims to have.
+    /// Returns the number of answer records according to the header.
     #[inline]
     pub fn ancount(&self) -> u16 {
         self.field(6)
     }
-    /// How many authority records it claims to have.
+    /// Returns the number of authority records according to the header.
     #[inline]
     pub fn nscount(&self) -> u16 {
         self.field(8)
     }
-    /// How many additional records it claims to have.
+    /// Returns the number of additional records according to the header.
     #[inline]
     pub fn arcount(&self) -> u16 {
         self.field(10)
     }
 
-    /// Length in octets.
+    /// Returns the length in octets.
     #[inline]
     pub fn octets(&self) -> usize {
         self.bytes.len()
     }
 
-    /// `count` records from `offset` on.
+    /// Returns `count` records, starting at `offset`.
     pub fn records(&self, offset: usize, count: u16) -> Records<'a> {
         Records { bytes: self.bytes, at: offset, left: count }
     }
 
-    /// The records of all sections, from `offset` on; 65 535 at the most, which no message has room
-    /// for.
+    /// Returns the records of all sections, starting at `offset`; at most 65 535, which is more
+    /// than fit into a message.
     pub fn all_records(&self, offset: usize) -> Records<'a> {
         let count = self.ancount().saturating_add(self.nscount()).saturating_add(self.arcount());
         self.records(offset, count)
     }
 
-    /// The offset after its last record; `None` if it ends before, or cannot be read so far.
+    /// Returns the offset after its last record; `None` if the message is incomplete or malformed.
     pub fn end(&self) -> Option<usize> {
         let questions = (0..self.qdcount())
             .try_fold(HEADER_LEN, |at, _| self.skip_name(at).ok().map(|end| end + 4))?;
@@ -126,61 +126,59 @@ impl<'a> Message<'a> {
         Some(records.offset()).filter(|end| *end <= self.bytes.len())
     }
 
-    /// The offset after the name that begins at `offset`.
+    /// Returns the offset after the name at `offset`.
     ///
-    /// # Errors
-    /// If it does not end within the message.
+    /// # Errors If the name does not end within the message.
     pub fn skip_name(&self, offset: usize) -> Result<usize, Malformed> {
         skip_name(self.bytes, offset)
     }
 
-    /// The offset after the character string at `offset`, which must end before `end` (RFC 1035
-    /// §3.3).
+    /// Returns the offset after the character string at `offset`, which must end at or before `end`
+    /// (RFC 1035 §3.3).
     pub(crate) fn skip_string(&self, offset: usize, end: usize) -> Result<usize, Malformed> {
         let len = usize::from(*self.bytes.get(offset).filter(|_| offset < end).ok_or(Malformed)?);
         Some(offset + 1 + len).filter(|after| *after <= end).ok_or(Malformed)
     }
 
-    /// Whether there is a name at `offset` that surely ends without compression (a last label that
-    /// ends in an octet above 0xbf could be a pointer, and is not looked at twice).
+    /// True if the name at `offset` certainly ends without compression. A last label that ends in
+    /// an octet above 0xbf could be a pointer; such names are not examined further.
     fn is_plain_name(&self, offset: usize) -> bool {
         let Ok(end) = skip_name(self.bytes, offset) else { return false };
         self.bytes[end - 1] == 0 && (end - offset == 1 || self.bytes[end - 2] < 0xc0)
     }
 
-    /// Whether there is a compression pointer at `at` that leads to `target`. One has 14 bits for it,
-    /// so none leads behind the first 16 384 octets.
+    /// True if there is a compression pointer to `target` at `at`. A pointer has 14 bits, so it can
+    /// only lead to the first 16 384 octets.
     #[inline]
     fn is_pointer_to(&self, at: usize, target: usize) -> bool {
         target <= MAX_TARGET
             && self.bytes.get(at..at + 2) == Some(&(0xc000 | target as u16).to_be_bytes())
     }
 
-    /// A reader of the names of this message that bounds the work for all of them together.
+    /// Returns a reader of the names of this message that bounds the total work for all of them.
     pub fn names(&self) -> NameReader<'a> {
         NameReader { message: *self, hops: Cell::new(self.bytes.len() as u32) }
     }
 
-    /// Copies the name at `offset`, compression undone and with its root label, into `out`; returns
-    /// its length.
+    /// Copies the name at `offset` into `out`, uncompressed and with its root label; returns its
+    /// length.
     ///
-    /// # Errors
-    /// If it is longer than 255 octets, or there is none.
+    /// # Errors If the name is malformed or longer than 255 octets.
     pub fn copy_name(&self, offset: usize, out: &mut [u8; 255]) -> Result<usize, Malformed> {
         copy_name(Labels::new(self.bytes, offset, &Cell::new(MAX_HOPS)), out)
     }
 
-    /// Whether the names at two offsets are the same, letter case aside.
+    /// Compares the names at two offsets, ignoring letter case.
     ///
-    /// # Errors
-    /// If one of them is no name.
+    /// # Errors If one of them is malformed.
     #[inline]
     pub fn same_name(&self, a: usize, b: usize) -> Result<bool, Malformed> {
         self.same_name_within(a, b, &Cell::new(2 * MAX_HOPS))
     }
 
     fn same_name_within(&self, a: usize, b: usize, hops: &Cell<u32>) -> Result<bool, Malformed> {
-        // Most owners are a pointer to the question, and most comparisons are of one with it.
+        // Most owners are a pointer to the question, and most comparisons are between such an owner
+        // and the question.
         if b < a && self.is_pointer_to(a, b) && self.is_plain_name(b) {
             return Ok(true);
         }
@@ -195,18 +193,17 @@ impl<'a> Message<'a> {
     }
 }
 
-/// The last octet that a compression pointer can lead to.
+/// Maximum target offset of a compression pointer.
 const MAX_TARGET: usize = 0x3fff;
 
-/// The most compression pointers in one name: a name has no more labels (RFC 1035 §2.3.4), and a
-/// pointer to a pointer says nothing new.
+/// Maximum number of compression pointers in one name: a name has at most this number of labels
+/// (RFC 1035 §2.3.4), and pointers to pointers are superfluous.
 const MAX_HOPS: u32 = 127;
 
 fn copy_name(mut labels: Labels<'_, '_>, out: &mut [u8; 255]) -> Result<usize, Malformed> {
     let mut len = 0;
     while let Some(label) = labels.next_label()? {
-        // Labels refuses names that are too long, so there is room, the root label's octet
-        // included.
+        // `Labels` rejects names that are too long, so there is room, including the root label.
         out[len] = label.len() as u8;
         out[len + 1..=len + label.len()].copy_from_slice(label);
         len += 1 + label.len();
@@ -215,41 +212,38 @@ fn copy_name(mut labels: Labels<'_, '_>, out: &mut [u8; 255]) -> Result<usize, M
     Ok(len + 1)
 }
 
-/// Reads the names of one message, and follows in all no more compression pointers than the message
-/// has octets.
+/// Reads the names of one message. The total number of followed compression pointers is limited to
+/// the message length in octets.
 ///
-/// A pointer costs two octets and leads anywhere before it, so that a message of 64 KiB can have a
-/// chain of thousands of pointers and thousands of names that point to its end. Bounding each name
-/// alone would still let the message cost the product of both.
+/// A pointer takes two octets and can lead to any earlier offset. A message of 64 KiB can therefore
+/// have a chain of thousands of pointers and thousands of names that point to its end. With a limit
+/// per name only, such a message would cost the product of both.
 pub struct NameReader<'a> {
     message: Message<'a>,
     hops: Cell<u32>,
 }
 
 impl<'a> NameReader<'a> {
-    /// As [`Message::copy_name`].
+    /// Like [`Message::copy_name`].
     ///
-    /// # Errors
-    /// If there is no name, or the message has had its share of pointers.
+    /// # Errors If the name is malformed, or the pointer limit of the message is exceeded.
     pub fn copy_name(&self, offset: usize, out: &mut [u8; 255]) -> Result<usize, Malformed> {
         copy_name(self.labels(offset), out)
     }
 
-    /// As [`Message::same_name`].
+    /// Like [`Message::same_name`].
     ///
-    /// # Errors
-    /// If one of them is no name, or the message has had its share of pointers.
+    /// # Errors If one of them is malformed, or the pointer limit of the message is exceeded.
     #[inline]
     pub fn same_name(&self, a: usize, b: usize) -> Result<bool, Malformed> {
         self.message.same_name_within(a, b, &self.hops)
     }
 
-    /// Whether all octets from which the name at `name` is read, be it that compression pointers
-    /// lead there, lie in `places`, which is asked once for the octets from the name's beginning,
-    /// or from a pointer's target, to the next pointer or the end.
+    /// True if all octets of the name at `name`, including those reached by compression pointers,
+    /// lie in `places`. It is called once per contiguous part of the name: from the name's
+    /// beginning, or from a pointer's target, to the next pointer or the end.
     ///
-    /// # Errors
-    /// If it is no name, or the message has had its share of pointers.
+    /// # Errors If the name is malformed, or the pointer limit of the message is exceeded.
     pub fn lies_in(
         &self,
         name: usize,
@@ -278,12 +272,12 @@ impl<'a> NameReader<'a> {
     }
 }
 
-/// A resource record in place.
+/// A resource record within a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     /// Offset of the owner name in the message.
     pub owner: usize,
-    /// The record's type ([`rtype`]).
+    /// Record type ([`rtype`]).
     pub rtype: u16,
     /// Class; for OPT the sender's UDP payload size.
     pub class: u16,
@@ -291,18 +285,19 @@ pub struct Record<'a> {
     pub ttl: u32,
     /// Offset of the data in the message, for names in it.
     pub data_at: usize,
-    /// The data; names in it may be compressed.
+    /// Record data; names in it may be compressed.
     pub data: &'a [u8],
 }
 
 impl Record<'_> {
-    /// Where the owner name is written, its compression pointer (if it has one) included.
+    /// Returns the octet range of the owner name, including its compression pointer (if it has
+    /// one).
     #[inline]
     pub fn owner_octets(&self) -> Range<usize> {
         self.owner..self.data_at - FIXED_LEN
     }
 
-    /// Offset of the TTL's four octets in the message.
+    /// Returns the offset of the TTL's four octets in the message.
     #[inline]
     pub fn ttl_at(&self) -> usize {
         self.data_at - 6
@@ -318,7 +313,7 @@ pub struct Records<'a> {
 }
 
 impl Records<'_> {
-    /// Where the next record begins.
+    /// Returns the offset of the next record.
     pub fn offset(&self) -> usize {
         self.at
     }
@@ -342,7 +337,7 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// Octets of a record between its owner and its data: type, class, TTL, length of the data.
+/// Number of octets between the owner and the data of a record: type, class, TTL, data length.
 const FIXED_LEN: usize = 10;
 
 #[inline]
@@ -379,9 +374,9 @@ fn skip_name(bytes: &[u8], mut offset: usize) -> Result<usize, Malformed> {
     }
 }
 
-/// The labels of a name, compression pointers followed. Every pointer must lead to before the place
-/// where this part of the name began, so that a chain of them ends, and behind the header, in which
-/// there are no names (RFC 1035 §4.1.4). Each takes one of `hops`.
+/// Iterates over the labels of a name, following compression pointers. Every pointer must lead to
+/// an offset before the current part of the name, so that chains end. It must also lead behind the
+/// header, which contains no names (RFC 1035 §4.1.4). Each pointer takes one of `hops`.
 struct Labels<'a, 'h> {
     bytes: &'a [u8],
     at: usize,
@@ -395,7 +390,7 @@ impl<'a, 'h> Labels<'a, 'h> {
         Labels { bytes, at, part: at, len: 0, hops }
     }
 
-    /// The next label, `None` at the root.
+    /// Returns the next label, or `None` at the root.
     #[inline]
     fn next_label(&mut self) -> Result<Option<&'a [u8]>, Malformed> {
         loop {
@@ -407,7 +402,7 @@ impl<'a, 'h> Labels<'a, 'h> {
         }
     }
 
-    /// The next part of the name, with the octets that it is read from.
+    /// Returns the next part of the name with its octet range.
     #[inline]
     fn step(&mut self) -> Result<NamePart, Malformed> {
         let at = self.at;
@@ -437,13 +432,13 @@ impl<'a, 'h> Labels<'a, 'h> {
     }
 }
 
-/// A part of a name, and the octets that it is read from.
+/// A part of a name with its octet range.
 enum NamePart {
     /// A label with its length.
     Label(Range<usize>),
     /// A compression pointer, two octets (RFC 1035 §4.1.4).
     Pointer(Range<usize>),
-    /// The root's label, at which every name ends.
+    /// The root label at the end of a name.
     Root(Range<usize>),
 }
 

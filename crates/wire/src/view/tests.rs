@@ -45,7 +45,7 @@ fn pointer_loops_end() {
     assert_eq!(message.same_name(16, 16), Err(Malformed));
 }
 
-/// A chain of pointers, each to the one before it, and names that point to its end.
+/// A chain of pointers, each to the previous one, and names that point to its end.
 #[test]
 fn a_message_of_pointers_costs_no_more_than_its_length() {
     let mut bytes = vec![0; HEADER_LEN];
@@ -57,10 +57,11 @@ fn a_message_of_pointers_costs_no_more_than_its_length() {
         at = next;
     }
     let message = Message::new(&bytes).unwrap();
-    // Alone, the end of the chain is too far away; near its beginning it is not.
+    // With a limit per name, the end of the chain is too far away; a place near its beginning is
+    // not.
     assert_eq!(message.copy_name(at, &mut [0; 255]), Err(Malformed));
     assert_eq!(message.copy_name(HEADER_LEN + 3 + 2 * 100, &mut [0; 255]), Ok(3));
-    // All together they may not follow more pointers than there are octets: 16 015 of them, 101
+    // All names together may not follow more pointers than there are octets: 16 015 pointers, 101
     // for each name.
     let names = message.names();
     let read = (0..1_000)
@@ -82,7 +83,7 @@ fn names_lie_where_they_are_read_from() {
     assert_eq!(names.lies_in(owner, place), Ok(false), "the pointer itself is behind the question");
     let with_owner = |octets: &Range<usize>| place(octets) || *octets == (owner..owner + 2);
     assert_eq!(names.lies_in(owner, with_owner), Ok(true));
-    // From the pointer to its end, and from its target to the root's octet.
+    // From the name's beginning to the end of the pointer, and from its target to the root label.
     let asked = RefCell::new(Vec::new());
     let all = |octets: &Range<usize>| {
         asked.borrow_mut().push(octets.clone());
@@ -118,7 +119,7 @@ proptest! {
     }
 }
 
-/// A message with these octets behind a header.
+/// Returns a message with these octets after a header.
 fn with(octets: &[u8]) -> Vec<u8> {
     [&[0; HEADER_LEN], octets].concat()
 }
@@ -135,7 +136,7 @@ fn owner_and_ttl_are_where_the_record_has_them() {
     }
 }
 
-/// Names that end without compression, and such as may not.
+/// Names that certainly end without compression, and others.
 #[test]
 fn a_name_is_plain_where_nothing_in_its_end_could_be_a_pointer() {
     for (name, is_plain) in [
@@ -144,11 +145,11 @@ fn a_name_is_plain_where_nothing_in_its_end_could_be_a_pointer() {
         (b"\x01\xbf\0", true),
         (b"\x01\xc0\0", false),
         (b"\x01\xff\0", false),
-        // A pointer whose lower octet is that of a root.
+        // A pointer with a lower octet of zero, like a root label.
         (b"\xc1\0", false),
         (b"\x01a\xc0\x0c", false),
     ] {
-        // Whatever follows.
+        // Independent of the following octets.
         for after in [&b""[..], b"\0\0\0\0", b"\xff\xff\xff\xff"] {
             let bytes = with(&[name, after].concat());
             let message = Message::new(&bytes).unwrap();
@@ -156,7 +157,7 @@ fn a_name_is_plain_where_nothing_in_its_end_could_be_a_pointer() {
         }
     }
     assert!(!Message::new(&with(b"\x05cut")).unwrap().is_plain_name(HEADER_LEN));
-    // What comes before a root is none of its business.
+    // The octets before a root label do not matter.
     let mut bytes = with(b"\0");
     bytes[HEADER_LEN - 1] = 0xff;
     assert!(Message::new(&bytes).unwrap().is_plain_name(HEADER_LEN));
@@ -164,15 +165,15 @@ fn a_name_is_plain_where_nothing_in_its_end_could_be_a_pointer() {
 
 #[test]
 fn a_pointer_to_what_is_no_name_is_the_same_as_nothing() {
-    // Each leads to a name that leads to itself, or to behind itself.
+    // Pointers to a name that leads to itself, or to a later offset.
     let bytes = with(b"\xc0\x0c\xc0\x0c\xc0\x12\x01a\0");
     let message = Message::new(&bytes).unwrap();
     assert_eq!(message.same_name(14, 12), Err(Malformed));
     assert_eq!(message.same_name(16, 18), Err(Malformed));
 }
 
-/// Owners that are pointers to the question are the rule: they cost nothing of what a message may
-/// cost, and are compared without being read.
+/// Most owners are pointers to the question: they take none of the message's pointer limit, and are
+/// compared without being parsed.
 #[test]
 fn a_pointer_to_a_plain_name_costs_nothing() {
     let bytes = with(b"\x01a\0\xc0\x0c");
@@ -180,12 +181,12 @@ fn a_pointer_to_a_plain_name_costs_nothing() {
     for _ in 0..10 * bytes.len() {
         assert_eq!(names.same_name(15, HEADER_LEN), Ok(true));
     }
-    // The other way round the pointer is followed.
+    // In the reverse order of arguments the pointer is followed.
     let all = (0..10 * bytes.len()).take_while(|_| names.same_name(HEADER_LEN, 15).is_ok());
     assert_eq!(all.count(), bytes.len());
 }
 
-/// A pointer has 14 bits: one to octet 16 looks like one to octet 16 400 of which the others are cut
+/// A pointer has 14 bits: one to octet 16 would equal one to octet 16 400 with the upper bits cut
 /// off.
 #[test]
 fn a_pointer_leads_to_one_of_the_first_16384_octets() {
@@ -197,7 +198,7 @@ fn a_pointer_leads_to_one_of_the_first_16384_octets() {
     assert_eq!(message.same_name(0x4013, 0x4010), Ok(false));
 }
 
-/// A name may have as many pointers as labels, in each of two names that are compared.
+/// A name may have the same number of pointers as labels, in each of two compared names.
 #[test]
 fn two_names_are_compared_with_all_the_pointers_that_they_may_have() {
     let mut bytes = with(b"\x01a\0");
@@ -217,12 +218,12 @@ fn two_names_are_compared_with_all_the_pointers_that_they_may_have() {
     assert_eq!(message.same_name(longer, other), Err(Malformed));
 }
 
-/// A label of so many octets, and its length.
+/// Returns a label of this length, with its length octet.
 fn label(length: usize) -> Vec<u8> {
     [&[length as u8][..], &vec![b'x'; length]].concat()
 }
 
-/// What pointers lead to counts.
+/// Octets reached by pointers count towards the length of a name.
 #[test]
 fn a_name_of_two_parts_has_255_octets_at_the_most() {
     let end = [label(63), label(63), vec![0]].concat();
@@ -233,7 +234,7 @@ fn a_name_of_two_parts_has_255_octets_at_the_most() {
     }
 }
 
-/// Names that differ in a label do so whatever comes after it; all of the label must be there.
+/// Names with different labels differ whatever follows; a label must be complete.
 #[test]
 fn a_label_ends_within_the_message() {
     let same = |label: &[u8]| {
@@ -246,7 +247,7 @@ fn a_label_ends_within_the_message() {
 
 #[test]
 fn a_name_has_255_octets_at_the_most() {
-    // 63 octets and their length, three times, and what is missing.
+    // Three labels of 63 octets, and a last one of the remaining length.
     let name = |last| [label(63), label(63), label(63), label(last), vec![0]].concat();
     let skipped = |name: &[u8]| Message::new(&with(name)).unwrap().skip_name(HEADER_LEN);
     assert_eq!(name(61).len(), 255);
@@ -256,7 +257,7 @@ fn a_name_has_255_octets_at_the_most() {
     }
     let many = [&[63; 64][..]; 6].concat();
     assert_eq!(skipped(&[&many[..], &[0]].concat()), Err(Malformed));
-    // A pointer has two octets, and both must be there.
+    // A pointer has two octets, and both must be present.
     assert_eq!(skipped(b"\xc0"), Err(Malformed));
     assert_eq!(skipped(b"\xc0\x0c"), Ok(HEADER_LEN + 2));
     assert_eq!(skipped(b"\x01a\xc0"), Err(Malformed));
