@@ -534,7 +534,7 @@ mod tests {
             key.sign(&mut signed, 0, NOW);
             let at = at % signed.len();
             signed[at] ^= by;
-            // It was signed without the code of a request, so every modification of it is invalid.
+            // It was signed without the code of a request, so every modification is invalid.
             prop_assert!(key.verify(&signed, &Mac::of(b"x"), NOW).is_err());
         }
     }

@@ -66,7 +66,7 @@ impl Again {
     }
 }
 
-/// The replies for an alias whose target has no data.
+/// The replies for an alias with an empty target.
 #[derive(Clone, Debug)]
 struct Denials {
     name_error: LocalAnswer,

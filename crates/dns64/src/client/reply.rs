@@ -646,7 +646,7 @@ fn push_synthesized(
     Some(())
 }
 
-/// An AAAA record whose owner occurs earlier in the message.
+/// An AAAA record; its owner occurs earlier in the message.
 struct Synthesized {
     /// Offset of the owner, the target of the compression pointer.
     owner: u16,

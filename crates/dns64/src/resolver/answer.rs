@@ -55,7 +55,7 @@ pub(crate) enum AnswerKind {
     Data,
     /// NODATA: the name at the end of the aliases has no records of the type.
     NoData,
-    /// The name does not exist: NXDOMAIN, or YXDOMAIN with a DNAME whose substitution exceeds the
+    /// The name does not exist: NXDOMAIN, or YXDOMAIN because a DNAME substitution exceeds the
     /// maximum name length.
     NxDomain,
     /// Aliases without an answer for the name at their end: the upstream did not resolve it, or the

@@ -50,8 +50,8 @@ impl Fetches {
         KeyHash(self.hasher.hash_one(question))
     }
 
-    /// Inserts a fetch whose question is not in flight yet, with the hash of its key. Returns its
-    /// number and a reference to it.
+    /// Inserts a fetch with the hash of its key; its question must not be in flight yet. Returns
+    /// its number and a reference to it.
     pub(super) fn insert(&mut self, fetch: Fetch, hash: KeyHash) -> (FetchId, &mut Fetch) {
         debug_assert_eq!(hash, self.hash(fetch.query.key().octets()), "the hash of something else");
         debug_assert!(

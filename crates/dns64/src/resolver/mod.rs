@@ -372,8 +372,8 @@ impl<O: Outside> Resolver<O> {
         self.now.since(since) + Nanos::from(self.settings.timeout()) > PATIENCE
     }
 
-    /// Begins a fetch whose answer a client will need in a moment, unless it is cached, in flight,
-    /// or over the budget. It has no waiter; the answer is cached.
+    /// Begins a fetch for an answer that a client will need in a moment, unless it is cached, in
+    /// flight, or over the budget. It has no waiter; the answer is cached.
     pub(crate) fn ask_ahead(&mut self, question: &KeyBuf, client: ClientId) {
         let known = self.common.cache.get(question.octets(), self.now, &self.settings.ttl);
         let hash = self.fetches.hash(question.octets());
@@ -424,7 +424,7 @@ impl<O: Outside> Resolver<O> {
         self.timers.next()
     }
 
-    /// Returns a fetch whose timer is due, for [`on_timer`](Resolver::on_timer).
+    /// Returns a fetch with a due timer, for [`on_timer`](Resolver::on_timer).
     pub(crate) fn next_timer(&mut self) -> Option<FetchId> {
         self.timers.pop(self.now)
     }

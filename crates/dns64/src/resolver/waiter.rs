@@ -77,7 +77,8 @@ pub(crate) enum Denial {
     NoRoom,
     /// The client, or a network that contains it, holds its share of the places.
     ClientShare,
-    /// The name is in a failing subtree whose share, or the client's share in it, is used up.
+    /// The name is in a failing subtree, and the share of the subtree, or of the client in it, is
+    /// used up.
     DeadBranch,
 }
 

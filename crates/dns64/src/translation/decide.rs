@@ -159,7 +159,7 @@ impl<'a> Way<'a> {
 pub(crate) enum Reply<'a> {
     /// The aliases, and the complete last answer.
     Pass {
-        /// Answers whose aliases lead to the last one.
+        /// Answers with the aliases that lead to the last one.
         aliases: Way<'a>,
         /// The answer to be forwarded.
         last: &'a Kept,
@@ -182,7 +182,7 @@ pub(crate) enum Reply<'a> {
     },
     /// The aliases, those of `last`, and no data.
     Empty {
-        /// Answers whose aliases are repeated.
+        /// Answers from which the aliases are repeated.
         aliases: Way<'a>,
         /// The answer to the last query. If it is negative, its SOA is repeated; if it has data, an
         /// SOA with the same lifetime is generated.

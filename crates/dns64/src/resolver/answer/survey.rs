@@ -299,8 +299,8 @@ impl<'a> Survey<'a> {
     }
 }
 
-/// True if these octets certainly contain no compression pointer. A name whose last label ends in
-/// an octet above 0xbf could contain one.
+/// True if these octets certainly contain no compression pointer. If the last label of a name ends
+/// in an octet above 0xbf, the name could contain one.
 #[inline]
 fn is_written_out(octets: &[u8]) -> bool {
     matches!(octets, [0] | [.., 0..=0xbf, 0])

@@ -25,7 +25,7 @@ use crate::ids::{PortId, ServerId, WorkerId};
 /// Interval between lookups of the next hop towards a server.
 const LOOK: Nanos = Nanos::SECOND;
 
-/// The source ports of a local address whose answers arrive by AF_XDP, with their owners.
+/// The source ports of a local address that receive answers by AF_XDP, with their owners.
 pub(crate) struct Door {
     address: IpAddr,
     ports: Arc<PortSet>,

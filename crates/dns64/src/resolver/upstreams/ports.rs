@@ -52,7 +52,7 @@ fn token(port: PortId) -> usize {
     FIRST_TOKEN + (port.server.place() << 16 | usize::from(port.number))
 }
 
-/// Returns the port whose socket has the poller token `token`.
+/// Returns the port for a poller token of its socket.
 pub(crate) fn of_token(token: usize) -> Option<PortId> {
     let bits = token.checked_sub(FIRST_TOKEN)?;
     Some(PortId { server: ServerId((bits >> 16) as u32), number: bits as u16 })
