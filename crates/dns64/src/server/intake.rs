@@ -1,26 +1,26 @@
-//! How many queries of clients a worker takes at a time.
+//! Number of client queries that a worker takes per turn.
 //!
-//! The kernel joins the queries that a client sends together into one datagram, up to 64 of them. A
-//! worker that is behind would find thousands in a few batches. Until the last of them is asked, the
-//! answers to the first wait, each query waits for two such rounds, and what they all need is in no
-//! cache of the CPU any more: so a worker that is behind would get slower, and stay behind at a load
-//! that it had borne before. So no more datagrams are read than are likely to hold as many queries
-//! as are still to be taken.
+//! The kernel joins up to 64 queries that a client sends together into one datagram, so an
+//! overloaded worker would find thousands in a few batches. The answers to the first ones would
+//! wait until the last one has been sent upstream. Each query would wait for two such rounds, and
+//! its data would no longer be in any cache of the CPU. The worker would slow down, and stay
+//! overloaded at a load that it could bear before. Therefore a worker reads only as many datagrams
+//! as are likely to hold the rest of its quota.
 
 use net::batch::BATCH;
 
-/// Queries that are read from a socket of clients before the others have their turn.
+/// Queries read from one client socket per turn.
 const QUERIES: usize = 4 * BATCH;
-/// Datagrams that the kernel joins (`UDP_GRO_CNT_MAX` of net/ipv4/udp_offload.c).
+/// Maximum number of datagrams that the kernel joins (`UDP_GRO_CNT_MAX` of net/ipv4/udp_offload.c).
 const MOST_JOINED: usize = 64;
 
-/// What is still to be taken.
+/// Remaining quota of a turn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Intake {
-    /// Queries that are still to be taken in this turn.
+    /// Queries left in this turn.
     left: usize,
-    /// How many queries a datagram is expected to hold, 1 or more: as many as one held of late. Each
-    /// batch without such a one halves it.
+    /// Expected number of queries per datagram, 1 or more: the maximum seen lately, halved after
+    /// each batch with smaller ones.
     joined: usize,
 }
 
@@ -31,17 +31,17 @@ impl Default for Intake {
 }
 
 impl Intake {
-    /// A new turn begins.
+    /// Starts a new turn.
     pub(super) fn begin(&mut self) {
         self.left = QUERIES;
     }
 
-    /// How many datagrams are to be read now, up to [`BATCH`]; 0 if the turn is over.
+    /// Returns the number of datagrams to read now, up to [`BATCH`]; 0 if the turn is over.
     pub(super) fn datagrams(&self) -> usize {
         self.left.div_ceil(self.joined).min(BATCH)
     }
 
-    /// A batch has been read: with so many queries in all, and in the datagram that held most.
+    /// Records a batch with `queries` queries, of which the largest datagram held `joined`.
     pub(super) fn took(&mut self, queries: usize, joined: usize) {
         self.left = self.left.saturating_sub(queries);
         self.joined = joined.max(self.joined / 2).max(1);
@@ -52,7 +52,7 @@ impl Intake {
 mod tests {
     use super::*;
 
-    /// What a turn takes where as many datagrams wait as are wanted, with so many queries in each.
+    /// Queries taken in one turn if as many datagrams wait as are read, each with `joined` queries.
     fn turn(intake: &mut Intake, joined: usize) -> usize {
         let mut all = 0;
         intake.begin();
@@ -72,7 +72,7 @@ mod tests {
             let taken = turn(&mut intake, joined);
             assert!((QUERIES..QUERIES + 64).contains(&taken), "{joined}: {taken}");
         }
-        // Joined ones behind such as were not are a surprise, of one batch.
+        // Joined datagrams after single ones exceed the estimate for one batch.
         assert_eq!(turn(&mut intake, 64), 64 * BATCH);
         assert_eq!(turn(&mut intake, 64), QUERIES);
     }

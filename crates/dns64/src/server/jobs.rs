@@ -1,4 +1,4 @@
-//! Client queries that wait for upstreams, from their arrival to their reply.
+//! Client queries that wait for upstreams, from arrival to reply.
 
 use method::units::Nanos;
 use slab::Slab;
@@ -9,21 +9,21 @@ use crate::client::query::Cookie;
 use crate::ids::JobId;
 use crate::transport::client::Client;
 
-/// A client query that has not been answered yet.
+/// A client query without a reply so far.
 pub(super) struct Job {
     pub(super) client: Client,
     pub(super) inquiry: Inquiry,
     pub(super) arrived: Nanos,
-    /// What may prove the client's address (RFC 7873).
+    /// Cookie that may verify the client's address (RFC 7873).
     pub(super) cookie: Option<Cookie>,
-    /// Octets of a UDP reply that are not limited, a multiple of the query's.
+    /// Size up to which a UDP reply is not rate limited, in octets; a multiple of the query's size.
     pub(super) unlimited: u32,
-    /// Set if it is no client's, but to be explained.
+    /// Set for a query of `explain`, which has no client.
     pub(super) trace: Option<Box<Trace>>,
 }
 
 impl Job {
-    /// Notes something, if it is to be explained.
+    /// Records an event if the query is explained.
     #[inline]
     pub(super) fn note(&mut self, note: impl FnOnce(&mut Trace)) {
         if let Some(trace) = &mut self.trace {
@@ -32,36 +32,36 @@ impl Job {
     }
 }
 
-/// The client queries that wait.
+/// The waiting client queries.
 #[derive(Default)]
 pub(super) struct Jobs {
     slab: Slab<(u32, Job)>,
-    /// Of the next one.
+    /// Serial number of the next job.
     serial: u32,
 }
 
 impl Jobs {
-    /// The number that the next job will have.
+    /// Returns the number that the next job will have.
     #[inline]
     pub(super) fn next_id(&self) -> JobId {
         JobId { place: self.slab.vacant_key(), serial: self.serial }
     }
 
-    /// Lets a job wait, under [`next_id`](Jobs::next_id).
+    /// Stores a job under [`next_id`](Jobs::next_id).
     #[inline]
     pub(super) fn insert(&mut self, job: Job) {
         self.slab.insert((self.serial, job));
         self.serial = self.serial.wrapping_add(1);
     }
 
-    /// Takes a job out that waits no more.
+    /// Removes a job.
     #[inline]
     pub(super) fn remove(&mut self, id: JobId) -> Option<Job> {
         self.slab.get(id.place).filter(|(serial, _)| *serial == id.serial)?;
         Some(self.slab.remove(id.place).1)
     }
 
-    /// How many client queries wait.
+    /// Returns the number of waiting client queries.
     pub(super) fn len(&self) -> usize {
         self.slab.len()
     }

@@ -1,8 +1,8 @@
 //! Age of client datagrams in the receive queue of a socket.
 //!
-//! A worker that is slower than its clients ask reads datagrams long after their arrival. A reply
-//! after the client's retry is useless, and the worker lacks its time for datagrams that it could
-//! answer in time. Datagrams older than [`OLDEST`] are therefore dropped.
+//! A worker that cannot keep up reads datagrams long after their arrival. A reply after the
+//! client's retry is useless, and takes time from datagrams that could be answered in time.
+//! Datagrams older than [`OLDEST`] are therefore dropped.
 //!
 //! ```text
 //! idle ── datagrams left for BEHIND ──► watching ◄── datagram younger than YOUNG ──┐
@@ -10,18 +10,20 @@
 //!   └──── no datagrams left for CALM ───┘  └── datagram of age OLDEST ──► dropping ┘
 //! ```
 //!
-//! Timestamps cost instructions for each datagram, in the kernel too. They are switched on only
-//! while a worker watches. Datagrams that the kernel queued before have the time of their reading.
+//! Timestamps cost instructions for each datagram, in the kernel too, so they are enabled only
+//! while a worker watches. For datagrams that were queued before, the timestamp is the time of
+//! reading.
 
 use method::units::Nanos;
 
-/// Age at which a datagram is dropped: clients ask again after a second or later.
+/// Age at which a datagram is dropped. Clients retry after one second or later.
 const OLDEST: Nanos = Nanos::SECOND;
-/// Age below which dropping ends. Without this distance every reply would be as old as [`OLDEST`].
+/// Age below which dropping ends. Without this hysteresis every reply would be as old as
+/// [`OLDEST`].
 const YOUNG: Nanos = Nanos::from_millis(500);
 /// Time for which datagrams must be left in the queue before a worker watches.
 const BEHIND: Nanos = Nanos::from_millis(100);
-/// Time without datagrams left in the queue before it stops.
+/// Time without datagrams left in the queue before the worker stops watching.
 const CALM: Nanos = Nanos(10 * Nanos::SECOND.0);
 
 /// State of one socket.
@@ -41,8 +43,8 @@ impl Lateness {
         self.watches_until.is_some()
     }
 
-    /// Notes the end of a turn that read the queue to its end or left datagrams in it. Returns true
-    /// if timestamps are no longer needed.
+    /// Records the end of a turn; `is_empty` is true if the queue was drained. Returns true if
+    /// timestamps are no longer needed.
     #[inline]
     pub(super) fn end_turn(&mut self, is_empty: bool, now: Nanos) -> bool {
         if is_empty {
@@ -53,8 +55,8 @@ impl Lateness {
         self.watches_until.take_if(|until| now >= *until).is_some()
     }
 
-    /// Returns how many datagrams at the beginning of a batch are dropped. Their `ages` fall from
-    /// the first one to the last one, so that no more are looked at than necessary.
+    /// Returns the number of datagrams to drop at the beginning of a batch. The `ages` decrease
+    /// from first to last, so that no more are read than necessary.
     pub(super) fn too_old(&mut self, ages: impl Iterator<Item = Nanos>) -> usize {
         let mut dropped = 0;
         for age in ages {
@@ -79,7 +81,7 @@ mod tests {
     #[test]
     fn item_42_a_worker_watches_while_it_is_behind() {
         let mut lateness = Lateness::default();
-        // Bursts that a worker reads within a few turns are no overload, also after a long pause.
+        // A burst that is read within a few turns is not an overload, even after a long pause.
         for start in [1_000, 3_600_000] {
             for (is_empty, at) in [(false, 0), (false, 99), (true, 100), (false, 150)] {
                 assert!(!lateness.end_turn(is_empty, ms(start + at)));
@@ -109,8 +111,8 @@ mod tests {
         assert_eq!(dropped(&[5_000, 0]), 1);
     }
 
-    /// A queue of unlimited length at twice the load that the worker can serve: dropping costs no
-    /// reply, and every reply is younger than a client's retry.
+    /// An unlimited queue at twice the worker's capacity: dropping costs no reply, and every reply
+    /// is younger than a client's retry.
     #[test]
     fn item_42_goodput_stays_at_capacity() {
         const CAPACITY: u64 = 1_000;

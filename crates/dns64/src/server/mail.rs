@@ -1,4 +1,4 @@
-//! Messages to workers, from the thread for TCP and from each other.
+//! Messages to workers, from the TCP thread and from other workers.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -17,33 +17,32 @@ use crate::transport::client::Client;
 
 /// A message to a worker.
 pub(super) enum Mail {
-    /// A query that came over a connection.
+    /// A query received over a TCP connection.
     Query { bytes: Vec<u8>, client: Client },
-    /// A query, as if a client with this address had sent it, that is to be explained.
+    /// A query to explain, processed as if sent by a client with this address.
     Explain { bytes: Vec<u8>, client: IpAddr, trace: Box<Trace> },
-    /// What came of a question to an upstream over TCP.
+    /// The result of an upstream query over TCP.
     TcpAnswer { fetch: FetchId, message: Result<Vec<u8>, TcpFailure> },
-    /// A datagram that came past the stack to the rings of another worker, and is for a port of
-    /// this one.
+    /// A datagram that arrived on another worker's AF_XDP rings for a port of this worker.
     Answer { port: PortId, from: SocketAddr, to: SocketAddr, bytes: Vec<u8>, may_be_joined: bool },
-    /// What came of a question that another worker asked.
+    /// The result of a fetch that another worker performed.
     Landed(Key, Outcome),
 }
 
-/// Datagrams of upstreams that wait in an inbox, at the most: twice as many as the rings of a queue
-/// keep. All other mail is about connections and questions, whose numbers are limited.
+/// Maximum number of upstream datagrams waiting in an inbox: twice the number that the rings of a
+/// queue hold. All other messages belong to connections or fetches, which are limited elsewhere.
 pub(super) const MOST_ANSWERS: usize = 4096;
 
-/// The inbox of a worker, as others see it.
+/// The sending side of a worker's inbox.
 pub(super) struct Mailbox {
     sender: Sender<Mail>,
     pub(super) alarm: Arc<Alarm>,
-    /// How many messages wait that are [`Mail::Answer`].
+    /// Number of waiting [`Mail::Answer`] messages.
     answers: AtomicUsize,
 }
 
 impl Mailbox {
-    /// The one whose mail the other end of this channel gets.
+    /// Creates the mailbox that sends to this channel.
     ///
     /// # Errors
     /// If the process has no file descriptor left.
@@ -51,9 +50,9 @@ impl Mailbox {
         Ok(Mailbox { sender, alarm: Arc::new(Alarm::new()?), answers: AtomicUsize::new(0) })
     }
 
-    /// Puts a datagram of an upstream, which may be several that were joined, into the inbox, and
-    /// wakes the worker; false if so many wait there that it is lost, as it would be where a socket's
-    /// buffer is full.
+    /// Posts a datagram of an upstream, which may be several joined ones, and wakes the worker.
+    /// Returns false if [`MOST_ANSWERS`] already wait; the datagram is then lost, as with a full
+    /// socket buffer.
     pub(super) fn post_answer(
         &self,
         port: PortId,
@@ -70,14 +69,14 @@ impl Mailbox {
         true
     }
 
-    /// An answer has been taken out.
+    /// Records that the worker has removed an answer.
     pub(super) fn took_answer(&self) {
         self.answers.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Puts a message into the inbox, and wakes the worker.
+    /// Posts a message and wakes the worker.
     pub(super) fn post(&self, mail: Mail) {
-        // Sending fails only when the worker has ended, and then the process is about to end.
+        // Sending fails only after the worker has ended, and then the process is about to end.
         if self.sender.send(mail).is_ok() {
             self.alarm.ring();
         }
@@ -91,7 +90,7 @@ mod tests {
     use super::*;
     use crate::ids::ServerId;
 
-    /// Whoever guesses a port of another worker's could fill the memory otherwise.
+    /// Otherwise a sender that guesses a port of another worker could exhaust the memory.
     #[test]
     fn an_inbox_takes_so_many_answers_and_no_more() {
         let (sender, inbox) = channel();
@@ -102,7 +101,7 @@ mod tests {
             (0..count).filter(|_| mailbox.post_answer(port, from, to, b"an answer", false)).count()
         };
         assert_eq!(post(3 * MOST_ANSWERS), MOST_ANSWERS);
-        // Other mail is never lost.
+        // Other messages are never dropped.
         mailbox.post(Mail::Query { bytes: Vec::new(), client: test_client() });
         assert_eq!(inbox.try_iter().count(), MOST_ANSWERS + 1);
         for _ in 0..7 {

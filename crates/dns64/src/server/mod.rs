@@ -1,8 +1,8 @@
-//! The server: workers for UDP, a thread for TCP, and what they share.
+//! The server: workers for UDP, one thread for TCP, and the state that they share.
 //!
 //! ```text
 //! Settings ─► bind ─► BoundServer ─► start ─► RunningServer ─► reload, stop
-//!             sockets    (drop root, lock in)     threads
+//!             sockets    (drop root, confine)     threads
 //! ```
 
 mod control;
@@ -61,104 +61,105 @@ use shared::{Loaded, Shared};
 use tcp::Sockets;
 use worker::{Served, Worker};
 
-/// Buffer of the sockets that clients ask, octets (the kernel takes it twice, and some 768 for a
-/// query): 20 000 queries. What waits for seconds is asked again, or elsewhere, and would be
-/// answered for nothing.
+/// Receive buffer of client sockets, in octets. The kernel doubles it and charges some 768 octets
+/// per query, so it holds 20 000 queries. In a larger buffer, queries would wait until after their
+/// clients' retries.
 const CLIENT_BUFFER: usize = 8 << 20;
-/// How often it is looked at whether nothing new comes over TCP any more.
+/// Polling interval of [`RunningServer::stop`] while the TCP thread stops accepting queries.
 const CLOSING: Duration = Duration::from_millis(1);
 
-/// Why the server does not serve.
+/// Errors of binding and starting the server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// An address cannot be used.
+    /// An address cannot be bound.
     #[error("cannot serve {address} {source}")]
     Listen {
-        /// Address and port that cannot be used.
+        /// Address and port that cannot be bound.
         address: ServiceAddr,
-        /// Over which clients were to be served, and what the system says.
+        /// Transport and error of the system call.
         source: ListenError,
     },
-    /// An interface cannot be used past the network stack (AF_XDP).
+    /// AF_XDP cannot be used on an interface.
     #[error("cannot go past the network stack, as xdp = true asks for: {0}")]
     PastStack(#[from] PastStackError),
-    /// The address of the metrics cannot be used.
+    /// The address of the metrics listener cannot be bound.
     #[error("cannot serve metrics at {address}: {source}")]
     ListenMetrics {
-        /// Address and port that cannot be used.
+        /// Address and port that cannot be bound.
         address: ServiceAddr,
-        /// What the system says.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// The advertisements on an interface cannot be had.
+    /// Router advertisements cannot be received on an interface.
     #[error("cannot get router advertisements on {interface}: {source}")]
     Advertisements {
-        /// The interface's name.
+        /// Name of the interface.
         interface: String,
-        /// What the system says.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// The control socket cannot be made.
+    /// The control socket cannot be created.
     #[error("cannot serve the control socket {}: {source}", .path.display())]
     Control {
-        /// Its file.
+        /// Path of the socket.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// The query log cannot be written.
+    /// The query log cannot be opened.
     #[error("cannot write the query log {}: {source}", .file.display())]
     QueryLog {
-        /// Its file.
+        /// Path of the query log.
         file: PathBuf,
-        /// What the system says.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// There is no address.
+    /// No address is configured.
     #[error("nothing to serve: `listen` names no address, and systemd has passed no socket")]
     NoAddress,
-    /// Advertisements on an interface are wanted now, and were not when the server started.
+    /// A reload adds an interface to `[discovery]`. Receiving its advertisements needs privileges
+    /// that were dropped at the start.
     #[error(
         "[discovery] names the interface {0}, whose advertisements take privileges that are given up: restart"
     )]
     TooLate(String),
-    /// A thread, or what it needs, could not be made.
+    /// A thread, or a resource of it, could not be created.
     #[error("cannot start {what}: {source}")]
     Start {
-        /// What could not be started, in words for the message.
+        /// The part that could not be started, for the message.
         what: &'static str,
-        /// What the system says.
+        /// Error of the system call.
         source: io::Error,
     },
 }
 
-/// A server with its sockets, before its first thread: the moment to give up privileges.
+/// A server with its sockets open and no thread started. Privileges are dropped in this state.
 pub struct BoundServer {
     settings: Settings,
-    /// For each worker its socket on each address.
+    /// Sockets of each worker, one per address.
     endpoints: Vec<Vec<Endpoint>>,
-    /// The workers' sockets are the same ones: systemd's.
+    /// True if all workers share the sockets that systemd passed.
     adopted: bool,
-    /// Interfaces whose datagrams come past the network stack.
+    /// Interfaces opened for AF_XDP.
     past_stack: Vec<past_stack::Opened>,
-    /// The configuration asks for AF_XDP, which this machine does not have.
+    /// True if AF_XDP is configured but not available, and sockets are used instead.
     falls_back: bool,
     warnings: Vec<String>,
     listeners: Vec<TcpListener>,
     metrics_listener: Option<TcpListener>,
     control: Option<ControlSocket>,
-    /// Handler of requests to reload at the control socket.
+    /// Handler of reload requests from the control socket.
     on_reload: Option<control::OnReload>,
-    /// What is written to.
+    /// Open outputs: query log and dnstap.
     opened: Opened,
-    /// For each interface whose advertisements count.
+    /// One socket for router advertisements per configured interface.
     routers: Vec<RouterSocket>,
     addresses: Vec<SocketAddr>,
     metrics_address: Option<SocketAddr>,
 }
 
-/// Sockets that systemd has bound for us.
+/// Sockets passed by systemd (socket activation).
 #[derive(Debug, Default)]
 pub struct Activated {
     /// Bound UDP sockets.
@@ -168,13 +169,13 @@ pub struct Activated {
 }
 
 impl Activated {
-    /// Whether there are none.
+    /// True if no socket was passed.
     pub fn is_empty(&self) -> bool {
         self.udp.is_empty() && self.tcp.is_empty()
     }
 
-    /// The addresses that they serve; none if nothing was passed. A socket for all addresses of both
-    /// families has one of each.
+    /// Returns the addresses served by the sockets. A socket for all addresses of both families
+    /// gives one address of each family.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let udp = self.udp.iter().map(|socket| served(socket, &socket.local_addr()));
         let tcp = self.tcp.iter().map(|socket| served(socket, &socket.local_addr()));
@@ -185,7 +186,7 @@ impl Activated {
     }
 }
 
-/// What a socket with this address serves.
+/// Returns the addresses that a socket bound to `address` serves.
 fn served(socket: &impl AsFd, address: &io::Result<SocketAddr>) -> [Option<SocketAddr>; 2] {
     let Ok(address) = address else { return [None, None] };
     let is_for_both = address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED)
@@ -194,10 +195,10 @@ fn served(socket: &impl AsFd, address: &io::Result<SocketAddr>) -> [Option<Socke
     [Some(*address), too]
 }
 
-/// Binds the addresses of the settings, or takes over sockets of systemd in their stead.
+/// Binds the addresses of the settings, or adopts the sockets that systemd passed.
 ///
 /// # Errors
-/// If an address cannot be served, or there is none.
+/// If an address cannot be bound, or none is configured.
 pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, ServerError> {
     let threads = settings.config.threads;
     let file = settings.config.query_log.file().unwrap_or(Path::new("")).to_owned();
@@ -232,7 +233,7 @@ pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, Ser
     let endpoints = bound.endpoints.first().map_or(&[][..], Vec::as_slice);
     match past_stack::open(&bound.settings, endpoints) {
         Ok(opened) => bound.past_stack = opened,
-        // Sockets have the same addresses and ports, and are there already.
+        // The sockets have the same addresses and ports and are already bound.
         Err(error) if error.leaves_sockets(&bound.settings.config) => {
             let error = ServerError::PastStack(error);
             bound.falls_back = true;
@@ -251,7 +252,7 @@ pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, Ser
         bound.metrics_address = listener.local_addr().ok();
         bound.metrics_listener = Some(listener);
     }
-    // The last one: where something else fails, its file is not left behind.
+    // Created last, so that its file is not left behind if another step fails.
     let control = &bound.settings.config.control;
     if let Some(path) = &control.socket {
         let failed = |source| ServerError::Control { path: path.clone(), source };
@@ -300,26 +301,26 @@ impl BoundServer {
         }
     }
 
-    /// What it does otherwise than the configuration says, a sentence each.
+    /// Deviations from the configuration, one sentence each.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// Sets the handler of requests to reload at the control socket, which runs on the thread for
-    /// TCP and must not block. Without one they are rejected.
+    /// Sets the handler of reload requests from the control socket. It runs on the TCP thread and
+    /// must not block. Without a handler, reload requests are rejected.
     pub fn on_reload(&mut self, handler: impl Fn(ReloadRequest) + Send + 'static) {
         self.on_reload = Some(Box::new(handler));
     }
 
-    /// What comes and goes past the network stack, for people: a line for each interface.
+    /// Describes the AF_XDP traffic of each interface, one line per interface.
     pub fn past_stack(&self) -> Vec<String> {
         self.past_stack.iter().map(past_stack::Opened::in_words).collect()
     }
 
-    /// Starts the threads; the server serves when this returns.
+    /// Starts the threads. The server accepts queries when this returns.
     ///
     /// # Errors
-    /// If the system has no room for them.
+    /// If the system cannot create a thread or its resources.
     pub fn start(self) -> Result<RunningServer, ServerError> {
         let failed = |what| move |source| ServerError::Start { what, source };
         let workers = self.endpoints.len();
@@ -389,13 +390,14 @@ impl BoundServer {
         };
         let tcp = begin_tcp(shared, sockets, questions, observer);
         running.tcp = Some(tcp.map_err(failed("the TCP side"))?);
-        // Only now: until here they would be waited for while somebody can still tell them something.
+        // Set only now: dropping the writers earlier would block on threads that still have
+        // senders.
         running.writers = writers;
         Ok(running)
     }
 }
 
-/// Begins the thread for TCP.
+/// Starts the TCP thread.
 fn begin_tcp(
     shared: Arc<Shared>,
     sockets: Sockets,
@@ -411,7 +413,7 @@ fn begin_tcp(
     })
 }
 
-/// Begins a worker's thread, on a CPU of its own if one is given.
+/// Starts a worker's thread, pinned to `cpu` if given.
 fn begin_worker(worker: Worker, number: usize, cpu: Option<usize>) -> io::Result<JoinHandle<()>> {
     thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
         if let Some(cpu) = cpu
@@ -423,7 +425,7 @@ fn begin_worker(worker: Worker, number: usize, cpu: Option<usize>) -> io::Result
     })
 }
 
-/// A mailbox for each worker, and what it reads its mail from, in the same order.
+/// Creates one mailbox per worker, and the receiving ends in the same order.
 fn mailboxes(workers: usize) -> io::Result<(Vec<Mailbox>, Vec<Receiver<Mail>>)> {
     let pairs: io::Result<Vec<_>> = std::iter::repeat_with(|| {
         let (sender, inbox) = channel();
@@ -434,10 +436,11 @@ fn mailboxes(workers: usize) -> io::Result<(Vec<Mailbox>, Vec<Receiver<Mail>>)> 
     Ok(pairs?.into_iter().unzip())
 }
 
-/// A server that serves. Dropping it stops it.
+/// A running server. Dropping it stops it.
 pub struct RunningServer {
     shared: Arc<Shared>,
-    /// Addresses from which upstreams can be queried over AF_XDP; `None`: this machine lacks it.
+    /// Source addresses from which upstreams can be queried over AF_XDP; `None` if this machine
+    /// lacks AF_XDP.
     xdp_sources: Option<Vec<IpAddr>>,
     addresses: Vec<SocketAddr>,
     metrics_address: Option<SocketAddr>,
@@ -447,39 +450,39 @@ pub struct RunningServer {
 }
 
 impl RunningServer {
-    /// The addresses that it serves, ports filled in.
+    /// Returns the addresses served, with the actual ports.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Address and port at which Prometheus fetches its metrics, port filled in; `None` without
-    /// such a listener.
+    /// Returns address and port of the metrics listener, with the actual port; `None` without such
+    /// a listener.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics_address
     }
 
-    /// The settings in effect.
+    /// Returns the settings in effect.
     pub(crate) fn settings(&self) -> Arc<Settings> {
         self.shared.settings.load_full()
     }
 
-    /// The counters of all its threads.
+    /// Returns the counters of all threads.
     pub fn metrics(&self) -> &Metrics {
         self.shared.metrics()
     }
 
-    /// Its counters as Prometheus reads them.
+    /// Returns the metrics in the text format of Prometheus.
     pub fn metrics_text(&self) -> String {
         self.shared.metrics_text()
     }
 
-    /// Replaces the configuration: all of it at once, for every query that comes after. Addresses,
-    /// threads, CPUs, user, cache size, metrics listener, control socket, query log and dnstap stay
-    /// as they are until the next start; the query log's file is opened again.
+    /// Replaces the configuration in one step, for all later queries. These parts keep their values
+    /// until the next start: addresses, threads, CPUs, user, cache size, metrics listener, control
+    /// socket, query log and dnstap. The file of the query log is reopened.
     ///
     /// # Errors
-    /// If the settings want advertisements on an interface on which they were not wanted at the
-    /// start. Then nothing has changed.
+    /// If the settings name an interface for router advertisements that was not configured at the
+    /// start. The old settings then stay in effect.
     pub fn reload(&self, settings: &Settings) -> Result<(), ServerError> {
         let mut wanted = settings.config.discovery.interfaces.iter();
         if let Some(other) = wanted.find(|interface| !self.shared.interfaces.contains(interface)) {
@@ -496,13 +499,13 @@ impl RunningServer {
         self.xdp_sources.as_ref().is_some_and(|sources| past_stack::lacks(sources, settings))
     }
 
-    /// Whether all threads are at work. One that has panicked too often has ended; the process's
-    /// panic hook has been told.
+    /// True if all threads are running. A thread ends after too many panics, which the process's
+    /// panic hook has reported.
     pub fn is_whole(&self) -> bool {
         !self.workers.iter().chain(&self.tcp).any(JoinHandle::is_finished)
     }
 
-    /// Takes no new queries, and returns when those that wait have their replies.
+    /// Stops accepting queries, and returns after all pending queries have been answered.
     pub fn stop(mut self) {
         self.end();
     }
@@ -525,7 +528,7 @@ impl RunningServer {
         if let Some(tcp) = self.tcp.take() {
             let _ = tcp.join();
         }
-        // All who could tell them something have ended.
+        // All threads that write to them have ended.
         self.writers.end();
     }
 }

@@ -1,5 +1,5 @@
-//! The world of a worker's resolver: sockets towards the upstreams, the thread for TCP, and the
-//! mailboxes of other workers.
+//! The outside of a worker's resolver: sockets to the upstreams, the TCP thread, and the mailboxes
+//! of other workers.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,27 +21,27 @@ use crate::resolver::outside::{Access, Outside, TcpQuestion};
 use crate::resolver::upstreams::ports::{FIRST_TOKEN, Ports};
 use crate::transport::Transport;
 
-/// A worker's sockets towards the upstreams, and its way to others.
+/// A worker's sockets to the upstreams, and its channels to other threads.
 pub(super) struct Network {
-    /// What waits for all of the worker's sockets, those of clients as well.
+    /// Waits on all sockets of the worker, including those of clients.
     pub(super) poller: Poller,
     pub(super) ports: Ports,
     worker: WorkerId,
     shared: Arc<Shared>,
-    /// Who is told of messages to and from upstreams.
+    /// Receives a copy of each message to and from upstreams.
     tap: Option<Tap>,
 }
 
-/// Tokens of the poller: client endpoints from 0 on, then from here on the worker's rings …
+/// Tokens of the poller: client endpoints start at 0, the worker's rings here …
 pub(super) const FIRST_RINGS: usize = FIRST_TOKEN / 2;
-/// … then this, then upstream ports.
+/// … followed by this token and then the upstream ports.
 pub(super) const INBOX: usize = FIRST_TOKEN - 1;
-/// Sockets that one wait reports.
+/// Maximum number of sockets reported by one wait.
 const READY: usize = 256;
 
 impl Network {
-    /// No upstream is known yet; what comes from clients, by the rings, and into the worker's
-    /// mailbox, is waited for.
+    /// Creates a network without upstreams. It polls the client endpoints, the rings and the
+    /// worker's mailbox.
     ///
     /// # Errors
     /// If the process has no file descriptor left.
@@ -67,7 +67,7 @@ impl Network {
         Ok(Network { poller, ports, worker, shared, tap })
     }
 
-    /// A datagram has come from the upstream of a port.
+    /// Reports a datagram received from the upstream of a port.
     #[inline]
     pub(super) fn tell_response(&self, port: PortId, octets: &[u8]) {
         if let Some(tap) = &self.tap {
@@ -79,7 +79,7 @@ impl Network {
     }
 }
 
-/// A message to or from an upstream.
+/// Describes a message to or from an upstream.
 pub(super) fn message(
     kind: MessageKind,
     transport: Transport,
@@ -138,8 +138,7 @@ impl Outside for Network {
             let message = message(kind, Transport::Tcp, upstream, &question.query);
             tap.put(message, self.shared.metrics().worker(self.worker));
         }
-        // Sending fails only when the thread for TCP has ended, and then the process is about to
-        // end.
+        // Sending fails only after the TCP thread has ended, and then the process is about to end.
         let _ = self.shared.tcp_questions.send(question);
     }
 

@@ -1,5 +1,5 @@
-//! Replies on their way to clients: those of one turn leave together over UDP; over TCP each goes
-//! to its connection.
+//! Replies to clients. UDP replies of one turn are sent together; TCP replies go to their
+//! connection.
 
 use std::net::SocketAddr;
 
@@ -14,30 +14,30 @@ use crate::metrics::{Count, WorkerMetrics};
 use crate::observe::{self, End, Ends, MessageKind, Tap};
 use crate::transport::client::Client;
 
-/// A worker's sockets towards clients, and the replies that wait on each.
+/// A worker's client sockets, and the replies queued on each.
 pub(super) struct Replies {
     endpoints: Vec<Endpoint>,
-    /// The address of each, where it is known.
+    /// Local address of each endpoint, if known.
     addresses: Vec<Option<SocketAddr>>,
     queues: Vec<SendQueue>,
-    /// Replies that leave past the stack, for each of the worker's rings.
+    /// Replies to send over AF_XDP, for each of the worker's rings.
     outboxes: Vec<Outbox>,
-    /// What the kernel has thrown away since this worker began; `None` if another worker has the
-    /// same sockets and counts.
+    /// Datagrams dropped by the kernel since this worker started; `None` if another worker counts
+    /// them for the same sockets.
     drops: Option<Drops>,
-    /// When the kernel is asked again.
+    /// Next time to read the drop counters.
     drops_due: Nanos,
-    /// Who is told of messages to and from clients.
+    /// Receives a copy of each message to and from clients.
     tap: Option<Tap>,
 }
 
-/// How often the kernel is asked what it has thrown away.
+/// Interval between reads of the drop counters.
 const DROPS_EACH: Nanos = Nanos::from_millis(100);
 
 impl Replies {
-    /// Nothing waits on these sockets, one per address served, nor on so many rings. `counts_drops`:
-    /// what the kernel drops on the sockets is counted here, and not by another worker that shares
-    /// them. `tap`: who is told of messages to and from clients.
+    /// Creates empty queues for these sockets (one per address served) and for `rings` AF_XDP
+    /// rings. `counts_drops` is false if another worker with the same sockets counts the kernel's
+    /// drops. `tap` receives a copy of each message to and from clients.
     pub(super) fn new(
         endpoints: Vec<Endpoint>,
         rings: usize,
@@ -52,17 +52,17 @@ impl Replies {
         Replies { endpoints, addresses, queues, outboxes, drops, drops_due: Nanos(0), tap }
     }
 
-    /// What waits to leave by the rings with this number.
+    /// Returns the replies waiting on the rings with this number.
     pub(super) fn outbox(&mut self, number: usize) -> &mut Outbox {
         &mut self.outboxes[number]
     }
 
-    /// The worker's sockets towards clients, one per address served.
+    /// Returns the worker's client sockets, one per address served.
     pub(super) fn endpoints(&self) -> &[Endpoint] {
         &self.endpoints
     }
 
-    /// Tells of a query that has come, if somebody wants to hear of it.
+    /// Reports a received query to the tap, if there is one.
     #[inline]
     pub(super) fn tell_query(&self, client: &Client, bytes: &[u8], metrics: &WorkerMetrics) {
         if let Some(tap) = &self.tap {
@@ -71,8 +71,8 @@ impl Replies {
         }
     }
 
-    /// Sends what `write` writes, to a query that came `took` ago; nothing if it writes nothing,
-    /// which a connection is told.
+    /// Sends the reply that `write` produces for a query received `took` ago. If `write` produces
+    /// nothing, nothing is sent, and a connection is notified of that.
     #[inline]
     pub(super) fn send(
         &mut self,
@@ -112,7 +112,7 @@ impl Replies {
             Client::Stream(_, _, connection) => {
                 let mut message = Vec::new();
                 write(&mut message);
-                // The client may have gone.
+                // Fails if the client has closed the connection.
                 let _ = connection.send(message);
             }
         }
@@ -121,7 +121,7 @@ impl Replies {
         }
     }
 
-    /// Sends what waits, and counts now and then what the kernel has thrown away.
+    /// Sends the queued replies, and periodically reads the kernel's drop counters.
     pub(super) fn flush(&mut self, now: Nanos, metrics: &WorkerMetrics) {
         for (queue, endpoint) in self.queues.iter_mut().zip(&self.endpoints) {
             flush_one(queue, endpoint, metrics);
@@ -135,7 +135,7 @@ impl Replies {
     }
 }
 
-/// Appends what `write` writes; whether that is a truncated reply.
+/// Appends the output of `write`. Returns true if it is a truncated reply.
 #[inline]
 fn is_truncated(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) -> bool {
     let start = out.len();
@@ -150,8 +150,8 @@ fn flush_one(queue: &mut SendQueue, endpoint: &Endpoint, metrics: &WorkerMetrics
     }
 }
 
-/// Tells of a message, unless it is none: a query that gets no reply. Queries that cannot be read are
-/// nothing for programs that read DNS messages, and their replies have no question.
+/// Reports a message to the tap. A query that cannot be parsed is not reported, because readers of
+/// dnstap expect DNS messages; neither is its reply, which has no question.
 fn put(
     tap: &Tap,
     kind: MessageKind,
@@ -167,7 +167,7 @@ fn put(
     }
 }
 
-/// Between whom the messages of a client travel; `addresses` are those of the endpoints.
+/// Returns the ends of a message to or from a client; `addresses` are those of the endpoints.
 fn ends(client: &Client, addresses: &[Option<SocketAddr>]) -> Ends {
     let (number, peer) = match client {
         Client::Udp(number, peer) => (*number, peer),
@@ -177,32 +177,32 @@ fn ends(client: &Client, addresses: &[Option<SocketAddr>]) -> Ends {
         }
     };
     let socket = addresses.get(number).copied().flatten().map(End::from);
-    // Of a socket for all addresses the one that was asked.
+    // For a socket bound to all addresses, the address that the client used.
     let responder = socket.map(|end| End { ip: peer.local.unwrap_or(end.ip), ..end });
     Ends { initiator: Some(peer.address.into()), responder }
 }
 
-/// The kernel's counters of datagrams that found these sockets full; `None` where it does not tell.
+/// Returns the kernel's drop counter of each socket; `None` if it cannot be read.
 fn counters(endpoints: &[Endpoint]) -> impl Iterator<Item = Option<u32>> {
     endpoints.iter().map(|endpoint| endpoint.drop_counter().ok())
 }
 
-/// What counters of 32 bits, one for each socket, have grown by. They may be above 0 at first:
-/// sockets of systemd are older than this process.
+/// Growth of 32-bit counters, one per socket. They may start above 0, because sockets of systemd
+/// are older than this process.
 struct Drops {
-    /// What each was when it was read last.
+    /// Last value of each counter.
     last: Vec<Option<u32>>,
     total: u64,
 }
 
 impl Drops {
-    /// Nothing has been dropped since the counters were these; `None`: not known.
+    /// Starts counting at these values; `None` if a value is unknown.
     fn since(counters: impl Iterator<Item = Option<u32>>) -> Drops {
         Drops { last: counters.collect(), total: 0 }
     }
 
-    /// How much they have grown in all, now that they are these. One that is not known adds nothing;
-    /// what it has grown by meanwhile is added when it is known again.
+    /// Returns the total growth up to these values. An unknown counter adds nothing now; its growth
+    /// is added when it is known again.
     fn count(&mut self, counters: impl Iterator<Item = Option<u32>>) -> u64 {
         for (last, counter) in self.last.iter_mut().zip(counters) {
             let Some(counter) = counter else { continue };

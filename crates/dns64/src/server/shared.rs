@@ -1,4 +1,4 @@
-//! What all threads of a server share.
+//! State shared by all threads of a server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,55 +17,57 @@ use crate::prefixes::{InUse, Live};
 use crate::resolver::Common;
 use crate::resolver::outside::TcpQuestion;
 
-/// What all threads share.
+/// State shared by all threads.
 pub(super) struct Shared {
-    /// With the prefixes as [`Shared::live`] has them.
+    /// The settings, with the prefixes of [`Shared::live`] applied.
     pub(super) settings: ArcSwap<Settings>,
-    /// How prefixes stand.
+    /// Current state of the prefixes.
     pub(super) live: ArcSwap<Live>,
-    /// The same for people and metrics, a prefix each.
+    /// The same state for status output and metrics, one entry per prefix.
     pub(super) prefixes: ArcSwap<Vec<InUse>>,
-    /// What the workers' resolvers share.
+    /// State shared by the resolvers of all workers.
     pub(super) common: Common,
     pub(super) limiter: Limiter,
-    /// Octets of replies to unverified addresses beyond a multiple of their queries, by network.
+    /// Limits the octets of replies to unverified addresses beyond a multiple of their queries, per
+    /// network.
     pub(super) amplification: Limiter,
     pub(super) cookies: Cookies,
-    /// One for each worker, by its number.
+    /// Mailboxes by worker number.
     pub(super) mailboxes: Vec<Mailbox>,
     pub(super) tcp_questions: UnboundedSender<TcpQuestion>,
-    /// No new queries are taken.
+    /// True once no new queries are accepted.
     pub(super) stopping: AtomicBool,
-    /// Before that: nothing new comes over TCP any more; and that it does not. Workers that had ended
-    /// could not answer it.
+    /// First phase of a stop: `is_closing` asks the TCP thread to accept no more queries, and
+    /// `is_closed` confirms it. The workers must still run then, or they could not answer these
+    /// queries.
     pub(super) is_closing: AtomicBool,
     pub(super) is_closed: AtomicBool,
-    /// The workers have ended.
+    /// True after the workers have ended.
     pub(super) ended: AtomicBool,
-    /// The interfaces whose advertisements can be had.
+    /// Interfaces on which router advertisements can be received.
     pub(super) interfaces: Vec<String>,
-    /// When the server was started, since 1970.
+    /// Start of the server, since 1970.
     pub(super) started: Nanos,
-    /// When its settings were read.
+    /// Times of reading the settings.
     pub(super) loaded: Loaded,
 }
 
-/// When settings were read.
+/// Time and number of loads of the settings.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
-    /// The last time, nanoseconds since 1970.
+    /// Last load, in nanoseconds since 1970.
     pub(super) at: AtomicU64,
-    /// How often they have been replaced.
+    /// Number of reloads.
     pub(super) again: AtomicU64,
 }
 
 impl Loaded {
-    /// They have been read at this moment, for the first time.
+    /// Records the first load.
     pub(super) fn first(at: Nanos) -> Loaded {
         Loaded { at: AtomicU64::new(at.0), again: AtomicU64::new(0) }
     }
 
-    /// They have been replaced just now.
+    /// Records a reload at the current time.
     fn renew(&self) {
         self.at.store(clock::wall().0, Ordering::Relaxed);
         self.again.fetch_add(1, Ordering::Relaxed);
@@ -73,12 +75,12 @@ impl Loaded {
 }
 
 impl Shared {
-    /// Replaces the settings: for every query that comes after.
+    /// Replaces the settings for all later queries.
     pub(super) fn replace(&self, settings: &Settings) {
         loop {
             let live = self.live.load_full();
             self.settings.store(Arc::new(settings.with_prefixes(&live)));
-            // Somebody may have published meanwhile, for the settings before.
+            // Another thread may have published prefixes for the old settings meanwhile.
             if Arc::ptr_eq(&live, &self.live.load()) {
                 break;
             }
@@ -87,7 +89,7 @@ impl Shared {
         self.ring();
     }
 
-    /// Prefixes stand so from now on.
+    /// Publishes a new state of the prefixes.
     pub(super) fn publish(&self, live: Live) {
         self.live.store(Arc::new(live));
         let live = self.live.load();
@@ -95,14 +97,14 @@ impl Shared {
         self.ring();
     }
 
-    /// Has all workers look at what has changed.
+    /// Wakes all workers, so that they pick up the change.
     fn ring(&self) {
         for mailbox in &self.mailboxes {
             mailbox.alarm.ring();
         }
     }
 
-    /// Counters, cache and prefixes as Prometheus reads them.
+    /// Returns counters, cache and prefixes in the text format of Prometheus.
     pub(super) fn metrics_text(&self) -> String {
         let now = clock::now();
         let row = |used: &InUse| PrefixRow {
@@ -120,7 +122,7 @@ impl Shared {
         metrics::to_text(self.metrics(), &self.common.cache, &rows)
     }
 
-    /// The counters of all threads.
+    /// Returns the counters of all threads.
     #[inline]
     pub(super) fn metrics(&self) -> &Metrics {
         &self.common.metrics
