@@ -1,11 +1,4 @@
-//! The control socket, served by the thread for TCP.
-//!
-//! ```text
-//! connection ─► a line ─► Request ─┬─ Status ──► shared, prefixes, metrics ──────┬─► a line ─► connection
-//!                                  ├─ Explain ─► a worker ─► Explanation ────────┤
-//!                                  ├─ Reload ──► the process ─► ReloadReport ────┤
-//!                                  └─ Flush ───► cache ─► FlushReport ───────────┘
-//! ```
+//! The control socket, served by the TCP thread.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -36,41 +29,40 @@ use crate::name::{LowerName, text};
 use crate::prefixes::InUse;
 use crate::transport::requests::{self, Service};
 
-/// Answer of a server that ends.
+/// Answer while the server stops.
 const ENDS: &str = "the server ends";
 
-/// Requests are lines. Upstreams may have to be asked for the answer.
+/// Requests are lines. An answer may have to wait for upstreams.
 const SERVICE: Service =
     Service { request: "a request at the control socket", end: b"\n", answering: PATIENCE };
 
-/// A request at the control socket to read the configuration again. If it is dropped, the client gets
-/// an error.
+/// A reload request from the control socket. If it is dropped, the client gets an error.
 pub struct ReloadRequest(oneshot::Sender<ReloadReport>);
 
 impl ReloadRequest {
-    /// Sends the outcome to the client.
+    /// Sends the result to the client.
     pub fn answer(self, report: ReloadReport) {
-        // The client may have gone.
+        // Fails if the client has closed the connection.
         let _ = self.0.send(report);
     }
 }
 
-/// Handler of requests to reload.
+/// Handler of reload requests.
 pub(super) type OnReload = Box<dyn Fn(ReloadRequest) + Send>;
 
-/// Sources of the answers.
+/// Data for the answers.
 pub(super) struct Context {
     pub(super) shared: Arc<Shared>,
-    /// The addresses that are served, and that of the metrics.
+    /// Addresses served to DNS clients.
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) metrics_address: Option<SocketAddr>,
-    /// The interfaces by which it goes past the network stack, in words.
+    /// Descriptions of the interfaces with AF_XDP.
     pub(super) past_stack: Vec<String>,
-    /// Handler of requests to reload; `None`: the program around the server reads no configuration.
+    /// Handler of reload requests; `None` if the surrounding program reads no configuration.
     pub(super) on_reload: Option<OnReload>,
 }
 
-/// Answers requests, one for each connection. Does not return.
+/// Answers requests, one per connection. Does not return.
 pub(super) async fn serve(tasks: Tasks, listener: Rc<UnixListener>, context: Rc<Context>) {
     let answer = async move |request: Vec<u8>| {
         let answer = match Request::read(&request) {
@@ -98,9 +90,9 @@ impl Context {
         }
     }
 
-    /// Has a worker answer a query as if a client had sent it.
+    /// Has a worker process a query as if a client had sent it, and returns the explanation.
     async fn explain(&self, subject: &Subject) -> Answer {
-        // A worker that ends waits for the queries that it has.
+        // A stopping worker accepts no more queries.
         if self.shared.stopping.load(Ordering::Relaxed) {
             return Answer::Error(ENDS.to_owned());
         }
@@ -119,7 +111,7 @@ impl Context {
         }
     }
 
-    /// Has the process read its configuration again.
+    /// Reloads the configuration of the process.
     async fn reload(&self) -> Answer {
         let Some(on_reload) = &self.on_reload else {
             return Answer::Error("this server has no configuration file to reload".to_owned());
@@ -132,8 +124,8 @@ impl Context {
         }
     }
 
-    /// Removes a name and the names below it from the cache, or all of them. Goes through the whole
-    /// cache, so another thread does it.
+    /// Removes a name and its descendants, or all entries, from the cache. Runs on another thread
+    /// because it visits the whole cache.
     async fn flush(&self, name: Option<LowerName>) -> Answer {
         let cache = Arc::clone(&self.shared.common.cache);
         let shown = name.as_ref().map(|name| text(name.wire()));
@@ -204,7 +196,7 @@ impl Context {
     }
 }
 
-/// How a prefix stands, as it is told.
+/// Converts the state of a prefix for `status`.
 fn status_of(used: &InUse, now: Nanos) -> PrefixStatus {
     let seconds = |time: Nanos| time.0 / Nanos::SECOND.0;
     PrefixStatus {
@@ -218,7 +210,7 @@ fn status_of(used: &InUse, now: Nanos) -> PrefixStatus {
     }
 }
 
-/// The query of a client that asks this.
+/// Builds the query that a client would send.
 fn query(subject: &Subject) -> Result<Vec<u8>, String> {
     let name: LowerName =
         subject.name.parse().map_err(|error| format!("the name {}: {error}", subject.name))?;
@@ -229,7 +221,7 @@ fn query(subject: &Subject) -> Result<Vec<u8>, String> {
     query.extend(name.wire());
     query.extend(rtype.to_int().to_be_bytes());
     query.extend(CLASS_IN.to_be_bytes());
-    // Whoever speaks EDNS is told more.
+    // EDNS clients get extended errors.
     put_opt(&mut query, UDP_PAYLOAD as u16, Rcode::NOERROR, subject.dnssec_ok, &[]);
     Ok(query)
 }

@@ -1,12 +1,12 @@
-//! What a thread does about its own panics: each costs the query that was being worked on, and
-//! nothing else; too many end the process, so that whoever watches over it starts it anew.
+//! Handling of panics in a thread. Each panic costs the query being processed and nothing else. Too
+//! many panics end the process, so that a supervisor restarts it.
 
 use method::units::Nanos;
 
 use crate::guard::{Allowance, Panic};
 use crate::metrics::{Count, WorkerMetrics};
 
-/// The most octets of what a panic has cost that the log repeats; there is a question in it.
+/// Maximum length of the description of the damage in the log, in octets; it contains a question.
 const LONGEST: usize = 300;
 
 /// The panics of one thread.
@@ -16,10 +16,10 @@ pub(super) struct Defects {
 }
 
 impl Defects {
-    /// There has been one, which has cost the query with this question its answer.
+    /// Records a panic that left the query with this question unanswered.
     ///
     /// # Panics
-    /// If there have been too many.
+    /// After too many panics.
     pub(super) fn note_query(
         &mut self,
         panic: &Panic,
@@ -31,11 +31,11 @@ impl Defects {
         noted.unwrap_or_else(|too_many| panic!("{too_many}"));
     }
 
-    /// There has been one, which has cost so much.
+    /// Records a panic with this `cost`.
     ///
     /// # Errors
-    /// If there have been too many: ten at once, then one a minute. Then the thread must end, by a
-    /// panic that nobody catches.
+    /// After too many panics: a burst of ten, then one per minute. The thread must then end by an
+    /// uncaught panic.
     pub(super) fn note(
         &mut self,
         panic: &Panic,
@@ -52,12 +52,12 @@ impl Defects {
     }
 }
 
-/// What a panic at work on a question costs, in words.
+/// Describes the cost of a panic during the processing of a question.
 pub(super) fn answer_to(question: &str) -> String {
     format!("one query its answer; the question was {question}")
 }
 
-/// A thread has had more panics than are survived; the last one.
+/// The last panic of a thread that exceeded its allowance.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("too many defects, of which the last one was: {0}")]
 pub(super) struct TooMany(Panic);
@@ -75,9 +75,9 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(30);
 
-    /// A server whose upstream says of all names that there is no such data, but of those that
-    /// begin with "defect-timer" nothing, and of those that begin with "defect-upstream" that TCP
-    /// has more.
+    /// A server with an upstream that answers NODATA, with two exceptions. It does not answer names
+    /// that begin with "defect-timer", and it truncates answers for names that begin with
+    /// "defect-upstream".
     fn server(threads: usize) -> RunningServer {
         let upstream = UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = upstream.local_addr().unwrap().port();
@@ -102,7 +102,7 @@ mod tests {
         bind(settings, Activated::default()).unwrap().start().unwrap()
     }
 
-    /// A question for an A record.
+    /// A query for an A record.
     fn query(name: &str) -> Vec<u8> {
         let mut query = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0".to_vec();
         query.extend(name.parse::<crate::name::LowerName>().unwrap().wire());
@@ -110,7 +110,7 @@ mod tests {
         query
     }
 
-    /// The RCODE of the reply to a question for an A record.
+    /// The RCODE of the reply to a query for an A record.
     fn ask(server: SocketAddr, name: &str) -> Option<u8> {
         let client = UdpSocket::bind("127.0.0.1:0").unwrap();
         client.set_read_timeout(Some(SOON)).unwrap();

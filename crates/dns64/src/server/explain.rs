@@ -1,9 +1,9 @@
-//! A query that is to be explained: it goes the way of every other query, and what it meets there is
-//! noted.
+//! Explanation of a query. The query takes the path of every other query, and each step is recorded
+//! in a trace.
 //!
 //! ```text
 //! control ─► mail ─► Frontend ─► advance … resume … ─► Reply ─► Explanation ─► control
-//!                                  └── Trace: questions, and what became of them
+//!                                  └── Trace: questions and their outcomes
 //! ```
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -36,24 +36,24 @@ use crate::translation::decision::Decision;
 use crate::translation::policy::{Mapping, Rules};
 use crate::translation::prefix::Prefix;
 
-/// Who wants the explanation; an error says in words why there is none.
+/// Receiver of the explanation, or of a message if there is none.
 pub(super) type Tell = oneshot::Sender<Result<Explanation, String>>;
 
-/// What is noted on the way of one query.
+/// Events recorded while a query is processed.
 pub(super) struct Trace {
     tell: Tell,
     questions: Vec<QuestionAsked>,
-    /// The question that is waited for, and since when.
+    /// Pending upstream query, and its start.
     waiting: Option<(KeyBuf, Nanos)>,
 }
 
 impl Trace {
-    /// Nothing is noted yet.
+    /// Creates an empty trace.
     pub(super) fn new(tell: Tell) -> Trace {
         Trace { tell, questions: Vec::new(), waiting: None }
     }
 
-    /// The answer to a question was known.
+    /// Records a question that was answered from the cache.
     pub(super) fn known(&mut self, key: &KeyBuf, outcome: &Outcome) {
         self.note(key, Source::Cache, Nanos(0), outcome);
     }
@@ -63,17 +63,17 @@ impl Trace {
         self.note(key, Source::Local, Nanos(0), outcome);
     }
 
-    /// Nobody was asked a question.
+    /// Records a question that was rejected without an upstream query.
     pub(super) fn denied(&mut self, key: &KeyBuf) {
         self.note(key, Source::Nobody, Nanos(0), &Outcome::Failed(Failure::Overload));
     }
 
-    /// The answer to a question is waited for.
+    /// Records the start of a wait for an upstream answer.
     pub(super) fn waits(&mut self, key: &KeyBuf, now: Nanos) {
         self.waiting = Some((key.clone(), now));
     }
 
-    /// It is there.
+    /// Records the end of the wait.
     pub(super) fn landed(&mut self, outcome: &Outcome, now: Nanos) {
         if let Some((key, since)) = self.waiting.take() {
             self.note(&key, Source::Upstream, now.since(since), outcome);
@@ -104,7 +104,7 @@ impl Trace {
         });
     }
 
-    /// Tells why the reply to a query is what it is.
+    /// Sends the explanation of a reply.
     pub(super) fn tell(
         mut self,
         inquiry: &Inquiry,
@@ -128,11 +128,11 @@ impl Trace {
             mark_used(&mut explanation.rules.prefixes, &answer, reply);
             (explanation.answer, explanation.extended_errors) = (answer, errors);
         }
-        // Who asked may have gone.
+        // Fails if the client has gone.
         let _ = self.tell.send(Ok(explanation));
     }
 
-    /// Tells that the client may not ask.
+    /// Sends the explanation that the client is not allowed.
     pub(super) fn refuse(
         self,
         query: &Query<'_>,
@@ -147,13 +147,13 @@ impl Trace {
         let _ = self.tell.send(Ok(told));
     }
 
-    /// Tells in words why nothing can be explained.
+    /// Sends an error message in place of an explanation.
     pub(super) fn fail(self, why: &str) {
         let _ = self.tell.send(Err(why.to_owned()));
     }
 }
 
-/// What is the same in all explanations; the rest is empty.
+/// Fills the fields common to all explanations; the others are empty.
 fn explanation(
     name: &LowerName,
     qtype: u16,
@@ -179,12 +179,12 @@ fn explanation(
     }
 }
 
-/// A type, as zone files have it.
+/// Returns the mnemonic of a type, as in zone files.
 fn type_name(qtype: u16) -> String {
     Rtype::from_int(qtype).to_string()
 }
 
-/// What became of a question, in a word.
+/// Returns one word for the outcome of a question.
 fn found(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Answered(kept) => match kept.answer.kind() {
@@ -202,7 +202,7 @@ fn found(outcome: &Outcome) -> &'static str {
     }
 }
 
-/// The addresses in an answer.
+/// Returns the addresses in an answer.
 fn addresses(answer: &Answer) -> Vec<IpAddr> {
     let address = |rtype, data: &[u8]| match rtype {
         rtype::A => <[u8; 4]>::try_from(data).ok().map(|data| Ipv4Addr::from(data).into()),
@@ -212,7 +212,7 @@ fn addresses(answer: &Answer) -> Vec<IpAddr> {
     answer.answers().filter_map(|record| address(record.rtype, record.data)).collect()
 }
 
-/// What counts for a client and a name.
+/// Returns the rules that apply to a client and a name.
 fn applied(rules: &Rules<'_>, name: &LowerName, settings: &Settings, now: Nanos) -> RulesApplied {
     let (policy, config) = (rules.policy, &settings.config);
     let whose = settings.whose_policy(rules.client, name);
@@ -243,7 +243,7 @@ fn applied(rules: &Rules<'_>, name: &LowerName, settings: &Settings, now: Nanos)
 
 fn prefix_rule(mapping: &Mapping, settings: &Settings, now: Nanos) -> PrefixRule {
     let (prefix, standing) = (mapping.prefix(), mapping.stands());
-    // One that is announced has the name of the entry for all that are.
+    // A discovered prefix has the name of the entry for all discovered ones.
     let announced = standing.until.map(|until| (*prefix, until));
     let live = Live { announced: announced.into_iter().collect(), ..Live::default() };
     let is_it =
@@ -259,7 +259,7 @@ fn prefix_rule(mapping: &Mapping, settings: &Settings, now: Nanos) -> PrefixRule
     }
 }
 
-/// Marks the prefixes that records of an answer were made with.
+/// Marks the prefixes with which records of an answer were synthesized.
 fn mark_used(prefixes: &mut [PrefixRule], answer: &[AnswerRecord], reply: &Reply<'_>) {
     let is_made = matches!(reply, Reply::Synthesize { .. } | Reply::Local(_));
     let made: Vec<Ipv6Addr> = answer
@@ -273,7 +273,7 @@ fn mark_used(prefixes: &mut [PrefixRule], answer: &[AnswerRecord], reply: &Reply
     }
 }
 
-/// What bounds the TTL of synthesized records.
+/// Returns the bounds on the TTL of synthesized records.
 fn ttl_bounds(reply: &Reply<'_>, rules: &Rules<'_>) -> Option<TtlBounds> {
     let Reply::Synthesize { a, ttl_limit, .. } = *reply else { return None };
     Some(TtlBounds {
@@ -283,7 +283,7 @@ fn ttl_bounds(reply: &Reply<'_>, rules: &Rules<'_>) -> Option<TtlBounds> {
     })
 }
 
-/// The answer section and the extended errors of a reply of ours, read by an independent library.
+/// Parses the answer section and the extended errors of our reply with an independent library.
 fn read(octets: &[u8]) -> Option<(Vec<AnswerRecord>, Vec<u16>)> {
     let message = Message::from_octets(octets).ok()?;
     let records = message.answer().ok()?.limit_to::<AllRecordData<_, _>>();

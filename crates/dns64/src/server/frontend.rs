@@ -1,5 +1,5 @@
-//! Client queries: who may ask, what is answered at once, what the decision wants to know, and the
-//! reply.
+//! Client queries: access checks, immediate answers, lookups for the translation decision, and
+//! replies.
 //!
 //! ```text
 //! on_query ─► limiter, access ─► Inquiry::begin ─► advance ─► step ─► reply ─► Replies
@@ -8,8 +8,8 @@
 //!                                                   resume ◄─ Resolver, jobs
 //! ```
 //!
-//! What is answered is told to an [`Observer`], if there is one. A query that is to be explained
-//! ([`super::explain`]) goes the same way, and ends in an explanation instead of a reply.
+//! Each reply is reported to an [`Observer`], if there is one. A query of [`super::explain`] takes
+//! the same path and ends in an explanation instead of a reply.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -46,24 +46,24 @@ use crate::transport::Transport;
 use crate::transport::backlog::ToStream;
 use crate::transport::client::Client;
 
-/// Multiple of a query's size up to which its UDP reply is not limited. The octets beyond it count
+/// Multiple of a query's size up to which its UDP reply is not limited. Octets beyond it count
 /// against `limits.amplification-rate` unless the client's address is verified.
 const UNLIMITED: u32 = 4;
 
-/// The half of a worker that clients see.
+/// The client side of a worker.
 pub(super) struct Frontend {
     worker: WorkerId,
     shared: Arc<Shared>,
     settings: Arc<Settings>,
     replies: Replies,
-    /// Who is told of what is answered.
+    /// Receives a report of each reply.
     observer: Option<Observer>,
     jobs: Jobs,
     now: Nanos,
 }
 
 impl Frontend {
-    /// Nobody has asked yet.
+    /// Creates the client side without waiting queries.
     pub(super) fn new(
         worker: WorkerId,
         shared: Arc<Shared>,
@@ -75,34 +75,33 @@ impl Frontend {
         Frontend { worker, shared, settings, replies, observer, jobs, now: Nanos(0) }
     }
 
-    /// Takes over another configuration, for every query that comes after, and for the rest of
-    /// those that wait.
+    /// Switches to other settings, for later queries and for the remaining steps of waiting ones.
     pub(super) fn take_settings(&mut self, settings: Arc<Settings>) {
         self.settings = settings;
     }
 
-    /// The configuration that it follows.
+    /// Returns the settings in effect.
     pub(super) fn settings(&self) -> &Arc<Settings> {
         &self.settings
     }
 
-    /// Tells it what time it is.
+    /// Sets the current time.
     #[inline]
     pub(super) fn set_now(&mut self, now: Nanos) {
         self.now = now;
     }
 
-    /// What goes to clients.
+    /// Returns the client sockets and their queued replies.
     pub(super) fn replies(&self) -> &Replies {
         &self.replies
     }
 
-    /// Replies that wait to leave by the rings with this number.
+    /// Returns the replies waiting on the rings with this number.
     pub(super) fn outbox(&mut self, number: usize) -> &mut Outbox {
         self.replies.outbox(number)
     }
 
-    /// How many client queries wait for upstreams.
+    /// Returns the number of client queries that wait for upstreams.
     pub(super) fn waiting(&self) -> usize {
         self.jobs.len()
     }
@@ -116,14 +115,14 @@ impl Frontend {
         self.shared.metrics().worker(self.worker)
     }
 
-    /// Sends what `write` writes, to a query that came just now.
+    /// Sends the reply that `write` produces, for a query that arrived just now.
     #[inline]
     fn reply(&mut self, client: &Client, write: impl FnOnce(&mut Vec<u8>)) {
         let metrics = self.shared.metrics().worker(self.worker);
         self.replies.send(client, metrics, Nanos(0), write);
     }
 
-    /// Tells that a query was answered at once, if somebody wants to hear of it.
+    /// Reports a query that was answered at once to the observer, if there is one.
     #[inline]
     fn tell_reply(
         &mut self,
@@ -147,7 +146,7 @@ impl Frontend {
         }
     }
 
-    /// Tells that a query has its reply, if somebody wants to hear of it.
+    /// Reports a reply to the observer, if there is one.
     #[inline]
     fn tell_answer(&mut self, job: &Job, reply: &Reply<'_>, sent: Rcode, rules: &Rules<'_>) {
         let metrics = self.shared.metrics().worker(self.worker);
@@ -165,7 +164,7 @@ impl Frontend {
         }
     }
 
-    /// A datagram, or a message of a connection.
+    /// Processes a datagram or a message of a connection.
     pub(super) fn on_query(
         &mut self,
         resolver: &mut Resolver<Network>,
@@ -208,8 +207,8 @@ impl Frontend {
         }
     }
 
-    /// A query of a client `ip` that is not to be answered but to be explained. It counts as no
-    /// client's.
+    /// Processes a query of `explain`, as if from a client `ip`. It is not counted as a client
+    /// query.
     pub(super) fn on_explain(
         &mut self,
         resolver: &mut Resolver<Network>,
@@ -228,12 +227,12 @@ impl Frontend {
             let rules = self.settings.rules(ip, &query.name, self.now);
             return trace.refuse(&query, &rules, &self.settings, self.now);
         }
-        // Nothing is sent to it.
+        // Nothing is sent to this client.
         let client = Client::Stream(Transport::Tcp, ip, ToStream::closed());
         self.begin(resolver, &client, &query, bytes.len(), Some(trace));
     }
 
-    /// Begins the work for a query of `octets` octets from a client that `[access]` allows.
+    /// Starts processing a query of `octets` octets from a client that `[access]` allows.
     fn begin(
         &mut self,
         resolver: &mut Resolver<Network>,
@@ -256,7 +255,7 @@ impl Frontend {
         {
             self.metrics().count(Count::WithheldCd);
         }
-        // What it is an alias of may have other rules.
+        // The target of an alias may be subject to other rules.
         let rules =
             if inquiry.is_alias() { settings.rules(ip, inquiry.name(), self.now) } else { rules };
         let job = Job {
@@ -270,7 +269,7 @@ impl Frontend {
         self.advance(resolver, &mut Some(job), &settings, &rules);
     }
 
-    /// A client that must not ask: REFUSED, if it has asked at all.
+    /// Rejects a client that `[access]` does not allow: REFUSED, if the message is a query.
     fn refuse(&mut self, client: &Client, bytes: &[u8]) {
         self.metrics().count(Count::AclRefused);
         match Received::read(bytes) {
@@ -290,8 +289,8 @@ impl Frontend {
         }
     }
 
-    /// A client that asks too much. One that has proved its address (RFC 7873) is sent to TCP;
-    /// others, whose address may be forged, get nothing.
+    /// Handles a query above the rate limit. A client with a verified address (RFC 7873) gets TC=1;
+    /// others get no reply, because their address may be forged.
     fn limit(&mut self, client: &Client, bytes: &[u8]) {
         self.metrics().count(Count::RateLimited);
         let ip = client.ip();
@@ -308,8 +307,8 @@ impl Frontend {
         }
     }
 
-    /// Takes a client query as far as what is known allows: to its reply, or to the next question
-    /// that it waits for.
+    /// Advances a client query as far as possible: to its reply, or to the next fetch that it waits
+    /// for.
     fn advance(
         &mut self,
         resolver: &mut Resolver<Network>,
@@ -365,8 +364,8 @@ impl Frontend {
                 Asked::Waiting => {
                     job.note(|trace| trace.waits(&key, self.now));
                     job.inquiry.wait(rules);
-                    // Beside a probe the companion is asked only where there is no time to ask it
-                    // after the probe.
+                    // During a probe the companion query is sent at once only if there is no time
+                    // left to send it after the probe.
                     let wanted = !key.is_probe() || resolver.leaves_no_time(job.arrived);
                     let companion = job.inquiry.companion(&key, rules.policy).filter(|_| wanted);
                     held.take().into_iter().for_each(|job| self.jobs.insert(job));
@@ -380,8 +379,8 @@ impl Frontend {
                     job.inquiry.learn(Outcome::Failed(Failure::Overload));
                 }
                 Asked::Denied(denial) if self.is_shed(&job.client, denial) => return,
-                // The failure is `Overload` and not `Timeout`: no upstream has been asked, the
-                // records may exist, and nothing may be synthesized in their place.
+                // The failure is `Overload`, not `Timeout`: no upstream was queried, so the records
+                // may exist, and nothing may be synthesized in their place.
                 Asked::Denied(_) => {
                     job.note(|trace| trace.denied(&key));
                     job.inquiry.give_up(Failure::Overload);
@@ -390,7 +389,7 @@ impl Frontend {
         }
     }
 
-    /// Sends a client its reply.
+    /// Sends a reply to its client.
     #[inline]
     fn conclude(&mut self, job: &Job, reply: &Reply<'_>, settings: &Settings, rules: &Rules<'_>) {
         let (shared, now) = (&*self.shared, self.now);
@@ -400,7 +399,7 @@ impl Frontend {
             let start = out.len();
             job.inquiry.write(out, reply, rules);
             sent = rcode_of(&out[start..], sent);
-            // Before the client can have it.
+            // Counted before the client can receive it.
             metrics.count_rcode(sent);
             if sent == reply.rcode() {
                 count_reply(metrics, &job.inquiry, reply);
@@ -417,7 +416,7 @@ impl Frontend {
         self.tell_answer(job, reply, sent, rules);
     }
 
-    /// Counts a question that was denied. True if its client gets no reply.
+    /// Counts a rejected query. Returns true if its client gets no reply.
     fn is_shed(&self, client: &Client, denial: Denial) -> bool {
         self.count_denial(denial);
         denial != Denial::TooLate
@@ -434,14 +433,14 @@ impl Frontend {
         });
     }
 
-    /// A client query that waits no more.
+    /// Removes a client query that no longer waits.
     #[inline]
     pub(super) fn take(&mut self, id: JobId) -> Option<Job> {
         self.jobs.remove(id)
     }
 
-    /// The question that a query waited for is over: it goes on. What is left in `held` has neither
-    /// its reply nor waits.
+    /// Continues a query after its fetch has completed. A job left in `held` has neither its reply
+    /// nor a place among the waiting ones.
     #[inline]
     pub(super) fn resume(
         &mut self,
@@ -458,8 +457,8 @@ impl Frontend {
         }
     }
 
-    /// SERVFAIL for a query at whose work there was a panic. Who wanted it explained is told when it
-    /// goes with its trace.
+    /// Answers SERVFAIL to a query after a panic in its processing. For `explain`, dropping the
+    /// trace reports the failure.
     pub(super) fn fail(&mut self, mut job: Job) {
         if job.trace.is_some() {
             return;
@@ -476,7 +475,7 @@ impl Frontend {
         }
     }
 
-    /// SERVFAIL for a query at whose beginning there was a panic.
+    /// Answers SERVFAIL to a query after a panic in its first processing step.
     pub(super) fn fail_query(&mut self, client: &Client, bytes: &[u8]) {
         let mut reply = Vec::new();
         let answer = |cookie| self.shared.cookies.answer(cookie, client.ip());
@@ -488,7 +487,7 @@ impl Frontend {
     }
 }
 
-/// Counts a reply that a client gets, but for its RCODE.
+/// Counts a reply, except its RCODE.
 fn count_reply(metrics: &WorkerMetrics, inquiry: &Inquiry, reply: &Reply<'_>) {
     match *reply {
         Reply::Pass { strip: Strip::Excluded | Strip::Mapped, .. } => {
@@ -514,8 +513,8 @@ fn count_reply(metrics: &WorkerMetrics, inquiry: &Inquiry, reply: &Reply<'_>) {
     }
 }
 
-/// The RCODE of a message that was written for a reply with this one: another one where the reply
-/// could not be written as it was wanted, and SERVFAIL was. Extended ones have no others.
+/// Returns the RCODE of the written message. It differs from `wanted` if the reply could not be
+/// written and SERVFAIL was written instead. Extended RCODEs are not replaced.
 fn rcode_of(message: &[u8], wanted: Rcode) -> Rcode {
     match message.get(3).map(|octet| octet & 0x0f) {
         Some(low) if low != wanted.in_header() => Rcode::new(low.into()),
@@ -524,8 +523,8 @@ fn rcode_of(message: &[u8], wanted: Rcode) -> Rcode {
 }
 
 /// Returns true if a client may get a reply of `octets`, which is more than [`UNLIMITED`] times its
-/// query. Its address is verified, or the allowance of its network covers the octets beyond that:
-/// an attacker can forge the addresses of that network to flood its hosts.
+/// query. Either its address is verified, or its network's allowance covers the octets beyond that
+/// limit. An attacker can forge addresses of that network to flood its hosts.
 fn may_exceed(shared: &Shared, job: &Job, octets: u32, limits: &LimitKeys, now: Nanos) -> bool {
     let ip = job.client.ip();
     job.client.transport().is_proven()

@@ -1,5 +1,5 @@
-//! The thread for TCP: clients, upstreams, and the metrics listener, asynchronous; the workers do
-//! the DNS.
+//! The asynchronous thread for TCP: clients, upstreams, metrics listener and control socket. DNS
+//! processing happens in the workers.
 
 use std::cell::RefCell;
 use std::io;
@@ -38,37 +38,36 @@ use crate::transport::connections::{Connections, Entry};
 use crate::transport::stream::{self, Bounds, End};
 use crate::transport::upstream_tcp;
 
-/// How often it is looked at whether the server stops.
+/// Interval between checks for a stop.
 const STOP_CHECK: Duration = Duration::from_millis(50);
-/// In which all tasks of the thread have had a turn.
+/// Time in which every task of the thread has been scheduled once.
 const HEARD: Duration = Duration::from_millis(5);
-/// How long a server that stops waits for clients to take their last replies.
+/// Time that a stopping server waits for clients to receive their last replies.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// What the thread serves with, bound before it begins.
+/// Sockets of the thread, bound before it starts.
 pub(super) struct Sockets {
-    /// For clients.
+    /// Listeners for clients.
     pub(super) listeners: Vec<std::net::TcpListener>,
-    /// The addresses of all clients' sockets, those for UDP as well.
+    /// Addresses of all client sockets, including UDP.
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) metrics: Option<std::net::TcpListener>,
     pub(super) control: Option<ControlSocket>,
-    /// Handler of requests to reload at the control socket.
+    /// Handler of reload requests from the control socket.
     pub(super) on_reload: Option<OnReload>,
-    /// For each interface whose advertisements count.
+    /// One socket for router advertisements per configured interface.
     pub(super) routers: Vec<RouterSocket>,
-    /// The interfaces by which it goes past the network stack, in words.
+    /// Descriptions of the interfaces with AF_XDP.
     pub(super) past_stack: Vec<String>,
 }
 
-/// Serves until the server stops.
+/// Runs until the server stops.
 ///
 /// # Errors
 /// If the process has no file descriptor left.
 ///
 /// # Panics
-/// If there have been too many panics: each costs what was being worked on, and is counted and
-/// logged.
+/// After too many panics. Each panic costs the work in progress, and is counted and logged.
 pub(super) fn run(
     shared: &Arc<Shared>,
     sockets: Sockets,
@@ -106,7 +105,7 @@ pub(super) fn run(
         let (past_stack, on_reload) = (sockets.past_stack, sockets.on_reload);
         let context =
             Context { shared: shared_too, addresses, metrics_address, past_stack, on_reload };
-        // Its file is removed when this ends.
+        // The socket's file is removed at the end of this function.
         let _file = match sockets.control {
             Some(socket) => Some(serve_control(&tasks, socket, context)?),
             None => None,
@@ -116,7 +115,8 @@ pub(super) fn run(
                 shared.is_closing.load(Ordering::Relaxed) && !std::mem::replace(stop, true)
             });
             if closes {
-                // All tasks hear of it, and hand on what they have read before.
+                // In this time all tasks see the flag and hand over messages that they have already
+                // read.
                 tokio::time::sleep(HEARD).await;
                 shared.is_closed.store(true, Ordering::Release);
             }
@@ -126,7 +126,7 @@ pub(super) fn run(
             }
         }
         let _ = stop.send(true);
-        // The workers have answered everything; the replies are still being written.
+        // The workers have answered all queries, but some replies are still being written.
         let written = async {
             while !connections.is_empty() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -137,8 +137,8 @@ pub(super) fn run(
     })
 }
 
-/// Begins tasks whose panics are counted and logged; `too_many` is filled when there have been too
-/// many.
+/// Creates the task set. Panics of tasks are counted and logged; `too_many` is set after too many
+/// of them.
 fn tasks(shared: &Arc<Shared>, too_many: &Rc<RefCell<Option<TooMany>>>) -> Tasks {
     let (shared, too_many) = (Arc::clone(shared), Rc::clone(too_many));
     let defects = RefCell::new(Defects::default());
@@ -161,7 +161,7 @@ fn serve_metrics(tasks: &Tasks, shared: &Arc<Shared>, listener: TcpListener) {
     });
 }
 
-/// Serves the control socket. Returns its file.
+/// Serves the control socket. Returns the guard of its file.
 fn serve_control(tasks: &Tasks, socket: ControlSocket, context: Context) -> io::Result<SocketFile> {
     let (listener, file) = socket.into_parts();
     let listener = Rc::new(UnixListener::from_std(listener)?);
@@ -172,7 +172,7 @@ fn serve_control(tasks: &Tasks, socket: ControlSocket, context: Context) -> io::
     Ok(file)
 }
 
-/// Asks upstreams what the workers want to have asked over TCP, and tells them what comes of it.
+/// Sends the workers' upstream queries over TCP, and returns the results to them.
 fn ask_upstreams(
     tasks: &Tasks,
     shared: &Arc<Shared>,
@@ -212,16 +212,16 @@ fn ask_upstreams(
     tasks.keep("a question to an upstream over TCP", begin);
 }
 
-/// What serves clients over TCP.
+/// State for serving clients over TCP.
 #[derive(Clone)]
 struct TcpService {
     shared: Arc<Shared>,
     tasks: Tasks,
-    /// Replies that wait on all connections.
+    /// Octets of replies queued on all connections.
     backlogs: Backlogs,
 }
 
-/// Accepts connections of clients, and hands their queries to the workers in turn.
+/// Accepts client connections, and distributes their queries to the workers round robin.
 async fn accept(
     service: TcpService,
     listener: Rc<TcpListener>,
@@ -235,15 +235,15 @@ async fn accept(
             _ = stopping.wait_for(|stopping| *stopping) => break,
         };
         let Ok((stream, peer)) = accepted else {
-            // Most likely no file descriptor is left; there may be one a moment later.
+            // Most likely the process has no file descriptor left; one may become free soon.
             shared.metrics().tcp().count(Count::TcpAcceptFailed);
             tokio::time::sleep(STOP_CHECK).await;
             continue;
         };
         let settings = shared.settings.load();
         let limits = settings.config.limits;
-        // Connections of clients that are not allowed, and those beyond a limit, are closed at
-        // once, so that these clients need not wait for a reply in vain.
+        // Connections of disallowed clients, and those beyond a limit, are closed at once, so that
+        // these clients do not wait for a reply.
         let ip = peer.ip().to_canonical();
         if !settings.allows(ip) {
             shared.metrics().tcp().count(Count::TcpRefusedAcl);
@@ -252,7 +252,7 @@ async fn accept(
         let place = match connections.enter(ip, limits.tcp_connections, limits.tcp_per_client) {
             Entry::Free(place) => place,
             Entry::Displacing(place) => {
-                // The connection that was displaced gives back its file descriptor first.
+                // Let the displaced connection close its file descriptor first.
                 tokio::task::yield_now().await;
                 place
             }
@@ -261,8 +261,8 @@ async fn accept(
                 continue;
             }
         };
-        // Replies that wait for one another would wait for the client's acknowledgements. It can
-        // only fail for a client that has gone.
+        // Without TCP_NODELAY, replies would wait for the client's acknowledgements. It can only
+        // fail for a closed connection.
         let _ = stream.set_nodelay(true);
         let bounds = Bounds { pipeline: limits.tcp_pipeline, idle: limits.tcp_idle };
         let (service, stopping) = (service.clone(), stopping.clone());
@@ -287,7 +287,8 @@ async fn accept(
 }
 
 impl TcpService {
-    /// Hands a client's message on to a worker. A panic costs that message a SERVFAIL.
+    /// Passes a client's message to a worker. If that panics, the message is answered with
+    /// SERVFAIL.
     fn hand_on(&self, worker: WorkerId, ip: IpAddr, bytes: Vec<u8>, reply: &ToStream) {
         let mut held = Some(bytes);
         let handed_on = catch(|| {
@@ -307,7 +308,7 @@ impl TcpService {
             let mut servfail = Vec::new();
             let answer = |cookie| self.shared.cookies.answer(cookie, ip);
             write_servfail(&mut servfail, &bytes, Transport::Tcp, answer);
-            // The client may have gone.
+            // Fails if the client has closed the connection.
             let _ = reply.send(servfail);
         }
     }

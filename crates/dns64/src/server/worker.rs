@@ -1,5 +1,4 @@
-//! A worker: its sockets, the client queries that wait, and the resolver that they wait for, a turn
-//! at a time.
+//! A worker: sockets, waiting client queries and their resolver, processed in turns.
 //!
 //! ```text
 //! turn: wait ─► client datagrams ───► Frontend::on_query ─┐
@@ -41,11 +40,11 @@ use crate::resolver::upstreams::ports;
 use crate::resolver::waiter::{Waiter, Waiting};
 use crate::transport::client::Client;
 
-/// The longest wait: then the worker looks whether it should end.
+/// Longest wait, after which the worker checks for a stop.
 const IDLE: Duration = Duration::from_millis(100);
 /// Longest time from the filter's redirection of a packet to its appearance in a ring.
 const SHOWN: Nanos = Nanos::from_millis(10);
-/// Longest time for which rings are read after a stop. Reading full rings takes less.
+/// Longest time for which rings are read after a stop. Draining full rings takes less.
 const READ_OUT: Nanos = Nanos::from_millis(500);
 
 pub(super) struct Worker {
@@ -54,32 +53,32 @@ pub(super) struct Worker {
     inbox: Receiver<Mail>,
     frontend: Frontend,
     resolver: Resolver<Network>,
-    /// What comes and goes past the stack.
+    /// AF_XDP rings of this worker.
     rings: Vec<Rings>,
-    /// When the rings are asked again what they have lost.
+    /// Next time to read the drop counters of the rings.
     losses_due: Nanos,
-    /// Datagrams that came by the rings for other workers, whose inboxes were full.
+    /// Datagrams for other workers that were lost because the inboxes were full.
     undelivered: u64,
     intake: Intake,
-    /// One for each socket of clients.
+    /// One per client socket.
     lateness: Vec<Lateness>,
     defects: Defects,
     now: Nanos,
 }
 
-/// What a worker serves with.
+/// Sockets and rings of a worker.
 pub(super) struct Served {
-    /// Its sockets, one per address.
+    /// Sockets, one per address.
     pub(super) endpoints: Vec<Endpoint>,
-    /// It counts what the kernel drops on them; of workers that share sockets only the one with the
-    /// lowest number does.
+    /// True if this worker counts the kernel's drops on them. Among workers that share sockets, the
+    /// one with the lowest number does.
     pub(super) counts_drops: bool,
-    /// Its rings, beside them.
+    /// AF_XDP rings, in addition to the sockets.
     pub(super) rings: Vec<Rings>,
 }
 
 impl Worker {
-    /// A worker that serves with these. `observer` is told of what the worker does.
+    /// Creates a worker. `observer` receives reports of its queries.
     ///
     /// # Errors
     /// If the process has no file descriptor left.
@@ -114,15 +113,15 @@ impl Worker {
         })
     }
 
-    /// Works until it is told to stop, and then until the last client query has its reply.
+    /// Runs until a stop is requested, and then until the last client query has its reply.
     pub(super) fn run(mut self) {
         let mut batch = ReceiveBatch::new(OFFLOAD_LEN);
         let mut ready = Vec::with_capacity(256);
         let mut stopped_at = None;
         loop {
             if stopped_at.is_none() && self.shared.stopping.load(Ordering::Relaxed) {
-                // Queries that have not been read stay in the sockets: those of systemd are served
-                // by the next process.
+                // Unread queries stay in the sockets. Sockets of systemd are then served by the
+                // next process.
                 for endpoint in self.frontend.replies().endpoints() {
                     let _ = self.resolver.outside().poller.remove(endpoint);
                 }
@@ -131,11 +130,10 @@ impl Worker {
                 stopped_at = Some(self.now);
             }
             if let Some(stopped_at) = stopped_at {
-                // Queries that came over TCP before may still be in the inbox, and others in the
-                // rings.
+                // Queries received over TCP may still be in the inbox, and others in the rings.
                 let is_read = self.read_inbox() & self.read_rings_out(stopped_at);
                 self.flush();
-                // Another worker may wait for a question for which no query of this one waits.
+                // Another worker may wait for a fetch that no query of this worker waits for.
                 if is_read && self.frontend.waiting() == 0 && self.resolver.is_idle() {
                     break;
                 }
@@ -155,7 +153,7 @@ impl Worker {
             }
             self.look_at_the_clock();
             self.take_settings();
-            // What is under way comes before what is new.
+            // Process pending work before new queries.
             for &token in &ready {
                 match ports::of_token(token) {
                     Some(port) => self.read_upstream(port, &mut batch),
@@ -181,11 +179,13 @@ impl Worker {
         }
     }
 
-    /// Reads the packets that a stop leaves in the rings. Returns true if all queries that the filter
-    /// redirected before the stop have been read: the rings were empty when they were read [`SHOWN`]
-    /// after it. A flood of our source ports must not delay the end of the stop, hence [`READ_OUT`].
+    /// Reads the packets that a stop leaves in the rings. Returns true if all queries redirected
+    /// before the stop have been read: the rings were empty when read [`SHOWN`] after it. A flood
+    /// of packets to the upstream ports must not delay the stop, so the time is limited to
+    /// [`READ_OUT`].
     fn read_rings_out(&mut self, stopped_at: Nanos) -> bool {
-        // Before the rings are read: packets may come into them while this thread is preempted.
+        // Read the clock before the rings, because packets may arrive while this thread is
+        // preempted.
         self.look_at_the_clock();
         let since = self.now.since(stopped_at);
         let mut is_empty = true;
@@ -201,7 +201,7 @@ impl Worker {
         self.frontend.set_now(self.now);
     }
 
-    /// Looks whether the configuration has been replaced.
+    /// Switches to new settings if they were replaced.
     fn take_settings(&mut self) {
         let current = self.shared.settings.load();
         if !Arc::ptr_eq(&current, self.frontend.settings()) {
@@ -210,7 +210,7 @@ impl Worker {
         }
     }
 
-    /// Does a client query's work. If it panics, its client gets SERVFAIL.
+    /// Processes a client query. If that panics, the client gets SERVFAIL.
     #[inline]
     fn on_query(&mut self, client: &Client, bytes: &[u8]) {
         let Worker { frontend, resolver, .. } = self;
@@ -222,7 +222,7 @@ impl Worker {
         self.resume();
     }
 
-    /// Does the work of a query that is to be explained. If it panics, there is no explanation.
+    /// Processes a query of `explain`. If that panics, there is no explanation.
     fn on_explain(&mut self, client: IpAddr, bytes: &[u8], trace: Box<Trace>) {
         let Worker { frontend, resolver, .. } = self;
         resolver.begin_work();
@@ -232,7 +232,7 @@ impl Worker {
         self.resume();
     }
 
-    /// Does a question's work. If it panics, those who wait for it are told that it has failed.
+    /// Runs a step of the resolver. If it panics, the fetch fails for all its waiters.
     #[inline]
     fn resolve(&mut self, work: impl FnOnce(&mut Resolver<Network>)) {
         self.resolver.begin_work();
@@ -243,7 +243,7 @@ impl Worker {
         self.resume();
     }
 
-    /// Lets those go on whose questions are over. If that panics, their clients get SERVFAIL.
+    /// Continues the queries for completed fetches. If that panics, their clients get SERVFAIL.
     #[inline]
     fn resume(&mut self) {
         while let Some(landed) = self.resolver.next_landed() {
@@ -262,7 +262,7 @@ impl Worker {
         }
     }
 
-    /// What was being worked on is given up; too many panics are not survived.
+    /// Abandons the current work after a panic. Too many panics end the thread.
     #[cold]
     fn on_panic(&mut self, panic: &Panic, question: impl FnOnce() -> String) {
         let _ = guard::catch(|| self.resolver.abandon());

@@ -1,4 +1,4 @@
-//! What a worker reads in a turn, and what it sends at its end.
+//! Reading at the start of a worker's turn, and sending at its end.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,13 +16,13 @@ use crate::server::mail::Mail;
 use crate::server::past_stack::{self, Destinations, Rings, Whom};
 use crate::transport::client::{Client, PastStack};
 
-/// Batches that are read from an upstream's socket, or from rings, before the others have their turn.
+/// Batches read per turn from an upstream socket or from rings.
 const BATCHES: usize = 4;
-/// Messages that are read from the inbox before the others have their turn.
+/// Messages read from the inbox per turn.
 const MAILS: usize = BATCHES * BATCH;
-/// Servers of which each may refuse a question in one turn.
+/// Maximum number of servers that may refuse a query in one turn.
 const ROUNDS: usize = 8;
-/// How often the rings are asked what they have lost.
+/// Interval between reads of the rings' drop counters.
 const LOSSES_EACH: Nanos = Nanos::from_millis(100);
 
 impl Worker {
@@ -35,7 +35,7 @@ impl Worker {
                 break;
             }
             let endpoint = &self.frontend.replies().endpoints()[number];
-            // An error is the ICMP message of a client that has gone.
+            // An error is an ICMP message about a client that has gone.
             let received = batch.receive_up_to(most, endpoint, Wait::Dont).unwrap_or(0);
             self.look_at_the_clock();
             let is_watching = self.lateness[number].is_watching();
@@ -44,7 +44,7 @@ impl Worker {
             let mut joined = 0;
             for i in late..received {
                 let before = queries;
-                // No host sends from port 0: such a datagram is forged, and the kernel would refuse
+                // No host sends from port 0. Such a datagram is forged, and the kernel would refuse
                 // to send the reply.
                 let Some(peer) = batch.peer(i).filter(|peer| peer.address.port() != 0) else {
                     queries += 1;
@@ -60,13 +60,13 @@ impl Worker {
             is_empty = received < most;
         }
         if self.lateness[number].end_turn(is_empty, self.now) {
-            // A failure costs instructions for each datagram, and nothing else.
+            // If this fails, timestamps only cost instructions for each datagram.
             let _ = self.frontend.replies().endpoints()[number].stop_kernel_timestamps();
         }
     }
 
-    /// Drops datagrams at the beginning of a batch that are too old to be answered. Returns how many
-    /// these are, and how many queries they hold.
+    /// Drops datagrams at the beginning of a batch that are too old to be answered. Returns the
+    /// number of datagrams dropped and of the queries in them.
     #[cold]
     fn drop_late(
         &mut self,
@@ -78,8 +78,8 @@ impl Worker {
             return (0, 0);
         }
         if batch.get(0).received.is_none() {
-            // The worker begins to watch, or another one with the same socket stopped. Without
-            // timestamps no datagram is too old.
+            // The worker starts to watch, or another worker with the same socket has stopped.
+            // Without timestamps no datagram is too old.
             let _ = self.frontend.replies().endpoints()[number].use_kernel_timestamps();
         }
         let wall = clock::wall();
@@ -115,11 +115,12 @@ impl Worker {
         }
     }
 
-    /// What has come past the stack: queries of clients, and answers to this worker or another one.
-    /// Whether there was no more.
+    /// Reads client queries and upstream answers from AF_XDP rings; answers may belong to another
+    /// worker. Returns true if the rings were drained.
     pub(super) fn read_rings(&mut self, number: usize) -> bool {
         self.intake.begin();
-        // Taken out for so long, because what comes sets this worker to work.
+        // Take the rings out of `self` for the duration of the loop: the callback borrows the
+        // worker mutably.
         let mut all = std::mem::take(&mut self.rings);
         let Rings { exchange, destinations, .. } = &mut all[number];
         let mut is_empty = false;
@@ -136,7 +137,7 @@ impl Worker {
                 joined = joined.max(of_clients);
             });
             self.intake.took(queries, joined);
-            // An interface that is gone has nothing more.
+            // A removed interface delivers nothing more.
             is_empty = received.unwrap_or(0) < most;
             if is_empty {
                 break;
@@ -146,7 +147,7 @@ impl Worker {
         is_empty
     }
 
-    /// Returns how many queries of clients it was.
+    /// Returns the number of client queries in the datagram.
     #[inline]
     fn on_arrived(
         &mut self,
@@ -156,7 +157,7 @@ impl Worker {
     ) -> usize {
         let (from, to) = (arrived.source, arrived.destination);
         match destinations.whom(to) {
-            // As from a socket: no host sends from port 0.
+            // As on sockets: no host sends from port 0.
             Whom::Clients(_) if from.port() == 0 => return 1,
             Whom::Clients(endpoint) => {
                 let (rings, link) = (rings as u16, arrived.link);
@@ -185,10 +186,10 @@ impl Worker {
         0
     }
 
-    /// A datagram that came past the stack, from one address to another, of which the latter is, or
-    /// was a moment ago, that of a port of ours. If it may be several that were joined, those count
-    /// until one is no answer that is waited for: who forges answers has one guess with each datagram
-    /// (RFC 5452 §4), as at a socket.
+    /// Processes a datagram received over AF_XDP for an upstream port, which may have been closed
+    /// meanwhile. If the datagram may consist of several joined ones, they are processed up to the
+    /// first one that is not an expected answer. An attacker therefore has one guess per datagram
+    /// (RFC 5452 §4), as on sockets.
     #[inline]
     fn on_answers(
         &mut self,
@@ -212,7 +213,7 @@ impl Worker {
         }
     }
 
-    /// Reads up to [`MAILS`] messages of the inbox; whether there were no more.
+    /// Reads up to [`MAILS`] messages from the inbox. Returns true if there were no more.
     pub(super) fn read_inbox(&mut self) -> bool {
         self.shared.mailboxes[self.id.0].alarm.reset();
         for _ in 0..MAILS {
@@ -232,15 +233,15 @@ impl Worker {
                 }
             }
         }
-        // The rest is for the next turn.
+        // The rest is read in the next turn.
         self.shared.mailboxes[self.id.0].alarm.ring();
         false
     }
 
-    /// Sends what has come together in this turn, and shows what waits.
+    /// Sends the output of this turn, and updates the gauges of waiting queries.
     pub(super) fn flush(&mut self) {
-        // Each round sends the questions that the servers of the round before refused to other
-        // servers. Timers ask again for what is left.
+        // Each round sends the queries that servers refused in the previous round to other servers.
+        // Timers retry the remaining ones.
         for _ in 0..ROUNDS {
             let refused = self.resolver.outside().ports.flush();
             if refused.is_empty() {
@@ -259,7 +260,7 @@ impl Worker {
             .store(self.frontend.waiting() as u64, Ordering::Relaxed);
     }
 
-    /// Sends what leaves past the stack, and counts what was lost there.
+    /// Sends the AF_XDP output, and counts its losses.
     fn flush_rings(&mut self) {
         let metrics = self.shared.metrics().worker(self.id);
         for (number, rings) in self.rings.iter_mut().enumerate() {
@@ -275,7 +276,7 @@ impl Worker {
         }
         if !self.rings.is_empty() && self.now >= self.losses_due {
             self.losses_due = self.now + LOSSES_EACH;
-            // Where the kernel does not tell, what it told last stays.
+            // If the kernel reports no value, the previous value is kept.
             let lost: io::Result<u64> = self.rings.iter().map(Rings::drops).sum();
             if let Ok(lost) = lost {
                 metrics.set(Count::RingsLostIn, lost + self.undelivered);
