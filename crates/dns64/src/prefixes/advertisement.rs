@@ -1,25 +1,25 @@
-//! Prefixes in router advertisements (RFC 8781), from the octets of an ICMPv6 message.
+//! Prefixes in Router Advertisements (RFC 8781), parsed from an ICMPv6 message.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use crate::translation::prefix::Prefix;
 
-/// ICMPv6 type of a router advertisement (RFC 4861 §4.2), and the octets before its options.
+/// ICMPv6 type of a Router Advertisement (RFC 4861 §4.2), and the octets before its options.
 const ADVERTISEMENT: u8 = 134;
 const HEADER: usize = 16;
 /// Type of the option (RFC 8781 §4), its length in units of eight octets, and in octets.
 const PREF64: u8 = 38;
 const PREF64_UNITS: u8 = 2;
 const PREF64_OCTETS: usize = 16;
-/// The hop limit of what no router has passed on (RFC 4861 §6.1.2).
+/// Hop limit of a packet that no router has forwarded (RFC 4861 §6.1.2).
 const HOP_LIMIT: u8 = 255;
-/// Prefix lengths by their code (RFC 8781 §4); others are reserved.
+/// Prefix lengths by code (RFC 8781 §4); other codes are reserved.
 const LENGTHS: [u8; 6] = [96, 64, 56, 48, 40, 32];
-/// Unit of the lifetime, seconds.
+/// Unit of the lifetime, in seconds.
 const UNIT: u64 = 8;
 
-/// A prefix that a router announces, and for how long; zero withdraws it.
+/// A prefix announced by a router, and its lifetime; zero withdraws it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Announced {
     pub prefix: Prefix,
@@ -27,18 +27,18 @@ pub(crate) struct Announced {
     pub lifetime: Duration,
 }
 
-/// Why a message is no advertisement that counts.
+/// Reasons to ignore a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// It may come from beyond the link: its hop limit is not 255, or its source not link-local.
+    /// The sender may be off-link: the hop limit is not 255, or the source is not link-local.
     NotFromLink,
-    /// It is another message, or not well-formed.
+    /// Another message type, or malformed.
     Malformed,
 }
 
-/// The prefixes in an ICMPv6 message that came from `source` with `hop_limit`. Options that are not
-/// well-formed as such make the message count for nothing (RFC 4861 §6.1.2); a prefix that RFC 6052
-/// does not allow, and one of a reserved length, is left out.
+/// Returns the prefixes in an ICMPv6 message from `source` with `hop_limit`. A malformed option
+/// invalidates the whole message (RFC 4861 §6.1.2). A prefix with a reserved length, or one that
+/// RFC 6052 does not allow, is skipped.
 pub(crate) fn read(
     message: &[u8],
     source: Ipv6Addr,
@@ -65,11 +65,11 @@ pub(crate) fn read(
     Ok(announced)
 }
 
-/// The prefix of an option.
+/// Parses the prefix of an option.
 fn pref64(option: &[u8]) -> Option<Announced> {
     let option: &[u8; PREF64_OCTETS] = option.try_into().ok()?;
     let scaled = u16::from_be_bytes([option[2], option[3]]);
-    // The lower three bits are the code of the length.
+    // The lower three bits encode the length.
     let len = *LENGTHS.get(usize::from(scaled & 7))?;
     let mut address = [0; 16];
     address[..12].copy_from_slice(&option[4..]);
@@ -116,7 +116,7 @@ mod tests {
         let wanted = [("64:ff9b::/96", 1_800), ("2001:db8:64::/64", 65_528), ("2001:db8::/32", 0)];
         assert_eq!(found(&several), wanted.map(|(prefix, time)| (prefix.to_owned(), time)));
         assert_eq!(found(&message(&[])), []);
-        // Bits beyond the length do not count.
+        // Bits beyond the length are ignored.
         assert_eq!(found(&message(&[&option(8, 4, "2001:db8:1ff::")]))[0].0, "2001:db8:100::/40");
     }
 
@@ -130,7 +130,7 @@ mod tests {
         for other in ["::ffff:0:0", "ff02::", "fe80::"] {
             assert_eq!(found(&message(&[&option(600, 0, other)])), [], "{other}");
         }
-        // An option of another length is another option.
+        // An option of another length is not a PREF64 option.
         let long = [&[PREF64, 3][..], &[0; 22]].concat();
         assert_eq!(found(&message(&[&long])), []);
     }

@@ -1,21 +1,22 @@
-//! The prefixes that an upstream translates with, from its answer for `ipv4only.arpa` (RFC 7050 §3).
+//! Derives an upstream's prefixes from its answer for `ipv4only.arpa` (RFC 7050 §3).
 //!
-//! The name has two A records and no AAAA records of its own. What AAAA records a DNS64 gives for it
-//! are therefore made from 192.0.0.170 and 192.0.0.171: the prefix is what stands before them.
+//! The name has two A records and no native AAAA records. AAAA records returned by a DNS64 are
+//! therefore synthesized from 192.0.0.170 and 192.0.0.171, and the prefix precedes these addresses.
 
 use std::net::Ipv6Addr;
 
 use crate::translation::policy::IPV4ONLY;
 use crate::translation::prefix::Prefix;
 
-/// Lengths of prefixes that RFC 6052 §2.2 has, the longest first: most networks have one of 96 bits.
+/// Prefix lengths of RFC 6052 §2.2, longest first, because most networks use 96 bits.
 const LENGTHS: [u8; 6] = [96, 64, 56, 48, 40, 32];
 
-/// The prefixes in the AAAA records of an answer, without suffixes, each once, in their order.
+/// Returns the prefixes in the AAAA records of an answer, without suffixes, each once, in order of
+/// appearance.
 ///
-/// An address counts if one of the two IPv4 addresses is in it in one place only, or, where several
-/// places would do, in the one in which the other of the two addresses was embedded as well. All
-/// others are of no DNS64, or of nobody who means well, and are left out.
+/// An address counts if it contains one of the two IPv4 addresses at exactly one position. If
+/// several positions match, it counts if one of them also matches for the other IPv4 address. All
+/// other addresses come from no DNS64, or from an attacker, and are skipped.
 pub(crate) fn prefixes(addresses: &[Ipv6Addr]) -> Vec<Prefix> {
     let mut found: Vec<Prefix> = Vec::new();
     for address in addresses {
@@ -30,7 +31,7 @@ pub(crate) fn prefixes(addresses: &[Ipv6Addr]) -> Vec<Prefix> {
     found
 }
 
-/// The prefixes, with suffixes, with which an address may have been made from one of the two.
+/// Returns the prefixes, with suffixes, from which an address may have been synthesized.
 fn candidates(address: Ipv6Addr) -> impl Iterator<Item = Prefix> {
     let made = move |len: u8, ipv4| {
         let network = u128::from(address) & !u128::MAX.checked_shr(len.into()).unwrap_or(0);
@@ -57,12 +58,12 @@ mod tests {
     #[test]
     fn the_prefix_is_what_stands_before_the_well_known_addresses() {
         assert_eq!(found(&["64:ff9b::c000:aa", "64:ff9b::c000:ab"]), ["64:ff9b::/96"]);
-        // One of them is enough.
+        // One address is enough.
         assert_eq!(found(&["2001:db8:64::192.0.0.171"]), ["2001:db8:64::/96"]);
-        // Several prefixes, in their order.
+        // Several prefixes, in order.
         let two = ["2001:db8:1::c000:aa", "2001:db8:2::c000:ab", "2001:db8:1::c000:ab"];
         assert_eq!(found(&two), ["2001:db8:1::/96", "2001:db8:2::/96"]);
-        // RFC 6052 §2.4 has these forms.
+        // Forms of RFC 6052 §2.4.
         assert_eq!(found(&["2001:db8:c000:aa::"]), ["2001:db8::/32"]);
         assert_eq!(found(&["2001:db8:122:344:c0:0:aa00:0"]), ["2001:db8:122:344::/64"]);
         // With a suffix.
@@ -75,7 +76,7 @@ mod tests {
         assert_eq!(found(&["2001:db8::1", "::ffff:8.8.8.8", "64:ff9b::808:808"]), [""; 0]);
         // Addresses that no NAT64 can have.
         assert_eq!(found(&["::ffff:192.0.0.170", "::192.0.0.170", "fe80::192.0.0.170"]), [""; 0]);
-        // In two places, and nothing tells in which; then the other address does.
+        // Ambiguous position; the other address resolves it.
         let twice = ["2001:db8:c000:aa::c000:aa", "2001:db8:c000:aa::c000:ab"];
         assert_eq!(found(&twice[..1]), [""; 0]);
         assert_eq!(found(&twice), ["2001:db8:c000:aa::/96"]);
@@ -96,7 +97,7 @@ mod tests {
         fn what_is_found_stands_before_one_of_the_two(
             addresses in prop::collection::vec((any::<u128>(), 0u32..97, any::<bool>()), 0..6)
         ) {
-            // One of the two anywhere in each, at a place of a prefix now and then.
+            // One of the two addresses at any position in each, sometimes at that of a prefix.
             let made = |(noise, at, first): (u128, u32, bool)| {
                 let ipv4 = u128::from(u32::from(IPV4ONLY[usize::from(first)]));
                 Ipv6Addr::from(noise & !(0xffff_ffff << at) | ipv4 << at)

@@ -1,4 +1,4 @@
-//! Whether a NAT64 works, from probes through its prefix.
+//! Health of a NAT64, from probes through its prefix.
 //!
 //! ```text
 //!             threshold failures in a row
@@ -7,23 +7,23 @@
 //!           └────────► Healthy ┘ ◄────────────┘ threshold successes in a row
 //! ```
 //!
-//! A probe that this host cannot even send, because it has no route to the prefix for example, says
-//! nothing: the clients' way is another one.
+//! A probe that this host cannot send, for example without a route to the prefix, is ignored,
+//! because clients use another path.
 
-/// What is known of a prefix.
+/// Health of a prefix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum PrefixHealth {
-    /// Nothing, or nothing that counts.
+    /// No conclusive probe so far.
     #[default]
     Unknown,
     /// Probes are answered.
     Healthy,
-    /// They are not.
+    /// Probes are not answered.
     Unhealthy,
 }
 
 impl PrefixHealth {
-    /// As metrics and logs have it.
+    /// Returns the name used in metrics and logs.
     pub(crate) fn name(self) -> &'static str {
         match self {
             PrefixHealth::Unknown => "unknown",
@@ -33,45 +33,45 @@ impl PrefixHealth {
     }
 }
 
-/// How a probe ended.
+/// Result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Probe {
-    /// Somebody has answered, be it with a refusal: the way is there.
+    /// Answered, possibly by a refusal: the path works.
     Answered,
-    /// Nobody has, in time; or the network says that there is no way.
+    /// Timeout, or the network reported that there is no path.
     Failed,
-    /// This host has no route to the prefix, or no address, port, file descriptor or leave of its
-    /// own packet filter to ask.
+    /// Not sent: this host lacks a route, address, port or file descriptor, or its packet filter
+    /// blocks the probe.
     NotSent,
 }
 
-/// The probes of one prefix so far.
+/// Probe history of one prefix.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record {
     health: PrefixHealth,
-    /// Probes in a row that speak against `health`.
+    /// Consecutive probes that contradict `health`.
     against: u32,
-    /// How many of them change it, 1 at the least.
+    /// Number of them that changes `health`, at least 1.
     threshold: u32,
 }
 
 impl Record {
-    /// Nothing is known yet; `threshold` probes in a row change what is.
+    /// Creates an empty history; `threshold` consecutive probes change the health.
     pub(crate) fn new(threshold: u32) -> Record {
         Record { health: PrefixHealth::Unknown, against: 0, threshold: threshold.max(1) }
     }
 
-    /// So many probes in a row change what is known, from now on.
+    /// Changes the threshold from now on.
     pub(crate) fn set_threshold(&mut self, threshold: u32) {
         self.threshold = threshold.max(1);
     }
 
-    /// What is known.
+    /// Returns the current health.
     pub(crate) fn health(&self) -> PrefixHealth {
         self.health
     }
 
-    /// One more probe; whether it changes what is known.
+    /// Adds a probe result. Returns true if the health changes.
     pub(crate) fn add(&mut self, probe: Probe) -> bool {
         let before = self.health;
         let found = match probe {
@@ -87,7 +87,7 @@ impl Record {
             return false;
         }
         self.against += 1;
-        // One success is enough where nothing is known.
+        // One success is enough if nothing is known.
         let is_first = self.health == PrefixHealth::Unknown && found == PrefixHealth::Healthy;
         if is_first || self.against >= self.threshold {
             (self.health, self.against) = (found, 0);

@@ -1,12 +1,13 @@
-//! Prefixes that are known for a time: who announces each, and until when.
+//! Discovered prefixes, with announcers and expiry.
 //!
 //! ```text
-//! upstream's ipv4only.arpa ── all of an answer at once, for its TTL ──┐
-//!                                                                     ├─► Known ─► prefixes, and for how long
-//! router's advertisements ─── each prefix by itself, for its lifetime ┘
+//! upstream's ipv4only.arpa ── all prefixes of an answer, for its TTL ─┐
+//!                                                                     ├─► Known ─► prefixes with their expiry
+//! router's advertisements ─── each prefix, for its lifetime ──────────┘
 //! ```
 //!
-//! A prefix is known as long as anybody announces it. What is withdrawn or over is gone at once.
+//! A prefix is known while at least one announcer has not withdrawn it and its lifetime has not
+//! expired.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -16,18 +17,18 @@ use method::units::Nanos;
 use super::advertisement::Announced;
 use crate::translation::prefix::Prefix;
 
-/// More than any network announces; what comes beyond it is not taken, as who announces may not
-/// mean well.
+/// Maximum number of prefixes, far above any real network. Further ones are ignored, because an
+/// announcer may be malicious.
 const MOST: usize = 64;
 
-/// Who announces a prefix.
+/// Announcer of a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Announcer {
-    /// The upstreams, in their answers for `ipv4only.arpa` (RFC 7050).
+    /// The upstreams, by their answers for `ipv4only.arpa` (RFC 7050).
     Upstreams,
     /// A router on a link (RFC 8781).
     Router {
-        /// The interface's name.
+        /// Name of the interface.
         interface: String,
         /// The router's link-local address.
         address: Ipv6Addr,
@@ -43,7 +44,7 @@ impl fmt::Display for Announcer {
     }
 }
 
-/// A prefix that somebody announces.
+/// A prefix with one of its announcers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
     prefix: Prefix,
@@ -51,13 +52,13 @@ struct Entry {
     until: Nanos,
 }
 
-/// Prefixes with their announcers, in the order in which they became known.
+/// Prefixes with their announcers, in order of discovery.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known(Vec<Entry>);
 
 impl Known {
-    /// The upstreams have answered: these are their prefixes, for `ttl`, and no others. Whether
-    /// that changes which prefixes are known.
+    /// Replaces the upstreams' prefixes by these, for `ttl`. Returns true if the set of known
+    /// prefixes changes.
     pub(crate) fn answered(&mut self, prefixes: &[Prefix], ttl: Nanos, now: Nanos) -> bool {
         let before = self.prefixes(now);
         let gone =
@@ -69,8 +70,8 @@ impl Known {
         self.prefixes(now) != before
     }
 
-    /// A router has announced or withdrawn prefixes; its others stay as they are (RFC 8781 §5).
-    /// Whether that changes which prefixes are known.
+    /// Records prefixes that a router announced or withdrew; its other prefixes stay (RFC 8781 §5).
+    /// Returns true if the set of known prefixes changes.
     pub(crate) fn announced(
         &mut self,
         by: &Announcer,
@@ -98,19 +99,19 @@ impl Known {
         }
     }
 
-    /// Forgets what is over; whether there was any.
+    /// Removes expired entries. Returns true if there were any.
     pub(crate) fn expire(&mut self, now: Nanos) -> bool {
         let before = self.0.len();
         self.0.retain(|entry| entry.until > now);
         self.0.len() != before
     }
 
-    /// When the next one will be over.
+    /// Returns the next expiry.
     pub(crate) fn next_end(&self) -> Option<Nanos> {
         self.0.iter().map(|entry| entry.until).min()
     }
 
-    /// Only the routers on these interfaces count from now on.
+    /// Removes the prefixes of routers on other interfaces.
     pub(crate) fn listen_on(&mut self, interfaces: &[String]) {
         self.0.retain(|entry| match &entry.by {
             Announcer::Upstreams => true,
@@ -118,7 +119,7 @@ impl Known {
         });
     }
 
-    /// The prefixes that are known, each once, in the order in which they became known.
+    /// Returns the known prefixes, each once, in order of discovery.
     pub(crate) fn prefixes(&self, now: Nanos) -> Vec<Prefix> {
         let mut prefixes: Vec<Prefix> = Vec::new();
         for entry in self.0.iter().filter(|entry| entry.until > now) {
@@ -129,12 +130,12 @@ impl Known {
         prefixes
     }
 
-    /// Until when a prefix is known: as long as anybody announces it.
+    /// Returns the expiry of a prefix: the latest one among its announcers.
     pub(crate) fn until(&self, prefix: Prefix) -> Option<Nanos> {
         self.0.iter().filter(|entry| entry.prefix == prefix).map(|entry| entry.until).max()
     }
 
-    /// Whether a prefix of a router on this interface is known.
+    /// True if a prefix from a router on this interface is known.
     pub(crate) fn has_router_on(&self, interface: &str, now: Nanos) -> bool {
         let is_there = |by: &Announcer| match by {
             Announcer::Upstreams => false,
@@ -143,7 +144,7 @@ impl Known {
         self.0.iter().any(|entry| entry.until > now && is_there(&entry.by))
     }
 
-    /// Who announces a prefix.
+    /// Returns the announcers of a prefix.
     pub(crate) fn announcers(&self, prefix: Prefix) -> impl Iterator<Item = &Announcer> {
         self.0.iter().filter(move |entry| entry.prefix == prefix).map(|entry| &entry.by)
     }
@@ -194,7 +195,7 @@ mod tests {
         assert_eq!(known.announcers(prefix).collect::<Vec<_>>(), [&router(2)]);
         assert!(known.announced(&router(2), &for_seconds(0), at(30)));
         assert!(known.prefixes(at(30)).is_empty());
-        // So do its own end, and a reload without its interface.
+        // So do its expiry, and a reload without its interface.
         assert!(known.announced(&router(1), &for_seconds(8), at(40)) && known.expire(at(48)));
         assert!(known.announced(&router(1), &for_seconds(8), at(50)));
         known.answered(&[prefix], at(60), at(50));

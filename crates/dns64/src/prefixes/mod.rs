@@ -1,10 +1,9 @@
-//! Prefixes while the server runs: who announces them, and whether their NAT64 works. Pure: no
-//! sockets, no clock.
+//! State of prefixes at run time: announcers and NAT64 health. Pure: no sockets, no clock.
 //!
 //! ```text
 //! discovery: an upstream's ipv4only.arpa ──┐
 //! advertisement: a router's ───────────────┴─► known ──┐
-//! health: what became of probes ───────────────────────┴─► Live ─► config: policies are made anew
+//! health: results of probes ───────────────────────────┴─► Live ─► config: policies are rebuilt
 //! ```
 
 pub(crate) mod advertisement;
@@ -17,19 +16,18 @@ use method::units::Nanos;
 use self::health::PrefixHealth;
 use crate::translation::prefix::Prefix;
 
-/// How prefixes stand at one moment.
+/// State of the prefixes at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Live {
-    /// Those that somebody announces, in the order in which they became known, and until when.
+    /// Discovered prefixes with their expiry, in order of discovery.
     pub announced: Vec<(Prefix, Nanos)>,
-    /// Those whose NAT64 does not answer, and since when.
+    /// Prefixes with an unresponsive NAT64, with the start of that state.
     pub unhealthy: Vec<(Prefix, Nanos)>,
 }
 
 impl Live {
-    /// Whether things stand otherwise now, so that who goes by this must be told. That a prefix is
-    /// known for longer matters when a tenth of that is to be gained: routers say so every few
-    /// seconds.
+    /// True if the change must be published to the workers. An extended lifetime counts only if it
+    /// grows by at least a tenth, because routers repeat their advertisements every few seconds.
     pub(crate) fn is_outdated_by(&self, now: &Live, at: Nanos) -> bool {
         let has_changed =
             |((prefix, until), (other, later)): (&(Prefix, Nanos), &(Prefix, Nanos))| {
@@ -41,26 +39,26 @@ impl Live {
             || self.announced.iter().zip(&now.announced).any(has_changed)
     }
 
-    /// Since when the NAT64 of a prefix does not answer, if that is so.
+    /// Returns the start of the unhealthy state of a prefix, if it is unhealthy.
     pub(crate) fn unhealthy_since(&self, prefix: &Prefix) -> Option<Nanos> {
         self.unhealthy.iter().find(|(known, _)| known == prefix).map(|(_, since)| *since)
     }
 }
 
-/// A prefix in use and how it stands, for people and metrics.
+/// A prefix in use and its state, for status output and metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InUse {
     /// The prefix, with its suffix.
     pub prefix: Prefix,
-    /// What the configuration calls it.
+    /// Name in the configuration.
     pub name: Option<String>,
-    /// Who announces it, in words; nobody, if it is configured.
+    /// Descriptions of its announcers; empty if it is configured.
     pub announced_by: Vec<String>,
-    /// Until when it is known, if it is announced.
+    /// Expiry, if it is announced.
     pub until: Option<Nanos>,
-    /// It is used for no new answer.
+    /// True if it is not used for new answers.
     pub draining: bool,
-    /// Whether its NAT64 answers, and since when that is so, if it is probed.
+    /// Health and its start, if it is probed.
     pub health: Option<(PrefixHealth, Nanos)>,
 }
 

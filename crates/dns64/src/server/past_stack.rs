@@ -1,15 +1,15 @@
-//! Interfaces whose datagrams come and go past the kernel's network stack (AF_XDP): those of clients
-//! to the addresses of `listen` with `xdp`, and those of upstreams with `xdp`.
+//! Interfaces with AF_XDP, which bypasses the kernel's network stack. They carry datagrams of
+//! clients to `listen` addresses with `xdp`, and of upstreams with `xdp`.
 //!
 //! ```text
-//! interface ─► filter ─┬─ to a port of ours ─► rings of the queue ─► its worker ─┬─ client ─► Frontend
-//!                      │                                                         └─ Door ─► the worker whose port it is
-//!                      └─ all else ─► stack ─► sockets, which stay open beside the rings
+//! interface ─► filter ─┬─ to our ports ─► rings of the queue ─► its worker ─┬─ client query ─► Frontend
+//!                      │                                                    └─ answer ─► Door ─► worker of the port
+//!                      └─ other packets ─► kernel's stack ─► sockets, which stay open in addition to the rings
 //! ```
 //!
-//! The sockets keep addresses and ports from others, and get what the filter does not take: TCP,
-//! fragments, and whatever comes by another interface. Opening takes privileges, which are given up
-//! afterwards; nothing of what follows needs them.
+//! The sockets reserve addresses and ports, and receive the traffic that the filter does not
+//! redirect: TCP, fragments, and datagrams on other interfaces. Opening needs privileges, which are
+//! dropped afterwards; later steps need none.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -26,42 +26,42 @@ use crate::config::{Config, Settings};
 use crate::ids::{PortId, WorkerId};
 use crate::resolver::upstreams::past_stack::{Door, Ways};
 
-/// Why an address cannot be served, or an upstream asked, past the stack.
+/// Errors of using AF_XDP for a `listen` address or an upstream.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PastStackError {
-    /// The interface does not do it, or the kernel does not let us.
+    /// The interface does not support it, or the kernel does not permit it.
     #[error(transparent)]
     Xdp(#[from] XdpError),
-    /// There is no way to the upstream.
+    /// There is no route to the upstream.
     #[error("there is no way to the upstream {upstream}: {source}")]
     NoWay {
         /// Address and port.
         upstream: ServiceAddr,
-        /// What the system says.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// There is no Ethernet on the way to the upstream.
+    /// The route to the upstream leaves by an interface without Ethernet.
     #[error("there is no Ethernet on the way to the upstream {upstream}, which is by {interface}")]
     NoEthernet {
         /// Address and port.
         upstream: ServiceAddr,
-        /// The interface's name.
+        /// Name of the interface.
         interface: String,
     },
-    /// The interface of a link-local address is not there.
+    /// The interface of a link-local address does not exist.
     #[error("cannot serve {address}: {source}")]
     NoInterface {
         /// Address and port.
         address: ServiceAddr,
-        /// The error of the lookup.
+        /// Error of the lookup.
         source: io::Error,
     },
 }
 
 impl PastStackError {
-    /// Whether there are to be sockets instead: the machine has no way past the stack
-    /// ([`XdpError::is_a_lack`]), and the configuration wants no certain one.
+    /// True if sockets are used instead: the machine lacks AF_XDP ([`XdpError::is_a_lack`]), and
+    /// the configuration requires no specific mode.
     pub(super) fn leaves_sockets(&self, config: &Config) -> bool {
         config.xdp_mode == xdp::Mode::Auto
             && config.xdp_fallback
@@ -69,7 +69,7 @@ impl PastStackError {
     }
 }
 
-/// An interface that is open, before it is handed out to the workers.
+/// An open interface, before its queues are assigned to workers.
 pub(super) struct Opened {
     name: String,
     way: Way,
@@ -78,12 +78,12 @@ pub(super) struct Opened {
     exchanges: Vec<Exchange>,
 }
 
-/// An address that clients ask.
+/// A client-facing address.
 struct OfClients {
     address: SocketAddr,
-    /// The number of its endpoint.
+    /// Index of its endpoint.
     endpoint: usize,
-    /// Its port, until new queries are left to the endpoint.
+    /// Port redirected by the filter, until new queries are left to the endpoint.
     port: Arc<PortSet>,
 }
 
@@ -95,14 +95,14 @@ impl OfClients {
     }
 }
 
-/// What is wanted of an interface.
+/// Planned use of an interface.
 struct Wanted {
     name: String,
     clients: Vec<OfClients>,
     doors: Vec<Arc<Door>>,
 }
 
-/// Opens the interfaces that the settings want; `endpoints` are the sockets of one worker.
+/// Opens the interfaces that the settings require; `endpoints` are the sockets of one worker.
 ///
 /// # Errors
 /// See [`PastStackError`].
@@ -115,7 +115,7 @@ pub(super) fn open(
         let failed = |source| PastStackError::NoInterface { address: keys.address, source };
         let listen = keys.address.resolve().map_err(failed)?;
         let ip = listen.ip();
-        // An address of one link may be that of another link's host too.
+        // The same link-local address may exist on several links.
         let is_its = |address: &SocketAddr| {
             (address.ip(), scope_of(address)) == (ip, scope_of(&listen))
                 && [0, address.port()].contains(&listen.port())
@@ -124,9 +124,9 @@ pub(super) fn open(
             .iter()
             .enumerate()
             .filter_map(|(n, one)| Some((one.local_address().ok()?, n)));
-        // Sockets of systemd's may serve other addresses than the configuration names.
+        // Sockets of systemd may have other addresses than the configuration.
         let Some((bound, number)) = bound.find(|(address, _)| is_its(address)) else { continue };
-        // Frames do not say of which interface a link-local address is.
+        // Frames do not carry the scope of a link-local address.
         let client = OfClients::new(SocketAddr::new(ip, bound.port()), number)?;
         wanted(&mut all, xdp::interface_of(listen)?).clients.push(client);
     }
@@ -140,8 +140,8 @@ pub(super) fn open(
     all.into_iter().map(|wanted| wanted.open(settings.config.xdp_mode)).collect()
 }
 
-/// Faults of the addresses and upstreams with `xdp` that show without privileges, with the paths of
-/// their keys.
+/// Returns the faults of addresses and upstreams with `xdp` that can be found without privileges,
+/// with the paths of their keys.
 pub fn xdp_faults(settings: &Settings) -> Vec<(String, PastStackError)> {
     let listen = settings.config.listen.iter().enumerate().filter(|(_, keys)| keys.xdp);
     let listen = listen.map(|(number, keys)| {
@@ -159,7 +159,7 @@ pub fn xdp_faults(settings: &Settings) -> Vec<(String, PastStackError)> {
     listen.chain(upstreams).filter_map(|(path, fault)| Some((path, fault?))).collect()
 }
 
-/// What is wanted of the interface with this name.
+/// Returns the planned use of the interface with this name, and creates it if missing.
 fn wanted(all: &mut Vec<Wanted>, name: String) -> &mut Wanted {
     let known = all.iter().position(|one| one.name == name);
     let place = known.unwrap_or_else(|| {
@@ -169,7 +169,7 @@ fn wanted(all: &mut Vec<Wanted>, name: String) -> &mut Wanted {
     &mut all[place]
 }
 
-/// The interface that is the way to an upstream, and our address that is asked from.
+/// Returns the interface of the route to an upstream, and the source address on it.
 fn way_to(upstream: ServiceAddr) -> Result<(String, IpAddr), PastStackError> {
     let failed = |source| PastStackError::NoWay { upstream, source };
     let to = upstream.resolve().map_err(failed)?;
@@ -180,7 +180,7 @@ fn way_to(upstream: ServiceAddr) -> Result<(String, IpAddr), PastStackError> {
     Ok((hop.interface, source_of(upstream).map_err(failed)?))
 }
 
-/// The address from which the kernel sends to an upstream.
+/// Returns the source address that the kernel selects for an upstream.
 fn source_of(upstream: ServiceAddr) -> io::Result<IpAddr> {
     let any: IpAddr = if upstream.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
     let socket = UdpSocket::bind((any, 0))?;
@@ -188,7 +188,7 @@ fn source_of(upstream: ServiceAddr) -> io::Result<IpAddr> {
     Ok(socket.local_addr()?.ip())
 }
 
-/// The addresses from which upstreams are queried past the stack.
+/// Returns the source addresses from which upstreams are queried over AF_XDP.
 pub(super) fn sources(all: &[Opened]) -> Vec<IpAddr> {
     all.iter().flat_map(|opened| opened.doors.iter().map(|door| door.address())).collect()
 }
@@ -214,7 +214,7 @@ impl Wanted {
 }
 
 impl Opened {
-    /// What comes and goes by it, for people.
+    /// Describes the traffic of the interface.
     pub(super) fn in_words(&self) -> String {
         let clients = self.clients.iter().map(|of| format!("clients at {}", of.address));
         let doors = self.doors.iter().map(|door| format!("answers to {}", door.address()));
@@ -232,7 +232,7 @@ impl Opened {
     }
 }
 
-/// Each worker's rings: the queues of an interface go round among them.
+/// Distributes the queues of all interfaces round robin to the workers.
 pub(super) fn hand_out(all: Vec<Opened>, workers: usize) -> Vec<Vec<Rings>> {
     let mut handed: Vec<Vec<Rings>> = (0..workers).map(|_| Vec::new()).collect();
     for opened in all {
@@ -247,40 +247,40 @@ pub(super) fn hand_out(all: Vec<Opened>, workers: usize) -> Vec<Vec<Rings>> {
     handed
 }
 
-/// The rings of a queue, of a worker.
+/// The AF_XDP rings of one interface queue, assigned to a worker.
 pub(super) struct Rings {
     name: String,
     pub(super) destinations: Destinations,
     pub(super) exchange: Exchange,
 }
 
-/// What comes by the rings of a queue, and for whom.
+/// Possible destinations of datagrams from a queue.
 pub(super) struct Destinations {
-    /// Whether datagrams may be joined when the filter sees them ([`xdp::may_join`]).
+    /// True if datagrams may be joined when the filter sees them ([`xdp::may_join`]).
     may_join: bool,
     clients: Arc<[OfClients]>,
     doors: Vec<Arc<Door>>,
 }
 
-/// Whom a datagram that came past the stack is for.
+/// Destination of a datagram received over AF_XDP.
 pub(super) enum Whom {
-    /// The endpoint of clients with this number.
+    /// The client endpoint with this index.
     Clients(usize),
-    /// A source port of ours, and the worker that has it.
+    /// An upstream port, and the worker that owns it.
     Port(WorkerId, PortId),
-    /// A source port that was ours and is closed by now.
+    /// An upstream port that has been closed.
     Nobody,
 }
 
 impl Rings {
-    /// The ways of a worker's questions past the stack.
+    /// Returns the AF_XDP paths of a worker's upstream queries.
     pub(super) fn ways(all: &[Rings], worker: WorkerId) -> Ways {
         let of = |rings: &Rings| (rings.name.clone(), rings.destinations.doors.clone());
         Ways::new(worker, all.iter().map(of))
     }
 
-    /// Sends what is in these boxes; returns for how many datagrams there was no room, and whether
-    /// the interface has gone for good.
+    /// Sends the queued datagrams. Returns the number of those that did not fit, and true if the
+    /// interface was removed.
     pub(super) fn send(&mut self, outboxes: [&mut Outbox; 2]) -> (u64, bool) {
         let waiting: usize = outboxes.iter().map(|outbox| outbox.len()).sum();
         if waiting == 0 {
@@ -290,34 +290,34 @@ impl Rings {
         let refused: usize = outboxes.into_iter().map(|outbox| sender.put(outbox)).sum();
         match sender.flush() {
             Ok(()) => (refused as u64, false),
-            // It takes nothing for a while, or is down; without an interface the kernel has unbound
-            // the socket.
+            // The interface is busy or down. If it was removed, the kernel has unbound the socket
+            // and returns ENXIO.
             Err(error) => (waiting as u64, error.raw_os_error() == Some(Errno::ENXIO as i32)),
         }
     }
 
-    /// The interface's name.
+    /// Returns the name of the interface.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Datagrams that came for us and that we have not got, since the start.
+    /// Returns the number of lost datagrams since the start.
     ///
     /// # Errors
-    /// As getsockopt(2): then it is not known whether there are any.
+    /// As getsockopt(2); the number is then unknown.
     pub(super) fn drops(&self) -> io::Result<u64> {
         Ok(self.exchange.receiver.drops()? + self.exchange.receiver.unreadable())
     }
 }
 
 impl Destinations {
-    /// From now on new queries of clients are left to the sockets, those by the rings of other
-    /// workers as well; what is in the rings already comes from there.
+    /// Leaves new client queries to the sockets, on the rings of all workers. Queries already in
+    /// the rings are still read from there.
     pub(super) fn leave_clients(&self) {
         self.clients.iter().for_each(|of| of.port.remove(of.address.port()));
     }
 
-    /// Whom a datagram to this address and port is for.
+    /// Returns the destination of a datagram to this address and port.
     #[inline]
     pub(super) fn whom(&self, to: SocketAddr) -> Whom {
         if let Some(of) = self.clients.iter().find(|of| of.address == to) {
@@ -330,14 +330,14 @@ impl Destinations {
         }
     }
 
-    /// Whether a datagram to a source port of ours comes from the server that is asked from there.
-    /// Its worker looks again ([`Ports::is_for`](crate::resolver::upstreams::ports::Ports::is_for)).
+    /// True if `from` is the server queried from the upstream port `to`. The port's worker checks
+    /// this again ([`Ports::is_for`](crate::resolver::upstreams::ports::Ports::is_for)).
     pub(super) fn is_asked(&self, from: SocketAddr, to: SocketAddr) -> bool {
         let door = self.doors.iter().find(|door| door.address() == to.ip());
         door.is_some_and(|door| door.is_asked(to.port(), from))
     }
 
-    /// The messages of a datagram: one, or as many as its sender joined.
+    /// Returns the messages of a datagram: one, or several if its sender joined them.
     #[inline]
     pub(super) fn messages<'a>(
         &self,
@@ -346,19 +346,19 @@ impl Destinations {
         messages(arrived.bytes, self.may_be_joined(arrived))
     }
 
-    /// Whether a datagram may be several that its sender joined.
+    /// True if a datagram may consist of several that its sender joined.
     #[inline]
     pub(super) fn may_be_joined(&self, arrived: &Arrived<'_>) -> bool {
         self.may_join && arrived.checksum_left
     }
 }
 
-/// A datagram, taken apart if `may_join` says that the kernel may have joined it. The filter does not
-/// see whether it has. So only what looks as the kernel makes it is taken apart, and each piece counts
-/// as a datagram of its own for every limit.
+/// Splits a datagram if `may_join` is true, which means that the kernel may have joined it. The
+/// filter cannot see whether it did. So only a datagram with the layout that the kernel produces is
+/// split, and each piece counts as one datagram for every limit.
 pub(super) fn messages(octets: &[u8], may_join: bool) -> impl Iterator<Item = &[u8]> {
     let length = if may_join { joined::segment(octets) } else { None };
-    // An empty datagram is one, too.
+    // An empty datagram counts as one message.
     let empty = octets.is_empty().then_some(octets);
     empty.into_iter().chain(octets.chunks(length.unwrap_or(octets.len()).max(1)))
 }
@@ -395,7 +395,7 @@ mod tests {
         };
         let joined = [&one[..], &two, &one].concat();
         assert_eq!(split(&joined, true), [one.clone(), two.clone(), one.clone()]);
-        // Nobody is answered more than once for a datagram that was not joined.
+        // A datagram that was not joined gets one answer.
         for other in [&[&one[..], &long, &one][..], &[&one, b"rest"], &[b"no message"], &[b""]] {
             assert_eq!(split(&other.concat(), true), [other.concat()]);
         }

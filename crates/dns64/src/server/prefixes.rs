@@ -1,14 +1,14 @@
-//! Prefixes that others announce, and probes of those that may fail: tasks beside those of TCP.
+//! Tasks for discovered prefixes and for probes of NAT64s, on the TCP thread.
 //!
 //! ```text
-//! asking: upstreams ◄─ ipv4only.arpa, when the last answer's time is nearly over ─┐
-//! routers ──► advertisements ─────────────────────────────────────────────────────┼─► State ─► publish: settings with
-//!    ▲  └──── Solicitations: while none of their prefixes is known                │             the prefixes as they stand
-//! probing: NAT64s ◄─── a connection through the prefix, now and then ─────────────┘
+//! asking: upstreams ◄─ ipv4only.arpa, shortly before the last answer expires ─┐
+//! routers ──► advertisements ─────────────────────────────────────────────────┼─► State ─► publish: settings with
+//!    ▲  └──── Solicitations: while no prefix of a router is known             │             the current prefixes
+//! probing: NAT64s ◄─── periodic connections through the prefix ───────────────┘
 //! ```
 //!
-//! Five times a second what is over is forgotten, and what has changed is published. So a flood of
-//! advertisements costs no more than that.
+//! Expired prefixes are removed and changes are published five times a second. A flood of
+//! advertisements therefore causes no more work than that.
 
 mod asking;
 mod probes;
@@ -36,13 +36,13 @@ use crate::prefixes::known::Announcer;
 use crate::prefixes::{Live, advertisement};
 use crate::translation::prefix::Prefix;
 
-/// More than a router says (an MTU).
+/// Maximum size of an advertisement, in octets (an MTU).
 const LONGEST_ADVERTISEMENT: usize = 1_500;
 
-/// Begins the tasks. `routers`: a socket for each interface whose advertisements count.
+/// Starts the tasks. `routers` has a socket for router advertisements per configured interface.
 ///
 /// # Errors
-/// If a socket cannot be watched.
+/// If a socket cannot be polled.
 pub(super) fn watch(
     tasks: &Tasks,
     shared: &Arc<Shared>,
@@ -70,7 +70,7 @@ pub(super) fn watch(
     Ok(())
 }
 
-/// Now and again: probes what is due, publishes what has changed, and asks routers that say nothing.
+/// Periodically starts the probes that are due, publishes changes, and sends router solicitations.
 async fn tick(tasks: Tasks, shared: Arc<Shared>, state: Shares, routers: Rc<[Rc<Router>]>) {
     let mut solicitations = vec![Solicitations::default(); routers.len()];
     loop {
@@ -80,7 +80,7 @@ async fn tick(tasks: Tasks, shared: Arc<Shared>, state: Shares, routers: Rc<[Rc<
         for (router, solicitations) in routers.iter().zip(&mut solicitations) {
             router.solicit_when_due(solicitations, &settings, &state);
         }
-        // What is over is used for nothing from then on.
+        // Wake at the next expiry, so that an expired prefix is not used.
         let left = state
             .borrow()
             .known
@@ -90,8 +90,7 @@ async fn tick(tasks: Tasks, shared: Arc<Shared>, state: Shares, routers: Rc<[Rc<
     }
 }
 
-/// Says how prefixes stand, and replaces the settings by ones that heed it, where anything has
-/// changed.
+/// Updates the state of the prefixes, and rebuilds the settings if it has changed.
 fn publish(shared: &Shared, settings: &Settings, state: &Shares) {
     let now = clock::now();
     let (live, prefixes) = {
@@ -138,7 +137,7 @@ fn tell_changes(before: &Live, now: &Live, settings: &Settings) {
     }
 }
 
-/// What people call a prefix.
+/// Returns the display name of a prefix.
 fn name_of(prefix: &Prefix, settings: &Settings) -> String {
     let is_it =
         |keys: &&PrefixKeys| keys.prefixes(&Live::default()).iter().any(|(p, _)| p == prefix);
@@ -146,7 +145,7 @@ fn name_of(prefix: &Prefix, settings: &Settings) -> String {
     name.map_or(prefix.to_string(), |name| format!("'{name}' ({prefix})"))
 }
 
-/// The advertisements on an interface, and how to wait for them.
+/// The advertisement socket of an interface, and its readiness.
 struct Router {
     socket: RouterSocket,
     readiness: UdpSocket,
@@ -158,7 +157,7 @@ impl Router {
         Ok(Router { socket, readiness })
     }
 
-    /// Asks the routers for an advertisement, if that is due.
+    /// Sends a Router Solicitation if one is due.
     fn solicit_when_due(
         &self,
         solicitations: &mut Solicitations,
@@ -182,7 +181,7 @@ impl Router {
         }
     }
 
-    /// The next advertisement.
+    /// Returns the next advertisement.
     async fn next(&self, buffer: &mut [u8]) -> io::Result<Advertisement> {
         loop {
             self.readiness.readable().await?;
@@ -196,7 +195,7 @@ impl Router {
     }
 }
 
-/// Takes what routers announce.
+/// Records the prefixes that routers announce.
 async fn listen(router: Rc<Router>, state: Shares) {
     let mut buffer = [0; LONGEST_ADVERTISEMENT];
     loop {
@@ -209,7 +208,7 @@ async fn listen(router: Rc<Router>, state: Shares) {
                     let by = Announcer::Router { interface, address: message.source };
                     state.borrow_mut().known.announced(&by, &announced, clock::now());
                 }
-                // Who sends without end must not keep the others waiting.
+                // A router that floods must not starve other tasks.
                 tokio::task::yield_now().await;
             }
             Err(error) => {

@@ -1,4 +1,4 @@
-//! The upstreams' prefixes, from their answers for `ipv4only.arpa` (RFC 7050 §3).
+//! Discovery of the upstreams' prefixes by `ipv4only.arpa` queries (RFC 7050 §3).
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -24,18 +24,19 @@ use crate::resolver::ttl::TtlLimits;
 use crate::server::shared::Shared;
 use crate::transport::framing::{read_message, write_message};
 
-/// How long an upstream may take to answer, TCP included.
+/// Time limit for an upstream's answer, including TCP.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The name that all names are below.
+/// The root name.
 const ROOT: &[u8] = b"\0";
-/// RD and one question; CD is not set, or a DNS64 would make no address (RFC 7050 §3).
+/// Header with RD and one question. CD is clear, because a DNS64 would not synthesize otherwise
+/// (RFC 7050 §3).
 const HEADER: &[u8] = b"\x01\0\0\x01\0\0\0\0\0\x01";
-/// AAAA of ipv4only.arpa.
+/// Question for AAAA of ipv4only.arpa.
 const QUESTION: &[u8] = b"\x08ipv4only\x04arpa\0\0\x1c\0\x01";
 /// An OPT record for answers of up to 1 232 octets (RFC 6891 §6.1.2).
 const OPT: &[u8] = b"\0\0\x29\x04\xd0\0\0\0\0\0\0";
 
-/// Asks the upstreams as often as it is needed, as long as prefixes are looked for there.
+/// Repeats the query when due, for as long as discovery from upstreams is configured.
 pub(super) async fn ask_again(shared: Arc<Shared>, state: Shares) {
     let wanted = || upstreams(&shared.settings.load());
     loop {
@@ -43,7 +44,8 @@ pub(super) async fn ask_again(shared: Arc<Shared>, state: Shares) {
         let is_due = state.borrow_mut().is_due(&upstreams, clock::now());
         if is_due {
             let still = || wanted() == upstreams;
-            // If there are others meanwhile, these count no more, nor does what they say.
+            // If the list of upstreams has changed meanwhile, the answers of the old ones are
+            // discarded.
             let Some(announcement) = ask_while(&upstreams, still).await else { continue };
             state.borrow_mut().note(announcement, clock::now());
         }
@@ -51,8 +53,8 @@ pub(super) async fn ask_again(shared: Arc<Shared>, state: Shares) {
     }
 }
 
-/// The upstreams in which prefixes are looked for: those that are asked for all but the domains of
-/// forward rules. None, if prefixes are not looked for there.
+/// Returns the upstreams used for discovery: those that resolve everything except the domains of
+/// forward rules. Empty if discovery from upstreams is off.
 fn upstreams(settings: &Settings) -> Vec<ServiceAddr> {
     let wanted = settings.config.discovery.upstreams
         && settings.config.written_prefixes().any(PrefixKeys::is_discovered);
@@ -63,8 +65,8 @@ fn upstreams(settings: &Settings) -> Vec<ServiceAddr> {
     numbers.iter().map(|&number| settings.upstreams[number].address).collect()
 }
 
-/// What the upstreams announce, as [`ask`] has it; `None` as soon as they are not `wanted` any more,
-/// however many of them have yet to be waited for.
+/// Returns the result of [`ask`], or `None` as soon as `wanted` returns other upstreams, without
+/// waiting for pending answers.
 async fn ask_while(
     upstreams: &[ServiceAddr],
     wanted: impl Fn() -> bool,
@@ -81,16 +83,16 @@ async fn ask_while(
     }
 }
 
-/// The prefixes that the first upstream of the list names which names any. No prefix, if all have
-/// answered and none of them names any; `None`, if that cannot be said. They are asked at the same
-/// time: the dead ones among them must not keep the others from answering before a prefix ends.
+/// Returns the prefixes of the first upstream in the list that has any. The list is empty if all
+/// upstreams answered without a prefix; `None` means that this is unknown. All upstreams are
+/// queried in parallel, so that dead ones do not delay the others until a prefix expires.
 async fn ask(upstreams: &[ServiceAddr]) -> Option<Announcement> {
     let asked = |&upstream| Box::pin(timeout(PATIENCE, ask_one(upstream)));
     let mut asked: Vec<_> = upstreams.iter().map(|to| (asked(to), None)).collect();
     poll_fn(|context| {
         for (asking, said) in asked.iter_mut().filter(|(_, said)| said.is_none()) {
             if let Poll::Ready(answer) = asking.as_mut().poll(context) {
-                // Too late, an error, and what is no answer are all the same.
+                // A timeout, an error and an invalid answer count alike.
                 *said = Some(answer.ok().and_then(Result::ok).flatten());
             }
         }
@@ -98,7 +100,7 @@ async fn ask(upstreams: &[ServiceAddr]) -> Option<Announcement> {
         let mut have_all_answered = true;
         for (&upstream, (_, said)) in upstreams.iter().zip(&asked) {
             match said {
-                // The one before decides.
+                // An earlier upstream is still pending, and takes precedence.
                 None => return Poll::Pending,
                 Some(None) => have_all_answered = false,
                 Some(Some(found)) if found.0.is_empty() => {
@@ -115,7 +117,7 @@ async fn ask(upstreams: &[ServiceAddr]) -> Option<Announcement> {
     .await
 }
 
-/// What one upstream answers; `None` if that is no answer to the question.
+/// Queries one upstream. Returns `None` if its answer does not match the question.
 async fn ask_one(upstream: ServiceAddr) -> io::Result<Option<Found>> {
     let upstream = upstream.resolve()?;
     let id: [u8; 2] = rand::rng().random();
@@ -127,7 +129,7 @@ async fn ask_one(upstream: ServiceAddr) -> io::Result<Option<Found>> {
     Ok(read(&answer))
 }
 
-/// The first datagram of the upstream that has the query's id.
+/// Returns the first datagram of the upstream with the query's ID.
 async fn ask_over_udp(upstream: SocketAddr, query: &[u8]) -> io::Result<Vec<u8>> {
     let any: SocketAddr = match upstream {
         SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
@@ -139,7 +141,7 @@ async fn ask_over_udp(upstream: SocketAddr, query: &[u8]) -> io::Result<Vec<u8>>
     let mut buffer = vec![0; 4_096];
     loop {
         let len = socket.recv(&mut buffer).await?;
-        // Somebody else's guess is not waited for in vain.
+        // A forged answer with a wrong ID does not end the wait.
         if buffer[..len].starts_with(&query[..2]) {
             buffer.truncate(len);
             return Ok(buffer);
@@ -153,8 +155,8 @@ async fn ask_over_tcp(upstream: SocketAddr, query: &[u8]) -> io::Result<Vec<u8>>
     read_message(&mut stream, PATIENCE).await
 }
 
-/// The prefixes in an answer, and the least TTL of its AAAA records. Without such records there is no
-/// DNS64; records that name no prefix are no answer to this question.
+/// Returns the prefixes in an answer, and the lowest TTL of its AAAA records. Without AAAA records
+/// there is no DNS64. If AAAA records contain no prefix, the answer is invalid.
 fn read(message: &[u8]) -> Option<Found> {
     if !Message::new(message)?.is_response() {
         return None;
@@ -183,7 +185,7 @@ mod tests {
     use super::*;
     use crate::translation::prefix::Prefix;
 
-    /// What becomes of a question to these upstreams, which are wanted for so many looks.
+    /// Queries these upstreams, which stay configured for `looks` checks.
     fn asked(upstreams: &[ServiceAddr], looks: u32) -> Option<Option<Announcement>> {
         let left = Cell::new(looks);
         let wanted = || left.replace(left.get().saturating_sub(1)) > 0;
@@ -205,15 +207,15 @@ mod tests {
                 let _ = live.send_to(&answer, from);
             }
         });
-        // The questions to the dead ones end after their time.
+        // The queries to dead upstreams end by their timeout.
         let found = (vec![Prefix::WELL_KNOWN], Nanos(60 * Nanos::SECOND.0));
         let announcement = Announcement { by: Some(to_live), found };
         let wanted = [&[to_dead; 20][..], &[to_live]].concat();
         assert_eq!(asked(&wanted, u32::MAX), Some(Some(announcement)));
-        // An answer that comes when nobody wants it is nobody's.
+        // Ignore answers that arrive after the query was cancelled.
         assert_eq!(asked(&[to_live], 0), None);
-        // An upstream that is not wanted any more is not waited for. All are asked together: each of
-        // them has its question by then.
+        // A removed upstream is not waited for. All are queried in parallel, so each one has its
+        // query by then.
         dead.set_nonblocking(true).unwrap();
         let questions = || std::iter::from_fn(|| dead.recv(&mut [0; 512]).ok()).count();
         questions();
@@ -221,7 +223,7 @@ mod tests {
         assert_eq!(questions(), 20);
     }
 
-    /// A reply to the question with these records: owner (a pointer, or a name), TTL, address.
+    /// A reply with these records: owner (a pointer or a name), TTL, address.
     fn reply(rcode: u8, records: &[(&[u8], u32, &str)]) -> Vec<u8> {
         let count = [0, records.len() as u8];
         let mut message = [&b"\0\0\x81"[..], &[0x80 | rcode, 0, 1], &count, &[0; 4]].concat();

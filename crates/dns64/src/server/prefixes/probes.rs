@@ -1,4 +1,4 @@
-//! What became of probes, and when each prefix is probed again.
+//! Results of probes, and the next probe of each prefix.
 
 use std::collections::HashMap;
 
@@ -8,26 +8,26 @@ use crate::config::ProbeKeys;
 use crate::prefixes::health::{PrefixHealth, Probe, Record};
 use crate::translation::prefix::Prefix;
 
-/// What became of the probes so far.
+/// Probe results per prefix.
 #[derive(Debug, Default)]
 pub(super) struct Probes(HashMap<Prefix, Probed>);
 
 #[derive(Debug)]
 struct Probed {
     record: Record,
-    /// Since when it is as it is, and when the next probe is due.
+    /// Start of the current health, and time of the next probe.
     since: Nanos,
     next: Nanos,
 }
 
 impl Probes {
-    /// What is known of a prefix, and since when.
+    /// Returns the health of a prefix, and its start.
     pub(super) fn health(&self, prefix: &Prefix, now: Nanos) -> (PrefixHealth, Nanos) {
         let known = self.0.get(prefix).map(|probed| (probed.record.health(), probed.since));
         known.unwrap_or((PrefixHealth::Unknown, now))
     }
 
-    /// The prefixes whose NAT64 does not answer, and since when, the first one first.
+    /// Returns the unhealthy prefixes with the start of that state, oldest first.
     pub(super) fn unhealthy(&self) -> Vec<(Prefix, Nanos)> {
         let mut unhealthy: Vec<(Prefix, Nanos)> = self
             .0
@@ -39,7 +39,7 @@ impl Probes {
         unhealthy
     }
 
-    /// Forgets what is not wanted any more, and leaves of what is wanted that which is due now.
+    /// Removes prefixes that are not in `wanted`, and reduces `wanted` to those due now.
     pub(super) fn retain_due(&mut self, wanted: &mut Vec<(Prefix, ProbeKeys)>, now: Nanos) {
         self.0.retain(|prefix, _| wanted.iter().any(|(other, _)| other == prefix));
         wanted.retain(|(prefix, probe)| {
@@ -54,7 +54,7 @@ impl Probes {
         });
     }
 
-    /// One more probe of a prefix.
+    /// Adds a probe result of a prefix.
     pub(super) fn add(&mut self, prefix: &Prefix, found: Probe, now: Nanos) {
         if let Some(probed) = self.0.get_mut(prefix)
             && probed.record.add(found)
@@ -83,7 +83,7 @@ mod tests {
         }
     }
 
-    /// How many of the probes that are wanted are due.
+    /// Number of wanted probes that are due.
     fn due(probes: &mut Probes, wanted: &[(Prefix, ProbeKeys)], now: Nanos) -> usize {
         let mut due = wanted.to_vec();
         probes.retain_due(&mut due, now);
@@ -101,7 +101,7 @@ mod tests {
         assert!(probes.unhealthy().is_empty());
         probes.add(&Prefix::WELL_KNOWN, Probe::Failed, at(30));
         assert_eq!(probes.unhealthy(), [(Prefix::WELL_KNOWN, at(30))]);
-        // What a reload leaves out is forgotten, and a result that comes too late is nobody's.
+        // A prefix removed by a reload is forgotten, and its late result is ignored.
         assert_eq!(due(&mut probes, &[], at(31)), 0);
         probes.add(&Prefix::WELL_KNOWN, Probe::Answered, at(32));
         assert_eq!(probes.health(&Prefix::WELL_KNOWN, at(32)), (PrefixHealth::Unknown, at(32)));

@@ -1,4 +1,4 @@
-//! Probes of prefixes: a connection over TCP through each, now and then.
+//! Probes of NAT64s: periodic TCP connections through each prefix.
 
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -14,7 +14,7 @@ use crate::guard::Tasks;
 use crate::prefixes::health::Probe;
 use crate::translation::prefix::Prefix;
 
-/// Begins the probes that are due.
+/// Starts the probes that are due.
 pub(super) fn probe_when_due(tasks: &Tasks, settings: &Settings, state: &Shares) {
     let now = clock::now();
     let live = state.borrow().live(now);
@@ -33,10 +33,10 @@ pub(super) fn probe_when_due(tasks: &Tasks, settings: &Settings, state: &Shares)
     }
 }
 
-/// Whether anybody answers through a prefix.
+/// Probes a prefix with a TCP connection.
 async fn connect(prefix: &Prefix, probe: &ProbeKeys) -> Probe {
     let address = SocketAddr::new(prefix.embed(probe.address).into(), probe.port);
-    // A router on the way that has no route says the same as this host would.
+    // A router without a route would return the same error as a missing route on this host.
     if !has_route(address) {
         return Probe::NotSent;
     }
@@ -47,13 +47,14 @@ async fn connect(prefix: &Prefix, probe: &ProbeKeys) -> Probe {
     }
 }
 
-/// What it means that there is no connection. EACCES may come of what a router has said (RFC 4443
-/// §3.1, codes 1, 5 and 6); EPERM comes of this host's own filters only.
+/// Classifies a connection error. EACCES may be caused by a router's ICMPv6 error (RFC 4443 §3.1,
+/// codes 1, 5 and 6); EPERM is caused only by this host's packet filter.
 fn without_connection(error: &io::Error) -> Probe {
     match error.raw_os_error() {
-        // Somebody is there and does not want to.
+        // The NAT64 works, but the target refuses the connection.
         Some(libc::ECONNREFUSED | libc::ECONNRESET) => Probe::Answered,
-        // There is no address or port to ask from, no file descriptor or memory, or no leave to ask.
+        // This host has no free address, port, file descriptor or memory, or its filter blocks the
+        // probe.
         Some(
             libc::EADDRNOTAVAIL
             | libc::EMFILE
@@ -66,7 +67,7 @@ fn without_connection(error: &io::Error) -> Probe {
     }
 }
 
-/// Whether this host has a route to an address: connecting a datagram socket sends nothing.
+/// True if this host has a route to an address. Connecting a datagram socket sends nothing.
 fn has_route(address: SocketAddr) -> bool {
     let socket = std::net::UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0));
     socket.and_then(|socket| socket.connect(address)).is_ok()

@@ -1,36 +1,36 @@
-//! When the routers of a link are asked for an advertisement (RFC 4861 §6.3.7).
+//! Schedule of Router Solicitations on a link (RFC 4861 §6.3.7).
 //!
 //! ```text
-//! no prefix of theirs is known ─► at once ─► 4 s ─► 4 s ─► a minute ─► a minute … ─► one is known
-//!                                    └─ it could not be sent: in 4 s, from the beginning
+//! no prefix is known ─► at once ─► 4 s ─► 4 s ─► a minute ─► a minute … ─► a prefix is known
+//!                          └─ send error: restart in 4 s
 //! ```
 //!
-//! RFC 4861 leaves it at three, as routers speak by themselves from time to time; but until they do,
-//! names that need a prefix have no answer.
+//! RFC 4861 stops after three solicitations, because routers advertise periodically. But until they
+//! do, names that need a prefix cannot be answered.
 
 use method::units::Nanos;
 
-/// How many come soon after each other, and how soon (`MAX_RTR_SOLICITATIONS` and
+/// Number and interval of the initial solicitations (`MAX_RTR_SOLICITATIONS` and
 /// `RTR_SOLICITATION_INTERVAL`, RFC 4861 §10).
 const AT_FIRST: u32 = 3;
 const INTERVAL: Nanos = Nanos::from_millis(4_000);
-/// The time between later ones.
+/// Interval of later solicitations.
 const LATER: Nanos = Nanos::from_millis(60_000);
 
-/// The questions to the routers of one link so far.
+/// State of the solicitations on one link.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Solicitations {
-    /// When the last one was sent, or could not be.
+    /// Time of the last attempt, successful or not.
     last: Option<Nanos>,
-    /// How many have been sent since the routers' prefixes went, or since one could not be sent.
+    /// Solicitations sent since the routers' prefixes expired, or since the last send error.
     sent: u32,
-    /// The last one could not be sent.
+    /// True if the last attempt failed.
     fails: bool,
 }
 
 impl Solicitations {
-    /// Whether the routers are to be asked now; `wanted`: a prefix of theirs is, and none is known.
-    /// However often that changes, they are asked once in 4 s at the most.
+    /// True if a solicitation is due. `wanted` is true if a prefix from this link is configured and
+    /// none is known. However often `wanted` changes, the interval is at least 4 s.
     pub(super) fn is_due(&mut self, wanted: bool, now: Nanos) -> bool {
         if !wanted {
             self.sent = 0;
@@ -39,13 +39,13 @@ impl Solicitations {
         wanted && self.last.is_none_or(|last| now.since(last) >= pause)
     }
 
-    /// They have been asked.
+    /// Records a sent solicitation.
     pub(super) fn sent(&mut self, now: Nanos) {
         (self.last, self.fails) = (Some(now), false);
         self.sent = self.sent.saturating_add(1);
     }
 
-    /// They could not be asked; whether that is the first time in a row.
+    /// Records a send error. Returns true for the first one in a row.
     pub(super) fn failed(&mut self, now: Nanos) -> bool {
         (self.last, self.sent) = (Some(now), 0);
         !std::mem::replace(&mut self.fails, true)
@@ -56,8 +56,8 @@ impl Solicitations {
 mod tests {
     use super::*;
 
-    /// The seconds among these, looked at five times each, in which the routers are asked; a
-    /// question can be sent, and is wanted, in those seconds of which that is said.
+    /// Returns the seconds in which a solicitation is sent, with five checks per second. `wanted`
+    /// and `can` give the seconds in which one is needed and can be sent.
     fn asked(
         seconds: std::ops::Range<u64>,
         wanted: impl Fn(u64) -> bool,
@@ -91,7 +91,7 @@ mod tests {
     fn they_are_asked_at_once_when_their_last_prefix_is_over() {
         let wanted = |second: u64| !(70..150).contains(&second);
         assert_eq!(asked(0..170, wanted, |_| true), [0, 4, 8, 68, 150, 154, 158]);
-        // One that comes and goes all the time makes no flood.
+        // Frequent changes cause no flood.
         assert_eq!(asked(0..16, |second| second % 2 == 0, |_| true), [0, 4, 8, 12]);
     }
 

@@ -1,4 +1,4 @@
-//! What the tasks know together: announced prefixes, probes, and when upstreams are asked again.
+//! State shared by the tasks: discovered prefixes, probes, and the next query to the upstreams.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,19 +13,19 @@ use crate::prefixes::known::Known;
 use crate::prefixes::{InUse, Live};
 use crate::translation::prefix::Prefix;
 
-/// How often it is looked at what is due, over or changed.
+/// Interval between checks for due work, expiry and changes.
 pub(super) const TICK: Duration = Duration::from_millis(200);
-/// When the upstreams are asked again: after an answer at nine tenths of its TTL, but so long before
-/// its end that they may take their time, and within these bounds; after none as soon, and each time
-/// that there is none again twice as late.
+/// Bounds of the pause before the next query to the upstreams. After an answer it is nine tenths of
+/// the TTL, and at least [`MARGIN`] before its end, so that the upstreams have time to answer.
+/// After a failure the next query follows soon, and the pause doubles with each further failure.
 const MARGIN: Nanos = Nanos::from_millis(2_500);
 const LEAST_PAUSE: Nanos = Nanos::SECOND;
 const MOST_PAUSE: Nanos = Nanos::from_millis(3_600_000);
 const MOST_PAUSE_IN_VAIN: Nanos = Nanos::from_millis(60_000);
-/// For how long a prefix is known at the least: until the next answer, however short the TTL.
+/// Shortest lifetime of a discovered prefix: until the next answer, even with a short TTL.
 const LEAST_LIFETIME: Nanos = Nanos::from_millis(4_000);
 
-/// What the tasks know together.
+/// State shared by the tasks.
 #[derive(Default)]
 pub(super) struct State {
     pub(super) known: Known,
@@ -33,35 +33,35 @@ pub(super) struct State {
     asking: Asking,
 }
 
-/// All tasks have it, none of them while it waits.
+/// Reference to the state. No task holds a borrow across an await point.
 pub(super) type Shares = Rc<RefCell<State>>;
 
-/// What is known of the answers so far.
+/// State of the queries to the upstreams.
 #[derive(Debug, Default)]
 pub(super) struct Asking {
-    /// Who is asked.
+    /// The upstreams queried.
     upstreams: Vec<ServiceAddr>,
-    /// Who of them has announced what they announce.
+    /// The announcing upstream of the prefixes in effect.
     announcer: Option<ServiceAddr>,
-    /// When the upstreams are to be asked again.
+    /// Time of the next query.
     at: Nanos,
-    /// How long was waited after they had not answered, if they had not.
+    /// Last pause after a failure, if the last query failed.
     in_vain: Option<Nanos>,
 }
 
-/// Prefixes, and for how long they are good.
+/// Prefixes and their lifetime.
 pub(super) type Found = (Vec<Prefix>, Nanos);
 
-/// What the upstreams announce together.
+/// The combined announcement of the upstreams.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Announcement {
-    /// The upstream that announces it; `None`: all have answered, and none announces anything.
+    /// The announcing upstream; `None` if all have answered and none announces a prefix.
     pub(super) by: Option<ServiceAddr>,
     pub(super) found: Found,
 }
 
 impl State {
-    /// How prefixes stand now.
+    /// Returns the current state of the prefixes.
     pub(super) fn live(&self, now: Nanos) -> Live {
         let until = |prefix| self.known.until(prefix).unwrap_or(now);
         let announced = self.known.prefixes(now);
@@ -69,7 +69,7 @@ impl State {
         Live { announced: announced.into_iter().map(|p| (p, until(p))).collect(), unhealthy }
     }
 
-    /// All prefixes in use, each once, for people and metrics.
+    /// Returns all prefixes in use, each once, for status output and metrics.
     pub(super) fn in_use(&self, settings: &Settings, now: Nanos) -> Vec<InUse> {
         let live = self.live(now);
         let mut all: Vec<InUse> = Vec::new();
@@ -78,7 +78,7 @@ impl State {
             for (prefix, until) in keys.prefixes(&live) {
                 let draining = keys.is_draining(&prefix, list);
                 if let Some(known) = all.iter_mut().find(|known| known.prefix == prefix) {
-                    // One list that uses it for new answers is enough.
+                    // A prefix is not draining if at least one list uses it for new answers.
                     known.draining &= draining;
                     continue;
                 }
@@ -96,8 +96,8 @@ impl State {
         all
     }
 
-    /// Whether these upstreams are to be asked now, as others are at once. What somebody has said
-    /// who is none of them counts no more.
+    /// True if these upstreams are due. If the list has changed, answers from upstreams no longer
+    /// in it are discarded, and all are due at once.
     pub(super) fn is_due(&mut self, upstreams: &[ServiceAddr], now: Nanos) -> bool {
         if self.asking.upstreams != upstreams {
             let announcer = self.asking.announcer.filter(|by| upstreams.contains(by));
@@ -109,14 +109,14 @@ impl State {
         !upstreams.is_empty() && self.asking.at <= now
     }
 
-    /// The upstreams have answered, or not.
+    /// Records an answer of the upstreams, or a failure.
     pub(super) fn note(&mut self, announcement: Option<Announcement>, now: Nanos) {
         let pause = match announcement {
-            // Before it is over, so that no answer must wait for the next one.
+            // Query before the TTL ends, so that no client query waits for the next answer.
             Some(Announcement { by, found: (prefixes, ttl) }) => {
                 self.known.answered(&prefixes, ttl.max(LEAST_LIFETIME), now);
                 (self.asking.announcer, self.asking.in_vain) = (by, None);
-                // A network without a DNS64 may get one.
+                // A DNS64 may be introduced in the network later.
                 let most = if prefixes.is_empty() { MOST_PAUSE_IN_VAIN } else { MOST_PAUSE };
                 Nanos(ttl.0.saturating_sub(MARGIN.0.max(ttl.0 / 10))).clamp(LEAST_PAUSE, most)
             }
@@ -135,7 +135,7 @@ mod tests {
 
     use super::*;
 
-    /// What this upstream announces, or nobody.
+    /// An announcement by this upstream, or by none.
     fn said(by: Option<ServiceAddr>, prefixes: &[Prefix], ttl: Nanos) -> Option<Announcement> {
         Some(Announcement { by, found: (prefixes.to_vec(), ttl) })
     }
@@ -166,12 +166,12 @@ mod tests {
         for upstreams in [&[other, one][..], &[third, other], &[other]] {
             assert!(state.is_due(upstreams, now), "{upstreams:?} are asked at once");
             assert_eq!(state.known.prefixes(now), prefixes, "{upstreams:?}");
-            // Silence changes nothing.
+            // A failure changes nothing.
             state.note(None, now);
             assert!(!state.is_due(upstreams, now));
         }
         assert!(state.is_due(&[one, third], now) && state.known.prefixes(now).is_empty());
-        // Who has been forgotten does not come back with what he said.
+        // An announcement of a removed upstream is not restored.
         assert!(state.is_due(&[other], now) && state.known.prefixes(now).is_empty());
     }
 
@@ -207,10 +207,10 @@ mod tests {
         let at = |seconds: u64| Nanos(seconds * Nanos::SECOND.0);
         state.note(said(None, &prefix, at(100)), at(0));
         assert_eq!(state.asking.at, at(90));
-        // An upstream may need its time to answer.
+        // An upstream may need time to answer.
         state.note(said(None, &prefix, at(10)), at(0));
         assert_eq!(state.asking.at, Nanos::from_millis(7_500));
-        // A TTL of zero does not take the prefix away before the next question.
+        // A TTL of zero does not remove the prefix before the next query.
         state.note(said(None, &prefix, at(0)), at(90));
         assert_eq!(state.asking.at, at(91));
         assert_eq!(state.known.prefixes(at(91)), prefix);
