@@ -10,7 +10,7 @@ use crate::control::client::ask;
 use crate::control::protocol::{Answer, Request, Subject};
 use crate::control::{ReloadOutcome, words};
 
-/// The server's socket, and the form of the output.
+/// Socket of the server, and output format.
 #[derive(Debug, Args)]
 pub(super) struct Asked {
     /// The server's socket [default: that of the configuration, or /run/dns64d/control.sock]
@@ -21,12 +21,12 @@ pub(super) struct Asked {
     json: bool,
 }
 
-/// The server rejects the request, for this reason.
+/// The reason why the server rejected the request.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct BadQuestion(String);
 
-/// Prints what is in use.
+/// Prints the status of a running server.
 ///
 /// # Errors
 /// If the configuration cannot be read, or no server answers.
@@ -38,10 +38,10 @@ pub(super) fn status(file: Option<&Path>, asked: &Asked) -> anyhow::Result<()> {
     }
 }
 
-/// Prints why a query is answered as it is.
+/// Prints the explanation of a query.
 ///
 /// # Errors
-/// If the configuration cannot be read, no server answers, or there is no such query.
+/// If the configuration cannot be read, no server answers, or the query is not valid.
 pub(super) fn explain(file: Option<&Path>, asked: &Asked, subject: Subject) -> anyhow::Result<()> {
     match answer(file, asked, &Request::Explain(subject))? {
         Answer::Explanation(explained) if asked.json => show_json(&explained),
@@ -50,7 +50,7 @@ pub(super) fn explain(file: Option<&Path>, asked: &Asked, subject: Subject) -> a
     }
 }
 
-/// Has the server read its configuration again, and prints the outcome. Returns the exit status.
+/// Requests a reload of the configuration, and prints the result. Returns the exit status.
 ///
 /// # Errors
 /// If the configuration cannot be read, or no server answers.
@@ -77,11 +77,11 @@ pub(super) fn reload(file: Option<&Path>, asked: &Asked) -> anyhow::Result<u8> {
     })
 }
 
-/// Has the server remove a name with the names below it from its cache, or all of them, and prints
-/// the number of removed answers.
+/// Removes a name and its descendants, or everything, from the server's cache. Prints the number of
+/// removed answers.
 ///
 /// # Errors
-/// If the configuration cannot be read, no server answers, or there is no such name.
+/// If the configuration cannot be read, no server answers, or the name is not valid.
 pub(super) fn flush(
     file: Option<&Path>,
     asked: &Asked,
@@ -103,7 +103,7 @@ fn answer(file: Option<&Path>, asked: &Asked, request: &Request) -> anyhow::Resu
     Ok(ask(&socket, request)?)
 }
 
-/// The control socket of the configuration.
+/// Returns the control socket of the configuration.
 fn configured(file: Option<&Path>) -> Result<Option<PathBuf>, ConfigError> {
     file.map(control_socket).transpose().map(Option::flatten)
 }
@@ -114,7 +114,7 @@ fn show_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     Ok(print(&text)?)
 }
 
-/// The error for an answer to another request.
+/// Returns the error for an unexpected answer.
 fn unexpected(answer: Answer) -> anyhow::Error {
     match answer {
         Answer::Error(why) => BadQuestion(why).into(),

@@ -1,4 +1,4 @@
-//! The system call filter (seccomp): calls that a DNS server never makes fail with EPERM.
+//! System call filter (seccomp). Calls that a DNS server never needs fail with EPERM.
 //!
 //! The filter matters most for a server that was started as root without `user`. It has no
 //! capabilities, but it still owns the files and processes of root.
@@ -14,7 +14,7 @@ use seccompiler::{
 /// Forbidden calls. A call without rules always fails; another one fails if one of its rules applies.
 pub(super) type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
 
-/// Calls of newer kernels, with the same number on every processor.
+/// Calls of newer kernels, with the same number on all architectures.
 const PROCESS_MADVISE: c_long = 440;
 const PROCESS_MRELEASE: c_long = 448;
 pub(super) const FCHMODAT2: c_long = 452;
@@ -22,7 +22,7 @@ const SETXATTRAT: c_long = 463;
 const REMOVEXATTRAT: c_long = 466;
 const FILE_SETATTR: c_long = 469;
 
-/// Calls that start programs, change the system or look into other processes.
+/// Calls that start programs, change the system or inspect other processes.
 const SYSTEM: &[c_long] = &[
     libc::SYS_execve,
     libc::SYS_execveat,
@@ -84,7 +84,7 @@ const FILES: &[c_long] = &[
     FILE_SETATTR,
 ];
 
-/// Older forms of these calls, which newer processors do not have.
+/// Older variants of these calls, missing on newer architectures.
 #[cfg(target_arch = "x86_64")]
 pub(super) const OLD_FILES: &[c_long] = &[
     libc::SYS_chmod,
@@ -124,8 +124,8 @@ const PROCESSES: &[c_long] = &[
     libc::SYS_mq_unlink,
 ];
 
-/// Calls that take a process id as first argument. They are allowed for this process, because abort(3)
-/// and raise(3) need them; tkill(2) is allowed for the main thread alone.
+/// Calls with a process ID as first argument. They are allowed for this process, because abort(3)
+/// and raise(3) need them; tkill(2) is allowed only for the main thread.
 const SIGNALS: &[c_long] = &[
     libc::SYS_kill,
     libc::SYS_tkill,
@@ -134,15 +134,15 @@ const SIGNALS: &[c_long] = &[
     libc::SYS_rt_tgsigqueueinfo,
 ];
 
-/// The same, where 0 stands for this process as well.
+/// Further calls of this kind, where 0 also stands for this process.
 const LIMITS: &[c_long] = &[libc::SYS_prlimit64, libc::SYS_sched_setaffinity];
 
-/// Operations of fcntl(2) and ioctl(2) that have the kernel send signals to another process:
+/// Operations of fcntl(2) and ioctl(2) that make the kernel send signals to another process:
 /// F_SETOWN, F_SETSIG and F_SETOWN_EX; FIOSETOWN and SIOCSPGRP.
 const SIGNALS_OF_FILES: [u64; 3] = [8, 10, 15];
 const SIGNALS_OF_SOCKETS: [u64; 2] = [0x8901, 0x8902];
 
-/// The rules of a confined server.
+/// Returns the rules of a confined server.
 ///
 /// # Errors
 /// None with these constants.
@@ -163,12 +163,12 @@ pub(super) fn rules() -> Result<Rules, Error> {
     Ok(rules)
 }
 
-/// Rules by which these calls always fail.
+/// Returns rules that make these calls always fail.
 pub(super) fn always<'a>(calls: impl IntoIterator<Item = &'a c_long>) -> Rules {
     calls.into_iter().map(|&call| (call, Vec::new())).collect()
 }
 
-/// A rule that applies if the comparison holds for this argument and each of `values`.
+/// Returns a rule that matches if the comparison is true for this argument and each of `values`.
 fn rule(argument: u8, holds: &SeccompCmpOp, values: &[u64]) -> Result<SeccompRule, Error> {
     let condition = |&value: &u64| {
         SeccompCondition::new(argument, SeccompCmpArgLen::Dword, holds.clone(), value)
@@ -176,10 +176,11 @@ fn rule(argument: u8, holds: &SeccompCmpOp, values: &[u64]) -> Result<SeccompRul
     Ok(SeccompRule::new(values.iter().map(condition).collect::<Result<_, _>>()?)?)
 }
 
-/// Applies the rules to this thread and to those that it starts; returns whether the kernel can.
+/// Applies the rules to this thread and its future threads. Returns false if the kernel has no
+/// seccomp.
 ///
 /// # Errors
-/// If the kernel has seccomp and refuses the filter.
+/// If the kernel has seccomp and rejects the filter.
 pub(super) fn forbid(rules: Rules) -> Result<bool, Error> {
     let Ok(arch) = std::env::consts::ARCH.try_into() else { return Ok(false) };
     let denied = SeccompAction::Errno(libc::EPERM as u32);

@@ -1,5 +1,5 @@
-//! The program `dns64d`: arguments, start, signals, end. A library function, so that dns64bench can
-//! carry it inside.
+//! The program `dns64d`: arguments, start, signals and shutdown. It is a library function, so that
+//! dns64bench can include it.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::ffi::OsString;
@@ -43,13 +43,13 @@ use crate::guard;
 use crate::import::{ImportError, import};
 use crate::server::{ServerError, bind};
 
-/// Exit status of an import that loses something (docs/src/contract.md).
+/// Exit status of an import with losses (docs/src/contract.md).
 const ANSWERS_MAY_DIFFER: u8 = 1;
-/// Exit status if the configuration or the command cannot be used.
+/// Exit status for an invalid configuration or command.
 const BAD_CONFIGURATION: u8 = 2;
-/// Exit status if the system refuses what is needed, or no server answers.
+/// Exit status if the system refuses a required resource, or no server answers.
 const BAD_ENVIRONMENT: u8 = 4;
-/// Exit status after a panic, as Rust programs have it.
+/// Exit status after a panic, as in other Rust programs.
 const PANICKED: i32 = 101;
 
 /// A DNS64 server: forwards, caches, and answers AAAA queries with addresses made from A records.
@@ -154,7 +154,7 @@ enum Command {
     },
 }
 
-/// Parser of a server's name.
+/// Returns the parser of server names.
 fn source() -> impl TypedValueParser<Value = Source> {
     let of = |name: String| {
         Source::ALL.iter().find(|(known, _)| *known == name).map(|(_, source)| *source)
@@ -163,12 +163,12 @@ fn source() -> impl TypedValueParser<Value = Source> {
         .map(move |name| of(name).expect("one of the possible values"))
 }
 
-/// The command line as clap knows it.
+/// Returns the command line definition.
 pub fn command() -> clap::Command {
     Arguments::command()
 }
 
-/// Runs the program with the given command line; returns its exit status.
+/// Runs the program with the given command line, and returns its exit status.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments = match Arguments::try_parse_from(args) {
         Ok(arguments) => arguments,
@@ -231,8 +231,8 @@ fn print_help(help: &clap::Error) -> ExitCode {
     }
 }
 
-/// Prints the effective configuration in the form of a file. Warnings name the settings that this
-/// machine reduces or does not have. With `probe` each upstream is queried.
+/// Prints the effective configuration as a configuration file. Warnings list settings that this
+/// machine reduces or does not support. With `probe` each upstream is queried.
 fn check(file: Option<&Path>, listen: &[ServiceAddr], probe: bool) -> anyhow::Result<ExitCode> {
     let mut settings = Settings::load(file, &[], listen)?;
     let probed = if probe { probe::probe(&settings) } else { Vec::new() };
@@ -260,14 +260,15 @@ fn check(file: Option<&Path>, listen: &[ServiceAddr], probe: bool) -> anyhow::Re
     })
 }
 
-/// The effective configuration in the form of a file, below comments about upstreams and local zones.
+/// Returns the effective configuration as a file, after comments about upstreams and local zones.
 fn in_effect(settings: &Settings, probed: &[Probed]) -> String {
     let mut text = format!("# {}\n", settings.upstreams_in_words());
     probed.iter().for_each(|one| text += &format!("# {one}\n"));
     text + &comment("local zones", &settings.local_zones()) + "\n" + &settings.to_toml()
 }
 
-/// Prints a configuration made from another server's, and what is not in it.
+/// Prints the configuration converted from another server's, and notes about the parts that are
+/// missing.
 fn import_from(file: &Path, from: Option<Source>) -> anyhow::Result<ExitCode> {
     let imported = import(file, from)?;
     for note in &imported.notes {
@@ -278,7 +279,7 @@ fn import_from(file: &Path, from: Option<Source>) -> anyhow::Result<ExitCode> {
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(ANSWERS_MAY_DIFFER) })
 }
 
-/// An error with its causes, each told once, and what helps against it.
+/// Formats an error with its causes, without repetition, and with a hint if there is one.
 fn told_once(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
@@ -295,20 +296,20 @@ fn told_once(error: &anyhow::Error) -> String {
     text
 }
 
-/// A panic that nobody has caught, or one too many of those that a worker has caught, ends the
-/// process, so that whoever watches over it starts it anew: a server of which a worker is missing
-/// would leave the clients of that worker's sockets without an answer.
+/// Ends the process after an uncaught panic, or after too many caught ones, so that a supervisor
+/// restarts it. Without one of its workers, a server would leave the clients of that worker's
+/// sockets without answers.
 fn end_on_panic(log: Arc<Log>) {
     std::panic::set_hook(Box::new(move |panic| {
         if !guard::is_caught(panic) {
             let thread = std::thread::current();
             let name = thread.name().unwrap_or("without a name");
-            // Empty, unless RUST_BACKTRACE asks for it.
+            // Empty unless RUST_BACKTRACE requests a backtrace.
             let trace = Backtrace::capture();
             let trace = matches!(trace.status(), BacktraceStatus::Captured)
                 .then(|| format!("{trace}\n"))
                 .unwrap_or_default();
-            // Not by what writes log lines, which may be what panics.
+            // Bypasses the logging framework, which may be the part that panicked.
             let _ = (&*log).write_all(format!("thread {name} {panic}\n{trace}").as_bytes());
             log.flush();
             std::process::exit(PANICKED);
@@ -325,9 +326,9 @@ fn serve(file: Option<&Path>, listen: &[ServiceAddr]) -> anyhow::Result<()> {
     let log = Log::new();
     end_on_panic(Arc::clone(&log));
     start_log(settings.config.log, Arc::clone(&log));
-    // Also where the server cannot begin.
+    // Flushes the log even if the start fails.
     let _written = LastWords(Arc::clone(&log));
-    // Before the first thread, so that every thread leaves them to this one.
+    // Set up before the first thread, so that every thread leaves these signals to this one.
     let signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     let allowed = Allowed::of_process();
     if allowed.limits_address_space() {
@@ -343,11 +344,12 @@ fn serve(file: Option<&Path>, listen: &[ServiceAddr]) -> anyhow::Result<()> {
     warnings.extend(machine::missing(&settings));
     tell_beginning(&settings, file);
     let mut bound = bind(settings, activated)?;
-    // The signal wakes this thread, which answers the request.
+    // The signal wakes this thread, which then answers the request.
     let (sender, requests) = channel();
     bound.on_reload(move |request| {
         let _ = sender.send(request);
-        // raise(3) of musl is tkill(2), which the system call filter allows for the main thread only.
+        // raise(3) of musl uses tkill(2), which the system call filter allows only for the main
+        // thread.
         let _ = kill(Pid::this(), Signal::SIGHUP);
     });
     give_up_privileges(&config, file, resolv_conf)?;
@@ -375,7 +377,7 @@ fn serve(file: Option<&Path>, listen: &[ServiceAddr]) -> anyhow::Result<()> {
     let mut reloader = Reloader { server: &server, source, allowed, fixed, running };
     loop {
         match signals.recv_timeout(follow::LOOK) {
-            // A request that comes during the reload has a signal of its own.
+            // A request that arrives during the reload sends another signal.
             Ok(SIGHUP) => {
                 reloader.answer(requests.try_iter().collect());
                 follower.saw(&server.settings());
@@ -392,7 +394,7 @@ fn serve(file: Option<&Path>, listen: &[ServiceAddr]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Passes signals on, so that they can be waited for with a limit.
+/// Forwards signals to a channel, so that they can be received with a timeout.
 fn in_a_thread(mut signals: Signals) -> std::io::Result<Receiver<i32>> {
     let (sender, receiver) = channel();
     let pass_on = move || {
@@ -406,7 +408,7 @@ fn in_a_thread(mut signals: Signals) -> std::io::Result<Receiver<i32>> {
     Ok(receiver)
 }
 
-/// Becomes the user of the configuration, and locks the process in.
+/// Switches to the configured user, and confines the process.
 fn give_up_privileges(
     config: &Config,
     file: Option<&Path>,
@@ -424,7 +426,7 @@ fn give_up_privileges(
     Ok(())
 }
 
-/// Logs version, configuration, prefixes and upstreams at the start.
+/// Logs version, configuration, prefixes and upstreams at start-up.
 fn tell_beginning(settings: &Settings, file: Option<&Path>) {
     let file = file.map_or("no configuration file".to_owned(), |file| {
         format!("configuration {}", file.display())
@@ -442,7 +444,7 @@ fn tell_beginning(settings: &Settings, file: Option<&Path>) {
     tracing::info!("{}", settings.upstreams_in_words());
 }
 
-/// Waits at its end until the log is written.
+/// Flushes the log when dropped.
 struct LastWords(Arc<Log>);
 
 impl Drop for LastWords {
@@ -451,7 +453,7 @@ impl Drop for LastWords {
     }
 }
 
-/// What is said goes to `log`, as the configuration wants it to be.
+/// Directs log lines to `log`, with the configured level and format.
 fn start_log(keys: LogKeys, log: Arc<Log>) {
     let level = match keys.level {
         LogLevel::Error => tracing::Level::ERROR,
@@ -459,18 +461,17 @@ fn start_log(keys: LogKeys, log: Arc<Log>) {
         LogLevel::Info => tracing::Level::INFO,
         LogLevel::Debug => tracing::Level::DEBUG,
     };
-    // Files and journals have no colours, nor do the terminals of who does not want them
-    // (https://no-color.org).
+    // Colours are off for files and journals, and if NO_COLOR is set (https://no-color.org).
     let objects = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let colours = std::io::stderr().is_terminal() && !objects;
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(log)
-        // It would write of an error to standard error, and panic if that fails.
+        // Otherwise tracing would write about an error to standard error, and panic if that fails.
         .log_internal_errors(false)
         .with_target(false);
     let subscriber = subscriber.with_ansi(colours);
-    // An embedding program may have its own log already.
+    // An embedding program may already have a logger.
     let _ = match keys.format {
         LogFormat::Text => subscriber.try_init(),
         LogFormat::Json => subscriber.json().try_init(),
@@ -519,7 +520,7 @@ mod tests {
         assert_eq!(socket, crate::config::CONTROL_SOCKET);
     }
 
-    /// Not a test, but what the test below starts as a process of its own.
+    /// Not a test; the test below starts it as a separate process.
     #[test]
     fn a_process_whose_thread_panics() {
         let Ok(how) = std::env::var("DNS64D_TEST_PANIC") else { return };

@@ -1,35 +1,36 @@
-//! Follows resolv.conf while the server runs, if the configuration names no upstream.
+//! Follows changes of resolv.conf at run time, if no upstream is configured.
 //!
-//! The file is read again every two seconds and compared with what was read before. So it does not
-//! matter whether it was written, replaced, or is a link that leads elsewhere now; a watch of the
-//! kernel (inotify(7)) must be renewed in each of these cases, and needs the folder to be there.
+//! The file is read every two seconds and compared with its last contents. This works if it was
+//! written, replaced, or is a link to another target now. A kernel watch (inotify(7)) would have to
+//! be renewed in each of these cases, and requires that the folder exists.
 
 use std::time::Duration;
 
 use crate::config::{RESOLV_CONF, ResolvConf, Settings};
 use crate::server::RunningServer;
 
-/// Time between two looks at the file.
+/// Interval between reads of the file.
 pub(super) const LOOK: Duration = Duration::from_secs(2);
 
-/// The last state of resolv.conf that was seen.
+/// Last contents of resolv.conf.
 pub(super) struct Follower {
     seen: ResolvConf,
 }
 
 impl Follower {
-    /// Follows changes from the resolv.conf of these settings on.
+    /// Starts with the resolv.conf of these settings.
     pub(super) fn new(settings: &Settings) -> Follower {
         Follower { seen: settings.resolv_conf().clone() }
     }
 
-    /// Notes the resolv.conf of settings that a reload put into use.
+    /// Records the resolv.conf of settings that a reload has put into effect.
     pub(super) fn saw(&mut self, settings: &Settings) {
         self.seen = settings.resolv_conf().clone();
     }
 
-    /// Gives the server the upstreams of resolv.conf, if the file has changed and the server uses
-    /// it. Upstreams in use stay if it names none any more. `fit` makes settings fit the system.
+    /// Updates the server's upstreams if resolv.conf has changed and the server uses it. If the
+    /// file lists no upstream any more, the upstreams in use are kept. `fit` adapts settings to the
+    /// limits of the system.
     pub(super) fn look(
         &mut self,
         server: &RunningServer,
@@ -74,7 +75,7 @@ fn replace(
     }
 }
 
-/// The reason why these settings have no upstream, if the server has one.
+/// Returns the reason why these settings have no upstream, if the server has one.
 pub(super) fn loses_upstreams(server: &RunningServer, settings: &Settings) -> Option<String> {
     settings.no_upstream().filter(|_| !server.settings().upstreams.is_empty())
 }

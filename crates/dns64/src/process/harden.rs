@@ -1,5 +1,5 @@
-//! Privileges that the server gives up once its sockets are bound: root, files, signals, and system
-//! calls that it has no use for (`calls`).
+//! Dropping of privileges after the sockets are bound: root, file access, signals, and unneeded
+//! system calls (`calls`).
 
 use std::os::unix::fs::lchown;
 use std::path::{Path, PathBuf};
@@ -13,45 +13,46 @@ use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabiliti
 
 use super::calls;
 
-/// Why the server did not lock itself in.
+/// Errors of dropping privileges.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(super) enum HardenError {
-    /// The user of the configuration does not exist.
+    /// The configured user does not exist.
     #[error("there is no user '{0}'; make it, or change `user`")]
     NoUser(String),
     /// The kernel refused the change of user.
     #[error("cannot become user '{user}': {source}")]
     Become {
-        /// The name of the user, as the configuration has it.
+        /// Name of the user in the configuration.
         user: String,
-        /// What the system says.
+        /// Error of the system call.
         source: nix::Error,
     },
-    /// A file cannot be given to the user.
+    /// The owner of a file cannot be changed to the user.
     #[error("cannot give {} to user '{user}': {source}", .file.display())]
     HandOver {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
-        /// The name of the user, as the configuration has it.
+        /// Name of the user in the configuration.
         user: String,
-        /// What the system says.
+        /// Error of the system call.
         source: std::io::Error,
     },
-    /// The kernel does not take our capabilities away.
+    /// The kernel refused to drop the capabilities.
     #[error("cannot give up capabilities: {0}")]
     Capabilities(std::io::Error),
-    /// The kernel has landlock and refused our rules.
+    /// The kernel has landlock and rejected the ruleset.
     #[error("landlock: {0}")]
     Landlock(#[from] RulesetError),
-    /// The kernel has seccomp and refused our filter.
+    /// The kernel has seccomp and rejected the filter.
     #[error("seccomp: {0}")]
     Seccomp(#[from] seccompiler::Error),
 }
 
-/// Becomes `user`, if this is root and one is configured. Root that stays root loses its
-/// capabilities: it is a user then whose files are root's. `made` are files that the process has
-/// made and still needs: they are given to the user. Returns whether the process is still root.
+/// Switches to `user` if the process is root and a user is configured. Otherwise root only drops
+/// its capabilities, and still owns root's files. The files in `made` were created by the process
+/// and are still needed, so their owner becomes the user. Returns true if the process is still
+/// root.
 ///
 /// # Errors
 /// If there is no such user, or the kernel refuses.
@@ -67,7 +68,8 @@ pub(super) fn drop_root(user: Option<&str>, made: &[&Path]) -> Result<bool, Hard
     for &file in made {
         let failed =
             |source| HardenError::HandOver { file: file.into(), user: name.into(), source };
-        // Its folder may be the user's, who could have put a link there that leads elsewhere.
+        // Not chown(2): the user may own the folder, and could have placed a link there to another
+        // file.
         lchown(file, Some(user.uid.as_raw()), None).map_err(failed)?;
     }
     initgroups(&c_name, user.gid).map_err(failed)?;
@@ -76,9 +78,9 @@ pub(super) fn drop_root(user: Option<&str>, made: &[&Path]) -> Result<bool, Hard
     Ok(user.uid.is_root())
 }
 
-/// Gives up all capabilities (capabilities(7)), which only a new program could get back; `confine`
-/// forbids to start any. Who has none asks the kernel for nothing: a service manager may forbid
-/// that.
+/// Drops all capabilities (capabilities(7)). Only a new program could regain them, and `confine`
+/// forbids starting any. If there are none, the kernel is not called, because a service manager may
+/// forbid the call.
 ///
 /// # Errors
 /// If the kernel refuses.
@@ -92,60 +94,60 @@ fn drop_capabilities() -> Result<(), HardenError> {
     set_capabilities(None, none).map_err(failed)
 }
 
-/// How much of the confinement the kernel could do.
+/// Extent of the confinement that the kernel supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Confined {
-    /// Files can be read only where the configuration is, where resolv.conf may lead if it is
-    /// needed, and random numbers; written only where the query log is; and removed only where the
-    /// control socket is (landlock).
+    /// True if files are restricted (landlock). Readable are the folders of the configuration and,
+    /// if needed, of the possible targets of resolv.conf, and random numbers. Writable is the
+    /// folder of the query log. Removable is only the control socket.
     pub files: bool,
-    /// System calls fail that start programs, change the system or files' attributes, or act on other
-    /// processes (seccomp).
+    /// True if system calls fail that start programs, change the system or attributes of files, or
+    /// act on other processes (seccomp).
     pub calls: bool,
 }
 
-/// The files that a server still needs when it is confined.
+/// Files needed by a confined server.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Needed<'a> {
-    /// The configuration, which a reload reads.
+    /// Configuration file, read by a reload.
     pub config: Option<&'a Path>,
     /// The system's resolv.conf, which other programs replace.
     pub resolv_conf: Option<&'a Path>,
-    /// The control socket, whose file is removed at the end.
+    /// Control socket, removed at the end.
     pub socket: Option<&'a Path>,
-    /// The query log, which a reload opens again.
+    /// Query log, reopened by a reload.
     pub log: Option<&'a Path>,
 }
 
-/// Locks the calling thread, and all that it starts from now on, in. What an old kernel lacks is
-/// left out.
+/// Confines the calling thread and its future threads. Mechanisms that an old kernel lacks are
+/// skipped.
 ///
 /// # Errors
-/// If the kernel has the means and refuses them.
+/// If the kernel has a mechanism and refuses it.
 pub(super) fn confine(needed: Needed<'_>) -> Result<Confined, HardenError> {
     let files = confine_files(needed)?;
     let calls = calls::forbid(calls::rules()?)?;
     Ok(Confined { files, calls })
 }
 
-/// Random numbers of the system. A program that is linked statically, as that of the container image,
-/// does not find getrandom(2) and reads them there.
+/// The system's random numbers. A statically linked program, as in the container image, does not
+/// find getrandom(2) and reads these files.
 const RANDOM: [&str; 2] = ["/dev/urandom", "/dev/random"];
 
-/// Folders in which the programs that manage a host's name servers keep the file to which the link
-/// resolv.conf leads: resolvconf(8), NetworkManager, systemd-resolved and others in /run.
+/// Folders with the target of the resolv.conf link, as managed by resolvconf(8), NetworkManager,
+/// systemd-resolved and others in /run.
 const OF_NAME_SERVERS: [&str; 3] = ["/etc", "/run", "/usr/lib/systemd"];
-/// Most links that the kernel follows (path_resolution(7)).
+/// Maximum number of links that the kernel follows (path_resolution(7)).
 const MOST_LINKS: usize = 40;
 
-/// The folder of a file.
+/// Returns the folder of a file.
 fn folder(file: &Path) -> PathBuf {
     let folder = file.parent().unwrap_or(file);
     if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder.to_owned() }
 }
 
-/// The folders of a file and of all links on the way to it. In the place of a missing folder is the
-/// next one above it, but never the root.
+/// Returns the folders of a file and of all links on its path. A missing folder is replaced by its
+/// nearest existing ancestor, but never by the root.
 fn folders_on_the_way(file: &Path) -> Vec<PathBuf> {
     let mut folders = Vec::new();
     let mut next = file.to_owned();
@@ -160,16 +162,16 @@ fn folders_on_the_way(file: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// Allows reading the files that a reload reads, appending to the query log, and removing the control
-/// socket. Signals reach this process alone, on kernels since 6.12.
+/// Allows reading the files that a reload reads, appending to the query log, and removing the
+/// control socket. Signals can reach only this process, on kernels since 6.12.
 fn confine_files(needed: Needed<'_>) -> Result<bool, HardenError> {
     let abi = ABI::V5;
-    // An editor replaces a file with another one of the same name, so that the folder must stay
-    // readable: the one where the name is, and the one to which it leads.
+    // An editor replaces a file by another one of the same name. The folder must therefore stay
+    // readable: that of the name, and that of the link's target.
     let readable = needed.config.into_iter().flat_map(|file| {
         [folder(file), folder(&file.canonicalize().unwrap_or_else(|_| file.into()))]
     });
-    // Also replaced, and a link that leads elsewhere later, or to a folder that is not there yet.
+    // This file is also replaced. It may become a link to another folder, which may not exist yet.
     let resolv_conf = needed.resolv_conf.into_iter().flat_map(|file| {
         folders_on_the_way(file).into_iter().chain(OF_NAME_SERVERS.map(PathBuf::from))
     });
@@ -203,7 +205,7 @@ mod tests {
     use crate::config::RESOLV_CONF;
     use crate::control::socket::ControlSocket;
 
-    /// True if the kernel has landlock. Asking for a ruleset that must be supported confines
+    /// True if the kernel has landlock. Requesting a ruleset with a hard requirement confines
     /// nothing.
     fn has_landlock() -> bool {
         Ruleset::default()
@@ -216,7 +218,7 @@ mod tests {
     #[test]
     fn root_without_a_user_has_no_capabilities() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        // Capabilities are given up for ever, but only by the thread that asks.
+        // Dropping capabilities is permanent, but affects only the calling thread.
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 assert_eq!(drop_root(None, &[]).unwrap(), Uid::effective().is_root());
@@ -227,7 +229,7 @@ mod tests {
         });
     }
 
-    /// chmod(2) after bind(2) would follow a link that the owner of the folder puts there.
+    /// chmod(2) after bind(2) would follow a link placed there by the owner of the folder.
     #[test]
     fn the_control_socket_has_its_mode_without_chmod() {
         let folder = tempfile::tempdir().unwrap();
@@ -244,7 +246,7 @@ mod tests {
         });
     }
 
-    /// As under systemd, whose unit forbids capset(2).
+    /// As under systemd: the unit forbids capset(2).
     #[test]
     fn who_has_no_capabilities_needs_no_leave_to_give_them_up() {
         std::thread::scope(|scope| {
@@ -258,7 +260,7 @@ mod tests {
         });
     }
 
-    /// Root without capabilities still owns the files and processes of root.
+    /// Root without capabilities still owns root's files and processes.
     #[test]
     fn confinement_protects_other_files_and_processes() {
         let file = tempfile::NamedTempFile::new().unwrap();
@@ -266,7 +268,7 @@ mod tests {
         let mut other = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = Pid::from_raw(other.id().cast_signed());
         let group = nix::unistd::getegid().as_raw();
-        // Confinement cannot be undone, but it holds only for the thread that asks.
+        // Confinement is permanent, but affects only the calling thread.
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 assert_eq!(kill(pid, None), Ok(()), "before confinement");
@@ -288,9 +290,9 @@ mod tests {
                 ] {
                     assert!(refused(done), "{name}");
                 }
-                // abort(3) and panics need this; the default action of SIGURG is to ignore it.
+                // Needed by abort(3) and panics; the default action of SIGURG is to ignore it.
                 assert_eq!(raise(Signal::SIGURG), Ok(()));
-                // Limits and CPUs of this process are left.
+                // Limits and CPUs of this process stay accessible.
                 assert!(getrlimit(Resource::RLIMIT_NOFILE).is_ok());
                 assert!(!net::affinity::allowed_cpus().is_empty());
                 let cpus = net::affinity::allowed_cpus();
@@ -314,11 +316,11 @@ mod tests {
         let reader = far.path().join("dnstap.sock");
         let listen = |path| std::os::unix::net::UnixListener::bind(path).unwrap();
         let _listening = [&socket, &reader].map(listen);
-        // Confinement is for ever, but only for the thread that asks.
+        // Confinement is permanent, but affects only the calling thread.
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // What the kernel has must have been used; without this the rest would be passed
-                // over.
+                // If the kernel has landlock, it must have been used; otherwise the checks below
+                // would be skipped.
                 let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
                 let has_landlock = has_landlock();
                 let needed = Needed {
@@ -344,7 +346,7 @@ mod tests {
                     assert!(std::fs::write(&inside, "x").is_err());
                     assert!(std::fs::remove_file(&inside).is_err());
                 }
-                // What a reload and the end do.
+                // Operations of a reload and of the shutdown.
                 let append = |file| std::fs::File::options().append(true).create(true).open(file);
                 let rotated = logs.path().join("new.log");
                 for file in [&log, &rotated] {
@@ -352,7 +354,7 @@ mod tests {
                 }
                 assert!(!confined.files || std::fs::read(&log).is_err(), "only written to");
                 assert!(std::fs::remove_file(&socket).is_ok());
-                // A reader of dnstap is asked for again and again.
+                // The connection to a dnstap reader is retried repeatedly.
                 assert!(std::os::unix::net::UnixStream::connect(&reader).is_ok());
                 if confined.calls {
                     assert!(nix::sched::unshare(nix::sched::CloneFlags::empty()).is_err());

@@ -1,45 +1,45 @@
-//! Limits of the system on file descriptors and memory, and settings that fit into them.
+//! System limits on file descriptors and memory, and reduction of settings to fit them.
 //!
-//! Source ports are opened when they are first needed, and could take every file descriptor. TCP and
-//! the metrics would then have none. So the descriptors are divided before the start, and at each
-//! reload among the parts that run. The log names each setting that was reduced.
+//! Source ports are opened on first use, and could take all file descriptors. TCP and the metrics
+//! would then have none. Descriptors are therefore divided among the parts at the start, and again
+//! at each reload. The log names each setting that was reduced.
 
 use net::descriptors::raise_limit;
 
 use super::memory::{self, Counts, MemoryLimit, TooLittle};
 use crate::config::Settings;
 
-/// Descriptors that are not counted below: standard streams, signals, timers, query log, dnstap, and 16
-/// connections each of metrics and control socket.
+/// Descriptors not counted below: standard streams, signals, timers, query log, dnstap, and 16
+/// connections each for metrics and control socket.
 const OTHERS: u64 = 56;
-/// Descriptors of a worker beside its sockets: its poller and its alarm.
+/// Descriptors of a worker in addition to its sockets: its poller and its alarm.
 const PER_WORKER: u64 = 2;
 
 /// Limits of the system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Allowed {
-    /// File descriptors that the process may have open (RLIMIT_NOFILE).
+    /// Maximum number of open file descriptors (RLIMIT_NOFILE).
     pub descriptors: u64,
-    /// Limits on memory; the smallest counts.
+    /// Limits on memory; the smallest one applies.
     pub memory: Vec<MemoryLimit>,
 }
 
 impl Allowed {
-    /// Raises the limit of file descriptors as far as it may be, and reads the limits.
+    /// Raises the limit on file descriptors to its maximum, and reads all limits.
     pub(super) fn of_process() -> Allowed {
         Allowed { descriptors: raise_limit(), memory: memory::limits() }
     }
 
-    /// True if address space is limited, in use or not.
+    /// True if address space is limited, including unused address space.
     pub(super) fn limits_address_space(&self) -> bool {
         self.memory.iter().any(|limit| limit.counts == Counts::AddressSpace)
     }
 
-    /// Fits the settings of a start with sockets for a number of `addresses`. Returns the settings that
-    /// stay until the next start, and a message for each setting that was reduced.
+    /// Reduces settings at the start, with sockets for a number of `addresses`. Returns the values
+    /// that are fixed until the next start, and a message for each reduced setting.
     ///
     /// # Errors
-    /// If the memory is too small.
+    /// If there is too little memory.
     pub(super) fn fit(
         &self,
         settings: &mut Settings,
@@ -56,29 +56,29 @@ impl Allowed {
         Ok((fixed, descriptors.into_iter().chain(memory).collect()))
     }
 
-    /// Fits the settings of a reload. Threads, addresses and cache size wait for the next start.
-    /// Returns a message if a setting was reduced.
+    /// Reduces settings at a reload. Threads, addresses and cache size do not change until the next
+    /// start. Returns a message if a setting was reduced.
     pub(super) fn refit(&self, settings: &mut Settings, fixed: Fixed) -> Option<String> {
         fit_descriptors(settings, self.descriptors, fixed)
     }
 }
 
-/// What stays as it is until the next start, and takes descriptors.
+/// Users of descriptors that do not change until the next start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fixed {
     workers: u64,
-    /// Addresses that are served.
+    /// Number of addresses served.
     addresses: u64,
-    /// Connections to upstreams over TCP at once; `None` before they have been made to fit.
+    /// Maximum number of upstream TCP connections; `None` before it has been computed.
     upstream_tcp: Option<u64>,
 }
 
-/// TCP clients get a quarter of what there is, upstreams over TCP a sixteenth, source ports the
-/// rest, or what they need.
+/// Divides the descriptors: a quarter for TCP clients, a sixteenth for upstream TCP, and the rest
+/// for source ports. No part gets more than it needs.
 fn fit_descriptors(settings: &mut Settings, allowed: u64, running: Fixed) -> Option<String> {
     let config = &settings.config;
     let Fixed { workers, addresses: listen, .. } = running;
-    // Room for one upstream is kept where resolv.conf names none yet.
+    // Reserve room for one upstream even if resolv.conf lists none so far.
     let ways = workers * (settings.upstreams.len() as u64).max(1);
     let fixed = OTHERS + workers * (PER_WORKER + listen) + 2 * listen;
     let (ports, clients) =
@@ -92,7 +92,7 @@ fn fit_descriptors(settings: &mut Settings, allowed: u64, running: Fixed) -> Opt
     let upstream_tcp = running.upstream_tcp.unwrap_or(upstream_tcp.min((left / 16).max(1)));
     let for_clients = clients.min((left / 4).max(1));
     let ports = (left.saturating_sub(upstream_tcp + for_clients) / ways).clamp(1, ports);
-    // What the ports do not need is for clients again.
+    // Descriptors that the ports do not need are returned to the clients.
     let clients = clients.min(left.saturating_sub(upstream_tcp + ways * ports).max(for_clients));
     settings.config.forwarding.source_ports = ports as u16;
     settings.config.limits.tcp_connections = clients as usize;
@@ -124,7 +124,7 @@ mod tests {
         Settings::from_text(&text, Path::new("test.toml")).unwrap()
     }
 
-    /// What they need, by their own account.
+    /// Descriptors that these settings would need.
     fn needs(settings: &Settings) -> u64 {
         let (config, upstreams) = (&settings.config, settings.upstreams.len() as u64);
         let workers = config.threads as u64;
@@ -150,7 +150,7 @@ mod tests {
             assert!(clients >= 1 && settings.upstream_connections >= 1, "{said:?}");
             assert!(allowed < 200 || clients as u64 >= allowed / 8, "{said:?}");
             assert!(settings.config.forwarding.source_ports >= 1);
-            // What fits is left as it is.
+            // Settings that fit are not changed.
             assert_eq!(allowed_here.fit(&mut settings, 1).unwrap().1, [""; 0]);
         }
         let mut settings = settings(1, 1);
@@ -180,8 +180,8 @@ mod tests {
         let (fixed, said) = allowed.fit(&mut running, 1).unwrap();
         assert_eq!(said.len(), 2, "descriptors and memory: {said:?}");
         let ports = running.config.forwarding.source_ports;
-        // A file with fewer threads, or with more, changes nothing of what the running workers
-        // take.
+        // Another number of threads in the file does not change the descriptors of the running
+        // workers.
         for threads in [1, 64] {
             let mut reloaded = settings(threads, 2);
             assert!(allowed.refit(&mut reloaded, fixed).is_some());
@@ -192,7 +192,7 @@ mod tests {
             );
             assert_eq!(reloaded.config.cache.mebibytes, settings(1, 1).config.cache.mebibytes);
         }
-        // With more upstreams there are fewer ports for each; connections to them stay as many.
+        // More upstreams leave fewer ports for each; the number of connections to them stays.
         let mut more = settings(8, 4);
         assert!(allowed.refit(&mut more, fixed).is_some());
         assert!(more.config.forwarding.source_ports < ports);

@@ -1,9 +1,9 @@
-//! The log on standard error, for which nobody waits: neither for a reader that has stopped, nor for
-//! a disk that is full.
+//! The log on standard error. Writing a line never blocks a thread, even if the reader has stopped
+//! or the disk is full.
 //!
 //! ```text
 //! any thread ─► tracing ─► queue ─► a thread ─► standard error
-//!                            └ no room: lost, and told later
+//!                            └ queue full: dropped, and reported later
 //! ```
 
 use std::io::{self, Write};
@@ -16,16 +16,16 @@ use std::time::Duration;
 use crate::observe::queue::{Inlet, Load, Next, Outlet, queue};
 use crate::observe::standard_error;
 
-/// Lines that may wait, and their octets.
+/// Maximum number of waiting lines, and of their octets.
 const PLACES: usize = 4_096;
 const OCTETS: usize = 1 << 20;
-/// How long the end of the process waits for lines to be written.
+/// Time limit for writing the remaining lines at the end of the process.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// What waits.
+/// An item in the queue.
 enum Waiting {
     Line(Vec<u8>),
-    /// Somebody wants to know that all before it is written.
+    /// A request for notification after all earlier items have been written.
     Mark(SyncSender<()>),
 }
 
@@ -38,12 +38,12 @@ impl Load for Waiting {
     }
 }
 
-/// Takes lines; written to by `tracing`, a line at a time.
+/// The sink of `tracing`, which writes one line at a time.
 pub(super) struct Log {
     inlet: Inlet<Waiting>,
-    /// Until a thread writes.
+    /// Receiving end, until a thread takes it.
     outlet: Mutex<Option<Outlet<Waiting>>>,
-    /// Lines for which there was no room since that was told.
+    /// Lines lost since the last report of losses.
     lost: AtomicU64,
 }
 
@@ -57,11 +57,11 @@ impl Log {
         self.outlet.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// From now on a thread writes; what was said before waits for it. A process that locks itself
-    /// in begins it afterwards.
+    /// Starts the writing thread. Earlier lines have been queued. A process that confines itself
+    /// calls this afterwards.
     ///
     /// # Errors
-    /// If there can be no thread.
+    /// If the thread cannot be created.
     pub(super) fn begin(self: &Arc<Log>) -> io::Result<()> {
         let Some(outlet) = self.take_outlet() else { return Ok(()) };
         let log = Arc::clone(self);
@@ -70,7 +70,7 @@ impl Log {
         thread::Builder::new().name("log".into()).spawn(work).map(drop)
     }
 
-    /// Writes what comes for ever: the log lives as long as the process.
+    /// Writes lines for ever, because the log lives as long as the process.
     fn write(&self, outlet: &Outlet<Waiting>, to: &mut dyn Write) {
         loop {
             match outlet.next(Duration::from_secs(3_600)) {
@@ -83,7 +83,7 @@ impl Log {
 
     fn write_one(&self, waiting: Waiting, to: &mut dyn Write) {
         match waiting {
-            // What cannot be written is lost: there is nobody to tell.
+            // Lines that cannot be written are lost; there is nowhere to report that.
             Waiting::Line(line) => {
                 let _one = standard_error::ONE_WRITES.lock();
                 let _ = to.write_all(&line);
@@ -96,7 +96,7 @@ impl Log {
         }
     }
 
-    /// Waits a second at most until all that was said is written.
+    /// Waits up to one second until all queued lines are written.
     pub(super) fn flush(&self) {
         if let Some(outlet) = self.take_outlet() {
             let mut to = destination();
@@ -125,7 +125,7 @@ impl Write for &Log {
     }
 }
 
-/// Standard error; nowhere, if it was closed.
+/// Returns standard error, or a sink if it was closed.
 fn destination() -> Box<dyn Write + Send> {
     match standard_error::open() {
         Ok(file) => Box::new(file),
@@ -139,7 +139,7 @@ mod tests {
 
     use super::*;
 
-    /// Hands on what is written, and fails at lines that begin with "full".
+    /// Forwards written lines, and fails on lines that begin with "full".
     struct Reader(std::sync::mpsc::Sender<String>);
 
     impl Write for Reader {
@@ -162,7 +162,7 @@ mod tests {
         for line in ["one\n", "full\n", "two\n"] {
             (&*log).write_all(line.as_bytes()).unwrap();
         }
-        // Nobody reads: what finds no room is counted, and nobody waited.
+        // Without a reader, lines that do not fit are counted, and no thread blocks.
         for _ in 0..PLACES {
             (&*log).write_all(b"more\n").unwrap();
         }
@@ -181,7 +181,7 @@ mod tests {
         let written: Vec<String> = receiver.try_iter().collect();
         assert_eq!((&*written[0], &*written[1]), ("one\n", "two\n"));
         assert_eq!((written.len(), log.lost.load(Ordering::Relaxed)), (PLACES - 1, 0));
-        // Who wants to know when all is written is told.
+        // A waiting flush is notified after everything is written.
         let of_thread = Arc::clone(&log);
         let writer = thread::spawn(move || {
             let Next::One(waiting) = outlet.next(LAST_WORDS) else { panic!("no mark") };
