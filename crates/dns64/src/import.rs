@@ -1,4 +1,4 @@
-//! `dns64d import`: the crate `dns64-import` translates a configuration of another server, and this
+//! `dns64d import`: the crate `dns64-import` converts a configuration of another server, and this
 //! module checks the result.
 
 use std::path::{Path, PathBuf};
@@ -13,18 +13,18 @@ pub(crate) enum ImportError {
     /// The file cannot be imported.
     #[error(transparent)]
     Source(#[from] dns64_import::ImportError),
-    /// The result is not a valid configuration, although the import succeeded.
+    /// The import succeeded, but its result is not a valid configuration.
     #[error("a defect of dns64d: the configuration made from {file} is not valid: {reason}")]
     Defect {
-        /// The file that was read.
+        /// Path of the file.
         file: PathBuf,
-        /// The message of `dns64d check`.
+        /// Message of `dns64d check`.
         reason: String,
     },
 }
 
-/// Imports `file` as a configuration of `source`; without a source it is recognized by name or
-/// content.
+/// Imports `file` as a configuration of `source`. Without a source, the server is detected from
+/// name or content.
 ///
 /// # Errors
 /// If the file cannot be imported, or the result is not valid.
@@ -34,7 +34,7 @@ pub(crate) fn import(file: &Path, source: Option<Source>) -> Result<Imported, Im
     Ok(imported)
 }
 
-/// Upstream for the check of a configuration that leaves the upstreams to the operator.
+/// Upstream for checking a configuration without upstreams.
 const STAND_IN: &str = "\n[[upstream]]\naddress = \"192.0.2.53\"\nport = 9\n";
 
 /// Checks the result as `dns64d check` does.
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
     use crate::translation::prefix::Prefix;
 
-    /// A file of each kind, with its source where the name does not show it.
+    /// One file of each kind, with its source if the name does not identify it.
     const FILES: [(&str, Option<Source>); 8] = [
         ("named.conf", None),
         ("Corefile", None),
@@ -68,7 +68,7 @@ mod tests {
         ("unbound.conf", None),
     ];
 
-    /// A file in a folder of its own.
+    /// A file in a temporary folder.
     fn file(name: &str, text: &str) -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(name);
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(found, FILES.len());
     }
 
-    /// `dns64-import` has its own rules for prefixes; they must be those of the server.
+    /// `dns64-import` has separate rules for prefixes, which must match those of the server.
     #[test]
     fn prefixes_and_suffixes_are_accepted_by_the_same_rules() {
         let networks = [
@@ -127,7 +127,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(300))]
 
-        /// Every file is imported or refused; a result is valid.
+        /// Every file is either imported or rejected, and a result is valid.
         #[test]
         fn no_file_gives_an_invalid_configuration(
             place in 0..FILES.len(),

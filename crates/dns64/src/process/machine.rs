@@ -1,5 +1,5 @@
-//! Comparison of a configuration with this machine: users, CPUs, addresses, ports, folders, AF_XDP and
-//! routes.
+//! Comparison of a configuration with this machine: users, CPUs, addresses, ports, folders, AF_XDP
+//! and routes.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -17,10 +17,10 @@ use crate::control::client::ask;
 use crate::control::protocol::{Answer, Request};
 use crate::server::xdp_faults;
 
-/// Folders that the systemd unit makes at the start.
+/// Folders created by the systemd unit.
 const FOLDERS_OF_THE_UNIT: [&str; 2] = ["/run/dns64d", "/var/log/dns64d"];
 
-/// Users, groups and CPUs that the configuration names and this machine does not have.
+/// Returns the users, groups and CPUs in the configuration that do not exist on this machine.
 pub(super) fn missing(settings: &Settings) -> Vec<String> {
     let config = &settings.config;
     let allowed = allowed_cpus();
@@ -39,9 +39,9 @@ pub(super) fn missing(settings: &Settings) -> Vec<String> {
     cpus.chain(user).chain(group).collect()
 }
 
-/// Addresses, ports, files, interfaces and routes that a server with this configuration could not use
-/// here and now, with file and line. They may be different at the start, or the server may run on
-/// another machine. `listen` are the addresses of the command line.
+/// Returns the addresses, ports, files, interfaces and routes that a server with this configuration
+/// could not use now, with file and line. This may change before the start, or the server may run
+/// on another machine. `listen` has the addresses of the command line.
 pub(super) fn obstacles(settings: &Settings, listen: &[ServiceAddr]) -> Vec<String> {
     let mut findings = Findings::default();
     let mut running = Running { settings, addresses: None };
@@ -73,7 +73,7 @@ pub(super) fn obstacles(settings: &Settings, listen: &[ServiceAddr]) -> Vec<Stri
 struct Findings(Vec<String>);
 
 impl Findings {
-    /// Results of attempts to bind an address, by transport.
+    /// Adds the results of attempts to bind an address, by transport.
     fn of_address(
         &mut self,
         place: &str,
@@ -95,13 +95,13 @@ impl Findings {
                         address.ip()
                     ));
                 }
-                // Another user may start the server.
+                // The server may be started by another user.
                 _ => {}
             }
         }
     }
 
-    /// Files and folders of sockets and logs.
+    /// Checks files and folders of sockets and logs.
     fn of_files(&mut self, settings: &Settings) {
         let config = &settings.config;
         if let Some(socket) = &config.control.socket {
@@ -137,7 +137,7 @@ impl Findings {
         }
     }
 
-    /// Upstreams to which the kernel has no route.
+    /// Checks that the kernel has a route to each upstream.
     fn of_routes(&mut self, settings: &Settings) {
         for (number, upstream) in settings.upstreams.iter().enumerate() {
             let place = upstream_place(settings, number);
@@ -149,7 +149,7 @@ impl Findings {
     }
 }
 
-/// The line of an upstream, or the file that names it.
+/// Returns file and line of an upstream, or the file that lists it.
 pub(super) fn upstream_place(settings: &Settings, number: usize) -> String {
     match settings.follows_system {
         true => RESOLV_CONF.to_owned(),
@@ -157,7 +157,7 @@ pub(super) fn upstream_place(settings: &Settings, number: usize) -> String {
     }
 }
 
-/// A socket connected to an upstream, which sends nothing by itself.
+/// Returns a socket connected to an upstream. Connecting sends no packet.
 pub(super) fn connect(upstream: ServiceAddr) -> io::Result<UdpSocket> {
     let any: IpAddr = if upstream.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
     let socket = UdpSocket::bind((any, 0))?;
@@ -165,7 +165,7 @@ pub(super) fn connect(upstream: ServiceAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// The folder of a file, if it does not exist.
+/// Returns the folder of a file, if it does not exist.
 fn missing_folder(file: &Path) -> Option<&Path> {
     file.parent().filter(|folder| !folder.is_dir())
 }
@@ -173,12 +173,12 @@ fn missing_folder(file: &Path) -> Option<&Path> {
 /// A server with this configuration that may be running.
 struct Running<'a> {
     settings: &'a Settings,
-    /// Its addresses, once it has been asked.
+    /// Its addresses, after it has been queried.
     addresses: Option<Vec<SocketAddr>>,
 }
 
 impl Running<'_> {
-    /// True if it serves this address, or its metrics there.
+    /// True if it serves DNS or metrics at this address.
     fn serves(&mut self, address: ServiceAddr) -> bool {
         let settings = self.settings;
         let addresses = self.addresses.get_or_insert_with(|| {
@@ -188,7 +188,7 @@ impl Running<'_> {
             status.addresses.into_iter().chain(status.metrics_address).collect()
         });
         let Ok(address) = address.resolve() else { return false };
-        // An unspecified address takes the port of all addresses.
+        // A socket for the unspecified address occupies the port on all addresses.
         let overlaps = |served: &SocketAddr| {
             served.port() == address.port()
                 && (served.ip() == address.ip()

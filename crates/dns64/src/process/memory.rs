@@ -1,4 +1,4 @@
-//! Memory that the system allows the process, and the size of the cache that fits into it.
+//! Memory limits of the process, and the cache size that fits them.
 //!
 //! ```text
 //! control groups, RLIMIT_AS, RLIMIT_DATA ─► MemoryLimit ─┬─► fit ─► cache.mebibytes, a warning
@@ -6,9 +6,9 @@
 //!          └► others: queries in flight, TCP replies
 //! ```
 //!
-//! The cache gets the memory that base and others leave, and at least half of that beyond base. So a
-//! small limit holds a full cache and usual load, and a large limit also the worst load that
-//! `[limits]` allows.
+//! The cache gets the memory that base and others leave, and at least half of the memory beyond
+//! base. A small limit therefore covers a full cache and a usual load. A large limit also covers
+//! the worst load that `[limits]` allows.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -19,40 +19,41 @@ use crate::config::Settings;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// Resident memory of the program with its fixed tables, and of a worker, under load, octets.
+/// Resident memory under load, in octets: of the program with its fixed tables, and of a worker.
 const PROGRAM: u64 = 12 * MIB;
 const WORKER: u64 = 6 * MIB;
-/// Address space of the program's file and libraries beyond that, and the stack of a thread.
+/// Additional address space, in octets: of the program's file and libraries, and of a thread's
+/// stack.
 const MAPPED: u64 = 24 * MIB;
 const STACK: u64 = 2 * MIB + 4 * KIB;
 /// Threads other than workers: main, TCP, log, query log and dnstap.
 const OTHER_THREADS: u64 = 5;
-/// Memory of a query in flight, of a TCP connection whose client does not read, and of replies beyond
-/// that on all connections together, octets.
+/// Memory in octets: of a query in flight, of a TCP connection with a stalled client, and of
+/// further replies on all connections together.
 const QUERY: u64 = KIB;
 const CONNECTION: u64 = 320 * KIB;
 const REPLIES: u64 = 64 * MIB;
-/// The smallest cache to which a limit may reduce a larger one.
+/// Smallest size to which a limit may reduce the cache.
 const LEAST_CACHE: u64 = 4 * MIB;
-/// Version 1 of control groups writes "no limit" as a number above this.
+/// Control groups version 1 represent "no limit" by a number above this.
 const UNLIMITED: u64 = 1 << 60;
 
-/// A limit of the system on the memory of the process.
+/// A system limit on the memory of the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MemoryLimit {
-    /// Octets.
+    /// Value in octets.
     pub(super) octets: u64,
     pub(super) counts: Counts,
-    /// Its name, for messages.
+    /// Name, for messages.
     pub(super) name: String,
 }
 
-/// The memory that a limit counts.
+/// Kind of memory that a limit covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counts {
     /// Memory in use.
     Resident,
-    /// Address space, whether in use or not.
+    /// Address space, in use or not.
     AddressSpace,
 }
 
@@ -65,12 +66,12 @@ pub(super) enum Counts {
 pub(super) struct TooLittle {
     name: String,
     workers: usize,
-    /// Octets.
+    /// Value in octets.
     allowed: u64,
     needed: u64,
 }
 
-/// The limits of this process; a limit that cannot be read does not count.
+/// Returns the limits of this process. Limits that cannot be read are ignored.
 pub(super) fn limits() -> Vec<MemoryLimit> {
     let read = |path: &Path| std::fs::read_to_string(path).ok();
     let [groups, mounts] = ["/proc/self/cgroup", "/proc/self/mountinfo"]
@@ -90,7 +91,7 @@ pub(super) fn limits() -> Vec<MemoryLimit> {
     limits
 }
 
-/// Reduces the cache to the size that fits into all limits. Returns a message if it was larger.
+/// Reduces the cache to fit all limits. Returns a message if it was larger.
 ///
 /// # Errors
 /// If a limit leaves no room for a cache of 4 MiB, or of the configured size if that is smaller.
@@ -118,7 +119,7 @@ pub(super) fn fit(
     )))
 }
 
-/// The largest cache within a limit, octets.
+/// Returns the largest cache that fits a limit, in octets.
 fn most_cache(settings: &Settings, limit: &MemoryLimit) -> Result<u64, TooLittle> {
     let config = &settings.config;
     let workers = config.threads as u64;
@@ -144,17 +145,17 @@ fn most_cache(settings: &Settings, limit: &MemoryLimit) -> Result<u64, TooLittle
 
 /// A hierarchy of control groups that may limit memory.
 struct Hierarchy<'a> {
-    /// The folder that shows it.
+    /// Its mount point.
     mount: PathBuf,
-    /// The group that this folder shows.
+    /// The group at the mount point.
     root: &'a str,
-    /// Files with limits.
+    /// Names of the files with limits.
     files: &'static [&'static str],
     is_v2: bool,
 }
 
-/// The limits of control groups (cgroups(7)): of the process's own group and of all above it. `groups`
-/// and `mounts` are /proc/self/cgroup and /proc/self/mountinfo.
+/// Returns the limits of control groups (cgroups(7)): of the process's group and of all its
+/// ancestors. `groups` and `mounts` are /proc/self/cgroup and /proc/self/mountinfo.
 fn of_groups(
     groups: &str,
     mounts: &str,
@@ -185,7 +186,7 @@ fn of_groups(
     limits
 }
 
-/// The hierarchy of a line of mountinfo (proc_pid_mountinfo(5)), if it may limit memory.
+/// Returns the hierarchy in a line of mountinfo (proc_pid_mountinfo(5)), if it may limit memory.
 fn hierarchy(line: &str) -> Option<Hierarchy<'_>> {
     let (mount, filesystem) = line.split_once(" - ")?;
     let mut mount = mount.split(' ').skip(3);
@@ -202,12 +203,12 @@ fn hierarchy(line: &str) -> Option<Hierarchy<'_>> {
     Some(Hierarchy { mount: unescaped(point).into(), root, files, is_v2 })
 }
 
-/// A path of mountinfo, which writes blanks as octal numbers.
+/// Decodes a path of mountinfo, where blanks are octal escapes.
 fn unescaped(path: &str) -> String {
     path.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
 }
 
-/// The group of this process in a hierarchy, if this line of /proc/self/cgroup names it:
+/// Returns the process's group in a hierarchy, if this line of /proc/self/cgroup contains it:
 /// `4:memory:/group`, or `0::/group` in version 2.
 fn group_in<'a>(line: &'a str, hierarchy: &Hierarchy<'_>) -> Option<&'a str> {
     let mut fields = line.splitn(3, ':');
@@ -219,8 +220,8 @@ fn group_in<'a>(line: &'a str, hierarchy: &Hierarchy<'_>) -> Option<&'a str> {
     is_it.then_some(group)
 }
 
-/// The path of a group below the root of its mount. A group that the mount does not show, as in a
-/// container, counts as that root.
+/// Returns the path of a group relative to the root of its mount. A group outside the mount, as in
+/// a container, counts as that root.
 fn below<'a>(group: &'a str, root: &str) -> &'a Path {
     let path = Path::new(group).strip_prefix(root).unwrap_or(Path::new(""));
     let is_below = path.components().all(|part| matches!(part, Component::Normal(_)));
@@ -273,7 +274,7 @@ mod tests {
             assert_eq!(fit(&mut settings, &limits).unwrap(), None, "{text}");
             assert_eq!(settings.config.cache.mebibytes, wanted);
         }
-        // Beyond the worst load that [limits] allows, all memory is for the cache.
+        // Memory beyond the worst load that [limits] allows is available to the cache.
         let mut settings = settings("[cache]\nmebibytes = 100000\n");
         fit(&mut settings, &[limit(8_192, Counts::Resident)]).unwrap().unwrap();
         assert!(settings.config.cache.mebibytes > 7_500, "{}", settings.config.cache.mebibytes);
@@ -299,7 +300,7 @@ mod tests {
         assert!(fit(&mut settings(without), &[less]).is_ok());
     }
 
-    /// Names and sizes of the limits that are found with these files.
+    /// Names and sizes of the limits found with these files.
     fn found(groups: &str, mounts: &str, files: &[(&str, &str)]) -> Vec<(String, u64)> {
         let files: BTreeMap<&Path, &str> =
             files.iter().map(|&(path, text)| (Path::new(path), text)).collect();

@@ -1,7 +1,14 @@
-//! The process around the server: arguments, signals and the main loop (`daemon`), reload (`reload`),
-//! systemd (`systemd`), confinement (`harden`, `calls`), upstreams of resolv.conf (`follow`), limits of
-//! the system (`limits`, `memory`), checks of this machine (`machine`) and of upstreams (`probe`), the
-//! log (`log`), completions and manual pages (`pages`), and commands for a running server (`asking`).
+//! The process around the server.
+//! - `daemon`: arguments, signals and the main loop
+//! - `reload`: reload of the configuration
+//! - `systemd`: notifications and passed sockets
+//! - `harden`, `calls`: confinement
+//! - `follow`: upstreams of resolv.conf
+//! - `limits`, `memory`: limits of the system
+//! - `machine`, `probe`: checks of this machine and of upstreams
+//! - `log`: the log
+//! - `pages`: completions and manual pages
+//! - `asking`: commands for a running server
 
 /// Writes a line to standard error, with control characters escaped. Unlike `eprintln!` it does not
 /// panic if standard error is closed.

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-/// Writes to standard output. A reader that closed the pipe is no error.
+/// Writes to standard output. A closed pipe is not an error.
 ///
 /// # Errors
-/// If it cannot be written, for instance to a full disk.
+/// If writing fails, for instance on a full disk.
 pub(super) fn print(text: &[u8]) -> io::Result<()> {
     match io::stdout().write_all(text).and_then(|()| io::stdout().flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -14,11 +14,11 @@ pub(super) fn print(text: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Characters of a line of a comment.
+/// Maximum line width of comments, in characters.
 const WIDTH: usize = 100;
 
-/// A list as a comment of a configuration file, with its title and in lines of at most [`WIDTH`]
-/// characters as far as its words fit into a line.
+/// Formats a list as a comment of a configuration file, with a title. Lines have at most [`WIDTH`]
+/// characters unless a single word is longer.
 pub(super) fn comment(title: &str, words: &[String]) -> String {
     let mut text = String::new();
     let mut line = format!("# {title}:");
@@ -33,7 +33,7 @@ pub(super) fn comment(title: &str, words: &[String]) -> String {
     text + &line + "\n"
 }
 
-/// Writes text of an interactive command to standard output, control characters escaped.
+/// Writes output of an interactive command, with control characters escaped.
 ///
 /// # Errors
 /// Those of [`print`].
@@ -41,8 +41,8 @@ pub(super) fn print_visible(text: &str) -> io::Result<()> {
     print(visible(text).as_bytes())
 }
 
-/// Escapes characters that change how a terminal shows other text: control characters except line
-/// ends, and those that change the direction of writing. Arguments, files and answers can contain
+/// Escapes characters that change how a terminal shows other text: control characters except
+/// newline, and characters that change the text direction. Arguments, files and answers can contain
 /// them.
 pub(super) fn visible(text: &str) -> Cow<'_, str> {
     let is_hidden = |c: char| {
@@ -59,10 +59,10 @@ pub(super) fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// The longest error that is shown, octets. Errors of a configuration repeat the line at fault.
+/// Maximum length of a printed error, in octets. Errors of a configuration repeat the faulty line.
 const LONGEST_ERROR: usize = 2_000;
 
-/// Returns an error, or the beginning of one that is too long, with control characters escaped.
+/// Returns an error with control characters escaped, truncated to [`LONGEST_ERROR`].
 pub(super) fn bounded(error: &str) -> String {
     if error.len() <= LONGEST_ERROR {
         return visible(error).into_owned();

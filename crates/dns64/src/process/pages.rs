@@ -1,5 +1,5 @@
-//! Manual pages, completions, and what stands below `--help`, from a program's command line.
-//! dns64bench uses it too.
+//! Manual pages, shell completions and the text after `--help`, generated from a program's command
+//! line. Also used by dns64bench.
 //!
 //! ```text
 //! clap's Command ──┬─► completions ─► bash, zsh, fish …
@@ -15,20 +15,20 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
-/// A section of a page that is not made from options: terms, and what is to be said of each. A term
-/// may be empty.
+/// A section that is not generated from options: a list of terms and explanations. A term may be
+/// empty.
 #[derive(Clone, Copy, Debug)]
 pub struct Section {
-    /// Its heading, as a sentence begins.
+    /// Heading, in sentence case.
     pub title: &'static str,
     /// Terms with their explanations.
     pub items: &'static [(&'static str, &'static str)],
 }
 
-/// Terms of up to so many characters have their explanation beside them, others below.
+/// Terms of up to this many characters share a line with their explanation.
 const SHORT_TERM: usize = 4;
 
-/// Sections as they stand below `--help`.
+/// Formats sections for the end of `--help`.
 pub fn below_help(sections: &[Section]) -> String {
     let mut text = String::new();
     for section in sections {
@@ -48,14 +48,14 @@ pub fn below_help(sections: &[Section]) -> String {
     text
 }
 
-/// What is wrong with arguments, as clap says it, without a prefix of its own.
+/// Returns clap's message about invalid arguments, without the "error:" prefix.
 pub fn wrong_arguments(error: &clap::Error) -> String {
     let text = error.render().to_string();
     text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_owned()
 }
 
-/// The completions of a program for a shell. They offer what `--help` shows; hidden subcommands are
-/// no part of them.
+/// Returns the completion script of a program for a shell. It covers the contents of `--help`, and
+/// no hidden subcommands.
 pub fn completions(command: &Command, shell: Shell) -> Vec<u8> {
     let mut command = without_hidden(command);
     let name = command.get_name().to_owned();
@@ -64,8 +64,8 @@ pub fn completions(command: &Command, shell: Shell) -> Vec<u8> {
     script
 }
 
-/// The same command without its hidden subcommands, as far as completions are made from it:
-/// clap_complete offers hidden ones too, and clap cannot take a subcommand away from a command.
+/// Copies a command without its hidden subcommands, as far as completions need it. clap_complete
+/// would offer hidden ones too, and clap cannot remove a subcommand.
 fn without_hidden(command: &Command) -> Command {
     let mut shown = Command::new(command.get_name().to_owned())
         .propagate_version(command.is_propagate_version_set())
@@ -85,9 +85,9 @@ fn without_hidden(command: &Command) -> Command {
     shown
 }
 
-/// Writes the manual pages of a program into a folder, which is made if it is missing: one for
-/// itself and one for each subcommand. `date` stands at their feet; `sections` are those of a
-/// subcommand, which is named by its words without the program's.
+/// Writes the manual pages of a program into a folder, which is created if missing: one for the
+/// program and one per subcommand. `date` is printed in the footers. `sections` returns the
+/// sections of a subcommand, given its words without the program's name.
 ///
 /// # Errors
 /// If a file cannot be written.
@@ -113,7 +113,7 @@ struct Manual<'a> {
 }
 
 impl Manual<'_> {
-    /// Writes the page of a command and those of its subcommands.
+    /// Writes the pages of a command and its subcommands.
     fn write(&self, command: &Command, parent: Option<&str>) -> io::Result<()> {
         let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
         for subcommand in visible(command) {
@@ -166,7 +166,7 @@ impl Manual<'_> {
     }
 }
 
-/// The subcommands that `--help` shows.
+/// Returns the subcommands shown by `--help`.
 fn visible(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set())
 }

@@ -9,9 +9,9 @@ use domain::base::{Message, MessageBuilder, Name};
 use super::machine::connect;
 use crate::config::Settings;
 
-/// The longest wait for an answer.
+/// Longest wait for an answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// The longest answer that is read, octets.
+/// Longest answer that is read, in octets.
 const LONGEST: usize = 4_096;
 
 /// The result for one upstream.
@@ -43,7 +43,7 @@ impl std::fmt::Display for Probed {
     }
 }
 
-/// Sends one query over UDP to each upstream, to all at the same time.
+/// Queries all upstreams over UDP in parallel.
 pub(super) fn probe(settings: &Settings) -> Vec<Probed> {
     std::thread::scope(|scope| {
         let begin = |number: usize| {
@@ -60,10 +60,10 @@ pub(super) fn probe(settings: &Settings) -> Vec<Probed> {
     })
 }
 
-/// Asks an upstream for the SOA record of the first domain that it is configured for: it need not
-/// answer for others.
+/// Queries an upstream for the SOA record of the first domain that it is configured for. Other
+/// domains it need not answer.
 fn ask(settings: &Settings, number: usize) -> Result<(Rcode, Duration), String> {
-    // The last route has all upstreams; with a forward for "." it is not used.
+    // The last route has all upstreams, but is unused if there is a forward for ".".
     let route = settings.routes.iter().enumerate().rev().find(|(place, route)| {
         settings.route(route.domain.wire()).0 == *place && route.upstreams.contains(&number)
     });
@@ -98,7 +98,7 @@ fn ask(settings: &Settings, number: usize) -> Result<(Rcode, Duration), String> 
     Ok((answer.header().rcode(), took))
 }
 
-/// The query for a domain (wire format), with RD.
+/// Builds the query for a domain (wire format), with RD.
 fn query(id: u16, domain: &[u8]) -> Option<Vec<u8>> {
     let mut message = MessageBuilder::new_vec();
     message.header_mut().set_id(id);

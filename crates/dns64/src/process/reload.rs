@@ -20,12 +20,12 @@ use crate::config::{Changes, ConfigError, Running, Settings, Written};
 use crate::control::{RELOAD_VERSION, ReloadOutcome, ReloadReport};
 use crate::server::{ReloadRequest, RunningServer};
 
-/// Source of the configuration: a file, and addresses that replace those in it.
+/// Source of the configuration: a file, and addresses that override those in it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConfigSource<'a> {
-    /// The file; `None`: the defaults.
+    /// Path of the file; `None` for the defaults.
     pub(super) file: Option<&'a Path>,
-    /// Addresses of sockets that systemd passed, which are served in place of `listen`.
+    /// Addresses of sockets passed by systemd, which override `listen`.
     pub(super) passed: &'a [SocketAddr],
     /// Listen addresses of the command line.
     pub(super) listen: &'a [ServiceAddr],
@@ -43,10 +43,11 @@ impl ConfigSource<'_> {
         Ok(settings)
     }
 
-    /// The values of settings that [`load`](ConfigSource::load) returned, as far as they are used.
+    /// Returns the values of settings that [`load`](ConfigSource::load) returned, without those
+    /// that are not used.
     pub(super) fn written(&self, settings: &Settings) -> Written {
         let written = Written::of(&settings.config);
-        // The upstreams of resolv.conf are no key of the file.
+        // Upstreams from resolv.conf are not keys of the file.
         let written = if settings.follows_system { written.without("upstream") } else { written };
         if self.passed.is_empty() { written } else { written.without("listen") }
     }
@@ -62,18 +63,18 @@ pub(super) struct Reloader<'a> {
 }
 
 impl Reloader<'_> {
-    /// Reads the configuration again, logs the outcome, and answers these requests with it.
+    /// Reloads the configuration, logs the result, and answers these requests with it.
     pub(super) fn answer(&mut self, requests: Vec<ReloadRequest>) {
         let report = self.reload();
         requests.into_iter().for_each(|request| request.answer(report.clone()));
     }
 
-    /// Makes settings fit the limits of the process; returns a warning if that changes them.
+    /// Adapts settings to the limits of the process. Returns a warning if that changes them.
     pub(super) fn refit(&self, settings: &mut Settings) -> Option<String> {
         self.allowed.refit(settings, self.fixed)
     }
 
-    /// Reads the configuration again and logs the outcome. A refused one changes nothing.
+    /// Reloads the configuration and logs the result. A rejected configuration changes nothing.
     fn reload(&mut self) -> ReloadReport {
         if let Ok(since_boot) = NotifyState::monotonic_usec_now() {
             systemd::notify(&[NotifyState::Reloading, since_boot]);
@@ -87,7 +88,7 @@ impl Reloader<'_> {
         report
     }
 
-    /// Reads the configuration and makes it fit the limits of the process.
+    /// Reads the configuration, adapts it to the limits of the process, and puts it into effect.
     fn replace(&mut self) -> anyhow::Result<ReloadReport> {
         let mut settings = self.source.load(self.server.addresses())?;
         let written = self.source.written(&settings);
@@ -109,7 +110,7 @@ impl Reloader<'_> {
         Ok(ReloadReport { changed: in_effect, waiting, warnings, ..self.report(outcome) })
     }
 
-    /// A report without keys.
+    /// Returns a report without keys.
     fn report(&self, outcome: ReloadOutcome) -> ReloadReport {
         let file = self.source.file.map_or("none".into(), |file| file.display().to_string());
         ReloadReport {
@@ -124,7 +125,7 @@ impl Reloader<'_> {
     }
 }
 
-/// Logs the outcome of a reload.
+/// Logs the result of a reload.
 fn log(report: &ReloadReport) {
     for warning in &report.warnings {
         tracing::warn!("{warning}");

@@ -5,7 +5,7 @@ use super::pages::Section;
 const EXAMPLES: &str = "Examples";
 const EXIT_STATUS: &str = "Exit status";
 
-/// The program's own page.
+/// Sections of the program's page.
 const OF_PROGRAM: &[Section] = &[
     Section {
         title: EXAMPLES,
@@ -184,7 +184,7 @@ const HOW_ASKING_ENDS: Section = Section {
     ],
 };
 
-/// The sections of a subcommand; an empty name stands for the program.
+/// Returns the sections of a subcommand; an empty name stands for the program.
 pub(super) fn sections(subcommand: &str) -> Vec<Section> {
     let examples = |items| vec![Section { title: EXAMPLES, items }];
     match subcommand {

@@ -1,4 +1,4 @@
-//! Interfaces to systemd: state notifications, passed sockets, the runtime folder.
+//! Interfaces to systemd: notifications, passed sockets, and the runtime folder.
 
 use std::path::{Path, PathBuf};
 
@@ -8,25 +8,26 @@ use sd_notify::NotifyState;
 use crate::config::ControlKeys;
 use crate::server::Activated;
 
-/// Variable with the folders that `RuntimeDirectory=` makes, separated by colons (systemd.exec(5)).
+/// Environment variable with the folders of `RuntimeDirectory=`, separated by colons
+/// (systemd.exec(5)).
 const RUNTIME_FOLDERS: &str = "RUNTIME_DIRECTORY";
-/// The control socket in such a folder.
+/// Name of the control socket in such a folder.
 const SOCKET: &str = "control.sock";
 
-/// Notifies systemd of a state. Without systemd this does nothing.
+/// Notifies systemd of a state. Does nothing without systemd.
 pub(super) fn notify(state: &[NotifyState<'_>]) {
     let _ = sd_notify::notify(state);
 }
 
-/// The sockets that systemd passes (socket activation); none otherwise.
+/// Returns the sockets passed by systemd (socket activation), or none.
 ///
 /// # Errors
-/// If one of them is neither a datagram nor a listening stream socket of IP.
+/// If one is neither a UDP nor a listening TCP socket.
 pub(super) fn activated_sockets() -> std::io::Result<Activated> {
     let mut passed = ListenFd::from_env();
     let mut activated = Activated::default();
     for i in 0..passed.len() {
-        // A socket of another kind stays in its place.
+        // A socket of another kind is left in place.
         if let Ok(Some(socket)) = passed.take_udp_socket(i) {
             activated.udp.push(socket);
         } else {
@@ -36,8 +37,8 @@ pub(super) fn activated_sockets() -> std::io::Result<Activated> {
     Ok(activated)
 }
 
-/// Puts the control socket into the unit's runtime folder if the configuration names no socket, so
-/// that `systemctl reload` works with every configuration.
+/// Places the control socket in the unit's runtime folder if none is configured, so that `systemctl
+/// reload` works with every configuration.
 pub(super) fn fill_in(control: &mut ControlKeys) {
     let folders = std::env::var_os(RUNTIME_FOLDERS).map(PathBuf::from);
     if control.socket.is_none() {
@@ -45,7 +46,7 @@ pub(super) fn fill_in(control: &mut ControlKeys) {
     }
 }
 
-/// The control socket in the first of several folders.
+/// Returns the control socket in the first of several folders.
 fn socket_in(folders: &Path) -> Option<PathBuf> {
     let first = folders.to_str()?.split(':').next()?;
     Path::new(first).is_absolute().then(|| Path::new(first).join(SOCKET))
