@@ -1,4 +1,4 @@
-//! The client's side of the control socket.
+//! Client side of the control socket.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -8,32 +8,32 @@ use std::time::Duration;
 
 use super::protocol::{Answer, PATIENCE, Request};
 
-/// The longest answer that is read, octets.
+/// Longest answer that is read, in octets.
 const LONGEST_ANSWER: u64 = 16 << 20;
 
-/// Why a server did not answer.
+/// Errors of a request.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ControlError {
-    /// No server listens, or this user may not connect.
+    /// No server listens, or this user is not permitted to connect.
     #[error("no dns64d serves its [control] socket at {}: {source}", .socket.display())]
     Unreachable {
-        /// The socket.
+        /// Path of the socket.
         socket: PathBuf,
-        /// Error of the system.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// The connection ended, or the answer took too long.
+    /// The connection was closed, or the answer timed out.
     #[error("no answer at {}: {source}", .socket.display())]
     NoAnswer {
-        /// The socket.
+        /// Path of the socket.
         socket: PathBuf,
-        /// Error of the system.
+        /// Error of the system call.
         source: io::Error,
     },
     /// The answer is malformed.
     #[error("cannot read the answer at {}: {source}", .socket.display())]
     Unreadable {
-        /// The socket.
+        /// Path of the socket.
         socket: PathBuf,
         /// Error of the parser.
         source: serde_json::Error,
@@ -43,7 +43,7 @@ pub(crate) enum ControlError {
 /// Sends a request to the server at a socket and returns the answer.
 ///
 /// # Errors
-/// If there is none.
+/// If there is no valid answer.
 pub(crate) fn ask(socket: &Path, request: &Request) -> Result<Answer, ControlError> {
     let unreachable = |source| ControlError::Unreachable { socket: socket.into(), source };
     let no_answer = |source| ControlError::NoAnswer { socket: socket.into(), source };

@@ -1,4 +1,4 @@
-//! Why a query is answered as it is.
+//! Explanation of the reply to a query.
 
 use std::net::IpAddr;
 
@@ -9,166 +9,167 @@ use serde::{Deserialize, Serialize};
 use crate::translation::decision::Decision;
 use crate::translation::policy::{Hints, Mode, Select};
 
-/// The version of [`Explanation`]: raised when a key goes or changes its meaning.
+/// Version of [`Explanation`]; raised when a key is removed or changes its meaning.
 pub const EXPLANATION_VERSION: u32 = 1;
 
-/// Why a query is answered as it is: it was answered as a client's would be, and this was noted.
+/// Explanation of the reply to a query. The query was processed like a client's, and each step was
+/// recorded.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Explanation {
-    /// The version of this object.
+    /// Version of this object.
     pub schema_version: u32,
-    /// The name that is asked for.
+    /// Queried name.
     pub name: String,
-    /// The type that is asked for.
+    /// Queried type.
     #[serde(rename = "type")]
     pub rtype: String,
-    /// Who asks.
+    /// Address of the client.
     pub client: IpAddr,
-    /// What decided.
+    /// Reason for the reply.
     pub decision: Decision,
-    /// What says so: a paragraph of an RFC, or a part of the configuration.
+    /// Source of the decision: an RFC section, or a part of the configuration.
     pub decided_by: String,
-    /// What counts for this client and this name.
+    /// Rules that apply to this client and this name.
     pub rules: RulesApplied,
-    /// The questions that were needed, in their order.
+    /// Questions resolved for the reply, in order.
     pub questions: Vec<QuestionAsked>,
-    /// What the client is told.
+    /// RCODE of the reply.
     pub rcode: String,
-    /// The extended errors that it is told (RFC 8914).
+    /// Extended errors of the reply (RFC 8914).
     pub extended_errors: Vec<u16>,
-    /// Whether an answer counts although its time is over (RFC 8767).
+    /// True if an expired answer was used (RFC 8767).
     pub stale: bool,
-    /// The answer section.
+    /// Answer section.
     pub answer: Vec<AnswerRecord>,
-    /// What bounds the TTL of records that are made here; the least of them is taken.
+    /// Bounds on the TTL of synthesized records; the lowest one applies.
     pub ttl: Option<TtlBounds>,
 }
 
-/// What counts for a client and a name.
+/// Rules that apply to a client and a name.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RulesApplied {
-    /// Whether `[access]` lets the client ask.
+    /// True if `[access]` allows the client.
     pub allowed: bool,
-    /// The number of the client's `[[group]]`, from 1 on as they are written.
+    /// Number of the client's `[[group]]`, from 1 in file order.
     pub group: Option<usize>,
-    /// The `[[group.domain]]` in which the name is.
+    /// `[[group.domain]]` that covers the name.
     pub group_domain: Option<String>,
-    /// The `[[domain]]` in which the name is.
+    /// `[[domain]]` that covers the name.
     pub domain: Option<String>,
-    /// The `[[forward]]` in which the name is.
+    /// `[[forward]]` that covers the name.
     pub forward: Option<String>,
-    /// Who is asked for the name.
+    /// Upstreams for the name.
     #[schemars(with = "Vec<String>")]
     pub upstreams: Vec<ServiceAddr>,
-    /// The prefixes, in the order of their records in answers.
+    /// Prefixes, in the order of their records in answers.
     pub prefixes: Vec<PrefixRule>,
-    /// Which of several prefixes the client is given.
+    /// Selection among several prefixes.
     pub select: Select,
-    /// When A records are asked for.
+    /// Condition under which A records are queried.
     pub mode: Mode,
-    /// Whether native AAAA records count as none.
+    /// True if native AAAA records are ignored.
     pub ignore_aaaa: bool,
-    /// Whether they are given after all where no A record is of use.
+    /// True if ignored AAAA records are returned when there is no usable A record.
     pub fallback_native: bool,
-    /// Whether signed answers are translated for who asks for signatures.
+    /// True if signed answers are translated for clients with DO.
     pub break_dnssec: bool,
-    /// Whether only queries with RD are translated.
+    /// True if only queries with RD are translated.
     pub recursive_only: bool,
-    /// Whether A records are withheld where there are AAAA records.
+    /// True if A records are withheld when there are AAAA records.
     pub filter_a: bool,
     /// Treatment of address hints in HTTPS and SVCB records.
     pub https_hints: Hints,
 }
 
-/// A prefix that counts for a client and a name.
+/// A prefix that applies to a client and a name.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PrefixRule {
     /// The prefix.
     pub prefix: String,
-    /// What the configuration calls it.
+    /// Name in the configuration.
     pub name: Option<String>,
-    /// Whether new answers do without it.
+    /// True if it is not used for new answers.
     pub draining: bool,
-    /// Whether its NAT64 does not answer.
+    /// True if its NAT64 does not respond.
     pub unhealthy: bool,
-    /// For how long it is known, seconds; `null`: it is configured.
+    /// Remaining lifetime, in seconds; `null` if it is configured.
     pub expires_in_s: Option<u64>,
-    /// Whether an address in the answer was made with it.
+    /// True if an address in the answer was synthesized with it.
     pub used: bool,
 }
 
-/// Where an answer was found.
+/// Source of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
-    /// In the cache, or among the failures that are remembered.
+    /// The cache of answers and failures.
     Cache,
-    /// The upstreams were asked, or had been asked already.
+    /// An upstream query, new or already in flight.
     Upstream,
     /// Answered locally: the target of an alias is a special-use name or in a local zone.
     Local,
-    /// Nowhere: nobody was asked, because too much is under way.
+    /// None: the question was rejected because of too many queries in flight.
     Nobody,
 }
 
-/// A question that was needed, and what became of it.
+/// A question resolved for the reply, and its outcome.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct QuestionAsked {
-    /// The name that was asked for.
+    /// Queried name.
     pub name: String,
-    /// The type that was asked for.
+    /// Queried type.
     #[serde(rename = "type")]
     pub rtype: String,
-    /// Whether it was asked with CD only to learn what is behind an error.
+    /// True for a query with CD that only finds the reason of an error.
     pub probe: bool,
-    /// Where the answer was found.
+    /// Source of the answer.
     pub source: Source,
-    /// How long that took, microseconds.
+    /// Time that the answer took, in microseconds.
     pub took_us: u64,
-    /// What was found: `data`, `no-data`, `no-name`, `alias` (without its end), `error`; or why
-    /// nothing was: `timeout`, `malformed`, `alias-loop`, `overload`.
+    /// Outcome: `data`, `no-data`, `no-name`, `alias` (without its target), `error`; or the
+    /// failure: `timeout`, `malformed`, `alias-loop`, `overload`.
     pub found: String,
-    /// What the upstream said; `null`: nothing.
+    /// RCODE of the upstream; `null` without an answer.
     pub rcode: Option<String>,
-    /// The extended error that it gave (RFC 8914).
+    /// Extended error of the upstream (RFC 8914).
     pub extended_error: Option<u16>,
-    /// How old the answer is, seconds.
+    /// Age of the answer, in seconds.
     pub age_s: Option<u32>,
-    /// What is left of its time, seconds.
+    /// Remaining TTL, in seconds.
     pub ttl_s: Option<u32>,
-    /// Whether its time is over.
+    /// True if the answer has expired.
     pub stale: bool,
-    /// Whether it has signatures.
+    /// True if it has signatures.
     pub signed: bool,
-    /// Whether the upstream says that it has validated it.
+    /// True if the upstream has validated it (AD).
     pub authentic: bool,
-    /// The name at the end of its aliases, if there are any.
+    /// Canonical name at the end of an alias chain.
     pub alias_of: Option<String>,
-    /// The addresses in it.
+    /// Addresses in the answer.
     pub addresses: Vec<IpAddr>,
 }
 
 /// A record of the answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AnswerRecord {
-    /// Its owner.
+    /// Owner name.
     pub name: String,
-    /// Its TTL, seconds.
+    /// TTL, in seconds.
     pub ttl: u32,
-    /// Its type.
+    /// Type.
     #[serde(rename = "type")]
     pub rtype: String,
-    /// Its data, as zone files have it.
+    /// Data in zone file format.
     pub data: String,
 }
 
-/// What bounds the TTL of AAAA records that are made from A records (RFC 6147 §5.1.7).
+/// Bounds on the TTL of AAAA records synthesized from A records (RFC 6147 §5.1.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TtlBounds {
-    /// What is left of the A records' TTL, seconds.
+    /// Remaining TTL of the A records, in seconds.
     pub a_s: u32,
-    /// What is left of the denial of AAAA records; 600 where it has no SOA. Seconds.
+    /// Remaining TTL of the negative AAAA answer, in seconds; 600 if it has no SOA.
     pub denial_s: u32,
-    /// For how long the prefixes are known, seconds; `null`: they are configured.
+    /// Remaining lifetime of the prefixes, in seconds; `null` if they are configured.
     pub prefix_s: Option<u32>,
 }

@@ -1,10 +1,10 @@
-//! The control socket: status, explanations, reload and flush of a running server, for programs on
-//! the same machine.
+//! The control socket: status, explanations, reload and cache flush of a running server, for
+//! programs on the same machine.
 //!
 //! ```text
 //! dns64d status, explain, reload, flush ─► client ── a line of JSON ──► socket ─► server::control ─► answer
 //!        ▲                                                                                            │
-//!        └── words, or the JSON ◄────────────────── a line of JSON ◄──────────────────────────────────┘
+//!        └── text, or the JSON ◄─────────────────── a line of JSON ◄──────────────────────────────────┘
 //! ```
 
 pub(crate) mod client;

@@ -3,17 +3,17 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The version of [`ReloadReport`]: raised when a key goes or changes its meaning.
+/// Version of [`ReloadReport`]; raised when a key is removed or changes its meaning.
 pub const RELOAD_VERSION: u32 = 1;
-/// The version of [`FlushReport`]: raised when a key goes or changes its meaning.
+/// Version of [`FlushReport`]; raised when a key is removed or changes its meaning.
 pub const FLUSH_VERSION: u32 = 1;
 
-/// The outcome of a reload.
+/// Result of a reload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReloadReport {
-    /// The version of this object.
+    /// Version of this object.
     pub schema_version: u32,
-    /// The configuration file.
+    /// Path of the configuration file.
     pub file: String,
     /// Extent to which the file is in effect.
     pub outcome: ReloadOutcome,
@@ -21,31 +21,31 @@ pub struct ReloadReport {
     pub changed: Vec<String>,
     /// Keys with a new value that is in effect after a restart.
     pub waiting: Vec<String>,
-    /// Warnings about the new configuration, with file and line where there is one.
+    /// Warnings about the new configuration, with file and line if known.
     pub warnings: Vec<String>,
-    /// Reason of the refusal, with file and line; `null`: not refused.
+    /// Reason of a rejection, with file and line; `null` if not rejected.
     pub error: Option<String>,
 }
 
-/// The extent to which a configuration file is in effect after a reload.
+/// Extent to which a configuration file is in effect after a reload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReloadOutcome {
-    /// All of it is in effect.
+    /// All of it.
     InEffect,
-    /// Part of it waits for a restart.
+    /// Part of it; the rest needs a restart.
     NeedsRestart,
-    /// None of it is: the old configuration stays.
+    /// None of it; the old configuration stays in effect.
     Refused,
 }
 
-/// The outcome of a flush.
+/// Result of a flush.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FlushReport {
-    /// The version of this object.
+    /// Version of this object.
     pub schema_version: u32,
-    /// The name that was removed with the names below it; `null`: everything was.
+    /// Name that was removed with its descendants; `null` if everything was removed.
     pub name: Option<String>,
-    /// Number of cached answers and failures that were removed.
+    /// Number of removed answers and failures.
     pub removed: u64,
 }

@@ -1,4 +1,4 @@
-//! Requests at the control socket and their answers: a line of JSON each way on a connection.
+//! Requests and answers of the control socket: one line of JSON in each direction per connection.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
@@ -9,20 +9,20 @@ use super::explanation::Explanation;
 use super::outcomes::{FlushReport, ReloadReport};
 use super::status::Status;
 
-/// Time for an answer. Upstreams may have to be asked for it.
+/// Time limit for an answer, which may need upstream queries.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "kebab-case")]
 pub(crate) enum Request {
-    /// Prints what is in use.
+    /// Returns the status of the server.
     Status,
-    /// Explains why a name is answered as it is.
+    /// Explains the reply to a query.
     Explain(Subject),
-    /// Reads the configuration again.
+    /// Reloads the configuration.
     Reload,
-    /// Removes a name and the names below it from the cache.
+    /// Removes a name and its descendants from the cache.
     Flush {
         /// The name.
         name: String,
@@ -31,22 +31,22 @@ pub(crate) enum Request {
     FlushAll,
 }
 
-/// The query that is to be explained.
+/// A query to explain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct Subject {
-    /// The name that is asked for.
+    /// Queried name.
     pub(crate) name: String,
-    /// The type that is asked for, as `AAAA` or `TYPE65`.
+    /// Queried type, as `AAAA` or `TYPE65`.
     #[serde(default = "aaaa", rename = "type")]
     pub(crate) rtype: String,
-    /// Who asks.
+    /// Address of the client.
     #[serde(default = "loopback")]
     pub(crate) client: IpAddr,
-    /// DO: it wants signatures.
+    /// DO: the client requests signatures.
     #[serde(default)]
     pub(crate) dnssec_ok: bool,
-    /// CD: it validates for itself.
+    /// CD: the client validates.
     #[serde(default)]
     pub(crate) checking_disabled: bool,
 }
@@ -63,23 +63,23 @@ fn loopback() -> IpAddr {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Answer {
-    /// To [`Request::Status`].
+    /// Answer to [`Request::Status`].
     Status(Box<Status>),
-    /// To [`Request::Explain`].
+    /// Answer to [`Request::Explain`].
     Explanation(Box<Explanation>),
-    /// To [`Request::Reload`].
+    /// Answer to [`Request::Reload`].
     Reloaded(ReloadReport),
-    /// To [`Request::Flush`] and [`Request::FlushAll`].
+    /// Answer to [`Request::Flush`] and [`Request::FlushAll`].
     Flushed(FlushReport),
-    /// The reason why there is no other answer.
+    /// Error message.
     Error(String),
 }
 
 impl Request {
-    /// Reads a line.
+    /// Parses a line.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// A message about the fault.
     pub(crate) fn read(line: &[u8]) -> Result<Request, String> {
         serde_json::from_slice(line).map_err(|error| format!("no request: {error}"))
     }

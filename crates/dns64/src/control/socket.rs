@@ -1,4 +1,4 @@
-//! The control socket's file: made before privileges are given up, and removed at the end.
+//! File of the control socket, created before privileges are dropped and removed at the end.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -14,19 +14,19 @@ use nix::sys::socket::{
 use nix::sys::stat::{Mode, SFlag, fchmod, fstat, umask};
 use nix::unistd::{Gid, Group, fchownat};
 
-/// Connections that may wait to be accepted.
+/// Maximum number of connections waiting to be accepted.
 const BACKLOG: i32 = 8;
-/// Permissions of its file: for its owner, or for the members of its group as well.
+/// File permissions: for the owner, or also for the members of a group.
 const OWNER: Mode = Mode::from_bits_truncate(0o600);
 const OWNER_AND_GROUP: Mode = Mode::from_bits_truncate(0o660);
 
-/// A socket that listens, and is not blocking. Its file is removed when it is dropped.
+/// A listening, non-blocking socket. Its file is removed on drop.
 pub(crate) struct ControlSocket {
     listener: UnixListener,
     file: SocketFile,
 }
 
-/// The file of a socket, which is removed when this is dropped, unless it is another one by then.
+/// Guard of a socket's file. On drop it removes the file, unless it has been replaced.
 pub(crate) struct SocketFile {
     path: PathBuf,
     /// Device and inode.
@@ -34,12 +34,12 @@ pub(crate) struct SocketFile {
 }
 
 impl ControlSocket {
-    /// Makes the socket, in place of one that is left over from a server that was killed. Its
-    /// owner may use it, and the members of `group`, if one is named.
+    /// Creates the socket, replacing one that a killed server has left. It is accessible to its
+    /// owner, and to the members of `group` if given.
     ///
     /// # Errors
-    /// If somebody listens there, something else has that name, there is no such group, or the
-    /// system refuses.
+    /// If a server listens there, another file has that name, there is no such group, or the system
+    /// refuses.
     pub(crate) fn bind(path: &Path, group: Option<&str>) -> io::Result<ControlSocket> {
         let group = group.map(group_id).transpose()?;
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
@@ -57,22 +57,22 @@ impl ControlSocket {
         if group.is_some() {
             fchownat(&opened, "", None, group, AtFlags::AT_EMPTY_PATH)?;
         }
-        // Until now connections are refused.
+        // Connections are refused until this call.
         listen(&socket, Backlog::new(BACKLOG)?)?;
         Ok(ControlSocket { listener: UnixListener::from(socket), file })
     }
 
-    /// The socket by itself, and its file, to be dropped when the socket is no longer served.
+    /// Splits into the socket and its file guard, which must be dropped after the socket is closed.
     pub(crate) fn into_parts(self) -> (UnixListener, SocketFile) {
         (self.listener, self.file)
     }
 }
 
 /// Binds a socket to a file that has these permissions from its creation on. A later change by path
-/// could reach another file, because the owner of the folder can replace the socket by a link.
+/// could affect another file, because the owner of the folder can replace the socket by a link.
 fn bind_with(socket: &OwnedFd, path: &Path, mode: Mode) -> io::Result<()> {
     let address = UnixAddr::new(path)?;
-    // The file gets the permissions of the unbound socket, without those of the umask.
+    // The file gets the permissions of the unbound socket, reduced by the umask.
     fchmod(socket, mode)?;
     let before = umask(Mode::from_bits_truncate(!mode.bits() & 0o077));
     let bound = bind(socket.as_raw_fd(), &address);
@@ -80,7 +80,7 @@ fn bind_with(socket: &OwnedFd, path: &Path, mode: Mode) -> io::Result<()> {
     Ok(bound?)
 }
 
-/// Opens the file of a socket for changes of its owner; also returns its device and inode.
+/// Opens the file of a socket to change its owner. Also returns device and inode.
 ///
 /// # Errors
 /// If another file has that name by now, or the system refuses.
@@ -99,7 +99,7 @@ fn group_id(name: &str) -> io::Result<Gid> {
     Ok(Group::from_name(name)?.ok_or_else(unknown)?.gid)
 }
 
-/// Removes a socket on which nobody listens.
+/// Removes a socket without a listener.
 fn remove_left_over(path: &Path) -> io::Result<()> {
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
         return Err(io::Error::new(ErrorKind::AlreadyExists, "there is something else"));
@@ -132,7 +132,7 @@ mod tests {
         Mode::from_bits_truncate(fs::symlink_metadata(path).unwrap().permissions().mode())
     }
 
-    /// Between bind(2) and the changes of its owner the folder's owner can replace the file.
+    /// Between bind(2) and the change of owner, the folder's owner can replace the file.
     #[test]
     fn no_other_file_is_changed_in_its_place() {
         let folder = tempfile::tempdir().unwrap();
@@ -177,7 +177,7 @@ mod tests {
         assert!(path.exists());
         let (_listener, file) = ControlSocket::bind(&path, None).unwrap().into_parts();
         assert!(UnixStream::connect(&path).is_ok());
-        // Another server's file of that name stays.
+        // The file of another server under that name is kept.
         fs::remove_file(&path).unwrap();
         fs::write(&path, "something else").unwrap();
         drop(file);
@@ -192,7 +192,7 @@ mod tests {
     fn members_of_its_group_may_use_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("control.sock");
-        // The process's own group can always be given.
+        // A process may always assign its primary group.
         let Ok(Some(group)) = Group::from_gid(nix::unistd::getegid()) else {
             assert!(refused(&path, Some("no-such-group-of-ours")) == ErrorKind::NotFound);
             return;

@@ -1,4 +1,4 @@
-//! What is in use in a running server.
+//! Status of a running server.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -7,73 +7,73 @@ use net::address::ServiceAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The version of [`Status`]: raised when a key goes or changes its meaning.
+/// Version of [`Status`]; raised when a key is removed or changes its meaning.
 pub const STATUS_VERSION: u32 = 1;
 
-/// What is in use.
+/// Status of a running server.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
-    /// The version of this object.
+    /// Version of this object.
     pub schema_version: u32,
-    /// The program's version.
+    /// Version of the program.
     pub version: String,
-    /// The id of the process, in its own namespace.
+    /// Process ID, in the process's PID namespace.
     pub pid: u32,
-    /// When it was started, seconds since 1970.
+    /// Start, in seconds since 1970.
     pub started_unix_s: u64,
-    /// For how long it has been running, seconds.
+    /// Time since the start, in seconds.
     pub uptime_s: u64,
-    /// The configuration that counts.
+    /// Configuration in effect.
     pub configuration: ConfigurationStatus,
-    /// The addresses that it serves.
+    /// Addresses served.
     pub addresses: Vec<SocketAddr>,
-    /// The interfaces by which it sends and receives past the network stack (AF_XDP), in words: in
-    /// which way, over how many queues, whom it serves and asks there.
+    /// Interfaces with AF_XDP (kernel bypass), described in words: mode, number of queues, client
+    /// addresses, and upstream source addresses.
     #[serde(default)]
     pub past_stack: Vec<String>,
-    /// Where Prometheus fetches its metrics.
+    /// Address of the metrics listener.
     pub metrics_address: Option<SocketAddr>,
-    /// The prefixes, as they are written and announced.
+    /// Configured and discovered prefixes.
     pub prefixes: Vec<PrefixStatus>,
-    /// Whether prefixes are looked for and none is announced: what needs one gets SERVFAIL.
+    /// True if discovery has found no prefix yet; answers that need one are SERVFAIL.
     pub awaits_prefix: bool,
-    /// The servers that are asked.
+    /// Upstream servers.
     pub upstreams: Vec<UpstreamStatus>,
-    /// What is cached.
+    /// Contents of the cache.
     pub cache: CacheStatus,
     /// Client queries that wait for upstreams.
     pub in_flight: u64,
-    /// The counters since the start, by family and label, as the metrics have them.
+    /// Counters since the start, by family and label, as in the metrics.
     pub counters: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
-/// The configuration that counts.
+/// Configuration in effect.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ConfigurationStatus {
-    /// Its file.
+    /// Path of the file.
     pub file: String,
-    /// When it was read, seconds since 1970.
+    /// Time of the last load, in seconds since 1970.
     pub loaded_unix_s: u64,
-    /// How often it has been replaced since the start.
+    /// Number of reloads since the start.
     pub reloads: u64,
 }
 
-/// A prefix.
+/// State of a prefix.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PrefixStatus {
     /// The prefix.
     pub prefix: String,
-    /// What the configuration calls it.
+    /// Name in the configuration.
     pub name: Option<String>,
-    /// Who announces it: `upstreams`, or routers as `fe80::1%eth0`. None: it is configured.
+    /// Announcers: `upstreams`, or routers as `fe80::1%eth0`. Empty if it is configured.
     pub announced_by: Vec<String>,
-    /// For how long it is known, seconds; `null`: it is configured.
+    /// Remaining lifetime, in seconds; `null` if it is configured.
     pub expires_in_s: Option<u64>,
-    /// Whether new answers do without it.
+    /// True if it is not used for new answers.
     pub draining: bool,
-    /// What probes say: `healthy`, `unhealthy` or `unknown`; `null`: there are none.
+    /// Result of the probes: `healthy`, `unhealthy` or `unknown`; `null` without probes.
     pub health: Option<String>,
-    /// For how long they have said so, seconds.
+    /// Duration of this state, in seconds.
     pub health_for_s: Option<u64>,
 }
 
@@ -81,49 +81,49 @@ pub struct PrefixStatus {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum UpstreamState {
-    /// It is queried.
+    /// Not marked down.
     #[default]
     Up,
-    /// At least one worker has marked it down, and only probes it.
+    /// At least one worker has marked it down and only probes it.
     MarkedDown,
 }
 
-/// An upstream, all workers together.
+/// State and counters of an upstream, summed over all workers.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct UpstreamStatus {
     /// Address and port.
     #[schemars(with = "String")]
     pub address: ServiceAddr,
-    /// Its name in the configuration.
+    /// Name in the configuration.
     #[serde(default)]
     pub name: Option<String>,
-    /// Its state.
+    /// State.
     #[serde(default)]
     pub state: UpstreamState,
-    /// Time since the first worker marked it down, seconds; `null`: it is up.
+    /// Time since the first worker marked it down, in seconds; `null` if it is up.
     #[serde(default)]
     pub down_for_s: Option<u64>,
-    /// Reason of that worker's last failure; `null`: it is up.
+    /// Reason of that worker's last failure; `null` if it is up.
     #[serde(default)]
     pub down_reason: Option<String>,
-    /// Queries to it over UDP.
+    /// UDP queries sent to it.
     pub queries: u64,
-    /// Its answers to them, errors included.
+    /// UDP answers from it, including errors.
     pub answers: u64,
-    /// Queries that it did not answer in time, or that could not be sent.
+    /// Queries that timed out or could not be sent.
     pub failures: u64,
     /// Failures that were timeouts.
     #[serde(default)]
     pub timeouts: u64,
-    /// Workers that have marked it down.
+    /// Number of workers that have marked it down.
     pub down: u64,
 }
 
-/// What is cached.
+/// Contents of the cache.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CacheStatus {
-    /// Answers and failures.
+    /// Number of answers and failures.
     pub entries: u64,
-    /// The memory that they take, estimated, octets.
+    /// Estimated memory of the entries, in octets.
     pub bytes: u64,
 }

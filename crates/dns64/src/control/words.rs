@@ -1,4 +1,4 @@
-//! Answers of the control socket in words, for people at a terminal.
+//! Formatting of the control socket's answers as text.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -8,26 +8,26 @@ use super::outcomes::{FlushReport, ReloadOutcome, ReloadReport};
 use super::status::{PrefixStatus, Status, UpstreamState, UpstreamStatus};
 use crate::translation::policy::{Hints, Mode, Select};
 
-/// Width of what stands before each line's text.
+/// Width of the label column.
 const LABEL: usize = 11;
 
-/// A line; writing to a string does not fail.
+/// Appends a line. Writing to a string does not fail.
 fn line(out: &mut String, label: &str, text: &str) {
     let _ = writeln!(out, "  {label:LABEL$} {text}");
 }
 
-/// A length of time, whole seconds, as people read it: `1h 2m 3s`.
+/// Formats a duration in whole seconds: `1h 2m 3s`.
 fn seconds(seconds: u64) -> String {
     humantime::format_duration(Duration::from_secs(seconds)).to_string()
 }
 
-/// A moment since 1970, as people read it.
+/// Formats a time since 1970.
 fn moment(unix_s: u64) -> String {
     let at = std::time::UNIX_EPOCH + Duration::from_secs(unix_s);
     humantime::format_rfc3339_seconds(at).to_string()
 }
 
-/// Why a query is answered as it is.
+/// Formats an explanation.
 pub(crate) fn explanation(explained: &Explanation) -> String {
     let Explanation { name, rtype, client, rcode, decision, decided_by, rules, .. } = explained;
     let mut out = format!("{name} {rtype} for {client}: {rcode}\n");
@@ -61,7 +61,7 @@ pub(crate) fn explanation(explained: &Explanation) -> String {
     out
 }
 
-/// The names of extended errors, by their codes (RFC 8914 §4, and the registry).
+/// Names of extended errors by code (RFC 8914 §4 and the IANA registry).
 const EXTENDED_ERRORS: [&str; 31] = [
     "Other",
     "Unsupported DNSKEY Algorithm",
@@ -96,7 +96,7 @@ const EXTENDED_ERRORS: [&str; 31] = [
     "Invalid Query Type",
 ];
 
-/// Code and name of an extended error.
+/// Formats code and name of an extended error.
 fn extended_error(code: u16) -> String {
     match EXTENDED_ERRORS.get(usize::from(code)) {
         Some(name) => format!("{code} {name}"),
@@ -138,7 +138,7 @@ fn mode(mode: Mode) -> &'static str {
     }
 }
 
-/// Keys with another value than the default.
+/// Returns the keys that differ from their default.
 fn switches(rules: &RulesApplied) -> Vec<&'static str> {
     let all = [
         (rules.ignore_aaaa, "ignore-aaaa"),
@@ -165,7 +165,7 @@ fn prefix_rule(rule: &PrefixRule) -> String {
     format!("{}{name}{marks}", rule.prefix)
 }
 
-/// What became of a question.
+/// Formats the outcome of a question.
 fn outcome(question: &QuestionAsked) -> String {
     let addresses: Vec<String> = question.addresses.iter().map(ToString::to_string).collect();
     let found = match question.found.as_str() {
@@ -213,7 +213,7 @@ fn ttl(bounds: &TtlBounds) -> String {
     )
 }
 
-/// What is in use.
+/// Formats the status.
 pub(crate) fn status(status: &Status) -> String {
     let mut out = format!("dns64d {}, process {}\n", status.version, status.pid);
     let (started, uptime) = (moment(status.started_unix_s), seconds(status.uptime_s));
@@ -281,7 +281,7 @@ fn upstream_status(upstream: &UpstreamStatus) -> String {
     )
 }
 
-/// The counters that say how it goes.
+/// Appends the most important counters.
 fn describe_counters(out: &mut String, status: &Status) {
     let family = |name: &str| status.counters.get(name).into_iter().flatten();
     let sum = |name: &str| family(name).map(|(_, count)| count).sum::<u64>();
@@ -307,7 +307,7 @@ fn describe_counters(out: &mut String, status: &Status) {
     line(out, "waiting", &status.in_flight.to_string());
 }
 
-/// Outcome of a reload; the reason of a refusal is printed as an error.
+/// Formats the result of a reload. The reason of a rejection is printed as an error.
 pub(crate) fn reload(report: &ReloadReport) -> String {
     let mut out = String::new();
     if report.outcome == ReloadOutcome::Refused {
@@ -324,7 +324,7 @@ pub(crate) fn reload(report: &ReloadReport) -> String {
     out
 }
 
-/// Outcome of a flush.
+/// Formats the result of a flush.
 pub(crate) fn flush(report: &FlushReport) -> String {
     let what = report
         .name

@@ -1,5 +1,5 @@
-//! What is counted: counters of the workers, each written by one thread and read by anybody, so
-//! that counting costs an ordinary addition and no locked instruction.
+//! Counters of events. Each thread has its set of counters, which only that thread writes. Counting
+//! therefore costs an ordinary addition and no locked instruction.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -14,8 +14,8 @@ use super::trouble::Trouble;
 use crate::ids::WorkerId;
 use crate::transport::Transport;
 
-/// How one counter is exposed: `dns64d_FAMILY_total{LABEL="VALUE"}`, without braces if `label` is
-/// empty.
+/// Representation of a counter in the metrics: `dns64d_FAMILY_total{LABEL="VALUE"}`, without braces
+/// if `label` is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) family: &'static str,
@@ -24,11 +24,11 @@ pub(super) struct Row {
     pub(super) value: &'static str,
 }
 
-/// Defines [`Count`]. Each counter stands below its family, with the value of its label beside it,
-/// so that neither can be mistaken for that of another counter.
+/// Defines [`Count`]. Each counter is listed under its family, next to the value of its label, so
+/// that neither can be confused with another counter's.
 macro_rules! counters {
     ($($family:literal, $help:literal, $label:literal { $($name:ident $value:literal,)+ })+) => {
-        /// An event that is counted, each in a counter of its own per thread.
+        /// A counted event. Each thread has one counter per event.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Count {
             $($(
@@ -38,10 +38,10 @@ macro_rules! counters {
         }
 
         impl Count {
-            /// All counters, those of one family together.
+            /// All counters, grouped by family.
             pub(super) const ALL: &[Count] = &[$($(Count::$name,)+)+];
 
-            /// How this counter is exposed.
+            /// Returns the representation of this counter in the metrics.
             pub(super) const fn row(self) -> Row {
                 match self {
                     $($(Count::$name => Row { family: $family, help: $help, label: $label, value: $value },)+)+
@@ -154,11 +154,12 @@ counters! {
 /// Number of counters.
 const COUNTS: usize = Count::ALL.len();
 
-/// Upper bounds of the RTT histogram's buckets, seconds.
+/// Upper bounds of the RTT histogram's buckets, in seconds.
 pub(super) const RTT_BOUNDS: [f64; 12] =
     [0.000_1, 0.000_3, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 0.5, 1.0, 2.0, f64::INFINITY];
 
-/// Counters of one worker, or of the thread for TCP: written by it alone, read by anybody.
+/// Counters of one worker or of the TCP thread. Only that thread writes them; any thread may read
+/// them.
 #[derive(Debug)]
 pub(crate) struct WorkerMetrics {
     counts: [AtomicU64; COUNTS],
@@ -219,12 +220,12 @@ impl WorkerMetrics {
         });
     }
 
-    /// Takes over a counter that somebody else keeps.
+    /// Sets a counter that is maintained elsewhere.
     pub(crate) fn set(&self, what: Count, total: u64) {
         self.counts[what as usize].store(total, Ordering::Relaxed);
     }
 
-    /// Notes how long an upstream took.
+    /// Records the response time of an upstream.
     #[inline]
     pub(crate) fn rtt(&self, rtt: Nanos) {
         let seconds = rtt.as_secs_f64();
@@ -234,33 +235,35 @@ impl WorkerMetrics {
         add(&self.rtt_nanos, rtt.0);
     }
 
-    /// How many of these events this thread has counted since the start.
+    /// Returns this thread's count of an event since the start.
     pub(crate) fn get(&self, what: Count) -> u64 {
         self.counts[what as usize].load(Ordering::Relaxed)
     }
 }
 
-/// What one worker knows of one upstream: written by it alone, read by anybody.
+/// Counters and state of one upstream in one worker. Only that worker writes them; any thread may
+/// read them.
 #[derive(Debug)]
 pub(crate) struct UpstreamMetrics {
     address: ServiceAddr,
     asked: AtomicU64,
     answered: AtomicU64,
-    /// Of all answers together.
+    /// Sum of the RTTs of all answers.
     rtt_nanos: AtomicU64,
     failures: AtomicU64,
     /// Failures that were timeouts.
     timeouts: AtomicU64,
     /// Reason of the last failure.
     trouble: AtomicI32,
-    /// Moment at which the worker marked it down, nanoseconds of the monotonic clock; 0: it is up.
+    /// Time at which the worker marked it down, in nanoseconds of the monotonic clock; 0 if it is
+    /// up.
     down_since: AtomicU64,
-    /// True if it has answered in another letter case than it was asked in.
+    /// True if it has answered in another letter case than that of the query.
     other_case: AtomicBool,
 }
 
 impl UpstreamMetrics {
-    /// Nothing is known of it yet.
+    /// Creates counters at zero.
     pub(crate) fn new(address: ServiceAddr) -> UpstreamMetrics {
         UpstreamMetrics {
             address,
@@ -275,40 +278,40 @@ impl UpstreamMetrics {
         }
     }
 
-    /// Counts a query over UDP.
+    /// Counts a UDP query.
     #[inline]
     pub(crate) fn asked(&self) {
         add(&self.asked, 1);
     }
 
-    /// Counts an answer over UDP, be it an error, that came after `rtt`.
+    /// Counts a UDP answer, which may be an error, received after `rtt`.
     #[inline]
     pub(crate) fn answered(&self, rtt: Nanos) {
         add(&self.answered, 1);
         add(&self.rtt_nanos, rtt.0);
     }
 
-    /// Counts a query that it did not answer, for this reason.
+    /// Counts an unanswered query, with the reason.
     pub(crate) fn failed(&self, trouble: Trouble) {
         add(&self.failures, 1);
         add(&self.timeouts, u64::from(trouble.is_timeout()));
         self.trouble.store(trouble.to_number(), Ordering::Relaxed);
     }
 
-    /// Notes the moment at which the worker marked it down; `None`: it is up.
+    /// Records the time at which the worker marked it down; `None` if it is up.
     #[inline]
     pub(crate) fn set_down(&self, since: Option<Nanos>) {
         self.down_since.store(since.map_or(0, |since| since.0.max(1)), Ordering::Relaxed);
     }
 }
 
-/// Adds to a counter that has one writer, so that no locked instruction is needed.
+/// Adds to a counter with a single writer, so that no locked instruction is needed.
 #[inline]
 fn add(counter: &AtomicU64, n: u64) {
     counter.store(counter.load(Ordering::Relaxed) + n, Ordering::Relaxed);
 }
 
-/// One upstream, all workers together.
+/// Counters and state of one upstream, summed over all workers.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct UpstreamSum {
     pub(crate) asked: u64,
@@ -319,7 +322,8 @@ pub(crate) struct UpstreamSum {
     pub(crate) timeouts: u64,
     /// Workers that have marked it down.
     pub(crate) down: u64,
-    /// The first of these: the moment, and the reason of its last failure.
+    /// Earliest time at which a worker marked it down, and the reason of that worker's last
+    /// failure.
     pub(crate) down_since: Option<(Nanos, Trouble)>,
 }
 
@@ -341,49 +345,48 @@ impl UpstreamSum {
     }
 }
 
-/// Threads that count beside the workers.
+/// Threads with counters, in addition to the workers.
 const OTHER_THREADS: usize = 3;
 
-/// The counters of all workers.
+/// The counters of all threads.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    /// Behind those of the workers: of the thread that writes the query log, of that for dnstap,
-    /// and of that for TCP.
+    /// Counters of the workers, then of the query log thread, the dnstap thread and the TCP thread.
     pub(super) workers: Arc<[WorkerMetrics]>,
-    /// The upstreams of each worker, in no order.
+    /// Upstreams of all workers, unordered.
     upstreams: Arc<Mutex<Vec<Arc<UpstreamMetrics>>>>,
 }
 
 impl Metrics {
-    /// Counters for so many workers, and for the other threads.
+    /// Creates counters for this number of workers, and for the other threads.
     pub(crate) fn new(workers: usize) -> Metrics {
         let workers = (0..workers + OTHER_THREADS).map(|_| WorkerMetrics::default()).collect();
         Metrics { workers, upstreams: Arc::default() }
     }
 
-    /// A worker's own counters of an upstream that is new to it.
+    /// Adds a worker's counters for an upstream that is new to it.
     pub(crate) fn add_upstream(&self, address: ServiceAddr) -> Arc<UpstreamMetrics> {
         let metrics = Arc::new(UpstreamMetrics::new(address));
         self.upstreams.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&metrics));
         metrics
     }
 
-    /// Forgets the upstreams that their workers have forgotten. If an upstream is configured again
-    /// later, its counters begin at 0.
+    /// Removes upstreams that their workers have dropped. If an upstream is configured again later,
+    /// its counters start at 0.
     pub(crate) fn forget_upstreams(&self) {
         let mut upstreams = self.upstreams.lock().unwrap_or_else(PoisonError::into_inner);
         upstreams.retain(|upstream| Arc::strong_count(upstream) > 1);
     }
 
-    /// Notes that an upstream answers in another letter case than it was asked in; returns true the
-    /// first time.
+    /// Records that an upstream answers in another letter case than that of the query. Returns true
+    /// the first time.
     pub(crate) fn is_first_other_case(&self, address: ServiceAddr) -> bool {
         let upstreams = self.upstreams.lock().unwrap_or_else(PoisonError::into_inner);
         let mut of_it = upstreams.iter().filter(|of_worker| of_worker.address == address);
         !of_it.any(|of_worker| of_worker.other_case.swap(true, Ordering::Relaxed))
     }
 
-    /// Upstreams by address, all workers together.
+    /// Returns the upstreams by address, summed over all workers.
     pub(crate) fn upstreams(&self) -> BTreeMap<ServiceAddr, UpstreamSum> {
         let mut sums = BTreeMap::<_, UpstreamSum>::new();
         for of_worker in &*self.upstreams.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -392,28 +395,28 @@ impl Metrics {
         sums
     }
 
-    /// Those of one worker.
+    /// Returns the counters of one worker.
     #[inline]
     pub(crate) fn worker(&self, id: WorkerId) -> &WorkerMetrics {
         &self.workers[id.0]
     }
 
-    /// Those of the thread for TCP.
+    /// Returns the counters of the TCP thread.
     pub(crate) fn tcp(&self) -> &WorkerMetrics {
         &self.workers[self.workers.len() - 1]
     }
 
-    /// Those of the thread that writes for dnstap.
+    /// Returns the counters of the dnstap thread.
     pub(crate) fn tap_writer(&self) -> &WorkerMetrics {
         &self.workers[self.workers.len() - 2]
     }
 
-    /// Those of the thread that writes the query log.
+    /// Returns the counters of the query log thread.
     pub(crate) fn log_writer(&self) -> &WorkerMetrics {
         &self.workers[self.workers.len() - 3]
     }
 
-    /// All counters, all threads together: family, value of its label, sum.
+    /// Returns all counters, summed over all threads: family, value of the label, sum.
     pub(crate) fn sums(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> + '_ {
         let sum = move |count: &Count| {
             let row = count.row();
@@ -422,12 +425,12 @@ impl Metrics {
         Count::ALL.iter().map(sum)
     }
 
-    /// A counter, all workers together.
+    /// Returns a counter, summed over all threads.
     pub fn total(&self, what: Count) -> u64 {
         self.workers.iter().map(|worker| worker.get(what)).sum()
     }
 
-    /// Client queries that wait for upstreams now.
+    /// Returns the number of client queries that wait for upstreams.
     pub fn in_flight(&self) -> u64 {
         self.workers.iter().map(|worker| worker.in_flight.load(Ordering::Relaxed)).sum()
     }

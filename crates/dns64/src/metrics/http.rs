@@ -1,5 +1,5 @@
-//! The listener where Prometheus fetches the metrics: HTTP/1.1, one GET for each connection, on the
-//! thread for TCP; in programs without one, on a thread of its own ([`serve_alone`]).
+//! The metrics listener for Prometheus: HTTP/1.1, one GET per connection. It runs on the TCP
+//! thread, or on a separate thread in programs without one ([`serve_alone`]).
 
 use std::io;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ const SERVICE: Service = Service {
     answering: Duration::from_secs(5),
 };
 
-/// Answers requests with what `text` returns, from the calling thread, for ever.
+/// Answers requests with the result of `text`, on the calling thread, for ever.
 ///
 /// # Errors
 /// If the process has no file descriptor left.
@@ -39,14 +39,14 @@ pub fn serve_alone(
     })
 }
 
-/// Answers requests with what `text` returns, one for each connection. Does not return.
+/// Answers requests with the result of `text`, one per connection. Does not return.
 pub(crate) async fn serve(
     tasks: Tasks,
     listener: Rc<TcpListener>,
     text: impl Fn() -> String + 'static,
 ) {
     let answer = async move |request: Vec<u8>| {
-        // The first line decides; headers change nothing.
+        // Only the first line is used; headers are ignored.
         let request = String::from_utf8_lossy(&request);
         response(request.lines().next().unwrap_or_default(), &text)
     };

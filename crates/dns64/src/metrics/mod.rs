@@ -1,5 +1,4 @@
-//! What the server says of itself: counters, the text that Prometheus reads, and the listener where
-//! it fetches that.
+//! Metrics: counters, their text format for Prometheus, and the HTTP listener.
 //!
 //! ```text
 //! workers, TCP ─► counters ─► prometheus ─► http ─► Prometheus

@@ -1,4 +1,4 @@
-//! The counters as Prometheus reads them.
+//! The metrics in the text format of Prometheus.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,24 +14,24 @@ use prometheus_client::registry::Registry;
 use super::counters::{Count, Metrics, RTT_BOUNDS, Row, UpstreamSum, WorkerMetrics};
 use crate::resolver::cache::Cache;
 
-/// What is shown of a prefix.
+/// Metrics of a prefix.
 #[derive(Clone, Debug)]
 pub(crate) struct PrefixRow {
     /// The prefix.
     pub prefix: String,
-    /// Its name, or nothing.
+    /// Name; empty if it has none.
     pub name: String,
-    /// Who announces it, in words, or "configuration".
+    /// Announcers in words, or "configuration".
     pub from: String,
-    /// Seconds for which it will still be known; `None`: there is no end.
+    /// Remaining lifetime in seconds; `None` if unlimited.
     pub seconds_left: Option<f64>,
-    /// It is used for no new answer.
+    /// True if it is not used for new answers.
     pub draining: bool,
-    /// What probes say: "healthy", "unhealthy" or "unknown"; `None`: nobody asks.
+    /// Result of the probes: "healthy", "unhealthy" or "unknown"; `None` without probes.
     pub health: Option<&'static str>,
 }
 
-/// All counters, what the cache holds, and how prefixes stand, in the OpenMetrics text format.
+/// Returns all counters, cache statistics and the state of prefixes in the OpenMetrics text format.
 pub(crate) fn to_text(metrics: &Metrics, cache: &Arc<Cache>, prefixes: &[PrefixRow]) -> String {
     let mut registry = Registry::with_prefix("dns64d");
     registry.register_collector(Box::new(Snapshot {
@@ -104,7 +104,7 @@ impl Collector for Snapshot {
 }
 
 impl Snapshot {
-    /// How each prefix stands.
+    /// Encodes the state of each prefix.
     fn encode_prefixes(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let help = "Prefixes, and where they are from; 0 for those that no new answer has";
         let mut described = encoder.encode_descriptor("prefix", help, None, MetricType::Gauge)?;
@@ -135,7 +135,7 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Counters and state of each upstream.
+    /// Encodes counters and state of each upstream.
     fn encode_upstreams(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let upstreams: Vec<(String, UpstreamSum)> = self
             .metrics
@@ -316,7 +316,7 @@ mod tests {
         for key in ["expr: ", "for: ", "labels:", "severity: ", "annotations:", "summary: "] {
             assert_eq!(count(key), alerts, "{key}");
         }
-        // Rows of the book with advice to alert.
+        // Rows of the book that recommend an alert.
         let book = include_str!("../../../../docs/src/dns64d.md");
         let rows = book.lines().filter(|line| line.starts_with("| `") && line.contains("alert"));
         for row in rows {

@@ -1,4 +1,4 @@
-//! Reasons why an upstream does not answer.
+//! Failures of upstream queries.
 
 use std::fmt;
 use std::io;
@@ -6,18 +6,18 @@ use std::io;
 /// Reason why an upstream did not answer a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// No answer over UDP in time.
+    /// No UDP answer in time.
     Timeout,
-    /// No answer over TCP in time.
+    /// No TCP answer in time.
     TcpTimeout,
-    /// A TCP connection that was refused, or closed without an answer.
+    /// The TCP connection was refused, or closed without an answer.
     TcpClosed,
-    /// An error of the system with this number, such as ENETUNREACH; 0 stands for any other.
+    /// A system error with this number, such as ENETUNREACH; 0 for any other error.
     System(i32),
 }
 
 impl Trouble {
-    /// An error of the system at a socket.
+    /// Classifies a socket error.
     pub(crate) fn of(error: &io::Error) -> Trouble {
         let by_kind = || match error.kind() {
             io::ErrorKind::ConnectionRefused => libc::ECONNREFUSED,
@@ -29,12 +29,12 @@ impl Trouble {
         Trouble::System(error.raw_os_error().unwrap_or_else(by_kind))
     }
 
-    /// True if there was no answer in time.
+    /// True for a timeout.
     pub(crate) fn is_timeout(self) -> bool {
         matches!(self, Trouble::Timeout | Trouble::TcpTimeout)
     }
 
-    /// The number by which it is kept: negative, or that of the system.
+    /// Returns the stored number: negative, or that of the system error.
     pub(super) fn to_number(self) -> i32 {
         match self {
             Trouble::Timeout => -1,
