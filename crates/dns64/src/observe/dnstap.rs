@@ -1,10 +1,10 @@
-//! dnstap (<https://dnstap.info>): messages to and from clients and upstreams, as they were on the
-//! wire, for a reader at a unix socket.
+//! dnstap (<https://dnstap.info>): copies of messages to and from clients and upstreams in wire
+//! format, for a reader at a unix socket.
 //!
 //! ```text
 //! Tap ─► queue ─► Writer ─► protobuf: a message with its times and addresses
 //!                   │   └─► frames: Frame Streams, with the handshake of both sides ─► socket
-//!                   └ no reader, or one that does not read: lost, and counted; asked for again later
+//!                   └ no reader, or a stopped one: dropped and counted; connection retried later
 //! ```
 
 mod frames;
@@ -26,20 +26,20 @@ use super::queue::{Inlet, Next, Outlet, queue};
 use crate::config::DnstapKeys;
 use crate::metrics::{Count, WorkerMetrics};
 
-/// Messages that may wait, and what they may take together, octets.
+/// Maximum number of waiting messages, and of their octets.
 const PLACES: usize = 16_384;
 const OCTETS: usize = 16 << 20;
-/// As much is written at once, octets.
+/// Octets written at once.
 const BUFFER: usize = 64 << 10;
-/// How long the reader may take for what is written, and for its part of the handshakes.
+/// Time limit for the reader to accept data, and to complete its part of a handshake.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How often it is looked whether the reader is there.
+/// Interval between checks for a reader.
 const TICK: Duration = Duration::from_millis(200);
-/// How long it is left alone after it was not there, or went: twice as long each time.
+/// Pause after a failed or lost connection; doubled after each failure.
 const LEAST_PAUSE: Duration = Duration::from_millis(500);
 const MOST_PAUSE: Duration = Duration::from_secs(30);
 
-/// Takes the messages of one thread.
+/// Sends messages of one thread to the writer.
 #[derive(Clone)]
 pub(crate) struct Tap {
     inlet: Inlet<Message>,
@@ -48,18 +48,18 @@ pub(crate) struct Tap {
 }
 
 impl Tap {
-    /// Whether messages to and from clients are wanted.
+    /// True if messages to and from clients are copied.
     #[inline]
     pub(super) fn takes_clients(&self) -> bool {
         self.clients
     }
 
-    /// Whether messages to and from upstreams are wanted.
+    /// True if messages to and from upstreams are copied.
     pub(super) fn takes_upstreams(&self) -> bool {
         self.upstreams
     }
 
-    /// Hands a message on; what finds no room is lost, and counted.
+    /// Queues a message. If the queue is full, the message is dropped and counted.
     pub(crate) fn put(&self, message: Message, metrics: &WorkerMetrics) {
         if !self.inlet.put(message) {
             metrics.count(Count::TapDropped);
@@ -67,7 +67,7 @@ impl Tap {
     }
 }
 
-/// The thread that writes.
+/// The writing thread.
 pub(super) struct Writer {
     outlet: Outlet<Message>,
     socket: PathBuf,
@@ -75,21 +75,21 @@ pub(super) struct Writer {
     reader: Reader,
 }
 
-/// How it stands with the reader.
+/// State of the connection to the reader.
 enum Reader {
-    /// It is connected; so many messages are in the buffer.
+    /// Connected, with this number of messages in the buffer.
     There(FrameWriter<UnixStream>, u64),
-    /// It is asked for again at this moment, and after that, if in vain, so much later.
+    /// Not connected: time of the next attempt, and the pause after it if it fails.
     Gone(Instant, Duration),
 }
 
-/// What the server calls itself: as is configured, or as the host is called; nothing if neither says.
+/// Returns the server's identity: the configured one, or the host name; empty if neither exists.
 pub(super) fn identity(keys: &DnstapKeys) -> String {
     let host = || gethostname().unwrap_or_default().to_string_lossy().into_owned();
     keys.identity.clone().unwrap_or_else(host)
 }
 
-/// What takes messages for the reader at `socket`, and the thread's work.
+/// Creates a tap for the reader at `socket`, and its writer.
 pub(super) fn tap(keys: &DnstapKeys, socket: &Path, identity: &str) -> (Tap, Writer) {
     let (inlet, outlet) = queue(PLACES, OCTETS);
     let writer = Writer {
@@ -102,7 +102,7 @@ pub(super) fn tap(keys: &DnstapKeys, socket: &Path, identity: &str) -> (Tap, Wri
 }
 
 impl Writer {
-    /// Writes until nobody is left who could say something.
+    /// Writes until all senders are gone.
     pub(super) fn run(mut self, metrics: &WorkerMetrics) {
         loop {
             self.connect_when_due();
@@ -121,7 +121,7 @@ impl Writer {
         }
         self.flush(metrics);
         if let Reader::There(frames, _) = self.reader {
-            // Whether it says goodbye or not, everything is written.
+            // Everything is written, so an error of the final handshake does not matter.
             let _ = frames.finish();
         }
     }
@@ -159,8 +159,8 @@ impl Writer {
         }
     }
 
-    /// Writes what has come together. If the reader does not take it, that is lost, and the reader
-    /// is left: what it has got of the last message would make the next one unreadable.
+    /// Writes the buffer. If the reader does not accept it, the messages are dropped and the
+    /// connection is closed, because a partly written message would make the next one unreadable.
     fn flush(&mut self, metrics: &WorkerMetrics) {
         let Reader::There(frames, buffered) = &mut self.reader else { return };
         let messages = std::mem::take(buffered);
@@ -175,10 +175,10 @@ impl Writer {
     }
 }
 
-/// A connection to a unix socket. A server that accepts nobody is not waited for.
+/// Connects to a unix socket without waiting for a server that does not accept.
 ///
 /// # Errors
-/// If nobody serves there, or not at once.
+/// If no server listens there, or it does not accept at once.
 fn connect_to(path: &Path) -> io::Result<UnixStream> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
@@ -221,10 +221,10 @@ mod tests {
         let (metrics, sender) = (WorkerMetrics::default(), WorkerMetrics::default());
         std::thread::scope(|scope| {
             scope.spawn(|| writer.run(&metrics));
-            // Nobody is there.
+            // There is no reader.
             tap.put(message(b"one"), &sender);
             eventually("it is lost", || metrics.get(Count::TapDropped) == 1);
-            // Somebody is there, and reads nothing after the handshake.
+            // The reader stops reading after the handshake.
             let listener = UnixListener::bind(&path).unwrap();
             let (mut stream, _) = listener.accept().unwrap();
             let mut ready = vec![0; 42];
@@ -267,7 +267,7 @@ mod tests {
                 };
                 assert!(std::iter::from_fn(|| reader.next()).any(is_it));
                 drop((reader, listener));
-                // It is noticed when the next one is written.
+                // The closed connection is detected by the next write.
                 let dropped = metrics.get(Count::TapDropped);
                 eventually("it is gone", || {
                     tap.put(message(b"three"), &sender);

@@ -1,13 +1,13 @@
-//! What is written down about queries for whoever wants to read it: the query log, and dnstap.
+//! Records of queries for external readers: the query log and dnstap.
 //!
 //! ```text
 //! workers, TCP ─► Observer ─► queue ─► a thread ─► query log: a file, or standard error
 //!                   │  └────► queue ─► a thread ─► dnstap: a reader at a socket
-//!                   └ no room: lost, and counted
+//!                   └ queue full: dropped and counted
 //! ```
 //!
-//! Nobody who serves clients ever waits for these threads, nor for those who read. Where nothing is
-//! configured there is no [`Observer`].
+//! Threads that serve clients never wait for these threads or for the readers. There is no
+//! [`Observer`] if neither is configured.
 
 mod dnstap;
 mod query_log;
@@ -29,12 +29,12 @@ pub(crate) use self::query_log::Entry;
 
 use self::query_log::Lines;
 
-/// How long the threads may take for what waits when the server ends.
+/// Time limit for writing the queues when the server stops.
 const LAST_WORDS: Duration = Duration::from_secs(5);
-/// How often it is looked whether they have.
+/// Interval between checks for their completion.
 const TICK: Duration = Duration::from_millis(5);
 
-/// What a thread tells of the queries that it handles. Each thread has its own.
+/// Reports queries of one thread to the query log and to dnstap.
 #[derive(Clone)]
 pub(crate) struct Observer {
     log: Option<Lines>,
@@ -42,7 +42,7 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    /// A query has been answered; `entry` makes what is written of it, if something is.
+    /// Logs an answered query if the sample includes it; `entry` is called only then.
     #[inline]
     pub(crate) fn answered(&mut self, metrics: &WorkerMetrics, entry: impl FnOnce() -> Entry) {
         if let Some(log) = &mut self.log
@@ -53,29 +53,29 @@ impl Observer {
         }
     }
 
-    /// Where messages to and from clients go, if they go anywhere.
+    /// Returns the tap for messages to and from clients, if configured.
     pub(crate) fn of_clients(&self) -> Option<Tap> {
         self.tap.clone().filter(Tap::takes_clients)
     }
 
-    /// Where messages to and from upstreams go, if they go anywhere.
+    /// Returns the tap for messages to and from upstreams, if configured.
     pub(crate) fn of_upstreams(&self) -> Option<Tap> {
         self.tap.clone().filter(Tap::takes_upstreams)
     }
 }
 
-/// What was opened before the process gave up its privileges.
+/// Outputs opened before the process drops its privileges.
 pub(crate) struct Opened {
     log: Option<Box<dyn query_log::Target>>,
-    /// What dnstap calls the server.
+    /// Identity of the server in dnstap.
     identity: String,
 }
 
 impl Opened {
-    /// Opens what the configuration says.
+    /// Opens the configured outputs.
     ///
     /// # Errors
-    /// If the file of the query log cannot be opened or made.
+    /// If the file of the query log cannot be opened or created.
     pub(crate) fn new(config: &Config) -> io::Result<Opened> {
         let log: Option<Box<dyn query_log::Target>> = match &config.query_log.to {
             None => None,
@@ -86,19 +86,19 @@ impl Opened {
     }
 }
 
-/// The threads that write.
+/// The writing threads.
 #[derive(Default)]
 pub(crate) struct Writers {
     threads: Vec<JoinHandle<()>>,
-    /// The file of the query log is to be opened again.
+    /// Set to request that the file of the query log be reopened.
     reopen: Arc<AtomicBool>,
 }
 
 impl Writers {
-    /// Begins them, and gives what they are told by; `None` if nothing is to be written.
+    /// Starts the threads, and returns their input; `None` if nothing is configured.
     ///
     /// # Errors
-    /// If the system has no room for a thread.
+    /// If the system cannot create a thread.
     pub(crate) fn start(
         config: &Config,
         opened: Opened,
@@ -124,8 +124,7 @@ impl Writers {
         Ok((writers, is_wanted.then_some(Observer { log, tap })))
     }
 
-    /// Begins a thread. A panic ends it, and costs what it would have written: queries are still
-    /// answered.
+    /// Starts a thread. A panic ends it and loses its output; queries are still answered.
     fn begin(
         &mut self,
         name: &'static str,
@@ -142,13 +141,13 @@ impl Writers {
         Ok(())
     }
 
-    /// The file of the query log may have been renamed: from now on lines go to one of its name.
+    /// Reopens the file of the query log, which may have been renamed.
     pub(crate) fn reopen(&self) {
         self.reopen.store(true, Ordering::Relaxed);
     }
 
-    /// Returns when everything is written that was told, or when that takes too long: whoever reads
-    /// it may have stopped. All that they are told by must be gone.
+    /// Waits until all queued records are written, or until the time limit, because a reader may
+    /// have stopped. All senders must have been dropped.
     pub(crate) fn end(&mut self) {
         let give_up = Instant::now() + LAST_WORDS;
         for thread in self.threads.drain(..) {

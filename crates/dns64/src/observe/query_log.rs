@@ -1,4 +1,4 @@
-//! The query log: a line for each query that was answered, or for one of many.
+//! The query log: one line per answered query, or per N queries.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -23,32 +23,32 @@ use crate::name::{LowerName, text};
 use crate::translation::decision::Decision;
 use crate::transport::Transport;
 
-/// Lines that may wait, and what long names among them may take beside that, octets.
+/// Maximum number of waiting lines, and of additional octets for long names.
 const PLACES: usize = 16_384;
 const OCTETS: usize = 4 << 20;
-/// As much is written at once, octets.
+/// Octets written at once.
 const BUFFER: usize = 64 << 10;
-/// How often it is looked whether the file is to be opened again.
+/// Interval between checks for a request to reopen the file.
 const TICK: Duration = Duration::from_millis(500);
 
-/// A query that was answered.
+/// An answered query.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    /// When it was answered, since 1970.
+    /// Time of the reply, since 1970.
     pub(crate) when: Nanos,
-    /// How long that took.
+    /// Time from query to reply.
     pub(crate) took: Nanos,
-    /// The client's address.
+    /// Address of the client.
     pub(crate) client: IpAddr,
-    /// Name and type that were asked for; `None` if they could not be read.
+    /// Queried name and type; `None` if they could not be parsed.
     pub(crate) question: Option<(LowerName, u16)>,
-    /// The way on which it was asked.
+    /// Transport of the query.
     pub(crate) transport: Transport,
-    /// What the client was told.
+    /// RCODE of the reply.
     pub(crate) rcode: Rcode,
-    /// Why.
+    /// Reason for the reply.
     pub(crate) decision: Decision,
-    /// Whether an answer that it leans on was served though its time was over.
+    /// True if it depends on an expired answer.
     pub(crate) stale: bool,
 }
 
@@ -58,7 +58,7 @@ impl Load for Entry {
     }
 }
 
-/// A line in JSON. Names and order of its keys are a promise to those who read it.
+/// A line in JSON. Names and order of its keys are a stable interface.
 #[derive(Serialize)]
 struct Line<'a> {
     time: &'a str,
@@ -74,7 +74,7 @@ struct Line<'a> {
 }
 
 impl Entry {
-    /// Appends its line.
+    /// Appends the line.
     fn write(&self, format: LogFormat, out: &mut Vec<u8>) {
         let when = UNIX_EPOCH + Duration::from(self.when);
         let time = humantime::format_rfc3339_millis(when).to_string();
@@ -89,7 +89,7 @@ impl Entry {
         let took_us = self.took.0 / 1_000;
         match format {
             LogFormat::Text => {
-                // The columns stay what they are, whatever is in a name.
+                // Escape spaces, so that a name cannot change the columns.
                 let name = name.map_or("-".to_owned(), |name| name.replace("\\ ", "\\032"));
                 let rtype = rtype.unwrap_or("-");
                 let (client, decision) = (self.client, self.decision.word());
@@ -112,7 +112,7 @@ impl Entry {
                     stale: self.stale,
                     took_us,
                 };
-                // All of it can be written as JSON.
+                // All values can be represented in JSON.
                 let _ = serde_json::to_writer(&mut *out, &line);
                 out.push(b'\n');
             }
@@ -120,18 +120,18 @@ impl Entry {
     }
 }
 
-/// Takes the entries of one thread.
+/// Sends entries of one thread to the writer.
 #[derive(Clone)]
 pub(super) struct Lines {
     inlet: Inlet<Entry>,
-    /// One of so many is written.
+    /// Sampling interval: one of this many queries is logged.
     sample: u32,
-    /// How many there were since the last one.
+    /// Queries since the last logged one.
     since: u32,
 }
 
 impl Lines {
-    /// One more query has been answered: whether it is written.
+    /// Counts an answered query. Returns true if it is logged.
     #[inline]
     pub(super) fn is_due(&mut self) -> bool {
         self.since += 1;
@@ -142,30 +142,31 @@ impl Lines {
         is_due
     }
 
-    /// Writes it down, if there is room.
+    /// Queues an entry. Returns false if the queue is full.
     pub(super) fn put(&self, entry: Entry) -> bool {
         self.inlet.put(entry)
     }
 }
 
-/// A file, made if it is missing, to whose end everything is written. Only its owner and its group
-/// read one that is made.
+/// Opens a file for appending, creating it if missing. A new file is readable only for its owner
+/// and its group.
 ///
 /// # Errors
-/// If the system refuses, nobody reads a pipe, or it is a symbolic link and this is root: its folder
-/// may be that of the user that root becomes, who must not lead root elsewhere.
+/// If the system refuses, or a pipe has no reader. Also if it is a symbolic link and the process is
+/// root: the folder may belong to the user that root becomes, who must not redirect root to another
+/// file.
 pub(super) fn append_to(path: &Path) -> io::Result<File> {
     let links = if Uid::effective().is_root() { libc::O_NOFOLLOW } else { 0 };
     let flags = libc::O_NONBLOCK | links;
     File::options().append(true).create(true).mode(0o640).custom_flags(flags).open(path)
 }
 
-/// Where lines go.
+/// Destination of lines.
 pub(super) trait Target: Write + Send {
-    /// Whether nothing was written to it yet.
+    /// True if nothing has been written to it.
     fn is_empty(&self) -> bool;
 
-    /// The same, made anew if it has a name.
+    /// Reopens the destination; it is created again if it has a path.
     fn reopened(&self, path: Option<&Path>) -> io::Result<Option<Box<dyn Target>>>;
 }
 
@@ -180,23 +181,23 @@ impl Target for File {
     }
 }
 
-/// The thread that writes.
+/// The writing thread.
 pub(super) struct Writer {
     outlet: Outlet<Entry>,
     target: Box<dyn Target>,
     path: Option<PathBuf>,
     format: LogFormat,
     reopen: Arc<AtomicBool>,
-    /// Lines that are not written yet, and how many.
+    /// Lines not written yet, and their number.
     buffer: Vec<u8>,
     lines: u64,
-    /// The last attempt to write failed.
+    /// True if the last write failed.
     fails: bool,
-    /// The last thing that was written is a part of a line.
+    /// True if the output ends with a partial line.
     is_torn: bool,
 }
 
-/// A query log that is written to `target`: what takes entries, and the thread's work.
+/// Creates a query log that is written to `target`: the input for entries, and the writer.
 pub(super) fn lines(
     keys: &QueryLogKeys,
     target: Box<dyn Target>,
@@ -219,7 +220,7 @@ pub(super) fn lines(
 }
 
 impl Writer {
-    /// Writes until nobody is left who could say something.
+    /// Writes until all senders are gone.
     pub(super) fn run(mut self, metrics: &WorkerMetrics) {
         loop {
             let next = match self.outlet.next(Duration::ZERO) {
@@ -247,13 +248,13 @@ impl Writer {
         }
     }
 
-    /// Writes what has come together. What cannot be written is lost, a line as a whole: where a part
-    /// of it was written, what comes next begins on a line of its own.
+    /// Writes the buffer. Lines that cannot be written are dropped as a whole. After a partial
+    /// line, the next one starts on a new line.
     fn flush(&mut self, metrics: &WorkerMetrics) {
         if self.lines == 0 {
             return;
         }
-        // Its lines and those of the log are whole.
+        // Keeps lines of this log and of the server's log whole.
         let _one = self.path.is_none().then(|| ONE_WRITES.lock());
         let end_of_line = if self.is_torn { self.put(b"\n").0 } else { Ok(()) };
         let buffer = std::mem::take(&mut self.buffer);
@@ -274,7 +275,7 @@ impl Writer {
         }
     }
 
-    /// Writes as much as the target takes, and returns how much that was.
+    /// Writes as much as the target accepts, and returns the number of octets.
     fn put(&mut self, octets: &[u8]) -> (io::Result<()>, usize) {
         let mut at = 0;
         let written = loop {
@@ -294,7 +295,7 @@ impl Writer {
 
     fn reopen(&mut self) {
         match self.target.reopened(self.path.as_deref()) {
-            // The same file, if it was not renamed, may end with a part of a line.
+            // If the file was not renamed, it may still end with a partial line.
             Ok(Some(target)) => {
                 self.is_torn &= !target.is_empty();
                 self.target = target;
@@ -350,7 +351,7 @@ mod tests {
             "{\"time\":\"2026-01-02T03:02:03.004Z\",\"client\":\"192.0.2.7\",\"name\":\"www.example.\",\"type\":\"AAAA\",\
              \"transport\":\"UDP\",\"rcode\":\"NOERROR\",\"decision\":\"translated-no-data\",\"stale\":false,\"took_us\":12345}\n"
         );
-        // A name with an end of line in it makes no second line, and one with a space no column.
+        // A newline in a name must not start a second line, and a space must not start a column.
         let mut odd = entry(Some("www.example"));
         odd.question = Some((LowerName::of_wire(b"\x05a\nb c\0"), 65_280));
         let odd = line(&odd, LogFormat::Text);
@@ -359,7 +360,7 @@ mod tests {
         assert!(root.contains(" 192.0.2.7 . AAAA "), "{root}");
     }
 
-    /// What was written; fails as long as it is told to.
+    /// Collects the output; fails while the flag is set.
     #[derive(Clone, Default)]
     struct Sink(Arc<Mutex<(Vec<u8>, bool)>>);
 
@@ -404,7 +405,8 @@ mod tests {
         }
     }
 
-    /// A disk that is full in the middle of the second line of three, and has room again.
+    /// A disk that becomes full in the middle of the second line of three, and later has room
+    /// again.
     #[test]
     fn a_line_of_which_a_part_was_written_is_lost_alone() {
         struct Disk(Arc<Mutex<(Vec<u8>, usize)>>);
@@ -448,7 +450,7 @@ mod tests {
         assert_eq!(counted(), (1, 2));
         flush(&mut writer, 1);
         assert_eq!(counted(), (1, 3), "still full");
-        // A reload opens it again; it was not renamed.
+        // A reload reopens the file, which was not renamed.
         writer.reopen();
         disk.lock().unwrap().1 = 1 << 20;
         flush(&mut writer, 2);

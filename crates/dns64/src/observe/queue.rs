@@ -1,21 +1,21 @@
-//! What waits to be written: so much and no more. Who has something to say never waits; what finds
-//! no room is lost, and counted by who said it.
+//! A bounded queue of records to write. Senders never block; items that do not fit are dropped, and
+//! counted by the sender.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// What takes memory of its own while it waits.
+/// Items that use additional memory while queued.
 pub(crate) trait Load {
-    /// Octets on the heap.
+    /// Returns the octets on the heap.
     fn octets(&self) -> usize;
 }
 
-/// Where things are put in; one for each thread that does.
+/// Sending end of the queue; one per sending thread.
 pub(crate) struct Inlet<T> {
     sender: SyncSender<T>,
-    /// Octets of what waits.
+    /// Octets of the waiting items.
     waiting: Arc<AtomicUsize>,
     most: usize,
 }
@@ -27,25 +27,24 @@ impl<T> Clone for Inlet<T> {
     }
 }
 
-/// Where the one thread that writes takes them out.
+/// Receiving end of the queue, for the writing thread.
 pub(crate) struct Outlet<T> {
     receiver: Receiver<T>,
     waiting: Arc<AtomicUsize>,
 }
 
-/// What a receiver gets out of the queue.
+/// Result of a receive.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next<T> {
-    /// The one that has waited for the longest time.
+    /// The oldest item.
     One(T),
-    /// None has come in time.
+    /// No item arrived in time.
     Nothing,
-    /// None will come: there is no inlet any more.
+    /// All senders are gone.
     Over,
 }
 
-/// A queue in which at most so many things wait, and together take at most so many octets beside
-/// their places.
+/// Creates a queue for at most `places` items with at most `octets` additional octets in total.
 pub(crate) fn queue<T>(places: usize, octets: usize) -> (Inlet<T>, Outlet<T>) {
     let (sender, receiver) = sync_channel(places);
     let waiting = Arc::new(AtomicUsize::new(0));
@@ -54,7 +53,7 @@ pub(crate) fn queue<T>(places: usize, octets: usize) -> (Inlet<T>, Outlet<T>) {
 }
 
 impl<T: Load> Inlet<T> {
-    /// Puts one in; whether there was room for it.
+    /// Queues an item. Returns false if there was no room.
     pub(crate) fn put(&self, one: T) -> bool {
         let octets = one.octets();
         let before = self.waiting.fetch_add(octets, Ordering::Relaxed);
@@ -67,7 +66,7 @@ impl<T: Load> Inlet<T> {
 }
 
 impl<T: Load> Outlet<T> {
-    /// The next one, if it comes in time.
+    /// Returns the next item if one arrives in time.
     pub(crate) fn next(&self, patience: Duration) -> Next<T> {
         match self.receiver.recv_timeout(patience) {
             Ok(one) => {

@@ -1,21 +1,21 @@
-//! Frame Streams: pieces of data with their lengths before them, on a connection on which both
-//! sides agree first about what the data are, and which is ended in order.
+//! Frame Streams: length-prefixed frames on a connection, with a handshake about the content type
+//! at the start and an orderly end.
 //!
 //! ```text
 //! writer  READY(type) ──────► ┐            START(type), data, data …, STOP ─► ┐
 //! reader              ACCEPT(type) ───────►                                   FINISH
 //! ```
 //!
-//! A length of 0 announces a control frame: its length, its kind, its fields. All numbers have four
-//! octets, the most significant first (Farsight Security's fstrm defines it).
+//! A length of 0 announces a control frame, followed by its length, its kind and its fields. All
+//! numbers are 32-bit big-endian (defined by Farsight Security's fstrm).
 
 use std::io::{self, Read, Write};
 
-/// What the data are.
+/// Content type of the frames.
 const CONTENT_TYPE: &[u8] = b"protobuf:dnstap.Dnstap";
 /// The only field of control frames.
 const FIELD_CONTENT_TYPE: u32 = 1;
-/// The longest control frame, octets.
+/// Longest control frame, in octets.
 const LONGEST_CONTROL: usize = 512;
 
 /// Kinds of control frames, with their numbers.
@@ -28,17 +28,17 @@ enum Control {
     Finish = 5,
 }
 
-/// The side that writes, after the handshake.
+/// The writing side, after the handshake.
 pub(super) struct FrameWriter<S> {
     stream: S,
     buffer: Vec<u8>,
 }
 
 impl<S: Read + Write> FrameWriter<S> {
-    /// Agrees with the reader.
+    /// Performs the handshake with the reader.
     ///
     /// # Errors
-    /// If it wants other data, or does not answer.
+    /// If the reader requests another content type, or does not answer.
     pub(super) fn start(mut stream: S) -> io::Result<FrameWriter<S>> {
         stream.write_all(&control(Control::Ready, true))?;
         let body = read_control(&mut stream)?;
@@ -49,33 +49,33 @@ impl<S: Read + Write> FrameWriter<S> {
         Ok(FrameWriter { stream, buffer: Vec::new() })
     }
 
-    /// Appends a frame to those that wait.
+    /// Appends a frame to the buffer.
     pub(super) fn put(&mut self, data: &[u8]) {
-        // No DNS message is that long.
+        // DNS messages are shorter.
         let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
         self.buffer.extend(len.to_be_bytes());
         self.buffer.extend(data);
     }
 
-    /// Octets that wait.
+    /// Returns the number of octets in the buffer.
     pub(super) fn waiting(&self) -> usize {
         self.buffer.len()
     }
 
-    /// Writes what waits.
+    /// Writes the buffer.
     ///
     /// # Errors
-    /// If the reader has gone, or does not read: the connection is of no use any more.
+    /// If the reader has gone or does not read; the connection cannot be used any more.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         let written = self.stream.write_all(&self.buffer);
         self.buffer.clear();
         written
     }
 
-    /// Ends the stream in order.
+    /// Ends the stream in an orderly way.
     ///
     /// # Errors
-    /// If the reader does not.
+    /// If the reader does not confirm.
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.flush()?;
         self.stream.write_all(&control(Control::Stop, false))?;
@@ -88,7 +88,7 @@ impl<S: Read + Write> FrameWriter<S> {
     }
 }
 
-/// A control frame with everything before it.
+/// Encodes a control frame with its header.
 fn control(kind: Control, with_type: bool) -> Vec<u8> {
     let mut body = (kind as u32).to_be_bytes().to_vec();
     if with_type {
@@ -99,7 +99,7 @@ fn control(kind: Control, with_type: bool) -> Vec<u8> {
     [&[0; 4][..], &(body.len() as u32).to_be_bytes(), &body].concat()
 }
 
-/// Kind and fields of the next frame, which must be a control frame.
+/// Reads kind and fields of the next frame, which must be a control frame.
 fn read_control(stream: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut numbers = [0; 8];
     stream.read_exact(&mut numbers)?;
@@ -121,7 +121,7 @@ fn kind(body: &[u8]) -> Option<u32> {
     number(body, 0)
 }
 
-/// Whether this is ACCEPT of our data; one without any type accepts all.
+/// True for ACCEPT of our content type; one without a type accepts all.
 fn is_accept(body: &[u8]) -> bool {
     let mut at = 4;
     let mut types = Vec::new();
@@ -147,11 +147,11 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// The side that reads.
+    /// The reading side.
     pub(in super::super) struct FrameReader(UnixStream);
 
     impl FrameReader {
-        /// Agrees with the writer.
+        /// Performs the handshake with the writer.
         pub(in super::super) fn accept(mut stream: UnixStream) -> FrameReader {
             stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
             let ready = read_control(&mut stream).unwrap();
@@ -162,7 +162,7 @@ pub(super) mod tests {
             FrameReader(stream)
         }
 
-        /// The next frame; none after STOP, which is answered.
+        /// Returns the next frame, or `None` after STOP, which is answered.
         pub(in super::super) fn next(&mut self) -> Option<Vec<u8>> {
             let mut len = [0; 4];
             self.0.read_exact(&mut len).unwrap();

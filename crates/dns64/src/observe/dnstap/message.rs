@@ -1,4 +1,4 @@
-//! A message on its way: what is told of it.
+//! A DNS message with the properties reported to dnstap.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,65 +8,65 @@ use net::clock;
 use crate::observe::queue::Load;
 use crate::transport::Transport;
 
-/// What a message is. The numbers are those of dnstap's schema.
+/// Kind of a message, with the numbers of dnstap's schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MessageKind {
-    /// A client's query.
+    /// Query from a client.
     ClientQuery = 5,
-    /// The reply to one.
+    /// Reply to a client.
     ClientResponse = 6,
-    /// A question to an upstream.
+    /// Query to an upstream.
     ForwarderQuery = 7,
-    /// What came from one.
+    /// Response from an upstream.
     ForwarderResponse = 8,
 }
 
 impl MessageKind {
-    /// Whether it is a query, and no response.
+    /// True for a query.
     pub(super) fn is_query(self) -> bool {
         matches!(self, MessageKind::ClientQuery | MessageKind::ForwarderQuery)
     }
 }
 
-/// One end of a message's way.
+/// One end of a message's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct End {
-    /// Its address.
+    /// IP address.
     pub(crate) ip: IpAddr,
-    /// Its port, where it is known.
+    /// Port, if known.
     pub(crate) port: Option<u16>,
 }
 
 impl From<SocketAddr> for End {
-    /// An IPv4 address of a socket for both families is one of IPv4.
+    /// Converts an IPv4-mapped address of a dual-stack socket to IPv4.
     fn from(address: SocketAddr) -> End {
         End { ip: address.ip().to_canonical(), port: Some(address.port()) }
     }
 }
 
-/// The two ends of a message's way, as far as they are known.
+/// Both ends of a message's path, as far as known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ends {
-    /// Who asks, and is answered.
+    /// Sender of the query.
     pub(crate) initiator: Option<End>,
-    /// Who is asked, and answers.
+    /// Sender of the response.
     pub(crate) responder: Option<End>,
 }
 
-/// A message that came or went.
+/// A sent or received message.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
-    /// What it is.
+    /// Kind.
     pub(crate) kind: MessageKind,
-    /// The way on which it travelled.
+    /// Transport.
     pub(crate) transport: Transport,
-    /// Between whom.
+    /// Addresses.
     pub(crate) ends: Ends,
-    /// When it came or went, since 1970.
+    /// Time of sending or receipt, since 1970.
     pub(crate) at: Nanos,
-    /// Of a response: when its query came or went, since 1970, if that is known.
+    /// For a response: time of its query, since 1970, if known.
     pub(crate) asked: Option<Nanos>,
-    /// Its octets.
+    /// Octets of the message.
     pub(crate) octets: Box<[u8]>,
 }
 
@@ -77,8 +77,8 @@ impl Load for Message {
 }
 
 impl Message {
-    /// A message that comes or goes at this moment; the query to which it is the response, if that
-    /// is known, came or went `took` ago.
+    /// Creates a message with the current time. For a response, the query was `took` earlier, if
+    /// known.
     pub(crate) fn now(
         kind: MessageKind,
         transport: Transport,

@@ -1,5 +1,4 @@
-//! Messages as dnstap's schema has them (`dnstap.proto`): names and numbers of the fields are its
-//! own.
+//! Messages in dnstap's schema (`dnstap.proto`), with its names and numbers of fields.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -17,23 +16,23 @@ use crate::transport::Transport;
 /// The outermost message.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Dnstap {
-    /// What the server calls itself.
+    /// Identity of the server.
     #[prost(bytes = "vec", optional, tag = "1")]
     pub(super) identity: Option<Vec<u8>>,
-    /// Its program and version.
+    /// Program and version.
     #[prost(bytes = "vec", optional, tag = "2")]
     pub(super) version: Option<Vec<u8>>,
     #[prost(message, optional, tag = "14")]
     pub(super) message: Option<DnsMessage>,
-    /// What it is about; there is nothing else but messages.
+    /// Type of the payload; the schema defines only messages.
     #[prost(int32, required, tag = "15")]
     pub(super) r#type: i32,
 }
 
-/// "A DNS message", in the schema simply `Message`.
+/// A DNS message, named `Message` in the schema.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct DnsMessage {
-    /// The number of a [`MessageKind`](super::message::MessageKind).
+    /// Number of a [`MessageKind`](super::message::MessageKind).
     #[prost(int32, required, tag = "1")]
     pub(super) r#type: i32,
     #[prost(int32, optional, tag = "2")]
@@ -71,7 +70,7 @@ const INET6: i32 = 2;
 const UDP: i32 = 1;
 const TCP: i32 = 2;
 
-/// The octets of a message.
+/// Encodes a message.
 pub(super) fn encode(message: &Message, identity: &[u8]) -> Vec<u8> {
     let address = |end: Option<End>| {
         end.map(|end| match end.ip {
@@ -177,7 +176,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_octets_are_those_of_the_schema() {
-        // Field 15, a varint: 0x78; field 14, octets: 0x72. Within it field 1: 0x08; field 9, four
+        // Field 15, a varint: 0x78; field 14, octets: 0x72. In it, field 1: 0x08; field 9, four
         // octets: 0x4d.
         let message = Message {
             kind: MessageKind::ClientQuery,
