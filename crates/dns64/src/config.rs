@@ -1,8 +1,8 @@
-//! The configuration file: what is written in it ([`Config`], in `keys`), and what it means
-//! ([`Settings`], in `settings`).
+//! The configuration file: its keys ([`Config`], in `keys`), and the checked settings derived from
+//! them ([`Settings`], in `settings`).
 //!
 //! ```text
-//! text ─► keys: Config, types ─► settings: do they make sense together? ─► Settings: policies, routes, upstreams
+//! text ─► keys: Config, types ─► settings: checks of all keys together ─► Settings: policies, routes, upstreams
 //!         local_zones, networks, observe                          policies
 //! ```
 

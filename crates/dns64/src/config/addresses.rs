@@ -1,4 +1,4 @@
-//! Addresses in the file, with errors that show how one is written.
+//! Addresses in the file, with errors that show the right form.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use net::address::{BadAddress, HostAddr, ServiceAddr};
 use serde::Deserializer;
 use serde::de::{Error, Unexpected, Visitor};
 
-/// Reads the address of a host whose port has a key of its own.
+/// Reads the address of a host; the port has a separate key.
 pub(super) fn host<'de, D: Deserializer<'de>>(input: D) -> Result<HostAddr, D::Error> {
     struct Host;
 
@@ -34,7 +34,7 @@ pub(super) fn host<'de, D: Deserializer<'de>>(input: D) -> Result<HostAddr, D::E
     input.deserialize_str(Host)
 }
 
-/// Reads an address and port, where there is one.
+/// Reads an optional address with port.
 pub(super) fn service<'de, D: Deserializer<'de>>(
     input: D,
 ) -> Result<Option<ServiceAddr>, D::Error> {
@@ -63,7 +63,7 @@ fn with_zone<E: Error>(host: HostAddr) -> Result<(), E> {
     lack_of_zone(host).map_or(Ok(()), |reason| Err(E::custom(reason)))
 }
 
-/// The reason why an address cannot be used, if it is link-local and has no zone.
+/// Returns the reason why an address cannot be used, if it is link-local without a zone.
 pub(super) fn lack_of_zone(host: HostAddr) -> Option<String> {
     host.lacks_zone().then(|| {
         format!("{host} is link-local: write its interface behind it, for example \"{host}%eth0\"")

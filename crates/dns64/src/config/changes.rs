@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::keys::Config;
 
-/// Keys and tables that are read at the start only.
+/// Keys and tables that are read only at the start.
 pub(crate) const READ_AT_START: [&str; 12] = [
     "listen",
     "xdp-mode",
@@ -25,12 +25,12 @@ pub(crate) const READ_AT_START: [&str; 12] = [
     "dnstap",
 ];
 
-/// The values of a configuration by key, such as `cache.max-ttl`. A list is one value.
+/// Values of a configuration by key, such as `cache.max-ttl`. A list is one value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Written(BTreeMap<String, toml::Value>);
 
 impl Written {
-    /// The values of `config`.
+    /// Returns the values of `config`.
     pub(crate) fn of(config: &Config) -> Written {
         let mut values = BTreeMap::new();
         if let Ok(toml::Value::Table(table)) = toml::Value::try_from(config) {
@@ -39,13 +39,13 @@ impl Written {
         Written(values)
     }
 
-    /// The same without `key`.
+    /// Removes `key`.
     pub(crate) fn without(mut self, key: &str) -> Written {
         self.0.remove(key);
         self
     }
 
-    /// Keys with different values, in alphabetical order.
+    /// Returns the keys with different values, in alphabetical order.
     fn difference<'a>(&'a self, other: &'a Written) -> impl Iterator<Item = &'a str> {
         let keys: BTreeSet<&str> =
             self.0.keys().chain(other.0.keys()).map(String::as_str).collect();
@@ -53,7 +53,7 @@ impl Written {
     }
 }
 
-/// Adds the values of a table and of the tables in it.
+/// Adds the values of a table and of nested tables.
 fn flatten(path: &str, table: toml::Table, values: &mut BTreeMap<String, toml::Value>) {
     for (key, value) in table {
         let path = if path.is_empty() { key } else { format!("{path}.{key}") };
@@ -64,7 +64,7 @@ fn flatten(path: &str, table: toml::Table, values: &mut BTreeMap<String, toml::V
     }
 }
 
-/// True if a change of `key` waits for a restart.
+/// True if a change of `key` needs a restart.
 fn waits_for_restart(key: &str) -> bool {
     let is_within = |start: &&str| {
         key.strip_prefix(*start).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -75,13 +75,13 @@ fn waits_for_restart(key: &str) -> bool {
 /// Keys with new values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
-    /// Changed since the last reload, and in effect from now on.
+    /// Changed since the last reload, and in effect now.
     pub(crate) in_effect: Vec<String>,
     /// Changed since the start, and in effect after a restart.
     pub(crate) waiting: Vec<String>,
 }
 
-/// The configuration that a server runs with.
+/// The configuration of a running server.
 #[derive(Clone, Debug)]
 pub(crate) struct Running {
     at_start: Written,
@@ -89,12 +89,12 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// A server that has just started with this configuration.
+    /// Creates the state of a server that has just started with this configuration.
     pub(crate) fn started(with: Written) -> Running {
         Running { at_start: with.clone(), in_effect: with }
     }
 
-    /// Replaces the configuration; returns what that changes.
+    /// Replaces the configuration, and returns the changes.
     pub(crate) fn replace(&mut self, new: Written) -> Changes {
         let in_effect = self.in_effect.difference(&new).filter(|key| !waits_for_restart(key));
         let waiting = self.at_start.difference(&new).filter(|key| waits_for_restart(key));
@@ -119,7 +119,7 @@ mod tests {
         Written::of(&Settings::from_text(&text, Path::new("test.toml")).unwrap().config)
     }
 
-    /// Keys in effect, then keys that wait.
+    /// Keys in effect, then keys that need a restart.
     fn changes(running: &mut Running, text: &str) -> (String, String) {
         let Changes { in_effect, waiting } = running.replace(written(text));
         (in_effect.join(" "), waiting.join(" "))
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(changes(&mut running, ""), ("cache.max-ttl".into(), String::new()));
     }
 
-    /// The book names the same keys as this module.
+    /// The book lists the same keys as this module.
     #[test]
     fn the_book_lists_the_keys_that_wait() {
         let book = include_str!("../../../../docs/src/dns64d.md");

@@ -1,11 +1,11 @@
-//! Why a configuration cannot be used.
+//! Errors of a configuration.
 
 use std::path::PathBuf;
 
-/// Where the upstreams are taken from when none is configured.
+/// Source of the upstreams if none is configured.
 pub(crate) const RESOLV_CONF: &str = "/etc/resolv.conf";
 
-/// Why a configuration cannot be used. Each message names the file, and the line where it can.
+/// Errors of a configuration. Each message has the file, and the line if known.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -14,26 +14,25 @@ pub enum ConfigError {
     Read {
         /// Path of the configuration file.
         file: PathBuf,
-        /// What the system says.
+        /// Error of the system call.
         source: std::io::Error,
     },
-    /// Not TOML, an unknown key, or a value that makes no sense; the parser's message shows the
-    /// place.
+    /// Not TOML, an unknown key, or an invalid value. The parser's message shows the position.
     #[error("{file}: {source}")]
     Parse {
         /// Path of the configuration file.
         file: PathBuf,
-        /// What is wrong, with line and column.
+        /// The fault, with line and column.
         source: Box<toml::de::Error>,
     },
-    /// Values that make no sense together.
+    /// Valid values that contradict each other.
     #[error("{file}:{line}: {reason}")]
     Invalid {
         /// Path of the configuration file.
         file: PathBuf,
-        /// The line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What is wrong, and what would be right.
+        /// The fault and the right form.
         reason: String,
     },
 }

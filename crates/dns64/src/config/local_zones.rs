@@ -26,7 +26,7 @@ impl Default for LocalZoneKeys {
 }
 
 impl LocalZoneKeys {
-    /// Apexes of the zones, each once.
+    /// Returns the apexes of the zones, each once.
     pub(super) fn apexes(&self) -> Vec<LowerName> {
         let mut apexes: Vec<LowerName> = Vec::new();
         match self {
@@ -92,7 +92,7 @@ impl Serialize for ZoneName {
 }
 
 impl<'de> Deserialize<'de> for ZoneName {
-    // The visitor checks the name, so that an error has the line of the name.
+    // The visitor checks the name, so that an error has its line.
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<ZoneName, D::Error> {
         from.deserialize_str(Name)
     }
@@ -122,8 +122,8 @@ impl Visitor<'_> for Name {
     }
 }
 
-/// Zones that are answered locally, each once, except the reverse zones of the prefixes.
-/// `is_forwarded` is true for the domain of a `[[forward]]`, which takes precedence.
+/// Returns the zones that are answered locally, each once, except the reverse zones of the
+/// prefixes. `is_forwarded` is true for the domain of a `[[forward]]`, which takes precedence.
 pub(super) fn in_effect(
     keys: &LocalZoneKeys,
     is_forwarded: impl Fn(&LowerName) -> bool,
@@ -139,7 +139,7 @@ pub(super) fn in_effect(
     zones
 }
 
-/// A name other than the root as the configuration has it.
+/// Formats a name other than the root as in the configuration.
 fn without_final_dot(name: &[u8]) -> String {
     text(name).trim_end_matches('.').to_owned()
 }

@@ -1,5 +1,5 @@
-//! Networks as they are written: `192.0.2.0/24`, `192.0.2.1` for a single address, the name of a
-//! list of `[networks]`, and any of these with a `!` before it for "not these".
+//! Networks in the file: `192.0.2.0/24`, a single address such as `192.0.2.1`, the name of a list
+//! of `[networks]`, or any of these after a `!` for an exception.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,15 +13,15 @@ use serde::ser::{Serialize, Serializer};
 
 use crate::networks::{Covered, Element, Network, Networks};
 
-/// A kind of network, with the addresses that it is made of.
+/// A kind of network, and its address type.
 pub(super) trait IpNetwork:
     Copy + fmt::Display + FromStr + Network<Address: FromStr> + From<Self::Address>
 {
-    /// Name of networks of this kind.
+    /// Name of this kind of network.
     const KIND: &str;
-    /// `network`, if it is of this kind.
+    /// Returns `network` if it is of this kind.
     fn of(network: IpNet) -> Option<Self>;
-    /// The network without bits beyond its length.
+    /// Returns the network without bits beyond its length.
     fn without_host_bits(self) -> Self;
 }
 
@@ -53,15 +53,15 @@ impl IpNetwork for Ipv6Net {
     }
 }
 
-/// A list of networks as it is written. The first one that covers an address counts; an address
-/// that none covers is not meant.
+/// A list of networks in the file. The first entry that covers an address decides; an address
+/// without such an entry is not in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkList<N>(Vec<Written<N>>);
 
-/// One place of a list.
+/// An entry of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Written<N> {
-    /// With `!`: what it covers is not meant.
+    /// True after a `!`: addresses that it covers are not in the list.
     is_exception: bool,
     what: What<N>,
 }
@@ -69,7 +69,7 @@ struct Written<N> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum What<N> {
     Network(N),
-    /// The name of a list of `[networks]`.
+    /// Name of a list of `[networks]`.
     Name(String),
 }
 
@@ -103,7 +103,7 @@ impl<N: IpNetwork> fmt::Display for Written<N> {
 }
 
 impl<'de, N: IpNetwork> Deserialize<'de> for Written<N> {
-    // An error is that of its own line.
+    // Each entry is read separately, so that an error has its line.
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Written<N>, D::Error> {
         from.deserialize_str(Text(PhantomData))
     }
@@ -138,7 +138,7 @@ impl<N: IpNetwork> Visitor<'_> for Text<N> {
     }
 }
 
-/// The fault of a text that is a network or an address of the other IP version; `None` if it is
+/// Returns the error for a network or an address of the other IP version; `None` if the text is
 /// neither.
 fn other_kind<N: IpNetwork>(text: &str) -> Option<String> {
     let network = text.parse::<IpNet>().ok();
@@ -147,19 +147,18 @@ fn other_kind<N: IpNetwork>(text: &str) -> Option<String> {
     Some(format!("this list takes {}, and {text:?} is {kind}", N::KIND))
 }
 
-/// Whether a list of `[networks]` may be called so: like nothing that could be a network with a
-/// slip of the pen.
+/// True if a list of `[networks]` may have this name. It must not resemble a mistyped network.
 fn is_name(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_alphabetic())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
 }
 
-/// Why a list of networks cannot be used: the word at fault, as it is written, and what is wrong.
+/// Error of a list of networks: the faulty entry, and the reason.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BadList {
-    /// What to look for in the file.
+    /// Text to search for in the file.
     pub word: String,
-    /// What is wrong, and what would be right.
+    /// The fault and the right form.
     pub reason: String,
 }
 
@@ -167,7 +166,7 @@ pub(super) struct BadList {
 pub(super) struct NamedNetworks<'a>(&'a BTreeMap<String, NetworkList<IpNet>>);
 
 impl<'a> NamedNetworks<'a> {
-    /// The lists as they are written, each of which must make sense.
+    /// Checks the lists.
     pub(super) fn new(
         written: &'a BTreeMap<String, NetworkList<IpNet>>,
     ) -> Result<NamedNetworks<'a>, BadList> {
@@ -184,7 +183,7 @@ impl<'a> NamedNetworks<'a> {
         Ok(named)
     }
 
-    /// What a list means.
+    /// Resolves a list.
     pub(super) fn look_up<N: IpNetwork>(
         &self,
         list: &NetworkList<N>,
@@ -192,7 +191,7 @@ impl<'a> NamedNetworks<'a> {
         self.list(list, Some, &mut Vec::new())
     }
 
-    /// `open`: the names that are being looked up, the outermost first.
+    /// Resolves a list. `open` has the names being resolved, outermost first.
     fn list<W: IpNetwork, N: IpNetwork>(
         &self,
         list: &NetworkList<W>,
@@ -229,7 +228,7 @@ impl<'a> NamedNetworks<'a> {
         }
     }
 
-    /// What the list of this name means.
+    /// Resolves the list with this name.
     fn named<N: IpNetwork>(
         &self,
         name: &str,

@@ -1,13 +1,13 @@
-//! Which policy counts for which client and which name.
+//! Selection of the policy for a client and a name.
 //!
 //! ```text
-//! of a group    [[group.domain]] ─► [[domain]] ─► [group.dns64] ─► [dns64]      of the others    [[domain]] ─► [dns64]
+//! in a group    [[group.domain]] ─► [[domain]] ─► [group.dns64] ─► [dns64]      others    [[domain]] ─► [dns64]
 //! ```
 //!
-//! A key counts where it is written first on this way, and of the domains of one kind only the
-//! longest that the name is in. A group without prefixes stays so, but for its own domains. All
-//! policies that can come of it are put together when the configuration is read: a query looks into
-//! two tables, and where there are no domains into none.
+//! The first table on this path that sets a key wins; among domains of one kind, the longest match.
+//! A group without prefixes stays untranslated, except for its `[[group.domain]]` entries. All
+//! possible policies are built when the configuration is read. A query then needs two table
+//! lookups, or none without domains.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -25,14 +25,14 @@ use crate::translation::local::empty_zones;
 use crate::translation::policy::{Hints, Mapping, Mode, Policy, PolicyByName, Select};
 use crate::translation::prefix::Prefix;
 
-/// Why the policies cannot be made: where in the file, and what is wrong.
+/// Errors of building the policies, with their position in the file.
 #[derive(Debug)]
 pub(super) enum BadPolicy {
-    /// A list of networks.
+    /// A list of networks is invalid.
     List(BadList),
-    /// At this octet of the file: what is wrong, and what would be right.
+    /// Offset in the file in octets, and the fault with the right form.
     At(usize, String),
-    /// At this path: the fault, and the right form.
+    /// Path of the key, and the fault with the right form.
     Path(String, String),
 }
 
@@ -45,51 +45,51 @@ impl From<BadList> for BadPolicy {
 /// The policies of all clients for all names.
 #[derive(Clone, Debug)]
 pub(crate) struct Policies {
-    /// The places of the `[[domain]]` entries, which are the same for all groups.
+    /// Indices of the `[[domain]]` entries, which are the same for all groups.
     domains: DomainTable<usize>,
-    /// The clients of the groups, in the order in which these are written.
+    /// Clients of the groups, in file order.
     members: Lists,
     groups: Vec<GroupPolicies>,
-    /// Those of clients of no group.
+    /// Policies of clients without a group.
     others: GroupPolicies,
 }
 
-/// The policies of the clients of one group.
+/// Policies of the clients of one group.
 #[derive(Clone, Debug)]
 struct GroupPolicies {
-    /// Outside of all domains.
+    /// Policy outside of all domains.
     policy: Policy,
-    /// By the places of the `[[domain]]` entries.
+    /// Policies by index of the `[[domain]]` entries.
     by_domain: Vec<Policy>,
-    /// By the domains of the group's own `[[group.domain]]` entries.
+    /// Policies by domain of the group's `[[group.domain]]` entries.
     own: DomainTable<OwnDomain>,
 }
 
-/// Whose policy one is: the places, as they are written, of what counts for a client and a name.
+/// Source of a policy: indices of the entries that apply to a client and a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Whose {
-    /// Of the client's `[[group]]`; `None`: it is of none.
+    /// Index of the client's `[[group]]`; `None` without a group.
     pub group: Option<usize>,
-    /// Of the group's `[[group.domain]]`.
+    /// Index of the `[[group.domain]]`.
     pub group_domain: Option<usize>,
-    /// Of the `[[domain]]`.
+    /// Index of the `[[domain]]`.
     pub domain: Option<usize>,
 }
 
-/// The policies within a `[[group.domain]]`.
+/// Policies within a `[[group.domain]]`.
 #[derive(Clone, Debug)]
 struct OwnDomain {
-    /// Its place among those of the group.
+    /// Index among those of the group.
     place: usize,
-    /// With what the longest `[[domain]]` says that covers all of it, if one does.
+    /// Policy with the keys of the longest `[[domain]]` that covers this domain, if any.
     policy: Policy,
-    /// With what the `[[domain]]` of these places say, which lie below it.
+    /// Policies with the keys of `[[domain]]` entries below this domain, by their index.
     below: FxHashMap<usize, Policy>,
 }
 
 impl Policies {
-    /// Puts together what the configuration says, the defaults of `[dns64]` filled in, with the
-    /// prefixes as they stand.
+    /// Builds the policies of a configuration with filled-in defaults, for the current state of the
+    /// prefixes.
     pub(super) fn new(
         config: &Config,
         named: &NamedNetworks<'_>,
@@ -126,13 +126,13 @@ impl Policies {
         })
     }
 
-    /// The policy for a client and a name (wire format, lower case).
+    /// Returns the policy for a client and a name (wire format, lower case).
     #[inline]
     pub(super) fn of(&self, client: IpAddr, name: &[u8]) -> &Policy {
         self.find(client, name).1
     }
 
-    /// Whose policy that is.
+    /// Returns the source of that policy.
     pub(super) fn whose(&self, client: IpAddr, name: &[u8]) -> Whose {
         self.find(client, name).0
     }
@@ -150,13 +150,15 @@ impl Policies {
         (Whose { group: place, group_domain: own.map(|own| own.place), domain }, policy)
     }
 
-    /// The clients of each group, and whether they get translated answers outside of all domains.
+    /// Returns the clients of each group, with true if they get translated answers outside of all
+    /// domains.
     pub(super) fn groups(&self) -> impl Iterator<Item = (&Networks<IpNet>, bool)> {
         let translates = self.groups.iter().map(|group| group.policy.translates());
         self.members.all().iter().zip(translates)
     }
 
-    /// All policies: first that of clients of no group outside of all domains.
+    /// Returns all policies. The first one applies to clients without a group, outside of all
+    /// domains.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Policy> {
         std::iter::once(&self.others).chain(&self.groups).flat_map(|group| {
             let own = group
@@ -174,22 +176,22 @@ impl PolicyByName for Policies {
     }
 }
 
-/// What tables are read with: lists of networks by name, and how prefixes stand.
+/// Inputs for reading tables: named lists of networks, and the state of the prefixes.
 struct Known<'a> {
     named: &'a NamedNetworks<'a>,
     live: &'a Live,
 }
 
-/// What a list of prefixes stands for.
+/// Resolved list of prefixes.
 #[derive(Clone, Debug, Default)]
 struct Prefixes {
     mappings: Vec<Mapping>,
-    /// Some are to be announced, and none is.
+    /// True if a discovered prefix is configured and none is known.
     awaits: bool,
 }
 
 impl Prefixes {
-    /// There are none, and there will be none.
+    /// Translation is off.
     const NONE: &Prefixes = &Prefixes { mappings: Vec::new(), awaits: false };
 
     fn new(written: &[PrefixKeys], known: &Known<'_>) -> Result<Prefixes, BadList> {
@@ -206,14 +208,14 @@ impl Prefixes {
     }
 }
 
-/// What one table of the file says about translation. `None`: that of the next one counts.
+/// Keys of translation in one table. `None` means that the next table decides.
 #[derive(Clone, Debug, Default)]
 struct Layer {
     prefixes: Option<Prefixes>,
     select: Option<Select>,
     exclude: Option<Networks<Ipv6Net>>,
     mode: Option<Mode>,
-    /// Of a domain: whether it is not translated, or is so in any case.
+    /// In a domain: true disables translation, false forces it.
     off: Option<bool>,
     ignore_aaaa: Option<bool>,
     fallback_native: Option<bool>,
@@ -225,7 +227,7 @@ struct Layer {
 }
 
 impl Layer {
-    /// What the tables of all kinds have in common: prefixes and exclusions.
+    /// Builds a layer from the keys common to all tables: prefixes and exclusions.
     fn of_lists(
         prefixes: Option<&[PrefixKeys]>,
         exclude: Option<&NetworkList<Ipv6Net>>,
@@ -273,7 +275,7 @@ fn at<T>(place: &Spanned<T>, reason: String) -> BadPolicy {
 /// Reads the name of a domain.
 ///
 /// # Errors
-/// With the reason and the right form, if it is no domain name or has a wildcard.
+/// If it is not a domain name, or has a wildcard; the error has the right form.
 pub(super) fn domain_name(text: &str) -> Result<LowerName, String> {
     let name: LowerName = text.parse().map_err(|error| format!("domain: {error}"))?;
     if !labels(name.wire()).any(|label| label == b"*") {
@@ -290,7 +292,7 @@ pub(super) fn domain_name(text: &str) -> Result<LowerName, String> {
 #[derive(Default)]
 struct Domains {
     all: Vec<(LowerName, Layer)>,
-    /// Their places in `all`.
+    /// Indices into `all`.
     places: DomainTable<usize>,
 }
 
@@ -314,12 +316,12 @@ impl Domains {
         self.all.iter().map(|(_, layer)| layer)
     }
 
-    /// What is said about this very domain.
+    /// Returns the keys for exactly this domain.
     fn exactly(&self, domain: &LowerName) -> Option<&Layer> {
         self.places.has(domain).then(|| self.covering(domain)).flatten()
     }
 
-    /// What is said about the longest domain that covers this one.
+    /// Returns the keys for the longest domain that covers this one.
     fn covering(&self, domain: &LowerName) -> Option<&Layer> {
         self.places
             .get(domain.wire())
@@ -328,7 +330,8 @@ impl Domains {
     }
 }
 
-/// "Not off" means something only to a group, for which it is more than a `[[domain]]` says.
+/// Rejects `off = false` outside of a group. It is meaningful only in a group, where it overrides
+/// `[[domain]]`.
 fn check_domains(domains: &[DomainKeys]) -> Result<(), BadPolicy> {
     match domains.iter().find(|keys| keys.off == Some(false)) {
         Some(keys) => Err(at(
@@ -342,11 +345,11 @@ fn check_domains(domains: &[DomainKeys]) -> Result<(), BadPolicy> {
     }
 }
 
-/// A mode of a domain must be written once.
+/// Rejects two modes for the same domain.
 fn check_forwards(config: &Config, domains: &Domains) -> Result<(), BadPolicy> {
     for forward in config.forwards.iter().filter(|forward| forward.mode.is_some()) {
         let written = forward.domain.get_ref();
-        // Another check names those that are no domains.
+        // Another check reports names that are not domains.
         let Ok(domain) = written.parse::<LowerName>() else { continue };
         if domains.exactly(&domain).is_some_and(|layer| layer.mode.is_some()) {
             let reason = format!(
@@ -379,7 +382,7 @@ pub(super) fn check_ranges(config: &Config, named: &NamedNetworks<'_>) -> Result
     Ok(())
 }
 
-/// All prefixes with their paths in the file, such as `group.0.dns64.prefixes.1`.
+/// Returns all prefixes with their paths in the file, such as `group.0.dns64.prefixes.1`.
 pub(super) fn prefix_places(config: &Config) -> Vec<(String, &PrefixKeys)> {
     let mut lists = vec![("dns64.prefixes".to_owned(), &config.dns64.prefixes)];
     let of_domains = |path: &str, domains: &[DomainKeys]| -> Vec<String> {
@@ -401,7 +404,7 @@ pub(super) fn prefix_places(config: &Config) -> Vec<(String, &PrefixKeys)> {
     places
 }
 
-/// Keys of a group in its `[group.dns64]`.
+/// Rejects keys of a group in its `[group.dns64]`.
 fn check_misplaced(number: usize, keys: &GroupKeys) -> Result<(), BadPolicy> {
     let misplaced = [
         ("filter-a", keys.dns64.filter_a.is_some()),
@@ -414,7 +417,7 @@ fn check_misplaced(number: usize, keys: &GroupKeys) -> Result<(), BadPolicy> {
     Err(BadPolicy::Path(format!("group.{number}.dns64.{key}"), reason))
 }
 
-/// What a `[[group]]` says; that of clients of no group says nothing.
+/// Keys of a `[[group]]`; empty for clients without a group.
 #[derive(Default)]
 struct Group {
     layer: Layer,
@@ -434,7 +437,7 @@ impl Group {
         std::iter::once(&self.layer).chain(self.own.layers())
     }
 
-    /// The policies of its clients; `same` has what is the same in all policies.
+    /// Builds the policies of its clients; `same` has the values common to all policies.
     fn policies(&self, base: &Layer, common: &Domains, same: &Policy) -> GroupPolicies {
         let policy = |own: Option<&Layer>, common: Option<&Layer>| {
             Layers { own, common, group: &self.layer, base }.policy(same)
@@ -463,7 +466,7 @@ impl Group {
     }
 }
 
-/// What counts for one policy, the most important first.
+/// Layers of one policy, by descending precedence.
 struct Layers<'a> {
     own: Option<&'a Layer>,
     common: Option<&'a Layer>,
@@ -472,7 +475,7 @@ struct Layers<'a> {
 }
 
 impl Layers<'_> {
-    /// The policy; what no layer says is as in `default`.
+    /// Builds the policy; keys set by no layer have the value in `default`.
     fn policy(&self, default: &Policy) -> Policy {
         let domains = || self.own.into_iter().chain(self.common);
         let all = || domains().chain([self.group, self.base]);
@@ -504,8 +507,8 @@ impl Layers<'_> {
 }
 
 impl<'a> Layers<'a> {
-    /// The prefixes, none where it is off. A group without prefixes stays so, whatever a
-    /// `[[domain]]` says, but for its own domains.
+    /// Returns the prefixes, or none if translation is off. A group without prefixes stays
+    /// untranslated regardless of a `[[domain]]`, except for its `[[group.domain]]` entries.
     fn prefixes(&self) -> &'a Prefixes {
         let written = |layer: &'a Layer| match layer.off {
             Some(true) => Some(Prefixes::NONE),
@@ -524,12 +527,13 @@ impl<'a> Layers<'a> {
     }
 }
 
-/// Whether a group has no prefixes because it says so.
+/// True if a group explicitly has no prefixes.
 fn outside_is_off(group: &Layer) -> bool {
     group.prefixes.as_ref().is_some_and(Prefixes::is_off)
 }
 
-/// The prefixes of all, and the well-known one: pointers below them are answered whoever asks.
+/// Returns the prefixes of all layers, and the well-known one. PTR queries below them are answered
+/// for every client.
 fn all_prefixes<'a>(layers: impl Iterator<Item = &'a Layer>) -> Arc<[Mapping]> {
     let mut all: Vec<Mapping> =
         layers.flat_map(|layer| &layer.prefixes).flat_map(|all| all.mappings.clone()).collect();
@@ -563,7 +567,8 @@ mod tests {
         Settings::from_text(&text, Path::new("test.toml")).expect_err(&text).to_string()
     }
 
-    /// What counts for a client and a name: prefixes, ignore-aaaa, fallback-native, mode, filter-a.
+    /// Effective values for a client and a name: prefixes, ignore-aaaa, fallback-native, mode,
+    /// filter-a.
     fn counts(settings: &Settings, client: &str, name: &str) -> String {
         let name: LowerName = name.parse().unwrap();
         let rules = settings.rules(client.parse().unwrap(), &name, Nanos(0));
@@ -597,7 +602,7 @@ mod tests {
              [[group.domain]]\ndomain = 'on.example'\noff = false\n",
         );
         for (client, name, expected) in [
-            // Of no group.
+            // Without a group.
             ("10.3.0.1", "example", "2001:db8:1:: nodata-only"),
             ("10.3.0.1", "www.corp.example", "2001:db8:2:: nodata-only"),
             ("10.3.0.1", "old.corp.example", "nodata-only"),
@@ -656,7 +661,8 @@ mod tests {
             given.map(|address| address.to_string()).collect::<Vec<_>>()
         };
         assert_eq!(given("example"), ["2001:db8:3::808:808", "2001:db8:2::808:808"]);
-        // What another list says does not count, nor what one says of all for one that it names.
+        // `draining` in another list has no effect, nor has that of `discover` on a prefix with a
+        // separate entry.
         assert_eq!(given("own.example"), ["2001:db8:1::808:808"]);
         let all = ["2001:db8:1::808:808", "2001:db8:808:808::", "2001:db8:3::808:808"];
         assert_eq!(given("other.example"), all);
@@ -719,7 +725,7 @@ mod tests {
     fn policies_that_nobody_can_want_are_told() {
         let told = |text: &str| {
             let mut found = read(text).warnings();
-            // Groups without access have a warning of their own.
+            // Groups without access have a separate warning.
             found.retain(|warning| !warning.contains("get REFUSED"));
             found
         };

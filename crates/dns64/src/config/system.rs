@@ -1,8 +1,7 @@
-//! The system's name servers: those of resolv.conf(5), without this server itself.
+//! The system's name servers in resolv.conf(5), without this server itself.
 //!
-//! A host that runs dns64d often asks it for its own names too, and then resolv.conf names it.
-//! Asking itself would be a loop, so such an entry is left out, whichever address of this host it
-//! has.
+//! A host that runs dns64d often uses it for its own lookups, and lists it in resolv.conf. A query
+//! to itself would be a loop, so such an entry is skipped, whichever address of this host it has.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::path::Path;
@@ -12,15 +11,15 @@ use net::address::{HostAddr, ServiceAddr};
 
 use super::error::RESOLV_CONF;
 
-/// The port of DNS (RFC 1035 §4.2); resolv.conf knows no other.
+/// Port of DNS (RFC 1035 §4.2). resolv.conf supports no other port.
 const DNS_PORT: u16 = 53;
 
-/// The text of resolv.conf, or the error that reading it met.
+/// Contents of resolv.conf, or the error of reading it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ResolvConf {
-    /// The text.
+    /// Contents of the file.
     Text(String),
-    /// The error, in words.
+    /// Error message.
     Unreadable(String),
 }
 
@@ -33,7 +32,7 @@ impl ResolvConf {
         }
     }
 
-    /// Its text; empty if it cannot be read.
+    /// Returns the contents, which are empty if the file cannot be read.
     pub(super) fn text(&self) -> &str {
         match self {
             ResolvConf::Text(text) => text,
@@ -42,20 +41,20 @@ impl ResolvConf {
     }
 }
 
-/// What resolv.conf names: servers to ask, and those that are this server itself.
+/// Name servers in resolv.conf.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct NameServers {
-    /// To be asked, each once, in their order.
+    /// Servers to query, each once, in order.
     pub(super) others: Vec<ServiceAddr>,
-    /// Addresses of this server itself, which are not asked.
+    /// Addresses of this server itself, which are not queried.
     pub(super) own: Vec<ServiceAddr>,
-    /// Link-local addresses without a zone, which cannot be asked.
+    /// Link-local addresses without a zone, which cannot be used.
     pub(super) without_zone: Vec<HostAddr>,
 }
 
 impl NameServers {
-    /// Reads the text of a resolv.conf for a server that listens on `listen`. Lines that name no
-    /// address are passed over.
+    /// Parses a resolv.conf for a server that listens on `listen`. Lines without an address are
+    /// ignored.
     pub(super) fn parse(resolv_conf: &str, listen: &[ServiceAddr]) -> NameServers {
         let mut found = NameServers::default();
         for line in resolv_conf.lines() {
@@ -84,7 +83,7 @@ pub(crate) fn is_own(listen: &[ServiceAddr], server: ServiceAddr) -> bool {
     let theirs = server.ip();
     listen.iter().filter(|ours| ours.port() == server.port()).any(|ours| {
         let (address, ours) = (ours, ours.ip());
-        // What is sent to the unspecified address arrives on loopback.
+        // Packets to the unspecified address arrive on loopback.
         let to_loopback = theirs.is_unspecified() && (ours.is_loopback() || ours.is_unspecified());
         let to_this_host = ours.is_unspecified() && is_of_this_host(server);
         ours == theirs && is_same_zone(*address, server)
@@ -92,16 +91,16 @@ pub(crate) fn is_own(listen: &[ServiceAddr], server: ServiceAddr) -> bool {
     })
 }
 
-/// True if two services at the same address are in the same zone, which may be written as the name
-/// or as the index of an interface.
+/// True if two services at the same address are in the same zone, which may be given as name or
+/// index of an interface.
 fn is_same_zone(one: ServiceAddr, other: ServiceAddr) -> bool {
     let is_same = || Some(one.resolve().ok()? == other.resolve().ok()?);
     one == other || is_same().unwrap_or(false)
 }
 
-/// True if an address is one of this host's. The kernel sends from an address to itself, so a
-/// socket that is connected to it (no packet leaves for that) shows it; unlike a list of the
-/// interfaces that needs nothing that confinement takes away.
+/// True for an address of this host. The kernel uses such an address as the source towards itself,
+/// as a connected socket shows without sending a packet. Unlike a list of the interfaces, this also
+/// works under confinement.
 fn is_of_this_host(server: ServiceAddr) -> bool {
     let any = if server.is_ipv4() {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED)
@@ -135,7 +134,7 @@ mod tests {
         assert_eq!(found.others, addresses(&others));
         assert_eq!(found.own, addresses(&["[::1]:53"]));
         assert_eq!(found.without_zone, ["fe80::2".parse::<HostAddr>().unwrap()]);
-        // The same address on another port is another server.
+        // The same address with another port is another server.
         let found = NameServers::parse(text, &addresses(&["[::1]:5353"]));
         let with_own = [&["[::1]:53"], &others[..]].concat();
         assert_eq!(found.others, addresses(&with_own));
@@ -168,7 +167,7 @@ mod tests {
 
     #[test]
     fn addresses_of_this_host_are_told_from_others() {
-        // Whatever address this host would send from is its own.
+        // Every source address of this host is local.
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         assert!(is_of_this_host(socket.local_addr().unwrap().into()));
         for address in ["192.0.2.1:53", "[2001:db8::1]:53", "198.51.100.255:53"] {

@@ -1,4 +1,4 @@
-//! Lengths of time in the file, with errors that show how one is written.
+//! Durations in the file, with errors that show the right form.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Deserializer;
 use serde::de::{Error, Visitor};
 
-/// Reads a length of time with its unit.
+/// Reads a duration with its unit.
 pub(super) fn one<'de, D: Deserializer<'de>>(input: D) -> Result<Duration, D::Error> {
     struct Time;
 

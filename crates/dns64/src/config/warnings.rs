@@ -1,4 +1,4 @@
-//! Warnings about a configuration that can be used, with file and line.
+//! Warnings about a valid configuration, with file and line.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -16,12 +16,12 @@ use crate::prefixes::Live;
 use crate::translation::policy::Mapping;
 
 impl Settings {
-    /// File and line of a key, such as `dns64d.toml:12` for `group.0.clients`.
+    /// Returns file and line of a key, such as `dns64d.toml:12` for `group.0.clients`.
     pub(crate) fn place(&self, path: &str) -> String {
         at(&self.source, line_of(self.text(), path))
     }
 
-    /// Warnings for the operator of a server with these settings.
+    /// Returns the warnings for the operator of a server with these settings.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let mut warnings = self.host_bits();
         let place = |path: &str| self.place(path);
@@ -56,7 +56,7 @@ impl Settings {
         warnings
     }
 
-    /// Networks that are written with bits beyond their length.
+    /// Warns of networks with bits beyond their length.
     fn host_bits(&self) -> Vec<String> {
         let warning = |(offset, text): &(usize, String)| {
             let network: IpNet = text.trim_start_matches('!').trim_start().parse().ok()?;
@@ -72,7 +72,7 @@ impl Settings {
         strings(self.text()).iter().filter_map(warning).collect()
     }
 
-    /// Groups of clients that have IPv4, or that get REFUSED.
+    /// Warns of groups that have IPv4 clients or only clients without access.
     fn warn_of_groups(&self, warnings: &mut Vec<String>) {
         for (number, (members, translates)) in self.policies.groups().enumerate() {
             let place = self.place(&format!("group.{number}.clients"));
@@ -93,7 +93,7 @@ impl Settings {
         }
     }
 
-    /// Domains with prefixes that no client gets.
+    /// Warns of domains with prefixes that apply to no client.
     fn warn_of_domains(&self, warnings: &mut Vec<String>) {
         let groups = || self.policies.groups();
         let is_grouped = |net: &IpNet| {
@@ -119,7 +119,7 @@ impl Settings {
         }
     }
 
-    /// Ranges of which a prefix carries no address.
+    /// Warns of ranges from which a prefix carries no address.
     fn warn_of_ranges(&self, warnings: &mut Vec<String>) {
         let Ok(named) = NamedNetworks::new(&self.config.networks) else { return };
         for (path, keys) in prefix_places(&self.config) {
@@ -138,9 +138,9 @@ fn at(file: &Path, line: usize) -> String {
     format!("{}:{line}", file.display())
 }
 
-/// True if clients of `net` are among `members`, and all of those get REFUSED.
+/// True if `net` has clients among `members`, and all of them get REFUSED.
 fn is_refused(net: IpNet, members: &Networks<IpNet>, allowed: &Networks<IpNet>) -> bool {
-    // A set of addresses that such lists describe begins where a network begins or ends.
+    // Sets described by such lists start only at network boundaries.
     let mut edges: Vec<IpAddr> = members.edges();
     edges.extend(allowed.edges());
     let mut among =
@@ -167,7 +167,7 @@ mod tests {
             ("'2001:db8:1::/48'", "'2001:db8:1::/48', '2001:db8:2::/48'", &["2001:db8:2::/48"]),
             ("'!2001:db8:1::/48', '2001:db8::/32'", "'2001:db8:1::/64'", &["2001:db8:1::/64"]),
             ("'!2001:db8:1::/65', '2001:db8::/32'", "'2001:db8:1::/64'", &[]),
-            // The part of the group that may ask is an exception of the group.
+            // The part of the group that is allowed is excluded from the group.
             ("'2001:db8:1::/64'", "'!2001:db8:1::/64', '2001:db8:1::/48'", &["2001:db8:1::/48"]),
             ("'10.0.0.0/8'", "'::/0', '0.0.0.0/0'", &["::/0"]),
             ("'lab'", "'lab'", &[]),
