@@ -1,14 +1,14 @@
-//! What a configuration means: everything that is written in it checked and looked up.
+//! The settings derived from a configuration: all keys checked and resolved.
 //!
 //! ```text
 //! text ─► keys (file, line and column of each) ─► Checker ─┬─► upstreams, routes by domain, groups
-//!                                                          ├─► policies: all that can come of the keys for a client and a name
-//!                                                          └─► ConfigError: the first key that cannot be so
+//!                                                          ├─► policies for all clients and names
+//!                                                          └─► ConfigError: the first invalid key
 //! ```
 //!
-//! Workers ask [`Settings`] for what holds for a client and a name; they know no keys. A reload makes
-//! new settings beside the old ones, which serve until the new ones are whole. Prefixes that are
-//! discovered are put in by [`Settings::with_prefixes`], again without a change to the old ones.
+//! Workers query [`Settings`] for the rules of a client and a name, and never read keys. A reload
+//! builds new settings while the old ones stay in use until the new ones are complete.
+//! [`Settings::with_prefixes`] inserts discovered prefixes, also without changing the old settings.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -41,63 +41,62 @@ use crate::resolver::ttl::{STALE_AFTER, TtlLimits};
 use crate::translation::policy::{Mapping, Mode, Policy, Rules};
 use crate::translation::prefix::Prefix;
 
-/// A server to ask.
+/// An upstream server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Upstream {
     /// Address and port, the same for UDP and TCP.
     pub address: ServiceAddr,
-    /// Its share of the questions among upstreams of like speed, 1 to 1 000 000.
+    /// Weight among upstreams of similar speed, 1 to 1 000 000.
     pub weight: u32,
-    /// Whether it is asked past the kernel's network stack.
+    /// True if it is queried over AF_XDP.
     pub xdp: bool,
 }
 
-/// Which upstreams are asked for a domain.
+/// Upstreams of a domain.
 #[derive(Clone, Debug)]
 pub(crate) struct Route {
-    /// The domain, wire format, lower case.
+    /// The domain, in wire format and lower case.
     pub domain: LowerName,
-    /// Numbers of the upstreams; none only if there is no upstream at all.
+    /// Indices of the upstreams; empty only if there is no upstream at all.
     pub upstreams: Vec<usize>,
-    /// When A records are asked for; overrides what the client group says, but for domains with a
-    /// mode of their own.
+    /// Condition under which A records are queried. It overrides that of the client group, except
+    /// for domains that set a mode.
     pub mode: Option<Mode>,
 }
 
-/// What a configuration means: everything checked and looked up. It is replaced as a whole when the
-/// file is read again.
+/// The settings derived from a configuration. They are replaced as a whole by a reload.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What was written, defaults filled in.
+    /// The keys, with defaults filled in.
     pub config: Config,
-    /// Its file, or what stands for it.
+    /// Path of the file, or a name in place of it.
     pub(crate) source: PathBuf,
     pub(super) policies: Policies,
-    /// The clients that are answered.
+    /// Allowed clients.
     pub(super) clients: Networks<IpNet>,
-    /// All upstreams; routes name them by their places here. None if resolv.conf is followed and
-    /// names none yet.
+    /// All upstreams; routes contain indices into this list. It is empty if resolv.conf is followed
+    /// and lists none so far.
     pub(crate) upstreams: Vec<Upstream>,
-    /// Whether they are those of the system's resolv.conf.
+    /// True if the upstreams are those of the system's resolv.conf.
     pub(crate) follows_system: bool,
-    /// What resolv.conf names beside them: addresses of this server itself, which are not asked.
+    /// Addresses of this server in resolv.conf, which are not queried.
     pub(crate) left_out: Vec<ServiceAddr>,
-    /// Link-local addresses in resolv.conf without a zone, which cannot be asked.
+    /// Link-local addresses without a zone in resolv.conf, which cannot be used.
     without_zone: Vec<HostAddr>,
-    /// Routes, the longest domain first; the last one is for the root.
+    /// Routes, longest domain first; the last one is for the root.
     pub(crate) routes: Vec<Route>,
-    /// The places of the others in `routes`.
+    /// Indices into `routes`, except for the last one.
     routes_by_domain: DomainTable<usize>,
-    /// The names that have the same upstreams.
+    /// Sets of names with the same upstreams.
     pub(crate) upstream_sets: UpstreamSets,
-    /// For how long answers and failures are kept and served.
+    /// Times for which answers and failures are cached and served.
     pub(crate) ttl: TtlLimits,
-    /// Connections to upstreams over TCP at once, over all upstreams and workers; 1 or more.
+    /// Maximum number of TCP connections to upstreams, over all upstreams and workers; 1 or more.
     pub upstream_connections: usize,
     origin: Arc<Origin>,
 }
 
-/// The texts and addresses that settings are made from.
+/// Inputs from which settings are derived.
 #[derive(Clone, Debug)]
 struct Origin {
     text: String,
@@ -108,10 +107,10 @@ struct Origin {
     resolv_conf: ResolvConf,
 }
 
-/// Lines of a configuration that name an upstream.
+/// Lines of a configuration that define an upstream.
 pub(crate) const UPSTREAM_LINES: &str = "[[upstream]]\naddress = \"2001:db8::53\"\nport = 53";
 
-/// Connections to upstreams over TCP at once, where the system allows as many.
+/// Maximum number of TCP connections to upstreams, if the system allows as many.
 const UPSTREAM_CONNECTIONS: usize = 100;
 
 impl Settings {
@@ -120,7 +119,7 @@ impl Settings {
     /// later. `listen` replaces the addresses in the file unless it is empty.
     ///
     /// # Errors
-    /// If the file cannot be read or its content cannot be used.
+    /// If the file cannot be read or is not valid.
     pub(crate) fn load(
         file: Option<&Path>,
         served: &[SocketAddr],
@@ -145,10 +144,10 @@ impl Settings {
         )
     }
 
-    /// Checks the text of a configuration; `file` is only named in errors.
+    /// Checks the text of a configuration; `file` is used only in errors.
     ///
     /// # Errors
-    /// If it cannot be used.
+    /// If it is not valid.
     pub fn from_text(text: &str, file: &Path) -> Result<Settings, ConfigError> {
         Settings::from_origin(
             file,
@@ -161,10 +160,10 @@ impl Settings {
         )
     }
 
-    /// Makes settings from the same text, addresses and another resolv.conf.
+    /// Derives settings from the same text and addresses with another resolv.conf.
     ///
     /// # Errors
-    /// If they cannot be used together.
+    /// If the combination is not valid.
     pub(crate) fn with_resolv_conf(
         &self,
         resolv_conf: ResolvConf,
@@ -198,7 +197,7 @@ impl Settings {
         Ok(Settings { left_out: own, without_zone, ..settings })
     }
 
-    /// The order in which the upstreams of a route are asked.
+    /// Returns the order in which the upstreams of a route are queried.
     pub(crate) fn upstream_order(&self) -> UpstreamOrder {
         let default = match self.follows_system {
             true => UpstreamOrder::Listed,
@@ -207,7 +206,7 @@ impl Settings {
         self.config.forwarding.order.unwrap_or(default)
     }
 
-    /// Which upstreams are asked, and who named them, for people.
+    /// Describes the upstreams and their source.
     pub(crate) fn upstreams_in_words(&self) -> String {
         let list = |addresses: &mut dyn Iterator<Item = ServiceAddr>| {
             addresses.map(|address| address.to_string()).collect::<Vec<_>>().join(", ")
@@ -226,23 +225,23 @@ impl Settings {
         }
     }
 
-    /// Zones that are answered locally, except the reverse zones of the prefixes and zones that are
-    /// the domain of a `[[forward]]`.
+    /// Returns the zones that are answered locally, except the reverse zones of the prefixes and
+    /// the domains of `[[forward]]` entries.
     pub(crate) fn local_zones(&self) -> Vec<String> {
         local_zones::in_effect(&self.config.local_zones, |zone| self.routes_by_domain.has(zone))
     }
 
-    /// The text of the file.
+    /// Returns the text of the file.
     pub(super) fn text(&self) -> &str {
         &self.origin.text
     }
 
-    /// The resolv.conf from which the upstreams are, if the configuration names none.
+    /// Returns the resolv.conf that supplies the upstreams if none is configured.
     pub(crate) fn resolv_conf(&self) -> &ResolvConf {
         &self.origin.resolv_conf
     }
 
-    /// The reason why there is no upstream, in words; `None` if there is one.
+    /// Returns the reason why there is no upstream; `None` if there is one.
     pub(crate) fn no_upstream(&self) -> Option<String> {
         if !self.upstreams.is_empty() {
             return None;
@@ -261,37 +260,37 @@ impl Settings {
         Some(format!("no upstream: {} has none, and {RESOLV_CONF} {reason}", self.source.display()))
     }
 
-    /// Address of an upstream, and its name if it has one.
+    /// Returns the address of an upstream, and its name if it has one.
     pub(crate) fn upstream_name(&self, number: usize) -> String {
         let Some(upstream) = self.upstreams.get(number) else { return String::new() };
         let name = self.config.upstreams.get(number).and_then(|keys| keys.name.as_deref());
         name.map_or(upstream.address.to_string(), |name| format!("{} '{name}'", upstream.address))
     }
 
-    /// The policy for a query for `name` of a client.
+    /// Returns the policy for a client's query for `name`.
     #[inline]
     pub(crate) fn policy(&self, client: IpAddr, name: &LowerName) -> &Policy {
         self.policies.of(client, name.wire())
     }
 
-    /// Whose policy that is.
+    /// Returns the source of that policy.
     pub(crate) fn whose_policy(&self, client: IpAddr, name: &LowerName) -> Whose {
         self.policies.whose(client, name.wire())
     }
 
-    /// Whether a client is answered.
+    /// True if a client is allowed.
     #[inline]
     pub(crate) fn allows(&self, client: IpAddr) -> bool {
         self.clients.contains(&client)
     }
 
-    /// The number of the route for a name, which is in wire format, lower case.
+    /// Returns the route for a name in wire format and lower case.
     #[inline]
     pub(crate) fn route(&self, name: &[u8]) -> RouteId {
         RouteId(self.routes_by_domain.get(name).copied().unwrap_or(self.routes.len() - 1))
     }
 
-    /// What applies to a query for `name` of a client at the moment `now`.
+    /// Returns the rules for a client's query for `name` at the time `now`.
     #[inline]
     pub(crate) fn rules(&self, client: IpAddr, name: &LowerName, now: Nanos) -> Rules<'_> {
         let policy = self.policy(client, name);
@@ -305,9 +304,9 @@ impl Settings {
         Rules { policy, others: &self.policies, client, mode, forward, trust_ad, now }
     }
 
-    /// The same settings with prefixes that stand so.
+    /// Returns the same settings with this state of the prefixes.
     pub(crate) fn with_prefixes(&self, live: &Live) -> Settings {
-        // What can be wrong was looked for when the file was read.
+        // Faults were detected when the file was read.
         let policies = NamedNetworks::new(&self.config.networks)
             .ok()
             .and_then(|named| Policies::new(&self.config, &named, live).ok());
@@ -317,7 +316,7 @@ impl Settings {
         }
     }
 
-    /// The prefixes of all policies, each once, the default policy's first.
+    /// Returns the prefixes of all policies, each once; those of the default policy come first.
     pub(crate) fn prefixes(&self) -> impl Iterator<Item = &Prefix> {
         let mut once: Vec<&Prefix> = Vec::new();
         for prefix in self.policies.all().flat_map(|policy| &policy.mappings).map(Mapping::prefix) {
@@ -328,21 +327,21 @@ impl Settings {
         once.into_iter()
     }
 
-    /// Warnings about the lines of resolv.conf that cannot be used.
+    /// Returns warnings about unusable lines of resolv.conf.
     pub(crate) fn unusable_name_servers(&self) -> impl Iterator<Item = String> {
         self.without_zone.iter().map(|host| {
             format!("{RESOLV_CONF}: {host} is link-local without a zone such as {host}%eth0: it is not used")
         })
     }
 
-    /// How long a question to upstreams may take, all attempts together: with stale answers at hand
-    /// no longer than a client should wait for one (RFC 8767 §5: 1.8 s).
+    /// Returns the time limit for resolving a question, over all attempts. With serve-stale it is
+    /// at most the time that a client should wait for an expired answer (RFC 8767 §5: 1.8 s).
     pub(crate) fn timeout(&self) -> Duration {
         let timeout = self.config.forwarding.timeout;
         if self.ttl.stale.is_some() { timeout.min(STALE_AFTER) } else { timeout }
     }
 
-    /// The effective configuration as a file would have it.
+    /// Returns the effective configuration in the form of a file.
     pub fn to_toml(&self) -> String {
         toml::to_string(&self.config).unwrap_or_else(|e| format!("# cannot be shown: {e}\n"))
     }
@@ -351,7 +350,7 @@ impl Settings {
 struct Checker<'a> {
     text: &'a str,
     file: &'a Path,
-    /// The addresses that are served.
+    /// Addresses served.
     listen: Vec<ServiceAddr>,
 }
 
@@ -387,7 +386,7 @@ impl Checker<'_> {
         }
         routes.sort_by_key(|route| std::cmp::Reverse(route.domain.wire().len()));
         let mut routes_by_domain = DomainTable::default();
-        // Of two for the same domain the first one counts.
+        // If two entries have the same domain, the first one applies.
         for (place, route) in routes.iter().enumerate().rev() {
             routes_by_domain.insert(&route.domain, place);
         }
@@ -475,7 +474,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Checks the addresses to serve.
+    /// Checks the listen addresses.
     fn check_listen(&self, config: &Config) -> Result<(), ConfigError> {
         let at = |number: usize, reason| Err(self.at_path(&format!("listen.{number}"), reason));
         for (number, keys) in config.listen.iter().enumerate() {
@@ -496,8 +495,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Whether every size, time and number of `[cache]`, `[forwarding]` and `[limits]` is within
-    /// its bounds.
+    /// Checks that sizes, times and numbers of `[cache]`, `[forwarding]` and `[limits]` are within
+    /// their bounds.
     fn check_numbers(&self, config: &Config) -> Result<(), ConfigError> {
         self.check_probes(config)?;
         let between = |path: &str, value: u128, least: u128, most: u128, unit: &str| {
@@ -531,7 +530,7 @@ impl Checker<'_> {
             u128::from(config.cache.max_ttl),
             " seconds (max-ttl)",
         )?;
-        // Two questions must fit into the five seconds after which clients ask again.
+        // Two questions must fit into five seconds, after which clients retry.
         between("forwarding.timeout", config.forwarding.timeout.as_millis(), 100, 1_900, " ms")?;
         between("forwarding.source-ports", config.forwarding.source_ports.into(), 1, 4_096, "")?;
         between("local.ttl", config.local.ttl.into(), 0, 86_400, " seconds")?;
@@ -543,8 +542,8 @@ impl Checker<'_> {
         between("limits.tcp-pipeline", config.limits.tcp_pipeline as u128, 1, 10_000, "")
     }
 
-    /// Whether the probes of prefixes make sense, and something is looked for where something is to
-    /// be announced.
+    /// Checks the probes of prefixes, and that discovery has a source if a prefix is to be
+    /// discovered.
     fn check_probes(&self, config: &Config) -> Result<(), ConfigError> {
         for (path, prefix) in prefix_places(config) {
             if let Some(probe) = prefix.probe() {
@@ -580,14 +579,14 @@ impl Checker<'_> {
         self.at(place.span().start, reason)
     }
 
-    /// An error at the key of this path, such as `cache.min-ttl`. A default that does not fit has the
-    /// line of its table.
+    /// Returns an error with the line of a key such as `cache.min-ttl`. For an invalid default it
+    /// is the line of the table.
     fn at_path(&self, path: &str, reason: String) -> ConfigError {
         let line = line_of(self.text, path);
         ConfigError::Invalid { file: self.file.into(), line, reason }
     }
 
-    /// A list of networks that cannot be used, where the word at fault is first written.
+    /// Returns an error with the line where the faulty entry of a list of networks first occurs.
     fn bad_list(&self, BadList { word, reason }: BadList) -> ConfigError {
         let quoted =
             ['"', '\''].iter().find_map(|quote| self.text.find(&format!("{quote}{word}{quote}")));
@@ -600,7 +599,7 @@ impl Checker<'_> {
     }
 }
 
-/// For how long answers and failures are kept and served.
+/// Returns the times for which answers and failures are cached and served.
 fn ttl_limits(cache: &CacheKeys) -> TtlLimits {
     TtlLimits {
         min: cache.min_ttl,
@@ -614,23 +613,23 @@ fn ttl_limits(cache: &CacheKeys) -> TtlLimits {
     }
 }
 
-/// The control socket that a configuration names, whatever else is in it: it need not fit the
-/// machine on which, or the user for whom, it is read.
+/// Returns the control socket of a configuration. Its other keys need not be valid for this machine
+/// or this user.
 ///
 /// # Errors
-/// If the file cannot be read, or is no configuration.
+/// If the file cannot be read, or is not a configuration.
 pub(crate) fn control_socket(file: &Path) -> Result<Option<PathBuf>, ConfigError> {
     let text = read_file(file).map_err(|source| ConfigError::Read { file: file.into(), source })?;
     Ok(read(&text, file)?.control.socket)
 }
 
-/// The longest time for which failures may be remembered, seconds (RFC 9520 §3.2).
+/// Maximum time for which failures may be cached, in seconds (RFC 9520 §3.2).
 const MOST_FAILURE_TTL: u128 = 300;
 
-/// A network among these that is far larger than those of one operator.
+/// Returns a network among these that is far larger than those of one operator.
 pub(super) fn covers_everybody(clients: &Networks<IpNet>) -> Option<IpNet> {
     let unique_local: IpNet = "fc00::/7".parse().expect("a constant");
-    // Put together, so that two halves of everything are everything.
+    // Aggregated, so that two halves of the address space count as all of it.
     IpNet::aggregate(&clients.included())
         .into_iter()
         .find(|net| net.prefix_len() < 8 && *net != unique_local)
@@ -697,12 +696,12 @@ mod tests {
         assert!(settings.follows_system);
         let words = "upstreams of /etc/resolv.conf: 192.0.2.1:53, [2001:db8::53]:53; left out, this server itself: [::1]:53";
         assert_eq!(settings.upstreams_in_words(), words);
-        // systemd's sockets are served in place of `listen`.
+        // Sockets of systemd override `listen`.
         let settings = beside("", &["[::1]:53"], system).unwrap();
         assert_eq!(asked(&settings), ["192.0.2.1:53", "[2001:db8::53]:53"]);
         let settings = beside("listen = ['[::1]:53']\n", &["192.0.2.1:53"], system).unwrap();
         assert_eq!(asked(&settings), ["[::1]:53", "[2001:db8::53]:53"]);
-        // What is configured counts alone, and must not be this server either.
+        // Configured upstreams override resolv.conf, and must not be this server either.
         let settings = beside(UPSTREAM, &[], "nameserver 192.0.2.7\n").unwrap();
         assert_eq!(settings.upstreams_in_words(), "upstreams of the configuration: 192.0.2.1:53");
         let error = beside(UPSTREAM, &["192.0.2.1:53"], system).unwrap_err().to_string();
@@ -733,7 +732,7 @@ mod tests {
             );
             assert!(settings.routes.iter().all(|route| route.upstreams.is_empty()));
         }
-        // The lines can be taken as they are.
+        // The suggested lines are valid.
         assert!(!read(UPSTREAM_LINES).unwrap().follows_system);
     }
 
