@@ -1,9 +1,9 @@
 //! BIND 9's named.conf.
 //!
-//! A client gets the prefixes of every `dns64` statement whose `clients` it is among, in their
-//! order; an AAAA record counts if one of these statements does not exclude it. Clients with the
-//! same statements become a group. A records are asked for after an answer without AAAA records
-//! only, never after an error.
+//! A client gets the prefixes of every `dns64` statement that has it among its `clients`, in file
+//! order. An AAAA record is used if at least one of these statements does not exclude it. Clients
+//! with the same statements become a group. A records are queried only after an answer without AAAA
+//! records, never after an error.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -23,12 +23,12 @@ use super::prefix;
 use super::statements::{Statement, Style, parse};
 use super::values::{mebibytes, seconds, socket};
 
-/// AAAA records that do not count where a `dns64` says nothing of that (RFC 6147 §5.1.4).
+/// AAAA records excluded by a `dns64` statement without `exclude` (RFC 6147 §5.1.4).
 const EXCLUDED: &str = "::ffff:0.0.0.0/96";
 
-/// How long BIND keeps expired answers where nothing is said, seconds.
+/// Default time for which BIND keeps expired answers, in seconds.
 const DAY: u64 = 86_400;
-/// Statements on which no answer depends.
+/// Statements without effect on answers.
 const IDLE: &[&str] = &[
     "acl",
     "controls",
@@ -41,7 +41,7 @@ const IDLE: &[&str] = &[
     "statistics-channels",
     "tls",
 ];
-/// Options on which none depends, or the beginnings of their names.
+/// Options without effect on answers, or prefixes of their names.
 const IDLE_OPTIONS: &[&str] = &[
     "allow-new-zones",
     "allow-notify",
@@ -82,7 +82,7 @@ const IDLE_OPTIONS: &[&str] = &[
     "version",
 ];
 
-/// Reads `file` into `draft`.
+/// Converts `file` into `draft`.
 pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> {
     let statements = parse(file, Style::Semicolons)?;
     let named = statements.iter().filter(|statement| statement.name() == "acl");
@@ -142,7 +142,7 @@ struct Rule {
     break_dnssec: bool,
 }
 
-/// Who may ask, as far as options say so.
+/// Clients allowed by each of the access options.
 #[derive(Default)]
 struct Access {
     query: Option<Told<Addresses>>,
@@ -153,13 +153,14 @@ struct Access {
 
 struct Reader<'a> {
     draft: &'a mut Draft,
-    /// What `acl`s have, by name, and what they mean: nothing yet, while that is looked for.
+    /// Contents of `acl` statements by name, and their resolved addresses. The latter are `None`
+    /// while they are being resolved.
     acls: HashMap<String, Vec<Statement>>,
     meant: HashMap<String, Option<Addresses>>,
     port: u16,
     rules: Vec<Rule>,
     access: Access,
-    /// How long expired answers are kept, seconds, if that is said.
+    /// Time for which expired answers are kept, in seconds, if configured.
     stale_for: Option<u64>,
 }
 
@@ -201,13 +202,13 @@ impl Reader<'_> {
             "allow-recursion" => self.access.recursion = Some(self.told(option)),
             "allow-query-cache" => self.access.cache = Some(self.told(option)),
             "blackhole" => self.access.blackhole = Some(self.told(option).value),
-            // They need each other, and are read when all are there.
+            // These options depend on each other, and are evaluated together afterwards.
             "listen-on" | "listen-on-v6" | "port" | "forward" => self.way_of_asking(option),
             "forwarders" => self.forwarders(".", option),
             "max-cache-ttl" => self.limit("max-ttl", option, seconds(word)),
             "min-cache-ttl" => self.limit("min-ttl", option, seconds(word)),
             "max-ncache-ttl" => self.limit("negative-max-ttl", option, seconds(word)),
-            // Without a bound, or a share of memory.
+            // Unlimited, or a share of the memory.
             "max-cache-size" if matches!(word, "0" | "unlimited" | "default") => self.idle(option),
             "max-cache-size" => self.limit("mebibytes", option, mebibytes(word)),
             "stale-answer-enable" | "stale-cache-enable" if is_no(word) => (),
@@ -250,12 +251,12 @@ impl Reader<'_> {
         }
     }
 
-    /// A number of `[cache]`.
+    /// Sets a number in `[cache]`.
     fn limit(&mut self, key: &'static str, option: &Statement, value: Option<u64>) {
         self.draft.set_number("cache", key, value, Origin::new(&option.place, option.written()));
     }
 
-    /// A name of `[local]`.
+    /// Sets a name in `[local]`.
     fn name(&mut self, key: &'static str, option: &Statement) {
         let is_name = |name: &&str| !name.contains('@') && Name::<Vec<u8>>::from_str(name).is_ok();
         match option.argument().filter(is_name) {
@@ -266,14 +267,14 @@ impl Reader<'_> {
         }
     }
 
-    /// The address list of an option.
+    /// Evaluates the address list of an option.
     fn told(&mut self, option: &Statement) -> Told<Addresses> {
         let value = self.addresses(option.body());
         Told { value, origin: Origin::new(&option.place, option.written()) }
     }
 
-    /// Whom an address list means: the first element that covers an address counts; what a list in
-    /// it excludes is not covered by that one.
+    /// Evaluates an address list. The first element that covers an address decides. An address that
+    /// a nested list excludes is not covered by that list.
     fn addresses(&mut self, elements: &[Statement]) -> Addresses {
         self.nested(elements, 0)
     }
@@ -298,7 +299,7 @@ impl Reader<'_> {
         list.allowed()
     }
 
-    /// What one word of an address list covers.
+    /// Evaluates one word of an address list.
     fn named(&mut self, word: &str, element: &Statement, depth: usize) -> Option<Addresses> {
         if let Some(network) = network(word) {
             return Some(network.into());
@@ -315,7 +316,7 @@ impl Reader<'_> {
             }
             _ => (),
         }
-        // An acl that names itself ends here.
+        // The recursion ends here for an `acl` that contains itself.
         if let Some(meant) = self.meant.get(word) {
             return meant.clone();
         }
@@ -401,7 +402,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Where it serves; port 53 of every address if nothing is said.
+    /// Sets the listen addresses; port 53 of all addresses by default.
     fn listen(&mut self, options: &[&Statement], place: &Place) {
         let all: Vec<&Statement> = options.iter().flat_map(|options| options.body()).collect();
         let families: [(&str, std::net::IpAddr); 2] = [
@@ -442,8 +443,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Who is answered: whom the lists for recursion and for the cache have both, where there are
-    /// both, or else that for queries.
+    /// Sets the allowed clients: the intersection of the lists for recursion and for the cache if
+    /// both exist, otherwise the list for queries.
     fn clients(&mut self, place: &Place) {
         let Access { query, recursion, cache, blackhole } = std::mem::take(&mut self.access);
         let told = match (recursion, cache) {
@@ -465,8 +466,8 @@ impl Reader<'_> {
         self.draft.access = Some(told);
     }
 
-    /// The groups of clients that the same rules are for. There may be twice as many with each rule:
-    /// no more of them are made than a file can have.
+    /// Splits the clients into groups with the same rules. Each rule may double their number, so
+    /// the result is limited to the size of a file.
     fn translation(&mut self, file: &Path) -> Result<(), ImportError> {
         let fits = |len: usize| {
             let is_too_long = len as u64 > LONGEST_FILE;
@@ -487,7 +488,7 @@ impl Reader<'_> {
             let prefixes: usize = parts.iter().map(|(_, rules)| rules.len()).sum();
             fits(prefixes * LEAST_OF_PREFIX)?;
         }
-        // What is for everybody stands in [dns64].
+        // Rules for all clients belong in [dns64].
         let of_all: Vec<usize> = (0..self.rules.len())
             .filter(|&place| self.rules[place].clients == Addresses::all())
             .collect();
@@ -521,7 +522,7 @@ impl Reader<'_> {
             prefixes: rules.iter().map(|rule| rule.prefix.clone()).collect(),
             exclude: Some(exclude),
             mode: Some("nodata-only"),
-            // Those of a group would be those of [dns64] otherwise.
+            // Without these, a group would inherit those of [dns64].
             flags: flags.to_vec(),
         };
         if !alike {
@@ -545,7 +546,7 @@ fn is_no(word: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// What comes of a named.conf with these options.
+    /// The result for a named.conf with these options.
     fn imported(options: &str) -> (Draft, Result<(), ImportError>) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("named.conf");
@@ -555,7 +556,7 @@ mod tests {
         (draft, result)
     }
 
-    /// The elements of a list: so many addresses with gaps between them.
+    /// `count` address list elements with gaps between them.
     fn scattered(count: usize) -> String {
         (0..count).map(|n| format!("10.0.{}.{}; ", n / 100, 2 * (n % 100))).collect()
     }
@@ -580,7 +581,7 @@ mod tests {
         let (draft, result) = imported(&options);
         assert!(matches!(result, Err(ImportError::TooLong { .. })), "{result:?}");
         assert!(draft.groups.is_empty(), "{} groups", draft.groups.len());
-        // Few groups, but a long list in each of them.
+        // Few groups, each with a long list.
         let of_one: String = (0..100).map(of_one).collect();
         let mapped = scattered(2_000);
         let (_, result) =

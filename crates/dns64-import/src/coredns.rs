@@ -1,7 +1,8 @@
 //! CoreDNS's Corefile: server blocks with a plugin on each line.
 //!
-//! The dns64 plugin accepts every AAAA record, queries A records after every error except NXDOMAIN,
-//! ignores DO and CD, and by default synthesizes only for clients that ask over IPv6.
+//! The dns64 plugin uses every AAAA record, and queries A records after every error except
+//! NXDOMAIN. It ignores DO and CD, and by default synthesizes only for clients that query over
+//! IPv6.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
@@ -18,7 +19,7 @@ use super::prefix;
 use super::statements::{Statement, Style, parse};
 use super::values::{seconds, socket};
 
-/// Plugins on which no answer depends.
+/// Plugins without effect on answers.
 const IDLE: &[&str] = &[
     "bufsize",
     "cancel",
@@ -41,7 +42,7 @@ const IDLE: &[&str] = &[
     "trace",
 ];
 
-/// Keys of `forward` on which no answer depends.
+/// Keys of `forward` without effect on answers.
 const IDLE_FORWARD: &[&str] = &[
     "expire",
     "failfast_all_unhealthy_upstreams",
@@ -54,10 +55,10 @@ const IDLE_FORWARD: &[&str] = &[
     "prefer_udp",
 ];
 
-/// Reads `file` into `draft`.
+/// Converts `file` into `draft`.
 pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> {
     let blocks = parse(file, Style::Lines)?;
-    // A block in parentheses is a piece to be imported by its name.
+    // A block in parentheses is a snippet, imported by its name.
     let (snippets, servers): (Vec<&Statement>, Vec<&Statement>) =
         blocks.iter().partition(|block| block.name().starts_with('('));
     let has = |server: &Statement, name: &str| {
@@ -88,7 +89,7 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     Ok(())
 }
 
-/// The zones of a server without dns64 beside one with it.
+/// Records the zones of a server without dns64 next to one with it.
 fn untranslated(server: &Statement, draft: &mut Draft) {
     let origin = Origin::new(&server.place, format!("{} without dns64", server.words.join(" ")));
     for (zone, _) in zones(server) {
@@ -101,7 +102,7 @@ fn untranslated(server: &Statement, draft: &mut Draft) {
     }
 }
 
-/// The zones of a server for plain DNS with their ports; `None` is a port that cannot be read.
+/// Returns the zones of a server for plain DNS with their ports; `None` is an invalid port.
 fn zones(server: &Statement) -> Vec<(&str, Option<u16>)> {
     let mut zones = Vec::new();
     for word in &server.words {
@@ -120,7 +121,7 @@ fn zones(server: &Statement) -> Vec<(&str, Option<u16>)> {
     zones
 }
 
-/// The plugins of a server, with those of the snippets that it imports.
+/// Returns the plugins of a server, including those of imported snippets.
 fn plugins<'a>(server: &'a Statement, snippets: &[&'a Statement]) -> Vec<&'a Statement> {
     let mut all = Vec::new();
     for plugin in server.body() {
@@ -136,7 +137,7 @@ fn plugins<'a>(server: &'a Statement, snippets: &[&'a Statement]) -> Vec<&'a Sta
     all
 }
 
-/// One server: its zones and ports, and its plugins.
+/// Converts one server: zones, ports and plugins.
 fn block(
     server: &Statement,
     snippets: &[&Statement],
@@ -161,7 +162,7 @@ fn block(
     plugins.into_iter().try_for_each(|plugin| self::plugin(plugin, &names, draft))
 }
 
-/// Where a server listens: at the addresses of `bind`, or at all.
+/// Sets the listen addresses: those of `bind`, or all addresses.
 fn listen(server: &Statement, plugins: &[&Statement], port: u16, draft: &mut Draft) {
     let bind = plugins.iter().find(|plugin| plugin.name() == "bind");
     let Some(bind) = bind else {
@@ -203,7 +204,7 @@ fn plugin(plugin: &Statement, zones: &[&str], draft: &mut Draft) -> Result<(), I
 
 fn translate(plugin: &Statement, draft: &mut Draft) {
     let origin = Origin::new(&plugin.place, plugin.written());
-    // The prefix of the line, then that of the block: the last one is in effect.
+    // The prefix of the line, then that of the block; the last one is in effect.
     let mut prefix = Some(prefix::WELL_KNOWN);
     let mut allows_ipv4 = false;
     draft.ignore_aaaa.clear();
@@ -243,7 +244,7 @@ fn translate(plugin: &Statement, draft: &mut Draft) {
     }
 }
 
-/// The one prefix of `dns64 PREFIX` or `prefix PREFIX`; `None`, with a note, for other arguments.
+/// Returns the prefix of `dns64 PREFIX` or `prefix PREFIX`. Other arguments give `None` and a note.
 fn prefix_argument(statement: &Statement, draft: &mut Draft) -> Option<Ipv6Net> {
     let prefix = match &statement.words[1..] {
         [prefix] => prefix::parse(prefix),
@@ -256,7 +257,7 @@ fn prefix_argument(statement: &Statement, draft: &mut Draft) -> Option<Ipv6Net> 
     prefix
 }
 
-/// `forward FROM TO...`, where TO may be a file like /etc/resolv.conf.
+/// Converts `forward FROM TO...`, where TO may be a file like /etc/resolv.conf.
 fn forward(plugin: &Statement, zones: &[&str], draft: &mut Draft) -> Result<(), ImportError> {
     let from = plugin.argument().unwrap_or(".").trim_end_matches('.');
     let mut upstreams = Vec::new();
@@ -308,10 +309,11 @@ fn forward(plugin: &Statement, zones: &[&str], draft: &mut Draft) -> Result<(), 
     Ok(())
 }
 
-/// `cache [TTL] [ZONES...] { success CAPACITY [TTL] denial CAPACITY [TTL] serve_stale [TIME] … }`.
+/// Converts `cache [TTL] [ZONES...] { success CAPACITY [TTL] denial CAPACITY [TTL] serve_stale
+/// [TIME] … }`.
 fn cache(plugin: &Statement, draft: &mut Draft) {
     let words = plugin.words.get(1..).unwrap_or_default();
-    // The first word is a zone too if it is no number.
+    // If the first word is not a number, it is also a zone.
     let (ttl, zones) = match words.split_first() {
         Some((first, zones)) if first.parse::<u64>().is_ok() => (Some(first.as_str()), zones),
         _ => (None, words),
@@ -357,8 +359,8 @@ fn cache(plugin: &Statement, draft: &mut Draft) {
     }
 }
 
-/// `allow net NETWORK…` and `block net NETWORK…`; the first line that fits counts, and whom none
-/// fits is allowed.
+/// Converts `allow net NETWORK…` and `block net NETWORK…`. The first matching line decides; clients
+/// without a match are allowed.
 fn acl(plugin: &Statement, draft: &mut Draft) {
     let mut list = FirstMatch::default();
     let mut lost = |of: &Statement, why: &str| draft.notes.answers(&of.place, &of.written(), why);

@@ -1,7 +1,8 @@
 //! Knot Resolver: kresd.conf of version 5 (Lua), and config.yaml of version 6.
 //!
-//! Its dns64 module does not look at DO, leaves `::ffff/96` out of AAAA records, which is `::/96` and not the IPv4-mapped
-//! addresses that it was meant for, and asks for A records after an answer without AAAA records only. Of an RRset with one record that is left out it uses none.
+//! Its dns64 module ignores DO. By default it excludes AAAA records in `::ffff/96`, which is
+//! `::/96` and not the intended IPv4-mapped addresses. If one record of an RRset is excluded, the
+//! whole RRset is ignored. A records are queried only after an answer without AAAA records.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
@@ -19,12 +20,12 @@ use super::prefix;
 use super::tree::{self, Node, Value};
 use super::values::{mebibytes, seconds, socket};
 
-/// What is said where it validates, as it does unless told otherwise.
+/// Note for DNSSEC validation, which is on by default.
 const NO_VALIDATION: &str =
     "dns64d does not validate: have the upstream validate, and see trust-ad";
-/// What it leaves out unless told otherwise.
+/// Default exclusion.
 const DEFAULT_EXCLUDE: &str = "::ffff/96";
-/// Modules that answers do not depend on.
+/// Modules without effect on answers.
 const IDLE_MODULES: &[&str] = &[
     "bogus_log",
     "detect_time_jump",
@@ -39,11 +40,11 @@ const IDLE_MODULES: &[&str] = &[
     "watchdog",
     "extended_error",
 ];
-/// Functions that they do not depend on, or the beginnings of their names.
+/// Functions without effect on answers, or prefixes of their names.
 const IDLE_CALLS: &[&str] =
     &["log_", "user", "verbose", "cache.", "event.", "nsid.", "stats.", "predict.", "worker."];
 
-/// Reads `file` into `draft`: as YAML if it is called so, else as Lua.
+/// Converts `file` into `draft`: as YAML if it has that extension, otherwise as Lua.
 pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> {
     let place = Place::new(&called(file), 1);
     if file.extension().is_some_and(|extension| extension == "yaml" || extension == "yml") {
@@ -82,7 +83,7 @@ fn lost(draft: &mut Draft, node: &Node, what: &str, why: &str) {
     draft.notes.answers(&node.place, what, why);
 }
 
-/// The name of a call and its arguments.
+/// Returns name and arguments of a call.
 fn parts(node: &Node) -> (&str, &[Node]) {
     match &node.value {
         Value::Call(name, arguments) => (name, arguments),
@@ -154,7 +155,7 @@ fn assignment(path: &str, node: &Node, draft: &mut Draft) {
     }
 }
 
-/// `100 * MB`, or octets.
+/// Converts `100 * MB`, or a number of octets.
 fn cache(node: &Node, written: &str, draft: &mut Draft) {
     let size = node.text().map(|text| text.replace([' ', '*'], ""));
     let size = size.as_deref().and_then(mebibytes);
@@ -178,13 +179,13 @@ fn listen(node: &Node, arguments: &[Node], draft: &mut Draft) {
     }
 }
 
-/// A module, with what it comes before or after: `hints > iterate`.
+/// Converts a module, possibly with an order: `hints > iterate`.
 fn load(module: &Node, draft: &mut Draft) {
     let text = module.text().unwrap_or_default();
     let name = text.split([' ', '<', '>']).next().unwrap_or_default();
     let origin = Origin::new(&module.place, text);
     match name {
-        // What is configured already stays.
+        // An earlier configuration takes precedence.
         "dns64" if draft.translation.prefixes.is_empty() => translate(None, None, origin, draft),
         "dns64" | "hints" | "view" | "policy" => (),
         name if IDLE_MODULES.contains(&name) => (),
@@ -192,7 +193,7 @@ fn load(module: &Node, draft: &mut Draft) {
     }
 }
 
-/// The prefix, without its length or with `/96`, and AAAA records that do not count.
+/// Sets the prefix, given without a length or with `/96`, and the AAAA records to ignore.
 fn translate(prefix: Option<&str>, exclude: Option<Addresses>, origin: Origin, draft: &mut Draft) {
     let address = prefix.map(|text| text.strip_suffix("/96").unwrap_or(text).parse::<Ipv6Addr>());
     let prefix = match address {
@@ -215,7 +216,7 @@ fn translate(prefix: Option<&str>, exclude: Option<Addresses>, origin: Origin, d
     };
 }
 
-/// The same from a table, as Lua and YAML have it.
+/// Sets both from a table of Lua or YAML.
 fn translate_table(table: &Node, origin: Origin, draft: &mut Draft) {
     let mut exclude = None;
     for (key, node) in table.entries() {
@@ -242,7 +243,7 @@ fn translate_table(table: &Node, origin: Origin, draft: &mut Draft) {
     translate(prefix, exclude, origin, draft);
 }
 
-/// `policy.add(policy.all(policy.FORWARD(…)))`, or for some domains
+/// Converts `policy.add(policy.all(policy.FORWARD(…)))`, or for some domains
 /// `policy.suffix(policy.STUB(…), policy.todnames({…}))`.
 fn policy(node: &Node, arguments: &[Node], draft: &mut Draft) {
     let (rule, of_rule) = arguments.first().map(parts).unwrap_or_default();
@@ -275,7 +276,7 @@ fn policy(node: &Node, arguments: &[Node], draft: &mut Draft) {
     domains.iter().for_each(|domain| draft.forward(domain, &upstreams, &origin));
 }
 
-/// The names in `policy.todnames({ … })` or `{ todname('…') }`.
+/// Returns the names in `policy.todnames({ … })` or `{ todname('…') }`.
 fn domains(names: &Node) -> Option<Vec<&str>> {
     match &names.value {
         Value::Text(text) => Some(vec![text]),
@@ -287,7 +288,7 @@ fn domains(names: &Node) -> Option<Vec<&str>> {
     }
 }
 
-/// config.yaml of version 6.
+/// Converts config.yaml of version 6.
 fn yaml(root: &Node, draft: &mut Draft) {
     let validates = root.get("dnssec").and_then(Node::text) != Some("false");
     if validates {
@@ -302,7 +303,7 @@ fn yaml(root: &Node, draft: &mut Draft) {
             "forward" => node.elements().iter().for_each(|rule| forward_yaml(rule, draft)),
             "views" => views_yaml(node.elements(), draft),
             "cache" => cache_yaml(node, draft),
-            // "auto" is as many as there are CPUs, as here.
+            // "auto" is the number of CPUs, as in dns64d.
             "workers" if node.text() == Some("auto") => (),
             "workers" => {
                 let value = node.text().unwrap_or_default();
@@ -376,7 +377,7 @@ fn dns64_yaml(node: &Node, draft: &mut Draft) {
     }
 }
 
-/// Whether a key says no.
+/// True if a key is false.
 fn is_off(table: &Node, key: &str) -> bool {
     table.get(key).and_then(Node::text) == Some("false")
 }
@@ -415,8 +416,8 @@ fn forward_yaml(rule: &Node, draft: &mut Draft) {
     }
 }
 
-/// Clients that are refused or not translated: of several views that an address is in, that of the
-/// smallest network counts. What else a view says is lost.
+/// Converts views that refuse clients or disable translation. Among several views that match an
+/// address, the one with the smallest network applies. Other keys of a view give a note.
 fn views_yaml(views: &[Node], draft: &mut Draft) {
     let (mut allowed, mut untranslated) = (everything(true), everything(false));
     for view in views {
@@ -458,7 +459,7 @@ fn views_yaml(views: &[Node], draft: &mut Draft) {
     draft.access = Some(Told { value: clients, origin });
 }
 
-/// What holds where nothing is said.
+/// Returns the default of a list of networks.
 fn everything(is_so: bool) -> Vec<(ipnet::IpNet, bool)> {
     Addresses::all().networks().into_iter().map(|network| (network, is_so)).collect()
 }

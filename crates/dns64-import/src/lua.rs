@@ -1,5 +1,5 @@
-//! Statements of a kresd.conf (Lua) that can be read without running it: calls and assignments whose
-//! arguments are literals, or variables to which the file assigns a literal once.
+//! Statements of a kresd.conf (Lua) that can be evaluated without running it: calls and
+//! assignments. Their arguments are literals, or variables with a single assignment of a literal.
 //!
 //! ```text
 //! net.listen('::1', 53, { kind = 'dns' })    cache.size = 100 * MB    modules = { 'dns64' }
@@ -18,28 +18,28 @@ use super::files::{called, read};
 use super::notes::Place;
 use super::tree::{Node, Value};
 
-/// One statement.
+/// A statement.
 #[derive(Clone, Debug)]
 pub(super) enum Statement {
     /// A call.
     Call(Node),
     /// An assignment to a setting of kresd.
     Set(String, Node),
-    /// An assignment to a variable; its uses have the value.
+    /// An assignment to a variable; its uses are replaced by the value.
     Variable,
-    /// A line that cannot be read.
+    /// A line that cannot be parsed.
     Other(Place, String),
 }
 
-/// Tables and calls in each other.
+/// Maximum nesting depth of tables and calls.
 const DEEPEST: usize = 16;
-/// Names that kresd defines: values that are read as text.
+/// Constants of kresd, read as text.
 const CONSTANTS: &[&str] =
     &["true", "false", "nil", "kB", "MB", "GB", "sec", "minute", "hour", "day"];
-/// Settings of kresd whose names have no dot.
+/// Settings of kresd without a dot in their names.
 const SETTINGS: &[&str] = &["modules"];
 
-/// The statements of a file, in their order.
+/// Returns the statements of a file, in order.
 ///
 /// # Errors
 /// If the file cannot be read.
@@ -63,7 +63,7 @@ pub(super) fn parse(file: &Path) -> Result<Vec<Statement>, ImportError> {
     }
 }
 
-/// Values of variables; `None` after a second assignment, of which one may depend on a condition.
+/// Values of variables; `None` after a second assignment, because either may depend on a condition.
 type Variables = HashMap<String, Option<Node>>;
 
 struct Cursor<'a> {
@@ -78,7 +78,7 @@ impl<'a> Cursor<'a> {
         Place::new(&self.name, self.line)
     }
 
-    /// Takes so many octets.
+    /// Consumes `len` octets.
     fn take(&mut self, len: usize) -> &'a str {
         let (taken, rest) = self.rest.split_at(len);
         self.line += taken.matches('\n').count();
@@ -86,7 +86,7 @@ impl<'a> Cursor<'a> {
         taken
     }
 
-    /// Passes white space, `;` and comments.
+    /// Skips white space, `;` and comments.
     fn skip(&mut self) {
         loop {
             let blank = self.rest.len()
@@ -101,8 +101,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Takes `text` and what may be passed before it, if it comes next; else nothing, as a
-    /// statement ends with its line.
+    /// Consumes `text`, with preceding blanks, if it follows. Otherwise consumes nothing, because a
+    /// newline may end the statement.
     fn eat(&mut self, text: &str) -> bool {
         let before = (self.rest, self.line);
         self.skip();
@@ -115,7 +115,8 @@ impl<'a> Cursor<'a> {
         is_next
     }
 
-    /// Whether another element comes, or the list of them ends with `close`, which is left.
+    /// Returns true if another element follows, and false if `close` ends the list; `close` is not
+    /// consumed.
     fn goes_on(&mut self, close: char) -> bool {
         if self.eat(",") {
             return true;
@@ -124,7 +125,7 @@ impl<'a> Cursor<'a> {
         self.rest.starts_with(close)
     }
 
-    /// A name such as `net.listen` or `view:addr`.
+    /// Consumes a name such as `net.listen` or `view:addr`.
     fn path(&mut self) -> Option<&'a str> {
         self.skip();
         let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':');
@@ -157,13 +158,13 @@ impl<'a> Cursor<'a> {
         is_read.then_some(Statement::Variable)
     }
 
-    /// Whether the statement ends here: with its line, a `;` or a comment.
+    /// True at the end of a statement: newline, `;` or a comment.
     fn ends(&self) -> bool {
         let rest = self.rest.trim_start_matches([' ', '\t', '\r']);
         rest.is_empty() || rest.starts_with(['\n', ';']) || rest.starts_with("--")
     }
 
-    /// `( … )`, or the one table or string that Lua lets stand without them.
+    /// Parses `( … )`, or the single table or string that Lua allows without parentheses.
     fn arguments(&mut self, depth: usize) -> Option<Vec<Node>> {
         if !self.eat("(") {
             self.skip();
@@ -182,7 +183,7 @@ impl<'a> Cursor<'a> {
         Some(arguments)
     }
 
-    /// A literal, a table, a call, or a product of literals.
+    /// Parses a literal, a table, a call, or a product of literals.
     fn expression(&mut self, depth: usize) -> Option<Node> {
         if depth >= DEEPEST {
             return None;
@@ -204,7 +205,7 @@ impl<'a> Cursor<'a> {
             '\'' | '"' => {
                 let end = self.rest[1..].find(next)?;
                 let text = self.take(end + 2);
-                // Nothing that is configured has a character that needs one.
+                // No setting needs escapes.
                 let inside = &text[1..=end];
                 (!inside.contains('\\')).then(|| Value::Text(inside.to_owned()))?
             }
@@ -230,7 +231,7 @@ impl<'a> Cursor<'a> {
         Some(Node { place, value })
     }
 
-    /// A table: a list, or keys with values.
+    /// Parses a table: a list, or keys with values.
     fn table(&mut self, depth: usize) -> Option<Value> {
         self.eat("{");
         let (mut list, mut entries) = (Vec::new(), Vec::new());
@@ -251,7 +252,7 @@ impl<'a> Cursor<'a> {
         if entries.is_empty() && !list.is_empty() {
             return Some(Value::List(list));
         }
-        // Elements beside keys have none.
+        // Elements in a table with keys have an empty key.
         entries.extend(list.into_iter().map(|element| (String::new(), element)));
         Some(Value::Table(entries))
     }

@@ -1,6 +1,7 @@
-//! mtd64-ng.conf: a key and its value on each line; comments begin with `//`, or a line with `#`.
+//! mtd64-ng.conf: one key with its value per line. Comments begin with `//`, or with `#` at the
+//! start of a line.
 //!
-//! It translates every AAAA query that is not answered with AAAA records, for everybody.
+//! It translates, for all clients, every AAAA query without AAAA records in the answer.
 
 use std::net::Ipv6Addr;
 use std::path::Path;
@@ -16,11 +17,11 @@ use super::notes::Place;
 use super::prefix;
 use super::values::socket;
 
-/// Keys on which no answer depends.
+/// Keys without effect on answers.
 const IDLE: &[&str] =
     &["debugging", "resend-attempts", "response-maxlength", "selection-mode", "timeout-time"];
 
-/// Reads `file` into `draft`.
+/// Converts `file` into `draft`.
 pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> {
     let name = called(file);
     let mut port = 53;
@@ -65,7 +66,7 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
             _ => lost("nothing of dns64d is like it"),
         }
     }
-    // `[::]` of it is both families.
+    // `[::]` of mtd64-ng covers both families.
     let place = Place::new(&name, 1);
     for ip in
         [std::net::IpAddr::from(Ipv6Addr::UNSPECIFIED), std::net::Ipv4Addr::UNSPECIFIED.into()]

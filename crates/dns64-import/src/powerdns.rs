@@ -1,7 +1,7 @@
-//! PowerDNS Recursor: recursor.conf (`key=value`) and, since version 5, recursor.yml, whose keys are
-//! led back to those of the first.
+//! PowerDNS Recursor: recursor.conf (`key=value`) and, since version 5, recursor.yml. Its keys are
+//! mapped to those of recursor.conf.
 //!
-//! Of `allow-from` the most specific network decides. Every AAAA record counts, and DO does not.
+//! In `allow-from` the most specific network decides. Every AAAA record is used, and DO is ignored.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use super::prefix;
 use super::tree::{self, Node};
 use super::values::socket;
 
-/// Settings on which no answer depends, or the beginnings of their names.
+/// Settings without effect on answers, or prefixes of their names.
 const IDLE: &[&str] = &[
     "aggressive-",
     "allow-notify",
@@ -131,7 +131,7 @@ impl Setting {
     }
 }
 
-/// Reads `file` into `draft`.
+/// Converts `file` into `draft`.
 pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> {
     let mut settings = Vec::new();
     if is_yaml(file) {
@@ -154,8 +154,8 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     Ok(())
 }
 
-/// The reverse zones of private IPv4 addresses, which PowerDNS Recursor answers unless `serve-rfc1918` is
-/// switched off.
+/// Adds the reverse zones of private IPv4 addresses, which PowerDNS Recursor answers unless
+/// `serve-rfc1918` is off.
 fn private_reverse_zones(settings: &[Setting], place: &Place, draft: &mut Draft) {
     let key = settings.iter().find(|setting| setting.key == "serve-rfc1918");
     if key.is_some_and(|setting| matches!(setting.value(), "no" | "off" | "false")) {
@@ -177,8 +177,8 @@ fn is_private_reverse(zone: &str) -> bool {
     }
 }
 
-/// Whether a file is YAML: by its name, or, as recursor.conf may be since version 5.1, because it has
-/// sections with keys.
+/// True for a YAML file: by its extension, or because it has sections with keys. Since version 5.1,
+/// recursor.conf may be YAML too.
 fn is_yaml(file: &Path) -> bool {
     let is_table = |(_, section): &(String, Node)| matches!(section.value, tree::Value::Table(_));
     let has_sections =
@@ -187,7 +187,7 @@ fn is_yaml(file: &Path) -> bool {
         || tree::yaml(file).is_ok_and(has_sections)
 }
 
-/// The lines of a file, and of those in its `include-dir`.
+/// Reads the lines of a file, and of the files in its `include-dir`.
 fn lines(file: &Path, settings: &mut Vec<Setting>, depth: usize) -> Result<(), ImportError> {
     let name = called(file);
     let mut folders: Vec<PathBuf> = Vec::new();
@@ -208,7 +208,7 @@ fn lines(file: &Path, settings: &mut Vec<Setting>, depth: usize) -> Result<(), I
         };
         let place = Place::new(&name, number + 1);
         if key == "include-dir" {
-            // In an included file it is not heeded.
+            // Ignored in an included file.
             if depth == 0 {
                 include(&mut folders, file, &format!("{}/*.conf", value.trim()), &place)?;
             }
@@ -220,7 +220,7 @@ fn lines(file: &Path, settings: &mut Vec<Setting>, depth: usize) -> Result<(), I
     folders.iter().try_for_each(|file| lines(file, settings, depth + 1))
 }
 
-/// Adds the files of an `include-dir` to those that are read after this one.
+/// Adds the files of an `include-dir`, to be read after this one.
 fn include(
     files: &mut Vec<PathBuf>,
     by: &Path,
@@ -231,14 +231,14 @@ fn include(
     if files.len() > MOST { Err(too_many(place)) } else { Ok(()) }
 }
 
-/// A line without what stands behind a `#` that begins it or follows a blank.
+/// Removes a comment: `#` at the start of the line or after a blank.
 fn without_comment(line: &str) -> &str {
     let begins = |(at, _): &(usize, &str)| *at == 0 || line[..*at].ends_with([' ', '\t']);
     let comment = line.match_indices('#').find(begins);
     line[..comment.map_or(line.len(), |(at, _)| at)].trim()
 }
 
-/// One more setting: in place of an earlier one, or, with `+=`, more values of it.
+/// Adds a setting. It replaces an earlier one, or with `+=` extends its values.
 fn add(settings: &mut Vec<Setting>, setting: Setting, adds: bool) {
     let known = settings.iter_mut().find(|known| known.key == setting.key);
     match known {
@@ -248,7 +248,7 @@ fn add(settings: &mut Vec<Setting>, setting: Setting, adds: bool) {
     }
 }
 
-/// The keys of a YAML file under their old names; lists of tables as the old lists.
+/// Reads the keys of a YAML file under their old names, with lists of tables as the old lists.
 fn of_yaml(file: &Path, settings: &mut Vec<Setting>, depth: usize) -> Result<(), ImportError> {
     let mut folders = Vec::new();
     for (section, entries) in tree::yaml(file)?.entries() {
@@ -261,7 +261,7 @@ fn of_yaml(file: &Path, settings: &mut Vec<Setting>, depth: usize) -> Result<(),
             }
             let key = old_name(section, key);
             let values = node.elements().iter().map(old_value).collect();
-            // Lists of included files are added to those before them.
+            // Lists in included files extend earlier ones.
             let adds = depth > 0 && matches!(node.value, tree::Value::List(_));
             add(settings, Setting { place: node.place.clone(), key, values }, adds);
         }
@@ -269,7 +269,7 @@ fn of_yaml(file: &Path, settings: &mut Vec<Setting>, depth: usize) -> Result<(),
     folders.iter().try_for_each(|file| of_yaml(file, settings, depth + 1))
 }
 
-/// What a key of recursor.yml is called in recursor.conf.
+/// Returns the name in recursor.conf of a key of recursor.yml.
 fn old_name(section: &str, key: &str) -> String {
     match (section, key) {
         ("incoming", "listen") => "local-address".into(),
@@ -286,7 +286,7 @@ fn old_name(section: &str, key: &str) -> String {
     }
 }
 
-/// `{ zone: Z, forwarders: [A, B] }` as `Z=A;B`; all else as it is.
+/// Formats `{ zone: Z, forwarders: [A, B] }` as `Z=A;B`, and other values unchanged.
 fn old_value(node: &Node) -> String {
     let Some(zone) = node.get("zone").and_then(Node::text) else { return node.written() };
     let recurse = node.get("recurse").and_then(Node::text) == Some("true");
@@ -313,7 +313,7 @@ fn carry(setting: &Setting, port: u16, draft: &mut Draft) {
         "max-tcp-clients" => set("limits", "tcp-connections"),
         "max-tcp-per-client" if value == "0" => (),
         "max-tcp-per-client" => set("limits", "tcp-per-client"),
-        // Each extension is half a minute.
+        // Each extension is 30 s.
         "serve-stale-extensions" => {
             let times = value.parse::<u64>().unwrap_or(0);
             draft.serve_stale(times.saturating_mul(30), setting.origin());
@@ -354,13 +354,13 @@ fn listen(setting: &Setting, port: u16, draft: &mut Draft) {
     }
 }
 
-/// The words of a list, which commas, semicolons or blanks part.
+/// Returns the words of a list, separated by commas, semicolons or blanks.
 fn words(setting: &Setting) -> impl Iterator<Item = &str> {
     let parts = setting.values.iter().flat_map(|value| value.split([',', ';', ' ']));
     parts.filter(|word| !word.is_empty())
 }
 
-/// Whom it answers: of several networks that an address is in, the smallest one decides.
+/// Converts an access list: the most specific matching network decides.
 fn access(setting: &Setting, draft: &mut Draft) {
     let mut networks: Vec<(IpNet, bool)> = Vec::new();
     let mut is_empty = true;
@@ -375,12 +375,12 @@ fn access(setting: &Setting, draft: &mut Draft) {
             None => lost(setting, &format!("'{word}' is not a network"), draft),
         }
     }
-    // An empty list allows everybody.
+    // An empty list allows all clients.
     let value = if is_empty { Addresses::all() } else { most_specific(networks) };
     draft.access = Some(Told { value, origin: setting.origin() });
 }
 
-/// `zone=address;address`, several of them.
+/// Converts a list of `zone=address;address`.
 fn forward(setting: &Setting, draft: &mut Draft) {
     for zone in setting.values.iter().filter(|value| !value.is_empty()) {
         let (name, servers) = zone.split_once('=').unwrap_or((zone, ""));

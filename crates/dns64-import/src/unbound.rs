@@ -1,7 +1,7 @@
-//! Unbound's unbound.conf: clauses (`server:`), and in them a key and its values on each line.
+//! Unbound's unbound.conf: clauses (`server:`) with one key and its values per line.
 //!
-//! Of `access-control` the most specific network decides. The dns64 module counts every AAAA record,
-//! asks for A records after errors too, and does not look at DO.
+//! In `access-control` the most specific network decides. The dns64 module uses every AAAA record,
+//! queries A records after errors too, and ignores DO.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -21,7 +21,7 @@ use super::notes::Place;
 use super::prefix;
 use super::values::{mebibytes, seconds, socket};
 
-/// Clauses of the file; whatever else ends in a colon is a key.
+/// Clauses of the file; any other word that ends in a colon is a key.
 const CLAUSES: &[&str] = &[
     "server",
     "remote-control",
@@ -38,7 +38,7 @@ const CLAUSES: &[&str] = &[
     "dnstap",
     "dns64",
 ];
-/// The beginnings of keys of `server` on which no answer depends.
+/// Prefixes of keys of `server` without effect on answers.
 const IDLE: &[&str] = &[
     "aggressive-nsec",
     "cache-min-negative-ttl",
@@ -95,7 +95,7 @@ const IDLE: &[&str] = &[
     "verbosity",
 ];
 
-/// Types of `local-zone` that resolve a name without local data as any other name.
+/// Types of `local-zone` that resolve names without local data normally.
 const RESOLVED: &[&str] =
     &["always_transparent", "inform", "nodefault", "noview", "transparent", "typetransparent"];
 /// Built-in local zones that dns64d answers locally in every configuration.
@@ -135,12 +135,12 @@ struct Clause {
 
 impl Clause {
     fn find(&self, key: &str) -> Option<&Entry> {
-        // Of several the last one counts.
+        // If a key is repeated, the last entry applies.
         self.entries.iter().rev().find(|entry| entry.key == key)
     }
 }
 
-/// Reads `file` into `draft`.
+/// Converts `file` into `draft`.
 pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> {
     let mut clauses = Clauses::default();
     clauses.read(file, 0)?;
@@ -168,17 +168,17 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     Ok(())
 }
 
-/// What has been read of the files.
+/// Contents of all files.
 #[derive(Default)]
 struct Clauses {
     all: Vec<Clause>,
-    /// How many files have been included.
+    /// Number of included files.
     files: usize,
 }
 
 impl Clauses {
-    /// Reads a file and the files that it includes. A keyword ends at its colon; its first value may
-    /// stand on a later line.
+    /// Reads a file and its included files. A keyword ends at its colon, and its first value may be
+    /// on a later line.
     fn read(&mut self, file: &Path, depth: usize) -> Result<(), ImportError> {
         let mut words = words(&read(file)?, &called(file))?;
         while let Some(word) = words.pop_front() {
@@ -225,7 +225,7 @@ struct Word {
 }
 
 impl Word {
-    /// The keyword before the first colon, and the text behind the colon.
+    /// Returns the keyword before the first colon, and the text after the colon.
     fn keyword(&self) -> Option<(&str, &str)> {
         let (key, rest) = self.text.split_once(':').filter(|_| !self.is_quoted)?;
         let is_key = key.starts_with(|c: char| c.is_ascii_lowercase())
@@ -233,8 +233,8 @@ impl Word {
         is_key.then_some((key, rest))
     }
 
-    /// True if the word behind a value is a keyword and not another value. The first group of an IPv6
-    /// address has hexadecimal digits only.
+    /// True if the word after a value is a keyword and not another value. The first group of an
+    /// IPv6 address has only hexadecimal digits.
     fn begins_an_entry(&self) -> bool {
         self.keyword().is_some_and(|(key, rest)| {
             rest.is_empty() || !key.chars().all(|c| c.is_ascii_hexdigit())
@@ -242,7 +242,7 @@ impl Word {
     }
 }
 
-/// Takes the values of a keyword: the next word, and the words behind it on the same line.
+/// Consumes the values of a keyword: the next word, and further words on the same line.
 fn values(words: &mut VecDeque<Word>) -> Vec<String> {
     let Some(first) = words.pop_front() else { return Vec::new() };
     let is_value = |word: &Word| word.place == first.place && !word.begins_an_entry();
@@ -251,7 +251,7 @@ fn values(words: &mut VecDeque<Word>) -> Vec<String> {
     std::iter::once(first.text.clone()).chain(more).collect()
 }
 
-/// The words of a file, without comments.
+/// Splits a file into words, without comments.
 fn words(text: &str, name: &Arc<str>) -> Result<VecDeque<Word>, ImportError> {
     let mut words = VecDeque::new();
     for (number, line) in text.lines().enumerate() {
@@ -270,8 +270,8 @@ fn words(text: &str, name: &Arc<str>) -> Result<VecDeque<Word>, ImportError> {
     Ok(words)
 }
 
-/// The first word of a line without its quotes, and its length with them. A quote ends a keyword:
-/// `name:"."`. The error is a quote without a second one.
+/// Returns the first word of a line without its quotes, and its length with them. A quote ends a
+/// keyword: `name:"."`. The error is an unmatched quote.
 fn word(line: &str) -> Result<(&str, usize), char> {
     let quote = |c: char| matches!(c, '"' | '\'');
     if let Some(first) = line.chars().next().filter(|&c| quote(c)) {
@@ -301,7 +301,7 @@ fn forward_zone(clause: &Clause, server: &Clause, draft: &mut Draft) {
     for entry in &clause.entries {
         let mut lost = |why: &str| draft.notes.answers(&entry.place, &entry.written(), why);
         match entry.key.as_str() {
-            // Of TLS only a yes matters, which has been seen to.
+            // For TLS only "yes" matters, which is handled elsewhere.
             "name" | "forward-tls-upstream" | "forward-ssl-upstream" => (),
             "forward-addr" => match socket(entry.value(), 53) {
                 Some(address) => upstreams.push(address),
@@ -311,7 +311,7 @@ fn forward_zone(clause: &Clause, server: &Clause, draft: &mut Draft) {
             "forward-first" if entry.is_yes() => {
                 lost("dns64d never asks anybody but its upstreams");
             }
-            // These say no where nothing is said.
+            // "no" is the default of these.
             "forward-first" | "forward-no-cache" | "forward-tcp-upstream"
                 if entry.value() == "no" => {}
             _ => lost("nothing of dns64d is like it"),
@@ -325,7 +325,7 @@ fn forward_zone(clause: &Clause, server: &Clause, draft: &mut Draft) {
     draft.forward(&name, &upstreams, &origin);
 }
 
-/// What the dns64 module does, if it is there.
+/// Converts the dns64 module, if it is enabled.
 fn translation(server: &Clause, draft: &mut Draft) {
     let modules = server.find("module-config");
     let Some(modules) =
@@ -359,13 +359,13 @@ fn translation(server: &Clause, draft: &mut Draft) {
     }
 }
 
-/// Whether a list of modules in one word has this one.
+/// True if a list of modules contains this one.
 fn has(modules: &str, module: &str) -> bool {
     modules.split_whitespace().any(|word| word == module)
 }
 
-/// Built-in local zones. A `local-zone` with the name of such a zone replaces it; one below it opens
-/// a part of it.
+/// Converts built-in local zones. A `local-zone` with the name of a built-in zone replaces it; one
+/// below it opens a part of it.
 fn local_zones(server: &Clause, draft: &mut Draft) {
     let canonical = |name: &str| name.trim_end_matches('.').to_ascii_lowercase();
     let is_resolved =
@@ -410,7 +410,7 @@ fn local_zones(server: &Clause, draft: &mut Draft) {
     shadowed_forwards(&kept, &opened, draft);
 }
 
-/// Notes forward zones in local zones: Unbound does not ask their upstreams.
+/// Adds notes on forward zones within local zones, because Unbound does not query their upstreams.
 fn shadowed_forwards(local: &[String], opened: &[(String, &Entry)], draft: &mut Draft) {
     let is_in = |domain: &str, zone: &str| {
         let is_open = |name: &str| is_at_or_below(domain, name) && is_at_or_below(name, zone);
@@ -434,7 +434,7 @@ fn is_at_or_below(name: &str, zone: &str) -> bool {
     name.strip_suffix(zone).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
-/// Where it serves; loopback if nothing is said.
+/// Sets the listen addresses; loopback by default.
 fn listen(server: &Clause, draft: &mut Draft) {
     let port: u16 = server.find("port").and_then(|entry| entry.value().parse().ok()).unwrap_or(53);
     let any: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
@@ -466,7 +466,7 @@ fn listen(server: &Clause, draft: &mut Draft) {
     }
 }
 
-/// The ports on which it speaks TLS or HTTPS, if it has a key.
+/// Returns the ports for TLS and HTTPS, if a key is configured.
 fn tls_ports(server: &Clause) -> Vec<u16> {
     if server.find("tls-service-key").or_else(|| server.find("ssl-service-key")).is_none() {
         return Vec::new();
@@ -477,8 +477,8 @@ fn tls_ports(server: &Clause) -> Vec<u16> {
     vec![port("tls-port", 853), port("https-port", 443)]
 }
 
-/// Whom it answers: of several networks that an address is in, the smallest one decides, of two
-/// like ones the later. Loopback is allowed by itself.
+/// Converts `access-control`. The most specific matching network decides; among equal networks, the
+/// last one. Loopback is allowed by default.
 fn access(server: &Clause, draft: &mut Draft) {
     let mut networks: Vec<(IpNet, bool)> =
         Addresses::loopback().networks().into_iter().map(|network| (network, true)).collect();
@@ -501,7 +501,7 @@ fn access(server: &Clause, draft: &mut Draft) {
     draft.access = Some(Told { value: most_specific(networks), origin });
 }
 
-/// Whatever else stands in `server`.
+/// Converts other keys of `server`.
 fn setting(entry: &Entry, server: &Clause, draft: &mut Draft) {
     let mut set = |table: &'static str, key: &'static str, value: Option<u64>| {
         draft.set_number(table, key, value, entry.origin());
@@ -555,10 +555,11 @@ fn setting(entry: &Entry, server: &Clause, draft: &mut Draft) {
     }
 }
 
-/// Expired answers: for how long, and whether a client waits for a new one first.
+/// Converts the keys of expired answers: their lifetime, and whether clients first wait for a new
+/// answer.
 fn serve_expired(entry: &Entry, server: &Clause, draft: &mut Draft) {
     let ttl = server.find("serve-expired-ttl").and_then(|entry| seconds(entry.value()));
-    // Zero is for ever.
+    // Zero means unlimited.
     let time = match ttl {
         Some(0) => u64::MAX,
         ttl => ttl.unwrap_or(86_400),
