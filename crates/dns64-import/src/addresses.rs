@@ -1,17 +1,16 @@
-//! Sets of addresses, exactly: what remains of access lists after exceptions and where several of
-//! them meet.
+//! Exact sets of addresses, for evaluating access lists with exceptions and their intersections.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv4Subnets, Ipv6Net, Ipv6Subnets};
 
-/// From the first to the last address, as numbers.
+/// First and last address, as numbers.
 type Range = (u128, u128);
 
-/// A set of addresses of either family.
+/// A set of addresses of both families.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Addresses {
-    /// In order, with a gap between each and the next.
+    /// Sorted, with gaps between the ranges.
     ipv4: Vec<Range>,
     ipv6: Vec<Range>,
 }
@@ -43,38 +42,38 @@ impl FromIterator<Addresses> for Addresses {
 }
 
 impl Addresses {
-    /// Every address.
+    /// Returns the set of all addresses.
     pub(super) fn all() -> Addresses {
         Addresses::all_ipv4().or(&IpNet::from(Ipv6Net::default()).into())
     }
 
-    /// Every IPv4 address.
+    /// Returns the set of all IPv4 addresses.
     pub(super) fn all_ipv4() -> Addresses {
         IpNet::from(Ipv4Net::default()).into()
     }
 
-    /// Those of the host itself that every host has.
+    /// Returns the loopback addresses.
     pub(super) fn loopback() -> Addresses {
         let ipv4 = Ipv4Net::new_assert(Ipv4Addr::LOCALHOST, 8).trunc();
         Addresses::from(IpNet::from(ipv4)).or(&IpAddr::from(Ipv6Addr::LOCALHOST).into())
     }
 
-    /// Whether there is none.
+    /// True for the empty set.
     pub(super) fn is_empty(&self) -> bool {
         self.ipv4.is_empty() && self.ipv6.is_empty()
     }
 
-    /// Those of either set.
+    /// Returns the union of both sets.
     pub(super) fn or(&self, other: &Addresses) -> Addresses {
         self.with(other, union)
     }
 
-    /// Those of both sets.
+    /// Returns the intersection of both sets.
     pub(super) fn and(&self, other: &Addresses) -> Addresses {
         self.with(other, intersection)
     }
 
-    /// Those of this set that are not in the other.
+    /// Returns this set without the addresses of the other.
     pub(super) fn without(&self, other: &Addresses) -> Addresses {
         self.with(other, difference)
     }
@@ -84,9 +83,9 @@ impl Addresses {
         Addresses { ipv4, ipv6: both(&self.ipv6, &other.ipv6) }
     }
 
-    /// The fewest networks that have all of them and no other.
+    /// Returns the smallest list of networks that covers exactly this set.
     pub(super) fn networks(&self) -> Vec<IpNet> {
-        // What was made of 32 bits fits into them.
+        // Derived from 32 bits, so it fits.
         let ipv4 = |number: u128| Ipv4Addr::from(number as u32);
         let of_ipv4 =
             |&(first, last): &Range| Ipv4Subnets::new(ipv4(first), ipv4(last), 0).map(IpNet::from);
@@ -96,18 +95,18 @@ impl Addresses {
         self.ipv4.iter().flat_map(of_ipv4).chain(self.ipv6.iter().flat_map(of_ipv6)).collect()
     }
 
-    /// The octets of the list that means them, at the least: a network has two ends, as a gap has, and
-    /// the shortest one is `"::", `.
+    /// Returns a lower bound for the length of the written list, in octets: each gap separates two
+    /// networks, and the shortest one is `"::", `.
     pub(super) fn least_len(&self) -> usize {
         let gaps = [&self.ipv4, &self.ipv6].map(|ranges| ranges.len().saturating_sub(1));
         6 * gaps.iter().sum::<usize>()
     }
 
-    /// The shortest list that means them, in our words: networks, and before them after a `!` those
-    /// that are excepted.
+    /// Returns the shortest list for this set in dns64d's syntax: networks, preceded by exceptions
+    /// with `!`.
     pub(super) fn written(&self) -> Vec<String> {
         let ipv4 = Trie { ranges: &self.ipv4, bits: 32 }.written(&|first, len| {
-            // What was made of 32 bits fits into them.
+            // Derived from 32 bits, so it fits.
             IpNet::new(IpAddr::V4((first as u32).into()), len)
         });
         let ipv6 = Trie { ranges: &self.ipv6, bits: 128 }
@@ -122,7 +121,7 @@ struct Trie<'a> {
     bits: u8,
 }
 
-/// A network that is in a list, or out of it: its first address, its length, and whether.
+/// An entry of a list: first address and length of a network, and true if it is included.
 type Entry = (u128, u8, bool);
 
 impl Trie<'_> {
@@ -140,12 +139,13 @@ impl Trie<'_> {
         outside.into_iter().filter_map(text).collect()
     }
 
-    /// The shortest lists that tell which addresses of a network are in the set: if those that no
-    /// entry covers are out, and if they are in (Draves, King, Venkatachary and Zill, "Constructing
-    /// optimal IP routing tables", 1999, DOI 10.1109/INFCOM.1999.749256, for two next hops).
+    /// Returns the shortest lists that describe the set within a network, if addresses without an
+    /// entry are excluded, and if they are included. The algorithm is that of Draves, King,
+    /// Venkatachary and Zill, "Constructing optimal IP routing tables", 1999, DOI
+    /// 10.1109/INFCOM.1999.749256, for two next hops.
     fn entries(&self, ranges: &[Range], first: u128, len: u8) -> [Vec<Entry>; 2] {
         let last = first | u128::MAX.checked_shr((128 - self.bits + len).into()).unwrap_or(0);
-        // Those that reach into this network.
+        // Ranges that overlap this network.
         let from = ranges.partition_point(|range| range.1 < first);
         let to = ranges.partition_point(|range| range.0 <= last);
         let ranges = &ranges[from..to];
@@ -157,7 +157,8 @@ impl Trie<'_> {
         let half = 1_u128 << (self.bits - len - 1);
         let [left_out, left_in] = self.entries(ranges, first, len + 1);
         let [right_out, right_in] = self.entries(ranges, first + half, len + 1);
-        // As it is, or turned over by one entry more, which comes after those within it.
+        // Either list unchanged, or the other one inverted by one more entry, which follows the
+        // more specific ones.
         let (out, within) = ([left_out, right_out].concat(), [left_in, right_in].concat());
         let turned = |entries: &[Entry], is_in| [entries, &[(first, len, is_in)]].concat();
         let if_out = if within.len() + 1 < out.len() { turned(&within, true) } else { out.clone() };
@@ -198,7 +199,7 @@ fn difference(one: &[Range], other: &[Range]) -> Vec<Range> {
     rest
 }
 
-/// An access list of which the first entry that covers an address decides.
+/// An access list in which the first entry that covers an address decides.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FirstMatch {
     allowed: Addresses,
@@ -206,7 +207,7 @@ pub(super) struct FirstMatch {
 }
 
 impl FirstMatch {
-    /// The next entry.
+    /// Adds the next entry.
     pub(super) fn then(&mut self, addresses: &Addresses, is_allowed: bool) {
         if is_allowed {
             self.allowed = self.allowed.or(&addresses.without(&self.decided));
@@ -214,14 +215,14 @@ impl FirstMatch {
         self.decided = self.decided.or(addresses);
     }
 
-    /// Whom the list allows.
+    /// Returns the allowed addresses.
     pub(super) fn allowed(self) -> Addresses {
         self.allowed
     }
 }
 
-/// An access list of which the smallest network that an address is in decides; of two like ones the
-/// later.
+/// Evaluates an access list in which the most specific network decides; among equal networks, the
+/// last one.
 pub(super) fn most_specific(mut networks: Vec<(IpNet, bool)>) -> Addresses {
     networks.sort_by_key(|(network, _)| network.prefix_len());
     networks.into_iter().fold(Addresses::default(), |allowed, (network, is_allowed)| {
@@ -230,8 +231,8 @@ pub(super) fn most_specific(mut networks: Vec<(IpNet, bool)>) -> Addresses {
     })
 }
 
-/// A network as other servers write it: with a length or without, and with fewer than four octets
-/// (`10/8`). Bits beyond the length do not count.
+/// Parses a network in the syntax of other servers: with or without a length, and with fewer than
+/// four octets (`10/8`). Bits beyond the length are ignored.
 pub(super) fn network(text: &str) -> Option<IpNet> {
     let (address, len) = match text.split_once('/') {
         Some((address, len)) => (address, Some(len.parse::<u8>().ok()?)),
@@ -246,7 +247,7 @@ pub(super) fn network(text: &str) -> Option<IpNet> {
     Some(IpNet::new(address, len.unwrap_or(longest)).ok()?.trunc())
 }
 
-/// `10` or `192.168`, with zeros for what is not there.
+/// Parses `10` or `192.168`; missing octets are zero.
 fn short(text: &str) -> Option<Ipv4Addr> {
     let text = text.trim_end_matches('.');
     let mut octets = [0; 4];
@@ -295,7 +296,7 @@ mod tests {
         assert_eq!(Addresses::default().written(), [""; 0]);
         let most = Addresses::all().without(&set(&["10/8", "::1", "fd00::/8"])).written();
         assert_eq!(most, ["!10.0.0.0/8", "0.0.0.0/0", "!::1", "!fd00::/8", "::/0"]);
-        // An exception in an exception.
+        // An exception within an exception.
         let guests = office.without(&set(&["10.9/16"])).or(&set(&["10.9.1/24", "::7"])).written();
         assert_eq!(guests, ["10.9.1.0/24", "!10.9.0.0/16", "10.0.0.0/8", "::7", "2001:db8::/32"]);
     }

@@ -1,5 +1,5 @@
-//! A configuration of ours in the making: what an import has found so far, each piece with the place
-//! that it comes from, and how it is written.
+//! The draft of a dns64d configuration, collected during an import. Each setting has the source
+//! line that it comes from.
 
 use std::fmt::Write as _;
 use std::str::FromStr;
@@ -14,15 +14,15 @@ use super::notes::{Notes, Place, shortened};
 use super::prefix::WELL_KNOWN;
 use super::{IsOwn, MAX_THREADS};
 
-/// Something with its origin.
+/// A value with its origin.
 #[derive(Clone, Debug)]
 pub(super) struct Told<T> {
     pub value: T,
     pub origin: Origin,
 }
 
-/// Where something comes from, and the words that stand there, shortened: they may be a whole file,
-/// and there is a copy of them for each group.
+/// Source line and text of a setting. The text is shortened, because it may be a whole file and is
+/// copied for each group.
 #[derive(Clone, Debug)]
 pub(super) struct Origin {
     pub place: Place,
@@ -35,40 +35,40 @@ impl Origin {
         Origin { place: place.clone(), words: shortened(&words) }
     }
 
-    /// The comment above what came of it.
+    /// Returns the comment above the resulting setting.
     fn comment(&self) -> String {
         format!("# {}: {}\n", self.place, self.words)
     }
 }
 
-/// A prefix with what it carries.
+/// A prefix with its ranges.
 #[derive(Clone, Debug)]
 pub(super) struct PrefixDraft {
     pub prefix: Ipv6Net,
     /// Bits after the IPv4 address.
     pub suffix: Option<std::net::Ipv6Addr>,
-    /// The IPv4 addresses that it carries; none: all.
+    /// IPv4 addresses that it carries; `None` for all.
     pub ranges: Option<Addresses>,
     pub origin: Origin,
 }
 
-/// What a table of translation says; what is not there stays at our default.
+/// Keys of a translation table; missing ones keep dns64d's default.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Translation {
     pub prefixes: Vec<PrefixDraft>,
-    /// AAAA records that count as none; none: our default.
+    /// AAAA records to ignore; `None` for dns64d's default.
     pub exclude: Option<Addresses>,
-    /// When A records are asked for, as in the file.
+    /// Condition under which A records are queried, as in the file.
     pub mode: Option<&'static str>,
     /// Other keys and their values.
     pub flags: Vec<(&'static str, bool)>,
 }
 
-/// The octets of a prefix in a file, with the comment above it, at the least.
+/// Lower bound for the length of a prefix with its comment in the file, in octets.
 pub(super) const LEAST_OF_PREFIX: usize = 32;
 
 impl Translation {
-    /// Its octets in a file, at the least.
+    /// Returns a lower bound for the length in the file, in octets.
     pub(super) fn least_len(&self) -> usize {
         let ranges = self.prefixes.iter().filter_map(|prefix| prefix.ranges.as_ref());
         let exclude = self.exclude.as_ref().map(|exclude| exclude.without(&Addresses::all_ipv4()));
@@ -78,7 +78,7 @@ impl Translation {
     }
 }
 
-/// `[[group]]`.
+/// A `[[group]]`.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     pub clients: Addresses,
@@ -86,7 +86,7 @@ pub(super) struct Group {
     pub origin: Option<Origin>,
 }
 
-/// A `[[forward]]`: a domain with the resolvers that are asked for it.
+/// A `[[forward]]`: a domain with its upstreams.
 #[derive(Clone, Debug)]
 pub(super) struct Forward {
     pub domain: String,
@@ -94,7 +94,7 @@ pub(super) struct Forward {
     pub origin: Origin,
 }
 
-/// A key of a table that needs no more than its value.
+/// A key with a plain value.
 #[derive(Clone, Debug)]
 struct Setting {
     table: &'static str,
@@ -103,9 +103,9 @@ struct Setting {
     origin: Origin,
 }
 
-/// The largest TTL where nothing is said, seconds.
+/// Default of the maximum TTL, in seconds.
 const LONGEST_TTL: i64 = 86_400;
-/// What dns64d takes for some keys; for others it is any number of 32 bits.
+/// Bounds of some keys in dns64d; other keys are 32-bit numbers.
 const BOUNDS: [(&str, &str, u64, u64); 4] = [
     ("cache", "mebibytes", 0, 1 << 20),
     ("limits", "tcp-connections", 1, 1 << 20),
@@ -113,32 +113,32 @@ const BOUNDS: [(&str, &str, u64, u64); 4] = [
     ("local", "reverse-ttl", 0, 86_400),
 ];
 
-/// The configuration in the making, and what is not in it.
+/// The draft, and notes on settings that it lacks.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     pub listen: Vec<Told<ServiceAddr>>,
     pub threads: Option<Told<usize>>,
     pub translation: Translation,
     pub groups: Vec<Group>,
-    /// `[[domain]]`s with `ignore-aaaa`.
+    /// `[[domain]]` entries with `ignore-aaaa`.
     pub ignore_aaaa: Vec<Told<String>>,
-    /// `[[domain]]`s with `off`.
+    /// `[[domain]]` entries with `off`.
     off: Vec<Told<String>>,
-    /// Whom it answers; none: our default.
+    /// Allowed clients; `None` for dns64d's default.
     pub access: Option<Told<Addresses>>,
-    /// Of the root, which are asked for all that no [`Forward`] covers.
+    /// Upstreams of the root, for all names that no [`Forward`] covers.
     pub upstreams: Vec<Told<ServiceAddr>>,
     pub forwards: Vec<Forward>,
-    /// Value of `local-zones`; none: our default.
+    /// Value of `local-zones`; `None` for dns64d's default.
     pub local_zones: Option<Told<Value>>,
-    /// Domains that dns64d would answer locally; the upstreams of the root are asked for them.
+    /// Domains that dns64d would answer locally, but that use the upstreams of the root.
     as_root: Vec<Told<String>>,
     settings: Vec<Setting>,
     pub notes: Notes,
 }
 
 impl Draft {
-    /// `[table] key = value`, as near to it as dns64d takes; `None` is no number.
+    /// Sets `[table] key = value`, clamped to dns64d's bounds; `None` is not a number.
     pub(super) fn set_number(
         &mut self,
         table: &'static str,
@@ -158,11 +158,12 @@ impl Draft {
             let why = format!("{key} of dns64d is {least} to {most}: {taken} is written");
             self.notes.answers(&origin.place, &origin.words, why);
         }
-        // The bounds are far below.
+        // The bounds are far smaller.
         self.set(table, key, i64::try_from(taken).unwrap_or(i64::MAX), origin);
     }
 
-    /// Notes a server that synthesizes for clients that set CD, at the setting that turns synthesis on.
+    /// Adds a note about a server that synthesizes for clients with CD, at the setting that enables
+    /// synthesis.
     pub(super) fn synthesizes_with_cd(&mut self, server: &str, origin: &Origin) {
         let why = format!(
             "{server} also synthesizes if a query has CD=1 (without DO); dns64d does not (RFC 6147 §5.5)"
@@ -170,13 +171,13 @@ impl Draft {
         self.notes.answers(&origin.place, &origin.words, why);
     }
 
-    /// `[cache] serve-stale`, a year at the most.
+    /// Sets `[cache] serve-stale`, to one year at most.
     pub(super) fn serve_stale(&mut self, seconds: u64, origin: Origin) {
         const YEAR: u64 = 365 * 86_400;
         self.set("cache", "serve-stale", format!("{}s", seconds.min(YEAR)), origin);
     }
 
-    /// As many threads as the other server has, as far as dns64d takes them.
+    /// Sets the number of threads, clamped to dns64d's maximum.
     pub(super) fn set_threads(&mut self, value: &str, origin: Origin) {
         match value.parse::<usize>() {
             Ok(value) => self.threads = Some(Told { value: value.min(MAX_THREADS), origin }),
@@ -184,7 +185,7 @@ impl Draft {
         }
     }
 
-    /// A `[[domain]]` with `ignore-aaaa`.
+    /// Adds a `[[domain]]` with `ignore-aaaa`.
     pub(super) fn ignore_aaaa_of(&mut self, domain: &str, origin: Origin) {
         if let Some(domain) = self.domain(domain, &origin)
             && self.ignore_aaaa.iter().all(|known| known.value != domain)
@@ -193,7 +194,7 @@ impl Draft {
         }
     }
 
-    /// A `[[domain]]` that is not translated.
+    /// Adds a `[[domain]]` without translation.
     pub(super) fn off_for(&mut self, domain: &str, origin: Origin) {
         let known = |all: &[Told<String>], domain: &str| all.iter().any(|one| one.value == domain);
         if let Some(domain) = self.domain(domain, &origin)
@@ -204,10 +205,11 @@ impl Draft {
         }
     }
 
-    /// A domain in the one form that it is compared in, `.` for the root; a note if it is none.
+    /// Returns a domain in canonical form, with `.` for the root. An invalid one gives `None` and a
+    /// note.
     fn domain(&mut self, text: &str, origin: &Origin) -> Option<String> {
         match Name::<Vec<u8>>::from_str(text) {
-            // A dot that is part of a label cannot be told from one that is not any more.
+            // After conversion, a dot within a label could not be distinguished from a separator.
             _ if text.contains('\\') => {
                 let why = format!("'{text}' is no domain that could be read");
                 self.notes.answers(&origin.place, &origin.words, why);
@@ -225,7 +227,7 @@ impl Draft {
         }
     }
 
-    /// `[table] key = value`; the last one counts.
+    /// Sets `[table] key = value`, replacing an earlier value.
     pub(super) fn set(
         &mut self,
         table: &'static str,
@@ -237,20 +239,20 @@ impl Draft {
         self.settings.push(Setting { table, key, value: value.into(), origin });
     }
 
-    /// Whether `[table] key` has been set.
+    /// True if `[table] key` has been set.
     pub(super) fn has(&self, table: &str, key: &str) -> bool {
         self.settings.iter().any(|known| (known.table, known.key) == (table, key))
     }
 
-    /// One more address to serve.
+    /// Adds a listen address.
     pub(super) fn listen_at(&mut self, address: ServiceAddr, origin: Origin) {
         if !self.listen.iter().any(|known| known.value == address) {
             self.listen.push(Told { value: address, origin });
         }
     }
 
-    /// Resolvers for a domain, `.` for the root. Of several lists for one domain the first one counts,
-    /// and the others are noted if they differ from it.
+    /// Adds upstreams for a domain, `.` for the root. The first list for a domain applies; later
+    /// ones give a note if they differ.
     pub(super) fn forward(&mut self, domain: &str, upstreams: &[ServiceAddr], origin: &Origin) {
         let Some(domain) = self.domain(domain, origin) else { return };
         let before: Vec<ServiceAddr> = if domain == "." {
@@ -273,15 +275,14 @@ impl Draft {
         }
     }
 
-    /// A domain for which the upstreams of the root are asked, although dns64d would answer it
-    /// locally.
+    /// Adds a domain that uses the upstreams of the root, although dns64d would answer it locally.
     pub(super) fn forward_as_root(&mut self, domain: &str, origin: Origin) {
         if let Some(value) = self.domain(domain, &origin) {
             self.as_root.push(Told { value, origin });
         }
     }
 
-    /// Adds a `[[forward]]` for each of the domains that are asked like the root.
+    /// Adds a `[[forward]]` for each domain that uses the upstreams of the root.
     fn settle_as_root(&mut self) {
         let upstreams: Vec<ServiceAddr> = self.upstreams.iter().map(|told| told.value).collect();
         for Told { value: domain, origin } in std::mem::take(&mut self.as_root) {
@@ -359,7 +360,7 @@ impl Draft {
         }
     }
 
-    /// Writes the file. `origin` names the file that it is made from.
+    /// Returns the text of the file. `origin` names its source.
     pub(super) fn finish(&mut self, origin: &str, is_own: IsOwn) -> String {
         self.settle(is_own);
         let mut text = format!(
@@ -389,8 +390,8 @@ impl Draft {
         text + "\n"
     }
 
-    /// Whether an address is one of all that are served on its port anyway: it cannot be bound
-    /// beside them.
+    /// True if a listen address for all addresses covers this one on the same port, so that it
+    /// cannot be bound in addition.
     fn serves_all_of(&self, address: ServiceAddr) -> bool {
         let covers = |all: &ServiceAddr| {
             all.ip().is_unspecified()
@@ -419,7 +420,7 @@ impl Draft {
         text.push('\n');
     }
 
-    /// A table with its settings and what `more` writes, if there is any of it.
+    /// Writes a table with its settings and the output of `more`, unless both are empty.
     fn write_table(&self, text: &mut String, table: &str, more: impl Fn(&mut String)) {
         let mut body = String::new();
         more(&mut body);
@@ -446,8 +447,9 @@ impl Draft {
         text.push('\n');
     }
 
-    /// `[[upstream]]`s, and `[[forward]]`s that say who is asked for what. As an upstream without a
-    /// domain would be asked for everything, the root has a `[[forward]]` where others have one.
+    /// Writes the `[[upstream]]` entries, and `[[forward]]` entries that assign domains to them. An
+    /// upstream without a domain would be used for all names, so if other domains have a
+    /// `[[forward]]`, the root has one too.
     fn write_upstreams(&self, text: &mut String) {
         let root: Vec<ServiceAddr> = self.upstreams.iter().map(|told| told.value).collect();
         let mut body = String::new();
@@ -476,7 +478,7 @@ impl Draft {
             write_forward(&mut body, &forward.domain, &forward.upstreams);
         }
         if root.is_empty() {
-            // With an upstream of a domain only, that one would be asked for everything.
+            // An upstream for one domain only would be used for all names.
             text.push_str(OPEN);
             body = body
                 .lines()
@@ -487,7 +489,7 @@ impl Draft {
     }
 }
 
-/// What stands where the resolver should be.
+/// Text in place of missing upstreams.
 const OPEN: &str = "\
 # No resolver is left to be asked; dns64d does not resolve from the root servers itself. Until you name one here, those of
 # /etc/resolv.conf are asked.
@@ -518,7 +520,7 @@ fn write_translation(text: &mut String, translation: &Translation) {
         text.push_str("]\n");
     }
     if let Some(exclude) = exclude {
-        // Of IPv4 there is nothing to exclude.
+        // IPv4 networks cannot be excluded.
         let exclude = exclude.without(&Addresses::all_ipv4());
         let _ = writeln!(text, "exclude = {}", networks(&exclude));
     }
@@ -530,8 +532,8 @@ fn write_translation(text: &mut String, translation: &Translation) {
     }
 }
 
-/// A prefix as a table in one line. The well-known one carries private addresses, as it does in
-/// all servers that can be imported; RFC 6052 §3.1 forbids it.
+/// Formats a prefix as an inline table. The well-known one carries private addresses, as in all
+/// supported servers, although RFC 6052 §3.1 forbids it.
 fn written(draft: &PrefixDraft) -> String {
     let mut text = format!("{{ prefix = \"{}\"", draft.prefix);
     if let Some(suffix) = draft.suffix {
@@ -546,7 +548,7 @@ fn written(draft: &PrefixDraft) -> String {
     text + " }"
 }
 
-/// A value in one line, or an array in lines of at most a hundred characters.
+/// Formats a value on one line, or an array on lines of at most 100 characters.
 fn in_lines(value: &Value) -> String {
     let Value::Array(items) = value else { return value.to_string() };
     let mut text = "[".to_owned();
@@ -566,8 +568,8 @@ fn networks(addresses: &Addresses) -> Value {
     Value::Array(addresses.written().into_iter().map(Value::String).collect())
 }
 
-/// Whether dns64d takes whom these are for everybody: a network of more than a 256th of all
-/// addresses, but for those that are nobody's in public.
+/// True if dns64d treats these clients as an open resolver: a network larger than 1/256 of all
+/// addresses, except unique local addresses.
 fn is_open(clients: &Addresses) -> bool {
     let of_more = |text: String| {
         let len = text.rsplit_once('/').and_then(|(_, len)| len.parse::<u8>().ok());

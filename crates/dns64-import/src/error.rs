@@ -12,9 +12,9 @@ pub enum ImportError {
     /// A file cannot be read.
     #[error("cannot read {file}: {source}")]
     Read {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
-        /// The system's error.
+        /// Error of the system call.
         source: std::io::Error,
     },
     /// Wrong syntax.
@@ -28,23 +28,23 @@ pub enum ImportError {
     /// Wrong syntax of YAML, too many levels, or too many aliases.
     #[error("{file}: {reason}")]
     Yaml {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
         /// The mistake, with its line.
         reason: String,
     },
-    /// The result is longer than a configuration file may be.
+    /// The result would exceed the maximum length of a configuration file.
     #[error("{file} is too long: the result would be longer than {LONGEST_FILE} octets")]
     TooLong {
-        /// The file that was read.
+        /// Path of the source file.
         file: PathBuf,
     },
-    /// The file belongs to no server that is recognized.
+    /// The server cannot be detected from the file.
     #[error(
         "{file}: cannot recognize the server; name it with --from (bind, unbound, powerdns, knot-resolver, coredns, mtd64-ng)"
     )]
     Whose {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
     },
 }

@@ -11,23 +11,23 @@ use glob::{MatchOptions, glob_with};
 use super::error::ImportError;
 use super::notes::Place;
 
-/// Files in files in files: more than anybody writes, and the end of those that include themselves.
+/// Maximum nesting depth of included files; it also ends recursive includes.
 pub(super) const DEEPEST: usize = 16;
 
-/// How many files may be included in all.
+/// Maximum number of included files.
 pub(super) const MOST: usize = 1_000;
 
-/// The error where a file is included beyond [`DEEPEST`] or [`MOST`].
+/// Returns the error for an include beyond [`DEEPEST`] or [`MOST`].
 pub(super) fn too_many(place: &Place) -> ImportError {
     let reason = "files include each other, or are too many".to_owned();
     ImportError::Syntax { place: place.clone(), reason }
 }
 
-/// The longest configuration file, in octets: of dns64d, and of a server that is imported.
+/// Maximum length of a configuration file, in octets: of dns64d, and of an imported server.
 pub const LONGEST_FILE: u64 = 1 << 20;
 
 /// Reads a regular file of at most [`LONGEST_FILE`] octets. Opening a pipe fails instead of waiting
-/// for a writer, because a running dns64d that reloads its configuration must answer signals.
+/// for a writer, because a running dns64d that reloads its configuration must still handle signals.
 ///
 /// # Errors
 /// If the file cannot be read, is not a regular file, is too long, or is not UTF-8.
@@ -51,14 +51,14 @@ pub(super) fn read(file: &Path) -> Result<String, ImportError> {
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
-/// The name by which a file is called in places: in one line.
+/// Returns the name of a file for messages, on one line.
 pub(super) fn called(file: &Path) -> Arc<str> {
     let name = file.to_string_lossy();
     name.chars().map(|c| if c.is_control() { '?' } else { c }).collect::<String>().into()
 }
 
-/// The files that a file includes: `named` with `*` and `?`, from the folder of the including file
-/// where it is relative.
+/// Returns the files of an include. `named` may contain `*` and `?`, and a relative path is
+/// relative to the including file.
 pub(super) fn included(by: &Path, named: &str) -> Vec<PathBuf> {
     let path = by.parent().unwrap_or(Path::new("")).join(named);
     let pattern = path.to_string_lossy();

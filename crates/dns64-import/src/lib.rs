@@ -1,19 +1,18 @@
-//! Translates the configuration of another DNS64 server into that of dns64d (`dns64d import`).
+//! Conversion of another DNS64 server's configuration to that of dns64d (`dns64d import`).
 //!
 //! ```text
 //! file, and the files it includes ─► bind, unbound, powerdns, knot_resolver, coredns, mtd64_ng
 //!                                     │ statements, lua, tree: syntax, with line numbers
-//!                                     ├─► Draft ─► configuration file, with the source line of each piece
-//!                                     └─► Notes: settings that are not carried over, and whether answers depend on them
+//!                                     ├─► Draft ─► configuration file, with the source line of each setting
+//!                                     └─► Notes: settings that are not carried over, with their effect on answers
 //! ```
 //!
-//! The draft follows the server's behaviour and not only the text of its file. Defaults that differ
-//! from those of dns64d are written out: which AAAA records are ignored, whether A records are
-//! queried after an error, private addresses below the well-known prefix. Unknown options are
-//! treated as affecting answers.
+//! The draft reproduces the server's behaviour, not only the text of its file. Defaults that differ
+//! from those of dns64d are written explicitly: ignored AAAA records, A queries after errors, and
+//! private addresses below the well-known prefix. Unknown options are treated as affecting answers.
 //!
-//! The crate is below `dns64`, which checks each result with its own configuration code. Limits of
-//! the configuration file that both crates need are defined here.
+//! This crate is below `dns64`, which checks each result with its configuration code. Limits of the
+//! configuration file that both crates need are defined here.
 #![forbid(unsafe_code)]
 
 mod addresses;
@@ -45,14 +44,14 @@ use self::files::{called, read};
 pub use self::local_zones::standard_local_zones;
 pub use self::notes::{Note, Place};
 
-/// The largest number of worker threads of dns64d: one bit of a word for each.
+/// Maximum number of worker threads of dns64d: one bit of a word for each.
 pub const MAX_THREADS: usize = 64;
 
-/// True if a server with the first argument's listen addresses receives queries to the second
-/// argument itself.
+/// Returns true if a server with the listen addresses of the first argument would receive queries
+/// to the second argument itself.
 pub type IsOwn = fn(&[ServiceAddr], ServiceAddr) -> bool;
 
-/// The server that a configuration is for.
+/// Server of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// BIND 9: named.conf.
@@ -78,12 +77,12 @@ pub struct Imported {
     pub notes: Vec<Note>,
 }
 
-/// Reads `file` as a configuration of `source`; without a source it is recognized by name or
-/// content. `is_own` finds upstreams that are dns64d itself.
+/// Reads `file` as a configuration of `source`. Without a source, the server is detected from name
+/// or content. `is_own` detects upstreams that are dns64d itself.
 ///
 /// # Errors
-/// If a file cannot be read or has wrong syntax, or the source is not recognized. Errors of syntax
-/// have file and line.
+/// If a file cannot be read or is malformed, or the server is not detected. Syntax errors have file
+/// and line.
 pub fn import(file: &Path, source: Option<Source>, is_own: IsOwn) -> Result<Imported, ImportError> {
     let text = read(file)?;
     let Some(source) = source.or_else(|| Source::of(file, &text)) else {
@@ -116,7 +115,7 @@ impl Source {
         ("mtd64-ng", Source::Mtd64Ng),
     ];
 
-    /// Recognizes a configuration by the file's name, otherwise by its content.
+    /// Detects the server by the file's name, otherwise by its content.
     fn of(file: &Path, text: &str) -> Option<Source> {
         let name = file.file_name()?.to_str()?.to_ascii_lowercase();
         let is = |words: &[&str]| words.iter().any(|word| name.contains(word));

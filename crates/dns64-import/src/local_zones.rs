@@ -1,4 +1,4 @@
-//! Zones that a resolver should answer locally instead of asking the servers of the root and of
+//! Zones that a resolver should answer locally instead of querying the servers of the root and of
 //! AS112.
 
 /// Names for private use: RFC 6761 §6.2, RFC 6762 §22.1, RFC 8375, RFC 9665.
@@ -20,7 +20,7 @@ const IPV4: [&str; 9] = [
 /// missing.
 const IPV6: [&str; 6] = ["d.f", "8.e.f", "9.e.f", "a.e.f", "b.e.f", "8.b.d.0.1.0.0.2"];
 
-/// The zones of `local-zones = true`, in lower case without final dots: `test`, `local`,
+/// Returns the zones of `local-zones = true`, in lower case without final dots: `test`, `local`,
 /// `home.arpa`, `service.arpa`, and the reverse zones of RFC 6303 and RFC 7793.
 pub fn standard_local_zones() -> impl Iterator<Item = String> {
     let private = PRIVATE.into_iter().map(str::to_owned);

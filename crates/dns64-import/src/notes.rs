@@ -11,7 +11,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// `line` of `file`, from 1.
+    /// Creates the place of `line` of `file`, from 1.
     pub(super) fn new(file: &Arc<str>, line: usize) -> Place {
         Place { file: file.clone(), line }
     }
@@ -27,9 +27,9 @@ impl fmt::Display for Place {
 #[derive(Clone, Debug)]
 pub struct Note {
     place: Place,
-    /// As it is written there.
+    /// Text of the setting.
     what: String,
-    /// Why not, and what to do about it.
+    /// Reason, and advice.
     why: String,
     changes_answers: bool,
 }
@@ -54,12 +54,12 @@ impl fmt::Display for Note {
 pub(super) struct Notes(Vec<Note>);
 
 impl Notes {
-    /// Something is lost that answers depend on.
+    /// Adds a note on a lost setting that affects answers.
     pub(super) fn answers(&mut self, place: &Place, what: &str, why: impl Into<String>) {
         self.push(place, what, why.into(), true);
     }
 
-    /// Something is left out that no answer depends on.
+    /// Adds a note on a lost setting without effect on answers.
     pub(super) fn nothing(&mut self, place: &Place, what: &str, why: impl Into<String>) {
         self.push(place, what, why.into(), false);
     }
@@ -74,7 +74,7 @@ impl Notes {
     }
 }
 
-/// At most sixty characters of what may be anything, in one line.
+/// Shortens arbitrary text to one line of at most 60 characters.
 pub(super) fn shortened(text: &str) -> String {
     const MOST: usize = 60;
     let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();

@@ -11,13 +11,14 @@ pub(super) const WELL_KNOWN: Ipv6Net =
 /// Bits 64 to 71, which must be zero (RFC 6052 §2.2).
 const RESERVED: u128 = 0xff << 56;
 
-/// Reads a prefix; `None` if dns64d does not accept it.
+/// Parses a prefix; `None` if dns64d does not accept it.
 pub(super) fn parse(text: &str) -> Option<Ipv6Net> {
     text.parse().ok().and_then(checked)
 }
 
-/// The same prefix; `None` if dns64d does not accept it: RFC 6052 has no such length, bits beyond
-/// the length or the reserved bits are set, it contains the well-known prefix, or it is not routed.
+/// Returns the prefix, or `None` if dns64d does not accept it. This is the case if RFC 6052 has no
+/// such length, bits beyond the length or the reserved bits are set, it contains the well-known
+/// prefix, or it is not routed.
 pub(super) fn checked(prefix: Ipv6Net) -> Option<Ipv6Net> {
     let (address, bits) = (prefix.addr(), u128::from(prefix.addr()));
     let has_length = matches!(prefix.prefix_len(), 32 | 40 | 48 | 56 | 64 | 96);
@@ -27,7 +28,7 @@ pub(super) fn checked(prefix: Ipv6Net) -> Option<Ipv6Net> {
     (has_length && is_network && is_routed && !contains_well_known).then_some(prefix)
 }
 
-/// True if the suffix only has bits after the IPv4 address that follows the prefix.
+/// True if the suffix has bits only after the IPv4 address that follows the prefix.
 pub(super) fn takes_suffix(prefix: Ipv6Net, suffix: Ipv6Addr) -> bool {
     // The IPv4 address and the reserved bits take 40 bits; after a /96 no bits are left.
     let free = u128::MAX.checked_shr(u32::from(prefix.prefix_len()) + 40).unwrap_or(0);

@@ -1,5 +1,5 @@
-//! Words, blocks in braces and `;`: how named.conf is written, and, with line ends in place of `;`,
-//! a Corefile.
+//! Syntax of named.conf: words, blocks in braces, and `;`. In a Corefile a newline takes the place
+//! of `;`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::error::ImportError;
 use super::files::{DEEPEST, MOST, called, included, read, too_many};
 use super::notes::Place;
 
-/// Words up to the end of the statement, with the block in it if it has one.
+/// The words of a statement, and its block if it has one.
 #[derive(Clone, Debug)]
 pub(super) struct Statement {
     pub place: Place,
@@ -17,28 +17,28 @@ pub(super) struct Statement {
 }
 
 impl Statement {
-    /// Its first word.
+    /// Returns the first word.
     pub(super) fn name(&self) -> &str {
         self.words.first().map_or("", String::as_str)
     }
 
-    /// The word after the first one.
+    /// Returns the second word.
     pub(super) fn argument(&self) -> Option<&str> {
         self.words.get(1).map(String::as_str)
     }
 
-    /// The word after `key`.
+    /// Returns the word after `key`.
     pub(super) fn after(&self, key: &str) -> Option<&str> {
         let at = self.words.iter().position(|word| word == key)?;
         self.words.get(at + 1).map(String::as_str)
     }
 
-    /// What is in its block.
+    /// Returns the contents of the block.
     pub(super) fn body(&self) -> &[Statement] {
         self.block.as_deref().unwrap_or_default()
     }
 
-    /// As it is written, in one line.
+    /// Returns the source text on one line.
     pub(super) fn written(&self) -> String {
         let mut text = self.words.join(" ");
         if let Some(block) = &self.block {
@@ -49,22 +49,22 @@ impl Statement {
     }
 }
 
-/// How statements are told from each other.
+/// Separation of statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
-    /// Each ends with `;`; comments begin with `#` or `//`, or stand in `/* */`.
+    /// A statement ends with `;`. Comments begin with `#` or `//`, or are enclosed in `/* */`.
     Semicolons,
-    /// Each is a line; comments begin with `#`.
+    /// A statement is one line. Comments begin with `#`.
     Lines,
 }
 
 impl Style {
-    /// Whether a brace before `after` begins or ends a block.
+    /// True if a brace followed by `after` delimits a block.
     fn is_brace(self, after: &str) -> bool {
         self == Style::Semicolons || after.is_empty() || after.starts_with(char::is_whitespace)
     }
 
-    /// What includes another file.
+    /// Returns the keyword for including a file.
     fn include(self) -> &'static str {
         match self {
             Style::Semicolons => "include",
@@ -81,7 +81,7 @@ enum Token {
     End,
 }
 
-/// The statements of a file; those of an included one stand in the place of their `include`.
+/// Returns the statements of a file. Those of an included file replace the `include`.
 ///
 /// # Errors
 /// If a file cannot be read, or braces or quotes do not match.
@@ -91,7 +91,7 @@ pub(super) fn parse(file: &Path, style: Style) -> Result<Vec<Statement>, ImportE
 
 struct Parser {
     style: Style,
-    /// How many have been included.
+    /// Number of included files.
     files: usize,
 }
 
@@ -106,7 +106,7 @@ impl Parser {
         self.spliced(statements, file, depth)
     }
 
-    /// Puts included files in their places.
+    /// Replaces includes by the statements of the files.
     fn spliced(
         &mut self,
         statements: Vec<Statement>,
@@ -117,7 +117,7 @@ impl Parser {
         let mut all = Vec::with_capacity(statements.len());
         for mut statement in statements {
             let named = statement.argument().filter(|_| statement.name() == style.include());
-            // In a Corefile it may be a piece of the same file that is named.
+            // In a Corefile the name may be that of a snippet in the same file.
             let named = named.filter(|named| {
                 style == Style::Semicolons
                     || included(file, named).iter().any(|path| path.is_file())
@@ -142,7 +142,7 @@ impl Parser {
 }
 
 struct Tokens {
-    /// Each with its line.
+    /// Tokens with their lines.
     all: Vec<(Token, usize)>,
     at: usize,
     name: Arc<str>,
@@ -159,7 +159,7 @@ impl Tokens {
     }
 }
 
-/// Statements up to the end of the block, whose `}` is left.
+/// Parses statements up to the end of the block; its `}` is not consumed.
 fn block(tokens: &mut Tokens, depth: usize) -> Result<Vec<Statement>, ImportError> {
     let mut statements = Vec::new();
     let mut open: Option<Statement> = None;
@@ -177,7 +177,7 @@ fn block(tokens: &mut Tokens, depth: usize) -> Result<Vec<Statement>, ImportErro
                 tokens.next();
                 let inside = block(tokens, depth + 1)?;
                 let statement = open.get_or_insert_with(fresh);
-                // Of several blocks the first one counts: only control channels have more.
+                // The first block is used; only control channels have several.
                 statement.block.get_or_insert(inside);
                 if !matches!(tokens.peek(), Some((Token::Close, _))) {
                     return Err(bad(&tokens.name, line, "a '{' without its '}'"));
@@ -194,7 +194,7 @@ fn bad(name: &Arc<str>, line: usize, reason: &str) -> ImportError {
     ImportError::Syntax { place: Place::new(name, line), reason: reason.to_owned() }
 }
 
-/// The words of a text, without comments. A `!` is a word of its own.
+/// Splits a text into tokens, without comments. `!` is a separate token.
 fn tokens(text: &str, name: &Arc<str>, style: Style) -> Result<Vec<(Token, usize)>, ImportError> {
     let mut tokens = Vec::new();
     let mut line = 1;
@@ -221,7 +221,7 @@ fn tokens(text: &str, name: &Arc<str>, style: Style) -> Result<Vec<(Token, usize
                 (Some(Token::Word(after[..len].to_owned())), len + 2)
             }
             _ => {
-                // Of a Corefile `{$NAME}` is a piece of a word.
+                // In a Corefile, `{$NAME}` is part of a word.
                 let ends = |c: char| {
                     c.is_whitespace()
                         || c == '"'
@@ -238,7 +238,7 @@ fn tokens(text: &str, name: &Arc<str>, style: Style) -> Result<Vec<(Token, usize
     Ok(tokens)
 }
 
-/// The comment that a text begins with; that of a line without the line's end.
+/// Returns the comment at the start of a text. A line comment excludes the newline.
 fn comment(text: &str, style: Style) -> Option<&str> {
     let of_line = || &text[..text.find('\n').unwrap_or(text.len())];
     if text.starts_with('#') || (style == Style::Semicolons && text.starts_with("//")) {

@@ -11,7 +11,7 @@ fn import(file: &Path, source: Option<Source>) -> Result<Imported, ImportError> 
     super::import(file, source, |listen, server| listen.contains(&server))
 }
 
-/// The file that is read in each folder.
+/// Source file in each folder.
 const FILES: [(&str, &str); 8] = [
     ("bind", "named.conf"),
     ("coredns", "Corefile"),
@@ -227,7 +227,7 @@ fn synthesis_for_queries_with_cd_is_noted() {
     }
 }
 
-/// The configuration that an import makes, without comments.
+/// The imported configuration without comments.
 fn settings(name: &str, text: &str) -> String {
     let (_folder, path) = file(name, text);
     let toml = import(&path, None).unwrap_or_else(|error| panic!("{text}\n{error}")).toml;
@@ -268,7 +268,7 @@ fn unbounds_built_in_local_zones_are_kept() {
         let lost = notes.iter().filter(|note| note.changes_answers()).count();
         (table["local-zones"].clone(), forwards(&toml), lost)
     };
-    // Unbound does not have the zone `local`.
+    // Unbound has no built-in zone `local`.
     let (zones, forwards, lost) = of("");
     assert_eq!((zones, lost), (toml::Value::Boolean(true), 0));
     assert_eq!(forwards, [".", "local"]);
@@ -294,7 +294,7 @@ fn unbounds_built_in_local_zones_are_kept() {
     let loopback = format!("1{}.ip6.arpa", ".0".repeat(31));
     assert_eq!(zones, ["test", "home.arpa", "service.arpa", "127.in-addr.arpa", &loopback]);
 
-    // A zone that blocks its names stays blocked, and its type is noted.
+    // A zone that blocks its names stays blocked, with a note about its type.
     let (zones, forwards, lost) = of("  local-zone: 10.in-addr.arpa static\n");
     assert_eq!((zones, lost, forwards.len()), (toml::Value::Boolean(true), 1, 2));
     let (zones, forwards, lost) = of("  local-zone: local. static\n");
@@ -399,7 +399,7 @@ fn kresd_variables_are_resolved_or_noted() {
     }
 }
 
-/// A file in a folder of its own.
+/// A file in a temporary folder.
 fn file(name: &str, text: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);

@@ -1,7 +1,7 @@
-//! Values with their lines, as YAML and tables of Lua have them.
+//! Values of YAML and of Lua tables, with their lines.
 //!
-//! A YAML file is read event by event, so that a short one ends early if it is too deep, or if its
-//! aliases make too much of it.
+//! A YAML file is read event by event, so that reading stops early if it is too deep, or if its
+//! aliases expand to too much.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -14,36 +14,36 @@ use super::error::ImportError;
 use super::files::{LONGEST_FILE, called, read};
 use super::notes::{Place, shortened};
 
-/// Lists and tables in each other: more than any configuration has.
+/// Maximum nesting depth of lists and tables.
 const DEEPEST: usize = 64;
 
-/// A value and where it stands.
+/// A value with its place.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub place: Place,
     pub value: Value,
 }
 
-/// What a value is.
+/// A value.
 #[derive(Clone, Debug)]
 pub(super) enum Value {
     /// Text, a number, `true` or nothing.
     Text(String),
     List(Vec<Node>),
     Table(Vec<(String, Node)>),
-    /// A call in Lua: the function's name and the arguments.
+    /// A call in Lua: name and arguments.
     Call(String, Vec<Node>),
-    /// A name in Lua, of a value that is not known.
+    /// A name in Lua without a known value.
     Name(String),
 }
 
 impl Node {
-    /// The text of a scalar.
+    /// Returns the text of a scalar.
     pub(super) fn text(&self) -> Option<&str> {
         if let Value::Text(text) = &self.value { Some(text) } else { None }
     }
 
-    /// The elements of a list; a value that is no list is its own only element.
+    /// Returns the elements of a list. Any other value counts as its only element.
     pub(super) fn elements(&self) -> &[Node] {
         match &self.value {
             Value::List(elements) => elements,
@@ -52,17 +52,17 @@ impl Node {
         }
     }
 
-    /// The keys of a table with their values.
+    /// Returns the entries of a table.
     pub(super) fn entries(&self) -> &[(String, Node)] {
         if let Value::Table(entries) = &self.value { entries } else { &[] }
     }
 
-    /// The value of a key of a table.
+    /// Returns the value of a key.
     pub(super) fn get(&self, key: &str) -> Option<&Node> {
         self.entries().iter().find(|(known, _)| known == key).map(|(_, node)| node)
     }
 
-    /// The octets that it takes in memory.
+    /// Returns the size in memory, in octets.
     fn octets(&self) -> usize {
         let of = |nodes: &[Node]| nodes.iter().map(Node::octets).sum::<usize>();
         let more = match &self.value {
@@ -77,7 +77,7 @@ impl Node {
         size_of::<Node>() + more
     }
 
-    /// How many lists and tables are in each other, with itself.
+    /// Returns the nesting depth, including this value.
     fn height(&self) -> usize {
         let of = |nodes: &[Node]| nodes.iter().map(Node::height).max().unwrap_or(0);
         match &self.value {
@@ -89,7 +89,7 @@ impl Node {
         }
     }
 
-    /// As it may have been written, in one line.
+    /// Returns a text form on one line.
     pub(super) fn written(&self) -> String {
         let list = |nodes: &[Node]| nodes.iter().map(Node::written).collect::<Vec<_>>().join(", ");
         match &self.value {
@@ -104,11 +104,11 @@ impl Node {
     }
 }
 
-/// The first document of a YAML file.
+/// Reads the first document of a YAML file.
 ///
 /// # Errors
-/// If the file cannot be read, is no YAML, is deeper than [`DEEPEST`], or if its anchors and aliases
-/// repeat more than [`LONGEST_FILE`] octets.
+/// If the file cannot be read, is not YAML, is deeper than [`DEEPEST`], or if its anchors and
+/// aliases expand to more than [`LONGEST_FILE`] octets.
 pub(super) fn yaml(file: &Path) -> Result<Node, ImportError> {
     let text = read(file)?;
     let mut reader = Reader {
@@ -120,18 +120,18 @@ pub(super) fn yaml(file: &Path) -> Result<Node, ImportError> {
     reader.document().map_err(|reason| ImportError::Yaml { file: file.to_owned(), reason })
 }
 
-/// What is read of a YAML text. Errors are sentences with the line.
+/// Reader of a YAML text. Errors are sentences with the line.
 struct Reader<'a> {
     events: Parser<'a, BufferedInput<Chars<'a>>>,
     name: Arc<str>,
-    /// Copies of the values that have an anchor, by the anchor's number.
+    /// Copies of the values with an anchor, by anchor number.
     anchors: HashMap<usize, Node>,
-    /// How much may be copied yet for anchors and aliases, octets.
+    /// Octets that may still be copied for anchors and aliases.
     left: u64,
 }
 
 impl<'a> Reader<'a> {
-    /// The first document; what follows it has to be YAML too.
+    /// Reads the first document. The rest of the text must be valid YAML too.
     fn document(&mut self) -> Result<Node, String> {
         let mut document = None;
         while let Some((event, line)) = self.event()? {
@@ -150,13 +150,13 @@ impl<'a> Reader<'a> {
         Ok(document.unwrap_or_else(nothing))
     }
 
-    /// The next event with its line.
+    /// Returns the next event with its line.
     fn event(&mut self) -> Result<Option<(Event<'a>, usize)>, String> {
         let event = self.events.next().transpose().map_err(|error| error.to_string())?;
         Ok(event.map(|(event, span)| (event, span.start.line())))
     }
 
-    /// The value that begins with an event, in so many lists and tables.
+    /// Reads the value that starts with an event, at a nesting depth.
     fn node(&mut self, event: Event<'a>, line: usize, depth: usize) -> Result<Node, String> {
         let opens = matches!(event, Event::SequenceStart(..) | Event::MappingStart(..));
         if opens && depth >= DEEPEST {
@@ -173,11 +173,11 @@ impl<'a> Reader<'a> {
             }
             Event::SequenceStart(anchor, _) => (Value::List(self.list(depth + 1)?), anchor),
             Event::MappingStart(anchor, _) => (Value::Table(self.table(depth + 1)?), anchor),
-            // Between values there is no other event in a document.
+            // No other event occurs between values of a document.
             _ => (Value::Text(String::new()), 0),
         };
         let node = Node { place, value };
-        // Zero is none.
+        // Zero means no anchor.
         if anchor > 0 {
             self.pay_for(&node, line)?;
             self.anchors.insert(anchor, node.clone());
@@ -185,7 +185,7 @@ impl<'a> Reader<'a> {
         Ok(node)
     }
 
-    /// What an alias stands for.
+    /// Returns the value of an alias.
     fn alias(&mut self, anchor: usize, line: usize, depth: usize) -> Result<Value, String> {
         let Some(node) = self.anchors.remove(&anchor) else {
             return Err(format!("line {line}: an alias in what it stands for"));
@@ -199,7 +199,7 @@ impl<'a> Reader<'a> {
         Ok(value)
     }
 
-    /// Whether a value may be copied once more.
+    /// Checks that a value may be copied once more.
     fn pay_for(&mut self, node: &Node, line: usize) -> Result<(), String> {
         let left = self.left.checked_sub(node.octets() as u64);
         self.left = left.ok_or_else(|| {
@@ -208,7 +208,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The elements of a list.
+    /// Reads the elements of a list.
     fn list(&mut self, depth: usize) -> Result<Vec<Node>, String> {
         let mut elements = Vec::new();
         while let Some((event, line)) = self.event()? {
@@ -220,7 +220,7 @@ impl<'a> Reader<'a> {
         Ok(elements)
     }
 
-    /// The keys of a table with their values. A key that is no text is an empty one.
+    /// Reads the entries of a table. A key that is not a scalar is empty.
     fn table(&mut self, depth: usize) -> Result<Vec<(String, Node)>, String> {
         let mut entries = Vec::new();
         let mut known = HashSet::new();
@@ -249,8 +249,8 @@ fn too_deep(line: usize) -> String {
     format!("line {line}: too deep: more than {DEEPEST} lists and tables in each other")
 }
 
-/// A scalar as text: nothing, `true`, `false` and numbers of other bases in one form each (YAML 1.2.2
-/// §10.3.2), all else as it is written.
+/// Normalizes a scalar. Null, `true`, `false` and numbers of other bases have one form each (YAML
+/// 1.2.2 §10.3.2); other scalars are unchanged.
 fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> String {
     let is_text = tag.is_some_and(|tag| tag.is_yaml_core_schema() && tag.suffix == "str");
     if style != ScalarStyle::Plain || is_text {
@@ -300,7 +300,7 @@ mod tests {
             assert!(error.contains("too deep"), "{}: {error}", shortened(&text));
         }
         assert!(of(&nested("[", DEEPEST, "]")).is_ok());
-        // A key that is no text has no name, so nothing of it is kept.
+        // A key that is not a scalar has no name, so its value is not kept.
         assert!(of(&format!("- &a0 [x]\n{}", of_keys.collect::<String>())).is_ok());
     }
 

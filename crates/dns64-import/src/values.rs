@@ -1,9 +1,9 @@
-//! Addresses with ports, sizes and times as other servers write them.
+//! Addresses with ports, sizes and times in the syntax of other servers.
 
 use net::address::{HostAddr, ServiceAddr};
 
-/// `192.0.2.53`, `192.0.2.53@5353`, `192.0.2.53:5353`, `[2001:db8::53]:5353` or `2001:db8::53#5353`;
-/// a link-local address may have a zone, as `fe80::53%eth0@5353`.
+/// Parses `192.0.2.53`, `192.0.2.53@5353`, `192.0.2.53:5353`, `[2001:db8::53]:5353` or
+/// `2001:db8::53#5353`. A link-local address may have a zone, as `fe80::53%eth0@5353`.
 pub(super) fn socket(text: &str, port: u16) -> Option<ServiceAddr> {
     if let Ok(address) = text.parse() {
         return Some(address);
@@ -15,7 +15,7 @@ pub(super) fn socket(text: &str, port: u16) -> Option<ServiceAddr> {
     Some(ServiceAddr::new(host.parse::<HostAddr>().ok()?, port))
 }
 
-/// Octets as `64m`, `1G`, `4096`, in MiB, rounded up.
+/// Parses octets as `64m`, `1G` or `4096`. Returns MiB, rounded up.
 pub(super) fn mebibytes(text: &str) -> Option<u64> {
     let lower = text.trim().to_ascii_lowercase();
     let digits = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -29,7 +29,7 @@ pub(super) fn mebibytes(text: &str) -> Option<u64> {
     Some(digits.parse::<u64>().ok()?.checked_mul(unit)?.div_ceil(1 << 20))
 }
 
-/// Seconds as `3600`, `60m`, `1h`, `1d`, `1w`, or several of these one after another.
+/// Parses seconds as `3600`, `60m`, `1h`, `1d`, `1w`, or a sequence of these.
 pub(super) fn seconds(text: &str) -> Option<u64> {
     let (mut sum, mut number) = (0_u64, String::new());
     for c in text.trim().to_ascii_lowercase().chars() {
