@@ -1,20 +1,20 @@
-//! No file of this crate imports in a circle, and docs/ARCHITECTURE.md draws its rooms as they use
-//! each other.
+//! The files of this crate have no circular imports, and docs/ARCHITECTURE.md shows which top-level
+//! modules use each other.
 //!
 //! ```text
 //! src/**.rs ─► tokens, without comments, texts and tests ─► paths: `use` and others ─► file ─► files that it names
 //!                                                                                       └─► room ─► rooms
 //! ```
 //!
-//! A path counts for the file of the deepest module that it names, wherever what it names is
-//! defined; what only tests use does not count. Macros are read as they are written.
+//! A path counts for the file of the deepest module in it, wherever the item is defined. Paths used
+//! only by tests are ignored. Macros are read as written, without expansion.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// A module's path from the crate's root on; that of the root is empty.
+/// Path of a module from the crate's root; empty for the root.
 type Module = Vec<String>;
-/// What each one uses.
+/// Uses of each item.
 type Uses<T> = BTreeMap<T, BTreeSet<T>>;
 
 #[test]
@@ -48,7 +48,7 @@ fn read(file: &Path) -> String {
     std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
-/// The text of each module of the library.
+/// The source text of each module of the library.
 fn sources() -> BTreeMap<Module, String> {
     let src = root().join("src");
     let mut sources = BTreeMap::new();
@@ -75,7 +75,8 @@ fn text(part: &std::ffi::OsStr) -> String {
     part.to_str().unwrap().to_owned()
 }
 
-/// Which modules each module names, itself aside. Modules that only tests have are left out.
+/// The modules that each module refers to, except itself. Modules that exist only in tests are
+/// skipped.
 fn uses(sources: &BTreeMap<Module, String>) -> Uses<Module> {
     let tokens: BTreeMap<&Module, Vec<String>> =
         sources.iter().map(|(module, text)| (module, without_tests(&tokens(text)))).collect();
@@ -97,7 +98,7 @@ fn below(module: &Module, child: &str) -> Module {
     module.iter().cloned().chain([child.to_owned()]).collect()
 }
 
-/// The longest part of a path that is a module.
+/// The longest prefix of a path that is a module.
 fn deepest(path: &[String], modules: &BTreeSet<Module>) -> Module {
     (0..=path.len())
         .rev()
@@ -106,7 +107,8 @@ fn deepest(path: &[String], modules: &BTreeSet<Module>) -> Module {
         .unwrap()
 }
 
-/// Names, `::` and single characters; comments, texts, characters and lifetimes are left out.
+/// Names, `::` and single characters; comments, strings, character literals and lifetimes are
+/// skipped.
 fn tokens(text: &str) -> Vec<String> {
     let mut tokens = Vec::new();
     let mut rest = text;
@@ -133,7 +135,8 @@ fn tokens(text: &str) -> Vec<String> {
     tokens
 }
 
-/// The octets of a text, a character or the mark of a lifetime, if there is one here.
+/// The length of a string, a character literal or the quote of a lifetime at this position, in
+/// octets.
 fn literal(rest: &str) -> Option<usize> {
     let after_b = rest.strip_prefix('b').unwrap_or(rest);
     let before = rest.len() - after_b.len();
@@ -153,13 +156,14 @@ fn literal(rest: &str) -> Option<usize> {
         ends
     });
     let len = end.map_or(after_b.len(), |(at, _)| at + 1);
-    // A character is one, or an escape; anything else is a lifetime, of which the name is a token.
+    // A single character or an escape is a character literal. Otherwise it is a lifetime, and its
+    // name is a token.
     let is_character =
         quote == '"' || after_b[1..].starts_with('\\') || after_b[1..len - 1].chars().count() == 1;
     Some(before + if is_character { len } else { 1 })
 }
 
-/// The tokens but for what stands under `#[cfg(test)]`.
+/// The tokens without items under `#[cfg(test)]`.
 fn without_tests(tokens: &[String]) -> Vec<String> {
     let marks = ["#", "[", "cfg", "(", "test", ")", "]"];
     let mut kept = Vec::new();
@@ -179,7 +183,7 @@ fn without_tests(tokens: &[String]) -> Vec<String> {
     kept
 }
 
-/// How many tokens there are until `end`, or until a block is closed, outside of all brackets.
+/// The number of tokens until `end`, or until a block is closed, outside of all brackets.
 fn item_len(tokens: &[String], end: &str) -> usize {
     let mut depth = 0;
     for (i, token) in tokens.iter().enumerate() {
@@ -195,13 +199,13 @@ fn item_len(tokens: &[String], end: &str) -> usize {
     tokens.len()
 }
 
-/// The modules that are declared with `mod name;`.
+/// The modules declared with `mod name;`.
 fn children(tokens: &[String]) -> Vec<String> {
     let declared = tokens.windows(3).filter(|three| three[0] == "mod" && three[2] == ";");
     declared.map(|three| three[1].clone()).collect()
 }
 
-/// All paths into this crate, from its root on.
+/// All paths into this crate, from its root.
 fn paths(module: &Module, tokens: &[String]) -> Vec<Module> {
     let mut known: BTreeMap<String, Module> =
         children(tokens).into_iter().map(|child| (child.clone(), below(module, &child))).collect();
@@ -232,8 +236,8 @@ fn paths(module: &Module, tokens: &[String]) -> Vec<Module> {
     found
 }
 
-/// Reads a path with all its branches: each leaf, and the name that it has from then on. Returns
-/// where it ends.
+/// Reads a path with all its branches: each leaf, and its name after the import. Returns the
+/// position after it.
 fn tree(
     tokens: &[String],
     mut at: usize,
@@ -275,7 +279,7 @@ fn tree(
     at
 }
 
-/// A path from the crate's root on; `None` if it leads elsewhere, or is one name only.
+/// A path from the crate's root; `None` if it leads to another crate, or is a single name.
 fn absolute(module: &Module, path: &[String], known: &BTreeMap<String, Module>) -> Option<Module> {
     let (first, mut rest) = path.split_first().filter(|(_, rest)| !rest.is_empty())?;
     let mut base = match first.as_str() {
@@ -292,8 +296,8 @@ fn absolute(module: &Module, path: &[String], known: &BTreeMap<String, Module>) 
     Some(base)
 }
 
-/// What is left when everything is taken away, again and again, that uses nothing of the rest or is
-/// used by nothing of it.
+/// Repeatedly removes each item that uses no other remaining item or is used by none, and returns
+/// the rest.
 fn circles<T: Ord + Clone>(uses: &Uses<T>) -> Uses<T> {
     let mut left = uses.clone();
     loop {
@@ -309,7 +313,7 @@ fn circles<T: Ord + Clone>(uses: &Uses<T>) -> Uses<T> {
     }
 }
 
-/// Which rooms, that is modules of the root, each one uses.
+/// The top-level modules ("rooms") that each one uses.
 fn rooms(uses: &Uses<Module>) -> Uses<String> {
     let mut rooms = Uses::new();
     for (module, used) in uses {
@@ -320,7 +324,7 @@ fn rooms(uses: &Uses<Module>) -> Uses<String> {
     rooms
 }
 
-/// The rooms as they are drawn: the lines of the block below "uses these others:".
+/// The top-level modules in the document: the lines of the block below "uses these others:".
 fn drawn(document: &str) -> Uses<String> {
     let block = document.split("uses these others:\n").nth(1).expect("the drawing of the rooms");
     let lines =

@@ -1,5 +1,5 @@
-//! Whatever comes in, from clients or from upstreams: no panic, and no reply that the client cannot
-//! take.
+//! Arbitrary messages from clients and upstreams cause no panic, and no reply that the client
+//! cannot accept.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
@@ -16,7 +16,7 @@ use method::units::Nanos;
 use proptest::prelude::*;
 use wire::view::Message as View;
 
-/// A query for `host.example` with EDNS of a size, or without.
+/// A query for `host.example`, with an optional EDNS size.
 fn query(qtype: Rtype, edns: Option<u16>, dnssec_ok: bool) -> Vec<u8> {
     let mut builder = MessageBuilder::new_vec();
     builder.header_mut().set_rd(true);
@@ -39,13 +39,13 @@ fn name(text: &str) -> Name<Vec<u8>> {
     text.parse().unwrap()
 }
 
-/// The settings of a server with these keys of `[dns64]`, and what follows that table.
+/// The settings of a server with these keys of `[dns64]`, followed by `more`.
 fn settings(dns64: &str, more: &str) -> Settings {
     let text = format!("[dns64]\n{dns64}\n{more}\n[[upstream]]\naddress = '192.0.2.1'\n");
     Settings::from_text(&text, Path::new("test.toml")).unwrap_or_else(|e| panic!("{text}\n{e}"))
 }
 
-/// The reply of a server that knows nothing yet.
+/// The reply of a server with an empty cache.
 fn walk(
     settings: &Settings,
     bytes: &[u8],
@@ -59,7 +59,7 @@ fn walk(
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// What an upstream says to a question: aliases, then so many addresses.
+/// Answer of an upstream: aliases, followed by this many addresses.
 #[derive(Clone, Debug)]
 struct Said {
     rcode: u8,
@@ -123,8 +123,8 @@ fn reply_of(said: &Said, question: &[u8]) -> Vec<u8> {
     answer.finish()
 }
 
-/// An AAAA question that gets no answer, and an A question whose name does not exist: once a panic,
-/// found by fuzzing.
+/// An AAAA query without an answer, and an A query for a name that does not exist. This once
+/// panicked; found by fuzzing.
 #[test]
 fn no_answer_then_nxdomain_is_nxdomain() {
     let ask = |question: &[u8]| {
@@ -141,8 +141,8 @@ fn no_answer_then_nxdomain_is_nxdomain() {
     assert_eq!(View::new(&reply).unwrap().rcode().in_header(), 3);
 }
 
-/// Records parse to the end, the id is the query's, and over UDP it is no longer than the client
-/// allows.
+/// Records parse to the end, the ID is that of the query, and over UDP the reply is no longer than
+/// the client allows.
 fn check(reply: &[u8], limit: usize) -> Result<(), TestCaseError> {
     prop_assert!(reply.len() <= limit, "{} octets for a client that takes {limit}", reply.len());
     let view = View::new(reply).unwrap();
@@ -156,8 +156,8 @@ fn check(reply: &[u8], limit: usize) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Settings of all kinds: whom signatures do not matter to, who excludes everything, whose domain
-/// has a mode of its own.
+/// Settings of various kinds: ignoring signatures, excluding all AAAA records, or with a separate
+/// mode for a domain.
 fn any_settings() -> impl Strategy<Value = Settings> {
     (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), domain_keys()).prop_map(
         |(break_dnssec, exclude, nodata_only, group, domain)| {
@@ -183,7 +183,7 @@ fn any_settings() -> impl Strategy<Value = Settings> {
     )
 }
 
-/// A domain's own keys, or none.
+/// Keys of a domain, or none.
 fn domain_keys() -> impl Strategy<Value = String> {
     let keys = prop_oneof![
         Just("off = true"),
@@ -199,8 +199,8 @@ fn domain_keys() -> impl Strategy<Value = String> {
 /// The keys of `ipv4hint` and `ipv6hint` (RFC 9460 §14.3.2).
 const HINTS: [u8; 2] = [4, 6];
 
-/// An answer to a question about a name whose IPv4 addresses are these, in A records and in the hints
-/// of an HTTPS record; it has no AAAA records.
+/// An answer for a name with these IPv4 addresses, in A records and in the hints of an HTTPS
+/// record. The name has no AAAA records.
 fn reply_with_hints(addresses: &[Ipv4Addr], question: &[u8]) -> Vec<u8> {
     let (wire, rest) = question.split_at(question.len() - 4);
     let asked = Name::from_octets(wire.to_vec()).unwrap();
@@ -235,7 +235,7 @@ fn ipv6_addresses(reply: &[u8]) -> Vec<Ipv6Addr> {
         let data: &[u8] = record.data().data();
         let octets = match record.rtype() {
             Rtype::AAAA => data,
-            // Priority, target, and the one parameter's key and length.
+            // Priority, target, and key and length of the only parameter.
             Rtype::HTTPS if data[4] == HINTS[1] => &data[7..],
             _ => continue,
         };
@@ -246,7 +246,7 @@ fn ipv6_addresses(reply: &[u8]) -> Vec<Ipv6Addr> {
     addresses
 }
 
-/// The records of a type that a reply gives; one of an error gives none.
+/// The number of records of a type in a reply; zero in an error.
 fn count(reply: &[u8], qtype: Rtype) -> usize {
     let message = Message::from_octets(reply).unwrap();
     if message.header().rcode() != Rcode::NOERROR {
@@ -257,7 +257,8 @@ fn count(reply: &[u8], qtype: Rtype) -> usize {
 }
 
 proptest! {
-    /// Item 46: who loses A records has AAAA records, and who loses none has those that he had.
+    /// Item 46: a client whose A records are withheld has AAAA records, and any other client gets
+    /// the A records unchanged.
     #[test]
     fn filter_a_leaves_nobody_without_an_address(
         aaaa in said(), a in said(), domain in domain_keys(), dnssec_ok: bool, off: bool,
@@ -283,7 +284,7 @@ proptest! {
         prop_assert!(given == 0 || has == 0, "{has} A records beside {given} AAAA records");
     }
 
-    /// Item 45: who goes by hints is led through the same prefixes as who asks for addresses.
+    /// Item 45: hints and addresses of a name have the same prefixes.
     #[test]
     fn hints_and_addresses_of_a_name_are_the_same(
         addresses in prop::collection::btree_set(any::<u32>(), 1..6), domain in domain_keys(), draining: bool,
@@ -369,11 +370,11 @@ proptest! {
         }
     }
 
-    /// What is synthesized is each A record's address under the prefix, in order, and nothing else
-    /// (RFC 6147 §5.1.7).
+    /// A synthesized answer has each A record's address under the prefix, in order, and nothing
+    /// else (RFC 6147 §5.1.7).
     #[test]
     fn synthesis_embeds_every_address(addresses in 1u8..130, aliases in 0u8..8) {
-        // The A question is for the end of the aliases.
+        // The A query is for the end of the alias chain.
         let ask = |question: &[u8]| {
             let aliases = if question.starts_with(b"\x04host") { aliases } else { 0 };
             Some(reply_of(&Said { rcode: 0, aliases, addresses, aaaa_too: false, ttl: 60 }, question))
@@ -386,8 +387,7 @@ proptest! {
         prop_assert_eq!(embedded, expected);
     }
 
-    /// What the cache has is not asked for again, and gives the same answer; nothing in it makes a
-    /// reply too long.
+    /// Cached data are not queried again and give the same answer, and never make a reply too long.
     #[test]
     fn a_second_query_is_answered_from_the_cache(said in said(), settings in any_settings(), later in 0u64..100_000) {
         let (cache, cookies) = (Cache::new(1), Cookies::new());
@@ -401,7 +401,7 @@ proptest! {
         let first = walk.reply(&bytes, CLIENT, Transport::Udp, ask).unwrap();
         let needed = asked.swap(0, Ordering::Relaxed);
         let second = walk.reply(&bytes, CLIENT, Transport::Udp, ask).unwrap();
-        // What has no TTL is asked for again.
+        // Data without a TTL are queried again.
         prop_assert!(asked.swap(0, Ordering::Relaxed) <= needed);
         prop_assert_eq!(&first, &second);
         walk.now = Nanos(Nanos::SECOND.0 * later);

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::harness::*;
 use crate::operations::{Daemon, get};
 
-/// What a server answers at its control socket.
+/// The answer of a server at its control socket.
 fn request(socket: &Path, line: &str) -> Value {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(2 * SOON)).unwrap();
@@ -41,7 +41,7 @@ fn status(socket: &Path) -> Status {
     serde_json::from_value(answer["status"].clone()).unwrap_or_else(|e| panic!("{answer} {e}"))
 }
 
-/// A folder with the lines that put a control socket there.
+/// A folder, with configuration lines for a control socket in it.
 fn control() -> (tempfile::TempDir, PathBuf, String) {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("control.sock");
@@ -49,7 +49,7 @@ fn control() -> (tempfile::TempDir, PathBuf, String) {
     (folder, socket, lines)
 }
 
-/// Names of all kinds, told by how they begin.
+/// Names of all kinds, distinguished by their first letters.
 fn zone() -> Upstream {
     Upstream::new(|q| {
         let begins = |kind: &str| q.name.starts_with(kind);
@@ -69,13 +69,14 @@ fn zone() -> Upstream {
     })
 }
 
-/// The prefixes in an explanation that were used.
+/// The prefixes that an explanation reports as used.
 fn used(explained: &Explanation) -> Vec<&str> {
     let used = explained.rules.prefixes.iter().filter(|rule| rule.used);
     used.map(|rule| rule.prefix.as_str()).collect()
 }
 
-/// Client, name, type; decision, group, the group's domain, domain, the prefix that is used, questions.
+/// Client, name, type; decision, group, the group's domain, domain, used prefix, number of
+/// questions.
 const OF_EACH_KIND: [&str; 14] = [
     "127.0.0.1 four.test AAAA translated-no-data - - - 64 2",
     "127.0.0.1 native.test AAAA native - - - - 1",
@@ -92,7 +93,7 @@ const OF_EACH_KIND: [&str; 14] = [
     "127.0.0.3 four.test AAAA translated-no-data 2 - - 64 2",
     "127.0.0.3 four.own.test AAAA translated-no-data 2 four.own.test own.test 77 2",
 ];
-/// The name of 2001:db8:64::192.0.2.1.
+/// The reverse name of 2001:db8:64::192.0.2.1.
 const POINTER: &str = "1.0.2.0.0.0.0.c.0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa";
 
 #[test]
@@ -127,7 +128,7 @@ fn explain_says_why_for_a_name_of_each_kind_and_what_it_says_is_what_clients_get
         ];
         assert_eq!(said, words[3..], "{row}: {found:#?}");
         assert!(!found.decided_by.is_empty() && rules.allowed);
-        // What it says is what the client gets.
+        // The explanation matches the client's reply.
         let got = ask(&name, rtype).from(client).edns(1232).of(&server);
         assert_eq!(found.rcode, got.rcode().to_string(), "{row}");
         assert_eq!(found.extended_errors, got.edes(), "{row}");
@@ -157,7 +158,7 @@ fn explain_has_the_questions_with_their_sources_and_what_bounds_the_ttl() {
         assert_eq!(found.answer[0].ttl, denial_s.min(a_s));
         assert_eq!(found.rules.upstreams, [upstream.address.into()]);
     }
-    // It is no client's query, though the upstream was asked for it.
+    // It is not counted as a client query, although the upstream was queried.
     assert_eq!(upstream.asked(), ["four.test AAAA", "four.test A"]);
     let queries = &status(&socket).counters["queries"];
     assert!(queries.values().all(|&count| count == 0), "{queries:?}");
@@ -277,27 +278,27 @@ fn item_42_idle_connections_give_way_to_requests() {
     let metrics = "[metrics]\nlisten = '127.0.0.1:0'\n";
     let server = server(&[upstream.address], &format!("{PREFIX}{lines}{metrics}"));
     let metrics = server.running.metrics_address().unwrap();
-    // More than there are places, and more than once.
+    // More connections than the limit, repeatedly.
     for _ in 0..3 {
         let _silent: Vec<_> = (0..20).map(|_| UnixStream::connect(&socket).unwrap()).collect();
         assert!(!status(&socket).version.is_empty());
         let _idle: Vec<_> = (0..40).map(|_| TcpStream::connect(metrics).unwrap()).collect();
         assert!(get(metrics, "/metrics").starts_with("HTTP/1.1 200 OK"));
     }
-    // A connection is closed without a newcomer too.
+    // An idle connection is closed even without new ones.
     let mut silent = UnixStream::connect(&socket).unwrap();
     silent.set_read_timeout(Some(SOON)).unwrap();
     assert_eq!(silent.read(&mut [0; 1]).unwrap(), 0);
 }
 
-/// Runs the program: its exit status, standard output and standard error.
+/// Runs the program. Returns exit status, standard output and standard error.
 fn run(args: &[&str]) -> (Option<i32>, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_dns64d")).args(args).output().unwrap();
     let text = |octets: Vec<u8>| String::from_utf8(octets).unwrap();
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
-/// A configuration file with a control socket: its path, and its text for other values of three keys.
+/// A configuration file with a control socket.
 struct Configured {
     folder: tempfile::TempDir,
     upstream: std::net::SocketAddr,
@@ -355,7 +356,7 @@ fn reload_exits_by_what_is_in_effect() {
     assert_eq!(addresses(), ["2001:db8:3::c000:201".parse::<Ipv6Addr>().unwrap()]);
     daemon.line_with("waits for a restart: metrics.listen, user");
 
-    // Refused by the server: the values do not fit each other. The line is that of the key.
+    // Rejected by the server, because values contradict each other. The line is that of the key.
     file.write("", &format!("{other}\n[cache]\nfailure-ttl = 0"));
     let (status, out, error) = reload();
     assert_eq!((status, &*out), (Some(2), ""), "{error}");
@@ -364,7 +365,7 @@ fn reload_exits_by_what_is_in_effect() {
     assert_eq!(addresses(), ["2001:db8:3::c000:201".parse::<Ipv6Addr>().unwrap()]);
     let line = daemon.line_with("reload refused");
     assert!(line.contains("failure-ttl must be 1 to 300"), "{line}");
-    // Refused by its parser, which the command shares.
+    // Rejected by the parser, which the command uses too.
     file.write("nonsense = 1", "");
     let (status, _, error) = reload();
     assert!(status == Some(2) && error.contains("nonsense"), "{error}");
@@ -475,7 +476,7 @@ fn flush_removes_names_from_the_cache_of_all_workers() {
         let (status, out, error) = flush(args);
         assert_eq!((status, out.as_str()), (Some(2), ""), "{args:?}: {error}");
     }
-    // The program around this server reads no configuration.
+    // This server has no configuration file.
     let (status, _, error) = run(&["reload", "--socket", socket]);
     assert!(status == Some(2) && error.contains("no configuration file"), "{error}");
     drop(server);
@@ -495,7 +496,7 @@ fn the_commands_ask_the_running_program_and_its_socket_goes_with_it() {
         log.display()
     );
     std::fs::write(&config, text).unwrap();
-    // One is left over from a server that was killed.
+    // A killed server has left a socket.
     drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
     let mut daemon = Daemon::start(&config);
     let (config_path, socket_path) = (config.to_str().unwrap(), socket.to_str().unwrap());
@@ -517,7 +518,7 @@ fn the_commands_ask_the_running_program_and_its_socket_goes_with_it() {
     assert_eq!((code, shown.configuration.file.as_str()), (Some(0), config_path));
     assert_eq!(run(&["explain", "a..b", "--socket", socket_path]).0, Some(2));
 
-    // The log is rotated, and goes on in a new file, though the program is locked in.
+    // After log rotation, output continues in a new file, although the program is confined.
     let lines = |file: &Path| std::fs::read_to_string(file).map_or(0, |text| text.lines().count());
     let query = || ask("four.test", Rtype::AAAA).try_of(daemon.address, SOON).unwrap();
     assert_eq!(query().addresses(), [mapped("192.0.2.1")]);

@@ -6,12 +6,12 @@ use domain::rdata::{AllRecordData, Mx};
 
 use crate::harness::*;
 
-/// An address that the wrong upstream gives.
+/// The address in answers of the wrong upstream.
 const BAD: &str = "198.51.100.66";
 /// A classless delegation (RFC 2317).
 const CLASSLESS: &str = "0-63.2.0.192.in-addr.arpa";
 
-/// The upstream of all names outside `corp.test`, which has answers for names in that domain too.
+/// The upstream of all names outside `corp.test`, which also has answers for names in that domain.
 fn public(q: &Asked) -> Reply {
     let name = q.name.as_str();
     let bad = |reply: Reply, owner: &str| match q.qtype {
@@ -65,8 +65,8 @@ fn public(q: &Asked) -> Reply {
     }
 }
 
-/// The upstream of `corp.test` and of the classless delegation. Asked for other names, it has the
-/// same records as [`public`].
+/// The upstream of `corp.test` and of the classless delegation. For other names it has the same
+/// records as [`public`].
 fn corp(q: &Asked) -> Reply {
     let name = q.name.as_str();
     match name {
@@ -111,7 +111,7 @@ fn records(got: &Got) -> Vec<String> {
     got.answers().into_iter().map(without_ttl).collect()
 }
 
-/// Asks a question fresh, then over TCP from the cache; both replies have these records.
+/// Sends a query, then repeats it over TCP from the cache; both replies have these records.
 #[track_caller]
 fn assert_records(server: &Server, query: &Ask, expected: &[&str]) {
     for got in [query.of(server), query.over_tcp(server)] {
@@ -237,7 +237,8 @@ fn item_08_records_beside_an_answer_are_left_out() {
     }
 }
 
-/// Pointers of a classless delegation (RFC 2317), also of an address below a NAT64 prefix (item 22).
+/// PTR queries of a classless delegation (RFC 2317), including an address below a NAT64 prefix
+/// (item 22).
 #[test]
 fn item_08_pointers_of_classless_delegations() {
     let main = Upstream::new(|q| public(q).send());
@@ -254,7 +255,7 @@ fn item_08_pointers_of_classless_delegations() {
     assert_records(&server, &ask(&v6, Rtype::PTR), &[&first, &alias, &end]);
 }
 
-/// With `filter-a`, A records are withheld where the other forward's records give AAAA records.
+/// With `filter-a`, A records are withheld if the other forward's records have AAAA records.
 #[test]
 fn item_46_filter_a_follows_into_a_forward() {
     let main = Upstream::new(|q| public(q).send());

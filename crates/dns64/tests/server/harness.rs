@@ -23,7 +23,7 @@ use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
 
 /// Last-resort limit of a wait for an event.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
-/// Time in which nothing must come.
+/// Time for which no message may arrive.
 pub(crate) const NOTHING: Duration = Duration::from_millis(300);
 
 pub(crate) fn name(text: &str) -> Name<Vec<u8>> {
@@ -38,9 +38,9 @@ pub(crate) fn v6(text: &str) -> Ipv6Addr {
     text.parse().unwrap()
 }
 
-// ---- what upstreams say ----
+// ---- answers of upstreams ----
 
-/// A query as the scripted upstream got it.
+/// A query received by the scripted upstream.
 #[derive(Clone)]
 pub(crate) struct Asked {
     pub(crate) message: Message<Vec<u8>>,
@@ -59,7 +59,7 @@ impl Asked {
         Some(Asked { name, qtype: question.qtype(), message, tcp, from })
     }
 
-    /// An answer to it, to be filled in.
+    /// An empty answer to it.
     pub(crate) fn answer(&self) -> Reply {
         self.rcode(Rcode::NOERROR)
     }
@@ -80,7 +80,7 @@ impl Asked {
         }
     }
 
-    /// "No such data", with a SOA of the given TTL and MINIMUM.
+    /// NODATA, with a SOA of the given TTL and MINIMUM.
     pub(crate) fn nodata(&self, ttl: u32, minimum: u32) -> Reply {
         self.answer().soa("test", ttl, minimum)
     }
@@ -176,7 +176,7 @@ impl Reply {
         self
     }
 
-    /// As a server that is older than EDNS.
+    /// Without EDNS, as from an old server.
     pub(crate) fn without_edns(mut self) -> Reply {
         self.edns = false;
         self
@@ -201,7 +201,7 @@ impl Reply {
             authority.push(record).unwrap();
         }
         let mut additional = authority.additional();
-        // EDNS in front, so that what follows it is moved when it is cut out.
+        // OPT comes first, so that the following data move when it is removed.
         if self.edns {
             additional
                 .opt(|opt| {
@@ -238,19 +238,19 @@ fn signature(covered: Rtype) -> Rrsig<Vec<u8>, Name<Vec<u8>>> {
         .unwrap()
 }
 
-/// What the upstream does with a query.
+/// Action of the upstream for a query.
 pub(crate) enum Act {
     Send(Vec<u8>),
-    /// From a port that was not asked.
+    /// Send from a port that was not queried.
     SendFromElsewhere(Vec<u8>),
-    /// Both, equally long, in one datagram that the kernel is to take apart (`UDP_SEGMENT`).
+    /// Send both, of equal length, in one datagram that the kernel splits (`UDP_SEGMENT`).
     SendJoined([Vec<u8>; 2]),
     Wait(Duration),
-    /// Nothing more, until the test says so.
+    /// Wait until the test sets the flag.
     Until(Arc<AtomicBool>),
 }
 
-/// An upstream that does what the test says; UDP and TCP on one port.
+/// A scripted upstream, with UDP and TCP on one port.
 pub(crate) struct Upstream {
     pub(crate) address: SocketAddr,
     asked: Arc<Mutex<Vec<Asked>>>,
@@ -258,7 +258,7 @@ pub(crate) struct Upstream {
     threads: Vec<thread::JoinHandle<()>>,
 }
 
-/// What an upstream does when it is asked.
+/// The actions of an upstream for each query.
 type Script = Arc<dyn Fn(&Asked) -> Vec<Act> + Send + Sync>;
 
 impl Upstream {
@@ -270,7 +270,7 @@ impl Upstream {
         address: SocketAddr,
         script: impl Fn(&Asked) -> Vec<Act> + Send + Sync + 'static,
     ) -> Upstream {
-        // The kernel may give the UDP port of somebody else's TCP: try again.
+        // The TCP port of the same number may be in use: try again.
         let (udp, tcp) = (0..50)
             .find_map(|_| {
                 let udp = UdpSocket::bind(address).ok()?;
@@ -296,7 +296,7 @@ impl Upstream {
         Upstream { address, asked, stop, threads }
     }
 
-    /// The queries that came, as "name TYPE", "name TYPE tcp".
+    /// The received queries, as "name TYPE", "name TYPE tcp".
     pub(crate) fn asked(&self) -> Vec<String> {
         let line = |a: &Asked| format!("{} {}{}", a.name, a.qtype, if a.tcp { " tcp" } else { "" });
         self.asked.lock().unwrap().iter().map(line).collect()
@@ -316,7 +316,7 @@ impl Drop for Upstream {
     }
 }
 
-/// Waits for the test's sign.
+/// Waits until the test sets the flag.
 fn wait_until(is_time: &AtomicBool) {
     while !is_time.load(Ordering::Relaxed) {
         thread::sleep(Duration::from_millis(1));
@@ -330,7 +330,7 @@ fn serve_udp(socket: &UdpSocket, script: &Script, log: &Mutex<Vec<Asked>>, stop:
         let Ok((len, from)) = socket.recv_from(&mut bytes) else { continue };
         let Some(asked) = Asked::new(&bytes[..len], false, from) else { continue };
         log.lock().unwrap().push(asked.clone());
-        // Once for each query: scripts count, and draw lots.
+        // Called once for each query, because scripts count queries and use random numbers.
         let acts = script(&asked);
         let waits = acts.iter().any(|act| matches!(act, Act::Wait(_) | Act::Until(_)));
         let reply = socket.try_clone().unwrap();
@@ -356,7 +356,7 @@ fn serve_udp(socket: &UdpSocket, script: &Script, log: &Mutex<Vec<Asked>>, stop:
                 }
             }
         };
-        // Only those that wait must not keep the others waiting.
+        // Waiting actions must not delay other queries.
         if waits { drop(thread::spawn(act)) } else { act() }
     }
 }
@@ -432,7 +432,7 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
 }
 
-/// A server in front of `upstreams`, with more lines of configuration: those before the first table
+/// A server in front of `upstreams`, with additional configuration; lines before the first table
 /// come first.
 pub(crate) fn server(upstreams: &[SocketAddr], configuration: &str) -> Server {
     server_with(upstreams, configuration, |_| {})
@@ -445,7 +445,7 @@ pub(crate) fn patient_server(upstreams: &[SocketAddr], configuration: &str) -> S
     })
 }
 
-/// A server with settings outside the ranges that a configuration file may have.
+/// A server with settings outside the ranges of a configuration file.
 pub(crate) fn server_with(
     upstreams: &[SocketAddr],
     configuration: &str,
@@ -456,7 +456,7 @@ pub(crate) fn server_with(
         change(&mut settings);
         settings
     };
-    // The kernel gives any free UDP port, and somebody may have the TCP port of that number.
+    // The kernel assigns a free UDP port, but the TCP port of that number may be in use.
     let bound = (0..50).find_map(|_| bind(settings(), Activated::default()).ok());
     let running = bound.expect("a port that is free for UDP and TCP").start().unwrap();
     let address = running.addresses()[0];
@@ -482,7 +482,7 @@ pub(crate) fn mapped(address: &str) -> Ipv6Addr {
 
 // ---- the client ----
 
-/// A query in the making.
+/// A query to be sent.
 #[derive(Clone)]
 pub(crate) struct Ask {
     pub(crate) name: String,
@@ -568,13 +568,13 @@ impl Ask {
         additional.finish()
     }
 
-    /// The reply over UDP, which must come.
+    /// The reply over UDP, which must arrive.
     pub(crate) fn of(&self, server: &Server) -> Got {
         self.try_of(server.address, SOON)
             .unwrap_or_else(|| panic!("no reply to {} {}", self.name, self.qtype))
     }
 
-    /// The reply over UDP, if it comes in time.
+    /// The reply over UDP, if it arrives in time.
     pub(crate) fn try_of(&self, server: SocketAddr, patience: Duration) -> Option<Got> {
         let socket = UdpSocket::bind((self.from, 0)).unwrap();
         socket.send_to(&self.bytes(), server).unwrap();
@@ -601,7 +601,7 @@ pub(crate) fn receive(socket: &UdpSocket, patience: Duration) -> Option<Got> {
     Some(Got::new(&bytes[..len]))
 }
 
-/// A reply, read by an independent library.
+/// A reply, parsed by an independent library.
 pub(crate) struct Got {
     pub(crate) message: Message<Vec<u8>>,
 }
@@ -671,7 +671,7 @@ impl Got {
     }
 }
 
-/// Waits until `condition` holds; a failure says `what`.
+/// Waits until `condition` is true; a failure reports `what`.
 pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let give_up = Instant::now() + SOON;
     while !condition() {

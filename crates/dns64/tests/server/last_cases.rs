@@ -1,4 +1,4 @@
-//! The last cases: each over UDP and TCP, through sockets.
+//! Rare cases, each over UDP and TCP through sockets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,8 +20,8 @@ fn reverse(address: &str) -> String {
     (0..32).map(|i| format!("{:x}.", bits >> (4 * i) & 0xf)).collect::<String>() + "ip6.arpa"
 }
 
-/// What a validating upstream does with a name of a kind: bogus ones it hands out only to those who
-/// set CD, and says why if it is one that explains.
+/// Answers of a validating upstream by kind of name. Bogus data are returned only to queries with
+/// CD; `explains` adds an extended error to the SERVFAIL.
 fn validating(explains: bool) -> Upstream {
     Upstream::new(move |q| {
         let cd = q.message.header().cd();
@@ -72,8 +72,8 @@ fn a_bogus_aaaa_is_not_translated() {
             );
         }
         let asked = upstream.asked();
-        // Behind an unexplained SERVFAIL that was slow A is asked for together with the probe, and
-        // not used.
+        // After a slow SERVFAIL without an extended error, A records are queried in parallel with
+        // the probe, and not used.
         assert!(
             !explains
                 || !asked.iter().any(|line| line.ends_with(" A") && !line.starts_with("dead")),
@@ -98,7 +98,7 @@ fn a_what_is_bogus_is_not_found_out_twice() {
     );
 }
 
-/// What a zone said before it went down, to a client with CD or to a probe, does not make it bogus.
+/// Earlier answers to a client with CD or to a probe do not make a zone bogus that is down now.
 #[test]
 fn a_what_is_down_now_was_not_bogus_before() {
     const ALIVE: usize = 0;
@@ -211,7 +211,7 @@ fn a_recovery_after_an_outage_is_not_bogus() {
     eventually("the answer is fresh", || got().is_none());
 }
 
-/// RFC 6672 §2.2: a DNAME makes too long a name.
+/// RFC 6672 §2.2: a DNAME results in a name that is too long.
 #[test]
 fn c_yxdomain_is_passed_on_with_its_dname() {
     let long = format!("{0}.{0}.{0}.{1}", "l".repeat(60), "m".repeat(55));
@@ -287,7 +287,7 @@ fn d_prefixes_over_the_well_known_one_are_refused() {
         let error = refused.expect_err("it must be refused").to_string();
         assert!(error.contains("line 2") && error.contains("well-known"), "{error}");
     }
-    // The well-known prefix itself, and others of these lengths, are served.
+    // The well-known prefix, and others of these lengths, are served.
     let upstream = Upstream::new(|q| match q.qtype {
         Rtype::A => q.answer().a(&q.name, 60, "8.8.8.8").send(),
         _ => q.nodata(60, 60).send(),
@@ -349,8 +349,8 @@ fn f_extended_errors_say_who_failed() {
     }
 }
 
-/// EDE 23 says that nobody answered. An upstream that answered over UDP, and for which there was no
-/// connection left, is not nobody.
+/// EDE 23 means that no upstream answered. It does not apply if an upstream answered over UDP and
+/// only a TCP connection was missing.
 #[test]
 fn f_a_server_without_room_for_tcp_blames_no_network() {
     let upstream =
@@ -393,7 +393,7 @@ fn g_made_up_zones_have_an_apex() {
     assert!(upstream.asked().is_empty());
 }
 
-/// The resolver's tests show when (RFC 8767 §5).
+/// The resolver's tests cover the timing (RFC 8767 §5).
 #[test]
 fn h_a_silent_upstream_makes_the_answer_stale() {
     let up = Arc::new(std::sync::atomic::AtomicBool::new(true));
@@ -417,7 +417,7 @@ fn h_a_silent_upstream_makes_the_answer_stale() {
     assert_eq!((got.addresses(), got.ede()), (vec![mapped("192.0.2.1")], Some(3)));
 }
 
-/// The resolver's tests show when (RFC 8767 §5).
+/// The resolver's tests cover the timing (RFC 8767 §5).
 #[test]
 fn h_a_slow_upstream_makes_the_answer_stale() {
     let up = Arc::new(std::sync::atomic::AtomicBool::new(true));

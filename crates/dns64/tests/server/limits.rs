@@ -1,4 +1,4 @@
-//! Limits of the system on memory, as `check` and a start report them.
+//! System limits on memory, as reported by `check` and at the start.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,5 +1,5 @@
 //! The items of docs/src/dns64-items.md, through real sockets against a scripted upstream. Each
-//! test's name or comment has its number.
+//! test's name or comment has the number of its item.
 
 #![allow(missing_docs)]
 

@@ -1,4 +1,4 @@
-//! Networks: upstreams that cannot be reached, and a resolv.conf that other programs write.
+//! Networks: unreachable upstreams, and changes of resolv.conf by other programs.
 
 use std::fs;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
@@ -17,12 +17,12 @@ use nix::sched::{CloneFlags, unshare};
 use crate::harness::*;
 use crate::operations::Daemon;
 
-/// An address at which no server listens.
+/// An address without a server.
 fn closed() -> SocketAddr {
     UdpSocket::bind("127.0.0.2:0").unwrap().local_addr().unwrap()
 }
 
-/// The names and RCODEs of the next two replies, in the order in which they come.
+/// The names and RCODEs of the next two replies, in order of arrival.
 fn next_two(socket: &UdpSocket) -> [(String, Rcode); 2] {
     [(); 2].map(|()| {
         let got = receive(socket, SOON).expect("a reply");
@@ -152,8 +152,8 @@ fn item_49_an_interface_that_is_missing_is_named() {
     assert_eq!(error.to_string(), wanted);
 }
 
-/// Runs a test in a thread with a network of its own, and with mounts of its own: /etc and /run are
-/// empty there.
+/// Runs a test in a thread with separate network and mount namespaces, in which /etc and /run are
+/// empty.
 fn on_an_empty_host(test: &str, run: impl FnOnce() + Send) {
     if !testbed::is_root(test) {
         return;
@@ -171,7 +171,7 @@ fn on_an_empty_host(test: &str, run: impl FnOnce() + Send) {
     ended.unwrap_or_else(|panic| resume_unwind(panic));
 }
 
-/// Puts a new /etc/resolv.conf into the place of the old one.
+/// Replaces /etc/resolv.conf atomically.
 fn replace(make: impl FnOnce(&str)) {
     make("/etc/new");
     fs::rename("/etc/new", "/etc/resolv.conf").unwrap();
@@ -204,7 +204,7 @@ fn item_48_resolv_conf_is_followed_from_nothing_on() {
         assert_eq!(got("ipv4only.arpa").answers().len(), 2, "local answers need no upstream");
         replace(|file| fs::write(file, "nameserver fe80::1\n").unwrap());
         daemon.line_with("names only link-local addresses without a zone");
-        // (name to ask for, upstream to answer it, change of resolv.conf)
+        // (query name, upstream that should answer, change of resolv.conf)
         let names = |address: &'static str| {
             move |file: &str| {
                 fs::write(file, format!("nameserver {address}\n")).unwrap();
@@ -217,15 +217,15 @@ fn item_48_resolv_conf_is_followed_from_nothing_on() {
         };
         replace(names("127.0.0.51"));
         follows("a.test", "127.0.0.51");
-        // A link to a folder that was not there, as systemd-resolved makes it.
+        // A link to a new folder, as systemd-resolved creates it.
         fs::create_dir_all("/run/systemd/resolve").unwrap();
         names("127.0.0.52")("/run/systemd/resolve/resolv.conf");
         replace(links_to("../run/systemd/resolve/resolv.conf"));
         follows("b.test", "127.0.0.52");
-        // The same file with another content.
+        // The same file with other contents.
         names("127.0.0.53")("/run/systemd/resolve/resolv.conf");
         follows("c.test", "127.0.0.53");
-        // A file that is gone, or names no server, leaves the upstreams in use.
+        // A missing file, or one without servers, leaves the upstreams unchanged.
         replace(links_to("/run/nothing/resolv.conf"));
         daemon.line_with("cannot be read: No such file or directory");
         assert_eq!(got("d.test").addresses().len(), 1);

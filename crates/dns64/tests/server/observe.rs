@@ -26,7 +26,7 @@ fn zone() -> Upstream {
 
 // ---- the query log ----
 
-/// The lines of a log, once there are so many.
+/// The lines of a log, after at least `count` have been written.
 fn lines(log: &Path, count: usize) -> Vec<String> {
     let read = || std::fs::read_to_string(log).unwrap_or_default();
     eventually("the lines are there", || read().lines().count() >= count);
@@ -95,7 +95,7 @@ fn one_of_so_many_queries_has_its_line_and_none_where_there_is_no_log() {
     assert_eq!(without.running.metrics().total(Count::LogWritten), 0);
 }
 
-// ---- dnstap, read by octets: nothing here leans on the code that writes ----
+// ---- dnstap, decoded without the code under test ----
 
 /// The fields of a protobuf message by number, each as a number or as octets.
 #[derive(Debug, Default)]
@@ -144,7 +144,7 @@ fn varint(rest: &mut &[u8]) -> u64 {
 
 const CONTENT_TYPE: &[u8] = b"protobuf:dnstap.Dnstap";
 
-/// The side of a frame stream that reads.
+/// The reading side of a frame stream.
 struct Reader(UnixStream);
 
 impl Reader {
@@ -187,7 +187,7 @@ impl Reader {
         (kind, body.get(8..).unwrap_or_default().to_vec())
     }
 
-    /// The next message; none after STOP, which is answered.
+    /// The next message, or `None` after STOP, which is answered.
     fn next(&mut self) -> Option<Fields> {
         match self.number() {
             0 => {
@@ -261,7 +261,7 @@ fn dnstap_has_every_message_as_it_was_on_the_wire() {
     }
     assert_eq!(asked, ["7 AAAA", "8 AAAA", "7 A", "8 A"]);
 
-    // Over TCP; and what cannot be read is left out.
+    // Over TCP; messages that cannot be parsed are skipped.
     ask("four.test", Rtype::AXFR).over_tcp(&server);
     ask("four.test", Rtype::A).over_tcp(&server);
     let tcp: Vec<Fields> = std::iter::from_fn(|| reader.next())
@@ -320,7 +320,7 @@ fn a_reader_of_dnstap_that_comes_later_stalls_or_goes_is_nothing_to_clients() {
     let mut again = Reader::accept(&listener);
     query();
     assert!(again.next().is_some());
-    // Who does not read stops nobody, nor the server's end.
+    // A reader that stops reading delays neither queries nor the end of the server.
     (0..500).for_each(|_| query());
     server.running.stop();
 }

@@ -1,4 +1,4 @@
-//! Configuration, reload, metrics, signals: with the real binary where it matters.
+//! Configuration, reload, metrics and signals, with the real program where needed.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -65,7 +65,7 @@ fn item_42_what_the_kernel_throws_away_is_counted() {
     std::fs::write(&config, format!("{text}[metrics]\nlisten = '{metrics}'\n")).unwrap();
     let daemon = Daemon::start(&config);
     daemon.signal("STOP");
-    // More than the buffer holds (16 MiB, by the kernel's account 768 octets each).
+    // More than the buffer holds: 16 MiB at 768 octets per query, as the kernel accounts.
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(daemon.address).unwrap();
     for _ in 0..60_000 {
@@ -81,7 +81,7 @@ fn item_42_what_the_kernel_throws_away_is_counted() {
     });
 }
 
-/// A stopped server stands for one that others keep from its CPU.
+/// A stopped server simulates one without CPU time.
 #[test]
 fn item_42_queries_older_than_a_second_are_dropped() {
     let probe = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -99,8 +99,8 @@ fn item_42_queries_older_than_a_second_are_dropped() {
     socket.connect(daemon.address).unwrap();
     let query = ask("www.test", Rtype::A).bytes();
     eventually("old queries are dropped", || {
-        // The queue stays full for longer than the worker waits before it looks at ages. The second
-        // time it gets to datagrams that came after that.
+        // The queue stays full for longer than BEHIND, after which the worker reads ages. The
+        // second time it reads datagrams that arrived after that.
         for stop in [150, 150, 1] {
             daemon.signal("STOP");
             for _ in 0..40_000 {
@@ -124,10 +124,12 @@ fn item_42_queries_older_than_a_second_are_dropped() {
     });
 }
 
-/// Sends this many queries together to a stopped server and answers the first name's AAAA question
-/// while the server is stopped again: how many other questions it asked until it asked for A.
+/// Sends this many queries together to a stopped server, and answers the first name's AAAA query
+/// while the server is stopped again. Returns the number of other upstream queries before that for
+/// the first name's A records.
 ///
-/// Returns an error if the server had asked most of its questions before it was stopped again.
+/// Returns an error if the server had sent most of its upstream queries before it was stopped
+/// again.
 fn asked_before_the_first_answer_is_heard(queries: usize) -> Result<usize, String> {
     let upstream = UdpSocket::bind("127.0.0.1:0").unwrap();
     let _ = setsockopt(&upstream, sockopt::RcvBuf, &(4 << 20));
@@ -154,7 +156,7 @@ fn asked_before_the_first_answer_is_heard(queries: usize) -> Result<usize, Strin
     assert_eq!((&*first.name, first.qtype), ("n0000.test", Rtype::AAAA));
     upstream.set_nonblocking(true).unwrap();
     let mut others = std::iter::from_fn(&mut next).count();
-    // The server may be in the middle of a turn, which asks some hundreds more.
+    // The server may be in the middle of a turn, which sends some hundreds more.
     if others > queries / 2 {
         return Err(format!("{others} of {queries} questions were asked before the answer"));
     }
@@ -165,7 +167,7 @@ fn asked_before_the_first_answer_is_heard(queries: usize) -> Result<usize, Strin
         let question = next().expect("the first name's A question");
         match (&*question.name, question.qtype) {
             ("n0000.test", Rtype::A) => return Ok(others),
-            // Sent again while the server was stopped.
+            // Retransmitted while the server was stopped.
             ("n0000.test", _) => {}
             _ => others += 1,
         }
@@ -173,7 +175,7 @@ fn asked_before_the_first_answer_is_heard(queries: usize) -> Result<usize, Strin
 }
 
 /// The kernel joins datagrams that a client sends together. If all of them were read in one turn,
-/// the answer to the first query would wait until the last one is asked.
+/// the answer to the first query would wait until the last one has been sent upstream.
 #[test]
 fn a_worker_that_is_behind_hears_answers_in_between() {
     let queries = 4_096;
@@ -202,7 +204,7 @@ pub(crate) struct Daemon {
     child: Child,
     pub(crate) address: SocketAddr,
     lines: Receiver<String>,
-    /// All lines so far.
+    /// All log lines so far.
     said: RefCell<Vec<String>>,
 }
 
@@ -249,7 +251,7 @@ impl Daemon {
         panic!("no line with '{text}' among {:#?}", self.said);
     }
 
-    /// Waits for its end; whether that was a good one.
+    /// Waits for its end. Returns true for exit status 0.
     pub(crate) fn wait(&mut self) -> bool {
         self.child.wait().unwrap().success()
     }
@@ -278,8 +280,8 @@ fn file(folder: &Path, upstream: SocketAddr, prefix: &str) -> PathBuf {
     path
 }
 
-/// A server with this standard error; it is asked until it answers. As it can say
-/// nowhere which port the kernel gave it, it gets one that was free a moment ago.
+/// A server with this standard error, queried until it answers. It cannot report its port, so it
+/// gets one that was free a moment ago.
 fn with_stderr(path: &Path, stderr: impl Fn() -> Stdio) -> Daemon {
     let text = std::fs::read_to_string(path).unwrap();
     for _ in 0..20 {
@@ -304,7 +306,7 @@ fn with_stderr(path: &Path, stderr: impl Fn() -> Stdio) -> Daemon {
     panic!("no port is free");
 }
 
-/// SIGTERM ends it in time, and with status 0.
+/// SIGTERM ends it in time, with status 0.
 fn ends_well(mut daemon: Daemon) {
     daemon.signal("TERM");
     assert!(daemon.wait());
@@ -317,14 +319,14 @@ fn a_log_for_which_there_is_no_room_costs_nothing_but_its_lines() {
     let path = file(folder.path(), upstream.address, "2001:db8:1::/96");
     let full = || Stdio::from(File::options().write(true).open("/dev/full").unwrap());
     let daemon = with_stderr(&path, full);
-    // It says of a reload that there was one, and of an upstream that it is silent.
+    // It logs a reload, and an upstream without answers.
     daemon.signal("HUP");
     let silent = |i: u32| ask(&format!("{i}.test"), Rtype::AAAA);
     (0..9).for_each(|i| drop(silent(i).try_of(daemon.address, Duration::from_millis(1))));
     assert_eq!(silent(9).try_of(daemon.address, SOON).unwrap().rcode(), Rcode::SERVFAIL);
     assert!(ask("www.test", Rtype::AAAA).try_of(daemon.address, SOON).is_some());
     ends_well(daemon);
-    // Nor is an error in the arguments a panic.
+    // An error in the arguments does not cause a panic either.
     let wrong =
         Command::new(env!("CARGO_BIN_EXE_dns64d")).arg("--nonsense").stderr(full()).status();
     assert_eq!(wrong.unwrap().code(), Some(2));
@@ -338,7 +340,7 @@ fn a_reader_of_the_log_that_has_stopped_stops_nobody() {
     let text = std::fs::read_to_string(&path).unwrap() + "[query-log]\nto = 'stderr'\n";
     std::fs::write(&path, text).unwrap();
     let daemon = with_stderr(&path, Stdio::piped);
-    // More lines than a pipe takes, and then some.
+    // More lines than a pipe buffers.
     for i in 0..3_000 {
         let got = ask("www.test", Rtype::AAAA).try_of(daemon.address, SOON);
         assert!(got.is_some(), "query {i} has no reply");
@@ -400,7 +402,7 @@ fn check_names_wrong_values_and_an_error_is_told_once() {
     assert_eq!((status, error.matches("Address already in use").count()), (Some(4), 1), "{error}");
 }
 
-/// Runs `check` on a text: its exit status, standard output and standard error.
+/// Runs `check` on a text. Returns exit status, standard output and standard error.
 fn checked(path: &Path, text: &str, options: &[&str]) -> (Option<i32>, String, String) {
     std::fs::write(path, text).unwrap();
     let output = run(&[&["--config", path.to_str().unwrap(), "check"], options].concat());
@@ -579,7 +581,7 @@ fn sigterm_answers_what_is_in_flight_and_ends() {
     assert!(daemon.child.wait().unwrap().success());
 }
 
-/// An upstream that answers everything after a moment.
+/// An upstream that answers everything after a short delay.
 pub(crate) fn hesitant() -> Upstream {
     Upstream::new(|q| {
         let [Act::Send(bytes)] = &plain(q)[..] else { unreachable!("one act") };
@@ -611,8 +613,8 @@ fn what_a_server_that_stops_has_not_read_is_left_for_the_next_one() {
     stops_for_the_next_one(running, address, &upstream, &client, &next);
 }
 
-/// Stops a server with this address and [`hesitant`] upstream while `client` asks it: each query is
-/// answered, or is still in `next`, which is the server's socket.
+/// Stops a server with this address and a [`hesitant`] upstream while `client` sends queries. Each
+/// query is answered, or is still in `next`, which is the server's socket.
 pub(crate) fn stops_for_the_next_one(
     running: RunningServer,
     address: SocketAddr,
@@ -620,8 +622,8 @@ pub(crate) fn stops_for_the_next_one(
     client: &UdpSocket,
     next: &UdpSocket,
 ) {
-    // A slow stop leaves more queries than the usual buffer holds: a datagram that AF_XDP passes to the
-    // stack takes 4 KiB.
+    // A slow stop leaves more queries than the default buffer holds: a datagram that AF_XDP passes
+    // to the stack takes 4 KiB.
     for socket in [client, next] {
         let _ = setsockopt(socket, sockopt::RcvBuf, &(1 << 20));
         let _ = setsockopt(socket, sockopt::RcvBufForce, &(16 << 20));
@@ -640,7 +642,7 @@ pub(crate) fn stops_for_the_next_one(
         std::thread::sleep(Duration::from_millis(5));
     }
     stopping.join().unwrap();
-    // This one at least is left.
+    // At least this one is left.
     send_late();
     let (answered, left) = (arrived(client), arrived(next));
     assert!(
@@ -654,7 +656,7 @@ pub(crate) fn stops_for_the_next_one(
     assert!(left.iter().all(|bytes| sent.contains(bytes)));
 }
 
-/// The datagrams that wait to be read.
+/// The datagrams waiting in the socket.
 fn arrived(socket: &std::net::UdpSocket) -> Vec<Vec<u8>> {
     socket.set_nonblocking(true).unwrap();
     let mut bytes = [0; 512];
@@ -827,14 +829,14 @@ fn check_prints_what_is_in_effect_or_what_is_wrong() {
 fn the_example_configuration_is_valid_and_says_what_the_defaults_are() {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/dns64d.example.toml");
     let text = std::fs::read_to_string(&example).unwrap();
-    // It has no upstream of its own; which one stands in /etc/resolv.conf here does not matter.
+    // The example has no upstream, and the test must not depend on /etc/resolv.conf.
     let settings = dns64::config::Settings::from_text(
         &format!("{text}[[upstream]]\naddress = '192.0.2.53'\n"),
         &example,
     )
     .unwrap();
     assert!(!text.contains("\n[[upstream]]"), "the example would ask a server that is not there");
-    // Each key that a user can write is explained there.
+    // The example documents each key.
     let uncommented: String =
         text.lines().map(|l| l.strip_prefix("#| ").unwrap_or(l)).collect::<Vec<_>>().join("\n");
     let full = dns64::config::Settings::from_text(&uncommented, &example)

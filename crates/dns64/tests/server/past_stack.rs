@@ -1,5 +1,4 @@
-//! dns64d past the kernel's network stack (AF_XDP), on a virtual Ethernet with clients and upstreams
-//! at its other end.
+//! dns64d over AF_XDP, on a virtual Ethernet with clients and upstreams at the other end.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -24,7 +23,7 @@ use crate::operations::{hesitant, stops_for_the_next_one};
 /// Addresses of the server and of its clients, of both families.
 const ENDS: [(&str, &str); 2] = [("2001:2::2", "2001:2::1"), ("198.18.0.2", "198.18.0.1")];
 
-/// A test on an Ethernet with the server's addresses here and its clients' there.
+/// Runs a test on an Ethernet with the server's addresses here and its clients' at the far end.
 fn on_our_ethernet(test: &str, queues: u32, run: impl FnOnce(Namespace) + Send) {
     let here = ENDS.map(|(server, _)| server).map(with_length);
     let there = ENDS.map(|(_, client)| client).map(with_length);
@@ -36,7 +35,7 @@ fn with_length(address: &str) -> String {
     format!("{address}/{}", if address.contains(':') { 64 } else { 24 })
 }
 
-/// A server past the stack, on the interface with its address, in front of these upstreams.
+/// A server over AF_XDP, on the interface with its address, in front of these upstreams.
 fn server(mode: &str, threads: usize, address: &str, upstreams: &[SocketAddr]) -> Server {
     let upstreams: String = upstreams
         .iter()
@@ -64,7 +63,7 @@ fn upstream(far: &Namespace, address: &'static str) -> Upstream {
             Rtype::A => {
                 let n: u8 = q.name.split('.').next().unwrap()[1..].parse().unwrap();
                 let right = q.answer().a(&q.name, 300, &format!("192.0.2.{n}")).bytes();
-                // Somebody else is faster.
+                // A forged answer arrives first.
                 let forged = q.answer().a(&q.name, 300, "192.0.2.255").bytes();
                 vec![Act::SendFromElsewhere(forged), Act::Send(right)]
             }
@@ -73,8 +72,8 @@ fn upstream(far: &Namespace, address: &'static str) -> Upstream {
     })
 }
 
-/// Datagrams that this thread's network stack has handed to sockets, or had none for; and those that
-/// sockets have sent.
+/// UDP datagrams processed by this thread's network stack: received ones, with or without a socket,
+/// and sent ones.
 fn through_the_stack() -> (u64, u64) {
     let read =
         |file: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap();
@@ -110,7 +109,7 @@ fn queries_of_clients(mode: &'static str, threads: usize, queues: u32) {
                         "{n}"
                     );
                 }
-                // Over TCP through the stack as ever; what is known is known to all.
+                // TCP still uses the stack, and the cache is shared.
                 let question = ask("n7.test", Rtype::AAAA).from(others);
                 assert_eq!(question.over_tcp(&asked).addresses(), [mapped("192.0.2.7")]);
             });
@@ -118,7 +117,8 @@ fn queries_of_clients(mode: &'static str, threads: usize, queues: u32) {
             let went = went - before.1;
             if threads == 1 || u64::from(queues) == threads as u64 {
                 assert_eq!(came, before.0, "{mode}: datagrams came through the stack");
-                // One upstream query per second, so that the kernel keeps the next hop's address.
+                // One upstream query per second uses the stack, so that the kernel keeps the next
+                // hop's address.
                 assert!((1..40).contains(&went), "{mode}: {went} of 400 questions went through it");
             }
             let metrics = server.running.metrics();
@@ -130,7 +130,7 @@ fn queries_of_clients(mode: &'static str, threads: usize, queues: u32) {
             );
             let lost = [Count::RingsLostIn, Count::RingsLostOut];
             assert_eq!(lost.map(|what| metrics.total(what)), [0; 2], "{mode}");
-            // A stall of this host makes some questions time out, a lost way every second one.
+            // A stall of this host makes some questions time out; a broken path, every second one.
             let timeouts = metrics.total(Count::UpstreamTimeout);
             assert!(timeouts < 40, "{mode}: {timeouts} of 400 questions");
         }
@@ -147,20 +147,20 @@ fn clients_are_answered_past_the_stack_behind_the_driver() {
     queries_of_clients("generic", 1, 1);
 }
 
-/// The device chooses the queue of an answer: it is for another worker as often as not.
+/// The device selects the queue of an answer, which often belongs to another worker.
 #[test]
 fn answers_reach_the_worker_that_asked_by_whatever_queue_they_come() {
     queries_of_clients("copy", 2, 2);
 }
 
-/// A worker without a queue asks through its sockets.
+/// A worker without a queue uses its sockets.
 #[test]
 fn workers_without_a_queue_serve_as_ever() {
     queries_of_clients("copy", 2, 1);
 }
 
-/// RFC 5452 §9.2, and everybody else's ports: a source port is one that the kernel gave, and what
-/// comes to other ports of the same address is other programs'.
+/// RFC 5452 §9.2: source ports are assigned by the kernel, and datagrams to other ports of the same
+/// address reach other programs.
 #[test]
 fn other_programs_on_the_interface_get_their_datagrams() {
     on_our_ethernet("other programs on the interface", 1, |far| {
@@ -191,7 +191,7 @@ fn other_programs_on_the_interface_get_their_datagrams() {
             let ports: HashSet<u16> =
                 upstream.queries().iter().map(|asked| asked.from.port()).collect();
             assert!(ports.len() > 30, "{} source ports", ports.len());
-            // When it stops all is as it was.
+            // After the stop, everything is as before.
             drop(Arc::into_inner(server));
             assert!(!has_program("near"));
             let again = UdpSocket::bind((own_ip, 53)).unwrap();
@@ -205,7 +205,7 @@ fn other_programs_on_the_interface_get_their_datagrams() {
     });
 }
 
-/// As through the stack: queries that come while it stops wait in the socket for the next process.
+/// As with sockets: queries that arrive during a stop wait in the socket for the next process.
 #[test]
 fn queries_that_come_while_it_stops_are_left_to_the_socket() {
     on_our_ethernet("stopping past the stack", 2, |far| {
@@ -229,7 +229,7 @@ fn queries_that_come_while_it_stops_are_left_to_the_socket() {
     });
 }
 
-/// Frames have no scope, addresses of `listen` do.
+/// Frames have no scope, but addresses of `listen` do.
 #[test]
 fn clients_of_a_link_are_answered_past_the_stack() {
     on_our_ethernet("a link-local address", 1, |far| {
@@ -285,7 +285,7 @@ fn reports_closed_ports(own: &str, closed: SocketAddr) -> bool {
     error.kind() == std::io::ErrorKind::ConnectionRefused
 }
 
-/// ICMP errors reach the socket that has the port.
+/// ICMP errors reach the socket with the port.
 #[test]
 fn an_upstream_that_is_not_there_is_noticed_at_once() {
     on_our_ethernet("an upstream that is not there", 1, |far| {
@@ -311,14 +311,14 @@ fn an_upstream_that_is_not_there_is_noticed_at_once() {
     });
 }
 
-/// A driver that is loaded anew, a card that is unplugged and plugged in: the name is the same, and the
-/// kernel has taken the rings away.
+/// A reloaded driver, or a card that was unplugged and plugged in: the name is the same, but the
+/// kernel has removed the rings.
 #[test]
 fn upstreams_are_asked_through_the_stack_once_the_interface_has_gone() {
     on_our_ethernet("an interface that goes", 1, |far| {
         let (own, others) = ENDS[0];
         let upstream = upstream(&far, others);
-        // Clients ask at an address that stays.
+        // The listen address is on another interface.
         let text = format!(
             "listen = ['127.0.0.1:0']\nthreads = 1\n{PREFIX}\
              [[upstream]]\naddress = '{others}'\nport = {}\nxdp = true\n",
@@ -350,7 +350,7 @@ fn upstreams_are_asked_through_the_stack_once_the_interface_has_gone() {
     });
 }
 
-/// Who forges answers, and joins as many as fit, has one guess with each datagram.
+/// A forger who joins as many answers as possible has one guess per datagram.
 #[test]
 fn only_the_first_of_joined_answers_may_be_a_guess() {
     on_our_ethernet("joined answers", 1, |far| {
@@ -377,7 +377,8 @@ fn only_the_first_of_joined_answers_may_be_a_guess() {
     });
 }
 
-/// A generic filter sees what a sender on the same machine joined before it is taken apart.
+/// In generic mode the filter sees datagrams that a sender on the same machine joined before the
+/// kernel splits them.
 #[test]
 fn joined_queries_are_all_answered() {
     on_our_ethernet("joined queries", 1, |far| {
@@ -414,7 +415,7 @@ fn joined_queries_are_all_answered() {
     });
 }
 
-/// What was joined to more than a frame of a ring holds (1792 octets) is lost, and not in silence.
+/// Joined datagrams that exceed a frame of a ring (1792 octets) are lost and counted.
 #[test]
 fn joined_queries_that_are_longer_than_a_frame_are_counted_as_lost() {
     on_our_ethernet("long joined queries", 1, |far| {
@@ -436,7 +437,7 @@ fn joined_queries_that_are_longer_than_a_frame_are_counted_as_lost() {
             })
         };
         let lost = || server.running.metrics().total(Count::RingsLostIn);
-        // Names, as a question may be sent again.
+        // Names, because a query may be retransmitted.
         let asked = || {
             let queries = upstream.queries();
             queries.iter().map(|query| &query.name).collect::<HashSet<_>>().len()

@@ -94,7 +94,7 @@ fn clients_that_use_ipv6_only_get_no_a_records_beside_aaaa_records() {
     );
     let (four, native) = ("192.0.2.1", "2001:db8:a::1");
     let cases: [(&str, &str, &[&str]); 6] = [
-        // An address for documentation, which the well-known prefix does not carry.
+        // A documentation address, which the well-known prefix does not carry.
         ("127.0.0.2", "four.test", &[four]),
         ("127.0.0.1", "dual.test", &[native, four]),
         ("127.0.0.2", "dual.test", &[native]),
@@ -133,8 +133,8 @@ fn filtered_a_records_are_those_of_translated_names() {
     }
 }
 
-/// A reload while the upstream query for AAAA records is open: its NODATA response must not be taken
-/// for an answer about A records.
+/// A reload during the upstream query for AAAA records: its NODATA response must not be used as an
+/// answer about A records.
 #[test]
 fn filter_a_switched_off_by_reload_withholds_nothing() {
     let may_answer = Arc::new(AtomicBool::new(false));
@@ -206,7 +206,7 @@ fn hints_name_the_addresses_that_aaaa_records_have() {
         ("127.0.0.1", "www.test", Some(kept)),
         ("127.0.0.2", "www.test", Some(made)),
         ("127.0.0.2", "own.test", Some(own)),
-        // The target's policy counts, as it does for its AAAA records.
+        // The target's policy applies, as for its AAAA records.
         ("127.0.0.2", "far.test", Some(own)),
         ("127.0.0.2", "off.test", Some(kept)),
         ("127.0.0.2", "signed.test", Some(made)),
@@ -224,7 +224,8 @@ fn hints_name_the_addresses_that_aaaa_records_have() {
     assert!(services(&server, &cd)[0].contains(kept), "for who validates himself");
 }
 
-/// RFC 9460 §4.2.1: no hint takes the place of AAAA records. §4.2: no failure fails the answer.
+/// RFC 9460 §4.2.1: hints do not replace AAAA records. §4.2: no failure of a lookup fails the
+/// answer.
 #[test]
 fn item_20_no_hints_are_made_for_targets_with_aaaa() {
     // Priority 1, alpn h2, and ipv4hint 8.8.8.8, for the name itself and for a target.
@@ -277,12 +278,12 @@ fn item_20_no_hints_are_made_for_targets_with_aaaa() {
     let count = |line: &str| asked.iter().filter(|asked| *asked == line).count();
     assert_eq!([count("native.test AAAA"), count("www.test AAAA")], [1, 1], "{asked:?}");
     assert!(asked.iter().all(|asked| !asked.ends_with(" A")), "{asked:?}");
-    // The AAAA records are known to be missing for 20 s.
+    // The negative answer for AAAA records has 20 s left.
     let ttls = ask("www.test", Rtype::HTTPS).of(&server).ttls();
     assert!(ttls.iter().all(|&ttl| ttl <= 20), "{ttls:?}");
 }
 
-/// One answer leads to a bounded number of questions.
+/// One answer causes a bounded number of questions.
 #[test]
 fn item_20_at_most_four_targets_are_asked() {
     let upstream = Upstream::new(|q| {
@@ -305,11 +306,11 @@ fn item_20_at_most_four_targets_are_asked() {
     assert_eq!(asked.iter().filter(|asked| asked.ends_with(" AAAA")).count(), 4, "{asked:?}");
 }
 
-/// RFC 9460 §2.2: what is wrong in a record is for its client to judge.
+/// RFC 9460 §2.2: faults in a record are left to its client.
 #[test]
 fn a_malformed_service_is_passed_on_beside_one_whose_hints_are_rewritten() {
     let good = [0, 1, 0, 0, 1, 0, 3, 2, b'h', b'2', 0, 4, 0, 4, 8, 8, 8, 8];
-    // The keys are out of their order.
+    // The keys are not in order.
     let bad = [0, 2, 0, 0, 4, 0, 4, 8, 8, 8, 8, 0, 1, 0, 3, 2, b'h', b'2'];
     let upstream = Upstream::new(move |q| {
         let data = |octets: &[u8]| {

@@ -1,5 +1,4 @@
-//! Prefixes while the server runs: those that upstreams announce (RFC 7050), their end, and which of
-//! several a client is given.
+//! Prefixes at run time: discovery from upstreams (RFC 7050), expiry, and selection among several.
 
 use std::collections::HashSet;
 use std::net::Ipv6Addr;
@@ -12,8 +11,8 @@ use crate::harness::*;
 /// Addresses and their TTL.
 type Announced = Arc<Mutex<Option<(Vec<&'static str>, u32)>>>;
 
-/// A DNS64 whose AAAA records for ipv4only.arpa, with their TTL, can be changed; `None`: it does not
-/// answer for them. All other names have an A record only.
+/// A DNS64 whose AAAA records for ipv4only.arpa, with their TTL, can be changed; with `None` it
+/// does not answer for them. All other names have only an A record.
 fn dns64() -> (Upstream, Announced) {
     let announced: Announced = Arc::new(Mutex::new(None));
     let now = Arc::clone(&announced);
@@ -35,7 +34,7 @@ fn dns64() -> (Upstream, Announced) {
 
 const DISCOVER: &str = "[dns64]\nprefixes = [{ prefix = 'discover' }]\n";
 
-/// What an AAAA query for a new name gets: RCODE, extended error, addresses.
+/// The reply to an AAAA query for a new name: RCODE, extended error, addresses.
 fn answer(server: &Server) -> (Rcode, Option<u16>, Vec<Ipv6Addr>) {
     let got = ask("four.test", Rtype::AAAA).edns(1232).of(server);
     (got.rcode(), got.ede(), got.addresses())
@@ -50,29 +49,29 @@ fn made(prefix: &str) -> Vec<Ipv6Addr> {
 fn a_prefix_is_followed_from_its_announcement_to_its_withdrawal() {
     let (upstream, announced) = dns64();
     let server = server(&[upstream.address], DISCOVER);
-    // SERVFAIL with "not ready", and never "no data", which would be kept.
+    // SERVFAIL with "not ready", and never NODATA, which would be cached.
     assert_eq!(answer(&server), (Rcode::SERVFAIL, Some(14), vec![]));
     let local = ask("ipv4only.arpa", Rtype::AAAA).edns(1232).of(&server);
     assert_eq!((local.rcode(), local.ede()), (Rcode::SERVFAIL, Some(14)));
-    // A records need no prefix, nor do names that do not exist.
+    // A records and names that do not exist need no prefix.
     assert_eq!(ask("four.test", Rtype::A).of(&server).answers().len(), 1);
 
     let first = vec!["2001:db8:1::c000:aa", "2001:db8:1::c000:ab"];
     *announced.lock().unwrap() = Some((first, 3));
     eventually("the prefix is used", || answer(&server).2 == made("2001:db8:1::"));
-    // Records last no longer than the prefix is known.
+    // The TTL of records is limited by the lifetime of the prefix.
     let ttls = ask("four.test", Rtype::AAAA).of(&server).ttls();
     assert!(!ttls.is_empty() && ttls.iter().all(|&ttl| ttl <= 3), "{ttls:?}");
     let local = ask("ipv4only.arpa", Rtype::AAAA).of(&server);
     assert_eq!(local.addresses().len(), 2);
     assert!(local.ttls().iter().all(|&ttl| ttl <= 3));
-    // Pointers below it are looked up.
+    // PTR queries below it are answered.
     let pointer =
         ask("8.0.8.0.8.0.8.0.0.0.0.0.0.0.0.0.0.0.0.0.1.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa", Rtype::PTR);
     let aliases = pointer.of(&server).answers();
     assert!(aliases.iter().any(|line| line.contains("8.8.8.8.in-addr.arpa")), "{aliases:?}");
 
-    // Another one takes its place, and it is used for nothing any more.
+    // After another one replaces it, it is not used any more.
     let second = vec!["2001:db8:2::c000:aa", "2001:db8:2::c000:ab"];
     *announced.lock().unwrap() = Some((second, 3));
     let mut seen = HashSet::new();
@@ -87,12 +86,12 @@ fn a_prefix_is_followed_from_its_announcement_to_its_withdrawal() {
     let known = [made("2001:db8:1::"), made("2001:db8:2::"), vec![]];
     assert!(seen.iter().all(|addresses| known.contains(addresses)), "{seen:?}");
 
-    // No DNS64 any more.
+    // There is no DNS64 any more.
     *announced.lock().unwrap() = Some((vec![], 0));
     eventually("it is withdrawn", || answer(&server) == (Rcode::SERVFAIL, Some(14), vec![]));
 }
 
-/// Item 47: those that are asked for everything else are asked for a prefix.
+/// Item 47: the prefix is queried only from the upstreams for the root.
 #[test]
 fn upstreams_of_some_domains_only_are_not_asked_for_prefixes() {
     let ((of_domain, of_domain_says), (of_all, of_all_says)) = (dns64(), dns64());
@@ -123,7 +122,7 @@ fn a_prefix_ends_with_its_time_where_nobody_answers_any_more() {
     eventually("it is back", || answer(&server).2 == made("64:ff9b::"));
 }
 
-/// Item 47: what is said of names below a prefix is made with it as well.
+/// Item 47: answers for names below a prefix depend on it as well.
 #[test]
 fn pointers_last_no_longer_than_their_prefix() {
     const ZONE: &str = "0.0.0.0.0.0.0.0.0.0.0.0.1.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa";
@@ -138,7 +137,7 @@ fn pointers_last_no_longer_than_their_prefix() {
         let got = ask(&format!("{below}{ZONE}"), qtype).of(&server);
         let authority = got.message.authority().unwrap();
         let denying = authority.map(|record| record.unwrap().ttl().as_secs());
-        // What an upstream says of the alias's target lasts as long as it says.
+        // Records of the alias's target keep the upstream's TTL.
         got.ttls().first().copied().into_iter().chain(denying).collect::<Vec<u32>>()
     };
     for (below, qtype) in [
@@ -154,7 +153,7 @@ fn pointers_last_no_longer_than_their_prefix() {
     }
 }
 
-/// A reload says nothing about a prefix whose upstream stays.
+/// A reload that keeps the announcing upstream keeps its prefix.
 #[test]
 fn a_reload_takes_a_prefix_only_with_the_upstream_that_announced_it() {
     let (upstream, announced) = dns64();
@@ -165,14 +164,14 @@ fn a_reload_takes_a_prefix_only_with_the_upstream_that_announced_it() {
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let dead = silent.local_addr().unwrap();
     server.running.reload(&settings(&[dead, upstream.address], DISCOVER)).unwrap();
-    // While the dead one is waited for, and beyond that.
+    // While the query to the dead upstream is pending, and afterwards.
     for _ in 0..60 {
         assert_eq!(known(), 2);
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     server.running.reload(&settings(&[dead], DISCOVER)).unwrap();
     eventually("it is gone with its upstream", || known() == 0);
-    // Nor does it come back with an answer that was still waited for.
+    // An answer that was still pending does not restore it either.
     server.running.reload(&settings(&[dead, upstream.address], DISCOVER)).unwrap();
     std::thread::sleep(std::time::Duration::from_millis(500));
     server.running.reload(&settings(&[dead], DISCOVER)).unwrap();
@@ -185,13 +184,13 @@ fn a_reload_takes_a_prefix_only_with_the_upstream_that_announced_it() {
 #[test]
 fn answers_that_name_no_prefix_are_refused() {
     let (upstream, announced) = dns64();
-    // No well-known address in it, or in two places.
+    // No well-known address in it, or two of them.
     let wrong = vec!["2001:db8::1", "2001:db8:c000:aa::c000:aa", "::ffff:192.0.0.170"];
     *announced.lock().unwrap() = Some((wrong, 60));
     let server = server(&[upstream.address], DISCOVER);
     let has_asked = || upstream.asked().iter().any(|line| line == "ipv4only.arpa AAAA");
     eventually("the upstream is asked", has_asked);
-    // Until what it says would have been taken up.
+    // For longer than it would take to accept the answer.
     for _ in 0..20 {
         assert_eq!(answer(&server), (Rcode::SERVFAIL, Some(14), vec![]));
         std::thread::sleep(std::time::Duration::from_millis(50));
@@ -208,7 +207,7 @@ fn what_another_prefix_carries_needs_no_announcement() {
          [[domain]]\ndomain = 'off.test'\noff = true\n",
     );
     assert_eq!(answer(&server).2, made("2001:db8:64::"));
-    // Where nothing is translated nothing is waited for.
+    // Untranslated names and clients do not wait for a prefix.
     let untranslated =
         [ask("four.test", Rtype::AAAA).from("127.0.0.2"), ask("four.off.test", Rtype::AAAA)];
     for query in untranslated {
@@ -251,7 +250,7 @@ fn a_client_is_given_all_prefixes_the_first_or_its_own() {
 #[test]
 fn a_probe_that_cannot_be_sent_says_nothing() {
     let (upstream, _announced) = dns64();
-    // Nobody has a route to it, or somebody has and it fails: it is the only one in any case.
+    // There is no route to it, or the probe fails; it is the only prefix in any case.
     let server = server(
         &[upstream.address],
         "[dns64]\nprefixes = [{ prefix = '2001:db8:1::/96', probe = { address = '8.8.8.8', port = 53, interval = '1s', \
@@ -265,7 +264,7 @@ fn a_probe_that_cannot_be_sent_says_nothing() {
     assert_eq!(answer(&server).2, made("2001:db8:1::"));
 }
 
-/// Sockets for advertisements take privileges that are gone by then.
+/// Sockets for advertisements need privileges that have been dropped by then.
 #[test]
 fn a_reload_that_wants_advertisements_elsewhere_is_refused() {
     let (upstream, _announced) = dns64();
@@ -279,7 +278,7 @@ fn a_reload_that_wants_advertisements_elsewhere_is_refused() {
     assert_eq!(answer(&server).2, made("2001:db8:1::"), "the old one stays");
 }
 
-/// Item 45: hints are addresses of their target, and last no longer than its prefix.
+/// Item 45: hints are addresses of their target, with TTLs limited by its prefix.
 #[test]
 fn hints_last_no_longer_than_the_prefix_of_their_target() {
     use domain::base::rdata::UnknownRecordData;

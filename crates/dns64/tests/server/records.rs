@@ -66,7 +66,8 @@ fn item_19_also_of_synthesized_answers_and_cut_before_these_are() {
     );
     let whole = ask("many.test", Rtype::AAAA).over_tcp(&server);
     assert_eq!(besides(&whole), (12, 1, 20));
-    // 12 addresses in 512 octets, but nothing besides: that is no truncation (RFC 2181 section 9).
+    // 12 addresses fill 512 octets without any other record. This is not a truncation (RFC 2181
+    // §9).
     let short = ask("many.test", Rtype::AAAA).of(&server);
     assert_eq!((besides(&short), short.message.header().tc()), ((12, 1, 0), false));
 }
@@ -117,7 +118,7 @@ fn item_22_pointers_under_a_prefix() {
         let cname = format!("{made} 600 cname 1.2.0.192.in-addr.arpa");
         assert_eq!(got, [cname, "1.2.0.192.in-addr.arpa 60 ptr www.test".into()]);
     }
-    // RFC 6147 §5.3.1: no alias leads to nothing.
+    // RFC 6147 §5.3.1: no alias to a name that does not exist.
     for (address, rcode) in [("192.0.2.2", Rcode::NXDOMAIN), ("192.0.2.3", Rcode::NOERROR)] {
         let name = reverse(&format!("2001:db8:64::{address}"));
         let query = ask(&name, Rtype::PTR);
@@ -196,7 +197,7 @@ fn item_23_local_zones_need_no_upstream() {
 
     let forwarded = ask("2.0.1.10.in-addr.arpa", Rtype::PTR).of(&server).answers();
     assert_eq!(forwarded, ["2.0.1.10.in-addr.arpa 60 ptr host.corp.example"]);
-    // The target of a pointer below a prefix is asked upstream.
+    // The target of a PTR query below a prefix is queried upstream.
     let pointer = reverse("2001:db8:64::10.0.0.1");
     let got = ask(&pointer, Rtype::PTR).of(&server).answers();
     let cname = format!("{pointer} 600 cname 1.0.0.10.in-addr.arpa");

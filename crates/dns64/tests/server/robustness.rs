@@ -1,7 +1,7 @@
-//! Hostile clients and upstreams through sockets: whatever comes, others are served.
+//! Hostile clients and upstreams, through sockets: other clients are still served.
 //!
-//! Few descriptors, open resolvers and reloaded files (`r4_`, `r5_`, `r6_`) are in `operations`, large
-//! replies (`item_42_`) in `safety`.
+//! Tests of few descriptors, open resolvers and reloaded files (`r4_`, `r5_`, `r6_`) are in
+//! `operations`, those of large replies (`item_42_`) in `safety`.
 
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
@@ -16,8 +16,8 @@ use nix::sys::socket::{setsockopt, sockopt};
 
 use crate::harness::*;
 
-/// Whether another name than those of an attack is answered, by UDP and TCP, and nothing has gone
-/// wrong inside.
+/// Checks that a name outside the attack is answered over UDP and TCP, and that there was no
+/// internal error.
 fn assert_well(server: &Server, name: &str) {
     for got in [ask(name, Rtype::A).of(server), ask(name, Rtype::A).over_tcp(server)] {
         assert_eq!((got.rcode(), got.answers().len()), (Rcode::NOERROR, 1), "{name}");
@@ -26,8 +26,8 @@ fn assert_well(server: &Server, name: &str) {
     assert_eq!(server.running.metrics().total(Count::Defect), 0);
 }
 
-/// An alias whose target is read from octets that are written anew before an answer is kept: its
-/// own TTL, or the header.
+/// An alias whose target points into octets that are rewritten before the answer is cached: its
+/// TTL, or the header.
 #[test]
 fn r1_an_alias_that_points_into_a_ttl_or_the_header_ends_nothing() {
     let upstream = Upstream::new(|q| {
@@ -36,7 +36,7 @@ fn r1_an_alias_that_points_into_a_ttl_or_the_header_ends_nothing() {
         let (target, additional) = match q.name.as_str() {
             "ttl.test" => (record_at + 7, 0),
             "arcount.test" => (11, 5),
-            // Where the first alias leads: its TTL reads as the root.
+            // The target of the first alias: its TTL is parsed as the root name.
             name if name.len() < 2 => return q.rcode(Rcode::NXDOMAIN).send(),
             _ => return q.answer().a(&q.name, 60, "192.0.2.1").send(),
         };
@@ -62,8 +62,8 @@ fn r1_an_alias_that_points_into_a_ttl_or_the_header_ends_nothing() {
     assert_well(&server, "www.test");
 }
 
-/// 64 KiB of compression pointers that lead to each other, and thousands of names that begin at
-/// their end.
+/// 64 KiB of compression pointers that refer to each other, and thousands of names that start at
+/// the last one.
 #[test]
 fn r2_chains_of_compression_pointers_are_malformed() {
     let upstream = Upstream::new(|q| {
@@ -75,7 +75,7 @@ fn r2_chains_of_compression_pointers_are_malformed() {
             bytes[2] |= 2;
             return vec![Act::Send(bytes)];
         }
-        // A record of an unknown type with the chain in it, which begins with the root's label.
+        // A record of an unknown type that contains the chain, which starts with the root label.
         bytes.extend([0xc0, 12, 0xff, 0, 0, 1, 0, 0, 0, 60]);
         let mut chain = vec![0];
         let first = bytes.len() + 2;
@@ -105,8 +105,8 @@ fn r2_chains_of_compression_pointers_are_malformed() {
     assert_well(&server, "www.test");
 }
 
-/// An upstream that says nothing about names with "dead" in them, and answers all others; it does
-/// little else, so that it keeps up.
+/// An upstream that does not answer names with "dead" in them, and answers all others with little
+/// work, so that it keeps up.
 pub(crate) struct HalfDead {
     pub(crate) address: SocketAddr,
     stop: Arc<AtomicBool>,
@@ -117,8 +117,8 @@ impl HalfDead {
     pub(crate) fn new() -> HalfDead {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-        // What it cannot read at once waits: a question that is lost here would be no fault of the
-        // server's.
+        // Queries that it cannot read at once stay in the buffer. A query lost here would not be
+        // the server's fault.
         let octets = 8 << 20;
         if setsockopt(&socket, sockopt::RcvBufForce, &octets).is_err() {
             let _ = setsockopt(&socket, sockopt::RcvBuf, &octets);
@@ -132,7 +132,7 @@ impl HalfDead {
                 if bytes[..len].windows(4).any(|part| part == b"dead") {
                     continue;
                 }
-                // The question, its OPT cut off, and an address.
+                // The question without its OPT record, and an address.
                 let mut reply = bytes[..len - 11].to_vec();
                 reply[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0]);
                 reply.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 1]);
@@ -152,12 +152,12 @@ impl Drop for HalfDead {
 
 /// Queries of an attack.
 const FLOOD: usize = 24_000;
-/// Living names that are asked for meanwhile: as many at the least, and at the most.
+/// Minimum and maximum number of live names queried meanwhile.
 const LIVING: usize = 1_000;
 const MOST_LIVING: usize = 20_000;
 
-/// Lets `clients` ask for dead names, some 12 000 a second, and another one for living names, half
-/// of them beside the dead zone.
+/// Sends queries for dead names from `clients` clients, some 12 000 per second, while another
+/// client queries live names. Half of the live names are siblings of the dead zone.
 fn torture(limits: &str, clients: u8, dead: fn(usize) -> String) {
     let upstream = HalfDead::new();
     let server = server(&[upstream.address], &format!("{PREFIX}{limits}"));
@@ -206,13 +206,13 @@ fn r3_two_hundred_clients_that_ask_for_a_dead_zone_take_nothing_from_others() {
     torture("", 200, |n| format!("n{n}.dead.zone.test"));
 }
 
-/// Who asks for what is in flight already begins no question, but waits as well.
+/// Queries for names that are already in flight start no new upstream query, but wait as well.
 #[test]
 fn r3_one_client_that_repeats_dead_names_takes_nothing_from_others() {
     torture("[limits]\nin-flight = 1024\n", 1, |n| format!("n{}.dead.zone.test", n % 20));
 }
 
-/// Idle connections to the metrics take no more descriptors than they are given.
+/// Idle connections to the metrics listener use a limited number of descriptors.
 #[test]
 fn r4_idle_connections_to_the_metrics_are_bounded() {
     let upstream = Upstream::new(|q| q.answer().a(&q.name, 60, "192.0.2.1").send());

@@ -1,4 +1,4 @@
-//! Items 37 to 43, and faults: dead upstreams, crowds, floods, malformed packets.
+//! Items 37 to 43, and faults: dead upstreams, many clients, floods, malformed packets.
 
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -100,8 +100,8 @@ fn item_38_denials_are_kept_as_long_as_the_soa_says_and_no_longer_than_the_limit
     });
 }
 
-/// Under type 0, which no record has (RFC 6895 §3.1), the cache keeps that a name does not exist. What
-/// is said of an alias's target there would be said of the alias.
+/// The cache uses type 0, which no record has (RFC 6895 §3.1), for names that do not exist. A query
+/// for it would assign the state of an alias's target to the alias.
 #[test]
 fn items_38_and_44_a_question_of_type_0_is_malformed_and_denies_no_name() {
     let upstream = Upstream::new(|q| match (q.name.as_str(), q.qtype) {
@@ -113,7 +113,7 @@ fn items_38_and_44_a_question_of_type_0_is_malformed_and_denies_no_name() {
         _ => q.rcode(Rcode::NXDOMAIN).soa("test", 60, 60).send(),
     });
     let server = server(&[upstream.address], PREFIX);
-    // Until there is a name that does not exist nobody looks for one.
+    // The entries are checked only after a name is known not to exist.
     assert_eq!(ask("gone.test", Rtype::A).of(&server).rcode(), Rcode::NXDOMAIN);
     let type_0 = ask("al.test", Rtype::from_int(0)).edns(1232);
     for got in [type_0.of(&server), type_0.over_tcp(&server)] {
@@ -137,7 +137,7 @@ fn item_39_ten_thousand_clients_one_upstream_pair() {
         vec![Act::Until(Arc::clone(&is_time)), Act::Send(bytes.clone())]
     });
     let server = patient_server(&[upstream.address], &format!("threads = 2\n{PREFIX}"));
-    // One hundred sockets send one hundred queries each, with distinct IDs per socket.
+    // 100 sockets send 100 queries each, with distinct IDs per socket.
     let sockets: Vec<UdpSocket> =
         (0..100).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
     for id in 0..CLIENTS / sockets.len() {
@@ -291,8 +291,8 @@ fn item_43_a_dead_upstream_is_replaced_by_another() {
         let got = ask(&format!("n{i}.test"), Rtype::AAAA).of(&server);
         assert_eq!(got.addresses(), [mapped("192.0.2.1")], "query {i}");
     }
-    // A timeout makes the silent one the last choice, three end it; without that a third of the 60
-    // questions would wait for it.
+    // A timeout makes the silent upstream the last choice, and three mark it down. Otherwise a
+    // third of the 60 questions would wait for it.
     let waited = server.running.metrics().total(Count::UpstreamTimeout);
     assert!((1..10).contains(&waited), "{waited} questions waited for it");
     let text = server.running.metrics_text();
@@ -322,13 +322,14 @@ fn item_43_an_upstream_that_answers_nothing_is_not_asked_everything_again() {
         }
     }
     eventually("all have their SERVFAIL", || metrics.total(Count::Servfail) == NAMES);
-    // Each would be asked three times in 1.7 s; a thousand may be, and a hundred more a second.
+    // Each would be retransmitted three times in 1.7 s. The budget allows a thousand, and a hundred
+    // more per second.
     let again = metrics.total(Count::RetrySent);
     let most = 1_000 + 100 * (started.elapsed().as_secs() + 1);
     assert!((1..=most).contains(&again), "{again} of {most}");
     assert_eq!(metrics.total(Count::UpstreamUdp), NAMES + again);
     assert!(metrics.total(Count::RetryWithheld) > 0);
-    // It is asked what is new, and so is found to be back.
+    // New questions still reach it, so its recovery is detected.
     on.store(true, Ordering::Relaxed);
     assert_eq!(ask("back.test", Rtype::AAAA).of(&server).addresses(), [mapped("192.0.2.1")]);
 }
@@ -343,7 +344,7 @@ fn item_43_an_error_does_not_wait_for_dead_upstreams() {
         &[dead.local_addr().unwrap(), broken.address],
         &format!("{PREFIX}[cache]\nfailure-ttl = 1\n"),
     );
-    // Until the dead one is known to be dead.
+    // Until the dead one is marked down.
     for i in 0..12 {
         ask(&format!("first{i}.test"), Rtype::A).of(&server);
     }
@@ -351,14 +352,14 @@ fn item_43_an_error_does_not_wait_for_dead_upstreams() {
     for i in 0..5 {
         assert_eq!(ask(&format!("then{i}.test"), Rtype::A).of(&server).rcode(), Rcode::SERVFAIL);
     }
-    // Whoever asks it waits for it. One may, to see whether it is back.
+    // Questions sent to it wait for a timeout. One may be a probe.
     let again = asked();
     assert!(again <= 1, "{again} of 5 questions asked it");
 }
 
 #[test]
 fn an_alias_without_room_for_its_target_is_malformed() {
-    // CNAME with no data; the octet behind it would be its target, and is cut off.
+    // A CNAME without data. Its target would be in the following octets, which are cut off.
     let upstream = Upstream::new(|q| {
         let mut bytes = q.answer().cname(&q.name, 60, "b.test").without_edns().bytes();
         let data = bytes.windows(2).position(|w| w == [1, b'b']).unwrap();
@@ -403,7 +404,7 @@ fn item_43_all_upstreams_dead_is_servfail_except_cached() {
 #[test]
 fn item_43_an_upstream_that_dies_and_returns() {
     let address = Upstream::new(plain).address;
-    // Nobody listens there now.
+    // No server listens there now.
     let server = server(
         &[address],
         &format!("{PREFIX}[cache]\nfailure-ttl = 1\n[forwarding]\ntimeout = '300ms'\n"),
@@ -421,7 +422,7 @@ fn malformed_packets_from_both_sides_stop_nothing() {
         let mut rng = rand::rng();
         let good = plain(q);
         let [Act::Send(bytes)] = &good[..] else { unreachable!("one act") };
-        // Damaged copies with the right id first, then the truth.
+        // First damaged copies with the right ID, then the correct answer.
         let mut acts: Vec<Act> = (0..3)
             .map(|_| {
                 let mut damaged = bytes.clone();
@@ -430,7 +431,7 @@ fn malformed_packets_from_both_sides_stop_nothing() {
                     damaged[at] = rng.random();
                 }
                 damaged.truncate(rng.random_range(12..=bytes.len()));
-                // It is not to be taken for a good answer by chance.
+                // Prevent it from being a valid answer by chance.
                 damaged[4] = 0xff;
                 Act::Send(damaged)
             })
@@ -443,7 +444,7 @@ fn malformed_packets_from_both_sides_stop_nothing() {
     let mut rng = rand::rng();
     let good = ask("www.test", Rtype::AAAA).edns(1232).bytes();
     for i in 0..200 {
-        // So many that some wait beside the question, and so few that it is not crowded out of the
+        // Enough for some to wait next to the query, and few enough not to displace it from the
         // socket's buffer.
         for _ in 0..50 {
             let mut damaged = good.clone();
@@ -460,7 +461,8 @@ fn malformed_packets_from_both_sides_stop_nothing() {
     assert!(server.running.metrics().total(Count::Formerr) > 0);
 }
 
-/// Octets that queries of one address and their UDP replies have in all, and whole replies.
+/// Total octets of the queries of one address and of their UDP replies, and the number of
+/// untruncated replies.
 struct Exchange {
     asked: usize,
     got: usize,
@@ -485,15 +487,16 @@ fn exchange(query: &Ask, server: &Server, queries: u64) -> Exchange {
 
 #[test]
 fn item_42_unverified_replies_are_limited_by_octets() {
-    // Names have as many addresses as they begin with.
+    // The first label is the number of addresses.
     let upstream = Upstream::new(|q| {
         let count: u8 = q.name.split('.').next().unwrap().parse().unwrap();
         let address = |n| format!("192.0.2.{n}");
         (0..count).fold(q.answer(), |reply, n| reply.a(&q.name, 300, &address(n))).send()
     });
     let limits = "[limits]\namplification-rate = 1000\namplification-burst = 5000\n";
-    // Sizes below the limit of RFC 1035 and above it, with the whole replies that the burst allows.
-    // Queries with a cookie are larger, so that the smallest reply is below four times their size.
+    // Sizes below and above the limit of RFC 1035, with the number of untruncated replies that the
+    // burst allows. Queries with a cookie are larger, so the smallest reply is below four times
+    // their size.
     for (name, edns, whole, is_always_whole) in [
         ("10.test", None, 58, true),
         ("28.test", None, 13, false),
@@ -515,7 +518,7 @@ fn item_42_unverified_replies_are_limited_by_octets() {
             assert!(!query().over_tcp(&server).message.header().tc(), "{name}");
         }
         assert!(!query().from("127.9.9.9").of(&server).message.header().tc(), "{name}");
-        // The server part of another server verifies nothing.
+        // The server cookie of another server verifies nothing.
         let invented = query().option(10, &[&cookie[..8], &[9; 16]].concat());
         let sums = exchange(&invented, &server, 60);
         assert_eq!(sums.whole == 60, is_always_whole, "{name}: {}", sums.whole);

@@ -1,5 +1,5 @@
-//! Hostile clients in many networks: others are served, over UDP and TCP. Each address of 127.0.0.0/8
-//! is on the loopback interface, so no privileges are needed.
+//! Hostile clients in many networks: others are served, over UDP and TCP. All addresses of
+//! 127.0.0.0/8 are on the loopback interface, so no privileges are needed.
 
 use std::io::IoSlice;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
@@ -14,13 +14,13 @@ use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
 use crate::harness::*;
 use crate::robustness::HalfDead;
 
-/// Places for TCP connections, all held by hostile clients.
+/// Maximum number of TCP connections, all used by hostile clients.
 const PLACES: u32 = 200;
 /// Connections of other clients.
 const NEWCOMERS: u8 = 100;
 
-/// Fills all places for TCP connections from `networks` networks (/24), then connects from another
-/// network. `busy`: each hostile connection has a query without an answer.
+/// Uses all TCP connections from `networks` networks (/24), then connects from another network. If
+/// `busy`, each hostile connection has an unanswered query.
 fn newcomers_are_served(networks: u32, busy: bool) {
     let upstream = HalfDead::new();
     let limits = format!("[limits]\ntcp-connections = {PLACES}\ntcp-idle = '1h'\n");
@@ -69,11 +69,11 @@ fn item_50_newcomers_displace_busy_tcp_connections() {
 
 /// Queries of an attack.
 const FLOOD: u32 = 24_000;
-/// Names that another client asks meanwhile, at least.
+/// Minimum number of names queried by another client meanwhile.
 const LIVING: usize = 500;
 
-/// Sends queries from addresses of 127.0.0.0/8 as `source` draws them, each for a dead name in a
-/// top-level domain of its own.
+/// Sends queries from addresses of 127.0.0.0/8 chosen by `source`, each for a dead name in a
+/// separate top-level domain.
 fn flood(server: SocketAddr, source: fn(u32) -> u32) {
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     let SocketAddr::V4(to) = server else { panic!("{server}") };
@@ -95,7 +95,7 @@ fn flood(server: SocketAddr, source: fn(u32) -> u32) {
     }
 }
 
-/// Lets an attack use up the places of questions and queries; another client is served.
+/// Lets an attack use up all questions and queries; another client is still served.
 fn others_are_served(source: fn(u32) -> u32) {
     let upstream = HalfDead::new();
     let limits = format!("{PREFIX}[limits]\nin-flight = 1024\n");

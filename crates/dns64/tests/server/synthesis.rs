@@ -286,7 +286,7 @@ fn item_09_excluded_records_count_as_none_and_never_pass() {
 fn items_09_and_28_signed_sets_lose_excluded_records() {
     let upstream = Upstream::new(|q| {
         let sign = |reply: Reply, covered| {
-            // The proof of a wildcard: no closer name exists.
+            // The proof for a wildcard: no closer name exists.
             let signed = |reply: Reply| reply.rrsig(&q.name, covered).signed_authority();
             if q.dnssec_ok() { signed(reply) } else { reply }
         };
@@ -467,7 +467,7 @@ fn item_17_both_questions_in_parallel_if_wanted() {
     let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     client.send_to(&ask("www.test", Rtype::AAAA).bytes(), server.address).unwrap();
     eventually("both are asked", || upstream.asked().len() == 2);
-    // Nothing could be answered yet: what is asked now and needs no upstream is answered first.
+    // The upstream has not answered so far; a new query that needs no upstream is answered first.
     client.send_to(&ask("ipv4only.arpa", Rtype::A).bytes(), server.address).unwrap();
     assert_eq!(receive(&client, SOON).unwrap().answers().len(), 2, "the two A records");
     may_answer.store(true, Ordering::Relaxed);

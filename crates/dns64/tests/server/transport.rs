@@ -13,7 +13,7 @@ use domain::base::iana::{Rcode, Rtype};
 
 use crate::harness::*;
 
-/// Names say how many A records they have: `50.test`.
+/// The first label is the number of A records: `50.test`.
 fn many() -> Upstream {
     Upstream::new(|q| {
         let count: u32 = q.name.split('.').next().unwrap().parse().unwrap_or(1);
@@ -86,7 +86,7 @@ fn item_30_idle_and_slow_tcp_clients_are_shown_out_and_do_no_harm() {
     let server = server(&[upstream.address], &limits);
     let mut slow: Vec<TcpStream> =
         (0..3).map(|_| TcpStream::connect(server.address).unwrap()).collect();
-    // A byte of a message and no more.
+    // One octet of a message and no more.
     slow.iter_mut().for_each(|stream| stream.write_all(&[0]).unwrap());
     let mut fourth = TcpStream::connect(server.address).unwrap();
     fourth.set_read_timeout(Some(SOON)).unwrap();
@@ -112,8 +112,8 @@ fn item_30_a_tcp_client_that_never_reads_is_let_go() {
     );
     let mut deaf = TcpStream::connect(server.address).unwrap();
     deaf.set_write_timeout(Some(SOON)).unwrap();
-    // Asks until both sides' buffers are full of replies and then of queries: whoever has no place
-    // for a reply is not listened to either, and nothing of it grows in the server.
+    // Sends queries until the buffers of both sides are full of replies, and then of queries. The
+    // server stops reading from a client without room for a reply, and its memory does not grow.
     let query = ask("120.test", Rtype::AAAA).bytes();
     let (give_up, mut asked) = (Instant::now() + SOON * 4, 0_u64);
     let refused = loop {
@@ -175,7 +175,7 @@ fn item_31_upstreams_without_edns_are_asked_without() {
 #[test]
 fn item_31_upstreams_that_cannot_even_read_edns_are_asked_without() {
     let upstream = Upstream::new(|q| match q.message.opt() {
-        // A header and nothing else.
+        // Only a header.
         Some(_) => {
             let mut header = q.rcode(Rcode::FORMERR).bytes();
             header.truncate(12);
@@ -224,7 +224,7 @@ fn item_30_another_upstream_is_asked_over_tcp_too() {
     for upstreams in [[broken.address, whole.address], [whole.address, broken.address]] {
         let server = server(&upstreams, PREFIX);
         for i in 0..8 {
-            // A name for each, so that both upstreams are first for some.
+            // Different names, so that each upstream is the first choice for some.
             let name = format!("{}.n{i}.test", 100 + i);
             assert_eq!(ask(&name, Rtype::A).over_tcp(&server).answers().len(), 100 + i, "{name}");
         }
@@ -256,7 +256,7 @@ fn both_families_are_served_side_by_side() {
     let upstream = many();
     let text = settings(&[upstream.address], PREFIX).to_toml();
     let old = text.lines().find(|line| line.starts_with("listen")).unwrap();
-    // A port that is free for one may be taken for the other: try again.
+    // A port that is free for UDP may be in use for TCP: try again.
     let listening = (0..20).find_map(|_| {
         let free = UdpSocket::bind("[::]:0").unwrap().local_addr().unwrap().port();
         let listen = format!("listen = ['[::]:{free}', '0.0.0.0:{free}']");
@@ -282,7 +282,7 @@ fn clients_of_a_socket_for_both_families_are_what_they_are() {
     let udp = UdpSocket::bind("[::]:0").unwrap();
     let port = udp.local_addr().unwrap().port();
     let activated = Activated { udp: vec![udp], tcp: Vec::new() };
-    // Whoever names 127.0.0.1 as upstream means this server.
+    // The upstream 127.0.0.1 is this server.
     let both = [format!("0.0.0.0:{port}"), format!("[::]:{port}")].map(|at| at.parse().unwrap());
     assert_eq!(activated.addresses(), both);
     let running = bind(settings(&[upstream.address], PREFIX), activated).unwrap().start().unwrap();
@@ -391,12 +391,12 @@ fn item_34_cookies() {
     short.from = "127.0.0.2".parse().unwrap();
     assert_eq!(short.of(&server).rcode(), Rcode::FORMERR);
 
-    // Beyond its rate: who proves its address is sent to TCP, who does not gets nothing.
+    // Beyond its rate, a verified client is sent to TCP, and others get no reply.
     assert!(ask("1.test", Rtype::A).try_of(server.address, SOON).is_some());
     assert!(ask("1.test", Rtype::A).try_of(server.address, NOTHING).is_none());
     let proven = ask("1.test", Rtype::A).option(10, &cookie).of(&server);
     assert!(proven.message.header().tc() && proven.answers().is_empty());
-    // Each query is counted, and each reply, also those of the limit.
+    // Each query and each reply is counted, including those for limited clients.
     let counted = |kind: &str| -> u64 {
         let text = server.running.metrics_text();
         let of = |line: &&str| line.starts_with(&format!("dns64d_{kind}_total{{"));
@@ -411,7 +411,7 @@ fn item_34_cookies() {
     assert!(stolen.try_of(server.address, SOON).is_some());
 }
 
-/// RFC 7873 §5.3: a client that knows the server's cookie takes no reply without one.
+/// RFC 7873 §5.3: a client with the server's cookie ignores replies without one.
 #[test]
 fn item_34_errors_have_cookies() {
     let upstream = many();
@@ -447,8 +447,8 @@ fn a_reply_that_cannot_be_written_is_counted_as_what_is_sent() {
     }
 }
 
-/// Of sixteen clients none is read and then left without its reply, but for those whose query may
-/// arrive in the very moment. Without waiting for TCP to be closed all sixteen were.
+/// None of sixteen clients has its query read without a reply, except queries that arrive exactly
+/// at the stop. Without the wait for TCP to close, all sixteen did.
 #[test]
 fn a_server_that_stops_answers_what_it_has_read_over_tcp() {
     let upstream = many();
@@ -458,10 +458,10 @@ fn a_server_that_stops_answers_what_it_has_read_over_tcp() {
     let framed = [&(query.len() as u16).to_be_bytes()[..], &query].concat();
     let (answered, left) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let client = || {
-        // Until nobody listens.
+        // Until the port is closed.
         while let Ok(mut stream) = TcpStream::connect(address) {
             stream.set_read_timeout(Some(SOON)).unwrap();
-            // This thread may have had to wait meanwhile: who is told that it is over does not ask.
+            // This thread may have been delayed meanwhile: do not query on a closed connection.
             stream.set_nonblocking(true).unwrap();
             let is_over = matches!(stream.peek(&mut [0; 1]), Ok(0));
             stream.set_nonblocking(false).unwrap();
@@ -472,7 +472,7 @@ fn a_server_that_stops_answers_what_it_has_read_over_tcp() {
             match sent.and_then(|()| stream.read(&mut [0; 512])) {
                 Ok(0) => left.fetch_add(1, Ordering::Relaxed),
                 Ok(_) => answered.fetch_add(1, Ordering::Relaxed),
-                // Reset: it was not read, and another server might have.
+                // Reset: the query was not read, and another server could answer it.
                 Err(_) => 0,
             };
         }
