@@ -1,5 +1,5 @@
-//! What is written in the configuration file, key by key. `dns64d.example.toml` in the repository's
-//! `dist` explains every key to users; this module is its other half.
+//! Keys of the configuration file. `dns64d.example.toml` in the repository's `dist` documents each
+//! key for users.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,67 +21,68 @@ use crate::translation::policy::{Hints, Mapping, Mode, Policy, Select, Standing}
 use crate::translation::prefix::Prefix;
 use crate::translation::zones::LocalZones;
 
-/// What is written in the file. `Default` is the configuration of an empty one.
+/// Configuration of dns64d. `Default` is the configuration of an empty file.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Config {
-    /// Addresses to serve, UDP and TCP.
+    /// Listen addresses, for UDP and TCP.
     pub listen: Vec<ListenKeys>,
-    /// How datagrams get past the kernel's network stack, where `xdp` is set.
+    /// AF_XDP mode, where `xdp` is set.
     #[serde(skip_serializing_if = "is_auto")]
     pub xdp_mode: net::xdp::Mode,
-    /// Whether there are sockets instead where kernel, driver or privileges do not allow any way of
-    /// `xdp-mode = "auto"`; otherwise it does not start then.
+    /// Use sockets if kernel, driver or privileges permit none of the modes of `xdp-mode = "auto"`.
+    /// Otherwise the server does not start in this case.
     #[serde(skip_serializing_if = "is_true")]
     pub xdp_fallback: bool,
-    /// Worker threads; 0 is one per CPU that the process may use.
+    /// Number of worker threads; 0 is one per available CPU.
     pub threads: usize,
-    /// CPUs to pin the workers to, round robin; none leaves it to the kernel.
+    /// CPUs to pin the workers to, round robin. Empty: the kernel schedules the workers.
     pub cpus: Vec<usize>,
-    /// The user to become after start, when started as root.
+    /// User to switch to after the start, if started as root.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Zones that are answered locally without data: `true` for `test`, `local`, `home.arpa`,
-    /// `service.arpa` and the reverse zones of RFC 6303 and RFC 7793, `false` for none, or a list.
+    /// Zones answered locally without data. `true` stands for `test`, `local`, `home.arpa`,
+    /// `service.arpa` and the reverse zones of RFC 6303 and RFC 7793; `false` for none; or a list
+    /// of zones.
     pub local_zones: LocalZoneKeys,
-    /// `[networks]`: lists of networks that other lists may name.
+    /// `[networks]`: named lists of networks, for use in other lists.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, Vec<String>>")]
     pub networks: BTreeMap<String, NetworkList<IpNet>>,
-    /// `[dns64]`: prefixes, and which answers are translated.
+    /// `[dns64]`: prefixes, and rules of translation.
     pub dns64: TranslationKeys,
-    /// `[discovery]`: where prefixes that are announced are looked for.
+    /// `[discovery]`: sources of discovered prefixes.
     pub discovery: DiscoveryKeys,
-    /// `[local]`: SOA and NS records of the zones that are answered locally.
+    /// `[local]`: SOA and NS records of locally answered zones.
     pub local: LocalKeys,
-    /// `[access]`: which clients are answered.
+    /// `[access]`: allowed clients.
     pub access: AccessKeys,
-    /// `[cache]`: how much is kept, and for how long.
+    /// `[cache]`: size of the cache, and TTLs.
     pub cache: CacheKeys,
-    /// What bounds work and memory.
+    /// `[limits]`: bounds of work and memory.
     pub limits: LimitKeys,
-    /// How upstreams are asked.
+    /// `[forwarding]`: queries to upstreams.
     pub forwarding: ForwardingKeys,
-    /// `[metrics]`: where Prometheus fetches the counters.
+    /// `[metrics]`: the metrics listener for Prometheus.
     pub metrics: MetricsKeys,
-    /// `[log]`: which lines are logged, and in which form.
+    /// `[log]`: severity and format of the log.
     pub log: LogKeys,
     /// `[control]`: the socket of `dns64d status`, `explain`, `reload` and `flush`.
     pub control: ControlKeys,
-    /// `[query-log]`: a line for each query that is answered.
+    /// `[query-log]`: one line for each answered query.
     pub query_log: QueryLogKeys,
-    /// `[dnstap]`: queries and replies for whoever reads them at a socket.
+    /// `[dnstap]`: copies of queries and replies for a reader at a unix socket.
     pub dnstap: DnstapKeys,
-    /// `[[upstream]]`: the resolvers that are asked; none: those of /etc/resolv.conf.
+    /// `[[upstream]]`: the upstream resolvers. Without any, those of /etc/resolv.conf are used.
     #[serde(rename = "upstream")]
     pub upstreams: Vec<UpstreamKeys>,
-    /// Domains with upstreams of their own.
+    /// `[[forward]]`: domains with separate upstreams.
     #[serde(rename = "forward")]
     pub forwards: Vec<ForwardKeys>,
-    /// Domains with a translation of their own.
+    /// `[[domain]]`: domains with separate rules of translation.
     #[serde(rename = "domain")]
     pub domains: Vec<DomainKeys>,
-    /// Clients with a translation of their own.
+    /// `[[group]]`: clients with separate rules of translation.
     #[serde(rename = "group")]
     pub groups: Vec<GroupKeys>,
 }
@@ -117,14 +118,14 @@ impl Default for Config {
     }
 }
 
-/// `listen`: an address to serve, by itself or in a table.
+/// An entry of `listen`: an address, or a table with one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(from = "RawListenKeys", into = "RawListenKeys")]
 pub struct ListenKeys {
-    /// Address and port, UDP and TCP.
+    /// Address and port, for UDP and TCP.
     #[schemars(with = "String")]
     pub address: ServiceAddr,
-    /// Datagrams to it come past the kernel's network stack (AF_XDP), on the interface that has the
+    /// Receive datagrams for this address over AF_XDP (kernel bypass), on the interface with the
     /// address.
     pub xdp: bool,
 }
@@ -135,19 +136,19 @@ pub struct ListenKeys {
     expecting = "an address and port, or a table with one; write for example \"[::1]:53\" or { address = \"192.0.2.1:53\", xdp = true }"
 )]
 enum RawListenKeys {
-    /// Through the kernel's network stack.
+    /// Served by the kernel's network stack.
     Address(#[schemars(with = "String")] ServiceAddr),
-    /// With what is to be said of it.
+    /// With further keys.
     Table(ListenTable),
 }
 
 #[derive(Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct ListenTable {
-    /// Address and port, UDP and TCP.
+    /// Address and port, for UDP and TCP.
     #[schemars(with = "String")]
     address: ServiceAddr,
-    /// Past the kernel's network stack (AF_XDP), on the interface that has the address.
+    /// Use AF_XDP (kernel bypass), on the interface with the address.
     #[serde(default)]
     xdp: bool,
 }
@@ -173,24 +174,24 @@ impl From<ListenKeys> for RawListenKeys {
 }
 
 impl ListenKeys {
-    /// An address that is served through the kernel's network stack.
+    /// Creates an address that is served by the kernel's network stack.
     pub fn new(address: ServiceAddr) -> ListenKeys {
         ListenKeys { address, xdp: false }
     }
 }
 
 impl Config {
-    /// The addresses to serve.
+    /// Returns the listen addresses.
     pub fn addresses(&self) -> impl Iterator<Item = ServiceAddr> {
         self.listen.iter().map(|keys| keys.address)
     }
 
-    /// All prefixes as they are written, in all tables.
+    /// Returns all configured prefixes, of all tables.
     pub(crate) fn written_prefixes(&self) -> impl Iterator<Item = &PrefixKeys> {
         self.prefix_lists().flatten()
     }
 
-    /// The same, list by list.
+    /// Returns all configured prefixes, list by list.
     pub(crate) fn prefix_lists(&self) -> impl Iterator<Item = &[PrefixKeys]> {
         let of_groups = self.groups.iter().flat_map(|group| {
             group.dns64.prefixes.iter().chain(group.domains.iter().flat_map(|keys| &keys.prefixes))
@@ -200,45 +201,45 @@ impl Config {
     }
 }
 
-/// `[dns64]`, and what a `[[group]]` may change of it. Keys that are not there keep their default,
-/// in a group that of `[dns64]`.
+/// `[dns64]`, and its overrides in a `[[group]]`. A missing key has its default, or in a group the
+/// value of `[dns64]`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TranslationKeys {
-    /// Prefixes; an empty list turns translation off.
+    /// Prefixes. An empty list disables translation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefixes: Option<Vec<PrefixKeys>>,
-    /// Which of several prefixes that carry an address a client is given.
+    /// Selection among several prefixes that carry an address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub select: Option<Select>,
-    /// AAAA records that count as none.
+    /// AAAA records in these networks are ignored (RFC 6147 §5.1.4).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<String>>")]
     pub exclude: Option<NetworkList<Ipv6Net>>,
-    /// When A records are asked for.
+    /// Condition under which A records are queried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
     /// Translate signed answers for clients with DO.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub break_dnssec: Option<bool>,
-    /// Translate for queries with RD only.
+    /// Translate only queries with RD.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recursive_only: Option<bool>,
-    /// Ask for A together with AAAA.
+    /// Query A and AAAA records at the same time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parallel: Option<bool>,
-    /// No A records where AAAA records are given: the clients use IPv6 only. Of a group it is a key
-    /// of `[[group]]` itself.
+    /// Withhold A records of names with AAAA records, for clients that use only IPv6. In a group,
+    /// set this key directly in `[[group]]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter_a: Option<bool>,
-    /// Treatment of address hints in HTTPS and SVCB records (RFC 9460 §7.3). Of a group it is a
-    /// key of `[[group]]` itself.
+    /// Treatment of address hints in HTTPS and SVCB records (RFC 9460 §7.3). In a group, set this
+    /// key directly in `[[group]]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub https_hints: Option<Hints>,
 }
 
 impl TranslationKeys {
-    /// Writes the defaults where nothing is written.
+    /// Fills in the defaults of missing keys.
     pub(super) fn fill_in(&mut self) {
         let default = Policy::default();
         self.prefixes.get_or_insert_with(|| vec![PrefixKeys::new(Prefix::WELL_KNOWN, false)]);
@@ -253,13 +254,14 @@ impl TranslationKeys {
     }
 }
 
-/// A prefix with its ranges. Checked as a whole when it is read, so that the error has the line.
+/// A prefix with its ranges. It is checked as a whole when it is read, so that an error has its
+/// line.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "RawPrefixKeys", rename_all = "kebab-case")]
 pub struct PrefixKeys {
     #[serde(rename = "prefix")]
     written: WrittenPrefix,
-    /// With the suffix; `None`: those that are announced.
+    /// The prefix with its suffix; `None` for the discovered ones.
     #[serde(skip)]
     prefix: Option<Prefix>,
     suffix: std::net::Ipv6Addr,
@@ -298,7 +300,7 @@ struct RawPrefixKeys {
     probe: Option<ProbeKeys>,
 }
 
-/// A prefix, or the word for all that are announced.
+/// A prefix, or the keyword for all discovered ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
@@ -307,7 +309,7 @@ enum WrittenPrefix {
     Discover,
 }
 
-/// What stands for all prefixes that are announced.
+/// Keyword for all discovered prefixes.
 const DISCOVER: &str = "discover";
 
 impl TryFrom<String> for WrittenPrefix {
@@ -329,16 +331,16 @@ impl From<WrittenPrefix> for String {
     }
 }
 
-/// How it is found out whether a prefix's NAT64 works: by connections over TCP through it.
+/// Health checks of a prefix's NAT64, by TCP connections through it.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ProbeKeys {
-    /// An address behind the NAT64 that answers.
+    /// IPv4 address behind the NAT64 that answers.
     pub address: std::net::Ipv4Addr,
-    /// Its port.
+    /// TCP port at this address.
     #[schemars(range(min = 1, max = 65_535))]
     pub port: u16,
-    /// Time between two probes; 1 s to a day.
+    /// Interval between probes; 1 s to 1 day.
     #[serde(
         default = "ten_seconds",
         serialize_with = "humantime_serde::serialize",
@@ -346,7 +348,7 @@ pub struct ProbeKeys {
     )]
     #[schemars(with = "String")]
     pub interval: Duration,
-    /// How long an answer may take; 100 ms to the interval.
+    /// Time limit for an answer; 100 ms to the interval.
     #[serde(
         default = "two_seconds",
         serialize_with = "humantime_serde::serialize",
@@ -354,7 +356,7 @@ pub struct ProbeKeys {
     )]
     #[schemars(with = "String")]
     pub timeout: Duration,
-    /// Probes in a row that change what is known; 1 to 100.
+    /// Consecutive probes that change the health; 1 to 100.
     #[serde(default = "three")]
     #[schemars(range(min = 1, max = 100))]
     pub threshold: u32,
@@ -401,7 +403,7 @@ impl TryFrom<RawPrefixKeys> for PrefixKeys {
 }
 
 impl PrefixKeys {
-    /// `prefix` for all IPv4 addresses.
+    /// Creates an entry with `prefix` for all IPv4 addresses.
     pub fn new(prefix: Prefix, allow_non_global: bool) -> PrefixKeys {
         PrefixKeys {
             written: WrittenPrefix::Fixed(prefix),
@@ -415,35 +417,35 @@ impl PrefixKeys {
         }
     }
 
-    /// Whether both stand for the same prefix.
+    /// True if both entries have the same prefix.
     pub(crate) fn is_same_prefix(&self, other: &PrefixKeys) -> bool {
         self.prefix == other.prefix
     }
 
-    /// Whether it stands for the prefixes that are announced.
+    /// True if it stands for the discovered prefixes.
     pub(crate) fn is_discovered(&self) -> bool {
         self.prefix.is_none()
     }
 
-    /// What logs and metrics call it, if it has a name.
+    /// Returns the name in logs and metrics, if there is one.
     pub(crate) fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// Whether `prefix`, for which it stands, is used for no new answer. An announcement does not
-    /// undo what the same `list` says of that prefix in an entry of its own.
+    /// True if `prefix`, for which this entry stands, is not used for new answers. If the same
+    /// `list` also has an entry for that prefix, discovery does not override its `draining`.
     pub(crate) fn is_draining(&self, prefix: &Prefix, list: &[PrefixKeys]) -> bool {
         let is_same = |own: &Prefix| own.network() == prefix.network() && own.len() == prefix.len();
         let drains = |keys: &PrefixKeys| keys.draining && keys.prefix.as_ref().is_some_and(is_same);
         self.draining || self.is_discovered() && list.iter().any(drains)
     }
 
-    /// How it is found out whether it works.
+    /// Returns the health check keys.
     pub(crate) fn probe(&self) -> Option<&ProbeKeys> {
         self.probe.as_ref()
     }
 
-    /// The prefixes that it stands for as things are.
+    /// Returns the prefixes for which it currently stands, with their expiry.
     pub(crate) fn prefixes(&self, live: &Live) -> Vec<(Prefix, Option<Nanos>)> {
         match self.prefix {
             Some(prefix) => vec![(prefix, None)],
@@ -451,7 +453,7 @@ impl PrefixKeys {
         }
     }
 
-    /// The mappings that it stands for as things are; `list` is the one in which it is written.
+    /// Returns the mappings for which it currently stands; `list` is the list that contains it.
     pub(super) fn mappings(
         &self,
         list: &[PrefixKeys],
@@ -469,14 +471,13 @@ impl PrefixKeys {
     }
 }
 
-/// `[discovery]`: where prefixes that are announced are looked for, if one is written as
-/// `"discover"`.
+/// `[discovery]`: sources of prefixes for a prefix `"discover"`.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct DiscoveryKeys {
-    /// In the upstreams' answers for ipv4only.arpa (RFC 7050).
+    /// Use the upstreams' answers for ipv4only.arpa (RFC 7050).
     pub upstreams: bool,
-    /// In the advertisements of routers on these interfaces (RFC 8781).
+    /// Use Router Advertisements on these interfaces (RFC 8781).
     pub interfaces: Vec<String>,
 }
 
@@ -486,70 +487,71 @@ impl Default for DiscoveryKeys {
     }
 }
 
-/// `[[domain]]`, and `[[group.domain]]` for the clients of a group: names with a translation of
-/// their own. Keys that are not there are those of the group, or of `[dns64]`.
+/// `[[domain]]`, and `[[group.domain]]` for the clients of a group: names with separate rules of
+/// translation. A missing key has the value of the group, or of `[dns64]`.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DomainKeys {
-    /// The domain; names at and below it are meant, but for those of a longer `domain`.
+    /// The domain. It covers the names at and below it, except those of a longer `domain`.
     #[schemars(with = "String")]
     pub domain: Spanned<String>,
-    /// No translation; `false` in a `[[group.domain]]`: translation, whatever `[[domain]]` and the
-    /// group say.
+    /// Disable translation. `false` in a `[[group.domain]]` enables it, regardless of `[[domain]]`
+    /// and of the group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub off: Option<bool>,
-    /// Synthesize although there are native AAAA records.
+    /// Synthesize even if there are native AAAA records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignore_aaaa: Option<bool>,
-    /// Prefixes; an empty list turns translation off.
+    /// Prefixes. An empty list disables translation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefixes: Option<Vec<PrefixKeys>>,
-    /// AAAA records that count as none.
+    /// AAAA records in these networks are ignored (RFC 6147 §5.1.4).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<String>>")]
     pub exclude: Option<NetworkList<Ipv6Net>>,
-    /// When A records are asked for. It counts before that of a `[[forward]]`.
+    /// Condition under which A records are queried. It takes precedence over that of a
+    /// `[[forward]]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
-    /// What was excluded after all, if there is no usable A record; IPv4-mapped addresses never.
+    /// Return ignored AAAA records if there is no usable A record, except IPv4-mapped addresses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback_native: Option<bool>,
 }
 
-/// `[[group]]`: clients with a translation of their own.
+/// `[[group]]`: clients with separate rules of translation.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct GroupKeys {
-    /// Addresses of its clients.
+    /// Addresses of the clients.
     #[schemars(with = "Vec<String>")]
     pub clients: NetworkList<IpNet>,
-    /// No A records where AAAA records are given: the clients use IPv6 only.
+    /// Withhold A records of names with AAAA records, for clients that use only IPv6.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter_a: Option<bool>,
     /// Treatment of address hints in HTTPS and SVCB records (RFC 9460 §7.3).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub https_hints: Option<Hints>,
-    /// What differs from `[dns64]`.
+    /// Overrides of `[dns64]`.
     #[serde(default)]
     pub dns64: TranslationKeys,
-    /// Domains with a translation of their own for these clients.
+    /// `[[group.domain]]`: domains with separate rules of translation for these clients.
     #[serde(default, rename = "domain", skip_serializing_if = "Vec::is_empty")]
     pub domains: Vec<DomainKeys>,
 }
 
-/// `[local]`: SOA and NS records of the zones that are answered locally.
+/// `[local]`: SOA and NS records of locally answered zones.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct LocalKeys {
-    /// The name server in NS and SOA records of the reverse zones of prefixes. Zones of `local-zones`
-    /// name themselves (RFC 6303 §3).
+    /// Name server in NS and SOA records of the prefixes' reverse zones. In zones of `local-zones`
+    /// it is the apex (RFC 6303 §3).
     pub name_server: String,
-    /// The mailbox in SOA records, as `hostmaster@example.org` or `hostmaster.example.org`.
+    /// Mailbox in SOA records, as `hostmaster@example.org` or `hostmaster.example.org`.
     pub contact: String,
-    /// TTL of SOA and NS records, and of negative answers, seconds; 0 to 86 400.
+    /// TTL of SOA and NS records, and of negative answers, in seconds; 0 to 86 400.
     #[schemars(range(min = 0, max = 86_400))]
     pub ttl: u32,
-    /// TTL of the CNAME records of pointers below a prefix, seconds; 0 to 86 400.
+    /// TTL of the CNAME records of PTR queries below a prefix, in seconds; 0 to 86 400.
     #[schemars(range(min = 0, max = 86_400))]
     pub reverse_ttl: u32,
 }
@@ -567,13 +569,13 @@ impl Default for LocalKeys {
 }
 
 impl LocalKeys {
-    /// What they mean, where no TTL is above `max_ttl` seconds; an error has the key at fault, and what
-    /// is wrong.
+    /// Converts the keys, with TTLs limited to `max_ttl` seconds. An error has the faulty key and
+    /// the reason.
     pub(super) fn zones(&self, max_ttl: u32) -> Result<LocalZones, (&'static str, String)> {
         let name = |key, text: &str| {
             text.parse::<LowerName>().map_err(|e| (key, format!("{key} '{text}': {e}")))
         };
-        // A dot of the mailbox itself is no end of a label (RFC 1035 §8).
+        // Escape a dot in the local part, because it does not separate labels (RFC 1035 §8).
         let contact = match self.contact.split_once('@') {
             Some((mailbox, domain)) => format!("{}.{domain}", mailbox.replace('.', "\\.")),
             None => self.contact.clone(),
@@ -588,14 +590,14 @@ impl LocalKeys {
     }
 }
 
-/// `[access]`: which clients are answered.
+/// `[access]`: allowed clients.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct AccessKeys {
     /// Clients that are answered; others get REFUSED.
     #[schemars(with = "Vec<String>")]
     pub allow: NetworkList<IpNet>,
-    /// Needed to allow everybody.
+    /// Required to allow all clients.
     pub open_resolver: bool,
 }
 
@@ -619,35 +621,34 @@ impl Default for AccessKeys {
     }
 }
 
-/// `[cache]`: how much is kept, and for how long.
+/// `[cache]`: size of the cache, and TTLs.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct CacheKeys {
-    /// Memory for answers and their tables, in MiB; 0 keeps nothing; at most 1 TiB. If a limit on the
-    /// memory of the process does not leave room for it, the cache gets less.
+    /// Memory for answers and their tables, in MiB, at most 1 TiB; 0 disables the cache. The cache
+    /// is smaller if a limit on the memory of the process leaves less room.
     #[schemars(range(min = 0, max = 1_048_576))]
     pub mebibytes: u64,
-    /// The least TTL of positive answers, seconds; 0 to `max-ttl`.
+    /// Minimum TTL of positive answers, in seconds; 0 to `max-ttl`.
     pub min_ttl: u32,
-    /// The largest TTL of answers, seconds.
+    /// Maximum TTL of answers, in seconds.
     pub max_ttl: u32,
-    /// The largest TTL of negative answers, seconds (RFC 2308 §5).
+    /// Maximum TTL of negative answers, in seconds (RFC 2308 §5).
     pub negative_max_ttl: u32,
-    /// How long a failure is remembered at first, 1 to 300 seconds.
+    /// Initial time for which a failure is cached, 1 to 300 seconds.
     #[schemars(range(min = 1, max = 300))]
     pub failure_ttl: u32,
-    /// How long one is that is repeated, at the most: `failure_ttl` to 300 seconds.
+    /// Maximum time for which a repeated failure is cached, in seconds: `failure_ttl` to 300.
     #[schemars(range(min = 1, max = 300))]
     pub failure_max_ttl: u32,
-    /// How long answers are served after their time while upstreams fail; 0s is never.
+    /// Time for which expired answers may be served while upstreams fail; 0s disables it.
     #[serde(serialize_with = "humantime_serde::serialize", deserialize_with = "times::one")]
     #[schemars(with = "String")]
     pub serve_stale: Duration,
-    /// Such answers are served at once and renewed behind that, not only when a client has waited
-    /// for 1750 ms.
+    /// Serve expired answers at once and refresh them in the background, instead of after a wait of
+    /// 1750 ms.
     pub stale_at_once: bool,
-    /// Answers that are asked for twice in the last tenth of their time are renewed before it is
-    /// over.
+    /// Refresh answers that are requested twice in the last tenth of their TTL, before they expire.
     pub prefetch: bool,
 }
 
@@ -668,48 +669,52 @@ impl Default for CacheKeys {
     }
 }
 
-/// What happens to queries beyond a limit.
+/// Treatment of queries beyond a limit.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Overload {
-    /// Their clients get SERVFAIL.
+    /// The client gets SERVFAIL.
     #[default]
     Servfail,
-    /// Their clients get no reply over UDP, and SERVFAIL over TCP.
+    /// The client gets no reply over UDP, and SERVFAIL over TCP.
     Drop,
 }
 
-/// `[limits]`: what bounds work and memory.
+/// `[limits]`: bounds of work and memory.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct LimitKeys {
-    /// Client queries that may wait for upstreams, per worker; 1 to 16 777 216. About 1 KiB each.
+    /// Maximum number of client queries that wait for upstreams, per worker; 1 to 16 777 216. Each
+    /// takes about 1 KiB.
     #[schemars(range(min = 1, max = 16_777_216))]
     pub in_flight: usize,
-    /// What the clients of further queries get.
+    /// Treatment of further queries.
     pub overload: Overload,
-    /// Queries per second of a client (IPv4 address, IPv6 /64, link-local address); 0 is no limit.
+    /// Queries per second of a client (IPv4 address, IPv6 /64, link-local address); 0 disables the
+    /// limit.
     pub client_rate: u32,
-    /// Queries that a client may ask at once after a pause; 0 counts as 1.
+    /// Queries that a client may send at once after a pause; 0 counts as 1.
     pub client_burst: u32,
-    /// Octets per second by which UDP replies may exceed four times their queries, for the clients of
-    /// a network (IPv4 /24 or IPv6 /56) without a valid DNS cookie; 0 is no limit. Replies beyond it
-    /// are truncated.
+    /// Octets per second by which UDP replies may exceed four times their queries, for clients
+    /// without a valid DNS cookie, per network (IPv4 /24 or IPv6 /56). 0 disables the limit.
+    /// Replies beyond it are truncated.
     pub amplification_rate: u32,
-    /// Such octets at once after a pause. If they are fewer than a reply needs, it is truncated.
+    /// Burst of such octets after a pause. A reply that needs more is truncated.
     pub amplification_burst: u32,
-    /// TCP connections; 1 to 1 048 576.
+    /// Maximum number of TCP connections; 1 to 1 048 576.
     #[schemars(range(min = 1, max = 1_048_576))]
     pub tcp_connections: usize,
-    /// TCP connections of a client (IPv4 address, IPv6 /64, link-local address); 1 to 1 048 576.
+    /// Maximum number of TCP connections of a client (IPv4 address, IPv6 /64, link-local address);
+    /// 1 to 1 048 576.
     #[schemars(range(min = 1, max = 1_048_576))]
     pub tcp_per_client: usize,
-    /// Queries in progress on a TCP connection; 1 to 10 000.
+    /// Maximum number of queries in progress on a TCP connection; 1 to 10 000.
     #[schemars(range(min = 1, max = 10_000))]
     pub tcp_pipeline: usize,
-    /// How long a TCP connection may be idle, or a message on it incomplete; 100 ms to a day.
+    /// Maximum time for which a TCP connection may be idle, or a message on it incomplete; 100 ms
+    /// to 1 day.
     #[serde(serialize_with = "humantime_serde::serialize", deserialize_with = "times::one")]
     #[schemars(with = "String")]
     pub tcp_idle: Duration,
@@ -732,26 +737,25 @@ impl Default for LimitKeys {
     }
 }
 
-/// `[forwarding]`: how upstreams are asked.
+/// `[forwarding]`: queries to upstreams.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ForwardingKeys {
-    /// How long a question may take, all upstreams and attempts together; 100 ms to 1.9 s. A
-    /// translated query takes two.
+    /// Time limit for resolving a question, over all upstreams and attempts; 100 ms to 1.9 s. A
+    /// translated query resolves two questions.
     #[serde(serialize_with = "humantime_serde::serialize", deserialize_with = "times::one")]
     #[schemars(with = "String")]
     pub timeout: Duration,
-    /// Source ports per upstream and worker, all random; 1 to 4 096. Each is given up after 10 000
-    /// questions or ten minutes.
+    /// Random source ports per upstream and worker; 1 to 4 096. Each is replaced after 10 000
+    /// queries or ten minutes.
     #[schemars(range(min = 1, max = 4_096))]
     pub source_ports: u16,
-    /// Order in which upstreams are asked; absent: `listed` for those of resolv.conf, otherwise
-    /// `fastest`.
+    /// Order of the upstreams. Default: `listed` for those of resolv.conf, otherwise `fastest`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order: Option<UpstreamOrder>,
-    /// Random letter case in questions (draft-vixie-dnsext-dns0x20).
+    /// Randomize the letter case of upstream queries (draft-vixie-dnsext-dns0x20).
     pub randomize_case: bool,
-    /// Pass on the upstreams' AD to clients with DO or AD.
+    /// Pass on the upstreams' AD bit to clients with DO or AD.
     pub trust_ad: bool,
 }
 
@@ -767,77 +771,76 @@ impl Default for ForwardingKeys {
     }
 }
 
-/// Order in which the upstreams of a route are asked.
+/// Order in which the upstreams of a route are queried.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum UpstreamOrder {
-    /// The fastest upstreams share the questions by weight.
+    /// The fastest upstreams share the queries by weight.
     #[default]
     Fastest,
-    /// The first upstream in the list, the next one if it fails, as resolv.conf(5) has it.
+    /// The first upstream in the list, or the next one if it fails, as in resolv.conf(5).
     Listed,
 }
 
-/// `[metrics]`: where Prometheus fetches the counters.
+/// `[metrics]`: the metrics listener for Prometheus.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct MetricsKeys {
-    /// Where Prometheus fetches `/metrics`; none: no listener.
+    /// Address at which Prometheus fetches `/metrics`. Without it there is no listener.
     #[serde(deserialize_with = "addresses::service", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub listen: Option<ServiceAddr>,
 }
 
-/// Least severity that is logged.
+/// Lowest severity that is logged.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum LogLevel {
-    /// What keeps it from serving.
+    /// Errors that prevent the server from serving.
     Error,
-    /// What somebody should look at.
+    /// Problems that need attention.
     Warn,
-    /// Start, reload, stop, upstreams that fail and return.
+    /// Start, reload, stop, and upstreams that fail and return.
     #[default]
     Info,
-    /// What developers look for, beside all that.
+    /// Additional details for developers.
     Debug,
 }
 
-/// `[log]`: which lines are logged, and in which form.
+/// `[log]`: severity and format of the log.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct LogKeys {
-    /// The form of each line.
+    /// Format of each line.
     pub format: LogFormat,
-    /// The least severity that is logged.
+    /// Lowest severity that is logged.
     pub level: LogLevel,
 }
 
-/// `[[upstream]]`: a resolver that is asked.
+/// `[[upstream]]`: an upstream resolver.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct UpstreamKeys {
-    /// The IP address of the resolver; a link-local one with its interface, as in `fe80::1%eth0`.
+    /// IP address of the resolver. A link-local one needs its interface, as in `fe80::1%eth0`.
     #[serde(deserialize_with = "addresses::host")]
     #[schemars(with = "String")]
     pub address: HostAddr,
-    /// Its port, UDP and TCP.
+    /// Port, for UDP and TCP.
     #[serde(default = "dns_port")]
     #[schemars(with = "u16", range(min = 1, max = 65_535))]
     pub port: Spanned<u16>,
-    /// Its share of the questions among upstreams of like speed; 1 to 1 000 000.
+    /// Weight in the distribution of queries among upstreams of similar speed; 1 to 1 000 000.
     #[serde(default = "one")]
     #[schemars(with = "u32", range(min = 1, max = 1_000_000))]
     pub weight: Spanned<u32>,
-    /// What forward rules call it; its address if not given.
+    /// Name used in `[[forward]]`; the address by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// It is asked, and answers, past the kernel's network stack (AF_XDP), on the interface that is
-    /// the way to it.
+    /// Query it over AF_XDP (kernel bypass), on the interface of the route to it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub xdp: bool,
 }
@@ -859,7 +862,7 @@ fn one() -> Spanned<u32> {
 }
 
 impl UpstreamKeys {
-    /// The upstream at `address`.
+    /// Creates an upstream at `address`.
     pub fn new(address: ServiceAddr) -> UpstreamKeys {
         let port = Spanned::new(0..0, address.port());
         UpstreamKeys { address: address.host(), port, weight: one(), name: None, xdp: false }
@@ -870,18 +873,18 @@ impl UpstreamKeys {
     }
 }
 
-/// `[[forward]]`: a domain with upstreams, or a mode, of its own.
+/// `[[forward]]`: a domain with separate upstreams, or a separate mode.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ForwardKeys {
-    /// The domain; names at and below it are meant.
+    /// The domain. It covers the names at and below it.
     #[schemars(with = "String")]
     pub domain: Spanned<String>,
-    /// Names of its upstreams; none: all.
+    /// Names of its upstreams. Empty: all.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub upstreams: Vec<Spanned<String>>,
-    /// When A records are asked for, if not as in `[dns64]`.
+    /// Condition under which A records are queried; that of `[dns64]` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
 }

@@ -1,50 +1,49 @@
-//! What the server shows of itself beside its log and metrics: the control socket, the query log
-//! and dnstap.
+//! Tables of observability: the control socket, the query log and dnstap.
 
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// The control socket of the systemd unit.
+/// Control socket of the systemd unit.
 pub(crate) const CONTROL_SOCKET: &str = "/run/dns64d/control.sock";
 
 /// `[control]`: the socket of `dns64d status`, `explain`, `reload` and `flush`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ControlKeys {
-    /// Absolute path, at most 107 octets; none: `control.sock` in the folder of systemd's
-    /// `RuntimeDirectory=`, without which there is no socket.
+    /// Absolute path, at most 107 octets. Default: `control.sock` in the folder of systemd's
+    /// `RuntimeDirectory=`; without such a folder there is no socket.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub socket: Option<PathBuf>,
-    /// The group whose members may use it, beside its owner (mode 0660); none: only the owner may
-    /// (0600).
+    /// Group with access to the socket, in addition to its owner (mode 0660). Without it, only the
+    /// owner has access (0600).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
 }
 
-/// Form of log lines.
+/// Format of log lines.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum LogFormat {
-    /// One line of text for people.
+    /// One line of text.
     #[default]
     Text,
     /// One JSON object per line.
     Json,
 }
 
-/// `[query-log]`: a line for each query that is answered.
+/// `[query-log]`: one line for each answered query.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct QueryLogKeys {
-    /// A file, from the root on, to which lines are appended, or `"stderr"`; none: there is no log.
+    /// Absolute path of a file to append to, or `"stderr"`. Without it there is no query log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<LogTarget>,
-    /// The form of each line.
+    /// Format of each line.
     pub format: LogFormat,
-    /// One of so many queries has its line; 1 to 1 000 000.
+    /// Logs one of this many queries; 1 to 1 000 000.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub sample: u32,
 }
@@ -55,17 +54,17 @@ impl Default for QueryLogKeys {
     }
 }
 
-/// Where lines go.
+/// Destination of lines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(from = "PathBuf", into = "PathBuf")]
 pub enum LogTarget {
-    /// To standard error.
+    /// Standard error.
     Stderr,
-    /// To a file.
+    /// A file.
     File(PathBuf),
 }
 
-/// What stands for standard error.
+/// Value for standard error.
 const STDERR: &str = "stderr";
 
 impl From<PathBuf> for LogTarget {
@@ -84,7 +83,7 @@ impl From<LogTarget> for PathBuf {
 }
 
 impl QueryLogKeys {
-    /// The file that lines are appended to, if it is one.
+    /// Returns the file, if the destination is one.
     pub(crate) fn file(&self) -> Option<&Path> {
         match &self.to {
             Some(LogTarget::File(file)) => Some(file),
@@ -93,19 +92,19 @@ impl QueryLogKeys {
     }
 }
 
-/// `[dnstap]`: queries and replies for whoever reads them at a socket (<https://dnstap.info>).
+/// `[dnstap]`: copies of queries and replies for a reader at a unix socket (<https://dnstap.info>).
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct DnstapKeys {
-    /// The socket of the reader, from the root on, at most 107 octets; none: nothing is sent.
+    /// Absolute path of the reader's socket, at most 107 octets. Without it nothing is sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub socket: Option<PathBuf>,
-    /// What the server calls itself; the host's name if not given.
+    /// Identity of the server in dnstap; the host name by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity: Option<String>,
-    /// Queries of clients, and the replies to them.
+    /// Copy queries and replies of clients.
     pub clients: bool,
-    /// Questions to upstreams, and what comes from them.
+    /// Copy queries to upstreams and their responses.
     pub upstreams: bool,
 }
 
@@ -115,12 +114,12 @@ impl Default for DnstapKeys {
     }
 }
 
-/// The longest path of a socket, octets (unix(7)).
+/// Longest path of a socket, in octets (unix(7)).
 const LONGEST_SOCKET: usize = 107;
-/// The longest identity, octets: a host's name has no more.
+/// Longest identity, in octets; host names are not longer.
 const LONGEST_IDENTITY: usize = 255;
 
-/// The first fault of these tables: the path of the key, and the right form.
+/// Returns the first fault of these tables: path of the key, and the right form.
 pub(super) fn fault(
     control: &ControlKeys,
     log: &QueryLogKeys,
