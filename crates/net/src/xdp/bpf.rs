@@ -1,4 +1,4 @@
-//! The system call bpf(2), as far as a filter in front of AF_XDP sockets needs it.
+//! The part of the bpf(2) system call that a filter in front of AF_XDP sockets needs.
 
 use std::ffi::CStr;
 use std::io;
@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use super::filter::Insn;
 
-/// Commands of bpf(2), linux/bpf.h.
+/// Commands of bpf(2) (linux/bpf.h).
 #[derive(Clone, Copy)]
 enum Command {
     MapCreate = 0,
@@ -19,33 +19,32 @@ enum Command {
     LinkDetach = 34,
 }
 
-/// `BPF_MAP_TYPE_ARRAY`: values by number.
+/// `BPF_MAP_TYPE_ARRAY`: values by index.
 const ARRAY: u32 = 2;
-/// `BPF_MAP_TYPE_XSKMAP`: AF_XDP sockets by number.
+/// `BPF_MAP_TYPE_XSKMAP`: AF_XDP sockets by index.
 const XSKMAP: u32 = 17;
-/// `BPF_F_MMAPABLE`: processes can have the values of an array in their memory (since Linux 5.5).
+/// `BPF_F_MMAPABLE`: processes can map the values of an array (since Linux 5.5).
 const MMAPABLE: u32 = 1 << 10;
 /// `BPF_PROG_TYPE_XDP`.
 const PROGRAM_OF_XDP: u32 = 6;
-/// `BPF_XDP`: how such programs are attached.
+/// `BPF_XDP`: attach type of XDP programs.
 const ATTACHED_AS_XDP: u32 = 37;
-/// What the kernel compares with GPL-compatible licenses. The program calls no function that wants
-/// one.
+/// License string, which the kernel checks for GPL compatibility. The program calls no helper that requires the GPL.
 const LICENSE: &CStr = c"MIT or Apache-2.0";
-/// Octets for what the verifier says of a program that it refuses.
+/// Octets reserved for the verifier's log about a rejected program.
 const LOG: usize = 64 << 10;
 
-/// Where a program runs: `XDP_FLAGS_SKB_MODE` and `XDP_FLAGS_DRV_MODE` of linux/if_link.h.
+/// Attach point of a program: `XDP_FLAGS_SKB_MODE` and `XDP_FLAGS_DRV_MODE` of linux/if_link.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hook {
-    /// In the stack, behind the driver: with every driver.
+    /// In the network stack, after the driver; works with every driver.
     Generic = 1 << 1,
     /// In the driver.
     Driver = 1 << 2,
 }
 
 impl Hook {
-    /// As ip(8) calls it.
+    /// Returns the mode's name as used by ip(8).
     pub(super) fn word(self) -> &'static str {
         match self {
             Hook::Generic => "xdpgeneric",
@@ -54,27 +53,27 @@ impl Hook {
     }
 }
 
-/// Sockets by the queue that they are for.
+/// AF_XDP sockets by queue number.
 pub(super) struct SocketMap(OwnedFd);
 
 impl SocketMap {
-    /// A map for so many queues.
+    /// Creates a map for `queues` queues.
     ///
     /// # Errors
-    /// As bpf(2): without CAP_BPF, or CAP_SYS_ADMIN, it is `PermissionDenied`.
+    /// See bpf(2): `PermissionDenied` without CAP_BPF or CAP_SYS_ADMIN.
     pub(super) fn new(queues: u32) -> io::Result<SocketMap> {
         make_map(XSKMAP, 4, queues, 0).map(SocketMap)
     }
 
-    /// Its descriptor, as a program names it.
+    /// Returns the map's descriptor, by which a program refers to it.
     pub(super) fn number(&self) -> RawFd {
         self.0.as_raw_fd()
     }
 
-    /// Puts a socket in for a queue.
+    /// Inserts the socket of a queue.
     ///
     /// # Errors
-    /// As bpf(2): if the map has no such queue, or it is no AF_XDP socket.
+    /// See bpf(2): the map has no such queue, or the descriptor is not an AF_XDP socket.
     pub(super) fn insert(&self, queue: u32, socket: RawFd) -> io::Result<()> {
         #[repr(C)]
         struct Attributes {
@@ -92,25 +91,24 @@ impl SocketMap {
             value: address(&socket),
             flags: 0,
         };
-        // SAFETY: key and value point to four octets each, as the map has them, which outlive the
-        // call.
+        // SAFETY: key and value each point to four octets, the map's key and value size, and outlive the call.
         unsafe { call(Command::MapUpdate, &mut attributes) }.map(drop)
     }
 }
 
-/// Octets that a program and processes have in common.
+/// Octets shared between a program and processes.
 pub(super) struct BitMap(OwnedFd);
 
 impl BitMap {
-    /// So many octets, all of them zero; mmap(2) of its descriptor gives them to a process.
+    /// Creates a map of `octets` octets, all zero. A process accesses them by mmap(2) of the descriptor.
     ///
     /// # Errors
-    /// As [`SocketMap::new`].
+    /// Same as [`SocketMap::new`].
     pub(super) fn new(octets: u32) -> io::Result<BitMap> {
         make_map(ARRAY, octets, 1, MMAPABLE).map(BitMap)
     }
 
-    /// Its descriptor, as a program names it.
+    /// Returns the map's descriptor, by which a program refers to it.
     pub(super) fn number(&self) -> RawFd {
         self.0.as_raw_fd()
     }
@@ -122,7 +120,7 @@ impl AsFd for BitMap {
     }
 }
 
-/// A map with keys of four octets.
+/// Creates a map with keys of four octets.
 fn make_map(map_type: u32, value_size: u32, max_entries: u32, flags: u32) -> io::Result<OwnedFd> {
     #[repr(C)]
     struct Attributes {
@@ -137,16 +135,16 @@ fn make_map(map_type: u32, value_size: u32, max_entries: u32, flags: u32) -> io:
     unsafe { descriptor(Command::MapCreate, &mut attributes) }
 }
 
-/// A program that the kernel has verified.
+/// A program accepted by the kernel's verifier.
 pub(super) struct Program(OwnedFd);
 
 impl Program {
-    /// Has the kernel verify a program.
+    /// Loads a program, which the kernel verifies.
     ///
     /// # Errors
-    /// As bpf(2), with what the verifier says if it refuses the program.
+    /// See bpf(2); includes the verifier's log if it rejects the program.
     pub(super) fn load(program: &[Insn]) -> io::Result<Program> {
-        // Without a log first: it costs time, and the kernel fails if it does not fit.
+        // Try without a log first: a log costs time, and the call fails if the log does not fit.
         load(program, &mut []).or_else(|error| {
             let mut log = vec![0_u8; LOG];
             match load(program, &mut log) {
@@ -156,12 +154,12 @@ impl Program {
         })
     }
 
-    /// Attaches it to an interface, for as long as the value lives, whatever ends the process: the
-    /// kernel detaches it when the last descriptor of the link is closed.
+    /// Attaches the program to an interface for the lifetime of the returned value. When the last descriptor of the
+    /// link is closed, however the process ends, the kernel detaches the program.
     ///
     /// # Errors
-    /// As bpf(2): `EBUSY` if the interface has a program, `EOPNOTSUPP` or `EINVAL` if its driver
-    /// does not run any.
+    /// See bpf(2): `EBUSY` if the interface already has a program; `EOPNOTSUPP` or `EINVAL` if its driver does not
+    /// support XDP programs.
     pub(super) fn attach(&self, interface: u32, hook: Hook) -> io::Result<Link> {
         #[repr(C)]
         struct Attributes {
@@ -181,11 +179,11 @@ impl Program {
     }
 }
 
-/// A program on its interface.
+/// A program attached to an interface.
 pub(super) struct Link(OwnedFd);
 
 impl Drop for Link {
-    /// Detaches at once: a child that another thread is just starting has the descriptor, too, for a
+    /// Detaches explicitly, because a child process that another thread is starting may hold the descriptor for a
     /// moment.
     fn drop(&mut self) {
         #[repr(C)]
@@ -243,7 +241,7 @@ fn with_log(error: &io::Error, log: &[u8]) -> String {
     }
 }
 
-/// The address of a value, as bpf(2) takes it.
+/// Returns a value's address in the form that bpf(2) takes.
 fn address<T>(value: &T) -> u64 {
     std::ptr::from_ref(value) as u64
 }
@@ -251,21 +249,21 @@ fn address<T>(value: &T) -> u64 {
 /// Calls bpf(2) with a command that opens a descriptor.
 ///
 /// # Safety
-/// As [`call`]; and the command is one that returns a descriptor.
+/// Same as [`call`]; the command must return a descriptor.
 unsafe fn descriptor<T>(command: Command, attributes: &mut T) -> io::Result<OwnedFd> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let number = unsafe { call(command, attributes)? };
-    // SAFETY: the kernel has just opened it for this call, and nobody else knows of it.
+    // SAFETY: the kernel has just opened it for this call; there is no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 /// Calls bpf(2).
 ///
 /// # Safety
-/// `attributes` are those of the command, in the kernel's layout (the beginning of `union
-/// bpf_attr`), and what they point to is valid for as much as the command reads or writes.
+/// `attributes` must be those of the command in the kernel's layout (the beginning of `union bpf_attr`). Everything
+/// that they point to must be valid for the length that the command reads or writes.
 unsafe fn call<T>(command: Command, attributes: &mut T) -> io::Result<i32> {
-    // SAFETY: the pointer and the size are those of `attributes`; the rest is the caller's promise.
+    // SAFETY: pointer and size are those of `attributes`; the caller guarantees the rest.
     let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,
@@ -281,7 +279,7 @@ unsafe fn call<T>(command: Command, attributes: &mut T) -> io::Result<i32> {
 pub(super) mod tests {
     use super::*;
 
-    /// Runs a program on a frame, on no interface (`BPF_PROG_TEST_RUN`); returns what it returns.
+    /// Runs a program on a frame without an interface (`BPF_PROG_TEST_RUN`); returns the program's return value.
     pub(in super::super) fn run(program: &Program, frame: &[u8]) -> i32 {
         #[repr(C)]
         #[derive(Default)]

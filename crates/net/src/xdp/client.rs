@@ -1,4 +1,4 @@
-//! Who asks past the stack: a sender and a receiver, which can be in threads of their own.
+//! AF_XDP client: a sender and a receiver, which can run in separate threads.
 //!
 //! ```text
 //! Sender ─► frame of its own ─► transmit ring of queue 0 ─► interface ─► next hop
@@ -6,9 +6,8 @@
 //! Receiver ◄─ receive rings of all queues ◄─ filter (to our addresses and ports) ◄─ server
 //! ```
 //!
-//! Replies come by the queue that the device chooses for them, which is not always the one that
-//! their query left by: a [`Client`] reads all queues. Who answers as well, and whose threads each
-//! have a queue, takes an [`Exchange`] of each.
+//! Replies arrive on the queue that the device selects, which may differ from the queue of their query. A [`Client`]
+//! therefore reads all queues. A program that also answers, with one thread per queue, uses an [`Exchange`] per queue.
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,10 +23,10 @@ use super::queue::{Incoming, Outgoing, Queue, Room};
 use super::{Claim, Interface, LINK, Mode, Way, XdpError, await_link, find};
 use crate::neighbour::NextHop;
 
-/// For so long a sender tells a kernel to send that has no room at the moment.
+/// Maximum time that a sender retries while the kernel has no room.
 const HELD: Duration = Duration::from_millis(5);
 
-/// Both halves of a client.
+/// Sender and receiver of a client.
 pub struct Client {
     way: Way,
     link: Link,
@@ -36,8 +35,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Takes the datagrams of these claims from the interface that the next hop is behind, and sends
-    /// there. The next hop's link-layer address must be known ([`NextHop::resolve`]).
+    /// Receives the datagrams of these claims from the next hop's interface, and sends there. The next hop's link-layer
+    /// address must be resolved ([`NextHop::resolve`]).
     ///
     /// # Errors
     /// See [`XdpError`].
@@ -60,33 +59,32 @@ impl Client {
         Ok(Client { way, link, sender, receiver })
     }
 
-    /// The Ethernet addresses of what it sends: the next hop's, as it was when the client was
-    /// opened, and the interface's.
+    /// Returns the Ethernet addresses of sent frames: the next hop's at the time of opening, and the interface's.
     pub fn link(&self) -> Link {
         self.link
     }
 
-    /// How packets get to and from the interface.
+    /// Returns the attach mode in use.
     pub fn way(&self) -> Way {
         self.way
     }
 
-    /// How many queues are read.
+    /// Returns the number of queues that are read.
     pub fn queues(&self) -> usize {
         self.receiver.queues.len()
     }
 
-    /// The half that sends and the half that receives.
+    /// Splits the client into sender and receiver.
     pub fn into_halves(self) -> (Sender, Receiver) {
         (self.sender, self.receiver)
     }
 }
 
-/// Both halves of a queue, for a thread that asks and answers by it.
+/// Sender and receiver of one queue, for a thread that sends queries and replies on it.
 pub struct Exchange {
-    /// The half that sends.
+    /// Sending half.
     pub sender: Sender,
-    /// The half that receives.
+    /// Receiving half.
     pub receiver: Receiver,
 }
 
@@ -97,14 +95,14 @@ impl Exchange {
     }
 }
 
-/// Sends datagrams past the stack.
+/// Sends datagrams by AF_XDP.
 pub struct Sender {
     outgoing: Outgoing,
-    /// Where the frames are that no packet is in.
+    /// Addresses of the free frames.
     free: Vec<u64>,
-    /// How many frames it has in all.
+    /// Total number of frames.
     frames: usize,
-    /// Whether the kernel copies what is sent before a call that sends returns.
+    /// True if the kernel has copied the data when a send call returns.
     copies: bool,
 }
 
@@ -116,17 +114,17 @@ impl Sender {
         (Sender { outgoing, free, frames, copies }, incoming)
     }
 
-    /// Sends the datagrams that are laid end to end in `payloads`, each `length` octets long, over
-    /// `link` from one address to another of the same family; returns how many of them, the first
-    /// ones, there was room for. Where the kernel copies, these have gone to the device, or the
-    /// interface has dropped them and counts them; else the device has been handed them.
+    /// Sends the datagrams that are concatenated in `payloads`, each `length` octets long, over `link`. Both addresses
+    /// must be of the same family. Returns the number of datagrams that fitted, counted from the first. If the kernel
+    /// copies, these have reached the device, or the interface has dropped and counted them; with zero-copy they are
+    /// queued for the device.
     ///
     /// # Errors
-    /// If the interface is gone, or `TimedOut` if the device takes no packet for 5 ms. What became
-    /// of the datagrams is not known then.
+    /// If the interface is gone, or `TimedOut` if the device accepts no packet for 5 ms. The state of the datagrams is
+    /// then unknown.
     ///
     /// # Panics
-    /// If `length` is 0 or no datagram of that length fits into a frame.
+    /// If `length` is 0 or a datagram of that length does not fit into a frame.
     pub fn send(
         &mut self,
         payloads: &[u8],
@@ -146,8 +144,8 @@ impl Sender {
         Ok(taken)
     }
 
-    /// Takes what is in the box, which is empty then, to be sent by [`Sender::flush`]; returns for
-    /// how many datagrams, the last ones, there was no room.
+    /// Moves the datagrams of the outbox into the transmit ring, to be sent by [`Sender::flush`]; the outbox is empty
+    /// afterwards. Returns the number of datagrams, counted from the last, that did not fit.
     pub fn put(&mut self, outbox: &mut Outbox) -> usize {
         let mut refused = 0;
         for (link, from, to, payload) in outbox.datagrams() {
@@ -160,7 +158,7 @@ impl Sender {
         refused
     }
 
-    /// Puts a datagram into the transmit ring; false if there is no room.
+    /// Puts a datagram into the transmit ring; returns false if there is no room.
     #[inline]
     fn place(&mut self, link: &Link, from: SocketAddr, to: SocketAddr, payload: &[u8]) -> bool {
         let Some(address) = self.free_frame() else { return false };
@@ -172,10 +170,10 @@ impl Sender {
         is_placed
     }
 
-    /// Has the kernel send what was taken.
+    /// Makes the kernel send the queued datagrams.
     ///
     /// # Errors
-    /// As [`Sender::send`].
+    /// Same as [`Sender::send`].
     pub fn flush(&mut self) -> io::Result<()> {
         self.outgoing.flush()?;
         if self.copies && self.outgoing.is_held() {
@@ -184,7 +182,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Has what was taken sent, so that there is room again; false if there is none within 5 ms.
+    /// Sends queued datagrams to free frames; returns false if no frame becomes free within 5 ms.
     #[cold]
     fn makes_room(&mut self) -> bool {
         let give_up = Instant::now() + HELD;
@@ -202,8 +200,7 @@ impl Sender {
         }
     }
 
-    /// Waits until the device has sent all that it was handed, for `limit` at most; returns how many
-    /// datagrams it has not.
+    /// Waits up to `limit` until the device has sent all queued datagrams; returns the number of unsent ones.
     pub fn settle(&mut self, limit: Duration) -> usize {
         let give_up = Instant::now() + limit;
         loop {
@@ -216,19 +213,19 @@ impl Sender {
         }
     }
 
-    /// Whether the device itself reads what is sent, when it comes to it ([`Way::ZeroCopy`]).
+    /// True if the device itself reads the frames when it sends them ([`Way::ZeroCopy`]).
     pub fn is_read_by_device(&self) -> bool {
         !self.copies
     }
 
-    /// Takes the frames back whose packets have left.
+    /// Reclaims the frames of packets that have been sent.
     fn reap(&mut self) {
         while let Some(address) = self.outgoing.left() {
             self.free.push(address);
         }
     }
 
-    /// A frame that no packet is in.
+    /// Returns a free frame.
     #[inline]
     fn free_frame(&mut self) -> Option<u64> {
         if self.free.is_empty() {
@@ -237,7 +234,7 @@ impl Sender {
         self.free.pop()
     }
 
-    /// Has a kernel send that had no room.
+    /// Retries sending while the kernel has no room.
     #[cold]
     fn insist(&mut self) -> io::Result<()> {
         let give_up = Instant::now() + HELD;
@@ -251,25 +248,25 @@ impl Sender {
     }
 }
 
-/// A datagram that has come past the stack.
+/// A datagram received by AF_XDP.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrived<'a> {
-    /// What was sent.
+    /// Payload.
     pub bytes: &'a [u8],
-    /// Who sent it.
+    /// Source address and port.
     pub source: SocketAddr,
-    /// To which of our addresses and ports.
+    /// Destination address and port on this host.
     pub destination: SocketAddr,
-    /// The Ethernet addresses of a frame back to where it came from.
+    /// Ethernet addresses of a frame back to the sender.
     pub link: Link,
-    /// When the filter saw it, on the monotonic clock.
+    /// Receive time at the filter, on the monotonic clock.
     pub received: Nanos,
-    /// Whether its sender left the checksum to a network card. The kernel does so with every
-    /// datagram that it joins others to (`UDP_SEGMENT`).
+    /// True if the sender left the checksum to a network card. The kernel does so with every datagram that carries
+    /// several joined ones (`UDP_SEGMENT`).
     pub checksum_left: bool,
 }
 
-/// Receives datagrams past the stack.
+/// Receives datagrams by AF_XDP.
 pub struct Receiver {
     queues: Vec<Incoming>,
     own: Own,
@@ -277,13 +274,12 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// What to wait at for each of its queues: there is something to read where there is a packet.
+    /// Returns the sockets of all queues for polling; a socket is readable if its queue has a packet.
     pub fn sockets(&self) -> impl ExactSizeIterator<Item = impl AsFd + '_> {
         self.queues.iter().map(AsFd::as_fd)
     }
 
-    /// Gives `each` up to `most` datagrams that have come by one of its queues; returns how many
-    /// packets there were, be they readable or not.
+    /// Passes up to `most` datagrams of one queue to `each`; returns the number of packets, readable or not.
     ///
     /// # Errors
     /// If the interface is gone.
@@ -318,22 +314,22 @@ impl Receiver {
         Ok(packets)
     }
 
-    /// Packets that came for us and found no room, since it was opened.
+    /// Returns the number of packets that were claimed but found no room since the client was opened.
     ///
     /// # Errors
-    /// As getsockopt(2): then it is not known whether there are any.
+    /// See getsockopt(2). The number of drops is then unknown.
     pub fn drops(&self) -> io::Result<u64> {
         self.queues.iter().map(Incoming::drops).sum()
     }
 
-    /// Packets that were taken and are no datagrams of others: wrong checksums, lengths that
-    /// contradict each other, this host's own addresses as their source.
+    /// Returns the number of claimed packets that are not datagrams of other hosts: wrong checksums, inconsistent
+    /// lengths, or this host's own addresses as their source.
     pub fn unreadable(&self) -> u64 {
         self.unreadable
     }
 }
 
-/// The datagram in the packet that is the first `length` octets of a frame.
+/// Parses the datagram in the packet that occupies the first `length` octets of a frame.
 #[inline]
 fn arrived<'a>(frame: &'a [u8], length: usize, own: &Own, received: Nanos) -> Option<Arrived<'a>> {
     let packet = frame.get(..length)?;
@@ -348,8 +344,8 @@ fn arrived<'a>(frame: &'a [u8], length: usize, own: &Own, received: Nanos) -> Op
     })
 }
 
-/// Reads a packet as a [`Receiver`] does; `by_cable`: the interface is a network card's. For fuzzers,
-/// which have no interface.
+/// Parses a packet as a [`Receiver`] does; `by_cable`: the interface is a network card. For fuzzers, which have no
+/// interface.
 #[doc(hidden)]
 pub fn receive_frame(frame: &[u8], length: usize, by_cable: bool) -> Option<Arrived<'_>> {
     let own = Own::default().whose_checksums_may_be_left(!by_cable);

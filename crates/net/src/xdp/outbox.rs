@@ -1,11 +1,11 @@
-//! Datagrams that wait until they leave together.
+//! Datagrams collected to be sent together.
 
 use std::net::SocketAddr;
 use std::ops::Range;
 
 use super::frame::Link;
 
-/// Datagrams that are written now and sent later, past the stack ([`super::Sender::put`]).
+/// Datagrams that are written now and sent later by AF_XDP ([`super::Sender::put`]).
 #[derive(Debug, Default)]
 pub struct Outbox {
     octets: Vec<u8>,
@@ -20,23 +20,22 @@ struct Waiting {
     payload: Range<usize>,
 }
 
-/// Octets of the longest payload: of Ethernet's 1500, without the longest headers.
+/// Maximum payload: an Ethernet MTU of 1500 without the longest headers.
 pub(super) const LONGEST: usize = 1500 - 40 - 8;
 
 impl Outbox {
-    /// How many wait.
+    /// Returns the number of collected datagrams.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether none waits.
+    /// True if the outbox is empty.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Adds the datagram that `write` appends, which goes over `link` from one address to another of
-    /// the same family. Nothing is added if it appends nothing; false if what it appends is longer
-    /// than an Ethernet frame, of 1500 octets, has room for.
+    /// Adds the datagram that `write` appends, for `link` and two addresses of the same family. Adds nothing if `write`
+    /// appends nothing. Returns false if the datagram does not fit into an Ethernet frame of 1500 octets.
     #[inline]
     pub fn push(
         &mut self,
@@ -58,7 +57,7 @@ impl Outbox {
         true
     }
 
-    /// All of them, the first one first.
+    /// Returns all datagrams in order.
     pub(super) fn datagrams(&self) -> impl Iterator<Item = (&Link, SocketAddr, SocketAddr, &[u8])> {
         self.waiting
             .iter()

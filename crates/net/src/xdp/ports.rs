@@ -1,5 +1,5 @@
-//! A set of ports that changes while a filter looks at it: a bit for each, in memory that is the
-//! kernel's map and ours at once. Changing it takes no system call and no privilege.
+//! A set of ports that can change while a filter reads it: a bit per port, in memory shared with a map of the kernel.
+//! Changing it takes no system call and no privilege.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -9,11 +9,10 @@ use super::bpf::BitMap;
 use super::ring::Mapping;
 use super::{XdpError, refused};
 
-/// Octets that hold a bit for every port.
+/// Octets of a bitmap with a bit per port.
 pub(super) const OCTETS: usize = (1 << 16) / 8;
 
-/// Ports whose datagrams a filter takes; at first there are none. What it is changed to counts for
-/// the packets that come afterwards.
+/// Ports whose datagrams a filter takes; initially empty. A change applies to packets that arrive after it.
 pub struct PortSet {
     map: BitMap,
     bits: Mapping,
@@ -34,28 +33,27 @@ impl PortSet {
         Ok(PortSet { map, bits })
     }
 
-    /// From now on datagrams to this port are taken.
+    /// Claims datagrams to this port from now on.
     pub fn insert(&self, port: u16) {
         let (octet, bit) = self.place(port);
         octet.fetch_or(bit, Ordering::Relaxed);
     }
 
-    /// From now on they are left to the kernel.
+    /// Leaves datagrams to this port to the kernel from now on.
     pub fn remove(&self, port: u16) {
         let (octet, bit) = self.place(port);
         octet.fetch_and(!bit, Ordering::Relaxed);
     }
 
-    /// The descriptor of its map, as a program names it.
+    /// Returns the map's descriptor, by which a program refers to it.
     pub(super) fn number(&self) -> RawFd {
         self.map.number()
     }
 
-    /// Where the bit of a port is.
+    /// Returns the octet and mask of a port's bit.
     fn place(&self, port: u16) -> (&AtomicU8, u8) {
-        // SAFETY: the mapping is as long as there are ports' bits, and lives as long as `self`;
-        // everybody, the kernel's program as well, looks at it octet by octet, and we change it with
-        // atomic operations only.
+        // SAFETY: the mapping has a bit for every port and lives as long as `self`. All readers, including the kernel's
+        // program, access it octet by octet, and we change it with atomic operations only.
         let octet = unsafe { AtomicU8::from_ptr(self.bits.start().add(usize::from(port) / 8)) };
         (octet, 1 << (port % 8))
     }

@@ -1,8 +1,7 @@
-//! An AF_XDP socket of one queue, with its rings and the memory of its frames.
+//! The AF_XDP socket of one queue, with its rings and the memory of its frames.
 //!
-//! A [`Queue`] does both: what comes, and what goes, in the same frames. Its halves can part: then
-//! [`Incoming`] keeps the frames that packets come in, and [`Outgoing`] sends from frames of its own,
-//! each in a thread of its own.
+//! A [`Queue`] receives and sends in the same frames. It can be split into two halves, each for a thread of its own:
+//! [`Incoming`] keeps the frames for received packets, and [`Outgoing`] sends from separate frames.
 
 use std::io;
 use std::mem::size_of;
@@ -18,64 +17,63 @@ use super::Attached;
 use super::filter::STAMP;
 use super::ring::{Consumer, Mapping, Producer, Which, get_option, set_option};
 
-/// Octets of a frame: the kernel's headroom of 256 octets, and any packet of Ethernet's.
+/// Octets of a frame: the kernel's headroom of 256 octets, and any Ethernet packet.
 const FRAME: usize = 2048;
-/// How many packets the kernel may send in a call (`XDP_MAX_TX_SKB_BUDGET`, since Linux 6.17; 32
-/// before).
+/// Maximum number of packets that the kernel sends per call (`XDP_MAX_TX_SKB_BUDGET`, since Linux 6.17; 32 before).
 const SEND_BUDGET: (libc::c_int, u32) = (9, 256);
-/// How often a call that sends is repeated while the kernel has no room.
+/// Maximum number of repeated send calls while the kernel has no room.
 const SEND_TRIES: u32 = 200;
-/// How long the last socket of a queue may take to let go of it.
+/// Maximum time for the previous socket of a queue to release it.
 const LETS_GO: Duration = Duration::from_secs(2);
-/// The address family, which libc does not have for every target.
+/// The address family, which libc does not define for every target.
 const AF_XDP: libc::c_int = 44;
 
-/// How much a queue has room for. Each is a power of two, or zero.
+/// Capacity of a queue. Each number is a power of two, or zero.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
-    /// Frames for packets that come, and for what is sent in them.
+    /// Frames for received packets and their replies.
     frames: u32,
-    /// Of packets that have come so many are kept until somebody looks.
+    /// Received packets that are kept until they are read.
     kept: u32,
-    /// Frames for packets that do not answer one that came.
+    /// Frames for packets that are not replies.
     own: u32,
 }
 
 impl Room {
-    /// For a server. Of a burst it keeps as many packets as 4 MiB in a socket's buffer do.
+    /// Capacity for a server. It keeps as many packets of a burst as a socket buffer of 4 MiB.
     pub(super) const SERVER: Room = Room { frames: Room::FRAMES, kept: 2048, own: 0 };
-    /// For who answers what comes, and asks others before.
+    /// Capacity for a server that also sends queries of its own.
     pub(super) const BOTH: Room = Room { frames: Room::FRAMES, kept: 2048, own: 4096 };
 
-    /// Packets that all queues of a client keep together: what comes in 16 ms at a million a second.
+    /// Packets that all queues of a client keep together: 16 ms of traffic at one million packets per second.
     const CLIENT_KEEPS: u32 = 16_384;
-    /// Frames of a queue at the least: with zero-copy the ring of a network card takes 2048 of them,
-    /// on many cards, and as many must be left for what is kept.
+    /// Minimum frames of a queue. With zero-copy the ring of many network cards takes 2048 of them, and as many must be
+    /// left for kept packets.
     const FRAMES: u32 = 4096;
 
-    /// For one of the `queues` of a client.
+    /// Returns the capacity of one of the `queues` of a client.
     pub(super) fn client(queues: u32) -> Room {
         let kept = (Room::CLIENT_KEEPS / queues.max(1).next_power_of_two()).max(2048);
         Room { frames: kept.max(Room::FRAMES), kept, own: 2048 }
     }
 
-    /// Places of the fill ring, where idle frames wait: more than there are, because the kernel
-    /// shows us a packet before it shows that its frame has left the ring.
+    /// Entries of the fill ring, which holds idle frames. There are more entries than frames, because the kernel
+    /// delivers a packet before it shows that its frame has left the ring.
     fn fill_places(self) -> u32 {
         2 * self.frames
     }
 
-    /// Places of the rings of what is sent.
+    /// Entries of the transmit and completion rings.
     fn sending_places(self) -> u32 {
         self.own.max(2048)
     }
 
-    /// Octets of all frames.
+    /// Total octets of all frames.
     fn octets(self) -> usize {
         (self.frames + self.own) as usize * FRAME
     }
 
-    /// Where the frames of its own are.
+    /// Returns the addresses of the frames reserved for sending.
     fn own_frames(self) -> impl Iterator<Item = u64> {
         (self.frames..self.frames + self.own).map(|frame| u64::from(frame) * FRAME as u64)
     }
@@ -88,55 +86,55 @@ pub(super) struct Packet {
     length: u32,
 }
 
-/// The socket of one queue. It sends and receives; both by the thread that has it.
+/// The socket of one queue. One thread sends and receives on it.
 pub(super) struct Queue {
     incoming: Incoming,
     outgoing: Outgoing,
     room: Room,
 }
 
-/// What comes by a queue.
+/// Receiving half of a queue.
 pub(super) struct Incoming {
     fill: Producer<u64>,
     received: Consumer<libc::xdp_desc>,
     socket: Arc<Socket>,
-    /// Whether the device writes into the frames itself.
+    /// True if the device writes into the frames itself.
     zero_copy: bool,
 }
 
-/// What goes by a queue.
+/// Sending half of a queue.
 pub(super) struct Outgoing {
     completion: Consumer<u64>,
     transmit: Producer<libc::xdp_desc>,
     socket: Arc<Socket>,
-    /// Whether the device reads the frames itself.
+    /// True if the device reads the frames itself.
     zero_copy: bool,
-    /// How many packets the interface has dropped while the kernel copied and sent them.
+    /// Packets that the interface dropped while the kernel copied and sent them.
     dropped: u64,
 }
 
-/// What both halves have in common.
+/// State shared by both halves.
 struct Socket {
     descriptor: OwnedFd,
     memory: Mapping,
-    /// The filter stays as long as a queue does. After the descriptor, which goes first.
+    /// Keeps the filter attached as long as a queue exists. Declared after the descriptor, which is dropped first.
     _attached: Arc<Attached>,
 }
 
 impl Packet {
-    /// Its length in octets.
+    /// Returns its length in octets.
     pub(super) fn length(self) -> usize {
         self.length as usize
     }
 }
 
 impl Queue {
-    /// Makes a socket that of a queue, which is named by the numbers of its interface and its own;
-    /// the filter hands it no packet yet.
+    /// Binds a socket to the queue given by the numbers of interface and queue; the filter does not redirect packets to
+    /// it yet.
     ///
     /// # Errors
-    /// As setsockopt(2), mmap(2) and bind(2): `EOPNOTSUPP` where the driver has no zero-copy, `EBUSY`
-    /// where the queue has a socket, `ENOBUFS` where so much memory may not be locked.
+    /// See setsockopt(2), mmap(2) and bind(2): `EOPNOTSUPP` if the driver does not support zero-copy, `EBUSY` if the
+    /// queue has a socket, `ENOBUFS` if the limit of locked memory is too low.
     pub(super) fn open(
         socket: OwnedFd,
         (interface, queue): (u32, u32),
@@ -158,7 +156,7 @@ impl Queue {
         let completion = Consumer::new(&socket, Which::Completion, room.sending_places())?;
         let received = Consumer::new(&socket, Which::Receive, room.kept)?;
         let transmit = Producer::new(&socket, Which::Transmit, room.sending_places())?;
-        // An older kernel sends less in a call.
+        // An older kernel sends fewer packets per call.
         let _ = set_option(&socket, SEND_BUDGET.0, &SEND_BUDGET.1);
         for frame in 0..u64::from(room.frames) {
             fill.push(frame * FRAME as u64);
@@ -174,24 +172,24 @@ impl Queue {
         })
     }
 
-    /// Its descriptor, as the filter's map takes it.
+    /// Returns the descriptor for the filter's map.
     pub(super) fn number(&self) -> RawFd {
         self.incoming.socket.descriptor.as_raw_fd()
     }
 
-    /// Its halves, and the frames that the outgoing one has for itself.
+    /// Splits the queue into its halves, and returns the frames reserved for the sending one.
     pub(super) fn split(self) -> (Outgoing, Incoming, impl Iterator<Item = u64>) {
         (self.outgoing, self.incoming, self.room.own_frames())
     }
 
-    /// What comes.
+    /// Returns the receiving half.
     #[inline]
     pub(super) fn incoming(&mut self) -> &mut Incoming {
         &mut self.incoming
     }
 
-    /// Sends the frame of a packet, as it is now and so long, after [`Queue::flush`]; false if there
-    /// is no room, and then the frame is free again.
+    /// Queues the frame of a packet with its current contents and this length, to be sent by [`Queue::flush`]. Returns
+    /// false if there is no room; the frame is then free again.
     #[inline]
     pub(super) fn send(&mut self, packet: Packet, length: usize) -> bool {
         let is_taken = self.outgoing.send(packet.address, length);
@@ -201,7 +199,7 @@ impl Queue {
         is_taken
     }
 
-    /// Lets the kernel see what was sent and given back, and has it send.
+    /// Publishes queued and released frames to the kernel, and makes it send.
     ///
     /// # Errors
     /// If the interface is gone.
@@ -215,48 +213,48 @@ impl Queue {
         result
     }
 
-    /// As [`Outgoing::is_held`].
+    /// See [`Outgoing::is_held`].
     pub(super) fn is_held(&self) -> bool {
         self.outgoing.is_held()
     }
 
-    /// How many packets the interface has dropped while they were sent, since the queue was opened.
-    /// With zero-copy only the device knows.
+    /// Returns the number of packets that the interface dropped while sending, since the queue was opened. With
+    /// zero-copy only the device counts them.
     pub(super) fn dropped(&self) -> u64 {
         self.outgoing.dropped
     }
 
-    /// As [`Incoming::drops`].
+    /// See [`Incoming::drops`].
     ///
     /// # Errors
-    /// As getsockopt(2): then it is not known whether there are any.
+    /// See getsockopt(2). The number of drops is then unknown.
     pub(super) fn drops(&self) -> io::Result<u64> {
         self.incoming.drops()
     }
 }
 
 impl Incoming {
-    /// A packet that has come, if there is one.
+    /// Returns the next received packet, if there is one.
     #[inline]
     pub(super) fn receive(&mut self) -> Option<Packet> {
         let descriptor = self.received.pop()?;
         Some(Packet { address: descriptor.addr, length: descriptor.len })
     }
 
-    /// Whether a packet has come.
+    /// True if a packet has been received.
     #[inline]
     pub(super) fn has_received(&mut self) -> bool {
         self.received.available() > 0
     }
 
-    /// The frame of a packet from its first octet on, longer than the packet, and the eight octets
-    /// before it; `None` if the kernel names a place that is none (it does not).
+    /// Returns the frame of a packet from its first octet on, longer than the packet, and the eight octets before it.
+    /// Returns `None` if the kernel names an invalid address, which it does not.
     #[inline]
     pub(super) fn frame(&mut self, packet: Packet) -> Option<([u8; STAMP], &mut [u8])> {
         let Range { start: begin, end } = stamped(self.socket.memory.len(), packet.address)?;
-        // SAFETY: the octets lie in the memory, which is made of whole frames, in one frame, which the kernel has handed to us with
-        // the packet and which nobody else looks at before `send` or `release` gives it back;
-        // `self` is borrowed exclusively meanwhile.
+        // SAFETY: the memory consists of whole frames, and the octets lie in one of them. The kernel has handed that
+        // frame to us with the packet, and nothing else accesses it before `send` or `release` gives it back. `self` is
+        // borrowed exclusively meanwhile.
         let octets = unsafe {
             std::slice::from_raw_parts_mut(self.socket.memory.start().add(begin), end - begin)
         };
@@ -264,31 +262,30 @@ impl Incoming {
         Some((<[u8; STAMP]>::try_from(&*stamp).ok()?, frame))
     }
 
-    /// Gives the frame of a packet back, for another one.
+    /// Releases the frame of a packet for reuse.
     #[inline]
     pub(super) fn release(&mut self, packet: Packet) {
         self.give_back(packet.address);
     }
 
-    /// Puts the frame that has an address in it into the fill ring.
+    /// Puts the frame that contains an address into the fill ring.
     #[inline]
     fn give_back(&mut self, address: u64) {
         let is_taken = self.fill.push(address / FRAME as u64 * FRAME as u64);
         debug_assert!(is_taken, "the fill ring has more places than there are frames");
     }
 
-    /// Lets the kernel see what was taken and given back.
+    /// Publishes consumed packets and released frames to the kernel.
     #[inline]
     pub(super) fn publish(&mut self) {
         self.received.release();
         self.fill.publish();
     }
 
-    /// Waits until a packet has come, for `limit` at most; a limit of zero only wakes the kernel,
-    /// if it waits for frames.
+    /// Waits up to `limit` for a packet. A limit of zero only wakes the kernel if it waits for frames.
     ///
     /// # Errors
-    /// As poll(2). A signal counts as the end of the time.
+    /// See poll(2). A signal counts as the end of the time.
     pub(super) fn wait(&mut self, limit: Duration) -> io::Result<()> {
         let millis = u16::try_from(limit.as_millis()).unwrap_or(u16::MAX);
         let mut fds = [PollFd::new(self.as_fd(), PollFlags::POLLIN)];
@@ -298,17 +295,17 @@ impl Incoming {
         }
     }
 
-    /// Whether the kernel waits for frames, and wants to be woken.
+    /// True if the kernel waits for frames and requests a wake-up.
     pub(super) fn wants_frames(&self) -> bool {
         self.fill.wants_wakeup()
     }
 
-    /// Packets that the filter took and that found no place here, since the socket was opened; with
-    /// zero-copy also how often the device found no frame for a packet to come. What the device then
-    /// loses is in its interface's counters.
+    /// Returns the number of packets that the filter took and that found no room here, since the socket was opened.
+    /// With zero-copy it includes how often the device found no frame for a packet. Packets that the device then loses
+    /// are in its interface's counters.
     ///
     /// # Errors
-    /// As getsockopt(2): then it is not known whether there are any.
+    /// See getsockopt(2). The number of drops is then unknown.
     pub(super) fn drops(&self) -> io::Result<u64> {
         // SAFETY: plain numbers, for which all zeros is a valid value.
         let mut counted: libc::xdp_statistics = unsafe { std::mem::zeroed() };
@@ -317,10 +314,9 @@ impl Incoming {
     }
 }
 
-/// What of these counters is lost packets. Where the kernel copies, one without a frame is among those
-/// that were dropped, and the count of empty fill rings is of the same again. A device that writes
-/// itself drops before anybody counts here; it asks for frames ahead, so that an empty fill ring says
-/// that packets were lost or nearly so.
+/// Returns the lost packets in these counters. If the kernel copies, a packet without a frame is counted as dropped,
+/// and the count of empty fill rings would count it twice. A zero-copy device drops packets before they are counted
+/// here. It requests frames ahead, so an empty fill ring means that packets were lost, or nearly so.
 fn lost(counted: &libc::xdp_statistics, zero_copy: bool) -> u64 {
     let without_frame = if zero_copy { counted.rx_fill_ring_empty_descs } else { 0 };
     counted.rx_dropped + counted.rx_ring_full + without_frame
@@ -333,7 +329,7 @@ impl AsFd for Incoming {
 }
 
 impl Outgoing {
-    /// The frame of its own that is at `address`.
+    /// Returns the sending frame at `address`.
     ///
     /// # Panics
     /// If there is no frame.
@@ -341,22 +337,22 @@ impl Outgoing {
     pub(super) fn frame(&mut self, address: u64) -> &mut [u8] {
         let Range { start, end } =
             place(self.socket.memory.len(), address).expect("an address of a frame");
-        // SAFETY: the octets are one frame of the memory, one of those that only this half has and
-        // hands to the kernel; who asks for it has it from `Queue::split` or `left`, so that the
-        // kernel does not read it now, and `self` is borrowed exclusively meanwhile.
+        // SAFETY: the octets are one frame of the memory, which only this half uses and hands to the kernel. The caller
+        // has its address from `Queue::split` or `left`, so the kernel does not read it now. `self` is borrowed
+        // exclusively meanwhile.
         unsafe {
             std::slice::from_raw_parts_mut(self.socket.memory.start().add(start), end - start)
         }
     }
 
-    /// Sends the frame at `address`, as it is now and so long, after [`Outgoing::flush`]; false if
-    /// there is no room.
+    /// Queues the frame at `address` with its current contents and this length, to be sent by [`Outgoing::flush`].
+    /// Returns false if there is no room.
     #[inline]
     pub(super) fn send(&mut self, address: u64, length: usize) -> bool {
         self.transmit.push(libc::xdp_desc { addr: address, len: length as u32, options: 0 })
     }
 
-    /// Lets the kernel see what was sent, and has it send.
+    /// Publishes queued frames to the kernel, and makes it send.
     ///
     /// # Errors
     /// If the interface is gone.
@@ -371,12 +367,12 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Whether the kernel has not taken all that it was to send, and goes on only if it is told.
+    /// True if the kernel has not taken all queued packets and needs another call to continue.
     pub(super) fn is_held(&self) -> bool {
         self.transmit.is_pending() && self.transmit.wants_wakeup()
     }
 
-    /// The address of a frame that has left, as it was sent; none if no further one has.
+    /// Returns the address of the next sent frame, if any.
     #[inline]
     pub(super) fn left(&mut self) -> Option<u64> {
         let address = self.completion.pop();
@@ -386,7 +382,7 @@ impl Outgoing {
         address
     }
 
-    /// Has the kernel send what is in the transmit ring, or a part of it.
+    /// Makes the kernel send all or part of the transmit ring.
     fn wake(&mut self) -> io::Result<()> {
         // SAFETY: no data and no address: the call only makes the kernel look at the ring.
         let sent = unsafe {
@@ -404,29 +400,29 @@ impl Outgoing {
         }
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
-            // Where the kernel copies, the interface has dropped one packet, and goes on with the next:
-            // it has no link, or is a veth whose other end has no room. The interface counts it, too.
+            // If the kernel copies, the interface has dropped one packet and continues with the next: it has no link,
+            // or is a veth whose peer has no room. The interface counts it, too.
             Some(libc::EBUSY) => {
                 self.dropped += u64::from(!self.zero_copy);
                 Ok(())
             }
-            // There is more than it sends in one call, or the device has no room at the moment.
+            // There are more packets than it sends in one call, or the device has no room at the moment.
             Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR) => Ok(()),
             _ => Err(error),
         }
     }
 }
 
-/// From an address to the end of its frame, in a memory of `length` octets, which are whole frames;
-/// `None` if it is not there.
+/// Returns the range from an address to the end of its frame, in a memory of `length` octets of whole frames; `None` if
+/// the address is outside.
 #[inline]
 fn place(length: usize, address: u64) -> Option<Range<usize>> {
     let address = usize::try_from(address).ok().filter(|at| *at < length)?;
     Some(address..(address / FRAME + 1) * FRAME)
 }
 
-/// The same with the octets before it in which the filter writes the moment of receipt; `None` also if
-/// the frame does not have them. For fuzzers, which have no kernel.
+/// Returns the same range extended by the octets before it that hold the receive time; `None` also if they are not in
+/// the same frame. For fuzzers, which have no kernel.
 #[doc(hidden)]
 #[inline]
 pub fn stamped(length: usize, address: u64) -> Option<Range<usize>> {
@@ -435,21 +431,21 @@ pub fn stamped(length: usize, address: u64) -> Option<Range<usize>> {
     Some(begin..end)
 }
 
-/// A socket of no queue yet.
+/// Opens an unbound AF_XDP socket.
 ///
 /// # Errors
-/// As socket(2): `EAFNOSUPPORT` where the kernel has none of this family.
+/// See socket(2): `EAFNOSUPPORT` if the kernel does not support this family.
 pub(super) fn socket() -> io::Result<OwnedFd> {
-    // SAFETY: no pointers; what it returns is checked.
+    // SAFETY: no pointers; the return value is checked.
     let number = unsafe { libc::socket(AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
     if number < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just opened it for this call, and nobody else knows of it.
+    // SAFETY: the kernel has just opened it for this call; there is no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Binds a socket to a queue; one that was closed lets go of it a moment later (RCU, then a work
+/// Binds a socket to a queue. Retries, because a closed socket releases its queue a moment later (RCU, then a work
 /// queue).
 fn bind_soon(socket: &OwnedFd, interface: u32, queue: u32, zero_copy: bool) -> io::Result<()> {
     let give_up = Instant::now() + LETS_GO;
@@ -487,14 +483,14 @@ fn bind(socket: &OwnedFd, interface: u32, queue: u32, zero_copy: bool) -> io::Re
 mod tests {
     use super::*;
 
-    /// A descriptor is the kernel's word, and not taken for granted.
+    /// A descriptor comes from the kernel and is checked nevertheless.
     #[test]
     fn only_addresses_in_the_memory_are_places() {
         let memory = 3 * FRAME;
         assert_eq!(stamped(memory, 256), Some(248..FRAME));
         assert_eq!(stamped(memory, 8), Some(0..FRAME));
         assert_eq!(stamped(memory, memory as u64 - 1), Some(memory - 9..memory));
-        // No room for the moment of receipt in the same frame, or not in the memory.
+        // The receive time does not fit into the same frame, or lies outside the memory.
         for address in [0, 7, FRAME as u64, FRAME as u64 + 7, memory as u64, u64::MAX, 1 << 32] {
             assert_eq!(stamped(memory, address), None, "{address}");
         }

@@ -8,8 +8,8 @@
 //! we ──── packets ────────► kernel ── sent frames ─► we
 //! ```
 //!
-//! A ring has one producer and one consumer. Each writes its own index and reads the other's: what
-//! was written before an index was published (release) is seen by who reads it (acquire).
+//! A ring has one producer and one consumer. Each writes its own index and reads the other's: data written before an
+//! index is published (release) is visible to the side that reads the index (acquire).
 
 use std::io;
 use std::mem::size_of;
@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-/// A mapping of memory, for as long as the value lives.
+/// A memory mapping, unmapped on drop.
 pub(super) struct Mapping {
     start: NonNull<u8>,
     len: usize,
@@ -25,24 +25,24 @@ pub(super) struct Mapping {
 
 // SAFETY: the mapping belongs to this value alone, and is not bound to a thread.
 unsafe impl Send for Mapping {}
-// SAFETY: a shared mapping gives only its place and length away; who reads and writes there sees to
-// it that nobody else does.
+// SAFETY: a shared mapping only gives out its address and length; code that reads and writes there must exclude other
+// accesses.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Memory of our own, filled with zeros and present.
+    /// Maps anonymous memory, filled with zeros and present.
     ///
     /// # Errors
-    /// As mmap(2).
+    /// See mmap(2).
     pub(super) fn anonymous(len: usize) -> io::Result<Mapping> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
         Mapping::new(len, flags, -1, 0)
     }
 
-    /// Memory that is the kernel's as well: the first `len` octets of what a descriptor stands for.
+    /// Maps memory shared with the kernel: `len` octets behind a descriptor.
     ///
     /// # Errors
-    /// As mmap(2).
+    /// See mmap(2).
     pub(super) fn shared(of: &impl AsFd, len: usize) -> io::Result<Mapping> {
         Mapping::of(of, len, 0)
     }
@@ -54,7 +54,7 @@ impl Mapping {
 
     fn new(len: usize, flags: i32, fd: i32, offset: libc::off_t) -> io::Result<Mapping> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping at a place of the kernel's choice touches no memory that is in use.
+        // SAFETY: a new mapping at an address chosen by the kernel touches no memory in use.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, fd, offset) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -63,12 +63,12 @@ impl Mapping {
         Ok(Mapping { start, len })
     }
 
-    /// Where it begins.
+    /// Returns its start.
     pub(super) fn start(&self) -> *mut u8 {
         self.start.as_ptr()
     }
 
-    /// Its length in octets.
+    /// Returns its length in octets.
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -76,13 +76,13 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: start and length are those of the mapping, which nobody uses any more: what
-        // points into it lives no longer than this value.
+        // SAFETY: start and length are those of the mapping, which is no longer used: pointers into it live no longer
+        // than this value.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
 
-/// Which ring of a socket.
+/// Kind of a socket's ring.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Which {
     Fill,
@@ -92,7 +92,7 @@ pub(super) enum Which {
 }
 
 impl Which {
-    /// The option of setsockopt(2) that makes it, and where mmap(2) finds it.
+    /// Returns the setsockopt(2) option that creates the ring, and its mmap(2) offset.
     fn numbers(self) -> (libc::c_int, libc::off_t) {
         match self {
             Which::Fill => {
@@ -117,7 +117,7 @@ impl Which {
     }
 }
 
-/// What both ends of a ring have: its memory, and where the entries and indices are in it.
+/// State common to both ends of a ring: its memory, and the offsets of entries and indices in it.
 struct Ring<T> {
     memory: Mapping,
     producer: usize,
@@ -131,7 +131,7 @@ struct Ring<T> {
 unsafe impl<T: Send> Send for Ring<T> {}
 
 impl<T: Copy> Ring<T> {
-    /// Makes a ring of a socket, with `size` entries, a power of two.
+    /// Creates a ring of a socket with `size` entries, a power of two.
     fn new(socket: &impl AsFd, which: Which, size: u32) -> io::Result<Ring<T>> {
         debug_assert!(size.is_power_of_two());
         let (option, at) = which.numbers();
@@ -144,45 +144,45 @@ impl<T: Copy> Ring<T> {
             [offsets.producer, offsets.consumer, offsets.flags, offsets.desc].map(|at| at as usize);
         let len = desc + size as usize * size_of::<T>();
         let memory = Mapping::of(socket, len, at)?;
-        // SAFETY: the kernel says that the entries begin `desc` octets into the mapping, which is
-        // as long as that and all entries; a mapping begins at a page, so they are aligned.
+        // SAFETY: the kernel reports that the entries begin `desc` octets into the mapping, which is long enough for
+        // that and all entries. A mapping begins at a page, so they are aligned.
         let entries = unsafe { NonNull::new_unchecked(memory.start().add(desc).cast::<T>()) };
         Ok(Ring { memory, producer, consumer, flags, entries, mask: size - 1 })
     }
 
     fn index(&self, at: usize) -> &AtomicU32 {
         debug_assert!(at + 4 <= self.memory.len());
-        // SAFETY: the kernel says that an index, or the flags, is there in the mapping, which lives
-        // as long as `self`; all access to it is atomic.
+        // SAFETY: the kernel reports that an index, or the flags, is at this offset in the mapping, which lives as long
+        // as `self`; all accesses are atomic.
         unsafe { &*self.memory.start().add(at).cast::<AtomicU32>() }
     }
 
-    /// Where entry `n` is; indices count on for ever, and wrap.
+    /// Returns entry `n`; indices increase without bound and wrap.
     fn entry(&self, n: u32) -> *mut T {
         // SAFETY: the mask keeps it inside the entries.
         unsafe { self.entries.as_ptr().add((n & self.mask) as usize) }
     }
 }
 
-/// The end of a ring that puts entries in.
+/// Producer end of a ring.
 pub(super) struct Producer<T> {
     ring: Ring<T>,
-    /// The next entry to be written.
+    /// Index of the next entry to write.
     next: u32,
-    /// The consumer's index, as it was last read.
+    /// The consumer's index when last read.
     taken: u32,
 }
 
 impl<T: Copy> Producer<T> {
-    /// Makes a ring that we fill.
+    /// Creates a ring that we fill.
     ///
     /// # Errors
-    /// As setsockopt(2) and mmap(2).
+    /// See setsockopt(2) and mmap(2).
     pub(super) fn new(socket: &impl AsFd, which: Which, size: u32) -> io::Result<Producer<T>> {
         Ok(Producer { ring: Ring::new(socket, which, size)?, next: 0, taken: 0 })
     }
 
-    /// Puts an entry in, which the kernel sees after [`Producer::publish`]; false if there is no
+    /// Adds an entry, which becomes visible to the kernel with [`Producer::publish`]; returns false if there is no
     /// room.
     #[inline]
     pub(super) fn push(&mut self, entry: T) -> bool {
@@ -192,52 +192,52 @@ impl<T: Copy> Producer<T> {
                 return false;
             }
         }
-        // SAFETY: the consumer has taken what was there before, and reads it only after `publish`.
+        // SAFETY: the consumer has taken the previous entry, and reads the new one only after `publish`.
         unsafe { self.ring.entry(self.next).write(entry) };
         self.next = self.next.wrapping_add(1);
         true
     }
 
-    /// Whether the kernel has not taken all of it yet.
+    /// True if the kernel has not consumed all entries yet.
     #[inline]
     pub(super) fn is_pending(&self) -> bool {
         self.ring.index(self.ring.consumer).load(Ordering::Acquire) != self.next
     }
 
-    /// Lets the kernel see what was put in.
+    /// Makes added entries visible to the kernel.
     #[inline]
     pub(super) fn publish(&mut self) {
         self.ring.index(self.ring.producer).store(self.next, Ordering::Release);
     }
 
-    /// Whether the kernel wants to be told that there is something.
+    /// True if the kernel requests a wake-up for new entries.
     #[inline]
     pub(super) fn wants_wakeup(&self) -> bool {
-        // What was published is seen before this is read, or both sides could wait.
+        // Publishing must be visible before this read, or both sides could wait for each other.
         fence(Ordering::SeqCst);
         self.ring.index(self.ring.flags).load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
     }
 }
 
-/// The end of a ring that takes entries out.
+/// Consumer end of a ring.
 pub(super) struct Consumer<T> {
     ring: Ring<T>,
-    /// The next entry to be read.
+    /// Index of the next entry to read.
     next: u32,
-    /// The producer's index, as it was last read.
+    /// The producer's index when last read.
     filled: u32,
 }
 
 impl<T: Copy> Consumer<T> {
-    /// Makes a ring that the kernel fills.
+    /// Creates a ring that the kernel fills.
     ///
     /// # Errors
-    /// As setsockopt(2) and mmap(2).
+    /// See setsockopt(2) and mmap(2).
     pub(super) fn new(socket: &impl AsFd, which: Which, size: u32) -> io::Result<Consumer<T>> {
         Ok(Consumer { ring: Ring::new(socket, which, size)?, next: 0, filled: 0 })
     }
 
-    /// How many entries are there.
+    /// Returns the number of available entries.
     #[inline]
     pub(super) fn available(&mut self) -> u32 {
         if self.filled == self.next {
@@ -246,32 +246,32 @@ impl<T: Copy> Consumer<T> {
         self.filled.wrapping_sub(self.next)
     }
 
-    /// Takes an entry; the kernel may write over its place after [`Consumer::release`].
+    /// Takes an entry; the kernel may overwrite its place after [`Consumer::release`].
     #[inline]
     pub(super) fn pop(&mut self) -> Option<T> {
         (self.available() > 0).then(|| {
-            // SAFETY: the producer has written it, as its index said, and does not write there
-            // again before `release`.
+            // SAFETY: the producer has written the entry, as its index shows, and does not overwrite it before
+            // `release`.
             let entry = unsafe { self.ring.entry(self.next).read() };
             self.next = self.next.wrapping_add(1);
             entry
         })
     }
 
-    /// Gives the places of what was taken back to the kernel.
+    /// Returns the places of consumed entries to the kernel.
     #[inline]
     pub(super) fn release(&mut self) {
         self.ring.index(self.ring.consumer).store(self.next, Ordering::Release);
     }
 }
 
-/// Values that consist of numbers alone, so that any octets are one.
+/// Types that consist of integers only, so that any bit pattern is valid.
 ///
 /// # Safety
-/// The type has no padding, and each pattern of bits is a value of it.
+/// The type must have no padding, and each bit pattern must be a valid value.
 pub(super) unsafe trait Numbers: Copy {}
 
-// SAFETY: numbers, and structures of numbers of one size, or of sizes that leave no gaps.
+// SAFETY: integers, and structures of integers of one size, or of sizes that leave no gaps.
 unsafe impl Numbers for u32 {}
 // SAFETY: as above: u64 only.
 unsafe impl Numbers for libc::xdp_mmap_offsets {}
@@ -283,7 +283,7 @@ unsafe impl Numbers for libc::xdp_umem_reg {}
 /// Sets an option of an AF_XDP socket.
 ///
 /// # Errors
-/// As setsockopt(2).
+/// See setsockopt(2).
 pub(super) fn set_option<T: Numbers>(
     socket: &impl AsFd,
     option: libc::c_int,
@@ -305,15 +305,14 @@ pub(super) fn set_option<T: Numbers>(
 /// Reads an option of an AF_XDP socket.
 ///
 /// # Errors
-/// As getsockopt(2); `InvalidData` if the kernel's value is shorter than ours.
+/// See getsockopt(2); `InvalidData` if the kernel's value is shorter than ours.
 pub(super) fn get_option<T: Numbers>(
     socket: &impl AsFd,
     option: libc::c_int,
     value: &mut T,
 ) -> io::Result<()> {
     let mut len = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` octets to `value`, which is that long and consists of
-    // plain numbers.
+    // SAFETY: the kernel writes at most `len` octets to `value`, which is that long and consists of integers.
     let result = unsafe {
         libc::getsockopt(
             socket.as_fd().as_raw_fd(),

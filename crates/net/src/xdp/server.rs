@@ -1,4 +1,4 @@
-//! A server on one queue: a reply leaves in the frame in which its query came.
+//! AF_XDP server on one queue: a reply leaves in the frame of its query.
 
 use std::io;
 use std::mem;
@@ -12,29 +12,28 @@ use super::queue::Queue;
 use crate::batch::{BATCH, Datagram, Source, Turn};
 use crate::clock::ClockPair;
 
-/// How long replies wait at the most that the device had no room for, until it is asked again.
+/// Maximum delay until replies that the device had no room for are submitted again.
 const AGAIN: Duration = Duration::from_millis(1);
 
-/// Receives queries and sends replies past the stack; the counterpart of
-/// [`crate::batch::ServerBatch`] on a socket.
+/// Receives queries and sends replies by AF_XDP; the counterpart of [`crate::batch::ServerBatch`] on a socket.
 pub struct Server {
     queue: Queue,
     own: Own,
     reply: Box<[u8]>,
-    /// Packets that were taken and are no datagrams of others: wrong checksums, lengths that
-    /// contradict each other, this host's own addresses as their source.
+    /// Claimed packets that are not datagrams of other hosts: wrong checksums, inconsistent lengths, or this host's own
+    /// addresses as their source.
     unreadable: u64,
 }
 
 impl Server {
     pub(super) fn new(queue: Queue, own: Own) -> Server {
-        // As long as what fits into a frame behind the longest headers.
+        // Size of the largest payload that fits into a frame after the longest headers.
         Server { queue, own, reply: vec![0; LONGEST].into(), unreadable: 0 }
     }
 
-    /// Receives up to [`BATCH`] queries, or waits for one for `limit` at most; lets `answer` write a
-    /// reply to each (it returns the reply's length, 0 for none), and sends the replies. A query's
-    /// moment of receipt is that at which the filter saw it, on the wall clock.
+    /// Receives up to [`BATCH`] queries, waiting up to `limit` for the first. `answer` writes a reply to each and
+    /// returns its length, 0 for none; the replies are then sent. The receive time of a query is taken by the filter
+    /// and given on the wall clock.
     ///
     /// # Errors
     /// If the interface is gone.
@@ -44,7 +43,7 @@ impl Server {
         limit: Duration,
         mut answer: impl FnMut(&Datagram<'_>, Source<'_>, &mut [u8]) -> usize,
     ) -> io::Result<Turn> {
-        // What the device had no room for is handed to it again soon.
+        // Replies that the device had no room for are soon submitted again.
         let limit = if self.queue.is_held() { limit.min(AGAIN) } else { limit };
         let incoming = self.queue.incoming();
         if !incoming.has_received() {
@@ -76,7 +75,7 @@ impl Server {
             }
         }
         if self.queue.flush().is_err() {
-            // Nobody knows which of them have left.
+            // It is unknown which of them have left.
             turn.refused += mem::take(&mut turn.sent);
         } else {
             refuse(&mut turn, (self.queue.dropped() - dropped) as usize);
@@ -84,34 +83,34 @@ impl Server {
         Ok(turn)
     }
 
-    /// Queries that came for us and that we have not got, since it was opened: for which there was
-    /// no room, and those that could not be read.
+    /// Returns the number of queries addressed to us that were not delivered since the server was opened: those without
+    /// room, and those that could not be parsed.
     ///
     /// # Errors
-    /// As getsockopt(2): then it is not known whether there are any.
+    /// See getsockopt(2). The number of drops is then unknown.
     pub fn drops(&self) -> io::Result<u64> {
         Ok(self.queue.drops()? + self.unreadable)
     }
 }
 
-/// Counts replies as refused that the interface dropped while they were sent. Some may be of an earlier
-/// turn, which counted them as sent.
+/// Counts replies that the interface dropped while sending as refused. Some may belong to an earlier turn, which
+/// counted them as sent.
 fn refuse(turn: &mut Turn, dropped: usize) {
     turn.refused += dropped;
     turn.sent = turn.sent.saturating_sub(dropped);
 }
 
-/// What becomes of a packet.
+/// Result of handling a packet.
 enum Response {
-    /// Its frame is that of a reply now, so long.
+    /// Its frame now holds a reply of this length.
     Reply(usize),
-    /// It gets none.
+    /// No reply.
     None,
-    /// It is no datagram.
+    /// Not a datagram.
     Unreadable,
 }
 
-/// Answers the packet that is the first `length` octets of a frame, in that frame.
+/// Answers the packet in the first `length` octets of a frame, in that frame.
 #[inline]
 fn respond(
     frame: &mut [u8],
@@ -142,9 +141,9 @@ fn respond(
     }
 }
 
-/// Answers a packet as a [`Server`] does, which is the first `length` octets of `frame`, and leaves
-/// the reply's frame there; returns its length, `None` if there is no reply. `by_cable`: the interface
-/// is a network card's. For fuzzers, which have no interface.
+/// Answers the packet in the first `length` octets of `frame` as a [`Server`] does, and leaves the reply's frame there.
+/// Returns its length, or `None` if there is no reply. `by_cable`: the interface is a network card. For fuzzers, which
+/// have no interface.
 #[doc(hidden)]
 pub fn answer_frame(
     frame: &mut [u8],
