@@ -1,4 +1,4 @@
-//! Which packets an interface hands to AF_XDP sockets: a BPF program, written as data.
+//! The BPF filter that selects the packets handed to AF_XDP sockets, written as data.
 //!
 //! ```text
 //! frame ─► to this interface alone? ─► UDP over plain IPv4 or IPv6? ─► for one of our addresses and ports? ─► moment of receipt ─► socket of its queue
@@ -6,12 +6,14 @@
 //!              └──────────────────────────┴───────────────────────────────┴──────────────────► the kernel's network stack ◄────────┘
 //! ```
 //!
-//! What is not a whole UDP datagram behind a plain IP header goes to the kernel: VLAN tags, IPv4
-//! options, IPv6 extension headers, fragments. So does a frame that is not to the interface's own
-//! Ethernet address (a broadcast, one that a promiscuous interface sees), or comes from a group
-//! address: its reply would go from, or to, an address that is not one interface's. So do TCP, ICMP, neighbour discovery and everybody
-//! else's packets. In front of a packet that it takes the program writes the moment of receipt
-//! (`CLOCK_MONOTONIC`), as the sockets of the stack do with `SO_TIMESTAMPNS`.
+//! Anything but a whole UDP datagram behind a plain IP header goes to the kernel: VLAN tags, IPv4 options, IPv6
+//! extension headers, fragments, TCP, ICMP, neighbour discovery and packets of other programs. Frames that are not
+//! addressed to the interface's own Ethernet address also go to the kernel, such as broadcasts and frames seen in
+//! promiscuous mode. The same holds for frames from a group address. A reply to such a frame would have a source or
+//! destination that is not the address of one interface.
+//!
+//! The program writes the receive time (`CLOCK_MONOTONIC`) in front of every packet that it takes, as `SO_TIMESTAMPNS`
+//! does for sockets of the stack.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -22,24 +24,24 @@ use ipnet::IpNet;
 
 use super::ports::{OCTETS, PortSet};
 
-/// Octets in front of a packet that hold the moment of receipt.
+/// Octets in front of a packet that hold its receive time.
 pub(super) const STAMP: usize = 8;
 
-/// Datagrams that are handed to the sockets: those to some addresses and ports.
+/// Addresses and ports of datagrams that are handed to the sockets.
 #[derive(Clone, Debug)]
 pub struct Claim {
-    /// Their destinations; a single address is a prefix of its full length.
+    /// Destination addresses; a single address is a prefix of full length.
     pub addresses: IpNet,
-    /// Their destination ports.
+    /// Destination ports.
     pub ports: Ports,
 }
 
 /// Destination ports of datagrams that are handed to the sockets.
 #[derive(Clone, Debug)]
 pub enum Ports {
-    /// All of these, for as long as the interface is open.
+    /// All ports of the range while the interface is open.
     Range(RangeInclusive<u16>),
-    /// Those that are in the set when the packet comes.
+    /// The ports in the set when the packet arrives.
     Set(Arc<PortSet>),
 }
 
@@ -50,19 +52,19 @@ impl From<RangeInclusive<u16>> for Ports {
 }
 
 impl Claim {
-    /// Datagrams to one address, which is no wildcard.
+    /// Claims datagrams to one address, which must not be a wildcard.
     pub fn of(address: IpAddr, ports: impl Into<Ports>) -> Claim {
         Claim { addresses: address.into(), ports: ports.into() }
     }
 
-    /// The address, if there is only one.
+    /// Returns the address if there is only one.
     pub(super) fn only_address(&self) -> Option<IpAddr> {
         let is_one = self.addresses.prefix_len() == self.addresses.max_prefix_len();
         is_one.then(|| self.addresses.addr())
     }
 }
 
-/// An instruction, as the kernel wants it (`struct bpf_insn` of linux/bpf.h).
+/// An instruction in the kernel's layout (`struct bpf_insn` of linux/bpf.h).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Insn {
@@ -72,7 +74,7 @@ pub(super) struct Insn {
     immediate: i32,
 }
 
-/// A register. R0 has results, R1 to R5 arguments, which calls spoil; R6 to R9 stay.
+/// A register. R0 holds results and R1 to R5 hold arguments; calls overwrite these. R6 to R9 are preserved.
 #[derive(Clone, Copy)]
 enum R {
     R0,
@@ -86,42 +88,42 @@ enum R {
     R8,
 }
 
-/// A place in the program, further on, that is jumped to.
+/// A forward jump target in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Label {
     Ipv6,
-    /// After the claim with this number.
+    /// After the claim with this index.
     Next(usize),
     Take,
     Pass,
 }
 
-/// What becomes of a packet that is taken.
+/// Action for a packet that is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// It goes to the socket that this map (its descriptor) has for the packet's queue.
+    /// Redirects it to the socket of the packet's queue in this map (a descriptor).
     Redirected(i32),
-    /// The program returns this number: for tests without a socket.
+    /// Returns this number from the program; for tests without a socket.
     #[cfg(test)]
     Returned(i32),
 }
 
-/// `XDP_PASS` of linux/bpf.h: on to the kernel's stack.
+/// `XDP_PASS` of linux/bpf.h: pass on to the kernel's stack.
 pub(super) const XDP_PASS: i32 = 2;
-/// Helper functions by their numbers in linux/bpf.h.
+/// Numbers of helper functions in linux/bpf.h.
 const KTIME_GET_NS: i32 = 5;
 const REDIRECT_MAP: i32 = 51;
 const XDP_ADJUST_META: i32 = 54;
-/// Places in `struct xdp_md`.
+/// Offsets in `struct xdp_md`.
 const DATA: i16 = 0;
 const DATA_END: i16 = 4;
 const DATA_META: i16 = 8;
 const QUEUE: i16 = 16;
-/// Lengths of what must be there: Ethernet, IP and UDP headers.
+/// Lengths of the required headers: Ethernet, IP and UDP.
 const IPV4_HEADERS: i32 = 14 + 20 + 8;
 const IPV6_HEADERS: i32 = 14 + 40 + 8;
 
-/// A program while it is written: jumps lead to labels until all places are known.
+/// A program under construction; jumps refer to labels until all offsets are known.
 #[derive(Default)]
 struct Writer {
     program: Vec<Insn>,
@@ -129,7 +131,7 @@ struct Writer {
     labels: BTreeMap<Label, usize>,
 }
 
-/// The program for these claims, on the interface with this Ethernet address.
+/// Returns the program for these claims on the interface with this Ethernet address.
 pub(super) fn program(claims: &[Claim], mac: [u8; 6], taken: Taken) -> Vec<Insn> {
     use R::{R0, R1, R2, R3, R4, R5, R6, R7, R8};
     let mut w = Writer::default();
@@ -141,14 +143,14 @@ pub(super) fn program(claims: &[Claim], mac: [u8; 6], taken: Taken) -> Vec<Insn>
     w.jump_unless_equal(R5, word([mac[0], mac[1], mac[2], mac[3]]), Label::Pass);
     w.load16(R5, R2, 4);
     w.jump_unless_equal(R5, network16(u16::from_be_bytes([mac[4], mac[5]])), Label::Pass);
-    // A group's address is no host's (IEEE 802-2014 §8.2.2).
+    // A group address is not the address of a host (IEEE 802-2014 §8.2.2).
     w.load8(R5, R2, 6);
     w.and(R5, 1);
     w.jump_unless_equal(R5, 0, Label::Pass);
     w.load16(R5, R2, 12);
     w.jump_if_equal(R5, network16(0x86dd), Label::Ipv6);
     w.jump_unless_equal(R5, network16(0x0800), Label::Pass);
-    // Version 4, a header of five words.
+    // Version 4, header of five words.
     w.load8(R5, R2, 14);
     w.jump_unless_equal(R5, 0x45, Label::Pass);
     w.load8(R5, R2, 23);
@@ -181,7 +183,7 @@ pub(super) fn program(claims: &[Claim], mac: [u8; 6], taken: Taken) -> Vec<Insn>
     }
     w.jump(Label::Pass);
 
-    // The verifier refuses instructions that nothing leads to.
+    // The verifier rejects unreachable instructions.
     if !claims.is_empty() {
         w.label(Label::Take);
         w.copy(R1, R6);
@@ -198,7 +200,7 @@ pub(super) fn program(claims: &[Claim], mac: [u8; 6], taken: Taken) -> Vec<Insn>
             Taken::Redirected(map) => {
                 w.load32(R2, R6, QUEUE);
                 w.set_map(R1, map);
-                // What is returned where the queue has no socket.
+                // Return value if the queue has no socket.
                 w.set(R3, XDP_PASS);
                 w.call(REDIRECT_MAP);
             }
@@ -213,12 +215,12 @@ pub(super) fn program(claims: &[Claim], mac: [u8; 6], taken: Taken) -> Vec<Insn>
     w.finished()
 }
 
-/// A number that is compared with one that was loaded from a packet as it stands there.
+/// Converts a number for comparison with one loaded from a packet in network order.
 fn network16(number: u16) -> i32 {
     i32::from(u16::from_ne_bytes(number.to_be_bytes()))
 }
 
-/// Four octets, which are compared with such as were loaded from a packet.
+/// Converts four octets for comparison with octets loaded from a packet.
 fn word(octets: [u8; 4]) -> i32 {
     i32::from_ne_bytes(octets)
 }
@@ -244,16 +246,16 @@ impl Writer {
         self.push(0xb7, to, R::R0, 0, number);
     }
 
-    /// The address of a map; takes two instructions.
+    /// Loads the address of a map; takes two instructions.
     fn set_map(&mut self, to: R, map: i32) {
-        // The source register of value 1 says that the number is a map's descriptor.
+        // Source register 1 marks the number as a map's descriptor.
         self.push(0x18, to, R::R1, 0, map);
         self.program.push(Insn::default());
     }
 
-    /// The address of the first value of a map; takes two instructions.
+    /// Loads the address of a map's first value; takes two instructions.
     fn set_value(&mut self, to: R, map: i32) {
-        // The value 2 says that the values of the map with this descriptor are meant.
+        // Source register 2 refers to the values of the map with this descriptor.
         self.push(0x18, to, R::R2, 0, map);
         self.program.push(Insn::default());
     }
@@ -266,7 +268,7 @@ impl Writer {
         self.push(0x77, register, R::R0, 0, bits);
     }
 
-    /// By so many bits as the number in `bits`.
+    /// Shifts by the number of bits in register `bits`.
     fn shift_right_by(&mut self, register: R, bits: R) {
         self.push(0x7f, register, bits, 0, 0);
     }
@@ -287,12 +289,12 @@ impl Writer {
         self.push(0x7b, at, from, offset, 0);
     }
 
-    /// Of the lower 32 bits; the others become zero.
+    /// Operates on the lower 32 bits; the others become zero.
     fn and(&mut self, to: R, number: i32) {
         self.push(0x54, to, R::R0, 0, number);
     }
 
-    /// A number of 16 bits from network to host order, the other way round the same.
+    /// Converts a 16-bit number between network and host order.
     fn swap16(&mut self, register: R) {
         self.push(0xdc, register, R::R0, 0, 16);
     }
@@ -318,16 +320,16 @@ impl Writer {
         self.jumping(0x56, register, R::R0, number, label);
     }
 
-    /// Goes on only if `length` octets from `from` on are before `end`; the verifier wants to see
-    /// that. Spoils `scratch`.
+    /// Continues only if `length` octets starting at `from` lie before `end`, as the verifier requires. Overwrites
+    /// `scratch`.
     fn need(&mut self, scratch: R, from: R, length: i32, end: R) {
         self.copy(scratch, from);
         self.push(0x07, scratch, R::R0, 0, length);
         self.jumping(0x2d, scratch, end, 0, Label::Pass);
     }
 
-    /// Takes the packet if the octets at `at` are the claim's network where the mask has ones, and
-    /// the port in R7 is one of its ports.
+    /// Takes the packet if the octets at `at` match the claim's network under the mask, and the port in R7 is one of
+    /// the claim's ports.
     fn claimed(&mut self, n: usize, at: i16, network: &[u8], mask: &[u8], ports: &Ports) {
         let words = |octets: &[u8]| -> Vec<i32> {
             let four = octets.chunks_exact(4).map(|four| [four[0], four[1], four[2], four[3]]);
@@ -345,7 +347,7 @@ impl Writer {
         }
         match ports {
             Ports::Range(range) => {
-                // Below, and above; unsigned.
+                // Below and above the range; unsigned.
                 self.jumping(0xa5, R::R7, R::R0, i32::from(*range.start()), Label::Next(n));
                 self.jumping(0x25, R::R7, R::R0, i32::from(*range.end()), Label::Next(n));
             }
@@ -360,7 +362,7 @@ impl Writer {
         use R::{R1, R5, R7, R8};
         self.copy(R8, R7);
         self.shift_right(R8, 3);
-        // For the verifier, which does not know that a port has sixteen bits.
+        // For the verifier, which cannot infer that a port has sixteen bits.
         self.and(R8, OCTETS as i32 - 1);
         self.set_value(R1, set.number());
         self.add(R1, R8);
@@ -376,7 +378,7 @@ impl Writer {
         self.labels.insert(label, self.program.len());
     }
 
-    /// The program, its jumps with the distances to their labels. All of them lead forward.
+    /// Returns the program with all jumps resolved to offsets. All jumps lead forward.
     fn finished(mut self) -> Vec<Insn> {
         for (at, label) in self.jumps {
             let distance = self.labels[&label] - at - 1;
@@ -394,9 +396,9 @@ mod tests {
     use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
     use testbed::is_root;
 
-    /// What the tests' programs return for a packet that they take.
+    /// Return value of the tests' programs for a packet that they take.
     const TAKEN: i32 = 77;
-    /// The Ethernet address that the tests' frames are to.
+    /// Destination Ethernet address of the tests' frames.
     const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
     fn claims() -> Vec<Claim> {
@@ -430,12 +432,12 @@ mod tests {
             );
         }
         assert!(program.len() < 130, "{} instructions", program.len());
-        // As docs/src/xdp.md says of a program with an address of each family.
+        // docs/src/xdp.md states this size for a program with an address of each family.
         let usual = super::program(&claims()[..2], MAC, Taken::Redirected(5)).len();
         assert!((65..75).contains(&usual), "{usual} instructions");
     }
 
-    /// Whichever families are claimed, and if none is: `probe` claims nothing.
+    /// For each claimed family, and for no claim at all, because `probe` claims nothing.
     #[test]
     fn the_verifier_takes_every_kind_of_program() {
         if !is_root("the_verifier_takes_every_kind_of_program") {
@@ -455,7 +457,7 @@ mod tests {
         }
     }
 
-    /// A loaded program, or nothing where the test cannot run.
+    /// Returns a loaded program, or `None` if the test cannot run here.
     fn loaded(test: &str) -> Option<Program> {
         is_root(test).then(|| {
             Program::load(&program(&claims(), MAC, Taken::Returned(TAKEN)))
@@ -502,8 +504,7 @@ mod tests {
         }
     }
 
-    /// A reply to a broadcast would come from the broadcast address, and one to a group's address
-    /// would be a broadcast.
+    /// A reply to a broadcast would come from the broadcast address; a reply to a group address would be a broadcast.
     #[test]
     fn what_is_not_from_one_interface_to_this_one_goes_to_the_kernel() {
         let test = "what_is_not_from_one_interface_to_this_one_goes_to_the_kernel";
@@ -511,7 +512,7 @@ mod tests {
         for (from, to) in ENDS {
             let whole = frame(from, to, b"a query of twenty");
             assert_eq!(kernel::run(&program, &whole), TAKEN);
-            // IPv4 broadcast, groups of each family, and the host next door.
+            // IPv4 broadcast, groups of each family, and a neighbouring host.
             for other in
                 [[0xff; 6], [1, 0, 0x5e, 0, 0, 1], [0x33, 0x33, 0, 0, 0, 1], [2, 0, 0, 0, 0, 9]]
             {
@@ -539,7 +540,7 @@ mod tests {
     fn what_is_no_plain_datagram_goes_to_the_kernel() {
         let Some(program) = loaded("what_is_no_plain_datagram_goes_to_the_kernel") else { return };
         let whole = ENDS.map(|(from, to)| frame(from, to, b"a query of twenty"));
-        // Frame, octet, value: each makes it something that the stack is to look at.
+        // Frame, octet, value: each change makes it a frame for the kernel's stack.
         for (which, at, value) in [
             (0, 14, 0x46), // IPv4 options
             (0, 20, 0x20), // more fragments
@@ -554,7 +555,7 @@ mod tests {
             changed[at] = value;
             assert_eq!(kernel::run(&program, &changed), XDP_PASS, "frame {which}, octet {at}");
         }
-        // "Do not fragment" is no fragment.
+        // "Do not fragment" does not mark a fragment.
         let mut changed = whole[0].clone();
         changed[20] = 0x40;
         assert_eq!(kernel::run(&program, &changed), TAKEN);
@@ -567,8 +568,8 @@ mod tests {
         }
     }
 
-    /// The program and a plain reading of the frame in Rust agree on frames whose addresses, ports,
-    /// lengths and headers are at the claims' limits or beside them.
+    /// The program and a plain reading of the frame in Rust agree on frames whose addresses, ports, lengths and headers
+    /// are at or next to the claims' limits.
     #[test]
     fn random_frames_are_judged_as_the_rules_say() {
         let Some(program) = loaded("random_frames_are_judged_as_the_rules_say") else { return };
@@ -599,12 +600,12 @@ mod tests {
             (self.next() % limit as u64) as usize
         }
 
-        /// Once in so many calls.
+        /// Returns true on average once in `calls` calls.
         fn once_in(&mut self, calls: usize) -> bool {
             self.below(calls) == 0
         }
 
-        /// A frame near one of the claims.
+        /// Returns a frame close to one of the claims.
         fn frame(&mut self) -> Vec<u8> {
             let claims = claims();
             let claim = &claims[self.below(claims.len())];
@@ -612,11 +613,11 @@ mod tests {
             let from = ENDS[usize::from(destination.is_ipv6())].0;
             let mut frame = frame(from, &destination.to_string(), b"a query of twenty");
             if self.once_in(8) {
-                // The Ethernet addresses, a bit of them.
+                // A bit of the Ethernet addresses.
                 frame[self.below(12)] ^= 1 << self.below(8);
             }
             if self.once_in(4) {
-                // What makes it plain, or an octet of any header.
+                // A valid header field, or any octet of a header.
                 let (at, octet) = [
                     (12, 0x81),
                     (14, 0x46),
@@ -630,14 +631,14 @@ mod tests {
                 frame[at] = octet;
             }
             if self.once_in(4) {
-                // Around the end of either family's headers; the kernel wants whole Ethernet headers.
+                // Around the end of either family's headers; the kernel requires whole Ethernet headers.
                 let end = [14, 42, 62][self.below(3)] + self.below(5);
                 frame.truncate(end.saturating_sub(2).max(14));
             }
             frame
         }
 
-        /// The first or last address of a prefix, one beside it, or one that differs from it in a bit.
+        /// Returns the first or last address of a prefix, a neighbouring one, or one that differs in one bit.
         fn address(&mut self, net: &IpNet) -> IpAddr {
             let near = [net.network(), net.broadcast()][self.below(2)];
             let bits = net.max_prefix_len();
@@ -654,7 +655,7 @@ mod tests {
             }
         }
 
-        /// The first or last port of a claim, one beside it, or the same in the other byte order.
+        /// Returns the first or last port of a claim, a neighbouring one, or the same in the other byte order.
         fn port(&mut self, claim: &Claim) -> u16 {
             let Ports::Range(range) = &claim.ports else { panic!("no set is claimed") };
             let near = [*range.start(), *range.end()][self.below(2)];
@@ -689,7 +690,7 @@ mod tests {
         })
     }
 
-    /// A set is of one address, and the program sees every change at once.
+    /// A set belongs to one address, and the program sees every change at once.
     #[test]
     fn ports_of_a_set_are_taken_while_they_are_in_it() {
         let test = "ports_of_a_set_are_taken_while_they_are_in_it";

@@ -1,4 +1,4 @@
-//! Ethernet frames with a UDP datagram in them: read, checked, turned round into a reply, written.
+//! Ethernet frames that contain a UDP datagram: parsing, validation, in-place replies, writing.
 //!
 //! ```text
 //! 0         14              34            42
@@ -11,8 +11,8 @@
 //! └─────────┴───────────────┴─────────────┴─────────┘
 //! ```
 //!
-//! Nothing else gets here: frames with VLAN tags, IPv4 options, IPv6 extension headers and
-//! fragments go to the kernel (see [`super::filter`]).
+//! Other frames do not get here: VLAN tags, IPv4 options, IPv6 extension headers and fragments go to the kernel (see
+//! [`super::filter`]).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
@@ -28,29 +28,28 @@ const IPV6: usize = 40;
 const UDP: usize = 8;
 /// The protocol number of UDP.
 const PROTOCOL_UDP: u8 = 17;
-/// Hop limit of what leaves, as the kernel's own.
+/// Hop limit of sent packets, the same as the kernel's.
 const HOPS: u8 = 64;
 
 /// A datagram in a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Datagram {
-    /// Who sent it.
+    /// Source address and port.
     pub(super) source: SocketAddr,
-    /// To whom.
+    /// Destination address and port.
     pub(super) destination: SocketAddr,
-    /// Where its payload is in the frame.
+    /// Position of the payload in the frame.
     pub(super) payload: Range<usize>,
-    /// Whether its checksum is left to a network card to complete.
+    /// True if its checksum is left to a network card to complete.
     pub(super) checksum_left: bool,
 }
 
-/// What is known of an interface: the addresses that this host had when it was opened, and no other
-/// host there has.
+/// Facts about an interface: the addresses that this host had when it was opened, which no other host on the link has.
 #[derive(Clone, Debug)]
 pub(super) struct Own {
     addresses: Arc<[IpAddr]>,
-    /// Whether datagrams may come with their checksum left to a network card, as those of senders on
-    /// the same machine do. By a cable none comes like that: there it is a wrong one.
+    /// True if datagrams may arrive with a checksum left to a network card, as from senders on the same machine. Over a
+    /// cable no such datagram arrives, so there it is a wrong checksum.
     leaves_checksums: bool,
 }
 
@@ -63,14 +62,14 @@ impl FromIterator<IpAddr> for Own {
 }
 
 impl Default for Own {
-    /// No addresses, and checksums may be left out.
+    /// No addresses; checksums may be left to a card.
     fn default() -> Own {
         [].into_iter().collect()
     }
 }
 
 impl Own {
-    /// The same, with whether datagrams may come without their checksum.
+    /// Sets whether datagrams may arrive with an incomplete checksum.
     pub(super) fn whose_checksums_may_be_left(self, leaves_checksums: bool) -> Own {
         Own { leaves_checksums, ..self }
     }
@@ -81,10 +80,11 @@ impl Own {
     }
 }
 
-/// The datagram in a frame; `None` if there is none, its lengths contradict each other, its checksum
-/// is wrong, or one of its addresses cannot be a host's on a link. The stack refuses such as well. So
-/// it is if the source is one of this host's `own` addresses, which no other host has (the stack
-/// refuses that over IPv4): who forges it would pass for a client that may do more.
+/// Parses the datagram in a frame. Returns `None` if there is none, its lengths are inconsistent, its checksum is
+/// wrong, or one of its addresses cannot belong to a host on a link. The stack rejects such packets as well.
+///
+/// Also returns `None` if the source is one of this host's `own` addresses, which no other host has. The stack rejects
+/// that over IPv4. A forged source of this kind would otherwise pass for a privileged client.
 pub(super) fn read(frame: &[u8], own: &Own) -> Option<Datagram> {
     let (source, destination, udp) = match frame.get(12..ETHERNET)? {
         [0x08, 0x00] => read_ipv4(frame)?,
@@ -96,7 +96,7 @@ pub(super) fn read(frame: &[u8], own: &Own) -> Option<Datagram> {
     }
     let header = frame.get(udp.clone()).filter(|udp| udp.len() >= UDP)?;
     let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
-    // What the IP header counts beyond it is not part of it (RFC 768).
+    // Octets that the IP header counts beyond it are not part of it (RFC 768).
     let length = usize::from(word(4));
     if !(UDP..=header.len()).contains(&length) {
         return None;
@@ -115,9 +115,9 @@ pub(super) fn read(frame: &[u8], own: &Own) -> Option<Datagram> {
     })
 }
 
-/// Whether a packet that comes by a link can be from this address, or be answered from it. One that
-/// says that it is this host itself (RFC 1122 §3.2.1.3; RFC 4291 §2.5.3), or of the other family
-/// (RFC 4291 §2.5.5.2), would pass for a client that may do more.
+/// True if a packet that arrives on a link can come from this address, or be answered from it. A loopback address (RFC
+/// 1122 §3.2.1.3; RFC 4291 §2.5.3), or one mapped from the other family (RFC 4291 §2.5.5.2), would pass for a
+/// privileged client.
 fn is_of_a_host(address: IpAddr) -> bool {
     let is_nobodys = address.is_unspecified() || address.is_loopback() || address.is_multicast();
     !is_nobodys
@@ -127,7 +127,7 @@ fn is_of_a_host(address: IpAddr) -> bool {
         }
 }
 
-/// Source, destination, and where the UDP header and what follows it are.
+/// Source, destination, and position of the UDP header and its payload.
 type Addressed = (IpAddr, IpAddr, Range<usize>);
 
 fn read_ipv4(frame: &[u8]) -> Option<Addressed> {
@@ -161,12 +161,11 @@ fn read_ipv6(frame: &[u8]) -> Option<Addressed> {
     Some((address(8)?, address(24)?, start..end))
 }
 
-/// What a datagram's checksum is (RFC 768; RFC 8200 §8.1).
+/// State of a datagram's checksum (RFC 768; RFC 8200 §8.1).
 enum Checksum {
-    /// That of the datagram, or left out where IPv4 allows it.
+    /// Correct, or omitted where IPv4 allows it.
     Right,
-    /// The sum that a sender leaves to a NIC to complete, as between interfaces of one machine, where
-    /// it may be left.
+    /// Pseudo-header sum, which a sender on the same machine leaves to a NIC to complete, where that is allowed.
     Left,
     /// Neither.
     Wrong,
@@ -175,12 +174,12 @@ enum Checksum {
 fn checksum(from: IpAddr, to: IpAddr, udp: &[u8], length: usize, may_be_left: bool) -> Checksum {
     let given = u16::from_be_bytes([udp[6], udp[7]]);
     if given == 0 {
-        // IPv4 allows to leave it out, IPv6 does not.
+        // IPv4 allows an omitted checksum, IPv6 does not.
         return if from.is_ipv4() { Checksum::Right } else { Checksum::Wrong };
     }
     let pseudo = pseudo_header(from, to, length);
-    // This comes first: what was joined is not to pass for a single datagram by chance. Of datagrams
-    // by a cable one in 65 535 has the same sum as its right checksum.
+    // Checked first, so that a joined datagram does not pass for a single one by chance. One in 65 535 datagrams has
+    // the same value as its correct checksum.
     if may_be_left && fold(pseudo) == given {
         Checksum::Left
     } else if fold(pseudo + sum(&udp[..length])) == 0xffff {
@@ -190,8 +189,8 @@ fn checksum(from: IpAddr, to: IpAddr, udp: &[u8], length: usize, may_be_left: bo
     }
 }
 
-/// Makes a frame with a datagram the frame of its reply, whose `length` octets of payload are in
-/// place already; returns the length of the whole frame.
+/// Turns a frame into that of its reply, whose `length` octets of payload are already in place; returns the length of
+/// the whole frame.
 ///
 /// # Panics
 /// If the frame is shorter than that.
@@ -218,10 +217,10 @@ pub(super) fn turn_round(frame: &mut [u8], datagram: &Datagram, length: usize) -
     end
 }
 
-/// The Ethernet addresses of a frame, as they stand in it: the next hop's, the interface's.
+/// Ethernet addresses of a frame in wire order: the next hop's, then the interface's.
 pub type Link = [u8; 12];
 
-/// The Ethernet addresses of a frame that goes back to where this one came from.
+/// Returns the Ethernet addresses of a frame back to this frame's sender.
 pub(super) fn link_back(frame: &[u8]) -> Link {
     let mut link = [0; 12];
     link[..6].copy_from_slice(&frame[6..12]);
@@ -229,11 +228,10 @@ pub(super) fn link_back(frame: &[u8]) -> Link {
     link
 }
 
-/// Writes a frame with a datagram from one address to another of the same family; returns the
-/// length of the whole frame.
+/// Writes a frame with a datagram between two addresses of the same family; returns the length of the whole frame.
 ///
 /// # Panics
-/// If `frame` has no room for it.
+/// If `frame` is too short for it.
 pub(super) fn write(
     frame: &mut [u8],
     link: &Link,
@@ -272,12 +270,11 @@ pub(super) fn write(
     end
 }
 
-/// Writes what is the same in every IPv4 header of ours, the length of header and datagram
-/// together, and the checksum.
+/// Writes the constant fields of the IPv4 header, the total length, and the checksum.
 fn complete_ipv4(header: &mut [u8], length: usize) {
     header[1] = 0;
     header[2..4].copy_from_slice(&(length as u16).to_be_bytes());
-    // Not to be fragmented, hence without an identification (RFC 6864 §4.1).
+    // Not to be fragmented, so there is no identification (RFC 6864 §4.1).
     header[4..8].copy_from_slice(&[0, 0, 0x40, 0]);
     header[8] = HOPS;
     header[10..12].fill(0);
@@ -285,7 +282,7 @@ fn complete_ipv4(header: &mut [u8], length: usize) {
     header[10..12].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// Writes what is the same in every IPv6 header of ours, and the datagram's length.
+/// Writes the constant fields of the IPv6 header, and the datagram's length.
 fn complete_ipv6(header: &mut [u8], length: usize) {
     // Neither traffic class nor flow label.
     header[..4].copy_from_slice(&[0x60, 0, 0, 0]);
@@ -293,27 +290,27 @@ fn complete_ipv6(header: &mut [u8], length: usize) {
     header[7] = HOPS;
 }
 
-/// Writes length and checksum of a datagram, which is `message` with its header.
+/// Writes length and checksum of a datagram; `message` includes its header.
 fn complete_udp(message: &mut [u8], from: IpAddr, to: IpAddr) {
     let length = message.len();
     message[4..6].copy_from_slice(&(length as u16).to_be_bytes());
     message[6..8].fill(0);
     let checksum = match !fold(pseudo_header(from, to, length) + sum(message)) {
-        // Zero would say that there is none.
+        // Zero would mean that there is no checksum.
         0 => 0xffff,
         checksum => checksum,
     };
     message[6..8].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// Swaps `length` octets at two places.
+/// Swaps `length` octets between two positions.
 fn swap(bytes: &mut [u8], one: usize, other: usize, length: usize) {
     for i in 0..length {
         bytes.swap(one + i, other + i);
     }
 }
 
-/// The sum of the pseudo header, in which the length stands as the UDP header has it.
+/// Returns the sum of the pseudo-header, with the length taken from the UDP header.
 fn pseudo_header(from: IpAddr, to: IpAddr, length: usize) -> u64 {
     let addresses = match (from, to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => sum(&from.octets()) + sum(&to.octets()),
@@ -322,7 +319,7 @@ fn pseudo_header(from: IpAddr, to: IpAddr, length: usize) -> u64 {
     addresses + length as u64 + u64::from(PROTOCOL_UDP)
 }
 
-/// An address as it stands in an IPv6 header.
+/// Returns an address in the form of an IPv6 header.
 fn octets(ip: IpAddr) -> [u8; 16] {
     match ip {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
@@ -330,15 +327,14 @@ fn octets(ip: IpAddr) -> [u8; 16] {
     }
 }
 
-/// The sum of the 16-bit words (RFC 1071), not folded yet. An odd octet at the end is followed by
-/// zero.
+/// Returns the unfolded sum of the 16-bit words (RFC 1071). An odd octet at the end is padded with zero.
 fn sum(bytes: &[u8]) -> u64 {
     let words = bytes.chunks_exact(2);
     let last = words.remainder().first().map_or(0, |&octet| u64::from(octet) << 8);
     words.map(|word| u64::from(u16::from_be_bytes([word[0], word[1]]))).sum::<u64>() + last
 }
 
-/// A sum in 16 bits, carries added.
+/// Folds a sum to 16 bits by adding the carries.
 fn fold(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -350,7 +346,7 @@ fn fold(mut sum: u64) -> u16 {
 pub(super) mod tests {
     use super::*;
 
-    /// A frame with a datagram, checksums right.
+    /// Returns a frame with a datagram and correct checksums.
     pub(in super::super) fn frame(from: &str, to: &str, payload: &[u8]) -> Vec<u8> {
         let (from, to): (SocketAddr, SocketAddr) = (from.parse().unwrap(), to.parse().unwrap());
         let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
@@ -381,7 +377,7 @@ pub(super) mod tests {
         frame
     }
 
-    /// No addresses of this host.
+    /// Returns no addresses of this host.
     pub(in super::super) fn none() -> Own {
         Own::default()
     }
@@ -406,7 +402,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Who is answered more than others is known by his address.
+    /// Clients with more permissions are recognized by their address.
     #[test]
     fn nobody_passes_for_this_host_or_for_one_of_the_other_family() {
         for (from, is_good) in [
@@ -439,7 +435,7 @@ pub(super) mod tests {
         }
     }
 
-    /// This host sends nothing to itself by a link.
+    /// This host sends nothing to itself over a link.
     #[test]
     fn nobody_passes_for_this_host_with_an_address_of_its_own() {
         for (from, to) in ENDS {
@@ -480,7 +476,7 @@ pub(super) mod tests {
         let link = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
         for (from, to) in ENDS {
             for payload in [&b"a query"[..], b"", b"even"] {
-                // What a frame held before must not matter.
+                // The frame's previous contents must not matter.
                 let mut frame = vec![0xee; 200];
                 let (source, destination) = (from.parse().unwrap(), to.parse().unwrap());
                 let length = write(&mut frame, &link, source, destination, payload);
@@ -489,7 +485,7 @@ pub(super) mod tests {
                 assert_eq!((found.source, found.destination), (source, destination));
                 assert_eq!(&frame[found.payload.clone()], payload);
                 assert_eq!((found.payload.end, &frame[..12]), (length, &link[..]));
-                // It is the frame that another writer makes, hop limit and flow label aside.
+                // The result equals the frame of another writer, except for hop limit and flow label.
                 let other = self::frame(from, to, payload);
                 assert_eq!(frame[12..ETHERNET], other[12..ETHERNET]);
                 assert_eq!(
@@ -500,7 +496,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Every octet of a frame, changed in any bit, makes another datagram or none; nothing panics.
+    /// Changing any bit of a frame gives another datagram or none; nothing panics.
     #[test]
     fn changed_and_cut_frames_do_no_harm() {
         for (from, to) in ENDS {
@@ -511,7 +507,7 @@ pub(super) mod tests {
                     let mut changed = whole.clone();
                     changed[at] ^= 1 << bit;
                     if let Some(datagram) = read(&changed, &none()) {
-                        // Traffic class, flow label and hop limit are in no checksum.
+                        // Traffic class, flow label and hop limit are not covered by a checksum.
                         assert_eq!(datagram, original, "octet {at}, bit {bit}");
                     }
                 }
@@ -532,7 +528,7 @@ pub(super) mod tests {
             let is_left =
                 |frame: &[u8]| read(frame, &none()).map(|datagram| datagram.checksum_left);
             assert_eq!(is_left(&frame), Some(true));
-            // By a cable none comes without it.
+            // Over a cable no datagram arrives without a checksum.
             let card = none().whose_checksums_may_be_left(false);
             assert_eq!(read(&frame, &card), None);
             frame[at..at + 2].fill(0);
@@ -549,7 +545,7 @@ pub(super) mod tests {
             let given = |frame: &[u8]| {
                 u16::from_be_bytes(frame[frame.len() - 4..][..2].try_into().unwrap())
             };
-            // What is to be added to a payload of zeros for its checksum to be this one.
+            // Value to add to a payload of zeros so that its checksum becomes this one.
             let word = fold(u64::from(!partial) + u64::from(given(&frame(from, to, &[0, 0]))));
             let frame = frame(from, to, &word.to_be_bytes());
             assert_eq!(given(&frame), partial);

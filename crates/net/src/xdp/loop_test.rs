@@ -1,6 +1,5 @@
-//! Two interfaces that a cable, or a switch, joins: what one of them sends past the stack, the other
-//! one gets past the stack. So a user sees what a card and its driver do, with nobody else's
-//! program at the other end.
+//! Loop test of two interfaces joined by a cable or a switch: datagrams sent by AF_XDP on one interface are received by
+//! AF_XDP on the other. The result depends only on the cards and their drivers, not on a program at the other end.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -14,38 +13,37 @@ use super::queue::Room;
 use super::{Claim, Interface, LINK, Mode, Way, XdpError, await_link, find};
 use crate::batch::BATCH;
 
-/// Where the datagrams are from and to: addresses for measuring (RFC 2544 appendix C.2.2), which
-/// neither interface needs to have.
+/// Source and destination: benchmarking addresses (RFC 2544 appendix C.2.2), which neither interface needs to have.
 const FROM: Ipv4Addr = Ipv4Addr::new(198, 18, 255, 1);
 const TO: Ipv4Addr = Ipv4Addr::new(198, 18, 255, 2);
-/// The port for discarding (RFC 863), for the case that somebody else gets them.
+/// The discard port (RFC 863), in case another host receives the datagrams.
 const PORT: u16 = 9;
-/// Octets of a datagram: about as many as a query has.
+/// Payload octets, about the size of a query.
 const LENGTH: usize = 50;
-/// Datagrams that are handed to the interface together.
+/// Datagrams handed to the interface per call.
 const TOGETHER: usize = 64;
-/// What was sent may still be on its way for so long.
+/// Time limit for datagrams still in flight after the last was sent.
 const ON_ITS_WAY: Duration = Duration::from_millis(200);
 
-/// What became of a loop test.
+/// Result of a loop test.
 #[derive(Clone, Copy, Debug)]
 pub struct LoopTest {
-    /// How the datagrams left.
+    /// Attach mode of the sending interface.
     pub out: Way,
-    /// How they came.
+    /// Attach mode of the receiving interface.
     pub back: Way,
-    /// How many the one interface took.
+    /// Datagrams that the sending interface accepted.
     pub sent: u64,
-    /// How many came by the other one.
+    /// Datagrams received on the other interface.
     pub received: u64,
-    /// How many of those that are missing found no room in the rings of the other one.
+    /// Missing datagrams that found no room in the receiver's rings.
     pub dropped: u64,
-    /// For how long they were sent.
+    /// Duration of sending.
     pub time: Duration,
 }
 
-/// Sends datagrams from one interface to another one for `time`, as fast as it takes them, and counts
-/// what comes. Both must be in this network namespace.
+/// Sends datagrams from one interface to another for `time`, as fast as the interface accepts them, and counts the
+/// received ones. Both must be in this network namespace.
 ///
 /// # Errors
 /// See [`XdpError`].
@@ -76,7 +74,7 @@ pub fn loop_test(from: &str, to: &str, mode: Mode, time: Duration) -> Result<Loo
     Ok(LoopTest { out, back, sent, received, dropped, time })
 }
 
-/// The Ethernet addresses of frames from one interface to another one.
+/// Returns the Ethernet addresses of frames from one interface to another.
 fn link(from: &str, to: &str) -> Result<Link, XdpError> {
     let mut link = [0; 12];
     for (name, place) in [(to, 0..6), (from, 6..12)] {
@@ -85,8 +83,8 @@ fn link(from: &str, to: &str) -> Result<Link, XdpError> {
     Ok(link)
 }
 
-/// Sends until `time` is over; returns how many datagrams the interface has taken. One that takes
-/// none at the moment is asked again.
+/// Sends until `time` is over; returns the number of datagrams that the interface accepted. If it accepts none at the
+/// moment, sending is retried.
 fn send(sender: &mut Sender, link: &Link, time: Duration) -> io::Result<u64> {
     let (from, to) = (SocketAddr::new(FROM.into(), PORT), SocketAddr::new(TO.into(), PORT));
     let payloads = [0; TOGETHER * LENGTH];
@@ -97,7 +95,7 @@ fn send(sender: &mut Sender, link: &Link, time: Duration) -> io::Result<u64> {
     Ok(sent)
 }
 
-/// Counts what comes, until as many have come as were sent or what is missing has had its time.
+/// Counts received datagrams until all have arrived, or the time for missing ones has passed.
 fn count(receivers: &mut [Receiver], all_sent: &OnceLock<u64>) -> io::Result<u64> {
     let (mut received, mut end) = (0, None);
     loop {

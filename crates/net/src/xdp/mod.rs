@@ -1,4 +1,4 @@
-//! AF_XDP: datagrams between an interface and us, past the kernel's network stack.
+//! AF_XDP: datagrams between an interface and this process, bypassing the kernel's network stack.
 //!
 //! ```text
 //! interface ─► filter (BPF) ─── ours ───► receive ring of the queue ─► frame ─► Server ─► answer
@@ -6,16 +6,17 @@
 //!     └──────────────────────── transmit ring ◄── the same frame, turned round ◄─────┘
 //! ```
 //!
-//! [`Interface::open`] loads and attaches the filter and opens a socket for each queue; a [`Server`]
-//! answers what comes to one of them. A [`Client`] asks: its [`Sender`] writes datagrams into frames
-//! of its own and hands them to the first queue, its [`Receiver`] reads what comes by any of them.
-//! Who does both, and answers later, takes an [`Exchange`] of each queue. The filter is attached by a link, which the kernel undoes when
-//! the process ends, however it ends: nothing is left on the interface. It takes only datagrams to
-//! the addresses and ports that it was told (a [`Claim`]); sockets of the stack get all else.
+//! [`Interface::open`] loads and attaches the filter and opens a socket for each queue. A [`Server`] answers the
+//! packets of one queue. A [`Client`] sends queries: its [`Sender`] writes datagrams into frames of its own and hands
+//! them to the first queue, its [`Receiver`] reads the replies of all queues. A program that does both, and answers
+//! later, uses an [`Exchange`] per queue.
 //!
-//! Every datagram comes with the moment at which the filter saw it, so what waits in a ring is seen
-//! to wait. What a full ring, or one without frames, drops is counted by the kernel, and told by
-//! [`Server::drops`].
+//! The filter is attached by a link, which the kernel removes when the process ends, however it ends: nothing is left
+//! on the interface. It takes only datagrams to the configured addresses and ports (a [`Claim`]); sockets of the stack
+//! get all others.
+//!
+//! Every datagram carries its receive time at the filter, so waiting time in a ring is visible. The kernel counts
+//! packets dropped because of a full ring or missing frames; [`Server::drops`] returns that count.
 
 mod bpf;
 mod client;
@@ -57,32 +58,32 @@ use crate::interfaces::{address_of, held};
 use crate::neighbour::link_address;
 use crate::socket::scope_of;
 
-/// How packets are to get from the interface to us.
+/// Requested attach mode of AF_XDP.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// The fastest that interface and driver have.
+    /// The fastest mode that interface and driver support.
     #[default]
     Auto,
-    /// The device writes into our memory; its driver must know how to.
+    /// The device writes into our memory; needs driver support.
     ZeroCopy,
-    /// The filter runs in the driver, and the kernel copies what it takes.
+    /// The filter runs in the driver, and the kernel copies the packets that it takes.
     Copy,
-    /// The filter runs behind the driver, and the kernel copies: with every driver.
+    /// The filter runs after the driver, and the kernel copies; works with every driver.
     Generic,
 }
 
-/// How packets get from the interface to us.
+/// Attach mode in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
-    /// As [`Mode::ZeroCopy`].
+    /// See [`Mode::ZeroCopy`].
     ZeroCopy,
-    /// As [`Mode::Copy`].
+    /// See [`Mode::Copy`].
     Copy,
-    /// As [`Mode::Generic`].
+    /// See [`Mode::Generic`].
     Generic,
 }
 
@@ -97,7 +98,7 @@ impl fmt::Display for Way {
 }
 
 impl Mode {
-    /// As options and plans have it.
+    /// Returns the mode's name as used in options and plans.
     pub fn word(self) -> &'static str {
         match self {
             Mode::Auto => "auto",
@@ -107,7 +108,7 @@ impl Mode {
         }
     }
 
-    /// What is tried, the fastest first.
+    /// Returns the modes to try, the fastest first.
     fn ways(self) -> &'static [Way] {
         match self {
             Mode::Auto => &[Way::ZeroCopy, Way::Copy, Way::Generic],
@@ -127,14 +128,14 @@ impl Way {
     }
 }
 
-/// Why an interface cannot be used with AF_XDP.
+/// Reasons for which an interface cannot be used with AF_XDP.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum XdpError {
-    /// There is no such interface, or it is down.
+    /// The interface does not exist, or is down.
     #[error("there is no interface {interface} that is up")]
     NoInterface {
-        /// Its name.
+        /// The interface's name.
         interface: String,
     },
     /// No interface has the address.
@@ -143,7 +144,7 @@ pub enum XdpError {
         /// The address.
         address: IpAddr,
     },
-    /// Packets to the address do not come to the interface.
+    /// Packets to the address do not arrive on the interface.
     #[error("{interface} does not have the address {address}")]
     NotItsAddress {
         /// The interface's name.
@@ -151,7 +152,7 @@ pub enum XdpError {
         /// The address.
         address: IpAddr,
     },
-    /// The interface is no Ethernet's.
+    /// The interface is not an Ethernet interface.
     #[error("{interface} has no Ethernet address: AF_XDP reads and writes Ethernet frames")]
     NoMac {
         /// The interface's name.
@@ -167,44 +168,44 @@ pub enum XdpError {
         /// The next hop's address.
         address: IpAddr,
     },
-    /// The kernel allows none of it.
+    /// The process lacks the required capabilities.
     #[error(
         "AF_XDP needs CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF and CAP_IPC_LOCK (root has them): {source}"
     )]
     NotAllowed {
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// The memory for frames is more than may be locked.
+    /// The memory for frames exceeds the limit for locked memory.
     #[error(
         "the memory for packets may not be locked: raise the limit (ulimit -l; LimitMEMLOCK= of a \
          systemd unit) or give CAP_IPC_LOCK: {source}"
     )]
     NotLocked {
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// The kernel was built without it.
+    /// The kernel was built without AF_XDP.
     #[error("this kernel has no AF_XDP, it was built without CONFIG_XDP_SOCKETS: {source}")]
     NotBuilt {
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// The kernel cannot attach a filter that goes with its program.
+    /// The kernel does not support links of XDP programs.
     #[error("AF_XDP needs Linux 5.9 or newer, and this is {release}: {source}")]
     TooOld {
         /// The kernel's release.
         release: String,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// The filter cannot be loaded, or a map for sockets cannot be made.
+    /// The filter cannot be loaded, or the map of sockets cannot be created.
     #[error("the filter for AF_XDP cannot be loaded: {source}")]
     Filter {
-        /// What the system says, and the verifier.
+        /// The system's error, with the verifier's log.
         source: io::Error,
     },
-    /// A reply leaves by the queue that its query came by.
+    /// The numbers of receive and transmit queues differ. A reply leaves by the queue of its query.
     #[error(
         "{interface} has {receive} queues for packets that come and {transmit} for those that go; \
          AF_XDP needs as many (ethtool -L)"
@@ -212,9 +213,9 @@ pub enum XdpError {
     Queues {
         /// The interface's name.
         interface: String,
-        /// Queues for packets that come.
+        /// Receive queues.
         receive: u32,
-        /// Queues for packets that go.
+        /// Transmit queues.
         transmit: u32,
     },
     /// The filter is attached, and the interface has no link.
@@ -225,30 +226,30 @@ pub enum XdpError {
     NoLink {
         /// The interface's name.
         interface: String,
-        /// For so long it was waited for.
+        /// Time waited for the link.
         waited: Duration,
     },
-    /// The interface was there, and is no more.
+    /// The interface disappeared while in use.
     #[error("{interface} does not take or give packets any more: {source}")]
     Lost {
         /// The interface's name.
         interface: String,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// No way that was to be tried works on this interface.
+    /// None of the tried modes works on this interface.
     #[error("{interface} does not do AF_XDP here: {}", .tried.join("; "))]
     NoWay {
         /// The interface's name.
         interface: String,
-        /// Each way that was tried, and what became of it.
+        /// Each mode that was tried, with its error.
         tried: Vec<String>,
     },
 }
 
 impl XdpError {
-    /// Whether the kernel, the driver or this process lacks something, so that sockets are what is left;
-    /// else what was asked for is wrong.
+    /// True if the kernel, the driver or this process lacks something, so that sockets are the remaining choice.
+    /// Otherwise the request itself is wrong.
     pub fn is_a_lack(&self) -> bool {
         match self {
             XdpError::NotAllowed { .. }
@@ -269,21 +270,21 @@ impl XdpError {
     }
 }
 
-/// An interface whose datagrams for us come past the stack.
+/// An interface whose claimed datagrams are received by AF_XDP.
 pub struct Interface {
     way: Way,
     queues: Vec<Queue>,
     own: Own,
 }
 
-/// What is undone when the last queue is closed.
+/// State that is undone when the last queue is closed.
 struct Attached {
     _link: Link,
     sockets: SocketMap,
 }
 
 impl Interface {
-    /// Takes the datagrams of these claims from an interface, on all of its queues.
+    /// Opens all queues of an interface for the datagrams of these claims.
     ///
     /// # Errors
     /// See [`XdpError`].
@@ -291,7 +292,7 @@ impl Interface {
         Interface::open_own(name, claims, mode, |_| Room::SERVER)
     }
 
-    /// The same, for threads that ask by its queues as well ([`Interface::into_exchanges`]).
+    /// Opens an interface also for threads that send queries on its queues ([`Interface::into_exchanges`]).
     ///
     /// # Errors
     /// See [`XdpError`].
@@ -313,13 +314,13 @@ impl Interface {
             return Err(XdpError::NotItsAddress { interface: name.to_owned(), address });
         }
         let opened = Interface::open_found(&found, claims, mode, room)?;
-        // A server may be there before its network is.
+        // A server may be started before its network is up.
         let _ = await_link(name, LINK);
         Ok(opened)
     }
 
-    /// Takes the datagrams of these claims, whatever addresses the interface has; `room` is that of
-    /// each of so many queues.
+    /// Opens the queues without checking the claims against the interface's addresses; `room` is the capacity of each
+    /// queue, given the number of queues.
     fn open_found(
         found: &Found,
         claims: &[Claim],
@@ -349,32 +350,32 @@ impl Interface {
         Err(XdpError::NoWay { interface: name.clone(), tried })
     }
 
-    /// How packets get here.
+    /// Returns the attach mode in use.
     pub fn way(&self) -> Way {
         self.way
     }
 
-    /// Both halves of each of its queues, if it was opened for both.
+    /// Returns sender and receiver of each queue, if the interface was opened for both.
     pub fn into_exchanges(self) -> Vec<Exchange> {
         let Interface { way, queues, own } = self;
         queues.into_iter().map(|queue| Exchange::new(queue, way, own.clone())).collect()
     }
 
-    /// A server for each of its queues.
+    /// Returns a server for each queue.
     pub fn into_servers(self) -> Vec<Server> {
         let Interface { queues, own, .. } = self;
         queues.into_iter().map(|queue| Server::new(queue, own.clone())).collect()
     }
 }
 
-/// Waits until an interface has its link: some drivers set their queues up anew for a filter, and
-/// have none meanwhile.
+/// Waits until an interface has its link: some drivers set up their queues again for a filter, and lose the link
+/// meanwhile.
 ///
 /// # Errors
-/// [`XdpError::NoLink`] if it has none for so long.
+/// [`XdpError::NoLink`] after `limit`.
 fn await_link(name: &str, limit: Duration) -> Result<(), XdpError> {
     let give_up = Instant::now() + limit;
-    // Where the driver does not tell, there is nothing to wait for.
+    // If the driver does not report the link state, there is nothing to wait for.
     while ethtool::has_link(name) == Some(false) {
         if Instant::now() > give_up {
             return Err(XdpError::NoLink { interface: name.to_owned(), waited: limit });
@@ -384,15 +385,15 @@ fn await_link(name: &str, limit: Duration) -> Result<(), XdpError> {
     Ok(())
 }
 
-/// For so long an interface may be without its link after a filter was attached.
+/// Maximum time that an interface may be without link after a filter was attached.
 const LINK: Duration = Duration::from_secs(10);
 
-/// The kernel takes a queue back a moment after the program has ended that used it; one that is busy
-/// for so long is another program's.
+/// Time after which a busy queue is considered to belong to another program. The kernel releases a queue a moment after
+/// the program that used it has ended.
 const RETURNED: Duration = Duration::from_secs(1);
 
-/// The name of the interface that has an address and is up; of a link-local address, which several
-/// may have, that of its scope.
+/// Returns the name of the interface that has an address and is up. For a link-local address, which several interfaces
+/// may have, the scope decides.
 ///
 /// # Errors
 /// [`XdpError::NobodyHas`].
@@ -404,46 +405,45 @@ pub fn interface_of(address: SocketAddr) -> Result<String, XdpError> {
     found.map(|(name, _)| name).ok_or(XdpError::NobodyHas { address: address.ip() })
 }
 
-/// Whether datagrams that come by an interface this way may be several, joined by their sender
-/// (`UDP_SEGMENT`) or by the kernel at an interface below: behind a driver, of senders on this machine
-/// or on the host of this virtual machine, and on a bridge, bond or VLAN. A network card gives each
-/// as it came by the cable: the kernel joins nothing at an interface with such a filter.
+/// True if a datagram received on this interface in this mode may consist of several, joined by the sender
+/// (`UDP_SEGMENT`) or by the kernel at a lower interface. This happens in generic mode with senders on this machine or
+/// on the host of this virtual machine, and on a bridge, bond or VLAN. A network card delivers each datagram as it
+/// arrived: the kernel joins none on an interface with such a filter.
 pub fn may_join(interface: &str, way: Way) -> bool {
     way == Way::Generic && !is_card(ethtool::driver(interface).as_ref())
 }
 
-/// Whether an interface with this driver is a network card's: what comes by it comes by a cable. The
-/// driver tells for the interface of this thread's network namespace, where /sys/class/net may have
-/// another one with the same name. An interface whose driver does not tell is taken for no card's.
+/// True for drivers of physical network cards, whose packets arrive over a cable. The driver reports the interface of
+/// this thread's network namespace; /sys/class/net may show another one of the same name. An interface without driver
+/// information is not considered a card.
 fn is_card(driver: Option<&ethtool::Driver>) -> bool {
     // Devices, unlike interfaces, are the same in every network namespace.
     let is_device = |path: &str| fs::read_link(path).is_ok();
     driver.is_some_and(|driver| is_of_cards(driver, is_device))
 }
 
-/// The buses that network cards are on, as sysfs calls them. Interfaces of the kernel alone are on
-/// none, and those of virtual machines on others.
+/// Buses of network cards by their sysfs names. Interfaces that exist only in the kernel have no bus, and those of
+/// virtual machines use others.
 const CARDS: [&str; 6] = ["pci", "usb", "platform", "auxiliary", "sdio", "mdio_bus"];
 
-/// Whether a driver's device is on a bus of network cards; `is_device` says whether sysfs has a device
-/// at a path. Drivers tell the device's name, only the bus's, or of USB the way to the port.
+/// True if a driver's device is on a bus of network cards; `is_device` checks if sysfs has a device at a path. Drivers
+/// report the device's name, only the bus, or, for USB, the path to the port.
 fn is_of_cards(driver: &ethtool::Driver, is_device: impl Fn(&str) -> bool) -> bool {
     let place = driver.bus.as_str();
     let is_on = |bus: &str| place == bus || is_device(&format!("/sys/bus/{bus}/devices/{place}"));
-    // virtio's own bus is behind a device of another one, which its driver tells.
+    // virtio's own bus is behind a device of another bus, which its driver reports.
     let tells_its_own = !place.is_empty() && driver.name != "virtio_net";
     tells_its_own && (place.starts_with("usb-") || CARDS.into_iter().any(is_on))
 }
 
-/// The names of the interfaces that are up, without loopback, each with each of its addresses; ports
-/// are 0.
+/// Returns the names of all interfaces that are up, except loopback, each with each of its addresses; ports are 0.
 fn addresses() -> impl Iterator<Item = (String, SocketAddr)> {
     let held = held().into_iter().flatten().filter(|held| !held.loopback);
     held.map(|held| (held.interface, held.address))
 }
 
-/// The addresses that no other host has who sends to this interface: those of this host, of loopback
-/// and of interfaces that are down as well; but of addresses of one link only those of this one.
+/// Returns the addresses that no other host sending to this interface can have: all addresses of this host, including
+/// loopback and interfaces that are down. Addresses of link scope are included only if they belong to this interface.
 fn own_addresses(interface: &str) -> Own {
     let all = getifaddrs().into_iter().flatten();
     let own = all.filter_map(|entry| {
@@ -454,7 +454,7 @@ fn own_addresses(interface: &str) -> Own {
     own.collect()
 }
 
-/// Whether a host of another link may have the same address (RFC 3927 §1.3, RFC 4291 §2.5.6).
+/// True if a host on another link may have the same address (RFC 3927 §1.3, RFC 4291 §2.5.6).
 fn is_of_one_link(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => address.is_link_local(),
@@ -462,19 +462,19 @@ fn is_of_one_link(address: IpAddr) -> bool {
     }
 }
 
-/// What an interface has for AF_XDP.
+/// AF_XDP support of an interface.
 #[derive(Debug)]
 pub struct Probed {
-    /// Queues for packets that come, in use.
+    /// Receive queues in use.
     pub queues: u32,
-    /// Each way, and what the system says if it does not work.
+    /// Each attach mode, and the system's error if it does not work.
     pub ways: Vec<(Way, io::Result<()>)>,
 }
 
-/// Tries out every way on an interface, with a filter that takes nothing.
+/// Tries all attach modes on an interface, with a filter that takes nothing.
 ///
 /// # Errors
-/// See [`XdpError`]: there is no such interface, or the kernel does not let us.
+/// See [`XdpError`]: there is no such interface, or privileges are missing.
 pub fn probe(name: &str) -> Result<Probed, XdpError> {
     let found = find(name)?;
     let queues = count_queues(&found.facts)?;
@@ -485,7 +485,7 @@ pub fn probe(name: &str) -> Result<Probed, XdpError> {
     Ok(Probed { queues, ways })
 }
 
-/// Checks what an interface needs for AF_XDP, as far as that shows without privileges.
+/// Checks the AF_XDP requirements of an interface that can be read without privileges.
 ///
 /// # Errors
 /// See [`XdpError`]: there is no such interface, or it lacks an Ethernet address or queues.
@@ -497,11 +497,11 @@ pub fn check(name: &str) -> Result<(), XdpError> {
 struct Found {
     index: u32,
     facts: ethtool::Interface,
-    /// Its Ethernet address.
+    /// Ethernet address.
     mac: [u8; 6],
 }
 
-/// The interface with this name.
+/// Finds the interface with this name.
 fn find(name: &str) -> Result<Found, XdpError> {
     let lacking = || XdpError::NoInterface { interface: name.to_owned() };
     let all = ethtool::interfaces().unwrap_or_default();
@@ -512,7 +512,7 @@ fn find(name: &str) -> Result<Found, XdpError> {
     Ok(Found { index, facts, mac })
 }
 
-/// How many queues an interface has; a driver that does not tell has one.
+/// Returns the number of queues of an interface; one if the driver does not report it.
 fn count_queues(facts: &ethtool::Interface) -> Result<u32, XdpError> {
     let Some(ethtool::Queues { receive, transmit }) = facts.queues else { return Ok(1) };
     if transmit < receive {
@@ -521,8 +521,8 @@ fn count_queues(facts: &ethtool::Interface) -> Result<u32, XdpError> {
     Ok(receive.max(1))
 }
 
-/// Attaches the filter one way and opens a socket for each queue. The inner error says that
-/// interface or driver do not have that way, or that others use it.
+/// Attaches the filter in one mode and opens a socket for each queue. The inner error means that interface or driver do
+/// not support that mode, or that another program uses them.
 fn open_way(
     found: &Found,
     count: u32,
@@ -541,7 +541,7 @@ fn open_way(
     }
 }
 
-/// The same, at once.
+/// Does the same without waiting.
 fn try_way(
     found: &Found,
     count: u32,
@@ -554,7 +554,7 @@ fn try_way(
                      none of their packets";
         return Ok(Err(io::Error::new(io::ErrorKind::Unsupported, error)));
     }
-    // First of all: a kernel without AF_XDP has no map for its sockets either, and does not say why.
+    // Checked first: a kernel without AF_XDP has no map for its sockets either, and gives no reason for that.
     let opened: io::Result<Vec<_>> = (0..count).map(|_| queue::socket()).collect();
     let opened = match opened {
         Ok(opened) => opened,
@@ -585,28 +585,27 @@ fn try_way(
     Ok(Ok(queues))
 }
 
-/// What failed.
+/// Step that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// The filter was attached to the interface.
+    /// Attaching the filter to the interface.
     Attach,
-    /// The socket of a queue was opened.
+    /// Opening the socket of a queue.
     Open,
 }
 
-/// An error of a step that says something of this way only, and another way may work; `release` is
-/// the kernel's.
+/// Returns an error that concerns only this mode, so that another mode may work; `release` is the kernel's.
 ///
 /// # Errors
-/// What no way is without: a capability, lockable memory, a kernel that has AF_XDP.
+/// Causes that affect all modes: a missing capability, the limit of locked memory, a kernel without AF_XDP.
 fn of_this_way(step: Step, source: io::Error, release: &str) -> Result<io::Error, XdpError> {
     match (step, source.raw_os_error()) {
         (_, Some(libc::EPERM)) => Err(XdpError::NotAllowed { source }),
-        // For XDP_UMEM_REG there is too little of RLIMIT_MEMLOCK.
+        // XDP_UMEM_REG fails because RLIMIT_MEMLOCK is too small.
         (Step::Open, Some(libc::ENOBUFS)) => Err(XdpError::NotLocked { source }),
         (Step::Open, Some(libc::EAFNOSUPPORT)) => Err(XdpError::NotBuilt { source }),
-        // Drivers say that, too. Links of XDP programs came with Linux 5.9, as the statistics did
-        // that are asked for.
+        // Drivers return this error, too. Links of XDP programs were added in Linux 5.9, as were the statistics that
+        // are read here.
         (Step::Attach, Some(libc::EINVAL)) if is_before_links(release) => {
             Err(XdpError::TooOld { release: release.to_owned(), source })
         }
@@ -614,8 +613,7 @@ fn of_this_way(step: Step, source: io::Error, release: &str) -> Result<io::Error
     }
 }
 
-/// Whether a release, such as `5.4.0-42-generic`, is older than Linux 5.9. One that cannot be read is
-/// not.
+/// True if a release, such as `5.4.0-42-generic`, is older than Linux 5.9. False if it cannot be parsed.
 fn is_before_links(release: &str) -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
     match (numbers.next(), numbers.next()) {
@@ -624,13 +622,13 @@ fn is_before_links(release: &str) -> bool {
     }
 }
 
-/// The kernel's release.
+/// Returns the kernel's release.
 fn release() -> String {
     fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
 }
 
-/// Whether several interfaces stand behind this one. The packets that they would have redirected are
-/// lost (`xsk_rcv_check` of net/xdp/xsk.c).
+/// True if the interface aggregates several others. Packets redirected at those are lost (`xsk_rcv_check` of
+/// net/xdp/xsk.c).
 fn is_bond(driver: &ethtool::Driver) -> bool {
     driver.name == "bonding"
 }
@@ -643,12 +641,12 @@ fn refused(source: io::Error) -> XdpError {
     }
 }
 
-/// Whether somebody else has the interface, or a queue of it.
+/// True if another program uses the interface, or a queue of it.
 fn is_busy(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST))
 }
 
-/// Whether a capability is missing. The verifier says `EACCES` of a program that it refuses.
+/// True if a capability is missing. The verifier returns `EACCES` for a program that it rejects.
 fn is_not_allowed(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EPERM)
 }

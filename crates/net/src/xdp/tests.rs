@@ -1,4 +1,4 @@
-//! AF_XDP on a pair of virtual interfaces in a network namespace of the test's own.
+//! AF_XDP on a pair of virtual interfaces in a network namespace of the test.
 
 use std::net::{SocketAddr, SocketAddrV6, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,8 @@ use testbed::{LAST_RESORT, Namespace, ip, on_an_ethernet};
 const OURS: &str = "198.18.0.2:53";
 const THEIRS: &str = "198.18.0.1:0";
 
-/// Runs a test where an interface `near` has the server's addresses and is joined to the client's.
+/// Runs a test in a namespace with an interface `near`, which has the server's addresses and is connected to the
+/// client's.
 fn on_a_pair(test: &str, run: impl FnOnce(Namespace) + Send) {
     let here = ["198.18.0.2/24", "2001:2::2/64"];
     on_an_ethernet(test, 1, &here, &["198.18.0.1/24", "2001:2::1/64"], run);
@@ -25,7 +26,7 @@ fn claims() -> Vec<Claim> {
     ["198.18.0.2", "2001:2::2"].map(|address| Claim::of(address.parse().unwrap(), 53..=53)).into()
 }
 
-/// Answers `count` queries with themselves, an octet changed.
+/// Answers `count` queries by echoing them with one octet changed.
 fn answer(servers: &mut [Server], count: usize) -> Vec<(SocketAddr, Vec<u8>)> {
     let (mut seen, give_up) = (Vec::new(), Instant::now() + LAST_RESORT);
     while seen.len() < count && Instant::now() < give_up {
@@ -44,12 +45,12 @@ fn answer(servers: &mut [Server], count: usize) -> Vec<(SocketAddr, Vec<u8>)> {
     seen
 }
 
-/// What all of them have lost.
+/// Returns the total number of losses.
 fn drops(servers: &[Server]) -> u64 {
     servers.iter().map(|server| server.drops().unwrap()).sum()
 }
 
-/// Sends datagrams to a server and returns what comes back to each; `None` is silence.
+/// Sends datagrams to a server and returns the reply to each; `None` if there is none.
 fn ask(from: &str, to: &str, payloads: &[&'static [u8]]) -> Vec<Option<Vec<u8>>> {
     let socket = UdpSocket::bind(from).unwrap();
     socket.connect(to).unwrap();
@@ -92,8 +93,8 @@ fn queries_are_answered_past_the_stack_behind_the_driver() {
     queries_are_answered("xdp-generic", Mode::Generic, Way::Generic);
 }
 
-/// Sockets of the stack get what is not claimed while AF_XDP is on, and everything after it, though
-/// nobody cleaned up.
+/// Sockets of the stack receive all unclaimed packets while AF_XDP is on, and all packets afterwards, even without
+/// cleanup.
 #[test]
 fn others_lose_nothing_to_the_filter() {
     on_a_pair("xdp-others", |client| {
@@ -128,7 +129,7 @@ fn others_lose_nothing_to_the_filter() {
     });
 }
 
-/// Asks the claimed port, a few queries at a time, until it is over; says how many were asked.
+/// Sends queries to the claimed port, a few at a time, until `is_over` is set; returns their number.
 fn load(client: &Namespace, is_over: &Arc<AtomicBool>) -> thread::JoinHandle<usize> {
     let is_over = Arc::clone(is_over);
     client.start(move || {
@@ -141,7 +142,7 @@ fn load(client: &Namespace, is_over: &Arc<AtomicBool>) -> thread::JoinHandle<usi
                 socket.send(b"for us").unwrap();
             }
             asked += 32;
-            // What is lost is not waited for long.
+            // Lost packets are not waited for long.
             (0..32).take_while(|_| socket.recv(&mut reply).is_ok()).for_each(drop);
         }
         asked
@@ -169,8 +170,7 @@ fn broadcasts_on_the_link_are_left_to_the_stack() {
     });
 }
 
-/// Sends back what comes to a port, an octet changed, until the sender says so with an empty
-/// datagram; in the namespace.
+/// Echoes datagrams to a port with one octet changed, in the namespace, until an empty datagram arrives.
 fn echo(namespace: &Namespace, address: &str) -> thread::JoinHandle<()> {
     let address = address.to_owned();
     let (ready, is_ready) = std::sync::mpsc::channel();
@@ -188,7 +188,7 @@ fn echo(namespace: &Namespace, address: &str) -> thread::JoinHandle<()> {
     echoing
 }
 
-/// What comes back to datagrams of a client, with the ports that it came to, in order.
+/// Returns the replies to a client, with the ports that they were sent to, in order.
 fn received(receiver: &mut Receiver, count: usize) -> Vec<(SocketAddr, Vec<u8>)> {
     let (mut seen, give_up) = (Vec::new(), Instant::now() + LAST_RESORT);
     while seen.len() < count && Instant::now() < give_up {
@@ -239,7 +239,7 @@ fn a_client_asks(test: &str, mode: Mode, way: Way) {
                 .collect();
             wanted.sort();
             assert_eq!(received(&mut receiver, 4), wanted);
-            // More than it has frames, so that each is used again and again.
+            // More than it has frames, so that each frame is reused many times.
             for _ in 0..100 {
                 assert_eq!(sender.send(&[b'x'; 64 * 50], 50, &link, from[0], server).unwrap(), 64);
                 assert_eq!(received(&mut receiver, 64).len(), 64);
@@ -272,7 +272,7 @@ fn a_client_needs_an_ethernet_neighbour() {
 fn what_finds_no_room_is_counted() {
     on_a_pair("xdp-drops", |client| {
         let mut servers = Interface::open("near", &claims(), Mode::Auto).unwrap().into_servers();
-        // More than its rings hold, a little at a time, so that all of it gets as far as there.
+        // More than its rings hold, a little at a time, so that all of them get there.
         let sent: u64 = 6_000;
         client.run(move || {
             let socket = UdpSocket::bind(THEIRS).unwrap();
@@ -290,7 +290,7 @@ fn what_finds_no_room_is_counted() {
     });
 }
 
-/// Trials follow each other at once, and the kernel closes what a process leaves a moment after it.
+/// Trials follow each other at once, and the kernel closes the sockets of a process a moment after it has ended.
 #[test]
 fn an_interface_that_is_given_back_is_waited_for() {
     on_a_pair("an interface that is given back", |_far| {
@@ -303,7 +303,7 @@ fn an_interface_that_is_given_back_is_waited_for() {
             });
             let second = open(mode).unwrap();
             leaving.join().unwrap();
-            // Who stays has it.
+            // A running program keeps the queue.
             let error = open(mode).map(drop).unwrap_err().to_string();
             assert!(
                 error.contains("ip link set dev near xdp") && error.contains(" off"),
@@ -327,7 +327,7 @@ fn a_loop_test_counts_what_comes_from_one_port_to_another() {
             assert!(found.sent > 1_000 && found.received > 1_000, "{found:?}");
             assert!(found.received <= found.sent, "{found:?}");
         }
-        // The other end of this one is somewhere else.
+        // The other end of this cable is elsewhere.
         let found = loop_test("one", "near", Mode::Auto, Duration::from_millis(50)).unwrap();
         assert!(found.sent > 0 && found.received == 0, "{found:?}");
         let error = loop_test("one", "none", Mode::Auto, Duration::ZERO).unwrap_err().to_string();
@@ -354,7 +354,7 @@ fn an_address_of_several_links_is_that_of_its_scope() {
     });
 }
 
-/// As many replies as wait for one answer may leave together, more than there are frames.
+/// More replies than there are frames may wait for one answer and leave together.
 #[test]
 fn more_leaves_together_than_there_is_room_for_at_once() {
     on_a_pair("more than there is room for", |_far| {
@@ -374,7 +374,7 @@ fn more_leaves_together_than_there_is_room_for_at_once() {
     });
 }
 
-/// fe80::1 is what many bridges have.
+/// Many bridges have fe80::1.
 #[test]
 fn an_address_of_another_link_may_be_another_hosts_on_this_one() {
     on_a_pair("an address of another link", |_far| {
@@ -409,7 +409,7 @@ fn who_sends_waits_for_a_link_and_says_so_if_there_is_none() {
         far("down");
         let error = await_link("near", waited).unwrap_err().to_string();
         assert!(error.starts_with("near has no link for 0.05 s after"), "{error}");
-        // A server starts all the same; it has its link when the network is there.
+        // A server starts nevertheless; it gets its link when the network is up.
         thread::scope(|scope| {
             let waiting = scope.spawn(|| await_link("near", LINK));
             far("up");
@@ -440,7 +440,7 @@ fn only_a_machine_itself_joins_datagrams() {
     assert!(may_join("lo", Way::Generic) && !may_join("lo", Way::Copy));
 }
 
-/// The kernel has no driver's filter for a bridge.
+/// The kernel has no driver-mode filter for a bridge.
 #[test]
 fn a_bridge_is_served_behind_the_driver() {
     on_a_pair("xdp-bridge", |client| {
@@ -463,7 +463,7 @@ fn a_bridge_is_served_behind_the_driver() {
     });
 }
 
-/// As it is with a bond: this kernel may not have any.
+/// Like a bond, which this kernel may not support.
 #[test]
 fn a_filter_that_would_run_at_other_interfaces_is_not_tried() {
     on_a_pair("xdp-bond", |_far| {
@@ -476,7 +476,7 @@ fn a_filter_that_would_run_at_other_interfaces_is_not_tried() {
     });
 }
 
-/// Each has a sentence that says what to do; other errors are of one way.
+/// Each missing requirement has a sentence with advice; other errors concern one mode only.
 #[test]
 fn what_the_host_lacks_is_told_from_what_a_way_lacks() {
     let told = |step, number, release: &str| {
