@@ -18,7 +18,7 @@ pub enum BadAddress {
     /// No IP address, or no port where one is needed.
     #[error("not an IP address")]
     Address,
-    /// The zone is empty or longer than a name of an interface.
+    /// The zone is empty or longer than an interface name.
     #[error("a zone is the name or the index of an interface, as in fe80::1%eth0")]
     Zone,
     /// The address has a zone, but is not link-local.
@@ -26,13 +26,13 @@ pub enum BadAddress {
     NotLinkLocal,
 }
 
-/// Longest name of an interface, octets (IFNAMSIZ without the final 0).
+/// Maximum length of an interface name in octets (IFNAMSIZ without the final 0).
 const LONGEST_ZONE: usize = 15;
 
-/// The name or the index of an interface.
+/// Name or index of an interface.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Zone {
-    /// UTF-8, with zeros behind it.
+    /// UTF-8, padded with zeros.
     octets: [u8; LONGEST_ZONE],
     len: u8,
 }
@@ -52,14 +52,14 @@ impl Zone {
         str::from_utf8(&self.octets[..usize::from(self.len)]).unwrap_or_default()
     }
 
-    /// The index of the interface now.
+    /// Returns the current index of the interface.
     ///
     /// # Errors
     /// If there is no such interface; the message has its name.
     fn index(&self) -> io::Result<u32> {
         let by_index = || {
             let index = self.text().parse().ok()?;
-            // nix returns an empty name where there is no such interface.
+            // nix returns an empty name if there is no such interface.
             let name = if_indextoname(index).ok()?;
             (!name.is_empty()).then_some(index)
         };
@@ -91,12 +91,12 @@ pub struct HostAddr {
 }
 
 impl HostAddr {
-    /// Its IP address.
+    /// Returns the IP address.
     pub fn ip(&self) -> IpAddr {
         self.ip
     }
 
-    /// True for a link-local IPv6 address without a zone, which no socket can have.
+    /// True for a link-local IPv6 address without a zone, which is not usable for a socket.
     pub fn lacks_zone(&self) -> bool {
         self.zone.is_none() && is_link_local(self.ip)
     }
@@ -158,37 +158,37 @@ pub struct ServiceAddr {
 }
 
 impl ServiceAddr {
-    /// The service at this port of a host.
+    /// Creates the address of a service at this port of a host.
     pub fn new(host: impl Into<HostAddr>, port: u16) -> ServiceAddr {
         ServiceAddr { host: host.into(), port }
     }
 
-    /// The host.
+    /// Returns the host.
     pub fn host(&self) -> HostAddr {
         self.host
     }
 
-    /// IP address of the host.
+    /// Returns the host's IP address.
     pub fn ip(&self) -> IpAddr {
         self.host.ip
     }
 
-    /// The port.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// True if the address is of IPv4.
+    /// True for an IPv4 address.
     pub fn is_ipv4(&self) -> bool {
         self.host.ip.is_ipv4()
     }
 
-    /// Address and port without the zone, which does not do for a socket.
+    /// Returns address and port without the zone, which are not sufficient for a socket.
     pub fn without_zone(&self) -> SocketAddr {
         SocketAddr::new(self.host.ip, self.port)
     }
 
-    /// The address for a socket, with the index that the interface of its zone has now.
+    /// Returns the address for a socket, with the current index of the zone's interface.
     ///
     /// # Errors
     /// If there is no such interface; the message has its name.

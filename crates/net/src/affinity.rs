@@ -1,4 +1,4 @@
-//! Which thread runs where, and how it is scheduled.
+//! CPU affinity and scheduling of threads.
 
 use std::io;
 
@@ -6,14 +6,14 @@ use method::units::CpuId;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
-/// The CPUs that this process may use, in order.
+/// Returns the CPUs that this process may use, in order.
 pub fn allowed_cpus() -> Vec<CpuId> {
     let Ok(set) = sched_getaffinity(Pid::from_raw(0)) else { return vec![CpuId(0)] };
     (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).map(CpuId).collect()
 }
 
-/// Keeps the calling thread off `busy` CPUs, if this process may use others, and behind all other
-/// threads on its own: for work beside a measurement. Does what it can; neither is an error.
+/// Moves the calling thread off the `busy` CPUs if this process may use others, and gives it the lowest priority: for
+/// work during a measurement. Failures are ignored.
 pub fn stand_back(busy: &[CpuId]) {
     let mut set = CpuSet::new();
     let others: Vec<CpuId> = allowed_cpus().into_iter().filter(|cpu| !busy.contains(cpu)).collect();
@@ -34,27 +34,25 @@ pub fn pin_to(cpu: CpuId) -> io::Result<()> {
     sched_setaffinity(Pid::from_raw(0), &set).map_err(io::Error::from)
 }
 
-/// The shortest turn that Linux gives an ordinary thread on request (kernel/sched/syscalls.c), in
-/// nanoseconds.
+/// The shortest time slice that Linux grants an ordinary thread on request (kernel/sched/syscalls.c), in nanoseconds.
 const SHORT_TURN: u64 = 100_000;
-/// The nice value of a thread that wakes up before others: the smallest there is.
+/// Nice value of a thread that wakes up before others: the minimum.
 const FAVOURED: i32 = -20;
-/// The nice value of a thread that nobody waits for: the largest there is.
+/// Nice value of a background thread: the maximum.
 const LAST: i32 = 19;
 
-/// Asks for real-time scheduling (SCHED_FIFO, priority 1) of the calling thread, which takes root,
-/// CAP_SYS_NICE or an rtprio limit; returns whether it was granted. Only for threads that sleep,
-/// and only on a CPU that nobody else needs: whatever shares it waits as long as this thread likes.
+/// Requests real-time scheduling (SCHED_FIFO, priority 1) for the calling thread, which needs root, CAP_SYS_NICE or an
+/// rtprio limit; returns true if granted. Only for threads that sleep, and only on a CPU that no other thread needs:
+/// other threads on it wait as long as this thread runs.
 pub fn be_real_time() -> bool {
     let parameter = libc::sched_param { sched_priority: 1 };
-    // SAFETY: `parameter` is a valid sched_param that outlives the call; pid 0 names the calling
-    // thread.
+    // SAFETY: `parameter` is a valid sched_param that outlives the call; pid 0 is the calling thread.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) == 0 }
 }
 
-/// Asks that the calling thread, an ordinary one, runs soon after it wakes up: the smallest nice
-/// value, which takes root or CAP_SYS_NICE, and short turns. Returns whether the nice value was
-/// granted; the turns are shortened in any case.
+/// Requests the minimum nice value for the calling thread, so that it runs soon after waking up, and short time slices.
+/// The nice value needs root or CAP_SYS_NICE. Returns true if it was granted; the time slices are shortened in any
+/// case.
 pub fn be_favoured() -> bool {
     set_turn(FAVOURED) || {
         take_short_turns();
@@ -62,15 +60,15 @@ pub fn be_favoured() -> bool {
     }
 }
 
-/// Gives the calling thread's CPU to others that wait after 0.1 ms at the latest (Linux 6.12 and
-/// later; a wish, not an error elsewhere). Threads that share a CPU keep each other waiting for the
-/// length of a turn, some milliseconds otherwise.
+/// Limits the calling thread's time slice to 0.1 ms, after which waiting threads get its CPU (Linux 6.12 and later;
+/// ignored elsewhere). Otherwise threads that share a CPU keep each other waiting for the length of a slice, some
+/// milliseconds.
 pub fn take_short_turns() {
-    // SAFETY: only reads the calling thread's nice value, which stays as it is.
+    // SAFETY: only reads the calling thread's nice value, which is not changed.
     set_turn(unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) });
 }
 
-/// SCHED_OTHER with a nice value and the shortest turn, by sched_setattr(2).
+/// Sets SCHED_OTHER with a nice value and the shortest time slice by sched_setattr(2).
 fn set_turn(nice: i32) -> bool {
     /// linux/sched/types.h: struct sched_attr, first version.
     #[repr(C)]
@@ -94,8 +92,7 @@ fn set_turn(nice: i32) -> bool {
         deadline: 0,
         period: 0,
     };
-    // SAFETY: the kernel reads `size` octets of a sched_attr that outlives the call; pid 0 names
-    // the calling thread.
+    // SAFETY: the kernel reads `size` octets of a sched_attr that outlives the call; pid 0 is the calling thread.
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) == 0 }
 }
 

@@ -1,10 +1,9 @@
 //! Settings of the C library's memory allocator.
 
-/// Has all threads allocate from one arena. Otherwise glibc reserves 64 MiB of address space for each
-/// thread (malloc(3), M_ARENA_MAX). Threads that allocate at the same time then wait for each other.
+/// Makes all threads allocate from one arena. Otherwise glibc reserves 64 MiB of address space for each thread
+/// (malloc(3), M_ARENA_MAX). Threads that allocate at the same time then wait for each other.
 ///
-/// Only threads that start later are affected. Other C libraries have no arenas of that size, so
-/// nothing is done there.
+/// Only threads started later are affected. Other C libraries have no arenas of that size, so nothing is done there.
 pub fn share_one_arena() {
     #[cfg(target_env = "gnu")]
     {
@@ -17,7 +16,7 @@ pub fn share_one_arena() {
 mod tests {
     use std::fs;
 
-    /// Address space of this process, KiB.
+    /// Returns the address space of this process in KiB.
     fn address_space() -> u64 {
         let status = fs::read_to_string("/proc/self/status").unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();

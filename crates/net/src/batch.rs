@@ -12,27 +12,26 @@ use crate::socket::Endpoint;
 
 /// Datagrams per system call.
 pub const BATCH: usize = 64;
-/// Octets that hold the largest datagram of a receive with offload; an odd number of cache lines,
-/// so that the beginnings of the slots, which is all that replies fill, do not compete for the same
-/// lines.
+/// Slot size for receives with offload, in octets; holds the largest datagram. It is an odd number of cache lines, so
+/// that the beginnings of the slots, which replies use, do not compete for the same lines.
 pub const OFFLOAD_LEN: usize = 1027 * 64;
-/// Room for ancillary data: a timestamp, a segment size and a destination address need 104 octets.
+/// Octets for ancillary data: a timestamp, a segment size and a destination address need 104.
 const CONTROL_LEN: usize = 128;
 
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 struct Control([u8; CONTROL_LEN]);
 
-/// Whether a receive may block.
+/// Blocking behaviour of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Blocks until there is one datagram (or the socket's timeout), then takes what else is there.
+    /// Blocks until there is one datagram (or the socket's timeout), then takes all that are there.
     ForOne,
-    /// Takes what is there.
+    /// Takes the datagrams that are there, without blocking.
     Dont,
 }
 
-/// A batch of received datagrams, with room that is used again for each batch.
+/// A batch of received datagrams; its memory is reused for each batch.
 pub struct ReceiveBatch {
     slot_len: usize,
     bytes: Box<[u8]>,
@@ -41,35 +40,34 @@ pub struct ReceiveBatch {
     iovecs: Box<[iovec]>,
     headers: Box<[mmsghdr]>,
     count: usize,
-    /// How many headers must be written before the next receive: those that the kernel has filled,
-    /// and one that it may have begun to fill; at first all.
+    /// Headers that must be written before the next receive: those that the kernel has filled, and one that it may have
+    /// begun to fill; initially all.
     used: usize,
 }
 
-// SAFETY: the raw pointers in `iovecs` and `headers` point into boxes that the same value owns and
-// never replaces, so it may move to another thread.
+// SAFETY: the raw pointers in `iovecs` and `headers` point into boxes that the same value owns and never replaces, so
+// it may move to another thread.
 unsafe impl Send for ReceiveBatch {}
 
-/// A received datagram, or several that the kernel has joined, in the batch that holds it.
+/// A received datagram, or several joined by the kernel, in the batch that holds it.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'a> {
-    /// What was sent; with receive offload several datagrams laid end to end.
+    /// Payload; with receive offload several datagrams laid end to end.
     pub bytes: &'a [u8],
-    /// Length of each of them but the last, where there are several.
+    /// Length of each datagram except the last, if there are several.
     pub segment: Option<usize>,
-    /// When the kernel received it (wall clock), if the socket asks for that.
+    /// Receive time in the kernel (wall clock), if enabled on the socket.
     pub received: Option<Nanos>,
-    /// Whether it came past the stack and its sender left the checksum to a network card. The kernel
-    /// does so with every datagram that it joins others to (`UDP_SEGMENT`).
+    /// True if it was received by AF_XDP and the sender left the checksum to a network card. The kernel does so with
+    /// every datagram that carries several joined ones (`UDP_SEGMENT`).
     pub checksum_left: bool,
 }
 
 impl<'a> Datagram<'a> {
-    /// The datagrams one by one.
+    /// Iterates over the single datagrams.
     #[inline]
     pub fn segments(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        // chunks() of an empty datagram would give nothing; the caller must see that there was one,
-        // though it is no DNS message.
+        // chunks() of an empty datagram would give nothing; the caller must see it, though it is not a DNS message.
         let (bytes, size) = (self.bytes, self.segment.unwrap_or(self.bytes.len()).max(1));
         let empty = bytes.is_empty().then_some(bytes);
         empty.into_iter().chain(bytes.chunks(size))
@@ -77,7 +75,7 @@ impl<'a> Datagram<'a> {
 }
 
 impl ReceiveBatch {
-    /// Room for [`BATCH`] datagrams of up to `slot_len` octets; what is longer is cut off.
+    /// Allocates a batch of [`BATCH`] datagrams of up to `slot_len` octets; longer ones are truncated.
     pub fn new(slot_len: usize) -> ReceiveBatch {
         // SAFETY: sockaddr_storage, iovec and mmsghdr are plain data for which all zeros is a valid
         // value.
@@ -94,19 +92,19 @@ impl ReceiveBatch {
         }
     }
 
-    /// Receives up to [`BATCH`] datagrams; returns how many.
+    /// Receives up to [`BATCH`] datagrams; returns their number.
     ///
     /// # Errors
-    /// As recvmmsg(2). If no datagram is there, or none comes in time, the result is 0 and no
-    /// error. An ICMP error for an earlier datagram is an error, which the kernel reports once.
+    /// See recvmmsg(2). If no datagram is there, or none arrives in time, the result is 0 and not an error. An ICMP
+    /// error for an earlier datagram is an error, which the kernel reports once.
     pub fn receive(&mut self, endpoint: &Endpoint, wait: Wait) -> io::Result<usize> {
         self.receive_up_to(BATCH, endpoint, wait)
     }
 
-    /// Receives up to `most` datagrams, which is at least 1 and at most [`BATCH`]; returns how many.
+    /// Receives up to `most` datagrams, at least 1 and at most [`BATCH`]; returns their number.
     ///
     /// # Errors
-    /// As [`ReceiveBatch::receive`].
+    /// Same as [`ReceiveBatch::receive`].
     pub fn receive_up_to(
         &mut self,
         most: usize,
@@ -118,8 +116,8 @@ impl ReceiveBatch {
             Wait::Dont => libc::MSG_DONTWAIT,
         };
         self.count = 0;
-        // The kernel changes only the headers that it fills. After most calls that is one, so the
-        // others are still right.
+        // The kernel changes only the headers that it fills. After most calls that is one, so the others are still
+        // right.
         for i in 0..std::mem::replace(&mut self.used, 1) {
             self.iovecs[i] = iovec {
                 iov_base: (&raw mut self.bytes[i * self.slot_len]).cast::<c_void>(),
@@ -135,9 +133,8 @@ impl ReceiveBatch {
                 msg_flags: 0,
             };
         }
-        // SAFETY: each header points to a slot of `bytes`, an address and a control buffer, all of
-        // the stated lengths and all owned by `self`, which is borrowed exclusively until the call
-        // is over.
+        // SAFETY: each header points to a slot of `bytes`, an address and a control buffer, all of the stated lengths
+        // and all owned by `self`, which is borrowed exclusively until the call has returned.
         let received = unsafe {
             libc::recvmmsg(
                 endpoint.socket().as_raw_fd(),
@@ -159,7 +156,7 @@ impl ReceiveBatch {
         Ok(self.count)
     }
 
-    /// The datagrams of the last receive.
+    /// Iterates over the datagrams of the last receive.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = Datagram<'_>> {
         (0..self.count).map(|i| self.datagram(i))
@@ -178,10 +175,9 @@ impl ReceiveBatch {
             checksum_left: false,
         };
         let message = &raw const self.headers[i].msg_hdr;
-        // SAFETY: `message` was filled by recvmmsg: msg_control points into `self.controls` and
-        // msg_controllen says how much of it is valid, so the CMSG macros stay inside; the data of
-        // each type has the size that the kernel defines for it, and is read without an assumption
-        // about alignment.
+        // SAFETY: `message` was filled by recvmmsg: msg_control points into `self.controls`, and msg_controllen is the
+        // valid length, so the CMSG macros stay inside. The data of each type has the size that the kernel defines for
+        // it, and is read without an assumption about alignment.
         unsafe {
             let mut header = libc::CMSG_FIRSTHDR(message);
             while !header.is_null() {
@@ -204,17 +200,17 @@ impl ReceiveBatch {
         datagram
     }
 
-    /// Where datagram `i` of the last receive came from, and on a wildcard address what it was sent
-    /// to; `None` where the kernel names no IP address.
+    /// Returns the source of datagram `i` of the last receive, and on a wildcard address also its destination; `None`
+    /// if the kernel reports no IP address.
     #[inline]
     pub fn peer(&self, i: usize) -> Option<Peer> {
         Some(Peer { address: self.source(i)?, local: self.destination(i) })
     }
 
-    /// Datagram `i` of the last receive.
+    /// Returns datagram `i` of the last receive.
     ///
     /// # Panics
-    /// If there were not so many.
+    /// If there were fewer datagrams.
     #[inline]
     pub fn get(&self, i: usize) -> Datagram<'_> {
         assert!(i < self.count, "datagram {i} of {}", self.count);
@@ -223,8 +219,8 @@ impl ReceiveBatch {
 
     fn destination(&self, i: usize) -> Option<IpAddr> {
         let message = &raw const self.headers[i].msg_hdr;
-        // SAFETY: as in `datagram`: the kernel wrote the control data and its length, and each type
-        // has the size read here.
+        // SAFETY: as in `datagram`: the kernel wrote the control data and its length, and each type has the size read
+        // here.
         unsafe {
             let mut header = libc::CMSG_FIRSTHDR(message);
             while !header.is_null() {
@@ -246,13 +242,12 @@ impl ReceiveBatch {
         None
     }
 
-    /// The ancillary data of datagram `i` that says what address it was sent to, where it is and
-    /// how long: sent back, it makes that the reply's source. What else came with it (timestamps)
-    /// the kernel would refuse.
+    /// Returns position and length of the ancillary data with the destination address of datagram `i`: sent back, it
+    /// sets the reply's source. The kernel would reject other ancillary data, such as timestamps.
     fn return_address(&self, i: usize) -> (*mut c_void, usize) {
         let message = &raw const self.headers[i].msg_hdr;
-        // SAFETY: as in `datagram`: the kernel wrote the control data and its length, so the CMSG
-        // macros stay inside of it.
+        // SAFETY: as in `datagram`: the kernel wrote the control data and its length, so the CMSG macros stay inside
+        // it.
         unsafe {
             let mut header = libc::CMSG_FIRSTHDR(message);
             while !header.is_null() {
@@ -272,8 +267,8 @@ impl ReceiveBatch {
         let storage = &raw const self.sources[i];
         match libc::c_int::from(self.sources[i].ss_family) {
             libc::AF_INET => {
-                // SAFETY: the family says that the kernel wrote a sockaddr_in, which
-                // sockaddr_storage has room and alignment for.
+                // SAFETY: the family shows that the kernel wrote a sockaddr_in, for which sockaddr_storage has
+                // sufficient size and alignment.
                 let a = unsafe { *storage.cast::<libc::sockaddr_in>() };
                 let ip = Ipv4Addr::from(u32::from_be(a.sin_addr.s_addr));
                 Some(SocketAddrV4::new(ip, u16::from_be(a.sin_port)).into())
@@ -297,24 +292,23 @@ impl ReceiveBatch {
     }
 }
 
-/// The other end of a datagram, as a reply needs it.
+/// The addresses that a reply to a datagram needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Peer {
-    /// Address and port of the other end.
+    /// Address and port of the peer.
     pub address: SocketAddr,
-    /// Our address that it sent to, where the socket is bound to a wildcard: the reply must come
-    /// from there.
+    /// Local destination address if the socket is bound to a wildcard: the reply must come from it.
     pub local: Option<IpAddr>,
 }
 
-/// What one turn of a server did.
+/// Result of one turn of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turn {
-    /// How many datagrams have been received.
+    /// Datagrams received.
     pub received: usize,
-    /// Replies that the kernel took.
+    /// Replies accepted by the kernel.
     pub sent: usize,
-    /// Replies that the kernel refused.
+    /// Replies rejected by the kernel.
     pub refused: usize,
 }
 
@@ -327,12 +321,11 @@ pub struct ServerBatch {
     headers: Box<[mmsghdr]>,
 }
 
-// SAFETY: as for `ReceiveBatch`: the pointers are written anew before each use and point into boxes
-// of the same value.
+// SAFETY: as for `ReceiveBatch`: the pointers are rewritten before each use and point into boxes of the same value.
 unsafe impl Send for ServerBatch {}
 
 impl ServerBatch {
-    /// Room for [`BATCH`] queries of up to `query_len` octets, and replies of up to `reply_len`.
+    /// Allocates memory for [`BATCH`] queries of up to `query_len` octets, and replies of up to `reply_len`.
     pub fn new(query_len: usize, reply_len: usize) -> ServerBatch {
         // SAFETY: plain data, for which all zeros is a valid value.
         let (iov, header) = unsafe { (zeroed::<iovec>(), zeroed::<mmsghdr>()) };
@@ -345,14 +338,15 @@ impl ServerBatch {
         }
     }
 
-    /// Receives, lets `answer` write a reply to each query (it returns the reply's length, 0 for
-    /// none), and sends the replies, each from the address that its query was sent to.
+    /// Receives queries and sends replies, each from the address that its query was sent to. `answer` writes a reply to
+    /// each query and returns its length, 0 for none.
     ///
     /// # Panics
     /// If `answer` returns more than the length of its slice.
     ///
     /// # Errors
-    /// As recvmmsg(2). A reply that cannot be sent is counted, not an error: clients come and go.
+    /// See recvmmsg(2). A reply that cannot be sent is counted and is not an error, because clients may disappear at
+    /// any time.
     #[inline]
     pub fn turn(
         &mut self,
@@ -368,7 +362,7 @@ impl ServerBatch {
             if len == 0 {
                 continue;
             }
-            // A longer length would let the kernel read past the slot.
+            // A longer length would let the kernel read beyond the slot.
             let reply = &mut slot[..len];
             self.iovecs[count] =
                 iovec { iov_base: reply.as_mut_ptr().cast::<c_void>(), iov_len: reply.len() };
@@ -406,7 +400,7 @@ impl ServerBatch {
             match sent {
                 n if n > 0 => turn.sent += n as usize,
                 _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
-                // Only the first of the remaining ones was refused.
+                // Only the first of the remaining ones was rejected.
                 _ => turn.refused += 1,
             }
         }
@@ -414,24 +408,24 @@ impl ServerBatch {
     }
 }
 
-/// Where a query came from, decoded only when asked for.
+/// The source of a query, decoded only on request.
 #[derive(Clone, Copy)]
 pub struct Source<'a>(Origin<'a>);
 
 #[derive(Clone, Copy)]
 enum Origin<'a> {
-    /// As the kernel wrote it beside the datagram with this number.
+    /// In the form written by the kernel for the datagram with this index.
     Of(&'a ReceiveBatch, usize),
     Known(SocketAddr),
 }
 
 impl Source<'_> {
-    /// A client's address and port.
+    /// Creates a source from a client's address and port.
     pub(crate) fn known(address: SocketAddr) -> Source<'static> {
         Source(Origin::Known(address))
     }
 
-    /// Address and port of the client; `None` where the kernel gives none that is IP.
+    /// Returns the client's address and port; `None` if the kernel reports no IP address.
     pub fn address(&self) -> Option<SocketAddr> {
         match self.0 {
             Origin::Of(batch, index) => batch.source(index),
@@ -461,7 +455,7 @@ mod tests {
 
     fn echo_reaches(listen: &str) {
         let (server, address) = server(listen);
-        // A server that wants timestamps must not send them back.
+        // A server that receives timestamps must not send them back.
         server.use_kernel_timestamps().unwrap();
         let (client, strays) = Endpoint::client_pair(address, 0).unwrap();
         client.use_kernel_timestamps().unwrap();
@@ -547,7 +541,7 @@ mod tests {
         assert_eq!(server.drops(), 0);
     }
 
-    /// Datagrams that arrived before the switch have the time at which they are read.
+    /// Datagrams that arrived before the switch carry the time at which they are read.
     #[test]
     fn timestamps_can_be_switched_on_and_off() {
         let (server, address) = server("127.0.0.1:0");

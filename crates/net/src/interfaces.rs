@@ -1,4 +1,4 @@
-//! Which interface of this host has which IP addresses.
+//! IP addresses of this host's interfaces.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,17 +11,16 @@ use nix::net::if_::InterfaceFlags;
 pub struct Held {
     /// Name of the interface, for example `eth0`.
     pub interface: String,
-    /// Its address; the port is 0. Link-local IPv6 addresses have the interface's index as their
-    /// scope.
+    /// Address; the port is 0. The scope of a link-local IPv6 address is the interface's index.
     pub address: SocketAddr,
-    /// Whether the interface is a loopback interface.
+    /// True for a loopback interface.
     pub loopback: bool,
 }
 
-/// All addresses of the interfaces that are up, in the calling thread's network namespace.
+/// Returns all addresses of the interfaces that are up, in the calling thread's network namespace.
 ///
 /// # Errors
-/// As getifaddrs(3).
+/// See getifaddrs(3).
 pub fn held() -> io::Result<Vec<Held>> {
     let held = getifaddrs()?.filter_map(|entry| {
         let address =
@@ -32,7 +31,7 @@ pub fn held() -> io::Result<Vec<Held>> {
     Ok(held.collect())
 }
 
-/// The IP address that an entry is of, if it is of one; the port is 0.
+/// Returns the IP address of an entry, if it has one; the port is 0.
 pub(crate) fn address_of(entry: &InterfaceAddress) -> Option<SocketAddr> {
     let address = entry.address.as_ref()?;
     let v4 = address.as_sockaddr_in().map(|a| SocketAddr::V4((*a).into()));

@@ -1,17 +1,17 @@
-//! Batched UDP I/O, clocks, pinning and drop counters: everything that needs the kernel, and the
-//! only crate with `unsafe`.
+//! Batched UDP I/O, clocks, pinning and drop counters: everything that needs the kernel, and the only crate with
+//! `unsafe`.
 //!
 //! ```text
 //! clock ─ sleep_until ─► socket::Endpoint ── send / send_segmented ──► wire
 //!                        batch::ReceiveBatch ◄── recvmmsg, kernel timestamps ── wire
 //!                        batch::ServerBatch ◄─► recvmmsg + sendmmsg, for servers that answer at once (AuthDNS)
 //!                        queue::SendQueue ── sendmmsg + GSO ──► wire, for servers that answer later (dns64d)
-//! xdp::Server ◄─► AF_XDP rings, past the stack, for servers that answer at once (AuthDNS)
-//! drops, queueing: what the host lost on the way        tap: what the interface got for our ports
-//! neighbour: whether the next hop can be reached at all        affinity: which thread runs where
-//! router: what routers announce on a link        descriptors: how many sockets there may be
-//! ethtool: what an interface says of itself               cpu_time: what the CPUs did, and what a hypervisor took
-//! interfaces: which of them has which addresses           status: Unix sockets that report a program's state
+//! xdp::Server ◄─► AF_XDP rings, kernel bypass, for servers that answer at once (AuthDNS)
+//! drops, queueing: packets lost in the host               tap: datagrams that reached the interface for our ports
+//! neighbour: reachability of the next hop                 affinity: pinning and scheduling of threads
+//! router: router advertisements of a link                 descriptors: limit of open sockets
+//! ethtool: properties of an interface                     cpu_time: CPU time by use, time stolen by a hypervisor
+//! interfaces: addresses of each interface                 status: Unix sockets that report a program's state
 //! address: addresses with the interface of a link-local one, looked up when a socket is opened
 //! allocator: arenas of the C library
 //! ```

@@ -1,4 +1,4 @@
-//! Waiting for many sockets at once (epoll).
+//! Waiting for multiple sockets at once (epoll).
 
 use std::io;
 use std::os::fd::AsFd;
@@ -7,14 +7,14 @@ use std::time::Duration;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-/// Waits until some of its sockets have something to read.
+/// Waits until some of its sockets are readable.
 pub struct Poller {
     epoll: Epoll,
     events: Vec<EpollEvent>,
 }
 
 impl Poller {
-    /// A poller that reports up to `capacity` sockets at once.
+    /// Creates a poller that reports up to `capacity` sockets at once.
     ///
     /// # Errors
     /// If the process has no file descriptor left.
@@ -26,14 +26,14 @@ impl Poller {
     /// Watches a socket (or an [`Alarm`]) and reports it as `token`, until it is closed.
     ///
     /// # Errors
-    /// If it is watched already, or the kernel is out of memory.
+    /// If it is already watched, or the kernel is out of memory.
     pub fn add(&self, watched: &impl AsFd, token: usize) -> io::Result<()> {
         self.epoll
             .add(watched, EpollEvent::new(EpollFlags::EPOLLIN, token as u64))
             .map_err(Into::into)
     }
 
-    /// Watches a socket no more.
+    /// Stops watching a socket.
     ///
     /// # Errors
     /// If it is not watched.
@@ -41,12 +41,11 @@ impl Poller {
         self.epoll.delete(watched).map_err(Into::into)
     }
 
-    /// Watches a stream and reports it as `token` whenever it has *become* possible to read from it
-    /// or to write to it, which is also when it is connected, until it is closed. Who is told reads
-    /// and writes as much as can be.
+    /// Watches a stream and reports it as `token` whenever it *becomes* readable or writable (edge-triggered), until it
+    /// is closed. Becoming connected counts as well. The caller must read and write until it would block.
     ///
     /// # Errors
-    /// As [`Poller::add`].
+    /// Same as [`Poller::add`].
     pub fn add_stream(&self, watched: &impl AsFd, token: usize) -> io::Result<()> {
         let both = EpollFlags::EPOLLIN
             | EpollFlags::EPOLLOUT
@@ -55,14 +54,12 @@ impl Poller {
         self.epoll.add(watched, EpollEvent::new(both, token as u64)).map_err(Into::into)
     }
 
-    /// The tokens of the sockets that can be read, none if `timeout` passes first. A signal counts
-    /// as a timeout.
+    /// Returns the tokens of readable sockets; none if `timeout` passes first. A signal counts as a timeout.
     ///
     /// # Errors
-    /// Whatever epoll_wait(2) reports otherwise.
+    /// Other errors of epoll_wait(2).
     pub fn wait(&mut self, timeout: Duration) -> io::Result<impl Iterator<Item = usize> + '_> {
-        // The time is rounded up: if a wait ended before its time, the caller would begin it again
-        // and again, without a pause.
+        // Round the time up: if a wait ended early, the caller would repeat it without a pause.
         let millis = u16::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(u16::MAX);
         let ready = match self.epoll.wait(&mut self.events, EpollTimeout::from(millis)) {
             Ok(n) => n,
@@ -79,7 +76,7 @@ pub struct Alarm {
 }
 
 impl Alarm {
-    /// A silent alarm.
+    /// Creates an alarm that is not ringing.
     ///
     /// # Errors
     /// If the process has no file descriptor left.
@@ -88,16 +85,15 @@ impl Alarm {
         Ok(Alarm { event })
     }
 
-    /// Wakes the thread that watches it.
+    /// Wakes the thread that watches the alarm.
     pub fn ring(&self) {
-        // Writing fails only when the counter is full, after 2⁶⁴ − 1 rings, and then the alarm is
-        // ringing already.
+        // Writing fails only if the counter is full, after 2⁶⁴ − 1 rings; the alarm is then already ringing.
         let _ = self.event.write(1);
     }
 
-    /// Silences it, before looking at what it was rung for.
+    /// Resets the alarm; to be called before checking the cause.
     pub fn reset(&self) {
-        // An error means that nobody has rung.
+        // An error means that the alarm was not ringing.
         let _ = self.event.read();
     }
 }

@@ -1,5 +1,5 @@
-//! Datagrams that leave together: one `sendmmsg` for all of them, and one pass through the network
-//! stack (`UDP_SEGMENT`) for those of equal length to the same peer.
+//! Sending of multiple datagrams: one `sendmmsg` for all of them, and one pass through the network stack
+//! (`UDP_SEGMENT`) for those of equal length to the same peer.
 
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -12,13 +12,13 @@ use socket2::SockAddr;
 use crate::batch::Peer;
 use crate::socket::Endpoint;
 
-/// Datagrams of one flush; further ones make a flush of their own.
+/// Maximum number of datagrams per flush.
 const ROOM: usize = 64;
-/// The kernel segments up to 64 datagrams (UDP_MAX_SEGMENTS of older kernels) and 65 535 octets
-/// with headers at once.
+/// The kernel segments at most 64 datagrams (UDP_MAX_SEGMENTS of older kernels) and 65 535 octets including headers per
+/// call.
 const MAX_SEGMENTS: usize = 64;
 const MAX_SEGMENTED: usize = 65_000;
-/// Room for a segment size (24 octets) and a source address (40 octets).
+/// Octets for a segment size (24) and a source address (40).
 pub(crate) const CONTROL_LEN: usize = 64;
 
 #[repr(C, align(8))]
@@ -27,20 +27,20 @@ pub(crate) struct Control(pub(crate) [u8; CONTROL_LEN]);
 
 #[derive(Clone, Copy)]
 struct Queued {
-    /// `None`: the peer that the socket is connected to.
+    /// Destination; `None` for the connected peer.
     peer: Option<Peer>,
     start: usize,
     len: usize,
 }
 
-/// What became of the datagrams of a flush.
+/// Result of a flush.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flushed {
-    /// How many datagrams the kernel took.
+    /// Datagrams accepted by the kernel.
     pub sent: usize,
-    /// How many datagrams the kernel refused.
+    /// Datagrams rejected by the kernel.
     pub refused: usize,
-    /// The last refusal because of an ICMP message or the routing table; `None` if there was none.
+    /// The last rejection caused by an ICMP message or the routing table; `None` if there was none.
     pub unreachable: Option<io::ErrorKind>,
 }
 
@@ -52,14 +52,14 @@ pub struct SendQueue {
     headers: Box<[mmsghdr]>,
     addresses: Box<[sockaddr_storage]>,
     controls: Box<[Control]>,
-    /// How many datagrams header i carries.
+    /// Number of datagrams that header i carries.
     carried: [usize; ROOM],
-    /// Whether the kernel and the interface segment; found out by trying.
+    /// True if kernel and interface support segmentation; found out by trying.
     segments: bool,
 }
 
-// SAFETY: the raw pointers in `iovecs` and `headers` are written anew in `flush` before each use
-// and point into buffers that the same value owns, so it may move to another thread.
+// SAFETY: the raw pointers in `iovecs` and `headers` are rewritten in `flush` before each use and point into buffers
+// that the same value owns, so it may move to another thread.
 unsafe impl Send for SendQueue {}
 
 impl Default for SendQueue {
@@ -69,7 +69,7 @@ impl Default for SendQueue {
 }
 
 impl SendQueue {
-    /// An empty queue.
+    /// Creates an empty queue.
     pub fn new() -> SendQueue {
         // SAFETY: iovec, mmsghdr and sockaddr_storage are plain data for which all zeros is a valid
         // value.
@@ -86,23 +86,23 @@ impl SendQueue {
         }
     }
 
-    /// An empty queue whose datagrams each take their own way through the network stack.
+    /// Creates an empty queue whose datagrams pass through the network stack one by one.
     pub fn without_offload() -> SendQueue {
         SendQueue { segments: false, ..SendQueue::new() }
     }
 
-    /// Whether no datagram waits for a flush.
+    /// True if no datagram waits for a flush.
     pub fn is_empty(&self) -> bool {
         self.queued.is_empty()
     }
 
-    /// Whether the next datagram should wait for a flush.
+    /// True if a flush is needed before the next datagram.
     pub fn is_full(&self) -> bool {
         self.queued.len() >= ROOM
     }
 
-    /// Queues the datagram that `write` appends, to `peer` or to the one that the socket is
-    /// connected to. Nothing is queued if it appends nothing.
+    /// Queues the datagram that `write` appends, to `peer` or to the connected peer. Queues nothing if it appends
+    /// nothing.
     ///
     /// # Panics
     /// If the queue is full.
@@ -117,22 +117,21 @@ impl SendQueue {
         }
     }
 
-    /// Sends what waits, on `endpoint`.
+    /// Sends the queued datagrams on `endpoint`.
     pub fn flush(&mut self, endpoint: &Endpoint) -> Flushed {
         let mut flushed = Flushed::default();
         if self.queued.is_empty() {
             return flushed;
         }
-        // Datagrams that can share a pass through the stack come together; order between peers
-        // means nothing.
+        // Sort datagrams that can share a pass through the stack next to each other; order between peers is irrelevant.
         if self.queued.iter().any(|q| q.peer.is_some()) {
             self.queued.sort_unstable_by_key(|q| (q.peer, q.len, q.start));
         }
         let messages = self.prepare();
         let (mut message, mut datagram) = (0, 0);
         while message < messages {
-            // SAFETY: headers `message..messages` were written by `prepare`; they point into
-            // buffers of `self` that do not change before the call is over.
+            // SAFETY: headers `message..messages` were written by `prepare`; they point into buffers of `self` that do
+            // not change before the call has returned.
             let sent = unsafe {
                 libc::sendmmsg(
                     endpoint.socket().as_raw_fd(),
@@ -153,9 +152,9 @@ impl SendQueue {
             if error.kind() == io::ErrorKind::Interrupted {
                 continue;
             }
-            // Only the first message was refused. EIO and EINVAL may mean that this interface does
-            // not segment, EMSGSIZE that the way there is too narrow for it; that it is the
-            // interface shows when the datagrams can go one by one.
+            // Only the first message was rejected. EIO and EINVAL may mean that this interface does not segment,
+            // EMSGSIZE that the path MTU is too small for it. The interface is the cause if the datagrams can be sent
+            // one by one.
             let carried = self.carried[message];
             let nobody = [libc::ECONNREFUSED, libc::EHOSTUNREACH, libc::ENETUNREACH];
             if error.raw_os_error().is_some_and(|code| nobody.contains(&code)) {
@@ -181,7 +180,7 @@ impl SendQueue {
         flushed
     }
 
-    /// Writes the headers for what waits; returns how many there are.
+    /// Writes the headers for the queued datagrams; returns their number.
     fn prepare(&mut self) -> usize {
         let (mut messages, mut at) = (0, 0);
         while at < self.queued.len() {
@@ -236,8 +235,8 @@ impl SendQueue {
         let q = self.queued[at];
         let bytes = &self.bytes[q.start..q.start + q.len];
         match q.peer {
-            // The kernel chooses the source address here, even of a reply from a wildcard socket:
-            // this path is rare enough.
+            // The kernel selects the source address here, even for a reply from a wildcard socket: this path is rare
+            // enough.
             Some(peer) => endpoint.send_to(bytes, peer.address).is_ok(),
             None => endpoint.send(bytes).is_ok(),
         }
@@ -246,8 +245,8 @@ impl SendQueue {
 
 pub(crate) fn write_address(storage: &mut sockaddr_storage, address: SocketAddr) -> socklen_t {
     let address = SockAddr::from(address);
-    // SAFETY: SockAddr's storage is a sockaddr_storage of which `len` octets are valid; both sides
-    // have room for that many.
+    // SAFETY: SockAddr's storage is a sockaddr_storage of which `len` octets are valid; both sides have room for that
+    // many.
     unsafe {
         std::ptr::copy_nonoverlapping(
             address.as_ptr().cast::<u8>(),
@@ -287,7 +286,7 @@ pub(crate) fn write_control(
     at
 }
 
-/// Appends one control message at `at`; returns the room that it takes.
+/// Appends one control message at `at`; returns the octets that it takes.
 fn append<T: Copy>(
     control: &mut Control,
     at: usize,
@@ -304,8 +303,8 @@ fn append<T: Copy>(
     };
     assert!(at + space <= CONTROL_LEN, "CONTROL_LEN has room for both messages that there can be");
     let header = control.0[at..].as_mut_ptr().cast::<libc::cmsghdr>();
-    // SAFETY: `at` is a sum of CMSG_SPACEs, so the header is aligned, and the assertion says that
-    // header and data are inside.
+    // SAFETY: `at` is a sum of CMSG_SPACEs, so the header is aligned, and the assertion ensures that header and data
+    // are inside.
     unsafe {
         (*header).cmsg_level = level;
         (*header).cmsg_type = kind;

@@ -1,4 +1,4 @@
-//! Router advertisements of a link: a raw ICMPv6 socket that gets nothing else.
+//! Router advertisements of a link, received on a raw ICMPv6 socket with a type filter.
 
 use std::io::{self, IoSliceMut};
 use std::mem::size_of;
@@ -13,45 +13,44 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 /// ICMPv6 types (RFC 4861 §4.1, §4.2).
 const SOLICITATION: u8 = 133;
 const ADVERTISEMENT: u8 = 134;
-/// All routers of a link.
+/// The all-routers address of a link.
 const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
-/// The hop limit of neighbour discovery (RFC 4861 §6.1).
+/// Hop limit of neighbour discovery (RFC 4861 §6.1).
 const HOP_LIMIT: u32 = 255;
-/// The socket option for which types come through (RFC 3542 §3.2), as Linux numbers it.
+/// Linux's number of the ICMPv6 type filter option (RFC 3542 §3.2).
 const ICMP6_FILTER: libc::c_int = 1;
 
-/// The socket. Opening it takes CAP_NET_RAW; using it does not.
+/// A socket for router advertisements. Opening it needs CAP_NET_RAW; using it does not.
 pub struct RouterSocket {
     socket: Socket,
     interface: String,
     index: u32,
 }
 
-/// An advertisement, its octets in the buffer that was given.
+/// An advertisement; its octets are in the caller's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advertisement {
-    /// Its octets.
+    /// Length in octets.
     pub len: usize,
-    /// The router.
+    /// Address of the router.
     pub source: Ipv6Addr,
-    /// The hop limit that it came with.
+    /// Hop limit of the received packet.
     pub hop_limit: u8,
 }
 
 impl RouterSocket {
-    /// Gets the advertisements of the routers on an interface from now on.
+    /// Opens a socket for the router advertisements on an interface.
     ///
     /// # Errors
-    /// If there is no such interface, or the process may not have the socket.
+    /// If there is no such interface, or the process lacks the privilege.
     pub fn open(interface: &str) -> io::Result<RouterSocket> {
         let router = RouterSocket::open_on_all_links(interface)?;
         router.socket.bind_device(Some(interface.as_bytes()))?;
         Ok(router)
     }
 
-    /// The socket before the kernel keeps it to its interface. What has come in by then may be of
-    /// any link, and of any type: [`RouterSocket::receive`] leaves out what is of another link, and
-    /// who reads a message looks at its type.
+    /// Opens the socket before it is bound to the interface. Messages received until then may be from any link and of
+    /// any type. [`RouterSocket::receive`] discards those of other links; the caller must check the type.
     fn open_on_all_links(interface: &str) -> io::Result<RouterSocket> {
         let index = if_nametoindex(interface)?;
         let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6))?;
@@ -62,13 +61,12 @@ impl RouterSocket {
         Ok(RouterSocket { socket, interface: interface.to_owned(), index })
     }
 
-    /// The interface's name.
+    /// Returns the interface's name.
     pub fn interface(&self) -> &str {
         &self.interface
     }
 
-    /// Asks the routers for an advertisement now (RFC 4861 §6.3.7). When that is due is the
-    /// caller's business.
+    /// Sends a router solicitation (RFC 4861 §6.3.7). The caller is responsible for its timing.
     ///
     /// # Errors
     /// If the interface has no address, or is down.
@@ -79,8 +77,8 @@ impl RouterSocket {
         self.socket.send_to(&message, &to).map(drop)
     }
 
-    /// The next advertisement from a link-local address of the interface's link; `None` if there is
-    /// none now. Others do not count (RFC 4861 §6.1.2). The kernel has checked its checksum.
+    /// Returns the next advertisement from a link-local address on the interface's link; `None` if there is none now.
+    /// Others are ignored (RFC 4861 §6.1.2). The kernel has checked the checksum.
     ///
     /// # Errors
     /// If the socket has failed.
@@ -104,8 +102,7 @@ impl RouterSocket {
                 ControlMessageOwned::Ipv6HopLimit(limit) => u8::try_from(limit).ok(),
                 _ => None,
             });
-            // The scope of a link-local address is the interface that it came in by; other addresses
-            // have none.
+            // The scope of a link-local address is the receiving interface; other addresses have none.
             let address = received.address.filter(|address| address.scope_id() == self.index);
             if let (Some(address), Some(hop_limit)) = (address, hop_limit) {
                 let (len, source) = (received.bytes, address.ip());
@@ -114,7 +111,7 @@ impl RouterSocket {
         }
     }
 
-    /// The same socket, for an event loop that waits for datagram sockets.
+    /// Returns a duplicate of the socket, for an event loop that waits for datagram sockets.
     ///
     /// # Errors
     /// If the process has no file descriptor left.
@@ -123,13 +120,12 @@ impl RouterSocket {
     }
 }
 
-/// Lets messages of one type through, and no others.
+/// Passes messages of one type and blocks all others.
 fn pass_only(socket: &Socket, kind: u8) -> io::Result<()> {
-    // A bit that is set stops its type.
+    // A set bit blocks its type.
     let mut filter = [u32::MAX; 8];
     filter[usize::from(kind >> 5)] &= !(1 << (kind & 31));
-    // SAFETY: `filter` is the 32 octets of an icmp6_filter, outlives the call, and its size is
-    // passed.
+    // SAFETY: `filter` is the 32 octets of an icmp6_filter and outlives the call; its size is passed.
     let status = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -162,14 +158,14 @@ mod tests {
         let mut message = [0; 16];
         message[0] = ADVERTISEMENT;
         let give_up = Instant::now() + LAST_RESORT;
-        // A link that has just been set up needs a moment until it can be sent over.
+        // A link that has just been set up needs a moment before it can send.
         while let Err(error) = socket.send_to(&message, &SockAddr::from(to)) {
             assert!(Instant::now() < give_up, "{error}");
             thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// Source of the next advertisement, if one comes in time.
+    /// Returns the source of the next advertisement, if one arrives in time.
     fn next(router: &RouterSocket) -> Option<Ipv6Addr> {
         let give_up = Instant::now() + LAST_RESORT;
         while Instant::now() < give_up {
@@ -182,7 +178,7 @@ mod tests {
         None
     }
 
-    /// A socket gets what comes in by any interface until it is kept to one.
+    /// A socket receives from all interfaces until it is bound to one.
     #[test]
     fn advertisements_of_other_links_are_left_out() {
         if !is_root("advertisements_of_other_links_are_left_out") {
@@ -199,7 +195,7 @@ mod tests {
             }
             let (early, late) =
                 (RouterSocket::open_on_all_links("a0").unwrap(), RouterSocket::open("a0").unwrap());
-            // The other link's comes first, and would be first.
+            // The other link's advertisement is sent first, so it would be received first.
             advertise("b1");
             advertise("a1");
             let router: Ipv6Addr = "fe80::a1".parse().unwrap();

@@ -12,23 +12,22 @@ use crate::batch::Peer;
 use crate::neighbour::first_not_local;
 use crate::queue::{CONTROL_LEN, Control, write_address, write_control};
 
-/// What we ask of the kernel as socket buffer; it gives less where `net.core.rmem_max` is lower and
-/// we are not root.
+/// Requested socket buffer size; the kernel grants less if `net.core.rmem_max` is lower and the process is not root.
 pub const WANTED_BUFFER: usize = 32 << 20;
 
-/// Why a server cannot listen.
+/// Reasons for which a server cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// What the system says of its UDP sockets.
+    /// The system's error for the UDP sockets.
     #[error("over UDP: {0}")]
     Udp(io::Error),
-    /// What the system says of its TCP socket.
+    /// The system's error for the TCP socket.
     #[error("over TCP: {0}")]
     Tcp(io::Error),
 }
 
 impl ListenError {
-    /// What the system says.
+    /// Returns the system's error.
     pub fn cause(&self) -> &io::Error {
         match self {
             ListenError::Udp(cause) | ListenError::Tcp(cause) => cause,
@@ -42,9 +41,8 @@ impl From<ListenError> for io::Error {
     }
 }
 
-/// A DNS server's sockets on `address`, UDP and TCP on one port (RFC 7766 §5): `count` endpoints as
-/// of [`Endpoint::listen`], and a listening socket as of [`listen_tcp`]. Port 0 is any that is free
-/// for both.
+/// Opens a DNS server's sockets on `address`, UDP and TCP on one port (RFC 7766 §5): `count` endpoints of
+/// [`Endpoint::listen`], and a listening socket of [`listen_tcp`]. Port 0 selects a port that is free for both.
 ///
 /// # Errors
 /// If the address is not of this host, or taken.
@@ -52,8 +50,8 @@ pub fn listen_both(
     address: SocketAddr,
     count: usize,
 ) -> Result<(Vec<Endpoint>, TcpListener), ListenError> {
-    // The kernel gives any port that is free for UDP. What TCP has taken is kept till the end, so
-    // that it is not given again.
+    // The kernel selects a port that is free for UDP. Ports that are taken for TCP are held until the end, so that they
+    // are not selected again.
     let mut taken = Vec::new();
     loop {
         let endpoints = Endpoint::listen(address, count).map_err(ListenError::Udp)?;
@@ -71,10 +69,10 @@ pub fn listen_both(
     }
 }
 
-/// How many ports are tried where any is right and TCP's may be taken.
+/// Maximum number of ports tried if the port is free to choose and TCP's may be taken.
 const PORT_TRIES: usize = 64;
 
-/// A listening TCP socket; as with UDP, `[::]` is IPv6 only.
+/// Opens a listening TCP socket; as with UDP, `[::]` is IPv6 only.
 ///
 /// # Errors
 /// If the address is not of this host, or taken.
@@ -90,11 +88,11 @@ pub fn listen_tcp(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Connections that may wait to be accepted.
+/// Maximum number of connections that wait to be accepted.
 const TCP_BACKLOG: i32 = 1024;
 
-/// A UDP socket of the standard library on `local`, which may also be of a prefix that a route
-/// makes local; port 0 is any.
+/// Binds a UDP socket of the standard library to `local`, which may also belong to a prefix that a route makes local;
+/// port 0 is any.
 ///
 /// # Errors
 /// If `local` is not of this host, or taken.
@@ -104,9 +102,9 @@ pub fn bound_to(local: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
-/// Binds a socket to an address of this host, be it one of an interface or of a prefix that a route
-/// makes local: the kernel takes an IPv6 address of the latter only with `IPV6_FREEBIND`, and then
-/// any other address too, so the routes are asked first.
+/// Binds a socket to an address of this host, either of an interface or of a prefix that a route makes local. The
+/// kernel accepts an IPv6 address of the latter kind only with `IPV6_FREEBIND`. With that option it accepts any
+/// address, so the routes are checked first.
 fn bind_local(socket: &Socket, local: SocketAddr) -> io::Result<()> {
     match socket.bind(&SockAddr::from(local)) {
         Err(error)
@@ -121,7 +119,7 @@ fn bind_local(socket: &Socket, local: SocketAddr) -> io::Result<()> {
     }
 }
 
-/// The index of the interface to whose link an address belongs (RFC 4007 §6); 0 if it does not say.
+/// Returns the index of the interface to whose link an address belongs (RFC 4007 §6); 0 if it has none.
 pub fn scope_of(address: &SocketAddr) -> u32 {
     match address {
         SocketAddr::V6(address) => address.scope_id(),
@@ -129,7 +127,7 @@ pub fn scope_of(address: &SocketAddr) -> u32 {
     }
 }
 
-/// A port, or any if it is 0, of any address of this host that is of `server`'s family.
+/// Returns the wildcard address of `server`'s family with this port; 0 is any port.
 fn port_of_any(server: SocketAddr, port: u16) -> SocketAddr {
     match server {
         SocketAddr::V4(_) => SocketAddr::from(([0; 4], port)),
@@ -137,26 +135,23 @@ fn port_of_any(server: SocketAddr, port: u16) -> SocketAddr {
     }
 }
 
-/// A UDP socket that is bound, its options set: for one peer (connected) or for all.
+/// A bound UDP socket with its options set, either connected to one peer or open to all.
 pub struct Endpoint {
     socket: Socket,
-    /// Whether received packets come with the address that they were sent to.
+    /// True if received packets carry their destination address.
     reports_destination: bool,
 }
 
 impl Endpoint {
-    /// A server's `count` sockets on `address`, over which the kernel spreads the clients
-    /// (`SO_REUSEPORT`).
+    /// Opens a server's `count` sockets on `address`, over which the kernel distributes the clients (`SO_REUSEPORT`).
     ///
     /// # Errors
-    /// If the address is not of this host, or taken, be it by another server of the same user that
-    /// would share it.
+    /// If the address is not of this host, or taken, even by another server of the same user that would share it.
     pub fn listen(address: SocketAddr, count: usize) -> io::Result<Vec<Endpoint>> {
-        // Bound without SO_REUSEPORT, the address is ours alone; set afterwards, it lets our other
-        // sockets in.
+        // Bound without SO_REUSEPORT, the address is exclusive; set afterwards, the option admits our other sockets.
         let new = || -> io::Result<Endpoint> {
             let endpoint = Endpoint::new(address)?;
-            // [::] means IPv6 here; who wants IPv4 as well says so.
+            // [::] means IPv6 only; IPv4 needs an address of its own.
             if address.is_ipv6() {
                 endpoint.socket.set_only_v6(true)?;
             }
@@ -179,46 +174,43 @@ impl Endpoint {
         Ok(endpoints)
     }
 
-    /// A client's source port towards `server`: a connected socket, which gets what comes from the
-    /// server, and a second one on the same port, which gets what comes from anybody else. The
-    /// kernel prefers the connected one (it matches more of the packet), so strays can be counted
-    /// without checking, or paying for, the source of every packet.
+    /// Opens a client's source port towards `server`: a connected socket, which receives from the server, and a second
+    /// one on the same port, which receives from all other sources. The kernel prefers the connected one (it matches
+    /// more of the packet), so unmatched datagrams can be counted without checking the source of every packet.
     ///
     /// # Errors
-    /// If there is no route to the server, or no port left; if `port` is not 0, which is any: if that
-    /// one is taken.
+    /// If there is no route to the server, or no port left, or if a nonzero `port` is taken.
     pub fn client_pair(server: SocketAddr, port: u16) -> io::Result<(Endpoint, Endpoint)> {
         let ours = port_of_any(server, port);
         let connected = Endpoint::new(ours)?;
-        // As in `listen`: ours alone first, then open to our second socket.
+        // As in `listen`: first exclusive, then open to our second socket.
         connected.socket.bind(&SockAddr::from(ours))?;
         connected.socket.set_reuse_port(true)?;
         let strays = Endpoint::new(ours)?;
         strays.socket.set_reuse_port(true)?;
         strays.socket.bind(&SockAddr::from(connected.local_address()?))?;
         connected.socket.connect(&SockAddr::from(server))?;
-        // Nobody else may join them: a server on this host that draws its ports at random, as the
-        // same user, would lose its answers to ours.
+        // No other socket may join: a server on this host that draws its ports at random, as the same user, would lose
+        // its answers to ours.
         connected.socket.set_reuse_port(false)?;
         strays.socket.set_reuse_port(false)?;
         Ok((connected, strays))
     }
 
-    /// A client's source port on all addresses of this host that are of `server`'s family:
-    /// datagrams leave from any of them with [`Endpoint::send_from`], also from those of prefixes
-    /// that a route makes local, and [`ReceiveBatch::peer`](crate::batch::ReceiveBatch::peer) says
-    /// who sent what comes back, and to which address. It takes what anybody sends there.
+    /// Opens a client's source port on all addresses of `server`'s family of this host. Datagrams leave from any of
+    /// them with [`Endpoint::send_from`], including addresses of prefixes that a route makes local.
+    /// [`ReceiveBatch::peer`](crate::batch::ReceiveBatch::peer) returns source and destination of received datagrams.
+    /// The socket accepts datagrams from any source.
     ///
     /// # Errors
-    /// If there is no port left, or the kernel has no `IPV6_FREEBIND` (before Linux 4.15); if `port`
-    /// is not 0, which is any: if that one is taken.
+    /// If there is no port left, or a nonzero `port` is taken, or the kernel lacks `IPV6_FREEBIND` (before Linux 4.15).
     pub fn client_of_many(server: SocketAddr, port: u16) -> io::Result<Endpoint> {
         let any = port_of_any(server, port);
         let mut endpoint = Endpoint::new(any)?;
         if any.is_ipv6() {
             endpoint.socket.set_only_v6(true)?;
-            // For IPv6 the kernel takes the addresses of its interfaces only, unless it is told
-            // so. For IPv4 a route of type local suffices.
+            // For IPv6 the kernel accepts only addresses of its interfaces without this option. For IPv4 a route of
+            // type local suffices.
             endpoint.socket.set_freebind_v6(true)?;
         }
         endpoint.socket.bind(&SockAddr::from(any))?;
@@ -226,7 +218,7 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// A socket towards `server` only, from a port that the kernel draws at random.
+    /// Opens a socket connected to `server`, from a port that the kernel draws at random.
     ///
     /// # Errors
     /// If there is no route to the server, or no port left.
@@ -236,7 +228,7 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// A socket towards `server` only, from `local` where that is given; port 0 is any.
+    /// Opens a socket connected to `server`, from `local` if given; port 0 is any.
     ///
     /// # Errors
     /// If there is no route to the server, or `local` is not of this host, or taken.
@@ -249,7 +241,7 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// Gives the socket buffers of so many octets instead of the largest ones.
+    /// Sets the socket buffers to this many octets instead of the maximum.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -258,11 +250,11 @@ impl Endpoint {
         self.set_buffer(libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, octets)
     }
 
-    /// A server's sockets from one that somebody else has bound (systemd's socket activation);
-    /// `count` of them share it. Its buffers are what that one has made them.
+    /// Creates a server's sockets from one that another program has bound (systemd's socket activation); `count` of
+    /// them share it. Its buffer sizes are left unchanged.
     ///
     /// # Errors
-    /// If it is no IP socket, or the process has no file descriptor left.
+    /// If it is not an IP socket, or the process has no file descriptor left.
     pub fn adopt(socket: UdpSocket, count: usize) -> io::Result<Vec<Endpoint>> {
         let address = socket.local_addr()?;
         socket.set_nonblocking(false)?;
@@ -286,24 +278,24 @@ impl Endpoint {
     }
 
     fn enlarge_buffers(&self) {
-        // A smaller buffer is no error here: the caller looks at `receive_buffer`.
+        // A smaller buffer is not an error here: the caller checks `receive_buffer`.
         let _ = self.limit_buffers(WANTED_BUFFER);
     }
 
-    /// Root may exceed the system's limit; others get as much as it allows.
+    /// Root may exceed the system's limit; other users get up to the limit.
     fn set_buffer(&self, forced: i32, ordinary: i32, octets: usize) -> io::Result<()> {
         let octets = libc::c_int::try_from(octets).unwrap_or(libc::c_int::MAX);
         self.set_option(libc::SOL_SOCKET, forced, octets)
             .or_else(|_| self.set_option(libc::SOL_SOCKET, ordinary, octets))
     }
 
-    /// The receive buffer that the kernel granted, in octets of its own accounting (some 768 for a
-    /// small packet).
+    /// Returns the receive buffer that the kernel granted, in octets of its own accounting (about 768 for a small
+    /// packet).
     pub fn receive_buffer(&self) -> usize {
         self.socket.recv_buffer_size().unwrap_or(0)
     }
 
-    /// The address that it is bound to.
+    /// Returns the local address.
     ///
     /// # Errors
     /// None that a bound socket can have.
@@ -311,7 +303,7 @@ impl Endpoint {
         self.socket.local_addr()?.as_socket().ok_or_else(|| io::Error::other("not an IP socket"))
     }
 
-    /// Lets blocking receives end after `timeout`.
+    /// Sets the timeout of blocking receives.
     ///
     /// # Errors
     /// If `timeout` is zero.
@@ -319,7 +311,7 @@ impl Endpoint {
         self.socket.set_read_timeout(Some(timeout))
     }
 
-    /// Asks the kernel to note when each packet arrived.
+    /// Enables kernel timestamps of received packets.
     ///
     /// # Errors
     /// On kernels without `SO_TIMESTAMPNS`.
@@ -327,7 +319,7 @@ impl Endpoint {
         self.set_option(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
     }
 
-    /// Ends what [`use_kernel_timestamps`](Endpoint::use_kernel_timestamps) began.
+    /// Disables kernel timestamps enabled by [`use_kernel_timestamps`](Endpoint::use_kernel_timestamps).
     ///
     /// # Errors
     /// On kernels without `SO_TIMESTAMPNS`.
@@ -335,8 +327,8 @@ impl Endpoint {
         self.set_option(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 0)
     }
 
-    /// Lets the kernel hand over several datagrams of one flow at once (`UDP_GRO`); false where it
-    /// cannot.
+    /// Lets the kernel deliver several datagrams of one flow at once (`UDP_GRO`); returns false if it does not support
+    /// that.
     pub fn use_receive_offload(&self) -> bool {
         self.set_option(libc::SOL_UDP, libc::UDP_GRO, 1).is_ok()
     }
@@ -349,18 +341,17 @@ impl Endpoint {
         }
     }
 
-    /// Packets that the kernel threw away because this socket's buffer was full: the counter that
-    /// `SO_RXQ_OVFL` attaches to received packets, read directly, so that drops after the last
-    /// packet are seen as well. 0 where the kernel does not tell.
+    /// Returns the number of packets that the kernel dropped because this socket's buffer was full. It is the counter
+    /// that `SO_RXQ_OVFL` attaches to received packets, read directly so that drops after the last packet are included.
+    /// 0 if the kernel does not report it.
     pub fn drops(&self) -> u64 {
         self.drop_counter().map_or(0, u64::from)
     }
 
-    /// The counter that [`drops`](Endpoint::drops) reads. Behind its largest value it begins with 0
-    /// again.
+    /// Returns the counter that [`drops`](Endpoint::drops) reads. It wraps to 0 after its maximum.
     ///
     /// # Errors
-    /// As getsockopt(2): then it is not known whether there are any.
+    /// See getsockopt(2). The number of drops is then unknown.
     pub fn drop_counter(&self) -> io::Result<u32> {
         // linux/sock_diag.h: SK_MEMINFO_DROPS is the ninth of SK_MEMINFO_VARS values.
         const SO_MEMINFO: libc::c_int = 55;
@@ -383,7 +374,7 @@ impl Endpoint {
     /// Sends one datagram to the connected peer.
     ///
     /// # Errors
-    /// As send(2): it was not sent then.
+    /// See send(2). The datagram was not sent.
     #[inline]
     pub fn send(&self, datagram: &[u8]) -> io::Result<()> {
         self.socket.send(datagram).map(drop)
@@ -392,16 +383,16 @@ impl Endpoint {
     /// Sends one datagram to `peer`.
     ///
     /// # Errors
-    /// As sendto(2): it was not sent then.
+    /// See sendto(2). The datagram was not sent.
     pub fn send_to(&self, datagram: &[u8], peer: SocketAddr) -> io::Result<()> {
         self.socket.send_to(datagram, &SockAddr::from(peer)).map(drop)
     }
 
-    /// Sends `datagrams`, laid end to end and each `segment` octets long, to the connected peer
-    /// with one call (`UDP_SEGMENT`).
+    /// Sends `datagrams`, laid end to end and each `segment` octets long, to the connected peer with one call
+    /// (`UDP_SEGMENT`).
     ///
     /// # Errors
-    /// As sendmsg(2), for all of them: EIO or EINVAL where the kernel or the interface has no
+    /// See sendmsg(2); they apply to all datagrams. EIO or EINVAL if the kernel or the interface does not support
     /// segmentation.
     #[inline]
     pub fn send_segmented(&self, datagrams: &[u8], segment: u16) -> io::Result<()> {
@@ -422,8 +413,8 @@ impl Endpoint {
         message.msg_iovlen = 1;
         message.msg_control = control.0.as_mut_ptr().cast();
         message.msg_controllen = space as _;
-        // SAFETY: msg_control points to 24 aligned octets and msg_controllen says `space` ≤ 24 of
-        // them, so CMSG_FIRSTHDR gives a header inside, and CMSG_DATA the two octets after it.
+        // SAFETY: msg_control points to 24 aligned octets, of which msg_controllen covers `space` ≤ 24, so
+        // CMSG_FIRSTHDR returns a header inside, and CMSG_DATA the two octets after it.
         unsafe {
             let header = libc::CMSG_FIRSTHDR(&raw const message);
             (*header).cmsg_level = libc::SOL_UDP;
@@ -431,19 +422,18 @@ impl Endpoint {
             (*header).cmsg_len = len as _;
             libc::CMSG_DATA(header).cast::<u16>().write_unaligned(segment);
         }
-        // SAFETY: `message` points to `iov` and `control`, which live until the call is over; the
-        // kernel only reads them.
+        // SAFETY: `message` points to `iov` and `control`, which live until the call has returned; the kernel only
+        // reads them.
         let sent = unsafe { libc::sendmsg(self.socket.as_raw_fd(), &raw const message, 0) };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Sends `datagrams` to `peer` with one call, from the address of this host that it names:
-    /// a single one, or several that are laid end to end and each `segment` octets long
-    /// (`UDP_SEGMENT`).
+    /// Sends `datagrams` to `peer` with one call, from the local address in `peer`: a single one, or several that are
+    /// laid end to end and each `segment` octets long (`UDP_SEGMENT`).
     ///
     /// # Errors
-    /// As sendmsg(2), for all of them: EIO or EINVAL where the kernel or the interface has no
-    /// segmentation, and EINVAL where that address is not one of this host.
+    /// See sendmsg(2); they apply to all datagrams. EIO or EINVAL if the kernel or the interface does not support
+    /// segmentation, and EINVAL if the local address is not of this host.
     #[inline]
     pub fn send_from(&self, datagrams: &[u8], segment: Option<u16>, peer: Peer) -> io::Result<()> {
         let mut control = Control([0; CONTROL_LEN]);
@@ -464,8 +454,8 @@ impl Endpoint {
             message.msg_control = control.0.as_mut_ptr().cast();
             message.msg_controllen = used as _;
         }
-        // SAFETY: `message` points to `name`, `iov`, `control` and `datagrams`, which live until
-        // the call is over; the kernel only reads them.
+        // SAFETY: `message` points to `name`, `iov`, `control` and `datagrams`, which live until the call has returned;
+        // the kernel only reads them.
         let sent = unsafe { libc::sendmsg(self.socket.as_raw_fd(), &raw const message, 0) };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
@@ -535,7 +525,7 @@ mod tests {
         {
             let (len, peer) = server.recv_from(&mut received).unwrap();
             assert_eq!((&received[..len], peer), (text, SocketAddr::new(from(source), port)));
-            // The reply goes to another address of this host.
+            // The reply is sent to another address of this host.
             let elsewhere = from("127.9.9.9");
             server.send_to(b"reply", (elsewhere, port)).unwrap();
             assert_eq!(batch.receive(&client, Wait::ForOne).unwrap(), 1, "timeout");

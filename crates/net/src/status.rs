@@ -1,4 +1,4 @@
-//! Unix sockets on which a running program answers questions about its state.
+//! Unix sockets on which a running program reports its state.
 
 use std::fs;
 use std::io;
@@ -15,18 +15,16 @@ pub struct StatusSocket {
 }
 
 impl StatusSocket {
-    /// Makes the socket. Clients can connect from now on; they wait until it is served. A server that
-    /// makes it before its network sockets is reachable here as soon as it is reachable there.
+    /// Creates the socket. Clients can connect from now on; they wait until it is served. If a server creates it before
+    /// its network sockets, it is reachable here as soon as it is reachable there.
     ///
     /// # Errors
-    /// If the socket cannot be made, for instance because its file is left over from a server that
-    /// was killed.
+    /// If the socket cannot be created, for instance because its file is left over from a killed server.
     pub fn bind(path: &Path) -> io::Result<StatusSocket> {
         Ok(StatusSocket { listener: UnixListener::bind(path)?, path: path.into() })
     }
 
-    /// Serves each connection in a thread of its own, until the process ends. An error ends the
-    /// connection in which it occurs.
+    /// Serves each connection in a separate thread until the process ends. An error ends only its connection.
     ///
     /// # Errors
     /// If the socket cannot be shared, or no thread can be started.
@@ -39,7 +37,7 @@ impl StatusSocket {
         thread().spawn(move || {
             for stream in listener.incoming().flatten() {
                 let attend = Arc::clone(&attend);
-                // Without a thread the connection is closed.
+                // If no thread can be started, the connection is closed.
                 let _ = thread().spawn(move || attend(&stream));
             }
         })?;

@@ -1,10 +1,10 @@
-//! What tests of this crate share.
+//! Helpers shared by the tests of this crate.
 
 use std::io;
 use std::time::Duration;
 
-/// What `open` opens, on an address that the test has used before: a socket that it has closed
-/// lives on for a moment in a child that another test is just starting.
+/// Retries `open` while its address is in use. A socket that the test has closed may live on for a moment in a child
+/// that another test is starting.
 pub(crate) fn once_free<T, E: Into<io::Error>>(mut open: impl FnMut() -> Result<T, E>) -> T {
     for _ in 0..500 {
         match open().map_err(Into::into) {
