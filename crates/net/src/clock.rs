@@ -1,5 +1,5 @@
-//! The monotonic clock to measure, the wall clock only to label, to read kernel timestamps, and to
-//! begin at the same moment as other hosts.
+//! The monotonic clock for measuring. The wall clock is used only for labels, kernel timestamps, and a common start
+//! with other hosts.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use nix::time::{ClockNanosleepFlags, clock_nanosleep};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
-/// Calls libc: nix's function is not inlined without LTO, and each query takes a reading.
+/// Calls libc directly: without LTO nix's function is not inlined, and the clock is read for each query.
 #[inline]
 fn read(clock: libc::clockid_t) -> Nanos {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -25,38 +25,36 @@ fn nanos(seconds: libc::time_t, nanoseconds: libc::c_long) -> Nanos {
     Nanos(seconds as u64 * Nanos::SECOND.0 + nanoseconds as u64)
 }
 
-/// Differs from machine to machine and from boot to boot, and is the same in all namespaces and
-/// containers of a machine.
+/// Differs from machine to machine and from boot to boot; the same in all namespaces and containers of a machine.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// The kernel's name of this run of it: two processes with the same one are on one machine, and have
-/// the same clock. Empty where the kernel does not tell.
+/// Returns the kernel's boot identifier. Two processes with the same one are on one machine and have the same clock.
+/// Empty if the kernel does not report it.
 pub fn boot_id() -> String {
     std::fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_owned()
 }
 
-/// This moment on the monotonic clock.
+/// Returns the current time of the monotonic clock.
 #[inline]
 pub fn now() -> Nanos {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// This moment on the wall clock, since 1970-01-01 UTC.
+/// Returns the current wall-clock time since 1970-01-01 UTC.
 pub fn wall() -> Nanos {
     read(libc::CLOCK_REALTIME)
 }
 
-/// CPU time that the calling thread has used, in the kernel for it included.
+/// Returns the CPU time used by the calling thread, including its time in the kernel.
 pub fn thread_cpu_time() -> Nanos {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// CPU time that a process has used, in the kernel for it included, by all its threads, those that
-/// have ended too. It is in nanoseconds, where `/proc/PID/stat` counts hundredths of a second.
+/// Returns the CPU time used by a process, including its time in the kernel and threads that have ended. The resolution
+/// is nanoseconds, while `/proc/PID/stat` counts hundredths of a second.
 ///
 /// # Errors
-/// If no process has that id any more; one that has ended is there until its parent has waited for
-/// it.
+/// If there is no process with that id. One that has ended exists until its parent has waited for it.
 pub fn process_cpu_time(pid: u32) -> io::Result<Nanos> {
     let pid = pid.try_into().map_err(|_| io::Error::from_raw_os_error(Errno::ESRCH as i32))?;
     let clock = nix::time::ClockId::pid_cpu_clock_id(Pid::from_raw(pid))?;
@@ -64,8 +62,7 @@ pub fn process_cpu_time(pid: u32) -> io::Result<Nanos> {
     Ok(nanos(used.tv_sec(), used.tv_nsec()))
 }
 
-/// Sleeps until `moment` of the monotonic clock; returns at once if that has passed. Signals do not
-/// shorten it.
+/// Sleeps until `moment` of the monotonic clock; returns at once if that has passed. Signals do not shorten the sleep.
 pub fn sleep_until(moment: Nanos) {
     let until =
         TimeSpec::new((moment.0 / Nanos::SECOND.0) as i64, (moment.0 % Nanos::SECOND.0) as i64);
@@ -76,43 +73,41 @@ pub fn sleep_until(moment: Nanos) {
     ) {}
 }
 
-/// Lets the calling thread's sleeps end as exactly as the kernel's timers can (the default slack is
-/// 50 µs). Returns whether the kernel agreed.
+/// Minimizes the timer slack of the calling thread's sleeps (50 µs by default). Returns true if the kernel accepted it.
 pub fn use_exact_timers() -> bool {
     nix::sys::prctl::set_timerslack(1).is_ok()
 }
 
-/// How far the wall clock may be from the true time, as the kernel was told by what sets it, such as
-/// chrony (adjtimex(2)).
+/// Error bounds of the wall clock, as reported to the kernel by the program that sets it, such as chrony (adjtimex(2)).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 pub struct ClockError {
-    /// Whether anything keeps it at the true time; the other two say nothing if not.
+    /// True if the clock is synchronized; otherwise the other fields are meaningless.
     pub synchronized: bool,
-    /// The error that is estimated, in microseconds, with what the kernel has still to set right;
-    /// none where what sets the clock does not estimate it, as systemd-timesyncd and phc2sys do not.
+    /// Estimated error in microseconds, including the correction still pending in the kernel; `None` if the program
+    /// that sets the clock does not estimate it (systemd-timesyncd, phc2sys).
     pub estimated_us: Option<u64>,
-    /// The largest error that is possible, in microseconds.
+    /// Maximum error in microseconds.
     pub largest_us: u64,
 }
 
-/// The kernel's word for an estimate that nobody has told it, in microseconds (`NTP_PHASE_LIMIT` of
+/// The kernel's initial estimate, before a program has set one, in microseconds (`NTP_PHASE_LIMIT` of
 /// kernel/time/ntp.c).
 const NOT_TOLD_US: u64 = 16_000_000;
-/// What the kernel adds to the largest error each second, in microseconds (`MAXFREQ` there: 500 ppm).
+/// Increase of the maximum error per second, in microseconds (the kernel's `MAXFREQ`: 500 ppm).
 const MAX_ERROR_GROWS_BY: libc::c_long = 500;
 
 impl ClockError {
-    /// As it is now.
+    /// Reads the current error bounds.
     ///
     /// # Errors
-    /// If the kernel does not tell.
+    /// If the kernel does not report them.
     pub fn now() -> io::Result<ClockError> {
-        // SAFETY: all-zero octets are a valid timex: it has integers only.
+        // SAFETY: all-zero octets are a valid timex: it consists of integers.
         let mut state: libc::timex = unsafe { std::mem::zeroed() };
-        // SAFETY: the kernel writes into this structure, which lives until the call has returned. Its
-        // `modes` are 0, so nothing is set.
+        // SAFETY: the kernel writes into this structure, which lives until the call has returned. Its `modes` are 0, so
+        // nothing is set.
         let status = unsafe { libc::adjtimex(&raw mut state) };
         if status == -1 {
             return Err(io::Error::last_os_error());
@@ -120,12 +115,12 @@ impl ClockError {
         Ok(ClockError::of(status, &state))
     }
 
-    /// What adjtimex(2) has returned and written.
+    /// Converts the return value and structure of adjtimex(2).
     fn of(status: libc::c_int, state: &libc::timex) -> ClockError {
         let has = |bit| state.status & bit != 0;
-        // Programs that estimate nothing write 0 for both errors, and the kernel adds to the larger
-        // one from then on. Those that do may know less than a microsecond, and say another sum of
-        // delays and dispersions for the larger one.
+        // Programs that estimate nothing write 0 for both errors, and the kernel then increases the maximum error. A
+        // program that does estimate may report less than a microsecond, but then its maximum error differs by a sum of
+        // delays and dispersions.
         let is_zero = state.esterror == 0 && state.maxerror % MAX_ERROR_GROWS_BY == 0;
         let is_told = |us: &u64| *us < NOT_TOLD_US && !is_zero;
         let units = if has(libc::STA_NANO) { 1_000 } else { 1 };
@@ -138,7 +133,7 @@ impl ClockError {
         }
     }
 
-    /// The worse of two readings of one clock, in every respect.
+    /// Returns the worse of two readings of one clock in each field.
     pub fn or_worse(self, other: ClockError) -> ClockError {
         ClockError {
             synchronized: self.synchronized && other.synchronized,
@@ -152,13 +147,13 @@ impl ClockError {
 struct Reading {
     monotonic: Nanos,
     other: Nanos,
-    /// What may have come between the two.
+    /// Maximum time between the two readings.
     between: Nanos,
 }
 
 impl Reading {
-    /// Reads both, the monotonic one last; up to five times where something came between them, of
-    /// which the closest counts.
+    /// Reads both clocks, the monotonic one last. Repeats up to five times if the thread was interrupted in between,
+    /// and keeps the closest pair.
     #[inline]
     fn of(clock: libc::clockid_t) -> Reading {
         let once = || {
@@ -178,25 +173,25 @@ impl Reading {
     }
 }
 
-/// The monotonic clock beside the hardware's that nobody sets (`CLOCK_MONOTONIC_RAW`). The former
-/// runs faster or slower while the wall clock is being set right: with chrony by up to 8 %.
+/// The monotonic clock beside the unadjusted hardware clock (`CLOCK_MONOTONIC_RAW`). The former runs faster or slower
+/// while the wall clock is being corrected: with chrony by up to 8 %.
 #[derive(Clone, Copy, Debug)]
 pub struct ClockRate {
     monotonic: Nanos,
     raw: Nanos,
-    /// What may have come between the readings of both.
+    /// Maximum time between the two readings.
     error: Nanos,
 }
 
 impl ClockRate {
-    /// Both at this moment.
+    /// Reads both clocks.
     pub fn sample() -> ClockRate {
         let Reading { monotonic, other, between } = Reading::of(libc::CLOCK_MONOTONIC_RAW);
         ClockRate { monotonic, raw: other, error: between }
     }
 
-    /// By how many millionths the monotonic clock ran faster than the hardware's until `later`, at
-    /// the least, for all that came between readings; below 0, slower.
+    /// Returns how much faster the monotonic clock ran than the hardware's until `later`, in parts per million;
+    /// negative if slower. It is a lower bound that allows for the time between readings.
     pub fn ppm_until(self, later: ClockRate) -> f64 {
         let took = later.raw.since(self.raw).0 as f64;
         let faster = later.monotonic.since(self.monotonic).0 as f64 - took;
@@ -205,8 +200,8 @@ impl ClockRate {
     }
 }
 
-/// Both clocks at one moment, to convert kernel timestamps (wall clock) to the monotonic clock.
-/// Taken anew for every batch, so that a step of the wall clock spoils one batch at the most.
+/// Both clocks at one moment, to convert kernel timestamps (wall clock) to the monotonic clock. A new pair is read for
+/// every batch, so that a step of the wall clock affects at most one batch.
 #[derive(Clone, Copy, Debug)]
 pub struct ClockPair {
     monotonic: Nanos,
@@ -214,52 +209,52 @@ pub struct ClockPair {
 }
 
 impl ClockPair {
-    /// Reads both clocks. What came between the readings makes a kernel timestamp later and a reply
-    /// slower, never faster, than it was.
+    /// Reads both clocks. A delay between the readings makes a kernel timestamp later and a reply slower than it was,
+    /// never faster.
     #[inline]
     pub fn sample() -> ClockPair {
         let Reading { monotonic, other, .. } = Reading::of(libc::CLOCK_REALTIME);
         ClockPair { monotonic, wall: other }
     }
 
-    /// The monotonic moment of this sample.
+    /// Returns the monotonic time of this sample.
     pub fn monotonic(&self) -> Nanos {
         self.monotonic
     }
 
-    /// The wall-clock moment of this sample.
+    /// Returns the wall-clock time of this sample.
     pub fn wall(&self) -> Nanos {
         self.wall
     }
 
-    /// The wall-clock moment of one of the monotonic clock.
+    /// Converts a monotonic time to wall-clock time.
     #[inline]
     pub fn to_wall(self, monotonic: Nanos) -> Nanos {
         Nanos(self.wall.0.saturating_sub(self.monotonic.0.saturating_sub(monotonic.0)))
     }
 
-    /// By how many nanoseconds the wall clock was set forward between this sample and a later one;
-    /// below 0, back. Both clocks run faster or slower together; only a step sets them apart.
+    /// Returns the forward step of the wall clock between this sample and a later one, in nanoseconds; negative for a
+    /// step back. Both clocks run faster or slower together; only a step separates them.
     pub fn step_until(self, later: ClockPair) -> i64 {
         let ahead = |pair: ClockPair| pair.wall.0.wrapping_sub(pair.monotonic.0);
         ahead(later).wrapping_sub(ahead(self)) as i64
     }
 
-    /// The monotonic moment of one of the wall clock, also of a later one than this sample.
+    /// Converts a wall-clock time to monotonic time; it may be later than this sample.
     pub fn monotonic_at(self, wall: Nanos) -> Nanos {
         let later = Nanos(self.monotonic.0.saturating_add(wall.since(self.wall).0));
         if wall >= self.wall { later } else { self.to_monotonic(wall) }
     }
 
-    /// The monotonic moment of a kernel timestamp. A timestamp from after this sample (the wall
-    /// clock was set back) counts as this sample's moment.
+    /// Returns the monotonic time of a kernel timestamp. A timestamp later than this sample (the wall clock was set
+    /// back) is clamped to the sample's time.
     #[inline]
     pub fn to_monotonic(self, kernel: Nanos) -> Nanos {
         Nanos(self.monotonic.0.saturating_sub(self.wall.0.saturating_sub(kernel.0)))
     }
 
-    /// The monotonic moment at which a packet arrived that was read before this sample: that of its
-    /// kernel timestamp, or without one that of this sample.
+    /// Returns the monotonic arrival time of a packet that was read before this sample: that of its kernel timestamp,
+    /// or of this sample if there is none.
     #[inline]
     pub fn arrival(self, kernel: Option<Nanos>) -> Nanos {
         kernel.map_or(self.monotonic, |kernel| self.to_monotonic(kernel))
@@ -306,9 +301,9 @@ mod tests {
         assert!(error.estimated_us.is_none_or(|us| us < 60_000_000), "{error:?}");
     }
 
-    /// A timex with this status, and esterror, maxerror and offset.
+    /// Returns a timex with this status, and esterror, maxerror and offset.
     fn timex(status: libc::c_int, [esterror, maxerror, offset]: [libc::c_long; 3]) -> libc::timex {
-        // SAFETY: all-zero octets are a valid timex: it has integers only.
+        // SAFETY: all-zero octets are a valid timex: it consists of integers.
         let empty: libc::timex = unsafe { std::mem::zeroed() };
         libc::timex { status, esterror, maxerror, offset, ..empty }
     }
@@ -317,17 +312,17 @@ mod tests {
     fn an_error_counts_only_where_somebody_has_estimated_it() {
         let of = |status, numbers| ClockError::of(libc::TIME_OK, &timex(status, numbers));
         let known = |status, numbers| of(status, numbers).estimated_us;
-        // chrony says what it estimates, which may be less than a microsecond.
+        // chrony reports its estimate, which may be less than a microsecond.
         assert_eq!(known(0, [35, 900, 0]), Some(35));
         assert_eq!(known(0, [0, 901, 0]), Some(0));
-        // ntpd has the kernel's loop set the rest right, in nanoseconds or microseconds.
+        // ntpd leaves the remaining correction to the kernel's loop, in nanoseconds or microseconds.
         assert_eq!(known(libc::STA_PLL | libc::STA_NANO, [35, 900, -2_000_001]), Some(35 + 2_001));
         assert_eq!(known(libc::STA_PLL, [35, 900, 2_000]), Some(35 + 2_000));
-        // systemd-timesyncd says 0 while 400 ms are still to be set right, and after a jump.
+        // systemd-timesyncd reports 0 while 400 ms are still to be corrected, and after a step.
         assert_eq!(known(libc::STA_PLL | libc::STA_NANO, [0, 0, 400_000_000]), None);
         assert_eq!(known(libc::STA_NANO, [0, 0, 0]), None);
         assert_eq!(known(libc::STA_NANO, [0, 17_500, 0]), None);
-        // phc2sys says that the clock is set, and leaves the estimate as the kernel begins with it.
+        // phc2sys reports a synchronized clock, and leaves the kernel's initial estimate in place.
         assert_eq!(known(0, [16_000_000, 0, 0]), None);
         assert!(
             of(0, [35, 900, 0]).synchronized && !of(libc::STA_UNSYNC, [35, 900, 0]).synchronized
@@ -360,7 +355,7 @@ mod tests {
         assert_eq!(ppm(8_000_000_000, 6_000_000_000), 0.0);
         assert_eq!(ppm(8_083_000_000, 6_000_000_000), 82_999.0);
         assert_eq!(ppm(7_917_000_000, 6_000_000_000), -82_999.0);
-        // What came between the readings is not the clock's.
+        // Delays between the readings do not count as clock error.
         assert_eq!(ppm(8_000_001_000, 6_000_000_000), 0.0);
         assert_eq!(ppm(7_000_000_000, 5_000_000_000), 0.0);
         let real = ClockRate::sample();

@@ -1,4 +1,4 @@
-//! What the CPUs of a host did with their time: `/proc/stat` of Linux (proc_stat(5)).
+//! CPU time of a host by use: `/proc/stat` of Linux (proc_stat(5)).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,59 +6,58 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-/// Where Linux tells it.
+/// Source file of Linux.
 pub const FILE: &str = "/proc/stat";
 
-/// Time of CPUs since the host started.
+/// CPU time since the host started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuTimes {
     all: Ticks,
-    /// By number of the CPU.
+    /// By CPU number.
     each: BTreeMap<usize, Ticks>,
 }
 
-/// Time of a CPU, or of all together, in ticks.
+/// Time of one CPU, or of all together, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Ticks {
     idle: u64,
     /// Programs: user, nice and system.
     programs: u64,
-    /// Interrupts, soft ones included.
+    /// Interrupts, including soft interrupts.
     interrupts: u64,
     stolen: u64,
     total: u64,
 }
 
-/// Use of some CPUs between two moments, in seconds over all of them.
+/// Use of a set of CPUs between two moments, in seconds summed over them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CpuUse {
-    /// Programs, kernel threads included.
+    /// Programs, including kernel threads.
     pub programs: f64,
-    /// Interrupts, soft ones included.
+    /// Interrupts, including soft interrupts.
     pub interrupts: f64,
     /// Taken by a hypervisor.
     pub stolen: f64,
-    /// All time, idle time included.
+    /// All time, including idle time.
     pub total: f64,
 }
 
-/// Ticks per second in [`FILE`]: USER_HZ, 100 on all architectures that run Rust.
+/// Ticks per second in [`FILE`]: USER_HZ, which is 100 on all architectures that Rust supports.
 const TICKS: f64 = 100.0;
 
-/// The share of CPU time that a hypervisor gave to others while there was work for it here
-/// ("steal"), in per cent.
+/// Share of CPU time that a hypervisor gave to other guests while this host had work ("steal"), in per cent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Stolen {
-    /// Of the time of all CPUs.
+    /// Share of the time of all CPUs.
     pub all_pct: f64,
-    /// Of the time of the CPU that lost most.
+    /// Share of the time of the most affected CPU.
     pub worst_cpu_pct: f64,
-    /// Which CPU that is.
+    /// Number of that CPU.
     pub worst_cpu: usize,
 }
 
 impl CpuTimes {
-    /// Those of this host now.
+    /// Reads the current times of this host.
     ///
     /// # Errors
     /// If /proc is not mounted, or is not that of Linux.
@@ -68,7 +67,7 @@ impl CpuTimes {
         })
     }
 
-    /// Of the text of [`FILE`]; `None` if it does not begin with the time of all CPUs.
+    /// Parses the text of [`FILE`]; returns `None` if it does not begin with the time of all CPUs.
     pub fn parse(text: &str) -> Option<CpuTimes> {
         let mut lines = text.lines();
         let all = Ticks::parse(lines.next()?.strip_prefix("cpu ")?)?;
@@ -79,7 +78,7 @@ impl CpuTimes {
         Some(CpuTimes { all, each: lines.map_while(one).collect() })
     }
 
-    /// What was stolen since `before`. A CPU that was not there then is left out.
+    /// Returns the time stolen since `before`. CPUs that did not exist then are omitted.
     pub fn stolen_since(&self, before: &CpuTimes) -> Stolen {
         let of = |(cpu, now): (&usize, &Ticks)| {
             Some((*cpu, now.since(before.each.get(cpu)?).stolen_pct()))
@@ -90,7 +89,7 @@ impl CpuTimes {
         Stolen { all_pct, worst_cpu_pct, worst_cpu }
     }
 
-    /// Use of these CPUs since `before`; `None` if one of them was not there at both moments.
+    /// Returns the use of these CPUs since `before`; `None` if one of them is missing at either moment.
     pub fn used_since(&self, before: &CpuTimes, cpus: &BTreeSet<usize>) -> Option<CpuUse> {
         let mut used = CpuUse::default();
         for cpu in cpus {
@@ -103,7 +102,7 @@ impl CpuTimes {
         Some(used)
     }
 
-    /// What was stolen since the host started.
+    /// Returns the time stolen since the host started.
     pub fn stolen_ever(&self) -> Stolen {
         let none = CpuTimes {
             each: self.each.keys().map(|cpu| (*cpu, Ticks::default())).collect(),
@@ -112,8 +111,8 @@ impl CpuTimes {
         self.stolen_since(&none)
     }
 
-    /// The share of the time of all CPUs since `before` that was neither idle nor waiting for a
-    /// disk, in per cent.
+    /// Returns the share of the time of all CPUs since `before` that was neither idle nor waiting for a disk, in per
+    /// cent.
     pub fn busy_since(&self, before: &CpuTimes) -> f64 {
         let ticks = self.all.since(&before.all);
         share(ticks.total - ticks.idle.min(ticks.total), ticks.total)
@@ -136,7 +135,7 @@ impl Ticks {
         })
     }
 
-    /// Counters may go back a little when a CPU goes off and on again.
+    /// Returns the difference. Counters may decrease slightly when a CPU goes off and on again.
     fn since(&self, before: &Ticks) -> Ticks {
         Ticks {
             idle: self.idle.saturating_sub(before.idle),

@@ -1,4 +1,4 @@
-//! What this host lost on its way from or to the tester: counters of interfaces and of UDP.
+//! Packets lost in this host on the way from or to the tester: counters of interfaces and of UDP.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,28 +6,27 @@ use std::io;
 
 use crate::ethtool::driver;
 
-/// Counters of one network interface, since it exists.
+/// Counters of one network interface since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceCounters {
     /// Packets that the interface has received.
     pub received: u64,
-    /// Packets that arrived and were lost in this host: no room in the backlog, in the ring, in
-    /// memory.
+    /// Packets that arrived and were lost in this host: backlog full, ring full, or no memory.
     pub receive_drops: u64,
-    /// Packets that this host lost before they left.
+    /// Packets lost in this host before they left.
     pub send_drops: u64,
 }
 
-/// By which way packets of this host get to an interface.
+/// Path of packets from this host to an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outward {
-    /// Through the network stack, from sockets.
+    /// From sockets, through the network stack.
     ThroughStack,
-    /// Past it (AF_XDP).
+    /// By AF_XDP.
     PastStack,
 }
 
-/// The counters of `interface` in this thread's network namespace, to which packets get this way.
+/// Returns the counters of `interface` in this thread's network namespace, for packets that take this path.
 ///
 /// # Errors
 /// If there is no such interface, or /proc is not mounted.
@@ -44,10 +43,10 @@ pub fn interface_counters(interface: &str, outward: Outward) -> io::Result<Inter
 }
 
 impl InterfaceCounters {
-    /// What of these counters, of a veth or of another interface, nobody else counts. A veth counts as
-    /// "send drops" what its peer had no room for. From sockets such a packet is in UDP's counter,
-    /// because the veth's driver tells the stack ([`UdpErrors::no_room_to_send`]). Past the stack there
-    /// is no other counter, and no queue that the packet could have waited in.
+    /// Returns the losses in these counters that no other counter includes. A veth counts packets that its peer had no
+    /// room for as "send drops". Packets from sockets are also in UDP's counter, because the veth's driver reports the
+    /// loss to the stack ([`UdpErrors::no_room_to_send`]). With AF_XDP there is no other counter, and no queue that the
+    /// packet could have waited in.
     fn as_lost(self, is_veth: bool, outward: Outward) -> InterfaceCounters {
         if is_veth && outward == Outward::ThroughStack {
             InterfaceCounters { send_drops: 0, ..self }
@@ -74,19 +73,17 @@ fn parse_proc_net_dev(text: &str) -> BTreeMap<String, InterfaceCounters> {
         .collect()
 }
 
-/// Counters of UDP over IPv4 and IPv6 together, since the network namespace exists. They are those
-/// of all its sockets.
+/// Counters of UDP over IPv4 and IPv6 together since the creation of the network namespace, over all its sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UdpErrors {
-    /// Calls to send that found no room (RFC 4113 has no name for it, Linux has: SndbufErrors):
-    /// among them those whose packets a queueing discipline dropped. The caller is told that they
-    /// were sent.
+    /// Send calls that found no room (Linux: SndbufErrors; RFC 4113 has no name for it). They include packets dropped
+    /// by a queueing discipline. The caller is not informed of the loss.
     pub no_room_to_send: u64,
     /// Datagrams received with a wrong checksum (InCsumErrors).
     pub wrong_checksum: u64,
 }
 
-/// The UDP counters of this thread's network namespace.
+/// Returns the UDP counters of this thread's network namespace.
 ///
 /// # Errors
 /// If /proc is not mounted.

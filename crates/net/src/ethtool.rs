@@ -1,6 +1,5 @@
-//! What a network interface and its driver say of themselves: the SIOCETHTOOL requests of
-//! ethtool(8), of the calling thread's network namespace. All numbers and layouts are those of
-//! linux/ethtool.h.
+//! Properties of network interfaces reported by their drivers: the SIOCETHTOOL requests of ethtool(8), in the calling
+//! thread's network namespace. All numbers and layouts are those of linux/ethtool.h.
 
 use std::ffi::CStr;
 use std::io;
@@ -21,25 +20,25 @@ const ETHTOOL_GFLAGS: u32 = 0x25;
 const ETHTOOL_GRXFH: u32 = 0x29;
 const ETHTOOL_GGRO: u32 = 0x2b;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
-/// What a driver gives as speed where there is none, in Mbit/s.
+/// Speed reported by a driver that has none, in Mbit/s.
 const SPEED_UNKNOWN: u32 = u32::MAX;
 
-/// A network interface that is up. What its driver does not tell is `None`.
+/// A network interface that is up. Properties that its driver does not report are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interface {
     /// Name of the interface, for example `eth0`.
     pub name: String,
-    /// Its IP addresses, those of its links left out.
+    /// IP addresses, without link-local ones.
     pub addresses: Vec<IpAddr>,
-    /// The driver, with its firmware and the place of the device.
+    /// Driver, with firmware version and bus address.
     pub driver: Option<Driver>,
-    /// Speed of its link in Mbit/s.
+    /// Link speed in Mbit/s.
     pub speed: Option<u32>,
-    /// How many queues it has in use.
+    /// Queues in use.
     pub queues: Option<Queues>,
-    /// Whether it, or the kernel for it, joins and splits packets.
+    /// Joining and splitting of packets by the device or the kernel.
     pub offloads: Offloads,
-    /// How long it collects packets before it interrupts a CPU.
+    /// Interrupt coalescing.
     pub coalescing: Option<Coalescing>,
 }
 
@@ -48,47 +47,46 @@ pub struct Interface {
 pub struct Driver {
     /// Name of the driver, for example `virtio_net`.
     pub name: String,
-    /// Version of the firmware; empty where there is none.
+    /// Firmware version; empty if there is none.
     pub firmware: String,
-    /// Where the device is, for example a PCI address; empty where there is none.
+    /// Bus address of the device, for example a PCI address; empty if there is none.
     pub bus: String,
 }
 
 /// Queues in use (ETHTOOL_GCHANNELS).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Queues {
-    /// For packets that come.
+    /// Receive queues.
     pub receive: u32,
-    /// For packets that go.
+    /// Transmit queues.
     pub transmit: u32,
 }
 
 /// Joining and splitting of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offloads {
-    /// Generic receive offload: packets that come are joined.
+    /// Generic receive offload: received packets are joined.
     pub gro: Option<bool>,
-    /// Generic segmentation offload: packets that go are split late, by the kernel.
+    /// Generic segmentation offload: sent packets are split late, by the kernel.
     pub gso: Option<bool>,
     /// TCP segmentation offload: TCP segments are split by the device.
     pub tso: Option<bool>,
 }
 
-/// When a device interrupts a CPU for packets that came (ETHTOOL_GCOALESCE).
+/// Conditions for an interrupt after received packets (ETHTOOL_GCOALESCE).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Coalescing {
-    /// After this time in µs; 0 is at once.
+    /// Delay in µs; 0 means immediately.
     pub receive_us: u32,
-    /// After so many packets; 0 is not given.
+    /// Number of packets; 0 means not specified.
     pub receive_packets: u32,
-    /// The same for packets that went, in µs.
+    /// Delay after sent packets in µs.
     pub transmit_us: u32,
-    /// Whether the driver changes the time for received packets by their rate.
+    /// True if the driver adapts the receive delay to the packet rate.
     pub adaptive_receive: bool,
 }
 
-/// The interfaces of this thread's network namespace that are up, in the kernel's order, without
-/// loopback.
+/// Returns the interfaces of this thread's network namespace that are up, in the kernel's order, without loopback.
 ///
 /// # Errors
 /// If the kernel does not list them.
@@ -115,30 +113,29 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
     Ok(all)
 }
 
-/// How an interface chooses the queue of a UDP datagram that comes. What its driver does not tell
-/// is `None`.
+/// Selection of the receive queue for a UDP datagram. Settings that the driver does not report are `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steering {
-    /// By which fields of datagrams over IPv4.
+    /// Hashed fields of datagrams over IPv4.
     pub over_ipv4: Option<Hashed>,
-    /// By which fields of datagrams over IPv6.
+    /// Hashed fields of datagrams over IPv6.
     pub over_ipv6: Option<Hashed>,
-    /// Whether rules of the user's may choose it (ntuple filters).
+    /// True if user-defined rules can select the queue (ntuple filters).
     pub by_rules: Option<bool>,
 }
 
-/// Fields of a datagram by which a queue is chosen (ETHTOOL_GRXFH).
+/// Fields of a datagram that select a queue (ETHTOOL_GRXFH).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hashed {
-    /// None of these: all datagrams come by one queue.
+    /// None of these: all datagrams use one queue.
     Nothing,
-    /// The addresses: all of a client to a server come by one queue.
+    /// Addresses: all datagrams from a client to a server use one queue.
     Addresses,
     /// Addresses and ports.
     AddressesAndPorts,
 }
 
-/// How an interface chooses queues.
+/// Returns the queue selection of an interface.
 pub fn steering(interface: &str) -> Steering {
     let device = Device::open(interface);
     let hashed = |flow| {
@@ -158,21 +155,20 @@ pub fn steering(interface: &str) -> Steering {
     }
 }
 
-/// Kinds of flows, and fields of datagrams (linux/ethtool.h).
+/// Kinds of flows and fields of datagrams (linux/ethtool.h).
 const UDP_V4_FLOW: u32 = 0x02;
 const UDP_V6_FLOW: u32 = 0x06;
 const RXH_ADDRESSES: u64 = 1 << 4 | 1 << 5;
 const RXH_PORTS: u64 = 1 << 6 | 1 << 7;
 const ETH_FLAG_NTUPLE: u32 = 1 << 27;
 
-/// The interface's driver, if it has one that tells.
+/// Returns the interface's driver, if it reports one.
 pub fn driver(interface: &str) -> Option<Driver> {
     driver_info(&Device::open(interface)?)
 }
 
-/// What can be asked of one interface; addresses aside.
-/// Whether an interface has its link at this moment, if its driver tells (ETHTOOL_GLINK). The flag
-/// `IFF_RUNNING` says so up to a second later.
+/// Returns true if the interface has its link at this moment, or `None` if its driver does not report it
+/// (ETHTOOL_GLINK). The flag `IFF_RUNNING` follows up to a second later.
 pub fn has_link(interface: &str) -> Option<bool> {
     flag(&Device::open(interface)?, ETHTOOL_GLINK)
 }
@@ -196,24 +192,24 @@ fn interface(name: &str) -> Interface {
     }
 }
 
-/// An interface to be asked.
+/// An interface opened for requests.
 struct Device {
     socket: OwnedFd,
     name: [libc::c_char; libc::IFNAMSIZ],
 }
 
-/// The layout of an answer to a request of SIOCETHTOOL.
+/// Layout of the answer to a SIOCETHTOOL request.
 ///
 /// # Safety
-/// The type is `repr(C)`, plain data for which all bit patterns are valid, begins with the
-/// request's number as a `u32`, and is as long as what the kernel writes for [`Answer::REQUESTS`].
+/// The type must be `repr(C)` plain data for which all bit patterns are valid. It must begin with the request's number
+/// as a `u32`, and be as long as the kernel's answer to each of [`Answer::REQUESTS`].
 unsafe trait Answer {
-    /// The requests that this is the answer to.
+    /// Requests with this answer.
     const REQUESTS: &'static [u32];
 }
 
 impl Device {
-    /// `None` for a name that no interface can have.
+    /// Opens a device; returns `None` for a name that no interface can have.
     fn open(interface: &str) -> Option<Device> {
         let socket =
             socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None).ok()?;
@@ -227,13 +223,13 @@ impl Device {
         Some(Device { socket, name })
     }
 
-    /// Asks the kernel; `None` where the interface is not there or its driver does not tell.
+    /// Sends a request to the kernel; returns `None` if the interface does not exist or its driver does not answer.
     fn ask<T: Answer>(&self, request: u32) -> Option<T> {
         // SAFETY: an `Answer` is plain data for which all zeros is a valid value.
         self.ask_with(request, unsafe { std::mem::zeroed() })
     }
 
-    /// The same, where what is asked stands in the place of the answer.
+    /// Sends a request whose parameters are passed in the answer structure.
     fn ask_with<T: Answer>(&self, request: u32, mut answer: T) -> Option<T> {
         assert!(T::REQUESTS.contains(&request), "each caller names a request of its answer's type");
         // SAFETY: an `Answer` begins with a u32, and is aligned for it.
@@ -242,9 +238,8 @@ impl Device {
         let mut ifreq: libc::ifreq = unsafe { std::mem::zeroed() };
         ifreq.ifr_name = self.name;
         ifreq.ifr_ifru.ifru_data = (&raw mut answer).cast();
-        // SAFETY: for SIOCETHTOOL the kernel writes the answer to ifru_data, which points to a
-        // value that outlives the call and is, as `Answer` demands, as long as the kernel's answer
-        // to this request.
+        // SAFETY: for SIOCETHTOOL the kernel writes the answer to ifru_data. It points to a value that outlives the
+        // call and is, as `Answer` requires, as long as the kernel's answer to this request.
         let status =
             unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut ifreq) };
         (status == 0).then_some(answer)
@@ -357,7 +352,7 @@ const _: () = assert!(size_of::<FlowHash>() == 192);
 
 fn driver_info(device: &Device) -> Option<Driver> {
     let info: DriverInfo = device.ask(ETHTOOL_GDRVINFO)?;
-    // Some drivers write N/A, or blanks, for what they do not have.
+    // Some drivers write N/A, or blanks, for missing values.
     let text = |bytes: &[u8]| {
         let text = CStr::from_bytes_until_nul(bytes)
             .unwrap_or_default()
@@ -372,7 +367,7 @@ fn driver_info(device: &Device) -> Option<Driver> {
 fn speed(device: &Device) -> Option<u32> {
     let settings: Settings = device.ask(ETHTOOL_GSET)?;
     let speed = u32::from(settings.speed) | u32::from(settings.speed_high) << 16;
-    // Some drivers give the low half of "not known" only.
+    // Some drivers return only the low half of "unknown".
     (speed != SPEED_UNKNOWN && speed != u32::from(u16::MAX) && speed > 0).then_some(speed)
 }
 

@@ -1,12 +1,11 @@
-//! The next hop towards a server: by which interface it is reached, and whether its link-layer
-//! address is known.
+//! The next hop towards a server: its interface, and the state of its link-layer address.
 //!
 //! ```text
 //! server ─ RTM_GETROUTE ─► interface, gateway or the server itself ─ RTM_GETNEIGH ─► reachable, stale, incomplete, none …
 //! ```
 //!
-//! While the link-layer address is not known, the kernel keeps a few packets for the neighbour and
-//! drops the others: a loss of this host that no socket and no interface counts.
+//! While the link-layer address is unknown, the kernel keeps a few packets for the neighbour and drops the others. No
+//! socket and no interface counts that loss.
 
 use std::fs;
 use std::io;
@@ -26,42 +25,41 @@ use nix::net::if_::{InterfaceFlags, if_indextoname};
 
 use crate::netlink::Routing;
 
-/// The discard service (RFC 863): nothing is expected to come back from it.
+/// The discard service (RFC 863), which sends no replies.
 const DISCARD: u16 = 9;
-/// Time between two datagrams that ask the kernel to resolve a neighbour.
+/// Interval between datagrams that make the kernel resolve a neighbour.
 const AGAIN: Duration = Duration::from_millis(500);
-/// Time between two looks at the state of a neighbour that is being resolved.
+/// Interval between reads of the state of a neighbour that is being resolved.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Where packets for a server go first.
+/// First hop of packets to a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextHop {
     /// Name of the interface through which packets leave, for example `eth0`.
     pub interface: String,
-    /// The gateway's address, or the server's where it is on the link.
+    /// The gateway's address, or the server's if it is on the link.
     pub address: IpAddr,
-    /// Whether packets need the neighbour's link-layer address: not on loopback, point-to-point and
-    /// NOARP interfaces, and not for addresses of this host.
+    /// True if packets need the neighbour's link-layer address: not on loopback, point-to-point and NOARP interfaces,
+    /// and not for addresses of this host.
     pub needs_address: bool,
-    /// Whether the interface is a loopback interface.
+    /// True for a loopback interface.
     pub loopback: bool,
     index: u32,
 }
 
-/// What the kernel knows of a neighbour's link-layer address.
+/// State of a neighbour's link-layer address in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// The address is known (or none is needed): packets leave at once.
+    /// The address is known, or not needed: packets leave at once.
     Known,
-    /// The address is being asked for, or nobody answered: packets wait in a short queue, or are
-    /// dropped.
+    /// Resolution is in progress or has failed: packets wait in a short queue, or are dropped.
     Unresolved,
-    /// There is no entry: the next packet makes the kernel ask.
+    /// There is no entry: the next packet starts resolution.
     Absent,
 }
 
 impl NextHop {
-    /// The next hop towards `server` in the calling thread's network namespace. Nothing is sent.
+    /// Returns the next hop towards `server` in the calling thread's network namespace. Nothing is sent.
     ///
     /// # Errors
     /// If there is no route, or the interface is gone.
@@ -103,11 +101,11 @@ impl NextHop {
         })
     }
 
-    /// Has the kernel resolve the link-layer address, if one is needed and it is not known: by
-    /// empty datagrams to `server`'s port for discarding, for `limit` at most. Needs no privilege.
+    /// Makes the kernel resolve the link-layer address, if one is needed and unknown, by sending empty datagrams to
+    /// `server`'s discard port for up to `limit`. Needs no privilege.
     ///
     /// # Errors
-    /// `TimedOut` if nobody answers; else what the kernel says.
+    /// `TimedOut` if there is no answer; otherwise the kernel's error.
     pub fn resolve(&self, server: SocketAddr, limit: Duration) -> io::Result<()> {
         let mut watch = Watch::new(self.clone())?;
         let give_up = Instant::now() + limit;
@@ -122,8 +120,8 @@ impl NextHop {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, why));
             }
             if now >= ask_at {
-                // The kernel may refuse to send because the neighbour failed a moment ago. That is
-                // no reason to give up: the state of the entry says when the neighbour is there.
+                // The kernel may refuse to send because resolution failed a moment ago. That is no reason to give up:
+                // the state of the entry shows when the neighbour is there.
                 let _ = discard(server);
                 ask_at = now + AGAIN;
             }
@@ -132,11 +130,11 @@ impl NextHop {
         Ok(())
     }
 
-    /// The Ethernet addresses of a frame to the next hop, as they stand in it: the next hop's own,
-    /// then the interface's; `None` if none are needed, or the next hop's is not known.
+    /// Returns the Ethernet addresses of a frame to the next hop in wire order: the next hop's, then the interface's.
+    /// Returns `None` if none are needed, or the next hop's is unknown.
     ///
     /// # Errors
-    /// If the kernel does not tell, or the interface is gone.
+    /// If the kernel does not answer, or the interface is gone.
     pub fn link(&self) -> io::Result<Option<[u8; 12]>> {
         if !self.needs_address {
             return Ok(None);
@@ -152,16 +150,15 @@ impl NextHop {
         }))
     }
 
-    /// Packets that this machine dropped because a neighbour could not be resolved, since it
-    /// started: those to all neighbours of this next hop's address family, in all network
-    /// namespaces. `None` where the kernel's counters are not to be seen (they are in the initial
-    /// namespace's /proc/net only).
+    /// Returns the number of packets that this machine dropped since boot because a neighbour could not be resolved. It
+    /// covers all neighbours of this address family in all network namespaces. `None` if the kernel's counters are not
+    /// visible: they are only in /proc/net of the initial namespace.
     pub fn discards(&self) -> Option<u64> {
         discards_in(if self.address.is_ipv4() { ARP_CACHE } else { NDISC_CACHE })
     }
 }
 
-/// Sum of [`NextHop::discards`] over both address families.
+/// Returns the sum of [`NextHop::discards`] over both address families.
 pub fn all_discards() -> Option<u64> {
     Some(discards_in(ARP_CACHE)? + discards_in(NDISC_CACHE).unwrap_or(0))
 }
@@ -175,34 +172,34 @@ fn discards_in(file: &str) -> Option<u64> {
     read("thread-self").or_else(|| read("1")).as_deref().and_then(parse_discards)
 }
 
-/// The Ethernet address of an interface; `None` if it has none, or there is no such interface.
+/// Returns the Ethernet address of an interface; `None` if it has none, or there is no such interface.
 ///
 /// # Errors
-/// As getifaddrs(3).
+/// See getifaddrs(3).
 pub(crate) fn link_address(interface: &str) -> io::Result<Option<[u8; 6]>> {
     let of_it = getifaddrs()?.filter(|entry| entry.interface_name == interface);
     Ok(of_it.filter_map(|entry| entry.address?.as_link_addr()?.addr()).next())
 }
 
-/// Looks at one neighbour's state again and again.
+/// Repeatedly reads the state of one neighbour.
 pub struct Watch {
     next_hop: NextHop,
     routing: Routing,
 }
 
 impl Watch {
-    /// Of a next hop in the calling thread's network namespace.
+    /// Watches a next hop in the calling thread's network namespace.
     ///
     /// # Errors
-    /// If the kernel gives no netlink socket.
+    /// If no netlink socket can be opened.
     pub fn new(next_hop: NextHop) -> io::Result<Watch> {
         Ok(Watch { next_hop, routing: Routing::open()? })
     }
 
-    /// What the kernel knows at this moment; costs one request of some microseconds.
+    /// Returns the current state; costs one request of some microseconds.
     ///
     /// # Errors
-    /// If the kernel does not tell (before Linux 5.0), or the interface is gone.
+    /// If the kernel does not answer (before Linux 5.0), or the interface is gone.
     pub fn look(&mut self) -> io::Result<Reach> {
         if !self.next_hop.needs_address {
             return Ok(Reach::Known);
@@ -217,7 +214,7 @@ impl Watch {
         })
     }
 
-    /// The neighbour's link-layer address, if the kernel has it.
+    /// Returns the neighbour's link-layer address, if the kernel has it.
     fn link_layer_address(&mut self) -> io::Result<Option<Vec<u8>>> {
         let attributes = self.entry()?.map(|entry| entry.attributes).unwrap_or_default();
         Ok(attributes.into_iter().find_map(|attribute| match attribute {
@@ -226,7 +223,7 @@ impl Watch {
         }))
     }
 
-    /// The kernel's entry of the neighbour, if there is one.
+    /// Returns the kernel's entry of the neighbour, if there is one.
     fn entry(&mut self) -> io::Result<Option<NeighbourMessage>> {
         let NextHop { address, index, .. } = self.next_hop;
         let mut question = NeighbourMessage::default();
@@ -247,7 +244,7 @@ impl Watch {
     }
 }
 
-/// Repeated looks at all neighbours of one network namespace.
+/// Repeatedly reads all neighbours of one network namespace.
 pub struct Neighbours(Routing);
 
 impl Neighbours {
@@ -259,9 +256,9 @@ impl Neighbours {
         Routing::open().map(Neighbours)
     }
 
-    /// Neighbours in link-layer address resolution, with the names of their interfaces: packets to
-    /// them wait in a short queue. A neighbour that did not answer counts only while further packets
-    /// make the kernel ask again.
+    /// Returns the neighbours in link-layer address resolution, with the names of their interfaces: packets to them
+    /// wait in a short queue. A neighbour that did not answer is included only while further packets make the kernel
+    /// ask again.
     ///
     /// # Errors
     /// If the kernel does not list them.
@@ -289,20 +286,20 @@ impl Neighbours {
     }
 }
 
-/// The first of `addresses` that is not local in the calling thread's network namespace; `None`
-/// if all are. An address is local if the kernel's route to it is of type local: those of this
-/// host's interfaces, those of 127.0.0.0/8, and those of a prefix that was made local, as by
-/// `ip route add local 198.19.0.0/24 dev lo`. Nothing is sent.
+/// Returns the first of `addresses` that is not local in the calling thread's network namespace; `None` if all are
+/// local. An address is local if the kernel's route to it is of type local. These are the addresses of this host's
+/// interfaces, 127.0.0.0/8, and prefixes made local by a command such as `ip route add local 198.19.0.0/24 dev lo`.
+/// Nothing is sent.
 ///
 /// # Errors
-/// If the kernel gives no netlink socket, or does not answer.
+/// If no netlink socket can be opened, or the kernel does not answer.
 pub fn first_not_local(addresses: impl IntoIterator<Item = IpAddr>) -> io::Result<Option<IpAddr>> {
     let mut routing = Routing::open()?;
     for address in addresses {
         match routing.get(RouteNetlinkMessage::GetRoute(way_to(address.to_canonical()))) {
             Ok(RouteNetlinkMessage::NewRoute(route)) if route.header.kind == RouteType::Local => {}
             Ok(_) => return Ok(Some(address)),
-            // There is no route, or one that refuses, or it is no address that packets go to.
+            // There is no route, the route rejects packets, or the address is not a destination.
             Err(error) if error.raw_os_error().is_some_and(|code| NO_WAY.contains(&code)) => {
                 return Ok(Some(address));
             }
@@ -312,10 +309,10 @@ pub fn first_not_local(addresses: impl IntoIterator<Item = IpAddr>) -> io::Resul
     Ok(None)
 }
 
-/// How the kernel says that there is no way to an address.
+/// Kernel errors for an unreachable address.
 const NO_WAY: [i32; 4] = [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::EACCES, libc::EINVAL];
 
-/// The question for the route to an address.
+/// Returns the request for the route to an address.
 fn way_to(target: IpAddr) -> RouteMessage {
     let mut question = RouteMessage::default();
     question.header.address_family = family(target);
@@ -346,7 +343,7 @@ fn gateway(attribute: &RouteAttribute) -> Option<IpAddr> {
     }
 }
 
-/// The sum of the column `unresolved_discards` over all CPUs: a table with a header and hexadecimal
+/// Returns the sum of the column `unresolved_discards` over all CPUs, from a table with a header and hexadecimal
 /// numbers.
 fn parse_discards(table: &str) -> Option<u64> {
     let mut lines = table.lines();

@@ -1,6 +1,6 @@
-//! Questions to the kernel's routing tables (rtnetlink(7)), over one blocking socket.
+//! Requests to the kernel's routing tables (rtnetlink(7)) over one blocking socket.
 //!
-//! A socket belongs to the network namespace of the thread that opens it, and goes on asking there.
+//! A socket belongs to the network namespace of the thread that opens it, also when other threads use it.
 
 use std::io;
 
@@ -19,10 +19,10 @@ pub(crate) struct Routing {
 }
 
 impl Routing {
-    /// Opens one in the calling thread's network namespace.
+    /// Opens a connection in the calling thread's network namespace.
     ///
     /// # Errors
-    /// As socket(2) and bind(2).
+    /// See socket(2) and bind(2).
     pub(crate) fn open() -> io::Result<Routing> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
@@ -30,20 +30,19 @@ impl Routing {
         Ok(Routing { socket, sequence: 0 })
     }
 
-    /// The one object that `question` names.
+    /// Returns the single object that `question` selects.
     ///
     /// # Errors
-    /// What the kernel answers; `NotFound` if there is no such object.
+    /// The kernel's error; `NotFound` if there is no such object.
     pub(crate) fn get(&mut self, question: RouteNetlinkMessage) -> io::Result<RouteNetlinkMessage> {
         let found = self.ask(question, NLM_F_REQUEST)?.into_iter().next();
         found.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
     }
 
-    /// All objects of the kind that `question` is of. An object that `netlink-packet-route` cannot
-    /// read is left out.
+    /// Returns all objects of the kind of `question`. Objects that `netlink-packet-route` cannot parse are omitted.
     ///
     /// # Errors
-    /// What the kernel answers.
+    /// The kernel's error.
     pub(crate) fn dump(
         &mut self,
         question: RouteNetlinkMessage,
@@ -76,7 +75,7 @@ impl Routing {
                     .length() as usize;
                 let next = length.next_multiple_of(4).min(rest.len());
                 match NetlinkMessage::<RouteNetlinkMessage>::deserialize(&rest[..length]) {
-                    // This message belongs to an earlier question that ended with an error.
+                    // This message belongs to an earlier request that ended with an error.
                     Ok(answer) if answer.header.sequence_number != self.sequence => {}
                     Ok(answer) => match answer.payload {
                         NetlinkPayload::InnerMessage(answer) => answers.push(answer),

@@ -1,5 +1,4 @@
-//! Queueing disciplines between the sockets and each interface: dropped packets, and the time that
-//! packets wait.
+//! Queueing disciplines between the sockets and each interface: dropped packets, and waiting times of packets.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,18 +16,18 @@ use crate::netlink::Routing;
 pub struct Queueing {
     /// Name of the interface, for example `eth0`.
     pub interface: String,
-    /// Kind as in tc(8): `noqueue`, `fq_codel`, `tbf` …
+    /// Kind as shown by tc(8): `noqueue`, `fq_codel`, `tbf` …
     pub kind: String,
-    /// Packets that it and the disciplines below it dropped since it was installed; the kernel's
-    /// counter has 32 bits. A datagram with segments (`UDP_SEGMENT`) is one packet here.
+    /// Packets that it and its child disciplines have dropped since installation; the kernel's counter has 32 bits. A
+    /// datagram with segments (`UDP_SEGMENT`) is one packet here.
     pub drops: u32,
-    /// Octets that left it since it was installed.
+    /// Octets sent since installation.
     pub left: u64,
-    /// Packets that left it since it was installed, segments one by one; 32 bits.
+    /// Packets sent since installation, each segment counted; 32 bits.
     pub packets: u32,
-    /// Octets that wait in it.
+    /// Octets waiting.
     pub backlog: u32,
-    /// Packets that wait in it. A datagram with segments is one packet here.
+    /// Packets waiting. A datagram with segments is one packet here.
     pub waiting: u32,
 }
 
@@ -39,7 +38,7 @@ impl Queueing {
     }
 }
 
-/// Repeated looks at the queueing disciplines of one network namespace, over one netlink socket.
+/// Repeatedly reads the queueing disciplines of one network namespace over one netlink socket.
 pub struct Disciplines(Routing);
 
 impl Disciplines {
@@ -51,7 +50,7 @@ impl Disciplines {
         Routing::open().map(Disciplines)
     }
 
-    /// The root queueing disciplines of all interfaces that are up.
+    /// Returns the root queueing disciplines of all interfaces that are up.
     ///
     /// # Errors
     /// If the kernel does not list interfaces or disciplines.
@@ -60,8 +59,7 @@ impl Disciplines {
         for interface in
             getifaddrs()?.filter(|interface| interface.flags.contains(InterfaceFlags::IFF_UP))
         {
-            // Each interface has one entry with its link-layer address, and with the index that
-            // netlink uses.
+            // Each interface has one entry with its link-layer address, which has the index that netlink uses.
             if let Some(index) =
                 interface.address.as_ref().and_then(|a| a.as_link_addr()).map(|link| link.ifindex())
             {
@@ -83,20 +81,18 @@ impl Disciplines {
     }
 }
 
-/// The root queueing disciplines of all interfaces of the calling thread's network namespace that
-/// are up.
+/// Returns the root queueing disciplines of all interfaces of the calling thread's network namespace that are up.
 ///
 /// # Errors
-/// Those of [`Disciplines::open`] and [`Disciplines::look`].
+/// See [`Disciplines::open`] and [`Disciplines::look`].
 pub fn disciplines() -> io::Result<Vec<Queueing>> {
     Disciplines::open()?.look()
 }
 
-/// The root queueing discipline of `interface` in the calling thread's network namespace.
+/// Returns the root queueing discipline of `interface` in the calling thread's network namespace.
 ///
 /// # Errors
-/// `NotFound` if there is no such interface, if it is down, or if the kernel does not tell its
-/// discipline.
+/// `NotFound` if there is no such interface, if it is down, or if the kernel does not report its discipline.
 pub fn discipline(interface: &str) -> io::Result<Queueing> {
     let found = disciplines()?.into_iter().find(|queueing| queueing.interface == interface);
     found.ok_or_else(|| {
@@ -135,26 +131,27 @@ fn read(interface: &str, attributes: &[TcAttribute]) -> Option<Queueing> {
     (has_drops && !found.kind.is_empty()).then_some(found)
 }
 
-/// Lower bounds of the time that packets wait in a queueing discipline, from repeated looks at its
-/// counters. Packets are taken to leave in the order in which they arrived.
+/// Lower bounds of the time that packets wait in a queueing discipline, from repeated samples of its counters. Assumes
+/// that packets leave in the order in which they arrived.
 ///
 /// ```text
 /// octets in the order of their arrival:
 ///     0 ──────────── left ─────────── left + backlog = arrived
 ///         have left           wait
-/// An octet below `arrived` of one look that had not left at a later look waited between the two.
 /// ```
+///
+/// An octet below `arrived` of one sample that had not left at a later sample waited between the two.
 #[derive(Debug, Default)]
 pub struct Waiting {
-    /// The last look: its time, octets and packets that had left.
+    /// Last sample: time, and octets and packets that had left.
     last: Option<(Nanos, u64, u32)>,
-    /// Looks with octets that have not left: `arrived`, and the time of the look.
+    /// Samples with octets that have not left: `arrived`, and the sample's time.
     looks: VecDeque<(u64, Nanos)>,
 }
 
 impl Waiting {
-    /// Takes in the counters at `now`. Calls `waited` with a time and a number of packets for those
-    /// that left since the last look after a wait of at least that time.
+    /// Adds a sample of the counters at `now`. Calls `waited` with a time and a number of packets for those that left
+    /// since the last sample after a wait of at least that time.
     pub fn look(&mut self, now: Nanos, queue: &Queueing, mut waited: impl FnMut(Nanos, u64)) {
         let last = self.last.replace((now, queue.left, queue.packets));
         let arrived = queue.left + u64::from(queue.backlog);
@@ -175,7 +172,7 @@ impl Waiting {
                     self.looks.pop_front();
                 }
             }
-            // Another discipline counts from 0.
+            // Another discipline starts counting at 0.
             _ => self.looks.clear(),
         }
         if queue.backlog == 0 {
@@ -185,15 +182,15 @@ impl Waiting {
         }
     }
 
-    /// Time that the first packet in the queue has waited at least at the last look; zero if the
-    /// queue was empty.
+    /// Returns the minimum time that the first packet in the queue has waited at the last sample; zero if the queue was
+    /// empty.
     pub fn oldest(&self) -> Nanos {
         let first = self.looks.front().zip(self.last);
         first.map_or(Nanos(0), |(&(_, at), (looked, ..))| looked.since(at))
     }
 }
 
-/// The packets of `part` of `octets`, in proportion and rounded up.
+/// Returns the packets in `part` of `octets`, in proportion and rounded up.
 fn share_of(packets: u64, part: u64, octets: u64) -> u64 {
     (u128::from(packets) * u128::from(part)).div_ceil(octets.max(1).into()) as u64
 }
@@ -212,8 +209,8 @@ mod tests {
         assert!(disciplines().unwrap().iter().any(is_it));
     }
 
-    /// Waits found by looks every 20 ms, each with the octets that had left and those that waited.
-    /// All packets have 100 octets.
+    /// Returns the waits found by samples every 20 ms, each with the octets that had left and those waiting. All
+    /// packets have 100 octets.
     fn waits(looks: &[(u64, u32)]) -> (Vec<(u64, u64)>, u64) {
         let (mut waiting, mut found) = (Waiting::default(), Vec::new());
         for (number, &(left, backlog)) in (1..).zip(looks) {
@@ -229,10 +226,10 @@ mod tests {
 
     #[test]
     fn a_packet_waits_from_look_to_look() {
-        // Nothing waits, or nothing that waits is there at the next look.
+        // The queue is empty, or its packets are gone at the next sample.
         assert_eq!(waits(&[(0, 0), (900, 0), (2_000, 0)]), (vec![], 0));
         assert_eq!(waits(&[(0, 300), (1_000, 200), (2_000, 0)]), (vec![], 0));
-        // Ten packets wait at one look and at the next; five leave before each of the two after it.
+        // Ten packets wait at one sample and at the next; five leave before each of the following two.
         assert_eq!(waits(&[(0, 1_000), (0, 1_000)]), (vec![], 20));
         let found = waits(&[(0, 1_000), (0, 1_000), (500, 500), (1_000, 0)]);
         assert_eq!(found, (vec![(20, 5), (40, 5)], 0));
@@ -240,9 +237,9 @@ mod tests {
 
     #[test]
     fn each_packet_counts_once_by_its_own_wait() {
-        // 300 octets of a growing queue leave between two looks, 500 arrive.
+        // 300 octets of a growing queue leave between two samples, 500 arrive.
         let looks: Vec<(u64, u32)> = (0..6).map(|n| (300 * n, 500 + 200 * n as u32)).collect();
-        // Four of the 15 that left had been seen by one look only.
+        // Four of the 15 packets that left had been in only one sample.
         assert_eq!(waits(&looks), (vec![(20, 2), (20, 3), (40, 1), (20, 2), (40, 3)], 40));
     }
 

@@ -1,14 +1,12 @@
-//! Counts the UDP datagrams that an interface got for some of our ports, before anything of this
-//! host can drop them.
+//! Counts the UDP datagrams that an interface received for some of our ports, before this host can drop them.
 //!
 //! ```text
 //! interface ─► packet socket ─► eBPF filter: UDP, to an address of ours, to one of our ports? counter += datagrams; take nothing
 //!     └──────► netfilter, routing, UDP ─► the ports' sockets
 //! ```
 //!
-//! The filter refuses every packet, so that none is ever copied or queued: its counter is all that
-//! is wanted of it. Several datagrams that travel as one packet (`UDP_SEGMENT`, generic receive
-//! offload) count one by one.
+//! The filter rejects every packet, so none is ever copied or queued: only its counter is used. Several datagrams that
+//! travel as one packet (`UDP_SEGMENT`, generic receive offload) are counted one by one.
 
 use std::ffi::{CStr, c_int, c_uint};
 use std::io;
@@ -19,24 +17,23 @@ use ipnet::IpNet;
 use nix::net::if_::if_nametoindex;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
-/// A running count. It ends with this value.
+/// A running counter, stopped on drop.
 pub struct Tap {
     _socket: OwnedFd,
     counter: OwnedFd,
 }
 
 impl Tap {
-    /// Counts from now on what `interface` gets for `ports` of the addresses of `ours`, which may
-    /// be a single one. Of fragmented datagrams only the first fragment counts, of IPv6 datagrams
-    /// only those without extension headers.
+    /// Starts counting the datagrams that `interface` receives for `ports` of the addresses in `ours`, which may be a
+    /// single address. Of fragmented datagrams only the first fragment counts, and IPv6 datagrams count only without
+    /// extension headers.
     ///
     /// # Errors
-    /// If the process lacks `CAP_NET_RAW` or `CAP_BPF` (as root has them), or there is no such
-    /// interface.
+    /// If the process lacks `CAP_NET_RAW` or `CAP_BPF` (root has both), or there is no such interface.
     pub fn on(interface: &str, ours: IpNet, ports: &[u16]) -> io::Result<Tap> {
         let index = if_nametoindex(interface)?;
-        // Without a protocol the socket gets nothing until it is bound: no packet passes before the
-        // filter is there.
+        // Without a protocol the socket receives nothing until it is bound: no packet passes before the filter is
+        // attached.
         let socket =
             socket(AddressFamily::Packet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
         set_option(&socket, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)?;
@@ -51,7 +48,7 @@ impl Tap {
         Ok(Tap { _socket: socket, counter })
     }
 
-    /// Datagrams so far.
+    /// Returns the number of datagrams so far.
     ///
     /// # Errors
     /// None that a running count can have.
@@ -63,8 +60,8 @@ impl Tap {
             value: (&raw mut value) as u64,
             ..Element::default()
         };
-        // SAFETY: `key` and `value` have the sizes that the map was made with (4 and 8 octets), and
-        // outlive the call; the kernel writes only to `value`.
+        // SAFETY: `key` and `value` have the sizes of the map (4 and 8 octets) and outlive the call; the kernel writes
+        // only to `value`.
         unsafe { bpf(BPF_MAP_LOOKUP_ELEM, &mut request) }.map(|_| value)
     }
 }
@@ -93,8 +90,7 @@ fn bind(socket: &OwnedFd, index: c_uint) -> io::Result<()> {
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-// linux/bpf.h: commands, types, and the heads of `union bpf_attr` that they take; what follows the
-// head counts as zero.
+// linux/bpf.h: commands, types, and the heads of `union bpf_attr` that they take; octets after the head count as zero.
 
 const BPF_MAP_CREATE: c_int = 0;
 const BPF_MAP_LOOKUP_ELEM: c_int = 1;
@@ -132,28 +128,26 @@ struct NewProgram {
     license: u64,
 }
 
-/// bpf(2).
+/// Calls bpf(2).
 ///
 /// # Safety
-/// The pointers in `request` must be what `command` takes, with the sizes that their map or count
-/// says.
+/// The pointers in `request` must be valid for `command`, with the sizes given by their map or count.
 unsafe fn bpf<T>(command: c_int, request: &mut T) -> io::Result<c_int> {
-    // SAFETY: `request` is a head of bpf_attr of the stated size; the caller answers for the
-    // pointers in it.
+    // SAFETY: `request` is a head of bpf_attr of the stated size; the caller guarantees the pointers in it.
     let status = unsafe {
         libc::syscall(libc::SYS_bpf, command, &raw mut *request, size_of::<T>() as c_uint)
     };
     if status < 0 { Err(io::Error::last_os_error()) } else { Ok(status as c_int) }
 }
 
-/// An array of `entries` values of `value_size` octets, all zeros.
+/// Creates an array of `entries` values of `value_size` octets, all zero.
 fn new_array(value_size: u32, entries: u32) -> io::Result<OwnedFd> {
     let key_size = size_of::<u32>() as u32;
     let mut request =
         NewMap { kind: BPF_MAP_TYPE_ARRAY, key_size, value_size, max_entries: entries };
     // SAFETY: the command takes no pointers.
     let fd = unsafe { bpf(BPF_MAP_CREATE, &mut request) }?;
-    // SAFETY: the kernel gave this descriptor to us just now; nobody else has it.
+    // SAFETY: the kernel has just opened this descriptor for us; there is no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -165,8 +159,7 @@ fn update(map: &OwnedFd, key: u32, value: &[u8; 1]) -> io::Result<()> {
         value: value.as_ptr() as u64,
         ..Element::default()
     };
-    // SAFETY: the only caller's map has keys of 4 octets and values of one; both outlive the call,
-    // which reads them.
+    // SAFETY: the only caller's map has keys of 4 octets and values of one; both outlive the call, which reads them.
     unsafe { bpf(BPF_MAP_UPDATE_ELEM, &mut request) }.map(drop)
 }
 
@@ -177,10 +170,10 @@ fn load(instructions: &[Instruction]) -> io::Result<OwnedFd> {
         instructions: instructions.as_ptr() as u64,
         license: LICENSE.as_ptr() as u64,
     };
-    // SAFETY: `instructions` are as many as stated, the license ends with a zero octet, and both
-    // outlive the call, which reads them. The kernel's verifier answers for what the program does.
+    // SAFETY: the number of `instructions` is as stated, the license ends with a zero octet, and both outlive the call,
+    // which reads them. The kernel's verifier checks the program's actions.
     let fd = unsafe { bpf(BPF_PROG_LOAD, &mut request) }?;
-    // SAFETY: the kernel gave this descriptor to us just now; nobody else has it.
+    // SAFETY: the kernel has just opened this descriptor for us; there is no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -194,18 +187,17 @@ struct Instruction {
     immediate: i32,
 }
 
-/// An instruction with destination and source register. The two share an octet in the machine's bit
-/// order.
+/// Encodes an instruction with destination and source register. The two share an octet in the machine's bit order.
 const fn instruction(code: u8, to: u8, from: u8, offset: i16, immediate: i32) -> Instruction {
     let registers = if cfg!(target_endian = "little") { to | from << 4 } else { to << 4 | from };
     Instruction { code, registers, offset, immediate }
 }
 
-// Instructions of the kernel's documentation
-// (Documentation/bpf/standardization/instruction-set.rst), by what they do.
+// Instructions of the kernel's documentation (Documentation/bpf/standardization/instruction-set.rst), named by their
+// effect.
 
-/// r0 = the octet, 16 or 32 bits at `at` of the packet, in the machine's order. A packet that is
-/// too short ends the program with 0.
+/// r0 = the octet, 16 or 32 bits at `at` of the packet, in the machine's order. A packet that is too short ends the
+/// program with 0.
 const fn octet(at: i32) -> Instruction {
     instruction(0x30, 0, 0, 0, at)
 }
@@ -251,31 +243,30 @@ const fn skip_unless(register: u8, value: i32, by: i16) -> Instruction {
 const fn skip_if(register: u8, value: i32, by: i16) -> Instruction {
     instruction(0x16, register, 0, by, value)
 }
-/// Adds a register to the 64 bits that r0 points to, as one step for all CPUs.
+/// Adds a register to the 64 bits that r0 points to, atomically across CPUs.
 const fn add_atomically(from: u8) -> Instruction {
     instruction(0xdb, 0, from, 0, 0)
 }
 /// r0 = bpf_map_lookup_elem(r1, r2): a pointer to the entry, or 0.
 const LOOK_UP: Instruction = instruction(0x85, 0, 0, 0, 1);
 const EXIT: Instruction = instruction(0x95, 0, 0, 0, 0);
-/// Where `LEAVE` appears as the offset of a jump, [`filter`] puts the way to the end.
+/// Placeholder for the offset of a jump to the end, which [`filter`] fills in.
 const LEAVE: i16 = i16::MAX;
 
-/// linux/bpf.h: where struct __sk_buff has the packet's EtherType (in network order), and the
-/// number of its segments.
+/// linux/bpf.h: offsets of the packet's EtherType (in network order) and number of segments in struct __sk_buff.
 const PROTOCOL: i16 = 16;
 const GSO_SEGS: i16 = 164;
 
 const UDP: i32 = 17;
 
-/// The program: counts in `counter` what is for an address of `ours` and a port whose entry in
-/// `wanted` is 1; takes no packet. Register 6 is the packet (as the packet instructions want it), 7
-/// the number of its datagrams, 8 a header's length.
+/// Returns the program. It counts in `counter` the datagrams for an address of `ours` and a port whose entry in
+/// `wanted` is 1, and takes no packet. Register 6 holds the packet (as packet instructions require), 7 the number of
+/// its datagrams, 8 a header's length.
 fn filter(ours: IpNet, wanted: &OwnedFd, counter: &OwnedFd) -> Vec<Instruction> {
     let mut program = vec![
         copy(6, 1),
         load_word(7, 6, GSO_SEGS),
-        // A packet that is one datagram has no segments.
+        // A packet with one datagram has no segments.
         skip_unless(7, 0, 1),
         set(7, 1),
         load_word(2, 6, PROTOCOL),
@@ -287,7 +278,7 @@ fn filter(ours: IpNet, wanted: &OwnedFd, counter: &OwnedFd) -> Vec<Instruction> 
                 octet(9),
                 leave_unless(0, UDP),
             ]);
-            // Only the first fragment has the ports.
+            // Only the first fragment contains the ports.
             program.extend([half(6), and(0, 0x1fff), leave_unless(0, 0)]);
             program.extend(leave_outside(16, ours.network().octets(), ours.netmask().octets()));
             // The header's length is in its first octet, in units of four octets.
@@ -327,7 +318,7 @@ const fn leave_unless(register: u8, value: i32) -> Instruction {
     skip_unless(register, value, LEAVE)
 }
 
-/// Leaves unless the four octets at `at` of the packet are those of `part` where `mask` has ones.
+/// Leaves unless the four octets at `at` of the packet match `part` under `mask`.
 fn leave_outside(at: i32, part: [u8; 4], mask: [u8; 4]) -> Vec<Instruction> {
     let (part, mask) = (i32::from_be_bytes(part), i32::from_be_bytes(mask));
     let compared = leave_unless(0, part & mask);
@@ -338,13 +329,12 @@ fn leave_outside(at: i32, part: [u8; 4], mask: [u8; 4]) -> Vec<Instruction> {
     }
 }
 
-/// r0 = the entry of `map` whose number is in the stack's topmost word; leaves if there is none.
+/// r0 = the entry of `map` whose index is in the stack's topmost word; leaves if there is none.
 fn look_up(map: &OwnedFd) -> [Instruction; 6] {
     // linux/bpf.h: BPF_PSEUDO_MAP_FD, a load of 64 bits whose value the kernel makes of a map's
     // descriptor.
     let load_map = [instruction(0x18, 1, 1, 0, map.as_raw_fd()), instruction(0, 0, 0, 0, 0)];
-    // A pointer is compared in all its 64 bits, or the verifier does not know afterwards that it is
-    // none.
+    // A pointer is compared in all its 64 bits, otherwise the verifier does not know afterwards that it is not null.
     let leave_if_none = instruction(0x15, 0, 0, LEAVE, 0);
     [load_map[0], load_map[1], copy(2, 10), add(2, -4), LOOK_UP, leave_if_none]
 }

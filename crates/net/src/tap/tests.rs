@@ -1,4 +1,4 @@
-//! The tap beside real sockets, in network namespaces of the tests' own.
+//! Tests of the tap with real sockets in temporary network namespaces.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use testbed::{LAST_RESORT, ip, is_root};
 
 use crate::testing::once_free;
 
-/// Datagrams that `endpoint` has, one by one.
+/// Receives the datagrams of `endpoint` one by one; returns their number.
 fn drain(endpoint: &Endpoint) -> u64 {
     let mut batch = ReceiveBatch::new(OFFLOAD_LEN);
     let mut datagrams = 0;
@@ -28,7 +28,7 @@ fn drain(endpoint: &Endpoint) -> u64 {
     datagrams
 }
 
-/// Sends 50 times 13 datagrams in one call and 3 by themselves; returns how many that are.
+/// Sends 50 times 13 datagrams in one call and 3 single ones; returns their total.
 fn send(to_us: &Endpoint) -> u64 {
     for _ in 0..50 {
         to_us.send_segmented(&[7; 13 * 50], 50).unwrap();
@@ -54,7 +54,7 @@ fn on_loopback_the_sockets_get_what_the_interface_got() {
             let stranger =
                 Endpoint::connect_from(Some(SocketAddr::new(server.ip(), 0)), ours).unwrap();
             let tap = Tap::on("lo", ours.ip().into(), &[ours.port()]).unwrap();
-            // What we send, and what is for other ports, is not ours to get.
+            // Sent datagrams, and those for other ports, are not counted.
             connected.send(b"query").unwrap();
             let sent = send(&to_us);
             assert_eq!((tap.count().unwrap(), drain(&connected), drain(&strays)), (sent, sent, 0));
@@ -77,8 +77,8 @@ fn a_prefix_of_ours_counts_as_a_whole_and_nothing_beside_it() {
         unshare(CloneFlags::CLONE_NEWNET).unwrap();
         ip("link set lo up");
         ip("-6 route add local 2001:2:0:f0::/60 dev lo");
-        // Prefixes that end within, at the end of and at the beginning of 32 bits, and addresses
-        // in them and beside them.
+        // Prefixes that end within, at the end of and at the beginning of 32 bits, and addresses inside and next to
+        // them.
         for (server, ours, inside, outside) in [
             ("127.0.0.1:53", "127.1.16.0/20", ["127.1.16.0", "127.1.31.255"], "127.1.32.1"),
             ("127.0.0.1:53", "127.0.0.0/8", ["127.1.2.3", "127.200.0.1"], "127.0.0.1"),
@@ -106,7 +106,7 @@ fn a_prefix_of_ours_counts_as_a_whole_and_nothing_beside_it() {
                 send(&once_free(|| Endpoint::connect_from(Some(server), ours)))
             };
             let counted: u64 = inside.iter().map(|address| to(address)).sum();
-            // 127.0.0.1 is in 127.0.0.0/8 too.
+            // 127.0.0.1 is also in 127.0.0.0/8.
             let beside = to(outside);
             let counted = if ours == "127.0.0.0/8" { counted + beside } else { counted };
             assert_eq!((tap.count().unwrap(), drain(&client)), (counted, 3 * beside), "{ours}");
@@ -125,7 +125,7 @@ fn segments_over_a_link_count_one_by_one() {
     let far = thread::spawn(move || {
         unshare(CloneFlags::CLONE_NEWNET).unwrap();
         say.send(format!("/proc/self/task/{}/ns/net", gettid()).into()).unwrap();
-        // The near side has made the link when it knows its port.
+        // The near side has created the link when it knows its port.
         let ours = begin.recv().unwrap();
         NextHop::towards(ours).unwrap().resolve(ours, LAST_RESORT).unwrap();
         send(&Endpoint::connect_from(Some("[2001:2::2]:53".parse().unwrap()), ours).unwrap())
