@@ -1,5 +1,5 @@
-//! For tests only: network namespaces and virtual Ethernets that a test makes for itself, with
-//! ip(8), as root; limits; tests that are not run; waiting for events.
+//! Test support: temporary network namespaces and virtual Ethernet pairs, made with ip(8) as root; resource limits;
+//! skipped tests; waiting for events.
 //!
 //! ```text
 //! the calling thread's own namespace: near ───── veth ───── far: a Namespace, entered by `run`
@@ -22,18 +22,17 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::unistd::geteuid;
 
-/// Lets this process have no more than so many descriptors open.
+/// Limits the number of open descriptors of this process.
 ///
 /// # Panics
-/// If there is no such limit here.
+/// If the limit cannot be set.
 pub fn limit_descriptors(most: u64) {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit of descriptors");
     setrlimit(Resource::RLIMIT_NOFILE, most.min(hard), hard).expect("a lower limit");
 }
 
-/// Reports that a test, or a part of one, does not run here: on standard error, and in the file that
-/// `DNS64BENCH_SKIPPED` names, which `cargo xtask test` lists at its end. A test in that list does not
-/// count as passed.
+/// Reports that a test, or a part of one, does not run here: on standard error, and in the file named by
+/// `DNS64BENCH_SKIPPED`, which `cargo xtask test` lists at its end. A test in that list does not count as passed.
 ///
 /// # Panics
 /// If the test must run: `cargo xtask test` sets `DNS64BENCH_MUST_RUN` in CI.
@@ -42,7 +41,7 @@ pub fn skip(test: &str, reason: &str) {
     note_skipped(test, reason);
 }
 
-/// Does the same for a test that may be skipped in CI as well.
+/// Reports a skipped test that may also be skipped in CI.
 pub fn note_skipped(test: &str, reason: &str) {
     let reason = format!("{test}: {}", reason.trim().replace('\n', "; "));
     eprintln!("SKIPPED {reason}");
@@ -57,14 +56,13 @@ pub fn note_skipped(test: &str, reason: &str) {
     let _ = file.and_then(|mut file| file.write_all(format!("{name}\t{reason}\n").as_bytes()));
 }
 
-/// Last-resort limit of a wait for an event. Reaching it means that the event does not come, however
-/// busy the machine is.
+/// Last-resort limit of a wait for an event. If it is reached, the event does not come, however busy the machine is.
 pub const LAST_RESORT: Duration = Duration::from_secs(60);
 
 /// Waits until `is_so` holds.
 ///
 /// # Panics
-/// With `what` if it does not hold within [`LAST_RESORT`].
+/// With `what` as message if it does not hold within [`LAST_RESORT`].
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let give_up = Instant::now() + LAST_RESORT;
     while !is_so() {
@@ -91,10 +89,10 @@ fn first_valid<T>(mut trial: impl FnMut() -> Result<T, String>) -> Result<T, Str
         .or_else(|first| trial().map_err(|second| format!("two invalid trials: {first}; {second}")))
 }
 
-/// Whether a test that needs root can run; says so if not, by [`skip`].
+/// True if a test that needs root can run; otherwise calls [`skip`].
 ///
 /// # Panics
-/// If it must run and cannot.
+/// If the test must run and cannot.
 pub fn is_root(test: &str) -> bool {
     let root = geteuid().is_root() && Command::new("ip").arg("-V").output().is_ok();
     if !root {
@@ -104,22 +102,19 @@ pub fn is_root(test: &str) -> bool {
 }
 
 /// Runs `ip` with the words of a line in the calling thread's namespace.
-///
-/// # Panics
-/// If it fails.
 pub fn ip(line: &str) {
     let output = Command::new("ip").args(line.split_whitespace()).output().expect("there is ip(8)");
     assert!(output.status.success(), "ip {line}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A network namespace that is removed at the end.
+/// A network namespace, removed on drop.
 pub struct Namespace(String);
 
 impl Namespace {
-    /// One for this test; `test` is a word for its name, which no other has.
+    /// Creates a namespace for this test; `test` is a unique word for its name.
     ///
     /// # Panics
-    /// If ip(8) does not make it.
+    /// If ip(8) fails.
     pub fn new(test: &str) -> Namespace {
         static MADE: AtomicUsize = AtomicUsize::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
@@ -128,15 +123,15 @@ impl Namespace {
         Namespace(name)
     }
 
-    /// Its name, as `ip -n` takes it.
+    /// Returns its name for `ip -n`.
     pub fn name(&self) -> &str {
         &self.0
     }
 
-    /// Starts a thread that is in the namespace, as all threads are that it starts.
+    /// Starts a thread in the namespace; threads that it starts are in the namespace as well.
     ///
     /// # Panics
-    /// If the namespace is gone, the thread does.
+    /// The thread panics if the namespace is gone.
     pub fn start<T: Send + 'static>(
         &self,
         f: impl FnOnce() -> T + Send + 'static,
@@ -149,7 +144,7 @@ impl Namespace {
         })
     }
 
-    /// The same, and waits for its end.
+    /// Runs `f` in such a thread and waits for its end.
     ///
     /// # Panics
     /// If `f` does.
@@ -164,14 +159,13 @@ impl Drop for Namespace {
     }
 }
 
-/// Runs a test in a thread with a network namespace of its own, joined by a virtual Ethernet to
-/// another one, which the test gets; returns what the test does. Its end here is `near`, with so
-/// many queues each way, and `far` there. Addresses are with their prefix lengths, such as
-/// `2001:2::2/64`. Both ends are up. Where [`is_root`] says that it cannot be, nothing is run and
-/// nothing returned.
+/// Runs a test in a thread with its own network namespace, which a virtual Ethernet connects to a second one; passes
+/// that one to the test and returns the test's result. The local end is `near`, with `queues` queues in each direction,
+/// and the remote end is `far`. Addresses include prefix lengths, such as `2001:2::2/64`. Both ends are up. If
+/// [`is_root`] is false, nothing runs and `None` is returned.
 ///
 /// # Panics
-/// If the test does, or ip(8) does not make the namespaces.
+/// If the test does, or ip(8) fails to create the namespaces.
 pub fn on_an_ethernet<T: Send>(
     test: &str,
     queues: u32,
@@ -202,25 +196,25 @@ fn ethernet(far: &Namespace, queues: u32, here: &[&str], there: &[&str]) {
     };
     here.iter().for_each(|address| add("", "near", address));
     there.iter().for_each(|address| add(&format!("-n {name}"), "far", address));
-    // Where sending is measured, and what a host tells itself.
+    // For sending measurements and for traffic of the host to itself.
     ip("link set lo up");
     ip("link set near up");
     ip(&format!("-n {name} link set lo up"));
     ip(&format!("-n {name} link set far up"));
 }
 
-/// Datagrams of a flood that are under way together: half of what the queue of a virtual Ethernet has
-/// room for, so that nothing has to be lost, whatever else comes by it.
+/// Datagrams of a flood in flight at a time: half the queue length of a virtual Ethernet, so that other traffic does
+/// not cause losses.
 const UNDER_WAY: u64 = 128;
-/// After so long without news of them they are lost.
+/// Datagrams without progress for this long are lost.
 const LOST: Duration = Duration::from_secs(5);
 
-/// Sends `count` datagrams from an address of the namespace to a socket, which a thread of its own
-/// reads meanwhile; returns how many it got, each once and in order. The sender waits for the reader, so
-/// that the kernel can keep up. `meanwhile` is called again and again until all have been sent.
+/// Sends `count` datagrams from an address of the namespace to a socket, which a separate thread reads meanwhile.
+/// Returns the number received, each once and in order. The sender waits for the reader, so that the kernel can keep
+/// up. `meanwhile` is called repeatedly until all have been sent.
 ///
 /// # Panics
-/// If the sockets do not work, or a datagram came twice or before an earlier one.
+/// If the sockets fail, or a datagram arrives twice or out of order.
 pub fn flood(
     far: &Namespace,
     from: IpAddr,
@@ -254,8 +248,7 @@ pub fn flood(
         for number in 0..count {
             socket.send_to(&number.to_be_bytes(), to).expect("a way there");
             let since = Instant::now();
-            // The first goes alone: while it waits for the neighbour's address to be known, others could
-            // overtake it.
+            // The first is sent alone: while it waits for address resolution, others could overtake it.
             let under_way = if number == 0 { 1 } else { UNDER_WAY };
             while number + 1 >= so_far.load(Ordering::Relaxed) + under_way {
                 if since.elapsed() > LOST {
