@@ -1,10 +1,8 @@
-//! Multiple Loss Ratio search (MLRsearch, RFC 9971): several goals in one search, short trials
-//! first.
+//! Multiple Loss Ratio search (MLRsearch, RFC 9971): several goals in one search, short trials first.
 //!
-//! A [`Goal`](goal::Goal) says how much loss a trial may have, what share of the trials' time may
-//! have more, how long trials are in the end, and how narrowly the rate is wanted. [`tally`]
-//! classifies one load for one goal from all trials at it; [`search`] chooses which load is tried
-//! next, and for how long:
+//! A [`Goal`](goal::Goal) defines the tolerated loss of a trial, the share of the trials' time that may exceed it, the
+//! final trial duration, and the required width of the rate interval. [`tally`] classifies one load for one goal from
+//! all trials at it; [`search`] chooses the next load and its duration:
 //!
 //! ```text
 //! goal ─► targets: coarse and short ─► finer and longer ─► final (the goal itself)
@@ -17,8 +15,8 @@
 //!         wider than the target: next load between them;  narrow: next target;  last target: result
 //! ```
 //!
-//! What a load *is* follows RFC 9971 to the letter; in which order loads are tried is ours, as the
-//! RFC leaves it open.
+//! The classification of a load follows RFC 9971 to the letter. The order of loads is our choice, because the RFC
+//! leaves it open.
 
 pub mod goal;
 pub mod search;

@@ -1,16 +1,16 @@
-//! The binary search of [`crate::search`] with short probes in front of full trials: less time, the
-//! same result.
+//! The binary search of [`crate::search`] with short probes before full trials: less time, the same result.
 //!
 //! ```text
-//! plain search asks for rate r ─► probe at r ── fails ──────────────► r has failed (a full trial would contain the failure)
-//!                                    │ passes, or is spoiled
+//! plain search asks for rate r ─► probe at r ── fails ──────────────► r has failed (a full trial would contain the
+//! failure)
+//!                                    │ passes, or is invalid
 //!                                    └─► full trial at r ───────────► its verdict counts
-//! plain search is over ─► was the lowest failed rate only probed? ─► full trial there: it must fail, or the search goes on
+//! plain search is over ─► was the lowest failed rate only probed? ─► full trial there: it must fail, or the search
+//! goes on
 //! ```
 //!
-//! Every rate that is called passed, and the failed rate just above the result, are decided by full
-//! trials. The result is that of the plain search for any DUT of which a short trial fails only if
-//! the full one does; monotonic it need not be.
+//! Every passed rate, and the failed rate just above the result, are decided by full trials. The result equals that of
+//! the plain search for any DUT whose short trials fail only if the full ones do; the DUT need not be monotonic.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::search::{Found, Search, SearchRange};
 use crate::units::{Nanos, Qps};
 use crate::verdict::Verdict;
 
-/// How long a trial is to be.
+/// Length of a trial.
 #[derive(
     Clone,
     Copy,
@@ -35,9 +35,9 @@ use crate::verdict::Verdict;
 pub enum Length {
     /// Short: shows only failures.
     Probe,
-    /// As the plan wants it.
+    /// The length given by the plan.
     Full,
-    /// So long: of an MLRsearch, which also has trials of other lengths.
+    /// This length; for MLRsearch, which also has trials of other lengths.
     Of(Nanos),
 }
 
@@ -50,21 +50,21 @@ enum State {
     Done,
 }
 
-/// One search with probes. Ask for the next trial, report its verdict, until there is a result.
+/// One search with probes. Run the next trial and report its verdict, until there is a result.
 #[derive(Clone, Debug)]
 pub struct NarrowedSearch {
     search: Search,
     range: SearchRange,
     probes: bool,
     state: State,
-    /// Rates that failed, and how that was found.
+    /// Failed rates, and the length of the trial that failed.
     failed: BTreeMap<Qps, Length>,
     retries: u32,
     found: Option<Found>,
 }
 
 impl NarrowedSearch {
-    /// A search over `range`; without `probes` it is the plain one.
+    /// Creates a search over `range`; without `probes` it is the plain search.
     pub fn new(range: SearchRange, probes: bool) -> NarrowedSearch {
         let state = if probes { State::Probe } else { State::Full };
         let search = Search::new(range);
@@ -79,7 +79,7 @@ impl NarrowedSearch {
         }
     }
 
-    /// The trial to carry out next; `None` when the search is over.
+    /// Returns the next trial; `None` after the search.
     pub fn next(&self) -> Option<(Qps, Length)> {
         match self.state {
             State::Probe => self.search.next().map(|rate| (rate, Length::Probe)),
@@ -89,12 +89,12 @@ impl NarrowedSearch {
         }
     }
 
-    /// The highest rate that passed and the lowest that did not, as far as known.
+    /// Returns the highest passed and the lowest failed rate, if known.
     pub fn bracket(&self) -> (Option<Qps>, Option<Qps>) {
         self.search.bracket()
     }
 
-    /// Books the verdict of the trial that [`next`](NarrowedSearch::next) gave.
+    /// Records the verdict of the trial returned by [`next`](NarrowedSearch::next).
     pub fn report(&mut self, verdict: Verdict) {
         let Some((rate, length)) = self.next() else { return };
         match (self.state, verdict) {
@@ -107,7 +107,7 @@ impl NarrowedSearch {
                 return;
             }
             (State::Confirm(_), Verdict::Passed) => return self.go_on_above(rate),
-            // What can't be measured leaves the probe's word standing.
+            // If the full trial cannot be measured, the probe's result stands.
             (State::Confirm(_), _) => {
                 self.failed.insert(rate, length);
                 self.state = State::Done;
@@ -124,12 +124,12 @@ impl NarrowedSearch {
         self.settle();
     }
 
-    /// What was found, once the search is over.
+    /// Returns the result after the search.
     pub fn result(&self) -> Option<Found> {
         if self.state == State::Done { self.found } else { None }
     }
 
-    /// If the plain search is over: done, or the failed rate above the result must be confirmed.
+    /// Handles the end of the plain search: it is done, or the failed rate above the result must be confirmed.
     fn settle(&mut self) {
         let Some(found) = self.search.result() else { return };
         self.found = Some(found);
@@ -143,7 +143,7 @@ impl NarrowedSearch {
         };
     }
 
-    /// The probe failed at `rate` and the full trial passed: the DUT is flaky. The search goes on
+    /// Handles a full trial that passed at `rate` after its probe failed: the DUT is flaky. The search continues
     /// between it and the next failure.
     fn go_on_above(&mut self, rate: Qps) {
         self.failed.remove(&rate);
@@ -177,7 +177,7 @@ mod tests {
         search.result().unwrap()
     }
 
-    /// Returns what was found, and how many probes and full trials that took.
+    /// Returns the result, and the numbers of probes and full trials.
     fn narrowed(
         range: SearchRange,
         mut dut: impl FnMut(Qps, Length) -> Verdict,
@@ -199,7 +199,7 @@ mod tests {
     proptest! {
         #[test]
         fn equals_the_plain_search(capacity in 0u64..70_000, resolution in 1u64..50, slack in 0u64..3_000) {
-            // A probe is passed up to a little above the capacity.
+            // A probe passes up to a little above the capacity.
             let range = range(100, 65_536, resolution);
             let expected = plain(range, |rate| verdict(rate.0 <= capacity));
             let (found, ..) = narrowed(range, |rate, length| {
@@ -249,8 +249,8 @@ mod tests {
     use Length::{Full, Probe};
     use Verdict::{Failed, Invalid, Passed};
 
-    /// Reports these verdicts to a search over `range`; each must be of the trial that it asks for.
-    /// What it has found after them, if it is over.
+    /// Reports these verdicts to a search over `range`; each must match the trial that is due. Returns the result if
+    /// the search is over.
     fn after(range: SearchRange, trials: &[(u64, Length, Verdict)]) -> Option<Found> {
         let mut search = NarrowedSearch::new(range, true);
         for &(rate, length, verdict) in trials {
@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(found(&[full(Failed)]), Some(is_101));
         assert_eq!(found(&[full(Passed)]), Some(is_102));
         assert_eq!(found(&[full(Invalid), full(Invalid), full(Passed)]), Some(is_102));
-        // What cannot be measured leaves the probe's word standing.
+        // If the full trial cannot be measured, the probe's result stands.
         assert_eq!(found(&[full(Invalid), full(Invalid)]), None);
         assert_eq!(found(&[full(Invalid); 3]), Some(is_101));
     }
@@ -295,8 +295,8 @@ mod tests {
     #[test]
     fn a_spoiled_full_trial_is_repeated_without_another_probe() {
         let begin = [(100, Probe, Passed), (100, Full, Invalid), (100, Full, Passed)];
-        // A spoiled probe shows nothing: the full trial decides. Above what cannot be measured the
-        // search does not go on, and the next rate begins with its probe.
+        // An invalid probe shows nothing: the full trial decides. The search does not continue above an unmeasurable
+        // rate, and the next rate begins with its probe.
         let unmeasurable = [(104, Probe, Invalid), (104, Full, Invalid), (104, Full, Invalid)];
         let end = [(104, Full, Invalid), (102, Probe, Failed)];
         let trials = [&begin[..], &unmeasurable, &end].concat();

@@ -1,11 +1,10 @@
-//! When each query is due: t(i) = t₁ + i·T (equation 2 of G. Lencse and A. Pivoda, "Checking and
-//! Increasing the Accuracy of the Dns64perf++ Measurement Tool for Benchmarking DNS64 Servers",
-//! 2018, DOI 10.11601/ijates.v7i1.255).
+//! Send time of each query: t(i) = t₁ + i·T (equation 2 of G. Lencse and A. Pivoda, "Checking and Increasing the
+//! Accuracy of the Dns64perf++ Measurement Tool for Benchmarking DNS64 Servers", 2018, DOI 10.11601/ijates.v7i1.255).
 
 use crate::units::{Nanos, Qps, QueryIndex};
 
-/// The absolute schedule of a trial. Deadlines are relative to the trial's start and computed from
-/// the index alone, never by adding a rounded step, so no error accumulates.
+/// The absolute schedule of a trial. Deadlines are relative to the trial's start and computed from the index alone,
+/// never by adding a rounded step, so no error accumulates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
     rate: Qps,
@@ -13,30 +12,30 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// The schedule of a trial at `rate` for `duration`: ⌊rate · duration⌋ queries, at least one.
+    /// Creates the schedule of a trial at `rate` for `duration`: ⌊rate · duration⌋ queries, at least one.
     pub fn new(rate: Qps, duration: Nanos) -> Schedule {
         let count = u128::from(rate.0) * u128::from(duration.0) / u128::from(Nanos::SECOND.0);
         Schedule { rate, count: u64::try_from(count).unwrap_or(u64::MAX).max(1) }
     }
 
-    /// A schedule of exactly `count` queries at `rate`.
+    /// Creates a schedule of exactly `count` queries at `rate`.
     pub fn with_count(rate: Qps, count: u64) -> Schedule {
         Schedule { rate, count }
     }
 
-    /// How many queries there are.
+    /// Returns the number of queries.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The rate at which they are offered.
+    /// Returns the rate.
     pub fn rate(&self) -> Qps {
         self.rate
     }
 
-    /// When query `i` is due, in nanoseconds after the trial's start, rounded down.
+    /// Returns the send time of query `i` in nanoseconds after the trial's start, rounded down.
     pub fn deadline(&self, QueryIndex(i): QueryIndex) -> Nanos {
-        // i·10⁹ fits into u64 up to 1.8·10¹⁰ queries; beyond that the slow way is taken.
+        // i·10⁹ fits into u64 up to 1.8·10¹⁰ queries; beyond that the slow path is taken.
         match i.checked_mul(Nanos::SECOND.0) {
             Some(product) => Nanos(product / self.rate.0),
             None => Nanos(
@@ -45,8 +44,7 @@ impl Schedule {
         }
     }
 
-    /// How many queries are due strictly before `moment` (nanoseconds after the start), the trial's
-    /// end considered.
+    /// Returns the number of queries due strictly before `moment` (nanoseconds after the start), at most all.
     pub fn due_before(&self, moment: Nanos) -> u64 {
         // Query i is due before m iff ⌊i·10⁹/r⌋ < m iff i·10⁹ < m·r iff i < ⌈m·r/10⁹⌉.
         let scaled = u128::from(moment.0) * u128::from(self.rate.0);
@@ -54,26 +52,26 @@ impl Schedule {
         u64::try_from(due).unwrap_or(u64::MAX).min(self.count)
     }
 
-    /// The interval T between two queries in nanoseconds, rounded down (for choosing strategies,
-    /// not for deadlines).
+    /// Returns the interval T between two queries in nanoseconds, rounded down (for choosing strategies, not for
+    /// deadlines).
     pub fn interval(&self) -> Nanos {
         Nanos(Nanos::SECOND.0 / self.rate.0)
     }
 
-    /// All of it, as a part.
+    /// Returns the whole schedule as a part.
     pub fn whole(self) -> Part {
         self.part(0, 1)
     }
 
-    /// Query `number` and every `of`-th one after it. `number` is less than `of`.
+    /// Returns query `number` and every `of`-th one after it. `number` must be less than `of`.
     pub fn part(self, number: u64, of: u64) -> Part {
         debug_assert!(number < of, "part {number} of {of}");
         Part { schedule: self, number, of }
     }
 }
 
-/// Every n-th query of a schedule: what one of n sends. The n parts of a schedule have each of its
-/// queries once.
+/// Every n-th query of a schedule: the share of one of n senders. The n parts of a schedule contain each of its queries
+/// once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     schedule: Schedule,
@@ -82,45 +80,43 @@ pub struct Part {
 }
 
 impl Part {
-    /// The schedule that it is a part of.
+    /// Returns the schedule that it is a part of.
     pub fn schedule(&self) -> &Schedule {
         &self.schedule
     }
 
-    /// How many queries it has.
+    /// Returns the number of queries.
     pub fn count(&self) -> u64 {
         self.among(self.schedule.count())
     }
 
-    /// At which rate its queries are offered, in queries per second.
+    /// Returns the rate of its queries in queries per second.
     pub fn rate(&self) -> f64 {
         self.schedule.rate.0 as f64 / self.of as f64
     }
 
-    /// The time between two of its queries, rounded down (for choosing strategies, not for
-    /// deadlines).
+    /// Returns the interval between two of its queries, rounded down (for choosing strategies, not for deadlines).
     pub fn interval(&self) -> Nanos {
         Nanos(self.schedule.interval().0 * self.of)
     }
 
-    /// The index in the schedule of the part's query `k`.
+    /// Returns the index in the schedule of the part's query `k`.
     #[inline]
     pub fn index(&self, k: u64) -> QueryIndex {
         QueryIndex(k * self.of + self.number)
     }
 
-    /// How many queries are due strictly before `moment` (nanoseconds after the start), the trial's
-    /// end considered.
+    /// Returns the number of queries due strictly before `moment` (nanoseconds after the start), at most all.
     pub fn due_before(&self, moment: Nanos) -> u64 {
         self.among(self.schedule.due_before(moment))
     }
 
-    /// When its last query is due; its first one if it has none.
+    /// Returns the send time of its last query; of its first one if it has none.
     pub fn end(&self) -> Nanos {
         self.schedule.deadline(self.index(self.count().saturating_sub(1)))
     }
 
-    /// How many of the schedule's first `n` queries are the part's.
+    /// Returns the number of the schedule's first `n` queries that belong to the part.
     fn among(&self, n: u64) -> u64 {
         n.saturating_sub(self.number).div_ceil(self.of)
     }

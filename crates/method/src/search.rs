@@ -1,4 +1,4 @@
-//! Binary search for the highest rate that passes, as a state machine without any I/O.
+//! Binary search for the highest rate that passes, as a state machine without I/O.
 //!
 //! ```text
 //!            min fails                          max passes
@@ -8,9 +8,8 @@
 //!                           │          Bisect(passed, failed) ──► done(passed) when failed − passed ≤ resolution
 //! ```
 //!
-//! An invalid trial is tried again at the same rate. When the bound for that is used up, the rate
-//! is *unmeasurable*: the search goes on below it, and its result is a lower bound, since it was
-//! the tester that gave up and not the DUT.
+//! An invalid trial is repeated at the same rate. If all repetitions are invalid, the rate is *unmeasurable*. The
+//! search then continues below it, and its result is a lower bound, because the tester gave up and not the DUT.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,48 +17,44 @@ use crate::records::Counts;
 use crate::units::Qps;
 use crate::verdict::Verdict;
 
-/// Where to search, and how finely.
+/// Range and resolution of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SearchRange {
     /// Lowest rate, tried first.
     pub min: Qps,
     /// Highest rate, tried second.
     pub max: Qps,
-    /// The search ends when the lowest failed rate is no more than this above the highest passed
-    /// one; at least 1.
+    /// Maximum distance between the highest passed and the lowest failed rate at the end of the search; at least 1.
     pub resolution: Qps,
-    /// How many times one rate may be tried again after invalid trials.
+    /// Maximum number of repetitions at one rate after invalid trials.
     pub invalid_retries: u32,
 }
 
-/// What one search found.
+/// Result of one search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Found {
-    /// The highest rate that *passed* (not the last one tried); `None` if already the lowest rate
-    /// failed.
+    /// Highest rate that *passed* (not the last one tried); `None` if the lowest rate failed.
     pub highest: Option<Qps>,
-    /// The lowest rate above it that *failed*; `None` if none did. A rate that the tester could not
-    /// measure has not failed.
+    /// Lowest rate above it that *failed*; `None` if none did. A rate that the tester could not measure has not failed.
     #[serde(default)]
     pub failed: Option<Qps>,
-    /// The DUT may do more: the range's end passed, or the tester could not measure the rates
-    /// above.
+    /// True if the DUT may be faster: the range's end passed, or the tester could not measure higher rates.
     pub lower_bound: bool,
-    /// The lowest rate that the tester could not measure, if there was one.
+    /// Lowest rate that the tester could not measure, if any.
     pub unmeasurable: Option<Qps>,
 }
 
 impl Found {
-    /// Whether it says nothing about the DUT: the tester could not even measure the lowest rate.
+    /// True if it has no information about the DUT: the tester could not even measure the lowest rate.
     pub fn says_nothing(&self) -> bool {
         self.highest.is_none() && self.failed.is_none()
     }
 }
 
-/// By how much a rate failed.
+/// Number of missing replies at a failed rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Shortfall {
-    /// The rate that failed, queries per second.
+    /// Failed rate in queries per second.
     pub rate: Qps,
     /// Its queries without a valid reply.
     pub missing: u64,
@@ -68,12 +63,12 @@ pub struct Shortfall {
 }
 
 impl Shortfall {
-    /// That of a trial at `rate` which failed.
+    /// Creates the shortfall of a failed trial at `rate`.
     pub fn of(rate: Qps, counts: &Counts) -> Shortfall {
         Shortfall { rate, missing: counts.sent.saturating_sub(counts.valid), of: counts.sent }
     }
 
-    /// The one at the lowest rate, of all searches of a point; `None` where no rate failed.
+    /// Returns the shortfall at the lowest rate of all searches of a point; `None` if no rate failed.
     pub fn lowest(each: &[Option<Shortfall>]) -> Option<Shortfall> {
         each.iter().flatten().min_by_key(|shortfall| shortfall.rate).copied()
     }
@@ -87,7 +82,7 @@ enum State {
     Done { highest: Option<Qps>, open_end: bool },
 }
 
-/// One binary search. Ask for the [`next`](Search::next) rate, report the verdict, until there is a
+/// One binary search. Try the [`next`](Search::next) rate and report the verdict, until there is a
 /// [`result`](Search::result).
 #[derive(Clone, Debug)]
 pub struct Search {
@@ -95,22 +90,21 @@ pub struct Search {
     state: State,
     retries: u32,
     unmeasurable: Option<Qps>,
-    /// The lowest rate that failed so far.
+    /// Lowest failed rate so far.
     failed: Option<Qps>,
 }
 
 impl Search {
-    /// A search over `range`.
+    /// Creates a search over `range`.
     ///
     /// # Panics
-    /// If `min > max`: the command line refuses that first.
+    /// If `min > max`: the command line rejects that first.
     pub fn new(range: SearchRange) -> Search {
         assert!(range.min <= range.max, "the caller checks min ≤ max");
         Search { range, state: State::TryMin, retries: 0, unmeasurable: None, failed: None }
     }
 
-    /// A search of which it is known already that `passed` passes and `failed` fails (none: the
-    /// range's end is open).
+    /// Creates a search with prior knowledge: `passed` passes and `failed` fails (`None`: the range's end is open).
     pub fn between(range: SearchRange, passed: Qps, failed: Option<Qps>) -> Search {
         let mut search = Search { failed, ..Search::new(range) };
         search.state = match failed {
@@ -121,7 +115,7 @@ impl Search {
         search
     }
 
-    /// The rate to try next; `None` when the search is over.
+    /// Returns the next rate; `None` after the search.
     pub fn next(&self) -> Option<Qps> {
         match self.state {
             State::TryMin => Some(self.range.min),
@@ -131,7 +125,7 @@ impl Search {
         }
     }
 
-    /// The highest rate that passed and the lowest that did not, as far as known.
+    /// Returns the highest passed and the lowest failed rate, if known.
     pub fn bracket(&self) -> (Option<Qps>, Option<Qps>) {
         match self.state {
             State::TryMin => (None, None),
@@ -141,7 +135,7 @@ impl Search {
         }
     }
 
-    /// Books the verdict of the trial at the rate that [`next`](Search::next) gave.
+    /// Records the verdict of the trial at the rate returned by [`next`](Search::next).
     pub fn report(&mut self, verdict: Verdict) {
         let Some(rate) = self.next() else { return };
         if verdict == Verdict::Invalid {
@@ -152,7 +146,7 @@ impl Search {
             self.unmeasurable = Some(rate);
         }
         if verdict == Verdict::Failed {
-            // A search only ever goes below what failed.
+            // After a failure the search only continues below it.
             self.failed = Some(rate);
         }
         self.retries = 0;
@@ -171,11 +165,11 @@ impl Search {
         };
     }
 
-    /// What was found, once the search is over.
+    /// Returns the result after the search.
     pub fn result(&self) -> Option<Found> {
         let State::Done { highest, open_end } = self.state else { return None };
-        // Only a rate just above the result that could not be measured leaves the result open; one
-        // higher up was overtaken by a real failure below it.
+        // Only an unmeasurable rate just above the result leaves it open; one higher up was superseded by a real
+        // failure below it.
         let blocked = self
             .unmeasurable
             .filter(|u| highest.is_none_or(|h| u.0 - h.0 <= self.range.resolution.0.max(1)));
@@ -210,7 +204,7 @@ mod tests {
         }
     }
 
-    /// Runs a search against a simulated DUT; returns what was found and the rates that were tried.
+    /// Runs a search against a simulated DUT; returns the result and the rates that were tried.
     fn run(range: SearchRange, mut dut: impl FnMut(Qps) -> Verdict) -> (Found, Vec<Qps>) {
         let mut search = Search::new(range);
         let mut tried = Vec::new();
@@ -280,7 +274,7 @@ mod tests {
 
     #[test]
     fn what_failed_before_it_began_is_known_at_its_end() {
-        // Nothing is left to try: the rates are as near as is wanted.
+        // Nothing is left to try: the rates are close enough.
         let found =
             Search::between(range(1, 1_000, 10), Qps(300), Some(Qps(310))).result().unwrap();
         assert_eq!((found.highest, found.failed), (Some(Qps(300)), Some(Qps(310))));
@@ -335,7 +329,7 @@ mod tests {
         );
         assert_eq!(tried.iter().filter(|r| r.0 == 1000).count(), 3, "two retries");
 
-        // The tester cannot do 1000, but the DUT's limit is far below that.
+        // The tester cannot send 1000, but the DUT's limit is far below that.
         let (found, _) = run(range(1, 1000, 1), |rate| {
             if rate.0 == 1000 { Verdict::Invalid } else { capacity(600)(rate) }
         });

@@ -1,40 +1,34 @@
-//! How fast the tester itself must be (RFC 8219 §9.2.1; equations 1 to 11 in section III of G.
-//! Lencse and Y. Kadobayashi, "Benchmarking DNS64 Implementations: Theory and Practice", 2018, DOI
-//! 10.1016/j.comcom.2018.05.005).
+//! Required rate of the tester itself (RFC 8219 §9.2.1; equations 1 to 11 in section III of G. Lencse and Y.
+//! Kadobayashi, "Benchmarking DNS64 Implementations: Theory and Practice", 2018, DOI 10.1016/j.comcom.2018.05.005).
 
 use crate::units::{Nanos, Qps, Share};
 
-/// The reserve δ that RFC 8219 §9.2.1 asks for at least.
+/// Minimum reserve δ required by RFC 8219 §9.2.1.
 pub const MIN_DELTA: f64 = 0.1;
 
-/// The self-test's timeout: a quarter of the test's, because a resolution may take two round trips
-/// to AuthDNS.
+/// Returns the self-test's timeout: a quarter of the test's, because a resolution may take two round trips to AuthDNS.
 pub fn timeout(test: Nanos) -> Nanos {
     Nanos(test.0 / 4)
 }
 
-/// What the tester's subsystems have to do for each query of a test, times 1 + δ:
-/// max(1, (2 − α)(1 − β))·(1 + δ).
+/// Returns the work of the tester's subsystems per query of a test, times 1 + δ: max(1, (2 − α)(1 − β))·(1 + δ).
 ///
-/// AuthDNS answers one query for a name with a AAAA record and two for others, none for cached ones
-/// (the paper's equation 10, with the Max over the factor and not over the rate, as equations 7 and
-/// 11 have it); the Measurer handles one in any case. With β = 0 this is (2 − α)(1 + δ), with both
-/// 0 it is 2(1 + δ).
+/// AuthDNS answers one query for a name with an AAAA record, two for others, and none for cached ones. This is the
+/// paper's equation 10, with the maximum over the factor instead of the rate, as in equations 7 and 11. The Measurer
+/// handles one query in any case. With β = 0 the factor is (2 − α)(1 + δ), with both 0 it is 2(1 + δ).
 pub fn factor(aaaa: Share, cached: Share, delta: f64) -> f64 {
-    // In hundredths, so that whole percents give exact products.
+    // In hundredths, so that whole per cents give exact products.
     let parts = u32::from(200 - aaaa.per_hundred()) * u32::from(100 - cached.per_hundred());
     f64::from(parts.max(10_000)) / 10_000.0 * (1.0 + delta)
 }
 
-/// The rate at which the self-test must pass so that DUTs may be tested up to `rate`: rounded up.
+/// Returns the self-test rate required for testing DUTs up to `rate`, rounded up.
 pub fn required_rate(rate: Qps, aaaa: Share, cached: Share, delta: f64) -> Qps {
-    // The small term takes back what binary fractions add to round products (1.1 · 100 000 =
-    // 110 000.000…01).
+    // The small term corrects the error of binary fractions in round products (1.1 · 100 000 = 110 000.000…01).
     Qps((rate.0 as f64 * factor(aaaa, cached, delta) - 1e-6).ceil() as u64)
 }
 
-/// The rate up to which DUTs may be tested by a tester that passed its self-test at `passed`:
-/// rounded down.
+/// Returns the rate up to which a tester that passed its self-test at `passed` may test DUTs, rounded down.
 pub fn allowed_rate(passed: Qps, aaaa: Share, cached: Share, delta: f64) -> Qps {
     Qps((passed.0 as f64 / factor(aaaa, cached, delta) + 1e-6).floor() as u64)
 }

@@ -1,13 +1,12 @@
-//! A set of trials as a state machine without any I/O: the next trial, its verdict, until there is
-//! nothing left to do.
+//! A set of trials as a state machine without I/O: returns the next trial and takes its verdict, until all are done.
 //!
 //! ```text
-//! Set      search 1 ─► search 2 ─► … ─► search n          each a [`NarrowedSearch`]; what each found, and how narrowly
-//! Repeats  trial 1 ─► trial 2 ─► … ─► trial n             all at one rate; a spoiled trial is tried again
+//! Set      search 1 ─► search 2 ─► … ─► search n          each a [`NarrowedSearch`]; result and shortfall of each
+//! Repeats  trial 1 ─► trial 2 ─► … ─► trial n             all at one rate; an invalid trial is repeated
 //! ```
 //!
-//! Whoever carries trials out, continues a journal, or computes results from one walks the same
-//! set, so all three agree on which trial belongs where.
+//! Running trials, continuing a journal and computing results from a journal all use the same set, so that they agree
+//! on the sequence of trials.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,75 +17,74 @@ use crate::search::{Found, SearchRange, Shortfall};
 use crate::units::Qps;
 use crate::verdict::Verdict;
 
-/// The searches to carry out.
+/// Searches to carry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SetPlan {
-    /// The rates between which each search looks.
+    /// Rate range of each search.
     pub range: SearchRange,
-    /// How many searches there are, at least 1.
+    /// Number of searches, at least 1.
     pub repeat: u32,
-    /// Whether a short trial goes before each full one.
+    /// True if a short trial precedes each full one.
     pub probes: bool,
 }
 
-/// The trial that is due.
+/// Next trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due {
-    /// Of which search or repetition, from 0.
+    /// Index of the search or repetition.
     pub repeat: u32,
-    /// The rate to send, queries per second.
+    /// Rate in queries per second.
     pub rate: Qps,
-    /// A probe, or of full length.
+    /// Probe or full length.
     pub length: Length,
-    /// The highest rate that passed in this search, and the lowest that did not, as far as known.
+    /// Highest passed and lowest failed rate of this search, if known.
     pub bracket: (Option<Qps>, Option<Qps>),
 }
 
-/// Why the DUT may do more than the median of a set.
+/// Reasons for which the DUT may be faster than the median of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LowerBound {
     /// Searches passed at the highest rate of the range.
     RangeEnd {
-        /// How many searches did.
+        /// Number of such searches.
         searches: usize,
-        /// How many searches there are.
+        /// Number of all searches.
         of: usize,
         /// The highest rate of the range, queries per second.
         max: Qps,
     },
-    /// The tester could not measure the rate above what passed.
+    /// The tester could not measure the rate above the passed one.
     Unmeasurable {
-        /// In how many searches.
+        /// Number of such searches.
         searches: usize,
-        /// How many searches there are.
+        /// Number of all searches.
         of: usize,
     },
-    /// The median is above what the self-test vouches for.
+    /// The median is above the rate validated by the self-test.
     SelfTest {
-        /// Up to which rate it does.
+        /// Validated rate.
         allowed: Qps,
     },
 }
 
-/// A set of searches. Ask for the [`next`](Set::next) trial, [`report`](Set::report) what it was,
-/// until nothing is due.
+/// A set of searches. Run the [`next`](Set::next) trial and [`report`](Set::report) it, until none is due.
 #[derive(Clone, Debug)]
 pub struct Set {
     plan: SetPlan,
     search: NarrowedSearch,
     repeat: u32,
-    /// Failed trials of the search that is under way.
+    /// Failed trials of the current search.
     failed: Vec<(Length, Shortfall)>,
     found: Vec<Found>,
     failed_by: Vec<Option<Shortfall>>,
 }
 
 impl Set {
-    /// A set of which nothing is done.
+    /// Creates a set.
     ///
     /// # Panics
-    /// If the range is empty, as [`crate::search::Search::new`].
+    /// If the range is empty; see [`crate::search::Search::new`].
     pub fn new(plan: SetPlan) -> Set {
         let search = NarrowedSearch::new(plan.range, plan.probes);
         Set {
@@ -99,7 +97,7 @@ impl Set {
         }
     }
 
-    /// The trial to carry out next; `None` when all searches are over.
+    /// Returns the next trial; `None` after all searches.
     pub fn next(&self) -> Option<Due> {
         if self.repeat >= self.plan.repeat {
             return None;
@@ -108,7 +106,7 @@ impl Set {
         Some(Due { repeat: self.repeat, rate, length, bracket: self.search.bracket() })
     }
 
-    /// Books verdict and counts of the trial that [`next`](Set::next) gave.
+    /// Records verdict and counts of the trial returned by [`next`](Set::next).
     pub fn report(&mut self, verdict: Verdict, counts: &Counts) {
         let Some(due) = self.next() else { return };
         if verdict == Verdict::Failed {
@@ -123,10 +121,9 @@ impl Set {
         self.search = NarrowedSearch::new(self.plan.range, self.plan.probes);
     }
 
-    /// How many trials are left, the one that is due among them, if the DUT goes on as it has: the
-    /// last search's rate passes, or in the first search the middle of what is still open, and
-    /// nothing is spoiled. For sets without probes, whose number of trials hardly depends on the
-    /// rate.
+    /// Estimates the number of remaining trials, including the one that is due. It assumes that the last search's rate
+    /// passes, or in the first search the middle of the open range, and that no trial is invalid. For sets without
+    /// probes, whose number of trials hardly depends on the rate.
     pub fn trials_left(&self) -> u64 {
         let Some(due) = self.next() else { return 0 };
         let capacity = match (self.found.last(), due.bracket) {
@@ -146,27 +143,27 @@ impl Set {
         trials
     }
 
-    /// What each search found that is over.
+    /// Returns the results of the finished searches.
     pub fn found(&self) -> &[Found] {
         &self.found
     }
 
-    /// By how much the lowest rate that failed failed, search by search; `None` where none failed.
+    /// Returns the shortfall at the lowest failed rate of each search; `None` if no rate failed.
     pub fn failed_by(&self) -> &[Option<Shortfall>] {
         &self.failed_by
     }
 
-    /// Why the DUT may do more than the median of `figures`, which are those of this set: see
-    /// [`lower_bounds`].
+    /// Returns the reasons for which the DUT may be faster than the median of `figures`, which must be those of this
+    /// set; see [`lower_bounds`].
     pub fn lower_bounds(&self, figures: &Figures, allowed: Option<Qps>) -> Vec<LowerBound> {
         lower_bounds(&self.found, self.plan.range.max, figures, allowed)
     }
 }
 
-/// The reasons why the DUT may do more than the median of `figures`, which are those of `found`:
-/// searches that ended at `max`, the end of the range, or at a rate that could not be measured; and
-/// a median, or a rate that failed, above `allowed`, up to which a self-test validates the tester.
-/// Without a result (n = 0) there is nothing that could be a lower bound.
+/// Returns the reasons for which the DUT may be faster than the median of `figures`, which must be those of `found`.
+/// One reason is a search that ended at `max`, the end of the range, or at an unmeasurable rate. The other is a median,
+/// or a failed rate, above `allowed`, up to which a self-test validates the tester. Without a result (n = 0) there is
+/// no lower bound.
 pub fn lower_bounds(
     found: &[Found],
     max: Qps,
@@ -190,14 +187,13 @@ pub fn lower_bounds(
     open.into_iter().chain(blocked).chain(above).collect()
 }
 
-/// The smallest of the highest rates that passed; `None` where a search passed nowhere, or there is
-/// none.
+/// Returns the minimum of the highest passed rates; `None` if there are no searches, or a search found no passing rate.
 pub fn smallest_pass(found: &[Found]) -> Option<Qps> {
     // `None` is less than any rate.
     found.iter().map(|f| f.highest).min().flatten()
 }
 
-/// By how much the lowest failed rate of a search failed: in its full trial, or else in its probe.
+/// Returns the shortfall at the lowest failed rate of a search: of its full trial, or otherwise of its probe.
 fn shortfall(failed: &[(Length, Shortfall)], found: &Found) -> Option<Shortfall> {
     let at = || failed.iter().filter(|(_, shortfall)| Some(shortfall.rate) == found.failed);
     at().find(|(length, _)| *length == Length::Full)
@@ -205,8 +201,7 @@ fn shortfall(failed: &[(Length, Shortfall)], found: &Found) -> Option<Shortfall>
         .map(|(_, shortfall)| *shortfall)
 }
 
-/// Trials at one rate: so many that the tester did not spoil, each tried again a few times if it
-/// did.
+/// A number of valid trials at one rate; an invalid trial is repeated a few times.
 #[derive(Clone, Copy, Debug)]
 pub struct Repeats {
     rate: Qps,
@@ -217,20 +212,19 @@ pub struct Repeats {
 }
 
 impl Repeats {
-    /// `repeat` trials at `rate`; a spoiled one is tried again `invalid_retries` times and then
-    /// given up.
+    /// Creates `repeat` trials at `rate`; an invalid one is repeated `invalid_retries` times and then given up.
     pub fn new(rate: Qps, repeat: u32, invalid_retries: u32) -> Repeats {
         Repeats { rate, repeat, invalid_retries, done: 0, retries: 0 }
     }
 
-    /// The trial to carry out next; `None` when all are done or given up.
+    /// Returns the next trial; `None` if all are done or given up.
     pub fn next(&self) -> Option<Due> {
         let due =
             Due { repeat: self.done, rate: self.rate, length: Length::Full, bracket: (None, None) };
         (self.done < self.repeat).then_some(due)
     }
 
-    /// Books the verdict of the trial that [`next`](Repeats::next) gave.
+    /// Records the verdict of the trial returned by [`next`](Repeats::next).
     pub fn report(&mut self, verdict: Verdict) {
         if verdict == Verdict::Invalid && self.retries < self.invalid_retries {
             self.retries += 1;
@@ -254,7 +248,7 @@ mod tests {
         Counts { sent: 100, valid, lost: 100 - valid, ..Counts::default() }
     }
 
-    /// A search that ended within the range.
+    /// Returns a search that ended within the range.
     fn ended(highest: Option<u64>, failed: Option<u64>) -> Found {
         Found {
             highest: highest.map(Qps),
@@ -264,7 +258,7 @@ mod tests {
         }
     }
 
-    /// Walks a set against a DUT that does `capacity`; short trials overstate by `slack`.
+    /// Runs a set against a DUT with this `capacity`; short trials overstate by `slack`.
     fn walked(plan: SetPlan, capacity: u64, slack: u64) -> (Set, Vec<Due>) {
         let (mut set, mut asked) = (Set::new(plan), Vec::new());
         while let Some(due) = set.next() {
@@ -286,7 +280,7 @@ mod tests {
             assert!(asked.windows(2).all(|pair| pair[0].repeat <= pair[1].repeat));
             let highest: Vec<_> = set.found().iter().map(|f| (f.highest, f.failed)).collect();
             assert_eq!(highest, [(Some(Qps(200)), Some(Qps(300))); 3], "probes: {probes}");
-            // That of the full trial, not of the probe before it.
+            // The shortfall is that of the full trial, not of the probe before it.
             let shortfall = Shortfall { rate: Qps(300), missing: 1, of: 100 };
             assert_eq!(set.failed_by(), [Some(shortfall); 3], "probes: {probes}");
             assert_eq!(smallest_pass(set.found()), Some(Qps(200)));
@@ -310,7 +304,7 @@ mod tests {
         }
         for (done, (repeat, said)) in left.iter().enumerate() {
             let truth = (left.len() - done) as u64;
-            // The first search is a guess, off by one for each search.
+            // The first search is an estimate, off by one for each search.
             let allowed = if *repeat == 0 { 3 } else { 0 };
             assert!(
                 said.abs_diff(truth) <= allowed,
@@ -380,8 +374,8 @@ mod tests {
         assert_eq!(Repeats::new(Qps(7), 0, 1).next(), None);
     }
 
-    /// A rate that failed above what a self-test vouches for may be the tester's failure; one at the
-    /// limit is not, and neither is a median there.
+    /// A failure above the rate validated by a self-test may be the tester's; one at the limit is not, nor is a median
+    /// there.
     #[test]
     fn lower_bounds_of_searches_that_ended_within_the_range() {
         let found = |highest, failed| ended(Some(highest), Some(failed));
@@ -400,8 +394,8 @@ mod tests {
         assert_eq!(smallest_pass(&[all[0], ended(None, Some(100))]), None);
     }
 
-    /// Where a rate failed in its probe and in its full trial, the full one tells by how much; where
-    /// it failed in its probe only, that does.
+    /// If a rate failed both in its probe and in its full trial, the full one gives the shortfall; otherwise the probe
+    /// does.
     #[test]
     fn the_shortfall_is_that_of_the_rate_that_failed() {
         let of = |rate, missing| Shortfall { rate: Qps(rate), missing, of: 100 };

@@ -1,51 +1,48 @@
-//! What a search is to find: the attributes of a search goal (RFC 9971, "Search Goal").
+//! Attributes of a search goal (RFC 9971, "Search Goal").
 
 use serde::{Deserialize, Serialize};
 
 use crate::units::{Nanos, Qps};
 
-/// One thing to search for.
+/// A search goal.
 ///
-/// With `loss_ratio` and `exceed_ratio` 0 and one trial of the final duration it is the search of
-/// RFC 8219 §9.2 and of RFC 2544 §26.1: [`Goal::rfc8219`].
+/// With `loss_ratio` and `exceed_ratio` 0 and one trial of the final duration it is the search of RFC 8219 §9.2 and of
+/// RFC 2544 §26.1: [`Goal::rfc8219`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Goal {
-    /// The share of a trial's queries that may lack a valid reply before it counts as a trial with
-    /// high loss; 0 to below 1.
+    /// Share of a trial's queries without a valid reply above which it has high loss; 0 to below 1.
     pub loss_ratio: f64,
-    /// The share of the duration sum that trials with high loss may take at a lower bound; 0 to
-    /// below 1.
+    /// Share of the duration sum that trials with high loss may take at a lower bound; 0 to below 1.
     pub exceed_ratio: f64,
-    /// How near the bounds must be: their distance in relation to the upper one; above 0 and below
-    /// 1.
+    /// Required distance of the bounds relative to the upper one; between 0 and 1, exclusive.
     pub width: f64,
-    /// The length of the first trials; more than 0.
+    /// Duration of the first trials; more than 0.
     pub initial_duration: Nanos,
-    /// The length of the trials that decide, at least the initial one.
+    /// Duration of the deciding trials, at least the initial one.
     pub final_duration: Nanos,
-    /// How long trials at one load last together before they decide, at least the final duration.
+    /// Total duration of trials at one load before they decide, at least the final duration.
     pub duration_sum: Nanos,
 }
 
-/// Why a goal cannot be searched for.
+/// Reasons for which a goal is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GoalError {
     /// No goal was given.
     #[error("there is no goal to search for; give at least one")]
     NoGoal,
-    /// A ratio is not a share below 1.
+    /// A ratio is not in the range from 0 to below 1.
     #[error("the {what} of a goal is {given}; it must be at least 0 and below 1")]
     Ratio {
-        /// Which ratio of the goal it is, as part of a sentence.
+        /// Name of the ratio, as part of a sentence.
         what: &'static str,
-        /// The value that was given.
+        /// Given value.
         given: f64,
     },
-    /// The width is not a share.
+    /// The width is not between 0 and 1.
     #[error("the width of a goal is {0}; it must be above 0 and below 1")]
     Width(f64),
-    /// The durations do not grow.
+    /// A duration is 0 or less than the previous one.
     #[error(
         "the durations of a goal are {initial} s at first, {last} s in the end and {sum} s in sum; each must be above 0 and at \
          least as long as the one before"
@@ -58,20 +55,20 @@ pub enum GoalError {
         /// Duration sum in seconds.
         sum: f64,
     },
-    /// The range is empty.
+    /// The rate range is empty.
     #[error(
         "the lowest rate is {min} and the highest {max} queries/s; the lowest must be at least 1 and no more than the highest"
     )]
     Range {
-        /// The lowest rate, queries per second.
+        /// Lowest rate in queries per second.
         min: Qps,
-        /// The highest rate, queries per second.
+        /// Highest rate in queries per second.
         max: Qps,
     },
 }
 
 impl Goal {
-    /// RFC 8219 §9.2: every query of one trial of `duration` gets a valid reply. Trials before it
+    /// Returns the goal of RFC 8219 §9.2: every query of one trial of `duration` gets a valid reply. Earlier trials
     /// last at least a second.
     pub fn rfc8219(duration: Nanos, width: f64) -> Goal {
         let initial_duration = duration.min(Nanos::SECOND);
@@ -86,10 +83,10 @@ impl Goal {
         }
     }
 
-    /// Whether it can be searched for.
+    /// Validates the goal.
     ///
     /// # Errors
-    /// If an attribute is out of its range; the error says which and what would be right.
+    /// If an attribute is out of its range; the error names it and its valid range.
     pub fn validate(&self) -> Result<(), GoalError> {
         for (what, given) in [("loss ratio", self.loss_ratio), ("exceed ratio", self.exceed_ratio)]
         {
@@ -108,9 +105,8 @@ impl Goal {
         Ok(())
     }
 
-    /// The goal and what leads up to it, coarse and short first: `steps` targets before the last,
-    /// each twice as wide as the one after it, their sums of durations in a geometric series from
-    /// the initial duration up.
+    /// Returns the goal preceded by `steps` targets, coarse and short first. Each is twice as wide as the next one;
+    /// their duration sums are a geometric series starting at the initial duration.
     pub(super) fn targets(&self, steps: u32) -> Vec<Goal> {
         let growth = self.duration_sum.0 as f64 / self.initial_duration.0 as f64;
         let target = |before: u32| {
@@ -129,7 +125,7 @@ impl Goal {
         (0..=steps).rev().map(target).collect()
     }
 
-    /// Whether bounds are near enough: two neighbouring whole rates always are.
+    /// True if the bounds are close enough; two neighbouring whole rates always are.
     pub(super) fn is_met_by(&self, lower: Qps, upper: Qps) -> bool {
         let distance = upper.0.saturating_sub(lower.0);
         distance <= 1 || distance as f64 <= self.width * upper.0 as f64
@@ -153,7 +149,7 @@ mod tests {
         assert_eq!(sums, [1_000, 10_954, 120_000]);
         assert_eq!(targets[1].final_duration, targets[1].duration_sum);
         assert_eq!(targets[2].final_duration, Nanos(60_000_000_000));
-        // Short already: nothing is made longer or shorter than the goal itself.
+        // Already short: no duration differs from that of the goal.
         let short = Goal::rfc8219(Nanos::from_millis(500), 0.3);
         assert!(
             short

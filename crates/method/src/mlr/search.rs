@@ -1,5 +1,4 @@
-//! The search itself as a state machine without any I/O: which load is due, for how long, until
-//! every goal has its bounds.
+//! The search as a state machine without I/O: the next load and its duration, until every goal has its bounds.
 //!
 //! ```text
 //! stage 0 of every goal ─► stage 1 of every goal ─► … ─► the goals themselves
@@ -10,8 +9,7 @@
 //!    └─ both, but too far apart: their geometric mean
 //! ```
 //!
-//! A load that is begun is tried until it is classified for the target at hand. Every trial counts
-//! for all goals.
+//! A load that is begun is tried until it is classified for the current target. Every trial counts for all goals.
 
 use std::collections::BTreeMap;
 
@@ -23,51 +21,50 @@ use crate::records::Counts;
 use crate::units::{Nanos, Qps};
 use crate::verdict::Verdict;
 
-/// How many coarser targets lead up to each goal.
+/// Number of coarser targets before each goal.
 const STEPS: u32 = 2;
 
-/// The rates between which is searched.
+/// Range of rates of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Limits {
-    /// The lowest rate that is tried, queries per second, at least 1.
+    /// Minimum rate in queries per second, at least 1.
     pub min: Qps,
-    /// The highest rate that is tried, queries per second.
+    /// Maximum rate in queries per second.
     pub max: Qps,
-    /// How many times one rate may be tried again after invalid trials.
+    /// Maximum number of repetitions at one rate after invalid trials.
     pub invalid_retries: u32,
 }
 
-/// The trial that is due.
+/// Next trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MlrDue {
-    /// The rate to send, queries per second.
+    /// Rate in queries per second.
     pub rate: Qps,
-    /// How long to send.
+    /// Sending time.
     pub duration: Nanos,
-    /// For which goal, by its place in the list.
+    /// Index of its goal.
     pub goal: usize,
-    /// Relevant lower and upper bound of that goal's present target, as far as known.
+    /// Relevant lower and upper bound of that goal's current target, if known.
     pub bracket: (Option<Qps>, Option<Qps>),
 }
 
-/// What was found for one goal (RFC 9971, "Goal Result").
+/// Result for one goal (RFC 9971, "Goal Result").
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct GoalResult {
-    /// The goal that was searched for.
+    /// Goal of the search.
     pub goal: Goal,
-    /// The highest lower bound below the upper one; `None` if the lowest rate is an upper bound
-    /// already.
+    /// Highest lower bound below the upper one; `None` if the lowest rate is already an upper bound.
     pub relevant_lower_bound: Option<Qps>,
-    /// The lowest upper bound; `None` if the highest rate that could be measured is a lower bound.
+    /// Lowest upper bound; `None` if the highest measurable rate is a lower bound.
     pub relevant_upper_bound: Option<Qps>,
     /// Valid replies per second at the lower bound.
     pub conditional_throughput: Option<f64>,
-    /// The lowest rate that the tester could not measure, where that ended the search.
+    /// Lowest rate that the tester could not measure, if that ended the search.
     pub unmeasurable: Option<Qps>,
 }
 
 impl GoalResult {
-    /// Whether both bounds were found; RFC 9971 calls it irregular otherwise.
+    /// True if both bounds were found; otherwise RFC 9971 calls the result irregular.
     pub fn is_regular(&self) -> bool {
         self.relevant_lower_bound.is_some() && self.relevant_upper_bound.is_some()
     }
@@ -76,7 +73,7 @@ impl GoalResult {
 /// Lower and upper bound.
 type Bounds = (Option<Qps>, Option<Qps>);
 
-/// The load that is being tried.
+/// Load under test.
 #[derive(Clone, Copy, Debug)]
 struct Focus {
     due: MlrDue,
@@ -84,26 +81,25 @@ struct Focus {
     retries: u32,
 }
 
-/// One search. Ask for what is [`due`](MlrSearch::due), report it, until there is a
-/// [`result`](MlrSearch::result).
+/// One search. Run the [`due`](MlrSearch::due) trial and report it, until there is a [`result`](MlrSearch::result).
 #[derive(Clone, Debug)]
 pub struct MlrSearch {
     limits: Limits,
-    /// The targets of each goal, coarse first; the last is the goal.
+    /// Targets of each goal, coarse first; the last is the goal itself.
     goals: Vec<Vec<Goal>>,
     loads: BTreeMap<Qps, Vec<Trial>>,
-    /// The lowest rate that the tester could not measure.
+    /// Lowest rate that the tester could not measure.
     unmeasurable: Option<Qps>,
     focus: Option<Focus>,
-    /// How many times the present stage went away from its only bound.
+    /// Number of times that the current stage moved away from its only bound.
     outward: u32,
 }
 
 impl MlrSearch {
-    /// A search for `goals` within `limits`.
+    /// Creates a search for `goals` within `limits`.
     ///
     /// # Errors
-    /// If there is no goal, one is impossible, or the limits are empty.
+    /// If there is no goal, a goal is invalid, or the limits are empty.
     pub fn new(limits: Limits, goals: &[Goal]) -> Result<MlrSearch, GoalError> {
         if goals.is_empty() {
             return Err(GoalError::NoGoal);
@@ -122,14 +118,13 @@ impl MlrSearch {
         Ok(search)
     }
 
-    /// The trial to carry out next; `None` when the search is over.
+    /// Returns the next trial; `None` after the search.
     pub fn due(&self) -> Option<MlrDue> {
         self.focus.map(|focus| focus.due)
     }
 
-    /// Books verdict and counts of the trial that was [due](MlrSearch::due). Of the verdict only
-    /// whether the tester spoiled the trial counts: how much loss is too much, each goal says
-    /// itself.
+    /// Records verdict and counts of the trial that was [due](MlrSearch::due). The verdict matters only if the trial is
+    /// invalid: each goal defines its own tolerated loss.
     pub fn report(&mut self, verdict: Verdict, counts: &Counts) {
         let Some(mut focus) = self.focus else { return };
         if verdict == Verdict::Invalid {
@@ -154,7 +149,7 @@ impl MlrSearch {
         self.choose();
     }
 
-    /// What was found for each goal, once the search is over.
+    /// Returns the result for each goal after the search.
     pub fn result(&self) -> Option<Vec<GoalResult>> {
         if self.focus.is_some() {
             return None;
@@ -164,7 +159,7 @@ impl MlrSearch {
             let (lower, upper) = self.bounds(&goal);
             let conditional =
                 lower.map(|load| conditional_throughput(&goal, load, &self.loads[&load]));
-            // A failure below what could not be measured has overtaken it.
+            // A failure below the unmeasurable rate has superseded it.
             let unmeasurable =
                 self.unmeasurable.filter(|blocked| upper.is_none_or(|upper| *blocked < upper));
             GoalResult {
@@ -178,12 +173,12 @@ impl MlrSearch {
         Some(self.goals.iter().map(result).collect())
     }
 
-    /// The trials at each load.
+    /// Returns the trials at each load.
     pub fn loads(&self) -> &BTreeMap<Qps, Vec<Trial>> {
         &self.loads
     }
 
-    /// Relevant lower and upper bound for `target`.
+    /// Returns the relevant lower and upper bound for `target`.
     fn bounds(&self, target: &Goal) -> Bounds {
         let mut lower = None;
         for (&load, trials) in &self.loads {
@@ -196,7 +191,7 @@ impl MlrSearch {
         (lower, None)
     }
 
-    /// Sets what is due: the first target that is not met, stage by stage.
+    /// Selects the next trial: the first target that is not met, stage by stage.
     fn choose(&mut self) {
         let last = self.focus.map(|focus| (focus.stage, focus.due.goal));
         for stage in 0..=STEPS as usize {
@@ -218,7 +213,7 @@ impl MlrSearch {
         self.focus = None;
     }
 
-    /// Whether there is nothing left to try for a target with these bounds.
+    /// True if there is nothing left to try for a target with these bounds.
     fn is_met(&self, target: &Goal, (lower, upper): Bounds) -> bool {
         match (lower, self.ceiling(upper)) {
             (None, Some(above)) => above <= self.limits.min,
@@ -228,12 +223,12 @@ impl MlrSearch {
         }
     }
 
-    /// Below which load the search goes on: the upper bound, or what the tester could not measure.
+    /// Returns the load below which the search continues: the upper bound, or a rate that the tester could not measure.
     fn ceiling(&self, upper: Option<Qps>) -> Option<Qps> {
         [upper, self.unmeasurable].into_iter().flatten().min()
     }
 
-    /// The load to try for a target that is not met.
+    /// Returns the load to try for a target that is not met.
     fn candidate(&mut self, goal: usize, stage: usize, (lower, upper): Bounds) -> Qps {
         let target = self.goals[goal][stage];
         let above = self.ceiling(upper);
@@ -246,7 +241,7 @@ impl MlrSearch {
         let (low, high) = (hinted_lower.or(lower), hinted_upper.or(above));
         match (low, high) {
             (Some(low), Some(high)) if !target.is_met_by(low, high) => middle(low, high),
-            // Narrow enough, but not shown for this target yet.
+            // Narrow enough, but not yet proven for this target.
             (Some(low), _) if Some(low) == hinted_lower => low,
             (_, Some(high)) if Some(high) == hinted_upper => high,
             (Some(low), _) => self.away(low, &target, Direction::Up),
@@ -255,13 +250,12 @@ impl MlrSearch {
         }
     }
 
-    /// The bounds of the stage before.
+    /// Returns the bounds of the previous stage.
     fn hints(&self, goal: usize, stage: usize) -> Bounds {
         stage.checked_sub(1).map_or((None, None), |before| self.bounds(&self.goals[goal][before]))
     }
 
-    /// A load away from the only bound that is known; each step of a stage is twice as long as the
-    /// one before it.
+    /// Returns a load away from the only known bound; each step of a stage is twice as long as the previous one.
     fn away(&mut self, from: Qps, target: &Goal, direction: Direction) -> Qps {
         let steps = f64::from(1u32 << self.outward.min(20));
         self.outward += 1;
@@ -273,15 +267,14 @@ impl MlrSearch {
             }
         };
         let rate = match direction {
-            // Where the step is less than a query per second, it is one.
+            // A step is at least one query per second.
             Direction::Up => (rate as u64).max(from.0 + 1),
             Direction::Down => rate as u64,
         };
         Qps(rate).clamp(self.limits.min, self.limits.max)
     }
 
-    /// Valid replies per second of the trials at a load: where a DUT that is asked too much may
-    /// have its limit.
+    /// Returns the valid replies per second of the trials at a load: an estimate of an overloaded DUT's limit.
     fn replies_at(&self, load: Qps) -> Option<f64> {
         let best = self.loads.get(&load)?.iter().map(Trial::loss_ratio).min_by(f64::total_cmp)?;
         Some(load.0 as f64 * (1.0 - best))
@@ -294,8 +287,8 @@ enum Direction {
     Down,
 }
 
-/// The geometric mean of two loads at least 2 apart: strictly between them, for it is more than half a
-/// query per second above the lower one, and not above their middle.
+/// Returns the geometric mean of two loads at least 2 apart. It is strictly between them, because it is more than half
+/// a query per second above the lower one, and not above their arithmetic mean.
 fn middle(low: Qps, high: Qps) -> Qps {
     Qps((low.0 as f64 * high.0 as f64).sqrt().round() as u64)
 }

@@ -1,4 +1,4 @@
-//! All searches of a plan, one after the other, as [`crate::set::Set`] is for the bisection.
+//! All searches of a plan in sequence; the counterpart of [`crate::set::Set`] for MLRsearch.
 
 use super::goal::{Goal, GoalError};
 use super::search::{GoalResult, Limits, MlrDue, MlrSearch};
@@ -7,8 +7,7 @@ use crate::search::{Found, Shortfall};
 use crate::units::Qps;
 use crate::verdict::Verdict;
 
-/// A set of searches. Ask for what is [`due`](MlrSet::due), [`report`](MlrSet::report) what it was,
-/// until nothing is.
+/// A set of searches. Run the [`due`](MlrSet::due) trial and [`report`](MlrSet::report) it, until none is due.
 #[derive(Clone, Debug)]
 pub struct MlrSet {
     limits: Limits,
@@ -20,23 +19,22 @@ pub struct MlrSet {
 }
 
 impl MlrSet {
-    /// `repeat` searches of which nothing is done.
+    /// Creates a set of `repeat` searches.
     ///
     /// # Errors
-    /// As [`MlrSearch::new`].
+    /// See [`MlrSearch::new`].
     pub fn new(limits: Limits, goals: Vec<Goal>, repeat: u32) -> Result<MlrSet, GoalError> {
         let search = MlrSearch::new(limits, &goals)?;
         Ok(MlrSet { limits, goals, repeat, search, results: Vec::new(), failed_by: Vec::new() })
     }
 
-    /// Of which search, from 0, which trial is to be carried out next; `None` when all searches are
-    /// over.
+    /// Returns the index of the search and its next trial; `None` after all searches.
     pub fn due(&self) -> Option<(u32, MlrDue)> {
         let at = self.results.len() as u32;
         if at < self.repeat { self.search.due().map(|due| (at, due)) } else { None }
     }
 
-    /// Books verdict and counts of the trial that was due.
+    /// Records verdict and counts of the trial that was due.
     pub fn report(&mut self, verdict: Verdict, counts: &Counts) {
         if self.due().is_none() {
             return;
@@ -48,17 +46,17 @@ impl MlrSet {
         self.search = MlrSearch::new(self.limits, &self.goals).expect("the same as before");
     }
 
-    /// What is searched for.
+    /// Returns the search goals.
     pub fn goals(&self) -> &[Goal] {
         &self.goals
     }
 
-    /// What each search found that is over: a result for each goal, in the order of the goals.
+    /// Returns the results of each finished search, one for each goal in their order.
     pub fn results(&self) -> &[Vec<GoalResult>] {
         &self.results
     }
 
-    /// What each search found for the goal at `place`, as a bisection would say it.
+    /// Returns the results of each search for the goal at index `place`, in the form of a bisection.
     pub fn found(&self, place: usize) -> Vec<Found> {
         self.results
             .iter()
@@ -67,7 +65,7 @@ impl MlrSet {
             .collect()
     }
 
-    /// By how much the first goal's upper bound failed in its worst trial, search by search.
+    /// Returns, for each search, the shortfall of the worst trial at the first goal's upper bound.
     pub fn failed_by(&self) -> &[Option<Shortfall>] {
         &self.failed_by
     }
@@ -85,8 +83,7 @@ impl MlrSet {
 }
 
 impl GoalResult {
-    /// The bounds as a bisection would say them: what passed, what failed, and whether the DUT may
-    /// do more.
+    /// Converts the bounds to the form of a bisection: the passed and failed rate, and whether the DUT may be faster.
     pub fn found(&self) -> Found {
         let open = self.relevant_lower_bound.is_some() && self.relevant_upper_bound.is_none();
         Found {

@@ -1,4 +1,4 @@
-//! What all trials at one load say for one goal (RFC 9971, "Load Classification" and "Conditional
+//! Classification of a load for one goal from all trials at it (RFC 9971, "Load Classification" and "Conditional
 //! Throughput").
 
 use crate::records::Counts;
@@ -6,41 +6,41 @@ use crate::units::{Nanos, Qps};
 
 use super::goal::Goal;
 
-/// One trial, as far as a search needs to know it.
+/// One trial, reduced to the data that a search needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trial {
-    /// How long it was to send.
+    /// Intended sending time.
     pub duration: Nanos,
     /// Queries without a valid reply.
     pub missing: u64,
-    /// How many queries were sent.
+    /// Queries sent.
     pub of: u64,
 }
 
 impl Trial {
-    /// That of a trial of `duration` with these `counts`.
+    /// Creates the trial from its `duration` and `counts`.
     pub fn of(duration: Nanos, counts: &Counts) -> Trial {
         Trial { duration, missing: counts.sent.saturating_sub(counts.valid), of: counts.sent }
     }
 
-    /// The trial loss ratio, 0 to 1; 1 where nothing was sent.
+    /// Returns the trial loss ratio, 0 to 1; 1 if nothing was sent.
     pub fn loss_ratio(&self) -> f64 {
         if self.of == 0 { 1.0 } else { self.missing as f64 / self.of as f64 }
     }
 }
 
-/// What a load is for a goal.
+/// Class of a load for a goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// The DUT meets the goal at it.
+    /// Lower bound: the DUT meets the goal.
     Lower,
-    /// It does not.
+    /// Upper bound: the DUT does not meet the goal.
     Upper,
-    /// The trials so far could still become either.
+    /// Further trials can decide either way.
     Undecided,
 }
 
-/// The trials at one load by their length and loss, in seconds.
+/// Durations of the trials at one load by length and loss, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Sums {
     full_low: f64,
@@ -67,12 +67,11 @@ impl Sums {
     }
 }
 
-/// What the load of `trials` is for `goal`.
+/// Classifies the load of `trials` for `goal`.
 ///
-/// It is a lower bound if it stays one although all trials that are still wanted had high loss, and
-/// an upper bound if it stays one although all of them had low loss. Short trials with high loss
-/// count against a load as far as short ones with low loss do not balance them; short trials with
-/// low loss alone never make a lower bound.
+/// It is a lower bound if it stays one even if all remaining trials had high loss, and an upper bound if it stays one
+/// even if all of them had low loss. Short trials with high loss count against a load unless short ones with low loss
+/// balance them. Short trials with low loss alone never make a lower bound.
 pub fn classify(goal: &Goal, trials: &[Trial]) -> Class {
     let sums = Sums::of(goal, trials);
     let balancing = sums.short_low * goal.exceed_ratio / (1.0 - goal.exceed_ratio);
@@ -88,9 +87,9 @@ pub fn classify(goal: &Goal, trials: &[Trial]) -> Class {
     }
 }
 
-/// The rate of valid replies at a lower bound, in replies per second: that of the trial of full
-/// length with so much loss that the trials with more take no larger share of the time than the
-/// goal's exceed ratio. Time still wanted counts as lost.
+/// Returns the rate of valid replies at a lower bound, in replies per second. It is the rate of the full-length trial
+/// at the quantile given by the goal's exceed ratio: trials with more loss take no larger share of the time. Remaining
+/// time counts as lost.
 pub fn conditional_throughput(goal: &Goal, load: Qps, trials: &[Trial]) -> f64 {
     let full = || trials.iter().filter(|trial| trial.duration >= goal.final_duration);
     let mut by_loss: Vec<(f64, f64)> =
@@ -159,8 +158,7 @@ mod tests {
         );
     }
 
-    /// Of a quarter that may have high loss, three seconds of short trials with low loss balance one
-    /// with high loss.
+    /// If a quarter may have high loss, three seconds of short trials with low loss balance one second with high loss.
     #[test]
     fn short_good_trials_balance_by_the_exceed_ratio() {
         let goal = goal(0.0, 0.25, 30, 120);
@@ -187,7 +185,7 @@ mod tests {
             conditional_throughput(&half, Qps(1000), &trials(&[(1, 9), (1, 2), (1, 500)])),
             991.0
         );
-        // One second is there, half a second more is wanted: it counts as lost.
+        // One second is there, half a second is missing and counts as lost.
         assert_eq!(conditional_throughput(&half, Qps(1000), &trials(&[(1, 2)])), 0.0);
         assert_eq!(conditional_throughput(&strict, Qps(1000), &[]), 0.0);
     }

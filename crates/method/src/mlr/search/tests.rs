@@ -1,5 +1,4 @@
-//! Simulated servers: with a capacity, with noise, with trials that fail by chance, with loss that
-//! is not monotonic.
+//! Simulated servers: with a capacity, with noise, with random trial failures, with non-monotonic loss.
 
 use proptest::prelude::*;
 use rand::rngs::StdRng;
@@ -18,7 +17,7 @@ fn rfc8219() -> Goal {
     Goal::rfc8219(minute(), 0.005)
 }
 
-/// Half of the trials of a second each may lose more than `loss`.
+/// Returns a goal of which half of the one-second trials may lose more than `loss_ratio`.
 fn tolerant(loss_ratio: f64) -> Goal {
     let sum = Nanos(21 * Nanos::SECOND.0);
     Goal {
@@ -45,8 +44,7 @@ impl Walk {
     }
 }
 
-/// Runs a search against a server that says what share of the queries of a trial it loses; `None`:
-/// the tester spoiled it.
+/// Runs a search against a server that returns the share of lost queries of a trial; `None` is an invalid trial.
 fn walk(limits: Limits, goals: &[Goal], mut loses: impl FnMut(MlrDue) -> Option<f64>) -> Walk {
     let mut search = MlrSearch::new(limits, goals).unwrap();
     let mut tried = Vec::new();
@@ -69,7 +67,7 @@ fn walk(limits: Limits, goals: &[Goal], mut loses: impl FnMut(MlrDue) -> Option<
     Walk { search, tried }
 }
 
-/// What a server with this capacity loses of `rate`.
+/// Returns the share of `rate` that a server with this capacity loses.
 fn overload(capacity: f64, rate: Qps) -> f64 {
     (1.0 - capacity / rate.0 as f64).max(0.0)
 }
@@ -110,7 +108,7 @@ fn the_ends_of_the_range_give_irregular_results() {
 
 #[test]
 fn one_search_serves_several_goals() {
-    // It loses 0.3 % from 30 000 on, and what is above 50 000.
+    // It loses 0.3 % from 30 000 on, and everything above 50 000.
     let loses = |due: MlrDue| {
         Some(overload(50_000.0, due.rate).max(if due.rate.0 < 30_000 { 0.0 } else { 0.003 }))
     };
@@ -135,7 +133,7 @@ fn one_search_serves_several_goals() {
 
 #[test]
 fn a_goal_that_tolerates_bad_trials_is_not_misled_by_them() {
-    // Every tenth trial loses a tenth, whatever its rate: a hypervisor took the CPU.
+    // Every tenth trial loses a tenth at any rate: a hypervisor took the CPU.
     let mut chance = StdRng::seed_from_u64(7);
     let walk = walk(LIMITS, &[tolerant(0.005)], |due| {
         Some(if chance.random_bool(0.1) { 0.1 } else { overload(20_000.0, due.rate) })
@@ -153,12 +151,12 @@ fn what_the_tester_cannot_measure_leaves_the_result_open() {
     let (lower, blocked) = (found.relevant_lower_bound.unwrap(), found.unmeasurable.unwrap());
     assert!(lower.0 <= 40_000 && blocked.0 > 40_000, "{found:?}");
     assert!(found.goal.is_met_by(lower, blocked) && found.relevant_upper_bound.is_none());
-    // Failing below it is the DUT's limit, and nothing is open.
+    // A failure below it is the DUT's limit, and the result is not open.
     let walk = self::walk(LIMITS, &[rfc8219()], |due| {
         if due.rate.0 > 40_000 { None } else { Some(overload(9_000.0, due.rate)) }
     });
     assert_eq!((walk.result()[0].unmeasurable, walk.result()[0].is_regular()), (None, true));
-    // Failing above it is not.
+    // A failure above it is not.
     let walk = self::walk(LIMITS, &[rfc8219()], |due| match due.rate.0 {
         0..=40_000 => Some(0.0),
         40_001..=100_000 => None,
@@ -179,7 +177,7 @@ fn a_spoiled_trial_is_tried_again() {
     assert!(walk.result()[0].is_regular());
 }
 
-/// Retries are counted anew for each trial, also where one load takes many of them.
+/// Retries are counted separately for each trial, even if one load needs many trials.
 #[test]
 fn a_load_with_many_trials_bears_as_many_spoiled_ones() {
     let mut is_spoiled = false;
@@ -201,11 +199,11 @@ fn impossible_searches_are_refused() {
     assert!(MlrSearch::new(LIMITS, &[Goal { width: 2.0, ..rfc8219() }]).is_err());
 }
 
-/// Searches of either kind that are held against each other.
+/// Searches of each kind that are compared.
 const SEARCHES: usize = 20;
 
-/// Halves the range down to a width of 0.5 % with full trials, one in some of which fails by chance;
-/// what it finds, and the seconds measured.
+/// Halves the range down to a width of 0.5 % with full trials, some of which fail at random; returns the rate found and
+/// the seconds measured.
 fn halving(capacity: f64, mut fails: impl FnMut() -> bool) -> (f64, f64) {
     let Limits { min, max, invalid_retries } = LIMITS;
     let resolution = Qps((capacity * 0.005) as u64);
@@ -219,7 +217,7 @@ fn halving(capacity: f64, mut fails: impl FnMut() -> bool) -> (f64, f64) {
     (search.result().unwrap().highest.map_or(0.0, |rate| rate.0 as f64), measured)
 }
 
-/// The same by MLRsearch.
+/// Does the same by MLRsearch.
 fn by_mlrsearch(capacity: f64, mut fails: impl FnMut() -> bool) -> (f64, f64) {
     let walk = walk(LIMITS, &[rfc8219()], |due| {
         Some(overload(capacity, due.rate).max(if fails() { 0.02 } else { 0.0 }))
@@ -227,7 +225,7 @@ fn by_mlrsearch(capacity: f64, mut fails: impl FnMut() -> bool) -> (f64, f64) {
     (walk.result()[0].relevant_lower_bound.map_or(0.0, |rate| rate.0 as f64), walk.measured())
 }
 
-/// Ten capacities, and trials that fail by chance: never, one in 500, one in 100.
+/// Ten capacities, and random trial failures: never, one in 500, one in 100.
 #[test]
 fn it_takes_a_quarter_of_the_time_and_finds_the_same() {
     let mut chance = StdRng::seed_from_u64(9_971);
@@ -272,7 +270,7 @@ fn it_takes_a_quarter_of_the_time_and_finds_the_same() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Noise, chance failures and dips: the search ends, and each bound is one by RFC 9971's rules.
+    /// Noise, random failures and dips: the search ends, and each bound is one by RFC 9971's rules.
     #[test]
     fn it_ends_and_its_bounds_are_bounds(
         seed: u64,
@@ -310,8 +308,8 @@ proptest! {
     }
 }
 
-/// Where nothing passes, each step down of a stage is twice as long as the one before it: hundreds
-/// of loads would be tried otherwise.
+/// If nothing passes, each step down of a stage is twice as long as the previous one; otherwise hundreds of loads would
+/// be tried.
 #[test]
 fn steps_outward_become_longer() {
     let walk = walk(LIMITS, &[rfc8219()], |_| Some(0.001));
@@ -337,7 +335,7 @@ fn each_step_outward_is_twice_the_one_before_it() {
     assert_eq!(steps(101, Direction::Down), [100; 4]);
 }
 
-/// A server that is asked too much answers what it can: near that is its limit.
+/// An overloaded server answers at its limit; the search continues near that rate.
 #[test]
 fn the_second_load_is_the_rate_of_replies_at_the_first() {
     let walk = walk(LIMITS, &[rfc8219()], |due| Some(overload(4_321.0, due.rate)));
@@ -359,7 +357,7 @@ fn the_middle_lies_strictly_between() {
     }
 }
 
-/// Where a query per second more or less is more than the width, that is how near the bounds are.
+/// If one query per second is more than the width, the bounds are that close.
 #[test]
 fn low_limits_are_found_to_one_query_per_second() {
     let limits = Limits { min: Qps(1), max: Qps(12), invalid_retries: 0 };
@@ -373,8 +371,8 @@ fn low_limits_are_found_to_one_query_per_second() {
     }
 }
 
-/// What is due once there were these trials: rate, milliseconds, queries of a thousand without a
-/// valid reply, and how many of them.
+/// Returns the next trial after these trials: rate, milliseconds, queries per thousand without a valid reply, and
+/// number of trials.
 fn due_after(goal: Goal, trials: &[(u64, u64, u64, usize)]) -> MlrDue {
     let mut search = MlrSearch::new(LIMITS, &[goal]).unwrap();
     for &(rate, ms, missing, n) in trials {
@@ -385,8 +383,8 @@ fn due_after(goal: Goal, trials: &[(u64, u64, u64, usize)]) -> MlrDue {
     search.due().expect("the search is not over")
 }
 
-/// Five trials decide for the stage before the last, and are too few for the last: it tries their
-/// middle first where they are too far apart, then the lower one, then the upper one.
+/// Five trials decide for the stage before the last, and are too few for the last one. It first tries their middle if
+/// they are too far apart, then the lower one, then the upper one.
 #[test]
 fn the_bounds_of_the_stage_before_are_tried_first() {
     let next = |trials: &[(u64, u64, u64, usize)]| {
@@ -400,7 +398,7 @@ fn the_bounds_of_the_stage_before_are_tried_first() {
     assert_eq!(next(&[(10_000, 1000, 0, 11), (10_040, 1000, 9, 5)]), (10_040, shown));
 }
 
-/// Of a goal that bears no loss the upper bound of the stage before is one of the last as well.
+/// For a goal without tolerated loss the upper bound of the previous stage is also one of the last stage.
 #[test]
 fn an_upper_bound_that_is_shown_leaves_the_lower_one_to_be_tried() {
     for (upper, rate) in [(10_040, 10_000), (10_080, 10_040)] {
@@ -410,8 +408,8 @@ fn an_upper_bound_that_is_shown_leaves_the_lower_one_to_be_tried() {
     }
 }
 
-/// Where a queue takes a second to overflow, a load passes short trials, perhaps many of another
-/// goal's, and fails in long ones: a search that took it up again would not end.
+/// If a queue takes a second to overflow, a load passes short trials, perhaps many of another goal, and fails in long
+/// ones. A search that tried it again would not end.
 #[test]
 fn a_load_that_fails_in_long_trials_only_is_not_tried_again() {
     let goal = Goal {
@@ -427,8 +425,8 @@ fn a_load_that_fails_in_long_trials_only_is_not_tried_again() {
     assert_eq!(due.duration, goal.final_duration);
 }
 
-/// Another goal may want further trials at a load that is an upper bound for the first already. If
-/// the tester spoils those, the first goal's result is no more open than it was.
+/// Another goal may need further trials at a load that is already an upper bound for the first goal. If those are
+/// invalid, the first goal's result is no more open than before.
 #[test]
 fn a_failure_stands_where_the_tester_could_not_measure_later() {
     let limits = Limits { min: Qps(100), max: Qps(100), invalid_retries: 0 };
