@@ -1,10 +1,9 @@
-//! Why a trial did not pass, as data. Whoever prints a reason puts it into words with its
-//! `Display`; nobody decides by the words.
+//! Reasons for which a trial did not pass, as data. `Display` gives the text; no code decides by the text.
 //!
 //! ```text
 //! pacing ──┐
-//! host ────┼─► Reason ─┬─► journal, JSON      {"kind": "auth_slow", "p999_us": 15321.0, …} and the words beside it
-//! AuthDNS ─┤           ├─► Reason::kind ────► reasons of many trials counted
+//! host ────┼─► Reason ─┬─► journal, JSON      {"kind": "auth_slow", "p999_us": 15321.0, …} and its text
+//! AuthDNS ─┤           ├─► Reason::kind ────► counts of reasons over many trials
 //! DUT ─────┘           └─► Display ─────────► terminal, report
 //! ```
 
@@ -17,73 +16,72 @@ use crate::evidence::Deviation;
 use crate::records::Counts;
 use crate::units::{CpuId, Nanos, Share, counted, grouped};
 
-/// A loss on the tester's host: in its sending or receiving, so that it says nothing about the DUT.
+/// A loss on the tester's host, in its sending or receiving. It says nothing about the DUT.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "place", rename_all = "snake_case")]
 pub enum HostLoss {
     /// The Measurer's socket buffers were full.
     Sockets {
-        /// How many packets were dropped.
+        /// Dropped packets.
         packets: u64,
     },
     /// The Measurer's AF_XDP rings were full.
     Rings {
-        /// How many packets were dropped.
+        /// Dropped packets.
         packets: u64,
         /// The interface's name.
         interface: String,
     },
-    /// An interface dropped what it received.
+    /// An interface dropped received packets.
     InterfaceReceive {
-        /// How many packets were dropped.
+        /// Dropped packets.
         packets: u64,
         /// The interface's name.
         interface: String,
     },
-    /// An interface dropped what it had to send.
+    /// An interface dropped packets to be sent.
     InterfaceSend {
-        /// How many packets were dropped.
+        /// Dropped packets.
         packets: u64,
         /// The interface's name.
         interface: String,
     },
-    /// A queueing discipline dropped what the Measurer had sent.
+    /// A queueing discipline dropped the Measurer's packets.
     QueueingDiscipline {
-        /// Packets; several queries that left in one call (`UDP_SEGMENT`) are one packet here.
+        /// Dropped packets; several queries sent in one call (`UDP_SEGMENT`) are one packet here.
         packets: u64,
-        /// What tc(8) calls it; `None` where it is not known.
+        /// Kind as shown by tc(8); `None` if unknown.
         discipline: Option<String>,
-        /// The interface that it belongs to.
+        /// Interface of the discipline.
         interface: String,
     },
     /// Packets waited in a queueing discipline for longer than the limit.
     Waited {
-        /// Number of packets that waited for longer.
+        /// Packets that waited longer than the limit.
         packets: u64,
-        /// The longest wait, as far as looks at the queue show.
+        /// The longest wait seen in samples of the queue.
         longest: Nanos,
-        /// The limit for a wait.
+        /// Limit of a wait.
         limit: Nanos,
-        /// Kind of the discipline as in tc(8); `None` if it is not known.
+        /// Kind of the discipline as shown by tc(8); `None` if unknown.
         discipline: Option<String>,
-        /// The interface of the discipline.
+        /// Interface of the discipline.
         interface: String,
     },
-    /// The next hop's link-layer address was not known: packets waited in a short queue, which
-    /// drops what it cannot hold.
+    /// The next hop's link-layer address was unknown: packets waited in a short queue, which drops excess packets.
     Neighbour {
-        /// Packets dropped; `None` where the kernel's counter is not to be seen.
+        /// Dropped packets; `None` if the kernel's counter is not visible.
         packets: Option<u64>,
-        /// The next hop's address.
+        /// Address of the next hop.
         address: IpAddr,
-        /// The interface that it is reached by.
+        /// Interface to the next hop.
         interface: String,
-        /// For how long the address was not known, to the accuracy of the looks at it.
+        /// Time for which the address was unknown, to the accuracy of the samples.
         unresolved: Nanos,
     },
 }
 
-/// The facts of a zone that replies depend on.
+/// Properties of a zone that determine the replies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ZoneFacts {
     /// Name of the zone.
@@ -107,12 +105,12 @@ pub struct OtherUse {
     pub programs_pct: Option<f64>,
     /// Time taken by a hypervisor.
     pub stolen_pct: f64,
-    /// Interrupts, which may be those of the trial's packets.
+    /// Interrupts, which may be caused by the trial's packets.
     pub interrupts_pct: f64,
 }
 
 impl OtherUse {
-    /// Other programs and stolen time together, in per cent.
+    /// Returns other programs and stolen time together, in per cent.
     pub fn total_pct(&self) -> f64 {
         self.programs_pct.unwrap_or(0.0) + self.stolen_pct
     }
@@ -129,98 +127,95 @@ impl fmt::Display for OtherUse {
     }
 }
 
-/// One half of a pair of threads.
+/// One thread of a thread pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Half {
-    /// The thread that sends.
+    /// The sending thread.
     Sender,
-    /// The thread that receives.
+    /// The receiving thread.
     Receiver,
 }
 
-/// Why a trial failed or is invalid. In JSON an object whose `kind` is the variant's name in snake
-/// case, beside the data.
+/// Reasons for which a trial failed or is invalid. In JSON an object whose `kind` is the variant's name in snake case,
+/// beside the data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Reason {
-    /// The queries of a window of 100 ms were too far from the schedule
-    /// (`PacingLimits::window_100ms_pct`).
+    /// The queries of a 100 ms window were too far from the schedule (`PacingLimits::window_100ms_pct`).
     WindowOff {
-        /// The worst window's deviation, in per cent of what was due in it.
+        /// Worst deviation of a window, in per cent of the queries due in it.
         worst_pct: f64,
         /// The limit, in per cent.
         limit_pct: f64,
     },
-    /// One query in a thousand left too late (`PacingLimits::lateness_p999`).
+    /// One query in a thousand was sent too late (`PacingLimits::lateness_p999`).
     Late {
         /// 99.9th percentile of lateness in microseconds.
         p999_us: f64,
-        /// The limit that was exceeded.
+        /// Limit that was exceeded.
         limit: Nanos,
     },
     /// More or fewer queries were sent than planned (`PacingLimits::total_pct`).
     TotalOff {
-        /// Queries that were sent.
+        /// Queries sent.
         sent: u64,
-        /// Queries that the schedule holds.
+        /// Queries of the schedule.
         planned: u64,
         /// The limit, in per cent of the plan.
         limit_pct: f64,
     },
-    /// A thread could not be kept on its CPU.
+    /// A thread could not be pinned to its CPU.
     NotPinned {
-        /// The thread that could not be kept there.
+        /// The thread.
         half: Half,
-        /// The CPU that it should run on.
+        /// The CPU.
         cpu: CpuId,
-        /// What the system says.
+        /// The system's error.
         error: String,
     },
-    /// The receiver did not keep up: the ledger had no room for further queries.
+    /// The receiver was too slow: the ledger had no room for further queries.
     LedgerFull,
-    /// The kernel refused to send.
+    /// The kernel returned a send error.
     SendRefused {
-        /// The pair's first query that was refused.
+        /// The pair's first query that was not sent.
         query: u64,
-        /// What the system says; `None` where it takes packets again.
+        /// The system's error; `None` if packets are accepted again.
         error: Option<String>,
     },
-    /// The kernel refused to send queries, each of which was waited for like the others.
+    /// The kernel returned send errors for queries, for which replies were nevertheless expected.
     QueriesRefused {
-        /// How many.
+        /// Number of queries.
         queries: u64,
     },
     /// The receiver could not receive.
     CannotReceive {
-        /// What the system says.
+        /// The system's error.
         error: String,
     },
-    /// The disk did not keep up with the records of the queries.
+    /// The disk was too slow for the records of the queries.
     RecordsLost {
-        /// Records that are missing.
+        /// Missing records.
         records: u64,
     },
-    /// The tester's host lost packets below its sockets, or in them.
+    /// The tester's host lost packets in or below its sockets.
     HostLoss(HostLoss),
     /// The outcomes do not add up: a defect of the tester.
     Unbalanced {
-        /// Queries that were sent.
+        /// Queries sent.
         sent: u64,
     },
-    /// The interface got datagrams for the tester that its sockets did not, as many as would have
-    /// let the trial pass.
+    /// The tester's interface received more datagrams than its sockets, enough for the trial to pass.
     Missed {
-        /// Datagrams that no socket of the tester got.
+        /// Datagrams that did not reach a socket of the tester.
         datagrams: u64,
-        /// Queries that count as lost.
+        /// Queries counted as lost.
         lost: u64,
     },
-    /// The DUT did not resolve names that the trial was to find in its cache, so that the trial
-    /// could not begin.
+    /// The DUT did not resolve names that should have been in its cache, so the trial could not begin.
     NotPreloaded {
-        /// Names that were not resolved.
+        /// Unresolved names.
         names: u64,
     },
     /// AuthDNS's sockets were full.
@@ -228,52 +223,52 @@ pub enum Reason {
         /// Queries that AuthDNS did not read.
         queries: u64,
     },
-    /// The kernel refused to send what AuthDNS answered.
+    /// The kernel returned send errors for AuthDNS's replies.
     AuthSendRefused {
         /// Replies that were not sent.
         replies: u64,
     },
     /// AuthDNS's host lost packets below AuthDNS's sockets.
     AuthHostLoss(HostLoss),
-    /// AuthDNS was started anew during the trial: what it was asked before is not known, and what
-    /// came meanwhile is lost.
+    /// AuthDNS was restarted during the trial: its earlier counters are unknown, and queries received meanwhile are
+    /// lost.
     AuthRestarted,
-    /// AuthDNS itself took too long for one query in a thousand.
+    /// AuthDNS itself was too slow for one query in a thousand.
     AuthSlow {
-        /// 99.9th percentile of its own time in microseconds.
+        /// 99.9th percentile of its processing time in microseconds.
         p999_us: f64,
-        /// The limit that was exceeded.
+        /// Limit that was exceeded.
         limit: Nanos,
     },
-    /// AuthDNS was slow for as many questions as would have let a failed trial pass.
+    /// AuthDNS was slow for enough queries to have caused a failed trial.
     AuthDecides {
-        /// Questions for which it took longer than the limit.
+        /// Queries that took AuthDNS longer than the limit.
         questions: u64,
-        /// The limit that was exceeded.
+        /// Limit that was exceeded.
         limit: Nanos,
         /// Queries of the trial without a reply in time, or with SERVFAIL.
         unanswered: u64,
     },
-    /// The interface of AuthDNS's host got datagrams for AuthDNS that AuthDNS's sockets did not: more
-    /// than one in a thousand, or as many as would have let a failed trial pass.
+    /// The interfaces of AuthDNS's host received more datagrams for AuthDNS than its sockets: over one in a thousand,
+    /// or enough to have caused a failed trial.
     AuthMissed {
-        /// Datagrams that no socket of AuthDNS got.
+        /// Datagrams that did not reach a socket of AuthDNS.
         datagrams: u64,
-        /// Datagrams for AuthDNS that its interfaces got.
+        /// Datagrams for AuthDNS that its interfaces received.
         came: u64,
     },
-    /// AuthDNS serves another zone than the trial needs.
+    /// AuthDNS serves a different zone than the trial needs.
     AuthServes {
-        /// The zone that AuthDNS serves.
+        /// Zone served by AuthDNS.
         served: ZoneFacts,
-        /// The zone that the trial needs.
+        /// Zone needed by the trial.
         wanted: ZoneFacts,
     },
-    /// AuthDNS refused questions, or denied their names, in a trial that would have failed.
+    /// AuthDNS answered REFUSED or NXDOMAIN in a trial that would have failed.
     AuthRefused {
         /// Replies with REFUSED or NXDOMAIN.
         refused: u64,
-        /// All questions to AuthDNS.
+        /// All queries to AuthDNS.
         questions: u64,
     },
     /// Other trials used the same AuthDNS at the same time.
@@ -281,96 +276,93 @@ pub enum Reason {
         /// Number of other trials.
         trials: u64,
     },
-    /// AuthDNS was asked for more names than the trial has.
+    /// AuthDNS was queried for more names than the trial has.
     OtherNames {
-        /// Names that AuthDNS was asked for.
+        /// Names queried at AuthDNS.
         asked: u64,
         /// Names of the trial.
         names: u64,
     },
-    /// The user ended the trial before its time.
+    /// The user interrupted the trial.
     Interrupted {
-        /// For how long queries were sent.
+        /// Time for which queries were sent.
         duration: Nanos,
-        /// For how long they were to be sent.
+        /// Time planned for sending.
         planned: Nanos,
     },
-    /// The DUT was not asked what the trial wanted.
+    /// The DUT's load differed from that of the plan.
     Deviation {
-        /// What was wanted, and what was found.
+        /// Requested and observed values.
         deviation: Deviation,
     },
-    /// One of several testers spoiled the trial.
+    /// One of several testers made the trial invalid.
     OfShard {
-        /// Which of them, from 0 on.
+        /// Index of the tester.
         shard: u16,
-        /// In which way.
+        /// Reason there.
         reason: Box<Reason>,
     },
-    /// Of a reason that is one host's: which host that is, as a campaign's plan calls it.
+    /// A reason on one host, named as in the campaign's plan.
     OnHost {
-        /// The host.
+        /// Name of the host.
         host: String,
-        /// What happened there.
+        /// Reason there.
         reason: Box<Reason>,
     },
     /// One of several testers was not ready when the trial began, and sent none of its queries.
     NotReady {
-        /// By how much it was late, by its own clock.
+        /// Delay by its own clock.
         late: Nanos,
     },
-    /// One of several testers had not ended long after the trial, so that what it saw is not known.
+    /// One of several testers had not finished long after the trial, so its observations are missing.
     NotEnded {
-        /// For how long it was waited for after the time of the last reply.
+        /// Time waited after the time of the last reply.
         waited: Nanos,
     },
-    /// The clock of one of several testers was too far from the time of the others, or nobody knows
-    /// how far.
+    /// The clock of one of several testers differed too much from that of the others, or the difference is unknown.
     ClockOff {
-        /// By how much, as far as it is known.
+        /// Difference, if known.
         error: Option<Nanos>,
-        /// How far it may be off.
+        /// Maximum difference.
         limit: Nanos,
     },
-    /// One of several testers got no valid reply at all, and the others did: what keeps replies from
-    /// it is not the DUT.
+    /// One of several testers got no valid reply at all, while the others did, so the DUT is not the cause.
     NothingCameBack {
-        /// Queries that it sent.
+        /// Queries sent by it.
         sent: u64,
-        /// Valid replies that it had got if it had fared as the others did.
+        /// Valid replies expected from the result of the others.
         expected: u64,
     },
-    /// The clock that queries are sent by was being set right by running faster or slower, and so
-    /// was the rate.
+    /// The clock used for sending was slewed by a time daemon, which changed the rate.
     ClockSlewed {
-        /// How much faster than the hardware's it ran, in millionths; below 0, slower.
+        /// Frequency offset from the hardware's clock in parts per million; negative if slower.
         ppm: f64,
-        /// How much it may.
+        /// Maximum frequency offset.
         limit_ppm: f64,
     },
     /// Other programs, or a hypervisor, used the DUT's CPUs in a trial that failed.
     OtherPrograms {
-        /// The use of the CPUs on which the DUT may run.
+        /// Use of the DUT's CPUs.
         used: OtherUse,
-        /// The limit for other programs and stolen time together, in per cent.
+        /// Limit for other programs and stolen time together, in per cent.
         limit_pct: f64,
     },
-    /// Too few queries got a valid reply: this, and nothing else, is the DUT's failure.
+    /// Too few queries got a valid reply: this is the only failure of the DUT.
     TooFewValid {
-        /// Queries that were sent.
+        /// Queries sent.
         sent: u64,
-        /// Of these: with a valid reply.
+        /// Queries with a valid reply.
         valid: u64,
         /// Queries without any reply.
         lost: u64,
-        /// With a reply at or after the timeout.
+        /// Queries with a reply at or after the timeout.
         late: u64,
-        /// With a wrong reply.
+        /// Queries with a wrong reply.
         wrong: u64,
     },
 }
 
-/// What sort of reason it is, whatever its numbers are.
+/// Kind of a reason, without its data.
 #[derive(
     Clone,
     Copy,
@@ -430,7 +422,7 @@ pub enum ReasonKind {
 }
 
 impl HostLoss {
-    /// What sort of reason it is.
+    /// Returns the kind of the reason.
     pub fn kind(&self) -> ReasonKind {
         match self {
             HostLoss::Sockets { .. } => ReasonKind::Sockets,
@@ -445,13 +437,13 @@ impl HostLoss {
 }
 
 impl Reason {
-    /// That so few of a trial's queries got a valid reply.
+    /// Creates the reason for too few valid replies from a trial's counts.
     pub fn too_few_valid(counts: &Counts) -> Reason {
         let Counts { sent, valid, lost, late, .. } = *counts;
         Reason::TooFewValid { sent, valid, lost, late, wrong: counts.wrong.total() }
     }
 
-    /// What sort of reason it is.
+    /// Returns the kind of the reason.
     pub fn kind(&self) -> ReasonKind {
         match self {
             Reason::WindowOff { .. } => ReasonKind::WindowOff,
@@ -758,7 +750,7 @@ impl fmt::Display for Reason {
 }
 
 impl Reason {
-    /// The words of reasons that concern AuthDNS.
+    /// Writes the text of reasons that concern AuthDNS.
     fn of_auth(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reason::AuthDropped { queries } => {

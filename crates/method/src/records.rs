@@ -1,4 +1,4 @@
-//! What became of each query, and the sums of it.
+//! Outcome of each query, and their totals.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::{Nanos, QueryIndex};
 
-/// Fault of a reply that belongs to a query and came in time.
+/// Fault of a reply that belongs to a query and arrived in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -16,15 +16,15 @@ pub enum Wrong {
     Rcode(u8),
     /// The reply had its TC bit set (RFC 1035 §4.1.1).
     Truncated,
-    /// It could not be parsed, or is no answer to a query (opcode).
+    /// It could not be parsed, or is not an answer to a query (opcode).
     Malformed,
-    /// No AAAA record owned by the end of the alias chain.
+    /// No AAAA record at the end of the alias chain.
     NoAaaa,
-    /// An AAAA record, but not the address that the name must have.
+    /// An AAAA record with another address than the name must have.
     Address,
-    /// The query was signed, the reply is not, or not right (RFC 8945).
+    /// The query was signed; the reply's signature is missing or wrong (RFC 8945).
     Signature,
-    /// It came to another address of the tester than the one that asked (RFC 5452 §9.1).
+    /// It arrived at another address of the tester than the query's source (RFC 5452 §9.1).
     Destination,
 }
 
@@ -47,22 +47,22 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// How a query ended. The first reply to it decides.
+/// Outcome of a query, decided by the first reply to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// Right answer within the timeout.
+    /// Correct answer within the timeout.
     Valid,
     /// A reply at or after the timeout.
     Late,
     /// No reply while the tester listened.
     Lost,
-    /// A reply within the timeout that is no right answer.
+    /// A reply within the timeout that is not a correct answer.
     Wrong(Wrong),
 }
 
 impl Outcome {
-    /// The word used in record files.
+    /// Returns the word used in record files.
     pub const fn word(self) -> &'static str {
         match self {
             Outcome::Valid => "valid",
@@ -84,46 +84,46 @@ impl Outcome {
 pub struct Record {
     /// Position in the trial.
     pub index: QueryIndex,
-    /// The pair that sent it.
+    /// Index of the pair that sent it.
     pub pair: u16,
-    /// When it was due.
+    /// Scheduled send time.
     pub scheduled: Nanos,
-    /// When it was handed to the kernel.
+    /// Time at which it was handed to the kernel.
     pub sent: Nanos,
-    /// When the first reply arrived, if one did.
+    /// Arrival time of the first reply, if there was one.
     pub received: Option<Nanos>,
-    /// How the query ended.
+    /// Outcome of the query.
     pub outcome: Outcome,
     /// The rcode of the reply, if there was one.
     pub rcode: Option<u8>,
 }
 
-/// Replies that were in time and wrong, by what was wrong.
+/// Replies in time that were wrong, by fault.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct WrongCounts {
-    /// NOERROR without a AAAA record at the end of the alias chain.
+    /// NOERROR without an AAAA record at the end of the alias chain.
     pub no_aaaa: u64,
-    /// By rcode, the number as key.
+    /// By RCODE, with the number as key.
     #[serde(with = "by_number")]
     #[schemars(with = "std::collections::BTreeMap<String, u64>")]
     pub rcode: BTreeMap<u8, u64>,
     /// Replies with the TC bit set (RFC 1035 §4.1.1).
     pub truncated: u64,
-    /// A AAAA record with another address than the name must have.
+    /// An AAAA record with another address than the name must have.
     pub address: u64,
     /// Not parseable as an answer.
     pub malformed: u64,
-    /// The signature that was asked for is missing or wrong.
+    /// The requested signature is missing or wrong.
     #[serde(default)]
     pub signature: u64,
-    /// To another address of the tester than the one that asked; of trials from many source
-    /// addresses only, for other sockets hear of one address only.
+    /// Received at another address of the tester than the query's source. Counted only in trials from many source
+    /// addresses, because other sockets receive for one address only.
     #[serde(default)]
     pub destination: u64,
 }
 
-/// Counts by rcode, with the number as key. JSON keys are strings; serde_json reads numbers from
-/// them, but not inside of what is flattened, as [`Counts`] is. For `#[serde(with = "…")]`.
+/// Counts by RCODE, with the number as key. JSON keys are strings; serde_json converts them to numbers, but not inside
+/// a flattened structure such as [`Counts`]. For `#[serde(with = "…")]`.
 pub mod by_number {
     use std::collections::BTreeMap;
 
@@ -144,7 +144,7 @@ pub mod by_number {
     /// Reads the numbers from the keys.
     ///
     /// # Errors
-    /// If a key is no number up to 255.
+    /// If a key is not a number up to 255.
     pub fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<BTreeMap<u8, u64>, D::Error> {
@@ -156,7 +156,7 @@ pub mod by_number {
 }
 
 impl WrongCounts {
-    /// Each way to be wrong, with its number of replies.
+    /// Returns each fault with its number of replies.
     fn each(&self) -> impl Iterator<Item = (Wrong, u64)> + '_ {
         let rcodes = self.rcode.iter().map(|(&rcode, &n)| (Wrong::Rcode(rcode), n));
         let others = [
@@ -170,14 +170,13 @@ impl WrongCounts {
         rcodes.chain(others)
     }
 
-    /// The sum over all sorts of wrong replies.
+    /// Returns the total over all faults.
     pub fn total(&self) -> u64 {
         self.each().map(|(_, n)| n).sum()
     }
 }
 
-/// The sums over a trial. Invariant: sent = valid + late + lost + Σ wrong
-/// ([`Counts::is_balanced`]).
+/// Totals of a trial. Invariant: sent = valid + late + lost + Σ wrong ([`Counts::is_balanced`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Counts {
     /// Queries handed to the kernel.
@@ -192,12 +191,11 @@ pub struct Counts {
     pub wrong: WrongCounts,
     /// Further replies to a query that had one.
     pub duplicates: u64,
-    /// Packets that belong to no query.
+    /// Unmatched responses: packets that belong to no query.
     pub stray: u64,
-    /// Queries that the kernel refused to send; not part of `sent`.
+    /// Send errors: queries that the kernel did not accept; not part of `sent`.
     pub refused: u64,
-    /// Queries that the kernel refused at first and took when they were tried again; part of
-    /// `sent`.
+    /// Queries that the kernel accepted only at a later attempt; part of `sent`.
     #[serde(default)]
     pub sent_again: u64,
 }
@@ -221,7 +219,7 @@ impl Counts {
         }
     }
 
-    /// Adds the sums of another pair.
+    /// Adds the totals of another pair.
     pub fn merge(&mut self, other: &Counts) {
         self.sent += other.sent;
         self.valid += other.valid;
@@ -242,24 +240,24 @@ impl Counts {
         self.sent_again += other.sent_again;
     }
 
-    /// Replies, right or wrong or late.
+    /// Returns the number of replies, whether right, wrong or late.
     pub fn replies(&self) -> u64 {
         self.valid + self.late + self.wrong.total()
     }
 
-    /// The way in which at least 99 % of the replies were wrong, if none was valid: then the server's
-    /// configuration is wrong, and not its speed too low.
+    /// Returns the fault that at least 99 % of the replies have, if none was valid: then the server's configuration is
+    /// wrong, not its speed too low.
     pub fn wrong_in_one_way(&self) -> Option<Wrong> {
         let (way, n) = self.wrong.each().max_by_key(|(_, n)| *n)?;
         (self.valid == 0 && n > 0 && n * 100 >= self.replies() * 99).then_some(way)
     }
 
-    /// Whether every query that was sent has exactly one outcome.
+    /// True if every query that was sent has exactly one outcome.
     pub fn is_balanced(&self) -> bool {
         self.outcomes() == Some(self.sent)
     }
 
-    /// Sum over all outcomes; `None` if it is above the largest number.
+    /// Returns the sum over all outcomes; `None` on overflow.
     pub fn outcomes(&self) -> Option<u64> {
         let wrong = self.wrong.each().map(|(_, n)| n);
         let mut all = [self.valid, self.late, self.lost].into_iter().chain(wrong);
@@ -272,7 +270,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Each outcome, and its word.
+    /// Each outcome, with its word.
     const ALL: [(Outcome, &str); 10] = [
         (Outcome::Valid, "valid"),
         (Outcome::Late, "late"),
@@ -286,7 +284,7 @@ mod tests {
         (Outcome::Wrong(Wrong::Destination), "wrong_destination"),
     ];
 
-    /// Sums that are all different: the first outcome once, the second one twice …
+    /// Returns totals that are all different: the first outcome once, the second one twice …
     fn all_different() -> Counts {
         let mut counts = Counts {
             sent: 55,

@@ -1,4 +1,4 @@
-//! From the sums of a trial to its verdict.
+//! The verdict on a trial, computed from its totals.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,20 +6,20 @@ use crate::pacing::{Pacing, PacingLimits};
 use crate::reason::{HostLoss, Reason};
 use crate::records::Counts;
 
-/// What a trial proved.
+/// Result of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// Enough queries got a valid reply, and the tester did its part.
+    /// Enough queries got a valid reply, and the tester worked correctly.
     Passed,
-    /// The tester did its part and the DUT did not.
+    /// Too few valid replies, although the tester worked correctly.
     Failed,
-    /// The tester spoiled the trial: it says nothing about the DUT.
+    /// Invalidated by the tester: the trial says nothing about the DUT.
     Invalid,
 }
 
-/// The share of valid replies at which a trial passes, from 0 to 1: 1.0 by RFC 8219 §9.2, less only
-/// as a labelled exception.
+/// Share of valid replies at which a trial passes, from 0 to 1: 1.0 by RFC 8219 §9.2, less only as a labelled
+/// exception.
 #[derive(
     Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -30,7 +30,7 @@ impl Acceptance {
     /// Every query must get a valid reply.
     pub const ALL: Acceptance = Acceptance(1.0);
 
-    /// Whether so many valid replies are enough.
+    /// True if there are enough valid replies.
     pub fn is_met(self, counts: &Counts) -> bool {
         if self.0 >= 1.0 {
             counts.valid == counts.sent
@@ -40,38 +40,37 @@ impl Acceptance {
     }
 }
 
-/// All that decides over a trial.
+/// All data that determines the verdict on a trial.
 #[derive(Clone, Debug)]
 pub struct Evidence<'a> {
-    /// Queries that the schedule holds.
+    /// Queries of the schedule.
     pub planned: u64,
-    /// What became of them.
+    /// Outcomes of the queries.
     pub counts: &'a Counts,
-    /// The audit of the sending.
+    /// Pacing audit.
     pub pacing: &'a Pacing,
-    /// What the tester's host lost, one entry for each place that lost something.
+    /// Losses on the tester's host, one entry per place.
     pub host_losses: &'a [HostLoss],
-    /// Datagrams that the interface got for the tester and that its sockets never had, besides
-    /// those in `host_losses`; 0 where nobody watched.
+    /// Datagrams that the tester's interface received and its sockets did not, in addition to `host_losses`; 0 if they
+    /// were not counted.
     pub missed: u64,
-    /// Anything else with which the tester spoiled the trial (records lost, ledger overrun …).
+    /// Other faults of the tester that invalidate the trial (records lost, ledger overrun …).
     pub faults: &'a [Reason],
 }
 
-/// What datagrams mean that the tester's interface got and its sockets did not.
+/// Effect of datagrams that the tester's interface received and its sockets did not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missed {
     /// There were none.
     Nothing,
-    /// They could not have changed the verdict, and belong into the warnings.
+    /// They could not have changed the verdict; a warning is sufficient.
     Beside,
-    /// The trial would have passed if they had been valid replies: the loss may be the tester's
-    /// own.
+    /// The trial would have passed with these as valid replies: the loss may be the tester's own.
     Decides,
 }
 
-/// Weighs `missed` datagrams. A missed datagram can stand for a lost query only: late and wrong
-/// replies were received.
+/// Evaluates `missed` datagrams. A missed datagram can only account for a lost query: late and wrong replies were
+/// received.
 pub fn weigh_missed(counts: &Counts, missed: u64, acceptance: Acceptance) -> Missed {
     let found = missed.min(counts.lost);
     let with_them =
@@ -83,7 +82,7 @@ pub fn weigh_missed(counts: &Counts, missed: u64, acceptance: Acceptance) -> Mis
     }
 }
 
-/// Decides. A trial that the tester spoiled is invalid, never failed; the reasons say what decided.
+/// Returns the verdict. A trial invalidated by the tester is invalid, never failed; the reasons give the cause.
 pub fn decide(
     evidence: &Evidence<'_>,
     acceptance: Acceptance,
@@ -179,7 +178,7 @@ mod tests {
             (counts(992, 8, 0), 7, 1.0, Missed::Beside, Verdict::Failed),
             (counts(992, 8, 0), 8, 1.0, Missed::Decides, Verdict::Invalid),
             (counts(992, 8, 0), 100, 1.0, Missed::Decides, Verdict::Invalid),
-            // A late reply was received: no missed datagram can have been it.
+            // A late reply was received, so it cannot be one of the missed datagrams.
             (counts(992, 7, 1), 8, 1.0, Missed::Beside, Verdict::Failed),
             (counts(992, 7, 1), 8, 0.999, Missed::Decides, Verdict::Invalid),
             (counts(992, 8, 0), 8, 0.99, Missed::Beside, Verdict::Passed),

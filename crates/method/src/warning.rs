@@ -1,5 +1,4 @@
-//! What did not decide over a trial and a reader should know all the same, as data; whoever prints
-//! a warning puts it into words with its `Display`.
+//! Warnings as data: observations that did not decide a trial but are worth knowing. `Display` gives the text.
 
 use std::fmt;
 
@@ -13,71 +12,70 @@ use crate::units::{Nanos, Qps, counted, grouped};
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Warning {
-    /// How much the tester's queueing discipline dropped is not known.
+    /// The drops of the tester's queueing discipline are unknown.
     UnknownQueueing {
-        /// The interface that it belongs to.
+        /// Interface of the discipline.
         interface: String,
     },
-    /// The tester's interface got datagrams that its sockets did not, too few to decide.
+    /// The tester's interface received more datagrams than its sockets, too few to decide.
     Missed {
-        /// Datagrams that no socket of the tester got.
+        /// Datagrams that did not reach a socket of the tester.
         datagrams: u64,
-        /// Queries that count as lost.
+        /// Queries counted as lost.
         lost: u64,
     },
-    /// The interface of AuthDNS's host got datagrams for AuthDNS that its sockets did not, too few to
-    /// decide.
+    /// The interface of AuthDNS's host received more datagrams for AuthDNS than its sockets, too few to decide.
     AuthMissed {
-        /// Datagrams that no socket of AuthDNS got.
+        /// Datagrams that did not reach a socket of AuthDNS.
         datagrams: u64,
     },
-    /// The kernel refused queries at first.
+    /// The kernel rejected queries at the first attempt.
     SentAgain {
-        /// How many queries it refused.
+        /// Number of queries.
         queries: u64,
     },
-    /// The tester's receive buffers hold few replies.
+    /// The tester's receive buffers are too small.
     SmallReceiveBuffer {
-        /// The size of one.
+        /// Size of a buffer.
         octets: usize,
-        /// They hold less than what comes in this time.
+        /// They hold less than the traffic of this time.
         holds: Nanos,
-        /// The size that would do.
+        /// Sufficient size.
         wanted: usize,
     },
-    /// Few source ports have their ids back soon, after which replies are not known as late ones.
+    /// With few source ports, query ids are soon reused, after which late replies are not recognized.
     ShortMemory {
-        /// From how many UDP source ports the Measurer asks.
+        /// Number of UDP source ports of the Measurer.
         source_ports: u16,
-        /// Replies that come later than this count as lost, and as stray.
+        /// Replies later than this count as lost queries and unmatched responses.
         retention: Nanos,
     },
     /// A hypervisor took CPU time of the tester's host.
     Stolen {
-        /// Of the CPU that lost most, in per cent.
+        /// Share of the most affected CPU, in per cent.
         worst_cpu_pct: f64,
     },
-    /// AuthDNS may be what limited the DUT.
+    /// AuthDNS may have limited the DUT.
     AuthBusy {
-        /// So much of its CPUs it used, 1 being one of them.
+        /// CPU use of AuthDNS, 1 being one CPU.
         used: f64,
-        /// So many it had.
+        /// Number of its CPUs.
         cores: usize,
     },
-    /// The trial failed while others than the DUT and the tester used the DUT's CPUs, or may have.
+    /// The trial failed while other programs used the DUT's CPUs, or may have done so.
     OtherPrograms {
-        /// The use of the CPUs on which the DUT may run.
+        /// Use of the DUT's CPUs.
         used: OtherUse,
     },
-    /// The rate is beyond what the self-test vouches for.
+    /// The rate is above the one validated by the self-test.
     BeyondSelfTest {
-        /// Up to which rate it does.
+        /// Validated rate.
         allowed: Qps,
     },
 }
 
 impl Warning {
-    /// Whether both say the same of their trials, be it with other numbers.
+    /// True if both have the same meaning, possibly with different numbers.
     pub fn is_like(&self, other: &Warning) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }

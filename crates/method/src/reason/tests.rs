@@ -1,10 +1,10 @@
-//! Every reason, its words, and its way through JSON.
+//! Text and JSON of every reason.
 
 use std::collections::BTreeSet;
 
 use super::*;
 
-/// Each reason with its words.
+/// Returns each reason with its text.
 fn all() -> Vec<(Reason, &'static str)> {
     let interface = || "to-dut".to_owned();
     let limit = Nanos::from_millis(10);
@@ -263,7 +263,7 @@ fn names_in_json_are_those_of_the_kinds() {
         let json = serde_json::to_value(&reason).unwrap();
         let kind = serde_json::to_value(reason.kind()).unwrap();
         let mut inner = &json;
-        // Whose reason it is.
+        // The reason inside of shard and host.
         while matches!(inner["kind"].as_str(), Some("of_shard" | "on_host")) {
             inner = &inner["reason"];
         }
