@@ -1,5 +1,5 @@
-//! How the rate of a server compares with that of a baseline: the 95 % interval of the ratio of
-//! their medians, and what it says about a limit.
+//! Comparison of a server's rate with that of a baseline: the 95 % interval of the ratio of their medians, judged
+//! against a limit.
 //!
 //! ```text
 //! searches of the baseline  ─► medians of all resamples ─┐
@@ -7,19 +7,17 @@
 //! searches of the candidate ─► medians of all resamples ─┘                            improved, undecided
 //! ```
 //!
-//! The interval is that of the bootstrap over searches (B. Efron, "Bootstrap Methods: Another Look
-//! at the Jackknife", Annals of Statistics 7, 1979, DOI 10.1214/aos/1176344552). The probability of
-//! each median of a resample is computed instead of drawn ([`resamples`]), so that the same
-//! searches always give the same interval, and no seed is needed. Percentile intervals of few
-//! values are too short; the percentiles are moved outwards as in T. Hesterberg, "What Teachers
-//! Should Know About the Bootstrap", The American Statistician 69, 2015, DOI
-//! 10.1080/00031305.2015.1089789, section 5.1: by Student's t with the degrees of freedom of the
-//! smaller set, and by √(n ÷ (n − 1)).
+//! The interval is that of the bootstrap over searches (B. Efron, "Bootstrap Methods: Another Look at the Jackknife",
+//! Annals of Statistics 7, 1979, DOI 10.1214/aos/1176344552). The probability of each median of a resample is computed
+//! instead of drawn ([`resamples`]), so that the same searches always give the same interval, and no seed is needed.
+//! Percentile intervals of few values are too short. The percentiles are therefore moved outwards as in T. Hesterberg,
+//! "What Teachers Should Know About the Bootstrap", The American Statistician 69, 2015, DOI
+//! 10.1080/00031305.2015.1089789, section 5.1: by Student's t with the degrees of freedom of the smaller set, and by
+//! √(n ÷ (n − 1)).
 //!
-//! A search does not find a rate: it proves that the limit lies between a rate that passed and one
-//! that failed. So the lower end of the interval divides what the candidate passed by what the
-//! baseline failed, and the upper end the reverse. A resolution that is too coarse makes the
-//! interval wide, never the outcome wrong.
+//! A search does not find a rate: it proves that the limit lies between a rate that passed and one that failed. The
+//! lower end of the interval therefore divides a rate that the candidate passed by one that the baseline failed, and
+//! the upper end does the reverse. A resolution that is too coarse makes the interval wide, never the outcome wrong.
 
 mod resamples;
 
@@ -29,26 +27,25 @@ use crate::precision::Ratio;
 use crate::search::Found;
 use resamples::Medians;
 
-/// Searches that each side needs at least: of fewer, no order of their results has a probability
-/// below 5 % between equal servers (with three each it is 2 of 20).
+/// Minimum number of searches per side: with fewer, no order of their results has a probability below 5 % between equal
+/// servers (with three each it is 2 of 20).
 pub const LEAST_SEARCHES: usize = 4;
-/// Beyond so many searches of each side nobody is told to measure more.
+/// Maximum number of searches per side that is ever suggested.
 pub const MOST_SEARCHES: usize = 1_000;
 
-/// The searches of a point of one server.
+/// Searches of one server at a point.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Searches {
-    /// What each search passed, ascending; 0 where it passed nowhere.
+    /// Rate that each search passed, ascending; 0 if none passed.
     passed: Vec<f64>,
-    /// What each search failed, ascending; infinite where nothing failed.
+    /// Rate that each search failed, ascending; infinite if none failed.
     failed: Vec<f64>,
 }
 
 impl Searches {
-    /// Those of `found` that say something about the server. `overstated` is the factor by which
-    /// short trials may overstate ([`crate::precision::overstatement`]), at least 1. What failed
-    /// above `proven` queries per second is not held against the server: there the tester itself is
-    /// not proven.
+    /// Selects the searches in `found` with information about the server. `overstated` is the factor by which short
+    /// trials may overstate ([`crate::precision::overstatement`]), at least 1. Failures above `proven` queries per
+    /// second do not count against the server, because the tester itself is not validated there.
     pub fn of(found: &[Found], overstated: f64, proven: Option<u64>) -> Searches {
         let telling: Vec<&Found> = found.iter().filter(|search| !search.says_nothing()).collect();
         let passed = telling
@@ -61,25 +58,25 @@ impl Searches {
         Searches { passed: sorted(passed.collect()), failed: sorted(failed.collect()) }
     }
 
-    /// The searches of both.
+    /// Returns the searches of both.
     pub fn and(mut self, other: &Searches) -> Searches {
         self.passed.extend(&other.passed);
         self.failed.extend(&other.failed);
         Searches { passed: sorted(self.passed), failed: sorted(self.failed) }
     }
 
-    /// How many there are.
+    /// Returns the number of searches.
     pub fn len(&self) -> usize {
         self.passed.len()
     }
 
-    /// Whether there is none.
+    /// True if there are no searches.
     pub fn is_empty(&self) -> bool {
         self.passed.is_empty()
     }
 
-    /// The median of what passed, queries per second; absent without a search, and if a middle
-    /// search found no passing rate.
+    /// Returns the median of the passed rates in queries per second; `None` without a search, or if a middle search
+    /// found no passing rate.
     fn median(&self) -> Option<f64> {
         let n = self.passed.len();
         let lower = *self.passed.get(n.checked_sub(1)? / 2)?;
@@ -97,7 +94,7 @@ fn median(sorted: &[f64]) -> Option<f64> {
     (n > 0).then(|| (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0)
 }
 
-/// What an interval says about a limit.
+/// Result of comparing an interval with a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeOutcome {
@@ -111,42 +108,38 @@ pub enum ChangeOutcome {
     Undecided,
 }
 
-/// What would decide a comparison that is undecided.
+/// Advice for an undecided comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WouldDecide {
-    /// So many more searches of each side, if they scatter like those that there are.
+    /// This number of further searches per side, if they scatter like the existing ones.
     Searches(usize),
-    /// More than so many searches of each side: the servers are as far apart as the limit, or
-    /// nearly so.
+    /// More than this number of searches per side: the servers differ by about the limit.
     MoreSearchesThan(usize),
     /// A finer resolution: the limit lies between rates that passed and failed in all searches.
     Resolution,
-    /// Rates that failed, or passed: a search only proves "at least" or "less than" so many queries
-    /// per second.
+    /// Rates that failed, or passed: the searches only prove "at least" or "less than" a rate.
     Bounds,
 }
 
-/// How a candidate compares with a baseline.
+/// Comparison of a candidate with a baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Change {
-    /// Searches of the baseline that say something.
+    /// Searches of the baseline with information about the server.
     pub baseline_searches: usize,
-    /// Searches of the candidate that say something.
+    /// Searches of the candidate with information about the server.
     pub searches: usize,
-    /// The median of what the candidate passed divided by that of the baseline; absent if one of
-    /// them is.
+    /// Median of the candidate's passed rates divided by that of the baseline; absent if either is absent.
     pub ratio: Option<f64>,
     /// The 95 % interval of the ratio of the medians; open without [`LEAST_SEARCHES`] of each.
     pub interval: Ratio,
-    /// What the interval says about the limit.
+    /// Result for the limit.
     pub outcome: ChangeOutcome,
-    /// What would decide; absent where it is decided.
+    /// Advice; absent if the comparison is decided.
     pub wanted: Option<WouldDecide>,
 }
 
-/// Compares a candidate with a baseline. `limit` is the largest decrease that is tolerated, as a
-/// fraction from 0 to 1.
+/// Compares a candidate with a baseline. `limit` is the largest tolerated decrease, as a fraction from 0 to 1.
 pub fn compare(baseline: &Searches, candidate: &Searches, limit: f64) -> Change {
     let interval = interval(baseline, candidate, (baseline.len(), candidate.len()));
     let outcome = judge(&interval, limit);
@@ -161,7 +154,7 @@ pub fn compare(baseline: &Searches, candidate: &Searches, limit: f64) -> Change 
     }
 }
 
-/// What an interval says about a limit.
+/// Compares an interval with a limit.
 fn judge(interval: &Ratio, limit: f64) -> ChangeOutcome {
     let least = 1.0 - limit;
     match interval {
@@ -172,8 +165,8 @@ fn judge(interval: &Ratio, limit: f64) -> ChangeOutcome {
     }
 }
 
-/// The interval that so many searches of each side would give, if they scattered like those that
-/// there are. Neither side may be empty of which as many as [`LEAST_SEARCHES`] are asked for.
+/// Returns the interval for this number of searches per side, if they scatter like the existing ones. A side for which
+/// at least [`LEAST_SEARCHES`] are requested must not be empty.
 fn interval(baseline: &Searches, candidate: &Searches, searches: (usize, usize)) -> Ratio {
     let fewest = searches.0.min(searches.1);
     if fewest < LEAST_SEARCHES {
@@ -188,7 +181,7 @@ fn interval(baseline: &Searches, candidate: &Searches, searches: (usize, usize))
     Ratio { from, to: failed.ratio_to(&then_passed).above(tail) }
 }
 
-/// What would decide, where nothing is decided.
+/// Returns advice for an undecided comparison.
 fn wanted(baseline: &Searches, candidate: &Searches, limit: f64) -> WouldDecide {
     let fewest = baseline.len().min(candidate.len());
     if fewest == 0 {
@@ -199,7 +192,7 @@ fn wanted(baseline: &Searches, candidate: &Searches, limit: f64) -> WouldDecide 
             interval(baseline, candidate, (baseline.len() + more, candidate.len() + more));
         judge(&planned, limit) != ChangeOutcome::Undecided
     };
-    // What remains of the interval however many searches there are.
+    // The part of the interval that remains however many searches there are.
     let quotient = |a: Option<f64>, b: Option<f64>| {
         a.zip(b).map(|(a, b)| a / b).filter(|ratio| ratio.is_finite())
     };
@@ -228,15 +221,14 @@ fn wanted(baseline: &Searches, candidate: &Searches, limit: f64) -> WouldDecide 
     WouldDecide::Searches(enough)
 }
 
-/// The probability at either end of the interval of the bootstrap that makes it one of 95 % for so
-/// many values.
+/// Returns the tail probability that makes the bootstrap interval one of 95 % for `n` values.
 fn tail(n: usize) -> f64 {
     let n = n.max(2) as f64;
     normal_below(-((n / (n - 1.0)).sqrt() * student(n - 1.0)))
 }
 
-/// The 97.5th percentile of Student's t (M. Abramowitz, I. Stegun, "Handbook of Mathematical
-/// Functions", 26.7.5): within 1 % from three degrees of freedom on.
+/// Returns the 97.5th percentile of Student's t (M. Abramowitz, I. Stegun, "Handbook of Mathematical Functions",
+/// 26.7.5), accurate to 1 % from three degrees of freedom on.
 fn student(freedom: f64) -> f64 {
     let z: f64 = 1.959_963_985;
     let terms = [
@@ -251,7 +243,7 @@ fn student(freedom: f64) -> f64 {
     z + (1..).zip(terms).map(|(power, term)| term / freedom.powi(power)).sum::<f64>()
 }
 
-/// The normal distribution function for `x` below 0 (the same, 26.2.17): within 10⁻⁷.
+/// Returns the normal distribution function for `x` below 0 (same book, 26.2.17), accurate to 10⁻⁷.
 fn normal_below(x: f64) -> f64 {
     let t = 1.0 / (1.0 - 0.231_641_9 * x);
     let polynomial = t

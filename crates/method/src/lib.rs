@@ -1,4 +1,4 @@
-//! The rules of RFC 8219 DNS64 benchmarking, as pure functions: no sockets, no clock, no threads.
+//! The rules of RFC 8219 DNS64 benchmarking as pure functions: no sockets, no clock, no threads.
 //!
 //! ```text
 //! units ─► schedule ─► (a trial runs elsewhere) ─► records ─► pacing ─► verdict ─► search ─► stats
@@ -7,12 +7,13 @@
 //!                                                                       invalid    rate
 //! ```
 //!
-//! [`narrow`] is the search with short probes in front, [`mlr`] the one of RFC 9971, [`set`] all
-//! searches of a point. [`selftest`] holds the formulas that say how fast the tester itself must
-//! be, [`reason`] why a trial did not pass, [`warning`] what did not decide and should be known,
-//! [`stats`] what a set of searches amounts to, [`precision`] how exactly that is known, [`change`]
-//! whether a server has become slower, [`evidence`] whether the DUT was asked what the plan wanted,
-//! and [`compliance`] in which points ([`noncompliance`]) it all is not what RFC 8219 wants.
+//! - [`narrow`]: search with short probes before full trials; [`mlr`]: search of RFC 9971; [`set`]: all searches of a
+//!   point.
+//! - [`selftest`]: formulas for the required rate of the tester.
+//! - [`reason`]: reasons for which a trial did not pass; [`warning`]: observations that did not decide.
+//! - [`stats`]: summary of a set of searches; [`precision`]: precision of rates; [`change`]: detection of slowdowns.
+//! - [`evidence`]: check of the load that the DUT really got.
+//! - [`compliance`]: deviations from RFC 8219, listed in [`noncompliance`].
 #![forbid(unsafe_code)]
 
 pub mod change;

@@ -1,4 +1,4 @@
-//! The audit of the tester's own sending: did the queries leave when they were due?
+//! Pacing audit: checks that the tester sent the queries on schedule.
 //!
 //! Windows of 100 ms and of 10 ms are those of G. Lencse and A. Pivoda, "Checking and Increasing
 //! the Accuracy of the Dns64perf++ Measurement Tool for Benchmarking DNS64 Servers" (2018, DOI
@@ -11,20 +11,19 @@ use crate::reason::Reason;
 use crate::schedule::Part;
 use crate::units::Nanos;
 
-/// The window in which a deviation spoils the trial.
+/// Window in which a deviation invalidates the trial.
 pub const COARSE_WINDOW: Nanos = Nanos::from_millis(100);
-/// The window that is reported but does not decide.
+/// Window that is reported but does not decide.
 pub const FINE_WINDOW: Nanos = Nanos::from_millis(10);
 
-/// Into at most so many stretches a trial is cut for [`Windows`].
+/// Maximum number of stretches into which a trial is divided for [`Windows`].
 pub const MOST_STRETCHES: usize = 120;
 
 const FINE_PER_COARSE: usize = (COARSE_WINDOW.0 / FINE_WINDOW.0) as usize;
-/// Lateness is recorded up to a minute; what is later counts as a minute.
+/// Maximum recorded lateness: one minute; larger values are clamped.
 const MAX_LATENESS: u64 = 60 * Nanos::SECOND.0;
 
-/// Adds what another histogram has counted, whatever its bounds are: values above those of `sum`
-/// count as its most.
+/// Adds the counts of another histogram with any bounds; values above the maximum of `sum` are clamped.
 pub fn add_clamped(sum: &mut Histogram<u64>, other: &Histogram<u64>) {
     for step in other.iter_recorded() {
         sum.saturating_record_n(step.value_iterated_to(), step.count_since_last_iteration());
@@ -36,14 +35,14 @@ fn no_lateness() -> Histogram<u64> {
         .expect("constant bounds that HdrHistogram accepts")
 }
 
-/// How exact the sending must be for a trial to count.
+/// Limits of the send timing for a valid trial.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct PacingLimits {
-    /// Largest deviation of a 100 ms window's queries from the schedule, in per cent.
+    /// Maximum deviation of the queries in a 100 ms window from the schedule, in per cent.
     pub window_100ms_pct: f64,
-    /// Largest 99.9th percentile of lateness.
+    /// Maximum 99.9th percentile of lateness.
     pub lateness_p999: Nanos,
-    /// Largest deviation of the total from the plan, in per cent.
+    /// Maximum deviation of the total from the plan, in per cent.
     pub total_pct: f64,
 }
 
@@ -58,8 +57,7 @@ impl Default for PacingLimits {
     }
 }
 
-/// Collects the send times of one pair. Memory: four bytes per 10 ms of the trial and a fixed
-/// histogram.
+/// Records the send times of one thread pair. Memory: four bytes per 10 ms of the trial and a fixed histogram.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PacingRecorder {
     fine: Vec<u32>,
@@ -67,31 +65,31 @@ pub struct PacingRecorder {
 }
 
 impl PacingRecorder {
-    /// A recorder for trials of up to about `duration`; longer ones make it grow.
+    /// Creates a recorder for trials of up to about `duration`; it grows for longer ones.
     pub fn new(duration: Nanos) -> PacingRecorder {
         let windows = (duration.0 / FINE_WINDOW.0 + 2) as usize;
         PacingRecorder { fine: vec![0; windows], lateness: no_lateness() }
     }
 
-    /// What another recorder has written down: queries that left in each 10 ms, and their lateness
-    /// in nanoseconds. Lateness above what a recorder counts is taken as its most.
+    /// Restores a recorder from its data: queries sent in each 10 ms, and their lateness in nanoseconds. Lateness above
+    /// the maximum is clamped.
     pub fn of(fine: Vec<u32>, lateness: &Histogram<u64>) -> PacingRecorder {
         let mut ours = no_lateness();
         add_clamped(&mut ours, lateness);
         PacingRecorder { fine, lateness: ours }
     }
 
-    /// Queries that left in each 10 ms since the trial's start.
+    /// Returns the number of queries sent in each 10 ms since the trial's start.
     pub fn sent_per_10ms(&self) -> &[u32] {
         &self.fine
     }
 
-    /// How late they left, in nanoseconds.
+    /// Returns the lateness of the queries in nanoseconds.
     pub fn lateness(&self) -> &Histogram<u64> {
         &self.lateness
     }
 
-    /// Books a query that was due at `scheduled` and left at `sent` (both since the trial's start).
+    /// Records a query that was due at `scheduled` and sent at `sent` (both since the trial's start).
     #[inline]
     pub fn record(&mut self, scheduled: Nanos, sent: Nanos) {
         let window = (sent.0 / FINE_WINDOW.0) as usize;
@@ -102,7 +100,7 @@ impl PacingRecorder {
         self.lateness.saturating_record(sent.since(scheduled).0);
     }
 
-    /// Adds what another pair sent.
+    /// Adds the records of another pair.
     pub fn merge(&mut self, other: &PacingRecorder) {
         self.fine.resize(self.fine.len().max(other.fine.len()), 0);
         for (sum, n) in self.fine.iter_mut().zip(&other.fine) {
@@ -111,19 +109,19 @@ impl PacingRecorder {
         self.lateness.add(&other.lateness).expect("equal bounds");
     }
 
-    /// What was sent in each 100 ms and each 10 ms.
+    /// Returns the numbers of queries sent in each 100 ms and each 10 ms.
     fn sent(&self) -> (Vec<u64>, Vec<u64>) {
         let fine: Vec<u64> = self.fine.iter().map(|&n| u64::from(n)).collect();
         (fine.chunks(FINE_PER_COARSE).map(|chunk| chunk.iter().sum()).collect(), fine)
     }
 
-    /// How far the windows were off what was due of `part`, which is all that was to be sent.
+    /// Returns the deviations of the windows from `part`, which is the whole schedule to be sent.
     pub fn windows(&self, part: &Part) -> Windows {
         let (coarse, fine) = self.sent();
         Windows::of(part, &coarse, &fine)
     }
 
-    /// Holds what was sent against what was due of `part`, which is all that was to be sent.
+    /// Audits the sent queries against `part`, which is the whole schedule to be sent.
     pub fn audit(&self, part: &Part) -> Pacing {
         let us = |quantile: f64| self.lateness.value_at_quantile(quantile) as f64 / 1000.0;
         let (coarse, fine) = self.sent();
@@ -142,8 +140,8 @@ impl PacingRecorder {
     }
 }
 
-/// Queries due in each window and how many more of them left (fewer: negative), from the first
-/// window to that of the last query.
+/// Returns the queries due in each window, and the difference to those sent (negative if fewer), from the first window
+/// to that of the last query.
 fn deviations(part: &Part, sent: &[u64], window: Nanos) -> impl Iterator<Item = (u64, i64)> {
     (0..part.end().0 / window.0 + 1).map(move |w| {
         let due = part.due_before(Nanos((w + 1) * window.0)) - part.due_before(Nanos(w * window.0));
@@ -152,11 +150,11 @@ fn deviations(part: &Part, sent: &[u64], window: Nanos) -> impl Iterator<Item = 
     })
 }
 
-/// The largest relative deviation of a window from the schedule, in per cent.
+/// Returns the largest relative deviation of a window from the schedule, in per cent.
 ///
-/// One query is always allowed for: a query that is due a microsecond before a window's end may
-/// rightly leave in the next. Windows in which nothing is due do not count; lag at the end of a
-/// trial shows in the windows before.
+/// A deviation of one query is always allowed: a query due a microsecond before a window's end may rightly be sent in
+/// the next window. Windows in which nothing is due do not count; a delay at the end of a trial shows in the windows
+/// before.
 fn worst_window(part: &Part, sent: &[u64], window: Nanos) -> f64 {
     deviations(part, sent, window)
         .filter(|(due, _)| *due > 0)
@@ -164,24 +162,22 @@ fn worst_window(part: &Part, sent: &[u64], window: Nanos) -> f64 {
         .fold(0.0, f64::max)
 }
 
-/// How far the windows of a trial were off the schedule, in queries more than were due (fewer:
-/// negative).
+/// Deviations of a trial's windows from the schedule, in queries (negative if fewer were sent than due).
 ///
-/// The trial is cut into stretches of equal length, at most [`MOST_STRETCHES`], each of one or more
-/// 100 ms windows. Of each stretch the window with the least and that with the most are kept:
-/// however long a trial is, no stall and no burst is averaged away.
+/// The trial is divided into stretches of equal length, at most [`MOST_STRETCHES`], each of one or more 100 ms windows.
+/// The minimum and maximum window of each stretch are kept, so that no stall and no burst is averaged away, however
+/// long the trial is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Windows {
     /// Length of a stretch in milliseconds, a multiple of 100.
     pub stretch_ms: u64,
-    /// The least of the 100 ms windows of each stretch.
+    /// Minimum of the 100 ms windows of each stretch.
     pub least_100ms: Vec<i32>,
-    /// The most of the 100 ms windows of each stretch; the same as the least where a stretch is one
-    /// window.
+    /// Maximum of the 100 ms windows of each stretch; equal to the minimum if a stretch is one window.
     pub most_100ms: Vec<i32>,
-    /// The least of the 10 ms windows of each stretch.
+    /// Minimum of the 10 ms windows of each stretch.
     pub least_10ms: Vec<i32>,
-    /// The most of the 10 ms windows of each stretch.
+    /// Maximum of the 10 ms windows of each stretch.
     pub most_10ms: Vec<i32>,
 }
 
@@ -207,7 +203,7 @@ impl Windows {
     }
 }
 
-/// What the audit of a trial found. Lateness is actual − scheduled send time, in microseconds.
+/// Result of a trial's pacing audit. Lateness is actual − scheduled send time, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Pacing {
     /// Median lateness, µs.
@@ -216,18 +212,17 @@ pub struct Pacing {
     pub p99_us: f64,
     /// 99.9th percentile of lateness.
     pub p999_us: f64,
-    /// Largest lateness, µs.
+    /// Maximum lateness, µs.
     pub max_us: f64,
-    /// Worst deviation of a 100 ms window from the schedule, in per cent of what was due in it, one
-    /// query allowed for.
+    /// Worst deviation of a 100 ms window from the schedule, in per cent of the queries due in it; one query is allowed
+    /// for.
     pub window_100ms_worst_pct: f64,
     /// The same for windows of 10 ms.
     pub window_10ms_worst_pct: f64,
 }
 
 impl Pacing {
-    /// The limits that this sending broke; none for a clean trial. `planned` and `sent` are query
-    /// counts.
+    /// Returns the violated limits; none for a clean trial. `planned` and `sent` are query counts.
     pub fn violations(&self, limits: &PacingLimits, planned: u64, sent: u64) -> Vec<Reason> {
         let mut reasons = Vec::new();
         if self.window_100ms_worst_pct > limits.window_100ms_pct {
@@ -283,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_stall_is_seen_in_both_windows() {
-        // Nothing leaves for 5 ms, then all of it at once.
+        // Nothing is sent for 5 ms, then all of it at once.
         let schedule = Schedule::new(Qps(10_000), Nanos::SECOND);
         let stall = Nanos::from_millis(295)..Nanos::from_millis(302);
         let pacing = audit(schedule, |_, due| if stall.contains(&due) { stall.end } else { due });
@@ -294,8 +289,7 @@ mod tests {
 
     #[test]
     fn windows_keep_every_extreme_whatever_the_length() {
-        // 60 s: a stretch is five windows. Nothing leaves from 30.005 s to 30.015 s, all of it
-        // follows at once.
+        // 60 s: a stretch is five windows. Nothing is sent from 30.005 s to 30.015 s, then all of it follows at once.
         for (seconds, stretch_ms, stretches) in [(60, 500, 120), (2, 100, 20), (13, 200, 65)] {
             let schedule = Schedule::new(Qps(1_000), Nanos(seconds * Nanos::SECOND.0));
             let mut recorder = PacingRecorder::new(Nanos::SECOND);
@@ -327,7 +321,7 @@ mod tests {
     #[test]
     fn a_part_is_held_against_what_is_due_of_it_and_parts_together_against_all() {
         let schedule = Schedule::new(Qps(1_000), Nanos::SECOND);
-        // Of three parts the second one leaves nothing out and sends 30 ms late.
+        // Of three parts the second one is complete but sends 30 ms late.
         let recorded = |number| {
             let (part, mut recorder) =
                 (schedule.part(number, 3), PacingRecorder::new(Nanos::SECOND));
@@ -353,7 +347,7 @@ mod tests {
 
     #[test]
     fn the_last_window_counts() {
-        // Half of what is due in the last 100 ms leaves after the end.
+        // Half of the queries due in the last 100 ms are sent after the end.
         let schedule = Schedule::new(Qps(1_000), Nanos::SECOND);
         let half = Nanos::from_millis(950);
         let pacing =
@@ -364,7 +358,7 @@ mod tests {
 
     #[test]
     fn windows_in_which_nothing_is_due_do_not_count() {
-        // Ten a second: three leave together where none is due.
+        // Ten per second: three are sent together in a window without a due query.
         let schedule = Schedule::new(Qps(10), Nanos::SECOND);
         let pacing =
             audit(
@@ -391,7 +385,7 @@ mod tests {
 
     #[test]
     fn lateness_is_told_in_microseconds() {
-        // 1 % of the queries leave 8 ms late, the others 2 ms.
+        // 1 % of the queries are sent 8 ms late, the others 2 ms.
         let schedule = Schedule::new(Qps(1_000), Nanos::SECOND);
         let pacing =
             audit(schedule, |i, due| due + Nanos::from_millis(if i % 100 == 50 { 8 } else { 2 }));

@@ -15,27 +15,24 @@ use serde::{Deserialize, Serialize};
 use crate::search::Found;
 use crate::units::{Nanos, Qps};
 
-/// Searches from which on the 1st and the 99th percentile say more than minimum and maximum
-/// (RFC 8219 §9.2 asks for 20 repetitions at least).
+/// Minimum number of searches from which the 1st and the 99th percentile are more informative than minimum and maximum
+/// (RFC 8219 §9.2 requires at least 20 repetitions).
 pub const PERCENTILES_FROM: usize = 20;
 
-/// Below this duration what waits in queues when a trial ends weighs so much that the default
-/// timeout shrinks with it.
+/// Duration below which replies queued at the end of a trial matter so much that the default timeout shrinks with it.
 const SHORT: Nanos = Nanos(20 * Nanos::SECOND.0);
-/// The default timeout of a short trial is this part of its duration, and no longer one is taken at
-/// its word.
+/// Divisor of a short trial's duration that gives its default timeout. A longer timeout requires a correction.
 const PART: u64 = 20;
 
-/// The timeout of a trial for which the user gave none: 1 s (RFC 8219 §9.2), and a twentieth of the
-/// duration where that is shorter than 20 s, because replies that come after the end of the sending
-/// count as well.
+/// Returns the timeout of a trial without an explicit one: 1 s (RFC 8219 §9.2), or a twentieth of the duration if that
+/// is shorter than 20 s, because replies after the end of sending also count.
 pub fn default_timeout(duration: Nanos) -> Nanos {
     if duration < SHORT { Nanos((duration.0 / PART).max(1)) } else { Nanos::SECOND }
 }
 
-/// By how much a trial may overstate what the DUT keeps up: up to 1 + timeout ÷ duration, since the
-/// DUT has `duration + timeout` to answer what was sent in `duration`. 1 where the timeout is no
-/// longer than [`default_timeout`] allows.
+/// Returns the factor by which a trial may overstate the rate that the DUT can sustain: up to 1 + timeout ÷ duration,
+/// since the DUT has `duration + timeout` to answer the queries of `duration`. 1 if the timeout is not longer than
+/// [`default_timeout`].
 pub fn overstatement(duration: Nanos, timeout: Nanos) -> f64 {
     if timeout <= default_timeout(duration) {
         1.0
@@ -44,18 +41,17 @@ pub fn overstatement(duration: Nanos, timeout: Nanos) -> f64 {
     }
 }
 
-/// The rates between which the DUT's limit lies: `from` passed, `to` failed. Queries per second.
+/// The rates between which the DUT's limit lies, in queries per second: `from` passed, `to` failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Interval {
-    /// The smallest of the highest rates that passed, divided by [`overstatement`]; absent if a
-    /// search found no passing rate.
+    /// Minimum of the highest passed rates, divided by [`overstatement`]; absent if a search found no passing rate.
     pub from: Option<f64>,
-    /// The largest of the lowest rates that failed; absent if a search found none.
+    /// Maximum of the lowest failed rates; absent if a search found none.
     pub to: Option<f64>,
 }
 
 impl Interval {
-    /// The interval that one or several searches prove together; `overstated` is at least 1.
+    /// Returns the interval that one or several searches prove together; `overstated` is at least 1.
     pub fn of(found: &[Found], overstated: f64) -> Interval {
         let each = |rate: fn(&Found) -> Option<Qps>| -> Option<Vec<Qps>> {
             found.iter().map(rate).collect()
@@ -68,7 +64,7 @@ impl Interval {
         }
     }
 
-    /// The ratio of this to `other`: [a.from ÷ b.to, a.to ÷ b.from].
+    /// Returns the ratio of this to `other`: [a.from ÷ b.to, a.to ÷ b.from].
     pub fn ratio_to(&self, other: &Interval) -> Ratio {
         let quotient =
             |a: Option<f64>, b: Option<f64>| a.zip(b.filter(|&b| b > 0.0)).map(|(a, b)| a / b);
@@ -76,13 +72,13 @@ impl Interval {
     }
 }
 
-/// The lower end of an interval: a rate that passed, divided by [`overstatement`]. A quotient is
-/// rounded down to whole queries per second.
+/// Returns the lower end of an interval: a passed rate divided by [`overstatement`]. A quotient is rounded down to
+/// whole queries per second.
 pub fn lower_end(passed: Qps, overstated: f64) -> f64 {
     if overstated > 1.0 { (passed.0 as f64 / overstated).floor() } else { passed.0 as f64 }
 }
 
-/// The ratio of two servers' rates, as far as it is proven.
+/// Proven bounds of the ratio of two servers' rates.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Ratio {
     /// Lower bound of the ratio; absent if there is none.
@@ -97,7 +93,7 @@ impl Ratio {
         self.from.is_some_and(|from| from > 1.0) || self.to.is_some_and(|to| to < 1.0)
     }
 
-    /// The ratio to two decimals: the lower bound rounded down, the upper bound rounded up.
+    /// Returns the ratio with two decimals: the lower bound rounded down, the upper bound rounded up.
     #[must_use]
     pub fn rounded(self) -> Ratio {
         // The small terms correct quotients of binary fractions that should be whole hundredths.
@@ -108,10 +104,10 @@ impl Ratio {
     }
 }
 
-/// The statistics of a point, each only if there are enough searches for it. Queries per second.
+/// Statistics of a point in queries per second, each only if there are enough searches for it.
 ///
-/// A search in which the tester could not measure any rate is left out. A search that found no
-/// passing rate has no rate, which is not 0: it counts as lower than any rate.
+/// A search in which the tester could not measure any rate is omitted. A search that found no passing rate has no rate,
+/// which is not 0: it counts as lower than any rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Figures {
     /// Searches that found a rate that passed or one that failed.
@@ -119,8 +115,8 @@ pub struct Figures {
     /// Searches, of `n`, that found no passing rate.
     #[serde(default)]
     pub without_pass: usize,
-    /// The median of the highest rates that passed. Absent if n = 0, if one of the middle searches
-    /// found no passing rate, or if a later trial refuted it.
+    /// Median of the highest passed rates. Absent if n = 0, if one of the middle searches found no passing rate, or if
+    /// a later trial refuted it.
     pub median: Option<f64>,
     /// The rate, at or below the median, at which a later trial failed; absent if none did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -129,18 +125,18 @@ pub struct Figures {
     pub p1: Option<f64>,
     /// The 99th percentile; from n = 20 on.
     pub p99: Option<f64>,
-    /// The smallest of the highest rates that passed; absent if a search found no passing rate.
+    /// Minimum of the highest passed rates; absent if a search found no passing rate.
     pub min: Option<f64>,
-    /// The largest of the highest rates that passed; absent if no search found a passing rate.
+    /// Maximum of the highest passed rates; absent if no search found a passing rate.
     pub max: Option<f64>,
-    /// (max − min) ÷ median · 100 %, to two decimals; from n = 2 on, absent if one of them is.
+    /// (max − min) ÷ median · 100 %, to two decimals; for n ≥ 2, absent if one of the values is absent.
     pub dispersion_pct: Option<f64>,
     /// The rates between which the limit lies.
     pub interval: Interval,
 }
 
 impl Figures {
-    /// The statistics of searches with this resolution; `overstated` as in [`Interval::of`].
+    /// Computes the statistics of searches with this resolution; `overstated` as in [`Interval::of`].
     pub fn of(found: &[Found], overstated: f64, resolution: Qps) -> Figures {
         let telling: Vec<Found> = found.iter().filter(|f| !f.says_nothing()).copied().collect();
         let mut rates: Vec<Option<Qps>> = telling.iter().map(|f| f.highest).collect();
@@ -166,8 +162,8 @@ impl Figures {
         }
     }
 
-    /// These figures with a self-test that validates the tester only up to `allowed`: a failure
-    /// above that rate may be the tester's and does not bound the DUT.
+    /// Limits these figures to a self-test that validates the tester only up to `allowed`: a failure above that rate
+    /// may be the tester's and does not bound the DUT.
     #[must_use]
     pub fn validated_to(mut self, allowed: Option<Qps>) -> Figures {
         let is_valid = |failed: &f64| allowed.is_none_or(|allowed| *failed <= allowed.0 as f64);
@@ -175,9 +171,8 @@ impl Figures {
         self
     }
 
-    /// Takes in that a later trial failed at `rate`. Rates at or above it that passed do not count
-    /// any more: the interval begins at `below` or lower, the lower end that the next lower pass
-    /// proves. A median at or above it is refuted.
+    /// Records that a later trial failed at `rate`. Passed rates at or above it no longer count. The interval then
+    /// begins at `below` or lower, the lower end proven by the next lower pass. A median at or above it is refuted.
     pub fn refute(&mut self, rate: Qps, below: Option<f64>) {
         self.interval.from = self.interval.from.zip(below).map(|(from, below)| from.min(below));
         if self.median.is_some_and(|median| rate.0 as f64 <= median) || self.refuted_at.is_some() {
@@ -193,9 +188,9 @@ impl Figures {
     }
 }
 
-/// The median of rates in ascending order. A tried rate is exact; the mean of two different rates is
-/// rounded down to the power of ten not above `resolution`, but not below the lower of them. `None`
-/// if there is no rate, or one of the middle ones is absent.
+/// Returns the median of rates in ascending order. A tried rate is exact; the mean of two different rates is rounded
+/// down to the power of ten not above `resolution`, but not below the lower of them. `None` if there is no rate, or one
+/// of the middle ones is absent.
 pub fn median(sorted: &[Option<Qps>], resolution: Qps) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let (Qps(lower), Qps(upper)) = (sorted[last / 2]?, sorted[sorted.len() / 2]?);
@@ -203,13 +198,13 @@ pub fn median(sorted: &[Option<Qps>], resolution: Qps) -> Option<f64> {
     Some((u64::midpoint(lower, upper) / step * step).max(lower) as f64)
 }
 
-/// A value to four significant digits: the efficiency of a server (CPRDP).
+/// Rounds a value to four significant digits, for the efficiency of a server (CPRDP).
 pub fn four_digits(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return value;
     }
     let digits = 3 - value.abs().log10().floor() as i32;
-    // Multiplying and dividing by whole powers of ten only leaves no binary remainder.
+    // Multiplying and dividing by whole powers of ten leaves no binary remainder.
     match digits {
         ..0 => (value / 10f64.powi(-digits)).round() * 10f64.powi(-digits),
         _ => (value * 10f64.powi(digits)).round() / 10f64.powi(digits),
@@ -233,7 +228,7 @@ mod tests {
         }
     }
 
-    /// Figures of searches with a resolution of 1 query/s and an overstatement of 1.
+    /// Returns the figures of searches with a resolution of 1 query/s and an overstatement of 1.
     fn of(found: &[Found]) -> Figures {
         Figures::of(found, 1.0, Qps(1))
     }
@@ -275,7 +270,7 @@ mod tests {
         // Both limits may be 20.
         assert!(!interval(10, 20).ratio_to(&interval(20, 30)).is_decided());
         assert!(!interval(20, 30).ratio_to(&interval(10, 20)).is_decided());
-        // Nothing is so many times as much as nothing.
+        // A ratio of nothing to nothing is undefined.
         let nothing = interval(10, 20).ratio_to(&interval(0, 0));
         assert_eq!((nothing.from, nothing.to), (None, None));
         // The smoke run of November 2026: at least 66 000 against [1 000, 3 500) is "at least 18

@@ -4,12 +4,12 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a set of results amounts to.
+/// Summary of a set of results.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Summary {
-    /// How many results there are.
+    /// Number of results.
     pub n: usize,
-    /// The median; of an even number of results the mean of the middle two.
+    /// Median; for an even number of results the mean of the middle two.
     pub median: f64,
     /// The 1st percentile by nearest rank; the minimum below 100 results.
     pub p1: f64,
@@ -19,12 +19,12 @@ pub struct Summary {
     pub min: f64,
     /// The largest result, in the unit of the results.
     pub max: f64,
-    /// (max − min) / median · 100 %; absent where the median is 0.
+    /// (max − min) / median · 100 %; absent if the median is 0.
     pub dispersion_pct: Option<f64>,
 }
 
 impl Summary {
-    /// Summarizes `values`, in any order. `None` for an empty set.
+    /// Summarizes `values` in any order. Returns `None` for an empty set.
     ///
     /// # Panics
     /// If a value is NaN: results are counts.
@@ -34,9 +34,8 @@ impl Summary {
         let (&min, &max) = (sorted.first()?, sorted.last()?);
         let n = sorted.len();
         let median = (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0;
-        // RFC 8219 takes the percentiles as minimum and maximum while there are fewer than 100
-        // results; the nearest rank from the outside, ⌊n/100⌋ results cut at each end, says the
-        // same without a special case.
+        // RFC 8219 uses minimum and maximum as percentiles for fewer than 100 results. The nearest rank from the
+        // outside, with ⌊n/100⌋ results cut at each end, gives the same without a special case.
         let cut = n / 100;
         Some(Summary {
             n,
@@ -49,7 +48,7 @@ impl Summary {
         })
     }
 
-    /// The same with each value rounded by `round`, and the dispersion of the rounded values.
+    /// Returns the summary with each value rounded by `round`, and the dispersion of the rounded values.
     #[must_use]
     pub fn rounded(self, round: fn(f64) -> f64) -> Summary {
         let [median, p1, p99, min, max] =
@@ -59,7 +58,7 @@ impl Summary {
     }
 }
 
-/// The dispersion of results in per cent; `None` if the median is 0.
+/// Returns the dispersion of results in per cent; `None` if the median is 0.
 fn dispersion(min: f64, median: f64, max: f64) -> Option<f64> {
     (median > 0.0).then(|| (max - min) / median * 100.0)
 }
@@ -67,16 +66,16 @@ fn dispersion(min: f64, median: f64, max: f64) -> Option<f64> {
 /// Mean and sample standard deviation of a set of values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct MeanAndDeviation {
-    /// Of how many values.
+    /// Number of values.
     pub n: usize,
-    /// Their mean, in their unit.
+    /// Mean, in the unit of the values.
     pub mean: f64,
-    /// Their sample standard deviation, in their unit; 0 of a single value.
+    /// Sample standard deviation, in the unit of the values; 0 for a single value.
     pub stdev: f64,
 }
 
 impl MeanAndDeviation {
-    /// Of some values, in any order; `None` of nothing.
+    /// Computes both for values in any order; `None` for an empty slice.
     pub fn of(values: &[f64]) -> Option<MeanAndDeviation> {
         let n = values.len();
         if n == 0 {
@@ -88,10 +87,10 @@ impl MeanAndDeviation {
     }
 }
 
-/// The interval that has the median of what `values` are drawn from in it with a probability of 95
-/// % or more, whatever their distribution: from the k-th smallest to the k-th largest of them, by
-/// the binomial distribution (Le Boudec, "Performance Evaluation of Computer and Communication
-/// Systems", EPFL Press 2010, theorem 2.1). `None` for fewer than 6 values, which cannot say it.
+/// Returns an interval that contains the median of the distribution of `values` with a probability of at least 95 %,
+/// for any distribution. It reaches from the k-th smallest to the k-th largest of them, by the binomial distribution
+/// (Le Boudec, "Performance Evaluation of Computer and Communication Systems", EPFL Press 2010, theorem 2.1). Returns
+/// `None` for fewer than 6 values, which are not sufficient.
 ///
 /// # Panics
 /// If a value is NaN.
@@ -99,7 +98,7 @@ pub fn median_interval(values: &[f64]) -> Option<(f64, f64)> {
     let n = values.len();
     let mut sorted = values.to_vec();
     sorted.sort_by(|a, b| a.partial_cmp(b).expect("results are never NaN"));
-    // The probability that exactly i of n values lie below the median, from i = 0 on.
+    // The probability that exactly i of n values are below the median, starting with i = 0.
     let mut exactly = 0.5_f64.powi(i32::try_from(n).ok()?);
     let (mut outside, mut k) = (0.0, 0);
     for i in 0..n {
@@ -119,7 +118,7 @@ mod tests {
 
     #[test]
     fn the_medians_interval_has_the_ranks_of_the_tables() {
-        // Ranks for 95 % as the book's appendix lists them.
+        // Ranks for 95 % as listed in the book's appendix.
         for (n, lower, upper) in
             [(6, 1, 6), (8, 1, 8), (9, 2, 8), (20, 6, 15), (30, 10, 21), (50, 18, 33)]
         {

@@ -9,12 +9,12 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 
-/// A rate in queries per second; a whole number, as RFC 8219 results are reported.
+/// A rate in queries per second; a whole number, like results of RFC 8219.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Qps(pub u64);
 
-/// Read from a number, or from a text as [`Qps::from_str`] takes it.
+/// Reads a number, or a text in the format of [`Qps::from_str`].
 impl<'de> Deserialize<'de> for Qps {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Qps, D::Error> {
         struct Rate;
@@ -84,8 +84,8 @@ impl FromStr for Qps {
     }
 }
 
-/// Digits, perhaps with underscores between them, and with `k` or `M` behind them perhaps a
-/// fraction that leaves a whole number.
+/// Parses digits, optionally with underscores between them. With the suffix `k` or `M` they may have a fraction if the
+/// result is a whole number.
 fn whole_number(text: &str) -> Option<u64> {
     let (number, zeros) = match (text.strip_suffix(['k', 'K']), text.strip_suffix('M')) {
         (Some(thousands), _) => (thousands, 3),
@@ -107,13 +107,12 @@ fn whole_number(text: &str) -> Option<u64> {
     whole.replace('_', "").parse::<u64>().ok()?.checked_mul(10u64.pow(zeros))?.checked_add(part)
 }
 
-/// A number with its digits in groups of three, parted by a narrow blank that does not break
-/// (U+202F): `1 234 567`.
+/// Formats a number with its digits in groups of three, separated by a narrow no-break space (U+202F): `1 234 567`.
 pub fn grouped(n: u64) -> String {
     in_groups(&n.to_string())
 }
 
-/// Digits in groups of three, as [`grouped`].
+/// Groups digits as [`grouped`] does.
 pub fn in_groups(digits: &str) -> String {
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {
@@ -130,7 +129,7 @@ pub fn counted(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", grouped(n), if n == 1 { one } else { many })
 }
 
-/// Nanoseconds: a length of time, or a moment of the monotonic clock.
+/// Nanoseconds: a duration, or a time of the monotonic clock.
 #[derive(
     Clone,
     Copy,
@@ -152,27 +151,27 @@ impl Nanos {
     /// One second.
     pub const SECOND: Nanos = Nanos(1_000_000_000);
 
-    /// A length of `ms` milliseconds.
+    /// Creates a duration of `ms` milliseconds.
     pub const fn from_millis(ms: u64) -> Nanos {
         Nanos(ms * 1_000_000)
     }
 
-    /// A length of `us` microseconds.
+    /// Creates a duration of `us` microseconds.
     pub const fn from_micros(us: u64) -> Nanos {
         Nanos(us * 1_000)
     }
 
-    /// The difference to an earlier moment, zero where `earlier` is later.
+    /// Returns the difference to an earlier time; zero if `earlier` is later.
     pub const fn since(self, earlier: Nanos) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// As seconds, for display and JSON.
+    /// Returns seconds, for display and JSON.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// As milliseconds, for display.
+    /// Returns milliseconds, for display.
     pub fn as_millis_f64(self) -> f64 {
         self.0 as f64 / 1e6
     }
@@ -214,7 +213,7 @@ impl From<Nanos> for Duration {
 #[serde(transparent)]
 pub struct QueryIndex(pub u64);
 
-/// A logical CPU as the kernel numbers them.
+/// A logical CPU, numbered as by the kernel.
 #[derive(
     Clone,
     Copy,
@@ -233,8 +232,8 @@ pub struct CpuId(pub usize);
 
 /// A share in whole per cent, 0 to 100.
 ///
-/// Whole per cents because the shares of a trial must be exact in every window of 100 consecutive
-/// names, and RFC 8219 §9.2 asks for 0, 20, 40, 60, 80 and 100 % only.
+/// Whole per cents, because the shares of a trial must be exact in every window of 100 consecutive names, and RFC 8219
+/// §9.2 requires only 0, 20, 40, 60, 80 and 100 %.
 #[derive(
     Clone,
     Copy,
@@ -258,30 +257,30 @@ impl Share {
     /// 100 %.
     pub const ONE: Share = Share(100);
 
-    /// A share of so many per cent; more than 100 counts as 100.
+    /// Creates a share in per cent; more than 100 counts as 100.
     pub const fn percent(percent: u8) -> Share {
         Share(if percent > 100 { 100 } else { percent })
     }
 
-    /// How many of each 100.
+    /// Returns the share in per cent.
     pub const fn per_hundred(self) -> u8 {
         self.0
     }
 
-    /// As a fraction from 0 to 1.
+    /// Returns the share as a fraction from 0 to 1.
     pub fn fraction(self) -> f64 {
         f64::from(self.0) / 100.0
     }
 
-    /// Whether member `n` of a sequence belongs to the share. Of any 100 consecutive `n` exactly
-    /// [`Share::per_hundred`] do, spread evenly rather than in one lump.
+    /// True if member `n` of a sequence belongs to the share. Of any 100 consecutive `n` exactly [`Share::per_hundred`]
+    /// do, spread evenly instead of in one block.
     pub const fn selects(self, n: u64) -> bool {
         // 37 has no factor in common with 100, so n ↦ 37·n mod 100 visits every residue once in any
         // 100 steps.
         (n % 100) * 37 % 100 < self.0 as u64
     }
 
-    /// How many of the first `n` members of a sequence belong to the share.
+    /// Returns the number of the first `n` members of a sequence that belong to the share.
     pub fn count_below(self, n: u64) -> u64 {
         let whole = n / 100 * u64::from(self.0);
         whole + (n / 100 * 100..n).filter(|&k| self.selects(k)).count() as u64
@@ -323,7 +322,7 @@ impl FromStr for Share {
     }
 }
 
-/// A number as it stands (`0.05`), or per cents of 1 (`5%`, `5 %`); `None` for any other text.
+/// Parses a plain number (`0.05`) or a percentage (`5%`, `5 %`); `None` for any other text.
 pub fn fraction(text: &str) -> Option<f64> {
     match text.strip_suffix('%') {
         Some(percent) => percent.trim_end().parse::<f64>().ok().map(|percent| percent / 100.0),
@@ -331,7 +330,7 @@ pub fn fraction(text: &str) -> Option<f64> {
     }
 }
 
-/// What was wrong with a quantity that somebody wrote.
+/// Error in a quantity given as text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnitError {
@@ -340,7 +339,7 @@ pub enum UnitError {
         "'{given}' is no rate: a whole number of queries per second from 1 to 100000000 is needed, such as 20000 or 20k"
     )]
     Rate {
-        /// The text that is no such quantity.
+        /// The invalid text.
         given: String,
     },
     /// Not a share.
@@ -348,7 +347,7 @@ pub enum UnitError {
         "'{given}' is no share: a fraction from 0 to 1 in steps of 0.01 is needed, such as 0.2 or 20%"
     )]
     Share {
-        /// The text that is no such quantity.
+        /// The invalid text.
         given: String,
     },
 }
@@ -475,8 +474,7 @@ mod tests {
         assert_eq!(half.selects(u64::MAX), half.selects(u64::MAX % 100));
     }
 
-    /// Of few names as many belong to a share as nearly as can be: they are not the first of each
-    /// hundred.
+    /// Even among few names the share is as exact as possible: members are not the first of each hundred.
     #[test]
     fn members_of_a_share_are_spread() {
         assert_eq!((0..10).filter(|&n| Share::percent(20).selects(n)).count(), 2);

@@ -1,12 +1,12 @@
-//! The medians of all resamples of a set, each with its probability: what a bootstrap without end
-//! would draw (A. Hutson, M. Ernst, "The Exact Bootstrap Mean and Variance of an L-estimator",
-//! Journal of the Royal Statistical Society B 62, 2000, DOI 10.1111/1467-9868.00221).
+//! The medians of all resamples of a set, each with its probability: the limit of an infinite bootstrap (A. Hutson, M.
+//! Ernst, "The Exact Bootstrap Mean and Variance of an L-estimator", Journal of the Royal Statistical Society B 62,
+//! 2000, DOI 10.1111/1467-9868.00221).
 
-/// Beyond so many draws the median hardly scatters less, and the products below leave the range of
+/// Maximum number of draws. Beyond it the median hardly scatters less, and the products below exceed the range of
 /// numbers.
 const MOST_DRAWS: usize = 1_000;
 
-/// Medians and their probabilities, ascending; the probabilities are cumulated.
+/// Medians in ascending order with their cumulated probabilities.
 pub(super) struct Medians {
     values: Vec<f64>,
     up_to: Vec<f64>,
@@ -14,7 +14,7 @@ pub(super) struct Medians {
 }
 
 impl Medians {
-    /// Those of resamples of `draws` values each, from `sorted`.
+    /// Computes the medians of resamples of `draws` values each from `sorted`.
     pub(super) fn of(sorted: &[f64], draws: usize) -> Medians {
         let draws = draws.clamp(1, MOST_DRAWS);
         let mut all = if draws % 2 == 1 { odd(sorted, draws) } else { even(sorted, draws) };
@@ -29,7 +29,7 @@ impl Medians {
         Medians { values, up_to, each }
     }
 
-    /// The probability of medians up to `value`.
+    /// Returns the probability of a median up to `value`.
     fn up_to(&self, value: f64) -> f64 {
         match self.values.partition_point(|median| *median <= value) {
             0 => 0.0,
@@ -37,7 +37,7 @@ impl Medians {
         }
     }
 
-    /// Medians of one set divided by those of another.
+    /// Returns the ratios of these medians to those of another set.
     pub(super) fn ratio_to<'a>(&'a self, other: &'a Medians) -> Ratios<'a> {
         Ratios { of: self, to: other }
     }
@@ -50,8 +50,7 @@ pub(super) struct Ratios<'a> {
 }
 
 impl Ratios<'_> {
-    /// The probability of ratios up to `ratio`. A ratio to nothing is beyond all bounds, one to
-    /// what has no bound is nothing.
+    /// Returns the probability of a ratio up to `ratio`. A ratio to 0 is infinite, a ratio to infinity is 0.
     fn up_to(&self, ratio: f64) -> f64 {
         let each = self.to.values.iter().zip(&self.to.each);
         each.map(|(&divisor, probability)| match divisor {
@@ -62,21 +61,18 @@ impl Ratios<'_> {
         .sum()
     }
 
-    /// The largest ratio that no more than `tail` of all lie below; `None` where even 0 is too
-    /// much.
+    /// Returns the largest ratio with at most `tail` of all ratios below it; `None` if even 0 has more.
     pub(super) fn below(&self, tail: f64) -> Option<f64> {
         self.first_beyond(tail)
     }
 
-    /// The smallest ratio that no more than `tail` of all lie above; `None` where there is no
-    /// bound.
+    /// Returns the smallest ratio with at most `tail` of all ratios above it; `None` if there is no bound.
     pub(super) fn above(&self, tail: f64) -> Option<f64> {
-        // What remains of a sum of many rounded probabilities is no ratio.
+        // Allow for the rounding error of a sum of many probabilities.
         self.first_beyond(1.0 - tail - 1e-12)
     }
 
-    /// The smallest ratio up to which there are more than `share` of all; `None` where it has no
-    /// bound.
+    /// Returns the smallest ratio with more than `share` of all ratios up to it; `None` if there is no bound.
     fn first_beyond(&self, share: f64) -> Option<f64> {
         let (mut low, mut high) = (0.0, 1.0);
         if self.up_to(low) > share {
@@ -91,7 +87,7 @@ impl Ratios<'_> {
         loop {
             let middle = low + (high - low) / 2.0;
             if middle <= low || middle >= high {
-                // There is no number between them.
+                // There is no representable number between them.
                 return Some(high);
             }
             if self.up_to(middle) > share { high = middle } else { low = middle }
@@ -99,7 +95,7 @@ impl Ratios<'_> {
     }
 }
 
-/// The medians of an odd number of draws: values of the set.
+/// Returns the medians of an odd number of draws, which are values of the set.
 fn odd(sorted: &[f64], draws: usize) -> Vec<(f64, f64)> {
     let n = sorted.len();
     let up_to: Vec<f64> =
@@ -107,8 +103,8 @@ fn odd(sorted: &[f64], draws: usize) -> Vec<(f64, f64)> {
     sorted.iter().enumerate().map(|(i, &value)| (value, up_to[i + 1] - up_to[i])).collect()
 }
 
-/// The medians of an even number of draws: means of two values, of which one half of the draws lies
-/// up to the lower one and the other half from the upper one on.
+/// Returns the medians of an even number of draws. Each is the mean of two values: one half of the draws is at most the
+/// lower one, the other half is at least the upper one.
 fn even(sorted: &[f64], draws: usize) -> Vec<(f64, f64)> {
     let (n, half) = (sorted.len(), draws / 2);
     let power = |i: usize| (i as f64 / n as f64).powi(i32::try_from(half).unwrap_or(i32::MAX));
@@ -128,11 +124,10 @@ fn even(sorted: &[f64], draws: usize) -> Vec<(f64, f64)> {
     all
 }
 
-/// The probability that at least `k` of `draws` hit what is hit with probability `hit` (binomial
-/// distribution).
+/// Returns the probability that at least `k` of `draws` hit an event of probability `hit` (binomial distribution).
 fn at_least(k: usize, draws: usize, hit: f64) -> f64 {
     if hit >= 1.0 {
-        // The logarithm of the chance to miss is that of nothing.
+        // The logarithm of the probability to miss would be that of 0.
         return 1.0;
     }
     let term = |i: usize| {
@@ -141,7 +136,7 @@ fn at_least(k: usize, draws: usize, hit: f64) -> f64 {
     (k..=draws).map(term).sum::<f64>().min(1.0)
 }
 
-/// The logarithm of the number of ways to choose `k` of `n`.
+/// Returns the logarithm of the number of ways to choose `k` of `n`.
 fn ln_ways(n: usize, k: usize) -> f64 {
     (0..k.min(n - k)).map(|i| ((n - i) as f64 / (i + 1) as f64).ln()).sum()
 }
@@ -150,7 +145,7 @@ fn ln_ways(n: usize, k: usize) -> f64 {
 mod tests {
     use super::*;
 
-    /// All resamples, one by one.
+    /// Enumerates all resamples.
     fn enumerated(sorted: &[f64], draws: usize) -> Vec<(f64, f64)> {
         let n = sorted.len();
         let all = n.pow(u32::try_from(draws).unwrap());
@@ -212,7 +207,7 @@ mod tests {
         assert_eq!(nothing.ratio_to(&nothing).above(0.025), None);
     }
 
-    /// What lies exactly on the share counts as no more than it.
+    /// A cumulated probability equal to the share does not exceed it.
     #[test]
     fn a_share_that_is_reached_exactly_is_not_exceeded() {
         let [halves, two, some] =

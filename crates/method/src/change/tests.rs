@@ -1,7 +1,7 @@
 use super::*;
 use crate::units::Qps;
 
-/// Searches that ended between each of these rates and `resolution` above it.
+/// Returns searches that ended between each of these rates and `resolution` above it.
 fn searches(passed: &[u64], resolution: u64) -> Searches {
     let found = |&rate: &u64| Found {
         highest: (rate > 0).then_some(Qps(rate)),
@@ -37,7 +37,7 @@ fn what_an_interval_says() {
         (None, Some(0.5), ChangeOutcome::Regressed),
         (None, Some(1.5), ChangeOutcome::Undecided),
         (None, None, ChangeOutcome::Undecided),
-        // On the limit itself nothing is decided.
+        // At the limit itself the comparison is undecided.
         (Some(0.95), Some(0.95), ChangeOutcome::Undecided),
     ] {
         assert_eq!(of(from, to, 0.05), outcome, "{from:?}, {to:?}");
@@ -81,7 +81,7 @@ fn three_searches_say_nothing_and_ask_for_one_more() {
     );
 }
 
-/// What would decide really does, if the further searches are like those that there are.
+/// The suggested number of searches decides, if they are like the existing ones.
 #[test]
 fn as_many_searches_as_are_asked_for_decide() {
     let baseline = [9_000, 9_500, 10_000, 10_500, 11_000];
@@ -98,11 +98,10 @@ fn as_many_searches_as_are_asked_for_decide() {
 
 #[test]
 fn what_no_number_of_searches_decides_is_said() {
-    // The servers are between 1 000 and 6 000: one may be six times the other.
+    // The servers are between 1 000 and 6 000: one may be six times as fast as the other.
     let coarse = searches(&[1_000; 8], 5_000);
     assert_eq!(compare(&coarse, &coarse, 0.05).wanted, Some(WouldDecide::Resolution));
-    // A server that passed at the end of the range may do more than another one that did so as
-    // well, or less.
+    // A server that passed at the end of the range may be faster or slower than another one that did.
     let open = |rate| {
         let found =
             Found { highest: Some(Qps(rate)), failed: None, lower_bound: true, unmeasurable: None };
@@ -112,7 +111,7 @@ fn what_no_number_of_searches_decides_is_said() {
     let known = searches(&[500; 8], 1);
     assert_eq!(compare(&known, &open(1_000), 0.05).outcome, ChangeOutcome::Improved);
     assert_eq!(compare(&open(1_000), &known, 0.05).outcome, ChangeOutcome::Regressed);
-    // Exactly on the limit.
+    // Exactly at the limit.
     let (full, limit) = (
         searches(&[9_000, 10_000, 11_000, 12_000], 1),
         searches(&[8_550, 9_500, 10_450, 11_400], 1),
@@ -127,8 +126,8 @@ fn what_no_number_of_searches_decides_is_said() {
     );
 }
 
-/// A rate that the tester could not prove is no failure of the server, and one that short trials
-/// overstate passed less.
+/// A failure at a rate for which the tester is not validated does not count against the server. A pass that short
+/// trials overstate counts less.
 #[test]
 fn only_what_is_proven_counts() {
     let found = |passed, failed| Found {
@@ -160,11 +159,11 @@ fn percentiles_come_from_tables() {
     assert!(tail(4) < tail(5) && tail(100) < 0.025 && tail(100) > 0.02);
 }
 
-/// Scatter of searches as it was recorded: a campaign of the plan `smoke` on a machine with two
-/// virtual CPUs. A line for each point: between which rates each search ended, `passed-failed`.
+/// Recorded scatter of searches: a campaign of the plan `smoke` on a machine with two virtual CPUs. One line per point
+/// with the bounds of each search, `passed-failed`.
 const RECORDED: &str = include_str!("../../testdata/scatter.txt");
 
-/// Recorded searches of a point: between which parts of the point's median each search lies.
+/// Recorded searches of a point, as bounds relative to the point's median.
 type Scatter = Vec<(f64, f64)>;
 
 fn recorded() -> Vec<Scatter> {
@@ -197,12 +196,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// From 0 to 1.
+    /// Returns a number from 0 to 1.
     fn share(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// `n` searches of a server that scatter as recorded, with a resolution of a five-hundredth.
+    /// Returns `n` searches of a server with the recorded scatter and a resolution of 1/500.
     fn searches(&mut self, scatter: &Scatter, capacity: f64, n: usize) -> Searches {
         let resolution = 200;
         let one = |_| {
@@ -214,7 +213,7 @@ impl Random {
     }
 }
 
-/// In how many of 1 000 comparisons `is_it` is so, where the candidate has `part` of the baseline's
+/// Returns the number of 1 000 comparisons for which `is_it` is true; the candidate has `part` of the baseline's
 /// capacity.
 fn of_a_thousand(part: f64, n: usize, limit: f64, is_it: fn(ChangeOutcome) -> bool) -> usize {
     let (points, mut random) = (recorded(), Random(part.to_bits() ^ n as u64));
@@ -260,8 +259,7 @@ fn a_slowdown_is_rarely_called_none() {
     }
 }
 
-/// The tests above would be passed by a method that never decides: with scatter as small as that of
-/// a quiet machine it does.
+/// A method that never decides would pass the tests above: with scatter as small as that of a quiet machine it decides.
 #[test]
 fn large_slowdowns_are_found() {
     let (mut random, mut found) = (Random(5), 0);
@@ -276,7 +274,7 @@ fn large_slowdowns_are_found() {
     assert!(found >= 160, "{found} of 200");
 }
 
-/// Each term of the two series: their values, computed elsewhere, and the normal distribution's own.
+/// Each term of the two series: their values, computed independently, and the normal distribution itself.
 #[test]
 fn each_term_of_the_series_counts() {
     for (freedom, t) in
@@ -295,7 +293,7 @@ fn each_term_of_the_series_counts() {
     }
 }
 
-/// As many searches as are asked for decide, and one fewer does not.
+/// The suggested number of searches decides, and one fewer does not.
 #[test]
 fn no_more_searches_are_asked_for_than_decide() {
     let rates = [9_000, 9_500, 10_000, 10_500, 11_000];
@@ -316,7 +314,7 @@ fn no_more_searches_are_asked_for_than_decide() {
     assert!(asked.is_sorted_by(|a, b| a > b), "{asked:?}");
 }
 
-/// A bound that is nothing is none: "at least 0" says no more.
+/// A bound of zero is no bound: "at least 0" carries no information.
 #[test]
 fn a_server_that_passed_nowhere_has_no_lower_bound() {
     let (baseline, slow) = (searches(&[1_000; 8], 1), searches(&[0; 8], 20_000));
@@ -325,7 +323,7 @@ fn a_server_that_passed_nowhere_has_no_lower_bound() {
     assert_eq!(change.wanted, Some(WouldDecide::Bounds), "{change:?}");
 }
 
-/// Up to the most that anybody is told to measure, and not only up to a power of two below it.
+/// Covers the range up to the maximum, not only up to a power of two below it.
 #[test]
 fn the_last_searches_that_may_be_asked_for_are_asked_for() {
     let rates: Vec<u64> = (0..27).map(|step| 9_000 + 80 * step).collect();
@@ -336,7 +334,7 @@ fn the_last_searches_that_may_be_asked_for_are_asked_for() {
     assert!((513..=most).contains(&more), "{more}");
 }
 
-/// By tables of the normal distribution and of Student's t: Φ(−√(n ÷ (n − 1)) · t₀.₉₇₅(n − 1)).
+/// From tables of the normal distribution and of Student's t: Φ(−√(n ÷ (n − 1)) · t₀.₉₇₅(n − 1)).
 #[test]
 fn the_tails_of_few_values_are_thinner_than_a_fortieth() {
     for (n, wanted) in [(10, 0.008_55), (20, 0.015_9), (1_000, 0.024_8)] {
