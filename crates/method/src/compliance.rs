@@ -1,8 +1,8 @@
-//! In which points a result is not what RFC 8219 §9.2 wants: one function of facts, for trials,
-//! searches, self-tests and campaigns alike.
+//! Deviations of a result from RFC 8219 §9.2: one function of facts, for trials, searches, self-tests and campaigns
+//! alike.
 //!
-//! A fact is yes, no, or not known. What is not known stands on the list and keeps a result from
-//! being compliant until the user states it; what the user states is said to be so.
+//! A fact is true, false, or unknown. Unknown facts are on the list and make a result noncompliant until the user
+//! states them. Statements of the user are marked as such.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,100 +13,98 @@ use crate::selftest::MIN_DELTA;
 use crate::units::{Nanos, Qps};
 use crate::verdict::Acceptance;
 
-/// Repetitions that RFC 8219 §9.2 asks for at least.
+/// Minimum number of repetitions required by RFC 8219 §9.2.
 pub const COMPLIANT_REPEATS: u32 = 20;
-/// AuthDNS's own time, 99.9th percentile, beyond which a trial is invalid unless the user allows
-/// more.
+/// Default limit of AuthDNS's processing time (99.9th percentile), above which a trial is invalid.
 pub const DEFAULT_AUTH_LIMIT: Nanos = Nanos::from_millis(10);
-/// The shortest trial of RFC 8219 §9.2.
+/// Minimum trial duration of RFC 8219 §9.2.
 const SHORTEST: Nanos = Nanos(60 * Nanos::SECOND.0);
 
-/// What is known of something that decides over compliance.
+/// A fact that affects compliance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Fact {
-    /// It is so.
+    /// True.
     Yes,
-    /// It is not so.
+    /// False.
     No,
-    /// It cannot be seen from here.
+    /// Cannot be determined here.
     NotKnown,
-    /// The user says that it is not so.
+    /// False according to the user.
     StatedNo,
 }
 
-/// What vouches for the tester.
+/// Validation of the tester.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Proof {
-    /// A self-test that was carried out with the settings of the trials, and its reserve δ.
+    /// A self-test with the send settings of the trials.
     SelfTest {
         /// The self-test's reserve δ, a fraction (RFC 8219 §9.2).
         delta: f64,
     },
-    /// A self-test that sent otherwise than the trials do (burst, offload, CPUs, threads, ports,
-    /// priority), or of which that is not known.
+    /// A self-test with other send settings than the trials (burst, offload, CPUs, threads, ports, priority), or with
+    /// unknown settings.
     OtherSettings {
         /// The self-test's reserve δ, a fraction (RFC 8219 §9.2).
         delta: f64,
     },
-    /// A self-test that was sent as the trials are, and is itself not as RFC 8219 §9.2.1 wants it.
+    /// A self-test with the send settings of the trials that is itself not compliant with RFC 8219 §9.2.1.
     NotCompliant {
         /// The self-test's reserve δ, a fraction (RFC 8219 §9.2).
         delta: f64,
     },
-    /// A self-test that was carried out with the settings of the trial, at a rate that does not
-    /// suffice for it.
+    /// A self-test with the send settings of the trial, at a rate that is too low for it.
     BelowRate {
         /// The self-test's reserve δ, a fraction (RFC 8219 §9.2).
         delta: f64,
-        /// Up to which rate it vouches for the tester.
+        /// Rate up to which it validates the tester.
         allowed: Qps,
     },
-    /// None.
+    /// No self-test.
     None,
-    /// The result is itself a self-test, with this reserve.
+    /// The result is itself a self-test.
     IsSelfTest {
         /// The self-test's reserve δ, a fraction (RFC 8219 §9.2).
         delta: f64,
     },
 }
 
-/// Everything that decides whether a result is compliant.
+/// All facts that affect the compliance of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Facts {
-    /// Whether DUT, or in a self-test AuthDNS, and Measurer are on one host.
+    /// True if Measurer and DUT (in a self-test AuthDNS) are on one host.
     pub shares_host: Fact,
-    /// Whether roles share CPUs.
+    /// True if roles share CPUs.
     pub shares_cpus: Fact,
-    /// Whether the Measurer asks the DUT over IPv6; self-tests may do either.
+    /// True if the Measurer queries the DUT over IPv6; self-tests may use either family.
     pub over_ipv6: bool,
-    /// How long a trial sends.
+    /// Sending time of a trial.
     pub duration: Nanos,
-    /// When a reply is late.
+    /// Time after which a reply is late.
     pub timeout: Nanos,
     /// Share of valid replies at which a trial passes.
     pub accept: Acceptance,
-    /// Whether the prefix of synthesized addresses is checked.
+    /// True if the prefix of synthesized addresses is checked.
     pub checks_prefix: bool,
-    /// Whether the addresses of names with AAAA records of their own are checked.
+    /// True if the addresses of native AAAA records are checked.
     pub checks_own_aaaa: bool,
-    /// How exact the sending must be.
+    /// Limits of the send timing.
     pub limits: PacingLimits,
-    /// How long AuthDNS may take; absent where its own time is not looked at.
+    /// Limit of AuthDNS's processing time; absent if it is not checked.
     pub auth_limit: Option<Nanos>,
-    /// Searches of a point; absent for a single trial.
+    /// Number of searches per point; absent for a single trial.
     pub repeats: Option<u32>,
-    /// Distance of the rates that passed and failed; absent for a single trial.
+    /// Distance between passed and failed rates at the end of a search; absent for a single trial.
     pub resolution: Option<Qps>,
-    /// Whether names may have been asked for twice though they were to be new.
+    /// True if names that were meant to be new may have been queried twice.
     pub reuses_names: bool,
-    /// What vouches for the tester.
+    /// Validation of the tester.
     pub proof: Proof,
 }
 
 impl Facts {
-    /// In which points the result is not compliant, or not known to be. None: it is.
+    /// Returns the points in which the result is not compliant, or not known to be. An empty list means compliant.
     pub fn noncompliance(&self) -> Vec<Noncompliance> {
         let mut points = Vec::new();
         self.topology(&mut points);
@@ -117,7 +115,7 @@ impl Facts {
         points
     }
 
-    /// What the user stated and nobody could see; to be told beside a compliant result.
+    /// Returns the facts stated by the user that could not be determined, to be shown with a compliant result.
     pub fn statements(&self) -> Vec<String> {
         let stated = [
             (self.shares_host, "the roles have hosts of their own"),
@@ -181,8 +179,7 @@ impl Facts {
         }
     }
 
-    /// Where the tester may be less exact than by default. RFC 8219 §9.2 wants a constant rate and
-    /// gives no limits.
+    /// Adds limits that are looser than the default. RFC 8219 §9.2 requires a constant rate and gives no limits.
     fn limits(&self, points: &mut Vec<Noncompliance>) {
         let usual = PacingLimits::default();
         let [limit_pct, usual_pct] = [self.limits, usual].map(|limits| limits.window_100ms_pct);
@@ -237,8 +234,8 @@ impl Facts {
     }
 }
 
-/// Points in which one or more of several trials are not compliant, each point once. The resolutions
-/// of relative searches differ, so the largest stands for all.
+/// Returns the points in which at least one of several trials is not compliant, each point once. The resolutions of
+/// relative searches differ, so the largest is used for all.
 pub fn noncompliance_of<'a>(trials: impl IntoIterator<Item = &'a Facts>) -> Vec<Noncompliance> {
     use Noncompliance::Coarse;
     let mut points: Vec<Noncompliance> = Vec::new();

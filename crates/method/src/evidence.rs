@@ -1,5 +1,5 @@
-//! Whether the DUT was asked what the plan wanted: AuthDNS's counters held against the trial's AAAA
-//! share and cached share.
+//! Check of the load offered to the DUT: AuthDNS's counters are compared with the trial's AAAA record rate and cache
+//! hit rate.
 //!
 //! ```text
 //! Measurer: `valid` replies, `preloaded` names ─┐
@@ -7,92 +7,91 @@
 //! AuthDNS: questions, repeated ones apart ──────┘
 //! ```
 //!
-//! A name that is asked for again within the trial's timeout is a *retry* of the DUT's; one that is
-//! asked for later was not in its cache, since the Measurer repeats cached names no sooner than 1.5
-//! timeouts after their first query.
+//! A name queried again within the trial's timeout is a *retry* of the DUT. A name queried again later was not in its
+//! cache, since the Measurer repeats cached names no sooner than 1.5 timeouts after their first query.
 
 use serde::{Deserialize, Serialize};
 
 use crate::units::Share;
 
-/// How far the real share may be from the one that was asked for, as a fraction.
+/// Maximum difference between observed and requested share, as a fraction.
 pub const TOLERANCE: f64 = 0.02;
 
-/// What AuthDNS was asked during a trial, the names that were resolved before it included.
+/// Queries received by AuthDNS during a trial, including those for names resolved before it.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 pub struct Asked {
-    /// AAAA questions that AuthDNS got, retries included.
+    /// AAAA queries that AuthDNS received, including retries.
     pub aaaa: u64,
-    /// A questions that AuthDNS got, retries included.
+    /// A queries that AuthDNS received, including retries.
     pub a: u64,
-    /// Questions of other types.
+    /// Queries of other types.
     pub other: u64,
-    /// AAAA questions for names that had an AAAA record.
+    /// AAAA queries for names that had an AAAA record.
     pub aaaa_present: u64,
-    /// AAAA questions that repeat one of less than the trial's timeout ago.
+    /// AAAA queries that repeat one within the trial's timeout.
     pub aaaa_retries: u64,
-    /// A questions that repeat one of less than the trial's timeout ago.
+    /// A queries that repeat one within the trial's timeout.
     pub a_retries: u64,
-    /// AAAA questions that repeat an earlier one, however long ago.
+    /// AAAA queries that repeat an earlier one, at any distance.
     #[serde(default)]
     pub aaaa_repeats: u64,
 }
 
-/// Further names by which the share of those with AAAA records may differ: the pattern that chooses
-/// them need not end with a trial.
+/// Additional tolerance in names for the share with AAAA records: the pattern that selects them need not end with a
+/// trial.
 pub const PATTERN: f64 = 2.0;
 
-/// Standard deviations that the AAAA share of a failed trial may be off.
+/// Tolerance for the AAAA share of a failed trial, in standard deviations.
 const DEVIATIONS: f64 = 4.0;
 
-/// What the Measurer asked of the DUT in a trial.
+/// Load that the Measurer offered to the DUT in a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wanted {
-    /// Queries that it sent.
+    /// Queries sent.
     pub sent: u64,
-    /// Valid replies that the Measurer got.
+    /// Valid replies received by the Measurer.
     pub valid: u64,
-    /// Names that were resolved before the trial so that its cached queries find them.
+    /// Names resolved before the trial, for its cached queries.
     pub preloaded: u64,
     /// Share of names with an AAAA record (α).
     pub aaaa: Share,
-    /// Share of the trial's queries that were for cached names, a fraction: β, but for what the
-    /// pattern that chooses them leaves over in a short trial.
+    /// Share of the trial's queries for cached names, a fraction: β, except for the remainder of the selecting pattern
+    /// in a short trial.
     pub cached: f64,
 }
 
-/// What a trial really was.
+/// Observed load of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Real {
-    /// Share of the names asked for that had an AAAA record; absent where none was asked for.
+    /// Share of the queried names with an AAAA record; absent if none was queried.
     pub aaaa_share: Option<f64>,
-    /// Share of valid replies for which AuthDNS was asked no AAAA question. Negative where the DUT
-    /// asked for more names than it answered.
+    /// Share of valid replies without an AAAA query to AuthDNS. Negative if the DUT queried more names than it
+    /// answered.
     pub cached_share: f64,
-    /// A and AAAA questions for each valid reply, retries included.
+    /// A and AAAA queries per valid reply, including retries.
     pub questions_per_query: f64,
-    /// Retries for each question that is none.
+    /// Retries per query that is not a retry.
     pub retries_per_question: f64,
 }
 
-/// In which way a trial was not the one that was asked for.
+/// A difference between observed and requested load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Deviation {
     /// The share of names with an AAAA record (α).
     AaaaShare {
-        /// As asked for, a fraction.
+        /// Requested value, a fraction.
         wanted: f64,
-        /// As found, a fraction.
+        /// Observed value, a fraction.
         real: f64,
     },
-    /// The share of queries that were answered from the cache (β).
+    /// Cache hit rate (β).
     CachedShare {
-        /// As asked for, a fraction.
+        /// Requested value, a fraction.
         wanted: f64,
-        /// As found, a fraction.
+        /// Observed value, a fraction.
         real: f64,
     },
 }
@@ -118,7 +117,7 @@ impl std::fmt::Display for Deviation {
 }
 
 impl Asked {
-    /// The sums over two trials.
+    /// Returns the sums over two trials.
     pub fn plus(&self, other: &Asked) -> Asked {
         Asked {
             aaaa: self.aaaa + other.aaaa,
@@ -131,12 +130,12 @@ impl Asked {
         }
     }
 
-    /// Number of different names in the AAAA questions.
+    /// Returns the number of different names in the AAAA queries.
     pub fn names(&self) -> u64 {
         self.aaaa.saturating_sub(self.aaaa_repeats)
     }
 
-    /// What the trial really was; `None` where there was no valid reply.
+    /// Returns the observed load of the trial; `None` if there was no valid reply.
     pub fn real(&self, wanted: &Wanted) -> Option<Real> {
         if wanted.valid == 0 {
             return None;
@@ -145,7 +144,7 @@ impl Asked {
         let first = self.aaaa.saturating_sub(self.aaaa_retries) as f64;
         let first_a = self.a.saturating_sub(self.a_retries) as f64;
         let misses = first - wanted.preloaded as f64;
-        // What was resolved before the trial took A questions and retries in the same proportion.
+        // Queries for names resolved before the trial have the same proportion of A queries and retries.
         let of_trial = if first > 0.0 { (misses / first).max(0.0) } else { 1.0 };
         Some(Real {
             aaaa_share: self.aaaa_share(),
@@ -156,18 +155,17 @@ impl Asked {
         })
     }
 
-    /// In which way a trial that lost no more than it might was not the one that was asked for.
-    /// For a trial that failed see [`Asked::other_aaaa_share`]: a DUT that sheds load asks less.
+    /// Returns the deviation of a trial that lost no more than allowed. For a failed trial see
+    /// [`Asked::other_aaaa_share`], because an overloaded DUT sends fewer upstream queries.
     ///
-    /// Of a query without a valid reply nobody knows whether AuthDNS was asked for its name: the
-    /// cached share lies between that of the valid replies and that of all queries. Names that the
-    /// DUT asks for beyond its queries, as one does that repeats questions at another AuthDNS, make
-    /// it no smaller than none.
+    /// For a query without a valid reply it is unknown whether AuthDNS was queried for its name. The cache hit rate is
+    /// therefore between that of the valid replies and that of all queries. If the DUT queries more names than it
+    /// received, for example by repeating queries at another AuthDNS, the rate is clamped to 0.
     pub fn deviation(&self, wanted: &Wanted) -> Option<Deviation> {
         let real = self.real(wanted)?;
         let (aaaa, cached) = (wanted.aaaa.fraction(), wanted.cached);
         let misses = (1.0 - real.cached_share) * wanted.valid as f64;
-        // A DUT that was not even asked for all names to be cached has fewer misses than none.
+        // A DUT that did not even resolve all names to be cached would have a negative number of misses.
         let [of_valid, of_all] = [wanted.valid, wanted.sent.max(wanted.valid)]
             .map(|queries| (1.0 - misses / queries as f64).max(0.0));
         let real_share = cached.clamp(of_valid.min(of_all), of_valid.max(of_all));
@@ -177,24 +175,23 @@ impl Asked {
         self.beyond(aaaa, TOLERANCE)
     }
 
-    /// The deviation of the AAAA share of a trial that failed. Load that the DUT sheds does not
-    /// change this share, but leaves a random sample of the names: the tolerance grows by
-    /// [`DEVIATIONS`] standard deviations of its share.
+    /// Returns the deviation of the AAAA share of a failed trial. Load shedding does not change this share, but leaves
+    /// a random sample of the names. The tolerance therefore grows by [`DEVIATIONS`] standard deviations of the
+    /// sample's share.
     pub fn other_aaaa_share(&self, wanted: Share) -> Option<Deviation> {
         let wanted = wanted.fraction();
         let variance = wanted * (1.0 - wanted) / self.aaaa.max(1) as f64;
         self.beyond(wanted, TOLERANCE + DEVIATIONS * variance.sqrt())
     }
 
-    /// The AAAA share as a deviation, if it differs from `wanted` by more than tolerance and pattern.
+    /// Returns the AAAA share as a deviation, if it differs from `wanted` by more than tolerance and pattern.
     fn beyond(&self, wanted: f64, tolerance: f64) -> Option<Deviation> {
         let tolerance = tolerance + PATTERN / self.aaaa.max(1) as f64;
         let real = self.aaaa_share().filter(|real| (real - wanted).abs() > tolerance)?;
         Some(Deviation::AaaaShare { wanted, real })
     }
 
-    /// Share of AAAA questions whose names have an AAAA record, retries included; absent without
-    /// questions.
+    /// Returns the share of AAAA queries for names with an AAAA record, including retries; `None` without queries.
     fn aaaa_share(&self) -> Option<f64> {
         (self.aaaa > 0).then(|| self.aaaa_present as f64 / self.aaaa as f64)
     }
@@ -256,10 +253,10 @@ mod tests {
         let other = Some(Deviation::AaaaShare { wanted: 0.0, real: 0.5 });
         assert_eq!(of(10_000, 5_000).other_aaaa_share(Share::ZERO), other);
         assert_eq!(of(10, 5).other_aaaa_share(Share::ZERO), other);
-        // A DUT that sheds load, or asks nothing.
+        // A DUT that sheds load, or sends no queries.
         assert_eq!(of(300, 0).other_aaaa_share(Share::ZERO), None);
         assert_eq!(of(0, 0).other_aaaa_share(Share::ONE), None);
-        // The names that are left are a random sample.
+        // The remaining names are a random sample.
         let half = Share::percent(50);
         assert_eq!(of(100, 70).other_aaaa_share(half), None);
         assert!(of(10_000, 5_500).other_aaaa_share(half).is_some());
@@ -288,7 +285,7 @@ mod tests {
         assert_eq!(asked.deviation(&wanted(0)), None);
     }
 
-    /// A repeated question is for a name that has the record or has not, as the first one is.
+    /// A repeated query has the same name, so it has the record or not like the first one.
     #[test]
     fn retries_do_not_change_the_aaaa_share() {
         let asked = Asked {
@@ -336,7 +333,7 @@ mod tests {
             Some(Deviation::AaaaShare { wanted: 0.0, real: 0.5 })
         );
         assert_eq!(asked.deviation(&Wanted { aaaa: Share::percent(50), ..wanted(0) }), None);
-        // A DUT that asks for both types at once is none of that.
+        // A DUT that sends queries for both types at once does not deviate.
         let both = Asked { a: 10_000, ..asked };
         assert_eq!(both.deviation(&Wanted { aaaa: Share::percent(50), ..wanted(0) }), None);
     }
@@ -354,21 +351,21 @@ mod tests {
 
     #[test]
     fn queries_without_a_valid_reply_may_have_been_asked_about_or_not() {
-        // A twentieth may be lost. All names were asked for.
+        // A twentieth may be lost. All names were queried.
         let lossy = |cached| Wanted { valid: 9_500, ..wanted(cached) };
         let all = Asked { aaaa: 10_000, a: 10_000, ..Asked::default() };
         assert_eq!(all.deviation(&lossy(0)), None);
-        // Those of the valid replies only.
+        // Only those of the valid replies.
         let some = Asked { aaaa: 9_500, a: 9_500, ..Asked::default() };
         assert_eq!(some.deviation(&lossy(0)), None);
-        // A half from the cache, where the trial wanted none or three fifths.
+        // One half from the cache, while the trial requested none or three fifths.
         let half = Asked { aaaa: 4_750, a: 4_750, ..Asked::default() };
         let deviates =
             |cached, real| Some(Deviation::CachedShare { wanted: f64::from(cached) / 100.0, real });
         assert_eq!(half.deviation(&lossy(0)), deviates(0_u8, 0.5));
         assert_eq!(half.deviation(&lossy(60)), deviates(60_u8, 0.525));
         assert_eq!(half.deviation(&lossy(54)), None);
-        // Fewer questions than names that were to be resolved before.
+        // Fewer queries than names that were to be resolved before.
         let preloaded = Wanted { preloaded: 9_750, ..lossy(100) };
         assert!(matches!(
             half.deviation(&preloaded),
@@ -378,7 +375,7 @@ mod tests {
 
     #[test]
     fn more_questions_than_queries_are_no_other_share() {
-        // Every name at two AuthDNS, which do not know of each other's questions.
+        // Every name at two AuthDNS, which do not share their counters.
         let twice = Asked { aaaa: 20_000, a: 20_000, ..Asked::default() };
         assert_eq!(twice.deviation(&wanted(0)), None);
         assert!(twice.deviation(&wanted(10)).is_some());

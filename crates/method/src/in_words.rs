@@ -1,9 +1,8 @@
-//! Lists of data inside of another JSON object, with their words beside them: readers have
-//! sentences, programs the data, which is what is read back. Nobody decides by the words.
+//! Lists of data inside another JSON object, together with their text. The text is for readers; programs read back the
+//! data and never decide by the text.
 
-/// Makes a module for `#[serde(flatten, with = "…")]` on a `Vec` of what has a `Display`:
-/// `in_words!(Reason: "reasons", "causes")` writes the sentences as `reasons` and the data as
-/// `causes`.
+/// Defines a module for `#[serde(flatten, with = "…")]` on a `Vec` of a type with `Display`: `in_words!(Reason:
+/// "reasons", "causes")` writes the sentences as `reasons` and the data as `causes`.
 macro_rules! in_words {
     ($item:ident: $words:tt, $data:tt) => {
         #[doc = concat!("Inside of another object: `", $words, "` holds the words, for readers, and `", $data, "` the data, which \
@@ -13,7 +12,7 @@ macro_rules! in_words {
 
             use super::$item;
 
-            /// How they are written.
+            /// Serialized form.
             #[derive(Serialize, schemars::JsonSchema)]
             pub struct Written<'a> {
                 #[serde(rename = $words)]
@@ -28,7 +27,7 @@ macro_rules! in_words {
                 data: Vec<$item>,
             }
 
-            /// Writes the words and the data.
+            /// Writes the text and the data.
             ///
             /// # Errors
             /// Those of the serializer.
@@ -39,7 +38,7 @@ macro_rules! in_words {
             /// Reads the data.
             ///
             /// # Errors
-            /// If there are none, as in results of versions that wrote words only.
+            /// If the data is missing, as in results of versions that wrote text only.
             pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<$item>, D::Error> {
                 Ok(Read::deserialize(deserializer)?.data)
             }

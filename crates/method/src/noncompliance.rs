@@ -1,5 +1,4 @@
-//! The points in which a result is not what RFC 8219 §9.2 wants, as data: [`crate::compliance`]
-//! finds them, whoever prints one puts it into words with its `Display`.
+//! Deviations of a result from RFC 8219 §9.2 as data. [`crate::compliance`] finds them; `Display` gives the text.
 
 use std::fmt;
 
@@ -9,7 +8,7 @@ use crate::compliance::COMPLIANT_REPEATS;
 use crate::selftest::MIN_DELTA;
 use crate::units::{Nanos, Qps, counted};
 
-/// What the Measurer asks.
+/// The server that the Measurer queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Server {
@@ -26,91 +25,90 @@ pub enum Server {
 pub enum Noncompliance {
     /// Measurer and server are on one host.
     SharesHost {
-        /// The server that shares it, or may.
+        /// The server on the same host.
         server: Server,
     },
-    /// It cannot be seen whether they are.
+    /// It is unknown if they are on one host.
     HostNotKnown {
-        /// The server that shares it, or may.
+        /// The server that may be on the same host.
         server: Server,
     },
     /// Roles share CPUs.
     SharesCpus,
-    /// It cannot be seen whether they do.
+    /// It is unknown if roles share CPUs.
     CpusNotKnown,
-    /// The Measurer asks the DUT over IPv4.
+    /// The Measurer queries the DUT over IPv4.
     OverIpv4,
     /// Trials are shorter than a minute.
     ShortTrials {
-        /// How long they send.
+        /// Sending time of a trial.
         duration: Nanos,
     },
-    /// Replies may be late.
+    /// The timeout is longer than compliant.
     LongTimeout {
-        /// When they are called late.
+        /// Timeout in use.
         timeout: Nanos,
-        /// The longest that is compliant.
+        /// Maximum compliant timeout.
         most: Nanos,
     },
-    /// What waited in queues at the end of short trials counts as answered.
+    /// Replies still queued at the end of short trials count as valid.
     Overstated {
-        /// By how much rates may be too high at the most.
+        /// Maximum factor by which rates may be too high.
         factor: f64,
     },
     /// A trial passes without all replies.
     LossAccepted {
-        /// Share of valid replies that suffices, from 0 to below 1.
+        /// Share of valid replies that is sufficient, from 0 to below 1.
         share: f64,
     },
     /// Synthesized addresses may have any prefix.
     PrefixNotChecked,
-    /// Names with AAAA records of their own may have any address.
+    /// Native AAAA records may have any address.
     OwnAaaaNotChecked,
-    /// The rate of 100 ms may be further off than by default; RFC 8219 gives no limit.
+    /// The tolerance of the rate in 100 ms windows exceeds the default; RFC 8219 gives no limit.
     LooseWindow {
-        /// So far, in per cent.
+        /// Limit in use, in per cent.
         limit_pct: f64,
-        /// The default limit, in per cent.
+        /// Default limit, in per cent.
         usual_pct: f64,
     },
-    /// One query in a thousand may leave later than by default; RFC 8219 gives no limit.
+    /// The limit of the lateness (99.9th percentile) exceeds the default; RFC 8219 gives no limit.
     LooseLateness {
-        /// How late one query in a thousand may be sent.
+        /// Limit in use.
         limit: Nanos,
-        /// The default limit.
+        /// Default limit.
         usual: Nanos,
     },
-    /// AuthDNS's own time and drops were not looked at.
+    /// AuthDNS's processing time and drops were not checked.
     AuthNotSeen,
-    /// AuthDNS may take longer than by default.
+    /// The limit of AuthDNS's processing time exceeds the default.
     LooseAuth {
-        /// How long AuthDNS may take.
+        /// Limit in use.
         limit: Nanos,
-        /// The default limit.
+        /// Default limit.
         usual: Nanos,
     },
-    /// There are fewer searches of each point than RFC 8219 asks for.
+    /// There are fewer searches per point than RFC 8219 requires.
     FewSearches {
-        /// How many searches there are of each point.
+        /// Searches per point.
         searches: u32,
     },
-    /// Searches end before they are down to single queries per second.
+    /// Searches end before the resolution of one query per second.
     Coarse {
-        /// The distance of passed and failed rates at which searches end; the largest of several
-        /// searches.
+        /// Distance of passed and failed rates at the end of a search; the largest of several searches.
         resolution: Qps,
     },
-    /// Names may have been asked for twice though they were to be new.
+    /// Names that were meant to be new may have been queried twice.
     NamesRepeat,
-    /// No self-test vouches for the tester.
+    /// There is no self-test of the tester.
     Unproven,
-    /// The self-test is not known to have sent as the trials do.
+    /// The self-test is not known to have the send settings of the trials.
     ProvenOtherwise,
-    /// The self-test that vouches for the tester is itself not compliant.
+    /// The self-test of the tester is itself not compliant.
     ProvenWeakly,
-    /// The self-test's rate does not suffice for the trial.
+    /// The self-test's rate is too low for the trial.
     ProvenBelow {
-        /// Up to which rate it vouches for the tester.
+        /// Rate up to which it validates the tester.
         allowed: Qps,
     },
     /// The self-test's reserve δ is small.
@@ -179,7 +177,7 @@ impl fmt::Display for Noncompliance {
 }
 
 impl Noncompliance {
-    /// What is wrong with each trial, in words.
+    /// Writes the points that concern each trial.
     fn of_trial(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use Noncompliance as N;
         match *self {
