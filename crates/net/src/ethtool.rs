@@ -229,7 +229,7 @@ impl Device {
         self.ask_with(request, unsafe { std::mem::zeroed() })
     }
 
-    /// Sends a request whose parameters are passed in the answer structure.
+    /// Sends a request with parameters in the answer structure.
     fn ask_with<T: Answer>(&self, request: u32, mut answer: T) -> Option<T> {
         assert!(T::REQUESTS.contains(&request), "each caller names a request of its answer's type");
         // SAFETY: an `Answer` begins with a u32, and is aligned for it.

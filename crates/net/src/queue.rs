@@ -86,7 +86,7 @@ impl SendQueue {
         }
     }
 
-    /// Creates an empty queue whose datagrams pass through the network stack one by one.
+    /// Creates an empty queue for datagrams that pass through the network stack one by one.
     pub fn without_offload() -> SendQueue {
         SendQueue { segments: false, ..SendQueue::new() }
     }

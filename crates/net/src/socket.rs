@@ -119,7 +119,7 @@ fn bind_local(socket: &Socket, local: SocketAddr) -> io::Result<()> {
     }
 }
 
-/// Returns the index of the interface to whose link an address belongs (RFC 4007 §6); 0 if it has none.
+/// Returns the index of the interface for an address's link (RFC 4007 §6); 0 if it has none.
 pub fn scope_of(address: &SocketAddr) -> u32 {
     match address {
         SocketAddr::V6(address) => address.scope_id(),

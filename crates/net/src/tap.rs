@@ -25,7 +25,7 @@ pub struct Tap {
 
 impl Tap {
     /// Starts counting the datagrams that `interface` receives for `ports` of the addresses in `ours`, which may be a
-    /// single address. Of fragmented datagrams only the first fragment counts, and IPv6 datagrams count only without
+    /// single address. Only the first fragment of a fragmented datagram counts, and IPv6 datagrams count only without
     /// extension headers.
     ///
     /// # Errors
@@ -151,7 +151,7 @@ fn new_array(value_size: u32, entries: u32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Sets entry `key` of an array whose values have the size of `value`.
+/// Sets entry `key` of an array with values of the size of `value`.
 fn update(map: &OwnedFd, key: u32, value: &[u8; 1]) -> io::Result<()> {
     let mut request = Element {
         map: map.as_raw_fd() as u32,
@@ -329,12 +329,12 @@ fn leave_outside(at: i32, part: [u8; 4], mask: [u8; 4]) -> Vec<Instruction> {
     }
 }
 
-/// r0 = the entry of `map` whose index is in the stack's topmost word; leaves if there is none.
+/// r0 = the entry of `map` with the index in the stack's topmost word; leaves if there is none.
 fn look_up(map: &OwnedFd) -> [Instruction; 6] {
-    // linux/bpf.h: BPF_PSEUDO_MAP_FD, a load of 64 bits whose value the kernel makes of a map's
+    // linux/bpf.h: BPF_PSEUDO_MAP_FD, a 64-bit load; the kernel replaces the value, a map's
     // descriptor.
     let load_map = [instruction(0x18, 1, 1, 0, map.as_raw_fd()), instruction(0, 0, 0, 0, 0)];
-    // A pointer is compared in all its 64 bits, otherwise the verifier does not know afterwards that it is not null.
+    // A pointer is compared in all its 64 bits, otherwise the verifier cannot infer that it is not null.
     let leave_if_none = instruction(0x15, 0, 0, LEAVE, 0);
     [load_map[0], load_map[1], copy(2, 10), add(2, -4), LOOK_UP, leave_if_none]
 }

@@ -125,7 +125,7 @@ fn segments_over_a_link_count_one_by_one() {
     let far = thread::spawn(move || {
         unshare(CloneFlags::CLONE_NEWNET).unwrap();
         say.send(format!("/proc/self/task/{}/ns/net", gettid()).into()).unwrap();
-        // The near side has created the link when it knows its port.
+        // The near side has created the link when it has its port.
         let ours = begin.recv().unwrap();
         NextHop::towards(ours).unwrap().resolve(ours, LAST_RESORT).unwrap();
         send(&Endpoint::connect_from(Some("[2001:2::2]:53".parse().unwrap()), ours).unwrap())

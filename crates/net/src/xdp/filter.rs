@@ -1,7 +1,7 @@
 //! The BPF filter that selects the packets handed to AF_XDP sockets, written as data.
 //!
 //! ```text
-//! frame ─► to this interface alone? ─► UDP over plain IPv4 or IPv6? ─► for one of our addresses and ports? ─► moment of receipt ─► socket of its queue
+//! frame ─► to this interface alone? ─► UDP over plain IPv4 or IPv6? ─► for one of our addresses and ports? ─► receive time ─► socket of its queue
 //!              │ no                       │ no                            │ no                                 │ no room            │ none
 //!              └──────────────────────────┴───────────────────────────────┴──────────────────► the kernel's network stack ◄────────┘
 //! ```

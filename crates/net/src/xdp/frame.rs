@@ -189,7 +189,7 @@ fn checksum(from: IpAddr, to: IpAddr, udp: &[u8], length: usize, may_be_left: bo
     }
 }
 
-/// Turns a frame into that of its reply, whose `length` octets of payload are already in place; returns the length of
+/// Turns a frame into that of its reply; `length` octets of payload must be in place; returns the length of
 /// the whole frame.
 ///
 /// # Panics

@@ -270,7 +270,7 @@ impl XdpError {
     }
 }
 
-/// An interface whose claimed datagrams are received by AF_XDP.
+/// An interface on which claimed datagrams are received by AF_XDP.
 pub struct Interface {
     way: Way,
     queues: Vec<Queue>,
@@ -413,7 +413,7 @@ pub fn may_join(interface: &str, way: Way) -> bool {
     way == Way::Generic && !is_card(ethtool::driver(interface).as_ref())
 }
 
-/// True for drivers of physical network cards, whose packets arrive over a cable. The driver reports the interface of
+/// True for drivers of physical network cards, where packets arrive over a cable. The driver reports the interface of
 /// this thread's network namespace; /sys/class/net may show another one of the same name. An interface without driver
 /// information is not considered a card.
 fn is_card(driver: Option<&ethtool::Driver>) -> bool {

@@ -12,7 +12,7 @@ use super::{XdpError, refused};
 /// Octets of a bitmap with a bit per port.
 pub(super) const OCTETS: usize = (1 << 16) / 8;
 
-/// Ports whose datagrams a filter takes; initially empty. A change applies to packets that arrive after it.
+/// Ports claimed by a filter; initially empty. A change applies to packets that arrive after it.
 pub struct PortSet {
     map: BitMap,
     bits: Mapping,

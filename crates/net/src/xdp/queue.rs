@@ -384,7 +384,7 @@ impl Outgoing {
 
     /// Makes the kernel send all or part of the transmit ring.
     fn wake(&mut self) -> io::Result<()> {
-        // SAFETY: no data and no address: the call only makes the kernel look at the ring.
+        // SAFETY: no data and no address: the call only makes the kernel process the ring.
         let sent = unsafe {
             libc::sendto(
                 self.socket.descriptor.as_raw_fd(),
