@@ -1,16 +1,14 @@
 //! The binary search of [`crate::search`] with short probes before full trials: less time, the same result.
 //!
 //! ```text
-//! plain search asks for rate r ─► probe at r ── fails ──────────────► r has failed (a full trial would contain the
-//! failure)
+//! plain search asks for rate r ─► probe at r ── fails ──────────────► r has failed (a full trial would contain the failure)
 //!                                    │ passes, or is invalid
 //!                                    └─► full trial at r ───────────► its verdict counts
-//! plain search is over ─► was the lowest failed rate only probed? ─► full trial there: it must fail, or the search
-//! goes on
+//! plain search is over ─► was the lowest failed rate only probed? ─► full trial there: it must fail, or the search goes on
 //! ```
 //!
 //! Every passed rate, and the failed rate just above the result, are decided by full trials. The result equals that of
-//! the plain search for any DUT whose short trials fail only if the full ones do; the DUT need not be monotonic.
+//! the plain search for any DUT for which short trials fail only if the full ones do; the DUT need not be monotonic.
 
 use std::collections::BTreeMap;
 

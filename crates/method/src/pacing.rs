@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_stall_is_seen_in_both_windows() {
-        // Nothing is sent for 5 ms, then all of it at once.
+        // Nothing is sent for 5 ms, then all overdue queries at once.
         let schedule = Schedule::new(Qps(10_000), Nanos::SECOND);
         let stall = Nanos::from_millis(295)..Nanos::from_millis(302);
         let pacing = audit(schedule, |_, due| if stall.contains(&due) { stall.end } else { due });
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn windows_keep_every_extreme_whatever_the_length() {
-        // 60 s: a stretch is five windows. Nothing is sent from 30.005 s to 30.015 s, then all of it follows at once.
+        // 60 s: a stretch is five windows. Nothing is sent from 30.005 s to 30.015 s, then all overdue queries at once.
         for (seconds, stretch_ms, stretches) in [(60, 500, 120), (2, 100, 20), (13, 200, 65)] {
             let schedule = Schedule::new(Qps(1_000), Nanos(seconds * Nanos::SECOND.0));
             let mut recorder = PacingRecorder::new(Nanos::SECOND);
@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn a_part_is_held_against_what_is_due_of_it_and_parts_together_against_all() {
         let schedule = Schedule::new(Qps(1_000), Nanos::SECOND);
-        // Of three parts the second one is complete but sends 30 ms late.
+        // The second one of three parts is complete but sends 30 ms late.
         let recorded = |number| {
             let (part, mut recorder) =
                 (schedule.part(number, 3), PacingRecorder::new(Nanos::SECOND));

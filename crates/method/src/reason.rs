@@ -16,7 +16,7 @@ use crate::evidence::Deviation;
 use crate::records::Counts;
 use crate::units::{CpuId, Nanos, Share, counted, grouped};
 
-/// A loss on the tester's host, in its sending or receiving. It says nothing about the DUT.
+/// A loss on the tester's host, in its sending or receiving. The DUT is not affected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "place", rename_all = "snake_case")]
 pub enum HostLoss {

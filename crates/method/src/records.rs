@@ -181,7 +181,7 @@ impl WrongCounts {
 pub struct Counts {
     /// Queries handed to the kernel.
     pub sent: u64,
-    /// Queries whose first reply was valid and in time.
+    /// Queries with a valid first reply in time.
     pub valid: u64,
     /// First replies at or after the timeout.
     pub late: u64,

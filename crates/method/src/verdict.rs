@@ -14,7 +14,7 @@ pub enum Verdict {
     Passed,
     /// Too few valid replies, although the tester worked correctly.
     Failed,
-    /// Invalidated by the tester: the trial says nothing about the DUT.
+    /// Invalidated by the tester: the trial has no information about the DUT.
     Invalid,
 }
 

@@ -180,7 +180,7 @@ mod tests {
         let strict = goal(0.01, 0.0, 1, 1);
         assert_eq!(conditional_throughput(&strict, Qps(1000), &trials(&[(1, 3)])), 997.0);
         let half = goal(0.01, 0.5, 1, 3);
-        // Of three seconds 1.5 count: the two with the least loss.
+        // 1.5 of three seconds count: the two with the least loss.
         assert_eq!(
             conditional_throughput(&half, Qps(1000), &trials(&[(1, 9), (1, 2), (1, 500)])),
             991.0
