@@ -1,4 +1,4 @@
-//! What AuthDNS answers: a pure function of query and zone (RFC 1034 §4.3.2, RFC 2308, RFC 6891).
+//! Answers of AuthDNS: a pure function of query and zone (RFC 1034 §4.3.2, RFC 2308, RFC 6891).
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -12,38 +12,37 @@ use wire::view::{CLASS_IN, Message, rtype};
 
 use super::counters::{Kind, QueryType};
 
-/// UDP payload that we offer and never exceed (dnsflagday.net/2020; RFC 9715 §3.1 advises 1400 at
-/// most).
+/// Maximum UDP payload, offered and never exceeded (dnsflagday.net/2020; RFC 9715 §3.1 recommends at most 1400).
 pub const MAX_UDP: usize = 1232;
-/// UDP payload that every client takes (RFC 1035 §2.3.4).
+/// UDP payload that every client accepts (RFC 1035 §2.3.4).
 const MIN_UDP: usize = 512;
-/// Room that the largest answer takes.
+/// Octets of the largest answer.
 pub const MAX_REPLY: usize = 1024;
 
-/// The label of the zone's name server.
+/// Label of the zone's name server.
 const NS_LABEL: &[u8] = b"\x02ns";
-/// The label of the mailbox in the SOA record.
+/// Label of the mailbox in the SOA record.
 const RNAME_LABEL: &[u8] = b"\x0ahostmaster";
 
-/// Over what a query came.
+/// Transport of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthTransport {
-    /// UDP: the reply must fit.
+    /// UDP: the reply size is limited.
     Udp,
-    /// TCP: the reply may be as long as a message can be.
+    /// TCP: the reply may have the maximum message length.
     Tcp,
 }
 
-/// What a query got.
+/// Result of answering a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answered {
-    /// Octets of the reply; 0 where nothing must be answered.
+    /// Octets of the reply; 0 if there must be none.
     pub len: usize,
-    /// What the reply says.
+    /// Kind of the reply.
     pub kind: Kind,
-    /// What was asked for.
+    /// Queried type.
     pub qtype: QueryType,
-    /// The name that was asked for, if it is one of the tester's.
+    /// Queried name, if it is one of the tester's.
     pub name: Option<Ipv4Addr>,
 }
 
@@ -60,13 +59,11 @@ pub struct Zone {
     aaaa_share: Share,
     ttl: u32,
     ns_address: Ipv4Addr,
-    /// What AAAA queries get for names without a AAAA record: nothing, or with a /96 prefix a
-    /// synthesized one.
+    /// Prefix for the AAAA records of names without one of their own; `None` gives NODATA.
     synthesis: Option<u128>,
 }
 
-/// A reply in the making: a buffer that the caller has made large enough, and how much of it is
-/// used.
+/// A reply under construction: a sufficiently large buffer, and the used length.
 struct Writer<'a> {
     out: &'a mut [u8],
     len: usize,
@@ -83,7 +80,7 @@ impl Writer<'_> {
         self.out[at + 1] += 1;
     }
 
-    /// A record whose owner is at `owner` in the message.
+    /// Appends a record with its owner name at `owner` in the message.
     #[inline]
     fn record(&mut self, section: usize, owner: usize, rtype: u16, ttl: u32, data: &[u8]) {
         self.count(section);
@@ -109,7 +106,7 @@ fn pointer(offset: usize) -> [u8; 2] {
     (0xc000 | offset as u16).to_be_bytes()
 }
 
-/// The client's EDNS (RFC 6891), reduced to what matters here.
+/// The client's EDNS (RFC 6891), reduced to the relevant fields.
 #[derive(Clone, Copy)]
 struct QueryEdns {
     size: usize,
@@ -119,54 +116,52 @@ struct QueryEdns {
 
 /// The question of a query, found in place.
 struct Question<'a> {
-    /// The name's wire format, uncompressed.
+    /// The name in wire format, uncompressed.
     name: &'a [u8],
     qtype: u16,
     qclass: u16,
-    /// Offset after the question.
+    /// Offset of the octet after the question.
     end: usize,
 }
 
 impl Zone {
-    /// The zone `domain` in which a share of the names has an AAAA record of its own, all records
-    /// with the given TTL. Its name server `ns` has the address `ns_address`.
+    /// Creates the zone `domain`. A share of the names has an AAAA record, and all records have the given TTL. Its name
+    /// server `ns` has the address `ns_address`.
     pub fn new(domain: Domain, aaaa_share: Share, ttl: Duration, ns_address: Ipv4Addr) -> Zone {
         let ttl = u32::try_from(ttl.as_secs()).unwrap_or(u32::MAX).min(i32::MAX as u32);
         Zone { domain, aaaa_share, ttl, ns_address, synthesis: None }
     }
 
-    /// The same zone as a DNS64 server shows it: names without a AAAA record get one under the /96
-    /// `prefix`.
+    /// Returns the zone as a DNS64 server shows it: names without an AAAA record get one under the /96 `prefix`.
     pub fn seen_through_dns64(mut self, prefix: std::net::Ipv6Addr) -> Zone {
         self.synthesis = Some(u128::from(prefix));
         self
     }
 
-    /// The name of the zone.
+    /// Returns the name of the zone.
     pub fn domain(&self) -> &Domain {
         &self.domain
     }
 
-    /// The share of names with an AAAA record.
+    /// Returns the share of names with an AAAA record.
     pub fn aaaa_share(&self) -> Share {
         self.aaaa_share
     }
 
-    /// TTL of all records in seconds.
+    /// Returns the TTL of all records in seconds.
     pub fn ttl(&self) -> u32 {
         self.ttl
     }
 
-    /// Address of the zone's name server.
+    /// Returns the address of the zone's name server.
     pub fn ns_address(&self) -> Ipv4Addr {
         self.ns_address
     }
 
-    /// Writes the reply to `query` into `out`, which has room for [`MAX_REPLY`] octets at least.
-    /// Returns what it was, for the counters.
+    /// Writes the reply to `query` into `out`, which has at least [`MAX_REPLY`] octets. Returns its kind for the
+    /// counters.
     pub fn answer(&self, query: &[u8], transport: AuthTransport, out: &mut [u8]) -> Answered {
-        // Neither a fragment of a header nor a response gets an answer: two servers could talk
-        // forever.
+        // Neither a fragment of a header nor a response is answered, otherwise two servers could loop.
         let Some(message) = Message::new(query).filter(|m| !m.is_response()) else {
             return Answered::nothing_of_a_name(0, Kind::Ignored);
         };
@@ -203,7 +198,7 @@ impl Zone {
             _ => self.answer_question(&question, &mut reply),
         };
         if reply.len + opt_len > limit {
-            // RFC 2181 §9: no partial RRset; the client comes again over TCP.
+            // RFC 2181 §9: no partial RRset; the client repeats the query over TCP.
             reply.out[2] |= TC;
             reply.out[ANCOUNT..HEADER_LEN].fill(0);
             reply.len = question_end;
@@ -280,7 +275,7 @@ impl Zone {
                 reply.record(ANCOUNT, HEADER_LEN, rtype::AAAA, self.ttl, &aaaa);
                 Kind::Answer
             }
-            // RFC 8482: to ANY, one RRset is answer enough.
+            // RFC 8482: one RRset is a sufficient answer to ANY.
             rtype::A | rtype::ANY => {
                 reply.record(ANCOUNT, HEADER_LEN, rtype::A, self.ttl, &address.octets());
                 Kind::Answer
@@ -303,7 +298,7 @@ impl Zone {
         Kind::Answer
     }
 
-    /// A negative answer with the SOA that says how long it holds (RFC 2308 §2, §3).
+    /// Appends a negative answer with the SOA, which gives its TTL (RFC 2308 §2, §3).
     #[inline]
     fn deny(&self, kind: Kind, zone_at: usize, reply: &mut Writer<'_>) -> Kind {
         if kind == Kind::NxDomain {
@@ -330,8 +325,8 @@ impl Zone {
     }
 }
 
-/// Serial, refresh, retry, expire and minimum of the zone's SOA. The minimum is the TTL: negative
-/// answers hold as long as positive ones.
+/// Returns serial, refresh, retry, expire and minimum of the zone's SOA. The minimum is the TTL, so negative answers
+/// are cached as long as positive ones.
 pub(super) fn soa_numbers(ttl: u32) -> [u32; 5] {
     [1, 86_400, 7_200, 604_800, ttl]
 }
@@ -341,7 +336,7 @@ fn refuse(reply: &mut Writer<'_>) -> Kind {
     Kind::Refused
 }
 
-/// Whether `labels`, the part of a name before the zone's, ends where a label ends.
+/// True if `labels`, the part of a name before the zone's, ends at a label boundary.
 fn ends_between_labels(mut labels: &[u8]) -> bool {
     while let [len, rest @ ..] = labels {
         match rest.get(usize::from(*len)..) {
@@ -352,7 +347,7 @@ fn ends_between_labels(mut labels: &[u8]) -> bool {
     true
 }
 
-/// The only question; `None` is a format error.
+/// Parses the only question; `None` is a format error.
 #[inline]
 fn parse_question<'a>(message: &Message<'_>, query: &'a [u8]) -> Option<Question<'a>> {
     if message.qdcount() != 1 {
@@ -377,8 +372,8 @@ fn parse_question<'a>(message: &Message<'_>, query: &'a [u8]) -> Option<Question
     Some(Question { name, qtype, qclass, end: at + 4 })
 }
 
-/// The OPT record, if there is one; the outer `None` is a format error (RFC 6891 §6.1.1: at most
-/// one, in the additional section, owned by the root).
+/// Parses the OPT record, if there is one; the outer `None` is a format error (RFC 6891 §6.1.1: at most one, in the
+/// additional section, owned by the root).
 #[inline]
 #[expect(clippy::option_option, reason = "format error and absence are different things here")]
 fn parse_edns(message: &Message<'_>, end: usize) -> Option<Option<QueryEdns>> {
@@ -431,7 +426,7 @@ mod tests {
     fn with_edns(name: &str, qtype: Rtype, version: u8) -> Vec<u8> {
         let mut bytes = query(name, qtype);
         bytes[11] = 1;
-        // OPT: root, 4096 octets, DO, and an option that nobody knows.
+        // OPT: root, 4096 octets, DO, and an unknown option.
         bytes.extend([0, 0, 41, 0x10, 0, 0, version, 0x80, 0, 0, 4, 0xfd, 0xe9, 0, 0]);
         bytes
     }
@@ -443,7 +438,7 @@ mod tests {
         out
     }
 
-    /// Rcode, AA, answers and authority as an independent reader sees them.
+    /// Returns RCODE, AA, answers and authority as parsed by an independent library.
     fn read(reply: &[u8]) -> (Rcode, bool, Vec<String>, Vec<String>) {
         let message = Reader::from_octets(reply).unwrap();
         let mut sections = Vec::new();

@@ -1,11 +1,11 @@
-//! Datagrams that came to AuthDNS's host for AuthDNS, at its interfaces and at its sockets.
+//! Datagrams for AuthDNS that arrived at its host: at the interfaces and at the sockets.
 //!
 //! ```text
 //! interface ─► tap ─► packet filter, checksum ─► sockets' buffers ─► workers
 //!              interfaces                        sockets = read + dropped + wrong checksum
 //! ```
 //!
-//! The difference of the two is lost between them, for instance in a packet filter.
+//! The difference of the two was lost between them, for instance in a packet filter.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -18,14 +18,14 @@ use serde::{Deserialize, Serialize};
 
 use super::host_drops::is_of;
 
-/// Addresses of a host that are watched; more of them would slow each packet down.
+/// Maximum number of watched addresses; more would slow each packet down.
 const MOST_TAPS: usize = 32;
-/// Time between two comparisons of the counters while datagrams wait in the sockets.
+/// Interval between comparisons of the counters while datagrams wait in the sockets.
 const AGAIN: Duration = Duration::from_millis(1);
-/// Comparisons until the rest counts as missed: longer than a worker takes to publish its counters.
+/// Maximum number of comparisons until the rest counts as missed: longer than a worker takes to publish its counters.
 const COMPARISONS: u32 = 200;
 
-/// Datagrams for AuthDNS since its status was first read, but for those past the stack.
+/// Datagrams for AuthDNS since its status was first read, except those received by AF_XDP.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -37,18 +37,18 @@ pub struct Arrived {
 }
 
 impl Arrived {
-    /// Datagrams of the time since `before` was read that no socket received.
+    /// Returns the datagrams since `before` that no socket received.
     pub(super) fn missed_since(&self, before: &Arrived) -> u64 {
         let came = self.interfaces.saturating_sub(before.interfaces);
         came.saturating_sub(self.sockets.saturating_sub(before.sockets))
     }
 
-    /// Same as [`Arrived::missed_since`], but below zero if sockets received more than interfaces.
+    /// Same as [`Arrived::missed_since`], but negative if sockets received more than interfaces.
     fn missed(&self) -> i128 {
         i128::from(self.interfaces) - i128::from(self.sockets)
     }
 
-    /// The sums over two servers.
+    /// Returns the sums over two servers.
     pub(super) fn plus(&self, other: &Arrived) -> Arrived {
         Arrived {
             interfaces: self.interfaces + other.interfaces,
@@ -64,9 +64,8 @@ pub(super) struct Taps {
 }
 
 impl Taps {
-    /// Begins to count datagrams to `listen` on the interfaces that hold its addresses, or on all of
-    /// `names` for an address that none holds. `None` if the process lacks the privilege, or there
-    /// are too many addresses.
+    /// Starts counting datagrams to `listen` on the interfaces that hold its addresses, or on all of `names` for an
+    /// address that none holds. `None` if the process lacks the privilege, or there are too many addresses.
     pub(super) fn on(listen: &[SocketAddr], names: &[String], held: &[Held]) -> Option<Taps> {
         let places = places(listen, names, held);
         if places.len() > MOST_TAPS {
@@ -79,8 +78,8 @@ impl Taps {
         Some(Taps { taps, last: Arrived::default() })
     }
 
-    /// Both counts, where `at_sockets` reads the second. Datagrams that wait in a socket's buffer are
-    /// given time to be read.
+    /// Returns both counts; `at_sockets` reads the second. Datagrams that wait in a socket's buffer are given time to
+    /// be read.
     pub(super) fn compare(&mut self, at_sockets: impl Fn() -> u64) -> Option<Arrived> {
         let taps = &self.taps;
         let interfaces = || taps.iter().map(|tap| tap.count().ok()).sum::<Option<u64>>();
@@ -89,15 +88,15 @@ impl Taps {
     }
 }
 
-/// The counts at the moment at which the fewest datagrams were between interfaces and sockets. Ends
-/// early if that is no more than `last`, because misses never become fewer.
+/// Returns the counts at the moment with the fewest datagrams between interfaces and sockets. Ends early if that number
+/// is at most `last`, because misses never decrease.
 fn settled(
     last: &Arrived,
     interfaces: impl Fn() -> Option<u64>,
     sockets: impl Fn() -> u64,
     wait: impl Fn(),
 ) -> Option<Arrived> {
-    // In this order: a datagram that comes in between counts at the sockets at most.
+    // In this order, so that a datagram arriving in between counts only at the sockets.
     let read = || Some(Arrived { interfaces: interfaces()?, sockets: sockets() });
     let mut best = read()?;
     for _ in 1..COMPARISONS {
@@ -113,7 +112,7 @@ fn settled(
     Some(best)
 }
 
-/// Interfaces, addresses and ports at which datagrams to `listen` arrive.
+/// Returns the interfaces, addresses and ports at which datagrams to `listen` arrive.
 fn places(
     listen: &[SocketAddr],
     names: &[String],
@@ -156,7 +155,7 @@ mod tests {
         let at = |interfaces, sockets| Arrived { interfaces, sockets };
         assert_eq!(at(100, 90).missed_since(&at(50, 45)), 5);
         assert_eq!(at(100, 95).missed_since(&at(50, 45)), 0);
-        // Some came to the sockets before the taps were there.
+        // Some arrived at the sockets before the taps were set up.
         assert_eq!(at(100, 190).missed_since(&at(50, 145)), 5);
         assert_eq!(at(1, 2).plus(&at(10, 20)), at(11, 22));
     }

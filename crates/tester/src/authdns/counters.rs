@@ -1,4 +1,4 @@
-//! What AuthDNS was asked and what it answered, per worker and readable while it runs.
+//! AuthDNS's counters of queries and replies, per worker and readable while it runs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -12,7 +12,7 @@ use super::host_drops::HostDrops;
 use super::times::Times;
 use crate::past_stack::PastStack;
 
-/// What became of a query.
+/// Result of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// NOERROR with a record.
@@ -21,33 +21,33 @@ pub enum Kind {
     NoData,
     /// NXDOMAIN: our zone has no such name.
     NxDomain,
-    /// REFUSED: not our zone.
+    /// REFUSED: outside the zone.
     Refused,
     /// FORMERR: a query that cannot be parsed.
     FormErr,
     /// NOTIMP: not a query.
     NotImp,
-    /// BADVERS: an EDNS version that we do not know.
+    /// BADVERS: an unsupported EDNS version.
     BadVers,
-    /// Nothing: a response, or too short for a header.
+    /// No reply: a response, or too short for a header.
     Ignored,
 }
 
 /// Types of queries that a DNS64 server sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueryType {
-    /// A, from whose records a DNS64 server makes AAAA records.
+    /// A, from which a DNS64 server synthesizes AAAA records.
     A,
-    /// AAAA, which a DNS64 server asks for to see whether there is one.
+    /// AAAA, which a DNS64 server queries to check for native records.
     Aaaa,
-    /// Any other type, and what had no readable question.
+    /// Any other type, and queries without a readable question.
     Other,
 }
 
 const KINDS: usize = 8;
 const TYPES: usize = 3;
 
-/// Sums of one worker over one batch, before they are made visible.
+/// Totals of one worker over one batch, before they are published.
 #[derive(Default)]
 pub(crate) struct BatchCounts {
     kinds: [u64; KINDS],
@@ -68,23 +68,23 @@ impl BatchCounts {
     }
 }
 
-/// Times of one worker. Written by that worker only.
+/// Times of one worker, written only by that worker.
 #[derive(Default)]
 struct WorkerTimes {
     own: Times,
     repeats: Repeats,
 }
 
-/// The times of one batch, before they are made visible.
+/// Times of one batch, before they are published.
 #[derive(Default)]
 pub(crate) struct BatchTimes {
-    /// When the kernel received the queries that were answered (wall clock).
+    /// Kernel receive times of the answered queries (wall clock).
     pub(crate) received: Vec<Nanos>,
-    /// How long ago the questions that were repeated had come before.
+    /// Time since the previous occurrence of each repeated query.
     pub(crate) repeats: Vec<(QueryType, Nanos)>,
 }
 
-/// A worker's counters. Written by that worker only.
+/// A worker's counters, written only by that worker.
 #[derive(Default)]
 pub(crate) struct WorkerCounters {
     kinds: [AtomicU64; KINDS],
@@ -93,7 +93,7 @@ pub(crate) struct WorkerCounters {
     lost: AtomicU64,
     send_refused: AtomicU64,
     pub(crate) socket_drops: AtomicU64,
-    /// Datagrams that its socket received; 0 of a worker past the stack.
+    /// Datagrams that its socket received; 0 for an AF_XDP worker.
     pub(crate) received: AtomicU64,
     times: Mutex<WorkerTimes>,
 }
@@ -114,18 +114,17 @@ impl WorkerCounters {
         }
     }
 
-    /// Counts the times of a batch whose replies had left at `sent` (wall clock), and empties it
-    /// for the next one.
-    /// Datagrams that its socket received or dropped.
+    /// Returns the datagrams that its socket received or dropped.
     pub(crate) fn at_socket(&self) -> u64 {
         self.received.load(Ordering::Relaxed) + self.socket_drops.load(Ordering::Relaxed)
     }
 
+    /// Counts the times of a batch with replies sent at `sent` (wall clock), and empties it for the next one.
     pub(crate) fn publish_times(&self, batch: &mut BatchTimes, sent: Nanos) {
         if batch.received.is_empty() && batch.repeats.is_empty() {
             return;
         }
-        // Besides this worker only a reader of the counters takes the lock, for microseconds.
+        // In addition to this worker only a reader of the counters takes the lock, for microseconds.
         let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
         for received in batch.received.drain(..) {
             times.own.add(sent.since(received));
@@ -139,45 +138,45 @@ impl WorkerCounters {
     }
 }
 
-/// The sums over all workers since the start.
+/// Totals over all workers since the start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AuthCounters {
-    /// A random number of this start of AuthDNS; of several ones the sum modulo 2³². Counters with
-    /// another one do not go on where these end.
+    /// Random number of this start of AuthDNS; for several servers the sum modulo 2³². Counters with a different number
+    /// are not a continuation.
     #[serde(default)]
     pub start: u32,
-    /// Number of AuthDNS that these counters are of.
+    /// Number of AuthDNS servers in these counters.
     #[serde(default = "one")]
     pub servers: u32,
-    /// The zones that are served, each once.
+    /// Served zones, each once.
     #[serde(default)]
     pub zones: Vec<ZoneFacts>,
     /// Trials of other testers, by the connections to the status socket.
     #[serde(default)]
     pub other_trials: OtherTrials,
-    /// Queries that got a reply, or one that was withheld, by type.
+    /// Queries by type, including those with a withheld reply.
     pub queries: QueryCounters,
-    /// Replies by what they said.
+    /// Replies by kind.
     pub replies: ReplyCounters,
-    /// Packets that got no reply because they were no queries.
+    /// Packets without a reply because they were not queries.
     pub ignored: u64,
-    /// Replies withheld by `--loss`.
+    /// Replies withheld because of `--loss`.
     pub lost_on_purpose: u64,
-    /// Replies that the kernel refused to send.
+    /// Send errors of replies.
     pub send_refused: u64,
-    /// Queries that the kernel dropped because we were too slow.
+    /// Queries that the kernel dropped because AuthDNS was too slow.
     pub socket_drops: u64,
-    /// What our host lost below our sockets, of other programs as well.
+    /// Losses of the host below the sockets, including those of other programs.
     #[serde(default)]
     pub host_drops: HostDrops,
     /// AAAA queries for names that have an AAAA record.
     pub aaaa_present: u64,
-    /// AuthDNS's own time over UDP: from the kernel's receive timestamp of a query until its reply
-    /// was handed to the kernel, or to the line that holds it back.
+    /// AuthDNS's processing time over UDP: from the kernel's receive timestamp of a query until its reply was handed to
+    /// the kernel, or to the delay line.
     pub own_time: Times,
-    /// Questions that had come before, by how long before.
+    /// Repeated queries by the time since the previous one.
     pub repeats: Repeats,
-    /// The interface that it serves past the stack (AF_XDP), and in which way; absent if it does not.
+    /// Interface served by AF_XDP, with its attach mode; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub past_stack: Option<PastStack>,
 }
@@ -192,22 +191,22 @@ fn one() -> u32 {
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 pub struct OtherTrials {
-    /// Trials that run now.
+    /// Trials that are running.
     pub running: u64,
     /// Trials that have begun since the start of AuthDNS.
     pub begun: u64,
 }
 
-/// How long before a repeated question had come the last time.
+/// Time between a repeated query and the previous one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Repeats {
-    /// Of A questions, in nanoseconds.
+    /// A queries, in nanoseconds.
     pub a: Times,
-    /// Of AAAA questions, in nanoseconds.
+    /// AAAA queries, in nanoseconds.
     pub aaaa: Times,
 }
 
-/// How many queries of each type AuthDNS has got.
+/// Queries received by AuthDNS, by type.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -216,18 +215,18 @@ pub struct QueryCounters {
     pub a: u64,
     /// Queries for AAAA records.
     pub aaaa: u64,
-    /// Queries of any other type, and those whose question could not be read.
+    /// Queries of any other type, and those with an unparsable question.
     pub other: u64,
 }
 
 impl QueryCounters {
-    /// The sum over all types.
+    /// Returns the sum over all types.
     pub fn total(&self) -> u64 {
         self.a + self.aaaa + self.other
     }
 }
 
-/// Replies by what they said; withheld ones count as what they would have said.
+/// Replies by kind, including withheld ones.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -238,18 +237,18 @@ pub struct ReplyCounters {
     pub nodata: u64,
     /// NXDOMAIN: names below the domain that the zone does not have.
     pub nxdomain: u64,
-    /// REFUSED: names outside of the domain, and classes other than IN.
+    /// REFUSED: names outside the domain, and classes other than IN.
     pub refused: u64,
     /// FORMERR: queries that could not be parsed.
     pub formerr: u64,
-    /// NOTIMP: messages of another opcode than QUERY.
+    /// NOTIMP: messages with an opcode other than QUERY.
     pub notimp: u64,
     /// BADVERS: an EDNS version above 0 (RFC 6891 §6.1.3).
     pub badvers: u64,
 }
 
 impl AuthCounters {
-    /// Counts what another AuthDNS has counted.
+    /// Adds the counters of another AuthDNS.
     pub fn merge(&mut self, other: &AuthCounters) {
         let AuthCounters { queries, replies, own_time, repeats, .. } = self;
         for (sum, more) in [
@@ -283,7 +282,7 @@ impl AuthCounters {
         repeats.aaaa.merge(&other.repeats.aaaa);
     }
 
-    /// What these workers have counted. What the host lost is in no worker's counters.
+    /// Returns the totals of these workers. Losses of the host are not in a worker's counters.
     pub(crate) fn sum(workers: &[WorkerCounters]) -> AuthCounters {
         let sum = |of: fn(&WorkerCounters) -> &AtomicU64| {
             workers.iter().map(|w| of(w).load(Ordering::Relaxed)).sum()
@@ -333,7 +332,7 @@ mod tests {
 
     use super::*;
 
-    /// A worker's counters, each another number, from `first` on.
+    /// Returns a worker's counters, each a different number, starting with `first`.
     fn worker(first: u64) -> WorkerCounters {
         let worker = WorkerCounters::default();
         let WorkerCounters { aaaa_present, lost, send_refused, socket_drops, .. } = &worker;

@@ -1,6 +1,5 @@
-//! Conditions of AuthDNS's host that no counter of the kernel keeps: packets that wait in a queueing
-//! discipline, and neighbours without a link-layer address. A look every 20 ms finds them, from the
-//! first time that the status is read.
+//! State of AuthDNS's host that no kernel counter records: packets waiting in a queueing discipline, and neighbours
+//! without a link-layer address. It is sampled every 20 ms after the status was first read.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -14,17 +13,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::waits::{WaitWatch, Waits};
 
-/// Time between two looks.
+/// Sampling interval.
 pub(super) const LOOK: Duration = Duration::from_millis(20);
 
-/// A neighbour that was not resolved while packets waited for it.
+/// A neighbour that was unresolved while packets waited for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct UnresolvedNeighbour {
-    /// The interface that it is reached by.
+    /// Interface to the neighbour.
     pub interface: String,
-    /// Its address.
+    /// Address of the neighbour.
     pub address: IpAddr,
-    /// Time that its link-layer address was not known, in nanoseconds.
+    /// Time for which its link-layer address was unknown, in nanoseconds.
     pub unresolved: Nanos,
 }
 
@@ -35,7 +34,7 @@ impl UnresolvedNeighbour {
     }
 }
 
-/// The looks at the interfaces of a server.
+/// Samples of a server's interfaces.
 #[derive(Default)]
 pub(super) struct Glances {
     queues: BTreeMap<String, WaitWatch>,
@@ -44,14 +43,13 @@ pub(super) struct Glances {
     unresolved: Vec<UnresolvedNeighbour>,
     /// Packets that queues of unresolved neighbours dropped.
     neighbour_drops: u64,
-    /// The kernel's counter of such packets at the last look at it.
+    /// Last value of the kernel's counter of such packets.
     discards: Option<u64>,
     looked: Nanos,
 }
 
 impl Glances {
-    /// Looks at disciplines in which packets can wait, by `queueing`, and at the neighbours on
-    /// `interfaces`.
+    /// Samples the disciplines in which packets can wait, by `queueing`, and the neighbours on `interfaces`.
     pub(super) fn look<'a>(
         &mut self,
         queueing: impl Iterator<Item = &'a Queueing>,
@@ -69,12 +67,12 @@ impl Glances {
         let unresolved = self.neighbours.as_mut().and_then(|open| open.unresolved().ok());
         let mut unresolved = unresolved.unwrap_or_default();
         unresolved.retain(|(interface, _)| interfaces.contains(&interface));
-        // The counter covers all neighbours of the machine, so it counts while one is unresolved.
+        // The counter covers all neighbours of the machine, so it is used only while one is unresolved.
         let discards = if unresolved.is_empty() { None } else { all_discards() };
         self.add_neighbours(now, unresolved, discards);
     }
 
-    /// Reads the counter of packets for unresolved neighbours, as the base of those that follow.
+    /// Reads the counter of packets for unresolved neighbours, as the base of later differences.
     pub(super) fn note_discards(&mut self) {
         self.discards = all_discards();
     }
@@ -97,7 +95,7 @@ impl Glances {
         unresolved: Vec<(String, IpAddr)>,
         discards: Option<u64>,
     ) {
-        // The first look has none before it.
+        // There is no sample before the first one.
         let since_last = if self.looked == Nanos(0) { Nanos(0) } else { now.since(self.looked) };
         for (interface, address) in unresolved {
             let found = UnresolvedNeighbour { interface, address, unresolved: since_last };
@@ -113,18 +111,18 @@ impl Glances {
         self.looked = now;
     }
 
-    /// The waits in the queueing discipline of an interface so far.
+    /// Returns the waits in the queueing discipline of an interface so far.
     pub(super) fn waits(&self, interface: &str) -> Waits {
         self.queues.get(interface).map(|watch| watch.waits().clone()).unwrap_or_default()
     }
 
-    /// The neighbours that were not resolved so far.
+    /// Returns the neighbours that have been unresolved so far.
     pub(super) fn unresolved(&self) -> Vec<UnresolvedNeighbour> {
         self.unresolved.clone()
     }
 
-    /// Packets that queues of unresolved neighbours dropped so far, if the kernel's counter can be
-    /// read.
+    /// Returns the number of packets that queues of unresolved neighbours have dropped; `None` if the kernel's counter
+    /// cannot be read.
     pub(super) fn neighbour_drops(&self) -> Option<u64> {
         self.discards.map(|_| self.neighbour_drops)
     }
@@ -169,7 +167,7 @@ mod tests {
         let waits = glances.waits("to-dut");
         assert_eq!((waits.waiting, waits.oldest), (4, at(20)));
         assert!(glances.waits("eth9").is_empty());
-        // The discipline is removed, with its packets, and another one installed.
+        // The discipline is removed, with its packets, and another one is installed.
         glances.add_queues(at(80), &[queue("noqueue", 0)]);
         assert!(glances.waits("to-dut").is_empty());
         glances.add_queues(at(100), &[queue("tbf", 2)]);

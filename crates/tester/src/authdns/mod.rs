@@ -1,10 +1,9 @@
-//! AuthDNS: the authoritative server of the tester. It answers the whole name space without a zone
-//! file.
+//! AuthDNS: the authoritative server of the tester. It answers the whole name space without a zone file.
 //!
 //! ```text
-//! client ─► crate::port: a socket (one per worker and address), or the rings of an interface ─► zone: what is the answer? ─► loss, delay ─► client
+//! client ─► crate::port: a socket (one per worker and address), or the rings of an interface ─► zone: answer ─► loss, delay ─► client
 //!                                                        │
-//!                                             counters: what was asked, what was answered, how long it took
+//!                                             counters: queries, replies, processing times
 //!                                                        │      host_drops, arrivals, glances: losses and waits below the sockets
 //!                                                        │
 //!                                             status ─► part: AuthDNS in one trial, compared with its limits

@@ -1,13 +1,12 @@
-//! When each name was last asked for, so that a DUT's retries are told from names that were not in
-//! its cache.
+//! Time of the last query for each name, to distinguish a DUT's retries from names that were not in its cache.
 //!
 //! ```text
 //! slot:  name number mod SLOTS, type      names of a trial are consecutive, so they have slots of their own
-//! word:  name number ÷ SLOTS │ time of the last question in units of 1 024 ns
+//! word:  name number ÷ SLOTS │ time of the last query in units of 1 024 ns
 //! ```
 //!
-//! Shared by all workers, because a DUT may send a retry from another port. Two names in one slot
-//! forget each other, which makes a retry look like a new question and never the other way round.
+//! Shared by all workers, because a DUT may send a retry from another port. Two names in one slot overwrite each other,
+//! which makes a retry look like a new query and never the other way round.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,12 +15,12 @@ use method::units::Nanos;
 
 use super::counters::QueryType;
 
-/// Names that are remembered: more than five seconds' worth at 200 000 names per second.
+/// Number of remembered names: more than five seconds at 200 000 names per second.
 const SLOTS: usize = 1 << 20;
-/// Bits of a word that hold the time: 2⁵² · 1 024 ns are 146 years.
+/// Bits of a word for the time: 2⁵² · 1 024 ns are 146 years.
 const TIME_BITS: u32 = 52;
 
-/// The table: 16 MiB, of which the kernel provides what is used.
+/// The table: 16 MiB, of which the kernel allocates only the used pages.
 pub(super) struct Recent(Box<[[AtomicU64; 2]]>);
 
 impl Recent {
@@ -29,7 +28,7 @@ impl Recent {
         Recent((0..SLOTS).map(|_| Default::default()).collect())
     }
 
-    /// Notes a question of `now`; returns how long ago the same one came, if it did.
+    /// Records a query at `now`; returns the time since the same query, if there was one.
     #[inline]
     pub(super) fn note(&self, name: Ipv4Addr, qtype: QueryType, now: Nanos) -> Option<Nanos> {
         let number = u64::from(u32::from(name));
@@ -40,7 +39,7 @@ impl Recent {
             QueryType::Other => return None,
         };
         let tag = number / SLOTS as u64;
-        // Never 0, which is a slot that nobody has used.
+        // Never 0, which marks an unused slot.
         let time = (now.0 >> 10).max(1);
         let before = slot.swap(tag << TIME_BITS | time, Ordering::Relaxed);
         let (its_tag, its_time) = (before >> TIME_BITS, before & ((1 << TIME_BITS) - 1));

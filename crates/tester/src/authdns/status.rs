@@ -1,4 +1,4 @@
-//! AuthDNS's status socket. It answers with its counters, a line of JSON each time.
+//! AuthDNS's status socket, which answers each request with its counters as a line of JSON.
 //!
 //! ```text
 //! connect ───► counters        The connection ends after a second without a request.
@@ -6,8 +6,8 @@
 //! "end"   ───► counters
 //! ```
 //!
-//! The counters hold the number of trials of other connections ([`OtherTrials`]), so two testers that
-//! use one AuthDNS at the same time find each other.
+//! The counters include the number of trials of other connections ([`OtherTrials`]), so two testers that use one
+//! AuthDNS at the same time detect each other.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -20,21 +20,20 @@ use serde::Serialize;
 
 use super::counters::{AuthCounters, OtherTrials};
 
-/// Time limit of the other side for one line.
+/// Time limit of the peer for one line.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Time limit for a request while no trial runs: a client that only reads gets the end of the
-/// connection then.
+/// Time limit for a request while no trial runs: the connection of a client that only reads is then closed.
 const GRACE: Duration = Duration::from_secs(1);
-/// Longest request, in octets.
+/// Maximum request length in octets.
 const LONGEST: u64 = 64;
-/// Attempts to begin a trial, in case the request came too late.
+/// Attempts to begin a trial, in case the request arrived too late.
 const ATTEMPTS: u32 = 3;
 
 const BEGIN: &str = "begin";
 const END: &str = "end";
 
-/// Serves the counters on a status socket, until the process ends: an object that has at least the
-/// keys of [`AuthCounters`], with the trials of other connections.
+/// Serves the counters on a status socket until the process ends: an object with at least the keys of [`AuthCounters`],
+/// including the trials of other connections.
 ///
 /// # Errors
 /// Those of [`StatusSocket::serve`].
@@ -49,7 +48,7 @@ pub fn serve<T: Serialize>(
     })
 }
 
-/// Answers one connection until it ends.
+/// Answers one connection until it is closed.
 fn attend<T: Serialize>(
     stream: &UnixStream,
     mut visit: Visit,
@@ -76,9 +75,9 @@ fn attend<T: Serialize>(
     }
 }
 
-/// One connection's part in the trials of all.
+/// State of one connection with respect to the trials of all.
 struct Visit {
-    /// The trials of all connections.
+    /// Trials of all connections.
     trials: Arc<Mutex<OtherTrials>>,
     /// True while a trial of this connection runs.
     runs: bool,
@@ -91,7 +90,7 @@ impl Visit {
         self.trials.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The trials of other connections.
+    /// Returns the trials of other connections.
     fn others(&self) -> OtherTrials {
         let all = self.all();
         OtherTrials { running: all.running - u64::from(self.runs), begun: all.begun - self.begun }
@@ -124,10 +123,10 @@ impl Drop for Visit {
     }
 }
 
-/// The counters of the AuthDNS with the status socket `path`.
+/// Reads the counters of the AuthDNS with the status socket `path`.
 ///
 /// # Errors
-/// If the socket is not served, or by another program.
+/// If the socket is not served, or is served by another program.
 pub fn read(path: &Path) -> io::Result<AuthCounters> {
     line(&mut connect(path)?)
 }
@@ -139,7 +138,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Begins a trial at the AuthDNS with the status socket `path`; also its counters.
+    /// Begins a trial at the AuthDNS with the status socket `path`; also returns its counters.
     ///
     /// # Errors
     /// Those of [`read`].
@@ -164,8 +163,7 @@ impl Session {
         last
     }
 
-    /// Ends the trial. If AuthDNS was started again since it began, the counters are those of the new
-    /// start.
+    /// Ends the trial. If AuthDNS was restarted since it began, the counters are those of the new start.
     ///
     /// # Errors
     /// Those of [`read`].
@@ -200,7 +198,7 @@ mod tests {
 
     use super::*;
 
-    /// A status socket that serves nothing but trials, and its path.
+    /// Returns a status socket that serves only trials, and its path.
     fn served() -> (Served, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("status");
@@ -237,7 +235,7 @@ mod tests {
         let (_served, path) = served();
         for number in 0..20 {
             let (session, before) = Session::begin(&path).unwrap();
-            // A reader of the counters is no trial.
+            // A reader of the counters is not a trial.
             read(&path).unwrap();
             let after = session.end().unwrap();
             assert_eq!((others(&before), others(&after)), ((0, number), (0, number)));

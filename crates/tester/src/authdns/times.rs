@@ -1,14 +1,13 @@
-//! Times that only ever get more, as AuthDNS counts them: what came between two looks is the
-//! difference of two of these.
+//! Cumulative histograms of times: the times between two reads are the difference of two such histograms.
 
 use hdrhistogram::Histogram;
 use method::units::Nanos;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The longest time that is told apart; what is longer counts as this.
+/// Maximum recorded time; longer ones are clamped.
 const LONGEST: u64 = 600 * Nanos::SECOND.0;
 
-/// A histogram of times, exact to 1 %. As JSON a list of `[nanoseconds, count]`.
+/// A histogram of times, exact to 1 %. In JSON a list of `[nanoseconds, count]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Times(Histogram<u64>);
 
@@ -22,13 +21,13 @@ impl Default for Times {
 }
 
 impl Times {
-    /// Counts a time in the bin that it falls into.
+    /// Counts a time in its bin.
     #[inline]
     pub fn add(&mut self, time: Nanos) {
         self.0.saturating_record(time.0.max(1));
     }
 
-    /// Counts `count` times in the bin that `time` falls into.
+    /// Counts `count` times in the bin of `time`.
     pub(crate) fn add_all(&mut self, time: Nanos, count: u64) {
         self.0.saturating_record_n(time.0.max(1), count);
     }
@@ -38,7 +37,7 @@ impl Times {
         self.0.add(&other.0).expect("equal bounds");
     }
 
-    /// What came after `earlier`, an older look at the same times; nothing where it is not one.
+    /// Returns the times after `earlier`, an older state of the same histogram; nothing if it is not one.
     #[must_use]
     pub fn since(&self, earlier: &Times) -> Times {
         let mut difference = self.clone();
@@ -48,12 +47,12 @@ impl Times {
         difference
     }
 
-    /// How many times were counted.
+    /// Returns the number of times.
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// How many of them were shorter than `limit`, to 1 % of it.
+    /// Returns the number of times shorter than `limit`, exact to 1 %.
     pub fn count_below(&self, limit: Nanos) -> u64 {
         self.0
             .iter_recorded()
@@ -62,13 +61,12 @@ impl Times {
             .sum()
     }
 
-    /// The time that a share `quantile` (0 to 1) of all does not exceed; `None` where there are
-    /// none.
+    /// Returns the time that a share `quantile` (0 to 1) of all does not exceed; `None` if there are none.
     pub fn quantile(&self, quantile: f64) -> Option<Nanos> {
         (!self.0.is_empty()).then(|| Nanos(self.0.value_at_quantile(quantile)))
     }
 
-    /// The longest; `None` where there are none.
+    /// Returns the maximum; `None` if there are none.
     pub fn max(&self) -> Option<Nanos> {
         (!self.0.is_empty()).then(|| Nanos(self.0.max()))
     }
@@ -88,7 +86,7 @@ impl schemars::JsonSchema for Times {
     }
 
     fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        // Upper bound in nanoseconds, and how many.
+        // Upper bound in nanoseconds, and count.
         <Vec<(u64, u64)>>::json_schema(generator)
     }
 }

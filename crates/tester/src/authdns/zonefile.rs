@@ -1,4 +1,4 @@
-//! The same data as AuthDNS serves, as a zone file for NSD, BIND, Knot DNS or YADIFA.
+//! Writes the data that AuthDNS serves as a zone file for NSD, BIND, Knot DNS or YADIFA.
 
 use std::io::{self, Write};
 
@@ -6,10 +6,10 @@ use wire::name::{LABEL_LEN, NameRange, has_aaaa, own_aaaa, write_label};
 
 use super::answer::{Zone, soa_numbers};
 
-/// Writes the records of `zone` for the names of `range`, a line each.
+/// Writes the records of `zone` for the names of `range`, one per line.
 ///
 /// # Errors
-/// As the writer.
+/// Those of the writer.
 pub fn write(zone: &Zone, range: NameRange, out: &mut impl Write) -> io::Result<()> {
     let [serial, refresh, retry, expire, minimum] = soa_numbers(zone.ttl());
     writeln!(out, "$ORIGIN {}.\n$TTL {}", zone.domain(), zone.ttl())?;
