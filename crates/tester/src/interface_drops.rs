@@ -1,26 +1,24 @@
-//! What an interface of the tester's own host loses, and how that is told: the same for the Measurer
-//! and for AuthDNS.
+//! Losses of an interface of the tester's host, and their reasons; shared by the Measurer and AuthDNS.
 
 use method::reason::HostLoss;
 use serde::{Deserialize, Serialize};
 
-/// Packets that one interface of a host lost, those of other programs included.
+/// Packets that one interface of a host lost, including those of other programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct InterfaceDrops {
-    /// Received packets that it dropped, for instance in the backlog or in the card's ring; it grows
-    /// with each look that the kernel does not answer. 0 where it is served past the stack with
-    /// zero-copy, whose drops count as `socket_drops`.
+    /// Dropped received packets, for instance in the backlog or in the card's ring; incremented with each read that the
+    /// kernel does not answer. 0 if it is served by AF_XDP with zero-copy, whose drops count as `socket_drops`.
     pub receive: u64,
-    /// Packets to be sent that it dropped.
+    /// Dropped packets to be sent.
     pub send: u64,
-    /// Packets that its queueing discipline dropped, as far as the kernel tells.
+    /// Packets that its queueing discipline dropped, if reported by the kernel.
     pub queueing_discipline: u64,
-    /// What tc(8) calls the discipline; `None` where it is not known.
+    /// Kind of the discipline as shown by tc(8); `None` if unknown.
     pub discipline: Option<String>,
 }
 
 impl InterfaceDrops {
-    /// One entry for each place of `interface` that lost something.
+    /// Returns one entry for each place of `interface` with losses.
     pub(crate) fn losses(&self, interface: &str) -> Vec<HostLoss> {
         let interface = || interface.to_owned();
         let (receive, send) = (self.receive, self.send);
@@ -42,15 +40,14 @@ impl InterfaceDrops {
     }
 }
 
-/// How many packets UDP found no room for that queueing disciplines, which dropped `queued`, do not
-/// count themselves: one that a discipline refuses at once is in its own counter and, as the sender
-/// is told, in UDP's; one that it drops later, or of another program, is in one of them only.
+/// Returns the UDP send losses that are not counted by queueing disciplines, which dropped `queued`. A packet that a
+/// discipline rejects at once is in its counter and, because the sender is informed, also in UDP's. A packet dropped
+/// later, or sent by another program, is in only one of them.
 pub(crate) fn beyond_disciplines(no_room_to_send: u64, queued: u64) -> u64 {
     no_room_to_send.saturating_sub(queued)
 }
 
-/// Whether loopback alone is looked at, what its discipline dropped, how many packets UDP found no
-/// room for, and how many of both were lost.
+/// True if only loopback is watched; drops of its discipline; UDP sends without room; and expected total losses.
 #[cfg(test)]
 pub(crate) const IN_TWO_COUNTERS: [(bool, u32, u64, u64); 6] = [
     (false, 0, 0, 0),

@@ -1,4 +1,4 @@
-//! What AuthDNS and the Measurer say alike of AF_XDP: what is wanted, and what there is.
+//! AF_XDP configuration and state, shared by AuthDNS and the Measurer.
 
 use std::net::SocketAddr;
 
@@ -6,38 +6,36 @@ use net::xdp::{self, Claim, XdpError};
 use serde::{Deserialize, Serialize};
 use wire::joined;
 
-/// An interface whose packets are to come and go past the kernel's network stack.
+/// An interface to be used by AF_XDP.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct XdpConfig {
-    /// Its name; none: the one that is the way to the server that is asked, or that has the
-    /// addresses that are served.
+    /// Name; `None` selects the interface towards the queried server, or with the served addresses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// How packets are to get from there to us.
+    /// Requested attach mode.
     #[serde(default)]
     pub mode: xdp::Mode,
 }
 
-/// How packets of an interface come and go past the stack.
+/// An interface in use by AF_XDP.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct PastStack {
     /// The interface's name.
     pub interface: String,
-    /// How they get from there to us.
+    /// Attach mode in use.
     pub way: xdp::Way,
-    /// How many queues for packets that come it has, all of which are read.
+    /// Number of receive queues, all of which are read.
     pub queues: usize,
 }
 
 impl PastStack {
-    /// Whether datagrams may have been joined when the filter sees them ([`xdp::may_join`]).
+    /// True if datagrams may have been joined before the filter sees them ([`xdp::may_join`]).
     pub(crate) fn may_join(&self) -> bool {
         xdp::may_join(&self.interface, self.way)
     }
 
-    /// The queues of an interface, from which queries for these addresses come past the stack.
-    /// Sockets get what does not come that way.
+    /// Opens the queues of an interface for queries to these addresses. Sockets receive the remaining packets.
     ///
     /// # Errors
     /// See [`XdpError`].
@@ -61,9 +59,8 @@ impl PastStack {
     }
 }
 
-/// How many messages a datagram has behind its first, if its sender joined them. A stranger's datagram
-/// with something behind its message is not meant: the kernel leaves the checksum of what it joins to a
-/// network card.
+/// Returns the number of messages in a datagram after the first, if its sender joined them. Other trailing data of an
+/// unrelated datagram is ignored: the kernel leaves the checksum of joined datagrams to a network card.
 pub(crate) fn joined_behind(bytes: &[u8], checksum_left: bool) -> u64 {
     let length = joined::segment(bytes).filter(|_| checksum_left);
     length.map_or(0, |length| (bytes.len().div_ceil(length) - 1) as u64)
@@ -80,7 +77,7 @@ mod tests {
         reply.extend([0x20; 16]);
         let three = [&reply[..], &reply, &reply].concat();
         assert_eq!(joined_behind(&three, true), 2);
-        // A stranger's: with a checksum of its own, or with anything behind its message.
+        // An unrelated datagram, with a complete checksum, or with trailing data.
         assert_eq!(joined_behind(&three, false), 0);
         assert_eq!(joined_behind(&[&reply[..], b"x"].concat(), true), 0);
         assert_eq!(joined_behind(&reply, true), 0);

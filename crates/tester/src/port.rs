@@ -1,5 +1,5 @@
-//! Where the queries of a worker of ours come from, AuthDNS's or the reference DUT's: a socket of the
-//! kernel's network stack, or the rings of an interface's queue.
+//! Source of a worker's queries, for AuthDNS or the reference DUT: a socket of the network stack, or the AF_XDP rings
+//! of an interface's queue.
 
 use std::io;
 use std::sync::Arc;
@@ -13,34 +13,34 @@ use net::xdp::{self, Way};
 use crate::authdns::answer::MAX_REPLY;
 use crate::past_stack::{PastStack, joined_behind};
 
-/// The longest query that is read: larger than any that we send or answer with more than an error.
+/// Maximum length of a query that is read: longer than any that we send, or answer with more than an error.
 const QUERY_LEN: usize = 1500;
-/// How often an interface's counters are looked at.
+/// Interval between reads of an interface's counters.
 const EACH: Duration = Duration::from_millis(100);
 
-/// Both ways in, and out again.
+/// A receive and send path.
 pub(crate) enum Port {
-    /// Through the stack.
+    /// Through the network stack.
     Socket(Arc<Endpoint>, Box<ServerBatch>),
-    /// Past it; whether datagrams may come joined that way, and how many queries came behind others,
+    /// By AF_XDP. `may_join`: datagrams may arrive joined; `joined`: number of queries after the first of a datagram,
     /// which are not read.
     Rings { server: Box<xdp::Server>, may_join: bool, joined: u64, losses: Losses },
 }
 
 impl Port {
-    /// A socket, whose receive timeout is how long a turn that waits may take.
+    /// Creates a port on a socket; its receive timeout is the maximum duration of a waiting turn.
     pub(crate) fn socket(endpoint: Arc<Endpoint>) -> Port {
         Port::Socket(endpoint, Box::new(ServerBatch::new(QUERY_LEN, MAX_REPLY)))
     }
 
-    /// The rings of each queue of this interface.
+    /// Creates a port for each queue of this interface.
     pub(crate) fn rings(
         servers: Vec<xdp::Server>,
         interface: &PastStack,
     ) -> impl Iterator<Item = Port> {
         let may_join = interface.may_join();
-        // What a device drops that writes into the rings itself only its interface counts, which is
-        // looked at for one of the queues.
+        // Drops of a zero-copy device before the rings are counted only by its interface, which is read for one of the
+        // queues.
         let mut device = (interface.way == Way::ZeroCopy).then(|| Device::of(&interface.interface));
         servers.into_iter().map(move |server| Port::Rings {
             server: Box::new(server),
@@ -50,7 +50,7 @@ impl Port {
         })
     }
 
-    /// The socket, through which replies can leave later.
+    /// Returns the socket, through which replies can be sent later.
     pub(crate) fn endpoint(&self) -> Option<Arc<Endpoint>> {
         match self {
             Port::Socket(endpoint, _) => Some(Arc::clone(endpoint)),
@@ -58,11 +58,11 @@ impl Port {
         }
     }
 
-    /// Receives queries, or waits for one for `limit` at most (zero: not at all), lets `answer` write
-    /// a reply to each (it returns the length, 0 for none), and sends the replies.
+    /// Receives queries, waiting up to `limit` for the first (zero: not at all). `answer` writes a reply to each and
+    /// returns its length, 0 for none; the replies are then sent.
     ///
     /// # Errors
-    /// An ICMP error that was waiting at a socket; an interface that is gone.
+    /// A pending ICMP error of a socket; an interface that is gone.
     #[inline]
     pub(crate) fn turn(
         &mut self,
@@ -81,14 +81,14 @@ impl Port {
                     }
                     answer(query, source, out)
                 });
-                // Where the interface is gone there is nothing to wait for.
+                // If the interface is gone there is nothing to wait for.
                 turn.inspect_err(|_| std::thread::sleep(limit))
             }
         }
     }
 
-    /// Queries that came and that the worker did not get, because it was too slow, or because they
-    /// were joined to others. It grows with each call that cannot find out.
+    /// Returns the queries that arrived but were not delivered to the worker, because it was too slow, or because they
+    /// were joined to others. Incremented with each call that cannot determine the number.
     pub(crate) fn drops(&mut self) -> u64 {
         match self {
             Port::Socket(endpoint, _) => endpoint.drops(),
@@ -97,18 +97,18 @@ impl Port {
     }
 }
 
-/// What was lost before the rings of a queue were read.
+/// Losses before the rings of a queue were read.
 #[derive(Default)]
 pub(crate) struct Losses {
-    /// What the kernel told last.
+    /// Last value from the kernel.
     known: u64,
-    /// How often it did not tell. A trial in which that happens must not pass.
+    /// Number of failed reads. A trial in which that happens must not pass.
     unknown: u64,
     device: Option<Device>,
 }
 
 impl Losses {
-    /// All of it, if this is what the rings have dropped.
+    /// Returns all losses, given the drops of the rings.
     fn of(&mut self, rings: &io::Result<u64>) -> u64 {
         match rings {
             Ok(drops) => self.known = *drops,
@@ -118,24 +118,23 @@ impl Losses {
     }
 }
 
-/// What an interface's own counters say of packets that came and were dropped. The kernel is asked ten
-/// times a second.
+/// Received packets dropped according to an interface's own counters. The kernel is queried ten times a second.
 pub(crate) struct Device {
     interface: String,
-    /// Since the interface exists; none if it was not told.
+    /// Value at the start; `None` if it was not reported.
     before: Option<u64>,
     drops: u64,
     due: Instant,
 }
 
 impl Device {
-    /// That of the interface with this name.
+    /// Opens the counters of the interface with this name.
     fn of(interface: &str) -> Device {
         let before = counters(interface).map(|counted| counted.receive_drops);
         Device { interface: interface.to_owned(), before, drops: 0, due: Instant::now() }
     }
 
-    /// Since it was opened; grows where it is not told.
+    /// Returns the drops since it was opened; incremented with each read that fails.
     fn drops(&mut self) -> u64 {
         let now = Instant::now();
         if now >= self.due {
@@ -150,7 +149,7 @@ impl Device {
     }
 }
 
-/// The counters of an interface past the stack, if they are told.
+/// Returns the counters of an interface used by AF_XDP, if they are reported.
 fn counters(interface: &str) -> Option<InterfaceCounters> {
     interface_counters(interface, Outward::PastStack).ok()
 }

@@ -1,5 +1,4 @@
-//! Time that packets of the tester's host wait in a queueing discipline, for the Measurer and for
-//! AuthDNS.
+//! Time that packets of the tester's host wait in a queueing discipline, for the Measurer and for AuthDNS.
 
 use method::reason::HostLoss;
 use method::units::Nanos;
@@ -8,14 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::authdns::times::Times;
 
-/// Waits of packets in one queueing discipline, those of other programs included. The times are
-/// lower bounds.
+/// Waits of packets in one queueing discipline, including those of other programs. The times are lower bounds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Waits {
-    /// Packets that have left, by the time that they waited: pairs of upper bound in nanoseconds and
-    /// count.
+    /// Packets that have left, by their waiting time: pairs of upper bound in nanoseconds and count.
     pub left: Times,
-    /// Packets that wait now.
+    /// Packets that are waiting now.
     pub waiting: u64,
     /// Time that the first of them has waited, in nanoseconds.
     pub oldest: Nanos,
@@ -29,7 +26,7 @@ impl Waits {
         self.oldest = self.oldest.max(other.oldest);
     }
 
-    /// The waits after `before` was read.
+    /// Returns the waits after `before` was read.
     pub(crate) fn since(&self, before: &Waits) -> Waits {
         Waits { left: self.left.since(&before.left), ..*self }
     }
@@ -39,8 +36,8 @@ impl Waits {
         self.left.count() == 0 && self.waiting == 0
     }
 
-    /// The packets that waited longer than `limit` in the discipline of this kind on `interface`;
-    /// `None` if there are none.
+    /// Returns the packets that waited longer than `limit` in the discipline of this kind on `interface`; `None` if
+    /// there are none.
     pub(crate) fn beyond(
         &self,
         limit: Nanos,
@@ -60,7 +57,7 @@ impl Waits {
     }
 }
 
-/// Measures the waits in one queueing discipline by repeated looks.
+/// Measures the waits in one queueing discipline by repeated samples.
 #[derive(Debug, Default)]
 pub(crate) struct WaitWatch {
     waiting: Waiting,
@@ -68,7 +65,7 @@ pub(crate) struct WaitWatch {
 }
 
 impl WaitWatch {
-    /// Takes in the discipline's counters at `now`.
+    /// Adds a sample of the discipline's counters at `now`.
     pub(crate) fn look(&mut self, now: Nanos, queue: &Queueing) {
         let left = &mut self.waits.left;
         self.waiting.look(now, queue, |time, packets| left.add_all(time, packets));
@@ -76,13 +73,13 @@ impl WaitWatch {
         self.waits.oldest = self.waiting.oldest();
     }
 
-    /// Takes in that the discipline is gone, and with it the packets that waited.
+    /// Records that the discipline is gone, and with it the waiting packets.
     pub(crate) fn clear(&mut self) {
         self.waiting = Waiting::default();
         (self.waits.waiting, self.waits.oldest) = (0, Nanos(0));
     }
 
-    /// All waits so far.
+    /// Returns all waits so far.
     pub(crate) fn waits(&self) -> &Waits {
         &self.waits
     }

@@ -1,4 +1,4 @@
-//! Packets that AuthDNS's host loses or delays below AuthDNS's sockets, since AuthDNS began.
+//! Packets that AuthDNS's host lost or delayed below AuthDNS's sockets, since AuthDNS started.
 //!
 //! ```text
 //! DUT ─► interface ─► tap ─► netfilter, UDP ─► sockets ─► AuthDNS
@@ -7,17 +7,18 @@
 //!       (/proc/net/dev)  (`glances`: state)  (RTM_GETQDISC, UDP's SndbufErrors; `glances`: waits)
 //! ```
 //!
-//! The rule is that of the Measurer's host (`measurer::host_losses`): the counters are those of the
-//! whole interface, losses of other traffic count as well, and any growth makes a trial invalid. The
-//! kernel is asked when the status is read, and every 20 ms from then on; never by a worker.
+//! The rule is that of the Measurer's host (`measurer::host_losses`): the counters are those of the whole interface,
+//! losses of other traffic count as well, and any increase makes a trial invalid. The kernel is queried when the status
+//! is read, and every 20 ms from then on; never by a worker.
 //!
-//! Looked at are the interfaces that have the addresses which AuthDNS listens on. On the wildcard
-//! address, and for an address that no interface has, queries may come by any interface: then all
-//! that are up and have an IP address are looked at, loopback among them. Who does not want drops of
-//! a management interface to count has AuthDNS listen on addresses instead. Where AuthDNS and the
-//! Measurer are reached by the same interface, loopback for instance, both count what it drops: a
-//! sum of both holds it twice, a verdict does not change by it. What the ports of a bridge or the
-//! device under a VLAN drop is not looked at.
+//! Watched are the interfaces with the addresses that AuthDNS listens on. For the wildcard address, and for an address
+//! that no interface has, queries may arrive on any interface. All interfaces that are up and have an IP address are
+//! then watched, including loopback. To exclude drops of a management interface, let AuthDNS listen on specific
+//! addresses.
+//!
+//! If AuthDNS and the Measurer are reached through the same interface, for instance loopback, both count its drops:
+//! their sum is then twice the number, but the verdict does not change. Drops in the ports of a bridge or the device
+//! below a VLAN are not watched.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -42,34 +43,30 @@ pub use super::glances::UnresolvedNeighbour;
 pub use crate::interface_drops::InterfaceDrops;
 pub use crate::waits::Waits;
 
-/// Packets that AuthDNS's host lost below AuthDNS's sockets, those of other programs included.
+/// Packets that AuthDNS's host lost below AuthDNS's sockets, including those of other programs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct HostDrops {
-    /// Of each interface that is looked at, by its name; of several AuthDNS the sum for each name.
+    /// Drops of each watched interface by name; for several AuthDNS the sum for each name.
     pub interfaces: BTreeMap<String, InterfaceDrops>,
-    /// Sends over UDP that found no room (SndbufErrors), among them those whose packets a queueing
-    /// discipline refused. They are those of the whole host; 0 where only loopback is looked at,
-    /// which has no queue.
+    /// UDP sends that found no room (SndbufErrors), including packets rejected by a queueing discipline. The counter
+    /// covers the whole host; 0 if only loopback is watched, which has no queue.
     pub no_room_to_send: u64,
-    /// Waits in the queueing disciplines of these interfaces, by interface; absent where no packet
-    /// waited.
+    /// Waits in the queueing disciplines of these interfaces, by interface; absent if no packet waited.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub waits: BTreeMap<String, Waits>,
-    /// Neighbours on these interfaces that were not resolved while packets waited for them.
+    /// Neighbours on these interfaces that were unresolved while packets waited for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub neighbours: Vec<UnresolvedNeighbour>,
-    /// Packets that queues of such neighbours dropped; absent where the kernel's counter cannot be
-    /// read.
+    /// Packets that queues of such neighbours dropped; absent if the kernel's counter cannot be read.
     #[serde(default)]
     pub neighbour_drops: Option<u64>,
-    /// Datagrams for AuthDNS at its interfaces and sockets; absent where the process lacks the
-    /// privilege to count them.
+    /// Datagrams for AuthDNS at its interfaces and sockets; absent if the process lacks the privilege to count them.
     #[serde(default)]
     pub arrived: Option<Arrived>,
 }
 
 impl HostDrops {
-    /// Counts what the host of another AuthDNS has lost.
+    /// Adds the losses of another AuthDNS's host.
     pub(super) fn merge(&mut self, other: &HostDrops) {
         for (name, more) in &other.interfaces {
             let sum = self.interfaces.entry(name.clone()).or_default();
@@ -93,7 +90,7 @@ impl HostDrops {
         self.arrived = self.arrived.zip(other.arrived).map(|(ours, theirs)| ours.plus(&theirs));
     }
 
-    /// What came after `before` was read.
+    /// Returns the losses after `before` was read.
     pub(super) fn since(&self, before: &HostDrops) -> HostDrops {
         let none = InterfaceDrops::default();
         let interfaces = self.interfaces.iter().map(|(name, after)| {
@@ -127,12 +124,12 @@ impl HostDrops {
         }
     }
 
-    /// Datagrams that the interfaces received and the sockets did not; `None` if not counted.
+    /// Returns the datagrams that the interfaces received and the sockets did not; `None` if not counted.
     pub(super) fn missed(&self) -> Option<u64> {
         self.arrived.map(|arrived| arrived.missed_since(&Arrived::default()))
     }
 
-    /// One entry for each queueing discipline in which packets waited longer than `limit`.
+    /// Returns one entry for each queueing discipline in which packets waited longer than `limit`.
     pub(super) fn waits_beyond(&self, limit: Nanos) -> Vec<HostLoss> {
         let beyond = |(name, waits): (&String, &Waits)| {
             let discipline = self.interfaces.get(name).and_then(|one| one.discipline.as_deref());
@@ -141,13 +138,13 @@ impl HostDrops {
         self.waits.iter().filter_map(beyond).collect()
     }
 
-    /// Whether no interface was looked at: by an AuthDNS that does not count, or by nobody.
+    /// True if no interface was watched, either because AuthDNS does not count or because there was none.
     pub(super) fn is_unwatched(&self) -> bool {
         self.interfaces.is_empty()
     }
 
-    /// One entry for each place that lost something. What UDP counts beyond the disciplines is that
-    /// of the only interface, or of one of several.
+    /// Returns one entry for each place with losses. UDP losses beyond those of the disciplines are attributed to the
+    /// only interface, or to one of several.
     pub fn losses(&self) -> Vec<HostLoss> {
         let queued = self.interfaces.values().map(|drops| drops.queueing_discipline).sum();
         let beyond = beyond_disciplines(self.no_room_to_send, queued);
@@ -164,7 +161,7 @@ impl HostDrops {
         of_interfaces.chain(self.unresolved()).collect()
     }
 
-    /// One entry for each unresolved neighbour. The dropped packets are known of a single one.
+    /// Returns one entry for each unresolved neighbour. The number of dropped packets is known only for a single one.
     fn unresolved(&self) -> impl Iterator<Item = HostLoss> {
         let packets = self.neighbour_drops.filter(|_| self.neighbours.len() == 1);
         self.neighbours.iter().map(move |one| HostLoss::Neighbour {
@@ -176,7 +173,7 @@ impl HostDrops {
     }
 }
 
-/// The neighbour, if its unresolved time has grown since `before` was read, with the growth.
+/// Returns the neighbour with the increase of its unresolved time since `before` was read, if any.
 fn longer(one: &UnresolvedNeighbour, before: &HostDrops) -> Option<UnresolvedNeighbour> {
     let known = before.neighbours.iter().find(|other| other.is(one));
     let before = known.map_or(Nanos(0), |other| other.unresolved);
@@ -184,35 +181,34 @@ fn longer(one: &UnresolvedNeighbour, before: &HostDrops) -> Option<UnresolvedNei
     (unresolved > Nanos(0)).then(|| UnresolvedNeighbour { unresolved, ..one.clone() })
 }
 
-/// Adds up the losses of the host, look by look.
+/// Sums the losses of the host over its samples.
 pub(super) struct HostWatch {
-    /// Losses so far; the keys are the interfaces that are looked at.
+    /// Losses so far; the keys are the watched interfaces.
     drops: HostDrops,
     last: Reading,
     scope: Scope,
     glances: Glances,
     listen: Vec<SocketAddr>,
-    /// Taps, from the first look on; `None` inside if there can be none.
+    /// Taps, set up with the first sample; the inner `None` means that they are unavailable.
     taps: Option<Option<Taps>>,
-    /// Datagrams with a wrong checksum, by UDP's counter, since AuthDNS began.
+    /// Datagrams with a wrong checksum, from UDP's counter, since AuthDNS started.
     wrong_checksum: u64,
-    /// The interface by which replies leave past the stack.
+    /// Interface on which replies are sent by AF_XDP.
     past_stack: Option<String>,
-    /// The interface whose received packets are counted where its rings are read.
+    /// Interface with received packets counted by its rings.
     counted_by_rings: Option<String>,
 }
 
-/// What the addresses that are served say of the interfaces.
+/// Interfaces selected by the served addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Scope {
-    /// Whether queries may come by any interface: then one that is gone had perhaps nothing to do
-    /// with AuthDNS.
+    /// True if queries may arrive on any interface: a missing interface is then possibly unrelated to AuthDNS.
     everywhere: bool,
-    /// Whether an interface other than loopback is looked at.
+    /// True if an interface other than loopback is watched.
     beyond_loopback: bool,
 }
 
-/// All counters at one moment, as far as the kernel told them.
+/// All counters at one moment that the kernel reported.
 #[derive(Clone, Default)]
 struct Reading {
     interfaces: BTreeMap<String, InterfaceCounters>,
@@ -221,7 +217,7 @@ struct Reading {
 }
 
 impl Reading {
-    /// In this thread's network namespace, where replies may leave past the stack by one interface.
+    /// Reads the counters in this thread's network namespace; replies may be sent by AF_XDP on one interface.
     fn now<'a>(names: impl Iterator<Item = &'a String>, past_stack: Option<&str>) -> Reading {
         let counted = names.filter_map(|name| {
             let is_past = past_stack == Some(name.as_str());
@@ -238,10 +234,10 @@ impl Reading {
 }
 
 impl HostWatch {
-    /// Counts from now on what the host loses of the traffic of a server with these addresses.
+    /// Starts counting the host's losses for a server with these addresses.
     ///
     /// # Errors
-    /// If the system does not tell its interfaces.
+    /// If the system does not list its interfaces.
     pub(super) fn begin(
         listen: &[SocketAddr],
         past_stack: Option<&PastStack>,
@@ -277,8 +273,8 @@ impl HostWatch {
         }
     }
 
-    /// Losses until now, where `received` gives the datagrams that the sockets received or dropped.
-    /// Asks the kernel, which takes up to some milliseconds, and longer if datagrams are missing.
+    /// Returns the losses until now; `received` returns the number of datagrams that the sockets received or dropped.
+    /// Queries the kernel, which takes up to some milliseconds, and longer if datagrams are missing.
     pub(super) fn look(&mut self, received: impl Fn() -> u64) -> HostDrops {
         self.add(Reading::now(self.drops.interfaces.keys(), self.past_stack.as_deref()));
         self.glances.note_discards();
@@ -297,7 +293,7 @@ impl HostWatch {
         self.drops.clone()
     }
 
-    /// Looks at queues and neighbours alone, which the kernel keeps no counters of.
+    /// Samples only queues and neighbours, for which the kernel has no counters.
     pub(super) fn glance(&mut self) {
         if self.scope.beyond_loopback {
             let names = self.drops.interfaces.keys();
@@ -317,7 +313,7 @@ impl HostWatch {
                     }
                     drops.send += now.send_drops.saturating_sub(last.send_drops);
                 }
-                // A trial in which that happens must not pass.
+                // A trial in which this happens must not pass.
                 _ => drops.receive += u64::from(!by_rings && !self.scope.everywhere),
             }
             if let Some(now) = now.queueing.get(name) {
@@ -327,8 +323,7 @@ impl HostWatch {
                 drops.discipline = Some(now.kind.clone());
             }
         }
-        // Loopback has no queue: there it is the full buffer of a program of this host, perhaps of
-        // the DUT.
+        // Loopback has no queue: there the cause is the full buffer of a program of this host, perhaps of the DUT.
         if let Some((now, last)) = now.udp.zip(self.last.udp) {
             self.wrong_checksum += now.wrong_checksum.saturating_sub(last.wrong_checksum);
             if self.scope.beyond_loopback {
@@ -340,7 +335,7 @@ impl HostWatch {
     }
 }
 
-/// The names of the interfaces by which queries to these addresses come.
+/// Returns the names of the interfaces on which queries to these addresses arrive.
 fn interfaces_of(listen: &[SocketAddr], held: &[Held]) -> (Vec<String>, Scope) {
     let mut everywhere = false;
     let mut found: Vec<&Held> = Vec::new();
@@ -363,8 +358,8 @@ fn interfaces_of(listen: &[SocketAddr], held: &[Held]) -> (Vec<String>, Scope) {
     (names, Scope { everywhere, beyond_loopback })
 }
 
-/// Whether a server on `address` listens on the one that an interface has. Several interfaces may
-/// have the same link-local address, of which the scope says one.
+/// True if a server on `address` listens on this interface's address. Several interfaces may have the same link-local
+/// address; the scope selects one.
 pub(super) fn is_of(address: SocketAddr, held: &Held) -> bool {
     address.ip().to_canonical() == held.address.ip()
         && [0, scope_of(&held.address)].contains(&scope_of(&address))
@@ -377,8 +372,8 @@ mod tests {
 
     const BEYOND: Scope = Scope { everywhere: false, beyond_loopback: true };
 
-    /// The counters of `to-dut`: packets dropped that were received and that were to be sent, by the
-    /// discipline, and sends that found no room.
+    /// Returns the counters of `to-dut`: packets dropped on receive and on send, drops of the discipline, and sends
+    /// that found no room.
     fn reading(receive_drops: u64, send_drops: u64, queued: u32, no_room: u64) -> Reading {
         let name = || "to-dut".to_owned();
         let counters = InterfaceCounters { received: 0, receive_drops, send_drops };
@@ -431,7 +426,7 @@ mod tests {
         ];
         assert_eq!(watch.drops.since(&before).losses(), later);
         assert_eq!(watch.drops.interfaces["to-dut"].receive, 7);
-        // An interface or a discipline that was made anew counts from the start again.
+        // A new interface or discipline counts from 0.
         watch.add(reading(0, 0, 0, 0));
         watch.add(reading(1, 0, 0, 0));
         assert_eq!(watch.drops.interfaces["to-dut"].receive, 8);
@@ -509,7 +504,7 @@ mod tests {
             (&["[fe80::1%3]:53"], "eth1", false, true),
             (&["0.0.0.0:53"], "eth0 eth1 lo", true, true),
             (&["[::]:53"], "eth0 eth1 lo", true, true),
-            // Queries for it come by a route.
+            // Queries to it arrive by a route.
             (&["203.0.113.9:53"], "eth0 eth1 lo", true, true),
         ] {
             assert_eq!(of(listen), (names.to_owned(), everywhere, beyond_loopback), "{listen:?}");

@@ -1,5 +1,5 @@
-//! AuthDNS's part in a trial: it is half of the tester, so what it drops and how long it takes
-//! never count against the DUT.
+//! Change of AuthDNS's counters over a trial. AuthDNS is half of the tester, so its drops and its processing time never
+//! count against the DUT.
 
 use method::evidence::{Asked, PATTERN, TOLERANCE};
 use method::reason::{Reason, ZoneFacts};
@@ -11,55 +11,55 @@ use super::host_drops::HostDrops;
 use super::times::Times;
 use crate::past_stack::PastStack;
 
-/// AuthDNS in one trial: its questions, its losses, and its time.
+/// AuthDNS in one trial: its queries, losses and processing time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AuthPart {
-    /// What it was asked, the names that were resolved before the trial included.
+    /// Queries received, including those for names resolved before the trial.
     pub asked: Asked,
     /// Queries that the kernel dropped because AuthDNS was too slow.
     pub socket_drops: u64,
-    /// Replies that the kernel refused to send.
+    /// Send errors of replies.
     pub send_refused: u64,
-    /// What its host lost below its sockets, of other programs as well; absent if it did not look.
+    /// Losses of its host below the sockets, including those of other programs; absent if they were not watched.
     #[serde(default, skip_serializing_if = "HostDrops::is_unwatched")]
     pub host_drops: HostDrops,
-    /// Questions for which it took longer than the limit.
+    /// Queries that took longer than the limit.
     #[serde(default)]
     pub slow: u64,
     /// Replies with REFUSED or NXDOMAIN.
     #[serde(default)]
     pub refused: u64,
-    /// Different names in its AAAA questions; absent if several AuthDNS were asked, each of which may
-    /// have been asked for the same names.
+    /// Different names in its AAAA queries; absent with several AuthDNS, which may have received queries for the same
+    /// names.
     #[serde(default)]
     pub names: Option<u64>,
-    /// The zones that it served; empty of versions that do not report them.
+    /// Served zones; empty for versions that do not report them.
     #[serde(default)]
     pub zones: Vec<ZoneFacts>,
     /// Trials of other testers at the same time.
     #[serde(default)]
     pub other_trials: u64,
-    /// Whether it was started anew: all other counts are since then.
+    /// True if it was restarted: all other counts are then since the restart.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub restarted: bool,
-    /// AuthDNS's own time, from the kernel's receive timestamp of a query to its reply, in
-    /// microseconds; absent if it answered nothing over UDP.
+    /// AuthDNS's processing time, from the kernel's receive timestamp of a query to its reply, in microseconds; absent
+    /// if it answered nothing over UDP.
     pub own_time_us: Option<OwnTime>,
-    /// The interface that it served past the stack (AF_XDP), and in which way; absent if it did not.
+    /// Interface served by AF_XDP, with its attach mode; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub past_stack: Option<PastStack>,
 }
 
-/// Percentiles of AuthDNS's own time in microseconds.
+/// Percentiles of AuthDNS's processing time in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct OwnTime {
-    /// The median: half of the replies took no longer.
+    /// Median.
     pub p50: f64,
-    /// The 99th percentile: 99 of 100 took no longer.
+    /// 99th percentile.
     pub p99: f64,
-    /// 99.9th percentile, which the limit is for.
+    /// 99.9th percentile, which is compared with the limit.
     pub p999: f64,
-    /// The longest of all.
+    /// Maximum.
     pub max: f64,
 }
 
@@ -76,8 +76,8 @@ impl OwnTime {
 }
 
 impl AuthPart {
-    /// What came between two looks at AuthDNS's counters. A question that repeats one of less than
-    /// `timeout` ago is a retry; one for which AuthDNS took longer than `limit` is slow.
+    /// Computes the difference between two reads of AuthDNS's counters. A query that repeats one less than `timeout`
+    /// ago is a retry; one that took AuthDNS longer than `limit` is slow.
     pub fn between(
         before: &AuthCounters,
         after: &AuthCounters,
@@ -113,9 +113,9 @@ impl AuthPart {
         }
     }
 
-    /// The reasons why AuthDNS spoiled the trial: a new start, drops of AuthDNS or of its host, waits
-    /// in its host's queueing disciplines above `waiting`, more than one missed datagram in
-    /// [`MISSED_IN`], or a 99.9th percentile of its own time above `limit`.
+    /// Returns the reasons for which AuthDNS invalidated the trial: a restart, drops of AuthDNS or of its host, waits
+    /// in its host's queueing disciplines above `waiting`, more than one missed datagram in [`MISSED_IN`], or a 99.9th
+    /// percentile of its processing time above `limit`.
     pub fn faults(&self, limit: Nanos, waiting: Nanos) -> Vec<Reason> {
         let mut faults = Vec::new();
         if self.restarted {
@@ -137,7 +137,7 @@ impl AuthPart {
         faults
     }
 
-    /// The reasons why a trial with this number of `names` was not the planned one: another zone than
+    /// Returns the reasons for which a trial with this number of `names` was not the planned one: another zone than
     /// `wanted`, or other clients at the same time.
     pub fn disagreements(&self, wanted: Option<&ZoneFacts>, names: u64) -> Vec<Reason> {
         let mut found = Vec::new();
@@ -155,25 +155,25 @@ impl AuthPart {
         found
     }
 
-    /// The reason why a trial did not fail by the DUT: AuthDNS refused more questions than a DUT asks
-    /// outside the zone, for instance for trust anchors.
+    /// Returns the reason if the DUT did not cause a failure: AuthDNS refused more queries than a DUT sends for names
+    /// outside the zone, such as trust anchors.
     pub fn refusal(&self) -> Option<Reason> {
         let Asked { aaaa, a, other, .. } = self.asked;
         let (refused, questions) = (self.refused, aaaa + a + other);
         (refused > spare(questions)).then_some(Reason::AuthRefused { refused, questions })
     }
 
-    /// Questions that AuthDNS answered too late, or did not receive although its host did.
+    /// Returns the queries that AuthDNS answered too late, or did not receive although its host did.
     pub fn doubtful(&self) -> u64 {
         self.slow + self.missed()
     }
 
-    /// Datagrams that AuthDNS's host received and AuthDNS did not, as far as counted.
+    /// Returns the datagrams that AuthDNS's host received and AuthDNS did not, as far as counted.
     pub fn missed(&self) -> u64 {
         self.host_drops.missed().unwrap_or(0)
     }
 
-    /// Datagrams that AuthDNS's host received, as far as counted.
+    /// Returns the datagrams that AuthDNS's host received, as far as counted.
     fn came(&self) -> u64 {
         self.host_drops.arrived.map_or(0, |arrived| arrived.interfaces)
     }
@@ -183,8 +183,8 @@ impl AuthPart {
         (datagrams > 0).then_some(Reason::AuthMissed { datagrams, came })
     }
 
-    /// The reasons for a trial with this number of `unanswered` queries that [`AuthPart::doubtful`]
-    /// questions decide.
+    /// Returns the reasons for a trial with this number of `unanswered` queries whose verdict depends on
+    /// [`AuthPart::doubtful`] queries.
     pub fn doubts(&self, limit: Nanos, unanswered: u64) -> Vec<Reason> {
         let slow = Reason::AuthDecides { questions: self.slow, limit, unanswered };
         let slow = (self.slow > 0).then_some(slow);
@@ -192,11 +192,11 @@ impl AuthPart {
     }
 }
 
-/// One missed datagram in this number is a fault, because a DUT marks down a server that does not
-/// answer, and so one missed question may cost many queries.
+/// Number of datagrams of which one missed is tolerated. A DUT marks down a server that does not answer, so one missed
+/// query may cost many others.
 const MISSED_IN: u64 = 1_000;
 
-/// Names or questions beyond `count` that are no sign of another trial, by the tolerance of a share.
+/// Returns the names or queries beyond `count` that do not indicate another trial, by the tolerance of a share.
 fn spare(count: u64) -> u64 {
     (TOLERANCE * count as f64 + PATTERN) as u64
 }

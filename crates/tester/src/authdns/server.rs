@@ -1,4 +1,4 @@
-//! AuthDNS running: workers on their sockets, TCP beside them, counters to read.
+//! A running AuthDNS: workers on their sockets, TCP, and readable counters.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -26,57 +26,56 @@ use crate::past_stack::{PastStack, XdpConfig};
 use crate::port::Port;
 use crate::tcp::{self, TcpServer};
 
-/// How often an idle worker looks whether it should stop.
+/// Interval at which an idle worker checks for a stop request.
 const STOP_CHECK: Duration = Duration::from_millis(100);
 
-/// What AuthDNS serves, where, and on which CPUs.
+/// Configuration of AuthDNS: zone, addresses and CPUs.
 #[derive(Clone, Debug)]
 pub struct AuthConfig {
     /// Addresses to serve, UDP and TCP.
     pub listen: Vec<SocketAddr>,
-    /// The zone that it answers for.
+    /// The zone that it serves.
     pub zone: Zone,
-    /// Worker threads for UDP of each address; 1 or more.
+    /// Worker threads for UDP per address; at least 1.
     pub threads: usize,
-    /// CPUs for the workers, round robin; none: the kernel decides.
+    /// CPUs for the workers, round robin; empty: the kernel decides.
     pub cpus: Vec<CpuId>,
-    /// How long each UDP reply is held back.
+    /// Delay of each UDP reply.
     pub delay: Delay,
-    /// Share of UDP replies that are withheld, 0 to 1, by a generator that begins with `seed`.
+    /// Share of UDP replies that are withheld, 0 to 1, by a random generator with `seed`.
     pub loss: f64,
-    /// Where `loss` and `delay` begin.
+    /// Seed of `loss` and `delay`.
     pub seed: u64,
-    /// An interface whose queries are also answered past the kernel's network stack (AF_XDP), by a
-    /// worker for each of its queues. It must have all addresses of `listen`, and holds no replies
-    /// back.
+    /// Interface on which queries are also answered by AF_XDP, with a worker per queue. It must have all addresses of
+    /// `listen`, and does not delay replies.
     pub xdp: Option<XdpConfig>,
 }
 
-/// Why AuthDNS does not run.
+/// Reasons for which AuthDNS does not run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthError {
     /// An address cannot be used.
     #[error("cannot serve {address} {source}")]
     Listen {
-        /// The address that it was to listen on.
+        /// The listen address.
         address: SocketAddr,
-        /// Over which transport, and what the system says.
+        /// Transport, and the system's error.
         source: ListenError,
     },
-    /// Delayed replies are sent outside the batch that knows the query's destination.
+    /// Delayed replies are sent outside the batch, which holds the query's destination address.
     #[error("--delay needs addresses of this host to listen on, not the wildcard {address}")]
     WildcardDelay {
-        /// The wildcard address that it was to listen on.
+        /// The wildcard address.
         address: SocketAddr,
     },
-    /// Delayed replies leave through sockets.
+    /// Delayed replies can only be sent through sockets.
     #[error("--delay and --xdp do not go together: held back replies leave through sockets")]
     XdpDelay,
-    /// The interface does not serve AF_XDP as is wanted.
+    /// The interface does not support the requested AF_XDP mode.
     #[error(transparent)]
     Xdp(#[from] XdpError),
-    /// The system does not tell its interfaces.
+    /// The system does not list its interfaces.
     #[error("cannot find this host's interfaces: {0}")]
     Interfaces(io::Error),
     /// A worker cannot be started.
@@ -93,7 +92,7 @@ pub struct RunningAuth {
     /// One for each address.
     tcp: Vec<TcpServer>,
     past_stack: Option<PastStack>,
-    /// Locked by who reads the counters, never by a worker.
+    /// Locked by readers of the counters, never by a worker.
     host: Arc<Mutex<HostWatch>>,
     /// See [`AuthCounters::start`].
     start: u32,
@@ -101,24 +100,24 @@ pub struct RunningAuth {
 }
 
 impl RunningAuth {
-    /// The addresses that it serves, ports filled in.
+    /// Returns the served addresses with their actual ports.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// The interface that it serves past the stack as well, if it does.
+    /// Returns the interface that it also serves by AF_XDP, if any.
     pub fn past_stack(&self) -> Option<&PastStack> {
         self.past_stack.as_ref()
     }
 
-    /// What was asked and answered so far, and what this host lost. Asks the kernel for the latter,
-    /// in the network namespace of the calling thread, which is to be that of [`start`].
+    /// Returns the counters so far, and the losses of this host. Queries the kernel for the latter in the network
+    /// namespace of the calling thread, which must be that of [`start`].
     pub fn counters(&self) -> AuthCounters {
         self.reader()()
     }
 
-    /// A reader of the counters for another thread. From now on this host is looked at every 20 ms,
-    /// until reader and AuthDNS are gone.
+    /// Returns a reader of the counters for another thread. From now on this host is sampled every 20 ms, until reader
+    /// and AuthDNS are dropped.
     ///
     /// # Errors
     /// If the system does not start a thread.
@@ -164,7 +163,7 @@ impl Drop for RunningAuth {
 /// Starts AuthDNS; it serves when this returns.
 ///
 /// # Errors
-/// If an address cannot be served, or the interface not past the stack.
+/// If an address cannot be served, or AF_XDP does not work on the interface.
 pub fn start(config: &AuthConfig) -> Result<RunningAuth, AuthError> {
     if config.xdp.is_some() && !config.delay.is_none() {
         return Err(AuthError::XdpDelay);
@@ -185,7 +184,7 @@ pub fn start(config: &AuthConfig) -> Result<RunningAuth, AuthError> {
     let host = HostWatch::begin(&addresses, past_stack.as_ref()).map_err(AuthError::Interfaces)?;
     let host = Arc::new(Mutex::new(host));
     let workers = bound.len() * config.threads + servers.len();
-    // The last set of counters is that of the TCP side.
+    // The last set of counters belongs to the TCP side.
     let counters: Arc<Vec<WorkerCounters>> =
         Arc::new((0..=workers).map(|_| WorkerCounters::default()).collect());
     let stop = Arc::new(AtomicBool::new(false));
@@ -257,7 +256,7 @@ impl Bound {
     }
 }
 
-/// Answers over TCP and counts the replies in the set of counters with this number.
+/// Answers over TCP and counts the replies in the set of counters with this index.
 fn serve_tcp(
     listener: TcpListener,
     zone: Arc<Zone>,
@@ -294,8 +293,7 @@ impl Worker {
         {
             tracing::warn!("cannot pin an AuthDNS worker to CPU {}: {error}", cpu.0);
         }
-        // On a CPU that it shares with the Measurer neither is to keep the other waiting, and the
-        // DUT is to wait for neither.
+        // On a CPU shared with the Measurer neither may delay the other, and the DUT must not wait for either.
         be_favoured();
         let is_socket = self.port.endpoint().is_some();
         let line = self.port.endpoint().filter(|_| !self.delay.is_none()).map(DelayLine::new);
@@ -323,8 +321,7 @@ impl Worker {
                 }
                 len
             });
-            // A receive error is an ICMP error of a client that has gone; there is nothing to do
-            // about it.
+            // A receive error is an ICMP error of a client that has gone, and can be ignored.
             let turn = turn.unwrap_or_default();
             counters[self.number].publish(&counts, turn.refused);
             if is_socket {
