@@ -15,11 +15,11 @@ const CLIENT_SUBNET: u16 = 8;
 /// EDNS in a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edns {
-    /// The largest answer that may come over UDP, in octets.
+    /// Maximum size of a UDP response in octets.
     pub size: u16,
-    /// Whether DNSSEC records are wanted (DO).
+    /// True if DNSSEC records are requested (DO).
     pub dnssec_ok: bool,
-    /// Options of the OPT record, in the order in which they are sent.
+    /// Options of the OPT record, in the order of sending.
     pub options: Vec<EdnsOption>,
 }
 
@@ -30,7 +30,7 @@ pub struct EdnsOption {
     value: Vec<u8>,
 }
 
-/// What somebody wrote is no EDNS option.
+/// A text is not an EDNS option.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{0}' is no EDNS option; write its code and its value in hexadecimal, for example 10:0102030405060708"
@@ -38,12 +38,12 @@ pub struct EdnsOption {
 pub struct OptionError(String);
 
 impl EdnsOption {
-    /// Asks which server answers (RFC 5001).
+    /// Requests the server identifier (RFC 5001).
     pub fn nsid() -> EdnsOption {
         EdnsOption { code: NSID, value: Vec::new() }
     }
 
-    /// Says for whom is asked (RFC 7871 §6).
+    /// Sends a client subnet (RFC 7871 §6).
     pub fn client_subnet(network: IpNet) -> EdnsOption {
         let (family, address) = match network.network() {
             IpAddr::V4(address) => (1u16, address.octets().to_vec()),
@@ -59,7 +59,7 @@ impl EdnsOption {
 impl FromStr for EdnsOption {
     type Err = OptionError;
 
-    /// `code:value`, as dnsperf writes it.
+    /// Parses `code:value`, the format of dnsperf.
     fn from_str(s: &str) -> Result<EdnsOption, OptionError> {
         let bad = || OptionError(s.into());
         let (code, value) = s.split_once(':').unwrap_or((s, ""));
@@ -74,20 +74,19 @@ impl FromStr for EdnsOption {
     }
 }
 
-/// What stands in the additional section of each query: the OPT record if EDNS is wanted, and a
-/// TSIG record if there is a key.
+/// The additional section of each query: the OPT record if EDNS is enabled, and a TSIG record if there is a key.
 #[derive(Clone, Debug, Default)]
 pub struct Additional {
-    /// The OPT record in wire format; empty without EDNS.
+    /// OPT record in wire format; empty without EDNS.
     opt: Vec<u8>,
     key: Option<Key>,
-    /// Seconds by which signatures are off the clock.
+    /// Offset of the signatures' time in seconds.
     skew: i64,
 }
 
 impl Additional {
-    /// EDNS, if wanted, and a signature, if there is a key; `skew` is by how many seconds its time
-    /// is wrong, for tests.
+    /// Creates the section with EDNS, if given, and a signature, if there is a key; `skew` is an offset of its time in
+    /// seconds, for tests.
     pub fn new(edns: Option<&Edns>, key: Option<Key>, skew: i64) -> Additional {
         let mut opt = Vec::new();
         if let Some(edns) = edns {
@@ -101,13 +100,12 @@ impl Additional {
         Additional { opt, key, skew }
     }
 
-    /// Whether replies must be signed, and with which key.
+    /// Returns the key with which replies must be signed, if any.
     pub(super) fn key(&self) -> Option<&Key> {
         self.key.as_ref()
     }
 
-    /// Completes the query that begins at `start` of `out`: id, EDNS, and the signature, whose code
-    /// is returned.
+    /// Completes the query that begins at `start` of `out`: id, EDNS, and the signature; returns its MAC.
     #[inline]
     pub(super) fn complete(
         &self,

@@ -1,9 +1,8 @@
-//! Closed loop: a fixed number of queries in flight; each answer lets the next query go (dnsperf's
-//! way, and with one query per thread that of dns64perf2: G. Lencse, "Performance Analysis of
-//! MTD64, our Tiny Multi-Threaded DNS64 Server Implementation: Proof of Concept").
+//! Closed loop: a fixed number of queries in flight; each response triggers the next query. This is the method of
+//! dnsperf, and with one query per thread that of dns64perf2 (G. Lencse, "Performance Analysis of MTD64, our Tiny
+//! Multi-Threaded DNS64 Server Implementation: Proof of Concept").
 //!
-//! It finds the rate at which a server answers when it is never idle, and never asked more than it
-//! can hold.
+//! It finds the rate at which a server answers when it is never idle, and never has more queries than it can hold.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,34 +20,34 @@ use super::tally::Tally;
 use super::{ClientSettings, Connections, SocketError};
 use crate::measurer::result::Rtt;
 
-/// Queries in flight per port at the most: its ids, less room for late replies to be told from new
+/// Maximum number of queries in flight per port: half of its ids, so that late replies can be distinguished from new
 /// ones.
 const MOST_PER_PORT: usize = 32_768;
 
-/// A closed loop: what to ask, and how much at once.
+/// A closed loop: its queries and their number in flight.
 #[derive(Clone, Debug)]
 pub struct ClosedLoopPlan {
-    /// What is asked, and how.
+    /// Queries and settings.
     pub settings: ClientSettings,
-    /// Queries in flight, over all threads.
+    /// Queries in flight over all threads.
     pub outstanding: usize,
-    /// Threads, each with its share of the ports and questions.
+    /// Threads, each with its share of the ports and queries.
     pub threads: usize,
-    /// Source ports, over all threads; over TCP connections.
+    /// Source ports over all threads; over TCP, connections.
     pub source_ports: usize,
-    /// CPUs of the threads, round robin; none: the kernel decides.
+    /// CPUs of the threads, round robin; empty: the kernel decides.
     pub cpus: Vec<CpuId>,
-    /// How long to go round and round; none: once through the questions.
+    /// Duration of cycling through the queries; `None`: once through them.
     pub duration: Option<Nanos>,
-    /// Queries per second at the most, over all threads; none: as many as the server answers.
+    /// Maximum queries per second over all threads; `None`: unlimited.
     pub most: Option<Qps>,
 }
 
-/// Why a closed loop cannot be run.
+/// Reasons for which a closed loop cannot run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClosedLoopError {
-    /// Numbers that do not fit each other.
+    /// Inconsistent numbers.
     #[error(
         "--outstanding {outstanding}, --threads {threads}, --source-ports {ports}: every thread needs a port, every port a \
          query, and a port has {MOST_PER_PORT} at the most"
@@ -61,74 +60,74 @@ pub enum ClosedLoopError {
         /// Source ports over all threads (`--source-ports`).
         ports: usize,
     },
-    /// Fewer questions than threads.
+    /// Fewer queries than threads.
     #[error("{count} questions for {threads} threads; there must be one for each")]
     Questions {
-        /// How many there are.
+        /// Number of queries.
         count: u64,
         /// Threads (`--threads`).
         threads: usize,
     },
-    /// No socket towards the server, or it failed.
+    /// No socket towards the server could be opened, or it failed.
     #[error(transparent)]
     Socket(#[from] SocketError),
 }
 
-/// What a closed loop found.
+/// Result of a closed loop.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ClosedLoopResult {
-    /// The server that was asked.
+    /// The queried server.
     pub server: String,
-    /// Queries that were kept in flight, over all threads.
+    /// Queries kept in flight over all threads.
     pub outstanding: usize,
-    /// Length in seconds: from the first query to the last answer or the last query, and at least
-    /// the planned duration; after an interruption, from the first query to that.
+    /// Length in seconds: from the first query to the last response or the last query, and at least the planned
+    /// duration; after an interruption, from the first query to that.
     #[serde(rename = "duration_s", alias = "seconds")]
     pub seconds: f64,
-    /// Seconds until everything was answered or given up.
+    /// Seconds until all queries were answered or given up.
     #[serde(rename = "elapsed_s", alias = "elapsed")]
     pub elapsed: f64,
-    /// True if the user ended it before its time.
+    /// True if the user interrupted it.
     pub interrupted: bool,
     /// Queries in flight at the interruption. They have no outcome and are not part of `sent`.
     #[serde(default)]
     pub interrupted_queries: u64,
-    /// Answers that this host dropped because its own socket buffers were full: they count as lost,
-    /// and are not the server's loss.
+    /// Responses dropped on this host because its socket buffers were full. They count as lost, and are not the
+    /// server's loss.
     pub client_drops: u64,
-    /// What became of the queries.
+    /// Outcomes of the queries.
     #[serde(flatten)]
     pub counts: Counts,
-    /// Valid answers per second.
+    /// Valid responses per second.
     pub qps: f64,
-    /// Answers by rcode, the number as key; only of those that came.
+    /// Received responses by RCODE, with the number as key.
     #[serde(with = "method::records::by_number")]
     #[schemars(with = "std::collections::BTreeMap<String, u64>")]
     pub rcodes: BTreeMap<u8, u64>,
-    /// Answers that came truncated, and of these those asked for again over TCP.
+    /// Truncated responses, including those retried over TCP.
     pub truncated: u64,
-    /// Questions asked again over TCP.
+    /// Queries retried over TCP.
     pub retried: u64,
-    /// Round-trip times of the valid answers in microseconds, by the kernel's clock where it says;
-    /// absent if there was none.
+    /// Round-trip times of the valid responses in microseconds, from kernel timestamps if available; absent if there
+    /// was none.
     pub rtt_us: Option<Rtt>,
-    /// What became of TCP connections; all 0 over UDP.
+    /// TCP connections; all 0 over UDP.
     pub connections: Connections,
-    /// How long connecting took, in microseconds; absent without connections.
+    /// Connection setup times in microseconds; absent without connections.
     pub connecting_us: Option<Rtt>,
-    /// The sums and histograms behind it.
+    /// Underlying totals and histograms.
     #[serde(skip)]
     pub tally: Option<Box<Tally>>,
-    /// When it began (wall clock).
+    /// Start time (wall clock).
     #[serde(skip)]
     pub began: Nanos,
 }
 
 impl ClosedLoopPlan {
-    /// Whether its numbers fit each other.
+    /// Checks that the numbers are consistent.
     ///
     /// # Errors
-    /// If not.
+    /// If they are not.
     pub fn check(&self) -> Result<(), ClosedLoopError> {
         let ClosedLoopPlan { outstanding, threads, source_ports: ports, .. } = *self;
         if threads == 0
@@ -149,16 +148,16 @@ impl ClosedLoopPlan {
 /// Runs a closed loop to its end.
 ///
 /// # Errors
-/// If the plan's numbers do not fit, or there is no socket towards the server. What the server does
-/// is part of the result.
+/// If the plan's numbers are inconsistent, or there is no socket towards the server. The server's behaviour is part of
+/// the result.
 pub fn run(plan: &ClosedLoopPlan) -> Result<ClosedLoopResult, ClosedLoopError> {
     run_until(plan, &AtomicBool::new(false), &Progress::new(plan.threads))
 }
 
-/// Runs a closed loop to its end, or until `stop` is set. `progress` has the plan's number of threads.
+/// Runs a closed loop to its end, or until `stop` is set. `progress` must have the plan's number of threads.
 ///
 /// # Errors
-/// As [`run`].
+/// Same as [`run`].
 pub fn run_until(
     plan: &ClosedLoopPlan,
     stop: &AtomicBool,
@@ -210,7 +209,7 @@ fn result(
     elapsed: Nanos,
 ) -> ClosedLoopResult {
     tally.settle_refused();
-    // Silence of the server does not shorten the time.
+    // An unresponsive server does not shorten the time.
     let wanted = plan.duration.map_or(start, |duration| start + duration);
     let end = match tally.interrupted {
         Some(_) => start + elapsed,
@@ -332,7 +331,7 @@ mod tests {
         assert_eq!((result.counts.sent, result.counts.lost, result.qps), (40, 40, 0.0));
     }
 
-    /// A server that replies to 20 queries and then to none; the user interrupts at the 40th.
+    /// A server that replies to 20 queries and then stops; the user interrupts at the 40th.
     #[test]
     fn an_interrupted_loop_ends_at_once_without_losses() {
         let server = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -1,6 +1,6 @@
-//! What dns64perf2 finds (G. Lencse: Performance Analysis of MTD64, our Tiny Multi-Threaded DNS64
-//! Server Implementation: Proof of Concept): the time of experiments of 256 names each, which n
-//! threads resolve one after the other.
+//! The measurement of dns64perf2 (G. Lencse: Performance Analysis of MTD64, our Tiny Multi-Threaded DNS64 Server
+//! Implementation: Proof of Concept): the time of experiments of 256 names each, which n threads resolve one after the
+//! other.
 
 use method::records::Counts;
 use method::stats::MeanAndDeviation;
@@ -8,41 +8,39 @@ use serde::{Deserialize, Serialize};
 
 use super::closed_loop::ClosedLoopResult;
 
-/// Names of an experiment.
+/// Names per experiment.
 pub const NAMES: u64 = 256;
 
-/// A run of experiments.
+/// A series of experiments.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Experiments {
-    /// The server that was asked.
+    /// The queried server.
     pub server: String,
     /// Threads, each with one query in flight.
     pub threads: usize,
-    /// When the first began: seconds since 1970-01-01 UTC.
+    /// Start time of the first: seconds since 1970-01-01 UTC.
     pub started_unix_s: f64,
-    /// Milliseconds for each experiment of 256 names.
+    /// Milliseconds of each experiment of 256 names.
     pub experiments_ms: Vec<f64>,
-    /// The mean of the experiments, in milliseconds.
+    /// Mean of the experiments in milliseconds.
     pub average_ms: f64,
-    /// The standard deviation of the experiments, in milliseconds.
+    /// Standard deviation of the experiments in milliseconds.
     pub standard_deviation_ms: f64,
     /// 256 ÷ the mean: answered queries per second.
     pub qps: f64,
-    /// Names without a valid answer, over all experiments.
+    /// Names without a valid response over all experiments.
     pub failed: u64,
-    /// CPU use of the watched process in per cent of a core, over the seconds; absent where none is
-    /// watched.
+    /// CPU use of the watched process in per cent of a core, over the seconds; absent if none is watched.
     pub cpu_pct: Option<MeanAndDeviation>,
-    /// Answers that this host dropped because its own socket buffers were full: they are not the
-    /// server's loss.
+    /// Responses dropped on this host because its socket buffers were full; not the server's loss.
     pub client_drops: u64,
-    /// What became of the queries.
+    /// Outcomes of the queries.
     #[serde(flatten)]
     pub counts: Counts,
 }
 
 impl Experiments {
-    /// A run against `server` that began at `started_unix_s` and has no experiment yet.
+    /// Creates a series against `server` that began at `started_unix_s`, without experiments.
     pub fn begin(server: String, threads: usize, started_unix_s: f64) -> Experiments {
         Experiments {
             server,
@@ -59,7 +57,7 @@ impl Experiments {
         }
     }
 
-    /// Adds an experiment. Its time is that until all threads are through, as dns64perf2 takes it.
+    /// Adds an experiment. Its time lasts until all threads have finished, as in dns64perf2.
     pub fn add(&mut self, experiment: &ClosedLoopResult) {
         self.experiments_ms.push(experiment.elapsed * 1e3);
         self.failed += NAMES - experiment.counts.valid.min(NAMES);
@@ -67,7 +65,7 @@ impl Experiments {
         self.counts.merge(&experiment.counts);
     }
 
-    /// Computes what the experiments amount to, when all are added.
+    /// Computes the summary after all experiments are added.
     pub fn conclude(&mut self) {
         let Some(times) = MeanAndDeviation::of(&self.experiments_ms) else { return };
         (self.average_ms, self.standard_deviation_ms) = (times.mean, times.stdev);

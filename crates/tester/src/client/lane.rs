@@ -1,17 +1,16 @@
-//! What one thread of a client does: asks as its drive allows, takes answers, gives up what waited
-//! too long.
+//! One thread of a client: sends queries as its load model allows, receives responses, and times out queries.
 //!
 //! ```text
-//!   ┌─► drive: how many may be in flight (closed loop), or what is due now (ramp)
-//!   │      └─► ask: the next question from the next port with room, handed over a group at a time
-//!   │   take: what the ports' sockets and connections have; each answer is booked to its question
-//!   │      └─► truncated: the same question again over TCP
-//!   └── give up: questions that waited longer than the timeout are lost
+//!   ┌─► load model: number of free slots (closed loop), or queries due now (ramp)
+//!   │      └─► ask: the next query from the next port with room, sent in groups
+//!   │   take: reads the ports' sockets and connections; each response is matched to its query
+//!   │      └─► truncated: the same query over TCP
+//!   └── give up: queries older than the timeout are lost
 //! ```
 //!
-//! A lane has ports of its own, each with ids of its own, and shares nothing with other lanes but
-//! the end: the first one that ends tells the others. When no more is to be asked it goes on taking
-//! until nothing is in flight.
+//! A thread has separate ports, each with separate ids, and shares nothing with other threads but the end: the first
+//! thread that ends makes the others end. When there are no more queries to send, it receives until nothing is in
+//! flight.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,35 +35,34 @@ use super::{Check, ClientSettings, Transport, progress};
 use crate::intervals::note;
 use crate::measurer::expect::{judge_form, wrong_rcode};
 
-/// How long a lane that waits for answers only sleeps at the most.
+/// Maximum sleep of a thread that only waits for responses.
 const IDLE: Duration = Duration::from_millis(10);
-/// How long a lane that asks no more than so many a second sleeps at the most while more is to be
-/// asked.
+/// Maximum sleep of a rate-limited thread while there are more queries to send.
 const UNTIL_DUE: Duration = Duration::from_millis(1);
-/// How long a lane on a schedule sleeps at the least, where CPUs are few.
+/// Minimum sleep of a thread on a schedule if there are few CPUs.
 const NAP: Nanos = Nanos::from_micros(50);
-/// With so many CPUs, a lane on a schedule burns one of them instead.
+/// Number of CPUs from which a thread on a schedule busy-waits instead.
 const CPUS_TO_BURN: usize = 4;
-/// So many queries share one look at the clock.
+/// Queries sent per clock read.
 const GROUP: u64 = 64;
-/// So many queries of a backlog leave before answers are looked at again.
+/// Queries of a backlog that are sent before responses are read again.
 const BURST: u64 = 256;
 
-/// When questions may be asked.
+/// Load model: determines when queries may be sent.
 pub(super) enum Drive<'a> {
-    /// All that there is room for, until a moment or once through the questions, up to `most` of them
-    /// a second. When `stop` is set, the lane ends at once.
+    /// Sends whenever there is room, until a given time or once through the queries, up to `most` per second. When
+    /// `stop` is set, the thread ends at once.
     Closed {
         end: Option<Nanos>,
         most: Option<Qps>,
         stop: &'a AtomicBool,
         progress: Option<&'a progress::ThreadSums>,
     },
-    /// When they are due.
+    /// Sends queries when they are due.
     Ramp(Box<Due<'a>>),
 }
 
-/// A lane's share of a ramp.
+/// A thread's share of a ramp.
 pub(super) struct Due<'a> {
     pub(super) ramp: Ramp,
     /// Time for responses after the end of the ramp.
@@ -73,35 +71,35 @@ pub(super) struct Due<'a> {
     pub(super) of: u64,
     /// Queries in flight at which it ends.
     pub(super) outstanding: usize,
-    /// Queries by which it may be behind; 0: any.
+    /// Maximum backlog of queries; 0: unlimited.
     pub(super) behind: u64,
-    /// Set by the first lane that ends.
+    /// Set by the first thread that ends.
     pub(super) over: &'a AtomicBool,
-    /// Set when the user wants to stop.
+    /// Set on the user's request to stop.
     pub(super) until: &'a AtomicBool,
     pub(super) asked: u64,
     pub(super) ending: Option<Ending>,
-    /// When the lane sent its last query, after the start.
+    /// Send time of the thread's last query, after the start.
     pub(super) ended: Nanos,
     pub(super) lateness: Histogram<u64>,
     pub(super) burns: bool,
     pub(super) watch: &'a (dyn Fn(Status) + Sync),
-    /// Whether it has been told that the rate grows no more, or never will be.
+    /// True if the plateau of the rate has been reported, or never will be.
     pub(super) on_plateau: bool,
 }
 
 impl Due<'_> {
-    /// Whether lanes on a schedule should burn their CPUs.
+    /// True if threads on a schedule should busy-wait.
     pub(super) fn can_burn() -> bool {
         allowed_cpus().len() >= CPUS_TO_BURN
     }
 
-    /// How many of the lane's queries are due at a moment after the start.
+    /// Returns the number of the thread's queries due at a time after the start.
     fn count(&self, moment: Nanos) -> u64 {
         (self.ramp.due(moment) + self.of - 1 - self.lane) / self.of
     }
 
-    /// Why the lane ends when so much time has passed since the start; none while it goes on.
+    /// Returns the reason for which the thread ends at this time after the start; `None` while it continues.
     fn ending_after(&self, passed: Nanos) -> Option<Ending> {
         let rate = self.ramp.rate(passed);
         let behind = self.count(passed).saturating_sub(self.asked);
@@ -115,50 +113,48 @@ impl Due<'_> {
         if passed >= self.ramp.length() && left == 0 {
             return Some(Ending::Time);
         }
-        // A second after the end of the ramp the lane still has queries to send: it could not keep
-        // up.
+        // A second after the end of the ramp the thread still has queries to send: it was too slow.
         let is_over = passed >= self.ramp.length() + Nanos::SECOND;
         is_over.then_some(Ending::Behind { queries: left * self.of, rate })
     }
 
-    /// True if sending has ended and no response is waited for any more at this moment after the
-    /// start.
+    /// True at the time after the start when sending has ended and no response is awaited any more.
     fn is_over(&self, passed: Nanos) -> bool {
         self.ending.is_some() && passed >= self.ramp.length() + self.wait
     }
 
-    /// When the lane's next query is due.
+    /// Returns the send time of the thread's next query.
     fn next(&self) -> Nanos {
         self.ramp.deadline(self.asked * self.of + self.lane)
     }
 }
 
-/// What became of an attempt to ask.
+/// Result of an attempt to send a query.
 enum Ask {
     Asked,
     NoRoom,
     NoMore,
 }
 
-/// What became of a question that is due.
+/// Result for a query that is due.
 enum Step {
     Asked,
-    /// There is no way for it at the moment.
+    /// It cannot be sent at the moment.
     Waits,
     Ends(Ending),
 }
 
-/// What a packet was.
+/// Kind of a received packet.
 enum Reply {
-    /// The answer to a query, or nothing that matters any more.
+    /// The response to a query, or one that is no longer relevant.
     Booked,
-    /// Nothing that was asked.
+    /// An unmatched response.
     Stray,
-    /// The truncated answer to the query with this id, which is to be asked over TCP.
+    /// The truncated response to the query with this id, which must be retried over TCP.
     Truncated(u16),
 }
 
-/// What one thread does.
+/// State of one client thread.
 pub(super) struct Lane<'a> {
     settings: &'a ClientSettings,
     cpu: Option<CpuId>,
@@ -167,13 +163,13 @@ pub(super) struct Lane<'a> {
     next_port: usize,
     cursor: Cursor,
     start: Nanos,
-    /// Whether all there was room for has been asked.
+    /// True if all free slots have been used.
     is_filled: bool,
     pub(super) tally: Tally,
 }
 
 impl<'a> Lane<'a> {
-    /// A lane with `ports` ports, of which the first is number `first_port` of all, and `room`
+    /// Creates a thread with `ports` ports, of which the first has index `first_port` among all, and up to `room`
     /// queries in flight.
     pub(super) fn new(
         settings: &'a ClientSettings,
@@ -201,7 +197,7 @@ impl<'a> Lane<'a> {
         })
     }
 
-    /// Asks as `drive` allows, from `start` on, until all queries are answered or given up.
+    /// Sends queries as `drive` allows, beginning at `start`, until all are answered or given up.
     pub(super) fn run(mut self, start: Nanos, drive: &mut Drive<'_>) -> io::Result<Lane<'a>> {
         if let Some(cpu) = self.cpu {
             pin_to(cpu)?;
@@ -215,7 +211,7 @@ impl<'a> Lane<'a> {
         loop {
             let more = match drive {
                 Drive::Closed { stop, .. } if stop.load(Ordering::Relaxed) => {
-                    // Replies that are already here count.
+                    // Replies that have already arrived count.
                     self.take(Duration::ZERO, &mut batch)?;
                     self.tally.interrupt(self.in_flight() as u64);
                     self.conclude();
@@ -237,7 +233,7 @@ impl<'a> Lane<'a> {
                 Drive::Closed { most: Some(_), .. } if more => UNTIL_DUE,
                 _ => IDLE,
             };
-            // What arrived before this moment is read first.
+            // Packets that arrived before this time are read first.
             let now = clock::now();
             self.take(idle, &mut batch)?;
             self.give_up(now);
@@ -253,7 +249,7 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// What only the sockets know.
+    /// Adds the counters of the sockets.
     fn conclude(&mut self) {
         for port in &self.ports {
             self.tally.client_drops +=
@@ -262,7 +258,7 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Why no connection could be made, if none could for as long as a query may take.
+    /// Returns the connection error if no connection could be made for as long as a query's timeout.
     fn is_unreachable(&mut self, now: Nanos) -> Option<io::Error> {
         if self.settings.transport != Transport::Tcp || self.tally.connections.made > 0 {
             return None;
@@ -281,7 +277,7 @@ impl<'a> Lane<'a> {
         self.ports.iter().map(|port| port.flights.in_flight).sum()
     }
 
-    /// Sleeps until the next query is due, or answers may have gathered.
+    /// Sleeps until the next query is due, or responses may have gathered.
     fn nap(&self, due: &Due<'_>) {
         let now = clock::now();
         let next = self.start + due.next();
@@ -291,8 +287,7 @@ impl<'a> Lane<'a> {
         clock::sleep_until(next.clamp(now + NAP, now + Nanos::from_millis(1)));
     }
 
-    /// Asks as much as there is room for, and no more than `most` a second; false when no more is
-    /// to be asked.
+    /// Sends queries while there is room, at most `most` per second; returns false when there are no more.
     fn ask_all(&mut self, end: Option<Nanos>, most: Option<Qps>) -> bool {
         let mut now = clock::now();
         if end.is_some_and(|end| now >= end) {
@@ -306,8 +301,7 @@ impl<'a> Lane<'a> {
         self.is_filled = true;
         for at in 0..self.ports.len() {
             for asked in 1u64.. {
-                // A time for each group that leaves together; and answers must not wait until a
-                // large window is full.
+                // One timestamp per group that is sent together. Responses must not wait until a large window is full.
                 if asked.is_multiple_of(GROUP) {
                     self.flush(at);
                     now = clock::now();
@@ -333,7 +327,7 @@ impl<'a> Lane<'a> {
         more
     }
 
-    /// Asks what is due; false when no more is to be asked.
+    /// Sends the queries that are due; returns false when there are no more.
     fn ask_due(&mut self, due: &mut Due<'_>, batch: &mut ReceiveBatch) -> io::Result<bool> {
         if due.ending.is_some() {
             return Ok(false);
@@ -344,8 +338,7 @@ impl<'a> Lane<'a> {
         while due.asked < until && ending.is_none() {
             let now = clock::now();
             let late = now.since(self.start).since(due.next());
-            // One group leaves together; looking at the clock for each would cost as much as
-            // sending it.
+            // One group is sent together; reading the clock for each query would cost as much as sending it.
             let group = (until - due.asked).min(16);
             let in_flight = self.in_flight();
             let mut waits = false;
@@ -385,8 +378,7 @@ impl<'a> Lane<'a> {
         }
         let ending = ending.or_else(|| due.ending_after(passed));
         if ending.is_some() || due.over.load(Ordering::Relaxed) {
-            // All lanes end together: the first one knows the reason, the others end because it
-            // did.
+            // All threads end together: the first one has the reason, the others end because of it.
             let first = !due.over.swap(true, Ordering::Relaxed);
             due.ending = Some(if first { ending.unwrap_or(Ending::Time) } else { Ending::Other });
             if first {
@@ -398,7 +390,7 @@ impl<'a> Lane<'a> {
         Ok(true)
     }
 
-    /// Asks one question from the next port that has room.
+    /// Sends one query from the next port that has room.
     fn ask_one(&mut self, due: &Due<'_>, now: Nanos, unix: u64) -> Step {
         for _ in 0..self.ports.len() {
             let at = self.next_port;
@@ -413,7 +405,7 @@ impl<'a> Lane<'a> {
                 }
             }
         }
-        // Connections that are being made leave a backlog, which has its own limit.
+        // Pending connections cause a backlog, which has a separate limit.
         let connecting = self.settings.transport == Transport::Tcp
             && self
                 .ports
@@ -476,12 +468,12 @@ impl<'a> Lane<'a> {
             }
         }
         if let Some(stream) = &mut port.stream {
-            // What is wrong with it is found when it is read.
+            // An error shows when the stream is read.
             let _ = stream.write();
         }
     }
 
-    /// Takes what has come, waiting for `idle` at the most.
+    /// Reads received packets, waiting up to `idle`.
     fn take(&mut self, idle: Duration, batch: &mut ReceiveBatch) -> io::Result<()> {
         let ready: Vec<usize> = self.poller.wait(idle)?.collect();
         for at in 0..self.ports.len() {
@@ -498,13 +490,13 @@ impl<'a> Lane<'a> {
         Ok(())
     }
 
-    /// Reads what is there on a UDP port.
+    /// Reads the packets of a UDP port.
     fn drain(&mut self, at: usize, batch: &mut ReceiveBatch) {
         let Lane { settings, poller, ports, tally, start, .. } = self;
         let port = &mut ports[at];
         for _ in 0..16 {
             let Some((endpoint, _)) = &port.udp else { return };
-            // ICMP errors say that a query reached nobody; it is given up in its time.
+            // ICMP errors mean that a query reached no server; it times out.
             let Ok(received) = batch.receive(endpoint, Wait::Dont) else { continue };
             let clocks = ClockPair::sample();
             for datagram in batch.iter() {
@@ -527,7 +519,7 @@ impl<'a> Lane<'a> {
         port.has_more = true;
     }
 
-    /// Goes on with a port's connection.
+    /// Continues a port's connection.
     fn work(&mut self, at: usize) {
         let Lane { settings, ports, tally, start, .. } = self;
         let port = &mut ports[at];
@@ -556,20 +548,20 @@ impl<'a> Lane<'a> {
             tally.connections.failed += 1;
         }
         port.disconnect(now, stream.has_brought());
-        // Nobody will answer what was asked on it.
+        // Queries sent on it will not be answered.
         let gone = port.flights.drop_tcp();
         tally.connections.lost_with += gone;
         tally.counts.lost += gone;
     }
 
-    /// Gives up the queries that have waited for the timeout.
+    /// Gives up the queries older than the timeout.
     fn give_up(&mut self, now: Nanos) {
         let Some(moment) = now.0.checked_sub(self.settings.timeout.0) else { return };
-        // Where there is more to read, the answer may be in it.
+        // If there is more to read, the response may be in it.
         self.give_up_sent_before(Nanos(moment), |port| !port.has_more);
     }
 
-    /// Gives up the queries of these ports that were sent before a moment.
+    /// Gives up the queries of these ports that were sent before a given time.
     fn give_up_sent_before(&mut self, moment: Nanos, of: impl Fn(&Port) -> bool) {
         for port in self.ports.iter_mut().filter(|port| of(port)) {
             while port.flights.give_up(moment).is_some() {
@@ -579,7 +571,7 @@ impl<'a> Lane<'a> {
     }
 }
 
-/// Asks a question again over the port's connection, because its answer came truncated.
+/// Repeats a query over the port's connection, because its response was truncated.
 fn ask_over_tcp(
     settings: &ClientSettings,
     poller: &Poller,
@@ -595,7 +587,7 @@ fn ask_over_tcp(
         settings.source.write(flight.asked, out);
         settings.additional.complete(out, from, id, unix)
     };
-    // Without a connection it waits for its timeout, as any resolver's question does.
+    // Without a connection it times out, like a query of any resolver.
     let mac = port.stream(settings, poller, now).map(|stream: &mut Stream| {
         tally.retried += 1;
         let mac = stream.push(write);
@@ -605,7 +597,7 @@ fn ask_over_tcp(
     port.flights.goes_on_over_tcp(id, mac.unwrap_or(wire::tsig::Mac::EMPTY));
 }
 
-/// A message that has come.
+/// A received message.
 struct Arrival<'a> {
     settings: &'a ClientSettings,
     start: Nanos,
@@ -615,7 +607,7 @@ struct Arrival<'a> {
 }
 
 impl Arrival<'_> {
-    /// Books it as the answer that it is, if it is one.
+    /// Matches it to a query and records the outcome, if it is a response.
     #[inline]
     fn book(&self, flights: &mut Flights, tally: &mut Tally) -> Reply {
         let Arrival { settings, start, bytes, arrived, over_tcp } = *self;
@@ -669,12 +661,12 @@ impl Arrival<'_> {
     }
 }
 
-/// The time that signatures carry.
+/// Returns the current time for signatures.
 fn unix_seconds() -> u64 {
     clock::wall().0 / Nanos::SECOND.0
 }
 
-/// The `i`-th share of `total` things dealt out to `of`.
+/// Returns the size of the `i`-th of `of` shares of `total`.
 pub(super) fn share(total: usize, i: usize, of: usize) -> usize {
     total / of + usize::from(i < total % of)
 }

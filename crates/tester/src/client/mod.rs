@@ -1,17 +1,16 @@
-//! Clients that wait for answers before they ask on: the closed loop (dnsperf, dns64perf2) and the
-//! ramp (resperf).
+//! Closed-loop client (dnsperf, dns64perf2) and ramp client (resperf).
 //!
 //! ```text
-//!                  drive: how many may be asked now
+//!                  load model: number of queries that may be sent now
 //!                          │
 //! source ─► additional ─► port ─► UDP socket or TCP stream ─► server
 //! (name     (EDNS,        (id, in flight)                       │
 //!   or file)  TSIG)        ▲                                    │
-//!                          └── is it the answer? is it right? ◄─┘        tally: sums, histograms, intervals
+//!                          └── match, then check ◄──────────────┘        tally: totals, histograms, intervals
 //! ```
 //!
-//! Each lane is one thread with ports, names and a tally of its own. Neither finds the rate of
-//! RFC 8219, which wants every query of a constant rate answered; that is the Measurer's.
+//! Each client thread has separate ports, names and totals. Neither client finds the rate of RFC 8219, for which every
+//! query of a constant rate must be answered; the Measurer does that.
 
 mod additional;
 mod lane;
@@ -37,59 +36,57 @@ pub use tally::{Connections, Tally};
 
 use crate::measurer::expect::Expectation;
 
-/// The transport of questions, and what becomes of truncated answers.
+/// Transport of the queries, and handling of truncated responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// Datagrams; truncated answers are answers.
+    /// Datagrams; truncated responses count as responses.
     Udp,
-    /// Datagrams; what comes truncated is asked again over TCP, and the answer to that counts.
+    /// Datagrams; truncated responses are retried over TCP, and the response to that counts.
     UdpThenTcp,
-    /// Streams that are kept open, with many questions in flight on each (RFC 7766 §6.2).
+    /// Streams that are kept open, with many queries in flight on each (RFC 7766 §6.2).
     Tcp,
 }
 
-/// What makes an answer a valid one.
+/// Condition for a valid response.
 #[derive(Clone, Debug)]
 pub enum Check {
-    /// The address that a name of ours must have.
+    /// The address that a name of the tester must have.
     Address(Expectation),
     /// NOERROR or NXDOMAIN, as resperf counts.
     Rcode,
 }
 
-/// What all lanes of a client have in common.
+/// Settings shared by all threads of a client.
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
-    /// Where the questions go.
+    /// Address of the server.
     pub server: SocketAddr,
-    /// Address and first port to ask from; none: whatever the kernel takes.
+    /// Source address and first source port; `None`: the kernel selects both.
     pub local: Option<SocketAddr>,
-    /// The transport of the questions.
+    /// Transport of the queries.
     pub transport: Transport,
-    /// Where the questions come from.
+    /// Source of the queries.
     pub source: Source,
-    /// What stands in the additional section of each question.
+    /// Additional section of each query.
     pub additional: Additional,
-    /// What makes an answer a valid one.
+    /// Condition for a valid response.
     pub check: Check,
-    /// A query without an answer by then is given up.
+    /// Time after which a query without a response is given up.
     pub timeout: Nanos,
-    /// Whether datagrams leave and arrive several at a time (`UDP_SEGMENT`, `UDP_GRO`), as behind a
-    /// NIC that does so.
+    /// True if datagrams are sent and received several at a time (`UDP_SEGMENT`, `UDP_GRO`), like a NIC does.
     pub offload: bool,
-    /// Socket buffers in octets; none: as large as the system allows.
+    /// Socket buffers in octets; `None`: the system's maximum.
     pub buffer: Option<usize>,
-    /// Width of the intervals that sums and histograms are kept for, by the time when a query left;
-    /// none: no intervals.
+    /// Width of the intervals for totals and histograms, by the send time of a query; `None`: no intervals.
     pub interval: Option<Nanos>,
 }
 
-/// There is no way to the server, or it was lost.
+/// The server is unreachable, or the connection was lost.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot ask {server}: {source}")]
 pub struct SocketError {
-    /// The server that was to be asked.
+    /// The server.
     pub server: SocketAddr,
-    /// What the system says.
+    /// The system's error.
     pub source: io::Error,
 }

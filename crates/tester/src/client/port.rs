@@ -1,5 +1,4 @@
-//! A source port with its queries in flight: which query an id belongs to, and which queries have
-//! waited too long.
+//! A source port with its queries in flight: maps ids to queries, and finds queries that have timed out.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,7 +15,7 @@ use super::source::{Asked, Source};
 use super::stream::Stream;
 use super::{ClientSettings, Transport};
 
-/// After a connection that could not be made, none is tried for so long.
+/// Delay before the next attempt after a failed connection.
 const RECONNECT: Nanos = Nanos::from_millis(100);
 
 /// A query in flight.
@@ -30,20 +29,20 @@ pub(super) struct Flight {
 /// The queries in flight of a port, by id.
 pub(super) struct Flights {
     by_id: Box<[Option<Flight>]>,
-    /// Codes of signed requests, by id; empty where nothing is signed.
+    /// MACs of signed requests, by id; empty if nothing is signed.
     macs: Box<[Mac]>,
-    /// Ids that may be used next, the one that rested longest first.
+    /// Free ids, the one that rested longest first.
     free: VecDeque<u16>,
-    /// Ids in the order of their queries, those answered since included.
+    /// Ids in the order of their queries, including those answered since.
     order: VecDeque<(u16, Nanos)>,
     pub(super) in_flight: usize,
 }
 
 impl Flights {
     fn new(most: usize, is_signed: bool, repeats: bool) -> Flights {
-        // Ids at random, and as few as let each rest a while: a small table stays in the
-        // processor's cache. Where the same question may come again soon, an old answer must not be
-        // taken for a new one: then all of them, in turn.
+        // Use random ids, and as few as let each rest a while: a small table stays in the processor's cache. If the
+        // same query may be repeated soon, an old response must not be matched to a new query; then all ids are used in
+        // turn.
         let mut ids: Vec<u16> = (0..=u16::MAX).collect();
         ids.shuffle(&mut rand::rng());
         if !repeats {
@@ -58,18 +57,18 @@ impl Flights {
         }
     }
 
-    /// An id for a new query; `None` if all are in flight.
+    /// Returns an id for a new query; `None` if all are in flight.
     #[inline]
     pub(super) fn take_id(&mut self) -> Option<u16> {
         self.free.pop_front()
     }
 
-    /// An id that was not needed after all.
+    /// Returns an unused id.
     pub(super) fn return_id(&mut self, id: u16) {
         self.free.push_front(id);
     }
 
-    /// Enters a query that is about to be sent.
+    /// Records a query that is about to be sent.
     #[inline]
     pub(super) fn enter(&mut self, id: u16, flight: Flight, mac: Mac) {
         self.by_id[usize::from(id)] = Some(flight);
@@ -80,18 +79,18 @@ impl Flights {
         self.in_flight += 1;
     }
 
-    /// The query in flight with an id.
+    /// Returns the query in flight with an id.
     #[inline]
     pub(super) fn get(&self, id: u16) -> Option<Flight> {
         self.by_id[usize::from(id)]
     }
 
-    /// The code of the request with an id.
+    /// Returns the MAC of the request with an id.
     pub(super) fn mac(&self, id: u16) -> Mac {
         self.macs.get(usize::from(id)).copied().unwrap_or(Mac::EMPTY)
     }
 
-    /// A query goes on over TCP.
+    /// Records that a query is repeated over TCP.
     pub(super) fn goes_on_over_tcp(&mut self, id: u16, mac: Mac) {
         if let Some(flight) = &mut self.by_id[usize::from(id)] {
             flight.over_tcp = true;
@@ -101,7 +100,7 @@ impl Flights {
         }
     }
 
-    /// A query is over.
+    /// Removes a finished query.
     #[inline]
     pub(super) fn leave(&mut self, id: u16) {
         self.by_id[usize::from(id)] = None;
@@ -109,7 +108,7 @@ impl Flights {
         self.in_flight -= 1;
     }
 
-    /// Takes out a query that left before `moment`; `None` when there is none left.
+    /// Removes a query that was sent before `moment`; `None` if there is none left.
     pub(super) fn give_up(&mut self, moment: Nanos) -> Option<Flight> {
         while let Some(&(id, sent)) = self.order.front() {
             let flight = self.by_id[usize::from(id)].filter(|flight| flight.sent == sent);
@@ -125,7 +124,7 @@ impl Flights {
         None
     }
 
-    /// Takes out all queries that were asked over TCP; returns how many.
+    /// Removes all queries sent over TCP; returns their number.
     pub(super) fn drop_tcp(&mut self) -> u64 {
         let gone: Vec<u16> = (0..=u16::MAX)
             .filter(|&id| self.get(id).is_some_and(|flight| flight.over_tcp))
@@ -138,29 +137,29 @@ impl Flights {
 /// A source port with its socket or connection, and the queries in flight on it.
 pub(super) struct Port {
     pub(super) flights: Flights,
-    /// How many queries may be in flight.
+    /// Maximum number of queries in flight.
     pub(super) most: usize,
     pub(super) udp: Option<(Endpoint, SendQueue)>,
     pub(super) stream: Option<Stream>,
-    /// Before this, no new connection.
+    /// Time before which no new connection is started.
     not_before: Nanos,
-    /// When a connection was tried for the first time.
+    /// Time of the first connection attempt.
     pub(super) first_try: Option<Nanos>,
-    /// Connections that could not even be begun, and why the last one could not.
+    /// Number of connections that could not be started, and the last error.
     pub(super) refused: (u64, Option<io::Error>),
-    /// Whether its socket or stream had more than could be read in a turn.
+    /// True if its socket or stream had more data than could be read in a turn.
     pub(super) has_more: bool,
     local: Option<SocketAddr>,
     token: usize,
 }
 
-/// What a token of the poller means: the port, and whether it is its stream.
+/// Decodes a token of the poller: the port, and true for its stream.
 pub(super) fn port_of(token: usize) -> (usize, bool) {
     (token / 2, token % 2 == 1)
 }
 
 impl Port {
-    /// The `number`-th port of all lanes, number `at` of its own.
+    /// Creates the `number`-th port of all threads, with index `at` in this thread.
     pub(super) fn new(
         settings: &ClientSettings,
         number: usize,
@@ -202,13 +201,13 @@ impl Port {
             first_try: None,
             refused: (0, None),
             has_more: false,
-            // The companion of a UDP port takes whatever port there is.
+            // The TCP stream of a UDP port uses any local port.
             local: local.filter(|_| settings.transport == Transport::Tcp),
             token: at * 2 + 1,
         })
     }
 
-    /// The connection, begun if there is none; `None` while there can be none.
+    /// Returns the connection, started if there is none; `None` while none is possible.
     pub(super) fn stream(
         &mut self,
         settings: &ClientSettings,
@@ -228,7 +227,7 @@ impl Port {
         self.stream.as_mut()
     }
 
-    /// The connection is over.
+    /// Handles the end of the connection.
     pub(super) fn disconnect(&mut self, now: Nanos, was_of_use: bool) {
         self.stream = None;
         if !was_of_use {

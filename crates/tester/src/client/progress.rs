@@ -1,17 +1,16 @@
-//! What a running client can be asked about from another thread.
+//! Progress of a running client, readable from another thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use method::records::Counts;
 
-/// The sums of all threads so far, some milliseconds behind at most.
+/// Totals of all threads so far, at most some milliseconds old.
 #[derive(Debug, Default)]
 pub struct Progress {
     threads: Vec<ThreadSums>,
 }
 
-/// The sums of one thread, which alone writes them. On a cache line of its own, so that no other
-/// thread waits for it.
+/// Totals of one thread, written only by it. They have a separate cache line, so that no other thread waits for it.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(super) struct ThreadSums {
@@ -21,22 +20,22 @@ pub(super) struct ThreadSums {
 }
 
 impl Progress {
-    /// For so many threads.
+    /// Creates the totals of `threads` threads.
     pub fn new(threads: usize) -> Progress {
         Progress { threads: (0..threads).map(|_| ThreadSums::default()).collect() }
     }
 
-    /// Queries sent so far.
+    /// Returns the queries sent so far.
     pub fn sent(&self) -> u64 {
         self.sum(|lane| &lane.sent)
     }
 
-    /// Valid answers so far.
+    /// Returns the valid responses so far.
     pub fn valid(&self) -> u64 {
         self.sum(|lane| &lane.valid)
     }
 
-    /// Queries whose outcome is known.
+    /// Returns the queries with a known outcome.
     pub fn decided(&self) -> u64 {
         self.sum(|lane| &lane.decided)
     }
@@ -45,14 +44,14 @@ impl Progress {
         self.threads.iter().map(|lane| of(lane).load(Ordering::Relaxed)).sum()
     }
 
-    /// Where a thread tells its sums; none for a thread that it was not made for.
+    /// Returns the totals of a thread; `None` for an index out of range.
     pub(super) fn of(&self, thread: usize) -> Option<&ThreadSums> {
         self.threads.get(thread)
     }
 }
 
 impl ThreadSums {
-    /// Takes over the sums of the thread.
+    /// Publishes the thread's totals.
     pub(super) fn set(&self, counts: &Counts) {
         self.sent.store(counts.sent, Ordering::Relaxed);
         self.valid.store(counts.valid, Ordering::Relaxed);
