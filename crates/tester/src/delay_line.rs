@@ -1,5 +1,4 @@
-//! Replies that leave later than they were made: a heap of due times and a thread that waits for
-//! the next.
+//! Delayed replies: a heap of due times and a thread that waits for the next one.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,28 +10,28 @@ use method::units::Nanos;
 use net::clock;
 use net::socket::Endpoint;
 
-/// Replies that may wait at once; what comes on top is dropped, as on a real line.
+/// Maximum number of waiting replies; further ones are dropped, as on a real line.
 const CAPACITY: usize = 1 << 20;
 
-/// How long replies are held back.
+/// Range of delays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delay {
-    /// The shortest delay.
+    /// Minimum delay.
     pub min: Nanos,
-    /// The longest; delays are uniform between the two.
+    /// Maximum delay; delays are uniform between the two.
     pub max: Nanos,
 }
 
 impl Delay {
-    /// No delay at all.
+    /// No delay.
     pub const NONE: Delay = Delay { min: Nanos(0), max: Nanos(0) };
 
-    /// Whether there is none.
+    /// True if there is no delay.
     pub fn is_none(&self) -> bool {
         self.max == Nanos(0)
     }
 
-    /// One delay of the range.
+    /// Draws a random delay.
     pub fn draw(&self, rng: &mut impl rand::Rng) -> Nanos {
         use rand::RngExt;
         if self.min >= self.max {
@@ -65,15 +64,14 @@ struct Shared {
     changed: Condvar,
 }
 
-/// Sends replies at their due times from the socket that the queries came to. Dropping it drops
-/// what still waits.
+/// Sends replies at their due times from the socket that received the queries. Dropping it drops waiting replies.
 pub struct DelayLine {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl DelayLine {
-    /// A line that sends from `endpoint`.
+    /// Creates a line that sends from `endpoint`.
     pub fn new(endpoint: Arc<Endpoint>) -> DelayLine {
         let shared = Arc::new(Shared::default());
         let line = Arc::clone(&shared);
@@ -83,7 +81,7 @@ impl DelayLine {
 
     /// Sends `bytes` to `to` at `due` (monotonic clock).
     pub fn send_at(&self, due: Nanos, to: SocketAddr, bytes: &[u8]) {
-        // A poisoned lock means that the other thread panicked, which it has no way to.
+        // A poisoned lock would mean that the other thread panicked, which it cannot.
         let mut queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
         if queue.heap.len() >= CAPACITY {
             return;
@@ -119,7 +117,7 @@ fn deliver(shared: &Shared, endpoint: &Endpoint) {
             Some(Nanos(0)) => {
                 let Some(Reverse(reply)) = queue.heap.pop() else { continue };
                 drop(queue);
-                // A client that has gone is no concern of ours.
+                // Errors for a client that has gone are ignored.
                 let _ = endpoint.send_to(&reply.bytes, reply.to);
                 shared.queue.lock().unwrap_or_else(PoisonError::into_inner)
             }

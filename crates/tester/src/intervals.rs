@@ -1,21 +1,20 @@
-//! Sums and histograms by interval of the time when the queries left: how a load that lasts changes
-//! what it meets.
+//! Totals and histograms by interval of the queries' send time: shows changes during a long load.
 
 use hdrhistogram::Histogram;
 use method::units::Nanos;
 
-/// What left in one interval, and what became of it.
+/// Queries of one interval and their outcomes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interval {
-    /// Queries that left in this interval.
+    /// Queries sent in this interval.
     pub sent: u64,
-    /// Of these, those that were answered, in whatever way, by rcode.
+    /// Responses to these queries by RCODE.
     pub rcodes: [u64; 16],
-    /// Round-trip times of the answers in ns.
+    /// Round-trip times of the responses in ns.
     pub rtt: Histogram<u64>,
-    /// Connections that were made.
+    /// Established connections.
     pub connections: u64,
-    /// Sum of the time that took, in ns.
+    /// Sum of their setup times in ns.
     pub connecting: u64,
 }
 
@@ -26,24 +25,24 @@ impl Default for Interval {
 }
 
 impl Interval {
-    /// Queries that were answered, in whatever way.
+    /// Returns the number of answered queries.
     pub fn answered(&self) -> u64 {
         self.rcodes.iter().sum()
     }
 
-    /// Answers with an rcode other than NOERROR and NXDOMAIN.
+    /// Returns the number of responses with an RCODE other than NOERROR and NXDOMAIN.
     pub fn failed(&self) -> u64 {
         self.answered() - self.rcodes[0] - self.rcodes[3]
     }
 
-    /// Counts an answer to a query that left in this interval.
+    /// Counts a response to a query of this interval.
     #[inline]
     pub fn answer(&mut self, rtt: Nanos, rcode: u8) {
         self.rcodes[usize::from(rcode & 0xf)] += 1;
         note(&mut self.rtt, rtt);
     }
 
-    /// Adds what another thread counted in the same interval.
+    /// Adds the counts of another thread in the same interval.
     pub fn merge(&mut self, other: &Interval) {
         self.sent += other.sent;
         for (sum, n) in self.rcodes.iter_mut().zip(&other.rcodes) {
@@ -58,19 +57,19 @@ impl Interval {
 /// All intervals of a load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Intervals {
-    /// How long each is.
+    /// Width of each interval.
     pub width: Nanos,
-    /// From the start on.
+    /// Intervals since the start.
     pub list: Vec<Interval>,
 }
 
 impl Intervals {
-    /// No interval yet; `width` is above 0.
+    /// Creates an empty list; `width` must be above 0.
     pub fn new(width: Nanos) -> Intervals {
         Intervals { width, list: Vec::new() }
     }
 
-    /// The interval of a moment after the start.
+    /// Returns the interval of a time after the start.
     #[inline]
     pub fn at(&mut self, since_start: Nanos) -> &mut Interval {
         let at = (since_start.0 / self.width.0.max(1)) as usize;
@@ -80,7 +79,7 @@ impl Intervals {
         &mut self.list[at]
     }
 
-    /// Adds those of another thread.
+    /// Adds the intervals of another thread.
     pub fn merge(&mut self, other: &Intervals) {
         if self.list.len() < other.list.len() {
             self.list.resize_with(other.list.len(), Interval::default);
@@ -90,7 +89,7 @@ impl Intervals {
         }
     }
 
-    /// All of them as one.
+    /// Returns the sum of all intervals.
     pub fn sum(&self) -> Interval {
         let mut sum = Interval::default();
         self.list.iter().for_each(|interval| sum.merge(interval));
@@ -98,19 +97,19 @@ impl Intervals {
     }
 }
 
-/// Enters a time into a histogram that grows.
+/// Records a time in a growing histogram.
 #[inline]
 pub(crate) fn note(histogram: &mut Histogram<u64>, time: Nanos) {
-    // It has room for every u64 when it has grown.
+    // After growing it can hold every u64.
     let _ = histogram.record(time.0.max(1));
 }
 
-/// A histogram that grows with what it holds.
+/// Creates a histogram that grows as needed.
 pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new(3).expect("three digits are possible")
 }
 
-/// Adds a histogram to one that grows.
+/// Adds a histogram to a growing one.
 pub(crate) fn add(sum: &mut Histogram<u64>, other: &Histogram<u64>) {
     sum.add(other).expect("a histogram that grows takes any other");
 }

@@ -1,5 +1,4 @@
-//! The tester of RFC 8219 §9.2: Measurer and AuthDNS, and the reference DUT that they are certified
-//! against.
+//! The tester of RFC 8219 §9.2: Measurer and AuthDNS, and the reference DUT that validates them.
 //!
 //! ```text
 //!            measurer                                                authdns / reference_dut

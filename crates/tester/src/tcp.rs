@@ -14,7 +14,7 @@ use crate::authdns::answer::MAX_REPLY;
 
 /// Connections at once; further ones are closed.
 const MAX_CONNECTIONS: usize = 128;
-/// How long a client may keep a connection without a whole query.
+/// Maximum time that a client may keep a connection without a complete query.
 const IDLE: Duration = Duration::from_secs(10);
 /// Pause after a failed accept(2). The listener stays readable while the process has no file
 /// descriptor left, so that waiting for it would be a busy loop.

@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         prefixes: vec!["64:ff9b::/96".parse()?],
         source_ports: SOURCE_PORTS,
         spin: Spin::Never,
-        // Queries leave one by one.
+        // Queries are sent one by one.
         max_burst: Burst::Fixed(Nanos(0)),
         real_time: false,
         ..TrialPlan::new(server, RATE)

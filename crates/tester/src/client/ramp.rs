@@ -1,6 +1,5 @@
-//! Ramp: the rate grows evenly from nothing, and may then stay for a while; the rate at which
-//! answers stop to follow is the server's (resperf's manual page, DNS-OARC). Everything is booked
-//! to the time when the query left.
+//! Ramp: the rate grows linearly from 0, and may then stay constant for a while. The server's rate is the one at which
+//! responses stop keeping up (resperf's manual page, DNS-OARC). Everything is attributed to the send time of the query.
 
 use std::io;
 use std::sync::atomic::AtomicBool;
@@ -20,56 +19,55 @@ use crate::intervals::{Interval, Intervals, histogram};
 /// A ramp and its limits.
 #[derive(Clone, Debug)]
 pub struct RampPlan {
-    /// What is asked, and how. Its interval is the width of the buckets and must be given.
+    /// Queries and settings. The interval is the width of the buckets and must be given.
     pub settings: ClientSettings,
-    /// How the rate grows, and for how long.
+    /// Growth and duration of the rate.
     pub ramp: Ramp,
     /// Source ports, or TCP connections.
     pub clients: usize,
-    /// Threads, which share the ports; 1 or more.
+    /// Threads, which share the ports; at least 1.
     pub threads: usize,
-    /// CPUs of the threads, round robin; none: the kernel decides.
+    /// CPUs of the threads, round robin; empty: the kernel decides.
     pub cpus: Vec<CpuId>,
     /// Queries in flight at which it ends.
     pub outstanding: usize,
-    /// Queries by which the sending may be behind; 0: any.
+    /// Maximum backlog of queries; 0: unlimited.
     pub behind: u64,
-    /// Whether to begin again with the questions at their end.
+    /// True to restart with the first query after the last one.
     pub repeat: bool,
-    /// Time for responses after the end of the ramp, also if sending ended before. Queries that are
-    /// in flight then are lost.
+    /// Time for responses after the end of the ramp, also if sending ended earlier. Queries still in flight then are
+    /// lost.
     pub wait: Nanos,
 }
 
 /// Time for responses after the end of the ramp in resperf.
 pub const WAIT: Nanos = Nanos(40 * Nanos::SECOND.0);
 
-/// A bucket: what left in one interval, and what became of it. Rates are per second, times in
-/// seconds.
+/// A bucket: the queries of one interval and their outcomes. Rates are per second, times in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Bucket {
-    /// The middle of the interval, from the start.
+    /// Middle of the interval, from the start.
     pub time: f64,
-    /// Its width; the last one may be narrower than the others, or up to a tenth wider.
+    /// Width; the last one may be narrower than the others, or up to a tenth wider.
     pub width: f64,
-    /// Queries that were to be sent.
+    /// Rate of the queries that were due.
     pub target_qps: f64,
-    /// Queries that were sent.
+    /// Rate of the queries that were sent.
     pub actual_qps: f64,
-    /// Answers to the queries that were sent in this interval, whenever they came.
+    /// Responses to the queries of this interval, whenever they arrived.
     pub responses_per_sec: f64,
-    /// Of these with an rcode other than NOERROR and NXDOMAIN.
+    /// Responses with an RCODE other than NOERROR and NXDOMAIN.
     pub failures_per_sec: f64,
-    /// Mean round-trip time of the answers.
+    /// Mean round-trip time of the responses.
     pub avg_latency: f64,
-    /// Connections that were made, per second.
+    /// Connections made per second.
     pub connections: f64,
-    /// Mean time that took.
+    /// Mean connection setup time.
     pub conn_avg_latency: f64,
 }
 
 impl Bucket {
-    /// Share of the queries without an answer, in per cent.
+    /// Returns the share of the queries without a response, in per cent.
     pub fn loss_pct(&self) -> f64 {
         if self.actual_qps > 0.0 {
             (1.0 - self.responses_per_sec / self.actual_qps).max(0.0) * 100.0
@@ -79,28 +77,28 @@ impl Bucket {
     }
 }
 
-/// What a ramp found.
+/// Result of a ramp.
 #[derive(Debug)]
 pub struct RampResult {
-    /// All sums and histograms.
+    /// All totals and histograms.
     pub tally: Tally,
-    /// Why the sending ended.
+    /// Reason for the end of sending.
     pub ending: Ending,
-    /// How long was sent.
+    /// Duration of sending.
     pub sending: Nanos,
-    /// From the first query until all was answered or given up.
+    /// Time from the first query until all were answered or given up.
     pub total: Nanos,
-    /// The buckets, from the first interval on.
+    /// Buckets, starting with the first interval.
     pub buckets: Vec<Bucket>,
-    /// How much later than due the queries left, in ns.
+    /// Lateness of the queries in ns.
     pub lateness: Histogram<u64>,
-    /// When it began (wall clock).
+    /// Start time (wall clock).
     pub began: Nanos,
 }
 
 impl RampResult {
-    /// The bucket with the most answers before the first one that lost more than `max_loss` per
-    /// cent (resperf's `-L`). Buckets of less than half the width are too noisy to count.
+    /// Returns the bucket with the most responses before the first one that lost more than `max_loss` per cent
+    /// (resperf's `-L`). Buckets of less than half the width are too noisy to count.
     pub fn best(&self, max_loss: f64) -> Option<Bucket> {
         let width = self.buckets.first()?.width;
         let counted = self.buckets.iter().filter(|bucket| bucket.width >= width / 2.0);
@@ -108,8 +106,8 @@ impl RampResult {
         before.max_by(|a, b| a.responses_per_sec.total_cmp(&b.responses_per_sec)).copied()
     }
 
-    /// The largest share by which a whole bucket's queries are off what was due, in per cent, up to
-    /// where the sending ended; one query is always allowed for.
+    /// Returns the largest relative deviation of a whole bucket's queries from those due, in per cent, until the end of
+    /// sending; one query is always allowed for.
     pub fn worst_pacing_pct(&self) -> f64 {
         let full = self
             .buckets
@@ -124,7 +122,7 @@ impl RampResult {
     }
 }
 
-/// Runs a ramp to its end, or until `until` is set; `watch` is told what happens meanwhile.
+/// Runs a ramp to its end, or until `until` is set; `watch` receives status changes.
 ///
 /// # Errors
 /// If there is no socket towards the server.
@@ -206,15 +204,14 @@ fn due<'a>(
     }
 }
 
-/// The intervals as rates, up to where the sending ended. What is left of an interval there belongs
-/// to the one before if it is less than a tenth of one: rates over so short a time say nothing.
+/// Converts the intervals to rates, until the end of sending. A rest of less than a tenth of an interval is merged into
+/// the previous one, because rates over so short a time are meaningless.
 fn buckets(tally: &Tally, ramp: Ramp, sending: Nanos) -> Vec<Bucket> {
     let Some(Intervals { width, list }) = &tally.intervals else { return Vec::new() };
     let whole = (sending.0 / width.0) as usize;
     let rest = sending.0 % width.0;
     let count = if whole == 0 || rest >= width.0 / 10 { whole + 1 } else { whole };
-    // Connections that are made again while the last answers are waited for have no query of their
-    // interval.
+    // Connections that are reestablished while the last responses are awaited have no query of their interval.
     let mut intervals: Vec<Interval> = list.iter().take(whole + 1).cloned().collect();
     intervals.resize_with(count.max(intervals.len()), Interval::default);
     for left in intervals.split_off(count) {

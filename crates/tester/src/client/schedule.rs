@@ -1,4 +1,4 @@
-//! When a ramp's queries are due, and what ends it.
+//! Send times of a ramp's queries, and conditions for its end.
 //!
 //! ```text
 //! rate  max ┤      ┌────────        query i is due at √(2·i·r/m) while the rate grows to m over r seconds,
@@ -11,31 +11,31 @@
 use method::units::{Nanos, Qps};
 use serde::Serialize;
 
-/// A rate that grows from 0 in proportion to the time, and then stays.
+/// A rate that grows linearly from 0, and then stays constant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ramp {
-    /// The highest rate, at the end of the growing.
+    /// Maximum rate, at the end of the growth.
     pub max: Qps,
-    /// How long the rate grows.
+    /// Duration of the growth.
     pub growing: Nanos,
-    /// How long it stays after that.
+    /// Duration of the constant rate after it.
     pub constant: Nanos,
 }
 
 impl Ramp {
-    /// How long queries are sent.
+    /// Returns the duration of sending.
     pub fn length(&self) -> Nanos {
         self.growing + self.constant
     }
 
-    /// The rate at a moment after the start.
+    /// Returns the rate at a time after the start.
     pub fn rate(&self, moment: Nanos) -> f64 {
         let share =
             if moment < self.growing { moment.0 as f64 / self.growing.0 as f64 } else { 1.0 };
         self.max.0 as f64 * share
     }
 
-    /// How many queries are due up to a moment, as a number with its fraction.
+    /// Returns the number of queries due up to a time, as a fraction.
     pub fn area(&self, moment: Nanos) -> f64 {
         let (t, r, m) = (
             moment.min(self.length()).as_secs_f64(),
@@ -45,12 +45,12 @@ impl Ramp {
         if t < r { m * t * t / (2.0 * r) } else { m * r / 2.0 + m * (t - r) }
     }
 
-    /// How many queries are due up to a moment after the start.
+    /// Returns the number of queries due up to a time after the start.
     pub fn due(&self, moment: Nanos) -> u64 {
         self.area(moment) as u64
     }
 
-    /// When query `i` is due after the start.
+    /// Returns the send time of query `i` after the start.
     pub fn deadline(&self, i: u64) -> Nanos {
         // The first query is due when the area has reached 1.
         let (n, r, m) = ((i + 1) as f64, self.growing.as_secs_f64(), self.max.0 as f64);
@@ -60,41 +60,41 @@ impl Ramp {
     }
 }
 
-/// Why the sending ended.
+/// Reason for the end of sending.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
-    /// The time was over.
+    /// The planned time was over.
     Time,
     /// Too many queries in flight.
     Outstanding {
-        /// How many queries were in flight.
+        /// Queries in flight.
         queries: usize,
     },
-    /// The tester could not keep up.
+    /// The tester was too slow.
     Behind {
-        /// By how many queries.
+        /// Backlog of queries.
         queries: u64,
-        /// The rate then, in queries per second.
+        /// Current rate in queries per second.
         rate: f64,
     },
-    /// There were no more questions.
+    /// There were no more queries.
     NoMore {
-        /// The rate then, in queries per second.
+        /// Current rate in queries per second.
         rate: f64,
     },
-    /// The user wants to stop.
+    /// The user interrupted it.
     Interrupted,
     /// Another thread ended it.
     Other,
 }
 
-/// What a ramp tells while it runs.
+/// Status of a running ramp.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Status {
-    /// The rate has reached its maximum and stays.
+    /// The rate has reached its maximum and stays constant.
     Plateau,
-    /// The sending has ended.
+    /// Sending has ended.
     Ended(Ending),
 }
 

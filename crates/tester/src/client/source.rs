@@ -1,7 +1,7 @@
-//! What is asked: names of ours, or the lines of a query file in dnsperf's format.
+//! Source of the queries: names of the tester, or the lines of a query file in dnsperf's format.
 //!
-//! A file is held as the questions' wire format, one after the other with their lengths, and is
-//! only ever walked through: no index, no text, nothing read while queries are sent.
+//! A file is kept as questions in wire format, concatenated with their lengths, and is only read sequentially: no
+//! index, no text, and no file access while queries are sent.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -19,19 +19,19 @@ use wire::view::Message;
 
 use crate::measurer::expect::whole_rcode;
 
-/// Type and class after a question's name.
+/// Octets of type and class after a question's name.
 const FIXED: usize = 4;
 
-/// Where the questions of a client come from.
+/// Source of a client's queries.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// AAAA records of our names.
+    /// AAAA queries for names of the tester.
     Names(Names),
-    /// The questions of a file.
+    /// The queries of a file.
     File(Arc<QueryFile>),
 }
 
-/// AAAA questions for names that AuthDNS serves, one after the other.
+/// AAAA queries for names that AuthDNS serves, in sequence.
 #[derive(Clone, Debug)]
 pub struct Names {
     template: QueryTemplate,
@@ -41,8 +41,8 @@ pub struct Names {
 }
 
 impl Names {
-    /// `count` names below `domain`, beginning at position `first` of the block; `None` if it does
-    /// not hold so many.
+    /// Creates `count` names below `domain`, beginning at position `first` of the block; `None` if the block is too
+    /// small.
     pub fn new(domain: &Domain, block: NameRange, first: u64, count: u64) -> Option<Names> {
         let fits = first.checked_add(count)? <= block.count();
         fits.then(|| Names { template: QueryTemplate::aaaa(domain), block, first, count })
@@ -60,40 +60,40 @@ pub struct QueryFile {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// The file does not exist, or may not be read.
+    /// The file does not exist, or cannot be read.
     #[error("cannot read the query file {path}: {source}")]
     Io {
-        /// The query file; `-` is the standard input.
+        /// The query file; `-` is standard input.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// A line is no question.
+    /// A line is not a question.
     #[error(
         "{path}, line {line}: {why}; a line is a name and a type, for example: www.example.com A"
     )]
     Line {
-        /// The query file; `-` is the standard input.
+        /// The query file; `-` is standard input.
         path: PathBuf,
-        /// The number of the line, from 1.
+        /// Line number, starting with 1.
         line: u64,
-        /// What is wrong with the line, in words.
+        /// Text of the error.
         why: String,
     },
-    /// There is no question at all.
+    /// The file contains no question.
     #[error("{path} holds no question")]
     Empty {
-        /// The query file; `-` is the standard input.
+        /// The query file; `-` is standard input.
         path: PathBuf,
     },
 }
 
 impl QueryFile {
-    /// Reads a file; `-` is the standard input. Lines are `name type [class]`; empty ones and those
-    /// that begin with `;` or `#` are passed over.
+    /// Reads a file; `-` is standard input. Lines are `name type [class]`; empty lines and those that begin with `;` or
+    /// `#` are skipped.
     ///
     /// # Errors
-    /// If it cannot be read, a line is no question, or there is none.
+    /// If it cannot be read, a line is not a question, or there is no question.
     pub fn read(path: &Path) -> Result<QueryFile, FileError> {
         let io = |source| FileError::Io { path: path.into(), source };
         if path.as_os_str() == "-" {
@@ -104,10 +104,10 @@ impl QueryFile {
         QueryFile::parse(BufReader::with_capacity(1 << 20, file), path, len as usize)
     }
 
-    /// Reads the text of a file; `path` is named in errors.
+    /// Parses the text of a file; `path` is used in errors.
     ///
     /// # Errors
-    /// As [`QueryFile::read`].
+    /// Same as [`QueryFile::read`].
     pub fn parse(mut input: impl BufRead, path: &Path, len: usize) -> Result<QueryFile, FileError> {
         // `name type\n` is at least as long as a question less its type, class and two lengths.
         let mut queries = QueryFile { records: Vec::with_capacity(len + len / 4), count: 0 };
@@ -133,7 +133,7 @@ impl QueryFile {
         Ok(queries)
     }
 
-    /// Takes a line in.
+    /// Adds a line.
     fn push(&mut self, line: &str) -> Result<(), String> {
         if line.starts_with([';', '#']) {
             return Ok(());
@@ -157,12 +157,12 @@ impl QueryFile {
         Ok(())
     }
 
-    /// Octets that it takes.
+    /// Returns the size in octets.
     pub fn octets(&self) -> usize {
         self.records.capacity()
     }
 
-    /// The question at `at`, and where the next one is.
+    /// Returns the question at `at`, and the position of the next one.
     #[inline]
     fn question(&self, at: usize) -> (&[u8], usize) {
         let end = at + 1 + usize::from(self.records[at]) + FIXED;
@@ -170,19 +170,19 @@ impl QueryFile {
     }
 }
 
-/// A question that has been asked: the address of a name of ours, or the place in the file.
+/// A question that has been sent: the address of a name of the tester, or the position in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Asked(u64);
 
 impl Asked {
-    /// The address, if it is a name of ours.
+    /// Returns the address of a name of the tester.
     pub(super) fn address(self) -> Ipv4Addr {
         Ipv4Addr::from(self.0 as u32)
     }
 }
 
 impl Source {
-    /// How many questions there are.
+    /// Returns the number of questions.
     pub fn count(&self) -> u64 {
         match self {
             Source::Names(names) => names.count,
@@ -206,7 +206,7 @@ impl Source {
         }
     }
 
-    /// Where the answers of a reply with the right id begin; `None` if it does not answer that
+    /// Returns the position of the answer section in a reply with the right id; `None` if it does not answer that
     /// question.
     #[inline]
     pub(super) fn answers_at(
@@ -232,13 +232,13 @@ impl Source {
         };
         match message.qdcount() {
             1 if is_it => Some(len),
-            // Servers that could not parse a query, or would not, may leave the question out.
+            // Servers that could or would not parse a query may omit the question.
             0 if whole_rcode(message, HEADER_LEN) != Rcode::NOERROR => Some(HEADER_LEN),
             _ => None,
         }
     }
 
-    /// The way of lane `lane` of `of` through the questions: once, or round and round.
+    /// Returns the sequence of questions for client thread `lane` of `of`: once, or cyclic.
     pub(super) fn cursor(&self, lane: usize, of: usize, repeat: bool) -> Cursor {
         let (lane, of) = (lane as u64, of as u64);
         match self {
@@ -260,21 +260,21 @@ impl Source {
     }
 }
 
-/// A lane's place in the questions. Of names a lane has a run, of a file every so many-th line.
+/// A thread's position in the questions. A thread has a contiguous range of names, or every n-th line of a file.
 #[derive(Clone, Debug)]
 pub(super) struct Cursor {
     /// Position after `first`, or octet of the file.
     at: u64,
     end: u64,
     first: u64,
-    /// Lines to pass over before the next one.
+    /// Lines to skip before the next one.
     skip: u64,
     step: u64,
     repeat: bool,
 }
 
 impl Cursor {
-    /// The next question; `None` at the end.
+    /// Returns the next question; `None` at the end.
     #[inline]
     pub(super) fn next(&mut self, source: &Source) -> Option<Asked> {
         loop {
@@ -325,7 +325,7 @@ mod tests {
             assert!(message.header().rd());
             let question = message.sole_question().unwrap();
             asked.push(format!("{} {} {}", question.qname(), question.qtype(), question.qclass()));
-            // Its own echo is the answer to it, in whatever case, and to no other.
+            // An echo of the query is its answer, in any letter case, and not that of another query.
             query[2] |= 0x80;
             let at = queries.answers_at(&Message::new(&query).unwrap(), &query, next);
             assert_eq!(at, Some(query.len()));

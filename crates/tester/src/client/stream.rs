@@ -1,4 +1,4 @@
-//! A TCP connection with many questions in flight (RFC 7766), never waited for.
+//! A non-blocking TCP connection with many queries in flight (RFC 7766).
 //!
 //! ```text
 //! connect ─► Connecting ── writable ─► Open ── closed by the server, or an error ─► gone (a new one is made for the next question)
@@ -12,12 +12,12 @@ use net::clock;
 use net::poller::Poller;
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// So often is read in a row; then others have their turn.
+/// Maximum number of consecutive reads before other connections have their turn.
 const READS: u32 = 16;
-/// How much is read at once.
+/// Octets per read.
 const READ: usize = 64 << 10;
 
-/// A TCP connection, with what is still to be written to it and what was read of an answer so far.
+/// A TCP connection, with the data still to be written and the part of a response read so far.
 pub(super) struct Stream {
     socket: TcpStream,
     begun: Nanos,
@@ -25,24 +25,23 @@ pub(super) struct Stream {
     output: Vec<u8>,
     written: usize,
     input: Vec<u8>,
-    /// Whether it has brought anything.
+    /// True if it has delivered a message.
     brought: bool,
 }
 
-/// What a look at a connection found.
+/// Result of processing a connection.
 #[derive(Default)]
 pub(super) struct News {
-    /// How long it took to connect, if that has just ended.
+    /// Connection setup time, if it has just been established.
     pub(super) connected: Option<Nanos>,
-    /// Whether it is over.
+    /// True if it is closed.
     pub(super) closed: bool,
-    /// Whether there may be more to read: the poller tells that octets have come only once, so this
-    /// has to be remembered.
+    /// True if there may be more to read: the poller reports new octets only once, so this must be remembered.
     pub(super) more: bool,
 }
 
 impl Stream {
-    /// Begins a connection and has it reported as `token`.
+    /// Starts a connection and has it reported as `token`.
     pub(super) fn begin(
         server: SocketAddr,
         local: Option<SocketAddr>,
@@ -81,12 +80,12 @@ impl Stream {
         })
     }
 
-    /// Whether the server has taken it.
+    /// True if it is established.
     pub(super) fn is_open(&self) -> bool {
         self.is_open
     }
 
-    /// Puts a message into the line, with its length in front.
+    /// Appends a message with its length prefix to the output.
     pub(super) fn push<R>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
         let start = self.output.len();
         self.output.extend([0, 0]);
@@ -96,7 +95,7 @@ impl Stream {
         result
     }
 
-    /// Writes and reads as much as can be; every whole message is taken by `on_message`.
+    /// Writes and reads until it would block; passes every whole message to `on_message`.
     pub(super) fn work(&mut self, mut on_message: impl FnMut(&[u8])) -> News {
         let mut news = News::default();
         if !self.is_open {
@@ -131,12 +130,12 @@ impl Stream {
         news
     }
 
-    /// Whether it has brought a message.
+    /// True if it has delivered a message.
     pub(super) fn has_brought(&self) -> bool {
         self.brought
     }
 
-    /// Writes what waits, as far as the kernel takes it.
+    /// Writes pending output until it would block.
     pub(super) fn write(&mut self) -> io::Result<()> {
         while self.is_open && self.written < self.output.len() {
             match self.socket.write(&self.output[self.written..]) {

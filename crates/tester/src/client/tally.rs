@@ -1,4 +1,4 @@
-//! What a lane counts: sums, histograms, and the same by intervals.
+//! Totals of a client thread, histograms, and both by interval.
 
 use hdrhistogram::Histogram;
 use method::records::{Counts, Outcome};
@@ -12,44 +12,44 @@ use crate::intervals::{Interval, Intervals, add, histogram, note};
 /// Connections of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Connections {
-    /// Connections that were made.
+    /// Established connections.
     pub made: u64,
-    /// Connections that could not be made.
+    /// Failed connection attempts.
     pub failed: u64,
     /// Connections that the server closed, or that broke.
     pub closed: u64,
-    /// Questions that were in flight on those.
+    /// Queries that were in flight on those.
     pub lost_with: u64,
 }
 
-/// All that a client counts.
+/// All counters of a client.
 #[derive(Clone, Debug)]
 pub struct Tally {
-    /// What became of the queries.
+    /// Outcomes of the queries.
     pub counts: Counts,
-    /// Answers by rcode, the one of the header: 0 to 15.
+    /// Responses by RCODE of the header: 0 to 15.
     pub rcodes: [u64; 16],
-    /// Answers that came with TC set.
+    /// Responses with TC set.
     pub truncated: u64,
-    /// Questions that were asked again over TCP for that.
+    /// Queries retried over TCP after truncation.
     pub retried: u64,
-    /// Octets of all queries and of all answers.
+    /// Octets of all queries and of all responses.
     pub octets: (u64, u64),
-    /// Round-trip times of the valid answers in ns.
+    /// Round-trip times of the valid responses in ns.
     pub rtt: Histogram<u64>,
-    /// What became of TCP connections.
+    /// TCP connections.
     pub connections: Connections,
-    /// How long connecting took, in ns.
+    /// Connection setup times in ns.
     pub connecting: Histogram<u64>,
-    /// Datagrams that this host dropped because its own socket buffers were full.
+    /// Datagrams dropped on this host because its socket buffers were full.
     pub client_drops: u64,
     /// Queries in flight when the user interrupted; not part of the counts. `None`: no interruption.
     pub interrupted: Option<u64>,
-    /// When the last query left (monotonic).
+    /// Send time of the last query (monotonic).
     pub last_sent: Nanos,
-    /// When the last answer came (monotonic).
+    /// Arrival time of the last response (monotonic).
     pub last_answer: Nanos,
-    /// By the time when the queries left, if wanted.
+    /// Totals by the send time of the queries, if enabled.
     pub intervals: Option<Intervals>,
 }
 
@@ -77,7 +77,7 @@ impl Tally {
         Some(self.intervals.as_mut()?.at(since_start))
     }
 
-    /// Counts a query of so many octets that has left.
+    /// Counts a sent query of `octets` octets.
     #[inline]
     pub(super) fn sent(&mut self, since_start: Nanos, octets: usize) {
         self.counts.sent += 1;
@@ -87,8 +87,8 @@ impl Tally {
         }
     }
 
-    /// The kernel refused queries that were just booked as sent. Those that it refused because nobody
-    /// listens there, as it was told, are queries that the server lost.
+    /// Corrects queries that were just recorded as sent, but rejected by the kernel. Those rejected because of an ICMP
+    /// port unreachable message count as lost by the server.
     pub(super) fn refused(&mut self, since_start: Nanos, flushed: &Flushed) {
         if flushed.unreachable.is_some() {
             return;
@@ -100,7 +100,7 @@ impl Tally {
         }
     }
 
-    /// A query that left `sent` after the start was answered `rtt` later.
+    /// Counts a query that was sent `sent` after the start and answered `rtt` later.
     #[inline]
     pub(super) fn answered(
         &mut self,
@@ -130,19 +130,19 @@ impl Tally {
         }
     }
 
-    /// The connections, and how long each took to make, where questions travel over TCP only.
+    /// Returns the connections and their setup times, if queries are sent only over TCP.
     pub fn tcp(&self, transport: Transport) -> Option<(&Connections, &Histogram<u64>)> {
         (transport == Transport::Tcp).then_some((&self.connections, &self.connecting))
     }
 
-    /// Takes the queries in flight at an interruption out of the counts: they have no outcome.
+    /// Removes the queries in flight at an interruption from the counts: they have no outcome.
     pub(super) fn interrupt(&mut self, in_flight: u64) {
         self.counts.sent = self.counts.sent.saturating_sub(in_flight);
         self.interrupted = Some(self.interrupted.unwrap_or(0) + in_flight);
     }
 
-    /// Takes queries that the kernel refused out of the counts: the client waited for them like for
-    /// the rest, and the server did not lose them.
+    /// Removes send errors from the counts: the client waited for these queries like for the rest, and the server did
+    /// not lose them.
     pub(super) fn settle_refused(&mut self) {
         let counts = &mut self.counts;
         let lost = counts.refused.min(counts.lost);
@@ -154,7 +154,7 @@ impl Tally {
         }
     }
 
-    /// Adds what another lane counted.
+    /// Adds the totals of another thread.
     pub(super) fn merge(&mut self, other: &Tally) {
         self.counts.merge(&other.counts);
         for (sum, n) in self.rcodes.iter_mut().zip(&other.rcodes) {
