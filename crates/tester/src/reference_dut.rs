@@ -1,9 +1,9 @@
-//! The reference DUT: looks like a DNS64 server and has a known capacity, loss, lateness and
-//! wrongness, so that the whole tester can be held against the truth.
+//! The reference DUT: behaves like a DNS64 server with a known capacity, loss, lateness and error rate, for validating
+//! the whole tester.
 //!
-//! It needs no AuthDNS behind it: the address is in the name. On request it asks one all the same
-//! ([`crate::asker`]). A query takes a token or is dropped at once, by the time at which the
-//! *kernel* received it, so that this program's own scheduling changes nothing.
+//! It needs no AuthDNS, because the address is in the name. On request it sends queries to one nevertheless
+//! ([`crate::asker`]). A query takes a token or is dropped at once, by its receive time in the *kernel*, so that this
+//! program's scheduling has no effect.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -28,92 +28,88 @@ use crate::delay_line::{Delay, DelayLine};
 use crate::past_stack::{PastStack, XdpConfig};
 use crate::port::Port;
 
-/// How often an idle worker looks whether it should stop.
+/// Interval at which an idle worker checks for a stop request.
 const STOP_CHECK: Duration = Duration::from_millis(100);
 
-/// How the reference DUT behaves. Of any 100 consecutive names, exactly the given shares are lost,
-/// late and wrong; the three do not overlap.
+/// Behaviour of the reference DUT. In any 100 consecutive names, exactly the given shares are lost, late and wrong; the
+/// three do not overlap.
 #[derive(Clone, Debug)]
 pub struct ReferenceConfig {
-    /// Addresses to serve, over UDP. They share the capacity only if there is one of them.
+    /// Address to serve, over UDP.
     pub listen: SocketAddr,
-    /// Queries that are answered per second; the rest is dropped at once. None: all are answered.
+    /// Queries that are answered per second; the rest is dropped at once. `None`: all are answered.
     pub capacity: Option<Qps>,
-    /// How much unused capacity can be saved up, and how much a trial begins with, as time at full
-    /// capacity.
+    /// Maximum unused capacity that is saved up, also the credit at the beginning of a trial, as time at full capacity.
     pub burst: Nanos,
-    /// The zone whose names are answered.
+    /// Zone of the names that are answered.
     pub domain: Domain,
-    /// Share of names with an AAAA record of their own.
+    /// Share of names with a native AAAA record.
     pub aaaa_share: Share,
     /// The /96 prefix of the synthesized addresses.
     pub prefix: Ipv6Addr,
-    /// Share of queries that get no reply.
+    /// Share of queries without a reply.
     pub loss: Share,
-    /// Share of queries whose reply is held back by `late_by`.
+    /// Share of queries with a reply delayed by `late_by`.
     pub late_share: Share,
-    /// How late those are.
+    /// Delay of late replies.
     pub late_by: Nanos,
     /// Share of queries that get a wrong address.
     pub wrong_share: Share,
-    /// How long every other reply is held back.
+    /// Delay of all other replies.
     pub delay: Delay,
-    /// Chance, from 0 to 1, that a trial loses a query whatever its rate: the first one half a second
-    /// after it began. A trial begins after a pause of [`TokenBucket::NEW_TRIAL`].
+    /// Probability, from 0 to 1, that a trial loses a query at any rate: the first one half a second after its
+    /// beginning. A trial begins after a pause of [`TokenBucket::NEW_TRIAL`].
     pub failing_trials: f64,
-    /// Decides about all that happens by chance: delays, and which trials fail.
+    /// Seed of all random decisions: delays, and failing trials.
     pub seed: u64,
-    /// The CPU of the worker.
+    /// CPU of the worker.
     pub cpu: Option<CpuId>,
-    /// An interface whose queries are also answered past the kernel's network stack (AF_XDP). It has
-    /// one queue, for there is one capacity, and the address of `listen`.
+    /// Interface on which queries are also answered by AF_XDP. It must have one queue, because there is one capacity,
+    /// and the address of `listen`.
     pub xdp: Option<XdpConfig>,
-    /// Whom it asks for the names that it answers, and how; none: nobody.
+    /// Upstream queries for the answered names; `None`: no upstream queries.
     pub asking: Option<Asking>,
 }
 
-/// How many counters there are.
+/// Number of counters.
 const COUNTERS: usize = 8;
 
-/// What it did. `received` = `answered` + `over_capacity` + `lost` + `ignored`.
+/// Counters of the reference DUT. `received` = `answered` + `over_capacity` + `lost` + `ignored`.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 pub struct ReferenceCounters {
-    /// Datagrams that it has read.
+    /// Datagrams read.
     pub received: u64,
-    /// Replies made, late and wrong ones included.
+    /// Replies, including late and wrong ones.
     pub answered: u64,
-    /// Queries dropped for want of a token.
+    /// Queries dropped because there was no token.
     pub over_capacity: u64,
     /// Replies withheld by `--loss` and `--failing-trials`.
     pub lost: u64,
-    /// Packets that were no queries.
+    /// Packets that were not queries.
     pub ignored: u64,
-    /// Queries that the kernel dropped: this program was too slow, and its capacity is not the
-    /// truth.
+    /// Queries dropped by the kernel: this program was too slow, so its capacity is not exact.
     pub socket_drops: u64,
-    /// Replies among `answered` that the kernel, or the ring of `--xdp`, did not take at once: a tester
-    /// that misses them misses them through this program's fault.
+    /// Replies among `answered` that the kernel, or the ring of `--xdp`, did not accept at once: the tester misses them
+    /// because of this program.
     pub refused: u64,
-    /// The longest time from when the kernel received a query until this program read it, in µs; 0 of
-    /// queries that come past the stack. A tester that waits no longer than that for a reply misses
-    /// it through this program's fault.
+    /// Maximum time between the kernel's receipt of a query and its reading by this program, in µs; 0 for queries
+    /// received by AF_XDP. A tester with a timeout below this time misses replies because of this program.
     pub longest_wait_us: u64,
 }
 
-/// A token bucket whose long-term rate is exact.
+/// A token bucket with an exact long-term rate.
 ///
-/// It saves up tokens while its client pauses within a trial, up to `burst` of time. Each trial
-/// begins alike: after a pause of [`TokenBucket::NEW_TRIAL`] the bucket is full on credit, for a
-/// client may be late with its first queries as with any others; the credit is paid back over the
-/// first half second. So at any time after that no more than capacity · time queries have been
-/// answered, and a trial of half a second or more above the capacity loses queries.
+/// It saves up tokens while its client pauses within a trial, up to `burst` of time. Each trial begins alike: after a
+/// pause of [`TokenBucket::NEW_TRIAL`] the bucket is full on credit, because a client may be late with its first
+/// queries as with any others. The credit is paid back over the first half second. At any later time no more than
+/// capacity · time queries have been answered, and a trial of half a second or more above the capacity loses queries.
 #[derive(Clone, Debug)]
 pub struct TokenBucket {
-    /// Nanoseconds that one query costs, in 2⁻²⁰ ns: exact to one query in hours.
+    /// Nanoseconds per query in 2⁻²⁰ ns: exact to one query in hours.
     cost: u64,
-    /// The most that is saved up, and the credit at a trial's begin.
+    /// Maximum saved-up time, and the credit at the beginning of a trial.
     burst: i64,
     last: Option<Nanos>,
     began: Nanos,
@@ -123,14 +119,14 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// A pause after which the next query begins a new trial.
+    /// Pause after which the next query begins a new trial.
     pub const NEW_TRIAL: Nanos = Nanos::from_millis(100);
-    /// Over how long the credit of a trial's begin is paid back.
+    /// Time over which the initial credit is paid back.
     pub const REPAYMENT: Nanos = Nanos::from_millis(500);
 
     const SCALE: u32 = 20;
 
-    /// A bucket that gives `capacity` tokens a second.
+    /// Creates a bucket that gives `capacity` tokens a second.
     pub fn new(capacity: Qps, burst: Nanos) -> TokenBucket {
         let cost = ((u128::from(Nanos::SECOND.0) << Self::SCALE) / u128::from(capacity.0)) as u64;
         TokenBucket {
@@ -144,8 +140,8 @@ impl TokenBucket {
         }
     }
 
-    /// Whether a query that arrived at `now` gets a token. Moments may not go back; one that does
-    /// counts as the last one.
+    /// True if a query that arrived at `now` gets a token. Times must not decrease; one that does counts as the last
+    /// one.
     pub fn take(&mut self, now: Nanos) -> bool {
         let passed = match self.last {
             Some(last) if now.since(last) < Self::NEW_TRIAL => now.since(last),
@@ -156,8 +152,7 @@ impl TokenBucket {
         };
         self.last = Some(self.last.unwrap_or(now).max(now));
         self.level += (passed.0 << Self::SCALE) as i64;
-        // The part of the credit that is due by now. What was lent beyond the first query is paid
-        // back in full.
+        // The part of the credit that is due by now. The credit beyond the first query is paid back in full.
         let lent = self.burst - self.cost as i64;
         let share = now.since(self.began).0.min(Self::REPAYMENT.0);
         let due = (i128::from(lent) * i128::from(share) / i128::from(Self::REPAYMENT.0)) as i64;
@@ -172,25 +167,25 @@ impl TokenBucket {
     }
 }
 
-/// Trials that fail by chance.
+/// Random failures of trials.
 #[derive(Clone, Debug)]
 struct Mishaps {
-    /// Chance of each trial.
+    /// Probability per trial.
     chance: f64,
     last: Option<Nanos>,
-    /// From when on the current trial loses a query, if it has not yet.
+    /// Time from which the current trial loses a query, if it has not yet.
     due: Option<Nanos>,
 }
 
 impl Mishaps {
-    /// After that much of a trial. Single questions, as to whether anybody is there, lose nothing.
+    /// Time into a trial. Single queries, such as liveness probes, lose nothing.
     const AFTER: Nanos = Nanos::from_millis(500);
 
     fn new(chance: f64) -> Mishaps {
         Mishaps { chance, last: None, due: None }
     }
 
-    /// Whether the query that arrived at `now` is the one that a failing trial loses.
+    /// True if the query that arrived at `now` is the one that a failing trial loses.
     fn strike(&mut self, now: Nanos, rng: &mut StdRng) -> bool {
         if self.last.is_none_or(|last| now.since(last) >= TokenBucket::NEW_TRIAL) {
             self.due = rng.random_bool(self.chance).then_some(now + Self::AFTER);
@@ -200,21 +195,21 @@ impl Mishaps {
     }
 }
 
-/// Why a reference DUT does not run.
+/// Reasons for which a reference DUT does not run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReferenceError {
-    /// It cannot serve the address, or the interface not past the stack.
+    /// It cannot serve the address, or the interface by AF_XDP.
     #[error(transparent)]
     Serve(#[from] AuthError),
-    /// Each queue would have a capacity of its own.
+    /// Each queue would have a separate capacity.
     #[error(
         "{interface} has {queues} queues, and a reference DUT serves one: ethtool -L {interface} combined 1"
     )]
     Queues {
         /// The interface's name.
         interface: String,
-        /// How many queues for packets that come it has.
+        /// Number of receive queues.
         queues: usize,
     },
 }
@@ -229,17 +224,17 @@ pub struct RunningReference {
 }
 
 impl RunningReference {
-    /// The interface that it serves past the stack as well, if it does.
+    /// Returns the interface that it also serves by AF_XDP, if any.
     pub fn past_stack(&self) -> Option<&PastStack> {
         self.past_stack.as_ref()
     }
 
-    /// The address that it serves, port filled in.
+    /// Returns the served address with its actual port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it did so far.
+    /// Returns the counters so far.
     pub fn counters(&self) -> ReferenceCounters {
         let [
             received,
@@ -276,7 +271,7 @@ impl Drop for RunningReference {
 /// Starts a reference DUT.
 ///
 /// # Errors
-/// If the address cannot be served, or the interface not past the stack.
+/// If the address cannot be served, or AF_XDP does not work on the interface.
 pub fn start(config: ReferenceConfig) -> Result<RunningReference, ReferenceError> {
     let address = config.listen;
     let at = |source| {
@@ -315,7 +310,7 @@ pub fn start(config: ReferenceConfig) -> Result<RunningReference, ReferenceError
     Ok(RunningReference { address, counters, stop, thread: Some(thread), past_stack })
 }
 
-/// What happens to the query for a name.
+/// Handling of the query for a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Right,
@@ -327,9 +322,9 @@ enum Fate {
 struct Worker {
     config: ReferenceConfig,
     zone: Zone,
-    /// Through which replies leave later.
+    /// Socket for delayed replies.
     endpoint: Arc<Endpoint>,
-    /// Where queries come from.
+    /// Ports on which queries arrive.
     ports: Vec<Port>,
     counters: Arc<[AtomicU64; COUNTERS]>,
     stop: Arc<AtomicBool>,
@@ -368,7 +363,7 @@ impl Worker {
         }
         let line = DelayLine::new(Arc::clone(&self.endpoint));
         let mut ports = std::mem::take(&mut self.ports);
-        // One port is waited for; of several the last, and not for long.
+        // A single port is waited for; of several the last one, and only briefly.
         let last = ports.len() - 1;
         let patience = if last == 0 { STOP_CHECK } else { Duration::from_millis(1) };
         while !self.stop.load(Ordering::Relaxed) {
@@ -382,13 +377,13 @@ impl Worker {
         }
     }
 
-    /// Answers what has come to a port.
+    /// Answers the queries of a port.
     fn turn(&mut self, port: &mut Port, limit: Duration, line: &DelayLine) -> ReferenceCounters {
         let mut clocks = None;
         let mut counts = ReferenceCounters::default();
         let turn = port.turn(limit, |query, source, out| {
-            // Sampled after the receive: an arrival yet to come, as one seems to be where the wall clock
-            // was set in between, would leave every query before it without a token.
+            // Sampled after the receive. If the wall clock was set in between, an arrival could seem to be in the
+            // future and would leave every earlier query without a token.
             let clocks = clocks.get_or_insert_with(ClockPair::sample);
             let arrived = clocks.arrival(query.received);
             let waited_us = clocks.monotonic().since(arrived).0 / 1_000;
@@ -407,8 +402,7 @@ impl Worker {
         counts
     }
 
-    /// Writes the reply, if there is to be one; returns its length and for how long to hold it
-    /// back.
+    /// Writes the reply, if there is one; returns its length and delay.
     fn answer(
         &mut self,
         query: &[u8],
@@ -455,8 +449,7 @@ impl Worker {
             self.config.late_share.per_hundred(),
             self.config.wrong_share.per_hundred(),
         );
-        // Growing shares contain each other, so their differences are exact shares that do not
-        // overlap.
+        // Growing shares contain each other, so their differences are exact shares that do not overlap.
         let within = |percent: u8| Share::percent(percent).selects(name);
         match () {
             () if within(loss) => Fate::Lost,
@@ -480,7 +473,7 @@ impl Worker {
 mod tests {
     use super::*;
 
-    /// Offers `rate` for `seconds`, through `arrival`; returns how many were dropped.
+    /// Offers `rate` for `seconds` with times from `arrival`; returns the number of dropped queries.
     fn dropped(capacity: u64, rate: u64, seconds: u64, arrival: impl Fn(u64) -> u64) -> u64 {
         let mut bucket = TokenBucket::new(Qps(capacity), Nanos::from_millis(50));
         let start = 1_000_000_000;
@@ -538,8 +531,8 @@ mod tests {
         }
     }
 
-    /// A client that could not begin in time sends its first queries together, which a server has
-    /// room for that has capacity to spare; one that has none loses queries all the same.
+    /// A client that could not begin in time sends its first queries together. A server with spare capacity has room
+    /// for them; one without loses queries nevertheless.
     #[test]
     fn a_late_begin_costs_nothing() {
         for capacity in [401, 1_000, 100_000] {
