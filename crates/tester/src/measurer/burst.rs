@@ -1,11 +1,10 @@
-//! How many queries leave together: as few as leave others their share of the CPU.
+//! Burst size of the sender: as small as possible while leaving other threads their share of the CPU.
 //!
-//! A sender that sleeps pays for each wake-up, many times what a query costs (timer, interrupt,
-//! change of context; on a virtual machine also the hypervisor). On a CPU that it shares with
-//! AuthDNS the Measurer must not spend the time that AuthDNS needs, or the DUT waits for its
-//! answers and is blamed. So the costs are measured before the first trial, and queries leave in
-//! runs that are as short as a third of the CPU allows. What a query costs is what sending it and
-//! reading its reply cost, for the receiver may run there too:
+//! A sender that sleeps pays for each wake-up many times the cost of a query (timer, interrupt, context switch; on a
+//! virtual machine also the hypervisor). On a CPU that it shares with AuthDNS the Measurer must not use time that
+//! AuthDNS needs; otherwise the DUT waits for answers and is blamed. The costs are therefore measured before the first
+//! trial, and queries are sent in the shortest runs that use at most a third of the CPU. The cost of a query includes
+//! sending it and reading its reply, because the receiver may run there too:
 //!
 //! ```text
 //! rate · (cost of a query) + rate ÷ run · (cost of a wake-up) ≤ 1/3      run ≥ rate · wake ÷ (1/3 − rate · query)
@@ -23,33 +22,32 @@ use net::clock;
 use net::socket::Endpoint;
 use serde::{Deserialize, Serialize};
 
-/// The most that a sender and its receiver take of a CPU that they do not own.
+/// Maximum share of a CPU that a sender and its receiver use if they share it.
 const MOST: f64 = 1.0 / 3.0;
-/// The furthest from its time that a query is sent so that queries can leave together.
+/// Maximum deviation from schedule for batching.
 pub const LONGEST: Nanos = Nanos::from_millis(1);
-/// The burst of a sender that has its CPU for itself.
+/// Burst window of a sender on an exclusive CPU.
 pub const SHORTEST: Nanos = Nanos::from_micros(50);
-/// Wake-ups that are measured at once, and how far they are apart.
+/// Number of wake-ups per measurement, and their distance.
 const WAKE_UPS: u32 = 100;
 const APART: Nanos = Nanos::from_micros(100);
-/// Queries that leave together while the cost of a query is measured.
+/// Queries sent together while the cost of a query is measured.
 const TOGETHER: u32 = 8;
-/// Measurements of which the median counts.
+/// Number of measurements, of which the median is used.
 const LOOKS: usize = 5;
-/// What is sent meanwhile: as long as a query.
+/// Payload for the measurement, as long as a query.
 const DATAGRAM: [u8; 51] = [0; 51];
 
-/// How far from its time a query may leave so that queries can leave together.
+/// Maximum deviation from schedule for batching queries.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 #[serde(try_from = "String", into = "String")]
 pub enum Burst {
-    /// As far as it takes for the sender to leave two thirds of a CPU that it does not own to
-    /// others, and no further than [`LONGEST`].
+    /// The time needed for the sender to use at most a third of a shared CPU; at most [`LONGEST`].
     #[default]
     Auto,
-    /// No further than this.
+    /// At most this time.
     Fixed(Nanos),
 }
 
@@ -89,21 +87,20 @@ impl From<Burst> for String {
     }
 }
 
-/// What sending costs on this machine, as CPU time of the sender.
+/// Cost of sending on this machine, as CPU time of the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SendCost {
-    /// Sleeping and waking up once.
+    /// Cost of sleeping and waking up once.
     pub wake_up: Nanos,
-    /// Sending one query and reading one reply, with what the kernel does with both on this CPU.
+    /// Cost of sending one query and reading one reply, including the kernel's work on this CPU.
     pub query: Nanos,
 }
 
 impl SendCost {
-    /// Measures it, in some 100 ms, with datagrams from this host to itself, on `cpu` if one is
-    /// given.
+    /// Measures the costs in about 100 ms, with datagrams from this host to itself, on `cpu` if given.
     ///
     /// # Errors
-    /// If there is no loopback interface that is up, or no such CPU.
+    /// If no loopback interface is up, or there is no such CPU.
     pub fn measure(cpu: Option<CpuId>) -> io::Result<SendCost> {
         let work = move || -> io::Result<SendCost> {
             if let Some(cpu) = cpu {
@@ -127,29 +124,27 @@ impl SendCost {
         std::thread::spawn(work).join().map_err(|_| io::Error::other("the measurement panicked"))?
     }
 
-    /// The burst with which a sender of `rate` queries per second, which must be above 0, takes no
-    /// more than a third of its CPU; no longer than [`LONGEST`]. A sender that has its CPU for
-    /// itself need not care: its burst is [`SHORTEST`].
+    /// Returns the burst window with which a sender of `rate` queries per second, which must be above 0, uses at most a
+    /// third of its CPU; at most [`LONGEST`]. A sender on an exclusive CPU uses [`SHORTEST`] instead.
     pub fn burst(&self, rate: f64) -> Nanos {
         let left = MOST - rate * self.query.as_secs_f64();
         if left <= 0.0 {
             return LONGEST;
         }
         let run = (rate * self.wake_up.as_secs_f64() / left).ceil().max(1.0);
-        // A run of n queries needs n intervals; the small term keeps a division from losing the
-        // last one.
+        // A run of n queries needs n intervals; the small term keeps a division from losing the last one.
         let needed = Nanos((run / rate * 1e9).ceil() as u64 + 1);
         if run <= 1.0 { Nanos(0) } else { needed.min(LONGEST) }
     }
 }
 
-/// CPU time for each wake-up after which `together` datagrams are sent and read.
+/// Measures the CPU time per wake-up after which `together` datagrams are sent and read.
 fn look(source: &Endpoint, sink: &Endpoint, batch: &mut ReceiveBatch, together: u32) -> u64 {
     let (before, start) = (clock::thread_cpu_time(), clock::now());
     for n in 1..=WAKE_UPS {
         clock::sleep_until(Nanos(start.0 + APART.0 * u64::from(n)));
         for _ in 0..together {
-            // What cannot be sent here would be seen in the trial.
+            // A send error here would also appear in the trial.
             let _ = source.send(&DATAGRAM);
         }
         // A receiver reads several replies at a time.
@@ -166,7 +161,7 @@ mod tests {
 
     const COST: SendCost = SendCost { wake_up: Nanos(30_000), query: Nanos(2_000) };
 
-    /// The share of the CPU that a burst takes.
+    /// Returns the share of the CPU that a burst uses.
     fn share(rate: f64, burst: Nanos) -> f64 {
         let run = (burst.0 as f64 / (1e9 / rate).floor()).floor().max(1.0);
         rate * 2e-6 + rate / run * 30e-6

@@ -1,18 +1,16 @@
-//! Who else runs on the sender's CPU: only a CPU that nobody of ours shares may be taken with
-//! real-time priority, because a real-time sender keeps AuthDNS, the receiver and a DUT on the same
-//! CPU waiting, and the DUT would be blamed for it.
+//! Threads of our programs that share the sender's CPU. Real-time priority is allowed only on a CPU that none of them
+//! shares: a real-time sender would delay AuthDNS, the receiver and a DUT on the same CPU, and the DUT would be blamed.
 
 use std::fs;
 
 use method::units::CpuId;
 
-/// Our programs, by the names that the kernel keeps.
+/// Our programs, by the names in the kernel.
 const PROGRAMS: [&str; 2] = ["dns64bench", "dns64d"];
-/// Their threads that work while a trial runs.
+/// Name prefixes of their threads that work during a trial.
 const WORKERS: [&str; 5] = ["auth-", "worker-", "send-", "receive-", "reference"];
 
-/// Which of our working threads may run on `cpu` now, those of other processes and of this one,
-/// each once.
+/// Returns our working threads that may run on `cpu` now, of other processes and of this one, each once.
 pub(super) fn sharers(cpu: CpuId) -> Vec<String> {
     let mut names = Vec::new();
     for process in numbered("/proc") {
@@ -53,7 +51,7 @@ fn may_run(task: &str, cpu: CpuId) -> bool {
     list.is_some_and(|list| contains(list.trim(), cpu))
 }
 
-/// Whether a list as the kernel writes it ("0-3,8") has `cpu`.
+/// True if a list in the kernel's format ("0-3,8") contains `cpu`.
 fn contains(list: &str, CpuId(cpu): CpuId) -> bool {
     list.split(',').any(|part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

@@ -1,4 +1,4 @@
-//! The Measurer: offers queries at a constant rate and judges every reply.
+//! The Measurer: sends queries at a constant rate and checks every reply.
 
 pub mod burst;
 mod company;

@@ -1,5 +1,4 @@
-//! Which name each query asks for: fresh ones in order, and with a cached share, names that were
-//! fresh a moment ago.
+//! Name of each query: fresh names in order and, with a cached share, recently used ones.
 //!
 //! ```text
 //! name number:   0 … half … 2·half … 2·half+F(i)
@@ -7,24 +6,23 @@
 //! query i, cached:  F(i) + (C(i) mod half)      F, C: fresh and cached queries before i
 //! ```
 //!
-//! A cached query repeats a name of the older half of a window that slides with the fresh names, the
-//! working set. Up to a cached share of 80 % such a name was asked for at least 1.5 timeouts ago, so
-//! that it is resolved, and at most twice that, so that any cache that holds a few seconds of traffic
-//! still has it. Larger shares have the working set of 80 %: fewer fresh names would make it shrink to
-//! nothing at 100 %, and the results of 80 % and 100 % would not be comparable. The first window is
-//! resolved before the trial ([`NameSequence::preloaded_count`]).
+//! A cached query repeats a name of the older half of a window that slides with the fresh names, the working set. Up to
+//! a cached share of 80 % such a name was queried at least 1.5 timeouts ago, so that it is resolved. It was queried at
+//! most twice that ago, so any cache that holds a few seconds of traffic still has it. Larger shares use the working
+//! set of 80 %: fewer fresh names would shrink it to nothing at 100 %, and the results of 80 % and 100 % would not be
+//! comparable. The first window is resolved before the trial ([`NameSequence::preloaded_count`]).
 
 use std::net::Ipv4Addr;
 
 use method::units::{Nanos, Qps, QueryIndex, Share};
 use wire::name::NameRange;
 
-/// Smallest working set, in names: that of low rates.
+/// Minimum working set in names, used at low rates.
 const MIN_HALF: u64 = 500;
-/// Smallest share of fresh names by which the working set is computed.
+/// Minimum share of fresh names for computing the working set.
 const LEAST_FRESH: f64 = 0.2;
 
-/// Number of names that cached queries repeat in a trial at `rate` with `timeout`; 0 without a cached
+/// Returns the number of names that cached queries repeat in a trial at `rate` with `timeout`; 0 without a cached
 /// share.
 pub fn working_set(cached: Share, rate: Qps, timeout: Nanos) -> u64 {
     if cached == Share::ZERO {
@@ -41,12 +39,12 @@ pub(crate) struct NameSequence {
     first: u64,
     cached: Share,
     half: u64,
-    /// For each position in a hundred: how many before it are cached.
+    /// Number of cached queries before each position in a hundred.
     cached_before: [u8; 100],
 }
 
 impl NameSequence {
-    /// The sequence that begins at name `first` of `range`, for a trial at `rate` with `timeout`.
+    /// Creates the sequence that begins at name `first` of `range`, for a trial at `rate` with `timeout`.
     pub(crate) fn new(
         range: NameRange,
         first: u64,
@@ -59,7 +57,7 @@ impl NameSequence {
         NameSequence { range, first, cached, half, cached_before }
     }
 
-    /// The name of query `i`.
+    /// Returns the name of query `i`.
     #[inline]
     pub(crate) fn address(&self, QueryIndex(i): QueryIndex) -> Ipv4Addr {
         let cached_before = i / 100 * u64::from(self.cached.per_hundred())
@@ -73,13 +71,13 @@ impl NameSequence {
         self.range.address(self.first + number)
     }
 
-    /// How many names, from the trial's first on, must have been resolved before the first query;
-    /// none without a cached share.
+    /// Returns the number of names, starting with the trial's first, that must be resolved before the first query; 0
+    /// without a cached share.
     pub(crate) fn preloaded_count(&self) -> u64 {
         2 * self.half
     }
 
-    /// How many names a trial of `count` queries takes, the preloaded ones included.
+    /// Returns the number of names that a trial of `count` queries uses, including preloaded ones.
     pub(crate) fn names_used(&self, count: u64) -> u64 {
         2 * self.half + count - self.cached.count_below(count)
     }

@@ -1,4 +1,4 @@
-//! What sender and receiver of a pair have in common: their ports, and what others may know of them.
+//! State shared by sender and receiver of a pair: their ports, and their progress.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use net::socket::Endpoint;
 
 use super::plan::TrialPlan;
 
-/// What a running trial can be asked about from another thread; a second or so behind at most.
+/// Progress of a running trial, readable from another thread; about a second old at most.
 pub struct Progress {
     sent: AtomicU64,
     pairs: Vec<PairProgress>,
@@ -21,12 +21,12 @@ struct PairProgress {
 }
 
 impl Progress {
-    /// For a trial of `plan`.
+    /// Creates the progress of a trial of `plan`.
     pub fn new(plan: &TrialPlan) -> Arc<Progress> {
         Progress::until(plan, Arc::default())
     }
 
-    /// For a trial of `plan` that ends before its time when `stop` is set.
+    /// Creates the progress of a trial of `plan` that is interrupted when `stop` is set.
     pub fn until(plan: &TrialPlan, stop: Arc<AtomicBool>) -> Arc<Progress> {
         Arc::new(Progress {
             sent: AtomicU64::new(0),
@@ -35,27 +35,27 @@ impl Progress {
         })
     }
 
-    /// Set when the trial is to end before its time.
+    /// Returns the flag that interrupts the trial.
     pub(super) fn stop(&self) -> &AtomicBool {
         &self.stop
     }
 
-    /// Whether the trial is to end before its time.
+    /// True if the trial is to be interrupted.
     pub(super) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Queries sent so far.
+    /// Returns the queries sent so far.
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Valid replies so far.
+    /// Returns the valid replies so far.
     pub fn valid(&self) -> u64 {
         self.pairs.iter().map(|s| s.valid.load(Ordering::Relaxed)).sum()
     }
 
-    /// Queries whose outcome is known.
+    /// Returns the queries with a known outcome.
     pub fn decided(&self) -> u64 {
         self.pairs.iter().map(|s| s.decided.load(Ordering::Relaxed)).sum()
     }
@@ -73,9 +73,9 @@ impl Progress {
 
 /// The source ports of a pair.
 pub(super) struct Ports {
-    /// The sockets that queries leave from, one for each port: connected to the server, or bound to
-    /// all addresses of this host where queries leave from many ([`super::sources`]).
+    /// The sending sockets, one for each port: connected to the server, or bound to all addresses of this host if
+    /// queries are sent from several ([`super::sources`]).
     pub(super) asking: Vec<Endpoint>,
-    /// The sockets that catch what others send to the ports of connected ones.
+    /// Sockets that receive unmatched datagrams to the ports of connected ones.
     pub(super) strays: Vec<Endpoint>,
 }

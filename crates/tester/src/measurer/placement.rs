@@ -1,9 +1,8 @@
-//! On which CPU each thread of a trial runs, and whether the senders have theirs for themselves.
+//! CPU placement of a trial's threads, and detection of exclusive CPUs for the senders.
 //!
-//! The CPUs of a plan are given to sender, receiver, sender, receiver … in turn. A sender that has
-//! its CPU for itself may take real-time priority, and nobody needs the time that it spends there;
-//! only where that is not so must it be known what sending costs
-//! ([`SendCost`](super::burst::SendCost)).
+//! The CPUs of a plan are assigned to sender, receiver, sender, receiver … in turn. A sender with an exclusive CPU may
+//! use real-time priority, and its CPU time is not needed by others. Only otherwise must the cost of sending be
+//! measured ([`SendCost`](super::burst::SendCost)).
 
 use method::units::CpuId;
 use net::affinity::allowed_cpus;
@@ -12,28 +11,27 @@ use super::burst::Burst;
 use super::company;
 use super::plan::{Spin, TrialPlan};
 
-/// The CPU of a pair's sender (0) or receiver (1); none: any.
+/// Returns the CPU of a pair's sender (0) or receiver (1); `None`: any.
 pub(super) fn cpu_of(plan: &TrialPlan, pair: u16, half: usize) -> Option<CpuId> {
     let position = usize::from(pair) * 2 + half;
     plan.cpus.get(position % plan.cpus.len().max(1)).copied()
 }
 
-/// Whether no other thread of the trial has the CPU of this pair's sender, and the sender may keep
-/// others from it.
+/// True if no other thread of the trial uses the CPU of this pair's sender, and the sender may exclude others from it.
 fn is_alone(plan: &TrialPlan, pair: u16) -> bool {
     let all = || (0..plan.threads).flat_map(|pair| [0, 1].map(|half| cpu_of(plan, pair, half)));
     let own = cpu_of(plan, pair, 0);
     plan.real_time && own.is_some() && all().filter(|its| *its == own).count() == 1
 }
 
-/// Whether a pair's sender has its CPU for itself, as far as our own threads go: those of this
-/// trial, and of whatever else of ours works on this host now.
+/// True if a pair's sender has its CPU exclusively among our threads: those of this trial, and of our other programs
+/// that work on this host now.
 pub(super) fn owns_cpu(plan: &TrialPlan, pair: u16) -> bool {
     is_alone(plan, pair)
         && cpu_of(plan, pair, 0).is_some_and(|cpu| company::sharers(cpu).is_empty())
 }
 
-/// Whether the senders spin from query to query on this host.
+/// True if the senders busy-wait from query to query on this host.
 pub(super) fn spins(plan: &TrialPlan) -> bool {
     match plan.spin {
         Spin::Always => true,
@@ -42,17 +40,15 @@ pub(super) fn spins(plan: &TrialPlan) -> bool {
     }
 }
 
-/// Whether a trial of `plan` chooses its burst by what sending costs on this host, and that is not
-/// known yet: not where the burst is given, where senders spin, and where each has its CPU for
-/// itself.
+/// True if a trial of `plan` selects its burst by the cost of sending on this host, and that is not known yet. False if
+/// the burst is given, if senders busy-wait, and if each has an exclusive CPU.
 pub fn needs_send_cost(plan: &TrialPlan) -> bool {
     let is_open = plan.max_burst == Burst::Auto && plan.send_cost.is_none();
     is_open && !spins(plan) && !(0..plan.threads).all(|pair| owns_cpu(plan, pair))
 }
 
 impl TrialPlan {
-    /// Whether each sender has a CPU for itself as far as the plan says; whether others of ours run
-    /// there is not looked at.
+    /// True if each sender has an exclusive CPU according to the plan; other programs on it are not checked.
     pub fn gives_senders_cpus(&self) -> bool {
         (0..self.threads).all(|pair| is_alone(self, pair))
     }
@@ -64,7 +60,7 @@ mod tests {
     use crate::measurer::burst::SendCost;
     use method::units::{Nanos, Qps};
 
-    /// A plan whose CPUs no host has, so that nobody shares them.
+    /// Returns a plan whose CPUs no host has, so that they are not shared.
     fn plan(cpus: &[usize]) -> TrialPlan {
         let mut plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1000));
         plan.spin = Spin::Never;

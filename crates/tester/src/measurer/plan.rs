@@ -1,4 +1,4 @@
-//! Everything that defines a trial, checked before anything is sent.
+//! The definition of a trial, validated before anything is sent.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -21,145 +21,137 @@ use super::shards::ShardPlan;
 use super::sources::{SourceAddresses, SourceError, is_over_ipv6};
 use crate::past_stack::XdpConfig;
 
-/// Whether the sender may burn CPU to be exact.
+/// Determines if the sender may busy-wait for exact timing.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Spin {
-    /// Spin if every sender and receiver can have a CPU of its own and two are left for others.
+    /// Busy-wait if every sender and receiver can have its own CPU and two are left for others.
     #[default]
     Auto,
-    /// Spin from query to query.
+    /// Busy-wait from query to query.
     Always,
     /// Sleep from query to query.
     Never,
 }
 
-/// What a trial is about.
+/// Subject of a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
-    /// The DUT: what Measurer and AuthDNS spoil makes the trial invalid.
+    /// The DUT: faults of Measurer and AuthDNS make the trial invalid.
     #[default]
     Dut,
     /// The tester itself, in a self-test: a slow AuthDNS makes it fail.
     Tester {
-        /// Up to which rate of DUT trials the self-test vouches for each query of its own: its rate
-        /// ÷ theirs.
+        /// Ratio of the self-test's rate to the rate of DUT trials that it validates.
         factor: f64,
-        /// The reserve δ of RFC 8219 §9.2.1 on top of the rate that is needed, as a share: 0.1 is
-        /// 10 %.
+        /// The reserve δ of RFC 8219 §9.2.1 on top of the required rate, as a share: 0.1 is 10 %.
         delta: f64,
     },
 }
 
-/// How a trial is sent, as far as a self-test must send in the same way to vouch for it.
+/// Send settings of a trial that a self-test must share to validate it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SenderSettings {
-    /// Sender/receiver pairs: each is two threads. 1 or more.
+    /// Sender/receiver pairs: each is two threads. At least 1.
     pub threads: u16,
-    /// UDP source ports, over all pairs of threads; as many as pairs or more.
+    /// UDP source ports over all pairs of threads; at least as many as pairs.
     pub source_ports: u16,
-    /// From how many addresses queries leave; none: from the one that the kernel chooses. Of which
-    /// prefix they are changes nothing about the work.
+    /// Number of source addresses; absent: the one selected by the kernel. Their prefix does not affect the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_addresses: Option<u32>,
-    /// How they get past the kernel's network stack; none: they go through it.
+    /// Requested AF_XDP mode; absent: sockets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xdp: Option<Mode>,
-    /// CPUs, in their order; none: any.
+    /// CPUs in their order; empty: any.
     pub cpus: Vec<CpuId>,
-    /// Whether senders sleep until the next query is due or burn CPU.
+    /// Determines if senders sleep until the next query is due or busy-wait.
     pub spin: Spin,
-    /// How many queries leave together.
+    /// Maximum deviation from schedule for batching queries.
     pub max_burst: Burst,
-    /// Whether in one system call.
+    /// True if batched queries are sent in one system call.
     pub offload: bool,
-    /// Whether real-time priority may be taken.
+    /// True if real-time priority may be used.
     pub real_time: bool,
 }
 
-/// A trial: what to send, at which rate, and what counts as a valid reply. In JSON it is what
-/// `measure --plan` reads; times are in nanoseconds there.
+/// A trial: its queries, their rate, and the criteria for a valid reply. In JSON it is the input of `measure --plan`;
+/// times are in nanoseconds there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrialPlan {
-    /// Where the queries go.
+    /// Address and port of the server.
     pub server: SocketAddr,
-    /// Queries per second, over all pairs of threads.
+    /// Queries per second over all pairs of threads.
     pub rate: Qps,
-    /// How long to send; RFC 8219 §9.2: at least 60 s.
+    /// Sending time; RFC 8219 §9.2: at least 60 s.
     pub duration: Nanos,
-    /// A reply at or after this is late; RFC 8219 §9.2: at most 1 s.
+    /// A reply at or after this time is late; RFC 8219 §9.2: at most 1 s.
     pub timeout: Nanos,
     /// Zone of the names.
     pub domain: Domain,
-    /// Block of names to take from.
+    /// Block from which names are taken.
     pub names: NameRange,
     /// Position in that block of the first name of this trial.
     pub first_name: u64,
-    /// Share of names that have an AAAA record of their own (α).
+    /// Share of names with a native AAAA record (α).
     pub aaaa_share: Share,
-    /// Share of queries for names that the DUT has resolved a moment ago (β).
+    /// Share of queries for names that the DUT has recently resolved (β).
     pub cached_share: Share,
-    /// DNS64 prefixes under which synthesized addresses must lie; none: any address is taken as
-    /// synthesized.
+    /// DNS64 prefixes for synthesized addresses; empty: any address is accepted as synthesized.
     pub prefixes: Vec<Prefix>,
-    /// Whether the address of names that have an AAAA record of their own must be the one that
-    /// AuthDNS gives them.
+    /// True if a native AAAA record must have the address that AuthDNS gives it.
     pub check_own_aaaa: bool,
     /// Share of valid replies at which the trial passes.
     pub accept: Acceptance,
-    /// Sender/receiver pairs: each is two threads. 1 or more.
+    /// Sender/receiver pairs: each is two threads. At least 1.
     pub threads: u16,
-    /// UDP source ports, over all pairs of threads (RFC 4814 §4).
+    /// UDP source ports over all pairs of threads (RFC 4814 §4).
     pub source_ports: u16,
-    /// The addresses of this host that queries leave from (RFC 4814 §4); none: the one that the
-    /// kernel chooses. They must be local to it.
+    /// Source addresses of the queries (RFC 4814 §4), which must be local to this host; absent: the one selected by the
+    /// kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_addresses: Option<SourceAddresses>,
-    /// The interface by which queries leave and replies come past the kernel's network stack
-    /// (AF_XDP); none: they go through it.
+    /// Interface for sending queries and receiving replies by AF_XDP; absent: sockets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xdp: Option<XdpConfig>,
-    /// CPUs for sender, receiver, sender, receiver …, used round robin; none: the kernel decides.
+    /// CPUs for sender, receiver, sender, receiver …, used round robin; empty: the kernel decides.
     pub cpus: Vec<CpuId>,
-    /// Whether senders sleep until the next query is due or burn CPU.
+    /// Determines if senders sleep until the next query is due or busy-wait.
     pub spin: Spin,
-    /// The furthest from its time that a query may be sent so that queries can leave together.
+    /// Maximum deviation from schedule for batching queries.
     pub max_burst: Burst,
-    /// What sending costs here, for [`Burst::Auto`]; none: it is measured before the trial.
+    /// Cost of sending on this host, for [`Burst::Auto`]; absent: it is measured before the trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_cost: Option<SendCost>,
-    /// Whether senders that sleep may take real-time priority on CPUs that none of our threads
-    /// shares.
+    /// True if sleeping senders may use real-time priority on CPUs that none of our threads shares.
     pub real_time: bool,
-    /// Whether queries that leave together may leave in one system call from one port
-    /// (`UDP_SEGMENT`).
+    /// True if queries sent together may be sent in one system call from one port (`UDP_SEGMENT`).
     pub offload: bool,
     /// Limits of the pacing audit.
     pub limits: PacingLimits,
-    /// AuthDNS's status socket, if it is to be looked at before and after the trial.
+    /// AuthDNS's status socket, if it is read before and after the trial.
     pub auth_status: Option<PathBuf>,
-    /// The most that the 99.9th percentile of AuthDNS's own time may be.
+    /// Limit of the 99.9th percentile of AuthDNS's processing time.
     pub auth_limit: Nanos,
-    /// What the trial is about.
+    /// Subject of the trial.
     pub subject: Subject,
-    /// Whether the user states that the roles have hosts, and so CPUs, of their own.
+    /// True if the user states that the roles have separate hosts, and so CPUs.
     pub separate_hosts: bool,
-    /// Where to write per-query records.
+    /// File for per-query records.
     pub records: Option<PathBuf>,
-    /// Width of the intervals that sums and histograms are kept for; none: no intervals.
+    /// Width of the intervals for totals and histograms; absent: no intervals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<Nanos>,
-    /// Which of several testers this is that share the trial; none: the only one.
+    /// Index among several testers that share the trial; absent: the only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<ShardPlan>,
 }
 
 impl TrialPlan {
-    /// A plan with the defaults of `measure` for `server` and `rate`.
+    /// Creates a plan with the defaults of `measure` for `server` and `rate`.
     pub fn new(server: SocketAddr, rate: Qps) -> TrialPlan {
         TrialPlan {
             server,
@@ -195,17 +187,17 @@ impl TrialPlan {
         }
     }
 
-    /// When each query is due.
+    /// Returns the send time of each query.
     pub fn schedule(&self) -> Schedule {
         Schedule::new(self.rate, self.duration)
     }
 
-    /// Which name each query asks for.
+    /// Returns the name of each query.
     pub(crate) fn name_sequence(&self) -> NameSequence {
         NameSequence::new(self.names, self.first_name, self.cached_share, self.rate, self.timeout)
     }
 
-    /// Requirements for the replies.
+    /// Returns the requirements for the replies.
     pub(super) fn expectation(&self) -> Expectation {
         Expectation {
             aaaa_share: self.aaaa_share,
@@ -214,18 +206,18 @@ impl TrialPlan {
         }
     }
 
-    /// The zone that AuthDNS must serve for the trial.
+    /// Returns the zone that AuthDNS must serve for the trial.
     pub fn zone(&self) -> ZoneFacts {
         ZoneFacts { domain: self.domain.to_string(), aaaa_share: self.aaaa_share }
     }
 
-    /// Names that the trial takes from its block, those resolved beforehand for the cached share
-    /// included.
+    /// Returns the number of names that the trial takes from its block, including those resolved beforehand for the
+    /// cached share.
     pub fn names_needed(&self) -> u64 {
         self.name_sequence().names_used(self.schedule().count())
     }
 
-    /// How it is sent.
+    /// Returns the send settings.
     pub fn sender_settings(&self) -> SenderSettings {
         SenderSettings {
             threads: self.threads,
@@ -240,13 +232,12 @@ impl TrialPlan {
         }
     }
 
-    /// The rate at which this tester offers queries, per second.
+    /// Returns the rate of this tester in queries per second.
     pub fn own_rate(&self) -> f64 {
         self.own_part().rate()
     }
 
-    /// The rate for which the burst is chosen: its own, or in a self-test that of the trials that
-    /// it vouches for.
+    /// Returns the rate that determines the burst: its own, or in a self-test that of the trials that it validates.
     pub fn paced_rate(&self) -> f64 {
         match self.subject {
             Subject::Dut => self.own_rate(),
@@ -254,8 +245,7 @@ impl TrialPlan {
         }
     }
 
-    /// What decides whether the trial by itself is compliant, where `shares_host` is what can be
-    /// seen of the server.
+    /// Returns the facts that determine the trial's compliance; `shares_host` is the one determined for the server.
     pub fn facts(&self, shares_host: Fact) -> Facts {
         Facts {
             shares_host,
@@ -282,25 +272,24 @@ impl TrialPlan {
         }
     }
 
-    /// The ports that count where each pair of threads has its own and the pair with the fewest
-    /// decides: as many of them for every pair.
+    /// Returns the number of ports that count if every pair had as many as the pair with the fewest.
     fn ports_alike(&self) -> u64 {
         let threads = self.threads.max(1);
         u64::from(self.source_ports / threads * threads)
     }
 
-    /// How long the receiver remembers a query, so that a late reply is known as late and a second
-    /// one as duplicate: twice the timeout, or as long as the ids of the source ports allow.
+    /// Returns the time for which the receiver remembers a query to recognize late replies and duplicates: twice the
+    /// timeout, or as long as the ids of the source ports allow.
     pub fn retention(&self) -> Nanos {
         let ids = self.ports_alike() * USABLE_IDS;
         let allowed = Nanos((ids as f64 * Nanos::SECOND.0 as f64 / self.own_rate()) as u64);
         Nanos(self.timeout.0 * 2).min(allowed)
     }
 
-    /// Finds what would make the trial impossible or meaningless.
+    /// Checks for settings that would make the trial impossible or meaningless.
     ///
     /// # Errors
-    /// The first such thing, in terms of the command line's options.
+    /// The first such setting, in terms of the command line's options.
     pub fn check(&self) -> Result<(), PlanError> {
         if self.threads == 0 || self.source_ports < self.threads {
             return Err(PlanError::Ports { ports: self.source_ports, threads: self.threads });
@@ -367,7 +356,7 @@ impl TrialPlan {
     }
 }
 
-/// What helps a trial that takes so many names.
+/// Returns advice when a trial needs more names than its block has.
 fn way_out(needed: u64) -> &'static str {
     if needed <= NameRange::ALL.count() {
         "a larger block such as 0.0.0.0/0"
@@ -376,26 +365,25 @@ fn way_out(needed: u64) -> &'static str {
     }
 }
 
-/// The highest rate that can be asked for, as `Qps` reads it.
+/// Maximum rate, the same as for parsing `Qps`.
 const HIGHEST_RATE: u64 = 100_000_000;
 
-/// Highest limit of a 100 ms window's deviation, in per cent: such a window holds ten seconds' worth
-/// of late queries, and pacing decides nothing.
+/// Maximum limit of a 100 ms window's deviation, in per cent: such a window holds ten seconds' worth of late queries,
+/// so pacing no longer decides anything.
 pub const MAX_WINDOW_LIMIT_PCT: f64 = 10_000.0;
-/// No time of a plan is longer: a year.
+/// Maximum time in a plan: a year.
 const LONGEST: Nanos = Nanos(365 * 86_400 * Nanos::SECOND.0);
 
-/// Source ports with AF_XDP: they are a range of which no port is taken.
+/// Maximum number of source ports with AF_XDP: they must be a contiguous range of free ports.
 pub(super) const MOST_XDP_PORTS: u16 = 16_384;
 
-/// Source ports unless the user says otherwise: enough for the sockets of any DUT's threads to get
-/// their share.
+/// Default number of source ports: enough for the sockets of any DUT's threads to get their share.
 pub const DEFAULT_SOURCE_PORTS: u16 = 64;
 
-/// Ids of one port that may be outstanding; the rest is room for queries that leave together.
+/// Ids per port that may be outstanding; the rest is room for queries sent together.
 pub const USABLE_IDS: u64 = 65_536 - 1024;
 
-/// Why a trial cannot be done as planned.
+/// Errors of a plan.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
@@ -409,7 +397,7 @@ pub enum PlanError {
         /// Sender/receiver pairs (`--threads`).
         threads: u16,
     },
-    /// More threads or ports than AF_XDP can do with.
+    /// More threads or ports than AF_XDP supports.
     #[error(
         "--xdp with --threads {threads} and --source-ports {ports}: one pair of threads reads all queues of the interface, \
          and there are up to {MOST_XDP_PORTS} source ports"
@@ -420,80 +408,80 @@ pub enum PlanError {
         /// UDP source ports (`--source-ports`).
         ports: u16,
     },
-    /// The server is not behind the interface.
+    /// The server is not reached through the interface.
     #[error("--xdp {interface}: the way to {server} is by {is}; write --xdp {is}")]
     XdpInterface {
         /// The server of the trial.
         server: SocketAddr,
-        /// The interface that was named.
+        /// Requested interface.
         interface: String,
-        /// The interface that the kernel would use.
+        /// Interface that the kernel would use.
         is: String,
     },
     /// Acceptance out of range.
     #[error("--accept {given}: a share above 0 and up to 1 is needed")]
     Accept {
-        /// The share that was asked for; `1.0` is all.
+        /// Requested share; `1.0` is all.
         given: f64,
     },
-    /// A rate of 0, or one that is higher than any network carries.
+    /// A rate of 0, or above the maximum.
     #[error("--rate {given}: a rate from 1 to {HIGHEST_RATE} queries per second is needed")]
     Rate {
-        /// The rate that was asked for, in queries per second.
+        /// Requested rate in queries per second.
         given: Qps,
     },
-    /// No time at all, or more than a year.
+    /// A time of 0, or more than a year.
     #[error("{option} {} s: a time above 0 and up to a year is needed", .given.as_secs_f64())]
     Time {
-        /// The option that sets it.
+        /// The option with the time.
         option: &'static str,
-        /// The time that was asked for, in nanoseconds.
+        /// Requested time in nanoseconds.
         given: Nanos,
     },
-    /// The sending is over before a query is due.
+    /// Sending ends before a query is due.
     #[error("{rate} queries/s for {} s: that is not one query", .duration.as_secs_f64())]
     NoQuery {
-        /// The rate that was asked for, in queries per second.
+        /// Requested rate in queries per second.
         rate: Qps,
-        /// The length of the sending that was asked for, in nanoseconds.
+        /// Requested sending time in nanoseconds.
         duration: Nanos,
     },
-    /// No such tester, or one that would send nothing.
+    /// The shard does not exist, or would send nothing.
     #[error(
         "--shard {index}/{of}: write for example 0/3, 1/3 and 2/3, counted from 0, of no more testers than there are queries,          and of fewer than {IDS} threads together"
     )]
     Shard {
-        /// Which tester this was to be.
+        /// Index of the tester.
         index: u16,
-        /// Of how many.
+        /// Number of testers.
         of: u16,
     },
-    /// Several testers, and an AuthDNS that only one of them would look at.
+    /// Several testers, with an AuthDNS that only one of them would read.
     #[error(
         "--auth-status: AuthDNS's counters tell of all testers' queries, so --shard cannot use them"
     )]
     AuthOfShard,
-    /// Limits of the pacing that are no percentages.
+    /// Pacing limits that are not percentages.
     #[error(
         "--window-limit {window_100ms_pct}, and {total_pct} for the total: percentages up to {MAX_WINDOW_LIMIT_PCT} and 100 are needed, the first above 0"
     )]
     Limits {
-        /// As given, in per cent.
+        /// Given value in per cent.
         window_100ms_pct: f64,
-        /// As given, in per cent.
+        /// Given value in per cent.
         total_pct: f64,
     },
-    /// 16-bit ids do not suffice.
+    /// 16-bit ids are not sufficient.
     #[error(
         "{rate} queries/s with this --timeout keep more queries outstanding than the 16-bit ids of {ports} source ports can \
          tell apart; --source-ports {needed} or more is needed"
     )]
     Ids {
-        /// The rate that was asked for, in queries per second.
+        /// Requested rate in queries per second.
         rate: Qps,
         /// UDP source ports (`--source-ports`).
         ports: u16,
-        /// The fewest that suffice.
+        /// Sufficient number of ports.
         needed: u64,
     },
     /// Names would repeat.
@@ -501,20 +489,20 @@ pub enum PlanError {
         "--names {range} has {has} names and this takes {needed}; names must not repeat, so take {}", way_out(*needed)
     )]
     Names {
-        /// The block that names are taken from (`--names`).
+        /// Block of names (`--names`).
         range: NameRange,
-        /// How many names it has.
+        /// Number of names in it.
         has: u64,
-        /// How many names the trial takes.
+        /// Number of names that the trial takes.
         needed: u64,
     },
-    /// Not an address to send to.
+    /// Not a destination address.
     #[error("--server {server}: an address and a port of the server are needed")]
     Server {
-        /// The address and port that were given, of which one is unspecified.
+        /// The given address and port, one of which is unspecified.
         server: SocketAddr,
     },
-    /// Queries cannot leave from the addresses that they are to leave from.
+    /// The source addresses cannot be used.
     #[error(transparent)]
     Source(#[from] SourceError),
 }
@@ -558,7 +546,7 @@ mod tests {
             "late replies are told apart for a shorter time"
         );
         assert!(matches!(plan(300_000).check(), Err(PlanError::Names { needed: 18_000_000, .. })));
-        // Of three pairs two have two ports, and one has one.
+        // Two pairs have two ports each, and the third has one.
         let uneven = TrialPlan {
             threads: 3,
             source_ports: 5,
@@ -594,7 +582,7 @@ mod tests {
         }
     }
 
-    /// Any plan; a field that is added must be added here.
+    /// Any plan; new fields must be added here.
     fn any_plan() -> impl Strategy<Value = TrialPlan> {
         let time = || any::<u64>().prop_map(Nanos);
         let share = || (0u8..=100).prop_map(Share::percent);

@@ -1,4 +1,4 @@
-//! Resolving names before a trial with a cached share, so that they are cached when it begins.
+//! Resolution of names before a trial with a cached share, so that they are cached when it begins.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,30 +13,29 @@ use super::error::TrialError;
 use super::expect::Expectation;
 use super::plan::TrialPlan;
 
-/// Names asked at once: few enough for any DUT, many enough to be done soon.
+/// Queries in flight: few enough for any DUT, many enough to finish soon.
 const AT_ONCE: usize = 64;
-/// How many times the names are gone through before giving up; those that are cached by then cost
-/// little. Each pass asks half as fast as the one before.
+/// Maximum number of passes over the names; those already cached cost little. Each pass has half the rate of the
+/// previous one.
 const PASSES: u32 = 5;
-/// How fast names are asked at the least: the smallest window is through within two seconds.
+/// Minimum rate: the smallest window is done within two seconds.
 const SLOWEST: Qps = Qps(500);
-/// How long a name may take: this is no trial, and a DUT that has lost a packet on its way to
-/// AuthDNS asks again after most of a second only. As long as failures are remembered at least
-/// (BIND: a second), so that the next pass finds them forgotten.
+/// Timeout per name. This is not a trial, and a DUT that has lost a packet to AuthDNS may retry only after most of a
+/// second. It is at least as long as failures are cached (BIND: one second), so that they have expired in the next
+/// pass.
 const PATIENCE: Nanos = Nanos(2 * Nanos::SECOND.0);
 
-/// How fast pass number `pass` asks, of a trial that `testers` share: no faster than the trial where
-/// that asks faster than [`SLOWEST`], because a DUT that answers the trial's rate may well drop what
-/// comes faster; and slower where the DUT has lost some.
+/// Returns the rate of pass number `pass` for a trial shared by `testers`. It does not exceed the trial's rate if that
+/// is above [`SLOWEST`], because a DUT that can answer the trial's rate may drop faster queries. It decreases if the
+/// DUT has lost some.
 fn rate_of(pass: u32, trial: Qps, testers: u64) -> Qps {
     Qps((trial.0 / testers) >> pass).max(SLOWEST)
 }
 
 impl TrialPlan {
-    /// How long it takes to resolve the names of a cached share before the trial, where that takes
-    /// two passes at the most; nothing without one. Several testers must not begin earlier: where
-    /// they share the trial each resolves all names, at its part of the rate, so it is a shard's
-    /// plan that tells for how long.
+    /// Returns the time for resolving the names of a cached share before the trial in at most two passes; zero without
+    /// one. Several testers must not begin earlier. Each of them resolves all names at its part of the rate, so the
+    /// time must be taken from a shard's plan.
     pub fn preload_time(&self) -> Nanos {
         let count = self.name_sequence().preloaded_count();
         if count == 0 {
@@ -50,7 +49,7 @@ impl TrialPlan {
     }
 }
 
-/// Resolves the names that the trial's first cached queries repeat. Returns how many could not be
+/// Resolves the names that the trial's first cached queries repeat. Returns the number of names that could not be
 /// resolved; ends early when `stop` is set.
 pub(super) fn preload(
     plan: &TrialPlan,
@@ -62,7 +61,7 @@ pub(super) fn preload(
         .expect("TrialPlan::check has counted them");
     let settings = ClientSettings {
         server: plan.canonical_server(),
-        // What is cached for one client may not be for another (views, client subnets).
+        // An entry cached for one client may not apply to another (views, client subnets).
         local: plan.source_addresses.map(|sources| SocketAddr::new(sources.first(), 0)),
         transport: Transport::Udp,
         source: Source::Names(names),
@@ -95,7 +94,7 @@ pub(super) fn preload(
                 },
             )?;
         missing = count - pass.counts.valid;
-        // A server that resolves nothing at all is not asked again.
+        // A server that resolves nothing at all is not retried.
         if missing == 0 || pass.counts.valid == 0 || stop.load(Ordering::Relaxed) {
             break;
         }
@@ -122,7 +121,7 @@ mod tests {
         };
         assert_eq!(of(1), plan.preload_time());
         assert!(of(1) < of(2) && of(2) < of(10), "{:?}", [of(1), of(2), of(10)]);
-        // Nobody asks more slowly than that.
+        // This is the minimum rate.
         assert_eq!(of(1_000), of(2_000));
     }
 }

@@ -1,4 +1,4 @@
-//! What can be seen from here of where the server is.
+//! Detection of a server on this host.
 
 use std::net::SocketAddr;
 
@@ -6,9 +6,8 @@ use method::compliance::Fact;
 use net::ethtool::driver;
 use net::neighbour::NextHop;
 
-/// Whether the server is on this host. Loopback and an address of our own are; a virtual Ethernet
-/// pair leads to a namespace of this host, unless the user states that there is a bridge behind it;
-/// of all else nothing is known from here.
+/// Determines if the server is on this host. Loopback and an address of our own are. A virtual Ethernet pair leads to a
+/// namespace of this host, unless the user states that there is a bridge behind it. Anything else is unknown.
 pub(super) fn shares_host(server: SocketAddr, stated_separate: bool) -> Fact {
     let Ok(next_hop) = NextHop::towards(server) else { return Fact::NotKnown };
     if next_hop.loopback {
