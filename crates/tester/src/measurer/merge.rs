@@ -1,4 +1,4 @@
-//! Of the results of several testers that shared a trial, the result of that trial.
+//! Combines the results of several testers that shared a trial into the result of that trial.
 //!
 //! ```text
 //! result of each tester ─┬─ plans, seed: the same? each of them there, once?     MergeError
@@ -28,73 +28,73 @@ use super::result::{Findings, Rtt, Sending, TesterDrops, TrialResult, rtt_histog
 use super::shards::ShardPart;
 use crate::past_stack::PastStack;
 
-/// The result of one tester, and where it is from.
+/// Result of one tester, and its file.
 #[derive(Clone, Debug)]
 pub struct Given {
-    /// The file's name.
+    /// File name.
     pub file: String,
-    /// What is in it.
+    /// Contents of the file.
     pub trial: TrialResult,
 }
 
-/// Why results do not make a trial.
+/// Reasons for which results cannot be combined.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MergeError {
-    /// A trial of one tester alone.
+    /// A trial of a single tester.
     #[error("{file}: it is no shard's; `dns64bench measure --shard … --json` prints one's")]
     NoShard {
-        /// The file with it.
+        /// File of the trial.
         file: String,
     },
     /// Shards of different trials.
     #[error("{file}: its {field} is {has}, and {other} has {wants}: they are not of one trial")]
     Differs {
-        /// The file of the second one.
+        /// File of the second one.
         file: String,
-        /// What differs, by its name in the plan.
+        /// Name of the different field in the plan.
         field: String,
-        /// As it is there.
+        /// Its value there.
         has: String,
-        /// The file of the first one.
+        /// File of the first one.
         other: String,
-        /// As it is there.
+        /// Its value there.
         wants: String,
     },
-    /// A plan that no tester can have carried out.
+    /// An invalid plan, which no tester can have carried out.
     #[error("{file}: {source}")]
     Plan {
-        /// The file with it.
+        /// File of the plan.
         file: String,
-        /// What is wrong about it.
+        /// Error in the plan.
         source: PlanError,
     },
-    /// A shard twice.
+    /// A duplicate shard.
     #[error("{file} and {other} are both shard {index}")]
     Twice {
-        /// The second one's file.
+        /// File of the second one.
         file: String,
-        /// The first one's.
+        /// File of the first one.
         other: String,
-        /// Which shard they are.
+        /// Index of the shard.
         index: u16,
     },
-    /// A shard that is not there.
+    /// A missing shard.
     #[error(
         "shard {index} of {of} is missing; a tester that has left no result has spoiled the trial"
     )]
     Missing {
-        /// Which one.
+        /// Index of the shard.
         index: u16,
-        /// Of how many.
+        /// Number of shards.
         of: u16,
     },
-    /// An offset for a shard that there is not.
+    /// An offset for a shard that does not exist.
     #[error("--offset {index}=…: there are shards 0 to {last}")]
     NoSuchShard {
-        /// The one that was named.
+        /// Index in the offset.
         index: u16,
-        /// The last one that there is.
+        /// Index of the last shard.
         last: u16,
     },
 }
@@ -105,53 +105,51 @@ pub struct Merged {
     /// The trial.
     #[serde(flatten)]
     pub trial: TrialResult,
-    /// What ids were made from.
+    /// Seed of the ids.
     pub seed: u64,
-    /// Each tester's part, in their order.
+    /// Summary of each tester's part, in their order.
     pub shards: Vec<ShardSummary>,
 }
 
 /// One tester's part in a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct ShardSummary {
-    /// Which one it is, from 0 on.
+    /// Index of the tester.
     pub index: u16,
-    /// The file of its result.
+    /// File of its result.
     pub file: String,
-    /// The kernel's name of this run of it, which testers on one host have in common.
+    /// Boot identifier of the kernel, which is the same for testers on one host.
     pub boot_id: String,
-    /// How far its host's clock may have been off, where the kernel told.
+    /// Error of its host's clock, if the kernel reported it.
     pub clock: Option<ClockError>,
-    /// By how much its clock was set forward after the start had been taken from it, in microseconds.
+    /// Forward step of its clock after the start time was taken from it, in microseconds.
     pub clock_step_us: f64,
-    /// By how much its clock was ahead of the others' at the most, in microseconds, where somebody
-    /// measured it.
+    /// Maximum measured offset of its clock ahead of the others', in microseconds; absent if it was not measured.
     pub offset_us: Option<f64>,
-    /// Whether its tester spoiled its part; passed and failed say what came of its own queries.
+    /// Invalid if the tester invalidated its part; passed and failed concern only its queries.
     pub verdict: Verdict,
-    /// What decided that, in words.
+    /// Reasons for the verdict as text.
     pub reasons: Vec<String>,
-    /// What became of its queries.
+    /// Outcomes of its queries.
     pub counts: Counts,
-    /// The audit of its sending.
+    /// Pacing audit.
     pub pacing: method::pacing::Pacing,
-    /// How its queries left and replies came past the kernel's network stack (AF_XDP); absent where
-    /// they went through it.
+    /// Interface used by AF_XDP; absent if sockets were used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub past_stack: Option<PastStack>,
 }
 
-/// By how many nanoseconds each shard's clock was ahead of the true time, or of one that all were
-/// held against, at the least and at the most, where that was measured.
+/// Minimum and maximum offset of each shard's clock ahead of a common reference, in nanoseconds, for shards with a
+/// measured offset.
 pub type Offsets = BTreeMap<u16, RangeInclusive<i64>>;
 
-/// The end of a range that is farther from 0.
+/// Returns the end of a range that is farther from 0.
 fn farthest(range: &RangeInclusive<i64>) -> i64 {
     let (least, most) = (*range.start(), *range.end());
     if least.unsigned_abs() > most.unsigned_abs() { least } else { most }
 }
 
-/// Adds the results of all testers of a trial up, and decides over it.
+/// Combines the results of all testers of a trial and decides its verdict.
 ///
 /// # Errors
 /// [`MergeError`] if the results are not those of all testers of one trial.
@@ -171,9 +169,9 @@ pub fn merge(given: Vec<Given>, offsets: &Offsets) -> Result<Merged, MergeError>
         planned: whole.count(),
         counts: &all.counts,
         pacing: &pacing,
-        // Where a host lost anything, that tester's part is invalid.
+        // If a host lost packets, that tester's part is invalid.
         host_losses: &[],
-        // What one tester missed is no other's reply.
+        // A packet missed by one tester cannot be a reply to another.
         missed: shards.iter().map(Shard::missed).sum(),
         faults: &faults,
     };
@@ -206,7 +204,7 @@ pub fn merge(given: Vec<Given>, offsets: &Offsets) -> Result<Merged, MergeError>
     Ok(Merged { trial, seed, shards })
 }
 
-/// One of the results, with what makes it a shard's.
+/// A result together with its data as a shard.
 struct Shard {
     file: String,
     index: u16,
@@ -214,7 +212,7 @@ struct Shard {
     part: ShardPart,
 }
 
-/// The shards of a trial by their numbers, each once.
+/// Returns the shards of a trial in order of their indices, each once.
 fn in_order(given: Vec<Given>) -> Result<Vec<Shard>, MergeError> {
     let mut by_index: BTreeMap<u16, Shard> = BTreeMap::new();
     let mut one: Option<(String, TrialPlan)> = None;
@@ -241,14 +239,14 @@ fn in_order(given: Vec<Given>) -> Result<Vec<Shard>, MergeError> {
     Ok(by_index.into_values().collect())
 }
 
-/// Whether what two shards have in common is the same; if not, what is not.
+/// Checks that the common parts of two shards' plans are equal; the error names the difference.
 fn same(file: &str, has: &TrialPlan, other: &str, wanted: &TrialPlan) -> Result<(), MergeError> {
     if has == wanted {
         return Ok(());
     }
     let [has, wanted] = [has, wanted].map(|plan| {
         let mut fields = serde_json::to_value(plan).unwrap_or_default();
-        // Seed, number of testers and start are fields like the others.
+        // Seed, number of testers and start are compared like the other fields.
         if let Some(Value::Object(shard)) =
             fields.as_object_mut().and_then(|all| all.remove("shard"))
             && let Some(all) = fields.as_object_mut()
@@ -266,21 +264,19 @@ fn same(file: &str, has: &TrialPlan, other: &str, wanted: &TrialPlan) -> Result<
     Err(MergeError::Differs { file: file.into(), field, has, other: other.into(), wants })
 }
 
-/// Where so many replies are expected by chance alone there is one (the probability of none is
-/// 1 in 10⁸).
+/// Expected number of replies above which at least one is practically certain (the probability of none is 1 in 10⁸).
 const SURELY: u64 = 20;
 
-/// By how much a clock was ahead, in ns: at the least and at the most.
+/// Minimum and maximum lead of a clock in ns.
 type Ahead = RangeInclusive<i64>;
 
-/// How far from each other two clocks may be, in ns.
+/// Returns the maximum difference of two clocks in ns.
 fn apart(one: &Ahead, other: &Ahead) -> Nanos {
     Nanos(one.end().abs_diff(*other.start()).max(other.end().abs_diff(*one.start())))
 }
 
 impl Shard {
-    /// By how much its clock was ahead of the true time, or of the one that offsets were taken
-    /// against, when the start was taken from it; `None` if nobody knows.
+    /// Returns the lead of its clock over the common reference when the start was taken from it; `None` if unknown.
     fn ahead(&self, all: &[Shard], offsets: &Offsets) -> Option<Ahead> {
         if let Some(offset) = offsets.get(&self.index) {
             return Some(self.or_before_the_step(offset));
@@ -295,16 +291,16 @@ impl Shard {
         Some(self.or_before_the_step(&(-error..=error)))
     }
 
-    /// What was found of its clock when it was asked, or as much before that as it was set forward
-    /// since the start was taken from it: nobody knows which of the two it was when it was asked.
+    /// Extends an offset measured at an unknown time by the clock's step since the start was taken from it: the
+    /// measurement may be from before or after the step.
     fn or_before_the_step(&self, found: &Ahead) -> Ahead {
         let step = self.part.clock_step_ns;
         let (least, most) = (found.start(), found.end());
         least.saturating_sub(step.max(0))..=most.saturating_sub(step.min(0))
     }
 
-    /// How far its clock may be from the true time or, where that is no more than `limit`, from the
-    /// clock of another tester of which the same is true; `None` if nobody knows.
+    /// Returns the maximum error of its clock relative to the reference or, if that is at most `limit`, to the clock of
+    /// another tester with the same property; `None` if unknown.
     fn clock_error(&self, all: &[Shard], offsets: &Offsets, limit: Nanos) -> Option<Nanos> {
         let own = self.ahead(all, offsets)?;
         let off = |ahead: &Ahead| apart(ahead, &(0..=0));
@@ -320,7 +316,7 @@ impl Shard {
         let others = others.filter_map(|other| Some((other, other.ahead(all, offsets)?)));
         let stepped = |shard: &Shard| shard.or_before_the_step(&(0..=0));
         let distances = others.filter(|(_, ahead)| off(ahead) <= limit).map(|(other, ahead)| {
-            // One clock is apart from itself by its steps only.
+            // A clock differs from itself only by its steps.
             if has_this_clock(other) {
                 apart(&stepped(self), &stepped(other))
             } else {
@@ -330,7 +326,7 @@ impl Shard {
         Some(distances.fold(off(&own), Nanos::max))
     }
 
-    /// How its tester spoiled the trial.
+    /// Returns the reasons for which this tester invalidated the trial.
     fn faults(&self, all: &[Shard], counts: &Counts, offsets: &Offsets) -> Vec<Reason> {
         let limit = self.part.plan.limits.lateness_p999;
         let error = self.clock_error(all, offsets, limit);
@@ -344,9 +340,8 @@ impl Shard {
         own.into_iter().chain(clock).chain(self.nothing_came_back(counts)).map(named).collect()
     }
 
-    /// That it got no valid reply where many would have come if it had fared as all testers did,
-    /// `counts`: a server that answers the others answers it, and what keeps the replies is on the
-    /// way.
+    /// Returns a reason if it got no valid reply although many were expected from `counts`, the totals of all testers.
+    /// A server that answers the others answers it too, so the replies were lost on the way.
     fn nothing_came_back(&self, counts: &Counts) -> Option<Reason> {
         let own = &self.trial.counts;
         let others = (counts.sent - own.sent).max(1);
@@ -355,7 +350,7 @@ impl Shard {
         is_cut_off.then_some(Reason::NothingCameBack { sent: own.sent, expected })
     }
 
-    /// Datagrams for it that its sockets did not get and that may have been replies.
+    /// Returns the datagrams missed by its sockets that may have been replies.
     fn missed(&self) -> u64 {
         self.trial.tester_drops_at.missed.unwrap_or(0).min(self.trial.counts.lost)
     }
@@ -377,7 +372,7 @@ impl Shard {
     }
 }
 
-/// What all testers sent and received together.
+/// Totals of all testers.
 struct Sums {
     counts: Counts,
     drops: TesterDrops,
@@ -395,7 +390,7 @@ impl Sums {
         };
         for shard in shards {
             all.counts.merge(&shard.trial.counts);
-            // What one tester missed excuses no other's loss, whoever judges the sum.
+            // A packet missed by one tester does not excuse a loss of another, whatever the acceptance criterion.
             let found = &shard.trial.tester_drops_at;
             let missed = found.missed.map(|_| shard.missed());
             all.drops = all.drops.plus(&TesterDrops { missed, ..*found });
@@ -406,7 +401,7 @@ impl Sums {
     }
 }
 
-/// The worst of what is known of hosts: that it is so, that nobody knows, that it is not.
+/// Returns the worst fact over the hosts: true, then unknown, then false.
 fn worst(facts: impl Iterator<Item = Fact>) -> Fact {
     facts
         .max_by_key(|fact| match fact {
@@ -418,7 +413,7 @@ fn worst(facts: impl Iterator<Item = Fact>) -> Fact {
         .unwrap_or(Fact::NotKnown)
 }
 
-/// What any of the testers warned of, each once.
+/// Returns the warnings of all testers, each once.
 fn warnings(shards: &[Shard]) -> Vec<Warning> {
     let mut all: Vec<Warning> = Vec::new();
     for warning in shards.iter().flat_map(|shard| &shard.trial.warnings) {
@@ -429,14 +424,13 @@ fn warnings(shards: &[Shard]) -> Vec<Warning> {
     all
 }
 
-/// What a hypervisor took of the host that lost most.
+/// Returns the stolen CPU time of the host that lost most.
 fn stolen(shards: &[Shard]) -> Option<Stolen> {
     let all = shards.iter().filter_map(|shard| shard.trial.stolen);
     all.max_by(|a, b| a.worst_cpu_pct.total_cmp(&b.worst_cpu_pct))
 }
 
-/// How the queries were to be sent: threads and ports of all together, and what the first does in
-/// its own way.
+/// Returns the planned send settings: threads and ports of all testers together, the rest from the first.
 fn settings(shards: &[Shard]) -> SenderSettings {
     let sum = |of: fn(&SenderSettings) -> u16| {
         shards.iter().fold(0u16, |sum, shard| sum.saturating_add(of(&shard.trial.settings)))
@@ -451,9 +445,8 @@ fn settings(shards: &[Shard]) -> SenderSettings {
     }
 }
 
-/// How the queries left: threads and ports of all together, and the weakest of what all had. Which way
-/// past the stack is said only if interface, way and queues are the same of all; that of each is in its
-/// [`ShardSummary`].
+/// Returns the actual send settings: threads and ports of all testers together, otherwise the weakest of all. AF_XDP is
+/// included only if interface, mode and queues are the same for all; the values of each are in its [`ShardSummary`].
 fn sending(shards: &[Shard]) -> Sending {
     let mut all = shards[0].trial.sending.clone();
     for other in shards[1..].iter().map(|shard| &shard.trial.sending) {

@@ -1,4 +1,4 @@
-//! What a trial found, as it is printed, journalled and read back.
+//! Result of a trial, as printed, recorded in the journal and read back.
 
 use hdrhistogram::Histogram;
 use method::compliance::Facts;
@@ -22,7 +22,7 @@ use crate::authdns::part::AuthPart;
 use crate::intervals::Intervals;
 use crate::past_stack::PastStack;
 
-/// The RCODE with which a DUT says that it got no answer (RFC 1035 §4.1.1).
+/// The RCODE of a DUT that got no answer (RFC 1035 §4.1.1).
 const SERVFAIL: u8 = 2;
 
 /// A finished trial. Serialized it is the trial object of `measure --json`.
@@ -30,85 +30,81 @@ const SERVFAIL: u8 = 2;
 pub struct TrialResult {
     /// Offered queries per second.
     pub rate: Qps,
-    /// Length of the sending in seconds.
+    /// Sending time in seconds.
     pub duration_s: f64,
-    /// How long after it was sent a query may be answered, in seconds; what comes later is late.
+    /// Time after sending in which a query must be answered, in seconds; later replies are late.
     pub timeout_s: f64,
-    /// The server that was asked.
+    /// The queried server.
     pub server: String,
-    /// The zone of the names; absent of versions that do not report it.
+    /// Zone of the names; absent for versions that do not report it.
     #[serde(default)]
     pub domain: Option<Domain>,
-    /// The names that were used.
+    /// Names in use.
     pub names: NamesUsed,
-    /// AAAA share (α) that was asked for.
+    /// Requested AAAA share (α).
     pub aaaa_share: Share,
-    /// Cached share (β) that was asked for.
+    /// Requested cached share (β).
     pub cached_share: Share,
-    /// When it began: seconds since 1970-01-01 UTC.
+    /// Start time: seconds since 1970-01-01 UTC.
     pub started_unix_s: f64,
-    /// What became of the queries.
+    /// Outcomes of the queries.
     #[serde(flatten)]
     pub counts: Counts,
     /// Valid replies per second of sending.
     pub throughput: f64,
     /// Packets that the tester's host dropped.
     pub tester_drops: u64,
-    /// Where on that host they were dropped, and how many there.
+    /// Dropped packets by place on that host.
     pub tester_drops_at: TesterDrops,
     /// Round-trip times of valid replies in microseconds; absent if there was none.
     pub rtt_us: Option<Rtt>,
-    /// The audit of the sending.
+    /// Pacing audit.
     pub pacing: Pacing,
-    /// How far the windows of 100 and 10 ms were off the schedule; absent of a trial that could not
-    /// begin.
+    /// Deviations of the 100 ms and 10 ms windows from the schedule; absent for a trial that could not begin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub windows: Option<Windows>,
-    /// How the sending was to be done.
+    /// Requested send settings.
     pub settings: SenderSettings,
-    /// How the sending was done.
+    /// Actual send settings.
     pub sending: Sending,
-    /// What a hypervisor took of this host's CPU time while queries left and replies came, where
-    /// the host tells.
+    /// CPU time of this host stolen by a hypervisor during the trial, if the host reports it.
     #[serde(default)]
     pub stolen: Option<Stolen>,
-    /// AuthDNS's part, if it was looked at.
+    /// AuthDNS's part, if its counters were read.
     #[serde(default)]
     pub auth: Option<AuthPart>,
-    /// Deviation from the planned trial: of its AAAA share, or of the cached share if it would have
-    /// passed.
+    /// Deviation from the planned trial: of its AAAA share, or of the cached share if it would have passed.
     #[serde(default)]
     pub deviation: Option<Deviation>,
-    /// Whether the trial passed, failed, or was spoiled by the tester.
+    /// Passed, failed, or invalidated by the tester.
     pub verdict: Verdict,
-    /// What decided it; empty for a passed trial. In JSON `reasons` are the words and `causes` the
-    /// data.
+    /// Reasons for the verdict; empty for a passed trial. In JSON `reasons` are the text and `causes` the data.
     #[serde(flatten, with = "method::reason::in_words")]
     #[schemars(with = "method::reason::in_words::Written<'static>")]
     pub reasons: Vec<Reason>,
-    /// What a reader of the result should know and that did not decide. In JSON `warnings` are the
-    /// words and `warning_causes` the data.
+    /// Observations that did not decide the trial but are worth knowing. In JSON `warnings` are the text and
+    /// `warning_causes` the data.
     #[serde(flatten, with = "method::warning::in_words")]
     #[schemars(with = "method::warning::in_words::Written<'static>")]
     pub warnings: Vec<Warning>,
-    /// What decides over compliance.
+    /// Facts that determine compliance.
     pub facts: Facts,
-    /// Whether the trial is one of RFC 8219 §9.2.
+    /// True if the trial complies with RFC 8219 §9.2.
     pub compliant: bool,
-    /// In which points it is not, or not known to be. In JSON `noncompliance` are the words and
+    /// Points in which it is not compliant, or not known to be. In JSON `noncompliance` are the text and
     /// `noncompliance_causes` the data.
     #[serde(flatten, with = "method::noncompliance::in_words")]
     #[schemars(with = "method::noncompliance::in_words::Written<'static>")]
     pub noncompliance: Vec<Noncompliance>,
-    /// What the verdict on all of the trial is made from, if this is the result of one of several
-    /// testers that shared it. What the rest of the object says is this tester's part then.
+    /// Data for the verdict on the whole trial, if this is the result of one of several testers that shared it. The
+    /// rest of the object is then this tester's part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<Box<ShardPart>>,
-    /// By the time when the queries left, if the plan wants it; not part of the object.
+    /// Results by send time, if requested by the plan; not part of the object.
     #[serde(skip)]
     pub intervals: Option<Intervals>,
-    /// Why the records of its queries could not be written, if that was wanted; there is no such
-    /// file then, and the trial is what it is all the same. Not part of the object.
+    /// Error that prevented writing the records, if they were requested; there is no such file then, and the trial is
+    /// otherwise unaffected. Not part of the object.
     #[serde(skip)]
     pub records_error: Option<String>,
 }
@@ -116,11 +112,11 @@ pub struct TrialResult {
 /// The names that a trial took from its block.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct NamesUsed {
-    /// The block that the names lie in, such as `10.0.0.0/8`.
+    /// Block of the names, such as `10.0.0.0/8`.
     pub range: String,
-    /// The position of the first.
+    /// Position of the first.
     pub first: u64,
-    /// How many names were taken, each for one query or more.
+    /// Number of names taken, each for at least one query.
     pub count: u64,
 }
 
@@ -131,7 +127,7 @@ pub struct NamesUsed {
 pub struct TesterDrops {
     /// At the Measurer's sockets (the counter of `SO_RXQ_OVFL`).
     pub sockets: u64,
-    /// At the rings of AF_XDP (`XDP_STATISTICS`).
+    /// At the AF_XDP rings (`XDP_STATISTICS`).
     #[serde(default)]
     pub rings: u64,
     /// On the interface towards the server, received packets.
@@ -141,19 +137,18 @@ pub struct TesterDrops {
     /// In the queueing discipline of the interface towards the server.
     #[serde(default)]
     pub queueing_discipline: u64,
-    /// In the queue of a next hop whose link-layer address was not known, as far as the kernel
-    /// tells.
+    /// In the queue of a next hop with an unknown link-layer address, if reported by the kernel.
     #[serde(default)]
     pub neighbour: u64,
-    /// Datagrams that the interface got for the Measurer's ports and its sockets did not have, nor
-    /// drop; `None` where nobody watched. Not part of [`TesterDrops::total`]: what it means depends
-    /// on the losses (`method::verdict::weigh_missed`).
+    /// Datagrams for the Measurer's ports that the interface received and its sockets neither received nor dropped;
+    /// `None` if they were not counted. Not part of [`TesterDrops::total`]: their meaning depends on the losses
+    /// (`method::verdict::weigh_missed`).
     #[serde(default)]
     pub missed: Option<u64>,
 }
 
 impl TesterDrops {
-    /// All that are certain: everything but `missed`.
+    /// Returns all certain drops: everything but `missed`.
     pub fn total(&self) -> u64 {
         self.sockets
             + self.rings
@@ -163,7 +158,7 @@ impl TesterDrops {
             + self.neighbour
     }
 
-    /// Those of two testers together.
+    /// Returns the sums over two testers.
     pub(super) fn plus(&self, other: &TesterDrops) -> TesterDrops {
         let missed = [self.missed, other.missed].into_iter().flatten().reduce(|a, b| a + b);
         TesterDrops {
@@ -181,27 +176,27 @@ impl TesterDrops {
 /// Percentiles of round-trip times in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Rtt {
-    /// The smallest one.
+    /// Minimum.
     pub min: f64,
-    /// The arithmetic mean of all.
+    /// Arithmetic mean.
     pub mean: f64,
-    /// The standard deviation of all.
+    /// Standard deviation.
     #[serde(default)]
     pub stdev: f64,
-    /// The median: half of them were no longer.
+    /// Median.
     pub p50: f64,
-    /// The 90th percentile: nine of ten were no longer.
+    /// 90th percentile.
     pub p90: f64,
-    /// The 99th percentile: 99 of 100 were no longer.
+    /// 99th percentile.
     pub p99: f64,
-    /// The 99.9th percentile: 999 of 1 000 were no longer.
+    /// 99.9th percentile.
     pub p999: f64,
-    /// The largest one.
+    /// Maximum.
     pub max: f64,
 }
 
 impl Rtt {
-    /// Of a histogram of nanoseconds; `None` if it is empty.
+    /// Summarizes a histogram of nanoseconds; `None` if it is empty.
     pub fn of(histogram: &Histogram<u64>) -> Option<Rtt> {
         let us = |q| histogram.value_at_quantile(q) as f64 / 1000.0;
         (!histogram.is_empty()).then(|| Rtt {
@@ -217,62 +212,61 @@ impl Rtt {
     }
 }
 
-/// A histogram of round-trip times in nanoseconds, up to 100 s.
+/// Creates a histogram of round-trip times in nanoseconds, up to 100 s.
 pub(super) fn rtt_histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 100 * Nanos::SECOND.0, 3).expect("constant bounds")
 }
 
-/// How the kernel scheduled a sender.
+/// Scheduling of a sender.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Priority {
-    /// With the priority that threads have unless they ask for another one.
+    /// Default priority of threads.
     Ordinary,
-    /// Before others, with the smallest nice value and short turns.
+    /// Minimum nice value and short time slices.
     Favoured,
-    /// Real time: nothing ordinary delays it.
+    /// Real-time priority: ordinary threads do not delay it.
     RealTime,
 }
 
-/// How the queries were sent.
+/// Actual send settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Sending {
     /// Sender/receiver pairs: each is two threads.
     pub threads: u16,
-    /// UDP source ports, over all pairs of threads.
+    /// UDP source ports over all pairs of threads.
     pub source_ports: u16,
-    /// From how many addresses of which prefix queries left; absent where the kernel chose the
-    /// address.
+    /// Prefix and number of the source addresses; absent if the kernel selected the address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_addresses: Option<SourcesUsed>,
-    /// How queries left and replies came past the kernel's network stack (AF_XDP); absent where
-    /// they went through it. A query's time is that at which the ring was handed it.
+    /// Interface used by AF_XDP; absent if sockets were used. The send time of a query is that at which it was put into
+    /// the ring.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub past_stack: Option<PastStack>,
-    /// Whether the senders spun from query to query.
+    /// True if the senders busy-waited from query to query.
     pub spinning: bool,
-    /// Whether all senders ran with real-time priority.
+    /// True if all senders had real-time priority.
     pub real_time: bool,
-    /// With which priority the senders ran; of several the lowest.
+    /// Priority of the senders; the lowest if they differ.
     pub priority: Priority,
-    /// Whether every sender had its CPU for itself, as far as our own threads go.
+    /// True if every sender had its CPU exclusively among our threads.
     pub owns_cpu: bool,
-    /// How far from its time a query could leave so that queries left together, in microseconds.
+    /// Maximum deviation from schedule for batching queries, in microseconds.
     pub max_burst_us: f64,
-    /// Whether that was chosen by what sending costs here.
+    /// True if that was selected by the cost of sending on this host.
     pub auto_burst: bool,
-    /// Queries that left together.
+    /// Queries sent together.
     pub run: u16,
-    /// Of these, queries that left from one port in one system call.
+    /// Queries in the same system call, sent from one port.
     pub block: u16,
-    /// The smallest receive buffer that the kernel granted, in octets of its accounting.
+    /// Smallest receive buffer granted by the kernel, in octets of its accounting.
     pub receive_buffer: usize,
 }
 
 impl Sending {
-    /// How a trial of `plan` in which nothing was sent was sent: not at all.
+    /// Returns the settings of a trial of `plan` in which nothing was sent.
     pub fn none(plan: &TrialPlan) -> Sending {
         Sending {
             threads: plan.threads,
@@ -292,35 +286,35 @@ impl Sending {
     }
 }
 
-/// What the Measurer found in a trial: all of its result that does not follow from the plan.
+/// Findings of the Measurer in a trial: the part of its result that does not follow from the plan.
 #[derive(Clone, Debug)]
 pub struct Findings {
-    /// When it began, by the wall clock.
+    /// Start time by the wall clock.
     pub began: Nanos,
-    /// What became of the queries.
+    /// Outcomes of the queries.
     pub counts: Counts,
     /// Drops on the tester's host.
     pub drops: TesterDrops,
     /// Round-trip times of valid replies; absent if there was none.
     pub rtt: Option<Rtt>,
-    /// The audit of the sending.
+    /// Pacing audit.
     pub pacing: Pacing,
-    /// How far its windows were off; absent where nothing was sent.
+    /// Deviations of its windows; absent if nothing was sent.
     pub windows: Option<Windows>,
-    /// How the sending was done.
+    /// Actual send settings.
     pub sending: Sending,
-    /// Whether the trial passed, failed, or was spoiled by the tester.
+    /// Passed, failed, or invalidated by the tester.
     pub verdict: Verdict,
-    /// What decided the verdict; empty if it passed.
+    /// Reasons for the verdict; empty if it passed.
     pub reasons: Vec<Reason>,
-    /// What did not decide and a reader should know.
+    /// Observations that did not decide the trial.
     pub warnings: Vec<Warning>,
-    /// By the time when the queries left, if the plan wants it.
+    /// Results by send time, if requested by the plan.
     pub intervals: Option<Intervals>,
 }
 
 impl TrialResult {
-    /// The result of a trial of `plan` in which this was found. AuthDNS's part comes with
+    /// Creates the result of a trial of `plan` with these findings. AuthDNS's part is added by
     /// [`TrialResult::weigh_auth`].
     pub fn new(plan: &TrialPlan, found: Findings) -> TrialResult {
         let facts = plan.facts(topology::shares_host(plan.server, plan.separate_hosts));
@@ -363,8 +357,8 @@ impl TrialResult {
         }
     }
 
-    /// The result of a trial of `plan` that could not begin, because the DUT did not resolve so
-    /// many of the names that were to be in its cache. Nothing was measured, so it has not failed.
+    /// Creates the result of a trial of `plan` that could not begin, because the DUT did not resolve this number of
+    /// names that should have been in its cache. Nothing was measured, so it has not failed.
     pub fn not_begun(plan: &TrialPlan, unresolved: u64) -> TrialResult {
         let reason = Reason::NotPreloaded { names: unresolved };
         let decided = (Verdict::Invalid, vec![reason]);
@@ -374,8 +368,8 @@ impl TrialResult {
         }
     }
 
-    /// The result of a trial of `plan` that a simulated DUT answered with these counts, of whose
-    /// `counts.sent` queries each left in time, and of which the tester's host lost nothing.
+    /// Creates the result of a trial of `plan` that a simulated DUT answered with these counts. All `counts.sent`
+    /// queries were sent in time, and the tester's host lost nothing.
     pub fn simulated(plan: &TrialPlan, counts: Counts) -> TrialResult {
         let pacing = Pacing::default();
         let (planned, counted) = (counts.sent, counts.clone());
@@ -415,13 +409,13 @@ impl TrialResult {
         )
     }
 
-    /// Names that were resolved before the trial so that its cached queries find them.
+    /// Returns the names resolved before the trial for its cached queries.
     pub fn preloaded(&self) -> u64 {
         let fresh = self.counts.sent - self.cached_share.count_below(self.counts.sent);
         self.names.count.saturating_sub(fresh)
     }
 
-    /// What the DUT was asked, as AuthDNS's counters are held against it.
+    /// Returns the load offered to the DUT, for comparison with AuthDNS's counters.
     pub fn wanted(&self) -> Wanted {
         let sent = self.counts.sent;
         let cached = self.cached_share.count_below(sent) as f64 / sent.max(1) as f64;
@@ -436,13 +430,12 @@ impl TrialResult {
 
     /// Judges the trial by AuthDNS's part in it, in this order:
     ///
-    /// 1. A trial at another zone than planned, one that other clients took part in, and one that
-    ///    failed because AuthDNS refused its questions are invalid.
-    /// 2. Losses and delays of AuthDNS or its host (more than `limit` of its own time for one query in
-    ///    a thousand, or for as many as would have let the trial pass) make a trial of the DUT
-    ///    invalid, and a self-test fail.
-    /// 3. A trial that the DUT asked other questions for than planned is invalid. If it failed, the
-    ///    AAAA share alone counts.
+    /// 1. A trial at another zone than planned, one with queries of other clients, and one that failed because AuthDNS
+    ///    refused its queries are invalid.
+    /// 2. Losses and delays of AuthDNS or its host make a trial of the DUT invalid, and a self-test fail. A delay is a
+    ///    processing time above `limit` for one query in a thousand, or for enough queries to have caused a failed
+    ///    trial.
+    /// 3. A trial in which the DUT's load differed from the plan is invalid. If it failed, only the AAAA share counts.
     pub fn weigh_auth(&mut self, part: AuthPart, limit: Nanos, subject: Subject) {
         let mut disagreements = part.disagreements(self.zone().as_ref(), self.names.count);
         if self.verdict == Verdict::Failed {
@@ -465,7 +458,7 @@ impl TrialResult {
         self.set_facts(self.facts);
     }
 
-    /// The zone that the trial needs, if known.
+    /// Returns the zone that the trial needs, if known.
     fn zone(&self) -> Option<ZoneFacts> {
         let domain = self.domain.as_ref()?.to_string();
         Some(ZoneFacts { domain, aaaa_share: self.aaaa_share })
@@ -477,7 +470,7 @@ impl TrialResult {
         self.reasons.extend(reasons);
         if self.reasons.len() > before {
             self.verdict = Verdict::Invalid;
-            // The outcome of the queries is no result of the DUT now.
+            // The outcomes of the queries no longer concern the DUT.
             self.reasons.retain(|reason| reason.kind() != ReasonKind::TooFewValid);
         }
     }
@@ -500,24 +493,24 @@ impl TrialResult {
         }
     }
 
-    /// True if the trial would pass by `accept` with valid replies for the datagrams that the Measurer
-    /// `missed`, and for the questions that AuthDNS missed or answered too late (`at_auth`).
+    /// True if the trial would pass by `accept` with valid replies for the datagrams that the Measurer `missed`, and
+    /// for the queries that AuthDNS missed or answered too late (`at_auth`).
     fn would_pass_with(&self, missed: u64, at_auth: u64, accept: Acceptance) -> bool {
         let mut counts = self.counts.clone();
         counts.valid += (missed.min(counts.lost) + at_auth).min(unanswered(&counts));
         missed + at_auth > 0 && accept.is_met(&counts)
     }
 
-    /// Whether what the tester or AuthDNS may have lost decides if the trial passes by `accept`,
-    /// which need not be what it was judged by.
+    /// True if possible losses of the tester or AuthDNS determine whether the trial passes by `accept`, which may
+    /// differ from its own criterion.
     pub fn is_in_doubt(&self, accept: Acceptance) -> bool {
         let at_auth = self.auth.as_ref().map_or(0, AuthPart::doubtful);
         let missed = self.tester_drops_at.missed.unwrap_or(0);
         !accept.is_met(&self.counts) && self.would_pass_with(missed, at_auth, accept)
     }
 
-    /// In which way the trial was not the one that was asked for, if it passed, or passes by
-    /// `accept`, which need not be what it was judged by.
+    /// Returns the deviation from the planned load, if the trial passed, or passes by `accept`, which may differ from
+    /// its own criterion.
     pub fn deviation_by(&self, accept: Acceptance) -> Option<Deviation> {
         let judged_now = || {
             let auth = self.auth.as_ref().filter(|_| accept.is_met(&self.counts))?;
@@ -526,7 +519,7 @@ impl TrialResult {
         self.deviation.or_else(judged_now)
     }
 
-    /// Judges the trial's compliance by `facts`.
+    /// Determines the trial's compliance from `facts`.
     pub fn set_facts(&mut self, facts: Facts) {
         self.noncompliance = facts.noncompliance();
         self.compliant = self.noncompliance.is_empty();
@@ -534,8 +527,8 @@ impl TrialResult {
     }
 }
 
-/// Queries that an AuthDNS that is slow, or misses questions, may have cost: those without a reply in
-/// time, and those that the DUT answered with SERVFAIL after its own time limit.
+/// Returns the queries that a slow or lossy AuthDNS may have cost: those without a reply in time, and those that the
+/// DUT answered with SERVFAIL after its time limit.
 pub fn unanswered(counts: &Counts) -> u64 {
     counts.late + counts.lost + counts.wrong.rcode.get(&SERVFAIL).unwrap_or(&0)
 }
@@ -547,8 +540,8 @@ mod tests {
     use super::*;
     use crate::authdns::host_drops::{Arrived, HostDrops, Waits};
 
-    /// A trial of 1000 queries of which `late` came late and for `failures` of which the DUT said
-    /// SERVFAIL, with `slow` questions at AuthDNS.
+    /// Returns a trial of 1000 queries with `late` late replies, `failures` SERVFAIL replies, and `slow` queries at
+    /// AuthDNS.
     fn weighed_with(late: u64, failures: u64, slow: u64) -> TrialResult {
         let plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1000));
         let mut counts =
@@ -580,20 +573,20 @@ mod tests {
         );
     }
 
-    /// A trial of 1000 queries with `failures` SERVFAIL replies and this part of AuthDNS.
+    /// Returns a trial of 1000 queries with `failures` SERVFAIL replies and this part of AuthDNS.
     fn judged(failures: u64, part: AuthPart, change: fn(&mut TrialPlan)) -> TrialResult {
         let mut plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1000));
         change(&mut plan);
         let mut counts = Counts { sent: 1000, valid: 1000 - failures, ..Counts::default() };
         counts.wrong.rcode.insert(SERVFAIL, failures);
-        // As many names as queries.
+        // The same number of names and queries.
         plan.duration = Nanos::SECOND;
         let mut trial = TrialResult::simulated(&plan, counts);
         trial.weigh_auth(part, plan.auth_limit, plan.subject);
         trial
     }
 
-    /// AuthDNS's part in a trial of 1000 names, each asked for once.
+    /// Returns AuthDNS's part in a trial of 1000 names, each queried once.
     fn right_part() -> AuthPart {
         let zone = ZoneFacts { domain: "dns64perf.test".into(), aaaa_share: Share::ZERO };
         AuthPart {
@@ -657,7 +650,7 @@ mod tests {
             kinds(&judged(1000, refusing(2000), |_| ())),
             (Verdict::Invalid, vec![ReasonKind::AuthRefused])
         );
-        // Questions for trust anchors, and the like.
+        // Queries for trust anchors, for example.
         assert_eq!(
             (failed(refusing(40)), failed(refusing(43))),
             (Verdict::Failed, Verdict::Invalid)
@@ -676,7 +669,7 @@ mod tests {
             let trial = judged(failures, part, |_| ());
             assert_eq!(trial.reasons, [Reason::OtherNames { asked: 1500, names: 1000 }]);
         }
-        // A few names of an earlier trial, and several AuthDNS that were asked for the same names.
+        // A few names of an earlier trial, and several AuthDNS that were queried for the same names.
         for names in [Some(1020), None] {
             let part = AuthPart { names, ..right_part() };
             assert_eq!(judged(0, part, |_| ()).verdict, Verdict::Passed);
@@ -697,14 +690,14 @@ mod tests {
             assert_eq!(trial.verdict, verdict);
             assert_eq!(trial.warnings, [Warning::AuthMissed { datagrams: 4 }]);
         }
-        // Slow questions and missed ones add up.
+        // Slow and missed queries are added.
         let both = judged(5, AuthPart { slow: 2, ..missing(3) }, |_| ());
         assert_eq!(
             kinds(&both),
             (Verdict::Invalid, vec![ReasonKind::AuthDecides, ReasonKind::AuthMissed])
         );
         assert!(judged(5, missing(4), |_| ()).is_in_doubt(Acceptance(0.999)));
-        // More than one in a thousand, whatever came of the queries.
+        // More than one in a thousand, whatever the outcomes of the queries.
         for failures in [0, 1000] {
             let trial = judged(failures, missing(9), |_| ());
             assert_eq!(kinds(&trial), (Verdict::Invalid, vec![ReasonKind::AuthMissed]));
@@ -755,7 +748,7 @@ mod tests {
 
     #[test]
     fn a_trial_that_failed_may_be_in_doubt_for_those_who_accept_less() {
-        // 15 of 1000 went wrong. With the 12 for which AuthDNS was slow only 3 did.
+        // 15 of 1000 failed. Without the 12 for which AuthDNS was slow only 3 did.
         let trial = weighed_with(15, 0, 12);
         assert_eq!(trial.verdict, Verdict::Failed);
         let doubted =

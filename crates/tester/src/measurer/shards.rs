@@ -1,5 +1,4 @@
-//! One trial of several testers: which queries are whose, when all begin, and what each leaves behind
-//! for the verdict on all of it.
+//! One trial of several testers: assignment of queries, common start, and data for the overall verdict.
 //!
 //! ```text
 //! query:    0  1  2  3  4  5  6  7 …       the schedule of one trial
@@ -10,8 +9,8 @@
 //!                                   a file ─┘
 //! ```
 //!
-//! Nothing is told between the testers while they send: query, name, id and time follow from the
-//! plan, which all of them have.
+//! The testers do not communicate while they send: query, name, id and time follow from the plan, which all of them
+//! have.
 
 use std::fmt;
 use std::str::FromStr;
@@ -32,17 +31,16 @@ use super::error::TrialError;
 use super::pair::Progress;
 use super::plan::TrialPlan;
 
-/// From the moment when the threads start to the first query: they pin themselves and measure their
-/// timers meanwhile.
+/// Time from the start of the threads to the first query: they pin themselves and measure their timers meanwhile.
 pub(super) const LEAD: Nanos = Nanos::from_millis(30);
-/// So long before the first query the host's counters are read.
+/// Time before the first query at which the host's counters are read.
 const EARLY: Nanos = Nanos::from_millis(300);
-/// How often a tester that waits looks whether it is to stop.
+/// Interval at which a waiting tester checks for an interruption.
 const LOOK: Nanos = Nanos::from_millis(50);
-/// Seeds that are made up have no more bits than a number of JavaScript.
+/// Maximum number of bits of a generated seed, the precision of a JavaScript number.
 const SEED_BITS: u32 = 53;
 
-/// A moment by the wall clock, in nanoseconds since 1970-01-01 UTC. It is written as RFC 3339 has it.
+/// A wall-clock time in nanoseconds since 1970-01-01 UTC, written in the format of RFC 3339.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Moment(pub Nanos);
@@ -66,7 +64,7 @@ impl fmt::Display for Moment {
 impl FromStr for Moment {
     type Err = String;
 
-    /// RFC 3339, what `date --iso-8601=ns` prints (with a comma), or seconds since 1970.
+    /// Parses RFC 3339, the output of `date --iso-8601=ns` (with a comma), or seconds since 1970.
     fn from_str(text: &str) -> Result<Moment, String> {
         unix_seconds(text).or_else(|| rfc3339(text)).map(Moment).ok_or_else(|| {
             format!(
@@ -77,19 +75,19 @@ impl FromStr for Moment {
     }
 }
 
-/// `1764075600` or `1764075600.25`.
+/// Parses `1764075600` or `1764075600.25`.
 fn unix_seconds(text: &str) -> Option<Nanos> {
     let (seconds, fraction) = text.split_once(['.', ',']).unwrap_or((text, "0"));
     let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
     if !is_number(seconds) || !is_number(fraction) {
         return None;
     }
-    // Digits behind the ninth are less than a nanosecond.
+    // Digits after the ninth are less than a nanosecond.
     let nanos = format!("{fraction:0<9}").get(..9)?.parse::<u64>().ok()?;
     seconds.parse::<u64>().ok()?.checked_mul(Nanos::SECOND.0)?.checked_add(nanos).map(Nanos)
 }
 
-/// A date, a time, and `Z` or a distance from UTC.
+/// Parses a date, a time, and `Z` or an offset from UTC.
 fn rfc3339(text: &str) -> Option<Nanos> {
     let (local, east) = match text.strip_suffix(['Z', 'z']) {
         Some(local) => (local, 0),
@@ -125,22 +123,22 @@ impl From<Moment> for String {
     }
 }
 
-/// Which queries of a trial one of several testers sends, and when all of them begin.
+/// One tester's part of a trial, and the common start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ShardPlan {
-    /// Which tester it is, from 0 on: it sends every query whose number is this modulo `of`.
+    /// Index of the tester: it sends every query with an index congruent to this modulo `of`.
     pub index: u16,
-    /// How many testers there are, 1 or more.
+    /// Number of testers, at least 1.
     pub of: u16,
-    /// What the queries' ids are made from; the same for all of them.
+    /// Seed of the queries' ids; the same for all testers.
     pub seed: u64,
-    /// When query 0 leaves.
+    /// Scheduled time of query 0.
     pub start: Moment,
 }
 
 impl TrialPlan {
-    /// What all testers that share this trial have in common: the plan without what each may do in
-    /// its own way (threads, sockets or AF_XDP, CPUs, how queries leave, files), as shard 0.
+    /// Returns the common part of the plans of all testers that share this trial, as shard 0. It excludes settings that
+    /// each may choose (threads, sockets or AF_XDP, CPUs, batching, files).
     pub fn common(&self) -> TrialPlan {
         let plain = TrialPlan::new(self.server, self.rate);
         TrialPlan {
@@ -163,42 +161,41 @@ impl TrialPlan {
         }
     }
 
-    /// The seed of testers that were given none: it follows from the plan that they have in common
-    /// and from when they begin.
+    /// Returns the default seed of testers: it follows from their common plan and start time.
     pub fn seed_from(&self, start: Moment) -> u64 {
         let common = TrialPlan { shard: None, ..self.common() };
-        // A plan has strings and numbers only.
+        // A plan contains strings and numbers only.
         let text = serde_json::to_string(&(common, start)).unwrap_or_default();
         let first: [u8; 8] = Sha256::digest(text)[..8].try_into().expect("a digest has 32 octets");
         u64::from_be_bytes(first) >> (u64::BITS - SEED_BITS)
     }
 
-    /// What this tester sends of the trial.
+    /// Returns this tester's part of the trial.
     pub fn own_part(&self) -> Part {
         let (index, of) = self.place();
         self.schedule().part(index, of)
     }
 
-    /// What one pair of threads sends of it.
+    /// Returns the part of one pair of threads.
     pub(super) fn part_of(&self, thread: u16) -> Part {
         let (index, of) = self.place();
         let threads = u64::from(self.threads);
         self.schedule().part(index + of * u64::from(thread), of * threads)
     }
 
-    /// How many testers share the trial.
+    /// Returns the number of testers that share the trial.
     pub(super) fn testers(&self) -> u64 {
         self.place().1
     }
 
-    /// Which tester this is, and of how many.
+    /// Returns this tester's index, and the number of testers.
     fn place(&self) -> (u64, u64) {
         self.shard.map_or((0, 1), |shard| (shard.index.into(), shard.of.into()))
     }
 }
 
-/// Waits until shortly before the trial of `shard` begins. Returns that moment by the monotonic
-/// clock, as `clock` has it.
+/// Waits until shortly before the trial of `shard` begins. Returns the start time on the monotonic clock, converted by
+/// `clock`.
 ///
 /// # Errors
 /// [`TrialError::TooLate`] if there is too little time left, and [`TrialError::Interrupted`].
@@ -219,23 +216,23 @@ pub(super) fn await_start(
     Ok(start)
 }
 
-/// A host's clock at the moment when the start of a trial was taken from it.
+/// A host's clock at the time when the start of a trial was taken from it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AskedClock {
     pair: ClockPair,
-    /// Absent where the kernel does not tell.
+    /// `None` if the kernel does not report it.
     error: Option<ClockError>,
 }
 
 impl AskedClock {
-    /// Asks it.
+    /// Reads the clock.
     pub(super) fn now() -> AskedClock {
         AskedClock { pair: ClockPair::sample(), error: ClockError::now().ok() }
     }
 }
 
 impl ShardPlan {
-    /// Whether there is time left until the trial begins.
+    /// Checks that there is time left until the trial begins.
     ///
     /// # Errors
     /// [`TrialError::TooLate`] if there is not.
@@ -282,30 +279,29 @@ impl From<Hdr> for String {
     }
 }
 
-/// What one of several testers leaves behind for [`merge`](super::merge::merge), beside its result.
+/// Data of one of several testers for [`merge`](super::merge::merge), in addition to its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ShardPart {
-    /// The whole trial, and which queries of it are this tester's.
+    /// Plan of the whole trial, including this tester's part.
     pub plan: TrialPlan,
-    /// The kernel's name of this run of it: two testers with the same one have the same clock. Empty
-    /// where the kernel does not tell.
+    /// Boot identifier of the kernel: two testers with the same one share a clock. Empty if the kernel does not report
+    /// it.
     pub boot_id: String,
-    /// How far this host's clock may have been off, where the kernel tells: the worse of what it
-    /// told when the start was taken from the clock, and when the trial was over.
+    /// Error of this host's clock, if the kernel reports it: the worse value of those when the start was taken from the
+    /// clock, and after the trial.
     pub clock: Option<ClockError>,
-    /// By how many nanoseconds the clock was set forward between these two moments; below 0, back.
+    /// Forward step of the clock between these two times in nanoseconds; negative for a step back.
     pub clock_step_ns: i64,
-    /// Queries that left in each 10 ms since the trial's start.
+    /// Queries sent in each 10 ms since the trial's start.
     pub sent_per_10ms: Vec<u32>,
-    /// How late they left, in nanoseconds.
+    /// Lateness of the queries in nanoseconds.
     pub lateness_ns: Hdr,
-    /// Round-trip times of valid replies, in nanoseconds.
+    /// Round-trip times of valid replies in nanoseconds.
     pub rtt_ns: Hdr,
 }
 
 impl ShardPart {
-    /// Of a tester's part in the trial of `plan`, which is over, and whose start was taken from
-    /// `asked`.
+    /// Creates the data of a tester's part in the finished trial of `plan`; the start was taken from `asked`.
     pub(super) fn new(
         plan: &TrialPlan,
         asked: &AskedClock,
@@ -324,13 +320,13 @@ impl ShardPart {
         }
     }
 
-    /// Of a tester that sent nothing.
+    /// Creates the data of a tester that sent nothing.
     pub(super) fn of_nothing(plan: &TrialPlan) -> ShardPart {
         let pacing = PacingRecorder::new(Nanos(0));
         ShardPart::new(plan, &AskedClock::now(), &pacing, super::result::rtt_histogram())
     }
 
-    /// The audit's data.
+    /// Returns the data of the pacing audit.
     pub(super) fn pacing(&self) -> PacingRecorder {
         PacingRecorder::of(self.sent_per_10ms.clone(), &self.lateness_ns.0)
     }
@@ -400,7 +396,7 @@ mod tests {
         let mut all: Vec<u64> = (0..3u16)
             .flat_map(|index| {
                 let shard = Some(ShardPlan { index, of: 3, seed: 9, start });
-                // Not all of them have as many threads.
+                // They have different numbers of threads.
                 let own = TrialPlan { threads: index + 1, shard, ..plan.clone() };
                 (0..own.threads).flat_map(move |thread| {
                     let part = own.part_of(thread);

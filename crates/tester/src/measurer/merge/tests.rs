@@ -9,7 +9,7 @@ use super::super::shards::{AskedClock, Moment, ShardPlan};
 use super::*;
 use crate::past_stack::XdpConfig;
 
-/// What became of a query: how late it left, and after what time its reply came, if one did.
+/// Outcome of a query: its lateness, and the time after which its reply arrived, if one did.
 type Fate = (u64, Option<u64>);
 
 fn plan(rate: u64, shard: Option<(u16, u16)>) -> TrialPlan {
@@ -22,7 +22,7 @@ fn plan(rate: u64, shard: Option<(u16, u16)>) -> TrialPlan {
     }
 }
 
-/// The result of a tester that sent its part of these queries, as it is in a file.
+/// Returns the result of a tester that sent its part of these queries, as read from a file.
 fn result_of(plan: &TrialPlan, fates: &[Fate]) -> TrialResult {
     let (part, schedule) = (plan.own_part(), plan.schedule());
     let (mut counts, mut rtt) = (Counts::default(), rtt_histogram());
@@ -73,7 +73,7 @@ fn result_of(plan: &TrialPlan, fates: &[Fate]) -> TrialResult {
     serde_json::from_str(&text).unwrap()
 }
 
-/// The results of `of` testers.
+/// Returns the results of `of` testers.
 fn shards_of(of: u16, fates: &[Fate]) -> Vec<Given> {
     let rate = fates.len() as u64;
     let given = |index: u16| Given {
@@ -83,7 +83,7 @@ fn shards_of(of: u16, fates: &[Fate]) -> Vec<Given> {
     (0..of).map(given).collect()
 }
 
-/// The results of three testers whose clock nobody has set meanwhile.
+/// Returns the results of three testers whose clocks were not set meanwhile.
 fn at_once(fates: &[Fate]) -> Vec<Given> {
     let mut given = shards_of(3, fates);
     given.iter_mut().for_each(|one| one.trial.shard.as_mut().unwrap().clock_step_ns = 0);
@@ -118,7 +118,7 @@ proptest! {
         prop_assert_eq!(&trial.windows, &alone.windows);
         prop_assert_eq!(trial.throughput, alone.throughput);
         prop_assert_eq!(&trial.names, &alone.names);
-        // Parts of a tester that is clean are clean, but for what a part must not be off by.
+        // Parts of a valid trial are valid, except for limits that apply to parts.
         if merged.shards.iter().all(|shard| shard.verdict != Verdict::Invalid) {
             prop_assert_eq!((trial.verdict, &trial.reasons), (alone.verdict, &alone.reasons));
         }
@@ -155,7 +155,7 @@ fn the_way_past_the_stack_of_each_shard_is_kept() {
 #[test]
 fn one_invalid_shard_makes_the_trial_invalid_and_is_named() {
     let mut fates = fair(3_000);
-    // Shard 1 of 3 stands still for the second half: its queries leave 300 ms late.
+    // Shard 1 of 3 stalls for the second half: its queries are sent 300 ms late.
     for (index, fate) in fates.iter_mut().enumerate().skip(1_500) {
         fate.0 = if index % 3 == 1 { 300_000_000 } else { fate.0 };
     }
@@ -177,7 +177,7 @@ fn the_dut_fails_by_what_all_of_them_saw() {
     assert_eq!(merged.trial.verdict, Verdict::Failed);
     let verdicts: Vec<Verdict> = merged.shards.iter().map(|shard| shard.verdict).collect();
     assert_eq!(verdicts, [Verdict::Passed, Verdict::Failed, Verdict::Passed]);
-    // One loss in 900 is within what is accepted of the trial, and not of 300.
+    // One loss in 900 is accepted for the trial, but not one in 300.
     let lenient = |mut given: Given| {
         let accept = method::verdict::Acceptance(0.998);
         given.trial.shard.as_mut().unwrap().plan.accept = accept;
@@ -214,11 +214,11 @@ fn clocks_that_are_off_or_unknown_spoil_it() {
     let known =
         |us| Some(ClockError { synchronized: true, estimated_us: Some(us), largest_us: 1_000_000 });
     let alone = Some(ClockError { synchronized: false, ..ClockError::default() });
-    // As systemd-timesyncd and phc2sys leave it.
+    // The state left by systemd-timesyncd and phc2sys.
     let untold = Some(ClockError { synchronized: true, ..ClockError::default() });
     let fine = merged(of_hosts([known(0), known(300), known(9_700)])).unwrap();
     assert_eq!(fine.trial.verdict, Verdict::Passed, "{:?}", fine.trial.reasons);
-    // Each is near enough to the true time, and they are not near enough to each other.
+    // Each is close enough to the true time, but they are not close enough to each other.
     let apart = merged(of_hosts([known(0), known(301), known(9_700)])).unwrap();
     assert_eq!(kinds(&apart), [1, 2].map(|shard| (shard, ReasonKind::ClockOff)));
     // Two of them are on one host, which has one clock.
@@ -262,13 +262,13 @@ fn a_step_of_the_clock_after_the_start_was_taken_from_it_counts() {
         (trial.verdict, shards.collect::<Vec<_>>())
     };
     let (none, ms) = (Offsets::new(), 1_000_000);
-    // One clock, of one host.
+    // One clock of one host.
     let on_one_host = |steps| after(steps, |_| (), &none);
     assert_eq!(on_one_host([0, 9 * ms, 9 * ms]), (Verdict::Passed, vec![]));
     assert_eq!(on_one_host([0, 0, 40 * ms]), (Verdict::Invalid, vec![2]));
     assert_eq!(on_one_host([0, 0, -40 * ms]), (Verdict::Invalid, vec![2]));
     assert_eq!(on_one_host([6 * ms, 0, -6 * ms]), (Verdict::Invalid, vec![0, 2]));
-    // Clocks of which each says that it is right within 5 µs, in the end.
+    // Clocks that each report a final error of at most 5 µs.
     let on_three = |steps| {
         let right = |part: &mut ShardPart| {
             let known = ClockError { synchronized: true, estimated_us: Some(5), largest_us: 9 };
@@ -278,12 +278,12 @@ fn a_step_of_the_clock_after_the_start_was_taken_from_it_counts() {
     };
     assert_eq!(on_three([0; 3]), (Verdict::Passed, vec![]));
     assert_eq!(on_three([0, 40 * ms, 0]), (Verdict::Invalid, vec![1]));
-    // What somebody has measured was so before the step or after it.
+    // A measured offset may be from before or after the step.
     let measured: Offsets = (0..3).map(|index| (index, 0..=0)).collect();
     assert_eq!(after([0, -40 * ms, 0], |_| (), &measured), (Verdict::Invalid, vec![1]));
 }
 
-/// Who is cut off from the server looks as if the server had lost a third.
+/// A tester that is cut off from the server looks as if the server had lost a third.
 #[test]
 fn a_tester_that_nothing_came_back_to_spoils_it() {
     let cut_off = |answered: fn(usize) -> bool| {
@@ -296,13 +296,13 @@ fn a_tester_that_nothing_came_back_to_spoils_it() {
     let reason = Reason::NothingCameBack { sent: 1_000, expected: 1_000 };
     let of_one = Reason::OfShard { shard: 1, reason: Box::new(reason) };
     assert_eq!((trial.verdict, trial.reasons), (Verdict::Invalid, vec![of_one]));
-    // A server that answers hardly anybody, or nobody, has failed.
+    // A server that answers hardly any tester, or none, has failed.
     for few in [cut_off(|index| index % 300 == 0), cut_off(|_| false)] {
         assert_eq!(few.verdict, Verdict::Failed, "{:?}", few.reasons);
     }
 }
 
-/// What one tester's sockets missed is no reply to another one.
+/// A datagram missed by one tester's sockets is not a reply to another.
 #[test]
 fn what_one_tester_missed_does_not_excuse_what_another_lost() {
     let mut fates = fair(900);
@@ -314,7 +314,7 @@ fn what_one_tester_missed_does_not_excuse_what_another_lost() {
     };
     assert_eq!(missed_by(0).verdict, Verdict::Failed);
     assert_eq!(missed_by(1).verdict, Verdict::Invalid);
-    // Nor does it where the sum is judged by the acceptance of another goal.
+    // The same holds if the sum is judged by another acceptance criterion.
     assert_eq!(missed_by(0).tester_drops_at.missed, Some(0));
     assert!(!missed_by(0).is_in_doubt(Acceptance::ALL));
 }
@@ -357,7 +357,7 @@ fn what_is_not_one_trial_is_refused_with_the_file() {
     ] {
         assert!(said.contains(words), "{said}");
     }
-    // What each may do in its own way does not count.
+    // Settings that each tester may choose do not count.
     let mut own_way = shards_of(3, &fair(900));
     plan_of(&mut own_way[1]).threads = 2;
     plan_of(&mut own_way[1]).source_ports = 8;
