@@ -1,4 +1,4 @@
-//! From query to (source port, message id) and back, without a table of outstanding queries.
+//! Mapping between queries and (source port, message id), without a table of outstanding queries.
 //!
 //! ```text
 //! query k of the trial ─► id = π(k mod M)                                       M = 65 521
@@ -7,54 +7,53 @@
 //! n ─► round q = n div M, position r = n mod M in it ─► block b = r div B ─► port (b + q) mod P
 //! ```
 //!
-//! π gives each number below the prime M a 16-bit id of its own, at random. A pair's queries are
-//! every N-th of the trial, and N and M have no divisor in common: so M consecutive queries of a
-//! pair have M different ids. In the next M queries each id leaves from the next port: so P·M
-//! consecutive queries have P·M different places. Both steps can be inverted, so a reply's port and
-//! id name the query that it answers.
+//! π maps each number below the prime M to a different random 16-bit id. A pair's queries are every N-th of the trial,
+//! and N and M are coprime, so M consecutive queries of a pair have M different ids. In the next M queries each id is
+//! used on the next port, so P·M consecutive queries have P·M different combinations. Both steps can be inverted, so
+//! port and id of a reply identify its query.
 //!
-//! The id follows from k and the seed alone. However many testers and threads share a trial, each
-//! query has the id that it would have if one of them sent all.
+//! The id depends only on k and the seed. However many testers and threads share a trial, each query has the id that it
+//! would have with a single sender.
 //!
-//! B queries that leave together share a port; ports take turns.
+//! B queries sent together share a port; ports take turns.
 
 use method::schedule::Part;
 use method::units::QueryIndex;
 use rand::Rng;
 use rand::seq::SliceRandom;
 
-/// The largest prime below 2¹⁶: ids that take turns.
+/// The largest prime below 2¹⁶: number of ids in use.
 pub(super) const IDS: u64 = 65_521;
 
-/// Which queries of a pair leave together.
+/// Groups of a pair's queries that are sent together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Blocks {
     len: u64,
-    /// Blocks of a round; the last one may be shorter.
+    /// Blocks per round; the last one may be shorter.
     per_round: u64,
 }
 
 impl Blocks {
-    /// Blocks of `len` queries, 1 or more.
+    /// Creates blocks of `len` queries, at least 1.
     pub(super) fn new(len: u16) -> Blocks {
         let len = u64::from(len);
         Blocks { len, per_round: IDS.div_ceil(len) }
     }
 
-    /// The end of the block that query `n` of the pair is in: its first query after it.
+    /// Returns the end of the block of the pair's query `n`: the first query after it.
     #[inline]
     pub(super) fn end(self, n: u64) -> u64 {
         let position = n % IDS;
         n - position + ((position / self.len + 1) * self.len).min(IDS)
     }
 
-    /// The number of that block, counted from the trial's start.
+    /// Returns the index of that block, counted from the trial's start.
     #[inline]
     pub(super) fn number(self, n: u64) -> u64 {
         n / IDS * self.per_round + n % IDS / self.len
     }
 
-    /// How many blocks the first `count` queries of a pair are in.
+    /// Returns the number of blocks for the first `count` queries of a pair.
     pub(super) fn of(self, count: u64) -> u64 {
         count.checked_sub(1).map_or(0, |last| self.number(last) + 1)
     }
@@ -62,17 +61,17 @@ impl Blocks {
 
 /// The ids of a trial's queries.
 pub(super) struct Ids {
-    /// By k mod M.
+    /// Ids by k mod M.
     forth: Box<[u16]>,
-    /// By id; [`NONE`] for those that are not used.
+    /// k mod M by id; [`NONE`] for unused ids.
     back: Box<[u16]>,
 }
 
-/// No number below M.
+/// A value that is not below M.
 const NONE: u16 = u16::MAX;
 
 impl Ids {
-    /// As random as `rng`.
+    /// Draws a random mapping.
     pub(super) fn new(rng: &mut impl Rng) -> Ids {
         let mut forth: Vec<u16> = (0..=u16::MAX).collect();
         forth.shuffle(rng);
@@ -84,35 +83,35 @@ impl Ids {
         Ids { forth: forth.into(), back }
     }
 
-    /// The id of the trial's query `k`.
+    /// Returns the id of the trial's query `k`.
     #[inline]
     pub(super) fn of(&self, QueryIndex(k): QueryIndex) -> u16 {
         self.forth[(k % IDS) as usize]
     }
 
-    /// k mod M of the queries with this id, if any has it.
+    /// Returns k mod M of the queries with this id, if it is used.
     #[inline]
     fn position(&self, id: u16) -> Option<u64> {
         Some(self.back[usize::from(id)]).filter(|&position| position != NONE).map(u64::from)
     }
 }
 
-/// The ids and ports of a pair's queries.
+/// Ids and ports of a pair's queries.
 pub(crate) struct IdPlan {
     ids: std::sync::Arc<Ids>,
     part: Part,
     ports: u64,
     blocks: Blocks,
-    /// From k mod M to n mod M: n ≡ (k − first)·inverse.
+    /// For the mapping from k mod M to n mod M: n ≡ (k − first)·inverse.
     first: u64,
     inverse: u64,
 }
 
 impl IdPlan {
-    /// A plan for the pair that sends `part` of a trial, from `ports` source ports.
+    /// Creates the plan for the pair that sends `part` of a trial from `ports` source ports.
     ///
     /// # Panics
-    /// If there is no port, or the part is one of a multiple of M: `TrialPlan::check` refuses both.
+    /// If there is no port, or the part is one of a multiple of M: `TrialPlan::check` rejects both.
     pub(super) fn new(ids: std::sync::Arc<Ids>, part: Part, ports: u16, blocks: Blocks) -> IdPlan {
         assert!(ports > 0, "TrialPlan::check refuses a thread without ports");
         let (first, step) = (part.index(0).0 % IDS, (part.index(1).0 - part.index(0).0) % IDS);
@@ -120,7 +119,7 @@ impl IdPlan {
         IdPlan { ids, part, ports: ports.into(), blocks, first, inverse }
     }
 
-    /// Port and id of the pair's query `n`.
+    /// Returns port and id of the pair's query `n`.
     #[inline]
     pub(crate) fn place(&self, n: u64) -> (usize, u16) {
         (self.port(n), self.ids.of(self.part.index(n)))
@@ -131,28 +130,26 @@ impl IdPlan {
         ((n % IDS / self.blocks.len + n / IDS) % self.ports) as usize
     }
 
-    /// The end of the block that query `n` is in.
+    /// Returns the end of the block of query `n`.
     #[inline]
     pub(super) fn block_end(&self, n: u64) -> u64 {
         self.blocks.end(n)
     }
 
-    /// The latest of the first `head` queries of the pair that left from `port` with `id`, if there
-    /// is one.
+    /// Returns the latest of the pair's first `head` queries that was sent from `port` with `id`, if there is one.
     #[inline]
     pub(crate) fn find(&self, port: usize, id: u16, head: u64) -> Option<u64> {
         let k = self.ids.position(id)?;
         let position = (k + IDS - self.first) % IDS * self.inverse % IDS;
-        // The last round in which that position was reached, and from there back to the last one in
-        // which it left from this port.
+        // Start at the last round in which that position was reached, and go back to the last one with this port.
         let last = head.checked_sub(position + 1)? / IDS;
         let off = (position / self.blocks.len + last + self.ports - port as u64) % self.ports;
         Some(last.checked_sub(off)? * IDS + position)
     }
 }
 
-/// What `step` must be multiplied by to give 1 modulo M; `None` of 0. Powers of numbers modulo a
-/// prime: step^(M−1) = 1 (Fermat).
+/// Returns the inverse of `step` modulo M; `None` for 0. By Fermat's little theorem it is a power: step^(M−1) = 1
+/// modulo the prime M.
 fn inverse(step: u64) -> Option<u64> {
     let mut power = IDS - 2;
     let (mut base, mut product) = (step % IDS, 1);
@@ -177,7 +174,7 @@ pub(super) mod tests {
     use std::collections::HashSet;
     use std::sync::Arc;
 
-    /// The plan of pair `number` of `of`.
+    /// Returns the plan of pair `number` of `of`.
     pub(in super::super) fn plan_of(
         (number, of): (u64, u64),
         ports: u16,
@@ -207,7 +204,7 @@ pub(super) mod tests {
             prop_assert!(port < usize::from(ports));
             prop_assert_eq!(plan.find(port, id, n + ahead), Some(n));
             prop_assert_ne!(plan.find(port, id, n), Some(n), "not sent yet");
-            // The same id left from all the other ports before it came to this one again.
+            // The same id was used on all other ports before this one again.
             let turn = IDS * u64::from(ports);
             prop_assert_eq!(plan.find(port, id, n), n.checked_sub(turn));
             prop_assert_eq!(plan.find(port, id, n + turn), Some(n));

@@ -1,4 +1,4 @@
-//! What a pair's sender and receiver share: when each query left.
+//! The ledger shared by a pair's sender and receiver: the send time of each query.
 //!
 //! ```text
 //!     swept                               head
@@ -8,9 +8,8 @@
 //!       receiver moves it                   sender moves it
 //! ```
 //!
-//! A ring of send times as long as the largest number of queries between the two marks. The sender
-//! writes the time, then moves `head`, then lets the packet go; so whatever reply comes finds its
-//! query here.
+//! A ring of send times as long as the largest number of queries between the two marks. The sender writes the time,
+//! then moves `head`, then sends the packet, so any reply finds its query here.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -18,7 +17,7 @@ use method::units::Nanos;
 
 const NOT_SENT: u64 = u64::MAX;
 
-/// The shared half of a pair's ledger.
+/// The ledger of a pair.
 pub(crate) struct Ledger {
     sent: Box<[AtomicU64]>,
     head: AtomicU64,
@@ -27,7 +26,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// A ledger for at least `capacity` queries between the marks.
+    /// Creates a ledger for at least `capacity` queries between the marks.
     pub(crate) fn new(capacity: u64) -> Ledger {
         let len = capacity.next_power_of_two().max(1024) as usize;
         Ledger {
@@ -38,7 +37,7 @@ impl Ledger {
         }
     }
 
-    /// How many queries fit between the marks.
+    /// Returns the maximum number of queries between the marks.
     pub(crate) fn capacity(&self) -> u64 {
         self.sent.len() as u64
     }
@@ -47,47 +46,46 @@ impl Ledger {
         &self.sent[(k & (self.capacity() - 1)) as usize]
     }
 
-    /// Sender: whether queries below `end` have room.
+    /// Sender: true if there is room for queries below `end`.
     #[inline]
     pub(crate) fn has_room(&self, end: u64) -> bool {
         end - self.swept.load(Ordering::Acquire) <= self.capacity()
     }
 
-    /// Sender: notes when query `k` leaves (nanoseconds since the trial's start).
+    /// Sender: records the send time of query `k` (nanoseconds since the trial's start).
     #[inline]
     pub(crate) fn stamp(&self, k: u64, sent: Nanos) {
         self.slot(k).store(sent.0, Ordering::Relaxed);
     }
 
-    /// Sender: makes the stamps of all queries below `end` visible. To be called before any of
-    /// their packets leaves.
+    /// Sender: makes the stamps of all queries below `end` visible. Must be called before any of their packets is sent.
     #[inline]
     pub(crate) fn publish(&self, end: u64) {
         self.head.store(end, Ordering::Release);
     }
 
-    /// Sender: the kernel refused query `k` after all.
+    /// Sender: marks query `k` as not sent because of a send error.
     pub(crate) fn withdraw(&self, k: u64) {
         self.slot(k).store(NOT_SENT, Ordering::Release);
     }
 
-    /// Sender: there will be no more queries.
+    /// Sender: marks the end of sending.
     pub(crate) fn finish(&self) {
         self.finished.store(true, Ordering::Release);
     }
 
-    /// Receiver: whether the sender is done. Ask this before [`Ledger::head`] to get the final one.
+    /// Receiver: true if the sender is done. Call this before [`Ledger::head`] to get the final one.
     pub(crate) fn is_finished(&self) -> bool {
         self.finished.load(Ordering::Acquire)
     }
 
-    /// Receiver: queries below this have left, or are about to.
+    /// Receiver: returns the index below which queries have been sent, or are about to be.
     #[inline]
     pub(crate) fn head(&self) -> u64 {
         self.head.load(Ordering::Acquire)
     }
 
-    /// Receiver: when query `k` (between the marks) left; `None` if the kernel refused it.
+    /// Receiver: returns the send time of query `k` (between the marks); `None` after a send error.
     #[inline]
     pub(crate) fn sent(&self, k: u64) -> Option<Nanos> {
         match self.slot(k).load(Ordering::Acquire) {
@@ -96,7 +94,7 @@ impl Ledger {
         }
     }
 
-    /// Receiver: queries below `end` need no room any more.
+    /// Receiver: frees the room of queries below `end`.
     pub(crate) fn sweep_to(&self, end: u64) {
         self.swept.store(end, Ordering::Release);
     }

@@ -1,5 +1,4 @@
-//! How queries leave and replies come: through the sockets of a pair's ports, or past the kernel's
-//! network stack (AF_XDP).
+//! Transmit and receive paths of a pair: the sockets of its ports, or AF_XDP.
 //!
 //! ```text
 //! Sender ─► Outlet ─┬─ sockets of the ports, one system call for a block (UDP_SEGMENT)
@@ -8,8 +7,8 @@
 //!            └─ Inlet: rings of the interface ◄─ filter: to our addresses and ports
 //! ```
 //!
-//! With AF_XDP the sockets are there all the same: they keep the ports from others, and get what
-//! the filter does not take, such as fragments. So nothing is lost to it.
+//! With AF_XDP the sockets are open as well: they reserve the ports, and receive packets that the filter does not take,
+//! such as fragments. So nothing is lost.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -27,47 +26,47 @@ use super::plan::{PlanError, TrialPlan};
 use super::sources::SourcePlan;
 use crate::past_stack::{PastStack, XdpConfig};
 
-/// Queries that leave together, from one address and port.
+/// Queries sent together from one address and port.
 #[derive(Clone, Copy)]
 pub(super) struct Block<'a> {
     /// The messages, laid end to end.
     pub(super) packets: &'a [u8],
-    /// The length of each of them.
+    /// Length of each message.
     pub(super) len: usize,
-    /// The number of their port among those of the pair.
+    /// Index of their port among those of the pair.
     pub(super) port: usize,
-    /// The number of the first among the pair's queries.
+    /// Index of the first query among the pair's.
     pub(super) first: u64,
 }
 
 impl<'a> Block<'a> {
-    /// Those of its queries from number `k` on.
+    /// Returns the queries from index `k` on.
     fn from(self, k: u64) -> Block<'a> {
         Block { packets: &self.packets[(k - self.first) as usize * self.len..], ..self }
     }
 
-    /// Its queries one by one, from number `k` on: the numbers, and a block of each.
+    /// Returns the queries from index `k` on one by one: the index, and a block with each.
     pub(super) fn singly(self, k: u64) -> impl Iterator<Item = (u64, Block<'a>)> {
         let packets = self.from(k).packets.chunks(self.len);
         (k..).zip(packets).map(move |(k, packets)| (k, Block { packets, ..self }))
     }
 }
 
-/// What became of queries that were to leave.
+/// Result of sending queries.
 #[derive(Debug)]
 pub(super) enum Left {
-    /// The first so many have left, and there was no room for the others, if there are any.
+    /// This number of queries was sent; there was no room for any others.
     First(u64),
-    /// None has, and they may be sent again, one by one. Why the kernel refused them; nothing if what
-    /// it reported was of an earlier query, or if only leaving together is not possible.
+    /// None was sent, and they may be retried one by one. Contains the send error; `None` if the reported error belongs
+    /// to an earlier query, or if only sending together is not possible.
     None(Option<io::Error>),
-    /// Nobody knows which of them have, so none may be sent again.
+    /// It is unknown which of them were sent, so none may be retried.
     Unknown(io::Error),
 }
 
 impl Left {
-    /// Of so many queries, what a socket says of them. An ICMP error that was waiting concerns the
-    /// call that reports it only; anything else is a refusal (EPERM: a packet filter).
+    /// Interprets a socket's result for this number of queries. A pending ICMP error concerns only the call that
+    /// reports it; any other error is a send error (EPERM: a packet filter).
     fn of_socket(queries: u64, sent: io::Result<()>) -> Left {
         match sent {
             Ok(()) => Left::First(queries),
@@ -77,22 +76,22 @@ impl Left {
     }
 }
 
-/// How queries leave.
+/// Transmit path.
 pub(super) enum Outlet {
-    /// Through the stack.
+    /// Through the network stack.
     Sockets {
-        /// The sockets that they leave from.
+        /// The sending sockets.
         ports: Arc<Ports>,
-        /// Where queries leave from many addresses: from which each of them does.
+        /// Source address of each query, if there are several.
         sources: Option<Arc<SourcePlan>>,
-        /// Whether the kernel segments; found out by trying.
+        /// True if the kernel supports segmentation; found out by trying.
         offload: bool,
     },
-    /// Past it.
+    /// By AF_XDP.
     Rings(Box<RingOutlet>),
 }
 
-/// The sending half past the stack.
+/// Transmit path by AF_XDP.
 pub(super) struct RingOutlet {
     sender: xdp::Sender,
     link: xdp::EthernetLink,
@@ -100,7 +99,7 @@ pub(super) struct RingOutlet {
 }
 
 impl Outlet {
-    /// Through sockets; `offload` says whether a block may leave in one system call.
+    /// Creates a path through sockets; `offload`: a block may be sent in one system call.
     pub(super) fn sockets(
         ports: Arc<Ports>,
         sources: Option<Arc<SourcePlan>>,
@@ -109,7 +108,7 @@ impl Outlet {
         Outlet::Sockets { ports, sources, offload }
     }
 
-    /// Whether so many queries, if they have one port, leave in one call.
+    /// True if this number of queries on one port is sent in one call.
     #[inline]
     pub(super) fn joins(&self, queries: u64) -> bool {
         match self {
@@ -132,7 +131,7 @@ impl Outlet {
                     }
                 };
                 match sent {
-                    // No segmentation here; the packets have not left.
+                    // Segmentation is not supported; the packets have not been sent.
                     Err(e)
                         if matches!(
                             e.raw_os_error(),
@@ -149,7 +148,7 @@ impl Outlet {
         }
     }
 
-    /// Sends a block of one query by itself.
+    /// Sends a block of one query.
     #[inline]
     pub(super) fn send(&mut self, block: Block<'_>) -> Left {
         match self {
@@ -165,8 +164,8 @@ impl Outlet {
         }
     }
 
-    /// Queries that a device was handed, which reads them itself, and that it has not sent after
-    /// `limit`. Where the kernel copies, or there is a stack, none waits at the end.
+    /// Returns the number of queries that a zero-copy device was handed but has not sent after `limit`. If the kernel
+    /// copies, or sockets are used, none waits at the end.
     pub(super) fn unsent(&mut self, limit: Duration) -> usize {
         match self {
             Outlet::Rings(rings) if rings.sender.is_read_by_device() => rings.sender.settle(limit),
@@ -188,16 +187,16 @@ impl RingOutlet {
     }
 }
 
-/// Replies that come past the stack.
+/// Receive path by AF_XDP.
 pub(super) struct Inlet {
     pub(super) receiver: xdp::Receiver,
     pub(super) ends: Ends,
-    /// Whether datagrams may be joined when the filter sees them ([`xdp::may_join`]).
+    /// True if datagrams may have been joined before the filter sees them ([`xdp::may_join`]).
     pub(super) may_be_joined: bool,
 }
 
 impl Ends {
-    /// The number of the port that a datagram came to, if it is the server's (RFC 5452 §9.1).
+    /// Returns the index of the port that a datagram was sent to, if it is from the server (RFC 5452 §9.1).
     #[inline]
     pub(super) fn port(&self, arrived: &Arrived<'_>) -> Option<usize> {
         let Ends { server, first_port, .. } = *self;
@@ -207,18 +206,18 @@ impl Ends {
     }
 }
 
-/// Both ends of the queries that leave past the stack.
+/// Source and destination of queries sent by AF_XDP.
 #[derive(Clone)]
 pub(super) struct Ends {
     server: SocketAddr,
-    /// The address that the kernel would choose.
+    /// Source address that the kernel would select.
     address: IpAddr,
     first_port: u16,
     sources: Option<Arc<SourcePlan>>,
 }
 
 impl Ends {
-    /// The end of a block that is ours.
+    /// Returns the source address and port of a block.
     #[inline]
     fn ours(&self, block: Block<'_>) -> SocketAddr {
         let source = self.sources.as_deref().and_then(|sources| sources.ends(block.first).local);
@@ -227,11 +226,11 @@ impl Ends {
 }
 
 impl TrialPlan {
-    /// Finds out whether the way to the server is by the interface that queries are to leave by past
-    /// the stack. That asks the kernel for its routes, and sends nothing.
+    /// Checks that the route to the server uses the interface selected for AF_XDP. Queries the kernel for its routes,
+    /// and sends nothing.
     ///
     /// # Errors
-    /// [`PlanError::XdpInterface`] if it is not; [`TrialError::Interface`] if there is no way.
+    /// [`PlanError::XdpInterface`] if it does not; [`TrialError::Interface`] if there is no route.
     pub fn check_xdp(&self) -> Result<(), TrialError> {
         let Some(wanted) = self.xdp.as_ref().and_then(|xdp| xdp.interface.as_ref()) else {
             return Ok(());
@@ -246,7 +245,7 @@ impl TrialPlan {
     }
 }
 
-/// AF_XDP for the ports of a trial's only pair, open and not in use yet.
+/// AF_XDP for the ports of a trial's only pair, opened but not in use yet.
 pub(super) struct Rings {
     client: Client,
     ends: Ends,
@@ -254,8 +253,7 @@ pub(super) struct Rings {
 }
 
 impl Rings {
-    /// Takes what comes to these ports, whose numbers follow each other, from the interface that
-    /// the next hop is on.
+    /// Claims datagrams to these ports, which must be consecutive, on the next hop's interface.
     pub(super) fn open(
         plan: &TrialPlan,
         wanted: &XdpConfig,
@@ -284,12 +282,12 @@ impl Rings {
         Ok(Rings { client, ends, past_stack })
     }
 
-    /// How packets come and go.
+    /// Returns the interface and its attach mode.
     pub(super) fn past_stack(&self) -> &PastStack {
         &self.past_stack
     }
 
-    /// The ways out and in, of queries that leave from these addresses.
+    /// Returns the transmit and receive paths, for queries from these source addresses.
     pub(super) fn into_halves(self, sources: Option<&Arc<SourcePlan>>) -> (Outlet, Inlet) {
         let link = self.client.link();
         let (sender, receiver) = self.client.into_halves();
@@ -300,14 +298,13 @@ impl Rings {
     }
 }
 
-/// Both ends of a datagram that came past the stack, as a receiver knows those of sockets.
+/// Converts source and destination of an AF_XDP datagram to the form used for sockets.
 #[inline]
 pub(super) fn ends_of(arrived: &Arrived<'_>) -> Option<Peer> {
     Some(Peer { address: arrived.source, local: Some(arrived.destination.ip()) })
 }
 
-/// The error numbers by which a kernel says that it has no segmentation (the same on all Linux
-/// architectures).
+/// Error numbers for missing segmentation support (the same on all Linux architectures).
 mod libc_errors {
     pub(super) const EIO: i32 = 5;
     pub(super) const EINVAL: i32 = 22;

@@ -1,4 +1,4 @@
-//! The receiving half of a pair: every reply to its query, every query to its outcome.
+//! Receiving half of a pair: matches replies to queries, and determines the outcome of every query.
 
 use std::io;
 use std::sync::Arc;
@@ -29,25 +29,25 @@ use super::sources::SourcePlan;
 use crate::intervals::Intervals;
 use crate::past_stack::joined_behind;
 
-/// With kernel timestamps nothing is lost by reading replies a little later and several at a time.
+/// Pause between reads. With kernel timestamps, reading replies a little later and several at a time loses nothing.
 const NAP: Duration = Duration::from_micros(500);
-/// After the last outcome the receiver listens on for duplicates and strays.
+/// Time after the last outcome during which the receiver still listens for duplicates and unmatched responses.
 const QUIET: Nanos = Nanos::from_millis(100);
 
-/// What the receiver hands over at the end.
+/// Result of the receiver.
 pub(super) struct Received {
     pub(super) counts: Counts,
     /// Round-trip times of valid replies, in nanoseconds.
     pub(super) rtt: Histogram<u64>,
     pub(super) intervals: Option<Intervals>,
-    /// Datagrams taken from the sockets, whatever was in them.
+    /// Datagrams taken from the sockets, of any content.
     pub(super) datagrams: u64,
-    /// Packets that AF_XDP's rings dropped.
+    /// Packets dropped by AF_XDP rings.
     pub(super) ring_drops: u64,
     pub(super) faults: Vec<Reason>,
 }
 
-/// What is known of a query between its sending and its sweeping.
+/// State of a query between sending and sweeping.
 #[derive(Clone, Copy)]
 struct Slot {
     received: Nanos,
@@ -58,9 +58,9 @@ const OUTSTANDING: Slot = Slot { received: Nanos(0), decided: None };
 
 /// The receiver of one pair.
 pub(super) struct Receiver {
-    /// The pair's number among those of this process.
+    /// Index of the pair in this process.
     pub(super) number: u16,
-    /// What is the pair's of the schedule.
+    /// The pair's part of the schedule.
     pub(super) part: Part,
     pub(super) timeout: Nanos,
     pub(super) retention: Nanos,
@@ -71,9 +71,9 @@ pub(super) struct Receiver {
     pub(super) ids: Arc<IdPlan>,
     pub(super) ledger: Arc<Ledger>,
     pub(super) ports: Arc<Ports>,
-    /// Where replies come past the stack: how.
+    /// Receive path by AF_XDP, if used.
     pub(super) inlet: Option<Inlet>,
-    /// Where queries leave from many addresses: from which each of them does.
+    /// Source address of each query, if there are several.
     pub(super) sources: Option<Arc<SourcePlan>>,
     pub(super) cpu: Option<CpuId>,
     pub(super) start: Nanos,
@@ -114,7 +114,7 @@ impl Receiver {
         }
         if let Err(error) = received {
             state.received.faults.push(Reason::CannotReceive { error: error.to_string() });
-            // The ledger is swept all the same, or the sender would wait for room in it for ever.
+            // The ledger is swept nevertheless, or the sender would wait for room in it for ever.
             while !self.ledger.is_finished() {
                 state.sweep_all(&self);
                 std::thread::sleep(NAP);
@@ -136,15 +136,15 @@ impl Receiver {
             poller.add(&socket, endpoints.len() + queue)?;
         }
         let mut batch = ReceiveBatch::new(OFFLOAD_LEN);
-        // Naps gather replies into larger reads where replies come faster than that.
+        // Pauses gather replies into larger reads if replies arrive faster than that.
         let naps = !self.spinning && self.part.rate() > 2_000.0;
         let mut last_news = clock::now();
         let mut finished_since = None;
         let mut read = ReadUpTo(self.start);
         loop {
             let finished = self.ledger.is_finished();
-            // Whatever arrived before this moment is read below, if not in this turn, before queries
-            // are given up as of this moment.
+            // Packets that arrived before this time are read below, if not in this turn, before queries are given up as
+            // of this time.
             let before = clock::now();
             let mut all_read = true;
             for token in poller.wait(Duration::from_millis(1))? {
@@ -178,15 +178,15 @@ impl Receiver {
         }
     }
 
-    /// Gives up the queries that no unread reply can still answer, after a turn that began at `began`
-    /// and read all datagrams, or not; returns the number of queries sent so far.
+    /// Gives up the queries that no unread reply can answer, after a turn that began at `began`; `all_read`: it read
+    /// all datagrams. Returns the number of queries sent so far.
     fn give_up(&self, state: &mut State, read: &mut ReadUpTo, began: Nanos, all_read: bool) -> u64 {
         let head = self.ledger.head();
         state.sweep(self, head, read.after(began, all_read).since(self.start));
         head
     }
 
-    /// Reads what is there on one port, and tells whether that was all.
+    /// Reads the datagrams of one port; returns true if that was all.
     fn drain(
         &self,
         endpoint: &Endpoint,
@@ -198,12 +198,11 @@ impl Receiver {
         for _ in 0..64 {
             let n = match batch.receive(endpoint, Wait::Dont) {
                 Ok(n) => n,
-                // ICMP errors say that a query reached nobody; it will be counted as lost in its
-                // time.
+                // ICMP errors mean that a query reached no server; it will time out and count as lost.
                 Err(_) => continue,
             };
             match &self.sources {
-                // The kernel has looked at both ends of what a connected socket gets.
+                // The kernel has checked source and destination of datagrams on a connected socket.
                 None => {
                     let is_asking = token < self.ports.asking.len();
                     self.book(batch, token, state, |_| is_asking, |_, _| true);
@@ -221,7 +220,7 @@ impl Receiver {
         false
     }
 
-    /// Reads what has come by a queue past the stack, and tells whether that was all.
+    /// Reads the packets of an AF_XDP queue; returns true if that was all.
     fn drain_queue(
         &self,
         inlet: &mut Option<Inlet>,
@@ -253,9 +252,8 @@ impl Receiver {
         Ok(false)
     }
 
-    /// Books the datagrams of a batch that was received on one port just now. `is_servers` says
-    /// whether datagram i is the server's, `is_back` whether it came to the address that query k
-    /// left from.
+    /// Processes the datagrams of a batch just received on one port. `is_servers` checks if datagram i is from the
+    /// server, `is_back` if it was sent to the source address of query k.
     #[inline]
     fn book(
         &self,
@@ -280,7 +278,7 @@ impl Receiver {
         }
     }
 
-    /// Books a packet that arrived on `port`; false if it answers no query.
+    /// Processes a packet that arrived on `port`; returns false if it answers no query.
     #[inline]
     fn reply(
         &self,
@@ -325,21 +323,21 @@ impl Receiver {
     }
 }
 
-/// The moment up to which everything that had come is read: queries are given up as of it, since a
-/// reply in time may still wait behind what a turn reads at the most.
+/// Time before which all arrived packets have been read. Queries are given up as of this time, since a reply in time
+/// may still be unread after a turn of limited length.
 struct ReadUpTo(Nanos);
 
-/// How long a turn after turn that leaves something unread keeps queries from being given up: less
-/// than what the ledger has room for beyond them.
+/// Maximum time for which consecutive turns that leave packets unread delay giving up queries: less than the ledger has
+/// room for.
 const MOST_UNREAD: Nanos = Nanos::from_millis(100);
 
 impl ReadUpTo {
-    /// After a turn that began at `began` and read all, or not.
+    /// Updates the time after a turn that began at `began`; `all_read`: it read all packets.
     fn after(&mut self, began: Nanos, all_read: bool) -> Nanos {
         if all_read {
             self.0 = began;
         }
-        // Under a flood without an end they are given up all the same.
+        // Under an endless flood they are given up nevertheless.
         self.0 = self.0.max(began.since(MOST_UNREAD));
         self.0
     }
@@ -350,11 +348,11 @@ struct State {
     swept: u64,
     received: Received,
     recorder: Option<PairRecorder>,
-    /// Queries with a final outcome, and those that the kernel refused.
+    /// Queries with a final outcome, including send errors.
     decided: u64,
-    /// Packets since the last look.
+    /// Packets since the last call.
     seen: u64,
-    /// Datagrams of the server that it joined more to, which are not read.
+    /// Datagrams of the server to which it joined others, which are not read.
     joined: u64,
 }
 
@@ -378,13 +376,12 @@ impl State {
         }
     }
 
-    /// Whether packets came since the last call.
+    /// True if packets arrived since the last call.
     fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.seen) > 0
     }
 
-    /// Gives up the queries below `head` for which no reply can count any more at `now` (since the
-    /// trial's start).
+    /// Gives up the queries below `head` for which no reply can count any more at `now` (since the trial's start).
     fn sweep(&mut self, receiver: &Receiver, head: u64, now: Nanos) {
         let first = self.swept;
         while self.swept < head {
@@ -408,7 +405,7 @@ impl State {
         receiver.ledger.sweep_to(self.swept);
     }
 
-    /// Writes the final outcome of query `k` into the sums and the records.
+    /// Records the final outcome of query `k` in the totals and the records.
     #[inline]
     fn settle(&mut self, receiver: &Receiver, k: u64, sent: Option<Nanos>) {
         let slot = &mut self.slots[(k & (receiver.ledger.capacity() - 1)) as usize];
@@ -455,7 +452,7 @@ mod tests {
 
     const TIMEOUT: Nanos = Nanos::from_millis(100);
 
-    /// A receiver without sockets, of a trial that began 10 s ago; its query `k` left k ms after that.
+    /// Returns a receiver without sockets, of a trial that began 10 s ago; its query `k` was sent k ms after that.
     fn receiver(queries: u64) -> Receiver {
         let mut plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1_000));
         (plan.timeout, plan.source_ports) = (TIMEOUT, 1);
@@ -489,7 +486,7 @@ mod tests {
         }
     }
 
-    /// A right reply to query `k`.
+    /// Returns a correct reply to query `k`.
     fn reply_to(receiver: &Receiver, k: u64) -> Vec<u8> {
         let mut reply = receiver.template.bytes().to_vec();
         let name = receiver.names.address(receiver.part.index(k));
@@ -518,8 +515,8 @@ mod tests {
 
         #[test]
         fn a_reply_in_time_that_waits_unread_counts(queries in 1u64..60, read_upto in 0u64..150) {
-            // The turn before read everything up to this moment. Of the turn after it, which takes
-            // until now, replies are left unread.
+            // The previous turn read everything up to this time. The next turn lasts until now and leaves replies
+            // unread.
             let receiver = receiver(queries);
             let mut state = State::new(&receiver.ledger, None, None);
             let began = receiver.start + Nanos::from_millis(read_upto);
@@ -541,11 +538,11 @@ mod tests {
         let ms = Nanos::from_millis;
         let mut read = ReadUpTo(ms(1_000));
         assert_eq!(read.after(ms(1_001), true), ms(1_001));
-        // Thousands of replies wait behind those of these turns, one of which began late.
+        // Thousands of replies wait after those of these turns, one of which began late.
         assert_eq!(read.after(ms(1_050), false), ms(1_001));
         assert_eq!(read.after(ms(1_180), false), ms(1_080));
         assert_eq!(read.after(ms(1_181), true), ms(1_181));
-        // A flood has no end.
+        // A flood does not end.
         assert_eq!(read.after(ms(9_000), false), ms(8_900));
     }
 }

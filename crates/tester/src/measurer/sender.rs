@@ -1,4 +1,4 @@
-//! The sending half of a pair: every query at its time, and the proof of it.
+//! Sending half of a pair: sends every query on schedule and records its send time.
 
 use std::io;
 use std::sync::Arc;
@@ -18,32 +18,30 @@ use super::outlet::{Block, Left, Outlet};
 use super::pair::Progress;
 use super::result::Priority;
 
-/// Below this interval a core cannot send queries one by one: a `send` takes about a microsecond,
-/// with reserve.
+/// Interval below which a core cannot send queries one by one: a `send` takes about a microsecond, with reserve.
 const SEND_COST: Nanos = Nanos(2_000);
-/// Linux takes no more segments than this in one call (`UDP_MAX_SEGMENTS` before 6.9).
+/// Maximum number of segments that Linux accepts in one call (`UDP_MAX_SEGMENTS` before 6.9).
 pub(super) const MAX_RUN: u64 = 64;
-/// A send that the kernel refuses for want of memory is tried again so often.
+/// Maximum number of attempts for a send that fails because the kernel has no memory.
 const SEND_TRIES: u32 = 5;
-/// A device that reads queries itself has sent the last of them so long after it was handed them.
+/// Maximum time until a zero-copy device has sent the last queries that it was handed.
 const LEAVES: Nanos = Nanos::from_millis(50);
 
-/// How a pair's sender keeps time.
+/// Timing of a pair's sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pace {
-    /// Burn CPU from query to query, or sleep.
+    /// True to busy-wait from query to query, false to sleep.
     pub(super) spinning: bool,
-    /// Queries that leave together, at the time of the last of them.
+    /// Queries sent together, at the send time of the last of them.
     pub(super) run: u16,
-    /// Of these, queries that leave from one port in one call.
+    /// Queries in the same system call, sent from one port.
     pub(super) block: u16,
 }
 
 impl Pace {
-    /// For a pair whose queries are `interval` apart. Queries leave one by one while there is time
-    /// for it. They leave together, but none more than `max_burst` from its time, when the interval
-    /// is shorter than a send takes, or when the sender sleeps: waking up for each would cost more
-    /// than sending it.
+    /// Selects the timing of a pair with `interval` between its queries. Queries are sent one by one if there is time
+    /// for it. They are sent together, none more than `max_burst` from its schedule, if the interval is shorter than a
+    /// send takes, or if the sender sleeps: waking up for each would cost more than sending it.
     pub(super) fn choose(spinning: bool, offload: bool, interval: Nanos, max_burst: Nanos) -> Pace {
         let together = (max_burst.0 / interval.0.max(1)).clamp(1, MAX_RUN) as u16;
         let run = if spinning && interval >= SEND_COST { 1 } else { together };
@@ -51,20 +49,20 @@ impl Pace {
     }
 }
 
-/// What the sender hands over at the end.
+/// Result of the sender.
 pub(super) struct Sent {
     pub(super) queries: u64,
     pub(super) refused: u64,
-    /// Queries that were refused at first and taken when they were tried again.
+    /// Queries rejected at the first attempt and accepted at a later one.
     pub(super) again: u64,
     pub(super) pacing: PacingRecorder,
     pub(super) priority: Priority,
     pub(super) faults: Vec<Reason>,
 }
 
-/// The sender of one pair: owns the pair's half of the schedule.
+/// The sender of one pair.
 pub(super) struct Sender {
-    /// What is the pair's of the schedule.
+    /// The pair's part of the schedule.
     pub(super) part: Part,
     pub(super) pace: Pace,
     pub(super) names: NameSequence,
@@ -73,14 +71,14 @@ pub(super) struct Sender {
     pub(super) ledger: Arc<Ledger>,
     pub(super) outlet: Outlet,
     pub(super) cpu: Option<CpuId>,
-    /// Whether it may take real-time priority: nobody of ours needs its CPU.
+    /// True if it may use real-time priority, because none of our other threads needs its CPU.
     pub(super) owns_cpu: bool,
     pub(super) start: Nanos,
     pub(super) progress: Arc<Progress>,
 }
 
 impl Sender {
-    /// Sends the pair's queries; returns when the last has left.
+    /// Sends the pair's queries; returns when the last one was sent.
     pub(super) fn run(mut self) -> Sent {
         let mut sent = Sent {
             queries: 0,
@@ -137,8 +135,7 @@ impl Sender {
         self.part.schedule().deadline(self.part.index(k))
     }
 
-    /// The end of the run that begins with query `next`. Where queries leave in one call, a run is
-    /// a block.
+    /// Returns the end of the run that begins with query `next`. If queries are sent in one call, a run is a block.
     fn run_end(&self, next: u64) -> u64 {
         match self.pace.block {
             1 => next + u64::from(self.pace.run),
@@ -146,7 +143,7 @@ impl Sender {
         }
     }
 
-    /// Takes the priority that it may have. One that spins takes none: it would starve its CPU.
+    /// Sets and returns the priority. A busy-waiting sender uses none: it would starve its CPU.
     fn priority(&self) -> Priority {
         match (self.pace.spinning, self.owns_cpu) {
             (true, _) => Priority::Ordinary,
@@ -156,9 +153,9 @@ impl Sender {
         }
     }
 
-    /// How long before a deadline to stop sleeping and spin: as long as this machine's sleeps run
-    /// over, measured. A sender that sleeps spins for an eighth of a run's time at most, and not at
-    /// all on a CPU that others need: it rather is late by the rest.
+    /// Returns the time before a deadline at which to stop sleeping and busy-wait: the measured overrun of this
+    /// machine's sleeps. A sleeping sender busy-waits for at most an eighth of a run's time, and not at all on a shared
+    /// CPU, where it is late by the rest.
     fn spin_stretch(&self) -> Nanos {
         if !self.pace.spinning && !self.owns_cpu {
             return Nanos(0);
@@ -185,7 +182,7 @@ impl Sender {
                 return;
             }
             let left = moment.since(now);
-            // A spinning sender sleeps too when nothing is due for long.
+            // A busy-waiting sender also sleeps if nothing is due for a while.
             let sleep_above = if self.pace.spinning { Nanos::from_millis(2) } else { stretch };
             if left > sleep_above {
                 clock::sleep_until(Nanos(moment.0 - stretch.0));
@@ -195,8 +192,8 @@ impl Sender {
         }
     }
 
-    /// Waits until the receiver has room for the queries below `end`; false if it has none for two
-    /// timeouts' time.
+    /// Waits until the receiver has room for the queries below `end`; returns false if there is none for twice the
+    /// timeout.
     fn await_room(&self, end: u64) -> bool {
         let give_up = clock::now() + Nanos(10 * Nanos::SECOND.0);
         while !self.ledger.has_room(end) {
@@ -226,7 +223,7 @@ impl Sender {
         self.progress.add_sent(end - next);
     }
 
-    /// Sends queries `from..to`, which are a block: together if that is possible, else one by one.
+    /// Sends queries `from..to`, which are a block: together if possible, otherwise one by one.
     fn send_block(&mut self, from: u64, to: u64, block: Block<'_>, sent: &mut Sent) {
         let (mut next, mut refused) = (from, false);
         if self.outlet.joins(to - from) {
@@ -237,7 +234,7 @@ impl Sender {
                     next = from + n;
                     refused = true;
                 }
-                // The packets have not left, so they are sent (and stamped again) one by one.
+                // The packets have not been sent, so they are sent (and stamped again) one by one.
                 Left::None(why) => refused = why.is_some(),
                 Left::Unknown(error) => {
                     for k in from..to {
@@ -252,7 +249,7 @@ impl Sender {
         }
     }
 
-    /// Sends query `k`; `refused` says whether it was refused before, together with others.
+    /// Sends query `k`; `refused`: there was a send error before, together with others.
     fn send_one(&mut self, k: u64, query: Block<'_>, refused: bool, sent: &mut Sent) {
         let tried = until_it_leaves(|| {
             self.stamp(k, k + 1);
@@ -267,7 +264,7 @@ impl Sender {
         }
     }
 
-    /// Gives up query `k`, which was refused.
+    /// Gives up query `k` after a send error.
     fn withdraw(&self, k: u64, why: Option<&io::Error>, sent: &mut Sent) {
         self.ledger.withdraw(k);
         sent.refused += 1;
@@ -277,8 +274,8 @@ impl Sender {
         }
     }
 
-    /// Enters queries into the ledger with this moment. Before the packet leaves: a reply is never
-    /// faster than it looks, and always finds its query.
+    /// Records the current time in the ledger for these queries. Done before the packet is sent: the measured time of a
+    /// reply is never too short, and the reply always finds its query.
     #[inline]
     fn stamp(&self, from: u64, to: u64) {
         let now = clock::now().since(self.start);
@@ -298,15 +295,14 @@ impl Sender {
     }
 }
 
-/// Sends a query, again where it is certain that it has not left, with pauses that grow; whether it
-/// was refused at first, or why it was given up, as far as anybody told.
+/// Sends a query, retrying with increasing pauses while it is certain that it has not been sent. Returns true if an
+/// attempt failed, or the reason for giving up, if known.
 fn until_it_leaves(mut send: impl FnMut() -> Left) -> Result<bool, Option<io::Error>> {
     let mut refusal = None;
     for attempt in 0..SEND_TRIES {
         match send() {
             Left::First(_) => return Ok(refusal.is_some()),
-            // An ICMP error of an earlier query is reported once, and this query has not been sent
-            // yet.
+            // An ICMP error of an earlier query is reported once, and this query has not been sent yet.
             Left::None(None) => {}
             Left::None(Some(error)) => {
                 refusal = Some(error);
@@ -322,7 +318,7 @@ fn until_it_leaves(mut send: impl FnMut() -> Left) -> Result<bool, Option<io::Er
 mod tests {
     use super::*;
 
-    /// What comes of a query that fares so in the first attempts, and how many attempts there are.
+    /// Returns the result for a query with these first attempts, and the number of attempts.
     fn fares(attempts: Vec<Left>) -> (Result<bool, Option<io::ErrorKind>>, u32) {
         let (mut attempts, mut count) = (attempts.into_iter(), 0);
         let tried = until_it_leaves(|| {

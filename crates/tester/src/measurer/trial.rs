@@ -1,5 +1,4 @@
-//! A trial from plan to result: sets up the pairs, starts them at one moment, adds up what they
-//! bring.
+//! A trial from plan to result: sets up the pairs, starts them at the same time, and combines their results.
 
 use std::io;
 use std::sync::Arc;
@@ -45,25 +44,25 @@ use crate::past_stack::PastStack;
 
 /// Traffic that the receive buffers should hold while the receiver does not run.
 const BUFFERED: Nanos = Nanos::from_millis(50);
-/// What the kernel charges a buffer for one small packet, in octets.
+/// Octets that the kernel charges a buffer for one small packet.
 const PACKET_CHARGE: u64 = 768;
 
-/// Where a row of ports begins at the earliest, and how often one is looked for.
+/// Lowest first port of a contiguous range, and maximum number of attempts to find one.
 const LOWEST_PORT: u16 = 32_768;
 const ROW_TRIES: u32 = 100;
 
-/// By how many millionths the clock may run faster or slower than the hardware's, and the rate with
-/// it. What keeps a clock right needs no more than 500 (`MAXFREQ` of kernel/time/ntp.c).
+/// Maximum frequency offset of the clock from the hardware's, and thus of the rate, in parts per million. Clock
+/// synchronization needs no more than 500 (`MAXFREQ` of kernel/time/ntp.c).
 const SLEW_LIMIT_PPM: f64 = 1_000.0;
 
-/// What a hypervisor may take of the time of any CPU before a reader is told so, in per cent.
+/// Share of any CPU's time taken by a hypervisor above which there is a warning, in per cent.
 const STOLEN_LIMIT: f64 = 1.0;
 
-/// Carries out one trial. `progress` was made for the same plan.
+/// Carries out one trial. `progress` must be created from the same plan.
 ///
 /// # Errors
-/// Only what keeps the trial from being carried out. Whatever the server does is part of the
-/// result, and so is it if this is one of several testers and not ready when they begin.
+/// Only reasons that prevent the trial. The server's behaviour is part of the result, and so is a tester that is not
+/// ready when several begin together.
 pub fn run(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, TrialError> {
     plan.check()?;
     plan.check_sources()?;
@@ -84,7 +83,7 @@ pub fn run(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tr
     Ok(result)
 }
 
-/// The result of one of several testers that was too `late` for the moment at which they begin.
+/// Returns the result of one of several testers that was `late` for their common start.
 fn not_ready(plan: &TrialPlan, late: Nanos) -> TrialResult {
     let reasons = vec![Reason::NotReady { late }];
     TrialResult { reasons, ..TrialResult::not_begun(plan, 0) }
@@ -111,7 +110,7 @@ fn auth_status(plan: &TrialPlan) -> impl Fn(io::Error) -> TrialError {
 /// of threads.
 ///
 /// # Errors
-/// As [`run`], and those of `await_replies`.
+/// Same as [`run`], and those of `await_replies`.
 #[doc(hidden)]
 pub fn run_without_clock(
     plan: &TrialPlan,
@@ -129,7 +128,7 @@ pub fn run_without_clock(
     Ok(Together::of(plan, vec![(sent, receiver.run())]).counts)
 }
 
-/// Offers the queries and judges the replies, AuthDNS's part aside.
+/// Sends the queries and checks the replies, without AuthDNS's part.
 fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, TrialError> {
     let expectation = plan.expectation();
     // Names to be cached are not resolved while others measure.
@@ -153,8 +152,8 @@ fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tria
     let mut setup = Setup::new(plan, expectation, &next_hop)?;
     let clock = AskedClock::now();
     let agreed = plan.shard.map(|shard| await_start(&shard, &clock, progress)).transpose()?;
-    // Again: a filter that a driver is given may take its link down for a moment, and then the next
-    // hop has forgotten this host as this host has forgotten it; a long wait lets it forget, too.
+    // Resolved again: a driver may take its link down for a moment when a filter is attached, and then this host and
+    // the next hop have lost each other's addresses. The entry may also expire during a long wait.
     let next_hop = host_losses::reach(plan.server)?;
     let mut losses = HostLosses::begin(next_hop, &setup.ports, plan).map_err(at)?;
     let started = clock::ClockPair::sample();
@@ -174,7 +173,7 @@ fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tria
     let sent: u64 = outcome.iter().map(|(sent, _)| sent.queries + sent.refused).sum();
     let own = plan.own_part();
     if sent < own.count() && progress.is_stopped() {
-        // The records of a part of a trial must not be taken for those of a trial.
+        // The records of a partial trial must not be mistaken for those of a trial.
         if let Some(recorder) = recorder {
             recorder.discard();
         }
@@ -190,7 +189,7 @@ fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tria
         }
         return Ok(TrialResult { verdict, reasons, ..result });
     }
-    // A full disk takes the records, and not the verdict of a trial that cannot be had again.
+    // A full disk costs the records, but not the verdict of a trial that cannot be repeated.
     let (records_lost, records_error) = match recorder.map(Recorder::finish) {
         None => (0, None),
         Some(Ok(lost)) => (lost, None),
@@ -203,7 +202,7 @@ fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tria
     Ok(result)
 }
 
-/// How many of the source ports are the pair's.
+/// Returns the number of the pair's source ports.
 fn ports_of(pair: u16, plan: &TrialPlan) -> u16 {
     (plan.source_ports - pair).div_ceil(plan.threads)
 }
@@ -214,23 +213,23 @@ struct Setup<'a> {
     ids: Arc<Ids>,
     pace: Pace,
     max_burst: Nanos,
-    /// For each pair whether its sender has its CPU for itself.
+    /// For each pair, true if its sender has an exclusive CPU.
     owns_cpu: Vec<bool>,
     expectation: Expectation,
     template: QueryTemplate,
     receive_buffer: usize,
     ports: Vec<Arc<Ports>>,
-    /// Where queries leave past the stack, until they do: how.
+    /// AF_XDP rings, if used, until sending begins.
     rings: Option<Rings>,
     past_stack: Option<PastStack>,
 }
 
 type PairOutcome = (Sent, Received);
 
-/// What all pairs of a trial have in common while it runs.
+/// State shared by all pairs of a trial while it runs.
 #[derive(Clone, Copy)]
 struct Run<'a> {
-    /// When query 0 is due.
+    /// Scheduled time of query 0.
     start: Nanos,
     recorder: Option<&'a Recorder>,
     progress: &'a Arc<Progress>,
@@ -302,12 +301,12 @@ impl<'a> Setup<'a> {
         })
     }
 
-    /// How the queries left, where the senders had this priority.
+    /// Returns the actual send settings for senders with this priority.
     fn sending(&self, priority: Priority) -> Sending {
         Sending {
             threads: self.plan.threads,
             source_ports: self.plan.source_ports,
-            // How many were used is known at the end.
+            // The number in use is known at the end.
             source_addresses: None,
             past_stack: self.past_stack.clone(),
             spinning: self.pace.spinning,
@@ -328,7 +327,7 @@ impl<'a> Setup<'a> {
         losses: &mut HostLosses,
     ) -> Result<Vec<PairOutcome>, TrialError> {
         let mut threads = Vec::new();
-        // There is one pair where there are rings.
+        // There is one pair if there are rings.
         let mut rings = self.rings.take();
         for (number, ports) in self.ports.iter().enumerate() {
             let (sender, receiver) = self.pair(number as u16, ports, rings.take(), run);
@@ -343,7 +342,7 @@ impl<'a> Setup<'a> {
                 .iter()
                 .any(|(sending, receiving)| !sending.is_finished() || !receiving.is_finished())
         });
-        // A panic of a pair is a defect of ours; it must not look like a verdict.
+        // A panic of a pair is a defect of the tester; it must not look like a verdict.
         let join =
             |(sending, receiving): (thread::JoinHandle<Sent>, thread::JoinHandle<Received>)| {
                 (
@@ -362,8 +361,7 @@ impl<'a> Setup<'a> {
         Run { start, recorder, progress }: Run<'_>,
     ) -> (Sender, Receiver) {
         let plan = self.plan;
-        // Room for what is outstanding or remembered, and for a receiver that is a fifth of a
-        // second behind.
+        // Room for outstanding and remembered queries, and for a receiver that is a fifth of a second behind.
         let remembered = plan.retention() + Nanos::from_millis(200);
         let part = plan.part_of(number);
         let capacity = (part.rate() * remembered.as_secs_f64()).ceil() as u64;
@@ -421,12 +419,10 @@ impl<'a> Setup<'a> {
     }
 }
 
-/// A source port, and the socket that catches what others send there where the first one does not
-/// get it.
+/// A source port, and the socket for datagrams from other sources if the first one does not receive them.
 type SourcePort = (Endpoint, Option<Endpoint>);
 
-/// So many source ports whose numbers follow each other: what comes past the stack is known by
-/// their first and last.
+/// Opens this number of consecutive source ports: AF_XDP claims a range of ports.
 fn open_row(plan: &TrialPlan, count: u16) -> io::Result<Vec<SourcePort>> {
     let mut last = io::ErrorKind::AddrInUse.into();
     for _ in 0..ROW_TRIES {
@@ -450,21 +446,21 @@ fn open_port(plan: &TrialPlan, port: u16) -> io::Result<SourcePort> {
         Some(_) => (Endpoint::client_of_many(plan.canonical_server(), port)?, None),
     };
     asking.use_kernel_timestamps()?;
-    // Past the stack it would join replies before a generic filter sees them.
+    // It would join replies before a filter in generic mode sees them.
     if plan.xdp.is_none() {
         asking.use_receive_offload();
     }
     Ok((asking, strays))
 }
 
-/// What all pairs sent and received together.
+/// Totals of all pairs.
 struct Together {
     counts: Counts,
     faults: Vec<Reason>,
     rtt: Option<Histogram<u64>>,
     pacing: Option<PacingRecorder>,
     intervals: Option<Intervals>,
-    /// The lowest that one of them ran with.
+    /// Lowest priority of the senders.
     priority: Priority,
 }
 
@@ -504,17 +500,17 @@ impl Together {
     }
 }
 
-/// When a trial began.
+/// Start of a trial.
 struct Began {
     /// By the wall clock.
     wall: Nanos,
-    /// The clock that its start was taken from.
+    /// Clock that its start was taken from.
     clock: AskedClock,
-    /// How fast the clock ran that its queries were sent by.
+    /// Rate of the clock that its queries were sent by.
     rate: ClockRate,
 }
 
-/// Adds up the pairs and decides.
+/// Combines the pairs and decides the verdict.
 fn conclude(
     plan: &TrialPlan,
     setup: &Setup<'_>,
@@ -591,7 +587,7 @@ fn warnings(plan: &TrialPlan, sending: &Sending) -> Vec<Warning> {
     warnings
 }
 
-/// Says that a hypervisor took enough to be felt.
+/// Returns a warning if a hypervisor took a noticeable share.
 fn stolen_warning(stolen: Stolen) -> Option<Warning> {
     let worst_cpu_pct = stolen.worst_cpu_pct;
     (worst_cpu_pct > STOLEN_LIMIT).then_some(Warning::Stolen { worst_cpu_pct })
