@@ -1,4 +1,4 @@
-//! A server that lies in every way a server can, and the exact counts that must come of it.
+//! A server with every possible kind of fault, and the exact counts that must result.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -25,7 +25,7 @@ use wire::edns::put_opt;
 use wire::name::parse_label;
 use wire::rcode::Rcode;
 
-/// What the server does with a query, chosen by the last octet of the name's address.
+/// Handling of a query, selected by the last octet of the name's address.
 type Lie = fn(&Server, u8, &[u8], SocketAddr);
 
 struct Server {
@@ -33,7 +33,7 @@ struct Server {
     other: UdpSocket,
 }
 
-/// A right answer: 64:ff9b::/96 with the name's address.
+/// Returns a correct answer: 64:ff9b::/96 with the name's address.
 fn right(query: &[u8]) -> Vec<u8> {
     let address = parse_label(&query[13..28]).expect("the tester asks for its names");
     let mut reply = query.to_vec();
@@ -57,8 +57,7 @@ impl Server {
     }
 }
 
-/// Runs a trial of 200 queries against the lie. What it finds must not depend on the way to the
-/// server: past the kernel's network stack it is the same.
+/// Runs a trial of 200 queries against the faulty server. The result must be the same with sockets and with AF_XDP.
 fn trial(lie: Lie, threads: u16) -> Option<TrialResult> {
     let result = sound(|| one_trial(lie, "[::1]:0", |plan| plan.threads = threads).0)?;
     if threads == 1 && is_root(PAST_STACK) {
@@ -72,7 +71,7 @@ fn trial(lie: Lie, threads: u16) -> Option<TrialResult> {
 
 const PAST_STACK: &str = "a trial past the stack";
 
-/// A trial with AF_XDP over a virtual Ethernet, its ends in namespaces of their own.
+/// Runs a trial with AF_XDP over a virtual Ethernet between two temporary namespaces.
 fn trial_past_stack(lie: Lie) -> TrialResult {
     let result = on_an_ethernet(PAST_STACK, 1, &["2001:2::1/64"], &["2001:2::2/64"], |far| {
         let server = far.run(|| Server::at("[2001:2::2]:0"));
@@ -82,8 +81,8 @@ fn trial_past_stack(lie: Lie) -> TrialResult {
     result.expect("whether this can run has been asked before")
 }
 
-/// Runs a trial of 200 queries from addresses of 127.0.0.0/8 against the lie; also from where which
-/// query came.
+/// Runs a trial of 200 queries from addresses of 127.0.0.0/8 against the faulty server; also returns the source of each
+/// query.
 fn trial_from(
     lie: Lie,
     from: &str,
@@ -114,7 +113,7 @@ fn unhurried() -> PacingLimits {
     }
 }
 
-/// The first of two trials that is valid; without one the test is not run.
+/// Returns the first of two trials that is valid; without one the test is not run.
 fn sound(mut trial: impl FnMut() -> TrialResult) -> Option<TrialResult> {
     valid_trial(|| {
         let result = trial();
@@ -125,9 +124,8 @@ fn sound(mut trial: impl FnMut() -> TrialResult) -> Option<TrialResult> {
     })
 }
 
-/// A trial with a server at `at`; also the source of each query, by the query's number. Where the
-/// user may, it has a network namespace of its own: late datagrams of other tests are not among its
-/// strays.
+/// Runs a trial with a server at `at`; also returns the source of each query by its index. If permitted, it has a
+/// separate network namespace, so that late datagrams of other tests are not among its unmatched responses.
 fn one_trial(
     lie: Lie,
     at: &str,
@@ -142,7 +140,7 @@ fn one_trial(
     thread::scope(|scope| scope.spawn(alone).join()).expect("a trial")
 }
 
-/// A trial with this server; also from where which query came, by its number.
+/// Runs a trial with this server; also returns the source of each query by its index.
 fn trial_with(
     lie: Lie,
     server: Server,
@@ -179,7 +177,7 @@ fn trial_with(
     (result, came)
 }
 
-/// 200 queries, of which the lie spoils the 20 whose number ends in 0.
+/// Runs 200 queries, of which the 20 whose index ends in 0 get faulty replies.
 fn spoiled(lie: Lie) -> Option<Counts> {
     let result = trial(lie, 1)?;
     assert_eq!((result.counts.sent, result.counts.valid), (200, 180), "{:?}", result.counts);
@@ -367,7 +365,7 @@ fn garbage_is_malformed_or_stray() {
     let Some(c) = spoiled(|server, number, query, to| {
         let reply = right(query);
         match number % 20 {
-            // The question is ours, the answer is cut off.
+            // The question matches, the answer is truncated.
             0 => server.send(&reply[..reply.len() - 3], to),
             10 => server.send(&[0xff; 40], to),
             _ => server.send(&reply, to),
@@ -414,7 +412,7 @@ fn a_dead_server_is_a_failed_trial() {
     assert_eq!((result.counts.sent, result.counts.lost, result.counts.refused), (120, 120, 0));
 }
 
-/// Why there is no trial is said, and what would help.
+/// The error states the reason, and advice.
 #[test]
 fn without_loopback_the_cost_of_sending_is_not_known() {
     if !is_root("without_loopback_the_cost_of_sending_is_not_known") {
@@ -434,7 +432,7 @@ fn without_loopback_the_cost_of_sending_is_not_known() {
     assert!(error.contains("ip link set lo up") && error.contains("--max-burst"), "{error}");
 }
 
-/// The addresses that a trial is to use, in their order.
+/// Returns the source addresses of a trial in their order.
 fn promised(from: &str) -> Vec<IpAddr> {
     from.parse::<SourceAddresses>().unwrap().addresses().collect()
 }
@@ -442,14 +440,14 @@ fn promised(from: &str) -> Vec<IpAddr> {
 #[test]
 fn queries_come_from_the_promised_addresses_in_their_order() {
     let honest: Lie = |server, _, query, to| server.send(&right(query), to);
-    // With fewer addresses than ports, as many, and more of them than queries.
+    // With fewer addresses than ports, with as many, and with more addresses than queries.
     for from in ["127.1.0.0/24,16", "127.1.0.0/26", "127.0.0.0/8"] {
         let Some((result, came)) = trial_from(honest, from, |_| ()) else { return };
         let counts = &result.counts;
         assert_eq!((counts.valid, result.verdict), (200, Verdict::Passed), "{:?}", result.reasons);
         assert_eq!((counts.stray, counts.duplicates), (0, 0));
         let (all, ports) = (promised(from), 64);
-        // Ports and addresses meet in the same way again after so many blocks.
+        // Ports and addresses repeat their combinations after this number of blocks.
         let cycle = ports.max(all.len());
         for (&query, came) in &came {
             let block = query as usize / usize::from(result.sending.block);
@@ -520,7 +518,7 @@ fn a_trial_does_not_begin_without_its_cached_names() {
 #[test]
 fn replies_to_another_address_of_ours_are_wrong() {
     let lie: Lie = lie!(|server, query, to| {
-        // One that asked for something else, and one that never asks.
+        // One that was the source of another query, and one that never is.
         let elsewhere = if to.port() % 2 == 0 { "127.1.0.159" } else { "127.9.9.9" };
         let mut elsewhere = SocketAddr::new(elsewhere.parse().unwrap(), to.port());
         if elsewhere == to {

@@ -1,5 +1,5 @@
-//! Is this reply right? The Measurer's own knowledge of RFC 6052 and of what a name must resolve
-//! to, shared with no server.
+//! Validation of replies: an implementation of RFC 6052 and of the expected address of each name, shared with no
+//! server.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -14,7 +14,7 @@ use wire::rcode::Rcode;
 use wire::template::{HEADER_LEN, QueryTemplate};
 use wire::view::{CLASS_IN, Malformed, Message, rtype};
 
-/// Aliases followed in one answer; RFC 6147 leaves the bound to implementations, resolvers use 8 to
+/// Maximum number of aliases followed in an answer; RFC 6147 leaves the limit to implementations, resolvers use 8 to
 /// 16.
 const MAX_ALIASES: usize = 16;
 
@@ -27,15 +27,15 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// Its length: 32, 40, 48, 56, 64 or 96 bits.
+    /// Returns its length: 32, 40, 48, 56, 64 or 96 bits.
     pub fn length(&self) -> u8 {
         self.len
     }
 
-    /// The address that represents `address` under this prefix (RFC 6052 §2.2), with a zero suffix.
+    /// Returns the address that represents `address` under this prefix (RFC 6052 §2.2), with a zero suffix.
     pub fn embed(&self, address: Ipv4Addr) -> Ipv6Addr {
         let behind = u128::from(u32::from(address)) << (96 - self.len);
-        // Octet 8 (bits 64 to 71) stays zero: what would reach into it moves down by eight bits.
+        // Octet 8 (bits 64 to 71) stays zero: bits that would reach into it move down by eight.
         let lower = u128::from(u64::MAX);
         let embedded =
             if self.len == 96 { behind } else { (behind & !lower) | ((behind & lower) >> 8) };
@@ -86,7 +86,7 @@ impl From<Prefix> for String {
     }
 }
 
-/// What somebody wrote is no DNS64 prefix.
+/// The text is not a DNS64 prefix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{given}' is no DNS64 prefix: {why}; write for example 64:ff9b::/96")]
 pub struct PrefixError {
@@ -94,15 +94,15 @@ pub struct PrefixError {
     why: &'static str,
 }
 
-/// What the replies of a trial must hold.
+/// Required contents of a trial's replies.
 #[derive(Clone, Debug)]
 pub struct Expectation {
-    /// Share of names with an AAAA record of their own.
+    /// Share of names with a native AAAA record.
     pub aaaa_share: Share,
-    /// Whether that record's address is checked.
+    /// True if that record's address is checked.
     pub check_own_aaaa: bool,
-    /// Prefixes of which one must embed the name's IPv4 address in all other names' addresses;
-    /// none: any address will do.
+    /// Prefixes of which one must embed the name's IPv4 address in the addresses of all other names; empty: any address
+    /// is accepted.
     pub prefixes: Vec<Prefix>,
 }
 
@@ -116,12 +116,11 @@ impl Expectation {
         }
     }
 
-    /// Judges a reply whose id, source and question are known to belong to the query for `name`;
-    /// `answers_at` is the offset after the question.
+    /// Checks a reply with the id, source and question of the query for `name`; `answers_at` is the offset after the
+    /// question.
     ///
     /// # Errors
-    /// What is wrong with it. An rcode tells more than what else may be wrong, truncation more than
-    /// what is missing.
+    /// The fault. An RCODE takes precedence over other faults, truncation over missing records.
     #[inline]
     pub fn judge(
         &self,
@@ -168,9 +167,8 @@ impl Expectation {
     }
 }
 
-/// Judges the records of a reply from the offset `at` on, where the answer section begins. Each record
-/// parses, the OPT record has no upper bits of an RCODE (RFC 6891 §6.1.3), and no octets follow the last
-/// record.
+/// Checks the format of a reply's records from the offset `at` of the answer section. Each record must parse, the OPT
+/// record must have no upper bits of an RCODE (RFC 6891 §6.1.3), and no octets may follow the last record.
 ///
 /// # Errors
 /// The RCODE, or malformed.
@@ -186,7 +184,7 @@ pub(crate) fn judge_form(message: &Message<'_>, at: usize) -> Result<(), Wrong> 
     if records.offset() == message.octets() { Ok(()) } else { Err(Wrong::Malformed) }
 }
 
-/// Returns the RCODE of a reply as a mistake; the answer section begins at the offset `at`.
+/// Returns the RCODE of a reply as a fault; the answer section begins at the offset `at`.
 #[cold]
 pub(crate) fn wrong_rcode(message: &Message<'_>, at: usize) -> Wrong {
     Wrong::Rcode(whole_rcode(message, at).in_octet())
@@ -200,7 +198,7 @@ pub(crate) fn whole_rcode(message: &Message<'_>, at: usize) -> Rcode {
     message.rcode().extended(opt.map_or(0, |opt| opt.rcode_bits))
 }
 
-/// Where the answers of a reply with the right id begin; `None` if it does not answer the query for
+/// Returns the offset of the answer section in a reply with the right id; `None` if it does not answer the query for
 /// `name`.
 #[inline]
 pub(crate) fn answers_at(
@@ -211,13 +209,13 @@ pub(crate) fn answers_at(
 ) -> Option<usize> {
     match message.qdcount() {
         1 if asked.is_question_of(bytes, name) => Some(asked.len()),
-        // Servers that could not parse a query, or would not, may leave the question out.
+        // Servers that could or would not parse a query may omit the question.
         0 if whole_rcode(message, HEADER_LEN) != Rcode::NOERROR => Some(HEADER_LEN),
         _ => None,
     }
 }
 
-/// The address of the first AAAA record among the answers that begin at an offset.
+/// Returns the address of the first AAAA record in the answer section, which begins at an offset.
 pub(crate) fn first_aaaa(message: &Message<'_>, at: usize) -> Option<Ipv6Addr> {
     let answers = message.records(at, message.ancount()).map_while(Result::ok);
     let octets = |data: &[u8]| <[u8; 16]>::try_from(data).ok();
@@ -227,9 +225,8 @@ pub(crate) fn first_aaaa(message: &Message<'_>, at: usize) -> Option<Ipv6Addr> {
         .map(Ipv6Addr::from)
 }
 
-/// The offset of the name at the end of the CNAME chain that begins at the question (RFC 6147
-/// §5.1.5). The chain's records may be in any order; a chain longer than [`MAX_ALIASES`], and so
-/// every loop, is malformed.
+/// Returns the offset of the name at the end of the CNAME chain that begins at the question (RFC 6147 §5.1.5). The
+/// chain's records may be in any order. A chain longer than [`MAX_ALIASES`] is malformed, and so is every loop.
 fn end_of_aliases(message: &Message<'_>, at: usize) -> Result<usize, Malformed> {
     let mut owner = HEADER_LEN;
     for _ in 0..=MAX_ALIASES {
@@ -410,7 +407,7 @@ mod tests {
             aaaa(b, Q, "64:ff9b::bad");
         });
         assert_eq!(judge(&mixed), Err(Wrong::Address));
-        // A name with a record of its own must not be synthesized.
+        // A name with a native record must not be synthesized.
         let synthesized = reply(Rcode::NOERROR, |b| aaaa(b, Q, "64:ff9b::a00:1"));
         assert_eq!(judge_with(&synthesized, Share::ONE, &["64:ff9b::/96"]), Err(Wrong::Address));
     }
@@ -421,7 +418,7 @@ mod tests {
         reply[11] += 1;
     }
 
-    /// RFC 6891 §6.1.3.
+    /// The RCODE has upper bits in OPT (RFC 6891 §6.1.3).
     #[test]
     fn the_rcode_has_bits_in_opt() {
         let with_opt = |header: Rcode, code: u16| {

@@ -1,5 +1,4 @@
-//! Losses and delays of the Measurer's host below the sockets, from before the first query to after
-//! the last reply.
+//! Losses and delays of the Measurer's host below the sockets, from before the first query to after the last reply.
 //!
 //! ```text
 //! sender ─► sockets ─► queueing discipline ─► neighbour's queue ─► interface ─► DUT
@@ -8,8 +7,8 @@
 //!              (drops)    (what is missing between)                   (/proc/net/dev)
 //! ```
 //!
-//! With AF_XDP both ways lead past all that is between the interface and the rings, which count
-//! what they drop. A query that the interface drops while it is sent is in the interface's counter.
+//! AF_XDP bypasses everything between the interface and the rings, which count their drops. A query that the interface
+//! drops while sending is in the interface's counter.
 
 use std::io;
 use std::net::SocketAddr;
@@ -37,18 +36,18 @@ use super::result::TesterDrops;
 use crate::interface_drops::{InterfaceDrops, beyond_disciplines};
 use crate::waits::WaitWatch;
 
-/// For so long the next hop's link-layer address is waited for.
+/// Maximum wait for the next hop's link-layer address.
 const RESOLVE: Duration = Duration::from_secs(10);
-/// Time between two looks at the next hop's state.
+/// Interval between reads of the next hop's state.
 const LOOK: Duration = Duration::from_millis(20);
-/// Time for packets that the interface has, to reach their sockets.
+/// Time for packets at the interface to reach their sockets.
 const IN_FLIGHT: Duration = Duration::from_millis(2);
-/// Receives from one socket at the end of a trial; a peer that floods it must not keep the trial
-/// from ending.
+/// Maximum number of receives from one socket at the end of a trial; a peer that floods it must not keep the trial from
+/// ending.
 const LAST_RECEIVES: usize = 1_000;
 
-/// The next hop towards `server`, with a link-layer address that is known: otherwise this host
-/// would drop the first queries. The server is not asked for anything.
+/// Returns the next hop towards `server` with its link-layer address resolved; otherwise this host would drop the first
+/// queries. No query is sent to the server.
 pub(super) fn reach(server: SocketAddr) -> Result<NextHop, TrialError> {
     let hop =
         NextHop::towards(server).map_err(|source| TrialError::Interface { server, source })?;
@@ -66,32 +65,31 @@ pub(super) struct HostLosses {
     hop: NextHop,
     outward: Outward,
     before: Reading,
-    /// Absent where the next hop needs no link-layer address, and on kernels that do not tell its
-    /// state.
+    /// `None` if the next hop needs no link-layer address, or the kernel does not report its state.
     watch: Option<Watch>,
-    /// Absent where no packet can wait in the queueing discipline.
+    /// `None` if no packet can wait in the queueing discipline.
     queue: Option<Disciplines>,
     waits: WaitWatch,
-    /// Longest wait in the queueing discipline that is no loss.
+    /// Maximum wait in the queueing discipline that is not a loss.
     longest_wait: Nanos,
     looked: Nanos,
     unresolved: Option<Nanos>,
-    /// Absent where the process may not have one.
+    /// `None` if the process lacks the privilege.
     tap: Option<Tap>,
 }
 
-/// What the host lost during a trial.
+/// Losses of the host during a trial.
 pub(super) struct Losses {
-    /// How many packets were lost, by place.
+    /// Lost packets by place.
     pub(super) drops: TesterDrops,
-    /// One entry for each place that lost something.
+    /// One entry for each place with losses.
     pub(super) places: Vec<HostLoss>,
-    /// The interface whose queueing discipline's drops are not known, if so.
+    /// Interface of which the drops in the queueing discipline are unknown, if any.
     unknown_queueing: Option<String>,
 }
 
 impl Losses {
-    /// What did not decide and a reader should know all the same.
+    /// Returns observations that did not decide the trial but are worth knowing.
     pub(super) fn warnings(&self, counts: &Counts, acceptance: Acceptance) -> Vec<Warning> {
         let mut warnings = Vec::new();
         if let Some(interface) = self.unknown_queueing.clone() {
@@ -128,8 +126,8 @@ impl Reading {
 }
 
 impl HostLosses {
-    /// Begins to watch what is on the way to and from `ports`, on the source addresses of `plan` or
-    /// on the one that the kernel chose.
+    /// Starts watching the path to and from `ports`, on the source addresses of `plan` or on the one selected by the
+    /// kernel.
     pub(super) fn begin(
         hop: NextHop,
         ports: &[Arc<Ports>],
@@ -145,7 +143,7 @@ impl HostLosses {
             .or(chosen)
             .and_then(|ours| Tap::on(&hop.interface, ours, &numbers).ok());
         let outward = if plan.xdp.is_some() { Outward::PastStack } else { Outward::ThroughStack };
-        // Past the stack no packet waits for a neighbour.
+        // With AF_XDP no packet waits for a neighbour.
         let is_watched = hop.needs_address && outward == Outward::ThroughStack;
         let watch = if is_watched { Watch::new(hop.clone()).ok() } else { None };
         let before = Reading::now(&hop, outward)?;
@@ -167,8 +165,8 @@ impl HostLosses {
         })
     }
 
-    /// Looks at the next hop's state and at the queueing discipline while `running` is true; returns
-    /// at once if there is nothing to look at.
+    /// Samples the next hop's state and the queueing discipline while `running` is true; returns at once if there is
+    /// nothing to watch.
     pub(super) fn watch_while(&mut self, running: impl Fn() -> bool) {
         while (self.watch.is_some() || self.queue.is_some()) && running() {
             self.look();
@@ -184,7 +182,7 @@ impl HostLosses {
             self.waits.look(now, ours);
         }
         let Some(watch) = &mut self.watch else { return };
-        // An absent entry holds no packets; the next packet makes one.
+        // An absent entry holds no packets; the next packet creates one.
         if matches!(watch.look(), Ok(Reach::Unresolved)) {
             let so_far = self.unresolved.unwrap_or_default();
             self.unresolved = Some(so_far + now.since(self.looked));
@@ -192,8 +190,8 @@ impl HostLosses {
         self.looked = now;
     }
 
-    /// Adds up what was lost. The pairs have ended and took `datagrams` from their sockets; what
-    /// is left there is taken now. Their rings dropped `rings` packets.
+    /// Sums the losses. The pairs have ended and took `datagrams` from their sockets; the remaining ones are taken now.
+    /// Their rings dropped `rings` packets.
     pub(super) fn conclude(
         mut self,
         ports: &[Arc<Ports>],
@@ -237,14 +235,13 @@ impl HostLosses {
             _ => 0,
         };
         let udp = after.udp.no_room_to_send.saturating_sub(self.before.udp.no_room_to_send);
-        // Loopback has no queue: there it is the full buffer of a program of this host, perhaps of
-        // the server.
+        // Loopback has no queue: there the cause is the full buffer of a program of this host, perhaps of the server.
         let own = u64::from(own);
         own + if self.hop.loopback { 0 } else { beyond_disciplines(udp, own) }
     }
 
-    /// Packets that the next hop's queue dropped. The counter is that of all neighbours: it says
-    /// something about this one only if this one was seen unresolved.
+    /// Returns the packets that the next hop's queue dropped. The counter covers all neighbours, so it is used only if
+    /// this one was seen unresolved.
     fn discarded(&self, after: &Reading) -> Option<u64> {
         self.unresolved?;
         Some(after.discards?.saturating_sub(self.before.discards?))
@@ -281,13 +278,13 @@ impl HostLosses {
     }
 }
 
-/// Takes what is left in the sockets; returns how many datagrams.
+/// Takes the remaining datagrams from the sockets; returns their number.
 fn take_the_rest(endpoints: &[&Endpoint]) -> u64 {
     let mut batch = ReceiveBatch::new(OFFLOAD_LEN);
     let mut datagrams = 0;
     for endpoint in endpoints {
         for _ in 0..LAST_RECEIVES {
-            // An ICMP error that was waiting is used up by this; there may be datagrams behind it.
+            // This consumes a pending ICMP error; there may be datagrams after it.
             let Ok(received) = batch.receive(endpoint, Wait::Dont) else { continue };
             datagrams +=
                 batch.iter().map(|datagram| datagram.segments().count() as u64).sum::<u64>();
@@ -346,7 +343,7 @@ mod tests {
                 "{loopback} {queueing} {udp}"
             );
         }
-        // A discipline that was replaced counts from the start again.
+        // A new discipline starts counting at 0.
         assert_eq!(watched(false, None).dropped_by_queueing(&reading(0, 100, None)), 0);
     }
 
@@ -378,7 +375,7 @@ mod tests {
             warnings(losses(Some(2), None), &counts(10, 0)),
             [Warning::Missed { datagrams: 2, lost: 0 }]
         );
-        // These decide.
+        // These decide the trial.
         assert_eq!(warnings(losses(Some(2), None), &counts(8, 0)), []);
         let all = [
             Warning::UnknownQueueing { interface: "eth0".into() },

@@ -1,12 +1,12 @@
-//! Liveness check: three questions before a first trial and after a trial without a valid reply, so
-//! that an absent or misconfigured server is not mistaken for a slow one.
+//! Liveness check: three probe queries before a first trial and after a trial without a valid reply, so that an absent
+//! or misconfigured server is not mistaken for a slow one.
 //!
 //! ```text
-//! question 1 ─► a right reply: answers
+//! probe 1 ─► a correct reply: answers
 //!      │
-//!      └─► a wrong reply or none: questions 2 and 3 ─► three replies, wrong in the same way: wrong
-//!                                                  ─► other replies: answers
-//!                                                  ─► no reply: silent, refused or unreachable
+//!      └─► a wrong reply or none: probes 2 and 3 ─► three replies, wrong in the same way: wrong
+//!                                                ─► other replies: answers
+//!                                                ─► no reply: silent, refused or unreachable
 //! ```
 
 use std::fmt;
@@ -28,29 +28,29 @@ use super::sources::SourceAddresses;
 use super::wrong_replies::WrongReplies;
 use crate::authdns::status;
 
-/// Number of questions before a server counts as silent.
+/// Number of probes before a server counts as silent.
 pub const QUESTIONS: u8 = 3;
-/// The time from one to the next, also after a refusal, for a server that is just being started.
+/// Interval between probes, also after a refusal, for a server that is just starting.
 pub const WAIT: Duration = Duration::from_secs(1);
-/// Time after the last question in which a reply to any of them counts, in units of [`WAIT`]. A
-/// resolver with a silent upstream answers SERVFAIL after seconds.
+/// Time after the last probe in which a reply to any of them counts, in units of [`WAIT`]. A resolver with a silent
+/// upstream answers SERVFAIL after seconds.
 const LAST_WAITS: u32 = 4;
-/// Names before a trial's first name from which the questions choose at random: a server may have
-/// cached its answers to an earlier check.
+/// Number of names before a trial's first name from which the probes select at random: a server may have cached its
+/// answers to an earlier check.
 const CHOICE: u64 = 256;
 
-/// Result of the questions.
+/// Result of the probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
-    /// A right reply came, or any reply where no right one is known, or replies that differ.
+    /// A correct reply arrived, or any reply if the correct one is unknown, or replies that differ.
     Answers,
-    /// Every question got a reply, and all are wrong in this way.
+    /// Every probe got a reply, and all have this fault.
     Wrong(Wrong, Option<Ipv6Addr>),
-    /// No reply to any question.
+    /// No reply to any probe.
     Silent,
     /// The host reported that the port is closed (ICMP or ICMPv6 port unreachable).
     Refused,
-    /// No route, according to the system or a router.
+    /// No route, as reported by the system or a router.
     Unreachable(io::ErrorKind),
 }
 
@@ -77,17 +77,16 @@ impl fmt::Display for Liveness {
     }
 }
 
-/// Check before the first trial: the server must answer, and its replies must not all be wrong in
-/// the same way. The questions are for names of the plan's block behind the `used` names that the
-/// trials take. Where the block has no others, any reply counts as right; also if AuthDNS serves
-/// another zone than the plan needs, which makes the trial invalid.
+/// Check before the first trial: the server must answer, and its replies must not all be wrong in the same way. The
+/// probes query names of the plan's block after the `used` names of the trials. If the block has no others, any reply
+/// counts as correct. The same holds if AuthDNS serves another zone than the plan needs, which makes the trial invalid.
 ///
-/// If queries leave from many addresses, the questions leave from the first: a server without a route
-/// back does not answer. The check takes up to 6 s.
+/// If queries are sent from many addresses, the probes use the first: a server without a route back does not answer.
+/// The check takes up to 6 s.
 ///
 /// # Errors
-/// If the server does not answer or answers wrongly, this host has no socket towards it, or the
-/// plan cannot be carried out; a wrong plan is found before a question is sent.
+/// If the server does not answer or answers wrongly, this host has no socket towards it, or the plan is invalid; an
+/// invalid plan is found before a probe is sent.
 pub fn require_right(plan: &TrialPlan, used: u64) -> Result<(), TrialError> {
     let spare = spare_names(plan, used).filter(|_| !auth_serves_another_zone(plan));
     let expectation = spare.is_some().then(|| plan.expectation());
@@ -109,8 +108,8 @@ pub fn require_reply(plan: &TrialPlan) -> Result<(), TrialError> {
     require_for(plan, &Questions::of_no_trial(&plan.domain))
 }
 
-/// Advice after a first trial that shows a wrong configuration: no reply was valid, and at least 99 %
-/// were wrong in the same way. Three more questions, as of [`require_right`], give an example.
+/// Returns advice after a first trial that shows a misconfiguration: no reply was valid, and at least 99 % were wrong
+/// in the same way. Three more probes, as in [`require_right`], give an example.
 pub fn misconfigured(plan: &TrialPlan, used: u64, counts: &Counts) -> Option<WrongReplies> {
     let wrong = counts.wrong_in_one_way()?;
     Some(match require_right(plan, used) {
@@ -133,7 +132,7 @@ fn require_for(plan: &TrialPlan, questions: &Questions<'_>) -> Result<(), TrialE
     judge(plan.server, from, asked)
 }
 
-/// Asks a server for names of `domain`; any DNS response counts.
+/// Probes a server for names of `domain`; any DNS response counts.
 ///
 /// # Errors
 /// If the server does not answer, or this host has no socket towards it.
@@ -141,7 +140,7 @@ pub fn require(server: SocketAddr, domain: &Domain) -> Result<(), TrialError> {
     judge(server, None, ask(None, server, &Questions::of_no_trial(domain), WAIT))
 }
 
-/// The result of asking a server from these addresses, as an error if it does not answer.
+/// Converts the result of probing a server from these addresses; an error if it does not answer.
 fn judge(
     server: SocketAddr,
     from: Option<SourceAddresses>,
@@ -149,7 +148,7 @@ fn judge(
 ) -> Result<(), TrialError> {
     match (asked, from) {
         (Ok(Liveness::Answers | Liveness::Wrong(..)), _) => Ok(()),
-        // A refusal came back, so there is a route.
+        // A refusal arrived, so there is a route.
         (Ok(found @ Liveness::Silent), Some(from)) => {
             Err(TrialError::NobodyAnswersThere { server, found, from })
         }
@@ -158,8 +157,8 @@ fn judge(
     }
 }
 
-/// Names of the plan's block that are not among the `used` ones from its first name on; `None` if
-/// fewer are left than there are questions.
+/// Returns names of the plan's block that are not among the `used` ones from its first name on; `None` if there are
+/// fewer than probes.
 fn spare_names(plan: &TrialPlan, used: u64) -> Option<[Ipv4Addr; QUESTIONS as usize]> {
     let spare = plan.names.count().checked_sub(used)?;
     if spare < QUESTIONS.into() {
@@ -167,24 +166,24 @@ fn spare_names(plan: &TrialPlan, used: u64) -> Option<[Ipv4Addr; QUESTIONS as us
     }
     let choice = spare.min(CHOICE);
     let any = rand::random::<u64>() % choice;
-    // Those right before the first name, which a run of trials reaches last.
+    // Names just before the first one, which a run of trials reaches last.
     let end = plan.first_name + plan.names.count();
     Some(std::array::from_fn(|n| plan.names.address(end - 1 - (any + n as u64) % choice)))
 }
 
-/// Names of 9.0.0.0/24, which no trial uses and zone files do not have.
+/// Returns names of 9.0.0.0/24, which no trial uses and zone files do not have.
 fn unused_names() -> [Ipv4Addr; QUESTIONS as usize] {
     let block: NameRange = "9.0.0.0/24".parse().expect("a constant");
     let any = rand::random::<u8>();
     std::array::from_fn(|n| block.address(u64::from(any) + n as u64))
 }
 
-/// Names to ask for.
+/// Names to probe.
 struct Questions<'a> {
     domain: &'a Domain,
-    /// A different one each time: a resolver may hold back a query that it is already resolving.
+    /// A different name each time: a resolver may hold back a query that it is already resolving.
     names: [Ipv4Addr; QUESTIONS as usize],
-    /// Content of a right reply; `None`: any reply is right.
+    /// Content of a correct reply; `None`: any reply is correct.
     expectation: Option<Expectation>,
 }
 
@@ -194,7 +193,7 @@ impl Questions<'_> {
     }
 }
 
-/// Asks from `local`, or from the address that the kernel chooses.
+/// Probes from `local`, or from the address selected by the kernel.
 fn ask(
     local: Option<IpAddr>,
     server: SocketAddr,
@@ -242,7 +241,7 @@ fn ask(
     })
 }
 
-/// Questions that were sent, and the wrong replies so far.
+/// Sent probes, and the wrong replies so far.
 struct Asking<'a> {
     socket: UdpSocket,
     template: QueryTemplate,
@@ -252,7 +251,7 @@ struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    /// Sends a question with a random id.
+    /// Sends a query with a random id.
     fn send(&mut self, name: Ipv4Addr) -> io::Result<()> {
         let mut query = self.template.bytes().to_vec();
         let id = rand::random::<u16>();
@@ -262,8 +261,8 @@ impl Asking<'_> {
         Ok(())
     }
 
-    /// Takes replies until a right one comes (`true`), or a wrong one; with `all`, until each
-    /// question has one. An error if the network reports that there will be none.
+    /// Receives replies until a correct one arrives (returns true), or a wrong one; with `all`, until each probe has
+    /// one. Returns an error if the network reports that there will be none.
     fn take(&mut self, until: Instant, all: bool) -> io::Result<bool> {
         let mut reply = [0; 4096];
         while !self.open.is_empty() {
@@ -296,7 +295,7 @@ impl Asking<'_> {
         Ok(false)
     }
 
-    /// Judges a message; `None` if it is no response to an open question.
+    /// Checks a message; `None` if it is not a response to an open probe.
     fn judge(&mut self, bytes: &[u8]) -> Option<Result<(), (Wrong, Option<Ipv6Addr>)>> {
         let message = Message::new(bytes).filter(Message::is_response)?;
         let at = self.open.iter().position(|(id, _)| *id == message.id())?;
@@ -316,9 +315,9 @@ mod tests {
     use method::units::Qps;
     use std::thread;
 
-    /// The wait for servers that do not answer.
+    /// Timeout for servers that do not answer.
     const SHORT: Duration = Duration::from_millis(200);
-    /// The wait for servers that do.
+    /// Timeout for servers that answer.
     const LONG: Duration = Duration::from_secs(2);
 
     fn asked(server: SocketAddr, wait: Duration) -> Liveness {
@@ -326,7 +325,7 @@ mod tests {
         ask(None, server, &Questions::of_no_trial(&domain), wait).unwrap()
     }
 
-    /// A server that makes of each query what `reply` says.
+    /// Starts a server that modifies each query with `reply` and returns it.
     fn server(reply: fn(&mut [u8])) -> SocketAddr {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
@@ -351,7 +350,7 @@ mod tests {
         assert_eq!(asked(server(|_| {}), SHORT), Liveness::Silent, "the query itself");
     }
 
-    /// The result of asking a server that replies so for names of a trial with this prefix.
+    /// Returns the result of probing a server with such replies for names of a trial with this prefix.
     fn asked_for_right_answers(reply: fn(&mut Vec<u8>, usize)) -> Liveness {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let plan = TrialPlan {
@@ -374,7 +373,7 @@ mod tests {
             .unwrap()
     }
 
-    /// Adds an AAAA record of the question's name, with this prefix, as DNS64 servers do.
+    /// Adds an AAAA record of the question's name with this prefix, as DNS64 servers do.
     fn synthesize(message: &mut Vec<u8>, prefix: [u8; 12]) {
         let address = wire::name::parse_label(&message[13..28]).unwrap().octets();
         message[7] = 1;
@@ -397,7 +396,7 @@ mod tests {
         let other = asked_for_right_answers(|m, _| synthesize(m, OTHER));
         let Liveness::Wrong(Wrong::Address, Some(example)) = other else { panic!("{other:?}") };
         assert!(example.to_string().starts_with("2001:db8::aff:ff"), "{example}");
-        // Replies that differ, and a right one after wrong ones, are a matter for the trial.
+        // Replies that differ, and a correct one after wrong ones, are left to the trial.
         assert_eq!(asked_for_right_answers(|m, n| m[3] = n as u8), Liveness::Answers);
         let last =
             asked_for_right_answers(

@@ -1,12 +1,10 @@
-//! Per-query records on their way to disk: `.csv` as dns64perf++ writes it, `.parquet` with typed
-//! columns.
+//! Per-query records on their way to disk: `.csv` in the format of dns64perf++, `.parquet` with typed columns.
 //!
 //! ```text
 //! receivers ─ batches of records ─► bounded queue ─► writer thread ─► temporary file ─ rename ─► the file
 //! ```
 //!
-//! A full queue means that the disk does not keep up. The trial is invalid then; records are never
-//! thinned in silence.
+//! A full queue means that the disk is too slow. The trial is then invalid; records are never dropped silently.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -27,32 +25,32 @@ use wire::name::Domain;
 use super::names::NameSequence;
 use super::plan::TrialPlan;
 
-/// Records of one batch.
+/// Records per batch.
 const BATCH: usize = 8192;
-/// Batches that may wait for the disk: some 34 MB, a few seconds of any rate.
+/// Batches that may wait for the disk: about 34 MB, a few seconds at any rate.
 const QUEUE: usize = 64;
 
-/// Why records could not be written.
+/// Reasons for which records could not be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
     /// Neither .csv nor .parquet.
     #[error("--records {path}: the name must end in .csv or .parquet")]
     Extension {
-        /// The name that was given (`--records`).
+        /// The given name (`--records`).
         path: PathBuf,
     },
-    /// The disk is full, or the folder missing or not ours.
+    /// The disk is full, or the folder is missing or not writable.
     #[error("cannot write the records {path}: {source}")]
     Io {
         /// The file of the records (`--records`).
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// What the header of a record file says, and what turns an index into a name.
+/// Data of a record file's header, and the mapping from index to name.
 #[derive(Clone)]
 pub struct RecordContext {
     server: SocketAddr,
@@ -61,12 +59,12 @@ pub struct RecordContext {
     rate: Qps,
     domain: Domain,
     names: NameSequence,
-    /// Wall clock at the trial's start, for formats that want dates.
+    /// Wall clock at the trial's start, for formats with dates.
     wall_start: Nanos,
 }
 
 impl RecordContext {
-    /// For the trial of `plan`, which starts at `wall_start`.
+    /// Creates the context of a trial of `plan` that starts at `wall_start`.
     pub fn new(plan: &TrialPlan, wall_start: Nanos) -> RecordContext {
         RecordContext {
             server: plan.server,
@@ -84,7 +82,7 @@ impl RecordContext {
     }
 }
 
-/// The writing side: one for a trial.
+/// The writing side, one per trial.
 pub struct Recorder {
     path: PathBuf,
     queue: SyncSender<Vec<Record>>,
@@ -93,7 +91,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Whether the name of a file says in which format it is to be written.
+    /// Checks that a file name determines its format.
     ///
     /// # Errors
     /// [`RecordError::Extension`] if it does not.
@@ -102,10 +100,10 @@ impl Recorder {
         if is_known { Ok(()) } else { Err(RecordError::Extension { path: path.into() }) }
     }
 
-    /// Whether a file of this name could be written now: it is begun, and removed again.
+    /// Checks that a file of this name can be written now: it is created and removed again.
     ///
     /// # Errors
-    /// If the name's ending is unknown, or the folder cannot be written to.
+    /// If the name's extension is unknown, or the folder is not writable.
     pub fn try_name(path: &Path) -> Result<(), RecordError> {
         Recorder::check_name(path)?;
         begun(path).map(drop)
@@ -114,7 +112,7 @@ impl Recorder {
     /// Opens a temporary file beside `path` and starts the writer.
     ///
     /// # Errors
-    /// As [`Recorder::try_name`].
+    /// See [`Recorder::try_name`].
     pub fn start(path: &Path, context: RecordContext) -> Result<Recorder, RecordError> {
         Recorder::check_name(path)?;
         let format =
@@ -132,16 +130,16 @@ impl Recorder {
         Ok(Recorder { path: path.into(), queue, overflow: Arc::default(), writer })
     }
 
-    /// The end that a pair's receiver pushes its records into.
+    /// Returns the sending end for a pair's receiver.
     pub fn for_pair(&self) -> PairRecorder {
         let batch = Vec::with_capacity(BATCH);
         PairRecorder { batch, queue: self.queue.clone(), overflow: Arc::clone(&self.overflow) }
     }
 
-    /// Writes what is left and gives the file its name. All pairs' ends must be gone.
+    /// Writes the remaining records and renames the file into place. All pairs' ends must be dropped.
     ///
-    /// Returns how many records were lost because the disk did not keep up; there is no file then,
-    /// since it would not be whole.
+    /// Returns the number of records lost because the disk was too slow; there is no file then, since it would be
+    /// incomplete.
     ///
     /// # Errors
     /// If something could not be written; there is no file then either.
@@ -158,21 +156,21 @@ impl Recorder {
         Ok(0)
     }
 
-    /// Leaves no file behind. All pairs' ends must be gone.
+    /// Discards all records without a file. All pairs' ends must be dropped.
     pub fn discard(self) {
         drop(self.queue);
-        // The temporary file goes with what the writer returns.
+        // The temporary file is removed with the writer's return value.
         drop(self.writer.join());
     }
 }
 
-/// A temporary file beside `path`, which becomes it when it is whole.
+/// Creates a temporary file beside `path`, to be renamed when it is complete.
 fn begun(path: &Path) -> Result<NamedTempFile, RecordError> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    // The kernel takes the umask from it; a temporary file's own mode would be 0600.
+    // The kernel applies the umask to it; a temporary file's default mode would be 0600.
     let mode = std::fs::Permissions::from_mode(0o666);
     let mut builder = tempfile::Builder::new();
     let file = builder.prefix(".dns64bench-").permissions(mode).tempfile_in(folder);
@@ -212,8 +210,8 @@ impl Drop for PairRecorder {
     }
 }
 
-/// The format of dns64perf++ (docs/src/formats.md): a header, then `;`-separated columns, times
-/// since 1970 in nanoseconds.
+/// Writes the format of dns64perf++ (docs/src/formats.md): a header, then `;`-separated columns, times since 1970 in
+/// nanoseconds.
 fn write_csv(
     file: &File,
     context: &RecordContext,
@@ -259,7 +257,7 @@ const PARQUET_SCHEMA: &str = "message dns64bench_record {
     OPTIONAL INT32 rcode;
 }";
 
-/// Rows that go into one row group.
+/// Rows per row group.
 const ROW_GROUP: usize = 16 * BATCH;
 
 fn write_parquet(
@@ -282,7 +280,7 @@ fn write_parquet(
     writer.close()
 }
 
-/// A column of [`PARQUET_SCHEMA`]. Indices and times are below 2⁶³.
+/// Returns a column of [`PARQUET_SCHEMA`]. Indices and times are below 2⁶³.
 fn column(position: usize, rows: &[Record], context: &RecordContext) -> Column {
     let int64 = |value: fn(&Record) -> u64| {
         Column::Int64(rows.iter().map(|row| value(row) as i64).collect())

@@ -1,22 +1,20 @@
-//! From which addresses of this host queries leave, where they leave from many, as RFC 4814 §4 asks
-//! for: what spreads its work by a hash of addresses and ports (sockets, network cards, routers) is
-//! not measured by one flow then.
+//! Source addresses of the queries, if there are several, as recommended by RFC 4814 §4: systems that distribute work
+//! by a hash of addresses and ports (sockets, network cards, routers) are then not measured with a single flow.
 //!
 //! ```text
 //! query n of a pair ─► block b, counted from the start ─► address (b + b/L) mod N     L = lcm(P, N)
 //! ```
 //!
-//! Queries that leave together share port and address (see `ids`), for the kernel sends them as
-//! one. N consecutive blocks have N different addresses. Blocks take turns with the P ports, but
-//! where a round of ids ends, and P·N consecutive blocks of a round have each port with each address
-//! once. Address n of the N is at (n + 1)·s modulo the size of the prefix, where s
-//! is that size divided by the golden section, rounded down and made odd: that spreads any number
-//! of addresses evenly over the prefix, no two of them are the same, and their last bits take turns
-//! as well. Port and address of a query thus follow from k.
+//! Queries sent together share port and address (see `ids`), because the kernel sends them as one. N consecutive blocks
+//! have N different addresses. Blocks take turns with the P ports, except at the end of a round of ids, and P·N
+//! consecutive blocks of a round use each port with each address once. Address n of the N is at (n + 1)·s modulo the
+//! size of the prefix. Here s is that size divided by the golden ratio, rounded down and made odd. This distributes any
+//! number of addresses evenly over the prefix, no two of them are the same, and their last bits take turns as well.
+//! Port and address of a query thus follow from k.
 //!
-//! The addresses need no interface: a route of type local makes a whole prefix this host's own.
-//! Each port has one socket, bound to all addresses of this host; the address is chosen for each
-//! block (`IP_PKTINFO`, `IPV6_PKTINFO`), and told of each datagram that is received.
+//! The addresses need no interface: a route of type local makes a whole prefix local to this host. Each port has one
+//! socket, bound to all addresses of this host. The source address is selected for each block (`IP_PKTINFO`,
+//! `IPV6_PKTINFO`), and the destination address is reported for each received datagram.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -31,70 +29,70 @@ use super::error::TrialError;
 use super::ids::Blocks;
 use super::plan::{PlanError, TrialPlan};
 
-/// Addresses unless the user says otherwise, as far as the prefix has so many.
+/// Default number of source addresses, limited by the size of the prefix.
 pub const USUAL_ADDRESSES: u32 = 256;
-/// The most addresses that queries can leave from.
+/// Maximum number of source addresses.
 pub const MOST_ADDRESSES: u32 = 65_536;
 
-/// 2¹²⁸ divided by the golden section.
+/// 2¹²⁸ divided by the golden ratio.
 const GOLDEN: u128 = 0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C834;
 
-/// The addresses that queries leave from: so many of a prefix. It is written `PREFIX`, for 256 of
-/// them, or all if the prefix has fewer, or `PREFIX,NUMBER`, for up to 65 536.
+/// Source addresses of the queries: a number of addresses of a prefix. The format is `PREFIX`, for 256 addresses, or
+/// all if the prefix has fewer, or `PREFIX,NUMBER`, for up to 65 536.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct SourceAddresses {
     prefix: IpNet,
-    /// From 1 to [`MOST_ADDRESSES`], and no more than the prefix has.
+    /// From 1 to [`MOST_ADDRESSES`], at most the size of the prefix.
     count: u32,
 }
 
 impl SourceAddresses {
-    /// The prefix that the addresses are of.
+    /// Returns the prefix of the addresses.
     pub fn prefix(&self) -> IpNet {
         self.prefix
     }
 
-    /// How many addresses there are, 1 to [`MOST_ADDRESSES`].
+    /// Returns the number of addresses, 1 to [`MOST_ADDRESSES`].
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// All of them, in the order in which a trial begins to use them.
+    /// Returns all addresses in the order of their first use in a trial.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + use<> {
         let SourceAddresses { prefix, count } = *self;
         (0..count).map(move |n| address(prefix, n))
     }
 
-    /// The first of them.
+    /// Returns the first address.
     pub fn first(&self) -> IpAddr {
         address(self.prefix, 0)
     }
 
-    /// Whether they are of IPv6; of IPv4 otherwise.
+    /// True for IPv6 addresses, false for IPv4.
     pub fn is_ipv6(&self) -> bool {
         is_ipv6(self.prefix)
     }
 
-    /// The command that makes their prefix local to this host.
+    /// Returns the command that makes their prefix local to this host.
     fn route(&self) -> String {
         route(&self.prefix)
     }
 
-    /// Whether they can ask `server`.
+    /// Checks that they can be used with `server`.
     ///
     /// # Errors
-    /// [`SourceError::Family`] if the server has an address of the other version of IP.
+    /// [`SourceError::Family`] if the server's address is of the other IP version.
     pub fn check(&self, server: SocketAddr) -> Result<(), SourceError> {
         let fits = self.is_ipv6() == is_over_ipv6(&server);
         if fits { Ok(()) } else { Err(SourceError::Family { given: *self, server }) }
     }
 }
 
-/// Address `n` of those that are used of a prefix.
+/// Returns address `n` of those used of a prefix.
 fn address(prefix: IpNet, n: u32) -> IpAddr {
     let host_bits = u32::from(prefix.max_prefix_len() - prefix.prefix_len());
-    // Of a prefix that is one address nothing is left: there are 128 bits to be shifted out.
+    // A prefix of one address leaves no bits: all 128 bits are shifted out.
     let step = GOLDEN.checked_shr(128 - host_bits).unwrap_or(0) | 1;
     let mask = u128::MAX.checked_shr(128 - host_bits).unwrap_or(0);
     let offset = (u128::from(n) + 1).wrapping_mul(step) & mask;
@@ -109,37 +107,36 @@ fn is_ipv6(prefix: IpNet) -> bool {
     matches!(prefix, IpNet::V6(_))
 }
 
-/// Whether packets to this address are those of IPv6: an IPv4 address may be written as IPv6 (RFC 4291
-/// §2.5.5.2).
+/// True if packets to this address are IPv6: an IPv4 address may be written as IPv6 (RFC 4291 §2.5.5.2).
 pub(super) fn is_over_ipv6(server: &SocketAddr) -> bool {
     server.ip().to_canonical().is_ipv6()
 }
 
-/// How many addresses a prefix has, [`MOST_ADDRESSES`] at most.
+/// Returns the number of addresses of a prefix, at most [`MOST_ADDRESSES`].
 fn size_of(prefix: IpNet) -> u32 {
     let host_bits = u32::from(prefix.max_prefix_len() - prefix.prefix_len());
     1 << host_bits.min(MOST_ADDRESSES.ilog2())
 }
 
-/// The command that makes a prefix local to this host.
+/// Returns the command that makes a prefix local to this host.
 fn route(prefix: &IpNet) -> String {
     let version = if is_ipv6(*prefix) { "-6 " } else { "" };
     format!("ip {version}route add local {prefix} dev lo")
 }
 
-/// The command that gives a server's host the way back to these addresses.
+/// Returns the command that gives a server's host a route back to these addresses.
 pub(super) fn way_back(sources: &SourceAddresses) -> String {
     let prefix = sources.prefix;
     let version = if is_ipv6(prefix) { "-6 " } else { "" };
     format!("ip {version}route add {prefix} via ADDRESS-OF-THIS-HOST")
 }
 
-/// A prefix of the blocks that RFC 5180 §8 and RFC 2544 appendix C set aside for measurements.
+/// Returns a prefix of the blocks that RFC 5180 §8 and RFC 2544 appendix C reserve for benchmarking.
 fn example(ipv6: bool) -> IpNet {
     if ipv6 { "2001:2:0:ff::/64" } else { "198.19.0.0/24" }.parse().expect("a constant")
 }
 
-/// The command for a prefix that can ask `server`.
+/// Returns the command for a prefix that can be used with `server`.
 fn example_route(server: &SocketAddr) -> String {
     route(&example(is_over_ipv6(server)))
 }
@@ -201,7 +198,7 @@ impl From<SourceAddresses> for String {
     }
 }
 
-/// What somebody wrote says no source addresses.
+/// The text is not a set of source addresses.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{given}' is no prefix of source addresses: {why}; write for example {example}, which is local to this host after: {}",
@@ -213,11 +210,11 @@ pub struct SourceAddressesError {
     example: IpNet,
 }
 
-/// Why queries cannot leave from these addresses.
+/// Reasons for which queries cannot be sent from these addresses.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SourceError {
-    /// The server is asked over the other version of IP.
+    /// The server is queried over the other IP version.
     #[error(
         "--source-addresses {given}: {server} is asked over {}; give a prefix of that, which is local to this host after, \
          for example: {}",
@@ -225,19 +222,19 @@ pub enum SourceError {
         example_route(.server)
     )]
     Family {
-        /// The addresses that were asked for.
+        /// The requested addresses.
         given: SourceAddresses,
         /// The server of the trial.
         server: SocketAddr,
     },
-    /// One of them is not this host's.
+    /// One of them is not local to this host.
     #[error(
         "--source-addresses {given}: {address} is not local to this host; make the prefix local, as root: {}; the server \
          needs a route back to it",
         .given.route()
     )]
     NotLocal {
-        /// The addresses that were asked for.
+        /// The requested addresses.
         given: SourceAddresses,
         /// The first of them that is not local.
         address: IpAddr,
@@ -245,12 +242,11 @@ pub enum SourceError {
 }
 
 impl TrialPlan {
-    /// Finds out whether the addresses that queries are to leave from are local to this host. That
-    /// asks the kernel for its routes, and sends nothing.
+    /// Checks that the source addresses are local to this host. Queries the kernel for its routes, and sends nothing.
     ///
     /// # Errors
-    /// [`SourceError`] as part of the plan's errors; [`TrialError::Interface`] if the kernel does
-    /// not tell its routes.
+    /// [`SourceError`] as part of the plan's errors; [`TrialError::Interface`] if the kernel does not report its
+    /// routes.
     pub fn check_sources(&self) -> Result<(), TrialError> {
         let Some(given) = self.source_addresses else { return Ok(()) };
         given.check(self.server).map_err(PlanError::from)?;
@@ -261,8 +257,8 @@ impl TrialPlan {
         }
     }
 
-    /// The server, in the form in which sockets that are bound to all addresses of its family know
-    /// it: an IPv4-mapped IPv6 address is one of IPv4.
+    /// Returns the server in the form used by sockets that are bound to all addresses of its family: an IPv4-mapped
+    /// IPv6 address is one of IPv4.
     pub(super) fn canonical_server(&self) -> SocketAddr {
         match self.server.ip().to_canonical() {
             IpAddr::V4(address) => SocketAddr::new(address.into(), self.server.port()),
@@ -271,19 +267,18 @@ impl TrialPlan {
     }
 }
 
-/// From which address each query of a pair leaves.
+/// Source address of each query of a pair.
 pub(super) struct SourcePlan {
     server: SocketAddr,
     addresses: Box<[IpAddr]>,
     blocks: Blocks,
-    /// After so many blocks ports and addresses meet in the same way again: L of the module's
-    /// picture.
+    /// Number of blocks after which ports and addresses repeat their combinations: L in the module's diagram.
     cycle: u64,
 }
 
 impl SourcePlan {
-    /// The plan for a pair with `ports` source ports, which are not 0, and these blocks, of a trial
-    /// whose queries leave from `sources`.
+    /// Creates the plan for a pair with `ports` source ports, at least 1, and these blocks, of a trial with the source
+    /// addresses `sources`.
     pub(super) fn new(
         plan: &TrialPlan,
         sources: SourceAddresses,
@@ -299,27 +294,27 @@ impl SourcePlan {
         }
     }
 
-    /// The address of the pair's query `k`.
+    /// Returns the address of the pair's query `k`.
     #[inline]
     fn address(&self, k: u64) -> IpAddr {
         let block = self.blocks.number(k);
         self.addresses[((block + block / self.cycle) % self.addresses.len() as u64) as usize]
     }
 
-    /// Both ends of the pair's query `k`: the server, and the address that it leaves from.
+    /// Returns the server and the source address of the pair's query `k`.
     #[inline]
     pub(super) fn ends(&self, k: u64) -> Peer {
         Peer { address: self.server, local: Some(self.address(k)) }
     }
 
-    /// Whether what came from `peer` is the server's (RFC 5452 §9.1).
+    /// True if a datagram from `peer` is the server's (RFC 5452 §9.1).
     #[inline]
     pub(super) fn is_servers(&self, peer: Option<Peer>) -> bool {
         let ends = |address: SocketAddr| (address.ip(), address.port());
         peer.is_some_and(|peer| ends(peer.address) == ends(self.server))
     }
 
-    /// Whether what came from `peer` came to the address that query `k` left from (RFC 5452 §9.1).
+    /// True if a datagram from `peer` was sent to the source address of query `k` (RFC 5452 §9.1).
     #[inline]
     pub(super) fn is_back(&self, k: u64, peer: Option<Peer>) -> bool {
         peer.and_then(|peer| peer.local) == Some(self.address(k))
@@ -330,25 +325,25 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// From how many addresses of which prefix the queries of a trial left.
+/// Prefix and number of the source addresses of a trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SourcesUsed {
     /// The prefix, such as `2001:2:0:ff::/64`.
     pub prefix: String,
-    /// How many addresses of it a query left from, or was to leave from and the kernel refused it.
+    /// Number of its addresses from which a query was sent, or for which there was a send error.
     pub count: u32,
 }
 
 impl SourcesUsed {
-    /// Of a trial with blocks of `block` queries whose pairs sent, or tried to send, `sent`
-    /// queries each; `None` if the kernel chose the address.
+    /// Computes the addresses of a trial with blocks of `block` queries in which pairs sent, or tried to send, `sent`
+    /// queries each; `None` if the kernel selected the address.
     pub(super) fn of(
         plan: &TrialPlan,
         block: u16,
         sent: impl Iterator<Item = u64>,
     ) -> Option<SourcesUsed> {
         let given = plan.source_addresses?;
-        // All pairs begin with the same address, and go on in the same order.
+        // All pairs begin with the same address, and continue in the same order.
         let blocks = Blocks::new(block).of(sent.max().unwrap_or(0));
         let count = blocks.min(given.count.into()) as u32;
         Some(SourcesUsed { prefix: given.prefix.to_string(), count })
@@ -436,7 +431,7 @@ mod tests {
                 "2001:db8::",
                 "ip -6 route add local 2001:db8::/64 dev lo",
             ),
-            // The one that is beside 127.0.0.0/8.
+            // The prefix next to 127.0.0.0/8.
             ("127.0.0.1:9", "126.0.0.0/7", "126.", "ip route add local 126.0.0.0/7 dev lo"),
         ] {
             let error = told(server, from);

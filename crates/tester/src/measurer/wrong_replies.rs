@@ -1,5 +1,5 @@
-//! Advice for replies that are all wrong in the same way: the server is misconfigured, and there is
-//! no speed to measure.
+//! Advice for replies that are all wrong in the same way: the server is misconfigured, and there is no speed to
+//! measure.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -11,24 +11,23 @@ use wire::rcode::Rcode;
 use super::expect::Prefix;
 use super::plan::{Subject, TrialPlan};
 
-/// Replies that are wrong in one way, and the requirements that they fail.
+/// Replies with the same fault, and the requirements that they violate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WrongReplies {
-    /// The way in which they are wrong.
+    /// The fault.
     pub wrong: Wrong,
-    /// The AAAA record's address in one of them, if it had one.
+    /// Address of the AAAA record in one of them, if it had one.
     pub example: Option<Ipv6Addr>,
     domain: Domain,
     names: NameRange,
     prefixes: Vec<Prefix>,
     subject: Subject,
-    /// First name that the trial does not use; `None` in campaigns, which start servers with
-    /// a cold cache.
+    /// First name that the trial does not use; `None` in campaigns, which start servers with a cold cache.
     next_name: Option<u64>,
 }
 
 impl WrongReplies {
-    /// Replies to queries of a trial of a command line.
+    /// Creates the advice for a trial of the command line.
     pub fn of(plan: &TrialPlan, wrong: Wrong, example: Option<Ipv6Addr>) -> WrongReplies {
         let next_name = (plan.first_name + plan.names_needed()) % plan.names.count();
         WrongReplies {
@@ -38,7 +37,7 @@ impl WrongReplies {
         }
     }
 
-    /// Replies to queries of a trial of a campaign.
+    /// Creates the advice for a trial of a campaign.
     pub fn in_campaign(plan: &TrialPlan, wrong: Wrong) -> WrongReplies {
         WrongReplies {
             wrong,
@@ -51,7 +50,7 @@ impl WrongReplies {
         }
     }
 
-    /// Changes that make such replies right.
+    /// Returns the changes that make such replies correct.
     pub fn advice(&self) -> String {
         let (domain, names, cache) = (&self.domain, self.names, self.of_cache());
         match (self.wrong, self.subject) {
@@ -97,7 +96,7 @@ impl WrongReplies {
         )
     }
 
-    /// Advice for a server that was reconfigured and still answers from its cache.
+    /// Returns advice for a server that was reconfigured and still answers from its cache.
     fn of_cache(&self) -> String {
         self.next_name.map_or(String::new(), |next| {
             format!(
