@@ -1,6 +1,6 @@
-//! Where the DUT of a trial ran: on which CPUs its threads were allowed to run, as the kernel told
-//! in the middle of the trial, how many threads or processes it was told to have, and whose CPUs
-//! those were besides. A report says "4 cores" only where all of it is so.
+//! CPU placement of the DUT during a trial: the CPUs on which its threads were allowed to run, as
+//! reported by the kernel in the middle of the trial; its configured number of threads or
+//! processes; and the roles that share its CPUs. A report says "4 cores" only if all three agree.
 
 use std::collections::BTreeSet;
 
@@ -10,20 +10,20 @@ use serde::{Deserialize, Serialize};
 use crate::cpu_list::cpu_ranges;
 use crate::environment::quota::in_words;
 
-/// Where a DUT ran, and what it was told.
+/// CPU placement of a DUT, and its configured number of threads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Place {
-    /// The CPUs that it was confined to; none where it was not.
+    /// The CPUs that the DUT was confined to; empty if it was not confined.
     pub cpus: BTreeSet<usize>,
-    /// Threads or processes that it was told to answer with; absent where it was told nothing.
+    /// Configured number of answering threads or processes; absent if not configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<usize>,
     /// Sets of existing CPUs that threads of its processes were allowed to run on.
     pub allowed: Vec<Allowed>,
-    /// Who may use some of its CPUs too.
+    /// Roles that may use some of its CPUs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shared: Vec<Sharing>,
-    /// The CPU quota of its control groups, in thousandths of a CPU; absent without one.
+    /// CPU quota of its control groups, in thousandths of a CPU; absent without a quota.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_millicpu: Option<u64>,
 }
@@ -31,28 +31,28 @@ pub struct Place {
 /// Threads that were allowed to run on the same CPUs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Allowed {
-    /// The CPUs that the threads may run on, as the kernel numbers them.
+    /// The CPUs that the threads may run on, as numbered by the kernel.
     pub cpus: BTreeSet<usize>,
-    /// How many threads; those of a shell or the like around the server are among them.
+    /// Number of threads, including those of a shell or another wrapper of the server.
     pub threads: usize,
 }
 
-/// Somebody who may use CPUs of the DUT.
+/// A role that may use CPUs of the DUT.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Sharing {
     /// The role that shares them.
     pub with: Neighbour,
-    /// Which of the DUT's CPUs.
+    /// The DUT's CPUs that are shared.
     pub cpus: BTreeSet<usize>,
 }
 
-/// Who runs on the DUT's host besides.
+/// Another role on the DUT's host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Neighbour {
     /// The Measurer.
     Tester,
-    /// What plays AuthDNS.
+    /// The server that plays AuthDNS.
     Auth,
 }
 
@@ -66,14 +66,15 @@ impl Neighbour {
 }
 
 impl Place {
-    /// How many CPUs all its threads were confined to; `None` where they were not, or nothing was
-    /// seen of them.
+    /// Returns the number of CPUs that all its threads were confined to; `None` if they were not
+    /// confined or not observed.
     pub(crate) fn confined_to(&self) -> Option<usize> {
         let used = self.used();
         (!used.is_empty() && used.is_subset(&self.cpus)).then_some(used.len())
     }
 
-    /// True if the threads of both could run on the same CPUs, confined to them or not.
+    /// True if the threads of both could run on the same CPUs, and both or neither were confined to
+    /// them.
     pub(crate) fn is_on_the_cpus_of(&self, other: &Place) -> bool {
         let used = self.used();
         !used.is_empty()
@@ -81,8 +82,8 @@ impl Place {
             && self.confined_to().is_some() == other.confined_to().is_some()
     }
 
-    /// True if both were on the same CPUs, configured with as many threads, and shared as many of
-    /// the CPUs with the same roles.
+    /// True if both were on the same CPUs, with the same number of threads, and shared the same
+    /// CPUs with the same roles.
     pub(crate) fn is_like(&self, other: &Place) -> bool {
         let shares = |a: &Place, b: &Place| a.shared.iter().all(|with| b.shared.contains(with));
         (self.used(), self.confined_to(), self.told)
@@ -91,18 +92,19 @@ impl Place {
             && shares(other, self)
     }
 
-    /// The CPUs on which one of its threads or more could run.
+    /// Returns the CPUs on which at least one of its threads could run.
     fn used(&self) -> BTreeSet<usize> {
         self.allowed.iter().flat_map(|allowed| allowed.cpus.iter().copied()).collect()
     }
 
-    /// Whether it had so many cores: it was confined to so many CPUs, and told to answer with so
-    /// many threads.
+    /// True if the DUT had this number of cores: it was confined to as many CPUs, and configured
+    /// with as many threads.
     pub fn is_cores(&self, cores: usize) -> bool {
         self.cores() == Ok(cores)
     }
 
-    /// The number of its cores where [`Place::is_cores`]; otherwise what is true instead.
+    /// Returns the number of cores if [`Place::is_cores`], otherwise a description of the actual
+    /// placement.
     fn cores(&self) -> Result<usize, String> {
         let threads = |n: usize| counted(n as u64, "thread", "threads");
         let cpus = |n: usize| counted(n as u64, "CPU", "CPUs");
@@ -120,27 +122,28 @@ impl Place {
         Err(words + &quota)
     }
 
-    /// The CPU quota in words, if it is below the CPUs that it was confined to.
+    /// Returns the CPU quota as text, if it is below the CPUs that the DUT was confined to.
     fn limit(&self) -> Option<String> {
         let quota = self.quota_millicpu?;
         let is_less = |cpus: usize| quota < cpus as u64 * 1_000;
         self.confined_to().is_none_or(is_less).then(|| in_words(quota))
     }
 
-    /// What a legend says: `2 cores` where [`Place::is_cores`], otherwise what is true instead; not
-    /// who shares them.
+    /// Returns the legend of the placement: `2 cores` if [`Place::is_cores`], otherwise a
+    /// description. Roles that share CPUs are not named.
     pub(crate) fn cores_in_words(&self) -> String {
         self.cores().map_or_else(|other| other, cores_in_words)
     }
 
-    /// The cell of a table for the cores: their number if [`Place::is_cores`], otherwise what is true
-    /// instead; and the roles that share its CPUs.
+    /// Returns the table cell of the placement: the number of cores if [`Place::is_cores`],
+    /// otherwise a description, followed by the roles that share its CPUs.
     pub fn in_words(&self) -> String {
         let cores = self.cores().map_or_else(|other| other, |n| n.to_string());
         std::iter::once(cores).chain(self.sharing()).collect::<Vec<_>>().join(", ")
     }
 
-    /// Deviations from `cores` CPUs of its own with one thread each, in words; none if there is none.
+    /// Returns descriptions of the deviations from `cores` exclusive CPUs with one thread each;
+    /// empty if there are none.
     pub(crate) fn deviations_from(&self, cores: usize) -> Vec<String> {
         let other = match self.cores() {
             Ok(n) if n == cores => None,
@@ -150,7 +153,7 @@ impl Place {
         other.into_iter().chain(self.sharing()).collect()
     }
 
-    /// The roles that share its CPUs, in words.
+    /// Returns descriptions of the roles that share its CPUs.
     fn sharing(&self) -> Vec<String> {
         let of = |group: &[Sharing]| {
             let cpus = &group[0].cpus;
@@ -161,12 +164,14 @@ impl Place {
         self.shared.chunk_by(|a, b| a.cpus == b.cpus).map(of).collect()
     }
 
-    /// One DUT in several trials or points; `None` where it was seen in none.
+    /// Merges the placements of one DUT in several trials or points; `None` if it was never
+    /// observed.
     pub fn of_all<'a>(all: impl Iterator<Item = &'a Place>) -> Option<Place> {
         all.cloned().reduce(|a, b| a.and(&b))
     }
 
-    /// The same DUT in another trial of a point: all that its threads were allowed in either.
+    /// Merges the placement in another trial: the result has all CPU sets that its threads were
+    /// allowed in either.
     pub fn and(mut self, other: &Place) -> Place {
         for more in &other.allowed {
             match self.allowed.iter_mut().find(|allowed| allowed.cpus == more.cpus) {
@@ -176,7 +181,7 @@ impl Place {
         }
         self.quota_millicpu =
             [self.quota_millicpu, other.quota_millicpu].into_iter().flatten().min();
-        // Facts that differ between trials are left out.
+        // Fields that differ between trials are left empty.
         self.cpus = self.cpus.intersection(&other.cpus).copied().collect();
         self.told = self.told.filter(|told| Some(*told) == other.told);
         for sharing in &other.shared {
@@ -188,7 +193,7 @@ impl Place {
     }
 }
 
-/// `1 core`, `2 cores`.
+/// Returns `1 core` or `2 cores`.
 pub(crate) fn cores_in_words(n: usize) -> String {
     counted(n as u64, "core", "cores")
 }
@@ -211,9 +216,9 @@ mod tests {
         for (place, words, cores) in [
             (place(&[0, 1], Some(2), &[&[0, 1]]), "2", Some(2)),
             (place(&[3], Some(1), &[&[3]]), "1", Some(1)),
-            // A server that pins each of its threads to one of its CPUs is confined all the same.
+            // A server that pins each of its threads to one of its CPUs is confined too.
             (place(&[0, 1], Some(2), &[&[0], &[1]]), "2", Some(2)),
-            // One that has pinned itself to one of two uses one.
+            // A server that pinned itself to one of two CPUs uses one.
             (place(&[0, 1], Some(2), &[&[1]]), "1 CPU with 2 threads", None),
             (
                 place(&[0, 1, 2, 3, 4, 5, 6, 7], Some(14), &[&[0, 1, 2, 3, 4, 5, 6, 7]]),
@@ -237,7 +242,7 @@ mod tests {
         }
     }
 
-    /// "1 CPU" must not be a twentieth of one.
+    /// "1 CPU" must not be shown for a twentieth of a CPU.
     #[test]
     fn a_quota_below_its_cpus_is_named() {
         let with = |quota, place: Place| Place { quota_millicpu: Some(quota), ..place };

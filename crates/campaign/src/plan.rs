@@ -1,4 +1,4 @@
-//! A campaign's plan (TOML): which servers, what to measure of them, how long and how often.
+//! Campaign plan (TOML): servers, measurements, durations and repetitions.
 
 mod servers;
 mod testers;
@@ -28,7 +28,7 @@ use crate::servers::{Auth, Custom, Dut, Operator, OwnFile, stands_for_nothing, u
 pub(crate) use servers::CHECKS;
 pub use servers::Family;
 
-/// Plans that are ready to use: their names and texts.
+/// Names and texts of the ready plans.
 pub const READY: [(&str, &str); 4] = [
     ("smoke", include_str!("../plans/smoke.toml")),
     ("compulsory", include_str!("../plans/compulsory.toml")),
@@ -36,45 +36,45 @@ pub const READY: [(&str, &str); 4] = [
     ("paper-small", include_str!("../plans/paper-small.toml")),
 ];
 
-/// A whole campaign: what is measured of which servers, where, and how.
+/// A campaign plan: the DUTs, the measurements, and the hosts and settings that they use.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Plan {
-    /// What the report calls it.
+    /// Name of the campaign in the report.
     pub name: String,
-    /// Where tester, DUT and AuthDNS run.
+    /// Placement of tester, DUT and AuthDNS.
     #[serde(default)]
     pub topology: Topology,
-    /// The hosts of topology `ssh`.
+    /// Hosts of topology `ssh`.
     #[serde(default)]
     pub ssh: Option<Ssh>,
-    /// What plays AuthDNS.
+    /// The server that plays AuthDNS.
     #[serde(default)]
     pub auth: AuthPlan,
-    /// Further servers that can play it; `[measure] authdns` chooses from them.
+    /// Further servers that can play AuthDNS; `[measure] authdns` chooses from them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub authdns: Vec<AuthPlan>,
-    /// Who runs on which CPUs.
+    /// CPUs of each role.
     #[serde(default)]
     pub cpus: Cpus,
-    /// What all trials have in common.
+    /// Settings of all trials.
     #[serde(default)]
     pub trial: Trial,
-    /// How rates are searched for.
+    /// Settings of the search for the highest rate.
     #[serde(default)]
     pub search: Searching,
-    /// The self-test; without it every result is a lower bound at best.
+    /// The self-test. Without it every result is at best a lower bound.
     #[serde(default)]
     pub self_test: Option<SelfTest>,
-    /// What to measure of each DUT.
+    /// Measurements of each DUT.
     #[serde(default)]
     pub measure: Keys,
-    /// The DUTs, in order.
+    /// The DUTs, in the order in which they are measured.
     #[serde(rename = "dut")]
     pub duts: Vec<DutPlan>,
 }
 
-/// Where things run.
+/// Placement of the roles.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -83,24 +83,24 @@ pub enum Topology {
     /// Three network namespaces on this machine.
     #[default]
     Lab,
-    /// All on loopback, on ports that are free.
+    /// All roles on loopback, on free ports.
     Loopback,
-    /// Several hosts, over the user's ssh.
+    /// Several hosts, reached over the user's ssh.
     Ssh,
 }
 
-/// How records of every query are written.
+/// Format of the per-query records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Records {
-    /// As dns64perf++ does.
+    /// The format of dns64perf++.
     Csv,
-    /// In typed columns.
+    /// Parquet files with typed columns.
     Parquet,
 }
 
 impl Records {
-    /// How such files' names end.
+    /// Returns the file name extension of this format.
     pub fn extension(self) -> &'static str {
         match self {
             Records::Csv => "csv",
@@ -109,36 +109,36 @@ impl Records {
     }
 }
 
-/// The hosts of topology `ssh`. A host that is not named is this machine.
+/// The hosts of topology `ssh`. A role without a host runs on this machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Ssh {
-    /// Configuration file for ssh instead of the user's.
+    /// Configuration file for ssh; default: the user's.
     #[serde(default)]
     pub config: Option<PathBuf>,
-    /// Where the Measurer runs.
+    /// Host of the Measurer.
     #[serde(default)]
     pub tester: Option<SshHost>,
-    /// Several hosts on which it runs, in place of `tester`: each trial is shared among them, and
-    /// closed loops and checks are the first one's.
+    /// Several hosts of the Measurer, in place of `tester`. Each trial is distributed among them;
+    /// closed loops and conformance checks run on the first one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub testers: Vec<SshHost>,
-    /// Where the DUT runs.
+    /// Host of the DUT.
     #[serde(default)]
     pub dut: Option<SshHost>,
-    /// The host that AuthDNS runs on.
+    /// Host of AuthDNS.
     #[serde(default)]
     pub auth: Option<SshHost>,
-    /// Several hosts that AuthDNS runs on, in place of `auth`: a DUT is told to ask them all, and
-    /// each search of a self-test asks the next one.
+    /// Several hosts of AuthDNS, in place of `auth`. Each DUT is configured with all of them, and
+    /// each search of a self-test queries the next one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub auths: Vec<SshHost>,
-    /// Under which addresses they meet.
+    /// Addresses of the servers.
     pub addresses: Addresses,
 }
 
 impl Ssh {
-    /// The hosts that the Measurer runs on, the first one first; none stands for this machine.
+    /// Returns the hosts of the Measurer, the first shard's first; `None` stands for this machine.
     pub(crate) fn tester_hosts(&self) -> Vec<Option<&SshHost>> {
         match &self.testers[..] {
             [] => vec![self.tester.as_ref()],
@@ -146,7 +146,7 @@ impl Ssh {
         }
     }
 
-    /// The hosts that AuthDNS runs on, the first one first; none stands for this machine.
+    /// Returns the hosts of AuthDNS in plan order; `None` stands for this machine.
     pub(crate) fn auth_hosts(&self) -> Vec<Option<&SshHost>> {
         match &self.auths[..] {
             [] => vec![self.auth.as_ref()],
@@ -154,28 +154,29 @@ impl Ssh {
         }
     }
 
-    /// Where each of those is asked by the DUT, in their order.
+    /// Returns the addresses at which the DUT queries each AuthDNS host, in the order of the hosts.
     pub(crate) fn auth_addresses(&self) -> &[SocketAddr] {
         self.addresses.auth.as_slice()
     }
 
-    /// Where each of those is asked by the Measurer in self-tests, in their order.
+    /// Returns the addresses at which the Measurer queries each AuthDNS host in self-tests, in the
+    /// order of the hosts.
     pub(crate) fn self_test_addresses(&self) -> &[SocketAddr] {
         self.addresses.self_test.as_ref().unwrap_or(&self.addresses.auth).as_slice()
     }
 }
 
-/// A host that ssh reaches.
+/// A host reached over ssh.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SshHost {
-    /// As ssh calls it: `[user@]name`, or a name from the user's configuration.
+    /// Destination for ssh: `[user@]name`, or a name from the user's configuration.
     pub host: String,
-    /// dns64bench there; none: the one on its path.
+    /// Path of dns64bench on that host; default: the one on its `PATH`.
     #[serde(default)]
     pub program: Option<PathBuf>,
-    /// Whether it has dns64bench at all. A DUT's host without it is driven through its shell, and
-    /// takes the driver `custom` only.
+    /// True if dns64bench is installed on that host. A DUT's host without it is driven through its
+    /// shell and supports the driver `custom` only.
     #[serde(default = "yes")]
     pub agent: bool,
 }
@@ -184,31 +185,31 @@ fn yes() -> bool {
     true
 }
 
-/// Where the servers listen.
+/// Listen addresses of the servers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Addresses {
-    /// The DUT, as the Measurer asks it.
+    /// Address at which the Measurer queries the DUT.
     pub dut: SocketAddr,
-    /// AuthDNS, as the DUT asks it: one address, or one for each of `auths`.
+    /// Address at which the DUT queries AuthDNS: a single one, or one for each host in `auths`.
     pub auth: OneOrSeveral,
-    /// AuthDNS, as the Measurer asks it in self-tests; none: as the DUT does.
+    /// Address at which the Measurer queries AuthDNS in self-tests; default: `auth`.
     #[serde(default)]
     pub self_test: Option<OneOrSeveral>,
 }
 
-/// An address, or a list of them.
+/// An address, or a list of addresses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(untagged, expecting = "an address and a port, as in \"[2001:2::1]:53\", or a list of such")]
 pub enum OneOrSeveral {
-    /// Of a single host.
+    /// The address of a single host.
     One(SocketAddr),
-    /// Of several hosts, in their order.
+    /// The addresses of several hosts, in the order of the hosts.
     Several(Vec<SocketAddr>),
 }
 
 impl OneOrSeveral {
-    /// All of them.
+    /// Returns all addresses.
     pub fn as_slice(&self) -> &[SocketAddr] {
         match self {
             OneOrSeveral::One(address) => std::slice::from_ref(address),
@@ -217,29 +218,29 @@ impl OneOrSeveral {
     }
 }
 
-/// What plays AuthDNS.
+/// A server that plays AuthDNS.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct AuthPlan {
     /// The server program that plays AuthDNS.
     pub driver: Auth,
-    /// What the report calls it, and lists of such servers; none: the driver's name.
+    /// Name of the server in the report and in `[measure] authdns`; default: the driver's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// To how many of AuthDNS's CPUs it is confined; none: all of them.
+    /// Number of AuthDNS's CPUs that the server is confined to; default: all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cores: Option<usize>,
-    /// Its program, if it is not the one on the path.
+    /// Path of the program; default: the one on the `PATH`.
     pub program: Option<PathBuf>,
-    /// Threads or processes that it answers with; none: as many as it has CPUs.
+    /// Number of answering threads or processes; default: the number of its CPUs.
     pub threads: Option<usize>,
-    /// Lines for the main section of its configuration.
+    /// Lines to add to the main section of its configuration.
     pub extra: Vec<String>,
-    /// A configuration of the operator's in place of ours, with `{listen}`, `{port}`, `{threads}`,
-    /// `{folder}` and `{zone}`.
+    /// A configuration file of the operator instead of the generated one, with `{listen}`,
+    /// `{port}`, `{threads}`, `{folder}` and `{zone}`.
     pub config: Option<OwnFile>,
-    /// It answers past the kernel's network stack (AF_XDP), on the interface that has its address;
-    /// none: through it. Our own AuthDNS only.
+    /// Answers over AF_XDP (kernel bypass) on the interface that has its address; default: over
+    /// sockets. Supported by dns64bench's AuthDNS only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xdp: Option<net::xdp::Mode>,
     /// The names in the zone file of servers that need one. A search that uses them up restarts DUT
@@ -263,64 +264,66 @@ impl Default for AuthPlan {
     }
 }
 
-/// CPUs by number; empty: any.
+/// CPUs by number; an empty list means any CPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Cpus {
-    /// CPUs of the Measurer, as the kernel numbers them.
+    /// CPUs of the Measurer, as numbered by the kernel.
     pub tester: Vec<usize>,
-    /// CPUs of AuthDNS, as the kernel numbers them.
+    /// CPUs of AuthDNS, as numbered by the kernel.
     pub auth: Vec<usize>,
-    /// Of the DUT: as many of them, from the first on, as the point has cores.
+    /// CPUs of the DUT. A point with N cores uses the first N of them.
     pub dut: Vec<usize>,
 }
 
-/// What all trials have in common.
+/// Settings of all trials.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Trial {
-    /// How long each sends; RFC 8219 §9.2: at least 60 s.
+    /// Sending time of a trial; RFC 8219 §9.2 requires at least 60 s.
     #[serde(with = "crate::written::plan_time")]
     #[schemars(with = "crate::written::Time")]
     pub duration: Duration,
-    /// RFC 8219 §9.2: at most 1 s. None: 1 s, and below 20 s of duration a twentieth of it.
+    /// Reply timeout; RFC 8219 §9.2 allows at most 1 s. Default: 1 s, or a twentieth of the
+    /// duration if that is below 20 s.
     #[serde(with = "crate::written::plan_time", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<crate::written::Time>")]
     pub timeout: Option<Duration>,
-    /// How long the tester waits between two trials, such as `"10s"`.
+    /// Pause between two trials, such as `"10s"`.
     #[serde(with = "crate::written::plan_time")]
     #[schemars(with = "crate::written::Time")]
     pub pause: Duration,
-    /// DNS64 prefix that the DUTs are given, and that their addresses must have.
+    /// DNS64 prefix that the DUTs are configured with and that their answers must have.
     pub prefix: Prefix,
-    /// Sender/receiver pairs of the Measurer.
+    /// Number of sender/receiver pairs of the Measurer.
     pub threads: u16,
-    /// From how many UDP source ports the Measurer asks.
+    /// Number of UDP source ports that the Measurer sends from.
     pub source_ports: u16,
-    /// From which addresses of its host the Measurer asks, a prefix for each version of IP that
-    /// servers are asked over, such as `"2001:2:0:ff::/64"`; none: from the one that its kernel
-    /// chooses.
+    /// Source addresses of the Measurer: a prefix for each IP version that servers are queried
+    /// over, such as `"2001:2:0:ff::/64"`. Default: the address that the kernel chooses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub source_addresses: Vec<SourceAddresses>,
-    /// Queries leave, and replies come, past the kernel's network stack (AF_XDP), by the interface
-    /// that is the way to the server; none: through it.
+    /// Sends and receives over AF_XDP (kernel bypass) on the interface that leads to the server;
+    /// default: over sockets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xdp: Option<net::xdp::Mode>,
-    /// How far from its time a query may leave so that it can leave together with others; `auto`
-    /// leaves two thirds of a CPU that others need.
+    /// Maximum deviation from the schedule allowed for batching; `auto`: as much as needed to use
+    /// at most a third of a shared CPU.
     pub max_burst: Burst,
-    /// A trial is invalid if the queries of any 100 ms are further than this many per cent from the
-    /// schedule.
+    /// Pacing tolerance in per cent: a trial is invalid if the number of queries in any 100 ms
+    /// deviates further from the schedule.
     pub window_limit: f64,
-    /// A trial is invalid if one query in a thousand leaves later than this.
+    /// Lateness limit: a trial is invalid if more than one query in a thousand leaves later than
+    /// this.
     #[serde(with = "crate::written::plan_time")]
     #[schemars(with = "crate::written::Time")]
     pub lateness_limit: Duration,
-    /// A trial is invalid if AuthDNS itself took longer than this for one query in a thousand.
+    /// Limit of AuthDNS's response time: a trial is invalid if AuthDNS exceeded it for more than
+    /// one query in a thousand.
     #[serde(with = "crate::written::plan_time")]
     #[schemars(with = "crate::written::Time")]
     pub auth_limit: Duration,
-    /// Keep records of every query of every trial; none: the results only.
+    /// Format of the records of every query in every trial; default: no records.
     pub records: Option<Records>,
 }
 
@@ -345,17 +348,17 @@ impl Default for Trial {
 }
 
 impl Trial {
-    /// The timeout of trials that send for `duration`, in effect.
+    /// Returns the effective timeout of trials that send for `duration`.
     pub fn timeout(&self, duration: Duration) -> Duration {
         self.timeout.unwrap_or_else(|| default_timeout(duration.into()).into())
     }
 
-    /// From which addresses `server` is asked.
+    /// Returns the source addresses from which `server` is queried.
     pub(crate) fn sources_for(&self, server: SocketAddr) -> Option<SourceAddresses> {
         self.source_addresses.iter().copied().find(|sources| sources.check(server).is_ok())
     }
 
-    /// Limits of the pacing audit.
+    /// Returns the limits of the pacing audit.
     pub(crate) fn pacing_limits(&self) -> PacingLimits {
         let lateness_p999 = self.lateness_limit.into();
         PacingLimits {
@@ -370,45 +373,46 @@ impl Trial {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DutPlan {
-    /// What it is.
+    /// The driver of the server.
     pub driver: Dut,
-    /// What the report calls it; none: the driver's name.
+    /// Name of the DUT in the report; default: the driver's name.
     #[serde(default)]
     pub name: Option<String>,
-    /// Its program, if it is not the one on the path.
+    /// Path of the program; default: the one on the `PATH`.
     #[serde(default)]
     pub program: Option<PathBuf>,
-    /// Highest rate to search.
+    /// Highest rate of a search; default: that of `[search]`.
     #[serde(default)]
     pub max: Option<Qps>,
-    /// How close the rate that passed must be to the one that failed; none: that of `[search]`.
+    /// Maximum distance between the rate that passed and the one that failed; default: that of
+    /// `[search]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<Qps>,
-    /// Threads or processes that it answers with; none: as many as the point has cores.
+    /// Number of answering threads or processes; default: the number of cores of the point.
     #[serde(default)]
     pub threads: Option<usize>,
-    /// Whether it asks AuthDNS over IPv4 or IPv6; none: over what the topology has, IPv4 where it
-    /// has both.
+    /// IP version over which the DUT queries AuthDNS; default: the one that the topology has, or
+    /// IPv4 if it has both.
     #[serde(default)]
     pub family: Option<Family>,
-    /// Lines for the main section of its configuration.
+    /// Lines to add to the main section of its configuration.
     #[serde(default)]
     pub extra: Vec<String>,
-    /// A configuration of the operator's in place of ours, with `{listen}` and the other words in
-    /// braces.
+    /// A configuration file of the operator instead of the generated one, with `{listen}` and the
+    /// other placeholders.
     #[serde(default)]
     pub config: Option<OwnFile>,
-    /// It answers and asks past the kernel's network stack (AF_XDP), on the interfaces that have its
-    /// address and that are the way to AuthDNS; none: through it. dns64d only.
+    /// Answers and queries over AF_XDP (kernel bypass), on the interfaces that have its address and
+    /// that lead to AuthDNS; default: over sockets. Supported by dns64d only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xdp: Option<net::xdp::Mode>,
-    /// Its numbers of cores; none given: those of `[measure]`.
+    /// Numbers of cores to measure; default: those of `[measure]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<Vec<usize>>,
-    /// Its placements, by their names in `[[measure.placements]]`; none given: all of them.
+    /// Names of the placements in `[[measure.placements]]` to measure; default: all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placements: Option<Vec<String>>,
-    /// What else is measured of it otherwise than `[measure]` says.
+    /// Other keys that replace those of `[measure]` for this DUT.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measure: Option<DutKeys>,
     /// Commands of the driver `custom`.
@@ -417,12 +421,12 @@ pub struct DutPlan {
 }
 
 impl DutPlan {
-    /// What the report calls it.
+    /// Returns the name in the report.
     pub fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_else(|| self.driver.name())
     }
 
-    /// What the plan says beyond which server it is.
+    /// Returns the settings that the operator chose for this server.
     pub fn operator(&self) -> Operator {
         Operator {
             extra: self.extra.clone(),
@@ -434,71 +438,71 @@ impl DutPlan {
 }
 
 impl AuthPlan {
-    /// What the report calls it.
+    /// Returns the name in the report.
     pub fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_else(|| self.driver.name())
     }
 
-    /// As [`AuthPlan::name`], told from a DUT of the same name.
+    /// Returns the role name of this server, which differs from the name of any DUT.
     pub fn role(&self) -> String {
         let (role, name) = (Auth::Dns64bench.name(), self.name());
         if name == role { role.into() } else { format!("{role} {name}") }
     }
 
-    /// What the plan says beyond which server it is.
+    /// Returns the settings that the operator chose for this server.
     pub fn operator(&self) -> Operator {
         let (extra, config) = (self.extra.clone(), self.config.clone());
         Operator { extra, config, custom: None, xdp: self.xdp }
     }
 }
 
-/// Why a plan cannot be used.
+/// Error of a plan.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// It cannot be read.
+    /// The plan cannot be read.
     #[error(
         "no plan is ready under that name (smoke, compulsory, paper and paper-small are), and cannot read the file {path}: {source}"
     )]
     Read {
-        /// The plan's path.
+        /// Path of the plan.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// It is no plan.
+    /// The text is not valid TOML, or not a plan.
     #[error("{path}: {why}")]
     Syntax {
-        /// The plan's path.
+        /// Path of the plan.
         path: PathBuf,
-        /// Line, column and what is wrong there.
+        /// Line, column and description of the error.
         why: String,
     },
-    /// A key or a value is none of a plan.
+    /// A key or a value is not valid in a plan.
     #[error("{path}:{line}: {reason}")]
     Value {
-        /// The plan's path.
+        /// Path of the plan.
         path: PathBuf,
-        /// The line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// The fault, and the right form.
+        /// The error, and the correct form.
         reason: String,
     },
-    /// It is one, and makes no sense.
+    /// The keys are valid, but contradict each other.
     #[error("{path}: {why}")]
     Content {
-        /// The plan's path.
+        /// Path of the plan.
         path: PathBuf,
-        /// What is wrong, and what would be right.
+        /// The error, and how to correct it.
         why: String,
     },
 }
 
 impl Plan {
-    /// Reads a plan: a file, or the name of a ready one.
+    /// Reads a plan from a file, or a ready plan by name.
     ///
     /// # Errors
-    /// If there is no such plan, or it is none, or contradicts itself.
+    /// If there is no such plan, or if it is invalid or contradicts itself.
     pub fn load(path: &Path) -> Result<Plan, PlanError> {
         let ready = READY.iter().find(|(name, _)| path.as_os_str() == *name && !path.exists());
         match ready {
@@ -511,10 +515,10 @@ impl Plan {
         }
     }
 
-    /// Reads a plan from its text; `path` is named in errors.
+    /// Parses a plan; `path` is named in errors.
     ///
     /// # Errors
-    /// As [`Plan::load`].
+    /// Same as [`Plan::load`].
     pub fn parse(text: &str, path: &Path) -> Result<Plan, PlanError> {
         let mut plan: Plan = toml::from_str(text).map_err(|error| {
             let schema = serde_json::to_value(schemars::schema_for!(Plan)).unwrap_or_default();
@@ -624,13 +628,13 @@ impl Plan {
     }
 }
 
-/// What is there twice.
+/// Returns the first duplicate.
 fn repeated<T: PartialEq>(all: &[T]) -> Option<&T> {
     all.iter().enumerate().find_map(|(n, one)| all[..n].contains(one).then_some(one))
 }
 
-/// Whether each AuthDNS has an address of its own, for the DUT and for the Measurer, and all are
-/// of one version of IP.
+/// Checks that each AuthDNS has a distinct address for the DUT and for the Measurer, and that all
+/// of them are of one IP version.
 fn check_addresses(ssh: &Ssh) -> Result<(), String> {
     let hosts = ssh.auth_hosts().len();
     for (key, all) in [("auth", ssh.auth_addresses()), ("self-test", ssh.self_test_addresses())] {
@@ -654,7 +658,7 @@ fn check_addresses(ssh: &Ssh) -> Result<(), String> {
     Ok(())
 }
 
-/// The name of a DUT, and the words in braces of its commands.
+/// Checks the name of a DUT and the placeholders of its commands.
 fn check_dut(dut: &DutPlan) -> Result<(), String> {
     let name = dut.name();
     if name.trim().is_empty() || name.contains(['/', '\\']) || name.chars().any(char::is_control) {

@@ -1,5 +1,5 @@
-//! The points of a plan: what is measured, of whom, where and under which conditions. They are
-//! measured one after the other.
+//! Measurement points of a plan: the measurement, the DUT, its CPUs and the conditions. Points are
+//! measured one after another.
 //!
 //! ```text
 //! {number of cores, or placement} × {acceptance, α, β} × {self-test, search, load, constant rate, closed loop, conform}
@@ -18,60 +18,60 @@ use crate::place::cores_in_words;
 use crate::plan::{AuthPlan, DutPlan, Family, Plan};
 use crate::servers::{Auth, Variant};
 
-/// One point. The journal has it with every trial; its text names it for people.
+/// A measurement point. The journal repeats it in every trial; its `Display` text is for people.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Point {
-    /// The tester against an AuthDNS.
+    /// Self-test: the tester against an AuthDNS.
     SelfTest(Loop),
-    /// The highest rate of a DUT.
+    /// Search for the highest rate of a DUT.
     Search(Conditions),
-    /// A DUT at a share of its own worst case's median on the same CPUs.
+    /// Load trials at a share of the DUT's worst-case median on the same CPUs.
     Load(AtShare),
-    /// A DUT at a rate that the plan gives.
+    /// Trials at a fixed rate from the plan.
     ConstantRate(AtRate),
-    /// A DUT that is asked by so many threads, each with one query in flight.
+    /// Closed loop: N threads, each with one query in flight.
     ClosedLoop(WithThreads),
-    /// A DUT whose answers are checked.
+    /// Conformance checks of a DUT's answers.
     Conform(AtPlace),
 }
 
-/// Which AuthDNS the tester is looped back to.
+/// The AuthDNS that the tester is looped back to in a self-test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Loop {
-    /// The server that plays AuthDNS and is asked.
+    /// The server that plays AuthDNS and receives the queries.
     pub server: Auth,
-    /// Over which version of IP it is asked; absent: over that of the plan's trials.
+    /// IP version of the queries; absent: that of the plan's trials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub family: Option<Family>,
-    /// To how many of its CPUs it is confined; absent: to those of the plan's AuthDNS.
+    /// Number of AuthDNS's CPUs that the server is confined to; absent: as in the plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<usize>,
-    /// Its name in `[[authdns]]`, if it is one of those.
+    /// Name in `[[authdns]]`, if the server is one of those.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub named: Option<String>,
 }
 
-/// Where a DUT runs, and whom it asks.
+/// CPU placement of a DUT, and the AuthDNS that it queries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Cores {
-    /// Cores, and threads of the DUT.
+    /// Number of cores, and of threads of the DUT.
     pub cores: usize,
-    /// The plan's name for the CPUs; absent: the first ones of the DUT's.
+    /// Name of the placement in the plan; absent: the first of the DUT's CPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<String>,
-    /// What plays AuthDNS, by its name; absent: that of `[auth]`.
+    /// Name of the AuthDNS; absent: that of `[auth]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authdns: Option<String>,
 }
 
 impl Cores {
-    /// The first `cores` of the DUT's CPUs, with the AuthDNS of `[auth]`.
+    /// Returns the first `cores` of the DUT's CPUs, with the AuthDNS of `[auth]`.
     pub fn first(cores: usize) -> Cores {
         Cores { cores, placement: None, authdns: None }
     }
 
-    /// Whether both are on the same CPUs, whomever they ask.
+    /// True if both are on the same CPUs, with any AuthDNS.
     pub(crate) fn is_where(&self, other: &Cores) -> bool {
         (self.cores, &self.placement) == (other.cores, &other.placement)
     }
@@ -87,83 +87,83 @@ impl fmt::Display for Cores {
     }
 }
 
-/// Under which conditions a rate is searched for.
+/// Conditions of a search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Conditions {
     /// Name of the DUT.
     pub dut: String,
-    /// The DUT's cores or placement, and which AuthDNS it asks.
+    /// CPU placement of the DUT, and its AuthDNS.
     #[serde(flatten)]
     pub place: Cores,
     /// Share of names with an AAAA record (α).
     pub aaaa: Share,
     /// Share of queries for cached names (β).
     pub cached: Share,
-    /// Share of valid replies at which a trial passes; above 0, and at most 1.
+    /// Acceptance criterion: share of valid replies at which a trial passes, above 0 and at most 1.
     pub accept: f64,
 }
 
 impl Conditions {
-    /// The compulsory point of RFC 8219 §9.2 at a place.
+    /// Returns the compulsory point of RFC 8219 §9.2 at a placement.
     pub fn worst_case(dut: &str, place: Cores) -> Conditions {
         Conditions { dut: dut.into(), place, aaaa: Share::ZERO, cached: Share::ZERO, accept: 1.0 }
     }
 
-    /// Whether this is the compulsory point, wherever the DUT runs.
+    /// True for the compulsory point at any placement.
     pub(crate) fn is_worst_case(&self) -> bool {
         self.aaaa == Share::ZERO && self.cached == Share::ZERO && self.accept >= 1.0
     }
 }
 
-/// A DUT at a share of its worst case's median.
+/// A DUT at a share of its worst-case median.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AtShare {
     /// Name of the DUT.
     pub dut: String,
-    /// The DUT's cores or placement, and which AuthDNS it asks.
+    /// CPU placement of the DUT, and its AuthDNS.
     #[serde(flatten)]
     pub place: Cores,
-    /// The share of the worst case's median that is sent, a fraction.
+    /// Share of the worst-case median that is sent, a fraction.
     pub share: Share,
 }
 
-/// A DUT at a rate.
+/// A DUT at a fixed rate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AtRate {
     /// Name of the DUT.
     pub dut: String,
-    /// The DUT's cores or placement, and which AuthDNS it asks.
+    /// CPU placement of the DUT, and its AuthDNS.
     #[serde(flatten)]
     pub place: Cores,
     /// The rate that is sent, queries per second.
     pub rate: Qps,
 }
 
-/// A DUT asked in a closed loop.
+/// A DUT in a closed loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct WithThreads {
     /// Name of the DUT.
     pub dut: String,
-    /// The DUT's cores or placement, and which AuthDNS it asks.
+    /// CPU placement of the DUT, and its AuthDNS.
     #[serde(flatten)]
     pub place: Cores,
     /// Threads of the tester, each with one query in flight.
     pub threads: usize,
-    /// The frequency governor of the DUT's CPUs; absent: whichever they have.
+    /// Frequency governor of the DUT's CPUs; absent: unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub governor: Option<String>,
 }
 
-/// A DUT at a place, with the names of `conform` in place of those of AuthDNS, and configured for
-/// some of the checks.
+/// A DUT under conformance checks. AuthDNS serves the names of `conform`, and the DUT is configured
+/// for some of the checks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AtPlace {
     /// Name of the DUT.
     pub dut: String,
-    /// The DUT's cores.
+    /// Cores of the DUT.
     #[serde(flatten)]
     pub place: Cores,
-    /// How it is configured; absent: as usual.
+    /// Configuration of the DUT; absent: the usual one.
     #[serde(default, skip_serializing_if = "Variant::is_usual")]
     pub variant: Variant,
 }
@@ -211,7 +211,7 @@ impl fmt::Display for Point {
 }
 
 impl Point {
-    /// The DUT's name; `None` in a self-test, which has no DUT.
+    /// Returns the DUT's name; `None` for a self-test, which has no DUT.
     pub fn dut(&self) -> Option<&str> {
         Some(match self {
             Point::SelfTest(_) => return None,
@@ -223,7 +223,7 @@ impl Point {
         })
     }
 
-    /// Where the DUT runs.
+    /// Returns the CPU placement of the DUT; `None` for a self-test.
     pub fn place(&self) -> Option<&Cores> {
         Some(match self {
             Point::SelfTest(_) => return None,
@@ -235,30 +235,30 @@ impl Point {
         })
     }
 
-    /// Where the DUT runs; in a self-test, which has no DUT, on one core.
+    /// Returns the CPU placement of the DUT; one core for a self-test, which has no DUT.
     pub(crate) fn dut_place(&self) -> Cores {
         self.place().cloned().unwrap_or(Cores::first(1))
     }
 
-    /// How the DUT is configured for checks; none: nothing is checked.
+    /// Returns the DUT's configuration for checks; `None` if the point has no checks.
     pub fn variant(&self) -> Option<&Variant> {
         if let Point::Conform(at) = self { Some(&at.variant) } else { None }
     }
 
-    /// The frequency governor that the DUT's CPUs are to have; none: whichever they have.
+    /// Returns the frequency governor that the DUT's CPUs must have; `None` if any will do.
     pub(crate) fn governor(&self) -> Option<&str> {
         if let Point::ClosedLoop(with) = self { with.governor.as_deref() } else { None }
     }
 
-    /// What plays AuthDNS for the DUT, by its name; none: that of `[auth]`.
+    /// Returns the name of the DUT's AuthDNS; `None` for that of `[auth]`.
     pub fn authdns(&self) -> Option<&str> {
         self.place()?.authdns.as_deref()
     }
 
-    /// The share of names with an AAAA record (α) that AuthDNS is started with.
+    /// Returns the share of names with an AAAA record (α) that AuthDNS is started with.
     pub fn aaaa(&self) -> Share {
         match self {
-            // The Measurer takes AAAA records only, and there is no DUT to make them.
+            // The Measurer accepts AAAA records only, and no DUT synthesizes them in a self-test.
             Point::SelfTest(_) => Share::ONE,
             Point::Search(conditions) => conditions.aaaa,
             Point::Load(_) | Point::ConstantRate(_) | Point::ClosedLoop(_) | Point::Conform(_) => {
@@ -267,27 +267,27 @@ impl Point {
         }
     }
 
-    /// Whether the DUT's answers are checked there, with names whose answers are known.
+    /// True if the point consists of conformance checks, which use names with known answers.
     pub(crate) fn is_checked(&self) -> bool {
         matches!(self, Point::Conform(_))
     }
 
-    /// What is measured at the point.
+    /// Returns the measurement of this point.
     pub fn measure(&self) -> &'static dyn Measure {
         measures::of(self)
     }
 }
 
 impl Plan {
-    /// All points in their order: the self-tests, then DUT by DUT, the worst case before what
-    /// builds on it.
+    /// Returns all points in order: the self-tests, then DUT by DUT, with the worst case before the
+    /// points that depend on it.
     pub fn points(&self) -> Vec<Point> {
         let mut points: Vec<Point> = Vec::new();
         let duts = std::iter::once(None).chain(self.duts.iter().map(Some));
         for point in duts
             .flat_map(|dut| measures::ALL.iter().flat_map(move |measure| measure.points(self, dut)))
         {
-            // A share of 0 in a list is the worst case again.
+            // A share of 0 in a list repeats the worst case.
             if !points.contains(&point) {
                 points.push(point);
             }
@@ -295,31 +295,31 @@ impl Plan {
         points
     }
 
-    /// The point of the self-test that vouches for trials with the AuthDNS of `[auth]`, asked as
-    /// the DUTs ask it, if the plan has self-tests.
+    /// Returns the self-test that validates trials with the AuthDNS of `[auth]`, queried as the
+    /// DUTs query it; `None` if the plan has no self-tests.
     pub(crate) fn own_self_test(&self) -> Option<Point> {
         self.self_test_with(&self.auth)
     }
 
-    /// The point of the self-test that vouches for the trials of a point: that with the same
+    /// Returns the self-test that validates the trials of a point, which is the one with the same
     /// AuthDNS.
     pub(crate) fn self_test_for(&self, point: &Point) -> Option<Point> {
         self.self_test_with(self.auth_called(point.authdns()))
     }
 
-    /// The point of the self-test with an AuthDNS of the plan.
+    /// Returns the self-test with an AuthDNS of the plan.
     pub(crate) fn self_test_with(&self, auth: &AuthPlan) -> Option<Point> {
         let named = (auth.name() != self.auth.name()).then(|| auth.name().to_owned());
         let looped = Loop { server: auth.driver, family: None, cores: None, named };
         self.self_test.as_ref().map(|_| Point::SelfTest(looped))
     }
 
-    /// The DUT of that name.
+    /// Returns the DUT with that name.
     pub fn dut(&self, name: &str) -> Option<&DutPlan> {
         self.duts.iter().find(|dut| dut.name() == name)
     }
 
-    /// The CPUs of a place; none: any.
+    /// Returns the CPUs of a placement; empty if any will do.
     pub(crate) fn cpus_at(&self, place: &Cores) -> &[usize] {
         let placed =
             self.measure.placements.iter().find(|p| Some(&p.name) == place.placement.as_ref());
@@ -328,19 +328,20 @@ impl Plan {
         })
     }
 
-    /// The range that is searched for a DUT, and how finely.
+    /// Returns the range and resolution of searches for a DUT.
     pub fn range(&self, dut: &DutPlan) -> SearchRange {
         let Searching { min, max, resolution, invalid_retries, .. } = self.search;
         let (max, resolution) = (dut.max.unwrap_or(max), dut.resolution.unwrap_or(resolution));
         SearchRange { min, max, resolution, invalid_retries }
     }
 
-    /// Trials of a point, at the most, and how long they take if none is repeated.
+    /// Returns the maximum number of trials of a point, and their duration without repetitions.
     pub fn effort(&self, point: &Point) -> (u32, Duration) {
         point.measure().effort(self, point)
     }
 
-    /// How long a trial takes that sends for `length`, with its timeout and the pause after it.
+    /// Returns the duration of a trial that sends for `length`, including its timeout and the pause
+    /// after it.
     pub(crate) fn takes(&self, length: Duration) -> Duration {
         length + self.trial.timeout(length) + self.trial.pause
     }
@@ -450,7 +451,7 @@ mod tests {
             "on its one core"
         );
         assert_eq!(plan.auth_at(&points[11]).driver, Auth::Yadifa);
-        // What vouches for a point is the self-test with its own AuthDNS.
+        // The self-test with the same AuthDNS validates the trials of a point.
         let vouching = [(3, 0), (4, 1), (10, 1), (12, 2)];
         for (point, test) in vouching {
             assert_eq!(

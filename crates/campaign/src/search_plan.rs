@@ -1,4 +1,4 @@
-//! What a set of searches is to do, and in which points that is not as RFC 8219 wants it.
+//! Plan of a set of searches, and its deviations from RFC 8219.
 
 use std::iter;
 use std::time::Duration;
@@ -17,48 +17,48 @@ use tester::measurer::result::{Priority, TrialResult};
 
 use crate::goal::{TypedGoal, distance};
 
-/// What to search for, and by which trials.
+/// Plan of a set of searches: the range, the method and the trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SearchPlan {
-    /// The trial, but for its rate and its first name.
+    /// The trial. Its rate and its first name are replaced in each trial.
     pub trial: TrialPlan,
-    /// The rates between which is searched.
+    /// Range of the searched rates.
     pub range: SearchRange,
-    /// How many searches there are, at least 1.
+    /// Number of searches, at least 1.
     pub repeat: u32,
-    /// How long the tester waits between two trials.
+    /// Pause between two trials.
     pub pause: Duration,
-    /// Whether the names may begin again when the block is used up.
+    /// True if the names may start again when the block is used up.
     pub reuse_names: bool,
     /// The self-test that the tester passed.
     pub self_test: Option<PassedSelfTest>,
-    /// How rates are chosen.
+    /// The method that chooses the rates.
     #[serde(default)]
     pub method: Method,
 }
 
-/// How the rates of a search are chosen.
+/// The method that chooses the rates of a search.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
-    /// Halving the range with full trials, as RFC 8219 §9.2 has it.
+    /// Bisection of the range with full trials, as in RFC 8219 §9.2.
     #[default]
     Bisection,
-    /// MLRsearch (RFC 9971) for these goals; the first is that of RFC 8219, at the plan's duration
-    /// and acceptance.
+    /// MLRsearch (RFC 9971) for these goals. The first goal is that of RFC 8219, with the plan's
+    /// duration and acceptance criterion.
     MlrSearch(Vec<Goal>),
 }
 
 impl Method {
-    /// MLRsearch: the first goal is that of RFC 8219 at this duration and acceptance, `others`
-    /// follow.
+    /// Returns an MLRsearch whose first goal is that of RFC 8219 with this duration and acceptance
+    /// criterion, followed by `others`.
     pub fn mlrsearch(
         duration: Duration,
         accept: Acceptance,
         width: f64,
         others: &[TypedGoal],
     ) -> Method {
-        // 0.1 of 0.9, where the difference of the two numbers is a little less.
+        // Rounded, because 1 − 0.9 is slightly less than 0.1 in floating point.
         let loss_ratio = ((1.0 - accept.0) * 1e12).round() / 1e12;
         let first = Goal { loss_ratio, ..Goal::rfc8219(duration.into(), width) };
         let others = others.iter().map(|goal| goal.goal(duration, width));
@@ -66,33 +66,33 @@ impl Method {
     }
 }
 
-/// The self-test that says up to which rate results are more than lower bounds.
+/// A self-test that passed. Up to the rate that it validates, results are more than lower bounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct PassedSelfTest {
-    /// The rate at which it passed; of several the smallest.
+    /// The rate at which it passed; the smallest of several.
     pub passed: Qps,
-    /// The reserve δ of RFC 8219 §9.2 that it was made with, a fraction.
+    /// The reserve δ of RFC 8219 §9.2, a fraction.
     pub delta: f64,
-    /// Whether it is itself as RFC 8219 §9.2.1 wants it.
+    /// True if the self-test complies with RFC 8219 §9.2.1.
     #[serde(default)]
     pub compliant: bool,
-    /// How it was sent; absent where only its rate is known.
+    /// Send settings of the self-test; absent if only its rate is known.
     #[serde(default)]
     pub sent: Option<SelfTestSending>,
 }
 
 impl PassedSelfTest {
-    /// Up to which rate it vouches for the tester in trials like `plan`.
+    /// Returns the rate up to which the tester is validated for trials like `plan`.
     pub fn allowed(&self, plan: &TrialPlan) -> Qps {
         allowed_rate(self.passed, plan.aaaa_share, plan.cached_share, self.delta)
     }
 
-    /// What vouches for the tester in `trial` of `plan`, whatever its rate is.
+    /// Returns the self-test's proof for `trial` of `plan`, at any rate.
     pub fn proof(&self, plan: &TrialPlan, trial: &TrialResult) -> Proof {
         let delta = self.delta;
         let is_the_same = |sent: &SelfTestSending| {
             let same_priority = sent.priority == trial.sending.priority;
-            // RFC 8219 §9.2.1 wants a quarter of the test's.
+            // RFC 8219 §9.2.1 requires a quarter of the test's timeout.
             let wanted = method::selftest::timeout(plan.timeout);
             let in_time = sent.timeout.is_none_or(|timeout| timeout <= wanted);
             sent.settings == plan.sender_settings() && same_priority && sent.held_auth && in_time
@@ -104,8 +104,8 @@ impl PassedSelfTest {
         }
     }
 
-    /// As [`PassedSelfTest::proof`], of a single trial, whose rate must be one that the self-test
-    /// vouches for.
+    /// Same as [`PassedSelfTest::proof`], for a single trial, whose rate must be within the
+    /// validated range.
     pub fn proof_at_its_rate(&self, plan: &TrialPlan, trial: &TrialResult) -> Proof {
         match (self.proof(plan, trial), self.allowed(plan)) {
             (Proof::SelfTest { delta } | Proof::NotCompliant { delta }, allowed)
@@ -118,27 +118,28 @@ impl PassedSelfTest {
     }
 }
 
-/// How a self-test was sent: it vouches for trials that are sent in the same way.
+/// Send settings of a self-test. It validates only trials with the same settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SelfTestSending {
-    /// What was asked for.
+    /// The requested settings.
     pub settings: SenderSettings,
-    /// The priority that the senders got.
+    /// The scheduling priority that the senders got.
     pub priority: Priority,
-    /// Whether AuthDNS's own time was held to the limit.
+    /// True if AuthDNS's response time was checked against the limit.
     pub held_auth: bool,
-    /// Its timeout, nanoseconds; absent in what older versions wrote.
+    /// The timeout, nanoseconds; absent in files of older versions.
     #[serde(default)]
     pub timeout: Option<Nanos>,
 }
 
 impl SearchPlan {
-    /// The searches, each of full trials only.
+    /// Returns the plan of the searches, which consist of full trials only.
     pub fn set(&self) -> SetPlan {
         SetPlan { range: self.range, repeat: self.repeat, probes: false }
     }
 
-    /// How close passed and failed rates are to be; of an MLRsearch at the end of its range.
+    /// Returns the requested distance between passed and failed rates; for an MLRsearch, that at
+    /// the end of its range.
     pub(crate) fn wanted_resolution(&self) -> Qps {
         match &self.method {
             Method::Bisection => self.range.resolution,
@@ -148,14 +149,14 @@ impl SearchPlan {
         }
     }
 
-    /// The trial at `rate` whose names begin at `first_name`.
+    /// Returns the trial at `rate` whose names begin at `first_name`.
     pub fn trial_at(&self, rate: Qps, first_name: u64) -> TrialPlan {
         TrialPlan { rate, first_name, ..self.trial.clone() }
     }
 
-    /// The most names that the set can take: every search of the full length, at the highest rate.
-    /// Of an MLRsearch, which ends when it may, so many as its goals take at the least: two loads
-    /// for each, at the highest rate.
+    /// Returns the number of names that the set may need: those of every search with trials of the
+    /// full length at the highest rate. An MLRsearch can end early, so the minimum of its goals
+    /// counts: two loads for each goal, at the highest rate.
     pub fn most_names(&self) -> u64 {
         if let Method::MlrSearch(goals) = &self.method {
             let of = |goal: &Goal| {
@@ -173,18 +174,18 @@ impl SearchPlan {
         each.saturating_mul(trials).saturating_mul(self.repeat.into())
     }
 
-    /// Up to which rate the self-test vouches for the tester.
+    /// Returns the rate up to which the self-test validates the tester.
     pub fn allowed(&self) -> Option<Qps> {
         self.self_test.as_ref().map(|test| test.allowed(&self.trial))
     }
 
-    /// What vouches for the tester in trials like `trial`.
+    /// Returns the self-test's proof for trials like `trial`.
     pub fn proof(&self, trial: &TrialResult) -> Proof {
         self.self_test.as_ref().map_or(Proof::None, |test| test.proof(&self.trial, trial))
     }
 
-    /// What decides whether the set is as RFC 8219 §9.2 wants it, where `trial` is one of its
-    /// trials.
+    /// Returns the facts that decide the compliance of the set with RFC 8219 §9.2; `trial` is one
+    /// of its trials.
     pub fn facts(&self, trial: &TrialResult) -> Facts {
         Facts {
             repeats: Some(self.repeat),
@@ -197,14 +198,14 @@ impl SearchPlan {
         }
     }
 
-    /// How long a trial takes with the pause before it, but for the time in which names to be
-    /// cached are resolved.
+    /// Returns the duration of a trial with the pause before it, excluding the time in which names
+    /// are cached.
     pub fn each(&self) -> Duration {
         Duration::from(self.trial.duration + self.trial.timeout).saturating_add(self.pause)
     }
 
-    /// By which factor the rates may be overstated, because replies after the end of short trials
-    /// count as well.
+    /// Returns the factor by which rates may be overstated because replies after the end of short
+    /// trials count too.
     pub fn overstatement(&self) -> f64 {
         overstatement(self.trial.duration, self.trial.timeout)
     }
@@ -245,14 +246,14 @@ mod tests {
                 "{other:?}"
             );
         }
-        // RFC 8219 §9.2.1: a quarter of the test's timeout, or less.
+        // RFC 8219 §9.2.1: at most a quarter of the test's timeout.
         let within = |timeout| {
             let sent = Some(SelfTestSending { timeout: Some(timeout), ..sent.clone() });
             PassedSelfTest { sent, ..test.clone() }.proof(&plan, &trial)
         };
         assert_eq!(within(Nanos(plan.timeout.0 / 4)), Proof::SelfTest { delta: 0.1 });
         assert_eq!(within(plan.timeout), Proof::OtherSettings { delta: 0.1 });
-        // Those of the trial are of another version of IP, and as many.
+        // The trial's source addresses are of another IP version, but equally many.
         let over_ipv4 = TrialPlan { source_addresses: "127.1.0.0/24".parse().ok(), ..plan.clone() };
         let over_ipv6 =
             TrialPlan { source_addresses: "2001:2:0:ff::/64".parse().ok(), ..plan.clone() };

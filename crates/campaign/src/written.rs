@@ -1,4 +1,4 @@
-//! Quantities as people write them, on command lines and in plans.
+//! Parsers for quantities on command lines and in plans.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,10 +9,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserializer, Error, Visitor};
 use serde::ser::Serializer;
 
-/// A length of time: with a unit, or a number of seconds.
+/// Parses a duration with a unit, or a number of seconds.
 ///
 /// # Errors
-/// With the right form, if it is none.
+/// If the text is not a duration; the message gives the correct form.
 pub fn time(text: &str) -> Result<Duration, String> {
     let wrong = || {
         format!("'{text}' is no time; write for example 10s, 250ms or 1m, or a number of seconds")
@@ -23,10 +23,10 @@ pub fn time(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A length of time that is longer than nothing.
+/// Parses a duration above zero.
 ///
 /// # Errors
-/// With the right form, if it is none.
+/// If the text is not a duration, or if it is zero; the message gives the correct form.
 pub fn some_time(text: &str) -> Result<Duration, String> {
     let found = time(text)?;
     if found.is_zero() {
@@ -36,20 +36,21 @@ pub fn some_time(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A share from 0 to below 1, also in per cent.
+/// Parses a share from 0 to below 1, also in per cent.
 ///
 /// # Errors
-/// With the right form, if it is none.
+/// If the text is not such a share; the message gives the correct form.
 pub fn share(text: &str) -> Result<f64, String> {
     let wrong = || format!("'{text}' is no share below 1; write for example 0.005 or 0.5%");
     fraction(text).filter(|share| (0.0..1.0).contains(share)).ok_or_else(wrong)
 }
 
-/// A length of time in a plan, in the form of [`time`], or a number: `with = "written::plan_time"`.
+/// Serde module for durations in a plan, in the form of [`time`] or as a number: `with =
+/// "written::plan_time"`.
 pub(crate) mod plan_time {
     use super::*;
 
-    /// Writes a length of time with its units.
+    /// Writes a duration with its units.
     pub(crate) fn serialize<T, S>(time: &T, to: S) -> Result<S::Ok, S::Error>
     where
         T: Copy + Into<Option<Duration>>,
@@ -61,7 +62,7 @@ pub(crate) mod plan_time {
         }
     }
 
-    /// Reads a length of time.
+    /// Reads a duration.
     pub(crate) fn deserialize<'de, T, D>(from: D) -> Result<T, D::Error>
     where
         T: FromTime,
@@ -71,10 +72,10 @@ pub(crate) mod plan_time {
     }
 }
 
-/// The right form of a length of time.
+/// The correct form of a duration.
 const FORM: &str = "a time; write for example \"10s\", \"250ms\" or a number of seconds";
 
-/// A length of time, or none where there may be none.
+/// Conversion from an optional duration; a plain [`Duration`] rejects `None`.
 pub(crate) trait FromTime: Sized {
     fn from_time(time: Option<Duration>) -> Option<Self>;
 }
@@ -91,7 +92,7 @@ impl FromTime for Option<Duration> {
     }
 }
 
-/// Reader of a length of time; also its schema.
+/// Serde visitor for durations; also carries their JSON Schema.
 pub(crate) struct Time;
 
 impl Visitor<'_> for Time {

@@ -1,5 +1,4 @@
-//! The keys of a plan that tell servers how to be: threads, family of addresses, and what operators
-//! give of their own.
+//! Plan keys of the servers: threads, IP version, and the operator's own configuration.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -13,10 +12,10 @@ use super::{AuthPlan, Plan, Topology};
 use crate::point::{Cores, Point};
 use crate::servers::{Driver, Dut, Operator};
 
-/// What the AuthDNS that serves the names of checks is called.
+/// Name of the AuthDNS that serves the names of conformance checks.
 pub(crate) const CHECKS: &str = "conform";
 
-/// A version of the Internet Protocol.
+/// IP version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Family {
@@ -27,12 +26,12 @@ pub enum Family {
 }
 
 impl Family {
-    /// That of an address.
+    /// Returns the IP version of an address.
     pub fn of(address: SocketAddr) -> Family {
         if address.is_ipv6() { Family::Ipv6 } else { Family::Ipv4 }
     }
 
-    /// As a plan calls it.
+    /// Returns the name in plans.
     pub fn word(self) -> &'static str {
         match self {
             Family::Ipv4 => "ipv4",
@@ -51,7 +50,7 @@ impl std::fmt::Display for Family {
 }
 
 impl Plan {
-    /// Reads the configurations that operators give, whose paths begin in `folder`.
+    /// Reads the configuration files of the operator. Relative paths start in `folder`.
     pub(super) fn read_files(&mut self, folder: &Path) -> Result<(), String> {
         let duts = self
             .duts
@@ -70,7 +69,7 @@ impl Plan {
         Ok(())
     }
 
-    /// The keys that servers have in common, of DUTs and of AuthDNS.
+    /// Checks the keys that DUTs and AuthDNS have in common.
     pub(super) fn check_servers(&self) -> Result<(), String> {
         for dut in &self.duts {
             let (whose, driver) = (format!("[[dut]] {}", dut.name()), dut.driver.driver());
@@ -104,8 +103,9 @@ impl Plan {
         )
     }
 
-    /// Whether there are source addresses for each server that the Measurer asks, if for any, and
-    /// as many for each: a self-test vouches for trials that are sent as it was.
+    /// Checks the source addresses. If any are given, each server that the Measurer queries needs a
+    /// prefix, and all prefixes need the same size, because a self-test validates only trials with
+    /// the same send settings.
     pub(super) fn check_sources(&self) -> Result<(), String> {
         let all = &self.trial.source_addresses;
         if all.is_empty() {
@@ -150,8 +150,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Whether there is an Ethernet for those who are to go past the network stack, and whether the
-    /// Measurer can.
+    /// Checks that each role with AF_XDP has an Ethernet interface, and that the Measurer supports
+    /// AF_XDP.
     pub(super) fn check_xdp(&self) -> Result<(), String> {
         let of_duts = self.duts.iter().filter(|dut| dut.xdp.is_some());
         let of_auths = self.auths().filter(|auth| auth.xdp.is_some());
@@ -197,22 +197,22 @@ impl Plan {
         }
     }
 
-    /// All servers that can play AuthDNS, that of `[auth]` first.
+    /// Returns all servers that can play AuthDNS, that of `[auth]` first.
     pub fn auths(&self) -> impl Iterator<Item = &AuthPlan> {
         std::iter::once(&self.auth).chain(&self.authdns)
     }
 
-    /// The AuthDNS of that name; without a name that of `[auth]`.
+    /// Returns the AuthDNS with that name; without a name that of `[auth]`.
     pub(crate) fn auth_called(&self, name: Option<&str>) -> &AuthPlan {
         let called = |auth: &&AuthPlan| name.is_some_and(|name| auth.name() == name);
         self.auths().find(called).unwrap_or(&self.auth)
     }
 
-    /// What plays AuthDNS at a point.
+    /// Returns the server that plays AuthDNS at a point.
     pub(crate) fn auth_at(&self, point: &Point) -> Cow<'_, AuthPlan> {
         let at = match point {
             Point::SelfTest(at) => at,
-            // Only ours has the names of the checks.
+            // Only dns64bench's AuthDNS serves the names of the checks.
             Point::Conform(_) => {
                 let name = Some(CHECKS.into());
                 return Cow::Owned(AuthPlan { name, ..AuthPlan::default() });
@@ -224,7 +224,7 @@ impl Plan {
             let cores = at.cores.or(called.cores);
             return Cow::Owned(AuthPlan { cores, ..called.clone() });
         }
-        // Program, threads and lines of the plan are those of its own server.
+        // Program, threads and lines of the plan belong to the server that `[auth]` names.
         Cow::Owned(AuthPlan {
             driver: at.server,
             cores: at.cores,
@@ -233,13 +233,13 @@ impl Plan {
         })
     }
 
-    /// The CPUs of what plays AuthDNS at a point; none: any.
+    /// Returns the CPUs of AuthDNS at a point; empty if any will do.
     pub(crate) fn auth_cpus(&self, point: &Point) -> &[usize] {
         let all = &self.cpus.auth;
         &all[..self.auth_at(point).cores.unwrap_or(all.len()).min(all.len())]
     }
 
-    /// The servers that play AuthDNS for DUTs, that of `[auth]` first.
+    /// Returns the servers that play AuthDNS for DUTs, that of `[auth]` first.
     pub(crate) fn auths_of_duts(&self) -> Vec<&AuthPlan> {
         let places: Vec<Cores> =
             self.duts.iter().flat_map(|dut| self.keys_of(dut).places()).collect();
@@ -251,8 +251,8 @@ impl Plan {
         self.auths().filter(is_asked).collect()
     }
 
-    /// Whether AuthDNS has an address of the family that is asked for; the other topologies have
-    /// both.
+    /// Checks that AuthDNS has an address of the requested IP version. Topologies other than ssh
+    /// have both.
     fn check_family(
         &self,
         whose: &str,
@@ -269,7 +269,7 @@ impl Plan {
     }
 }
 
-/// The keys of a server that a driver can make no sense of.
+/// Rejects keys of a server that its driver does not support.
 fn check_server<T>(
     whose: &str,
     driver: &Driver<T>,

@@ -1,4 +1,5 @@
-//! Whether several testers can share each trial of a plan: none of them may be without a query.
+//! Checks that several testers can share each trial of a plan: each of them needs at least one
+//! query.
 
 use std::time::Duration;
 
@@ -8,9 +9,9 @@ use method::units::{Nanos, Qps, counted, grouped};
 use super::Plan;
 use crate::search_plan::Method;
 
-/// The smallest trial that some keys of a plan can lead to.
+/// The smallest trial that a group of plan keys can lead to.
 struct Smallest {
-    /// Which keys these are.
+    /// Names of the keys.
     keys: &'static str,
     /// The lowest rate, at least 1.
     rate: Qps,
@@ -20,7 +21,7 @@ struct Smallest {
 
 impl Smallest {
     fn new(keys: &'static str, rate: Qps, length: Duration) -> Smallest {
-        // Nothing is sent at a rate of 0.
+        // A rate of 0 sends nothing.
         Smallest { keys, rate: rate.max(Qps(1)), length }
     }
 
@@ -28,14 +29,14 @@ impl Smallest {
         Schedule::new(self.rate, self.length.into()).count()
     }
 
-    /// A rate at which a trial of this length has so many queries.
+    /// Returns a rate at which a trial of this length has at least `queries` queries.
     fn rate_for(&self, queries: u64) -> u64 {
         (queries * Nanos::SECOND.0).div_ceil(Nanos::from(self.length).0.max(1))
     }
 }
 
 impl Plan {
-    /// Whether even the smallest trial has a query for each of several testers.
+    /// Checks that even the smallest trial has a query for each of several testers.
     pub(super) fn check_testers(&self) -> Result<(), String> {
         let testers = self.ssh.as_ref().map_or(1, |ssh| ssh.tester_hosts().len()) as u64;
         let is_too_small = |trial: &Smallest| testers > 1 && trial.queries() < testers;
@@ -54,7 +55,7 @@ impl Plan {
         ))
     }
 
-    /// The smallest trial of each measure.
+    /// Returns the smallest trial of each measurement.
     fn smallest_trials(&self) -> Vec<Smallest> {
         let (search, full) = (&self.search, self.trial.duration);
         let shortest = match search.method_for(full, 1.0) {
@@ -93,7 +94,7 @@ mod tests {
 
     use super::*;
 
-    /// A plan with so many testers, and these tables.
+    /// Parses a plan with `testers` testers and these tables.
     fn shared_by(testers: usize, tables: &str) -> Result<Plan, String> {
         let hosts: Vec<String> = (0..testers).map(|n| format!("{{ host = 'load{n}' }}")).collect();
         let text = format!(
@@ -129,7 +130,7 @@ mod tests {
         assert!(why.contains("120 queries/s or more are right"), "{why}");
     }
 
-    /// One tester takes any trial, however many queries it has.
+    /// A single tester accepts any trial, regardless of its number of queries.
     #[test]
     fn a_single_tester_has_each_query() {
         shared_by(1, "[search]\nmin = 1\nmax = 400\nprobe = '1ms'\n").unwrap();
