@@ -1,18 +1,18 @@
-//! The run folder: everything that a campaign was told and found, and all that is needed to go on
-//! after it was killed.
+//! The run folder: all inputs and results of a campaign, and the state needed to resume it after it
+//! was killed.
 //!
 //! ```text
-//! plan.toml           as it was begun
-//! environment.json    the facts of `check`
-//! id                  tells this run's folders on other hosts from those of others
-//! journal.jsonl       version and plan as it was begun, then a line before and after every trial, synced
-//! records/            records of every query, a file per trial, if the plan wants them
+//! plan.toml           the plan at the start of the run
+//! environment.json    the facts reported by `check`
+//! id                  identifies this run's folders on other hosts
+//! journal.jsonl       version and plan at the start, then a line before and after every trial, synced
+//! records/            records of every query, a file per trial, if the plan asks for them
 //! servers/            configurations and logs of the DUTs, a folder per start
-//! governors           the CPUs' frequency governors as they were, while a point has others
-//! lab                 that the lab was put up for this run, which takes it down
-//! trial.plan.json     the trial that runs, or ran last, as `measure --plan` takes it; trial.json is its result, trial.log its log
-//! running/            ids of processes, to be ended by the next run if this one is killed with its agents
-//! results.json        made from the journal at the end, and by `report`
+//! governors           original frequency governors of the CPUs, while a point uses others
+//! lab                 present if this run created the lab and will remove it
+//! trial.plan.json     the current or last trial, as `measure --plan` takes it; trial.json is its result, trial.log its log
+//! running/            ids of processes, ended by the next run if this one is killed together with its agents
+//! results.json        computed from the journal at the end of the run, and by `report`
 //! ```
 
 use std::fs;
@@ -45,8 +45,8 @@ use crate::plan::{Plan, PlanError};
 use crate::point::Point;
 use crate::text::is_hidden;
 
-/// The version of run folders and `results.json`. Version 1 had values by position, and points
-/// without a place.
+/// Version of run folders and `results.json`. Version 1 had values by position, and points without
+/// a placement.
 pub const VERSION: u32 = 2;
 
 /// A line of the journal.
@@ -55,64 +55,64 @@ pub const VERSION: u32 = 2;
 pub enum Entry {
     /// The first line.
     Begun {
-        /// The version of the run folder's format: [`VERSION`].
+        /// Version of the run folder's format: [`VERSION`].
         version: u32,
-        /// The plan as it was begun, by which every other line was measured.
+        /// The plan at the start of the run, which applies to every other line.
         plan: Box<Plan>,
     },
-    /// What a server says that it is.
+    /// Version of a server.
     Version {
         /// Name of the DUT.
         dut: String,
-        /// First line of what it prints.
+        /// First line of the server's version output.
         text: String,
     },
-    /// What a server was told when it was first started.
+    /// Configuration of a server at its first start.
     Configuration {
-        /// Name of the DUT, or of what plays AuthDNS.
+        /// Name of the DUT, or of the server that plays AuthDNS.
         server: String,
-        /// The command and the file.
+        /// The command and the configuration file.
         told: Configuration,
     },
-    /// The facts of a host, where it is another one or a namespace of this one.
+    /// Facts of a host that is another machine or a network namespace of this one.
     Host {
-        /// What it is: tester, dut or auth; "tester N" is a further one of several, with the number
+        /// Role of the host: tester, dut or auth. "tester N" is a further tester, with the number
         /// of its shard.
         role: String,
-        /// What `check` finds there.
+        /// The facts reported by `check` there.
         environment: Environment,
     },
-    /// A host is not what it was when it was noted last: its kernel, its CPUs or the build of this
-    /// program are others. The campaign goes on there.
+    /// A host whose kernel, CPUs or dns64bench build differ from those recorded last. The campaign
+    /// continues there.
     HostChanged {
-        /// As of a host; "all" is the one machine of a campaign on loopback.
+        /// Role as in `Host`; "all" is the single machine of a campaign on loopback.
         role: String,
-        /// What `check` finds there now.
+        /// The facts now reported by `check` there.
         environment: Environment,
     },
-    /// What sending costs on the tester's host, by which the bursts of all trials are chosen.
+    /// Cost of sending on the tester's host, which determines the bursts of all trials.
     SendCost(SendCost),
-    /// A trial is about to begin.
+    /// Start of a trial.
     Started(Step),
-    /// A trial has ended.
+    /// End of a trial.
     Finished(Box<Measured>),
-    /// A trial in which the DUT died or hung. It was repeated with a new server and is part of no
-    /// number.
+    /// A trial in which the DUT died or hung. It was repeated with a restarted server and is not
+    /// included in any result.
     Repeated(Box<Measured>),
     /// Request to measure these points again: their trials above this line do not count.
     Redone(Redo),
-    /// A point cannot be made on the DUT's host, whoever goes on.
+    /// A point that the DUT's host cannot provide, also after a resume.
     CannotBeMade {
-        /// The point that has no trials for that reason.
+        /// The point, which has no trials for that reason.
         point: Point,
-        /// What the DUT's host lacks, or refused.
+        /// The missing feature, or the host's refusal.
         why: CannotBeMade,
     },
-    /// Something happened that is no result: a server died or hung, a point cannot be measured.
+    /// An incident that is not a result: a server died or hung, or a point cannot be measured.
     Mishap {
         /// The point at which it happened.
         point: Point,
-        /// What happened, in words.
+        /// Description of the incident.
         what: String,
         /// The end of the server's log.
         log: String,
@@ -136,70 +136,70 @@ impl Redo {
     }
 }
 
-/// What a server is told: it decides what is measured.
+/// Command and configuration file of a server, which determine the subject of the measurement.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Configuration {
-    /// The command that starts it.
+    /// The command that starts the server.
     pub command: Vec<String>,
-    /// Name of its configuration file; empty where it has none.
+    /// Name of the configuration file; empty without one.
     pub file: String,
-    /// What is in that file.
+    /// Contents of that file.
     pub text: String,
 }
 
 impl Entry {
-    /// The first line of a journal.
+    /// Returns the first line of a journal.
     pub fn begun(plan: &Plan) -> Entry {
         Entry::Begun { version: VERSION, plan: Box::new(plan.clone()) }
     }
 }
 
-/// Which trial it is: its point, its search or repetition, and its place in that.
+/// Identity of a trial: its point, its search or repetition, its rate and its length.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Step {
-    /// The point that the trial is of.
+    /// The point of the trial.
     pub point: Point,
-    /// Which repetition, from 0.
+    /// Number of the search or repetition, from 0.
     pub repeat: u32,
     /// The rate that is sent, queries per second.
     pub rate: Qps,
-    /// A probe, or of full length.
+    /// A probe, or a trial of full length.
     pub length: Length,
 }
 
-/// A trial and what was seen around it.
+/// A trial and the observations around it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Measured {
-    /// Which trial it was.
+    /// Identity of the trial.
     #[serde(flatten)]
     pub step: Step,
-    /// What the tester found.
+    /// The tester's result.
     #[serde(flatten)]
     pub found: TaskResult,
-    /// How the DUT ended in the trial, if it did; then neither CPU use nor latency says anything
-    /// about it.
+    /// The way in which the DUT ended during the trial, if it did. CPU use and latency are then
+    /// meaningless.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dut_end: Option<DutEnd>,
     /// CPU use of the DUT, of AuthDNS and of the hosts, in cores.
     pub cpu: Cpu,
-    /// Page allocations of the DUT's host during the trial, NUMA node by NUMA node, where the
-    /// kernel counts them.
+    /// Page allocations of the DUT's host during the trial, by NUMA node; absent if the kernel does
+    /// not count them.
     pub numa: Option<Numa>,
-    /// What a hypervisor took.
+    /// CPU time stolen by a hypervisor.
     #[serde(default)]
     pub stolen: StolenFrom,
-    /// What speaks against the tester, though the trial was not invalid. In JSON `warnings` are the
-    /// words and `warning_causes` the data.
+    /// Doubts about the tester that did not make the trial invalid. In JSON `warnings` contains the
+    /// sentences and `warning_causes` the data.
     #[serde(flatten, with = "method::warning::in_words")]
     #[schemars(with = "method::warning::in_words::Written<'static>")]
     pub warnings: Vec<Warning>,
-    /// Its records, as a path below the run folder, if the plan wants them.
+    /// Path of its records below the run folder, if the plan asks for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub records: Option<PathBuf>,
 }
 
 impl Measured {
-    /// Its verdict.
+    /// Returns the verdict.
     pub fn verdict(&self) -> Verdict {
         match &self.found {
             TaskResult::Trial(trial) => trial.verdict,
@@ -208,7 +208,7 @@ impl Measured {
         }
     }
 
-    /// What decided it; empty for one that passed.
+    /// Returns the reasons of the verdict; empty if the trial passed.
     pub fn reasons(&self) -> &[Reason] {
         match &self.found {
             TaskResult::Trial(trial) => &trial.reasons,
@@ -217,7 +217,7 @@ impl Measured {
         }
     }
 
-    /// In which way it was not what the plan wanted.
+    /// Returns the deviation from the plan's conditions, if any.
     pub fn deviation(&self) -> Option<Deviation> {
         match &self.found {
             TaskResult::Trial(trial) => trial.deviation,
@@ -226,7 +226,7 @@ impl Measured {
         }
     }
 
-    /// The trial, if it sent at a rate.
+    /// Returns the trial if it sent at a rate.
     pub fn at_rate(&self) -> Option<&TrialResult> {
         match &self.found {
             TaskResult::Trial(trial) => Some(trial),
@@ -234,7 +234,7 @@ impl Measured {
         }
     }
 
-    /// The trial, if it was a closed loop.
+    /// Returns the trial if it was a closed loop.
     pub(crate) fn in_loop(&self) -> Option<&LoopTrial> {
         match &self.found {
             TaskResult::ClosedLoop(trial) => Some(trial),
@@ -242,7 +242,7 @@ impl Measured {
         }
     }
 
-    /// The checks, if it was these.
+    /// Returns the trial if it consisted of conformance checks.
     pub fn checked(&self) -> Option<&ConformTrial> {
         match &self.found {
             TaskResult::Conform(trial) => Some(trial),
@@ -250,13 +250,13 @@ impl Measured {
         }
     }
 
-    /// Whether the DUT may have ended in it: it left queries without a reply, or nobody counted
-    /// them.
+    /// True if the DUT may have ended in the trial: queries had no reply, or the trial does not
+    /// count queries.
     pub(crate) fn may_have_ended_the_dut(&self) -> bool {
         self.counts().lost > 0 || self.checked().is_some()
     }
 
-    /// What became of its queries; those of checks are not counted.
+    /// Returns the queries by outcome; zeros for conformance checks, which are not counted.
     pub fn counts(&self) -> &Counts {
         static NOT_COUNTED: LazyLock<Counts> = LazyLock::new(Counts::default);
         match &self.found {
@@ -267,25 +267,25 @@ impl Measured {
     }
 }
 
-/// What the tester found in a trial.
+/// The tester's result of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskResult {
     /// Queries at a rate.
     Trial(Box<TrialResult>),
-    /// Queries of which each waited for the answer to the one before.
+    /// A closed loop: each query waited for the answer to the previous one.
     ClosedLoop(Box<LoopTrial>),
-    /// What each check came to.
+    /// Results of the conformance checks.
     Conform(Box<ConformTrial>),
 }
 
-/// How a DUT ended in a trial.
+/// The way in which a DUT ended in a trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DutEnd {
-    /// Its process ended, in this way.
+    /// Its process ended, with this status.
     Died(String),
-    /// It runs and answers nothing, also some seconds after the trial.
+    /// It runs, but does not answer, even some seconds after the trial.
     Hung,
 }
 
@@ -298,75 +298,74 @@ impl std::fmt::Display for DutEnd {
     }
 }
 
-/// CPU use during a trial, in cores, and on which CPUs that was.
+/// CPU use during a trial, in cores, and the DUT's CPU placement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Cpu {
-    /// Of the DUT, second by second.
+    /// CPU use of the DUT, second by second.
     pub dut: Vec<f64>,
     /// Share of the time that the CPUs of the DUT's host were not idle, second by second, from 0 to
-    /// 1; empty where the host does not say.
+    /// 1; empty if the host does not report it.
     #[serde(default)]
     pub host: Vec<f64>,
-    /// Of AuthDNS, on average; of several, of the one that used most.
+    /// Mean CPU use of AuthDNS; with several, that of the one that used most.
     pub auth: f64,
-    /// Of the Measurer, on average.
+    /// Mean CPU use of the Measurer.
     pub tester: f64,
-    /// Where the DUT ran, as it was seen in the middle of the trial; absent in self-tests.
+    /// CPU placement of the DUT, observed in the middle of the trial; absent in self-tests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<Place>,
-    /// Use of the CPUs on which the DUT may run by others than the DUT and the tester; absent in
-    /// self-tests and where the host does not show it.
+    /// Use of the DUT's CPUs by processes other than the DUT and the tester; absent in self-tests
+    /// and if the host does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others: Option<OtherUse>,
 }
 
-/// What a hypervisor took of the CPU time of each host during a trial, where the host tells.
+/// CPU time that a hypervisor stole from each host during a trial, if the host reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct StolenFrom {
-    /// Of the tester's host; of several, of the one that lost most.
+    /// From the tester's host; with several, from the one that lost most.
     pub tester: Option<Stolen>,
-    /// Of the DUT's host.
+    /// From the DUT's host.
     pub dut: Option<Stolen>,
-    /// What it took of AuthDNS's host, of several of the one that lost most; absent where no host
-    /// tells.
+    /// From AuthDNS's host, with several from the one that lost most; absent if no host reports it.
     pub auth: Option<Stolen>,
 }
 
-/// Why a run folder cannot be used.
+/// Error of a run folder.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArchiveError {
     /// The system refused to read or write a file of the run folder.
     #[error("cannot {doing} {path}: {source}")]
     Io {
-        /// What was to be done with the file: `read`, `write`, `create`.
+        /// The failed operation: `read`, `write`, `create`.
         doing: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// The plan in it is none.
+    /// The plan in the run folder is invalid.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// Its journal cannot be used.
+    /// The journal cannot be used.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// Written by another version of this program.
+    /// The run folder was written by another version of this program.
     #[error(
         "{folder} was written in version {version} of the format, this program reads version {VERSION}: measure again into another \
          run folder, or use the program that wrote it"
     )]
     Version {
-        /// The run folder that was to be read or gone on with.
+        /// The run folder that was to be read or resumed.
         folder: PathBuf,
-        /// The version of the format in which its journal is written.
+        /// The format version of its journal.
         version: u64,
     },
     /// There is no journal.
     #[error("{folder} is no run folder: there is no journal.jsonl in it")]
     NoRun {
-        /// The folder that was given as a run folder.
+        /// The given folder.
         folder: PathBuf,
     },
     /// The campaign was killed before its first line.
@@ -377,31 +376,31 @@ pub enum ArchiveError {
         /// The run folder that was to be read.
         folder: PathBuf,
     },
-    /// The journal does not say by which plan it was measured.
+    /// The journal does not contain the plan that it was measured with.
     #[error(
         "the journal of {folder} does not begin with the plan that it was measured by, as those of older versions do not; \
          begin another run folder: dns64bench campaign run PLAN --dir DIR"
     )]
     NoPlan {
-        /// The run folder that was to be read or gone on with.
+        /// The run folder that was to be read or resumed.
         folder: PathBuf,
     },
-    /// A plan is not the one that the journal was begun with.
+    /// The given plan differs from the one in the journal.
     #[error(
         "{path} differs from the plan that {folder} was begun with, in: {keys}; begin another run folder for it \
          (dns64bench campaign run PLAN --dir DIR), or restore what it was"
     )]
     OtherPlan {
-        /// The file of the plan that was given.
+        /// File of the given plan.
         path: PathBuf,
-        /// The run folder that was to be read or gone on with.
+        /// The run folder that was to be read or resumed.
         folder: PathBuf,
-        /// The keys in which they differ, the first of many.
+        /// The keys in which they differ, truncated if there are many.
         keys: String,
     },
 }
 
-/// A path that no program takes for an option.
+/// Returns a path that no program mistakes for an option.
 fn as_operand(path: &Path) -> PathBuf {
     let is_like_option = path.as_os_str().as_encoded_bytes().starts_with(b"-");
     if is_like_option { Path::new(".").join(path) } else { path.into() }
@@ -412,17 +411,17 @@ fn io_error(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Archi
     move |source| ArchiveError::Io { doing, path, source }
 }
 
-/// A run folder that is being written.
+/// A run folder open for writing.
 pub struct Archive {
     folder: PathBuf,
     journal: Lines,
 }
 
 impl Archive {
-    /// Begins a run folder, which must not exist, on a machine of which this was observed.
+    /// Creates a run folder, which must not exist, with the facts of this machine.
     ///
     /// # Errors
-    /// If it exists, or cannot be written.
+    /// If the folder exists, or cannot be written.
     pub fn create(
         folder: &Path,
         plan: &Plan,
@@ -454,18 +453,18 @@ impl Archive {
         Ok(Archive { folder: folder.clone(), journal })
     }
 
-    /// Opens a run folder to go on; returns the journal's plan, and what has been done.
+    /// Opens a run folder to resume it; returns the journal's plan and entries.
     ///
     /// # Errors
-    /// If it is none, or in use, or its `plan.toml` is not the plan that its journal was begun
-    /// with.
+    /// If it is not a run folder, is in use, or has a `plan.toml` that differs from the plan in its
+    /// journal.
     pub fn open(folder: &Path) -> Result<(Archive, Plan, Vec<Entry>), ArchiveError> {
         let folder = &as_operand(folder);
         let path = journal_of(folder)?;
         let file = folder.join("plan.toml");
         let (mut journal, entries) = Lines::open(&path)?;
         if entries.is_empty() {
-            // Killed before its first line: nothing is measured yet.
+            // The campaign was killed before its first line, so nothing is measured yet.
             let plan = Plan::load(&file)?;
             journal.append(&Entry::begun(&plan))?;
             return Ok((Archive { folder: folder.clone(), journal }, plan, entries));
@@ -475,18 +474,18 @@ impl Archive {
         Ok((Archive { folder: folder.clone(), journal }, plan, entries))
     }
 
-    /// Appends to the journal.
+    /// Appends an entry to the journal.
     ///
     /// # Errors
-    /// If it could not be written.
+    /// If the entry could not be written.
     pub fn append(&mut self, entry: &Entry) -> Result<(), ArchiveError> {
         Ok(self.journal.append(entry)?)
     }
 
-    /// A new folder for a server's files, as a path below the run folder.
+    /// Creates a new folder for a server's files; returns its path below the run folder.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If the folder cannot be created.
     pub(crate) fn server_folder(&self, name: &str) -> Result<PathBuf, ArchiveError> {
         let word: String =
             name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
@@ -502,11 +501,11 @@ impl Archive {
         unreachable!("the loop has no end")
     }
 
-    /// Where the records of trial number `number` go, as a path below the run folder: there is
-    /// nothing yet, nor what a trial that was killed has left.
+    /// Returns the path, below the run folder, for the records of trial number `number`. Files left
+    /// there by a killed trial are removed.
     ///
     /// # Errors
-    /// If the folder cannot be made.
+    /// If the folder cannot be created.
     pub(crate) fn records_file(
         &self,
         number: usize,
@@ -524,12 +523,12 @@ impl Archive {
         Ok(below.join(file))
     }
 
-    /// Whether a file below the run folder is there.
+    /// True if a file below the run folder exists.
     pub fn has(&self, file: &Path) -> bool {
         self.folder.join(file).exists()
     }
 
-    /// What its folders on other hosts are called: no other run's are.
+    /// Returns the name of its folders on other hosts, which is unique to this run.
     ///
     /// # Errors
     /// If its id cannot be read.
@@ -541,16 +540,16 @@ impl Archive {
         Ok(format!("{name}-{}", id.trim()))
     }
 
-    /// The run folder's path.
+    /// Returns the run folder's path.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 }
 
-/// What a run folder holds, read while it may be written; the plan is the journal's.
+/// Reads a run folder, which may be in use by another process; the plan is the journal's.
 ///
 /// # Errors
-/// If it is no run folder.
+/// If it is not a run folder.
 pub fn read(folder: &Path) -> Result<(Plan, Environment, Vec<Entry>), ArchiveError> {
     let entries = Lines::read(&journal_of(folder)?)?;
     let plan = if entries.is_empty() {
@@ -561,20 +560,20 @@ pub fn read(folder: &Path) -> Result<(Plan, Environment, Vec<Entry>), ArchiveErr
     Ok((plan, machine_of(folder)?, entries))
 }
 
-/// What was observed of the machine on which a run was begun.
+/// Returns the facts of the machine on which a run was started.
 ///
 /// # Errors
-/// If it cannot be read.
+/// If they cannot be read.
 pub(crate) fn machine_of(folder: &Path) -> Result<Environment, ArchiveError> {
     let path = folder.join("environment.json");
     let text = fs::read_to_string(&path).map_err(io_error("read", &path))?;
     serde_json::from_str(&text).map_err(|e| io_error("read", &path)(e.into()))
 }
 
-/// Writes a file whole or not at all. Its mode follows the umask, as that of any file.
+/// Writes a file atomically. Its mode follows the umask.
 ///
 /// # Errors
-/// If it could not be written; then what was there before is still there.
+/// If the file could not be written; a previous file is then unchanged.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), ArchiveError> {
     let write = || -> io::Result<()> {
         let mut file = NewFile::open(path)?;
@@ -584,10 +583,10 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), ArchiveError> {
     write().map_err(io_error("write", path))
 }
 
-/// Writes a value as JSON, whole or not at all.
+/// Writes a value as JSON, atomically.
 ///
 /// # Errors
-/// As [`write_whole`].
+/// Same as [`write_whole`].
 pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), ArchiveError> {
     let text =
         serde_json::to_string_pretty(value).map_err(|e| io_error("write", path)(e.into()))?;
@@ -595,7 +594,7 @@ pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), ArchiveErro
 }
 
 /// Escapes the control and direction-changing characters that JSON allows in texts (RFC 8259 §7).
-/// All of them are of the basic plane.
+/// All of them are in the basic multilingual plane.
 fn without_hidden(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
@@ -613,8 +612,8 @@ mod tests {
     use super::*;
     use crate::point::{Conditions, Cores};
 
-    /// Another test's process that has just been forked holds our lock until it becomes another
-    /// program.
+    /// Opens a journal, retrying while it is busy: a process that another test has just forked
+    /// holds the lock until its exec.
     fn open(path: &Path) -> (Lines, Vec<Entry>) {
         loop {
             match Lines::open(path) {
@@ -624,8 +623,8 @@ mod tests {
         }
     }
 
-    /// Power loss may leave any prefix of what was written: whole lines count, what is behind them
-    /// is overwritten.
+    /// Power loss may leave any prefix of the written data: complete lines count, and the rest is
+    /// overwritten.
     #[test]
     fn a_journal_cut_off_at_any_octet_goes_on_with_its_whole_lines() {
         let folder = tempfile::tempdir().unwrap();

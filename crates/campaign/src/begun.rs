@@ -1,5 +1,5 @@
-//! The plan that a run folder was begun with. The journal's first line holds it, for what the
-//! journal holds was measured by it, whatever becomes of `plan.toml`.
+//! The plan in the first line of a journal. It applies to all results in the journal, even if
+//! `plan.toml` is changed later.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -9,10 +9,10 @@ use crate::archive::{ArchiveError, Entry, VERSION};
 use crate::difference;
 use crate::plan::Plan;
 
-/// The journal of a run folder.
+/// Returns the path of a run folder's journal.
 ///
 /// # Errors
-/// If there is none.
+/// If there is no journal.
 pub(crate) fn journal_of(folder: &Path) -> Result<PathBuf, ArchiveError> {
     let path = folder.join("journal.jsonl");
     if !path.is_file() {
@@ -26,21 +26,20 @@ pub(crate) fn journal_of(folder: &Path) -> Result<PathBuf, ArchiveError> {
     }
 }
 
-/// The version of a journal by its first line; none where that is no first line of ours, whatever
-/// it is.
+/// Returns the version in a journal's first line; `None` if that line is not valid.
 fn version_of(journal: &Path) -> Option<u64> {
     let mut line = String::new();
     BufReader::new(File::open(journal).ok()?).read_line(&mut line).ok()?;
     let first: serde_json::Value = serde_json::from_str(&line).ok()?;
-    // Version 1 began with the plan alone.
+    // A journal of version 1 began with the plan alone.
     let old = first.get("plan").map(|_| 1);
     first.pointer("/begun/version").and_then(serde_json::Value::as_u64).or(old)
 }
 
-/// The plan of a journal that is not empty.
+/// Returns the plan of a journal that is not empty.
 ///
 /// # Errors
-/// If its first line holds none.
+/// If its first line contains no plan.
 pub(crate) fn plan_of(entries: &[Entry], folder: &Path) -> Result<Plan, ArchiveError> {
     match entries.first() {
         Some(Entry::Begun { plan, .. }) => Ok((**plan).clone()),
@@ -48,10 +47,10 @@ pub(crate) fn plan_of(entries: &[Entry], folder: &Path) -> Result<Plan, ArchiveE
     }
 }
 
-/// Whether the plan in `path` is the one that a run folder was begun with.
+/// Checks that the plan in `path` is the one in a run folder's journal.
 ///
 /// # Errors
-/// If it is another one, or cannot be read.
+/// If the plan differs, or cannot be read.
 pub fn same_plan(begun: &Plan, path: &Path, folder: &Path) -> Result<(), ArchiveError> {
     let keys = difference::of_plans(begun, &Plan::load(path)?);
     if keys.is_empty() {
@@ -61,8 +60,8 @@ pub fn same_plan(begun: &Plan, path: &Path, folder: &Path) -> Result<(), Archive
     Err(ArchiveError::OtherPlan { path: path.into(), folder: folder.into(), keys })
 }
 
-/// A sentence on `plan.toml` where it is not the plan that the run was begun with; `None` where it
-/// is.
+/// Returns a sentence about `plan.toml` if it differs from the plan in the journal; otherwise
+/// `None`.
 pub fn difference_of(begun: &Plan, folder: &Path) -> Option<String> {
     let path = folder.join("plan.toml");
     let what = match Plan::load(&path) {

@@ -1,10 +1,10 @@
-//! The journal of a search: JSON lines, appended and synced before and after every trial, so that a
-//! killed search continues.
+//! Journal of a search: JSON lines, appended and synced before and after every trial, so that a
+//! killed search can be resumed.
 //!
 //! ```text
-//! {"plan": …}                                first line: what is searched
+//! {"plan": …}                                first line: the search plan
 //! {"started": {"repeat", "rate", "first_name", "names"}}
-//! {"finished": {"repeat", "trial"}}          one for each `started`, but for the trial that was killed
+//! {"finished": {"repeat", "trial"}}          one for each `started`, except for a trial that was killed
 //! ```
 
 use std::fs::{File, OpenOptions};
@@ -22,61 +22,61 @@ use crate::search_plan::SearchPlan;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SearchEntry {
-    /// What is searched for; the first line of every journal.
+    /// The search plan; the first line of every journal.
     Plan(Box<SearchPlan>),
-    /// A trial is about to begin and takes these names, whatever becomes of it.
+    /// Start of a trial. Its names count as used, even if the trial is killed.
     Started(Started),
-    /// A trial has ended.
+    /// End of a trial.
     Finished(Box<Finished>),
 }
 
-/// A trial about to begin.
+/// A trial about to start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Started {
-    /// Which search of the set, from 0.
+    /// Number of the search in the set, from 0.
     pub repeat: u32,
     /// The rate of the trial, queries per second.
     pub rate: Qps,
     /// Position of its first name.
     pub first_name: u64,
-    /// How many names it takes.
+    /// Number of names that it takes.
     pub names: u64,
 }
 
-/// A trial that has ended.
+/// A finished trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Finished {
-    /// Which search of the set, from 0.
+    /// Number of the search in the set, from 0.
     pub repeat: u32,
-    /// What the trial found.
+    /// Result of the trial.
     pub trial: TrialResult,
 }
 
-/// Why a journal cannot be used.
+/// Error of a journal.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
     /// The system refused to read or write the journal.
     #[error("cannot {doing} the journal {path}: {source}")]
     Io {
-        /// What was to be done with the file: `read`, `write`, `create`.
+        /// The failed operation: `read`, `write`, `create`.
         doing: &'static str,
         /// The journal's path.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// A line that we would not write.
+    /// An invalid line.
     #[error("{path}, line {line}: not a line of a journal: {why}")]
     Line {
         /// The journal's path.
         path: PathBuf,
-        /// Which line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// Description of the error.
         why: String,
     },
-    /// Another process is searching with it.
+    /// Another process is using the journal.
     #[error("{path} is in use by another dns64bench")]
     Busy {
         /// The journal's path.
@@ -86,7 +86,7 @@ pub enum JournalError {
 
 /// A line of a journal.
 pub trait JournalLine: DeserializeOwned {
-    /// Returns what is wrong with a line that is well-formed and comes after the `earlier` ones.
+    /// Returns the fault of a well-formed line that follows the `earlier` ones, if any.
     fn fault(&self, earlier: &[Self]) -> Option<String>;
 }
 
@@ -97,7 +97,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Starts a file, which must not exist.
+    /// Creates a file, which must not exist.
     ///
     /// # Errors
     /// If it exists, or cannot be written.
@@ -109,7 +109,7 @@ impl Lines {
             .map_err(io_error("create", path))?;
         let lines = Lines { path: path.into(), file };
         lines.lock()?;
-        // The name itself must survive a power loss too.
+        // The file name must survive a power loss too.
         if let Some(folder) = path.parent() {
             let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
             File::open(folder)
@@ -119,11 +119,11 @@ impl Lines {
         Ok(lines)
     }
 
-    /// Opens a file to continue it; returns what stands in it. A last line without its end was
-    /// being written when the process died; it is cut off.
+    /// Opens a file to append to it; returns its entries. An incomplete last line was being written
+    /// when the process died; it is cut off.
     ///
     /// # Errors
-    /// If it cannot be read and written, is in use, or holds other lines than ours.
+    /// If the file cannot be read and written, is in use, or contains invalid lines.
     pub fn open<T: JournalLine>(path: &Path) -> Result<(Lines, Vec<T>), JournalError> {
         let file = OpenOptions::new()
             .read(true)
@@ -144,10 +144,10 @@ impl Lines {
         Ok((lines, entries))
     }
 
-    /// What stands in a file, which somebody else may be writing.
+    /// Reads the entries of a file, which another process may be writing.
     ///
     /// # Errors
-    /// If it cannot be read, or holds other lines than ours.
+    /// If the file cannot be read, or contains invalid lines.
     pub fn read<T: JournalLine>(path: &Path) -> Result<Vec<T>, JournalError> {
         let bytes = std::fs::read(path).map_err(io_error("read", path))?;
         Ok(parse(&bytes, path)?.0)
@@ -156,8 +156,8 @@ impl Lines {
     /// Appends a line and waits until it is on disk.
     ///
     /// # Errors
-    /// If it could not be written, for instance because the disk is full. What was written of it is
-    /// taken back.
+    /// If the line could not be written, for example because the disk is full. A partly written
+    /// line is removed.
     pub fn append(&mut self, entry: &impl Serialize) -> Result<(), JournalError> {
         let mut line = serde_json::to_vec(entry)
             .map_err(io::Error::other)
@@ -168,14 +168,14 @@ impl Lines {
         if written.is_err()
             && let Ok(before) = before
         {
-            // Half a line would make the next one unreadable; if this fails too, opening the file
-            // cuts it off.
+            // Half a line would make the next one unreadable. If this fails too, the half line is
+            // cut off when the file is opened.
             let _ = self.file.set_len(before);
         }
         written.map_err(io_error("write", &self.path))
     }
 
-    /// The journal's path.
+    /// Returns the journal's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -185,7 +185,7 @@ impl Lines {
     }
 }
 
-/// The whole lines, and how many octets they take.
+/// Parses the complete lines; returns them and their length in octets.
 fn parse<T: JournalLine>(bytes: &[u8], path: &Path) -> Result<(Vec<T>, usize), JournalError> {
     let whole = bytes.iter().rposition(|&b| b == b'\n').map_or(0, |end| end + 1);
     let mut entries = Vec::new();
@@ -204,20 +204,20 @@ fn parse<T: JournalLine>(bytes: &[u8], path: &Path) -> Result<(Vec<T>, usize), J
 pub struct Journal(Lines);
 
 impl Journal {
-    /// Starts a journal; the file must not exist.
+    /// Creates a journal; the file must not exist.
     ///
     /// # Errors
-    /// If it exists, or cannot be written.
+    /// If the file exists, or cannot be written.
     pub fn create(path: &Path, plan: &SearchPlan) -> Result<Journal, JournalError> {
         let mut journal = Journal(Lines::create(path)?);
         journal.append(&SearchEntry::Plan(Box::new(plan.clone())))?;
         Ok(journal)
     }
 
-    /// Opens a journal to continue it; returns what stands in it.
+    /// Opens a journal to continue the search; returns its plan and entries.
     ///
     /// # Errors
-    /// If it cannot be read and written, is in use, or is no journal of a search.
+    /// If the file cannot be read and written, is in use, or is not a journal of a search.
     pub fn open(path: &Path) -> Result<(Journal, SearchPlan, Vec<SearchEntry>), JournalError> {
         let (lines, mut entries) = Lines::open::<SearchEntry>(path)?;
         let first = if entries.is_empty() { None } else { Some(entries.remove(0)) };
@@ -231,12 +231,12 @@ impl Journal {
     /// Appends a line and waits until it is on disk.
     ///
     /// # Errors
-    /// As [`Lines::append`].
+    /// Same as [`Lines::append`].
     pub fn append(&mut self, entry: &SearchEntry) -> Result<(), JournalError> {
         self.0.append(entry)
     }
 
-    /// The journal's path.
+    /// Returns the journal's path.
     pub fn path(&self) -> &Path {
         self.0.path()
     }
