@@ -1,5 +1,5 @@
-//! Carries out a plan: point by point, trial by trial, each trial a process of this program (or one
-//! on each of several testers), each noted in the journal.
+//! Executes a plan: point by point, trial by trial. Each trial is a `dns64bench` process (or one on
+//! each of several testers) and is recorded in the journal.
 //!
 //! ```text
 //! plan.points() ─► point ─► Recorded::walk ─► due ─► servers, `dns64bench measure`, counters, CPU, NUMA ─► journal
@@ -7,8 +7,8 @@
 //!                                 └──────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A campaign that goes on after it was killed walks through its journal in the same way, so
-//! nothing tells it from one that was not.
+//! A resumed campaign replays its journal in the same way, so its results do not differ from those
+//! of an uninterrupted one.
 
 mod hosts;
 mod meter;
@@ -45,27 +45,28 @@ use crate::site::{SiteError, UNKNOWN};
 use crate::world::{World, WorldError};
 use hosts::{Hosts, RealHosts};
 
-/// Repetitions of a trial in which the DUT died or hung; the result of the last one counts.
+/// Maximum number of repetitions of a trial in which the DUT died or hung; the result of the last
+/// one counts.
 const DEATHS: u32 = 2;
-/// Time in which a DUT must reply again after a trial that overloaded it, or it hangs.
+/// Time in which a DUT must reply again after an overload; otherwise it counts as hung.
 const COMES_BACK: Duration = Duration::from_secs(5);
-/// From this share of its cores on, AuthDNS may be what limited the DUT.
+/// Share of AuthDNS's cores in use above which AuthDNS may have limited the DUT.
 const BUSY: f64 = 0.9;
 
-/// Why a campaign did not end.
+/// Error that ended a campaign.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CampaignError {
-    /// The run folder cannot be written; what is in it is whole.
+    /// The run folder cannot be written; its contents are intact.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
-    /// The hosts cannot be made ready.
+    /// The hosts cannot be prepared.
     #[error(transparent)]
     World(#[from] WorldError),
-    /// A host is gone.
+    /// A host is no longer reachable.
     #[error(transparent)]
     Host(HostError),
-    /// Programs or CPUs that the plan names are not there; nothing was started.
+    /// Programs or CPUs in the plan are missing; nothing was started.
     #[error("the plan cannot be carried out:\n  {}", .0.join("\n  "))]
     Impossible(Vec<String>),
     /// None of the DUTs starts; nothing was measured.
@@ -77,23 +78,23 @@ pub enum CampaignError {
     /// AuthDNS does not run.
     #[error("{0}")]
     Auth(String),
-    /// The tester's host does not say what sending costs there.
+    /// The cost of sending could not be measured on the tester's host.
     #[error("cannot measure what sending costs on the tester's host: {0}")]
     Tester(String),
-    /// The tester could not carry out a trial.
+    /// The tester could not execute a trial.
     #[error("the trial{} could not be carried out: {why}", .rate.map_or(String::new(), |rate| format!(" at {rate} queries/s")))]
     Trial {
-        /// Its rate, if it has one.
+        /// The trial's rate, if it has one.
         rate: Option<Qps>,
-        /// What the tester said.
+        /// The tester's error.
         why: String,
-        /// Whether that is the plan's fault.
+        /// True if the plan causes the error.
         is_usage: bool,
     },
-    /// A self-test failed, and the campaign was not to go on without it.
+    /// A self-test failed, and the campaign is configured to end in this case.
     #[error("{0}; without a passed self-test every result is a lower bound")]
     SelfTest(Box<FailedSelfTest>),
-    /// The user wants to stop.
+    /// The user interrupted the campaign.
     #[error("interrupted")]
     Interrupted,
 }
@@ -108,7 +109,7 @@ impl From<HostError> for CampaignError {
 }
 
 impl From<SiteError> for CampaignError {
-    /// What is the fault of a host or of the run folder is no server's.
+    /// Errors of a host or of the run folder are not attributed to the server.
     fn from(error: SiteError) -> CampaignError {
         match error {
             SiteError::Host(error) => error.into(),
@@ -118,24 +119,26 @@ impl From<SiteError> for CampaignError {
     }
 }
 
-/// Who watches a campaign.
+/// Observer of a campaign's progress.
 pub trait Watcher {
-    /// A trial is about to begin; `bracket` is what the search knows.
+    /// A trial is about to start; `bracket` holds the highest passed and the lowest failed rate so
+    /// far.
     fn begins(&mut self, step: &Step, bracket: (Option<Qps>, Option<Qps>));
     /// A trial has ended.
     fn ended(&mut self, measured: &Measured);
-    /// Something happened that is no result.
+    /// An incident that is not a result.
     fn mishap(&mut self, point: &Point, what: &str);
     /// A point is complete.
     fn complete(&mut self, point: &Point);
 }
 
-/// Carries out the open points of a plan, after a check that they can be measured. `done` is what the
-/// journal holds. With `keep_going` a failed self-test does not end the campaign.
+/// Measures the open points of a plan, after a check that they can be measured. `done` contains the
+/// journal's entries. With `keep_going` a failed self-test does not end the campaign.
 ///
 /// # Errors
-/// If the run folder, the hosts or AuthDNS cannot be used, if none of the DUTs starts, the self-test
-/// fails, or the user interrupts. A DUT that does not start is part of the result if others do.
+/// If the run folder, the hosts or AuthDNS cannot be used, if none of the DUTs starts, if the
+/// self-test fails, or if the user interrupts. A DUT that does not start is part of the result if
+/// others do.
 pub fn run(
     plan: &Plan,
     archive: Archive,
@@ -152,7 +155,7 @@ pub fn run(
     let is_resumed = !done.is_empty();
     let mut run = Campaign::new(plan, hosts, archive, done, interruption, watcher);
     run.keep_going = keep_going;
-    // Elsewhere the hosts tell for themselves.
+    // With other topologies the hosts report their own facts.
     if is_resumed && plan.topology == Topology::Loopback {
         run.note_machine(Environment::observe())?;
     }
@@ -160,7 +163,7 @@ pub fn run(
     Ok(run.archive)
 }
 
-/// A campaign that is being carried out.
+/// A campaign in progress.
 struct Campaign<'a, H: Hosts> {
     plan: &'a Plan,
     hosts: H,
@@ -168,24 +171,24 @@ struct Campaign<'a, H: Hosts> {
     entries: Vec<Entry>,
     interruption: Interruption,
     watcher: &'a mut dyn Watcher,
-    /// DUTs that do not start, by name: for checks, or for rates.
+    /// DUTs that do not start, by name; the flag is true for checks and false for rates.
     given_up: Vec<(String, bool)>,
     comes_back: Duration,
-    /// Time between trials.
+    /// Pause between trials.
     pause: Duration,
     /// True if a failed self-test does not end the campaign.
     keep_going: bool,
 }
 
-/// AuthDNS, for points of a DUT the DUT, and where their names go on.
+/// A running AuthDNS, the DUT for points that have one, and the position of their next name.
 struct Site<H: Hosts> {
-    // Ends before AuthDNS does.
+    // Dropped before AuthDNS.
     dut: Option<H::Dut>,
     auth: H::Auth,
-    /// The name of this AuthDNS.
+    /// Name of this AuthDNS.
     of: String,
     next_name: u64,
-    /// Of which repetition they are, if each has its own.
+    /// The repetition that the servers were started for, if each repetition has its own.
     repeat: Option<u32>,
     /// True until a trial has ended.
     is_new: bool,
@@ -230,12 +233,12 @@ impl<'a, H: Hosts> Campaign<'a, H> {
                     self.watcher.complete(&point);
                     self.judge_self_test(&point, was_complete)?;
                 }
-                // A host that is gone may come back; a server that does not start will not.
+                // An unreachable host may come back, but a server that does not start will not.
                 Err(CampaignError::Site(error)) if point.dut().is_some() => {
                     self.give_up(&point, &error)?;
                 }
                 Err(error @ (CampaignError::Trial { .. } | CampaignError::Auth(_))) => {
-                    // Where the disk is full, that is what noting it says.
+                    // If the disk is full, this line reports it.
                     self.mishap(&point, &error.to_string(), String::new())?;
                     return Err(error);
                 }
@@ -245,8 +248,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         Ok(())
     }
 
-    /// Announces that the point is a self-test that failed, once, and ends the campaign unless it is to
-    /// go on.
+    /// Announces a failed self-test, once, and ends the campaign unless it is configured to
+    /// continue.
     fn judge_self_test(&mut self, point: &Point, was_complete: bool) -> Result<(), CampaignError> {
         let failed = self.recorded().failed_self_test().filter(|failed| failed.point == *point);
         let Some(failed) = failed else { return Ok(()) };
@@ -259,7 +262,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
     /// Measures a point until nothing is due.
     fn point(&mut self, point: &Point) -> Result<(), CampaignError> {
         if self.recorded().walk(point).is_none() {
-            // Said once, however often the campaign goes on.
+            // Recorded once, regardless of the number of resumes.
             let is_said =
                 |entry: &Entry| matches!(entry, Entry::Mishap { point: of, .. } if of == point);
             return match self.entries.iter().any(is_said) {
@@ -274,7 +277,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         if self.recorded().is_complete(point) {
             return Ok(());
         }
-        // It ends after the servers do.
+        // Dropped after the servers.
         let _governed = match self.govern(point)? {
             Ok(governed) => governed,
             Err(why) if why.is_final() => {
@@ -299,8 +302,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         Ok(())
     }
 
-    /// Sets the frequency governor that a point is to have, until the value is dropped; nothing
-    /// where it has none.
+    /// Sets the frequency governor that a point asks for, until the returned value is dropped.
     fn govern(
         &self,
         point: &Point,
@@ -313,7 +315,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         Recorded::new(self.plan, &self.entries)
     }
 
-    /// Carries out one trial, again if the DUT dies or hangs in it, and notes it.
+    /// Executes one trial, repeats it if the DUT dies or hangs, and records it.
     fn measure(
         &mut self,
         site: &mut Option<Site<H>>,
@@ -333,7 +335,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
             self.append(Entry::Started(step.clone()))?;
             let mut measured = self.try_once(site, step)?;
             if measured.dut_end.is_some() && death < deaths {
-                // The next try overwrites them.
+                // The next attempt overwrites the records.
                 measured.records = None;
                 self.append(Entry::Repeated(measured))?;
                 continue;
@@ -347,7 +349,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
             if let Some(advice) = advice.flatten() {
                 self.mishap(&step.point, &advice, String::new())?;
             }
-            // Closed loops ask the same names each time, which must be new to the DUT.
+            // Closed loops use the same names each time, and these must be new to the DUT.
             if matches!(step.point, Point::ClosedLoop(_)) {
                 *site = None;
             }
@@ -357,8 +359,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         unreachable!("the last try counts as it is")
     }
 
-    /// Carries out one trial with the servers of `site`, which are gone afterwards if the DUT ended
-    /// in it.
+    /// Executes one trial with the servers of `site`, which is empty afterwards if the DUT ended.
     fn try_once(
         &mut self,
         site: &mut Option<Site<H>>,
@@ -375,7 +376,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         let (numa_before, times) = (self.hosts.numa()?, self.hosts.cpu_times()?);
         let (found, cpu) = self.hosts.trial(&ready.auth, ready.dut.as_ref(), &task)?;
         let stolen = stolen(times, self.hosts.cpu_times()?);
-        // Before others ask it anything.
+        // Read before any other query is sent.
         let after = self.hosts.counters(&ready.auth)?;
         let numa = numa_before.zip(self.hosts.numa()?).map(|(before, after)| after.since(&before));
         let mut measured = measured(step, found, cpu);
@@ -394,12 +395,12 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         if let Some(end) = &measured.dut_end {
             self.dut_is_gone(site, step, &end.to_string())?;
         }
-        // There are none of a trial that could not begin, or whose disk did not keep up.
+        // A trial that could not start, or whose disk was too slow, has no records.
         measured.records = records.filter(|file| self.archive.has(file));
         Ok(Box::new(measured))
     }
 
-    /// Holds a trial against what AuthDNS counted.
+    /// Compares a trial with AuthDNS's counters.
     fn weigh(
         &self,
         found: &mut TaskResult,
@@ -423,7 +424,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         }
     }
 
-    /// The DUT ended in a trial: the next one is to find a living one.
+    /// Removes a DUT that ended in the trial, so that the next trial starts a new one.
     fn dut_is_gone(
         &mut self,
         site: &mut Option<Site<H>>,
@@ -441,7 +442,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         self.append(Entry::Mishap { point: step.point.clone(), what, log })
     }
 
-    /// Where the records of the next trial to be finished go, if they are wanted.
+    /// Returns the path for the records of the next trial, if the plan asks for records.
     fn records_file(&self, task: &Task) -> Result<Option<PathBuf>, ArchiveError> {
         let (Some(format), Task::Trial(_)) = (self.plan.trial.records, task) else {
             return Ok(None);
@@ -451,7 +452,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         self.archive.records_file(finished + 1, format.extension()).map(Some)
     }
 
-    /// How the DUT ended, if it did not survive a trial.
+    /// Returns how the DUT ended, if it did not survive a trial.
     fn dut_end(&self, site: &Site<H>, point: &Point) -> Result<Option<DutEnd>, CampaignError> {
         let Some(dut) = &site.dut else { return Ok(None) };
         if let Some(how) = self.hosts.dut_ended(dut)? {
@@ -460,8 +461,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         Ok(if self.comes_back(site, point)? { None } else { Some(DutEnd::Hung) })
     }
 
-    /// True if the DUT replies again after it has lost queries, in whatever way: a hang is silence. An
-    /// overloaded server may need a moment.
+    /// True if the DUT replies again after it lost queries, with any kind of reply; only silence
+    /// counts as a hang. An overloaded server may need a moment.
     fn comes_back(&self, site: &Site<H>, point: &Point) -> Result<bool, CampaignError> {
         let give_up = Instant::now() + self.comes_back;
         while self.replies(site, point)?.replies() == 0 {
@@ -472,20 +473,20 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         Ok(true)
     }
 
-    /// Replies of the DUT to a few queries for names that no trial uses.
+    /// Counts the DUT's replies to a few queries for names that no trial uses.
     fn replies(&self, site: &Site<H>, point: &Point) -> Result<Counts, CampaignError> {
         let found = self.hosts.look(&site.auth, site.dut.as_ref(), &self.look(point))?;
         Ok(measured(&self.looking(point), found, Cpu::default()).counts().clone())
     }
 
-    /// Advice for a DUT with replies that are all wrong in one way.
+    /// Returns advice for a DUT whose replies are all wrong in the same way.
     fn misconfigured(&self, point: &Point, counts: &Counts) -> Option<String> {
         let wrong = counts.wrong_in_one_way()?;
         let Task::Trial(plan) = self.look(point) else { return None };
         Some(format!("every reply is wrong: {}", WrongReplies::in_campaign(&plan, wrong)))
     }
 
-    /// Warns of the tester's own load.
+    /// Adds warnings about the tester's own load.
     fn warn(&self, measured: &mut Measured) {
         let cores = self.plan.auth_cpus(&measured.step.point).len();
         if cores > 0 && measured.cpu.auth > BUSY * cores as f64 {
@@ -499,8 +500,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         }
     }
 
-    /// Notes what a server says that it is. A number that is of two versions is of none: an upgrade
-    /// in the middle of a run ends it.
+    /// Records a server's version. A changed version ends the run, because results of two versions
+    /// must not be mixed.
     fn note_version(&mut self, server: String, text: String) -> Result<(), CampaignError> {
         match self.recorded().version(&server) {
             None => self.append(Entry::Version { dut: server, text }),
@@ -514,8 +515,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         }
     }
 
-    /// Notes what plays AuthDNS, and the facts of the hosts: once, and again where a host has
-    /// changed since it was noted last.
+    /// Records the versions of the AuthDNS servers and the facts of the hosts, and again if a host
+    /// has changed since the last record.
     fn note_hosts(&mut self) -> Result<(), CampaignError> {
         let plan = self.plan;
         let mut asked = plan.auths_of_duts();
@@ -538,8 +539,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         Ok(())
     }
 
-    /// Notes that the machine of a campaign on loopback is not what it was when the campaign was
-    /// begun, or has changed since.
+    /// Records the facts of the machine of a campaign on loopback, if they differ from those at the
+    /// start or from the last record.
     fn note_machine(&mut self, environment: Environment) -> Result<(), CampaignError> {
         let begun = machine_of(self.archive.folder())?;
         let known = host_change::noted(&self.entries, ALL_ROLES).unwrap_or(&begun);
@@ -549,8 +550,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         self.append(Entry::HostChanged { role: ALL_ROLES.into(), environment })
     }
 
-    /// Measures once what sending costs on the tester's host, so that all trials send alike, also
-    /// after a resume. Where the senders have CPUs of their own it is not needed.
+    /// Measures the cost of sending on the tester's host, once, so that all trials send alike, also
+    /// after a resume. Not needed if the senders have exclusive CPUs.
     fn note_send_cost(&mut self) -> Result<(), CampaignError> {
         let Some(point) = self.plan.points().into_iter().next() else { return Ok(()) };
         let any = self.base(&Step { rate: self.plan.search.min, ..self.looking(&point) }, 0);
@@ -568,7 +569,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         })
     }
 
-    /// Leaves out the points of a DUT that does not start: those of checks, or those of rates.
+    /// Gives up a DUT that does not start: its points with checks, or those with rates, are
+    /// skipped.
     fn give_up(&mut self, point: &Point, error: &SiteError) -> Result<(), CampaignError> {
         self.given_up.extend(point.dut().map(|dut| (dut.to_owned(), point.is_checked())));
         self.mishap(point, &error.to_string(), error.log().to_owned())
@@ -594,8 +596,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
     }
 }
 
-/// What a hypervisor took from tester, DUT and AuthDNS between two moments: where a role has several
-/// hosts, from the one that lost most.
+/// Returns the CPU time that a hypervisor stole from tester, DUT and AuthDNS between two moments;
+/// if a role has several hosts, that of the host that lost most.
 fn stolen(before: [Vec<Option<CpuTimes>>; 3], after: [Vec<Option<CpuTimes>>; 3]) -> StolenFrom {
     let of_host =
         |(before, after): (Option<CpuTimes>, Option<CpuTimes>)| Some(after?.stolen_since(&before?));
@@ -607,13 +609,13 @@ fn stolen(before: [Vec<Option<CpuTimes>>; 3], after: [Vec<Option<CpuTimes>>; 3])
     StolenFrom { tester, dut, auth }
 }
 
-/// True for a DUT that is ready. The AuthDNS of checks does not have the names, so that any reply is
-/// right there.
+/// True if the DUT is ready. The AuthDNS of checks does not serve the names of these queries, so
+/// any reply is accepted there.
 fn is_right(counts: &Counts, point: &Point) -> bool {
     counts.valid > 0 || point.is_checked() && counts.wrong.total() > 0
 }
 
-/// A trial of which nothing else is known yet.
+/// Returns a record of a trial with only the tester's result and CPU use.
 fn measured(step: &Step, found: TaskResult, cpu: Cpu) -> Measured {
     Measured {
         step: step.clone(),

@@ -1,6 +1,5 @@
-//! What the runner needs of the hosts: servers that are started, trials that are carried out
-//! against them, counters that are read. The runner itself decides only; so it can be tested
-//! without hosts.
+//! Interface between the runner and the hosts: starting servers, executing trials, and reading
+//! counters. The runner itself only decides, and can therefore be tested without hosts.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -34,61 +33,60 @@ use crate::preflight;
 use crate::site::{Names, RunningAuth, RunningDut, SiteError, auth_version, version_of};
 use crate::world::World;
 
-/// Between two looks at who takes part in a trial.
+/// Polling interval for the processes of a trial.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
-/// So much is written to see whether there is room; octets.
+/// Size of the test write that detects a full disk, in octets.
 const PROBE: usize = 16 << 10;
-/// How long the measurement of what sending costs may take.
+/// Maximum duration of the measurement of the cost of sending.
 const SEND_COST: Duration = Duration::from_secs(20);
-/// A trial's result is not longer than this; octets. That of a closed loop has the times of all
-/// experiments, that of one of several testers what it sent in each 10 ms, some 4 MiB an hour.
+/// Maximum size of a trial's result in octets. A closed loop reports the times of all experiments,
+/// and one of several testers its queries in each 10 ms, about 4 MiB per hour.
 pub(super) const RESULT: u64 = 64 << 20;
-/// The status with which the tester refuses a plan.
+/// Exit status of a tester that rejects a plan.
 const USAGE: i32 = 2;
-/// The status with which it ends where something is missing on its host, such as room for the
-/// records.
+/// Exit status of a tester whose host lacks a resource, such as room for the records.
 const ENVIRONMENT: i32 = 4;
 
-/// What tells each machine from others; empty where it is not known.
+/// Unique ids of the machines; empty if unknown.
 pub(super) struct Machines {
-    /// Those of the testers, each once.
+    /// Machines of the testers, each once.
     pub(super) testers: Vec<String>,
-    /// The machine of the DUT.
+    /// Machine of the DUT.
     pub(super) dut: String,
-    /// Those of AuthDNS, each once.
+    /// Machines of AuthDNS, each once.
     pub(super) auths: Vec<String>,
 }
 
 /// The hosts of a campaign.
 pub(super) trait Hosts {
-    /// AuthDNS, running until it is dropped.
+    /// AuthDNS, which runs until it is dropped.
     type Auth;
-    /// A DUT, running until it is dropped.
+    /// A DUT, which runs until it is dropped.
     type Dut;
-    /// A frequency governor that the DUT's host has until it is dropped.
+    /// A frequency governor of the DUT's host, in effect until it is dropped.
     type Governed;
 
-    /// What is missing on the hosts for these points, a sentence each.
+    /// Returns what is missing on the hosts for these points, a sentence each.
     fn missing(&self, open: &[Point]) -> Result<Vec<String>, HostError>;
-    /// The facts of the hosts, where they are other machines or namespaces of this one, with what
-    /// they are for.
+    /// Returns the facts of the hosts with their roles, if the hosts are other machines or network
+    /// namespaces of this one.
     fn facts(&self) -> Vec<(String, Environment)>;
-    /// What a DUT says that it is.
+    /// Returns the version of a DUT.
     fn dut_version(&self, dut: &DutPlan) -> Result<String, SiteError>;
-    /// What an AuthDNS says that it is.
+    /// Returns the version of an AuthDNS.
     fn auth_version(&self, auth: &AuthPlan) -> Result<String, SiteError>;
-    /// What sending costs on the tester's host.
+    /// Measures the cost of sending on the tester's host.
     fn send_cost(&self) -> Result<SendCost, CampaignError>;
-    /// What tells the machines from others.
+    /// Returns the ids of the machines.
     fn machines(&self) -> Machines;
-    /// Where the Measurer asks in a step.
+    /// Returns the address that the Measurer queries in a step.
     fn server_of(&self, step: &Step) -> SocketAddr;
-    /// Where the tester's host has a file of the run folder.
+    /// Returns the path of a run folder's file on the tester's host.
     fn place(&self, file: &Path) -> PathBuf;
-    /// Takes other ports where they are ours to choose; nothing may run on the old ones.
+    /// Chooses other ports if the topology permits it; no server may run on the old ones.
     fn change_ports(&mut self) -> Result<(), CampaignError>;
-    /// Starts AuthDNS as `plan` says, with a share of names that have AAAA records, and waits until
-    /// it answers.
+    /// Starts AuthDNS as configured in `plan`, with a share of names that have AAAA records, and
+    /// waits until it answers.
     fn start_auth(
         &self,
         archive: &Archive,
@@ -96,8 +94,8 @@ pub(super) trait Hosts {
         point: &Point,
         aaaa: Share,
     ) -> Result<Self::Auth, SiteError>;
-    /// Starts a DUT for a point, told as it must be to ask `auth`; whether it answers is for the
-    /// caller to see.
+    /// Starts a DUT for a point, configured with `auth` as its upstream. The caller checks that it
+    /// answers.
     fn start_dut(
         &self,
         archive: &Archive,
@@ -105,43 +103,43 @@ pub(super) trait Hosts {
         point: &Point,
         auth: &Self::Auth,
     ) -> Result<Self::Dut, SiteError>;
-    /// Whether each AuthDNS listens where it is asked at a point.
+    /// True if each AuthDNS listens on the addresses that are queried at a point.
     fn serves(&self, auth: &Self::Auth, point: &Point) -> bool;
-    /// What AuthDNS was told.
+    /// Returns the configuration of AuthDNS.
     fn auth_configuration(&self, auth: &Self::Auth) -> Configuration;
-    /// What a DUT was told.
+    /// Returns the configuration of a DUT.
     fn dut_configuration(&self, dut: &Self::Dut) -> Configuration;
-    /// The CPUs that a DUT is confined to at a place; none: any.
+    /// Returns the CPUs that a DUT is confined to at a placement; empty if any will do.
     fn cpus_at(&self, place: &Cores) -> Vec<usize>;
-    /// The CPUs that a DUT is confined to.
+    /// Returns the CPUs that a DUT is confined to.
     fn cpus_of(&self, dut: &Self::Dut) -> Vec<usize>;
-    /// Waits until `is_ready` says so; an error if the DUT ends before, or takes too long.
+    /// Waits until `is_ready` returns true; an error if the DUT ends before, or takes too long.
     fn wait_until(
         &self,
         dut: &Self::Dut,
         name: &str,
         is_ready: &mut dyn FnMut() -> Result<bool, CampaignError>,
     ) -> Result<(), CampaignError>;
-    /// How a DUT ended, if it has.
+    /// Returns how a DUT ended, if it has.
     fn dut_ended(&self, dut: &Self::Dut) -> Result<Option<String>, HostError>;
-    /// The end of a DUT's log.
+    /// Returns the end of a DUT's log.
     fn dut_log(&self, dut: &Self::Dut) -> String;
-    /// Gives the CPUs of the DUT's host a frequency governor; inside, why that cannot be. `folder`
+    /// Sets the frequency governor of the DUT's CPUs, or returns why that is impossible. `folder`
     /// is the run folder.
     fn govern(
         &self,
         folder: &Path,
         governor: &str,
     ) -> Result<Result<Self::Governed, CannotBeMade>, CampaignError>;
-    /// Restores what a run of this folder that was killed has set.
+    /// Restores the governors that a killed run of this folder has changed.
     fn restore_governors(&self, folder: &Path) -> Result<(), HostError>;
-    /// What AuthDNS has been asked, if it counts.
+    /// Returns AuthDNS's counters, if it has any.
     fn counters(&self, auth: &Self::Auth) -> Result<Option<AuthCounters>, HostError>;
-    /// Page allocations on the DUT's host, where the kernel counts them.
+    /// Returns the page allocations on the DUT's host, if the kernel counts them.
     fn numa(&self) -> Result<Option<Numa>, HostError>;
-    /// What the CPUs of the hosts of testers, DUT and AuthDNS have done, where they tell.
+    /// Returns the CPU times of the hosts of testers, DUT and AuthDNS, if the hosts report them.
     fn cpu_times(&self) -> Result<[Vec<Option<CpuTimes>>; 3], HostError>;
-    /// Carries out a trial to its end and watches the servers meanwhile; returns its result and the
+    /// Executes a trial to its end and observes the servers meanwhile; returns its result and the
     /// CPU use.
     fn trial(
         &self,
@@ -149,7 +147,7 @@ pub(super) trait Hosts {
         dut: Option<&Self::Dut>,
         task: &Task,
     ) -> Result<(TaskResult, Cpu), CampaignError>;
-    /// Carries out the few queries of a look at the DUT. The first tester sends them, also if several
+    /// Sends the few queries of a readiness check. The first tester sends them, even if several
     /// testers share the trials.
     fn look(
         &self,
@@ -159,13 +157,13 @@ pub(super) trait Hosts {
     ) -> Result<TaskResult, CampaignError>;
 }
 
-/// The hosts as they are: processes on machines.
+/// The real hosts: processes on machines.
 pub(super) struct RealHosts<'a> {
     /// The plan.
     pub(super) plan: &'a Plan,
     /// The machines.
     pub(super) world: World,
-    /// The user's wish to stop.
+    /// The user's request to stop.
     pub(super) interruption: Interruption,
 }
 
@@ -179,11 +177,11 @@ impl Hosts for RealHosts<'_> {
     }
 
     fn facts(&self) -> Vec<(String, Environment)> {
-        // On loopback all hosts are this one; in the lab they have interfaces of their own.
+        // On loopback all hosts are this machine; in the lab they have separate interfaces.
         if self.plan.topology == Topology::Loopback {
             return Vec::new();
         }
-        // A further tester has the number of the shard that is its part of a trial.
+        // A further tester is named after its shard number.
         let name = |role: &str, number: usize| match number {
             0 => role.to_owned(),
             _ => format!("{role} {number}"),
@@ -214,7 +212,7 @@ impl Hosts for RealHosts<'_> {
             cost.ok_or_else(|| CampaignError::Tester(printed.trim().to_owned()))
         };
         let costs = self.world.testers.iter().map(of).collect::<Result<Vec<_>, _>>()?;
-        // What the slowest of several can do, all can.
+        // The cost of the slowest tester applies to all.
         let most = |part: fn(&SendCost) -> Nanos| costs.iter().map(part).max().unwrap_or(Nanos(0));
         Ok(SendCost { wake_up: most(|cost| cost.wake_up), query: most(|cost| cost.query) })
     }
@@ -231,7 +229,7 @@ impl Hosts for RealHosts<'_> {
 
     fn server_of(&self, step: &Step) -> SocketAddr {
         match &step.point {
-            // Each vouches for as much as it can do itself: the smallest result of all counts.
+            // Each AuthDNS host is measured on its own, and the smallest result counts.
             Point::SelfTest(_) => {
                 let all = self.auth_addresses(&step.point);
                 all[step.repeat as usize % all.len()]
@@ -364,7 +362,7 @@ impl Hosts for RealHosts<'_> {
 }
 
 impl RealHosts<'_> {
-    /// Carries out a trial that is the first tester's alone.
+    /// Executes a trial on the first tester only.
     fn trial_of_first(
         &self,
         auth: &RunningAuth,
@@ -374,7 +372,7 @@ impl RealHosts<'_> {
         let machine = self.world.tester();
         let (output, log) = (Path::new("trial.json"), Path::new("trial.log"));
         machine.write(log, "")?;
-        // Checks leave it to who starts them where they run.
+        // Conformance checks are not pinned by `conform`; the caller sets their CPU affinity.
         let (words, cpus): (_, &[usize]) = match task {
             Task::Trial(plan) => (measure(machine, Path::new("trial.plan.json"), plan)?, &[]),
             Task::ClosedLoop(plan) => (plan.arguments(), &[]),
@@ -393,7 +391,7 @@ impl RealHosts<'_> {
                 return Err(CampaignError::Interrupted);
             }
             auth_lives(auth)?;
-            // Each check that is left would wait for the DUT, and fail for that reason only.
+            // Otherwise each remaining check would wait for the DUT and fail for this reason only.
             if let Task::Conform(_) = task
                 && let Some(how) = dut.map(RunningDut::ended).transpose()?.flatten()
             {
@@ -409,7 +407,8 @@ impl RealHosts<'_> {
         Ok((self.found(task, &measurer, &ended, begun, &text)?, cpu))
     }
 
-    /// Where each AuthDNS listens at a point. For checks there is one, which sees all questions.
+    /// Returns the addresses of each AuthDNS at a point. For checks there is a single AuthDNS,
+    /// which receives all upstream queries.
     fn auth_addresses(&self, point: &Point) -> Vec<SocketAddr> {
         let own = self.plan.self_test.as_ref().and_then(|test| test.family);
         let mut all = match point {
@@ -425,9 +424,9 @@ impl RealHosts<'_> {
         all
     }
 
-    /// How `conform` on the tester's host gets at what an AuthDNS that serves the names of checks was
-    /// asked: by the path of its status socket where AuthDNS runs on the same machine, or else by way
-    /// of ssh; `None` where the plan has no name for that host.
+    /// Returns how `conform` on the tester's host reads the queries that the AuthDNS of the checks
+    /// received: by the path of its status socket if both are on the same machine, otherwise over
+    /// ssh; `None` if the plan has no name for that host.
     fn checks_view(&self, auth: &RunningAuth) -> Option<FarView> {
         let path = auth.checks_status()?.to_string_lossy().into_owned();
         let id = |machine: &Machine| machine.greeting().boot_id.clone();
@@ -442,7 +441,7 @@ impl RealHosts<'_> {
         Some(FarView { status, ssh_config })
     }
 
-    /// What the tester, which was started at that moment, found: it printed `text`.
+    /// Parses the tester's output `text`; the tester was started at `begun`.
     pub(super) fn found(
         &self,
         task: &Task,
@@ -453,9 +452,9 @@ impl RealHosts<'_> {
     ) -> Result<TaskResult, CampaignError> {
         let lacks = ended.status == Some(ENVIRONMENT);
         match (task, parse(task, text, begun)) {
-            // The server shows nothing that could be checked, which is what was found.
+            // The server offers nothing to check, which is the result.
             (Task::Conform(_), Ok(found)) => Ok(found),
-            // The trial is what it is, but the records that the plan wants are not there.
+            // The trial is valid, but the records that the plan asks for are missing.
             (_, Ok(_)) if lacks => {
                 Err(self.no_result(task, measurer, ended, "it is not all there"))
             }
@@ -464,7 +463,7 @@ impl RealHosts<'_> {
         }
     }
 
-    /// Why the tester printed no result.
+    /// Returns the error of a tester that printed no result.
     fn no_result(
         &self,
         task: &Task,
@@ -473,7 +472,7 @@ impl RealHosts<'_> {
         why: &str,
     ) -> CampaignError {
         let (how, told) = (&ended.how, measurer.log_tail());
-        // A full disk keeps the reason from being written down; whoever writes next is told.
+        // On a full disk the reason cannot be stored. A test write detects this.
         let written = measurer.machine().write(Path::new("trial.json"), &" ".repeat(PROBE));
         let full = written.err().map_or(String::new(), |e| format!("; {e}"));
         let (command, rate) = match task {
@@ -489,13 +488,14 @@ impl RealHosts<'_> {
     }
 }
 
-/// Writes a trial down for `dns64bench measure` on a machine; returns the words that carry it out.
+/// Writes a trial plan for `dns64bench measure` on a machine; returns the arguments that execute
+/// it.
 pub(super) fn measure(
     machine: &Machine,
     file: &Path,
     plan: &TrialPlan,
 ) -> Result<Vec<String>, CampaignError> {
-    // Only a folder whose name is no UTF-8 cannot be written down.
+    // Serialization fails only for a folder whose name is not valid UTF-8.
     let unfit = |e: serde_json::Error| CampaignError::Trial {
         rate: Some(plan.rate),
         why: e.to_string(),
@@ -503,14 +503,14 @@ pub(super) fn measure(
     };
     machine.write(file, &serde_json::to_string(plan).map_err(unfit)?)?;
     let place = machine.place(file).to_string_lossy().into_owned();
-    // The campaign asks the DUT itself, and knows whether its process lives; it has looked at the
-    // hosts when it began.
+    // The campaign checks itself whether the DUT replies and its process lives, and has checked the
+    // hosts at its start.
     let not_again = ["--liveness", "false", "--environment", "false"];
     let words = [&["measure", "--plan", &place, "--json", "--quiet"][..], &not_again].concat();
     Ok(words.into_iter().map(str::to_owned).collect())
 }
 
-/// An error if AuthDNS has ended, which must not happen in a trial.
+/// Returns an error if AuthDNS has ended, which must not happen in a trial.
 pub(super) fn auth_lives(auth: &RunningAuth) -> Result<(), CampaignError> {
     for process in auth.processes() {
         if let Some(ended) = process.ended(Duration::ZERO)? {
@@ -522,7 +522,7 @@ pub(super) fn auth_lives(auth: &RunningAuth) -> Result<(), CampaignError> {
     Ok(())
 }
 
-/// Reads what the tester printed, which was started at that moment.
+/// Parses the output of a tester that was started at `begun`.
 fn parse(task: &Task, text: &str, begun: SystemTime) -> serde_json::Result<TaskResult> {
     Ok(match task {
         Task::Conform(_) => TaskResult::Conform(Box::new(match serde_json::from_str(text)? {

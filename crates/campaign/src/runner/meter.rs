@@ -1,4 +1,4 @@
-//! CPU use of all that take part in a trial, second by second.
+//! CPU use of all roles in a trial, second by second.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -12,17 +12,17 @@ use crate::host::{HostError, Machine, Running};
 use crate::measures::Task;
 use crate::site::{RunningAuth, RunningDut};
 
-/// The Measurer begins a moment after its process does.
+/// Delay from the start of the Measurer's process to its first query.
 const SLACK: Nanos = Nanos::from_millis(200);
-/// Between two looks.
+/// Sampling interval.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// CPU time of all that take part in a trial.
+/// CPU time of all roles in a trial.
 pub(super) struct Meter<'a> {
     start: Instant,
-    /// When the next second is over.
+    /// End of the current second.
     next: Instant,
-    /// Of each AuthDNS.
+    /// CPU time of each AuthDNS.
     auth_before: Vec<f64>,
     dut_last: (Instant, f64),
     host: &'a Machine,
@@ -31,21 +31,21 @@ pub(super) struct Meter<'a> {
     cpu: Cpu,
 }
 
-/// CPU times of the DUT's host when the trial began.
+/// CPU times of the DUT's host at the start of the trial.
 struct FirstLook {
     host: CpuTimes,
     dut: f64,
-    /// Other programs; `None` if the host does not show them.
+    /// CPU time of other programs; `None` if the host does not report it.
     others: Option<f64>,
 }
 
 impl FirstLook {
-    /// Use of the CPUs on which the DUT may run since then, by others; `None` if these CPUs are not
-    /// known. `now` is a later look.
+    /// Returns the use of the DUT's CPUs by other programs between this sample and `now`; `None` if
+    /// these CPUs are unknown.
     fn others_until(&self, now: &FirstLook, cpus: &BTreeSet<usize>) -> Option<OtherUse> {
         let used = now.host.used_since(&self.host, cpus).filter(|used| used.total > 0.0)?;
-        // Programs on other CPUs may be among those that were counted, and cannot have used what the
-        // DUT has left of its own.
+        // Some of the counted programs may have run on other CPUs. They cannot have used more than
+        // the DUT left unused.
         let most = (used.programs - (now.dut - self.dut).max(0.0)).max(0.0);
         let others =
             self.others.zip(now.others).map(|(before, now)| (now - before).clamp(0.0, most));
@@ -58,7 +58,8 @@ impl FirstLook {
     }
 }
 
-/// Looks at the DUT's host; `None` if it does not show CPU times. `measurers` run already.
+/// Samples the DUT's host, with `measurers` already running; `None` if it does not report CPU
+/// times.
 fn look(
     auth: &RunningAuth,
     dut: &RunningDut,
@@ -82,10 +83,10 @@ fn cpu_of_each(auth: &RunningAuth) -> Result<Vec<f64>, HostError> {
 }
 
 impl Meter<'_> {
-    /// Begins with a trial; `host` is that of the DUT.
+    /// Starts with a trial; `host` is that of the DUT.
     ///
     /// # Errors
-    /// If a host is gone.
+    /// If a host is no longer reachable.
     pub(super) fn new<'a>(
         auth: &RunningAuth,
         dut: Option<&RunningDut>,
@@ -109,11 +110,11 @@ impl Meter<'_> {
         })
     }
 
-    /// To be called often; looks once a second, and once where the DUT's threads may run. What
-    /// comes after the trial's own length is no load.
+    /// Samples the CPU times once a second, and the CPU placement of the DUT's threads once; call
+    /// it often. Samples after the trial's own length are ignored.
     ///
     /// # Errors
-    /// If a host is gone.
+    /// If a host is no longer reachable.
     pub(super) fn tick(&mut self, dut: Option<&RunningDut>, task: &Task) -> Result<(), HostError> {
         let (None, Some(running)) = (&self.cpu.place, dut) else {
             return self.second(dut, task);
@@ -129,13 +130,13 @@ impl Meter<'_> {
         self.second(dut, task)
     }
 
-    /// Looks at the CPU times if a second has passed.
+    /// Samples the CPU times if a second has passed.
     fn second(&mut self, dut: Option<&RunningDut>, task: &Task) -> Result<(), HostError> {
         if Instant::now() < self.next {
             return Ok(());
         }
-        // By the trial's clock: if each second began with the look at the one before, looks would
-        // drift away from it.
+        // The seconds follow the trial's clock. If each second started at the previous sample, the
+        // samples would drift.
         while self.next <= Instant::now() {
             self.next += SECOND;
         }
@@ -145,7 +146,7 @@ impl Meter<'_> {
         };
         let (used, host) = (dut.cpu()?, self.host.cpu_times()?);
         let now = Instant::now();
-        // A process that has just died has used less than before.
+        // The CPU time decreases if a process has just died.
         let share = ((used - self.dut_last.1) / (now - self.dut_last.0).as_secs_f64()).max(0.0);
         let is_within = match task {
             Task::Trial(plan) => Nanos::from(now - self.start) <= plan.duration + SLACK,
@@ -163,10 +164,10 @@ impl Meter<'_> {
         Ok(())
     }
 
-    /// At the end of a trial; `measurers` have ended, and wait to be dropped.
+    /// Returns the CPU use at the end of a trial; `measurers` have ended but are not dropped yet.
     ///
     /// # Errors
-    /// If the host of AuthDNS or of a tester is gone.
+    /// If the host of AuthDNS or of a tester is no longer reachable.
     pub(super) fn finish(
         mut self,
         auth: &RunningAuth,
@@ -182,13 +183,13 @@ impl Meter<'_> {
             let now = look(auth, dut, measurers)?;
             self.cpu.others = now.and_then(|now| first.others_until(&now, &cpus));
         }
-        // Of processes that are not there, or have ended, nothing is known; it is not 0.
+        // The CPU use of missing or ended processes is unknown, not 0.
         if self.cpu.place.as_ref().is_some_and(|place| place.allowed.is_empty()) {
             self.cpu.dut.clear();
         }
         let seconds = self.start.elapsed().as_secs_f64().max(0.001);
         let used = cpu_of_each(auth)?.into_iter().zip(&self.auth_before);
-        // The one that used most is the one that may have been too busy.
+        // With several AuthDNS hosts, the busiest one may have been the bottleneck.
         self.cpu.auth = used.map(|(now, before)| now - before).fold(0.0, f64::max) / seconds;
         let used = measurers.iter().map(cpu_of).sum::<Result<f64, HostError>>()?;
         self.cpu.tester = used / seconds;
@@ -213,14 +214,15 @@ mod tests {
     fn the_use_by_others_is_bounded_by_what_the_dut_left() {
         let before = FirstLook { host: host([[0; 4]; 2]), dut: 5.0, others: Some(100.0) };
         let of = |others: Option<f64>, cpus: &[usize]| {
-            // 10 s: CPU 0 has 9 s of programs; CPU 1 has 4 s, 2 s of interrupts and 1 s stolen.
+            // Ten seconds: CPU 0 has 9 s of programs; CPU 1 has 4 s of programs, 2 s of interrupts
+            // and 1 s stolen.
             let host = host([[900, 0, 0, 100], [400, 200, 100, 300]]);
             let now = FirstLook { host, dut: 8.0, others };
             before.others_until(&now, &cpus.iter().copied().collect())
         };
         let use_of =
             |programs_pct| OtherUse { programs_pct, stolen_pct: 10.0, interrupts_pct: 20.0 };
-        // The DUT used 3 s: on CPU 1 others can have used 1 s, whatever they used elsewhere.
+        // The DUT used 3 s, so others can have used at most 1 s of CPU 1.
         assert_eq!(of(Some(109.5), &[1]), Some(use_of(Some(10.0))));
         assert_eq!(of(Some(100.5), &[1]), Some(use_of(Some(5.0))));
         assert_eq!(of(Some(90.0), &[1]), Some(use_of(Some(0.0))));

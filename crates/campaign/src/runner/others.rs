@@ -1,5 +1,4 @@
-//! Other programs on the DUT's host. A trial that failed while they used its CPUs may have failed
-//! because of them.
+//! Other programs on the DUT's host. If they used the DUT's CPUs, they may have made a trial fail.
 
 use method::reason::{OtherUse, Reason, ReasonKind};
 use method::verdict::Verdict;
@@ -13,20 +12,20 @@ use crate::archive::{Step, TaskResult};
 /// Limit for other programs and stolen time together, in per cent of the time of the CPUs on which
 /// the DUT may run.
 const LIMIT_PCT: f64 = 5.0;
-/// Trials that are repeated for this reason at one step; the next one counts.
+/// Maximum number of repetitions for this reason at one step; the next trial counts.
 const REPEATED: u32 = 2;
 
 /// Circumstances of a trial.
 #[derive(Clone, Copy, Debug)]
 struct Circumstances {
     verdict: Verdict,
-    /// Use of the DUT's CPUs; `None` where it is not known.
+    /// Use of the DUT's CPUs; `None` if unknown.
     used: Option<OtherUse>,
     /// True if the DUT runs on the tester's host, which the user of the tester can keep idle.
     is_testers_host: bool,
-    /// Trials of the same step that were invalid for this reason.
+    /// Earlier trials of the same step that were invalid for this reason.
     earlier: u32,
-    /// Most trials of a step that may be invalid.
+    /// Maximum number of invalid trials of a step.
     retries: u32,
 }
 

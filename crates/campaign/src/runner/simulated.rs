@@ -1,4 +1,4 @@
-//! Hosts that are simulated: no processes, no sockets, no waiting.
+//! Simulated hosts: no processes, no sockets, no waiting.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -33,49 +33,49 @@ use crate::place::{Allowed, Place};
 use crate::plan::{AuthPlan, DutPlan};
 use crate::point::Cores;
 
-/// What happens in a trial.
+/// Event in a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Event {
     /// The DUT's process ends.
     Dies,
-    /// The DUT answers nothing any more.
+    /// The DUT stops answering.
     Hangs,
     /// Every reply is NXDOMAIN.
     Denies,
-    /// Every reply is NXDOMAIN, a query is lost, and later looks get NXDOMAIN.
+    /// Every reply is NXDOMAIN, a query is lost, and later readiness checks get NXDOMAIN.
     DeniesLater,
-    /// The tester spoils it.
+    /// The tester makes it invalid.
     Spoiled,
-    /// One of several testers is not ready when it begins.
+    /// One of several testers is not ready at the start.
     NotReady,
-    /// The power fails before it ends.
+    /// Power failure before the end.
     Killed,
 }
 
-/// Hosts on which every DUT does `capacity` queries/s for each core.
+/// Hosts on which every DUT answers `capacity` queries/s per core.
 pub(super) struct Simulated {
     capacity: u64,
-    /// Capacities of the DUT and of AuthDNS that the trials have in turn; none: `capacity`, and no
-    /// limit.
+    /// Capacities of the DUT and of AuthDNS that the trials have in turn; if empty, `capacity` and
+    /// no limit.
     varying: [Vec<u64>; 2],
-    /// What happens in which trial, counted from 0; looks at a DUT are none.
+    /// Events by trial number, counted from 0; readiness checks do not count as trials.
     events: Vec<(usize, Event)>,
     pub(super) trials: Cell<usize>,
-    /// How many looks at a DUT there were.
+    /// Number of readiness checks.
     pub(super) looks: Cell<usize>,
-    /// How many testers share each trial.
+    /// Number of testers that share each trial.
     pub(super) testers: u16,
     /// Names of the DUTs that were started, in order.
     pub(super) started: RefCell<Vec<String>>,
     /// Names of the AuthDNS servers that were started, in order.
     pub(super) auths: RefCell<Vec<String>>,
-    /// A DUT that does not start from this start of it on, counted from 1.
+    /// A DUT that does not start from its N-th start on, counted from 1.
     pub(super) broken: Option<(&'static str, usize)>,
-    /// What they are, with what they are for.
+    /// Facts of the hosts with their roles.
     pub(super) facts: Vec<(String, Environment)>,
-    /// From which trial on the DUTs are of another version.
+    /// Number of the trial from which the DUTs are of another version.
     pub(super) upgraded_at: usize,
-    /// True for DUTs that answer looks with NXDOMAIN from their start on.
+    /// True for DUTs that answer readiness checks with NXDOMAIN from their start on.
     pub(super) denies_at_start: bool,
     denies: Cell<bool>,
     /// Use of the DUT's CPUs by other programs, in all trials.
@@ -86,13 +86,13 @@ pub(super) struct Simulated {
     /// First names and numbers of names of all trials, by start of the DUT.
     pub(super) names: RefCell<Vec<(usize, u64, u64)>>,
     numa: Cell<u64>,
-    /// Frequency governors of the DUT's host; none: no frequency scaling.
+    /// Frequency governors of the DUT's host; empty: no frequency scaling.
     pub(super) governors: &'static [&'static str],
-    /// What became of them.
+    /// Log of governor changes.
     pub(super) governed: Rc<RefCell<Vec<String>>>,
 }
 
-/// A governor that is set; what is set and restored is written down.
+/// A governor in effect; setting and restoring are logged.
 pub(super) struct SimulatedGovernor {
     name: String,
     log: Rc<RefCell<Vec<String>>>,
@@ -104,7 +104,7 @@ impl Drop for SimulatedGovernor {
     }
 }
 
-/// A DUT that runs.
+/// A running DUT.
 pub(super) struct SimulatedDut {
     cores: usize,
     start: usize,
@@ -141,7 +141,7 @@ impl Simulated {
         self.events.iter().find(|(at, _)| *at == trial).map(|(_, event)| *event)
     }
 
-    /// Each of several testers takes its part of a trial.
+    /// Asserts that each of several testers can take its shard of a trial.
     fn assert_can_be_shared(&self, plan: &TrialPlan) {
         let (of, start) = (self.testers, Moment(Nanos(0)));
         for index in (0..of).filter(|_| of > 1) {
@@ -151,7 +151,7 @@ impl Simulated {
         }
     }
 
-    /// Checks of which one of level MUST fails, and one of level SHOULD is not tried.
+    /// Checks of which one of level MUST fails, and one of level SHOULD is skipped.
     fn checks(
         &self,
         plan: &ConformPlan,
@@ -205,7 +205,7 @@ impl Simulated {
             (None, Subject::Tester { .. }) => of_auth.unwrap_or(u64::MAX),
             (None, Subject::Dut) => u64::MAX,
         };
-        // What does not fit gets no reply; nine in a thousand may be lost where 99 % suffice.
+        // Queries above the capacity get no reply; up to 0.9 % may be lost if 99 % suffice.
         let valid = match event {
             Some(Event::Hangs | Event::Denies | Event::DeniesLater) => 0,
             _ if plan.rate.0 <= capacity => sent,
@@ -387,7 +387,7 @@ impl Hosts for Simulated {
     }
 
     fn counters(&self, _: &()) -> Result<Option<AuthCounters>, HostError> {
-        // Each trial is weighed where it is simulated.
+        // Each trial is compared with the counters where it is simulated.
         Ok(None)
     }
 
@@ -484,7 +484,7 @@ impl Hosts for Simulated {
     }
 }
 
-/// Nobody watches.
+/// Observer that ignores everything.
 pub(super) struct Nobody;
 
 impl Watcher for Nobody {
@@ -494,8 +494,8 @@ impl Watcher for Nobody {
     fn complete(&mut self, _: &Point) {}
 }
 
-/// Another test's process that has just been forked holds our lock until it becomes another
-/// program.
+/// Opens an archive, retrying while it is busy: a process that another test has just forked holds
+/// the lock until its exec.
 pub(super) fn reopened(run_folder: &Path) -> (Archive, Vec<Entry>) {
     loop {
         match Archive::open(run_folder) {
@@ -508,8 +508,7 @@ pub(super) fn reopened(run_folder: &Path) -> (Archive, Vec<Entry>) {
     }
 }
 
-/// Carries out what is left of a campaign in `folder`; returns how it ended, its journal and its
-/// hosts.
+/// Executes the rest of a campaign in `folder`; returns how it ended, its journal and its hosts.
 pub(super) fn go_on(
     plan: &Plan,
     folder: &Path,
@@ -531,7 +530,7 @@ pub(super) fn go_on(
     (ended, entries, hosts)
 }
 
-/// The journal of a whole campaign on simulated hosts.
+/// Returns the journal of a whole campaign on simulated hosts.
 pub(crate) fn journal_of(plan: &Plan, capacity: u64, events: &[(usize, Event)]) -> Vec<Entry> {
     let folder = tempfile::tempdir().unwrap();
     let (ended, entries, _) = go_on(plan, folder.path(), Simulated::new(capacity, events));
@@ -539,8 +538,8 @@ pub(crate) fn journal_of(plan: &Plan, capacity: u64, events: &[(usize, Event)]) 
     entries
 }
 
-/// The journal of a campaign, complete or not. Its trials have these capacities of the DUTs and of
-/// AuthDNS in turn.
+/// Returns the journal of a campaign, complete or not. Its trials have these capacities of the DUTs
+/// and of AuthDNS in turn.
 pub(crate) fn journal_of_varying(
     plan: &Plan,
     varying: [Vec<u64>; 2],

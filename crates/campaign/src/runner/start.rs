@@ -1,4 +1,4 @@
-//! Servers are started: once each before anything is measured, and anew for each search.
+//! Starts of servers: once each before anything is measured, and again for each search.
 
 use method::records::Counts;
 
@@ -11,8 +11,8 @@ use crate::servers::Variant;
 use crate::site::SiteError;
 
 impl<H: Hosts> Campaign<'_, H> {
-    /// Checks that the open points can be measured: programs and CPUs exist, and each DUT starts and
-    /// answers, as in a trial. A DUT that does not start is given up; the others are measured.
+    /// Checks that the open points can be measured: programs and CPUs exist, and each DUT starts
+    /// and answers, as in a trial. A DUT that does not start is given up; the others are measured.
     ///
     /// # Errors
     /// If something is missing, AuthDNS does not start, or none of the DUTs starts. Nothing is
@@ -27,7 +27,7 @@ impl<H: Hosts> Campaign<'_, H> {
         }
         let (plan, firsts) = (self.plan, self.first_points(&open));
         let Some(any) = firsts.first().or(open.first()) else { return Ok(()) };
-        // DUTs share an AuthDNS, because its zone may take long to load.
+        // The DUTs share one AuthDNS, because its zone may take long to load.
         let mut site = Some(self.start_auth(any)?);
         let mut failed = Vec::new();
         for point in &firsts {
@@ -48,8 +48,8 @@ impl<H: Hosts> Campaign<'_, H> {
         if firsts.is_empty() || has_started { Ok(()) } else { Err(CampaignError::NotReady(failed)) }
     }
 
-    /// The first open point of each DUT for rates, the first one for checks, and the first one with
-    /// each AuthDNS.
+    /// Returns the first open point of each DUT for rates, the first one for checks, and the first
+    /// one with each AuthDNS.
     fn first_points(&self, open: &[Point]) -> Vec<Point> {
         let auth_of = |point: &Point| self.plan.auth_at(point).name().to_owned();
         let start = |point: &Point| (point.dut().map(str::to_owned), point.is_checked());
@@ -64,8 +64,8 @@ impl<H: Hosts> Campaign<'_, H> {
         firsts
     }
 
-    /// Starts a DUT beside the AuthDNS that runs, or beside another one if that does not serve the
-    /// point. A DUT that does not start is started once more. Notes the version of the DUT first.
+    /// Starts a DUT with the running AuthDNS, or with another one if that does not serve the point.
+    /// A DUT that does not start is started once more. Its version is recorded first.
     fn start_beside(
         &mut self,
         site: Option<Site<H>>,
@@ -84,8 +84,8 @@ impl<H: Hosts> Campaign<'_, H> {
         started.or_else(|error| self.start_again(point, error))
     }
 
-    /// Starts AuthDNS and, for points of a DUT, the DUT with a cold cache. One that does not start
-    /// is given a second chance.
+    /// Starts AuthDNS and, for points of a DUT, the DUT with a cold cache. A server that does not
+    /// start is started a second time.
     ///
     /// # Errors
     /// If one of them does not start.
@@ -96,8 +96,8 @@ impl<H: Hosts> Campaign<'_, H> {
         started.map(|site| Site { repeat, ..site })
     }
 
-    /// After a DUT did not start, for whatever reason: something may have taken its port. Nothing
-    /// runs.
+    /// Starts the servers again, on other ports, after a DUT did not start: another program may
+    /// have taken its port. No server runs at this point.
     fn start_again(
         &mut self,
         point: &Point,
@@ -116,7 +116,8 @@ impl<H: Hosts> Campaign<'_, H> {
         if let Some(dut) = point.dut().and_then(|name| self.plan.dut(name)) {
             self.start_dut(&mut site, point, dut)?;
         }
-        // The servers that self-tests only compare are told the same but for their own words.
+        // Servers that only self-tests compare have the same configuration, apart from their own
+        // lines.
         let asked =
             self.plan.auths_of_duts().into_iter().map(|auth| self.plan.self_test_with(auth));
         if point.dut().is_some() || asked.flatten().any(|test| test == *point) {
@@ -124,7 +125,7 @@ impl<H: Hosts> Campaign<'_, H> {
             self.note_configuration(&role, self.hosts.auth_configuration(&site.auth))?;
         }
         if let (Some(name), Some(dut)) = (point.dut(), &site.dut) {
-            // What it is told for checks is something else.
+            // For checks the DUT has another configuration.
             let name = match point.variant() {
                 None => name.into(),
                 Some(Variant::Usual) => format!("{name} for conform"),
@@ -135,7 +136,7 @@ impl<H: Hosts> Campaign<'_, H> {
         Ok(site)
     }
 
-    /// Notes what a server is told, once.
+    /// Records the configuration of a server, once.
     fn note_configuration(&mut self, name: &str, told: Configuration) -> Result<(), CampaignError> {
         let known =
             |entry: &Entry| matches!(entry, Entry::Configuration { server, .. } if server == name);
@@ -149,7 +150,7 @@ impl<H: Hosts> Campaign<'_, H> {
         let auth =
             self.hosts.start_auth(&self.archive, &self.with_auth_of(point), point, point.aaaa());
         let auth = auth.map_err(|error| match error.into() {
-            // That is no fault of the DUT's.
+            // This is not the DUT's fault.
             CampaignError::Site(error) => CampaignError::Auth(error.with_log()),
             other => other,
         })?;
@@ -157,7 +158,7 @@ impl<H: Hosts> Campaign<'_, H> {
         Ok(Site { auth, of, dut: None, next_name: self.names(point).1, repeat: None, is_new: true })
     }
 
-    /// The plan, with the AuthDNS of a point in place of that of `[auth]`, on its own CPUs.
+    /// Returns the plan with the AuthDNS of a point in place of that of `[auth]`, on its own CPUs.
     fn with_auth_of(&self, point: &Point) -> Plan {
         let mut plan = self.plan.clone();
         plan.auth = self.plan.auth_at(point).into_owned();

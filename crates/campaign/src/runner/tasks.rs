@@ -1,4 +1,4 @@
-//! What the tester is to do in a trial, and which names it may ask for.
+//! The tester's task in a trial, and the names that it may use.
 
 use method::compliance::{Fact, Facts};
 use method::narrow::Length;
@@ -15,26 +15,26 @@ use crate::measures::Task;
 use crate::point::Point;
 use crate::roles::{Role, shared};
 
-/// Names of the trials begin here; the DUT starts anew with each search, and so do they.
+/// Position of the first name of the trials. The DUT restarts with each search, and so do the
+/// names.
 const FIRST_NAME: u64 = 10 << 24;
-/// So many names at the begin of a zone file are for seeing whether a DUT answers, and no trial
-/// asks for them.
+/// Number of names at the start of a zone file that are reserved for readiness checks.
 const FOR_LOOKING: u64 = 256;
 
 impl<H: Hosts> Campaign<'_, H> {
-    /// What the tester is to do, and how many names that takes.
+    /// Returns the tester's task, and the number of names that it takes.
     pub(super) fn task(&self, step: &Step, first_name: u64) -> (Task, u64) {
         let task = step.point.measure().task(self.plan, step, self.base(step, first_name));
         let used = match &task {
             Task::Trial(plan) => plan.names_needed(),
             Task::ClosedLoop(plan) => plan.names(),
-            // Theirs are not those of trials.
+            // Checks do not use the names of trials.
             Task::Conform(_) => 0,
         };
         (task, used)
     }
 
-    /// What all trials have in common.
+    /// Returns the settings that all trials have in common.
     pub(super) fn base(&self, step: &Step, first_name: u64) -> TrialPlan {
         let t = &self.plan.trial;
         let mut plan = TrialPlan::new(self.hosts.server_of(step), step.rate);
@@ -56,13 +56,14 @@ impl<H: Hosts> Campaign<'_, H> {
         plan
     }
 
-    /// The block of the names of a point's trials, and the position of the first.
+    /// Returns the block of names for a point's trials, and the position of the first.
     pub(super) fn names(&self, point: &Point) -> (NameRange, u64) {
         let auth = self.plan.auth_at(point);
         if auth.driver.is_ours() { (NameRange::ALL, FIRST_NAME) } else { (auth.names, FOR_LOOKING) }
     }
 
-    /// Starts anew where the names of the zone file do not suffice for another trial.
+    /// Stops the servers if the names left in the zone file do not suffice for another trial, so
+    /// that they are restarted with unused names.
     pub(super) fn make_room(
         &self,
         site: &mut Option<Site<H>>,
@@ -86,12 +87,12 @@ impl<H: Hosts> Campaign<'_, H> {
         Err(CampaignError::Trial { rate: Some(step.rate), why, is_usage: true })
     }
 
-    /// The step of a look at a DUT.
+    /// Returns the step of a readiness check.
     pub(super) fn looking(&self, point: &Point) -> Step {
         Step { point: point.clone(), repeat: 0, rate: Qps(50), length: Length::Probe }
     }
 
-    /// A few names that no trial asks for, with the AAAA share of a point.
+    /// Returns a trial with a few names that no other trial uses, with the AAAA share of a point.
     pub(super) fn look(&self, point: &Point) -> Task {
         let mut plan = self.base(&self.looking(point), 0);
         if self.plan.auth_at(point).driver.is_ours() {
@@ -103,8 +104,9 @@ impl<H: Hosts> Campaign<'_, H> {
         Task::Trial(Box::new(plan))
     }
 
-    /// What decides over a trial's compliance: what the Measurer saw of it, and where the campaign
-    /// runs its roles. `auth` are the CPUs of AuthDNS, `dut` those of the DUT, none in a self-test.
+    /// Returns the facts that decide the compliance of a trial: those that the Measurer observed,
+    /// and the roles' CPUs. `auth` are the CPUs of AuthDNS, `dut` those of the DUT; `None` in a
+    /// self-test.
     pub(super) fn facts_of(
         &self,
         trial: &TrialResult,
@@ -120,14 +122,14 @@ impl<H: Hosts> Campaign<'_, H> {
         Facts { shares_host, shares_cpus, ..trial.facts }
     }
 
-    /// Whether the Measurer's CPUs may be those of AuthDNS or of a DUT.
+    /// True if the Measurer may share its CPUs with AuthDNS or a DUT.
     fn shares_tester_cpus(&self) -> bool {
         let machines = self.hosts.machines();
         let points = self.plan.points();
         let places: Vec<Vec<usize>> =
             points.iter().filter_map(|p| p.place()).map(|p| self.hosts.cpus_at(p)).collect();
         let duts = places.iter().map(|cpus| Role { machine: &machines.dut, cpus });
-        // What is not known is no reason to keep others waiting.
+        // Machines without a known id do not count as shared.
         let auths =
             machines.auths.iter().map(|machine| Role { machine, cpus: &self.plan.cpus.auth });
         let others: Vec<Role<'_>> = duts.chain(auths).collect();
@@ -135,7 +137,7 @@ impl<H: Hosts> Campaign<'_, H> {
             .any(|tester| others.iter().any(|other| shared(&[tester, *other]).1 != Fact::No))
     }
 
-    /// The testers' machines, each once: testers that have one in common are one role.
+    /// Returns the testers' machines; testers on the same machine are one role.
     fn testers<'r>(&'r self, machines: &'r Machines) -> impl Iterator<Item = Role<'r>> {
         machines.testers.iter().map(|machine| Role { machine, cpus: &self.plan.cpus.tester })
     }

@@ -1,15 +1,15 @@
 //! A trial that several testers share (`[ssh] testers`).
 //!
 //! ```text
-//! clocks compared ─► each tester gets its part, and when all begin ─► silence until the last reply's time is over
-//!                                                                        │
-//!              one trial ◄─ merge ◄─ clocks compared again ◄─ results ◄──┘
+//! clocks compared ─► each tester gets its shard and the start time ─► no communication until the last reply timeout
+//!                                                                          │
+//!              one trial ◄─ merge ◄─ clocks compared again ◄─ results ◄────┘
 //! ```
 //!
-//! While the trial runs, no tester is asked anything. A tester that has not begun in time has sent
-//! none of its queries, and its process says so at the end. That, a tester that does not end, and
-//! a clock that is off make the trial invalid, with the tester's name: it is repeated like others
-//! that a tester spoiled. Where a clock is off before the trial, nobody begins.
+//! There is no communication with the testers during the trial. A tester that misses the start
+//! sends none of its queries, and its result reports that. This, a tester that does not end, and a
+//! clock offset above the limit make the trial invalid; the reason names the tester, and the trial
+//! is repeated. If a clock is already off before the trial, no tester starts.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -32,36 +32,36 @@ use crate::host::{HostError, Machine, Running};
 use crate::measures::Task;
 use crate::site::{RunningAuth, RunningDut};
 
-/// From when the last of several testers has been told of a trial to its first query, names that
-/// must be cached aside: each must have started its process.
+/// Time from the last tester's start to its first query, excluding the caching of names: each
+/// tester must have started its process by then.
 const LEAD: Nanos = Nanos(2 * Nanos::SECOND.0);
-/// How long it may take to tell one of them, which are told one after the other: three requests over
-/// ssh.
+/// Time allowed to start one tester: three requests over ssh. Testers are started one after the
+/// other.
 const TELLING: Nanos = Nanos::from_millis(500);
-/// How long a tester may take after the last reply's time until its process has ended.
+/// Time allowed for a tester's process to end after the last reply timeout.
 const PRINTS: Duration = Duration::from_secs(30);
-/// So often a clock is read; the reading that took the shortest way counts.
+/// Number of readings of a clock; the one with the shortest round trip counts.
 const READINGS: u32 = 8;
 
-/// A reading of a host's clock, between two moments of this one's (F. Cristian, Probabilistic clock
-/// synchronization, 1989, doi:10.1007/BF01784024).
+/// A reading of a host's clock, between two moments of this host's clock (F. Cristian,
+/// Probabilistic clock synchronization, 1989, doi:10.1007/BF01784024).
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Reading {
-    /// By how many nanoseconds it was ahead, if the way there took as long as the way back.
+    /// Nanoseconds by which the remote clock is ahead, assuming equal delays in both directions.
     ahead: i64,
-    /// By how many nanoseconds that may be wrong: half of the way there and back.
+    /// Maximum error in nanoseconds: half of the round trip.
     error: u64,
 }
 
 impl Reading {
-    /// It was asked at the moment `asked` of this host's clock, said `theirs`, and that was here
-    /// `way` later.
+    /// Computes the reading of a request that was sent at `asked` of this host's clock, returned
+    /// the time `theirs`, and took `way` in total.
     fn of(asked: Nanos, theirs: Nanos, way: Nanos) -> Reading {
         let error = way.0 / 2;
         Reading { ahead: theirs.0 as i64 - (asked.0 + error) as i64, error }
     }
 
-    /// The best of several readings of a machine's clock.
+    /// Returns the best of several readings of a machine's clock.
     fn take(machine: &Machine) -> Result<Reading, HostError> {
         let mut best: Option<Reading> = None;
         for _ in 0..READINGS {
@@ -76,7 +76,7 @@ impl Reading {
         Ok(best.expect("READINGS is not 0"))
     }
 
-    /// By how much this clock was ahead of another one, in nanoseconds: at the least and at the most.
+    /// Returns the range, in nanoseconds, by which this clock was ahead of another one.
     fn ahead_of(self, other: Reading) -> RangeInclusive<i64> {
         let (ahead, error) = (self.ahead - other.ahead, (self.error + other.error) as i64);
         ahead - error..=ahead + error
@@ -84,7 +84,7 @@ impl Reading {
 }
 
 impl RealHosts<'_> {
-    /// Carries out a trial that all testers share.
+    /// Executes a trial that all testers share.
     pub(super) fn shared_trial(
         &self,
         auth: &RunningAuth,
@@ -99,15 +99,15 @@ impl RealHosts<'_> {
         }
         let lead = lead(plan, self.world.testers.len() as u16);
         let (begun, begins) = (SystemTime::now(), Instant::now() + lead.into());
-        // What the first tester's clock will say then.
+        // The start time by the first tester's clock.
         let now = clock::wall().0.saturating_add_signed(before[0].ahead);
         let measurers = self.start_all(plan, Moment(Nanos(now) + lead))?;
         self.wait(begins, || Ok(()))?;
         let task = Task::Trial(Box::new(plan.clone()));
         let mut meter = Meter::new(auth, dut, &measurers, &self.world.dut)?;
         let over = begins + plan.duration.into() + plan.timeout.into();
-        // Servers are looked at as in any trial: what they use is part of the result, and without
-        // AuthDNS there is none.
+        // Servers are observed as in any trial: their CPU use is part of the result, and the trial
+        // fails without AuthDNS.
         self.wait(over, || {
             auth_lives(auth)?;
             Ok(meter.tick(dut, &task)?)
@@ -133,18 +133,18 @@ impl RealHosts<'_> {
         Ok(ended(trial, cpu))
     }
 
-    /// What the plan calls the testers.
+    /// Returns the names of the testers in the plan.
     fn tester_names(&self) -> Vec<&str> {
         self.world.testers.iter().map(Machine::name).collect()
     }
 
-    /// What the clocks of all testers say.
+    /// Reads the clocks of all testers.
     fn clocks(&self) -> Result<Vec<Reading>, HostError> {
         self.world.testers.iter().map(Reading::take).collect()
     }
 
-    /// How far each tester's clock may be from that of the first one, from before to after a trial;
-    /// nothing where all are of one machine, which has one clock.
+    /// Returns the offset of each tester's clock from that of the first one, from before to after a
+    /// trial; empty if all testers are on one machine and share its clock.
     fn offsets(&self, before: &[Reading], after: &[Reading]) -> Offsets {
         let ids = self.world.testers.iter().map(|tester| &tester.greeting().boot_id);
         let first = &self.world.tester().greeting().boot_id;
@@ -154,7 +154,7 @@ impl RealHosts<'_> {
         between(before, after)
     }
 
-    /// Starts `measure` on each tester, for its part of a trial that begins at `start`.
+    /// Starts `measure` on each tester, for its shard of a trial that begins at `start`.
     fn start_all(&self, plan: &TrialPlan, start: Moment) -> Result<Vec<Running>, CampaignError> {
         let testers = &self.world.testers;
         let (of, seed) = (testers.len() as u16, plan.seed_from(start));
@@ -169,7 +169,7 @@ impl RealHosts<'_> {
         each.collect()
     }
 
-    /// Waits until a moment, and does something now and then meanwhile.
+    /// Waits until `until`, and calls `meanwhile` periodically.
     fn wait(
         &self,
         until: Instant,
@@ -185,8 +185,7 @@ impl RealHosts<'_> {
         Ok(())
     }
 
-    /// What the tester with this number found of its part, when it has ended; `None` if it does not
-    /// end.
+    /// Returns the result of tester number `index` after it has ended; `None` if it does not end.
     fn given(
         &self,
         measurer: &Running,
@@ -217,10 +216,10 @@ impl RealHosts<'_> {
     }
 }
 
-/// From when `testers` are told of a trial to its first query.
+/// Returns the time from the start of the processes to the first query of a trial.
 fn lead(plan: &TrialPlan, testers: u16) -> Nanos {
-    // Each resolves all names to be cached, the more slowly the more there are: seed and start do
-    // not matter here.
+    // Each tester resolves all names to be cached, at a rate that decreases with the number of
+    // testers. Seed and start do not matter here.
     let shard = ShardPlan { index: 0, of: testers, seed: 0, start: Moment(Nanos(0)) };
     let telling = Nanos(TELLING.0 * u64::from(testers));
     LEAD + telling + TrialPlan { shard: Some(shard), ..plan.clone() }.preload_time()
@@ -230,17 +229,18 @@ fn ended(trial: TrialResult, cpu: Cpu) -> (TaskResult, Cpu) {
     (TaskResult::Trial(Box::new(trial)), cpu)
 }
 
-/// The result of a trial that testers spoiled in these ways, and of which there is nothing to merge.
+/// Returns the result of a trial that testers invalidated for these reasons and that has nothing to
+/// merge.
 pub(super) fn spoiled(plan: &TrialPlan, reasons: Vec<Reason>) -> TrialResult {
     TrialResult { reasons, ..TrialResult::not_begun(plan, 0) }
 }
 
-/// That the tester with this number spoiled a trial in this way.
+/// Returns a reason that names the tester with this shard number.
 pub(super) fn of_shard(shard: u16, reason: Reason) -> Reason {
     Reason::OfShard { shard, reason: Box::new(reason) }
 }
 
-/// The reasons of a trial; those of one of several testers name its host.
+/// Returns the reasons of a trial with host names in those of a single tester.
 pub(super) fn with_hosts(reasons: Vec<Reason>, hosts: &[&str]) -> Vec<Reason> {
     let with_host = |reason| match reason {
         Reason::OfShard { shard, reason } => match hosts.get(usize::from(shard)) {
@@ -252,8 +252,8 @@ pub(super) fn with_hosts(reasons: Vec<Reason>, hosts: &[&str]) -> Vec<Reason> {
     reasons.into_iter().map(with_host).collect()
 }
 
-/// Which testers' clocks are too far from the first one's or, where they are near enough to that,
-/// from one another's: what `merge` would say of them.
+/// Returns the testers whose clocks are too far from the first one's or, if those are close enough,
+/// from one another's. These are the faults that `merge` would report.
 fn clock_faults(offsets: &Offsets, limit: Nanos) -> Vec<Reason> {
     let apart = |one: &RangeInclusive<i64>, other: &RangeInclusive<i64>| {
         Nanos(one.end().abs_diff(*other.start()).max(other.end().abs_diff(*one.start())))
@@ -270,20 +270,20 @@ fn clock_faults(offsets: &Offsets, limit: Nanos) -> Vec<Reason> {
     errors.map(|(index, e)| of_shard(index, Reason::ClockOff { error: Some(e), limit })).collect()
 }
 
-/// A file of a tester's part in a trial, below the folder of its host.
+/// Returns the name of a tester's file in a trial, below the folder of its host.
 fn file(index: u16, what: &str) -> PathBuf {
     format!("trial-{index}.{what}").into()
 }
 
-/// Of readings before and after a trial, by how much each clock may have been ahead of the first one
-/// in between.
+/// Returns the range of each clock's offset from the first one during a trial, from readings before
+/// and after it.
 fn between(before: &[Reading], after: &[Reading]) -> Offsets {
     let of = |all: &[Reading]| -> Vec<RangeInclusive<i64>> {
         all.iter().map(|reading| reading.ahead_of(all[0])).collect()
     };
     let both = of(before).into_iter().zip(of(after));
     let ranges = both.map(|(a, b)| *a.start().min(b.start())..=*a.end().max(b.end()));
-    // The first one is what the others are held against.
+    // The first clock is the reference.
     (0..)
         .zip(ranges)
         .map(|(index, range)| (index, if index == 0 { 0..=0 } else { range }))
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(of(995_300), reading(-5_000, 300));
     }
 
-    /// They are told one after the other.
+    /// Testers are started one after the other.
     #[test]
     fn more_testers_are_given_more_time_to_be_told() {
         let plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(100_000));
@@ -316,7 +316,7 @@ mod tests {
         assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "{times:?}");
     }
 
-    /// Each of n testers resolves all of the names, at the n-th part of the rate.
+    /// Each of n testers resolves all of the names, at 1/n of the rate.
     #[test]
     fn more_testers_are_given_more_time_for_the_names_to_be_cached() {
         let mut plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(100_000));
@@ -337,7 +337,7 @@ mod tests {
         assert_eq!(found, Offsets::from(expected));
     }
 
-    /// By whom and how far: what is said of clocks before a trial.
+    /// Returns the clock faults before a trial, with the tester and the offset.
     fn off(offsets: &[(u16, RangeInclusive<i64>)]) -> Vec<(u16, u64)> {
         let faults = clock_faults(&offsets.iter().cloned().collect(), Nanos(100));
         let data = |fault: &Reason| match fault {
@@ -355,14 +355,14 @@ mod tests {
         assert!(off(&[]).is_empty(), "all are of one machine");
         assert_eq!(off(&[(0, 0..=0), (1, -90..=100), (2, 5..=20)]), [(1, 110), (2, 110)]);
         assert!(off(&[(0, 0..=0), (1, -20..=30), (2, 5..=20)]).is_empty());
-        // Ten seconds ahead: the others are not off for that.
+        // Ten seconds ahead; the other clocks are not off because of it.
         let ahead = 10_000_000_000;
         assert_eq!(
             off(&[(0, 0..=0), (1, -20..=30), (2, ahead..=ahead + 7)]),
             [(2, ahead as u64 + 7)]
         );
         assert_eq!(off(&[(0, 0..=0), (1, -ahead..=-ahead)]), [(1, ahead as u64)]);
-        // Both near enough to the first, and too far from each other.
+        // Both are close enough to the first clock, but too far from each other.
         assert_eq!(off(&[(0, 0..=0), (1, -60..=-60), (2, 60..=60)]), [(1, 120), (2, 120)]);
     }
 
@@ -376,14 +376,14 @@ mod tests {
         assert!(named[0].to_string().starts_with("shard 1: load2: "), "{}", named[0]);
     }
 
-    /// What a tester leaves that is told too late is merged like what the others leave.
+    /// The result of a tester that was started too late is merged with those of the others.
     #[test]
     fn a_tester_that_is_not_ready_makes_the_trial_invalid_and_is_named() {
         let start = Moment(Nanos(5));
         let given = (0..2).map(|index| {
             let mut plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1_000));
             plan.shard = Some(ShardPlan { index, of: 2, seed: 9, start });
-            // The moment is past for both.
+            // The start is in the past for both.
             let progress = tester::measurer::Progress::new(&plan);
             let trial = tester::measurer::run(&plan, &progress).unwrap();
             Given { file: format!("load{index}"), trial }

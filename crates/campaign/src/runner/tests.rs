@@ -1,4 +1,4 @@
-//! The runner against hosts that are simulated.
+//! The runner on simulated hosts.
 
 use std::path::Path;
 
@@ -72,7 +72,8 @@ fn a_campaign_measures_every_point_once() {
     assert!(Recorded::new(&plan(), &entries).has_result(&plan().points()[0]));
 }
 
-/// A look at a DUT has five queries: not one for each of six testers, and one tester suffices.
+/// A readiness check has five queries, which is less than one for each of six testers. A single
+/// tester sends them.
 #[test]
 fn looks_at_a_dut_are_shared_by_no_testers() {
     let folder = tempfile::tempdir().unwrap();
@@ -83,7 +84,7 @@ fn looks_at_a_dut_are_shared_by_no_testers() {
     assert!(results(&plan(), &entries).complete && hosts.looks.get() > 0);
 }
 
-/// What one of several testers spoils is repeated like what a single one spoils.
+/// A trial that one of several testers invalidated is repeated like any other invalid trial.
 #[test]
 fn a_trial_for_which_a_tester_was_not_ready_is_repeated() {
     let calm = steps(&journal_of(&plan(), 250, &[]));
@@ -127,7 +128,7 @@ fn a_campaign_that_is_killed_in_any_trial_goes_on_without_loss_or_repetition() {
     }
 }
 
-/// Power loss may leave any number of the journal's lines.
+/// A power failure may leave any prefix of the journal's lines.
 #[test]
 fn a_campaign_goes_on_from_any_line_of_its_journal() {
     let whole_folder = tempfile::tempdir().unwrap();
@@ -161,13 +162,13 @@ fn a_dut_that_dies_or_hangs_in_a_search_is_started_again_and_its_trial_repeated(
             if event == Event::Dies { "the DUT ended with signal: 9" } else { "the DUT hangs" };
         assert!(mishaps(&entries)[0].contains(words), "{:?}", mishaps(&entries));
     }
-    // Each time again: after two repetitions the result stands.
+    // Each attempt ends the same way: after two repetitions the result counts.
     let entries = journal_of(&plan(), 250, &[(3, Event::Dies), (4, Event::Dies), (5, Event::Dies)]);
     let ended = finished(&entries).into_iter().find(|m| m.dut_end.is_some()).unwrap();
     assert_eq!(ended.dut_end, Some(DutEnd::Died("signal: 9".into())));
-    // One search of two has no rate then, so there is no median for the loads: the last mishap.
+    // One search of two then has no rate, so there is no median for the loads: the last incident.
     assert_eq!((ended.verdict(), mishaps(&entries).len()), (Verdict::Failed, 4));
-    // Each of them is in the journal with its counts, and beside the number.
+    // Each repeated trial is in the journal with its counts, and is shown beside the result.
     let repeated: Vec<&Measured> = entries
         .iter()
         .filter_map(
@@ -321,8 +322,7 @@ fn points_with_a_frequency_governor_have_it_and_the_host_gets_its_own_back() {
     }
 }
 
-/// The rows and columns of a point say which AuthDNS the DUT asked, and each has the self-test that
-/// vouches for it.
+/// The rows and columns of a point name the DUT's AuthDNS, and each AuthDNS has its own self-test.
 #[test]
 fn a_dut_is_measured_with_several_servers_as_authdns_in_one_plan() {
     let text = PLAN.replace(
@@ -366,7 +366,7 @@ fn a_dut_is_measured_with_several_servers_as_authdns_in_one_plan() {
     );
 }
 
-/// A self-test with one AuthDNS says nothing of trials with another one.
+/// A self-test with one AuthDNS does not validate trials with another one.
 #[test]
 fn trials_are_vouched_for_by_the_self_test_with_their_own_authdns() {
     let text = PLAN.replace(
@@ -406,7 +406,7 @@ fn a_dut_that_never_starts_is_a_marked_row() {
     let (plan, folder) = (two_duts(), tempfile::tempdir().unwrap());
     let (ended, entries, hosts) = go_on(&plan, folder.path(), broken_from(1));
     ended.unwrap();
-    // Twice in the rehearsal.
+    // Both starts are in the rehearsal.
     assert_eq!(hosts.started.borrow().iter().filter(|name| *name == "Unbound").count(), 2);
     let found = results(&plan, &entries);
     assert!(!found.complete && found.duts[1].points.iter().all(|point| point.complete));
@@ -420,7 +420,7 @@ fn a_dut_that_never_starts_is_a_marked_row() {
     let marks = tables.iter().flat_map(|table| table.rows.iter().flatten());
     let mark = "not measured: Unbound did not start: exit status: 7";
     assert!(marks.filter(|cell| cell.contains(mark)).count() >= 2, "{tables:?}");
-    // A later run tries it again, and measures what is open.
+    // A later run tries it again, and measures the open points.
     let (ended, entries, _) = go_on(&plan, folder.path(), Simulated::new(250, &[]));
     ended.unwrap();
     assert!(results(&plan, &entries).complete);
@@ -465,8 +465,8 @@ fn names_never_repeat_while_a_dut_lives_and_a_search_that_needs_more_starts_anew
     let searches = 2;
     let starts: std::collections::BTreeSet<usize> = all.iter().map(|of| of.0).collect();
     assert!(starts.len() > searches, "a search took more names than there are: {all:?}");
-    // A trial cannot be carried out that needs more names than a search has, which has none where
-    // the readiness checks take all of the block.
+    // A trial that needs more names than a search has cannot be executed. A search has none if the
+    // readiness checks take the whole block.
     let none = crate::plan::AuthPlan {
         names: "10.0.0.0/26".parse().unwrap(),
         ..with_few_names("1s").auth
@@ -478,7 +478,7 @@ fn names_never_repeat_while_a_dut_lives_and_a_search_that_needs_more_starts_anew
     }
 }
 
-/// A plan whose zone file has 768 names for a search, and whose trials last so long.
+/// A plan whose zone file has 768 names for a search, and whose trials have this duration.
 fn with_few_names(duration: &str) -> Plan {
     let text = format!(
         "name = 'x'\n[auth]\ndriver = 'nsd'\nnames = '10.0.0.0/22'\n[trial]\nduration = '{duration}'\npause = '0s'\n\
@@ -506,13 +506,14 @@ fn a_trial_that_was_not_what_the_plan_wanted_ends_its_point() {
     assert_eq!((walk.due(), walk.void), (None, Some(deviation)));
 }
 
-/// A plan that checks answers too.
+/// A plan with conformance checks.
 fn checking() -> Plan {
     let text = PLAN.replace("[measure]\n", "[measure]\nconform = true\n");
     Plan::parse(&text, Path::new("p.toml")).unwrap()
 }
 
-/// In which trial of a calm campaign the checks begin: all of them, then those of each variant.
+/// Returns the steps of an undisturbed campaign, and the number of the trial in which the checks
+/// begin: all of them, then those of each variant.
 fn checks_in(plan: &Plan) -> (Vec<Step>, usize) {
     let calm = steps(&journal_of(plan, 250, &[]));
     let at: Vec<usize> = (0..calm.len()).filter(|&at| calm[at].point.is_checked()).collect();
@@ -521,7 +522,7 @@ fn checks_in(plan: &Plan) -> (Vec<Step>, usize) {
     (calm, at[0])
 }
 
-/// With how many configurations the DUT's answers are checked.
+/// Returns the number of configurations in which the DUT's answers are checked.
 fn variants(plan: &Plan) -> usize {
     plan.duts[0].driver.variants(plan.trial.prefix).len()
 }
@@ -586,7 +587,7 @@ fn a_dut_that_ends_in_the_checks_is_a_marked_row_and_not_checked_again() {
     }
 }
 
-/// What a server does with a variant only is said of it, with the variant, and the other checks stay.
+/// A result of one variant only is labelled with the variant, and the other checks remain.
 #[test]
 fn a_dut_that_ends_in_one_variant_keeps_its_other_checks() {
     let plan = checking();
@@ -629,7 +630,7 @@ fn checks_that_were_killed_are_made_again() {
     assert_eq!((hosts.trials.get(), hosts.started.borrow().len()), (0, 0), "nothing is left to do");
 }
 
-/// Where nothing could be checked, the reason stands in place of the counts.
+/// If nothing could be checked, the reason replaces the counts.
 #[test]
 fn a_dut_that_shows_nothing_to_check_has_no_result_and_says_why() {
     let plan = checking();
@@ -648,7 +649,7 @@ fn a_dut_that_shows_nothing_to_check_has_no_result_and_says_why() {
     assert!(!Recorded::new(&plan, &entries).has_result(&point));
 }
 
-/// A point of which some searches are of another version would be of none.
+/// A point must not mix searches of two versions.
 #[test]
 fn a_server_that_is_upgraded_in_the_middle_ends_the_campaign() {
     let folder = tempfile::tempdir().unwrap();
@@ -668,7 +669,7 @@ fn a_server_that_is_upgraded_in_the_middle_ends_the_campaign() {
     assert!(results(&plan(), &whole).complete);
 }
 
-/// It is not the end of the campaign, but the report says of which point the numbers are mixed.
+/// The campaign continues, but the report names the points with mixed results.
 #[test]
 fn a_host_that_changed_while_a_campaign_was_interrupted_is_a_caveat() {
     let folder = tempfile::tempdir().unwrap();
@@ -694,7 +695,7 @@ fn a_host_that_changed_while_a_campaign_was_interrupted_is_a_caveat() {
     let after = hosts("Linux 2", 2, &[(3, Event::Killed)]);
     let (ended, _, _) = go_on(&plan(), folder.path(), after);
     assert!(matches!(ended, Err(CampaignError::Interrupted)));
-    // What was noted is not noted again, and other facts than those that decide are not at all.
+    // Facts are recorded only once, and only if they are among those that affect results.
     let (ended, whole, _) = go_on(&plan(), folder.path(), hosts("Linux 2", 3, &[]));
     ended.unwrap();
     let changes = changes(&whole);

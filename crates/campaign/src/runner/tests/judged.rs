@@ -16,11 +16,11 @@ fn a_failed_self_test_ends_the_campaign() {
     let Err(CampaignError::SelfTest(failed)) = ended else { panic!("{ended:?}") };
     assert_eq!(mishaps(&entries), [failed.to_string()], "announced when it happens");
     assert!(steps(&entries).iter().all(|step| matches!(step.point, Point::SelfTest(_))));
-    // It is announced once, and does not pass by itself.
+    // The failure is announced once, and remains in effect.
     let (ended, again, hosts) = go_on(&plan(), folder.path(), Simulated::new(250, &[]));
     assert!(matches!(ended, Err(CampaignError::SelfTest(_))) && hosts.trials.get() == 0);
     assert_eq!(mishaps(&again).len(), 1);
-    // Going on without it.
+    // The campaign continues without the self-test.
     let mut hosts = Simulated::new(250, &[]);
     hosts.keep_going = true;
     let (ended, whole, _) = go_on(&plan(), folder.path(), hosts);
@@ -28,7 +28,7 @@ fn a_failed_self_test_ends_the_campaign() {
     let found = results(&plan(), &whole);
     let missing: Vec<&str> = found.without_result.iter().map(|of| of.point.as_str()).collect();
     assert!(missing.len() == 1 && missing[0].contains("self-test"), "{missing:?}");
-    // Again, after all else was measured: the new one counts.
+    // Repeated after everything else was measured: the new result counts.
     let (mut archive, _) = reopened(&folder.path().join("run"));
     archive.append(&Entry::Redone(Redo::SelfTest)).unwrap();
     drop(archive);
@@ -69,7 +69,8 @@ fn a_dut_with_wrong_replies_at_its_start_ends_with_advice() {
     assert!(finished(&entries).is_empty());
 }
 
-/// A hang is silence. A server that replies wrongly after an overload has failed its trial.
+/// Only silence counts as a hang. A server that replies wrongly after an overload has failed its
+/// trial.
 #[test]
 fn a_dut_with_wrong_replies_after_a_trial_has_failed_it() {
     let entries = journal_of(&plan(), 250, &[(7, Event::DeniesLater)]);
@@ -95,7 +96,7 @@ fn failed_trials_are_repeated_while_other_programs_run() {
     ended.unwrap();
     let found = results(&plan, &entries);
     assert_eq!(found.duts[0].points[0].figures.median, Some(250.0));
-    // A probe is not repeated: the full trial follows.
+    // A probe is not repeated, because the full trial follows.
     let counts = |m: &&Measured| {
         let is_full = m.step.length == Length::Full && m.step.point.dut().is_some();
         is_full && m.verdict() != Verdict::Passed
