@@ -1,14 +1,14 @@
-//! In which keys two plans differ.
+//! Differences between two plans.
 
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::plan::Plan;
 
-/// How many keys a sentence names.
+/// Maximum number of keys in a sentence.
 const NAMED: usize = 8;
 
-/// The keys in which two plans differ, as a user writes them: `trial.duration`, `dut[0].name`.
+/// Returns the keys in which two plans differ, in the form `trial.duration`, `dut[0].name`.
 /// Defaults count as written out.
 pub(crate) fn of_plans(a: &Plan, b: &Plan) -> Vec<String> {
     let mut keys = Vec::new();
@@ -16,7 +16,7 @@ pub(crate) fn of_plans(a: &Plan, b: &Plan) -> Vec<String> {
     keys
 }
 
-/// The keys as part of a sentence; of many, the first ones.
+/// Formats the keys as part of a sentence, truncated if there are many.
 pub(crate) fn sentence(keys: &[String]) -> String {
     let mut text = keys[..keys.len().min(NAMED)].join(", ");
     if keys.len() > NAMED {
@@ -25,8 +25,8 @@ pub(crate) fn sentence(keys: &[String]) -> String {
     text
 }
 
-/// A plan as the journal keeps it. It goes through its text, for a number may lose its last digit
-/// there.
+/// Returns a plan as the journal stores it. The conversion goes through text, in which a number may
+/// lose its last digit.
 fn value(plan: &impl Serialize) -> Value {
     let text = serde_json::to_string(plan).unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()

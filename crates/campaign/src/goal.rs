@@ -1,4 +1,4 @@
-//! The goals of an MLRsearch as people write them.
+//! Parser for the goals of an MLRsearch.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::written::{share, some_time};
 
-/// How far the bounds of an MLRsearch may be apart that is to be so near at this rate.
+/// Returns the maximum distance of an MLRsearch's bounds at this rate.
 pub(crate) fn distance(width: f64, rate: Qps) -> Qps {
     Qps((width * rate.0 as f64).ceil() as u64)
 }
 
-/// `LOSS[,exceed=SHARE][,final=TIME][,sum=TIME]`, of `--goal` and of `goals` in a plan: what is left
-/// out is that of RFC 8219.
+/// `LOSS[,exceed=SHARE][,final=TIME][,sum=TIME]`, as in `--goal` and in `goals` of a plan. Omitted
+/// parts are those of RFC 8219.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TypedGoal {
@@ -27,8 +27,8 @@ pub struct TypedGoal {
 }
 
 impl TypedGoal {
-    /// The goal, where trials last `duration` and bounds are to be as near as `width` unless it
-    /// says otherwise.
+    /// Returns the goal, with `duration` as the trial length and `width` as the relative width of
+    /// the bounds unless the text sets them.
     pub fn goal(&self, duration: Duration, width: f64) -> Goal {
         let last = self.last.unwrap_or(self.sum.map_or(duration, |sum| duration.min(sum)));
         let goal = Goal::rfc8219(Nanos::from(last), width);
@@ -129,8 +129,7 @@ mod tests {
             (half.final_duration, half.duration_sum),
             (Nanos::SECOND, Nanos(21_000_000_000))
         );
-        // A sum that is shorter than a trial makes trials shorter, one that is longer makes more of
-        // them.
+        // A sum below the trial length shortens the trials; a sum above it increases their number.
         let sum = |text: &str| parse(text).unwrap().goal(minute, 0.01);
         assert_eq!(sum("0.001,sum=20s").final_duration, Nanos(20_000_000_000));
         assert_eq!(sum("0.001,sum=2m").final_duration, Nanos(60_000_000_000));

@@ -1,5 +1,5 @@
-//! Hosts that are not what they were when a campaign was interrupted: another kernel, another build
-//! of this program, other CPUs. The campaign goes on, and says which numbers are of both.
+//! Hosts that changed while a campaign was interrupted: another kernel, another dns64bench build,
+//! or other CPUs. The campaign continues, and the report marks the affected results.
 
 use std::fmt;
 
@@ -10,35 +10,35 @@ use crate::archive::Entry;
 use crate::environment::Environment;
 use crate::point::Point;
 
-/// The role of the machine on which all servers run where the topology is loopback.
+/// Role of the machine on which all servers run with topology loopback.
 pub(crate) const ALL_ROLES: &str = "all";
 
 /// Hosts that changed in the same way at the same moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct HostChange {
-    /// What they are: tester, dut or auth; "tester N" is a further one of several. "all" is the one
+    /// Their roles: tester, dut or auth. "tester N" is a further tester; "all" is the single
     /// machine of a campaign on loopback.
     pub roles: Vec<String>,
-    /// The facts that are other ones.
+    /// The changed facts.
     pub facts: Vec<FactChange>,
-    /// How many trials had ended before.
+    /// Number of trials that had ended before the change.
     pub trials_before: usize,
-    /// The points that have trials from before and from after it, in words.
+    /// The points that have trials from before and after the change, as text.
     pub points: Vec<String>,
 }
 
-/// A fact of a host that is another one than before.
+/// A changed fact of a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct FactChange {
-    /// What it is: kernel, CPU or dns64bench.
+    /// Name of the fact: kernel, CPU or dns64bench.
     pub what: String,
-    /// What it was.
+    /// Value before the change.
     pub before: String,
-    /// What it is from then on.
+    /// Value after the change.
     pub after: String,
 }
 
-/// The facts of a host that numbers depend on and that are other ones than before.
+/// Returns the changed facts of a host that affect results.
 pub(crate) fn changed_facts(before: &Environment, after: &Environment) -> Vec<FactChange> {
     let cpus = |e: &Environment| format!("{} × {}", e.cpus, e.cpu);
     let facts = [
@@ -50,7 +50,7 @@ pub(crate) fn changed_facts(before: &Environment, after: &Environment) -> Vec<Fa
     changed.map(|(what, before, after)| FactChange { what: what.into(), before, after }).collect()
 }
 
-/// What was noted last of the host with this role, if something was.
+/// Returns the last recorded facts of the host with this role, if there are any.
 pub(crate) fn noted<'a>(entries: &'a [Entry], role: &str) -> Option<&'a Environment> {
     entries.iter().rev().find_map(|entry| match entry {
         Entry::Host { role: of, environment } | Entry::HostChanged { role: of, environment }
@@ -62,7 +62,8 @@ pub(crate) fn noted<'a>(entries: &'a [Entry], role: &str) -> Option<&'a Environm
     })
 }
 
-/// The changes that a journal tells of; `begun` is the machine on which the campaign was begun.
+/// Returns the changes that a journal records; `begun` is the machine on which the campaign was
+/// started.
 pub(crate) fn host_changes(begun: &Environment, entries: &[Entry]) -> Vec<HostChange> {
     let mut all: Vec<HostChange> = Vec::new();
     for (at, entry) in entries.iter().enumerate() {
@@ -85,7 +86,7 @@ pub(crate) fn host_changes(begun: &Environment, entries: &[Entry]) -> Vec<HostCh
     all
 }
 
-/// The point of each trial that ended.
+/// Returns the point of each finished trial.
 fn points_of(entries: &[Entry]) -> Vec<&Point> {
     let of_trials = entries.iter().filter_map(|entry| match entry {
         Entry::Finished(measured) => Some(&measured.step.point),
@@ -94,7 +95,7 @@ fn points_of(entries: &[Entry]) -> Vec<&Point> {
     of_trials.collect()
 }
 
-/// The points that have trials on both sides, each once.
+/// Returns the points that have trials on both sides, each once.
 fn mixed(before: &[Entry], after: &[Entry]) -> Vec<String> {
     let after = points_of(after);
     let mut both: Vec<&Point> = Vec::new();
@@ -107,7 +108,7 @@ fn mixed(before: &[Entry], after: &[Entry]) -> Vec<String> {
 }
 
 impl HostChange {
-    /// Whose host it is, at the beginning of a sentence.
+    /// Returns the subject of the sentence.
     fn whose(&self) -> String {
         match &self.roles[..] {
             [role] if role == ALL_ROLES => "The machine".into(),
@@ -116,13 +117,13 @@ impl HostChange {
         }
     }
 
-    /// When it changed: `after 34 trials`.
+    /// Returns the time of the change: `after 34 trials`.
     pub(crate) fn when(&self) -> String {
         format!("after {}", counted(self.trials_before as u64, "trial", "trials"))
     }
 }
 
-/// A sentence, with its end.
+/// Formats the change as a complete sentence.
 impl fmt::Display for HostChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} changed {} of this run:", self.whose(), self.when())?;

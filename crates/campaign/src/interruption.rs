@@ -1,40 +1,40 @@
-//! The user's wish to stop, as everything that waits in a campaign sees it.
+//! The user's request to stop, shared by all parts of a campaign that wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Between two looks.
+/// Polling interval.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How often the user has asked for the end: once to end in order, twice to end at once. Clones
-/// mean the same one.
+/// Number of stop requests: after the first the campaign ends in order, after the second at once.
+/// Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub struct Interruption(Arc<AtomicU32>);
 
 impl Interruption {
-    /// Nobody has asked yet.
+    /// Creates the state without a request.
     pub fn new() -> Interruption {
         Interruption::default()
     }
 
-    /// Asks for the end; to be called for each signal.
+    /// Requests the end; call it for each signal.
     pub fn ask(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether the end was asked for.
+    /// True if the end was requested.
     pub fn is_asked(&self) -> bool {
         self.0.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether the end was asked for again: nothing is to be waited for any more.
+    /// True after a second request: nothing may be waited for any more.
     pub(crate) fn is_urgent(&self) -> bool {
         self.0.load(Ordering::Relaxed) > 1
     }
 
-    /// Sleeps for `time`, or until the end is asked for.
+    /// Sleeps for `time`, or until the end is requested.
     pub fn sleep(&self, time: Duration) {
         let end = Instant::now() + time;
         while !self.is_asked() && Instant::now() < end {

@@ -1,4 +1,4 @@
-//! Why there is no number where one was to be.
+//! Reasons for a missing result.
 
 use std::fmt;
 
@@ -11,23 +11,23 @@ use crate::governor::CannotBeMade;
 use crate::point::Point;
 use crate::recorded::Recorded;
 
-/// Why there is no number.
+/// Reason for a missing result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Missing {
     /// No trial of the point has ended.
     NotBegun {
-        /// What happened to the point, or to its server, if anything did.
+        /// The incident at the point or at its server, if any.
         because: Option<String>,
     },
-    /// Trials have ended, and not enough of them for a number.
+    /// Trials have ended, but too few for a result.
     Unfinished,
-    /// The tester spoiled all trials that could have given the number.
+    /// The tester invalidated all trials that could have given the result.
     Spoiled,
-    /// The DUT was not asked what the point is about.
+    /// The DUT was not queried under the conditions of the point.
     Void(Deviation),
-    /// The DUT is misconfigured: the replies in its first trial were wrong in one way, and it passed
-    /// at no rate.
+    /// The DUT is misconfigured: the replies in its first trial were all wrong in one way, and no
+    /// rate passed.
     WrongReplies(Wrong),
     /// The DUT ended in a trial.
     Ended(DutEnd),
@@ -35,19 +35,20 @@ pub enum Missing {
     NoRate,
     /// A search of the self-test found no passing rate.
     NoPassingRate,
-    /// The DUT's host has not what it takes.
+    /// The DUT's host lacks a required feature.
     CannotBeMade(CannotBeMade),
     /// The host does not count it.
     NotCounted,
-    /// No check could be made.
+    /// No check could be executed.
     NotChecked {
-        /// What `conform` said.
+        /// The error reported by `conform`.
         why: String,
     },
 }
 
 impl Missing {
-    /// That a point has no trial, and the last thing that was noted of it or of its server.
+    /// Returns the reason for a point without trials: the last incident recorded at the point or at
+    /// its server.
     pub(crate) fn not_begun(recorded: &Recorded<'_>, point: &Point) -> Missing {
         let because = recorded.entries.iter().rev().find_map(|entry| match entry {
             Entry::Mishap { point: of, what, .. }

@@ -1,9 +1,9 @@
-//! Files that are whole or not there: opened before there is anything to write, named when all is
-//! written.
+//! Files that are written atomically: opened before there is anything to write, and named after
+//! everything is written.
 //!
 //! ```text
-//! open ─► temporary file beside the path ─ write ─► … ─ finish ─► synced, renamed to the path
-//!    └──► device, pipe or socket: written as it is               dropped before: nothing is left
+//! open ─► temporary file in the same folder ─ write ─► … ─ finish ─► synced, renamed to the path
+//!     └──► device, pipe or socket: written directly               dropped before: nothing is left
 //! ```
 
 use std::fs::File;
@@ -12,27 +12,27 @@ use std::path::{Path, PathBuf};
 
 use tempfile::{Builder, NamedTempFile};
 
-/// A file that will be at a path, if it is finished.
+/// A file that appears at its path when it is finished.
 pub struct NewFile {
     path: PathBuf,
     target: Target,
 }
 
-/// What is written until then.
+/// Destination of writes before the file is finished.
 enum Target {
-    /// A file without the name that it will have.
+    /// A temporary file.
     Unnamed(NamedTempFile),
-    /// What is no ordinary file, such as `/dev/null`, must not be replaced by one.
+    /// A special file, such as `/dev/null`, which must not be replaced by a regular one.
     Special(File),
 }
 
 impl NewFile {
-    /// Opens a file that will be at `path`. What is there stays as it is until [`NewFile::finish`].
+    /// Opens a file for `path`. An existing file stays unchanged until [`NewFile::finish`].
     ///
     /// # Errors
-    /// If the folder is not there or cannot be written to.
+    /// If the folder does not exist or is not writable.
     pub fn open(path: &Path) -> io::Result<NewFile> {
-        // What a link leads to is written, and the link stays.
+        // The target of a link is written, and the link remains.
         let path = &if path.is_symlink() {
             path.canonicalize().unwrap_or_else(|_| path.into())
         } else {
@@ -48,9 +48,9 @@ impl NewFile {
                 .parent()
                 .filter(|folder| !folder.as_os_str().is_empty())
                 .unwrap_or(Path::new("."));
-            // A file of std's has the mode that the umask leaves to it, where a temporary file's own,
-            // 0600, would keep others from a result, and its errors do not have a name in them that
-            // nobody has chosen.
+            // The mode of a file created by std follows the umask. A temporary file's mode 0600
+            // would make results unreadable to others, and its errors would contain a random file
+            // name.
             let mut builder = Builder::new();
             let file =
                 builder.prefix(".dns64bench-").make_in(folder, |path| File::create_new(path))?;
@@ -59,15 +59,15 @@ impl NewFile {
         Ok(NewFile { path: path.into(), target })
     }
 
-    /// Where it will be.
+    /// Returns the final path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Gives the file its name, when it is on the disk.
+    /// Syncs the file and renames it to its path.
     ///
     /// # Errors
-    /// If it cannot be written; then what was there before is still there.
+    /// If it cannot be written; a previous file is then unchanged.
     pub fn finish(self) -> io::Result<()> {
         match self.target {
             Target::Unnamed(file) => {
@@ -101,7 +101,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
-    /// The mode that the umask of this process leaves to a file.
+    /// Returns the mode of a file under the umask of this process.
     fn usual_mode(folder: &Path) -> u32 {
         let path = folder.join("usual");
         fs::write(&path, "").unwrap();

@@ -1,20 +1,20 @@
-//! Where a host's memory came from: counters of its NUMA nodes, node by node.
+//! Memory allocation of a host: counters of its NUMA nodes, node by node.
 //!
 //! G. Lencse and Y. Kadobayashi, "Benchmarking DNS64 Implementations: Theory and Practice" (2018,
-//! DOI 10.1016/j.comcom.2018.05.005) reads them before and after each trial and gives hits and
+//! DOI 10.1016/j.comcom.2018.05.005) read them before and after each trial and report hits and
 //! misses of each node.
 
 use serde::{Deserialize, Serialize};
 
 use crate::environment::Tree;
 
-/// Where Linux has its nodes.
+/// Folder of the nodes in Linux.
 const NODES: &str = "/sys/devices/system/node";
 
-/// Counters of all nodes of a host, or their differences, in the order of the nodes' numbers.
+/// Counters of all nodes of a host, or their differences, in the order of the node numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Numa {
-    /// The pages of each node, in the order of their numbers.
+    /// The pages of each node, in the order of the node numbers.
     pub nodes: Vec<NodePages>,
 }
 
@@ -23,15 +23,15 @@ pub struct Numa {
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 pub struct NodePages {
-    /// The node's number, as the kernel counts them.
+    /// The node's number, as assigned by the kernel.
     pub node: usize,
-    /// Allocated on this node as wanted.
+    /// Allocated on this node as intended.
     pub hit: u64,
-    /// Allocated on this node though another one was wanted.
+    /// Allocated on this node although another one was preferred.
     pub miss: u64,
-    /// Wanted on this node and allocated on another one.
+    /// Intended for this node but allocated on another one.
     pub foreign: u64,
-    /// Allocated on this node as the turn of interleaving wanted it.
+    /// Allocated on this node by the interleave policy, as intended.
     pub interleave_hit: u64,
     /// Allocated on this node by a process that ran on it.
     pub local: u64,
@@ -40,7 +40,7 @@ pub struct NodePages {
 }
 
 impl Numa {
-    /// The counters of a host; `None` where the kernel does not count.
+    /// Reads the counters of a host; `None` if the kernel does not count.
     pub(crate) fn read(tree: &Tree) -> Option<Numa> {
         let of = |name: String| {
             let node = name.strip_prefix("node")?.parse().ok()?;
@@ -50,12 +50,12 @@ impl Numa {
         (!nodes.is_empty()).then_some(Numa { nodes })
     }
 
-    /// A script for a POSIX shell that prints what [`Numa::read`] needs.
+    /// Returns a script for a POSIX shell that prints the input of [`Numa::read`].
     pub(crate) fn script() -> String {
         Tree::script_for(&format!("{NODES}/node*/numastat"))
     }
 
-    /// What was counted since `before`. A node that was not there then is left out.
+    /// Returns the difference to `before`. Nodes missing in `before` are left out.
     pub fn since(&self, before: &Numa) -> Numa {
         let of = |now: &NodePages| {
             let before = before.nodes.iter().find(|then| then.node == now.node)?;
@@ -64,14 +64,14 @@ impl Numa {
         Numa { nodes: self.nodes.iter().filter_map(of).collect() }
     }
 
-    /// Hits and misses of all nodes together.
+    /// Returns the hits and misses of all nodes together.
     pub fn sum(&self) -> (u64, u64) {
         self.nodes.iter().fold((0, 0), |(hit, miss), node| (hit + node.hit, miss + node.miss))
     }
 }
 
 impl NodePages {
-    /// Of a file `numastat`; `None` if it has not the counters that everything else is compared by.
+    /// Parses a `numastat` file; `None` if one of the mandatory counters is missing.
     fn parse(node: usize, text: &str) -> Option<NodePages> {
         let value = |name: &str| {
             let of_line =
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use crate::environment::of_lines;
 
-    /// As Linux writes it, recorded; `n` tells the nodes apart.
+    /// A recorded file of Linux; `n` distinguishes the nodes.
     fn numastat(n: u64) -> String {
         format!(
             "numa_hit {}\nnuma_miss {n}\nnuma_foreign 3\ninterleave_hit 1136\nlocal_node {}\nother_node 7\n",
@@ -159,7 +159,7 @@ mod tests {
         }
     }
 
-    /// The recordings that cores are chosen on have their nodes' counters too.
+    /// The recordings used for the choice of cores contain the nodes' counters too.
     #[test]
     fn counters_of_recorded_machines_are_read() {
         let of = |text: &str| Numa::read(&of_lines(text)).unwrap();

@@ -1,6 +1,5 @@
-//! What a journal holds of each point: the point's trials are walked through again with the noted
-//! verdicts. Who measures and who computes results walk in the same way, so they agree on which
-//! trial belongs where.
+//! Replay of a journal: the trials of each point are replayed with the recorded verdicts. Measuring
+//! and computing results use the same replay, so they agree on the point to which a trial belongs.
 
 use std::fmt;
 
@@ -23,7 +22,7 @@ use crate::search::SearchCourse;
 pub struct Recorded<'a> {
     /// The plan.
     pub plan: &'a Plan,
-    /// The journal's lines.
+    /// The journal's entries.
     pub entries: &'a [Entry],
 }
 
@@ -34,7 +33,7 @@ pub struct FailedSelfTest {
     pub point: Point,
     /// The rate of its last trial, queries per second.
     pub rate: Qps,
-    /// The reason why that did not pass.
+    /// The reason why the last trial did not pass.
     pub reason: String,
 }
 
@@ -48,39 +47,40 @@ impl fmt::Display for FailedSelfTest {
     }
 }
 
-/// How far a point has come.
+/// Progress of a point, after the replay of its trials.
 pub struct Walk<'a> {
-    /// The course of the point after the trials below.
+    /// The sequence of trials, positioned after the trials below.
     pub course: Course,
-    /// The trials that belong to it, in their order; others of the same point in the journal do
-    /// not.
+    /// The trials that belong to the point, in order. Other trials of the point in the journal are
+    /// left out.
     pub trials: Vec<&'a Measured>,
-    /// Why the point can have no number: the DUT was not asked what it is about.
+    /// Deviation because of which the point can have no result: the DUT was not queried under the
+    /// conditions of the point.
     pub void: Option<Deviation>,
-    /// Why the DUT's host cannot make it.
+    /// Reason why the DUT's host cannot provide the point.
     pub cannot: Option<&'a CannotBeMade>,
 }
 
 impl Walk<'_> {
-    /// The trial to carry out next; none if the point is complete or can have no number.
+    /// Returns the next trial; `None` if the point is complete or can have no result.
     pub fn due(&self) -> Option<Due> {
-        // More trials would not change what the DUT is asked.
+        // More trials would not change the DUT's queries.
         if self.void.is_some() || self.cannot.is_some() { None } else { self.course.next() }
     }
 }
 
 impl<'a> Recorded<'a> {
-    /// What the journal holds.
+    /// Creates the replay of a journal.
     pub fn new(plan: &'a Plan, entries: &'a [Entry]) -> Recorded<'a> {
         Recorded { plan, entries }
     }
 
-    /// All finished trials of a point, whether they belong to its course or not.
+    /// Returns all finished trials of a point, including those outside its sequence of trials.
     pub fn measured(&self, point: &'a Point) -> impl Iterator<Item = &'a Measured> + use<'a> {
         self.finished().filter(move |measured| measured.step.point == *point)
     }
 
-    /// Trials of a point in which the DUT died or hung and which were repeated.
+    /// Returns the trials of a point in which the DUT died or hung and that were repeated.
     pub(crate) fn repeated<'p>(
         &self,
         point: &'p Point,
@@ -91,7 +91,7 @@ impl<'a> Recorded<'a> {
         })
     }
 
-    /// All finished trials of the journal that count, in their order.
+    /// Returns all finished trials of the journal that count, in order.
     pub fn finished(&self) -> impl Iterator<Item = &'a Measured> + use<'a> {
         let redone = self.entries.iter().enumerate().rev().find_map(|(at, entry)| match entry {
             Entry::Redone(redo) => Some((at, *redo)),
@@ -106,8 +106,8 @@ impl<'a> Recorded<'a> {
         })
     }
 
-    /// The first self-test that is to validate the tester and passed at no rate, with the reason of its
-    /// last trial; `None` while none has failed.
+    /// Returns the first self-test that is meant to validate the tester and passed at no rate, with
+    /// the reason of its last trial; `None` if no such self-test has failed.
     pub fn failed_self_test(&self) -> Option<FailedSelfTest> {
         self.plan.points().into_iter().find_map(|point| {
             let result = self_test::result(self, &point)?;
@@ -123,7 +123,7 @@ impl<'a> Recorded<'a> {
         })
     }
 
-    /// Walks through a point; `None` where it has nothing to begin with.
+    /// Replays a point; `None` if it has no rate to start with.
     pub fn walk(&self, point: &Point) -> Option<Walk<'a>> {
         let mut course = point.measure().course(self, point)?;
         let mut left: Vec<&Measured> =
@@ -147,7 +147,7 @@ impl<'a> Recorded<'a> {
         Some(Walk { course, trials, void, cannot: self.cannot(point) })
     }
 
-    /// Why the DUT's host cannot make a point, if that was found.
+    /// Returns the recorded reason why the DUT's host cannot provide a point.
     pub fn cannot(&self, point: &Point) -> Option<&'a CannotBeMade> {
         self.entries.iter().find_map(|entry| match entry {
             Entry::CannotBeMade { point: of, why } if of == point => Some(why),
@@ -155,8 +155,8 @@ impl<'a> Recorded<'a> {
         })
     }
 
-    /// Whether all that the plan wants of a point is in the journal. A point that can have no
-    /// number is complete when that is known.
+    /// True if the journal contains all trials that the plan requires of a point. A point that can
+    /// have no result is complete as soon as that is known.
     pub fn is_complete(&self, point: &Point) -> bool {
         match self.walk(point) {
             Some(walk) => walk.due().is_none(),
@@ -164,7 +164,7 @@ impl<'a> Recorded<'a> {
         }
     }
 
-    /// Whether there is a result for a point: a number, or that the lowest rate failed.
+    /// True if a point has a result: a number, or a failure at the lowest rate.
     pub fn has_result(&self, point: &Point) -> bool {
         let complete = self
             .walk(point)
@@ -172,8 +172,8 @@ impl<'a> Recorded<'a> {
         complete && point.measure().has_result(self, point)
     }
 
-    /// The median of a DUT's worst case at a place, of the searches that are done; `None` if they
-    /// have no median, or the point is void.
+    /// Returns the median of a DUT's worst case at a placement, over the finished searches; `None`
+    /// if they have no median, or if the point is void.
     pub(crate) fn median_at(&self, dut: &str, place: &Cores) -> Option<f64> {
         let point = Point::Search(Conditions::worst_case(dut, place.clone()));
         let walk = self.walk(&point).filter(|walk| walk.void.is_none())?;
@@ -181,9 +181,9 @@ impl<'a> Recorded<'a> {
         Figures::of(&walk.course.searches()?.found(), 1.0, resolution).median
     }
 
-    /// The rate up to which the self-test validates the tester at a point: by its smallest result,
-    /// 0 if a search of it found no passing rate. `None` if the plan has no self-test, or none of
-    /// its searches is over.
+    /// Returns the rate up to which the self-test validates the tester at a point: its smallest
+    /// result, or 0 if one of its searches found no passing rate. `None` if the plan has no
+    /// self-test, or no search of it has ended.
     pub fn allowed(&self, point: &Point) -> Option<Qps> {
         let test = self.plan.self_test.as_ref()?;
         let walk = self.walk(&self.plan.self_test_for(point)?)?;
@@ -199,7 +199,7 @@ impl<'a> Recorded<'a> {
         Some(allowed_rate(passed, aaaa, cached, test.delta))
     }
 
-    /// What a server says that it is.
+    /// Returns the recorded version of a server.
     pub fn version(&self, name: &str) -> Option<String> {
         self.entries.iter().find_map(|entry| match entry {
             Entry::Version { dut, text } if dut == name => Some(text.clone()),
@@ -208,10 +208,11 @@ impl<'a> Recorded<'a> {
     }
 }
 
-/// Why the point of a trial can have no number: the DUT was not asked what the point is about.
-/// `searches` are those that the trial is of, if it is of any.
+/// Returns the deviation because of which the point of a trial can have no result: the DUT was not
+/// queried under the conditions of the point. `searches` are those of the trial, if it belongs to
+/// searches.
 pub(crate) fn why_void(measured: &Measured, searches: Option<&SearchCourse>) -> Option<Deviation> {
-    // A probe is too short to say so; of an MLRsearch even short trials decide.
+    // A probe is too short to decide that. In an MLRsearch even short trials decide.
     if measured.step.length == Length::Probe {
         return None;
     }

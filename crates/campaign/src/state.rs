@@ -1,5 +1,5 @@
-//! Where this program keeps what it needs between two commands (XDG Base Directory Specification
-//! 0.8): journals of searches, and which processes hold the lab.
+//! State folders (XDG Base Directory Specification 0.8) for data between two commands: journals of
+//! searches, and ids of the processes that hold the lab.
 
 use std::env;
 use std::ffi::OsString;
@@ -10,33 +10,33 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::{Uid, geteuid};
 
-/// Our folder below those of all programs.
+/// Name of this program's folder below the user's state folder.
 const OURS: &str = "dns64bench";
 
-/// The folder for what outlives a reboot, made if it is not there: `$XDG_STATE_HOME/dns64bench`, or
-/// `~/.local/state/dns64bench`.
+/// Returns the folder for data that survives a reboot, and creates it if necessary:
+/// `$XDG_STATE_HOME/dns64bench`, or `~/.local/state/dns64bench`.
 ///
 /// # Errors
-/// If the user has none that can be written.
+/// If the user has no writable folder.
 pub fn lasting() -> io::Result<PathBuf> {
     first_usable(&lasting_places(&|name| env::var_os(name)))
 }
 
-/// The folder for what ends with the machine's uptime, made if it is not there:
-/// `$XDG_RUNTIME_DIR/dns64bench` (where it is not set `/run/user/UID/dns64bench`), or [`lasting`],
-/// or `/tmp/dns64bench-UID`, which must be the user's own then.
+/// Returns the folder for data that is valid until the next reboot, and creates it if necessary:
+/// `$XDG_RUNTIME_DIR/dns64bench` (default: `/run/user/UID/dns64bench`), or [`lasting`], or
+/// `/tmp/dns64bench-UID`, which must belong to the user.
 ///
 /// # Errors
-/// If none of them can be written by this user alone.
+/// If none of them is writable by this user alone.
 pub(crate) fn passing() -> io::Result<PathBuf> {
     first_usable(&passing_places(geteuid(), &|name| env::var_os(name)))
 }
 
-/// The value of an environment variable.
+/// Lookup of an environment variable.
 type Variable<'a> = dyn Fn(&str) -> Option<OsString> + 'a;
 
 fn lasting_places(variable: &Variable<'_>) -> Vec<PathBuf> {
-    // The specification: relative paths are invalid, and to be ignored.
+    // By the specification, relative paths are invalid and must be ignored.
     let folder = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let home = folder("HOME").map(|home| home.join(".local/state"));
     folder("XDG_STATE_HOME").into_iter().chain(home).map(|path| path.join(OURS)).collect()
@@ -51,7 +51,7 @@ fn passing_places(user: Uid, variable: &Variable<'_>) -> Vec<PathBuf> {
     places
 }
 
-/// The first of the folders that is there, or can be made, and is nobody else's.
+/// Returns the first of the folders that exists or can be created, and that belongs to this user.
 fn first_usable(places: &[PathBuf]) -> io::Result<PathBuf> {
     let mut why =
         io::Error::new(io::ErrorKind::NotFound, "neither XDG_STATE_HOME nor HOME names a folder");
@@ -66,18 +66,18 @@ fn first_usable(places: &[PathBuf]) -> io::Result<PathBuf> {
     Err(why)
 }
 
-/// Makes a folder that nobody else can look into; an error if it is somebody else's.
+/// Creates a folder that is readable by this user only; an error if it belongs to another user.
 fn own(folder: &Path) -> io::Result<()> {
     match DirBuilder::new().recursive(true).mode(0o700).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
-    // A link could lead into the folder of somebody else.
+    // A link could lead into the folder of another user.
     let found = fs::symlink_metadata(folder)?;
     if !found.is_dir() || found.uid() != geteuid().as_raw() {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to somebody else"));
     }
-    // Seen now, and not when there is something to be written.
+    // Tested now, instead of failing at the first write.
     tempfile::tempfile_in(folder).map(drop)
 }
 

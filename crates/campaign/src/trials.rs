@@ -10,20 +10,20 @@ use tester::measurer::result::Rtt;
 use crate::archive::{DutEnd, Entry, Measured, TaskResult};
 use crate::point::Point;
 
-/// A trial of the journal. Checks of answers (`conform`) are not listed.
+/// A trial of the journal. Conformance checks are not listed.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// The point that it belongs to.
+    /// The point of the trial.
     pub point: Point,
-    /// Search or repetition of the point, from 1.
+    /// Number of the search or repetition of the point, from 1.
     pub repeat: u32,
-    /// A probe, or of full length.
+    /// A probe, or a trial of full length.
     pub length: Length,
     /// The offered rate, queries per second; absent in a closed loop.
     pub rate: Option<Qps>,
     /// Start of the trial, seconds since 1970-01-01 UTC.
     pub started_unix_s: f64,
-    /// Time of sending in seconds; of a closed loop, the time of all experiments.
+    /// Sending time in seconds; for a closed loop, the duration of all experiments.
     pub duration_s: f64,
     /// Queries by their outcome.
     pub counts: Counts,
@@ -40,7 +40,7 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// All trials of a journal, in the order in which they ended.
+    /// Returns all trials of a journal, in the order in which they ended.
     pub(crate) fn all(entries: &[Entry]) -> Vec<Trial> {
         let finished = entries.iter().filter_map(|entry| match entry {
             Entry::Finished(measured) => Some(&**measured),
@@ -76,7 +76,7 @@ impl Trial {
         })
     }
 
-    /// Share of valid replies from 0 to 1; absent if nothing was sent.
+    /// Returns the share of valid replies from 0 to 1; `None` if nothing was sent.
     pub(crate) fn valid(&self) -> Option<f64> {
         (self.counts.sent > 0).then(|| self.counts.valid as f64 / self.counts.sent as f64)
     }
