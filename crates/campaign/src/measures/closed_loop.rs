@@ -1,6 +1,6 @@
-//! A DUT that is asked in a closed loop, as dns64perf2 does (G. Lencse: Performance Analysis of
-//! MTD64, our Tiny Multi-Threaded DNS64 Server Implementation: Proof of Concept): n threads with
-//! one query in flight each, experiments of 256 names, their time.
+//! Closed loop, as in dns64perf2 (G. Lencse: Performance Analysis of MTD64, our Tiny Multi-Threaded
+//! DNS64 Server Implementation: Proof of Concept): n threads with one query in flight each, and the
+//! duration of experiments with 256 names.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -35,39 +35,39 @@ use crate::report::table::Table;
 use crate::report::{Run, by_key, each_dut, legend, ranked};
 use crate::results::DutResult;
 
-/// Experiments of a block.
+/// Experiments per block.
 const BLOCK: u32 = 256;
-/// A closed loop has no rate; the course has this one.
+/// Placeholder for the rate, which a closed loop does not have.
 const NO_RATE: Qps = Qps(1);
-/// How fast a DUT is assumed to answer one thread when its time is estimated; queries per second.
+/// Assumed rate of a DUT with one thread, for time estimates; queries per second.
 const ASSUMED: u64 = 4_000;
 
-/// `[measure.closed-loop]`: experiments in which every thread of the tester waits for its answer
-/// before it asks again.
+/// `[measure.closed-loop]`: experiments in which every thread of the tester waits for an answer
+/// before it sends the next query.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ClosedLoops {
     /// Numbers of threads of the tester, powers of 2 up to 256.
     pub threads: Vec<usize>,
-    /// Frequency governors of the DUT's CPUs, as Linux calls them: all of it with each. None:
-    /// whichever they have.
+    /// Frequency governors of the DUT's CPUs, named as in Linux; everything is measured with each
+    /// of them. Empty: unchanged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub governors: Vec<String>,
-    /// On which numbers of cores and placements; none given: on the first number of cores.
+    /// Numbers of cores and placements; default: the first number of cores.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Vec<At>>,
-    /// Blocks of 256 experiments in a trial, 1 to 10: no name is asked for twice.
+    /// Blocks of 256 experiments in a trial, 1 to 10. Names are never repeated.
     pub blocks: u8,
-    /// When a query is given up; whole seconds.
+    /// Timeout of a query; whole seconds.
     #[serde(with = "crate::written::plan_time")]
     #[schemars(with = "crate::written::Time")]
     pub timeout: Duration,
-    /// How many trials there are with each number of threads, at least 1.
+    /// Number of trials with each number of threads, at least 1.
     pub repeat: u32,
 }
 
 impl Default for ClosedLoops {
-    /// As in the paper, but for `threads`.
+    /// Values of the paper, except for `threads`.
     fn default() -> ClosedLoops {
         ClosedLoops {
             threads: Vec::new(),
@@ -80,7 +80,7 @@ impl Default for ClosedLoops {
     }
 }
 
-/// What the tester is to do in a trial.
+/// Settings of a closed-loop trial.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoopPlan {
     /// Address and port of the DUT.
@@ -89,23 +89,23 @@ pub struct LoopPlan {
     pub threads: usize,
     /// Blocks of 256 experiments.
     pub blocks: u8,
-    /// When a query is given up.
+    /// Timeout of a query.
     pub timeout: Duration,
-    /// The first number of all names.
+    /// First octet of all names.
     pub space: u8,
-    /// DNS64 prefix under which the addresses must lie.
+    /// DNS64 prefix that the addresses must have.
     pub prefix: Prefix,
-    /// CPUs of the tester; none: any.
+    /// CPUs of the tester; empty: any.
     pub cpus: Vec<usize>,
 }
 
 impl LoopPlan {
-    /// Names that a trial takes.
+    /// Returns the number of names in a trial.
     pub fn names(&self) -> u64 {
         u64::from(BLOCK) * u64::from(self.blocks) * NAMES
     }
 
-    /// The arguments of `dns64bench closed-loop` for it.
+    /// Returns the arguments of `dns64bench closed-loop`.
     pub fn arguments(&self) -> Vec<String> {
         let mut words: Vec<String> =
             ["closed-loop", "--json", "--quiet", "--liveness", "false", "--expect-prefix"]
@@ -130,33 +130,33 @@ impl LoopPlan {
 }
 
 impl LoopPlan {
-    /// Experiments of a whole trial.
+    /// Returns the number of experiments in a trial.
     pub(crate) fn experiments(&self) -> usize {
         BLOCK as usize * usize::from(self.blocks)
     }
 }
 
-/// A trial in a closed loop, judged.
+/// A closed-loop trial with its verdict.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct LoopTrial {
-    /// What the tester found.
+    /// The tester's result.
     #[serde(flatten)]
     pub experiments: Experiments,
-    /// AuthDNS's part in it, if it counts.
+    /// Change of AuthDNS's counters during the trial, if it counts.
     #[serde(default)]
     pub auth: Option<AuthPart>,
-    /// In which way it was not what the plan wanted; only of a trial that would have passed.
+    /// Deviation from the plan's conditions; only for a trial that would have passed.
     #[serde(default)]
     pub deviation: Option<Deviation>,
-    /// Passed where every name got a valid answer; invalid where the tester lost any.
+    /// Passed if every name got a valid answer; invalid if the tester lost any.
     pub verdict: Verdict,
-    /// What decided it; empty for one that passed.
+    /// Reasons of the verdict; empty if the trial passed.
     pub reasons: Vec<Reason>,
 }
 
 impl LoopTrial {
-    /// Judges what the tester found: what its own host dropped or refused to send makes it invalid,
-    /// a name without a valid answer makes it fail.
+    /// Judges the tester's result: a trial is invalid if the tester's own host dropped or refused
+    /// to send anything, and fails if a name has no valid answer.
     pub fn judge(experiments: Experiments) -> LoopTrial {
         let (drops, c) = (experiments.client_drops, &experiments.counts);
         let too_few = Reason::TooFewValid {
@@ -170,7 +170,7 @@ impl LoopTrial {
             _ if drops > 0 => {
                 (Verdict::Invalid, vec![Reason::HostLoss(HostLoss::Sockets { packets: drops })])
             }
-            // Each was waited for, and no name of its experiment was faster.
+            // Each query was waited for, so no other name of its experiment was faster.
             _ if c.refused > 0 => {
                 (Verdict::Invalid, vec![Reason::QueriesRefused { queries: c.refused }])
             }
@@ -180,9 +180,9 @@ impl LoopTrial {
         LoopTrial { experiments, auth: None, deviation: None, verdict, reasons }
     }
 
-    /// Holds it against AuthDNS's part, as trials at a rate are: what AuthDNS spoiled makes it
-    /// invalid, where it was slow for as many questions as names are without an answer too, and so
-    /// does a DUT that passed without asking AuthDNS for each name.
+    /// Compares the trial with the change of AuthDNS's counters, as for trials at a rate. Faults of
+    /// AuthDNS make it invalid, and so do slow answers to as many upstream queries as names without
+    /// an answer. A DUT that passed without an upstream query for each name makes it invalid too.
     pub fn weigh_auth(&mut self, part: AuthPart, limit: Nanos) {
         let mut faults = part.faults(limit, limit);
         let counts = &self.experiments.counts;
@@ -193,7 +193,7 @@ impl LoopTrial {
         }
         if !faults.is_empty() {
             self.verdict = Verdict::Invalid;
-            // What the DUT did says nothing now.
+            // The DUT's result is now meaningless.
             self.reasons.retain(|reason| reason.kind() != ReasonKind::TooFewValid);
             self.reasons.extend(faults);
         }
@@ -215,44 +215,44 @@ impl LoopTrial {
     }
 }
 
-/// What was found in closed loops with so many threads.
+/// Result of the closed loop with one number of threads.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ClosedLoopResult {
-    /// Where the DUT ran.
+    /// CPU placement of the DUT.
     #[serde(flatten)]
     pub place: Cores,
     /// Threads of the tester.
     pub threads: usize,
-    /// The frequency governor that the DUT's CPUs were to have; absent: whichever they had.
+    /// Requested frequency governor of the DUT's CPUs; absent: unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub governor: Option<String>,
-    /// How many trials count: all that the tester did not spoil.
+    /// Number of trials that count: all that the tester did not invalidate.
     pub trials: usize,
-    /// Trials that the tester spoiled.
+    /// Number of trials that the tester invalidated.
     pub spoiled: usize,
-    /// Whether all that the plan wants is done.
+    /// True if all trials of the plan are done.
     pub complete: bool,
-    /// Why there is no figure, if there is none.
+    /// Reason for a missing result.
     pub missing: Option<Missing>,
-    /// Whether every name got a valid answer in the trials that count; absent if none counts.
+    /// True if every name got a valid answer in the trials that count; absent if none counts.
     pub passed: Option<bool>,
-    /// How the DUT ended in these trials.
+    /// Ends of the DUT in these trials.
     pub ended: Vec<DutEnd>,
-    /// Where the DUT ran in all its trials; absent where that was not seen.
+    /// CPU placement of the DUT in all its trials; absent if it was not observed.
     #[serde(rename = "place")]
     pub seen: Option<Place>,
-    /// Time of an experiment of 256 names in ms.
+    /// Duration of an experiment with 256 names in ms.
     pub time_ms: Option<MeanAndDeviation>,
-    /// 256 ÷ that time: answered queries per second.
+    /// 256 divided by that duration: answered queries per second.
     pub qps: Option<f64>,
-    /// CPU use of the DUT's host, 100 % less what was idle, in per cent of all its CPUs, over the
-    /// seconds.
+    /// CPU use of the DUT's host, 100 % minus idle, in per cent of all its CPUs, over the seconds.
     pub host_cpu_pct: Option<MeanAndDeviation>,
     /// CPU use of the DUT's processes in per cent of one CPU, over the seconds.
     pub dut_cpu_pct: Option<MeanAndDeviation>,
 }
 
-/// The measure of `[measure.closed-loop]`: experiments with so many queries in flight as threads.
+/// The measurement of `[measure.closed-loop]`: experiments with as many queries in flight as
+/// threads.
 pub struct ClosedLoopMeasure;
 
 impl Measure for ClosedLoopMeasure {
@@ -374,7 +374,7 @@ impl Measure for ClosedLoopMeasure {
         result(recorded, point)?.missing
     }
 
-    /// The paper has all of it without and with dynamic frequency scaling.
+    /// The paper has these results without and with dynamic frequency scaling.
     fn fills(&self, _: &Plan, point: &Point) -> Vec<Filled> {
         let what: &[&str] = match point.governor() {
             None | Some(FIXED) => &["Tables I-II", "Fig. 2"],
@@ -444,7 +444,7 @@ fn loops_of(plan: &Plan, point: &Point) -> Option<ClosedLoops> {
     plan.keys_of(plan.dut(point.dut()?)?).closed_loop
 }
 
-/// What was found in closed loops with so many threads.
+/// Returns the result of the closed loop with one number of threads.
 pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<ClosedLoopResult> {
     let Point::ClosedLoop(with) = point else { return None };
     let walk = recorded.walk(point)?;
@@ -478,7 +478,7 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<ClosedLoo
     })
 }
 
-/// What the columns of a table have in common: where the DUT ran, and the governor of its CPUs.
+/// Placement of the DUT and governor of its CPUs, common to the columns of a table.
 type Circumstances<'a> = (&'a Cores, Option<&'a str>);
 
 impl ClosedLoopResult {
@@ -486,7 +486,7 @@ impl ClosedLoopResult {
         (&self.place, self.governor.as_deref())
     }
 
-    /// A mark where its figures are not those of a server that answered everything.
+    /// Returns a label if the figures are not those of a server that answered everything.
     fn state(&self) -> Option<String> {
         match (&self.missing, self.passed) {
             (Some(why), _) => Some(why.to_string()),
@@ -549,7 +549,7 @@ fn figure(runs: &[Run]) -> Option<Figure> {
         for ((place, governor), here) in by_key(&dut.closed_loops, ClosedLoopResult::circumstances)
         {
             let dot = |at: &ClosedLoopResult| {
-                // Without an answer to every name there is a mark and no value.
+                // Without an answer to every name there is a mark instead of a value.
                 let failed = at.passed == Some(false);
                 let y = if failed { 0.0 } else { at.qps? };
                 Some(Dot { failed, ..Dot::at(at.threads as f64, y) })

@@ -1,5 +1,5 @@
-//! Whether a DUT's answers are right: the checks of `dns64bench conform`, by RFC paragraph. A server
-//! that is fast and wrong is not fast.
+//! Correctness of a DUT's answers: the checks of `dns64bench conform`, by RFC section. The rate of
+//! a server means little if its answers are wrong.
 //!
 //! ```text
 //! AuthDNS with the names of checks ─► trust anchors ─► the DUT's configuration, in each Variant
@@ -7,9 +7,8 @@
 //!                                    scoreboard of all DUTs ◄── one Report for each DUT
 //! ```
 //!
-//! With the usual configuration all checks are made; with each other variant those that depend on
-//! what is different there. Each variant is a point of its own, so that a run that was ended goes
-//! on at the next one.
+//! With the usual configuration all checks are executed; with each other variant those that depend
+//! on the difference. Each variant is a point, so that an interrupted run resumes at the next one.
 
 use std::cmp::Reverse;
 use std::net::SocketAddr;
@@ -39,44 +38,44 @@ use crate::report::{Run, chart::Figure, legend};
 use crate::results::DutResult;
 use crate::servers::{CHECKED_ZONE, Variant};
 
-/// Checks have no rate; the course has this one.
+/// Placeholder for the rate, which checks do not have.
 const NO_RATE: Qps = Qps(1);
-/// How long all checks of a server are assumed to take: many wait for a silence to end.
+/// Assumed duration of all checks of a server; many of them wait for a timeout.
 const ASSUMED: Duration = Duration::from_secs(90);
-/// How long those of a variant are, most of it to start the server.
+/// Assumed duration of the checks of a variant, mostly the start of the server.
 const ASSUMED_OF_VARIANT: Duration = Duration::from_secs(5);
 
-/// What the tester is to do.
+/// Settings of the conformance checks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConformPlan {
     /// Address and port of the DUT.
     pub server: SocketAddr,
-    /// What the plan calls it.
+    /// Name of the DUT in the plan.
     pub name: String,
-    /// The DNS64 prefixes that it was given.
+    /// The configured DNS64 prefixes.
     pub prefixes: Vec<Prefix>,
-    /// Whether it was told to validate; `None`: nobody knows, and it is found out.
+    /// True if configured to validate; `None` if unknown, in which case it is detected.
     pub validates: Option<bool>,
-    /// The range of IPv6 addresses that it was told to exclude, besides ::ffff:0:0/96.
+    /// The configured range of excluded IPv6 addresses, in addition to ::ffff:0:0/96.
     pub excluded: Option<&'static str>,
-    /// The ids of the checks to make; empty: all.
+    /// Ids of the checks to execute; empty: all.
     pub only: Vec<&'static str>,
 }
 
-/// How the tester gets at what AuthDNS was asked.
+/// Access of the tester to the queries that AuthDNS received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FarView {
     /// AuthDNS's status socket: a path, or `ssh:HOST:PATH`.
     pub status: String,
-    /// ssh's configuration file, if not the user's.
+    /// Configuration file for ssh, if it is not the user's.
     pub ssh_config: Option<PathBuf>,
 }
 
 impl ConformPlan {
-    /// The arguments of `dns64bench conform` for it. Without a view checks that must know what the
-    /// DUT asked are not tried.
+    /// Returns the arguments of `dns64bench conform`. Without a view, checks that depend on the
+    /// DUT's upstream queries are skipped.
     pub fn arguments(&self, view: Option<FarView>) -> Vec<String> {
-        // Each in one word: a name may begin with a hyphen.
+        // Option and value in one argument, because a name may begin with a hyphen.
         let mut words = vec!["conform".to_owned()];
         words.push(format!("--server={}", self.server));
         words.push(format!("--name={}", self.name));
@@ -96,35 +95,35 @@ impl ConformPlan {
     }
 }
 
-/// What the checks of a server came to.
+/// Result of the checks of a server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ConformTrial {
-    /// When they began, seconds since 1970-01-01 UTC.
+    /// Start of the checks, seconds since 1970-01-01 UTC.
     pub started_unix_s: f64,
-    /// How long they took, in seconds.
+    /// Duration of the checks, in seconds.
     #[serde(alias = "seconds")]
     pub duration_s: f64,
-    /// What each check came to; absent where none could be made.
+    /// Result of each check; absent if none could be executed.
     pub report: Option<Report>,
-    /// Why there is no report; empty where there is one.
+    /// Reason for a missing report; empty if there is one.
     pub why: String,
 }
 
 impl ConformTrial {
-    /// Checks that began at that moment and came to their end.
+    /// Returns checks that began at `begun` and completed.
     pub fn of(begun: SystemTime, report: Report) -> ConformTrial {
         let started_unix_s = unix_s(begun);
         let duration_s = report.duration_s;
         ConformTrial { started_unix_s, duration_s, report: Some(report), why: String::new() }
     }
 
-    /// Checks that began at that moment and end now without a report, because of `why`.
+    /// Returns checks that began at `begun` and end now without a report, because of `why`.
     pub(crate) fn without_report(begun: SystemTime, why: String) -> ConformTrial {
         let duration_s = begun.elapsed().unwrap_or_default().as_secs_f64();
         ConformTrial { started_unix_s: unix_s(begun), duration_s, report: None, why }
     }
 
-    /// Passed where no check of level MUST failed. The tester spoils none of them.
+    /// Passed if no check of level MUST failed. The tester cannot invalidate checks.
     pub fn verdict(&self) -> Verdict {
         match &self.report {
             Some(report) if !report.fails_a_must() => Verdict::Passed,
@@ -137,16 +136,16 @@ fn unix_s(moment: SystemTime) -> f64 {
     moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
-/// How many checks came to what, by level.
+/// Numbers of checks by level and outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Counts {
-    /// Of the sentences that say MUST (BCP 14).
+    /// Requirements with MUST (BCP 14).
     pub must: Count,
-    /// Of those that say SHOULD, and of those of RFCs that say neither.
+    /// Requirements with SHOULD, and statements of RFCs without a keyword.
     pub should: Count,
-    /// Of those that say MAY: what failed is not done, which is no fault.
+    /// Requirements with MAY. A failed one is an unsupported option, not a fault.
     pub may: Count,
-    /// Of advice that is in no RFC.
+    /// Advice that is not in any RFC.
     pub hardening: Count,
 }
 
@@ -160,7 +159,7 @@ impl Counts {
         }
     }
 
-    /// With the names of the levels in `results.csv`, and in words.
+    /// Returns the levels with their names in `results.csv` and as text.
     fn by_level(&self) -> [(&'static str, &'static str, Count); 4] {
         [
             ("must", "MUST", self.must),
@@ -171,40 +170,40 @@ impl Counts {
     }
 }
 
-/// Whether a DUT's answers are right.
+/// Correctness of a DUT's answers.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ConformResult {
-    /// Where the DUT ran.
+    /// CPU placement of the DUT.
     #[serde(flatten)]
     pub place: Cores,
-    /// Whether the checks are done.
+    /// True if the checks are done.
     pub complete: bool,
-    /// Why there are no verdicts, if there are none.
+    /// Reason for missing verdicts.
     pub missing: Option<Missing>,
-    /// How the DUT ended in the checks, if it did.
+    /// The way in which the DUT ended during the checks, if it did.
     pub ended: Option<DutEnd>,
-    /// With which configuration it did, if not with the usual one.
+    /// The configuration in which it ended, if not the usual one.
     pub ended_in: Option<String>,
-    /// Where the DUT ran; absent where that was not seen.
+    /// CPU placement of the DUT; absent if it was not observed.
     #[serde(rename = "place")]
     pub seen: Option<Place>,
-    /// How long the checks took with all variants, in seconds; absent where none were made.
+    /// Duration of the checks with all variants, in seconds; absent if none were executed.
     pub duration_s: Option<f64>,
-    /// How many checks came to what.
+    /// Numbers of checks by outcome.
     pub counts: Option<Counts>,
-    /// What each check came to, with the server's version.
+    /// Result of each check, with the server's version.
     pub report: Option<Report>,
 }
 
 impl ConformResult {
-    /// This, with what was found with a further variant. A server of which the usual configuration
-    /// shows nothing has no report: the few checks of a variant are not all.
+    /// Merges the result of a further variant. A server without a report for its usual
+    /// configuration has none: the few checks of a variant are not enough.
     fn with(self, variant: &Variant, found: ConformResult) -> ConformResult {
         let mut report = self.report;
         if let (Some(report), Some(further)) = (&mut report, found.report) {
             report.add(&variant.to_string(), further);
         }
-        // That a variant is still to come is what `complete` says.
+        // A variant that is still to come is indicated by `complete`.
         let missing = found.missing.and_then(|missing| match missing {
             Missing::NotChecked { why } => {
                 Some(Missing::NotChecked { why: format!("{variant}: {why}") })
@@ -227,7 +226,7 @@ impl ConformResult {
         }
     }
 
-    /// A mark where the verdicts are not those of a server that lived to the end.
+    /// Returns a label if the verdicts are not those of a server that ran to the end.
     fn state(&self) -> String {
         let state = match (&self.ended, &self.missing) {
             (Some(DutEnd::Died(how)), _) => format!("DIED: {how}"),
@@ -241,7 +240,8 @@ impl ConformResult {
         }
     }
 
-    /// What puts a server behind another one: no verdicts, and then what failed, MUST first.
+    /// Returns the sort key of a server: missing verdicts last, then the numbers of failures, MUST
+    /// first.
     fn faults(&self) -> (bool, usize, usize, Reverse<usize>) {
         let failed = |of: fn(&Counts) -> usize| self.counts.as_ref().map_or(0, of);
         (
@@ -253,7 +253,7 @@ impl ConformResult {
     }
 }
 
-/// The measure of `[measure] conform`.
+/// The measurement of `[measure] conform`.
 pub struct ConformMeasure;
 
 impl Measure for ConformMeasure {
@@ -267,9 +267,9 @@ impl Measure for ConformMeasure {
 
     fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point> {
         let Some(dut) = dut.filter(|dut| plan.keys_of(dut).conform) else { return Vec::new() };
-        // What is right does not depend on cores.
+        // Correct answers do not depend on the number of cores.
         let place = Cores::first(plan.cores_of(dut)[0]);
-        // What is in a file of the operator's is the operator's.
+        // The operator's own configuration file is not changed.
         let variants = match dut.config {
             Some(_) => vec![Variant::Usual],
             None => dut.driver.variants(plan.trial.prefix),
@@ -307,7 +307,7 @@ impl Measure for ConformMeasure {
 
     fn task(&self, plan: &Plan, step: &Step, base: TrialPlan) -> Task {
         let name = step.point.dut().unwrap_or_default();
-        // What is in a file of the operator's is not known.
+        // The contents of the operator's own configuration file are unknown.
         let ours = plan.dut(name).filter(|dut| dut.config.is_none());
         let can_validate = ours.and_then(|dut| dut.driver.validates());
         let usual = Variant::Usual;
@@ -325,7 +325,7 @@ impl Measure for ConformMeasure {
         })
     }
 
-    /// That the DUT did not survive them is a result.
+    /// A DUT that ended during the checks is a result.
     fn has_result(&self, recorded: &Recorded<'_>, point: &Point) -> bool {
         let has =
             |m: &Measured| m.dut_end.is_some() || m.checked().is_some_and(|t| t.report.is_some());
@@ -349,11 +349,11 @@ impl Measure for ConformMeasure {
         Vec::new()
     }
 
-    /// The scoreboard of all DUTs, as a part of the section.
+    /// Returns the scoreboard of all DUTs, as a part of the section.
     fn html(&self, runs: &[Run]) -> String {
         match reports(runs).as_slice() {
             [] => String::new(),
-            // Text has no `<` of its own there.
+            // Text does not contain `<` there.
             all => show::html::scoreboard(all).replace("<h2>", "<h3>").replace("</h2>", "</h3>"),
         }
     }
@@ -373,7 +373,7 @@ impl Measure for ConformMeasure {
     }
 }
 
-/// The DUTs of all runs whose answers were to be checked, with their names: the best one first.
+/// Returns the checked DUTs of all runs with their names, the best one first.
 fn of_runs(runs: &[Run]) -> Vec<(String, &ConformResult)> {
     let each = runs.iter().flat_map(|run| run.results.duts.iter().map(move |dut| (run, dut)));
     let mut all: Vec<_> = each
@@ -385,7 +385,7 @@ fn of_runs(runs: &[Run]) -> Vec<(String, &ConformResult)> {
     all
 }
 
-/// The reports of all runs, as the scoreboard has them.
+/// Returns the reports of all runs, for the scoreboard.
 fn reports(runs: &[Run]) -> Vec<Report> {
     let named = |(name, result): (String, &ConformResult)| {
         Some(Report { server: name, ..result.report.clone()? })
@@ -393,7 +393,7 @@ fn reports(runs: &[Run]) -> Vec<Report> {
     of_runs(runs).into_iter().filter_map(named).collect()
 }
 
-/// A row for each DUT.
+/// One row for each DUT.
 fn table(all: &[(String, &ConformResult)]) -> Table {
     let note = "Numbers of checks: passed / failed / not offered / not tried. A server that does not do what an RFC allows (MAY) \
                 has no fault. What could not be tried does not count as passed.";
@@ -442,7 +442,7 @@ fn rows(dut: &DutResult, result: &ConformResult) -> Vec<Row> {
     rows
 }
 
-/// What a reader must know of a server that is not right: for the summary.
+/// Returns the caveat about a server with wrong answers, for the summary.
 pub(crate) fn caveat(dut: &DutResult) -> Option<String> {
     let result = dut.conform.as_ref()?;
     if let Some(Missing::NotChecked { why }) = &result.missing {
@@ -461,7 +461,7 @@ pub(crate) fn caveat(dut: &DutResult) -> Option<String> {
     }
 }
 
-/// What was found of a DUT's answers, with all its variants.
+/// Returns the result of a DUT's checks, with all its variants.
 pub(crate) fn result(
     recorded: &Recorded<'_>,
     dut: &str,
@@ -474,7 +474,7 @@ pub(crate) fn result(
     Some(each.fold(usual, |all, (variant, found)| all.with(variant, found)))
 }
 
-/// What was found with one variant.
+/// Returns the result with one variant.
 fn of_variant(recorded: &Recorded<'_>, point: &Point) -> Option<ConformResult> {
     let Point::Conform(AtPlace { dut, place, .. }) = point else { return None };
     let walk = recorded.walk(point)?;

@@ -1,5 +1,5 @@
-//! A DUT at rates that the plan gives: efficiency against the rate, the transient of its CPU use,
-//! and page allocations by NUMA node (Lencse and Kadobayashi 2018, §VI and §VII).
+//! A DUT at rates from the plan: efficiency by rate, the transient of its CPU use, and page
+//! allocations by NUMA node (Lencse and Kadobayashi 2018, §VI and §VII).
 
 use std::time::Duration;
 
@@ -31,35 +31,35 @@ use crate::results::DutResult;
 pub struct ConstantRates {
     /// The rates, queries per second.
     pub rates: Vec<Qps>,
-    /// On which numbers of cores and placements; none given: on the first number of cores.
+    /// Numbers of cores and placements; default: the first number of cores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Vec<At>>,
-    /// How long each trial sends, such as `"60s"`.
+    /// Sending time of each trial, such as `"60s"`.
     #[serde(with = "crate::written::plan_time")]
     #[schemars(with = "crate::written::Time")]
     pub duration: Duration,
-    /// The initial transient, which the CPU figures leave out.
+    /// The initial transient, excluded from the CPU figures.
     #[serde(default, with = "crate::written::plan_time")]
     #[schemars(with = "crate::written::Time")]
     pub transient: Duration,
-    /// How many trials there are at each rate, at least 1.
+    /// Number of trials at each rate, at least 1.
     pub repeat: u32,
 }
 
-/// What was found at a rate.
+/// Result at a rate.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ConstantRateResult {
-    /// Where the DUT ran.
+    /// CPU placement of the DUT.
     #[serde(flatten)]
     pub place: Cores,
     /// The rate that was sent, queries per second.
     pub rate: Qps,
-    /// What was found there.
+    /// Result at that rate.
     #[serde(flatten)]
     pub found: Sustained,
 }
 
-/// The measure of `[[measure.constant-rates]]`: trials at rates of the plan.
+/// The measurement of `[[measure.constant-rates]]`: trials at rates from the plan.
 pub struct ConstantRateMeasure;
 
 impl Measure for ConstantRateMeasure {
@@ -165,8 +165,8 @@ impl Measure for ConstantRateMeasure {
         result(recorded, point)?.found.missing
     }
 
-    /// Of one trial there is no smallest and no largest number of pages; a curve over seconds takes
-    /// two of them, and one over rates two rates at the same place.
+    /// A single trial has no minimum and maximum number of pages. A curve over seconds needs two
+    /// trials, and one over rates needs two rates at the same placement.
     fn fills(&self, plan: &Plan, point: &Point) -> Vec<Filled> {
         let (Some(block), Point::ConstantRate(at)) = (block_of(plan, point), point) else {
             return Vec::new();
@@ -188,7 +188,7 @@ impl Measure for ConstantRateMeasure {
     fn tables(&self, run: &Run) -> Vec<Table> {
         let mut all = Vec::new();
         for dut in ranked(&run.results) {
-            // Of one trial there is no smallest and no largest.
+            // A single trial has no minimum and maximum.
             let is_repeated =
                 |at: &&ConstantRateResult| at.found.numa.first().is_none_or(|node| node.hit.n > 1);
             let mut rates: Vec<Qps> =
@@ -228,7 +228,7 @@ impl Measure for ConstantRateMeasure {
     }
 }
 
-/// The block of a point's DUT that has its place and rate.
+/// Returns the plan's block with the placement and rate of a point.
 fn block_of(plan: &Plan, point: &Point) -> Option<ConstantRates> {
     let Point::ConstantRate(at) = point else { return None };
     let keys = plan.keys_of(plan.dut(&at.dut)?);
@@ -239,7 +239,7 @@ fn block_of(plan: &Plan, point: &Point) -> Option<ConstantRates> {
     keys.constant_rates.iter().find(has).cloned()
 }
 
-/// What was found at a rate.
+/// Returns the result at a rate.
 pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<ConstantRateResult> {
     let Point::ConstantRate(at) = point else { return None };
     let block = block_of(recorded.plan, point)?;
@@ -252,7 +252,7 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<ConstantR
     })
 }
 
-/// CPU use and efficiency at each rate, a row each.
+/// CPU use and efficiency, one row for each rate.
 fn efficiency(dut: &DutResult) -> Table {
     let note = "CPU in cores, without the initial transient; CPRDP: valid replies/s for each core in use. Failed: the trials at \
                 that rate did not pass.";
@@ -272,17 +272,17 @@ fn efficiency(dut: &DutResult) -> Table {
     table
 }
 
-/// What is told of the trials' counters.
+/// A statistic of the trials' counters.
 type Statistic = (&'static str, fn(&Summary) -> f64);
 
 const STATISTICS: [Statistic; 3] =
     [("median", |s| s.median), ("minimum", |s| s.min), ("maximum", |s| s.max)];
 
-/// Page allocations by node: rows as in the paper, three for each place.
+/// Page allocations by node: rows as in the paper, three for each placement.
 fn memory(dut: &DutResult, rate: Qps) -> Option<Table> {
     let all: Vec<&ConstantRateResult> =
         dut.constant_rates.iter().filter(|at| at.rate == rate).collect();
-    // In the order of the paper: the nodes, then all of them; first hits, then misses.
+    // In the order of the paper: the nodes, then their sum; first hits, then misses.
     let mut nodes: Vec<Option<usize>> = Vec::new();
     for node in all.iter().flat_map(|at| &at.found.numa) {
         if !nodes.contains(&node.node) {
@@ -326,13 +326,13 @@ fn memory(dut: &DutResult, rate: Qps) -> Option<Table> {
     Some(table)
 }
 
-/// The cores that the DUT of a trial was confined to, for legends.
+/// Returns the cores that the DUT of a trial was confined to, for legends.
 fn cores(at: &ConstantRateResult) -> String {
     on_cores(&at.place, at.found.place.as_ref())
 }
 
-/// CPU use second by second, a small diagram for each DUT, place and rate: those at which the plan
-/// knows a transient, or all where it knows none.
+/// CPU use second by second, a small diagram for each DUT, placement and rate: those rates for
+/// which the plan sets a transient, or all if it sets none.
 fn transients(runs: &[Run]) -> Option<Figure> {
     let mut all: Vec<(f64, Multiple)> = Vec::new();
     for (run, dut) in each_dut(runs) {
@@ -359,7 +359,7 @@ fn transients(runs: &[Run]) -> Option<Figure> {
     )
 }
 
-/// Efficiency over the rate, a curve for each DUT and place.
+/// Efficiency by rate, a curve for each DUT and placement.
 fn against_rate(runs: &[Run]) -> Option<Figure> {
     let all =
         each_place(runs, |dut| &dut.constant_rates, |at| (&at.place, &at.found), efficiency_at);
@@ -376,14 +376,13 @@ fn against_rate(runs: &[Run]) -> Option<Figure> {
 fn efficiency_at(at: &ConstantRateResult) -> Option<Dot> {
     let failed = at.found.has_failed();
     let value = at.found.cprdp.as_ref().filter(|_| !failed).map(|c| (c.median, (c.min, c.max)));
-    // In a trial that failed the DUT did other work than it was asked for: it has a mark and no
-    // value.
+    // In a failed trial the DUT did not do the requested work: there is a mark instead of a value.
     let (y, range) = value.or(failed.then_some((0.0, (0.0, 0.0))))?;
     Some(Dot { x: at.rate.0 as f64, y, range, failed, ..Dot::default() })
 }
 
-/// Page allocations by NUMA node of trials that were repeated, a group of bars for each DUT, place
-/// and rate.
+/// Page allocations by NUMA node in repeated trials, a group of bars for each DUT, placement and
+/// rate.
 fn pages(
     runs: &[Run],
     file: &str,

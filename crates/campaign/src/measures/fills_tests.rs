@@ -1,4 +1,4 @@
-//! Which tables and figures of the papers the points of plans fill.
+//! Tables and figures of the papers that the points of plans provide.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -66,8 +66,8 @@ fn points_of_one_rate_at_a_place_make_no_curve() {
     );
 }
 
-/// Every table and figure of the papers that measures a server has a point in the plan that is
-/// called after them.
+/// Every table and figure of the papers that measures a server has a point in the plan named after
+/// the paper.
 #[test]
 fn the_programme_of_the_papers_is_whole() {
     let plan = Plan::load(Path::new("paper")).unwrap();

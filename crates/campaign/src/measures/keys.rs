@@ -1,5 +1,4 @@
-//! The keys of a plan that choose points: `[measure]` for all DUTs, and what a `[[dut]]` has
-//! otherwise.
+//! Plan keys that select points: `[measure]` for all DUTs, and the keys that a `[[dut]]` replaces.
 
 use std::fmt;
 
@@ -12,15 +11,15 @@ use super::load::Loads;
 use crate::plan::{DutPlan, Plan};
 use crate::point::Cores;
 
-/// `[measure]`: what to measure of each DUT. The worst case, 0 % AAAA and 0 % cached with every
-/// reply demanded, is always measured, at every place of a DUT: its numbers of cores and its
+/// `[measure]`: measurements of each DUT. The worst case, 0 % AAAA and 0 % cached with every reply
+/// required, is always measured, at every placement of a DUT: its numbers of cores and its
 /// placements.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Keys {
-    /// Numbers of cores (and DUT threads). None: one core.
+    /// Numbers of cores (and DUT threads). Default: one core.
     pub cores: Vec<usize>,
-    /// Servers that play AuthDNS, by their names: every point is measured with each of them. None:
+    /// Names of the servers that play AuthDNS; every point is measured with each of them. Default:
     /// that of `[auth]`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub authdns: Vec<String>,
@@ -28,27 +27,27 @@ pub struct Keys {
     pub placements: Vec<Placement>,
     /// Acceptance ratios above 0 and below 1; not RFC 8219 compliant.
     pub acceptance: Vec<f64>,
-    /// Where they are measured; none given: at every place.
+    /// Placements at which acceptance ratios are measured; default: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acceptance_at: Option<Vec<At>>,
     /// AAAA shares (α) at 0 % cached.
     pub aaaa_shares: Vec<Share>,
     /// Cached shares (β) at 0 % AAAA.
     pub cached_shares: Vec<Share>,
-    /// Every combination of both lists too.
+    /// Also measures every combination of both lists.
     pub table: bool,
-    /// Where both shares are measured; none given: on the first number of cores.
+    /// Placements at which both shares are measured; default: the first number of cores.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shares_at: Option<Vec<At>>,
-    /// CPU use and latency at shares of the measured maximum.
+    /// CPU use and latency at shares of the worst-case median.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loads: Option<Loads>,
-    /// The same at rates that the plan gives, and what the DUT's memory does meanwhile.
+    /// CPU use, latency and memory of the DUT at rates from the plan.
     pub constant_rates: Vec<ConstantRates>,
-    /// Queries of which each waits for the answer to the one before it.
+    /// Closed loop: each query waits for the answer to the previous one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closed_loop: Option<ClosedLoops>,
-    /// Whether its answers are right, by the checks of `conform`.
+    /// Correctness of its answers, by the checks of `conform`.
     pub conform: bool,
 }
 
@@ -56,17 +55,17 @@ pub struct Keys {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Placement {
-    /// What the report calls it.
+    /// Name of the placement in the report.
     pub name: String,
     /// The CPUs; the DUT has as many threads.
     pub cpus: Vec<usize>,
 }
 
-/// A place in a list of them: a number of cores, or the name of a placement.
+/// An entry in a list of placements: a number of cores, or the name of a placement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(untagged)]
 pub enum At {
-    /// So many of the DUT's first CPUs.
+    /// The first N of the DUT's CPUs.
     Cores(usize),
     /// The CPUs of that placement.
     Placement(String),
@@ -81,18 +80,18 @@ impl fmt::Display for At {
     }
 }
 
-/// `[dut.measure]`: what a DUT has otherwise than `[measure]` says. A key that is not given is that
-/// of `[measure]`; an empty list takes out what the key asks for.
+/// `[dut.measure]`: keys of a DUT that replace those of `[measure]`. A missing key is that of
+/// `[measure]`; an empty list removes the measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DutKeys {
-    /// Servers that play AuthDNS for this DUT, by their names.
+    /// Names of the servers that play AuthDNS for this DUT.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub authdns: Option<Vec<String>>,
     /// Acceptance ratios below 1 for this DUT, fractions; not RFC 8219 compliant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acceptance: Option<Vec<f64>>,
-    /// At which of this DUT's places acceptance ratios below 1 are measured.
+    /// Placements of this DUT at which acceptance ratios below 1 are measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acceptance_at: Option<Vec<At>>,
     /// AAAA shares (α) for this DUT, fractions from 0 to 1.
@@ -101,13 +100,13 @@ pub struct DutKeys {
     /// Cached shares (β) for this DUT, fractions from 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cached_shares: Option<Vec<Share>>,
-    /// Whether this DUT is measured with every AAAA share at every cached share.
+    /// True if this DUT is measured with every AAAA share at every cached share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub table: Option<bool>,
-    /// At which of this DUT's places shares are measured.
+    /// Placements of this DUT at which shares are measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shares_at: Option<Vec<At>>,
-    /// Trials of this DUT at shares of its worst case's median.
+    /// Trials of this DUT at shares of its worst-case median.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loads: Option<Loads>,
     /// Trials of this DUT at constant rates.
@@ -116,13 +115,13 @@ pub struct DutKeys {
     /// Trials of this DUT in a closed loop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closed_loop: Option<ClosedLoops>,
-    /// Whether this DUT's answers are checked.
+    /// True if this DUT's answers are checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conform: Option<bool>,
 }
 
 impl Plan {
-    /// What is measured of a DUT: `[measure]`, with what the DUT has otherwise.
+    /// Returns the keys of a DUT: `[measure]`, with the keys that the DUT replaces.
     pub(crate) fn keys_of(&self, dut: &DutPlan) -> Keys {
         let all = &self.measure;
         let own = dut.measure.clone().unwrap_or_default();
@@ -145,8 +144,7 @@ impl Plan {
         }
     }
 
-    /// The numbers of cores of a DUT; the first is where shares are measured unless the plan says
-    /// otherwise.
+    /// Returns the numbers of cores of a DUT. Shares are measured at the first one by default.
     pub(crate) fn cores_of(&self, dut: &DutPlan) -> Vec<usize> {
         self.keys_of(dut).cores()
     }
@@ -157,7 +155,8 @@ impl Keys {
         if self.cores.is_empty() { vec![1] } else { self.cores.clone() }
     }
 
-    /// All places: the numbers of cores, then the placements, each with every AuthDNS.
+    /// Returns all placements: the numbers of cores, then the named placements, each with every
+    /// AuthDNS.
     pub(crate) fn places(&self) -> Vec<Cores> {
         let auths: Vec<Option<String>> = match self.authdns.is_empty() {
             true => vec![None],
@@ -176,7 +175,7 @@ impl Keys {
         places.flat_map(with_each).collect()
     }
 
-    /// The places of a list; without one all of them.
+    /// Returns the placements in a list; without a list all of them.
     pub(crate) fn places_at(&self, at: Option<&[At]>) -> Vec<Cores> {
         let is_meant = |place: &Cores| {
             at.is_none_or(|list| {
@@ -190,7 +189,7 @@ impl Keys {
         self.places().into_iter().filter(is_meant).collect()
     }
 
-    /// The places of a list; without one the first number of cores.
+    /// Returns the placements in a list; without a list the first number of cores.
     pub(crate) fn places_or_first(&self, at: Option<&[At]>) -> Vec<Cores> {
         match at {
             Some(_) => self.places_at(at),
@@ -201,18 +200,18 @@ impl Keys {
         }
     }
 
-    /// Where AAAA shares and cached shares are measured.
+    /// Returns the placements at which AAAA shares and cached shares are measured.
     pub(crate) fn share_places(&self) -> Vec<Cores> {
         self.places_or_first(self.shares_at.as_deref())
     }
 
-    /// The first entry of a list that is no place of this DUT.
+    /// Returns the first entry of a list that is not a placement of this DUT.
     pub(crate) fn stray<'a>(&self, at: Option<&'a [At]>) -> Option<&'a At> {
         at?.iter().find(|at| self.places_at(Some(std::slice::from_ref(at))).is_empty())
     }
 }
 
-/// The first mistake in the places of a plan's DUTs.
+/// Checks the placements of a plan's DUTs; returns the first error.
 pub(super) fn check(plan: &Plan) -> Result<(), String> {
     let mut names = std::collections::BTreeSet::new();
     for placement in &plan.measure.placements {

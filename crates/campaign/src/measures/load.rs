@@ -1,5 +1,5 @@
-//! A DUT at shares of its own worst case's median, on the same CPUs: CPU use, efficiency (CPRDP,
-//! Lencse and Kadobayashi 2018, §VI) and latency.
+//! Loads: a DUT at shares of its worst-case median, on the same CPUs. Reports CPU use, efficiency
+//! (CPRDP, Lencse and Kadobayashi 2018, §VI) and latency.
 
 use std::time::Duration;
 
@@ -25,51 +25,51 @@ use crate::report::table::Table;
 use crate::report::{Run, by_key, each_dut, legend, percent, ranked};
 use crate::results::DutResult;
 
-/// `[measure.loads]`: trials at shares of the worst case's median.
+/// `[measure.loads]`: trials at shares of the worst-case median.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Loads {
-    /// Shares of the worst case's median that are sent, fractions from 0 to 1.
+    /// Shares of the worst-case median that are sent, fractions from 0 to 1.
     pub shares: Vec<Share>,
-    /// On which numbers of cores and placements; none given: on all.
+    /// Numbers of cores and placements; default: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Vec<At>>,
-    /// How long each trial sends, such as `"60s"`.
+    /// Sending time of each trial, such as `"60s"`.
     #[serde(with = "crate::written::plan_time")]
     #[schemars(with = "crate::written::Time")]
     pub duration: Duration,
-    /// The initial transient, which the CPU figures leave out.
+    /// The initial transient, excluded from the CPU figures.
     #[serde(with = "crate::written::plan_time")]
     #[schemars(with = "crate::written::Time")]
     pub transient: Duration,
-    /// How many trials there are at each share, at least 1.
+    /// Number of trials at each share, at least 1.
     pub repeat: u32,
 }
 
 impl Default for Loads {
-    /// Durations as in the paper.
+    /// Durations of the paper.
     fn default() -> Loads {
         let (duration, transient) = (Duration::from_secs(180), Duration::from_secs(60));
         Loads { shares: Vec::new(), at: None, duration, transient, repeat: 1 }
     }
 }
 
-/// What was found at a share of the maximum.
+/// Result at a share of the worst-case median.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct LoadResult {
-    /// Where the DUT ran.
+    /// CPU placement of the DUT.
     #[serde(flatten)]
     pub place: Cores,
-    /// The share of the worst case's median that was sent, a fraction.
+    /// The share of the worst-case median that was sent, a fraction.
     pub share: Share,
-    /// The rate; absent where there was none to take a share of.
+    /// The rate; absent if there was no median.
     pub rate: Option<Qps>,
-    /// What was found there.
+    /// Result at that rate.
     #[serde(flatten)]
     pub found: Sustained,
 }
 
-/// The measure of `[measure.loads]`: trials at shares of the worst case's median.
+/// The measurement of `[measure.loads]`: trials at shares of the worst-case median.
 pub struct LoadMeasure;
 
 impl Measure for LoadMeasure {
@@ -226,7 +226,7 @@ fn loads_for(plan: &Plan, dut: &str) -> Option<Loads> {
     plan.keys_of(plan.dut(dut)?).loads
 }
 
-/// What was found at a load.
+/// Returns the result of a load.
 pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<LoadResult> {
     let Point::Load(at) = point else { return None };
     let loads = loads_of(recorded.plan, point)?;
@@ -240,11 +240,11 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<LoadResul
     })
 }
 
-/// Note of the tables of efficiency.
+/// Note of the efficiency tables.
 const EFFICIENCY: &str = "CPRDP: valid replies/s for each core in use, without the initial transient. Full rate: the median of the worst case. \
                           A CPU use of 100 % is one core. Failed: the trials at that rate did not pass.";
 
-/// The efficiency of a DUT at every place: rows as in the paper, a column for each place.
+/// Efficiency of a DUT at every placement: rows as in the paper, a column for each placement.
 fn efficiency(dut: &DutResult) -> Table {
     let title = format!("Computing power relative performance (CPRDP): {}", dut.name);
     let columns: Vec<(String, &DutResult, &Cores)> = by_key(&dut.loads, |load| &load.place)
@@ -254,7 +254,7 @@ fn efficiency(dut: &DutResult) -> Table {
     efficiency_table(&title, "CPU cores", &columns)
 }
 
-/// The efficiency of DUTs with loads at one place, a column for each DUT.
+/// Efficiency of DUTs with loads at one placement, a column for each DUT.
 fn efficiency_by_server(duts: &[&DutResult]) -> Table {
     let title = "Computing power relative performance (CPRDP) by server";
     let columns: Vec<(String, &DutResult, &Cores)> = duts
@@ -270,7 +270,7 @@ fn efficiency_by_server(duts: &[&DutResult]) -> Table {
     efficiency_table(title, "Server", &columns)
 }
 
-/// The name of a column of a place.
+/// Returns the column heading of a placement.
 fn column_of(place: &Cores, loads: &[&LoadResult]) -> String {
     let seen = Place::of_all(loads.iter().filter_map(|load| load.found.place.as_ref()));
     let missing = loads.iter().find_map(|load| load.found.missing.as_ref());
@@ -308,14 +308,14 @@ fn efficiency_table(title: &str, corner: &str, columns: &[(String, &DutResult, &
     table
 }
 
-/// The worst case of a DUT at a place, for a cell.
+/// Returns the cell for the worst case of a DUT at a placement.
 fn full_rate(dut: &DutResult, place: &Cores) -> String {
     let point =
         dut.points.iter().find(|p| p.conditions.is_worst_case() && p.conditions.place == *place);
     point.map_or("not measured".into(), super::search::found_in_words)
 }
 
-/// A figure of a load, for a cell.
+/// Returns the cell for a figure of a load.
 fn at_load(
     dut: &DutResult,
     place: &Cores,
@@ -326,14 +326,14 @@ fn at_load(
     load.map_or("not in the plan".into(), |load| cell(&load.found))
 }
 
-/// What a column of a place is called.
+/// Returns the name of a placement in column headings.
 pub(crate) fn place_name(place: &Cores) -> String {
     let name = place.placement.clone().unwrap_or_else(|| place.cores.to_string());
     place.authdns.as_ref().map_or(name.clone(), |authdns| format!("{name} with {authdns}"))
 }
 
-/// All loads of a run, the lowest first; of one load those that passed first, and of these those
-/// with the least (`key`) first.
+/// Returns all loads of a run, the lowest first; within one load those that passed first, and among
+/// these those with the smallest `key` first.
 fn by_load(run: &Run, key: fn(&LoadResult) -> Option<f64>) -> Vec<(&DutResult, &LoadResult)> {
     let mut all: Vec<(&DutResult, &LoadResult)> = run
         .results
@@ -349,7 +349,7 @@ fn by_load(run: &Run, key: fn(&LoadResult) -> Option<f64>) -> Vec<(&DutResult, &
     all
 }
 
-/// The cells that say which load of which DUT a row is of.
+/// Returns the cells that name the DUT and the load of a row.
 fn names(dut: &DutResult, load: &LoadResult) -> Vec<String> {
     let cores =
         super::search::column(&load.place, load.found.place.as_ref(), load.found.missing.as_ref());
@@ -403,10 +403,10 @@ fn latency_table(run: &Run) -> Table {
     table
 }
 
-/// What the figures call a share of the maximum.
+/// Axis label for a share of the worst-case median.
 const LOAD: &str = "load (share of the worst case's median)";
 
-/// A curve for each DUT and place with what `dot` makes of its loads.
+/// Returns a curve for each DUT and placement; `dot` makes the mark of a load.
 fn over_loads(runs: &[Run], dot: impl Fn(&LoadResult) -> Option<Dot>) -> Vec<Curve> {
     each_place(runs, |dut| &dut.loads, |load| (&load.place, &load.found), dot)
 }
@@ -442,7 +442,7 @@ fn bars(
     })
 }
 
-/// CPU use second by second of the lowest load of each DUT at each place.
+/// CPU use second by second at the lowest load of each DUT at each placement.
 fn transient(runs: &[Run]) -> Option<Figure> {
     let mut panels = Vec::new();
     for (run, dut) in each_dut(runs) {
@@ -475,8 +475,8 @@ fn latency(
     us: fn(&LoadResult) -> Option<f64>,
 ) -> Option<Figure> {
     let all = over_loads(runs, |load| {
-        // In a trial that failed, those that came are not those that were asked: it has a mark and
-        // no value.
+        // In a failed trial, the replies that came do not represent all queries: there is a mark
+        // instead of a value.
         let failed = load.found.has_failed();
         let y = if failed { 0.0 } else { us(load)? / 1000.0 };
         Some(Dot { failed, ..Dot::at(f64::from(load.share.per_hundred()), y) })

@@ -1,11 +1,11 @@
-//! What a campaign can measure, a file each: its keys of the plan, its points, the trials of a
-//! point, what comes of them, and the tables and figures that show it.
+//! The measurements of a campaign, one file each: plan keys, points, trials of a point, results,
+//! tables and figures.
 //!
 //! ```text
-//! plan ─► Measure::points ─► Measure::course ─► task ─► (a trial runs elsewhere) ─► journal
-//!                                 ▲                                                    │
-//!                                 └───────────── Recorded::walk ◄──────────────────────┤
-//!                                                                                      ▼
+//! plan ─► Measure::points ─► Measure::course ─► task ─► (trial, executed elsewhere) ─► journal
+//!                                 ▲                                                       │
+//!                                 └────────────── Recorded::walk ◄────────────────────────┤
+//!                                                                                         ▼
 //!                                        tables, figures ◄── Results ◄── result of each point
 //! ```
 
@@ -38,85 +38,85 @@ use crate::report::table::Table;
 use crate::search::SearchCourse;
 use closed_loop::LoopPlan;
 
-/// Something that can be measured.
+/// A kind of measurement.
 pub trait Measure: Sync {
-    /// What the report calls the section that shows it.
+    /// Returns the heading of its section in the report.
     fn title(&self) -> &'static str;
 
-    /// What `campaign plan` and `results.csv` call it.
+    /// Returns its name in `campaign plan` and `results.csv`.
     fn name(&self) -> &'static str;
 
-    /// Its points of a DUT, or (none given) those that belong to none, in their order.
+    /// Returns its points for a DUT, or, without one, those that belong to no DUT, in order.
     fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point>;
 
-    /// Finds what makes its keys meaningless.
+    /// Checks that its plan keys make sense.
     ///
     /// # Errors
-    /// The first such thing, with its key.
+    /// The first error, with its key.
     fn check(&self, plan: &Plan) -> Result<(), String>;
 
-    /// Trials of a point, at the most, and how long they take if none is repeated.
+    /// Returns the maximum number of trials of a point, and their duration without repetitions.
     fn effort(&self, plan: &Plan, point: &Point) -> (u32, Duration);
 
-    /// The trials of a point as a state machine of which nothing is done; `None` where there is no
-    /// rate to begin with, because what is recorded of another point gives none.
+    /// Returns the sequence of trials of a point, before the first trial; `None` if there is no
+    /// starting rate, because another point has no result.
     fn course(&self, recorded: &Recorded<'_>, point: &Point) -> Option<Course>;
 
-    /// Whether a point without a course will never have one: all that its rate depends on is
-    /// measured, and gave none.
+    /// True if the point can never be measured, because the results it depends on are complete and
+    /// give no rate.
     fn is_hopeless(&self, _recorded: &Recorded<'_>, _point: &Point) -> bool {
         false
     }
 
-    /// Whether every repetition has servers that are started for it, so that nothing is in a cache.
+    /// True if servers are restarted for every repetition, so that caches are empty.
     fn starts_anew(&self) -> bool;
 
-    /// Whether a trial is repeated because the DUT ended in it; else that it ended is what was
-    /// found.
+    /// True if a trial in which the DUT ended is repeated; otherwise the end of the DUT is the
+    /// result.
     fn repeats_deaths(&self) -> bool {
         true
     }
 
-    /// What the tester is to do in a trial. `base` is what all trials have in common.
+    /// Returns the tester's task in a trial. `base` contains the settings that all trials have in
+    /// common.
     fn task(&self, plan: &Plan, step: &Step, base: TrialPlan) -> Task;
 
-    /// Whether the campaign has a result for a point that is complete.
+    /// True if the campaign has a result for a complete point.
     fn has_result(&self, recorded: &Recorded<'_>, point: &Point) -> bool;
 
-    /// The reason why a point has no number; `None` if it has one.
+    /// Returns the reason why a point has no result; `None` if it has one.
     fn missing(&self, recorded: &Recorded<'_>, point: &Point) -> Option<Missing>;
 
-    /// Which tables and figures of the papers a point is a part of, none of them where it is a part
-    /// of none.
+    /// Tables and figures of the papers that need this point; may be empty.
     fn fills(&self, plan: &Plan, point: &Point) -> Vec<Filled>;
 
-    /// Its tables of one run.
+    /// Returns its tables for one run.
     fn tables(&self, run: &Run) -> Vec<Table>;
 
-    /// Its tables that set several runs beside each other, a column each.
+    /// Returns its tables that compare several runs, one column each.
     fn comparisons(&self, _runs: &[Run]) -> Vec<Table> {
         Vec::new()
     }
 
-    /// Its figures of all runs.
+    /// Returns its figures for all runs.
     fn figures(&self, runs: &[Run]) -> Vec<Figure>;
 
-    /// What the page has of it below its figures and tables, as HTML.
+    /// Returns the HTML that follows its figures and tables on the page.
     fn html(&self, _runs: &[Run]) -> String {
         String::new()
     }
 
-    /// The same for `tables.md`.
+    /// Returns the Markdown that follows its tables in `tables.md`.
     fn markdown(&self, _runs: &[Run]) -> String {
         String::new()
     }
 
-    /// Every number that it has found, for `results.csv`.
+    /// Returns all its results for `results.csv`.
     fn rows(&self, run: &Run) -> Vec<Row>;
 }
 
-/// All measures, in the order in which the points of a DUT are measured: what others build on comes
-/// first.
+/// All measurements, in the order in which the points of a DUT are measured: those that others
+/// depend on come first.
 pub const ALL: [&dyn Measure; 6] = [
     &self_test::SelfTestMeasure,
     &search::SearchMeasure,
@@ -126,7 +126,7 @@ pub const ALL: [&dyn Measure; 6] = [
     &conform::ConformMeasure,
 ];
 
-/// What is measured at a point.
+/// Returns the measurement of a point.
 pub fn of(point: &Point) -> &'static dyn Measure {
     match point {
         Point::SelfTest(_) => &self_test::SelfTestMeasure,
@@ -138,27 +138,27 @@ pub fn of(point: &Point) -> &'static dyn Measure {
     }
 }
 
-/// Finds what makes a plan's measures meaningless.
+/// Checks the plan keys of all measurements.
 ///
 /// # Errors
-/// The first such thing, with its key.
+/// The first error, with its key.
 pub(crate) fn check(plan: &Plan) -> Result<(), String> {
     keys::check(plan)?;
     ALL.iter().try_for_each(|measure| measure.check(plan))
 }
 
-/// What the tester is to do in a trial.
+/// The tester's task in a trial.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Task {
-    /// Send at a rate.
+    /// Queries at a rate.
     Trial(Box<TrialPlan>),
-    /// Send when the answer before has come.
+    /// Closed loop: each query follows the answer to the previous one.
     ClosedLoop(LoopPlan),
-    /// Check its answers.
+    /// Conformance checks.
     Conform(ConformPlan),
 }
 
-/// The trials of a point, walked through one by one.
+/// The sequence of trials of a point.
 #[derive(Clone, Debug)]
 pub enum Course {
     /// Searches.
@@ -168,7 +168,7 @@ pub enum Course {
 }
 
 impl Course {
-    /// The trial that is due; `None` when all are done.
+    /// Returns the trial that is due; `None` when all are done.
     pub fn next(&self) -> Option<Due> {
         match self {
             Course::Searches(searches) => searches.next(),
@@ -176,7 +176,7 @@ impl Course {
         }
     }
 
-    /// Books verdict and counts of the trial that was due.
+    /// Records verdict and counts of the trial that was due.
     pub fn report(&mut self, verdict: Verdict, counts: &Counts) {
         match self {
             Course::Searches(searches) => searches.report(verdict, counts),
@@ -184,7 +184,7 @@ impl Course {
         }
     }
 
-    /// The searches, if that is what it is.
+    /// Returns the searches, if the point consists of searches.
     pub fn searches(&self) -> Option<&SearchCourse> {
         match self {
             Course::Searches(searches) => Some(searches),
@@ -196,13 +196,13 @@ impl Course {
 /// A table or figure of a paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filled {
-    /// Of which paper.
+    /// The paper.
     pub paper: Paper,
-    /// Which, as the paper numbers it.
+    /// The table or figure, as numbered in the paper.
     pub what: &'static str,
 }
 
-/// The papers whose programme a campaign can carry out.
+/// Papers whose measurements a campaign can reproduce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paper {
     /// G. Lencse and Y. Kadobayashi, 2018.
@@ -212,10 +212,10 @@ pub enum Paper {
 }
 
 impl Paper {
-    /// All.
+    /// All papers.
     pub const ALL: [Paper; 2] = [Paper::Benchmarking, Paper::Mtd64];
 
-    /// A short name for columns.
+    /// Returns a short name for columns.
     pub fn short(self) -> &'static str {
         match self {
             Paper::Benchmarking => "Benchmarking",
@@ -223,7 +223,7 @@ impl Paper {
         }
     }
 
-    /// Its authors and title.
+    /// Returns the authors and the title.
     pub fn title(self) -> &'static str {
         match self {
             Paper::Benchmarking => {
@@ -235,7 +235,7 @@ impl Paper {
         }
     }
 
-    /// A table or figure of it.
+    /// Returns a table or figure of the paper.
     pub(crate) fn has(self, what: &'static str) -> Filled {
         Filled { paper: self, what }
     }

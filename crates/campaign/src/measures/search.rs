@@ -1,5 +1,5 @@
-//! The highest rate at which a DUT passes (RFC 8219 §9.2): at every place, with smaller shares of
-//! valid replies accepted, and with shares of names that have AAAA records or are cached.
+//! Searches for the highest rate at which a DUT passes (RFC 8219 §9.2): at every placement, with
+//! lower acceptance ratios, and with shares of names that have AAAA records or are cached.
 
 mod shown;
 
@@ -38,53 +38,51 @@ use crate::wording;
 
 pub(crate) use shown::{dot_of, found_in_words, worst_point};
 
-/// `[search]`: how rates are searched for.
+/// `[search]`: settings of the searches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Searching {
-    /// The lowest rate that is tried, queries per second.
+    /// The lowest rate, queries per second.
     pub min: Qps,
-    /// Highest rate, unless the DUT says otherwise.
+    /// Highest rate, unless the DUT sets another one.
     pub max: Qps,
-    /// How rates are chosen.
+    /// The method that chooses the rates.
     pub method: SearchMethod,
-    /// How close the result of a bisection must be to the lowest rate that failed.
+    /// Maximum distance between the highest passed and the lowest failed rate of a bisection.
     pub resolution: Qps,
-    /// How near the bounds of an MLRsearch must be, in relation to the upper one; above 0 and below
-    /// 1.
+    /// Maximum width of an MLRsearch's bounds, relative to the upper one; above 0 and below 1.
     pub width: f64,
-    /// Goals of an MLRsearch beside that of RFC 8219, as `--goal` of `search` has them.
+    /// Goals of an MLRsearch in addition to that of RFC 8219, as in `search --goal`.
     pub goals: Vec<TypedGoal>,
-    /// Searches of each point; RFC 8219 §9.2: at least 20.
+    /// Searches of each point; RFC 8219 §9.2 requires at least 20.
     pub repeat: u32,
-    /// How often a trial that the tester spoiled is tried again.
+    /// Maximum number of repetitions of an invalid trial.
     pub invalid_retries: u32,
-    /// Length of the short trial before each full one; none: full trials only.
+    /// Length of the short trial before each full one; default: full trials only.
     #[serde(with = "crate::written::plan_time")]
     #[schemars(with = "Option<crate::written::Time>")]
     pub probe: Option<Duration>,
 }
 
-/// How near the bounds of an MLRsearch are unless the user says otherwise, in relation to the upper
-/// one.
+/// Default width of an MLRsearch's bounds, relative to the upper one.
 pub const WIDTH: f64 = 0.005;
 
-/// How the rates of searches are chosen.
+/// Method that chooses the rates of searches.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 #[schemars(transform = with_other_name)]
 pub enum SearchMethod {
-    /// By halving the range with full trials (RFC 8219 §9.2).
+    /// Bisection of the range with full trials (RFC 8219 §9.2).
     #[default]
     #[serde(alias = "rfc8219")]
     Bisection,
-    /// For several goals at once, with short trials first (MLRsearch, RFC 9971).
+    /// Search for several goals at once, with short trials first (MLRsearch, RFC 9971).
     Mlrsearch,
 }
 
-/// Adds the other name of a bisection to the schema, where serde's aliases are not.
+/// Adds the other name of a bisection to the schema, because schemars ignores serde's aliases.
 fn with_other_name(schema: &mut schemars::Schema) {
     if let Some(serde_json::Value::Array(names)) = schema.get_mut("oneOf") {
         let description = "Another name of bisection, in a plan only.";
@@ -95,8 +93,8 @@ fn with_other_name(schema: &mut schemars::Schema) {
 }
 
 impl Searching {
-    /// How the rates of a point are chosen at which trials of `duration` pass with the share
-    /// `accept` of valid replies: that is the first goal of an MLRsearch.
+    /// Returns the method for a point with trials of `duration` and the acceptance ratio `accept`,
+    /// which form the first goal of an MLRsearch.
     pub(crate) fn method_for(&self, duration: Duration, accept: f64) -> Method {
         match self.method {
             SearchMethod::Bisection => Method::Bisection,
@@ -123,59 +121,61 @@ impl Default for Searching {
     }
 }
 
-/// What a set of searches found.
+/// Result of a set of searches.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct PointResult {
-    /// The conditions under which the rates were searched for.
+    /// The conditions of the searches.
     pub conditions: Conditions,
-    /// Median, percentiles, dispersion and interval, queries per second; empty for a void point.
+    /// Median, percentiles, relative range and interval, queries per second; empty for a void
+    /// point.
     pub figures: Figures,
-    /// Why there is no number, if there is none.
+    /// Reason for a missing result.
     pub missing: Option<Missing>,
-    /// By how much short trials may overstate; the interval is widened by it.
+    /// Factor by which short trials may overstate the rates; the interval is widened by it.
     pub overstatement: f64,
-    /// What each search found, in their order; rates in queries per second.
+    /// Result of each search, in order; rates in queries per second.
     pub found: Vec<Found>,
-    /// By how much the lowest rate that failed failed, search by search; absent where none failed.
+    /// Shortfall at the lowest failed rate, search by search; absent if none failed.
     pub failed_by: Vec<Option<Shortfall>>,
-    /// Whether all repetitions are done.
+    /// True if all repetitions are done.
     pub complete: bool,
-    /// Why there can be no number: the DUT was not asked what the point is about.
+    /// Deviation because of which there can be no result: the DUT was not queried under the
+    /// conditions of the point.
     pub void: Option<Deviation>,
-    /// Why the DUT may do more.
+    /// Reasons why the DUT's limit may be higher.
     pub lower_bound_reasons: Vec<LowerBound>,
-    /// Up to which rate a self-test with the point's AuthDNS vouches for the tester; absent without
+    /// Rate up to which a self-test with the point's AuthDNS validates the tester; absent without
     /// one.
     #[serde(default)]
     pub vouched: Option<Qps>,
-    /// What the trials that passed at full length really were; absent if what plays AuthDNS does
-    /// not count, and then nothing proves that new names were not answered from a cache.
+    /// Observed α and β of the trials that passed at full length. Absent if AuthDNS does not count
+    /// queries; then nothing proves that new names were not answered from a cache.
     pub real: Option<Real>,
-    /// Where the DUT ran in all its trials: what a number of cores is worth. Absent where that was
-    /// not seen.
+    /// CPU placement of the DUT in all its trials, which gives the number of cores its meaning.
+    /// Absent if it was not observed.
     pub place: Option<Place>,
-    /// Trials: probes, full ones, and those that the tester spoiled.
+    /// Numbers of probes, full trials, and invalid trials.
     pub trials: Trials,
-    /// Trials in which the DUT died or hung.
+    /// Numbers of trials in which the DUT died or hung.
     #[serde(default)]
     pub ends: Ends,
-    /// How close passed and failed rates of a search had to be or, of an MLRsearch, are; a median of
-    /// two rates is rounded by it.
+    /// Requested distance of passed and failed rates or, for an MLRsearch, the actual one; a median
+    /// of two rates is rounded to it.
     pub resolution: Qps,
-    /// What an MLRsearch found for each goal, that of RFC 8219 first; the other fields are of that
-    /// one. Empty for a bisection.
+    /// Results of an MLRsearch for each goal, that of RFC 8219 first; the other fields refer to the
+    /// first goal. Empty for a bisection.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub goals: Vec<GoalFigures>,
 }
 
 impl PointResult {
-    /// Whether the DUT had the number of cores that the point asks for.
+    /// True if the DUT had the number of cores that the point asks for.
     pub(crate) fn has_its_cores(&self) -> bool {
         self.place.as_ref().is_some_and(|place| place.is_cores(self.conditions.place.cores))
     }
 
-    /// Takes in that the DUT failed at `rate` in a later trial under the same conditions. Passes at
-    /// that rate or above were not reproducible: the interval is extended down to the next lower
+    /// Includes a failure of the DUT at `rate` in a later trial under the same conditions. Passes
+    /// at that rate or above were not reproducible: the interval is extended down to the next lower
     /// rate that passed, and a median at or above it is refuted.
     pub(crate) fn take_in_failure(&mut self, recorded: &Recorded<'_>, rate: Qps) {
         let point = Point::Search(self.conditions.clone());
@@ -185,13 +185,13 @@ impl PointResult {
         };
         let below = trials.iter().filter(passed).map(|m| m.step.rate).max();
         self.figures.refute(rate, below.map(|below| lower_end(below, self.overstatement)));
-        // The first goal is the same number.
+        // The first goal has the same result.
         if let Some(first) = self.goals.first_mut() {
             first.figures = self.figures;
         }
     }
 
-    /// Objections to the number, or the reason for its absence; empty if there is neither.
+    /// Returns objections to the result, or the reason for its absence; empty if there is neither.
     pub(crate) fn mark(&self) -> String {
         if let Some(why) = &self.missing {
             return why.to_string();
@@ -204,8 +204,8 @@ impl PointResult {
         objection.into_iter().chain(validated).collect::<Vec<_>>().join("; ")
     }
 
-    /// The order of results, the highest first: by the median, or else by the proven lower end; a
-    /// point without either comes last.
+    /// Compares results for sorting, the highest first: by the median, otherwise by the proven
+    /// lower end; a point without either comes last.
     pub(crate) fn by_result(&self, other: &PointResult) -> Ordering {
         let rate = |point: &PointResult| {
             point.figures.median.or(point.figures.interval.from).unwrap_or(-1.0)
@@ -213,39 +213,40 @@ impl PointResult {
         rate(other).total_cmp(&rate(self))
     }
 
-    /// True if both were seen to run on the same CPUs.
+    /// True if both were observed on the same CPUs.
     pub(crate) fn is_on_the_cpus_of(&self, other: &PointResult) -> bool {
         self.place.as_ref().zip(other.place.as_ref()).is_some_and(|(a, b)| a.is_on_the_cpus_of(b))
     }
 
-    /// On how many cores the DUT ran, or what is true instead.
+    /// Returns the DUT's number of cores, or a description of its actual placement.
     pub(crate) fn ran_on(&self) -> String {
         ran_on(&self.conditions.place, self.place.as_ref())
     }
 
-    /// As [`PointResult::ran_on`], for a column that is named after the cores or the placement
-    /// asked for.
+    /// Same as [`PointResult::ran_on`], for a column that is named after the requested cores or
+    /// placement.
     pub(crate) fn column(&self) -> String {
         column(&self.conditions.place, self.place.as_ref(), self.missing.as_ref())
     }
 
-    /// The cores that it was confined to, for legends and captions.
+    /// Returns the cores that it was confined to, for legends and captions.
     pub(crate) fn on_cores(&self) -> String {
         on_cores(&self.conditions.place, self.place.as_ref())
     }
 }
 
-/// Where a DUT ran in all trials of a point, as far as that was seen.
+/// Returns the CPU placement of a DUT in all trials of a point, as far as it was observed.
 pub(crate) fn place_of<'a>(trials: impl Iterator<Item = &'a Measured>) -> Option<Place> {
     Place::of_all(trials.filter_map(|m| m.cpu.place.as_ref()))
 }
 
-/// On how many cores a DUT ran that was to have `asked`.
+/// Returns the number of cores of a DUT for which `asked` was requested.
 pub(crate) fn ran_on(asked: &Cores, seen: Option<&Place>) -> String {
     seen.map_or_else(|| format!("{} asked for, not seen", asked.cores), Place::in_words)
 }
 
-/// The name of a column or row: the cores or the placement asked for, and deviations from it.
+/// Returns the heading of a column or row: the requested cores or placement, and deviations from
+/// it.
 pub(crate) fn column(asked: &Cores, seen: Option<&Place>, missing: Option<&Missing>) -> String {
     let name = place_name(asked);
     let deviations = match seen {
@@ -256,8 +257,8 @@ pub(crate) fn column(asked: &Cores, seen: Option<&Place>, missing: Option<&Missi
     if deviations.is_empty() { name } else { format!("{name} ({})", deviations.join(", ")) }
 }
 
-/// Where a DUT ran, for legends and captions: the cores that it was confined to, not those asked
-/// for, with the names of the placement and of AuthDNS where it has such.
+/// Returns the placement of a DUT for legends and captions: the cores that it was confined to, not
+/// those requested, with the names of the placement and of AuthDNS, if any.
 pub(crate) fn on_cores(asked: &Cores, seen: Option<&Place>) -> String {
     let not_seen = || format!("{} asked for, not seen", cores_in_words(asked.cores));
     let cores = seen.map_or_else(not_seen, Place::cores_in_words);
@@ -267,23 +268,23 @@ pub(crate) fn on_cores(asked: &Cores, seen: Option<&Place>) -> String {
     format!("{placement}{cores}{authdns}")
 }
 
-/// How many trials there were.
+/// Numbers of trials.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 pub struct Trials {
-    /// Trials of other lengths, short ones that come before those of full length.
+    /// Trials of other lengths: short ones that precede those of full length.
     pub probes: usize,
     /// Trials of full length that count.
     pub full: usize,
-    /// Of these, and of the other lengths that decide in an MLRsearch, spoiled by the tester.
+    /// Invalid trials among these, and among the other lengths that decide in an MLRsearch.
     pub invalid: usize,
-    /// Full trials that failed probes made unnecessary.
+    /// Full trials that were skipped because their probes failed.
     pub saved: usize,
 }
 
-/// Trials in which a DUT died or hung, among all of a point. Most of them were repeated, which biases
-/// a rate upwards.
+/// Trials of a point in which a DUT died or hung. Most of them were repeated, which biases a rate
+/// upwards.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -292,7 +293,7 @@ pub struct Ends {
     pub died: usize,
     /// Trials after which it did not reply any more.
     pub hung: usize,
-    /// All trials, repeated ones included.
+    /// All trials, including repeated ones.
     pub of: usize,
 }
 
@@ -310,12 +311,12 @@ impl Ends {
         ends
     }
 
-    /// The sum over several points.
+    /// Returns the sum over several points.
     pub(crate) fn plus(self, other: Ends) -> Ends {
         Ends { died: self.died + other.died, hung: self.hung + other.hung, of: self.of + other.of }
     }
 
-    /// `died in 2 of 5 trials`; `None` if it never did.
+    /// Returns text like `died in 2 of 5 trials`; `None` if it never did.
     pub(crate) fn in_words(&self) -> Option<String> {
         let how = match (self.died, self.hung) {
             (0, 0) => return None,
@@ -327,7 +328,7 @@ impl Ends {
     }
 }
 
-/// The measure of every DUT: searches for the highest rate that passes (RFC 8219 §9.2).
+/// The basic measurement of every DUT: searches for the highest rate that passes (RFC 8219 §9.2).
 pub struct SearchMeasure;
 
 impl Measure for SearchMeasure {
@@ -399,7 +400,7 @@ impl Measure for SearchMeasure {
     fn course(&self, recorded: &Recorded<'_>, point: &Point) -> Option<Course> {
         let plan = recorded.plan;
         let (set, method) = (set_of(plan, point)?, method_of(plan, point)?);
-        // What cannot be searched for was refused when the plan was read (`check_method`).
+        // Invalid goals were rejected when the plan was read (`check_method`).
         SearchCourse::new(set, &method, plan.trial.duration.into()).ok().map(Course::Searches)
     }
 
@@ -532,7 +533,7 @@ fn rows(result: &PointResult) -> Vec<Row> {
     rows
 }
 
-/// What each search of a point found.
+/// Returns the result of each search of a point.
 pub(super) fn each_search(point: &Point, found: &[Found]) -> Vec<Row> {
     let mut rows = Vec::new();
     for (i, search) in found.iter().enumerate() {
@@ -549,13 +550,13 @@ pub(super) fn each_search(point: &Point, found: &[Found]) -> Vec<Row> {
     rows
 }
 
-/// The number of searches that found no passing rate.
+/// Returns the number of searches that found no passing rate.
 pub(super) fn without_pass(point: &Point, figures: &Figures) -> Row {
     let searches = Some(figures.without_pass as f64);
     Row::of_value(point.clone(), "without_pass", "searches", figures.n, searches)
 }
 
-/// How many trials a point took.
+/// Returns the numbers of trials of a point.
 pub(super) fn trial_counts(point: &Point, trials: &Trials) -> Vec<Row> {
     let all = [
         ("probes", trials.probes),
@@ -566,7 +567,7 @@ pub(super) fn trial_counts(point: &Point, trials: &Trials) -> Vec<Row> {
     all.map(|(what, n)| Row::of_value(point.clone(), what, "trials", 1, Some(n as f64))).into()
 }
 
-/// The searches of a point.
+/// Returns the set of searches of a point.
 fn set_of(plan: &Plan, point: &Point) -> Option<SetPlan> {
     let Point::Search(conditions) = point else { return None };
     let range = plan.range(plan.dut(&conditions.dut)?);
@@ -574,13 +575,13 @@ fn set_of(plan: &Plan, point: &Point) -> Option<SetPlan> {
     Some(SetPlan { range, repeat: s.repeat, probes: s.probe.is_some() })
 }
 
-/// How the rates of a point are chosen; `None` where it is none of searches.
+/// Returns the search method of a point; `None` if it does not consist of searches.
 fn method_of(plan: &Plan, point: &Point) -> Option<Method> {
     let Point::Search(conditions) = point else { return None };
     Some(plan.search.method_for(plan.trial.duration, conditions.accept))
 }
 
-/// Finds keys of another method than the one that is wanted, and goals that cannot be searched for.
+/// Rejects keys of another search method than the selected one, and invalid goals.
 fn check_method(plan: &Plan) -> Result<(), String> {
     let search = &plan.search;
     let Method::MlrSearch(goals) = search.method_for(plan.trial.duration, 1.0) else {
@@ -616,8 +617,8 @@ fn check_method(plan: &Plan) -> Result<(), String> {
         .try_for_each(|goal| goal.validate().map_err(|why| format!("[search] goals: {why}")))
 }
 
-/// About how many trials an MLRsearch has, and how long they take: for each goal what decides over
-/// two bounds, and before that short ones, which halve the range until they are near.
+/// Estimates the number and the duration of the trials of an MLRsearch: for each goal those that
+/// decide on two bounds, preceded by short ones, which halve the range until they are close.
 fn mlr_effort(plan: &Plan, set: &SetPlan, goals: &[Goal]) -> (u32, Duration) {
     let span = set.range.max.0 / set.range.min.0.max(1);
     let short = u64::from(span.max(1).ilog2()) + 4;
@@ -639,12 +640,12 @@ fn mlr_effort(plan: &Plan, set: &SetPlan, goals: &[Goal]) -> (u32, Duration) {
     (trials.saturating_mul(set.repeat), time.saturating_mul(set.repeat))
 }
 
-/// Trials of a set at the most, and how long they take if a full one takes `full` and a probe
-/// `probe`.
+/// Returns the maximum number of trials of a set, and their duration if a full one takes `full` and
+/// a probe `probe`.
 pub(super) fn effort(set: &SetPlan, full: Duration, probe: Option<Duration>) -> (u32, Duration) {
     let SearchRange { min, max, resolution, .. } = set.range;
     let steps = ((max.0 - min.0) / resolution.0.max(1)).max(1).ilog2() + 3;
-    // With probes about half of the steps, those that fail, end with the probe.
+    // With probes, about half of the steps fail and end with the probe.
     let (trials, one) = match probe {
         Some(probe) => (steps * 3 / 2 + 1, probe * steps + full * (steps / 2 + 1)),
         None => (steps, full * steps),
@@ -652,7 +653,8 @@ pub(super) fn effort(set: &SetPlan, full: Duration, probe: Option<Duration>) -> 
     (trials * set.repeat, one * set.repeat)
 }
 
-/// How close passed and failed rates are to be in this range; of an MLRsearch at its upper end.
+/// Returns the requested distance of passed and failed rates in this range; for an MLRsearch, that
+/// at its upper end.
 fn wanted_resolution(plan: &Plan, range: &SearchRange) -> Qps {
     match plan.search.method {
         SearchMethod::Bisection => range.resolution,
@@ -660,7 +662,8 @@ fn wanted_resolution(plan: &Plan, range: &SearchRange) -> Qps {
     }
 }
 
-/// How close passed and failed rates of a point had to be or, of an MLRsearch, are.
+/// Returns the requested distance of passed and failed rates of a point or, for an MLRsearch, the
+/// actual one.
 pub(crate) fn resolution(recorded: &Recorded<'_>, point: &Point) -> Option<Qps> {
     let plan = recorded.plan;
     let wanted = wanted_resolution(plan, &plan.range(plan.dut(point.dut()?)?));
@@ -672,7 +675,7 @@ pub(crate) fn resolution(recorded: &Recorded<'_>, point: &Point) -> Option<Qps> 
     }
 }
 
-/// What was found at a point of a DUT.
+/// Returns the result at a point of a DUT.
 pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<PointResult> {
     let Point::Search(conditions) = point else { return None };
     let walk = recorded.walk(point)?;
@@ -719,14 +722,15 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<PointResu
     })
 }
 
-/// The way in which the replies of the first trial were wrong, where that is why no rate passed.
+/// Returns the way in which the replies of the first trial were wrong, if no rate passed because of
+/// it.
 fn misconfigured(trials: &[&Measured], searches: &SearchCourse) -> Option<Wrong> {
     let wrong = trials.first()?.counts().wrong_in_one_way()?;
     searches.found().iter().all(|found| found.highest.is_none()).then_some(wrong)
 }
 
-/// What the trials that passed at full length, or were found not to be what was wanted, really were
-/// together.
+/// Returns the observed α and β over all trials that passed at full length or deviated from the
+/// requested conditions.
 fn real(trials: &[&Measured], searches: &SearchCourse) -> Option<Real> {
     let judged = |m: &&&Measured| {
         let passed = m.verdict() == Verdict::Passed && m.step.length == Length::Full;
@@ -734,7 +738,7 @@ fn real(trials: &[&Measured], searches: &SearchCourse) -> Option<Real> {
     };
     let mut sum: Option<(Asked, Wanted)> = None;
     for trial in trials.iter().filter(judged).filter_map(|m| m.at_rate()) {
-        // Only what our AuthDNS counted can be compared.
+        // Only the counters of dns64bench's AuthDNS can be compared.
         let (asked, wanted) = (trial.auth.as_ref()?.asked, trial.wanted());
         sum = Some(match sum {
             None => (asked, wanted),
@@ -753,7 +757,8 @@ fn real(trials: &[&Measured], searches: &SearchCourse) -> Option<Real> {
     asked.real(&wanted)
 }
 
-/// Counts the trials of one point: which probe spared which trial is known within a point only.
+/// Counts the trials of one point: a probe can be matched with the trial it saved within a point
+/// only.
 pub(crate) fn count<'a>(all: impl Iterator<Item = &'a Measured>) -> Trials {
     let mut trials = Trials::default();
     let mut probed_failed = 0;

@@ -1,5 +1,5 @@
-//! The tester against an AuthDNS, without a DUT (RFC 8219 §9.2.1): how far its results can be
-//! trusted, and how authoritative servers compare in that role.
+//! Self-test: the tester against an AuthDNS, without a DUT (RFC 8219 §9.2.1). It shows the rate up
+//! to which the tester is reliable, and compares authoritative servers in that role.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -28,26 +28,26 @@ use crate::search::SearchCourse;
 use crate::servers::Auth;
 use crate::wording;
 
-/// `[self-test]`: searches with AuthDNS in the DUT's place, which say up to which rate the tester
-/// can be trusted.
+/// `[self-test]`: searches with AuthDNS in the DUT's place, which find the rate up to which the
+/// tester is reliable.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SelfTest {
-    /// The lowest rate that is tried, queries per second.
+    /// The lowest rate, queries per second.
     pub min: Qps,
-    /// The highest rate that is tried, queries per second.
+    /// The highest rate, queries per second.
     pub max: Qps,
     /// The distance of passed and failed rates at which a search ends, queries per second.
     pub resolution: Qps,
-    /// Searches; the smallest result counts.
+    /// Number of searches; the smallest result counts.
     pub repeat: u32,
     /// The reserve δ of RFC 8219 §9.2, a fraction; 0.1 or more is compliant.
     pub delta: f64,
-    /// Whether AuthDNS is asked over IPv4 or IPv6; none: over what the topology has, IPv4 where it
-    /// has both.
+    /// IP version over which AuthDNS is queried; default: the one that the topology has, or IPv4 if
+    /// it has both.
     pub family: Option<Family>,
-    /// Further self-tests, with other servers or over another version of IP: for comparison, they
-    /// vouch for nothing.
+    /// Further self-tests, with other servers or over another IP version. They are for comparison
+    /// and do not validate trials.
     pub also: Vec<Also>,
 }
 
@@ -55,12 +55,12 @@ pub struct SelfTest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Also {
-    /// The server that plays AuthDNS and is asked.
+    /// The server that plays AuthDNS and receives the queries.
     pub server: Auth,
-    /// Over which version of IP it is asked; none given: over that of the plan's trials.
+    /// IP version of the queries; default: that of the plan's trials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub family: Option<Family>,
-    /// To how many of AuthDNS's CPUs it is confined; none given: all of them.
+    /// Number of AuthDNS's CPUs that it is confined to; default: all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<usize>,
 }
@@ -80,34 +80,34 @@ impl Default for SelfTest {
     }
 }
 
-/// What a self-test found.
+/// Result of a self-test.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SelfTestResult {
     /// Name of the server that played AuthDNS.
     pub server: String,
-    /// Over which version of IP it was asked; absent without a trial.
+    /// IP version of the queries; absent without a trial.
     pub family: Option<Family>,
-    /// To how many CPUs it was confined; absent: to none in particular.
+    /// Number of CPUs that it was confined to; absent: not confined.
     pub cores: Option<usize>,
-    /// Whether it vouches for the tester in the plan's trials.
+    /// True if it validates the tester for the plan's trials.
     pub vouches: bool,
-    /// The smallest of the highest rates that passed; absent where one search passed nowhere.
+    /// The smallest of the highest rates that passed; absent if a search found no passing rate.
     pub passed: Option<Qps>,
-    /// Up to which rate that allows tests at 0 % AAAA and 0 % cached.
+    /// Validated rate for tests at 0 % AAAA and 0 % cached.
     pub allows: Option<Qps>,
     /// Statistics of all searches, queries per second.
     pub figures: Figures,
-    /// What each search found, in their order; rates in queries per second.
+    /// Result of each search, in order; rates in queries per second.
     pub found: Vec<Found>,
-    /// Whether all repetitions are done.
+    /// True if all repetitions are done.
     pub complete: bool,
-    /// Why there is no number, if there is none.
+    /// Reason for a missing result.
     pub missing: Option<Missing>,
-    /// How many trials of each sort there were.
+    /// Numbers of trials by kind.
     pub trials: Trials,
 }
 
-/// The measure of `[self-test]`: searches with AuthDNS in the DUT's place.
+/// The measurement of `[self-test]`: searches with AuthDNS in the DUT's place.
 pub struct SelfTestMeasure;
 
 impl Measure for SelfTestMeasure {
@@ -124,7 +124,8 @@ impl Measure for SelfTestMeasure {
         let also = |&Also { server, family, cores }: &Also| {
             Point::SelfTest(Loop { server, family, cores, named: None })
         };
-        // One for each AuthDNS that DUTs ask: each is half of another tester.
+        // One for each AuthDNS that DUTs query: each of them forms another tester together with the
+        // Measurer.
         let asked = plan.auths_of_duts().into_iter().filter_map(|auth| plan.self_test_with(auth));
         plan.own_self_test().into_iter().chain(asked).chain(test.also.iter().map(also)).collect()
     }
@@ -260,7 +261,7 @@ fn rows(point: &Point, result: &SelfTestResult) -> Vec<Row> {
     rows
 }
 
-/// What a self-test is called.
+/// Returns the title of a self-test.
 fn title(server: &str, family: Option<Family>, cores: Option<usize>) -> String {
     let family = family.map_or(String::new(), |family| format!(" over {family}"));
     let cores = match cores {
@@ -327,7 +328,7 @@ fn figure(runs: &[Run]) -> Option<Figure> {
     })
 }
 
-/// The searches of a self-test.
+/// Returns the searches of a self-test.
 fn set_of(plan: &Plan, point: &Point) -> Option<SetPlan> {
     let (Some(t), Point::SelfTest(_)) = (&plan.self_test, point) else { return None };
     let range = SearchRange {
@@ -339,7 +340,7 @@ fn set_of(plan: &Plan, point: &Point) -> Option<SetPlan> {
     Some(SetPlan { range, repeat: t.repeat, probes: false })
 }
 
-/// What was found by a self-test.
+/// Returns the result of a self-test.
 pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<SelfTestResult> {
     let (Point::SelfTest(at), Some(test)) = (point, &recorded.plan.self_test) else { return None };
     let walk = recorded.walk(point)?;
@@ -369,7 +370,7 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<SelfTestR
     })
 }
 
-/// The result of the self-test in words.
+/// Returns the result of the self-test as text.
 pub(crate) fn in_words(test: &SelfTestResult) -> String {
     let rate = |rate: Qps| number(rate.0 as f64);
     match (&test.missing, test.passed, test.allows) {

@@ -1,5 +1,5 @@
-//! What trials at one rate show that is kept up for minutes: CPU use without its transient,
-//! efficiency, latency, memory. Loads and constant rates share it.
+//! Results of trials at one rate that is sustained for minutes: CPU use without its transient,
+//! efficiency, latency, memory. Shared by loads and constant rates.
 
 use method::evidence::Deviation;
 use method::precision::four_digits;
@@ -20,42 +20,42 @@ use crate::report::csv::Row;
 use crate::report::{Run, by_key, each_dut, legend};
 use crate::results::DutResult;
 
-/// What was found at a rate. Trials that the tester spoiled are no part of any number.
+/// Result at a rate. Invalid trials are excluded.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Sustained {
-    /// How many trials count: all that the tester did not spoil.
+    /// Number of trials that count: all that the tester did not invalidate.
     pub trials: usize,
-    /// Trials that the tester spoiled.
+    /// Number of trials that the tester invalidated.
     pub spoiled: usize,
-    /// Whether all that the plan wants is done.
+    /// True if all trials of the plan are done.
     pub complete: bool,
-    /// Why there is no figure, if there is none.
+    /// Reason for missing figures.
     pub missing: Option<Missing>,
-    /// Whether all trials that count passed; absent if none counts.
+    /// True if all trials that count passed; absent if none counts.
     pub passed: Option<bool>,
-    /// How the DUT ended in these trials. If it did, there is no figure of CPU use, latency or
-    /// memory.
+    /// Ends of the DUT in these trials. If there are any, there are no figures of CPU use, latency
+    /// or memory.
     pub ended: Vec<DutEnd>,
-    /// Why there can be no number: the DUT was not asked what the point is about.
+    /// Deviation because of which there can be no result: the DUT was not queried under the
+    /// conditions of the point.
     pub void: Option<Deviation>,
-    /// CPU use of the DUT without the transient, in cores, trial by trial summarized.
+    /// CPU use of the DUT without the transient, in cores, summarized over the trials.
     pub cpu: Option<Summary>,
-    /// Valid replies per second for each core that is used (CPRDP) to four significant digits, trial
-    /// by trial summarized.
+    /// Valid replies per second for each core in use (CPRDP) to four significant digits, summarized
+    /// over the trials.
     pub cprdp: Option<Summary>,
     /// CPU use second by second of the first trial: the transient.
     pub cpu_by_second: Vec<f64>,
     /// Round-trip times of valid replies in µs, each the median over the trials.
     pub rtt_us: Option<Latency>,
-    /// 99.9th percentile of AuthDNS's own time in µs, the median over the trials: so much of the
-    /// round-trip times is the tester's.
+    /// 99.9th percentile of AuthDNS's response time in µs, the median over the trials: the tester's
+    /// share of the round-trip times.
     pub auth_p999_us: Option<f64>,
-    /// Share of valid replies in all trials that count; absent if none does.
+    /// Share of valid replies in all trials that count; absent if none counts.
     pub valid: Option<f64>,
-    /// Where the DUT ran in all its trials; absent where that was not seen.
+    /// CPU placement of the DUT in all its trials; absent if it was not observed.
     pub place: Option<Place>,
-    /// Page allocations during each trial, by NUMA node; empty where the kernel does not count
-    /// them.
+    /// Page allocations during each trial, by NUMA node; empty if the kernel does not count them.
     pub numa: Vec<NodeResult>,
 }
 
@@ -70,30 +70,30 @@ pub struct Latency {
     pub p999: f64,
 }
 
-/// Page allocations on a NUMA node, or on all of them, trial by trial summarized.
+/// Page allocations on a NUMA node, or on all of them, summarized over the trials.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct NodeResult {
     /// The node's number; absent: all nodes together.
     pub node: Option<usize>,
-    /// Pages allocated on the node that was wanted.
+    /// Pages allocated on the intended node.
     pub hit: Summary,
-    /// Pages allocated on this node though another one was wanted.
+    /// Pages allocated on this node although another one was preferred.
     pub miss: Summary,
 }
 
 impl Sustained {
-    /// Whether its figures are of a DUT that answered all that it was asked.
+    /// True if the figures are those of a DUT that answered all queries.
     pub fn is_sound(&self) -> bool {
         self.passed == Some(true) && self.ended.is_empty() && self.void.is_none()
     }
 
-    /// Whether what it answered is not all that it was asked: such a result has a mark and no value
-    /// in figures.
+    /// True if the DUT did not answer all queries: such a result has a mark instead of a value in
+    /// figures.
     pub(super) fn has_failed(&self) -> bool {
         self.passed.is_some() && !self.is_sound()
     }
 
-    /// What became of the trials: a mark where the figures are not those of a sound server.
+    /// Returns the state of the trials: a label if the figures are not those of a sound server.
     pub(crate) fn state(&self) -> String {
         let spoiled = match self.spoiled {
             0 => String::new(),
@@ -111,7 +111,7 @@ impl Sustained {
         state + &spoiled
     }
 
-    /// A figure for a cell, or why there is none; marked where trials failed.
+    /// Returns a figure for a cell, or the reason why there is none, with a label if trials failed.
     pub(crate) fn cell(&self, value: Option<String>) -> String {
         let failed = if self.passed == Some(false) { " (failed)" } else { "" };
         match (value, &self.missing) {
@@ -121,12 +121,12 @@ impl Sustained {
         }
     }
 
-    /// The median efficiency for a cell.
+    /// Returns the cell for the median efficiency.
     pub(crate) fn cprdp_cell(&self) -> String {
         self.cell(self.cprdp.as_ref().map(|cprdp| number(cprdp.median)))
     }
 
-    /// All figures for `results.csv`.
+    /// Returns all figures for `results.csv`.
     pub(crate) fn rows(&self, point: &Point) -> Vec<Row> {
         let mark = if self.is_sound() { String::new() } else { self.state() };
         let of = |quantity: &str, unit, summary: Option<&Summary>| Row {
@@ -163,22 +163,22 @@ impl Sustained {
     }
 }
 
-/// The trials of a point that the tester did not spoil, and what they say of it all together.
+/// The valid trials of a point, and their common outcome.
 pub(super) struct Unspoiled<'a> {
-    /// Those trials, in their order.
+    /// Those trials, in order.
     pub(super) counted: Vec<&'a Measured>,
-    /// How many trials the tester spoiled.
+    /// Number of trials that the tester invalidated.
     pub(super) spoiled: usize,
-    /// How the DUT ended in those in which it did.
+    /// Ends of the DUT in these trials.
     pub(super) ended: Vec<DutEnd>,
-    /// Why the point has no figure, if it has none.
+    /// Reason for missing figures.
     pub(super) missing: Option<Missing>,
-    /// Whether all of them passed; absent if there is none.
+    /// True if all of them passed; absent if there are none.
     pub(super) passed: Option<bool>,
 }
 
 impl<'a> Unspoiled<'a> {
-    /// `walk` is absent where there was no rate to begin with.
+    /// Collects the trials of a point; `walk` is `None` if there was no starting rate.
     pub(super) fn of(
         recorded: &Recorded<'_>,
         point: &Point,
@@ -207,8 +207,8 @@ impl<'a> Unspoiled<'a> {
     }
 }
 
-/// What was found at a rate; `walk` is absent where there was no rate to begin with. The first
-/// `transient` of `duration`, both in seconds, is left out of the CPU use.
+/// Returns the result at a rate; `walk` is `None` if there was no starting rate. The first
+/// `transient` of `duration`, both in seconds, is excluded from the CPU use.
 pub(super) fn result(
     recorded: &Recorded<'_>,
     point: &Point,
@@ -217,7 +217,7 @@ pub(super) fn result(
 ) -> Sustained {
     let Unspoiled { counted, spoiled, ended, missing, passed } =
         Unspoiled::of(recorded, point, walk);
-    // A DUT that ended used CPU for what nobody got.
+    // A DUT that ended used CPU time without replies.
     let figured: &[&Measured] = if missing.is_none() { &counted } else { &[] };
     let steady = |m: &Measured| steady_cpu(m, transient, duration);
     let cpu: Vec<f64> = figured.iter().filter_map(|m| steady(m)).collect();
@@ -250,8 +250,8 @@ pub(super) fn result(
     }
 }
 
-/// A curve for each DUT and place, from left to right, with what `dot` makes of the trials of that
-/// place.
+/// Returns a curve for each DUT and placement, from left to right; `dot` makes the mark of a
+/// placement's trials.
 pub(super) fn each_place<T>(
     runs: &[Run],
     all: fn(&DutResult) -> &[T],
@@ -273,7 +273,7 @@ pub(super) fn each_place<T>(
 }
 
 /// The diagram of a trial: CPU use second by second, with a mark at the end of the transient, if
-/// there is one (seconds).
+/// any (seconds).
 pub(super) fn second_by_second(
     name: String,
     found: &Sustained,
@@ -285,7 +285,7 @@ pub(super) fn second_by_second(
     Multiple { name, series, mark: transient.map(|transient| transient + 0.5) }
 }
 
-/// Diagrams of [`second_by_second`] side by side, if there are any.
+/// Returns the diagrams of [`second_by_second`] side by side, if there are any.
 pub(super) fn transients(file: &str, title: &str, panels: Vec<Multiple>) -> Option<Figure> {
     (!panels.is_empty()).then(|| Figure {
         file: file.into(),
@@ -304,15 +304,16 @@ fn latency(all: &[Rtt]) -> Option<Latency> {
     Some(Latency { p50: median(|r| r.p50)?, p99: median(|r| r.p99)?, p999: median(|r| r.p999)? })
 }
 
-/// The mean CPU use of a trial after its transient; the last second may be partly after the trial.
+/// Returns the mean CPU use of a trial after its transient; the last second may be partly after the
+/// trial.
 fn steady_cpu(m: &Measured, transient: f64, duration: f64) -> Option<f64> {
     let (skip, length) = (transient.ceil() as usize, duration as usize);
     let steady = m.cpu.dut.get(skip..length.min(m.cpu.dut.len()))?;
     (!steady.is_empty()).then(|| steady.iter().sum::<f64>() / steady.len() as f64)
 }
 
-/// Page allocations by node, then of all of them; nothing unless every trial has them of the same
-/// nodes.
+/// Returns the page allocations by node, then their sum; empty unless all trials have counters of
+/// the same nodes.
 fn nodes(trials: &[&Measured]) -> Vec<NodeResult> {
     let Some(all) = trials.iter().map(|m| m.numa.as_ref()).collect::<Option<Vec<&Numa>>>() else {
         return Vec::new();

@@ -16,7 +16,7 @@ use crate::report::{Run, each_dut, legend, percent, ranked, with_proof};
 use crate::results::DutResult;
 use crate::wording;
 
-/// The result of a point, for one cell.
+/// Returns the cell for the result of a point.
 pub(crate) fn found_in_words(point: &PointResult) -> String {
     match &point.missing {
         Some(why) => why.to_string(),
@@ -48,13 +48,13 @@ fn points(dut: &DutResult, is_meant: impl Fn(&Conditions) -> bool) -> Vec<&Point
     dut.points.iter().filter(|p| is_meant(&p.conditions)).collect()
 }
 
-/// Where the shares of a DUT were measured.
+/// Returns the placements at which the shares of a DUT were measured.
 fn share_places(run: &Run, dut: &DutResult) -> Vec<Cores> {
     let plan = &run.results.plan;
     plan.dut(&dut.name).map(|dut| plan.keys_of(dut).share_places()).unwrap_or_default()
 }
 
-/// By how much the lowest failed rate failed in the search that found the least.
+/// Returns the shortfall at the lowest failed rate, in the search with the lowest result.
 fn failed_by(point: &PointResult) -> String {
     Shortfall::lowest(&point.failed_by).map_or("–".into(), |s| {
         let [rate, missing, of] = [s.rate.0, s.missing, s.of].map(|n| number(n as f64));
@@ -62,8 +62,7 @@ fn failed_by(point: &PointResult) -> String {
     })
 }
 
-/// What MLRsearches found for each of their goals, that of RFC 8219 first; `None` where rates were
-/// chosen by halving.
+/// Results of MLRsearches for each of their goals, that of RFC 8219 first; `None` for bisections.
 fn goals(run: &Run) -> Option<Table> {
     let note = "Queries/s, from the smallest lower bound of the searches to the largest upper one; conditional throughput: \
                 valid replies/s at the lower bound, of the search that had the fewest. Only the goal of RFC 8219 is that \
@@ -143,7 +142,8 @@ fn worst_case(run: &Run) -> Table {
     table
 }
 
-/// The worst case of every DUT and place, the highest median first; what has none comes last.
+/// Returns the worst case of every DUT and placement, the highest median first and those without a
+/// result last.
 fn by_result(run: &Run) -> Vec<(&str, &PointResult)> {
     let of =
         |dut| points(dut, Conditions::is_worst_case).into_iter().map(|p| (dut.name.as_str(), p));
@@ -152,14 +152,14 @@ fn by_result(run: &Run) -> Vec<(&str, &PointResult)> {
     all
 }
 
-/// The cores of points that were measured at one place, for legends and captions.
+/// Returns the cores of points that were measured at one placement, for legends and captions.
 fn cores_of<'a>(place: &Cores, points: impl Iterator<Item = &'a PointResult>) -> String {
     let seen = Place::of_all(points.filter_map(|p| p.place.as_ref()));
     super::on_cores(place, seen.as_ref())
 }
 
-/// Where a DUT ran, for a row, with the names of its placement and of its AuthDNS where it has
-/// such.
+/// Returns the placement of a DUT for a row, with the names of the placement and of AuthDNS, if
+/// any.
 fn ran_on(p: &PointResult) -> String {
     let place = &p.conditions.place;
     let placement =
@@ -190,7 +190,7 @@ fn statistics(
     Some(table)
 }
 
-/// The cells of a point in the order of [`wording::STATISTICS`].
+/// Returns the cells of a point in the order of [`wording::STATISTICS`].
 fn cells(point: &PointResult) -> [String; wording::STATISTICS.len()] {
     match &point.missing {
         Some(why) => std::array::from_fn(|_| why.to_string()),
@@ -198,7 +198,8 @@ fn cells(point: &PointResult) -> [String; wording::STATISTICS.len()] {
     }
 }
 
-/// What is demanded, for a title; the papers mark what RFC 8219 does not know.
+/// Returns the acceptance criterion for a title; the papers mark criteria that RFC 8219 does not
+/// define.
 fn demanded(accept: f64) -> String {
     if accept >= 1.0 {
         return String::new();
@@ -206,7 +207,7 @@ fn demanded(accept: f64) -> String {
     format!(", acceptance criterion: {} %, not RFC 8219 compliant", number(accept * 100.0))
 }
 
-/// The acceptance ratios of a DUT's points, the strictest first.
+/// Returns the acceptance ratios of a DUT's points, the strictest first.
 fn ratios(dut: &DutResult) -> Vec<f64> {
     let mut ratios: Vec<f64> = dut.points.iter().map(|p| p.conditions.accept).collect();
     ratios.sort_by(|a, b| b.total_cmp(a));
@@ -287,7 +288,7 @@ fn sweep(
     mut all: Vec<&PointResult>,
     share: fn(&Conditions) -> Share,
 ) -> Option<Table> {
-    // The worst case alone is no sweep.
+    // The worst case alone is not a series.
     if all.len() < 2 {
         return None;
     }
@@ -299,7 +300,8 @@ fn sweep(
     statistics(run, &title, note, what, &columns)
 }
 
-/// Sizes of the working sets of cached names at the medians of these points, for a note.
+/// Returns a note with the sizes of the working sets of cached names at the medians of these
+/// points.
 fn working_sets(run: &Run, all: &[&PointResult]) -> String {
     let trial = &run.results.plan.trial;
     let timeout = trial.timeout(trial.duration).into();
@@ -316,7 +318,7 @@ fn working_sets(run: &Run, all: &[&PointResult]) -> String {
     format!("Names that the cached queries repeat, at the median rate: {}.", sizes.join(", "))
 }
 
-/// The shares of the α×β table of a DUT, 0 included.
+/// Returns the shares of the α×β table of a DUT, including 0.
 fn axes(run: &Run, dut: &DutResult) -> (Vec<Share>, Vec<Share>) {
     let plan = &run.results.plan;
     let keys = plan.dut(&dut.name).map(|dut| plan.keys_of(dut)).unwrap_or_default();
@@ -327,7 +329,7 @@ fn axes(run: &Run, dut: &DutResult) -> (Vec<Share>, Vec<Share>) {
         all.dedup();
         all
     };
-    // Without a share there is nothing beside the worst case.
+    // Without a share there is only the worst case.
     let has_shares = !(keys.aaaa_shares.is_empty() && keys.cached_shares.is_empty());
     if keys.table && has_shares {
         (with_zero(&keys.aaaa_shares), with_zero(&keys.cached_shares))
@@ -336,7 +338,7 @@ fn axes(run: &Run, dut: &DutResult) -> (Vec<Share>, Vec<Share>) {
     }
 }
 
-/// The point at an AAAA share and a cached share, if it was measured.
+/// Returns the point at an AAAA share and a cached share, if it was measured.
 fn cell<'a>(
     dut: &'a DutResult,
     place: &Cores,
@@ -372,7 +374,7 @@ fn both_shares(run: &Run, dut: &DutResult, place: &Cores) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// The worst case of each DUT and place, a column for each run: how test systems compare.
+/// The worst case of each DUT and placement, a column for each run, to compare test systems.
 pub(super) fn comparisons(runs: &[Run]) -> Vec<Table> {
     if runs.len() < 2 {
         return Vec::new();
@@ -453,13 +455,13 @@ pub(super) fn figures(runs: &[Run]) -> Vec<Figure> {
     all
 }
 
-/// The mark of a point in a diagram; none if it has no result. Without a median the mark is that of
-/// a failure.
+/// Returns the mark of a point in a diagram; `None` without a result. A point without a median has
+/// the mark of a failure.
 fn dot(x: f64, point: &PointResult) -> Option<Dot> {
     point.missing.is_none().then(|| dot_of(x, &point.figures, &point.found))
 }
 
-/// The mark of searches in a diagram, with their interval as its range.
+/// Returns the mark of searches in a diagram, with their interval as the range.
 pub(crate) fn dot_of(x: f64, figures: &Figures, found: &[Found]) -> Dot {
     let y = figures.median.unwrap_or(0.0);
     let from = figures.interval.from.unwrap_or(0.0);
@@ -470,12 +472,12 @@ pub(crate) fn dot_of(x: f64, figures: &Figures, found: &[Found]) -> Dot {
     Dot { x, y, range, at_least, failed, each }
 }
 
-/// The worst case of a DUT on its first number of cores.
+/// Returns the worst case of a DUT on its first number of cores.
 pub(crate) fn worst_point(dut: &DutResult) -> Option<&PointResult> {
     dut.points.iter().find(|p| p.conditions.is_worst_case())
 }
 
-/// The worst case of each DUT on its first number of cores, the fastest first.
+/// Bars of the worst case of each DUT on its first number of cores, the fastest first.
 fn worst_case_bars(runs: &[Run]) -> Option<Figure> {
     let measured = |(run, dut)| Some((run, dut, worst_point(dut).filter(|p| p.missing.is_none())?));
     let all: Vec<(&Run, &DutResult, &PointResult)> = each_dut(runs).filter_map(measured).collect();
@@ -506,7 +508,7 @@ fn worst_case_bars(runs: &[Run]) -> Option<Figure> {
     })
 }
 
-/// The worst case on placements beside that on as many of the first cores.
+/// Bars of the worst case on placements beside that on as many of the first cores.
 fn placement_bars(runs: &[Run]) -> Option<Figure> {
     let mut groups: Vec<String> = Vec::new();
     let mut series: Vec<Series> = Vec::new();
@@ -539,28 +541,28 @@ fn placement_bars(runs: &[Run]) -> Option<Figure> {
     })
 }
 
-/// Along which axis a curve runs.
+/// Axis of a curve.
 #[derive(Clone, Copy)]
 enum Over {
-    /// From place to place.
+    /// From placement to placement.
     Places,
-    /// At one place.
+    /// At one placement.
     Conditions,
 }
 
 /// The points of one curve.
 #[derive(Clone, Copy)]
 enum Group<'a> {
-    /// All places with one AuthDNS.
+    /// All placements with one AuthDNS.
     With(Option<&'a str>),
-    /// One place.
+    /// One placement.
     At(&'a Cores),
 }
 
 impl Group<'_> {
     fn has(self, p: &PointResult) -> bool {
         match self {
-            // Only what had its cores stands over a number of cores.
+            // Only points that had their cores are shown over a number of cores.
             Group::With(authdns) => {
                 p.has_its_cores() && p.conditions.place.authdns.as_deref() == authdns
             }
@@ -568,7 +570,7 @@ impl Group<'_> {
         }
     }
 
-    /// What tells the curve of these points apart from others of the same DUT.
+    /// Returns the name that distinguishes the curve from others of the same DUT.
     fn name(self, points: &[&PointResult]) -> String {
         match self {
             Group::With(None) => String::new(),
@@ -578,7 +580,7 @@ impl Group<'_> {
     }
 }
 
-/// The servers that play AuthDNS for a DUT.
+/// Returns the servers that play AuthDNS for a DUT.
 fn auths(dut: &DutResult) -> Vec<Option<&str>> {
     let mut all: Vec<Option<&str>> =
         dut.points.iter().map(|p| p.conditions.place.authdns.as_deref()).collect();
@@ -587,9 +589,9 @@ fn auths(dut: &DutResult) -> Vec<Option<&str>> {
     all
 }
 
-/// A curve for each DUT over what `x` makes of the conditions, given where the DUT's shares were
-/// measured; none where no DUT has two points. The words are the file, the title, the horizontal
-/// axis and the unit of its places.
+/// Returns a curve for each DUT over `x` of the conditions; `x` also gets the placements at which
+/// the DUT's shares were measured. `None` if no DUT has two points. The texts are the file, the
+/// title, the horizontal axis and the unit of its positions.
 fn curve(
     runs: &[Run],
     over: Over,
@@ -630,7 +632,8 @@ fn curve(
     })
 }
 
-/// Medians by both shares, a map for each DUT and place, all shaded by the largest value of all.
+/// Medians by both shares, a map for each DUT and placement, all shaded relative to the largest
+/// value.
 fn heat(runs: &[Run]) -> Option<Figure> {
     let mut maps: Vec<HeatMap> = Vec::new();
     for (run, dut) in each_dut(runs) {

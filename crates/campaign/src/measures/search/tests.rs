@@ -51,7 +51,7 @@ fn each_goal_has_bounds_beside_those_of_rfc_8219() {
     let [first, second] = &strict.goals[..] else { panic!("{:?}", strict.goals) };
     assert_eq!((first.goal.loss_ratio, first.goal.final_duration.0), (0.0, 20 * Nanos::SECOND.0));
     assert_eq!((second.goal.loss_ratio, second.goal.exceed_ratio), (0.005, 0.5));
-    // What the other tables show is the goal of RFC 8219.
+    // The other tables show the goal of RFC 8219.
     assert_eq!((strict.figures.median, strict.figures.n), (first.figures.median, 3));
     for goal in [first, second] {
         let interval = goal.figures.interval;
@@ -59,10 +59,11 @@ fn each_goal_has_bounds_beside_those_of_rfc_8219() {
         assert!(from <= CAPACITY as f64 && to > CAPACITY as f64, "{interval:?}");
         assert!(to - from <= 0.01 * to + 1.0, "{interval:?}");
     }
-    // A second of sending and a second for late replies; of 20 s that is no more than RFC 8219 allows.
+    // One second of sending and one second for late replies; with 20 s the overstatement is within
+    // the limits of RFC 8219.
     assert_eq!((first.overstatement, second.overstatement), (1.0, 2.0));
     assert_eq!(second.figures.interval.from.unwrap() * 2.0, second.figures.min.unwrap());
-    // One in a hundred may be lost at a point of its own.
+    // One in a hundred may be lost at a separate point.
     assert_eq!(results.duts[0].points[1].goals[0].goal.loss_ratio, 0.01);
     let coarse = results.noncompliance.iter().any(|point| point.to_string().contains("resolution"));
     assert!(coarse, "{:?}", results.noncompliance);
@@ -87,7 +88,7 @@ fn what_is_due_after_each_trial_is_found_again_in_the_journal() {
     assert_eq!(Recorded::new(&plan, &entries).walk(&point).unwrap().due(), None);
 }
 
-/// Without a full trial, which a server that is asked otherwise never gets.
+/// Found before any full trial, which is never sent if the DUT's upstream queries deviate.
 #[test]
 fn a_dut_that_is_not_asked_what_the_point_is_about_has_no_number() {
     let (plan, mut entries) = (plan(), journal_of(&plan(), CAPACITY, &[]));
@@ -118,7 +119,7 @@ fn a_goal_that_ends_at_the_highest_rate_is_a_lower_bound() {
         // Short trials may overstate the median of the second goal, so it is not a lower end.
         assert_eq!(words.starts_with('≥'), goal.overstatement == 1.0, "{words}");
         assert!(words.contains(", ∞)"), "{words}");
-        // Nothing shows how near the bounds are, so that they are no nearer than was asked for.
+        // The width of the bounds is unknown, so the resolution is the requested one.
         assert_eq!(goal.resolution, Qps(100));
     }
 }
