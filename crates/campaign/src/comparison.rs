@@ -1,10 +1,9 @@
-//! How the searches of runs compare with those of a baseline: what a pipeline asks before it lets a
-//! change through.
+//! Comparison of the searches of runs with those of a baseline, for regression tests in a pipeline.
 //!
 //! ```text
 //! baseline ─┐
-//!           ├─► same point? same plan, places, machines? ─► method::change ─► regressed, no regression, improved, undecided
-//! run ──────┘                    └─ no ─► not comparable, and why
+//!           ├─► same point? same plan, placement, machines? ─► method::change ─► regressed, no regression, improved, undecided
+//! run ──────┘                    └─ no ─► not comparable, with the reason
 //! ```
 
 use std::fmt;
@@ -29,43 +28,43 @@ use crate::wording::{self, counted_searches};
 /// The version of [`Comparison`] as a JSON object.
 pub const VERSION: u32 = 1;
 
-/// Runs beside a baseline.
+/// Comparison of runs with a baseline.
 #[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Comparison {
     /// The version of this object: [`VERSION`].
     pub schema_version: u32,
     /// Name of the baseline.
     pub baseline: String,
-    /// The largest decrease that is tolerated, per cent.
+    /// The largest tolerated decrease, per cent.
     pub max_regression_pct: f64,
-    /// A row for each run and each search point of the baseline or the run, and after it one for each
-    /// further goal of its MLRsearches.
+    /// One row for each run and each search point of the baseline or the run, followed by one for
+    /// each further goal of its MLRsearches.
     pub rows: Vec<Row>,
 }
 
-/// A search point of a run beside the same one of the baseline.
+/// A search point of a run compared with the same point of the baseline.
 #[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Row {
     /// Name of the run.
     pub run: String,
-    /// The point: DUT, place, shares and acceptance ratio.
+    /// The point: DUT, placement, shares and acceptance ratio.
     pub conditions: Conditions,
-    /// The goal of an MLRsearch (RFC 9971) that was reached; absent for that of RFC 8219.
+    /// The goal of an MLRsearch (RFC 9971); absent for the goal of RFC 8219.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goal: Option<Goal>,
-    /// The baseline's median of the rates that passed, as its report has it, queries per second;
-    /// absent where it has none.
+    /// The baseline's median of the rates that passed, as in its report, queries per second; absent
+    /// if it has none.
     pub baseline_median: Option<f64>,
-    /// The run's median of the rates that passed, as its report has it, queries per second; absent
-    /// where it has none.
+    /// The run's median of the rates that passed, as in its report, queries per second; absent if
+    /// it has none.
     pub median: Option<f64>,
-    /// How they compare; absent where they cannot be compared.
+    /// Result of the comparison; absent if the points cannot be compared.
     pub change: Option<Change>,
-    /// Why they cannot be compared; absent where they can.
+    /// Reason why they cannot be compared; absent if they can.
     pub incomparable: Option<Incomparable>,
 }
 
-/// Why two points cannot be compared.
+/// Reason why two points cannot be compared.
 #[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Incomparable {
@@ -73,17 +72,15 @@ pub enum Incomparable {
     NotInBaseline,
     /// The run's plan does not have the point.
     NotInRun,
-    /// The baseline has no number.
+    /// The baseline has no result.
     BaselineMissing(Missing),
-    /// The run has no number.
+    /// The run has no result.
     Missing(Missing),
-    /// They were measured by other plans: the keys in which those differ, but for what describes
-    /// the server.
+    /// Their plans differ in these keys. Keys that describe the server are excluded.
     Plans(Vec<String>),
-    /// The server ran elsewhere: where in the baseline, and where in the run.
+    /// CPU placement of the server in the baseline and in the run.
     Places(String, String),
-    /// A host has another CPU, or another number of them: that of the baseline, and that of the
-    /// run.
+    /// A host has another CPU model or number of CPUs: those of the baseline and of the run.
     Hosts(String, String),
 }
 
@@ -108,8 +105,8 @@ impl fmt::Display for Incomparable {
 }
 
 impl Row {
-    /// What is told of it beside the numbers: the outcome and what would decide, or why it cannot
-    /// be compared.
+    /// Returns the explanation beside the numbers: the outcome and the searches that would decide
+    /// it, or the reason why the points cannot be compared.
     pub fn in_words(&self) -> String {
         match (&self.change, &self.incomparable) {
             (Some(change), _) => told(change),
@@ -118,13 +115,13 @@ impl Row {
         }
     }
 
-    /// The outcome; absent where nothing can be compared.
+    /// Returns the outcome; `None` if the points cannot be compared.
     pub fn outcome(&self) -> Option<ChangeOutcome> {
         self.change.map(|change| change.outcome)
     }
 }
 
-/// An outcome in words.
+/// Returns an outcome as text.
 pub fn word(outcome: ChangeOutcome) -> &'static str {
     match outcome {
         ChangeOutcome::Regressed => "regressed",
@@ -164,8 +161,8 @@ fn told(change: &Change) -> String {
 }
 
 impl Comparison {
-    /// Compares each of `runs` with `baselines`, whose searches are taken together: they are of one
-    /// plan, measured in turn with the runs. `limit` is the largest decrease that is tolerated, a
+    /// Compares each of `runs` with `baselines`, whose searches are merged: they have one plan and
+    /// were measured alternately with the runs. `limit` is the largest tolerated decrease, a
     /// fraction from 0 to 1.
     pub fn of(baselines: &[&Run], runs: &[&Run], limit: f64) -> Comparison {
         let names: Vec<&str> = baselines.iter().map(|run| run.name.as_str()).collect();
@@ -177,7 +174,7 @@ impl Comparison {
         }
     }
 
-    /// Compares all of `runs` together with all of `baselines` together.
+    /// Compares the merged `runs` with the merged `baselines`.
     pub fn in_turn(baselines: &[&Run], runs: &[&Run], limit: f64) -> Comparison {
         let mut comparison = Comparison::of(baselines, &[], limit);
         let name = runs.iter().map(|run| run.name.as_str()).collect::<Vec<_>>().join(" and ");
@@ -185,13 +182,12 @@ impl Comparison {
         comparison
     }
 
-    /// Whether a row regressed.
+    /// True if a row regressed.
     pub fn has_regressed(&self) -> bool {
         self.rows.iter().any(|row| row.outcome() == Some(ChangeOutcome::Regressed))
     }
 
-    /// Whether every row says something: there is one, and none is undecided, nor without a
-    /// counterpart.
+    /// True if there are rows, and none of them is undecided or incomparable.
     pub fn is_decided(&self) -> bool {
         let decided =
             |row: &Row| row.outcome().is_some_and(|outcome| outcome != ChangeOutcome::Undecided);
@@ -203,7 +199,7 @@ fn rows(baselines: &[&Run], run: &Run, limit: f64) -> Vec<Row> {
     together(baselines, &[run], &run.name, limit)
 }
 
-/// The points of all runs and all baselines, each once, in the order of the plans; behind each the
+/// Returns the points of all runs and all baselines, each once, in plan order, followed by the
 /// further goals of its searches.
 fn together(baselines: &[&Run], runs: &[&Run], name: &str, limit: f64) -> Vec<Row> {
     let mut all: Vec<(Conditions, Vec<Option<Goal>>)> = Vec::new();
@@ -242,7 +238,8 @@ struct Numbers<'a> {
 }
 
 impl<'a> Numbers<'a> {
-    /// Those of RFC 8219, or of another goal; `None` where that was not searched for.
+    /// Returns the searches for the goal of RFC 8219, or for another goal; `None` if there was no
+    /// search for it.
     fn of(results: &'a Results, point: &'a PointResult, goal: Option<Goal>) -> Option<Numbers<'a>> {
         let (found, overstatement, resolution, figures) = match goal {
             None => (point.found.clone(), point.overstatement, point.resolution, &point.figures),
@@ -263,13 +260,14 @@ impl<'a> Numbers<'a> {
         Some(Numbers { results, point, found, overstatement, resolution, is_refuted })
     }
 
-    /// The searches; rates that passed are divided by the factor by which they may be overstated.
+    /// Returns the searches; passed rates are divided by the factor by which they may be
+    /// overstated.
     fn searches(&self) -> Searches {
         Searches::of(&self.found, self.overstatement, self.point.vouched.map(|rate| rate.0))
     }
 }
 
-/// What was found in several runs.
+/// The searches of several runs.
 type Side<'a> = Vec<Numbers<'a>>;
 
 fn side<'a>(runs: &[&'a Run], conditions: &Conditions, goal: Option<Goal>) -> Side<'a> {
@@ -307,7 +305,7 @@ fn row(
     }
 }
 
-/// The searches of a side, taken together.
+/// Returns the merged searches of a side.
 fn searches(side: &Side<'_>) -> Searches {
     side.iter()
         .map(Numbers::searches)
@@ -315,8 +313,8 @@ fn searches(side: &Side<'_>) -> Searches {
         .unwrap_or_else(|| Searches::of(&[], 1.0, None))
 }
 
-/// The median of a side as a report prints it: that of its run, or of the searches of several runs
-/// together. `None` if a later trial refuted one of them.
+/// Returns the median of a side as a report prints it: that of its run, or of the merged searches
+/// of several runs. `None` if a later trial refuted one of them.
 fn median(side: &Side<'_>) -> Option<f64> {
     let resolution = side.iter().map(|numbers| numbers.resolution).max()?;
     if side.iter().any(|numbers| numbers.is_refuted) {
@@ -326,8 +324,8 @@ fn median(side: &Side<'_>) -> Option<f64> {
     Figures::of(&found, 1.0, resolution).median
 }
 
-/// Why the points of both sides cannot be compared; `None` where they can. All of them are held
-/// against the first one.
+/// Returns the reason why the points of both sides cannot be compared; `None` if they can. All of
+/// them are compared with the first one.
 fn incomparable(before: &Side<'_>, now: &Side<'_>) -> Option<Incomparable> {
     let (Some(&Numbers { results: then, point: first, .. }), false) =
         (before.first(), now.is_empty())
@@ -367,15 +365,15 @@ fn incomparable(before: &Side<'_>, now: &Side<'_>) -> Option<Incomparable> {
     None
 }
 
-/// The CPUs of a run's machines: of this one, and of its hosts.
+/// Returns the CPUs of a run's machines: of this one, and of its hosts.
 fn machines(results: &Results) -> Vec<String> {
     let here = std::iter::once(&results.environment);
     let all = here.chain(results.hosts.iter().map(|host| &host.environment));
     all.map(|e| format!("{} × {}", e.cpus, e.cpu)).collect()
 }
 
-/// All of a plan that decides over the searches of a point, and nothing that describes the server
-/// itself (its program, configuration and commands), which is what is compared.
+/// Returns the part of a plan that affects the searches of a point, without the description of the
+/// server itself (program, configuration and commands), which is the subject of the comparison.
 fn measured_by(plan: &Plan, conditions: &Conditions) -> Plan {
     let mut plan = plan.clone();
     let place = plan
@@ -411,7 +409,7 @@ fn measured_by(plan: &Plan, conditions: &Conditions) -> Plan {
 }
 
 impl Row {
-    /// The point in the words of `campaign status`, and the goal if it is not that of RFC 8219.
+    /// Returns the point as in `campaign status`, with the goal if it is not that of RFC 8219.
     pub fn point(&self) -> String {
         let point = Point::Search(self.conditions.clone()).to_string();
         match &self.goal {

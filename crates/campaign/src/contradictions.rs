@@ -11,24 +11,24 @@ use crate::report::chart::number;
 use crate::results::DutResult;
 use crate::wording;
 
-/// Two results that cannot both be right.
+/// Two results that cannot both be correct.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Contradiction {
     /// With a lower acceptance ratio the DUT failed at rates at which it passed with a higher one.
     LessForLess {
-        /// The DUT, and where it ran.
+        /// The DUT and its CPU placement.
         dut: String,
         /// The acceptance ratio below 1, a fraction.
         accept: f64,
         /// The interval of its limit with that ratio.
         less: Interval,
-        /// The interval of its limit with every reply demanded.
+        /// The interval of its limit with every reply required.
         all: Interval,
     },
     /// Trials at a rate at or below the median failed.
     DoesNotHold {
-        /// The DUT, and where it ran.
+        /// The DUT and its CPU placement.
         dut: String,
         /// The lowest rate of these trials, queries per second.
         rate: Qps,
@@ -37,7 +37,7 @@ pub enum Contradiction {
     },
     /// Searches passed above the rate up to which the self-test validates the tester.
     BeyondSelfTest {
-        /// The DUT, and under which conditions.
+        /// The DUT and the conditions.
         point: String,
         /// The highest rate that passed in a search, queries per second.
         passed: f64,
@@ -47,7 +47,7 @@ pub enum Contradiction {
 }
 
 impl Contradiction {
-    /// The contradiction in words, with advice.
+    /// Returns the contradiction as text, with advice.
     pub fn in_words(&self) -> String {
         match self {
             Contradiction::LessForLess { dut, accept, less, all } => format!(
@@ -73,7 +73,7 @@ impl Contradiction {
     }
 }
 
-/// A share in per cent that is never rounded to all.
+/// Formats a share in per cent that is never rounded up to 100 %.
 pub(crate) fn almost(share: f64) -> String {
     let percent = share * 100.0;
     if percent >= 100.0 {
@@ -83,8 +83,8 @@ pub(crate) fn almost(share: f64) -> String {
     }
 }
 
-/// All contradictions of a campaign; `allowed` is the rate up to which the self-test validates the
-/// tester at a point.
+/// Returns all contradictions of a campaign; `allowed` is the rate up to which the self-test
+/// validates the tester at a point.
 pub(crate) fn contradictions(
     duts: &[DutResult],
     allowed: impl Fn(&Point) -> Option<Qps>,
@@ -115,7 +115,7 @@ pub(crate) fn contradictions(
     all
 }
 
-/// A DUT and where it ran.
+/// Names a DUT and its placement.
 fn on(dut: &str, place: &Cores) -> String {
     format!("{dut} on {place}")
 }

@@ -1,5 +1,5 @@
-//! What a campaign found, computed from its plan and journal alone: the report never measures, and
-//! can be drawn again.
+//! Results of a campaign, computed from its plan and journal only. A report can therefore be
+//! created again without measuring.
 
 use method::compliance::{Fact, Facts, Proof, noncompliance_of};
 use method::narrow::Length;
@@ -33,60 +33,60 @@ use crate::recorded::Recorded;
 use crate::search::SearchCourse;
 use crate::trials::Trial;
 
-/// Content of `results.json`: everything that a report shows. `dns64bench schema results` prints its
-/// schema.
+/// Contents of `results.json`: all data of a report. `dns64bench schema results` prints its JSON
+/// Schema.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Results {
     /// The version of this object: [`VERSION`].
     pub schema_version: u32,
-    /// The plan as it was begun, defaults included.
+    /// The plan at the start of the run, including defaults.
     pub plan: Plan,
-    /// The machine on which the campaign was begun.
+    /// The machine on which the campaign was started.
     pub environment: Environment,
-    /// The machines of its hosts, if they are others or namespaces of this one.
+    /// Facts of its hosts, if they are other machines or network namespaces of this one.
     pub hosts: Vec<HostFacts>,
     /// Hosts that changed while the campaign was interrupted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub host_changes: Vec<HostChange>,
-    /// What played AuthDNS by `[auth]`, as it calls itself.
+    /// Version of the AuthDNS of `[auth]`.
     pub auth: String,
     /// Each server that plays AuthDNS for a DUT.
     pub authdns: Vec<AuthResult>,
-    /// What each server was told.
+    /// Configuration of each server.
     pub configurations: Vec<Told>,
-    /// True if every point of the plan has a result, or cannot be made on this machine.
+    /// True if every point of the plan has a result, or cannot be provided by this machine.
     pub complete: bool,
-    /// The points without a result, in the plan's order.
+    /// The points without a result, in plan order.
     #[serde(default)]
     pub without_result: Vec<WithoutResult>,
-    /// The self-tests, if the plan has them: first the one that vouches for the trials.
+    /// The self-tests, if the plan has them. The first one validates the trials.
     pub self_tests: Vec<SelfTestResult>,
-    /// What was found of each DUT, in the plan's order.
+    /// Results of each DUT, in plan order.
     pub duts: Vec<DutResult>,
-    /// The tester's own health over all trials.
+    /// The tester's own errors over all trials.
     pub health: Health,
-    /// Points in which the campaign is not as RFC 8219 §9.2 wants it, by what its trials were. In
-    /// JSON `noncompliance` are the words and `noncompliance_causes` the data.
+    /// Deviations of the campaign from RFC 8219 §9.2, determined from its trials. In JSON
+    /// `noncompliance` contains the sentences and `noncompliance_causes` the data.
     #[serde(flatten, with = "method::noncompliance::in_words")]
     #[schemars(with = "method::noncompliance::in_words::Written<'static>")]
     pub noncompliance: Vec<Noncompliance>,
-    /// What contradicts itself in the results.
+    /// Contradictions in the results.
     pub contradictions: Vec<Contradiction>,
-    /// When the first trial began and the last one ended; absent without a trial.
+    /// Start of the first trial and end of the last one; absent without a trial.
     pub period_unix_s: Option<Period>,
-    /// Servers that died, hung or could not be started.
+    /// Incidents: servers that died, hung or could not be started.
     pub mishaps: Vec<Mishap>,
     /// All trials of the journal; not part of the object.
     #[serde(skip)]
     pub trials: Vec<Trial>,
 }
 
-/// What a server was told.
+/// Configuration of a server.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Told {
-    /// Name of the DUT, or of what plays AuthDNS.
+    /// Name of the DUT, or of the server that plays AuthDNS.
     pub server: String,
-    /// Its command and its configuration, as it was first started.
+    /// Its command and configuration file at the first start.
     #[serde(flatten)]
     pub configuration: Configuration,
 }
@@ -94,100 +94,99 @@ pub struct Told {
 /// A server that plays AuthDNS.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AuthResult {
-    /// As the plan calls it.
+    /// Its name in the plan.
     pub name: String,
-    /// As it calls itself.
+    /// Its version output.
     pub version: String,
-    /// Whether it counts what it is asked; where it does not, nothing proves that new names were
-    /// not answered from a cache.
+    /// True if it counts queries. Otherwise nothing proves that new names were not answered from a
+    /// cache.
     pub counts: bool,
 }
 
 /// A span of the wall clock: seconds since 1970-01-01 UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Period {
-    /// When the first trial began, seconds since 1970-01-01 UTC.
+    /// Start of the first trial, seconds since 1970-01-01 UTC.
     pub begun: f64,
-    /// When the last trial ended, seconds since 1970-01-01 UTC.
+    /// End of the last trial, seconds since 1970-01-01 UTC.
     pub ended: f64,
-    /// How long all trials took together, with their timeouts; seconds.
+    /// Total duration of all trials with their timeouts, seconds.
     pub trials_s: f64,
 }
 
 /// The facts of a host.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct HostFacts {
-    /// What it is: tester, dut or auth.
+    /// Role of the host: tester, dut or auth.
     pub role: String,
-    /// What `check` finds there.
+    /// The facts reported by `check` there.
     pub environment: Environment,
 }
 
-/// What was found of one DUT.
+/// Results of one DUT.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct DutResult {
-    /// The DUT's name in the plan.
+    /// Name of the DUT in the plan.
     pub name: String,
-    /// What it says that it is.
+    /// Its version output.
     pub version: String,
-    /// Searches, in the plan's order.
+    /// Searches, in plan order.
     pub points: Vec<PointResult>,
-    /// CPU use and latency at shares of the maximum.
+    /// CPU use and latency at shares of the worst-case median.
     pub loads: Vec<LoadResult>,
-    /// CPU use, latency and memory at rates of the plan.
+    /// CPU use, latency and memory at rates from the plan.
     pub constant_rates: Vec<ConstantRateResult>,
-    /// Time of experiments in a closed loop.
+    /// Durations of experiments in a closed loop.
     pub closed_loops: Vec<ClosedLoopResult>,
-    /// Whether its answers are right; absent where the plan does not ask for that.
+    /// Results of the conformance checks; absent if the plan does not ask for them.
     #[serde(default)]
     pub conform: Option<ConformResult>,
-    /// How the tester kept time in the trial of full length at the highest rate that passed; absent
-    /// where none did.
+    /// Pacing of the trial of full length at the highest rate that passed; absent if none passed.
     #[serde(default)]
     pub paced: Option<PacedTrial>,
 }
 
-/// How the tester kept time in a trial.
+/// Pacing of the tester in a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct PacedTrial {
     /// The rate that was sent, queries per second.
     pub rate: Qps,
-    /// How far its windows were off.
+    /// Deviation of its windows from the schedule.
     pub windows: Windows,
 }
 
-/// How well the tester did its part, over all trials of a run.
+/// Quality of the tester's work over all trials of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Health {
-    /// How many trials of each sort there were.
+    /// Numbers of trials by kind.
     pub trials: Trials,
-    /// The trials' worst 100 ms windows, per cent off.
+    /// Worst 100 ms window of each trial: deviation in per cent.
     pub window_pct: Option<Spread>,
-    /// The trials' p99.9 lateness, µs.
+    /// 99.9th percentile of lateness of each trial, µs.
     pub lateness_us: Option<Spread>,
-    /// Why trials were invalid: each kind of reason, and how often there was one.
+    /// Reasons of invalid trials, with the number of trials for each kind.
     pub invalid_reasons: Vec<InvalidReason>,
-    /// What else trials warn of: each kind of warning, and of how many trials it is.
+    /// Other warnings of trials, with the number of trials for each kind.
     pub warnings: Vec<Warned>,
-    /// What a hypervisor took of the CPU time of each host that tells.
+    /// CPU time stolen by a hypervisor, for each host that reports it.
     #[serde(default)]
     pub stolen: Vec<StolenTime>,
 }
 
-/// What a hypervisor took of a host's CPU time during trials, in per cent of it.
+/// CPU time that a hypervisor stole from a host during trials, in per cent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct StolenTime {
-    /// The host: tester, dut or auth.
+    /// Role of the host: tester, dut or auth.
     pub role: String,
-    /// Of all CPUs, the median over the trials.
+    /// Share of all CPUs: the median over the trials.
     pub median_pct: f64,
-    /// Of all CPUs, in the trial in which it took most.
+    /// Share of all CPUs in the worst trial.
     pub max_pct: f64,
-    /// Of the CPU that lost most in a trial.
+    /// Share of the CPU that lost most in a trial.
     pub worst_cpu_pct: f64,
 }
 
-/// Median and worst of all trials.
+/// Median and worst value of all trials.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Spread {
     /// The median over the trials.
@@ -196,59 +195,58 @@ pub struct Spread {
     pub worst: f64,
 }
 
-/// A sort of reason, and how many trials there are of it.
+/// A kind of reason, and its number of trials.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct InvalidReason {
-    /// Why they were invalid.
+    /// The kind of reason.
     pub kind: ReasonKind,
-    /// The same in words, for readers.
+    /// The same as text, for readers.
     pub reason: String,
-    /// How many trials were invalid for it.
+    /// Number of trials that were invalid for this reason.
     pub trials: usize,
 }
 
 impl InvalidReason {
-    /// So many trials with reasons of that sort.
+    /// Creates an entry for a kind of reason.
     fn of(kind: ReasonKind, trials: usize) -> InvalidReason {
         InvalidReason { kind, reason: kind.to_string(), trials }
     }
 }
 
-/// Warnings of one sort.
+/// Warnings of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Warned {
-    /// The first of them.
+    /// The first warning of this kind.
     #[serde(flatten)]
     pub warning: Warning,
-    /// The same in words, for readers.
+    /// The same as text, for readers.
     pub words: String,
-    /// How many trials have one of that sort.
+    /// Number of trials with a warning of this kind.
     pub trials: usize,
 }
 
 /// A point without a result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct WithoutResult {
-    /// The point, in words.
+    /// The point, as text.
     pub point: String,
     /// The reason.
     pub missing: Missing,
 }
 
-/// Something that happened and is no result: a server died or hung, a point could not be measured.
+/// An incident that is not a result: a server died or hung, or a point could not be measured.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Mishap {
-    /// The point at which it happened, in words.
+    /// The point at which it happened, as text.
     pub point: String,
-    /// What happened, in words.
+    /// Description of the incident.
     pub what: String,
     /// The end of the server's log.
     pub log: String,
 }
 
 impl Results {
-    /// Computes the results from the lines of a journal, which may be of a run that is not
-    /// complete.
+    /// Computes the results from a journal, which may be incomplete.
     pub fn compute(plan: &Plan, environment: &Environment, entries: &[Entry]) -> Results {
         let recorded = Recorded::new(plan, entries);
         let points = plan.points();
@@ -302,20 +300,19 @@ impl Results {
         }
     }
 
-    /// The self-test that vouches for the tester, if the plan has one: that with the AuthDNS of
-    /// `[auth]`.
+    /// Returns the self-test that validates the tester with the AuthDNS of `[auth]`, if the plan
+    /// has one.
     pub(crate) fn own_self_test(&self) -> Option<&SelfTestResult> {
         self.self_tests.iter().find(|test| test.vouches)
     }
 
-    /// The servers that DUTs ask and that do not count what they are asked, as they call
-    /// themselves.
+    /// Returns the versions of the servers that DUTs query and that do not count queries.
     pub(crate) fn silent(&self) -> Vec<&str> {
         self.authdns.iter().filter(|auth| !auth.counts).map(|auth| auth.version.as_str()).collect()
     }
 }
 
-/// The points without a result, of those that this machine can make.
+/// Returns the points without a result among those that this machine can provide.
 fn without_result(recorded: &Recorded<'_>, points: &[Point]) -> Vec<WithoutResult> {
     let open = points
         .iter()
@@ -327,7 +324,7 @@ fn without_result(recorded: &Recorded<'_>, points: &[Point]) -> Vec<WithoutResul
     .collect()
 }
 
-/// What an AuthDNS says that it is.
+/// Returns the version of an AuthDNS.
 fn version_of(recorded: &Recorded<'_>, auth: &AuthPlan) -> String {
     recorded.version(&auth.role()).unwrap_or_else(|| "not measured".into())
 }
@@ -340,7 +337,7 @@ fn auth_result(recorded: &Recorded<'_>, auth: &AuthPlan) -> AuthResult {
     }
 }
 
-/// When the first trial began and the last one ended, by the wall clock.
+/// Returns the start of the first trial and the end of the last one, by the wall clock.
 fn period(recorded: &Recorded<'_>) -> Option<Period> {
     let spans = || recorded.finished().map(span);
     let begun = spans().map(|(begun, _)| begun).reduce(f64::min)?;
@@ -355,7 +352,7 @@ fn dut_result(recorded: &Recorded<'_>, name: &str, points: &[Point]) -> DutResul
         of_dut().filter_map(|point| search::result(recorded, point)).collect();
     for load in loads.iter().filter(|load| load.found.passed == Some(false)) {
         let Some(rate) = load.rate else { continue };
-        // Loads are sent as the worst case is, so they judge it at every acceptance ratio.
+        // Loads have the conditions of the worst case, so they affect it at every acceptance ratio.
         let judged = |c: &Conditions| {
             let is_same = (&c.place, c.aaaa, c.cached) == (&load.place, Share::ZERO, Share::ZERO);
             is_same && (c.accept >= 1.0 || load.found.valid.is_some_and(|valid| valid < c.accept))
@@ -378,8 +375,8 @@ fn dut_result(recorded: &Recorded<'_>, name: &str, points: &[Point]) -> DutResul
     }
 }
 
-/// The windows of the trial of full length at the highest rate that a DUT passed; the first of
-/// equals.
+/// Returns the pacing of the trial of full length at the highest rate that a DUT passed; the first
+/// one of several.
 fn paced(recorded: &Recorded<'_>, dut: &str) -> Option<PacedTrial> {
     let mut best: Option<PacedTrial> = None;
     for m in recorded.finished() {
@@ -395,7 +392,8 @@ fn paced(recorded: &Recorded<'_>, dut: &str) -> Option<PacedTrial> {
     best
 }
 
-/// Sums over points: which probe spared which trial is known within a point only.
+/// Returns the sums over points: a probe can be matched with the trial it saved within a point
+/// only.
 fn by_point(recorded: &Recorded<'_>, points: &[Point]) -> Trials {
     let mut sum = Trials::default();
     for point in points {
@@ -426,7 +424,7 @@ fn health(recorded: &Recorded<'_>, points: &[Point]) -> Health {
     }
 }
 
-/// What a hypervisor took, host by host, over all trials.
+/// Returns the stolen CPU time, host by host, over all trials.
 fn stolen(all: &[&Measured]) -> Vec<StolenTime> {
     let of = |role: &str, get: fn(&StolenFrom) -> Option<Stolen>| {
         let each: Vec<Stolen> = all.iter().filter_map(|m| get(&m.stolen)).collect();
@@ -445,8 +443,7 @@ fn stolen(all: &[&Measured]) -> Vec<StolenTime> {
         .collect()
 }
 
-/// In how many trials there was each kind of reason, in words, in the order in which they came
-/// first.
+/// Counts the trials for each kind of reason, in the order of their first occurrence.
 fn by_kind<'a>(trials: impl Iterator<Item = &'a [Reason]>) -> Vec<InvalidReason> {
     let mut kinds: Vec<(ReasonKind, usize)> = Vec::new();
     for reasons in trials {
@@ -466,8 +463,8 @@ fn by_kind<'a>(trials: impl Iterator<Item = &'a [Reason]>) -> Vec<InvalidReason>
     kinds.into_iter().map(|(kind, trials)| InvalidReason::of(kind, trials)).collect()
 }
 
-/// In how many trials there was each sort of warning, in the order in which they came first.
-/// Numbers differ from trial to trial; the first stands for all.
+/// Counts the trials for each kind of warning, in the order of their first occurrence. Numbers
+/// differ from trial to trial; the first warning represents all.
 fn warned(trials: &[&Measured]) -> Vec<Warned> {
     let mut kinds: Vec<Warned> = Vec::new();
     for m in trials {
@@ -493,9 +490,9 @@ fn warned(trials: &[&Measured]) -> Vec<Warned> {
     kinds
 }
 
-/// In which points the campaign is not compliant, by the facts of its own trials: of full length,
-/// in searches, with every reply demanded (other acceptance ratios are labelled where they are
-/// shown).
+/// Returns the deviations of the campaign from RFC 8219, determined from its own trials: those of
+/// full length, in searches, with every reply required. Other acceptance ratios are labelled where
+/// they are shown.
 fn noncompliance(recorded: &Recorded<'_>) -> Vec<Noncompliance> {
     let plan = recorded.plan;
     let repeats = Some(fewest_searches(recorded).unwrap_or(plan.search.repeat));
@@ -504,7 +501,7 @@ fn noncompliance(recorded: &Recorded<'_>) -> Vec<Noncompliance> {
     let mut all: Vec<Facts> = Vec::new();
     for m in recorded.finished() {
         let is_full = matches!(m.step.point, Point::Search(_)) && m.step.length == Length::Full;
-        // A trial that could not begin sent nothing, in no way.
+        // A trial that could not start sent nothing, so its send settings do not count.
         let counts =
             |trial: &&TrialResult| is_full && trial.facts.accept.0 >= 1.0 && trial.counts.sent > 0;
         let Some(trial) = m.at_rate().filter(counts) else { continue };
@@ -532,8 +529,8 @@ fn noncompliance(recorded: &Recorded<'_>) -> Vec<Noncompliance> {
     noncompliance_of(&all)
 }
 
-/// How many searches say something at the point that has the fewest, of those that compliance is
-/// about; `None` where none has begun.
+/// Returns the number of valid searches of the point that has the fewest, among the points that
+/// affect compliance; `None` if none has begun.
 fn fewest_searches(recorded: &Recorded<'_>) -> Option<u32> {
     let of = |point: &Point| {
         let Point::Search(conditions) = point else { return None };
@@ -545,7 +542,7 @@ fn fewest_searches(recorded: &Recorded<'_>) -> Option<u32> {
     recorded.plan.points().iter().filter_map(of).min()
 }
 
-/// What is known of the trials before there is one.
+/// Returns the expected facts of the trials, before there is one.
 fn planned_facts(plan: &Plan) -> Facts {
     let mut trial = TrialPlan::new(std::net::SocketAddr::from(([0u16; 8], 53)), plan.search.min);
     trial.duration = plan.trial.duration.into();
@@ -555,11 +552,11 @@ fn planned_facts(plan: &Plan) -> Facts {
     Facts { auth_limit: Some(plan.trial.auth_limit.into()), ..trial.facts(Fact::NotKnown) }
 }
 
-/// The self-test that vouches for the tester: none, or its reserve and its trials.
+/// Coverage by the self-test that validates the tester: `None`, or its reserve and its trials.
 struct Vouching<'a>(Option<(f64, Vec<&'a TrialResult>)>);
 
 impl<'a> Vouching<'a> {
-    /// For the trials of a point and of others with the same AuthDNS.
+    /// Returns the coverage for the trials of a point and of others with the same AuthDNS.
     fn of(recorded: &Recorded<'a>, point: &Point) -> Vouching<'a> {
         let walk = || recorded.walk(&recorded.plan.self_test_for(point)?);
         let passed = |walk: &crate::recorded::Walk<'_>| {
@@ -573,8 +570,8 @@ impl<'a> Vouching<'a> {
         Vouching(delta.zip(trials.filter(|trials: &Vec<_>| !trials.is_empty())))
     }
 
-    /// What vouches for the tester in a trial: a self-test whose trials were sent in the same way,
-    /// with AuthDNS held to its limit.
+    /// Returns the self-test's proof for a trial: the self-test's trials must have the same send
+    /// settings, with AuthDNS checked against its limit.
     fn proof(&self, trial: &TrialResult) -> Proof {
         let Some((delta, trials)) = &self.0 else { return Proof::None };
         let delta = *delta;

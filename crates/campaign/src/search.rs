@@ -23,44 +23,44 @@ use crate::search_plan::{Method, SearchPlan};
 
 pub use self::course::{GoalFigures, SearchCourse};
 
-/// What a set of searches found. Serialized it is the search object of `search --json`.
+/// Result of a set of searches. It serializes to the object of `search --json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SearchResult {
     /// Median, percentiles, dispersion and interval, in queries per second.
     #[serde(flatten)]
     pub figures: Figures,
-    /// The distance of the rates that passed and failed; a median of two rates is rounded by it.
+    /// Distance between the rates that passed and failed; a median of two rates is rounded to it.
     pub resolution: Qps,
-    /// By how much the rates may be overstated because replies after the end of short trials count
-    /// as well; the interval's lower end is divided by it. 1: not at all.
+    /// Factor by which the rates may be overstated because replies after the end of short trials
+    /// count too; the interval's lower end is divided by it. 1: not overstated.
     pub overstatement: f64,
-    /// What decides over compliance.
+    /// The facts that decide compliance.
     pub facts: Facts,
-    /// Whether all of it is as RFC 8219 §9.2 wants it.
+    /// True if the set complies with RFC 8219 §9.2.
     pub compliant: bool,
-    /// In which points it is not, or not known to be. In JSON `noncompliance` are the words and
-    /// `noncompliance_causes` the data.
+    /// Deviations from RFC 8219, including unknown facts. In JSON `noncompliance` contains the
+    /// sentences and `noncompliance_causes` the data.
     #[serde(flatten, with = "method::noncompliance::in_words")]
     #[schemars(with = "method::noncompliance::in_words::Written<'static>")]
     pub noncompliance: Vec<Noncompliance>,
-    /// What the user stated and nobody could see.
+    /// Statements of the user that could not be verified.
     pub statements: Vec<String>,
-    /// Whether the DUT may do more than the median.
+    /// True if the DUT's limit may be above the median.
     pub lower_bound: bool,
-    /// Why the DUT may do more than the median; empty where nothing says that it may.
+    /// Reasons why the DUT's limit may be above the median; empty if there are none.
     pub lower_bound_reasons: Vec<LowerBound>,
-    /// Up to which rate the self-test vouches for the tester.
+    /// Rate up to which the self-test validates the tester.
     pub self_test_allows: Option<Qps>,
-    /// How rates were chosen.
+    /// The method that chose the rates.
     pub method: Method,
-    /// What each search found.
+    /// Result of each search.
     pub repeats: Vec<Found>,
-    /// What an MLRsearch found for each goal, that of RFC 8219 first; the other fields are of that
-    /// one. Empty for a bisection.
+    /// Results of an MLRsearch for each goal, that of RFC 8219 first; the other fields refer to the
+    /// first goal. Empty for a bisection.
     pub goals: Vec<GoalFigures>,
-    /// By how much the lowest rate that failed failed, search by search; absent where none failed.
+    /// Shortfall at the lowest failed rate, search by search; absent if none failed.
     pub failed_by: Vec<Option<Shortfall>>,
-    /// Trials that the tester spoiled.
+    /// Number of trials that the tester invalidated.
     pub invalid_trials: usize,
     /// All trials in order.
     pub trials: Vec<TrialResult>,
@@ -80,18 +80,18 @@ impl SearchResult {
         let reasons = lower_bounds(&repeats, plan.range.max, &figures, allowed);
         let of = |trial| Facts {
             resolution: Some(resolution),
-            // Searches of which nothing could be measured are none.
+            // Searches without a measurement do not count.
             repeats: Some(figures.n as u32),
             ..plan.facts(trial)
         };
-        // A set that went on after a pause may have been sent in another way. A trial that could not
-        // begin was sent in none.
+        // After a pause, the set may have continued with other send settings. A trial that could
+        // not start has none.
         let mut sent: Vec<_> = trials.iter().filter(|trial| trial.counts.sent > 0).collect();
         if sent.is_empty() {
             sent.extend(trials.first());
         }
         let all: Vec<Facts> = sent.into_iter().map(of).collect();
-        // Those of the first one that is the least compliant.
+        // The facts of the first trial that is the least compliant.
         let facts = *all.iter().rev().max_by_key(|facts| facts.noncompliance().len())?;
         let noncompliance = noncompliance_of(&all);
         Some(SearchResult {
@@ -115,17 +115,17 @@ impl SearchResult {
     }
 }
 
-/// Why a set of searches did not end.
+/// Error that ended a set of searches.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SearchError {
-    /// A trial could not be carried out.
+    /// A trial could not be executed.
     #[error(transparent)]
     Trial(#[from] TrialError),
     /// The journal cannot be used.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The goals cannot be searched for.
+    /// The goals are invalid.
     #[error(transparent)]
     Goal(#[from] GoalError),
     /// The journal contradicts itself.
@@ -133,12 +133,12 @@ pub enum SearchError {
         "the journal holds a trial at {found} queries/s of search {repeat} where {expected:?} was due"
     )]
     Replay {
-        /// The search that the trial is of, from 0.
+        /// The search of the trial, from 0.
         repeat: u32,
         /// The rate of the journal's trial, queries per second.
         found: Qps,
-        /// The rate of the trial that was due, queries per second; `None` where all searches were
-        /// over.
+        /// The rate of the trial that was due, queries per second; `None` if all searches had
+        /// ended.
         expected: Option<Qps>,
     },
     /// The block of names does not suffice for another trial.
@@ -146,42 +146,41 @@ pub enum SearchError {
     NamesUsedUp {
         /// The block of names, in the notation of `--names`.
         range: String,
-        /// The result of the searches that had ended, if there is one.
+        /// The result of the searches that had ended, if any.
         found: Option<Box<SearchResult>>,
     },
 }
 
-/// Where a set of searches stands; shown while it runs.
+/// Progress of a set of searches, for display.
 #[derive(Clone, Copy, Debug)]
 pub struct Standing {
-    /// Which search, from 0.
+    /// Number of the search, from 0.
     pub repeat: u32,
-    /// How many there will be.
+    /// Total number of searches.
     pub of: u32,
-    /// The rate of the trial that is about to begin.
+    /// The rate of the trial that is about to start.
     pub rate: Qps,
-    /// Highest rate that passed and lowest that did not, in this search.
+    /// Highest passed and lowest failed rate of this search.
     pub bracket: (Option<Qps>, Option<Qps>),
-    /// Which trial of the set it is, from 1, those among them that the tester spoiled.
+    /// Number of the trial in the set, from 1, including invalid trials.
     pub number: u64,
-    /// How it goes on, as far as that can be known: an MLRsearch chooses lengths and rates as it
-    /// goes.
+    /// Forecast of the remaining trials, if it is possible: an MLRsearch chooses lengths and rates
+    /// as it proceeds.
     pub forecast: Option<Forecast>,
 }
 
-/// How a set of searches is likely to go on.
+/// Forecast of a set of searches.
 #[derive(Clone, Copy, Debug)]
 pub struct Forecast {
-    /// About how many trials there will be, this one and those before it among them
+    /// Estimated total number of trials, including the current and earlier ones
     /// ([`method::set::Set::trials_left`]).
     pub trials: u64,
-    /// About how long it takes from the beginning of this trial to the end of the set, pauses among
-    /// it.
+    /// Estimated time from the start of this trial to the end of the set, including pauses.
     pub left: Duration,
 }
 
 impl Standing {
-    /// The same, where `left` trials are left, this one among them, and `each` takes so long.
+    /// Adds a forecast for `left` remaining trials, including this one, of duration `each`.
     pub fn with_trials_left(self, left: Option<u64>, each: Duration) -> Standing {
         let forecast = |left: u64| Forecast {
             trials: self.number - 1 + left,
@@ -191,31 +190,30 @@ impl Standing {
     }
 }
 
-/// What a set of searches needs from outside: something that carries out trials, and somebody who
-/// watches.
+/// Environment of a set of searches: executes trials and observes the progress.
 pub trait Runner {
-    /// Carries out one trial.
+    /// Executes one trial.
     ///
     /// # Errors
-    /// If it cannot be carried out.
+    /// If the trial cannot be executed.
     fn trial(&mut self, plan: &TrialPlan, standing: Standing) -> Result<TrialResult, TrialError>;
-    /// Judges the first trial of the set, also one that the journal holds.
+    /// Judges the first trial of the set, including one from the journal.
     ///
     /// # Errors
-    /// If it shows that the server is misconfigured; then the set ends.
+    /// If the trial shows that the server is misconfigured; the set then ends.
     fn first(&mut self, _plan: &TrialPlan, _trial: &TrialResult) -> Result<(), TrialError> {
         Ok(())
     }
-    /// Told each result.
+    /// Receives each result.
     fn finished(&mut self, trial: &TrialResult);
-    /// Waits between trials; `standing` is that of the trial after it.
+    /// Waits between trials; `standing` is that of the next trial.
     fn pause(&mut self, pause: Duration, standing: Standing);
 }
 
-/// Carries out a set of searches, or what is left of it: `done` is what the journal holds already.
+/// Executes a set of searches, or the rest of it: `done` contains the journal's entries.
 ///
 /// # Errors
-/// If a trial cannot be carried out, the journal not be written, or the names are used up.
+/// If a trial cannot be executed, the journal cannot be written, or the names are used up.
 pub fn run(
     plan: &SearchPlan,
     journal: &mut Journal,
@@ -291,13 +289,13 @@ pub fn run(
     Ok(SearchResult::conclude(plan, &course, trials))
 }
 
-/// Whether a finished trial is the one that is due.
+/// True if a finished trial is the one that is due.
 fn is_of(finished: &Finished, due: (u32, Qps, Nanos)) -> bool {
     let trial = &finished.trial;
     (finished.repeat, trial.rate, trial.facts.duration) == due
 }
 
-/// Carries out a trial and notes it; `None` if the names are used up.
+/// Executes and records a trial; `None` if the names are used up.
 fn new_trial(
     plan: &SearchPlan,
     standing: Standing,
@@ -310,8 +308,8 @@ fn new_trial(
         |first_name| TrialPlan { duration, ..plan.trial_at(standing.rate, first_name) };
     let needed = of_its_length(0).names_needed();
     let first = plan.trial.first_name;
-    // A block that is used from its middle goes on at its beginning: names are positions modulo the
-    // block's size.
+    // A block that is used from its middle continues at its beginning: names are positions modulo
+    // the size of the block.
     if *names_until - first + needed > plan.trial.names.count() {
         if !plan.reuse_names {
             return Ok(None);
@@ -381,7 +379,8 @@ mod tests {
         )
     }
 
-    /// A simulated DUT that does `capacity`; dies (as kill -9 would) after `lives` trials.
+    /// A simulated DUT with a capacity of `capacity`; it dies (as after kill -9) after `lives`
+    /// trials.
     struct Simulated {
         capacity: u64,
         lives: usize,
@@ -450,7 +449,8 @@ mod tests {
         assert_eq!(found.figures.interval, Interval { from: None, to: Some(10.0) });
     }
 
-    /// 400 passes, 401 fails, and the self-test vouches up to 400: that failure may be the tester's.
+    /// 400 passes, 401 fails, and the self-test validates up to 400: the tester may have caused the
+    /// failure.
     #[test]
     fn a_failure_above_the_self_tests_limit_bounds_nothing() {
         let folder = tempfile::tempdir().unwrap();
@@ -458,12 +458,12 @@ mod tests {
         plan.self_test.as_mut().unwrap().passed = Qps(880);
         let (found, _) = whole(&folder.path().join("a"), &plan, 400);
         assert_eq!(found.self_test_allows, Some(Qps(400)));
-        // A second to answer in, after a second.
+        // Sending lasts one second, and the timeout is one second.
         assert_eq!(found.figures.interval, Interval { from: Some(200.0), to: None });
         assert!(found.lower_bound, "{:?}", found.lower_bound_reasons);
     }
 
-    /// Spoils all trials of the searches after the first one.
+    /// Invalidates all trials of the searches after the first one.
     struct SpoiledLater(u32);
 
     impl Runner for SpoiledLater {
@@ -498,7 +498,7 @@ mod tests {
         assert!(!few(&searched(20)));
     }
 
-    /// An MLRsearch for no loss, and for 0.5 %.
+    /// An MLRsearch for no loss, and for a loss of 0.5 %.
     fn with_two_goals() -> (SearchPlan, SearchCourse) {
         let goals = [0.0, 0.005]
             .map(|loss_ratio| Goal { loss_ratio, ..Goal::rfc8219(Nanos::SECOND, 0.01) });
@@ -507,8 +507,8 @@ mod tests {
         (plan, course)
     }
 
-    /// The tester may have lost 12 of the 15 replies that are missing: by the first goal the trial
-    /// failed all the same, by the second it would not have.
+    /// The tester may have lost 12 of the 15 missing replies. The trial fails the first goal in any
+    /// case, but would not have failed the second.
     #[test]
     fn what_the_tester_may_have_lost_counts_against_no_goal() {
         let (plan, course) = with_two_goals();
@@ -543,13 +543,13 @@ mod tests {
         };
         assert!(!is_over_ipv4(vec![of(9, true), of(9, true)]));
         assert!(is_over_ipv4(vec![of(9, true), of(9, false), of(9, false)]));
-        // The first one could not begin.
+        // The first one could not start.
         assert!(!is_over_ipv4(vec![of(0, false), of(9, true)]));
         assert!(is_over_ipv4(vec![of(0, false)]));
     }
 
-    /// By the first goal, which it fails, nobody would ask whether the DUT had answered from its
-    /// cache; by the second it would have passed.
+    /// The trial fails the first goal, for which a deviation does not matter. It would have passed
+    /// the second goal, possibly from the DUT's cache.
     #[test]
     fn what_was_not_asked_for_counts_for_no_goal() {
         let (plan, course) = with_two_goals();
@@ -566,12 +566,12 @@ mod tests {
         assert_eq!(cached.verdict, Verdict::Failed);
         assert_eq!(course.verdict_of(&cached), Verdict::Invalid);
         assert!(course.deviation_of(&cached).is_some());
-        // It fails by both goals: a DUT that sheds load asks less.
+        // It fails both goals: an overloaded DUT sends fewer upstream queries.
         assert_eq!(course.verdict_of(&of(6, 900)), Verdict::Failed);
     }
 
-    /// Another test's process that has just been forked holds our lock until it becomes another
-    /// program.
+    /// Opens a journal, retrying while it is busy: a process that another test has just forked
+    /// holds the lock until its exec.
     fn reopened(path: &Path) -> Result<(Journal, SearchPlan, Vec<SearchEntry>), JournalError> {
         loop {
             match Journal::open(path) {
@@ -600,8 +600,7 @@ mod tests {
                 (expected.figures, expected.failed_by.clone())
             );
             let rates = |asked: &[(Qps, u64, u64)]| asked.iter().map(|a| a.0).collect::<Vec<_>>();
-            // The trial that was killed is the only one that is done again, and with names of its
-            // own.
+            // Only the killed trial is repeated, with new names.
             let mut both = rates(&first.asked[..lives]);
             both.extend(rates(&second.asked));
             assert_eq!(both, rates(&all));
@@ -621,8 +620,8 @@ mod tests {
         let bytes = std::fs::read(&path).unwrap();
         let lines = |b: &[u8]| b.iter().filter(|&&c| c == b'\n').count();
         for cut in (0..bytes.len()).step_by(7) {
-            // A file of its own: a process that another test has just forked may still hold the
-            // lock of the last one.
+            // A separate file: a process that another test has just forked may still hold the lock
+            // of the last one.
             let path = folder.path().join(format!("cut-{cut}"));
             std::fs::write(&path, &bytes[..cut]).unwrap();
             match reopened(&path) {
@@ -650,7 +649,7 @@ mod tests {
         let mut journal = Journal::create(&folder.path().join("a"), &small).unwrap();
         let error = run(&small, &mut journal, vec![], &mut simulated(300, usize::MAX)).unwrap_err();
         assert!(matches!(error, SearchError::NamesUsedUp { found: None, .. }), "{error}");
-        // With names for one search of two: its result is not lost.
+        // There are names for one search of two, and its result is not lost.
         let mut two = plan(2);
         two.trial.names = "10.0.0.0/19".parse().unwrap();
         let mut journal = Journal::create(&folder.path().join("c"), &two).unwrap();

@@ -11,7 +11,7 @@ fn text(repeat: u32, more: &str) -> String {
     )
 }
 
-/// A machine, the same one in every run.
+/// A machine, the same in every run.
 fn environment() -> Environment {
     Environment {
         dns64bench: "1".into(),
@@ -92,7 +92,8 @@ fn only_what_was_measured_alike_is_compared() {
     );
     assert!(!Comparison::of(&[&before], &[&run("now", 500, &other)], 0.05).is_decided());
 
-    // What describes the server is what is compared; what else is measured does not matter.
+    // The description of the server is the subject of the comparison, and other measurements do not
+    // matter.
     let built = text(4, "[measure]\ncores = [1, 2]\n")
         + "program = '/opt/new/unbound'\nextra = ['verbosity: 0']\n";
     let now = run("now", 500, &built.replace("name = 'x'", "name = 'y'"));
@@ -135,7 +136,7 @@ fn what_has_no_number_is_not_compared() {
     assert_eq!((row.median, row.baseline_median), (Some(1_000.0), None));
 }
 
-/// Above what the self-test vouches for, a failure may be the tester's.
+/// Above the validated rate, the tester may have caused a failure.
 #[test]
 fn failures_beyond_the_self_test_are_not_held_against_a_server() {
     let test = "[self-test]\nmin = 100\nmax = 1000\nresolution = 10\nrepeat = 1\n";
@@ -146,7 +147,7 @@ fn failures_beyond_the_self_test_are_not_held_against_a_server() {
     assert_eq!(row.change.unwrap().wanted, Some(WouldDecide::Bounds));
 }
 
-/// What may be overstated by short trials widens intervals; the medians are those of the report.
+/// A possible overstatement by short trials widens intervals; the medians are those of the report.
 #[test]
 fn medians_are_those_of_the_report_where_trials_are_short() {
     let short = text(4, "").replace("duration = '2s'", "duration = '2s'\ntimeout = '1s'");
@@ -170,7 +171,7 @@ fn each_goal_of_an_mlrsearch_has_its_row() {
     };
     let tolerant = text("'0.5%,exceed=50%,final=1s,sum=5s'");
     let (before, mut now) = (run("before", 1_000, &tolerant), run("now", 1_000, &tolerant));
-    // As fast as before where no query may be lost, and slower most of the time.
+    // As fast as before if no query may be lost, and slower most of the time.
     for search in &mut now.results.duts[0].points[0].goals[1].searches {
         let slower = |bound: Option<Qps>| bound.map(|rate| Qps(rate.0 * 4 / 5));
         search.relevant_lower_bound = slower(search.relevant_lower_bound);
@@ -189,7 +190,8 @@ fn each_goal_of_an_mlrsearch_has_its_row() {
     let then = &before.results.duts[0].points[0].goals[1];
     assert_eq!(further.baseline_median, then.figures.median);
 
-    // A server without a number has none for any goal, and a goal that one side has only no other.
+    // A server without a result has none for any goal. A goal of one side only affects no other
+    // goal.
     let plan = Plan::parse(&tolerant, Path::new("p.toml")).unwrap();
     let nothing = Run {
         name: "nothing".into(),

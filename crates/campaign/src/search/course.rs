@@ -1,4 +1,4 @@
-//! The searches of a point or of a plan, whichever way their rates are chosen.
+//! The searches of a point or of a plan, with either method.
 
 use method::evidence::Deviation;
 use method::mlr::goal::{Goal, GoalError};
@@ -18,48 +18,48 @@ use tester::measurer::result::TrialResult;
 use crate::goal::distance;
 use crate::search_plan::Method;
 
-/// What was found for one goal of an MLRsearch.
+/// Result for one goal of an MLRsearch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct GoalFigures {
     /// The goal.
     pub goal: Goal,
-    /// Median, interval and so on of the lower bounds, in queries per second.
+    /// Statistics of the lower bounds, in queries per second.
     pub figures: Figures,
-    /// By how much they may be overstated because replies after the end of the goal's trials count
-    /// as well; the interval's lower end is divided by it. 1: not at all.
+    /// Factor by which they may be overstated because replies after the end of the goal's trials
+    /// count too; the interval's lower end is divided by it. 1: not overstated.
     pub overstatement: f64,
-    /// How far the bounds of a search are apart, at the most.
+    /// Maximum distance of a search's bounds.
     pub resolution: Qps,
-    /// Why the DUT may do more; empty where nothing says that it may.
+    /// Reasons why the DUT's limit may be higher; empty if there are none.
     pub lower_bound_reasons: Vec<LowerBound>,
-    /// What each search found.
+    /// Result of each search.
     pub searches: Vec<GoalResult>,
 }
 
-/// How far the rates that passed and failed are apart; `None` where one of them is missing.
+/// Returns the distance of the passed and failed rates; `None` if one of them is missing.
 fn apart(found: &Found) -> Option<Qps> {
     Some(Qps(found.failed?.0.saturating_sub(found.highest?.0)))
 }
 
-/// Where the searches stand.
+/// The searches and their progress.
 #[derive(Clone, Debug)]
 pub enum SearchCourse {
-    /// Halving the range.
+    /// Bisection of the range.
     Bisection(Box<Set>),
-    /// MLRsearch, of which trials of the length `full` are full ones.
+    /// MLRsearch in which trials of the length `full` count as full ones.
     MlrSearch {
         /// The searches.
         set: Box<MlrSet>,
-        /// The length of trials as RFC 8219 wants them.
+        /// The trial length required by RFC 8219.
         full: Nanos,
     },
 }
 
 impl SearchCourse {
-    /// Searches of which nothing is done; full trials last `full`.
+    /// Creates searches without trials; full trials last `full`.
     ///
     /// # Errors
-    /// If a goal of an MLRsearch cannot be searched for.
+    /// If a goal of an MLRsearch is invalid.
     pub fn new(plan: SetPlan, method: &Method, full: Nanos) -> Result<SearchCourse, GoalError> {
         let Method::MlrSearch(goals) = method else { return Ok(SearchCourse::bisection(plan)) };
         let range = plan.range;
@@ -69,12 +69,12 @@ impl SearchCourse {
         Ok(SearchCourse::MlrSearch { set, full })
     }
 
-    /// Searches by halving of which nothing is done.
+    /// Creates bisections without trials.
     pub(crate) fn bisection(plan: SetPlan) -> SearchCourse {
         SearchCourse::Bisection(Box::new(Set::new(plan)))
     }
 
-    /// The trial to carry out next; `None` when all searches are over.
+    /// Returns the next trial; `None` when all searches have ended.
     pub fn next(&self) -> Option<Due> {
         match self {
             SearchCourse::Bisection(set) => set.next(),
@@ -87,7 +87,7 @@ impl SearchCourse {
         }
     }
 
-    /// About how many trials are left; `None` where that cannot be known.
+    /// Estimates the number of remaining trials; `None` if that is impossible.
     pub fn trials_left(&self) -> Option<u64> {
         match self {
             SearchCourse::Bisection(set) => Some(set.trials_left()),
@@ -95,9 +95,9 @@ impl SearchCourse {
         }
     }
 
-    /// What a trial says to all goals. Where the tester's own losses or a slow AuthDNS decide for any
-    /// of them, or the DUT was not asked what the trial wanted, the trial is none: it was judged by
-    /// the first goal alone.
+    /// Returns the verdict of a trial for all goals. The trial was judged by the first goal only.
+    /// It is invalid if the tester's own losses or a slow AuthDNS decide it for any goal, or if it
+    /// deviates from the requested conditions.
     pub fn verdict_of(&self, trial: &TrialResult) -> Verdict {
         let in_doubt = self.accepted_besides().any(|accept| trial.is_in_doubt(accept));
         if in_doubt || self.deviation_of(trial).is_some() {
@@ -107,13 +107,14 @@ impl SearchCourse {
         }
     }
 
-    /// In which way a trial that counts for any goal was not the one that was asked for.
+    /// Returns the trial's deviation from the requested conditions, if the trial counts for any
+    /// goal.
     pub fn deviation_of(&self, trial: &TrialResult) -> Option<Deviation> {
         let mut judged = self.accepted_besides().map(|accept| trial.deviation_by(accept));
         trial.deviation.or_else(|| judged.find_map(|deviation| deviation))
     }
 
-    /// The acceptances of the goals, where a trial is judged by more than its own.
+    /// Returns the acceptance criteria of the goals, if a trial is judged by more than its own.
     fn accepted_besides(&self) -> impl Iterator<Item = Acceptance> {
         let goals = match self {
             SearchCourse::Bisection(_) => &[],
@@ -122,7 +123,7 @@ impl SearchCourse {
         goals.iter().map(|goal| Acceptance(1.0 - goal.loss_ratio))
     }
 
-    /// Books verdict and counts of the trial that was due.
+    /// Records verdict and counts of the trial that was due.
     pub fn report(&mut self, verdict: Verdict, counts: &Counts) {
         match self {
             SearchCourse::Bisection(set) => set.report(verdict, counts),
@@ -130,7 +131,7 @@ impl SearchCourse {
         }
     }
 
-    /// What each search that is over found for the goal of RFC 8219.
+    /// Returns the result of each finished search for the goal of RFC 8219.
     pub fn found(&self) -> Vec<Found> {
         match self {
             SearchCourse::Bisection(set) => set.found().to_vec(),
@@ -138,7 +139,7 @@ impl SearchCourse {
         }
     }
 
-    /// By how much the lowest rate that failed failed, search by search.
+    /// Returns the shortfall at the lowest failed rate, search by search.
     pub fn failed_by(&self) -> Vec<Option<Shortfall>> {
         match self {
             SearchCourse::Bisection(set) => set.failed_by().to_vec(),
@@ -146,8 +147,8 @@ impl SearchCourse {
         }
     }
 
-    /// The distance of passed and failed rates: the one that was `wanted` or, of an MLRsearch of
-    /// which a search has both, reached.
+    /// Returns the distance of passed and failed rates: the `wanted` one, or the one reached if an
+    /// MLRsearch found both rates.
     pub fn resolution(&self, wanted: Qps) -> Qps {
         match self {
             SearchCourse::Bisection(_) => wanted,
@@ -157,8 +158,8 @@ impl SearchCourse {
         }
     }
 
-    /// What was found for each goal up to the rate `max`, where trials all had this timeout and a
-    /// self-test vouches up to `allowed`; empty for a bisection, which has one goal.
+    /// Returns the results for each goal up to the rate `max`. All trials had this timeout, and a
+    /// self-test validates up to `allowed`. Empty for a bisection, which has one goal.
     pub fn goals(&self, timeout: Nanos, max: Qps, allowed: Option<Qps>) -> Vec<GoalFigures> {
         let SearchCourse::MlrSearch { set, .. } = self else { return Vec::new() };
         let goals = set.results().first().map_or(0, Vec::len);
