@@ -1,7 +1,7 @@
 //! Writes Parquet files from columns of plain data.
 //!
-//! A crate of its own, so that a change in the tester does not compile the code that is generated
-//! from Parquet's generic types again.
+//! A separate crate, so that a change in the tester does not recompile the code generated from
+//! Parquet's generic types.
 #![forbid(unsafe_code)]
 
 use std::fs::File;
@@ -34,11 +34,11 @@ pub enum Column {
 pub struct Writer<'a>(SerializedFileWriter<&'a File>);
 
 impl<'a> Writer<'a> {
-    /// Begins a file. `schema` is a message type in Parquet's own notation, with the types of
+    /// Starts a file. `schema` is a message type in Parquet's notation, with the types of
     /// [`Column`].
     ///
     /// # Errors
-    /// If the schema has wrong syntax, or the file cannot be written.
+    /// If the schema has a syntax error, or the file cannot be written.
     pub fn new(file: &'a File, schema: &str) -> io::Result<Writer<'a>> {
         let schema = parse_message_type(schema).map_err(io::Error::other)?;
         let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
@@ -79,7 +79,7 @@ impl<'a> Writer<'a> {
         group.close().map(drop)
     }
 
-    /// Ends the file.
+    /// Completes the file.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -97,7 +97,7 @@ fn write_optional<T: DataType>(
     write::<T>(writer, &values, Some(&levels))
 }
 
-/// `levels` is 1 for a value and 0 for a null; `None` if the column has no nulls.
+/// Writes a column. `levels` is 1 for a value and 0 for a null; `None` if the column has no nulls.
 fn write<T: DataType>(
     mut writer: SerializedColumnWriter<'_>,
     values: &[T::T],
@@ -116,7 +116,7 @@ mod tests {
     const SCHEMA: &str = "message m { REQUIRED INT32 a; OPTIONAL INT32 b; REQUIRED INT64 c; \
         OPTIONAL INT64 d; REQUIRED BYTE_ARRAY e (UTF8); }";
 
-    /// Columns with these numbers, and nulls for odd ones.
+    /// Returns columns with these numbers, and nulls for odd ones.
     fn columns(numbers: std::ops::Range<i32>) -> impl Fn(usize) -> Column {
         move |position| {
             let numbers = numbers.clone();

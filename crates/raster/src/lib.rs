@@ -1,6 +1,7 @@
-//! Draws SVG as PNG and PDF. The font is part of the program, so a figure looks the same on every machine.
+//! Renders SVG as PNG and PDF. The font is part of the program, so a figure looks the same on every
+//! machine.
 //!
-//! The renderer is a separate crate, so a change in the code of reports does not compile it again.
+//! A separate crate, so that a change in the report code does not recompile the renderer.
 #![forbid(unsafe_code)]
 
 mod pdf;
@@ -42,7 +43,7 @@ pub enum PaintError {
     Unsupported,
 }
 
-/// Draws an SVG with `scale` pixels for each of its units.
+/// Renders an SVG with `scale` pixels for each of its units.
 ///
 /// # Errors
 /// If the text is not SVG, or the picture is empty, too large or cannot be encoded.
@@ -60,7 +61,7 @@ fn draw(svg: &str, scale: f32) -> Result<Pixmap, PaintError> {
     Ok(picture)
 }
 
-/// The font stands for every family, because no other font is available.
+/// The font is used for every family, because no other font is available.
 fn options() -> Options<'static> {
     let mut fonts = fontdb::Database::new();
     fonts.load_font_data(dejavu::sans::regular().to_vec());

@@ -1,8 +1,8 @@
 //! SVG figures as PDF, for papers. Texts become outlines, so the file needs no font.
 //!
-//! The writer supports the SVG subset of the report's figures: filled and stroked paths and texts in plain
-//! colours, with opacity. A general converter (`svg2pdf`, `krilla-svg`) would bring a second version of the
-//! SVG parser.
+//! The writer supports the SVG subset of the report's figures: filled and stroked paths and texts
+//! in plain colours, with opacity. A general converter (`svg2pdf`, `krilla-svg`) would add a second
+//! version of the SVG parser.
 
 use miniz_oxide::deflate::compress_to_vec_zlib;
 use pdf_writer::types::{LineCapStyle, LineJoinStyle};
@@ -32,7 +32,7 @@ pub fn pdf(svg: &str) -> Result<Vec<u8>, PaintError> {
     Ok(page.finish(size.width(), size.height()))
 }
 
-/// A page while it is drawn.
+/// A page that is being drawn.
 struct Page {
     content: Content,
     /// Opacities in use; each becomes a graphics state of the page.
@@ -40,7 +40,8 @@ struct Page {
 }
 
 impl Page {
-    /// Draws a group. Its opacity applies to each path of it, which is exact where paths do not overlap.
+    /// Draws a group. Its opacity applies to each of its paths, which is exact if the paths do not
+    /// overlap.
     fn group(
         &mut self,
         group: &Group,
@@ -169,7 +170,7 @@ impl Page {
     fn finish(self, width: f32, height: f32) -> Vec<u8> {
         let [catalog, pages, page, content] = [1, 2, 3, 4].map(Ref::new);
         let mut pdf = Pdf::new();
-        // TeX engines warn of later versions.
+        // TeX engines warn about later versions.
         pdf.set_version(1, 5);
         pdf.catalog(catalog).pages(pages);
         pdf.pages(pages).kids([page]).count(1);
@@ -195,17 +196,17 @@ fn state_name(at: usize) -> String {
     format!("o{at}")
 }
 
-/// A coordinate with two decimals: finer differences cannot be seen.
+/// Rounds a coordinate to two decimals: finer differences are not visible.
 fn short(value: f32) -> f32 {
     (value * 100.0).round() / 100.0
 }
 
-/// The control point of a cubic curve for that of a quadratic one.
+/// Returns the control point of a cubic curve for that of a quadratic one.
 fn towards(end: Point, by: Point) -> Point {
     Point::from_xy(end.x + (by.x - end.x) * 2.0 / 3.0, end.y + (by.y - end.y) * 2.0 / 3.0)
 }
 
-/// Red, green and blue from 0 to 1.
+/// Returns red, green and blue from 0 to 1.
 fn colour(paint: &Paint) -> Result<[f32; 3], PaintError> {
     match paint {
         Paint::Color(c) => Ok([c.red, c.green, c.blue].map(|part| f32::from(part) / 255.0)),
@@ -223,7 +224,7 @@ mod tests {
         <rect class='a' x='10' y='2' width='30' height='4' opacity='0.5'/>\
         <path d='M0 20L50 0' fill='none' stroke='#222' stroke-width='2' stroke-dasharray='8 3'/>TEXT</svg>";
 
-    /// The drawing operators of a PDF.
+    /// Returns the drawing operators of a PDF.
     fn operators(pdf: &[u8]) -> String {
         let find = |what: &[u8]| pdf.windows(what.len()).position(|bytes| bytes == what).unwrap();
         let (from, to) = (find(b"stream\n") + 7, find(b"\nendstream"));

@@ -1,5 +1,6 @@
-//! Figures as SVG, PNG and PDF: curves and bars with error bars, heat maps, panels over time. No script,
-//! no font file, colours by class, so that a page can give them others in the dark.
+//! Figures as SVG, PNG and PDF: curves and bars with error bars, heat maps, panels over time. They
+//! contain no script and no font file. Colours are set by class, so that a page can replace them in
+//! dark mode.
 //!
 //! ```text
 //! Figure ─► draw (one file for each shape) ─► SVG ─┬─► report.html, figures/*.svg
@@ -7,9 +8,8 @@
 //! ```
 //!
 //! A figure whose values differ by more than a factor of [`UNEQUAL`] gets a logarithmic axis, so
-//! that small ones can be read. Every mark has what it stands for as `data-…` attributes: of which
-//! series (`of`) and at which place (`at`) it is, its value (`y`), its range (`low`, `high`) and
-//! its `state`.
+//! that small ones are legible. Every mark has its data as `data-…` attributes: series (`of`),
+//! position (`at`), value (`y`), range (`low`, `high`) and `state`.
 
 mod bars;
 mod curves;
@@ -41,20 +41,20 @@ pub struct Dot {
     pub x: f64,
     /// Value along the vertical axis: the median.
     pub y: f64,
-    /// The smallest and the largest value; equal where there is one value.
+    /// The smallest and the largest value; equal for a single value.
     pub range: (f64, f64),
-    /// The values of all repetitions, each drawn as a small dot; may be empty.
+    /// The values of all repetitions, each shown as a small dot; may be empty.
     pub each: Vec<f64>,
     /// True for a proven lower end without an upper one: "≥" before the value of a bar, a triangle
     /// in a curve.
     pub at_least: bool,
-    /// Whether it is of trials that failed: a bar is hollow, in a curve a cross at its foot takes
-    /// the place of the value.
+    /// True if its trials failed: a bar is then hollow, and a curve shows a cross at the axis
+    /// instead of the value.
     pub failed: bool,
 }
 
 impl Dot {
-    /// One value without repetitions.
+    /// Creates a value without repetitions.
     pub fn at(x: f64, y: f64) -> Dot {
         Dot { x, y, range: (y, y), ..Dot::default() }
     }
@@ -63,19 +63,19 @@ impl Dot {
 /// A curve, or the bars of one colour.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// What the legend calls it.
+    /// Name in the legend.
     pub name: String,
-    /// Its points, in the order in which a curve joins them.
+    /// Its points, in the order in which the curve connects them.
     pub dots: Vec<Dot>,
 }
 
-/// A row of a heat map: its name, and its values with whether each may be more.
+/// A row of a heat map: its name, and its values, each with a flag for a lower bound.
 pub type HeatRow = (String, Vec<Option<(f64, bool)>>);
 
 /// A heat map.
 #[derive(Clone, Debug)]
 pub struct HeatMap {
-    /// What it is of.
+    /// Name of the map.
     pub name: String,
     /// Column names.
     pub columns: Vec<String>,
@@ -83,61 +83,61 @@ pub struct HeatMap {
     pub rows: Vec<HeatRow>,
 }
 
-/// A diagram of its own above others with the same horizontal axis.
+/// A diagram stacked with others that have the same horizontal axis.
 #[derive(Clone, Debug)]
 pub struct Panel {
-    /// What is in it, with what it is held against.
+    /// The series, shown against the requested value.
     pub series: Series,
-    /// The value that it should have everywhere, drawn as a line.
+    /// The requested value at every position, shown as a line.
     pub wanted: f64,
 }
 
 /// One of the small diagrams of a grid.
 #[derive(Clone, Debug)]
 pub struct Multiple {
-    /// What it is of.
+    /// Name of the diagram.
     pub name: String,
-    /// Its curves; those of one name have one colour in all diagrams.
+    /// Its curves; curves with the same name have the same colour in all diagrams.
     pub series: Vec<Series>,
-    /// Where a vertical line stands.
+    /// Position of a vertical line.
     pub mark: Option<f64>,
 }
 
-/// What is drawn.
+/// Content of a figure.
 #[derive(Clone, Debug)]
 pub enum Shape {
     /// Curves over numbers.
     Lines(Vec<Series>),
     /// Curves of shares in per cent over offered rates, one for each server.
     Shares(Vec<Series>),
-    /// Horizontal bars below each other, group by group; `x` of a dot is the number of its group.
+    /// Horizontal bars in groups, one below the other; `x` of a dot is the number of its group.
     Bars {
         /// Names of the groups.
         groups: Vec<String>,
         /// Bars by colour.
         series: Vec<Series>,
     },
-    /// Cells by value, in one map or in several beside each other.
+    /// Cells shaded by value, in one map or in several side by side.
     Heat {
         /// The maps.
         maps: Vec<HeatMap>,
-        /// The value of the darkest cell, the same in all maps that are to be compared.
+        /// The value of the darkest cell, the same in all maps that are compared.
         highest: f64,
     },
-    /// Panels below each other, one for each series: the ranges of its dots as a band, their values
-    /// as a curve.
+    /// Panels one below the other, one for each series: the ranges of its dots as a band, their
+    /// values as a curve.
     Panels {
-        /// From the top.
+        /// The panels, from the top.
         panels: Vec<Panel>,
-        /// Whether all have one vertical scale; otherwise each has its own, which need not begin at
-        /// 0.
+        /// True if all have the same vertical scale; otherwise each has its own, which need not
+        /// begin at 0.
         shared: bool,
     },
     /// Small diagrams side by side, with one horizontal axis.
     Grid {
         /// The diagrams, row by row.
         panels: Vec<Multiple>,
-        /// Whether all have one vertical scale; otherwise each has its own from 0.
+        /// True if all have the same vertical scale; otherwise each has its own from 0.
         shared: bool,
     },
 }
@@ -149,20 +149,20 @@ pub struct Figure {
     pub file: String,
     /// Heading.
     pub title: String,
-    /// Horizontal axis, with its unit; of bars: what their groups are, empty where that needs no
-    /// word.
+    /// Label of the horizontal axis, with its unit; for bars, the meaning of their groups, empty if
+    /// it is obvious.
     pub x_label: String,
-    /// Vertical axis, with its unit; of bars: what their length is.
+    /// Label of the vertical axis, with its unit; for bars, the meaning of their length.
     pub y_label: String,
-    /// What is drawn.
+    /// The content.
     pub shape: Shape,
 }
 
 /// Values that differ by more than this factor get a logarithmic axis.
 pub const UNEQUAL: f64 = 20.0;
 
-/// Colours that colour-blind people can tell apart (M. Okabe and K. Ito, "Color Universal Design",
-/// 2008), and what else a figure needs on its own.
+/// Style sheet with colours that colour-blind people can distinguish (M. Okabe and K. Ito, "Color
+/// Universal Design", 2008).
 pub const STYLE: &str = "\
 .fig{font-size:13px;font-family:system-ui,sans-serif}.fig text{fill:var(--ink,#222)}.fig .axis{stroke:var(--ink,#222)}\
 .fig .grid{stroke:var(--line,#ddd)}.fig .err{fill:none;stroke:var(--ink,#222);stroke-width:1.2}.fig .curve{fill:none;stroke-width:2}\
@@ -179,7 +179,8 @@ pub(crate) const COLOURS: usize = 6;
 /// Marks a proven lower end without an upper one.
 pub const AT_LEAST: &str = "≥ ";
 
-/// The style of a figure in a file of its own, which not every program reads that knows variables.
+/// Returns the style of a figure in a separate file, without variables, which some programs do not
+/// support.
 fn style_alone() -> String {
     let variables =
         [("var(--ink,#222)", "#222"), ("var(--line,#ddd)", "#ddd"), ("var(--paper,#fff)", "#fff")];
@@ -189,7 +190,7 @@ fn style_alone() -> String {
 }
 
 impl Figure {
-    /// The figure as an SVG element; `alone` gives it its style, for a file of its own.
+    /// Returns the figure as an SVG element; `alone` adds the style, for a separate file.
     pub fn svg(&self, alone: bool) -> String {
         let mut drawn = String::new();
         let (width, height) = (self.width(), self.draw(&mut drawn));
@@ -217,7 +218,7 @@ impl Figure {
         }
     }
 
-    /// Draws what is in the figure; returns its height.
+    /// Draws the content of the figure; returns its height.
     fn draw(&self, out: &mut String) -> f64 {
         match &self.shape {
             Shape::Lines(series) => self.lines(out, series),
@@ -229,13 +230,13 @@ impl Figure {
         }
     }
 
-    /// The label of the axis of values.
+    /// Returns the label of the value axis.
     fn value_label(&self, is_logarithmic: bool) -> String {
         format!("{}{}", self.y_label, if is_logarithmic { " (logarithmic axis)" } else { "" })
     }
 }
 
-/// What a mark stands for, as attributes.
+/// Returns the data of a mark as attributes.
 fn data(of: &str, at: &str, dot: &Dot) -> String {
     let state = match (dot.failed, dot.at_least) {
         (true, _) => "failed",
@@ -251,7 +252,7 @@ fn data(of: &str, at: &str, dot: &Dot) -> String {
     )
 }
 
-/// The value of a mark in words.
+/// Returns the value of a mark as text.
 fn value(dot: &Dot) -> String {
     match (dot.failed, dot.y == 0.0) {
         (true, true) => "failed".into(),
@@ -260,7 +261,7 @@ fn value(dot: &Dot) -> String {
     }
 }
 
-/// A number as people write it: thousands apart, no more digits than it has meaning.
+/// Formats a number with grouped thousands and only the significant digits.
 pub fn number(value: f64) -> String {
     let digits = match value.abs() {
         v if v >= 1000.0 || v.fract() == 0.0 => 0,
@@ -277,7 +278,7 @@ pub fn number(value: f64) -> String {
     if rest.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{rest}") }
 }
 
-/// Text for HTML and SVG.
+/// Escapes text for HTML and SVG.
 pub fn escape(text: &str) -> String {
     let text = visible(text).replace('&', "&amp;").replace('<', "&lt;");
     text.replace('>', "&gt;").replace('"', "&quot;")

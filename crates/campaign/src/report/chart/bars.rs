@@ -1,6 +1,6 @@
-//! Horizontal bars below each other, with their values at their ends: names and values have room,
-//! however many bars there are. On a logarithmic axis, where a length has no meaning, and for
-//! searches, dots take the place of bars.
+//! Horizontal bars in rows, with their values at their ends: names and values have room for any
+//! number of bars. Searches, and values on a logarithmic axis, where a length has no meaning, are
+//! shown as dots instead.
 
 use std::fmt::Write;
 
@@ -12,10 +12,10 @@ use super::{COLOURS, Dot, Figure, Series, data, escape, value};
 const ROW: f64 = 22.0;
 const TEXT: f64 = 14.0;
 const BAR: f64 = 15.0;
-/// Width of names at most; longer ones are wrapped.
+/// Maximum width of names; longer ones are wrapped.
 const NAMES: f64 = 250.0;
 
-/// A bar, and the series that it belongs to.
+/// A bar and its series.
 struct Bar<'a> {
     name: &'a str,
     group: &'a str,
@@ -24,7 +24,7 @@ struct Bar<'a> {
     dot: &'a Dot,
 }
 
-/// A line of the figure.
+/// A row of the figure.
 enum Line<'a> {
     /// Name of a group of bars.
     Head(&'a str),
@@ -84,7 +84,7 @@ impl Figure {
         area.floor + 48.0
     }
 
-    /// The label of the groups, with the name of the series if there is only one.
+    /// Returns the label of the groups, with the name of the series if there is only one.
     fn groups_label(&self, series: &[Series]) -> String {
         match series {
             [only] if !self.x_label.is_empty() && !only.name.is_empty() => {
@@ -95,8 +95,8 @@ impl Figure {
     }
 }
 
-/// Bars of one series are named after their groups, others after their series below the name of
-/// their group.
+/// Returns the rows. Bars of a single series are named after their groups, others after their
+/// series below the name of their group.
 fn lines<'a>(groups: &'a [String], series: &'a [Series]) -> Vec<Line<'a>> {
     let is_one = series.len() == 1;
     let mut lines: Vec<Line<'a>> = Vec::new();

@@ -1,18 +1,18 @@
-//! Which shape suits curves: it depends on how many there are, and how many points they have.
+//! Choice of the shape for curves, which depends on their number and their points.
 
 use super::{COLOURS, Dot, Multiple, Series, Shape, number};
 
-/// So many places are too few for a curve.
+/// Up to this number of positions, bars are used instead of curves.
 const FEW: usize = 3;
 
 /// A curve among others.
 #[derive(Clone, Debug)]
 pub struct Curve {
-    /// What it is of.
+    /// Name of the subject.
     pub of: String,
-    /// What tells it apart from others of the same; may be empty.
+    /// Distinguishes it from other curves of the same subject; may be empty.
     pub what: String,
-    /// Its points, in their order.
+    /// Its points, in order.
     pub dots: Vec<Dot>,
 }
 
@@ -22,8 +22,7 @@ impl Curve {
     }
 }
 
-/// The label of the axis along which curves run: with the unit where the places themselves do not
-/// have it.
+/// Returns the label of the horizontal axis, with the unit if the positions do not have it.
 pub fn along(shape: &Shape, words: &str, unit: &str) -> String {
     match shape {
         Shape::Bars { .. } => words.into(),
@@ -32,9 +31,9 @@ pub fn along(shape: &Shape, words: &str, unit: &str) -> String {
     }
 }
 
-/// Few points are drawn as bars, which carry their values; more as curves; and curves for which
-/// there are not enough colours as small diagrams, one for each thing that they are of. `unit`
-/// follows the places of bars.
+/// Chooses the shape: bars with their values for few points, curves for more, and small diagrams,
+/// one for each subject, if there are more curves than colours. `unit` follows the positions of
+/// bars.
 pub(crate) fn curves(all: Vec<Curve>, unit: &str) -> Shape {
     let mut places: Vec<f64> = all.iter().flat_map(|curve| &curve.dots).map(|dot| dot.x).collect();
     places.sort_by(f64::total_cmp);

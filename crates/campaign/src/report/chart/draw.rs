@@ -1,4 +1,4 @@
-//! What all figures are drawn with: areas with their axes, texts, legends.
+//! Drawing primitives of all figures: areas with axes, texts, legends.
 
 use std::fmt::Write;
 
@@ -7,19 +7,19 @@ use super::{COLOURS, Dot, escape, number};
 
 /// The width of every figure.
 pub(super) const WIDTH: f64 = 720.0;
-/// Room for the marks of the vertical axis.
+/// Space for the marks of the vertical axis.
 pub(super) const LEFT: f64 = 84.0;
 pub(super) const RIGHT: f64 = 16.0;
-/// Room for the label of the vertical axis, which stands above it.
+/// Space for the label of the vertical axis, which is above it.
 pub(super) const TOP: f64 = 30.0;
-/// Room below an area for the marks and the label of the horizontal axis.
+/// Space below an area for the marks and the label of the horizontal axis.
 pub(super) const BELOW: f64 = 48.0;
 /// The height of a line of a legend.
 const LEGEND_LINE: f64 = 18.0;
-/// The distance of lines of one text.
+/// The distance between lines of a text.
 const LINE: f64 = 14.0;
 
-/// The part of a figure in which values lie.
+/// The part of a figure that contains the values.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Area {
     pub(super) left: f64,
@@ -29,18 +29,18 @@ pub(super) struct Area {
 }
 
 impl Area {
-    /// Where a value lies on a vertical scale.
+    /// Returns the position of a value on a vertical scale.
     pub(super) fn y(&self, scale: &Scale, value: f64) -> f64 {
         self.floor - scale.share(value) * (self.floor - self.top)
     }
 
-    /// Where a value lies on a horizontal scale.
+    /// Returns the position of a value on a horizontal scale.
     pub(super) fn x(&self, scale: &Scale, value: f64) -> f64 {
         self.left + scale.share(value) * (self.right - self.left)
     }
 
-    /// Both axes, and the grid and marks of the vertical one; a mark too close to another one has no
-    /// number.
+    /// Draws both axes, and the grid and marks of the vertical one. Marks too close to another one
+    /// have no number.
     pub(super) fn vertical(&self, out: &mut String, scale: &Scale) {
         let marks: Vec<f64> = scale.marks();
         for &value in &marks {
@@ -56,7 +56,7 @@ impl Area {
         self.axes(out);
     }
 
-    /// Lines at the left and at the foot.
+    /// Draws lines at the left and at the bottom.
     pub(super) fn axes(&self, out: &mut String) {
         let Area { left, right, top, floor } = *self;
         let _ = write!(
@@ -66,8 +66,8 @@ impl Area {
         );
     }
 
-    /// The marks of a horizontal scale below the area; a mark that would run into another one has no
-    /// number.
+    /// Draws the marks of a horizontal scale below the area. A mark whose number would overlap
+    /// another one has no number.
     pub(super) fn horizontal(&self, out: &mut String, scale: &Scale, with_grid: bool) {
         let marks: Vec<f64> = scale.marks();
         for &value in marks.iter().filter(|_| with_grid) {
@@ -85,8 +85,9 @@ impl Area {
     }
 }
 
-/// The marks that get a number, with their places, from the least. Powers of ten have precedence over
-/// others that they overlap. `place` gives the middle of a number and half of the room that it needs.
+/// Returns the marks that get a number, with their positions, in ascending order. Powers of ten
+/// have precedence over others that they overlap. `place` returns the middle of a number and half
+/// of its width.
 fn numbered(marks: &[f64], place: impl Fn(f64) -> (f64, f64)) -> Vec<(f64, f64)> {
     let is_power = |value: f64| value > 0.0 && (value.log10() - value.log10().round()).abs() < 1e-9;
     let (powers, others): (Vec<f64>, Vec<f64>) =
@@ -106,7 +107,7 @@ fn numbered(marks: &[f64], place: impl Fn(f64) -> (f64, f64)) -> Vec<(f64, f64)>
     taken.into_iter().map(|(value, at, _)| (value, at)).collect()
 }
 
-/// A text that begins, ends or has its middle (`anchor`) at a point.
+/// Draws a text whose start, end or middle (`anchor`) is at a point.
 pub(super) fn text(out: &mut String, class: &str, (x, y): (f64, f64), anchor: &str, words: &str) {
     let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
     let anchor =
@@ -114,7 +115,7 @@ pub(super) fn text(out: &mut String, class: &str, (x, y): (f64, f64), anchor: &s
     let _ = write!(out, "<text{class} x=\"{x:.1}\" y=\"{y:.1}\"{anchor}>{}</text>", escape(words));
 }
 
-/// Lines of text below each other; the first stands at a point.
+/// Draws lines of text one below the other; the first is at a point.
 pub(super) fn text_lines(
     out: &mut String,
     class: &str,
@@ -127,7 +128,7 @@ pub(super) fn text_lines(
     }
 }
 
-/// Begins one of several diagrams and writes its name. The point is that of the last line of the
+/// Starts one of several diagrams and writes its name. The point is that of the last line of the
 /// name. The caller closes the group.
 pub(super) fn begin_panel(out: &mut String, name: &str, (x, y): (f64, f64), room: f64) {
     let escaped = escape(name);
@@ -137,18 +138,18 @@ pub(super) fn begin_panel(out: &mut String, name: &str, (x, y): (f64, f64), room
     text_lines(out, "small head", (x, first), "start", &lines);
 }
 
-/// Height of the further lines of the longest of some names.
+/// Returns the height of the additional lines of the longest name.
 pub(super) fn further_lines<'a>(names: impl Iterator<Item = &'a str>, room: f64) -> f64 {
     let lines = names.map(|name| wrapped(name, room, true).len()).max().unwrap_or(1);
     LINE * (lines.max(1) - 1) as f64
 }
 
-/// About how wide a text is, in wide fonts.
+/// Estimates the width of a text, for wide fonts.
 pub(super) fn text_width(words: &str, is_small: bool) -> f64 {
     words.chars().count() as f64 * if is_small { 7.0 } else { 8.2 }
 }
 
-/// The lines of a text that is wrapped to `room`. A word that is longer is broken.
+/// Wraps a text to the width `room`. Longer words are broken.
 pub(super) fn wrapped(words: &str, room: f64, is_small: bool) -> Vec<String> {
     let most = ((room / text_width("n", is_small)) as usize).max(4);
     let mut lines = vec![String::new()];
@@ -170,7 +171,7 @@ pub(super) fn wrapped(words: &str, room: f64, is_small: bool) -> Vec<String> {
     lines
 }
 
-/// A vertical range.
+/// Draws a vertical error bar.
 pub(super) fn error_bar(out: &mut String, x: f64, low: f64, high: f64) {
     if (low - high).abs() >= 0.5 {
         let (left, right) = (x - 4.0, x + 4.0);
@@ -181,7 +182,7 @@ pub(super) fn error_bar(out: &mut String, x: f64, low: f64, high: f64) {
     }
 }
 
-/// A horizontal range.
+/// Draws a horizontal error bar.
 pub(super) fn error_bar_along(out: &mut String, y: f64, low: f64, high: f64) {
     if (low - high).abs() >= 0.5 {
         let (top, foot) = (y - 4.0, y + 4.0);
@@ -192,19 +193,19 @@ pub(super) fn error_bar_along(out: &mut String, y: f64, low: f64, high: f64) {
     }
 }
 
-/// A triangle: what may be more.
+/// Returns a triangle, the mark of a lower bound.
 pub(super) fn triangle((x, y): (f64, f64)) -> String {
     format!("M{x:.1} {:.1}L{:.1} {:.1}H{:.1}Z", y - 6.0, x + 5.5, y + 4.0, x - 5.5)
 }
 
-/// A cross: what failed.
+/// Returns a cross, the mark of a failure.
 pub(super) fn cross((x, y): (f64, f64)) -> String {
     let (left, right, top, foot) = (x - 4.0, x + 4.0, y - 4.0, y + 4.0);
     format!("M{left:.1} {top:.1}L{right:.1} {foot:.1}M{left:.1} {foot:.1}L{right:.1} {top:.1}")
 }
 
-/// The names of curves by colour between two edges, and the meaning of triangles and crosses if there
-/// are any; returns the place of its end.
+/// Draws the names of curves by colour between two edges, and the meaning of triangles and crosses
+/// if there are any; returns the position of its end.
 pub(super) fn legend(
     out: &mut String,
     from: f64,
@@ -243,7 +244,7 @@ pub(super) fn legend(
     flow.y + 8.0
 }
 
-/// Where the entries of a legend stand: line after line.
+/// Layout of the entries of a legend, line by line.
 struct Flow {
     x: f64,
     y: f64,

@@ -10,7 +10,7 @@ use crate::archive::{ArchiveError, write_whole};
 /// Pixels for each unit of the SVG: most figures are 1440 pixels wide.
 pub(super) const SCALE: f32 = 2.0;
 
-/// Writes a figure as SVG, PNG and PDF into `folder`, each completely or not at all.
+/// Writes a figure as SVG, PNG and PDF into `folder`, each atomically.
 ///
 /// # Errors
 /// If a file cannot be written or the figure cannot be drawn.

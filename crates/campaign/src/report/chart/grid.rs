@@ -7,10 +7,10 @@ use super::lines::{draw, scale_of};
 use super::scale::Scale;
 use super::{Dot, Figure, Multiple, Series};
 
-/// Columns, at the most.
+/// Maximum number of columns.
 const COLUMNS: usize = 3;
-/// Room above the first row for the label of the vertical axis, and within a cell for its name, its
-/// marks and its axis.
+/// Space above the first row for the label of the vertical axis, and within a cell for its name,
+/// its marks and its axis.
 const HEAD: f64 = 26.0;
 const NAME: f64 = 22.0;
 const MARKS: f64 = 74.0;
@@ -54,7 +54,7 @@ impl Figure {
         let is_logarithmic = shared && together.is_logarithmic();
         text(out, "", (8.0, 16.0), "start", &self.value_label(is_logarithmic));
         text(out, "", (WIDTH / 2.0, end + 14.0), "middle", &self.x_label);
-        // Where each diagram has one curve without a name, there is nothing to tell apart.
+        // If each diagram has a single curve without a name, no legend is needed.
         let named: &[&str] = if names == [""] { &[] } else { &names };
         if named.is_empty() && !dots.iter().any(|dot| dot.failed || dot.at_least) {
             return end + 26.0;

@@ -1,14 +1,14 @@
-//! Cells by value, in maps that share one scale.
+//! Cells shaded by value, in maps that share one scale.
 
 use std::fmt::Write;
 
 use super::draw::{RIGHT, WIDTH, begin_panel, further_lines, text, text_width};
 use super::{AT_LEAST, Figure, HeatMap, escape, number};
 
-/// A cell whose value has no room in half of the figure makes its map as wide as the figure.
+/// If a value does not fit into a cell at half width, its map is as wide as the figure.
 const CELL: f64 = 70.0;
 const ROW: f64 = 26.0;
-/// Room for the names of rows; above a map for its name and those of its columns; below it.
+/// Space for the names of rows; above a map for its name and those of its columns; below it.
 const NAMES: f64 = 62.0;
 const HEAD: f64 = 44.0;
 const FOOT: f64 = 14.0;
@@ -83,15 +83,15 @@ fn draw(
     out.push_str("</g>");
 }
 
-/// From this shade on white text is easier to read than dark text.
+/// Shade from which white text is easier to read than dark text.
 const LIGHT: f64 = 0.8;
 
-/// How dark a value is; 0 can still be seen.
+/// Returns the opacity of a value; 0 remains visible.
 fn opacity(value: f64, highest: f64) -> f64 {
     0.06 + 0.9 * (value / highest).clamp(0.0, 1.0)
 }
 
-/// What the shades mean.
+/// Draws the legend of the shades.
 fn colour_bar(out: &mut String, highest: f64, y: f64) {
     const STEPS: usize = 10;
     let (width, left) = (24.0, NAMES);

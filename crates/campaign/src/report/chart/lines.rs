@@ -6,8 +6,8 @@ use super::draw::{Area, BELOW, LEFT, RIGHT, TOP, WIDTH, cross, error_bar, legend
 use super::scale::Scale;
 use super::{COLOURS, Dot, Figure, Series, data, escape, value};
 
-/// A curve with more points than this is one over time: its points are not marked, and its axis
-/// begins at 0.
+/// Curves with more points than this are curves over time: their points are not marked, and their
+/// axis begins at 0.
 const MARKED: usize = 40;
 const HEIGHT: f64 = 280.0;
 
@@ -32,7 +32,7 @@ impl Figure {
     }
 }
 
-/// The vertical axis of curves.
+/// Returns the vertical axis of curves.
 pub(super) fn scale_of(series: &[Series]) -> Scale {
     let sound = || series.iter().flat_map(|s| &s.dots).filter(|d| !d.failed);
     let tops = || sound().map(|d| d.each.iter().copied().fold(d.range.1.max(d.y), f64::max));
@@ -44,7 +44,7 @@ pub(super) fn scale_of(series: &[Series]) -> Scale {
     }
 }
 
-/// Draws curves in an area; a curve has the colour of its name's place among `names`.
+/// Draws curves in an area; the colour of a curve is given by the position of its name in `names`.
 pub(super) fn draw(
     out: &mut String,
     series: &[Series],
@@ -53,7 +53,7 @@ pub(super) fn draw(
     places: &Scale,
     scale: &Scale,
 ) {
-    // Curves that fail at the same place have their crosses above each other.
+    // Crosses of curves that fail at the same position are stacked.
     let mut crosses: Vec<(f64, usize)> = Vec::new();
     for s in series {
         let c = names.iter().position(|name| *name == s.name).unwrap_or_default() % COLOURS;
@@ -112,7 +112,7 @@ fn curve(out: &mut String, s: &Series, c: usize, area: &Area, places: &Scale, sc
     }
 }
 
-/// What a curve stands for whose points are not marked.
+/// Returns the data attributes of a curve without marks.
 pub(super) fn over_time(name: &str, dots: &[&Dot]) -> String {
     let list = |get: fn(&Dot) -> f64| {
         dots.iter().map(|d| get(d).to_string()).collect::<Vec<_>>().join(" ")

@@ -1,5 +1,5 @@
-//! Panels below each other over one horizontal axis: each shows a series, the band of its ranges,
-//! and what it should be.
+//! Panels one below the other over one horizontal axis: each shows a series, the band of its
+//! ranges, and the requested value.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use super::lines::over_time;
 use super::scale::Scale;
 use super::{COLOURS, Dot, Figure, Panel, number};
 
-/// The height of a panel with its name, of its diagram alone, and of what is below the last one.
+/// The height of a panel with its name, of its diagram alone, and of the space below the last one.
 const PANEL: f64 = 92.0;
 const DIAGRAM: f64 = 66.0;
 const BOTTOM: f64 = 46.0;
@@ -36,7 +36,8 @@ impl Figure {
     }
 }
 
-/// The least and the most of a panel, with what was wanted, and never nothing.
+/// Returns the minimum and the maximum of a panel, including the requested value, with a non-zero
+/// difference.
 fn extent(panel: &Panel) -> (f64, f64) {
     let start = (panel.wanted, panel.wanted);
     let (low, high) =
@@ -52,7 +53,7 @@ fn draw(out: &mut String, panel: &Panel, c: usize, area: &Area, (places, scale):
     begin_panel(out, &series.name, (area.left, area.top - 7.0), NAME);
     area.axes(out);
     let wanted = area.y(scale, panel.wanted);
-    // Where there is room between the ends, what was wanted has its number too.
+    // Labels the requested value if it does not overlap the axis ends.
     let between = (wanted > area.top + 24.0 && wanted < area.floor - 14.0)
         .then_some((panel.wanted, wanted + 4.0));
     let ends = scale.marks().into_iter().zip([area.floor, area.top + 8.0]);

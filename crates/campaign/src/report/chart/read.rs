@@ -1,32 +1,31 @@
-//! Reads figures back: what was drawn, by what its marks say that they stand for, and by where they
-//! lie.
+//! Reads figures back, by the data attributes of the marks and by their positions.
 
 use super::draw::text_width;
 
-/// What a mark of a figure says of itself.
+/// Data attributes of a mark.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Mark {
-    /// The small diagram that it is in; empty in others.
+    /// Name of its small diagram; empty in other figures.
     pub(crate) panel: String,
-    /// The series that it belongs to.
+    /// Its series.
     pub(crate) of: String,
-    /// Where it stands on the horizontal axis.
+    /// Its position on the horizontal axis.
     pub(crate) at: String,
-    /// Its value; none in a curve over time: then those of all points, in their order.
+    /// Its value; for a curve over time the values of all points, in order.
     pub(crate) y: Vec<f64>,
     /// Its range.
     pub(crate) range: (Vec<f64>, Vec<f64>),
-    /// Whether it may be more, or failed.
+    /// Its state: a lower bound, or failed.
     pub(crate) state: String,
 }
 
-/// An element of an SVG: its name and its attributes; of a text, also what it says.
+/// An element of an SVG: its name, its attributes and its text.
 #[derive(Clone, Debug)]
 pub(crate) struct Element<'a> {
     pub(crate) name: &'a str,
     attributes: &'a str,
     pub(crate) words: String,
-    /// The small diagram that it is in.
+    /// Name of its small diagram.
     pub(crate) panel: String,
 }
 
@@ -49,7 +48,7 @@ fn plain(text: &str) -> String {
     text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&")
 }
 
-/// All elements, in their order.
+/// Returns all elements, in order.
 pub(crate) fn elements(svg: &str) -> Vec<Element<'_>> {
     let (mut all, mut panel) = (Vec::new(), String::new());
     for piece in svg.split('<').skip(1) {
@@ -73,7 +72,7 @@ pub(crate) fn elements(svg: &str) -> Vec<Element<'_>> {
     all
 }
 
-/// What all marks of a figure say of themselves.
+/// Returns the data of all marks of a figure.
 pub(crate) fn marks(svg: &str) -> Vec<Mark> {
     let of = |element: Element<'_>| {
         let list = |attribute: &str| {
@@ -95,7 +94,7 @@ pub(crate) fn marks(svg: &str) -> Vec<Mark> {
 /// A rectangle: left, top, right, bottom.
 pub(crate) type Extent = (f64, f64, f64, f64);
 
-/// The texts of a figure and about where they lie.
+/// Returns the texts of a figure with their estimated positions.
 pub(crate) fn texts(svg: &str) -> Vec<(String, Extent)> {
     let of = |element: &Element<'_>| {
         let is_small = element.is("small");
@@ -114,8 +113,8 @@ pub(crate) fn texts(svg: &str) -> Vec<(String, Extent)> {
     elements(svg).iter().filter(|element| element.name == "text").map(of).collect()
 }
 
-/// The value that a place on an axis stands for, by the marks of the axis that people read: (place,
-/// value), from the least.
+/// Returns the value at a position on an axis, from the visible marks of the axis: (position,
+/// value), in ascending order.
 pub(crate) fn value_at(marks: &[(f64, f64)], place: f64, is_logarithmic: bool) -> f64 {
     let scaled = |value: f64| if is_logarithmic { value.ln() } else { value };
     let (first, last) = (marks[0], marks[marks.len() - 1]);

@@ -1,21 +1,21 @@
-//! Axes: where a value lies, and which values are marked.
+//! Axes: positions of values, and the values with a mark.
 
 use super::UNEQUAL;
 
 /// An axis.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Scale {
-    /// From `low` to `high`, marked at these values.
+    /// From `low` to `high`, with these marks.
     Linear { low: f64, high: f64, marks: Vec<f64> },
-    /// From `bottom` to `top`, marked at these values.
+    /// From `bottom` to `top`, with these marks.
     Logarithmic { bottom: f64, top: f64, marks: Vec<f64> },
 }
 
-/// More places than this on an axis of places are marked at round numbers only.
+/// If an axis of positions has more of them than this, only round numbers are marked.
 const PLACES: usize = 12;
 
 impl Scale {
-    /// From 0 to at least `highest`.
+    /// Creates a scale from 0 to at least `highest`.
     pub(super) fn linear(highest: f64) -> Scale {
         let highest = if highest > 0.0 { highest } else { 1.0 };
         let step = ticks(highest);
@@ -27,8 +27,8 @@ impl Scale {
         }
     }
 
-    /// One on which all `values` can be read, at least as high as the highest of them and of
-    /// `tops`. What is not above 0 lies on its floor.
+    /// Creates a scale on which all `values` are legible, at least as high as the highest of them
+    /// and of `tops`. Values that are not above 0 are at its lower end.
     pub(super) fn for_all(values: &[f64], tops: impl Iterator<Item = f64>) -> Scale {
         let highest = values.iter().copied().chain(tops).fold(0.0, f64::max);
         let positive = values.iter().copied().filter(|v| *v > 0.0);
@@ -37,7 +37,7 @@ impl Scale {
         if high <= low * UNEQUAL {
             return Scale::linear(highest);
         }
-        // A value that is a power of ten itself needs a bar that can be seen.
+        // A value that is a power of ten needs a visible bar too.
         let bottom = 10_f64.powf((low * 0.7).log10().floor());
         let top = 10_f64.powf(highest.log10().ceil());
         let decades = (top / bottom).log10().round() as i32;
@@ -47,7 +47,8 @@ impl Scale {
         Scale::Logarithmic { bottom, top, marks: all.filter(|mark| *mark <= top * 1.001).collect() }
     }
 
-    /// From the least to the greatest of `places`, which are marked themselves if they are few.
+    /// Creates a scale from the smallest to the largest of `places`. The places themselves are
+    /// marked if there are few of them.
     pub(super) fn of_places(places: &[f64]) -> Scale {
         let mut marks = places.to_vec();
         marks.sort_by(f64::total_cmp);
@@ -68,8 +69,8 @@ impl Scale {
         Scale::Linear { low, high, marks }
     }
 
-    /// From the least to the greatest of many rates, with some room at both ends, marked at round
-    /// numbers.
+    /// Creates a scale from the smallest to the largest of many rates, with some space at both
+    /// ends, marked at round numbers.
     pub(super) fn of_rates(rates: &[f64]) -> Scale {
         let (low, high) = rates
             .iter()
@@ -100,7 +101,7 @@ impl Scale {
         matches!(self, Scale::Logarithmic { .. })
     }
 
-    /// How far along the axis a value lies, from 0 to 1.
+    /// Returns the relative position of a value along the axis, from 0 to 1.
     pub(super) fn share(&self, value: f64) -> f64 {
         match self {
             Scale::Linear { low, high, .. } => (value.max(*low) - low) / (high - low),
@@ -110,7 +111,7 @@ impl Scale {
         }
     }
 
-    /// The values that are marked, from the least.
+    /// Returns the values with a mark, in ascending order.
     pub(super) fn marks(&self) -> Vec<f64> {
         match self {
             Scale::Linear { marks, .. } | Scale::Logarithmic { marks, .. } => marks.clone(),
@@ -118,7 +119,7 @@ impl Scale {
     }
 }
 
-/// A step of 1, 2 or 5 times a power of ten that divides `range` into three to eight.
+/// Returns a step of 1, 2 or 5 times a power of ten that divides `range` into three to eight parts.
 pub(super) fn ticks(range: f64) -> f64 {
     let rough = range / 8.0;
     let power = 10f64.powf(rough.log10().floor());

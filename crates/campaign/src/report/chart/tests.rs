@@ -1,4 +1,4 @@
-//! Figures are well-formed, can be read, and show what they are made of.
+//! Figures are well-formed, legible, and show their data.
 
 use super::read::{elements, marks, texts, value_at};
 use super::*;
@@ -252,7 +252,7 @@ fn names_stay_left_of_the_axis() {
     }
 }
 
-/// What people read from the axes is what the marks stand for.
+/// Values read from the axes equal the data of the marks.
 #[test]
 fn marks_lie_where_the_axes_say() {
     for top in [9.0, 900.0] {
@@ -268,7 +268,7 @@ fn marks_lie_where_the_axes_say() {
             let value = |words: &str| words.replace('\u{202f}', "").parse::<f64>().unwrap();
             all.iter().filter(|e| e.is(class)).map(|e| (e.number(place), value(&e.words))).collect()
         };
-        // The number of a mark stands four units below its line.
+        // The number of a mark is four units below its line.
         let y: Vec<(f64, f64)> =
             axis("ytick", "y").into_iter().map(|(at, value)| (at - 4.0, value)).collect();
         let x = axis("xtick", "x");
@@ -287,7 +287,7 @@ fn marks_lie_where_the_axes_say() {
     }
 }
 
-/// Names and values have room, however many and long they are.
+/// Any number of names and values fits, whatever their length.
 #[test]
 fn no_text_runs_into_another_or_out_of_the_figure() {
     let names: Vec<String> =
@@ -332,7 +332,7 @@ fn no_text_runs_into_another_or_out_of_the_figure() {
     }
 }
 
-/// Whether all texts lie in the figure, upright and beside each other.
+/// Checks that all texts are inside the figure, upright and without overlap.
 pub(crate) fn readable(svg: &str) -> Result<(), String> {
     if svg.contains("rotate(") {
         return Err("a text is turned".into());
