@@ -21,7 +21,8 @@ pub(super) fn lower_bounds(ranked: &[(&str, &PointResult)]) -> Vec<String> {
     by_key(&each, |(why, _)| *why).into_iter().map(sentence).collect()
 }
 
-/// Contradictions in words; points that exceed the same limit of the self-test are in one sentence.
+/// Returns the contradictions as text; points that exceed the same limit of the self-test are in
+/// one sentence.
 pub(super) fn contradictions(all: &[Contradiction]) -> Vec<String> {
     let beyond: Vec<(Qps, &Contradiction, &str)> = all
         .iter()
@@ -61,7 +62,7 @@ mod tests {
         use crate::plan::Plan;
         use crate::results::Results;
         use crate::runner::simulated::journal_of;
-        // The self-test ends at 1 000, which validates less than what the servers pass.
+        // The self-test ends at 1 000, so it validates less than the rates that the servers pass.
         let text = "name = 'x'\n[trial]\nduration = '2s'\npause = '0s'\n[search]\nmin = 100\nmax = 3000\nresolution = 100\n\
                     repeat = 2\n[self-test]\nmin = 500\nmax = 1000\nresolution = 500\nrepeat = 1\n\
                     [[dut]]\ndriver = 'unbound'\n[[dut]]\ndriver = 'bind'\n";

@@ -1,4 +1,4 @@
-//! A comparison with a baseline as a table, as a summary for a pipeline's page, and as JUnit XML.
+//! Comparison with a baseline as a table, as Markdown for a pipeline's page, and as JUnit XML.
 
 use std::fmt::Write;
 
@@ -11,10 +11,10 @@ use super::table::{Table, markdown_text};
 use crate::comparison::{Comparison, Row};
 use crate::text::visible;
 
-/// What a column shows where there is no number.
+/// Placeholder for a missing number.
 const NONE: &str = "–";
 
-/// A table with the change of every point.
+/// Returns a table with the change of every point.
 pub(crate) fn table(comparison: &Comparison) -> Table {
     let title = format!("Change against {}", comparison.baseline);
     let note = format!(
@@ -43,7 +43,7 @@ pub(crate) fn table(comparison: &Comparison) -> Table {
     table
 }
 
-/// `−3.1 % [−4.0, −2.2]`.
+/// Formats a change: `−3.1 % [−4.0, −2.2]`.
 fn change(row: &Row) -> String {
     let Some(change) = &row.change else { return NONE.into() };
     // Adding 0 turns a negative zero into a positive one.
@@ -61,7 +61,7 @@ fn change(row: &Row) -> String {
 }
 
 impl Row {
-    /// Its numbers: `9 690 against 10 000 queries/s, −3.1 % [−4.0, −2.2]`.
+    /// Returns the numbers of the row: `9 690 against 10 000 queries/s, −3.1 % [−4.0, −2.2]`.
     pub fn numbers(&self) -> String {
         let rate = |rate: Option<f64>| rate.map_or(NONE.into(), number);
         format!(
@@ -74,7 +74,7 @@ impl Row {
 }
 
 impl Comparison {
-    /// The outcome in a sentence, without an end.
+    /// Returns the outcome as a sentence without a full stop.
     pub fn headline(&self) -> String {
         let count = |outcome| self.rows.iter().filter(|row| row.outcome() == outcome).count();
         let of = |outcome| count(Some(outcome));
@@ -98,15 +98,15 @@ impl Comparison {
         )
     }
 
-    /// A summary in GitHub's Markdown, such as for `$GITHUB_STEP_SUMMARY`.
+    /// Returns a summary in GitHub's Markdown, for example for `$GITHUB_STEP_SUMMARY`.
     pub fn markdown(&self) -> String {
         let mut out = String::new();
         let _ = writeln!(out, "## DNS64 benchmark\n\n{}.\n", markdown_text(&self.headline()));
         out + &table(self).markdown()
     }
 
-    /// JUnit XML: a test for each point, which fails where it regressed, and is skipped where
-    /// nothing can be said.
+    /// Returns JUnit XML: a test for each point, which fails if the point regressed, and is skipped
+    /// if the comparison is undecided.
     pub fn junit(&self) -> String {
         let mut report = Report::new("dns64bench");
         let mut suites: Vec<TestSuite> = Vec::new();
@@ -120,7 +120,7 @@ impl Comparison {
             }
         }
         report.add_test_suites(suites);
-        // Only an invalid timestamp or property could not be written; there is none.
+        // Only an invalid timestamp or property could fail, and there is none.
         visible(&report.to_string().unwrap_or_default()).into_owned()
     }
 }

@@ -1,4 +1,4 @@
-//! Every number of a run as comma-separated values: a line for each quantity of each point.
+//! All results of a run as comma-separated values: a line for each quantity of each point.
 
 use std::fmt::Write;
 
@@ -14,12 +14,12 @@ use crate::place::Place;
 use crate::point::Point;
 use crate::text::visible;
 
-/// What a number is of.
+/// Subject of a number.
 #[derive(Clone, Debug)]
 pub enum Of {
     /// A point.
     Point(Box<Point>),
-    /// How the tester kept time in a trial of this DUT.
+    /// Pacing of the tester in a trial of this DUT.
     Pacing(String),
     /// The tester in all trials.
     Tester,
@@ -30,7 +30,7 @@ impl Of {
         if let Of::Point(point) = self { Some(point) } else { None }
     }
 
-    /// The name of what was measured.
+    /// Returns the name of the measurement.
     fn measure(&self) -> &'static str {
         match self {
             Of::Point(point) => point.measure().name(),
@@ -48,22 +48,22 @@ impl Of {
     }
 }
 
-/// A quantity: its statistics over trials or searches, each absent where there is none.
+/// A quantity with its statistics over trials or searches; missing statistics are absent.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What the quantity is of.
+    /// Subject of the quantity.
     pub of: Of,
-    /// Where the DUT ran; absent where that was not seen.
+    /// CPU placement of the DUT; absent if it was not observed.
     pub ran_on: Option<Place>,
-    /// The rate that was sent, where it is not the quantity itself.
+    /// The rate that was sent, if it is not the quantity itself.
     pub rate: Option<Qps>,
     /// The quantity's name.
     pub quantity: String,
-    /// The unit of the values; the dispersion is in per cent.
+    /// The unit of the values; the relative range is in per cent.
     pub unit: &'static str,
-    /// Over how many trials or searches.
+    /// Number of trials or searches.
     pub n: usize,
-    /// Median, or the one value.
+    /// The median, or the single value.
     pub median: Option<f64>,
     /// 1st percentile.
     pub p1: Option<f64>,
@@ -73,24 +73,24 @@ pub struct Row {
     pub min: Option<f64>,
     /// The largest value.
     pub max: Option<f64>,
-    /// (max − min) ÷ median · 100 %.
+    /// Relative range: (max − min) ÷ median · 100 %.
     pub dispersion_pct: Option<f64>,
     /// Mean.
     pub mean: Option<f64>,
     /// Sample standard deviation.
     pub stdev: Option<f64>,
-    /// Between which rates the limit lies.
+    /// Interval that contains the limit.
     pub interval: Interval,
     /// True if the median is the proven lower end and nothing bounds it from above.
     pub at_least: bool,
-    /// What the trials really were, by AuthDNS's counters.
+    /// Observed α and β of the trials, by AuthDNS's counters.
     pub real: Option<Real>,
-    /// What speaks against the number, or why there is none.
+    /// Objections to the number, or the reason for its absence.
     pub mark: String,
 }
 
 impl Row {
-    /// One value of a point without statistics.
+    /// Creates a single value of a point without statistics.
     pub(crate) fn of_value(
         point: Point,
         quantity: &str,
@@ -102,7 +102,7 @@ impl Row {
         Row { rate, ..Row::new(Of::Point(Box::new(point)), quantity, unit, n, value) }
     }
 
-    /// One value without statistics.
+    /// Creates a single value without statistics.
     fn new(of: Of, quantity: &str, unit: &'static str, n: usize, value: Option<f64>) -> Row {
         Row {
             of,
@@ -126,7 +126,7 @@ impl Row {
         }
     }
 
-    /// The statistics of trials.
+    /// Creates the statistics of trials.
     pub(crate) fn of_summary(
         point: Point,
         quantity: &str,
@@ -144,7 +144,7 @@ impl Row {
         }
     }
 
-    /// The statistics of searches.
+    /// Creates the statistics of searches.
     pub(crate) fn of_figures(
         point: Point,
         quantity: &str,
@@ -199,7 +199,7 @@ pub(super) const KEYS: &str = "run,measure,dut,cores,ran_on,placement,authdns,fa
 const QUANTITY: &str = "rate,quantity,unit,n,median,p1,p99,min,max,dispersion_pct,mean,stdev,interval_from,interval_to,at_least,\
                         real_aaaa_share,real_cached_share,questions_per_query,retries_per_question,mark";
 
-/// The cells of [`KEYS`]; `seen` is the place where the DUT ran.
+/// Returns the cells of [`KEYS`]; `seen` is the CPU placement of the DUT.
 pub(super) fn key_cells(run: &Run, of: &Of, seen: Option<&Place>) -> Vec<String> {
     let (plan, point) = (&run.results.plan, of.point());
     let place = point.and_then(Point::place);
@@ -220,7 +220,7 @@ pub(super) fn key_cells(run: &Run, of: &Of, seen: Option<&Place>) -> Vec<String>
     cells
 }
 
-/// All numbers of runs.
+/// Returns all results of runs.
 pub(super) fn csv(runs: &[Run]) -> String {
     let mut out = format!("{KEYS},{QUANTITY}\n");
     for run in runs {
@@ -232,8 +232,8 @@ pub(super) fn csv(runs: &[Run]) -> String {
     out
 }
 
-/// The windows of the trials that the report draws: what left beyond what was due, stretch by
-/// stretch.
+/// Returns the windows of the trials in the report's pacing figures: the deviation from the
+/// schedule, window by window.
 fn pacing(run: &Run) -> Vec<Row> {
     let mut rows = Vec::new();
     for (dut, paced) in run.results.duts.iter().filter_map(|dut| Some((dut, dut.paced.as_ref()?))) {
@@ -259,7 +259,7 @@ fn pacing(run: &Run) -> Vec<Row> {
     rows
 }
 
-/// How well the tester did its part.
+/// Returns the quality of the tester's work.
 fn tester(run: &Run) -> Vec<Row> {
     let (r, h) = (&run.results, &run.results.health);
     let row =
@@ -301,7 +301,8 @@ fn tester(run: &Run) -> Vec<Row> {
     rows
 }
 
-/// The other keys of a point: IP version of a self-test, shares, acceptance, load, threads, governor.
+/// Returns the other keys of a point: IP version of a self-test, shares, acceptance, load, threads,
+/// governor.
 fn conditions(point: &Point) -> [String; 7] {
     let mut cells: [String; 7] = Default::default();
     match point {
@@ -322,8 +323,8 @@ fn conditions(point: &Point) -> [String; 7] {
     cells
 }
 
-/// A cell of text (RFC 4180 §2). One that a spreadsheet would compute as a formula begins with an
-/// apostrophe.
+/// Quotes a text cell (RFC 4180 §2). An apostrophe is put before text that a spreadsheet would
+/// evaluate as a formula.
 pub(super) fn quote(text: &str) -> String {
     let text = visible(text).replace('"', "\"\"");
     let formula = if text.starts_with(['=', '+', '-', '@', '\t']) { "'" } else { "" };

@@ -1,5 +1,4 @@
-//! `results.csv` has every number that a run found: those of `results.json` are looked for one by
-//! one.
+//! `results.csv` contains every number of a run: each number in `results.json` is looked up.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -13,13 +12,13 @@ use crate::plan::Plan;
 use crate::results::Results;
 use crate::runner::simulated::{Event, journal_of};
 
-/// What is no number that was found: what the plan says, which CPUs a place has (they are in
-/// `ran_on`, in words), and what is told in words in `mark` or follows from other numbers. Reports of
-/// checks are counted in the file.
+/// Parts of `results.json` that are not results: plan keys, CPU numbers of a placement (described
+/// in `ran_on`), and explanations that are in `mark` or follow from other numbers. Reports of
+/// checks are included as counts.
 const NOT_FOUND: [&str; 7] =
     ["conditions", "place", "void", "missing", "lower_bound_reasons", "warnings", "report"];
 
-/// Adds the numbers of a value with where they stand.
+/// Adds the numbers of a value with their paths.
 fn numbers(value: &Value, at: &str, all: &mut Vec<(String, f64)>) {
     match value {
         Value::Number(number) => all.push((at.to_owned(), number.as_f64().unwrap())),
@@ -40,7 +39,8 @@ fn numbers(value: &Value, at: &str, all: &mut Vec<(String, f64)>) {
     }
 }
 
-/// The cells of a line (RFC 4180 §2), without their quotes; no text here has a quote in it.
+/// Returns the cells of a line (RFC 4180 §2) without their quotes; no text in these tests contains
+/// a quote.
 pub(super) fn cells(line: &str) -> Vec<&str> {
     let mut is_quoted = false;
     let ends_cell = |c: char| {
@@ -50,8 +50,8 @@ pub(super) fn cells(line: &str) -> Vec<&str> {
     line.split(ends_cell).map(|cell| cell.trim_matches('"')).collect()
 }
 
-/// What tells the points of a DUT apart: keys of `results.json`, and the columns of the file that
-/// hold the same.
+/// Keys of `results.json` that distinguish the points of a DUT, and the corresponding columns of
+/// the file.
 const APART: [(&str, &str); 10] = [
     ("cores", "cores"),
     ("placement", "placement"),
@@ -64,13 +64,13 @@ const APART: [(&str, &str); 10] = [
     ("threads", "threads"),
     ("governor", "governor"),
 ];
-/// Where the rate is the point, and not what was found at it.
+/// The measurement whose rate is a key, not a result.
 const AT_RATES: &str = "constant rate";
 
-/// The measure, the DUT and what tells the point from others.
+/// The measurement, the DUT and the keys of a point.
 type Key = (String, String, Vec<String>);
 
-/// The numbers of the file point by point, in the order of its lines.
+/// Returns the numbers of the file point by point, in the order of its lines.
 fn by_point(text: &str) -> Vec<(Key, Vec<f64>)> {
     let header = cells(text.lines().next().unwrap());
     let at = |column: &str| header.iter().position(|name| *name == column).unwrap();
@@ -94,7 +94,7 @@ fn by_point(text: &str) -> Vec<(Key, Vec<f64>)> {
     all
 }
 
-/// The point of a part of `results.json`; `auth` plays AuthDNS where none is named.
+/// Returns the key of a part of `results.json`; `auth` plays AuthDNS if none is named.
 fn key_of(value: &Value, measure: &str, dut: &str, auth: &str) -> Key {
     let point = value.get("conditions").unwrap_or(value);
     let text = |key: &str| match &point[key] {
@@ -107,7 +107,7 @@ fn key_of(value: &Value, measure: &str, dut: &str, auth: &str) -> Key {
     (measure.into(), dut.into(), APART.iter().map(|(key, _)| text(key)).chain(rate).collect())
 }
 
-/// The numbers of `results.json` that the file has not, or not at their points.
+/// Returns the numbers of `results.json` that the file lacks, or has at other points.
 fn lacking(run: &Run, text: &str) -> Vec<String> {
     let (json, file) = (serde_json::to_value(&run.results).unwrap(), by_point(text));
     let mut lacking = Vec::new();
@@ -121,8 +121,8 @@ fn lacking(run: &Run, text: &str) -> Vec<String> {
     let at = |key: &Key| {
         file.iter().find(|(known, _)| known == key).map_or(&[][..], |(_, numbers)| numbers)
     };
-    // A self-test without a family in the plan says all the same over which one it went: they are
-    // in the plan's order.
+    // A self-test without an IP version in the plan still reports the one it used. The self-tests
+    // are in plan order.
     let mut tests = file
         .iter()
         .filter(|((measure, ..), _)| measure == "self-test")
@@ -158,7 +158,7 @@ fn lacking(run: &Run, text: &str) -> Vec<String> {
     lacking
 }
 
-/// A run, which is made once: that takes longer than what the tests do with it.
+/// Returns a run, which is created once because that takes longer than the tests.
 fn run() -> &'static Run {
     static RUN: LazyLock<Run> = LazyLock::new(make_run);
     &RUN
@@ -168,7 +168,7 @@ fn make_run() -> Run {
     let mut plan = Plan::load(Path::new("paper-small")).unwrap();
     plan.measure.conform = true;
     let mut entries = journal_of(&plan, 15_000, &[(5, Event::Spoiled), (40, Event::Spoiled)]);
-    // The simulated tester neither paces nor is robbed.
+    // The simulated tester has no pacing data and no stolen time.
     for (i, entry) in entries.iter_mut().enumerate() {
         let Entry::Finished(m) = entry else { continue };
         let stolen = net::cpu_time::Stolen {
@@ -188,7 +188,7 @@ fn make_run() -> Run {
                     most_10ms: off(301),
                 });
             }
-            // Nor does it take longer with more threads.
+            // Its duration does not depend on the number of threads either.
             crate::archive::TaskResult::ClosedLoop(trial) => {
                 trial.experiments.experiments_ms.iter_mut().for_each(|ms| *ms += i as f64);
             }
@@ -214,7 +214,7 @@ fn every_number_of_the_results_is_in_the_csv() {
     assert!(lacking.is_empty(), "{} numbers are missing:\n{}", lacking.len(), lacking.join("\n"));
 }
 
-/// The test above sees it when a line is missing.
+/// The test above detects a missing line.
 #[test]
 fn a_line_that_is_missing_is_noticed() {
     let run = run();
@@ -229,7 +229,7 @@ fn a_line_that_is_missing_is_noticed() {
     }
 }
 
-/// Nor does it suffice that another point has the number.
+/// The test above also detects a number at another point.
 #[test]
 fn numbers_that_stand_at_another_point_are_noticed() {
     let run = run();
@@ -268,7 +268,7 @@ fn numbers_that_stand_at_another_point_are_noticed() {
     }
 }
 
-/// The cells of a file: a map from column to cell for each line.
+/// Returns the lines of a file, each as a map from column to cell.
 fn lines(text: &str) -> Vec<std::collections::BTreeMap<&str, &str>> {
     let header = cells(text.lines().next().unwrap());
     let of = |line| {

@@ -25,10 +25,11 @@ const LINE: usize = 98;
 const GAP: usize = 2;
 /// Lines of a table on one page.
 const PAGE: usize = 46;
-/// A longer word may be broken at its punctuation.
+/// Longer words may be broken at their punctuation.
 const WORD: usize = 18;
 
-/// All tables. Labels are `tab:` and the words of the title, with a number where two titles are equal.
+/// Returns all tables. Labels are `tab:` and the words of the title, with a number if two titles
+/// are equal.
 pub(super) fn tables<'a>(all: impl Iterator<Item = &'a Table>) -> String {
     let mut labels: Vec<String> = Vec::new();
     let mut out = TABLES.to_owned();
@@ -42,7 +43,7 @@ pub(super) fn tables<'a>(all: impl Iterator<Item = &'a Table>) -> String {
     out
 }
 
-/// All figures, labelled `fig:` and the name of the file.
+/// Returns all figures, labelled `fig:` and the name of the file.
 pub(super) fn figures(all: &[Figure]) -> String {
     let mut out = FIGURES.to_owned();
     for Figure { file, title, .. } in all {
@@ -56,7 +57,7 @@ pub(super) fn figures(all: &[Figure]) -> String {
     out
 }
 
-/// Lower-case words of ASCII letters and digits, joined by hyphens.
+/// Returns the lower-case words of ASCII letters and digits, joined by hyphens.
 fn slug(title: &str) -> String {
     let lower = title.to_lowercase();
     let words = lower.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
@@ -75,7 +76,7 @@ fn of_table(table: &Table, label: &str) -> String {
     out
 }
 
-/// One float: the given columns and rows of a table.
+/// Returns one float: the given columns and rows of a table.
 fn float(
     table: &Table,
     columns: &[usize],
@@ -147,19 +148,19 @@ fn cells(table: &Table, column: usize) -> impl Iterator<Item = &str> {
     std::iter::once(table.header.get(column)).chain(rows).flatten().map(String::as_str)
 }
 
-/// Characters of the longest cell of a column.
+/// Returns the length of the longest cell of a column, in characters.
 fn natural(table: &Table, column: usize) -> usize {
     cells(table, column).map(|cell| cell.chars().count()).max().unwrap_or_default()
 }
 
-/// Characters of the longest piece of a column that cannot be broken.
+/// Returns the length of the longest unbreakable piece of a column, in characters.
 fn least(table: &Table, column: usize) -> usize {
     let pieces = cells(table, column).flat_map(|cell| cell.split(' ')).flat_map(pieces);
     // A piece keeps its punctuation, and capitals are wider than the average.
     pieces.map(|piece| piece.chars().count() + 1).max().unwrap_or(1)
 }
 
-/// The pieces of a word between which a line may break.
+/// Returns the pieces of a word between which a line may break.
 fn pieces(word: &str) -> Vec<&str> {
     if word.chars().count() <= WORD {
         return vec![word];
@@ -167,12 +168,12 @@ fn pieces(word: &str) -> Vec<&str> {
     word.split_inclusive(['/', '=', ':', ',', '.', '-', '_', ';', '+', ')']).collect()
 }
 
-/// Space between columns that is not available for text.
+/// Returns the space between columns, which is not available for text.
 fn gaps(columns: usize) -> usize {
     GAP * columns.saturating_sub(1)
 }
 
-/// The columns of each part of a table: as many as a line has room for, after the key columns.
+/// Returns the columns of each part of a table: as many as fit on a line, after the key columns.
 fn parts(table: &Table) -> Vec<Vec<usize>> {
     let keys: Vec<usize> = (0..table.keys.min(table.header.len())).collect();
     let mut parts = vec![keys.clone()];
@@ -188,7 +189,8 @@ fn parts(table: &Table) -> Vec<Vec<usize>> {
     parts
 }
 
-/// Widths of the columns of a part: natural if all fit, otherwise the longest are wrapped.
+/// Returns the widths of the columns of a part: natural if all fit, otherwise the longest are
+/// wrapped.
 fn widths(table: &Table, columns: &[usize]) -> Vec<Width> {
     let natural: Vec<usize> = columns.iter().map(|&c| natural(table, c)).collect();
     let room = LINE.saturating_sub(gaps(columns.len()));
@@ -200,14 +202,14 @@ fn widths(table: &Table, columns: &[usize]) -> Vec<Width> {
     let spare = room.saturating_sub(least.iter().sum());
     let wanted: Vec<usize> =
         natural.iter().zip(&least).map(|(natural, least)| natural.saturating_sub(*least)).collect();
-    // The square root keeps one very long column from taking the room of all others.
+    // The square root keeps one very long column from taking all the space.
     let weight = |wanted: usize| (wanted as f64).sqrt();
     let sum: f64 = wanted.iter().map(|&wanted| weight(wanted)).sum::<f64>().max(1.0);
     let share = |wanted: usize| (spare as f64 * weight(wanted) / sum) as usize;
     least.iter().zip(wanted).map(|(&least, wanted)| Width::Wrapped(least + share(wanted))).collect()
 }
 
-/// The rows of each page.
+/// Returns the rows of each page.
 fn pages(table: &Table, columns: &[usize], widths: &[Width]) -> Vec<Range<usize>> {
     let lines = |row: &Vec<String>| {
         let of = |(&column, width): (&usize, &Width)| {
@@ -229,8 +231,8 @@ fn pages(table: &Table, columns: &[usize], widths: &[Width]) -> Vec<Range<usize>
     pages
 }
 
-/// Text for LaTeX. Brackets and stars are in braces, because `\\` at the end of the row before would take
-/// them as its arguments.
+/// Escapes text for LaTeX. Brackets and stars are in braces, because `\\` at the end of the
+/// previous row would take them as its arguments.
 fn text(words: &str) -> String {
     let word = |word: &str| {
         pieces(word).into_iter().map(escaped).collect::<Vec<_>>().join("\\allowbreak{}")

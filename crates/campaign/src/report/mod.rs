@@ -1,5 +1,5 @@
-//! The report: reads run folders, and never measures. One page that needs no network, and its
-//! tables and figures as files.
+//! Reports: read from run folders, without measuring. A report is one page that needs no network,
+//! with its tables and figures also as files.
 //!
 //! ```text
 //! run folder ─► archive::read ─► Results ─► measures ─┬─► tables ──► report.html, tables.md, tables.tex
@@ -39,24 +39,24 @@ use summary::{RunSummary, summary};
 pub use page::page;
 use table::{Table, markdown_text};
 
-/// A run and what a comparison calls it.
+/// A run and its name in a comparison.
 pub struct Run {
-    /// Its folder's name.
+    /// Name of its folder.
     pub name: String,
-    /// What it found, computed from its journal.
+    /// Its results, computed from its journal.
     pub results: Results,
-    /// What a reader must know before all else.
+    /// Notes that precede everything else.
     pub notes: Vec<String>,
 }
 
 impl Run {
-    /// What the plan calls it, and the folder.
+    /// Returns the name in the plan, and the folder if its name differs.
     pub fn title(&self) -> String {
         let plan = &self.results.plan.name;
         if *plan == self.name { plan.clone() } else { format!("{plan} ({})", self.name) }
     }
 
-    /// What it found, how exactly, and what speaks against it: sentences, the answer first.
+    /// Returns the summary: results, precision and objections as sentences, the answer first.
     pub fn summary(&self) -> Vec<String> {
         summary(self).all()
     }
@@ -87,10 +87,10 @@ pub fn write(runs: &[Run], folder: &Path) -> Result<PathBuf, ArchiveError> {
     write_compared(runs, None, folder)
 }
 
-/// As [`write`], with the change of each point against a baseline.
+/// Same as [`write`], with the change of each point against a baseline.
 ///
 /// # Errors
-/// As [`write`].
+/// Same as [`write`].
 pub fn write_compared(
     runs: &[Run],
     comparison: Option<&Comparison>,
@@ -127,7 +127,7 @@ pub fn write_compared(
     Ok(page)
 }
 
-/// What a reader must know first, all tables, and where the figures are.
+/// Returns the summary, all tables, and links to the figures.
 fn markdown(runs: &[Run], change: Option<&Table>, figures: &[Figure]) -> String {
     let mut out = String::new();
     for run in runs {
@@ -162,12 +162,12 @@ fn markdown(runs: &[Run], change: Option<&Table>, figures: &[Figure]) -> String 
     out
 }
 
-/// Sentences as paragraphs of Markdown.
+/// Formats sentences as paragraphs of Markdown.
 fn paragraphs(sentences: impl Iterator<Item = String>) -> String {
     sentences.map(|sentence| markdown_text(&sentence)).collect::<Vec<_>>().join("\n\n")
 }
 
-/// Caveats and deviations from RFC 8219, a line each.
+/// Lists caveats and deviations from RFC 8219, one per line.
 fn list_of_caveats(run: &Run, caveats: &[String]) -> String {
     let deviations = run.results.noncompliance.iter();
     let deviations = deviations.map(|point| format!("Not RFC 8219 compliant: {point}."));
@@ -175,7 +175,7 @@ fn list_of_caveats(run: &Run, caveats: &[String]) -> String {
     caveats.iter().cloned().chain(deviations).map(line).collect()
 }
 
-/// The main results of a run as sections of a Markdown page: speed, conformance, caveats,
+/// Returns the main results of a run as sections of a Markdown page: speed, conformance, caveats,
 /// environment. The section about speed ends with `links`.
 pub fn publication(run: &Run, links: &str) -> String {
     let RunSummary { answer, when, caveats } = summary(run);
@@ -190,7 +190,7 @@ pub fn publication(run: &Run, links: &str) -> String {
     )
 }
 
-/// All tables as LaTeX.
+/// Returns all tables as LaTeX.
 fn tables_as_latex(runs: &[Run], change: Option<&Table>) -> String {
     let of = |run| tables(run).into_iter().chain([tables::environment(run)]);
     let each: Vec<Table> = comparisons(runs).into_iter().chain(runs.iter().flat_map(of)).collect();
@@ -201,7 +201,7 @@ pub(crate) fn percent(share: u8) -> String {
     format!("{share} %")
 }
 
-/// True if the self-test of the tester is over and found no rate that passes: its results are lower
+/// True if the self-test of the tester has ended without a passing rate: its results are lower
 /// bounds, and the servers are not ranked.
 pub(crate) fn has_failed_self_test(results: &Results) -> bool {
     let is_over = |test: &SelfTestResult| {
@@ -210,8 +210,8 @@ pub(crate) fn has_failed_self_test(results: &Results) -> bool {
     results.own_self_test().is_some_and(|test| is_over(test) && test.allows.is_none())
 }
 
-/// The DUTs of a run, the fastest in the worst case first, then those without a number there; in the
-/// plan's order if the self-test failed.
+/// Returns the DUTs of a run: the fastest in the worst case first, those without a result last; in
+/// plan order if the self-test failed.
 pub(crate) fn ranked(results: &Results) -> Vec<&DutResult> {
     let mut all: Vec<&DutResult> = results.duts.iter().collect();
     if !has_failed_self_test(results) {
@@ -223,13 +223,12 @@ pub(crate) fn ranked(results: &Results) -> Vec<&DutResult> {
     all
 }
 
-/// All DUTs of all runs, the fastest of each run first.
+/// Returns all DUTs of all runs, the fastest of each run first.
 pub(crate) fn each_dut(runs: &[Run]) -> impl Iterator<Item = (&Run, &DutResult)> {
     runs.iter().flat_map(|run| ranked(&run.results).into_iter().map(move |dut| (run, dut)))
 }
 
-/// What has the same key together, such as all that was measured at a place, in the order of the
-/// plan.
+/// Groups items by key, for example all results at one placement, in plan order.
 pub(crate) fn by_key<'a, T, K: PartialEq>(
     all: &'a [T],
     key: impl Fn(&'a T) -> K,
@@ -245,31 +244,31 @@ pub(crate) fn by_key<'a, T, K: PartialEq>(
     groups
 }
 
-/// The name of a DUT in a legend: with its run where there are several.
+/// Returns the name of a DUT in a legend, with its run if there are several.
 pub(crate) fn legend(run: &Run, dut: &str, many: bool) -> String {
     if many { format!("{dut} ({})", run.name) } else { dut.into() }
 }
 
-/// A note, with what is unproven where nobody counts what AuthDNS is asked.
+/// Returns a note with a caveat for each AuthDNS that does not count queries.
 pub(crate) fn with_proof(run: &Run, note: &str) -> String {
     run.results.silent().iter().fold(note.to_owned(), |note, auth| {
         format!("{note} Cached shares are unproven where {auth} is AuthDNS: it does not count what it is asked.")
     })
 }
 
-/// All figures that the runs have data for.
+/// Returns all figures that the runs have data for.
 pub(crate) fn figures(runs: &[Run]) -> Vec<Figure> {
     let measured = measures::ALL.iter().flat_map(|measure| measure.figures(runs));
     response::figures(runs).into_iter().chain(measured).chain(pacing::pacing(runs)).collect()
 }
 
-/// The tables of one run.
+/// Returns the tables of one run.
 pub(crate) fn tables(run: &Run) -> Vec<Table> {
     let measured = measures::ALL.iter().flat_map(|measure| measure.tables(run));
     measured.chain([tables::cross_check(run), tables::trials(run), tables::health(run)]).collect()
 }
 
-/// The tables of all runs together: first the comparison of the servers.
+/// Returns the tables of all runs together: first the comparison of the servers.
 pub(crate) fn comparisons(runs: &[Run]) -> Vec<Table> {
     let measured = measures::ALL.iter().flat_map(|measure| measure.comparisons(runs));
     servers::table(runs).into_iter().chain(measured).collect()

@@ -1,4 +1,4 @@
-//! Figures of how the tester kept time.
+//! Figures of the tester's pacing.
 
 use method::pacing::Windows;
 
@@ -6,10 +6,10 @@ use super::chart::{Dot, Figure, Panel, Series, Shape, number};
 use super::{Run, each_dut, legend};
 use crate::results::PacedTrial;
 
-/// How the tester kept time: the windows of 100 ms and of 10 ms of one trial of each DUT, as G.
-/// Lencse and A. Pivoda draw them in "Checking and Increasing the Accuracy of the Dns64perf++
-/// Measurement Tool for Benchmarking DNS64 Servers" (2018, DOI 10.11601/ijates.v7i1.255), here in
-/// per cent of what was due.
+/// Pacing of the tester: the windows of 100 ms and of 10 ms of one trial of each DUT, as in the
+/// figures of G. Lencse and A. Pivoda, "Checking and Increasing the Accuracy of the Dns64perf++
+/// Measurement Tool for Benchmarking DNS64 Servers" (2018, DOI 10.11601/ijates.v7i1.255), but in
+/// per cent of the schedule.
 pub(super) fn pacing(runs: &[Run]) -> Vec<Figure> {
     let paced: Vec<(String, &PacedTrial)> = each_dut(runs)
         .filter_map(|(run, dut)| {
@@ -41,7 +41,7 @@ pub(super) fn pacing(runs: &[Run]) -> Vec<Figure> {
     windows.into_iter().map(figure).collect()
 }
 
-/// The least and the most of the windows of one length.
+/// Minimum and maximum deviations of the windows of one length.
 type Band = fn(&Windows) -> (&Vec<i32>, &Vec<i32>);
 
 fn paced_panel(
@@ -55,7 +55,7 @@ fn paced_panel(
     let stretch_s = trial.windows.stretch_ms as f64 / 1000.0;
     let dots = least.iter().zip(most).enumerate().map(|(i, (&least, &most))| {
         let (least, most) = (percent(least), percent(most));
-        // What was further off.
+        // The larger deviation.
         let y = if least.abs() > most.abs() { least } else { most };
         Dot { range: (least, most), ..Dot::at((i as f64 + 0.5) * stretch_s, y) }
     });

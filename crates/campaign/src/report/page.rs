@@ -1,4 +1,5 @@
-//! The page: the answer on its first screen, then the contents, then a section for each measure.
+//! The page: the answer on its first screen, then the contents, then a section for each
+//! measurement.
 
 use std::fmt::Write;
 
@@ -35,7 +36,7 @@ svg{width:100%;min-width:32rem;height:auto;display:block}pre{background:var(--so
 nav ul{max-width:none;columns:20rem;list-style:none;padding-left:0}nav li li{margin-left:1rem;font-size:.9rem}nav ul ul{columns:auto}\
 nav>ul>li{break-inside:avoid}";
 
-/// The begin of a page in our style, up to its heading.
+/// Returns the start of a page with the style sheet, up to its heading.
 fn head(title: &str) -> String {
     let title = escape(title);
     format!(
@@ -46,7 +47,7 @@ fn head(title: &str) -> String {
     )
 }
 
-/// A page of figures with the text of what a program printed.
+/// Returns a page of figures with the output of a program.
 pub fn page(title: &str, figures: &[Figure], printed: &str) -> String {
     let mut out = head(title);
     for figure in figures {
@@ -56,7 +57,7 @@ pub fn page(title: &str, figures: &[Figure], printed: &str) -> String {
     out
 }
 
-/// A figure with its caption; links find it by `id`, if it is not empty.
+/// Returns a figure with its caption; links refer to it by `id`, if it is not empty.
 fn drawn(figure: &Figure, id: &str) -> String {
     let id = if id.is_empty() { String::new() } else { format!(" id=\"{id}\"") };
     format!(
@@ -66,14 +67,14 @@ fn drawn(figure: &Figure, id: &str) -> String {
     )
 }
 
-/// A part of the page below its first screen.
+/// A section of the page below its first screen.
 #[derive(Default)]
 struct Section {
     title: String,
-    /// What a reader must know of all of it.
+    /// Note that applies to the whole section.
     note: String,
     figures: Vec<Figure>,
-    /// Tables, each with the name of its run where there are several runs.
+    /// Tables, each with the name of its run if there are several runs.
     tables: Vec<(String, Table)>,
     /// HTML below the figures and tables.
     rest: String,
@@ -84,7 +85,7 @@ impl Section {
         self.figures.is_empty() && self.tables.is_empty() && self.rest.is_empty()
     }
 
-    /// Where links find a table of it, or without a table the section itself.
+    /// Returns the link target of a table in it, or of the section itself.
     fn id(&self, table: Option<usize>) -> String {
         let word: String = self
             .title
@@ -109,7 +110,7 @@ impl Section {
         out + &self.rest
     }
 
-    /// Its entries in the contents.
+    /// Returns its entries in the contents.
     fn contents(&self) -> String {
         let mut entries = String::new();
         for figure in &self.figures {
@@ -141,7 +142,7 @@ fn figure_id(figure: &Figure) -> String {
     format!("figure-{}", figure.file)
 }
 
-/// The whole page; `change` is the table of what has changed against a baseline.
+/// Returns the whole page; `change` is the table of changes against a baseline.
 pub(super) fn html(runs: &[Run], change: Option<Table>) -> String {
     let names: Vec<String> = runs.iter().map(Run::title).collect();
     let mut sections = sections(runs);
@@ -161,7 +162,8 @@ pub(super) fn html(runs: &[Run], change: Option<Table>) -> String {
     out + "</body></html>\n"
 }
 
-/// The answer, when it was measured, the comparison of the servers with a figure, and the caveats.
+/// Returns the first screen: the answer, the time of the measurement, the comparison of the servers
+/// with a figure, and the caveats.
 fn first_screen(runs: &[Run]) -> String {
     let (mut out, mut all_caveats) = (String::new(), String::new());
     for run in runs {
@@ -195,7 +197,7 @@ fn first_screen(runs: &[Run]) -> String {
 const FAILED_SELF_TEST: &str =
     "The tester failed its self-test. All rates are lower bounds, and the servers are not ranked.";
 
-/// The comparison of the servers, and the figure of valid replies beside it.
+/// Returns the comparison of the servers with the figure of valid replies beside it.
 fn compared(runs: &[Run]) -> String {
     let table = servers::table(runs).map_or(String::new(), |table| table.html("servers", ""));
     let figures: String =
@@ -206,7 +208,7 @@ fn compared(runs: &[Run]) -> String {
     format!("<div class=\"first\"><div>{table}</div><div>{figures}</div></div>\n")
 }
 
-/// All that is not empty: the measures, then what everything rests on.
+/// Returns all sections that are not empty: the measurements, then the supporting information.
 fn sections(runs: &[Run]) -> Vec<Section> {
     let of = |run: &Run| if runs.len() > 1 { run.name.clone() } else { String::new() };
     let named = |run: &Run, tables: Vec<Table>| {
@@ -230,7 +232,7 @@ fn sections(runs: &[Run]) -> Vec<Section> {
         ..Section::default()
     };
     let mut all: Vec<Section> = measures::ALL.iter().map(of_measure).collect();
-    // What is measured first is read last: the self-test vouches for the rest.
+    // The self-test is measured first and shown last, because it validates the rest.
     all.rotate_left(1);
     all[0].note = note;
     all.push(Section {
@@ -288,7 +290,7 @@ fn mishaps(run: &Run) -> String {
     out
 }
 
-/// What each server was told, to be repeated by anybody.
+/// Returns the configuration of each server, so that others can repeat the measurement.
 fn configurations(run: &Run) -> String {
     let mut out = String::new();
     for told in &run.results.configurations {

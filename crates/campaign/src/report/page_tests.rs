@@ -1,5 +1,4 @@
-//! The page: what stands on its first screen, whether its links lead somewhere, whether it fits a
-//! window.
+//! Tests of the page: contents of its first screen, targets of its links, width in a window.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -34,7 +33,7 @@ fn wide() -> Run {
     Run { name: "wide".into(), results: results.clone(), notes: Vec::new() }
 }
 
-/// Two servers whose answers are checked.
+/// Two servers with conformance checks.
 fn checked() -> Run {
     let text = "name = 'checked'\n[trial]\nduration = '1s'\npause = '0s'\n[search]\nmin = 1000\nmax = 9000\n\
                 resolution = 4000\nrepeat = 2\n[measure]\nconform = true\n[[dut]]\ndriver = 'unbound'\n\
@@ -44,7 +43,7 @@ fn checked() -> Run {
     Run { name: "checked".into(), results, notes: Vec::new() }
 }
 
-/// The server that is more right stands first, whatever its rate.
+/// The server with fewer failed checks is first, regardless of its rate.
 #[test]
 fn answers_that_were_checked_have_a_section_with_the_scoreboard() {
     let mut run = checked();
@@ -78,7 +77,7 @@ fn answers_that_were_checked_have_a_section_with_the_scoreboard() {
     }
 }
 
-/// A number that is seen at a place of the results, and nothing else of the run.
+/// Sets rates that are visible in the results, and nothing else of the run.
 fn with_rates(mut run: Run, rates: [f64; 2]) -> Run {
     for (dut, rate) in run.results.duts.iter_mut().zip(rates) {
         dut.points.iter_mut().for_each(|point| point.figures.median = Some(rate));
@@ -110,7 +109,7 @@ fn the_first_screen_has_the_answer_a_figure_and_the_caveats() {
     }
 }
 
-/// A run of two servers of which the tester passed at no rate without a DUT.
+/// A run of two servers with a self-test that found no passing rate.
 fn with_failed_self_test() -> Run {
     let text = "name = 'failed'\n[trial]\nduration = '1s'\npause = '0s'\n[search]\nmin = 1000\nmax = 9000\n\
                 resolution = 4000\nrepeat = 2\n[self-test]\nmin = 1000\nmax = 2000\nresolution = 1000\nrepeat = 1\n\
@@ -160,7 +159,7 @@ fn servers_are_compared_in_one_table() {
     assert_eq!(table.rows[0][5], format!("{:.1}", 1e6 / cprdp));
 }
 
-/// Servers with one number of cores share a table; no DUT has a table of one column.
+/// Servers with one number of cores share a table; no DUT has a table with a single column.
 #[test]
 fn no_server_has_a_table_of_one_column() {
     let text = "name = 'x'\n[trial]\nduration = '1s'\npause = '0s'\n[search]\nmin = 1000\nmax = 9000\nresolution = 4000\n\
@@ -194,7 +193,7 @@ fn valid_replies_are_drawn_from_all_trials() {
         assert!(of_dut.len() >= 3, "{of_dut:?}");
         for mark in of_dut {
             let rate: u64 = mark.at.parse().unwrap();
-            // The simulated servers answer up to their capacity of 3 000 queries/s for a core.
+            // The simulated servers answer up to their capacity of 3 000 queries/s per core.
             assert_eq!(mark.y[0] >= 100.0, rate <= 3_000, "{mark:?}");
         }
     }
@@ -252,7 +251,7 @@ fn the_best_result_stands_first() {
     }
 }
 
-/// Legends and captions name the cores that the kernel told, not those that the plan asked for.
+/// Legends and captions name the cores that the kernel reported, not those that the plan requests.
 #[test]
 fn figures_and_captions_name_the_cores_that_were_there() {
     let mut run = wide();
@@ -335,7 +334,8 @@ fn every_figure_is_there_as_svg_png_and_pdf() {
     );
 }
 
-/// A name, a version and a folder with markup and hidden characters reach no file of the report.
+/// A name, a version and a folder with markup and hidden characters do not reach any file of the
+/// report.
 #[test]
 fn hostile_names_are_inert_in_every_file() {
     const HOSTILE: &str = "=<script>x</script> [y](javascript:z) \u{202e}\u{1b}[31m\u{7}\u{9b}";
@@ -386,8 +386,8 @@ fn hostile_names_are_inert_in_every_file() {
     assert!(read >= 10, "{read}");
 }
 
-/// In a window of 1280 × 800 pixels the first screen is complete, and neither the page nor a table is
-/// wider than what it stands in.
+/// In a window of 1280 × 800 pixels the first screen is complete, and neither the page nor a table
+/// is wider than its container.
 #[test]
 fn the_first_screen_fits_1280_by_800_pixels() {
     const TABLE: &str = "for(const w of document.querySelectorAll('.wide'))if(w.scrollWidth>w.clientWidth)wide.push(w.parentNode.id+\
@@ -411,7 +411,7 @@ fn the_first_screen_fits_1280_by_800_pixels() {
         .stderr(Stdio::null())
         .spawn();
     let Ok(mut child) = child else {
-        // That tables have few columns is another test.
+        // Another test limits the number of columns.
         return testbed::skip("how wide a report becomes", "there is no chromium");
     };
     let begun = Instant::now();

@@ -1,5 +1,5 @@
-//! Every table and figure of the papers: what it must have, and each cell computed again from the
-//! journal's valid trials, by other code than that of the report.
+//! Every table and figure of the papers: their required contents, and each cell recomputed from the
+//! journal's valid trials by other code than that of the report.
 
 mod drawn;
 
@@ -26,35 +26,35 @@ use crate::results::Results;
 use crate::runner::simulated::journal_of;
 use crate::servers::Auth;
 
-/// The command that draws everything here from a run folder.
+/// The command that creates all of them from a run folder.
 const COMMAND: &str = "dns64bench report";
 
-/// What a paper's table is made of.
+/// Contents of a paper's table.
 #[derive(Clone, Copy, Debug)]
 enum Cells {
     /// Statistics of searches: rows as in the paper, a column for each point.
     Searches(fn(&Point) -> bool, fn(&Point) -> String),
     /// Searches by both shares.
     Shares,
-    /// Efficiency at shares of the full rate, and CPU use at all of it.
+    /// Efficiency at shares of the full rate, and CPU use at full rate.
     Efficiency,
     /// Page allocations by node.
     Memory,
-    /// Time of 256 names by threads.
+    /// Duration of 256 names by threads.
     ClosedLoop,
 }
 
-/// A table or some tables of a paper of one kind, one for each server of the plan.
+/// One or more tables of a paper of the same kind, one for each server of the plan.
 struct Wanted {
-    /// As the paper numbers them.
+    /// Their numbers in the paper.
     what: &'static str,
-    /// How the title of ours begins; `{}` is the server's name.
+    /// Start of the title in the report; `{}` is the server's name.
     title: &'static str,
     /// The names of its rows.
     rows: &'static [&'static str],
-    /// What its columns are: the first cell of its header.
+    /// Meaning of its columns: the first cell of its header.
     axis: &'static str,
-    /// What its cells are.
+    /// Meaning of its cells.
     cells: Cells,
 }
 
@@ -102,7 +102,7 @@ fn percent(share: Share) -> String {
     format!("{} %", share.per_hundred())
 }
 
-/// What the papers have, but for what sets several runs side by side.
+/// Tables of the papers, except those that compare several runs.
 static WANTED: [Wanted; 10] = [
     Wanted {
         what: "V-VII",
@@ -190,16 +190,16 @@ static WANTED: [Wanted; 10] = [
 
 fn plan() -> Plan {
     let mut plan = Plan::load(Path::new("paper-small")).unwrap();
-    // The α×β table, of which no paper has one.
+    // The α×β table, which is not in any paper.
     plan.measure.table = true;
     plan
 }
 
-/// How much a DUT does on a core: inside the range of the plan, also on two cores with 1 % more.
+/// Capacity of a DUT per core: within the range of the plan, also for two cores with 1 % more.
 const CAPACITY: u64 = 15_000;
 
-/// A journal in which no trial is like another. It is made once: that takes longer than what the
-/// tests do with it.
+/// Returns a journal in which all trials differ. It is created once because that takes longer than
+/// the tests.
 fn entries() -> Vec<Entry> {
     static ENTRIES: LazyLock<Vec<Entry>> = LazyLock::new(make_entries);
     ENTRIES.clone()
@@ -264,17 +264,18 @@ fn trials<'a>(entries: &'a [Entry], point: &'a Point) -> Vec<&'a Measured> {
     entries.iter().filter_map(of).collect()
 }
 
-/// What the searches of a point found.
+/// Result of the searches of a point.
 struct Searched {
     median: f64,
     min: f64,
     max: f64,
-    /// The largest of the lowest rates that failed; absent where one search found none.
+    /// The largest of the lowest rates that failed; absent if a search found none.
     failed: Option<u64>,
 }
 
-/// The statistics of a point's searches: its full trials by repetition. A search is whole if it has
-/// a full trial that passed and, no more than the resolution above, a full one that failed.
+/// Returns the statistics of a point's searches, from its full trials by repetition. A search is
+/// complete if a full trial passed and another one failed at a rate higher by at most the
+/// resolution.
 fn searches(
     plan: &Plan,
     entries: &[Entry],
@@ -305,7 +306,7 @@ fn searches(
     let mut rates: Vec<f64> = whole.iter().map(|(passed, _)| *passed as f64).collect();
     rates.sort_by(f64::total_cmp);
     let (lower, upper) = (rates[(rates.len() - 1) / 2], rates[rates.len() / 2]);
-    // A rate that was tried is exact.
+    // A rate that was sent is exact.
     let step = 10f64.powi(resolution.0.ilog10() as i32);
     let mean = ((lower + upper) / 2.0 / step).floor() * step;
     let median = if lower == upper { lower } else { mean.max(lower) };
@@ -318,7 +319,7 @@ fn searches(
     })
 }
 
-/// The cells of [`searches`].
+/// Returns the cells of [`searches`].
 fn searched(
     plan: &Plan,
     entries: &[Entry],
@@ -338,8 +339,8 @@ fn searched(
     Ok([median, number(min), number(max), dispersion, interval, repeat.to_string()])
 }
 
-/// The cells of a table by row and column, computed from the journal; an error names a cell that
-/// has no trial.
+/// Returns the cells of a table by row and column, computed from the journal; an error names a cell
+/// without a trial.
 fn expected(
     plan: &Plan,
     entries: &[Entry],
@@ -394,7 +395,7 @@ fn expected(
     Ok(columns)
 }
 
-/// Of the trials at loads: the simulated DUT uses half a core after a second of two.
+/// From the trials at loads: the simulated DUT uses half a core in the second of two seconds.
 fn efficiency(
     plan: &Plan,
     entries: &[Entry],
@@ -423,12 +424,12 @@ fn efficiency(
     Ok(cells)
 }
 
-/// Rounds by way of a text.
+/// Rounds by formatting and parsing.
 fn four_digits(value: f64) -> f64 {
     format!("{value:.3e}").parse().expect("a number")
 }
 
-/// Rows by place and statistic; the first two cells of each are its names.
+/// Returns rows by placement and statistic; the first two cells of each are its names.
 fn memory(entries: &[Entry], points: &[Point]) -> Result<Vec<(String, Vec<String>)>, String> {
     let mut rows = Vec::new();
     for point in
@@ -474,7 +475,7 @@ fn closed_loop(entries: &[Entry], point: &Point) -> Result<Vec<String>, String> 
     Ok(vec![two(time.0), two(time.1), rate, two(host.0), two(host.1), two(dut.0), two(dut.1)])
 }
 
-/// Compares a table of the report with what is wanted.
+/// Compares a table of the report with the expected contents.
 fn compare(
     table: &Table,
     wanted: &Wanted,
@@ -498,16 +499,16 @@ fn compare(
     if found == columns { Ok(()) } else { Err(at(&format!("{found:?} is not {columns:?}"))) }
 }
 
-/// What is wanted of a DUT: of the calibration, which is measured with each AuthDNS, the worst case
-/// only.
+/// Returns the expected tables of a DUT. The calibration, which is measured with each AuthDNS, has
+/// only the worst case.
 fn wanted_of(dut: &DutPlan) -> &'static [Wanted] {
     if dut.measure.is_some() { &WANTED[..1] } else { &WANTED }
 }
 
-/// What a report shows of the list above.
+/// Contents of a report for the list above.
 struct Shown {
     tables: Vec<Table>,
-    /// What figures are drawn from when they are asked for.
+    /// Source of the figures, which are drawn on demand.
     runs: [Run; 1],
 }
 
@@ -526,7 +527,7 @@ impl Shown {
         Shown { tables: all, runs }
     }
 
-    /// Figures by file: their horizontal axes and their SVG.
+    /// Returns the figures by file: their horizontal axes and their SVG.
     fn figures(&self) -> BTreeMap<String, (String, String)> {
         drawn::shown(&self.runs)
     }
@@ -551,8 +552,7 @@ fn check(plan: &Plan, entries: &[Entry], shown: &Shown) -> Result<(), String> {
     drawn::check(plan, entries, &shown.figures())
 }
 
-/// Tables I, II and IV: titles, over which version of IP if not that of the plan, and which of
-/// `[[authdns]]`.
+/// Tables I, II and IV: titles, IP version if not that of the plan, and name in `[[authdns]]`.
 const SELF_TESTS: [(&str, Option<Family>, Option<&str>); 3] = [
     ("Self-test: authoritative DNS performance of AuthDNS over IPv4, single CPU core", None, None),
     (
@@ -567,7 +567,7 @@ const SELF_TESTS: [(&str, Option<Family>, Option<&str>); 3] = [
     ),
 ];
 
-/// Tables I, II and IV: a column for each run.
+/// Checks Tables I, II and IV: a column for each run.
 fn check_self_tests(plan: &Plan, entries: &[Entry], shown: &Shown) -> Result<(), String> {
     let test = plan.self_test.as_ref().ok_or("no self-test")?;
     for (title, family, named) in SELF_TESTS {
@@ -593,8 +593,8 @@ fn every_table_and_figure_of_the_papers_is_made_from_the_journal() {
     check(&plan, &entries, &Shown::of(&plan, run("here", &entries))).unwrap();
 }
 
-/// Tables III and IV of the MTD64 paper are of hosts with dynamic frequency scaling; the simulated
-/// one has none.
+/// Tables III and IV of the MTD64 paper require hosts with dynamic frequency scaling; the simulated
+/// host has none.
 #[test]
 fn what_a_host_cannot_make_has_a_table_that_says_so() {
     let run = run("here", &entries());
@@ -621,8 +621,8 @@ fn what_a_host_cannot_make_has_a_table_that_says_so() {
     }
 }
 
-/// Each trial of the journal is part of a cell or a mark: without it the report shows something
-/// else, and is not what is wanted.
+/// Each trial of the journal is part of a cell or a mark. Without it the report changes, and
+/// differs from the expected contents.
 #[test]
 fn no_trial_can_be_taken_out_of_the_journal() {
     let (plan, environment, mut entries) = (plan(), Environment::of_tests(), entries());
@@ -717,7 +717,7 @@ fn working_sets_are_printed_with_cached_shares() {
     assert!(!table("AAAA record rate").note.contains("100 %"));
 }
 
-/// No two columns of a table may change places unnoticed.
+/// Swapped columns of a table are detected.
 #[test]
 fn tables_match_the_golden_file() {
     let tables = tables(&run("here", &entries()));

@@ -13,8 +13,8 @@ use crate::trials::Trial;
 /// File of the first figure.
 pub(super) const FILE: &str = "valid-replies";
 
-/// A curve for each server, at its first place: valid replies in per cent over the offered rate. More
-/// servers than colours continue in another figure.
+/// Returns a curve for each server at its first placement: valid replies in per cent over the
+/// offered rate. If there are more servers than colours, another figure follows.
 pub(super) fn figures(runs: &[Run]) -> Vec<Figure> {
     let curve = |(run, dut): (&Run, &DutResult)| {
         let dots = dots(run, dut);
@@ -32,8 +32,8 @@ pub(super) fn figures(runs: &[Run]) -> Vec<Figure> {
     all.chunks(COLOURS).enumerate().map(figure).collect()
 }
 
-/// A dot for each rate: all trials at that rate together, and the range of single trials. Invalid
-/// trials are left out, because they do not depend on the DUT alone.
+/// Returns a dot for each rate: all trials at that rate together, and the range of single trials.
+/// Invalid trials are excluded, because they do not depend on the DUT alone.
 fn dots(run: &Run, dut: &DutResult) -> Vec<Dot> {
     let Some(place) = worst_point(dut).map(|point| &point.conditions.place) else {
         return Vec::new();
@@ -57,8 +57,8 @@ fn dots(run: &Run, dut: &DutResult) -> Vec<Dot> {
     trials.chunk_by(|a, b| a.rate == b.rate).filter_map(of_rate).collect()
 }
 
-/// True for all trials with new names without AAAA records at a place, whatever share of valid
-/// replies is accepted: searches, loads and constant rates.
+/// True for all trials with new names without AAAA records at a placement, with any acceptance
+/// ratio: searches, loads and constant rates.
 fn is_worst_case(point: &Point, dut: &str, place: &Cores) -> bool {
     let is_plain = match point {
         Point::Search(c) => (c.aaaa, c.cached) == (Share::ZERO, Share::ZERO),

@@ -8,12 +8,12 @@ use crate::measures::search::{PointResult, found_in_words, worst_point};
 use crate::results::DutResult;
 use crate::wording;
 
-/// Title of the table; its label in LaTeX follows from it.
+/// Title of the table; its label in LaTeX is derived from it.
 pub(super) const TITLE: &str = "Comparison of the servers";
 /// Preferred load of the columns with latency and CPU use, in per cent of the median.
 const HALF: u8 = 50;
 
-/// A row for each server with searches, the fastest first; `None` if no server has any.
+/// Returns a row for each server with searches, the fastest first; `None` if no server has any.
 pub(super) fn table(runs: &[Run]) -> Option<Table> {
     let columns = Columns {
         run: runs.len() > 1,
@@ -37,13 +37,13 @@ pub(super) fn table(runs: &[Run]) -> Option<Table> {
 
 /// Cores of all servers.
 enum Cores {
-    /// All had these: they are in the note.
+    /// The same for all: stated in the note.
     Same(String),
-    /// They have a column.
+    /// Different: shown in a column.
     Differ,
 }
 
-/// The cores of all servers, if they are the same.
+/// Returns the cores of all servers, if they are the same.
 fn common_cores(runs: &[Run]) -> Option<String> {
     let points = runs.iter().flat_map(|run| &run.results.duts).filter_map(worst_point);
     let cores: Vec<String> = points.map(PointResult::on_cores).collect();
@@ -51,7 +51,7 @@ fn common_cores(runs: &[Run]) -> Option<String> {
     cores.iter().all(|other| other == first).then(|| first.clone())
 }
 
-/// The columns that the runs have values for.
+/// The columns for which the runs have values.
 struct Columns {
     run: bool,
     cores: Cores,
@@ -114,12 +114,12 @@ impl Columns {
     }
 }
 
-/// Number of searches: `20`, or `3 of 20` if some have no result.
+/// Returns the number of searches: `20`, or `3 of 20` if some have no result.
 fn searches(n: usize, of: usize) -> String {
     if n == of { n.to_string() } else { format!("{n} of {of}") }
 }
 
-/// The interval of the ratio of the fastest server to this one.
+/// Returns the interval of the ratio of the fastest server to this one.
 fn ratio(run: &Run, point: &PointResult, best: Option<&PointResult>) -> String {
     let Some(best) =
         best.filter(|_| point.missing.is_none() && !has_failed_self_test(&run.results))
@@ -136,7 +136,7 @@ fn ratio(run: &Run, point: &PointResult, best: Option<&PointResult>) -> String {
     wording::ratio(&ratio).unwrap_or_else(|| "undecided".into())
 }
 
-/// The load nearest to [`HALF`] at the first places of the servers, except full load.
+/// Returns the load nearest to [`HALF`] at the first placements of the servers, except full load.
 fn load(runs: &[Run]) -> Option<u8> {
     let duts = runs.iter().flat_map(|run| &run.results.duts);
     let loads = duts.flat_map(|dut| {
@@ -147,13 +147,13 @@ fn load(runs: &[Run]) -> Option<u8> {
     shares.min_by_key(|&share| share.abs_diff(HALF))
 }
 
-/// A load at the server's first place.
+/// Returns a load at the server's first placement.
 fn at_load(dut: &DutResult, share: u8) -> Option<&LoadResult> {
     let place = &worst_point(dut)?.conditions.place;
     dut.loads.iter().find(|load| load.share.per_hundred() == share && load.place == *place)
 }
 
-/// Cells of latency and CPU time per valid reply.
+/// Returns the cells of latency and CPU time per valid reply.
 fn cost(load: &LoadResult) -> [String; 2] {
     let found = &load.found;
     let p99 = found.rtt_us.map(|rtt| format!("{:.2}", rtt.p99 / 1e3));

@@ -1,4 +1,4 @@
-//! The summary of a run in words: results, precision, objections.
+//! The summary of a run as text: results, precision, objections.
 
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
@@ -15,7 +15,7 @@ use crate::wording;
 
 /// The first sentences of a report.
 pub(super) struct RunSummary {
-    /// The answer: at most three.
+    /// The answer: at most three sentences.
     pub(super) answer: Vec<String>,
     /// Time and duration of the measurement.
     pub(super) when: Option<String>,
@@ -24,13 +24,13 @@ pub(super) struct RunSummary {
 }
 
 impl RunSummary {
-    /// All sentences, the answer first.
+    /// Returns all sentences, the answer first.
     pub(super) fn all(self) -> Vec<String> {
         self.answer.into_iter().chain(self.when).chain(self.caveats).collect()
     }
 }
 
-/// The summary of a run.
+/// Returns the summary of a run.
 pub(super) fn summary(run: &Run) -> RunSummary {
     let r = &run.results;
     let ranked = ranked(r);
@@ -45,7 +45,7 @@ pub(super) fn summary(run: &Run) -> RunSummary {
     RunSummary { answer: sentences, when: when(r), caveats: caveats(run, &ranked) }
 }
 
-/// How far the results can be trusted: self-test, completeness, compliance.
+/// Returns a sentence about the reliability of the results: self-test, completeness, compliance.
 fn standing(r: &Results) -> String {
     let validated = match r.own_self_test() {
         None => "There was no self-test: the tester is not validated".into(),
@@ -68,7 +68,7 @@ fn standing(r: &Results) -> String {
     format!("{validated}; {whole}; {compliant}.")
 }
 
-/// Objections and limits.
+/// Returns objections and limits.
 fn caveats(run: &Run, ranked: &[(&str, &PointResult)]) -> Vec<String> {
     let r = &run.results;
     let mut lines: Vec<String> = run.notes.iter().map(|note| format!("Note: {note}.")).collect();
@@ -93,7 +93,7 @@ fn caveats(run: &Run, ranked: &[(&str, &PointResult)]) -> Vec<String> {
     lines
 }
 
-/// The points without a result, a line for each reason.
+/// Returns the points without a result, a line for each reason.
 fn without_result(r: &Results) -> Vec<String> {
     let line = |(why, open): (&Missing, Vec<&WithoutResult>)| {
         let points: Vec<&str> = open.iter().map(|open| open.point.as_str()).collect();
@@ -102,7 +102,7 @@ fn without_result(r: &Results) -> Vec<String> {
     by_key(&r.without_result, |open| &open.missing).into_iter().map(line).collect()
 }
 
-/// The worst case of every DUT that has a result there, the fastest first.
+/// Returns the worst case of every DUT that has a result there, the fastest first.
 fn ranked(r: &Results) -> Vec<(&str, &PointResult)> {
     let all = super::ranked(r).into_iter();
     all.filter_map(|dut| {
@@ -139,7 +139,7 @@ fn answer(r: &Results, ranked: &[(&str, &PointResult)]) -> Option<String> {
     Some(line + ".")
 }
 
-/// A DUT that died or hung in trials of its searches.
+/// Returns a sentence about a DUT that died or hung in trials of its searches.
 fn deaths(dut: &DutResult) -> Option<String> {
     let ends = dut.points.iter().map(|point| point.ends).reduce(Ends::plus)?;
     Some(format!(
@@ -150,7 +150,7 @@ fn deaths(dut: &DutResult) -> Option<String> {
     ))
 }
 
-/// True if two points can be compared: seen on the same CPUs, with the same AuthDNS.
+/// True if two points can be compared: observed on the same CPUs, with the same AuthDNS.
 pub(super) fn are_comparable(r: &Results, a: &PointResult, b: &PointResult) -> bool {
     let [of_a, of_b] = [a, b].map(|point| {
         let authdns = point.conditions.place.authdns.as_deref();
@@ -159,7 +159,8 @@ pub(super) fn are_comparable(r: &Results, a: &PointResult, b: &PointResult) -> b
     of_a == of_b && a.is_on_the_cpus_of(b)
 }
 
-/// Compares the fastest server with each of the others. Overlapping intervals are not ranked.
+/// Compares the fastest server with each of the others. Servers with overlapping intervals are not
+/// ranked.
 fn ratios(r: &Results, ranked: &[(&str, &PointResult)]) -> Option<String> {
     let ((first, best), rest) = ranked.split_first()?;
     let (mut times, mut overlapping, mut elsewhere) = (Vec::new(), vec![*first], Vec::new());
@@ -188,7 +189,7 @@ fn ratios(r: &Results, ranked: &[(&str, &PointResult)]) -> Option<String> {
     (!sentences.is_empty()).then(|| sentences.join(" "))
 }
 
-/// `a`, `a and b`, `a, b and c`.
+/// Returns `a`, `a and b` or `a, b and c`.
 fn listed(names: &[&str]) -> String {
     match names.split_last() {
         Some((last, [])) => (*last).into(),
@@ -223,7 +224,7 @@ mod tests {
     use crate::plan::Plan;
     use crate::runner::simulated::journal_of;
 
-    /// Two servers in the worst case, each of which was to have one core.
+    /// Two servers in the worst case, each with one requested core.
     fn two_servers() -> Results {
         let text = "name = 'x'\n[trial]\nduration = '2s'\npause = '0s'\n[search]\nmin = 100\nmax = 3000\n\
                     resolution = 10\nrepeat = 2\n[[dut]]\ndriver = 'unbound'\n[[dut]]\ndriver = 'bind'\n";
@@ -231,13 +232,13 @@ mod tests {
         Results::compute(&plan, Environment::of_tests(), &journal_of(&plan, 1_000, &[]))
     }
 
-    /// The sentences about the rates: the answer, and how they compare.
+    /// Returns the sentences about the rates: the answer and the comparison.
     fn said(results: &Results) -> (String, String) {
         let ranked = ranked(results);
         (answer(results, &ranked).unwrap(), ratios(results, &ranked).unwrap())
     }
 
-    /// Makes a point's rates nine times as high.
+    /// Multiplies a point's rates by nine.
     fn speed_up(point: &mut PointResult) {
         let figures = &mut point.figures;
         for rate in [&mut figures.median, &mut figures.interval.from, &mut figures.interval.to] {
@@ -277,8 +278,8 @@ mod tests {
         assert_eq!(ratios, not_compared);
     }
 
-    /// Threads by its own choice, another name of the same AuthDNS: the text differs, the CPUs do
-    /// not.
+    /// Threads chosen by the server, and another name for the same AuthDNS: the text differs, the
+    /// CPUs do not.
     #[test]
     fn servers_on_the_same_cpus_are_compared() {
         let mut results = two_servers();

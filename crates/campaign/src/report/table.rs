@@ -1,4 +1,4 @@
-//! Tables as Markdown and HTML; `latex` has the LaTeX form.
+//! Tables as Markdown and HTML; the LaTeX form is in `latex`.
 
 use std::fmt::Write;
 
@@ -10,9 +10,9 @@ use crate::text::visible;
 pub struct Table {
     /// Heading.
     pub(crate) title: String,
-    /// What a reader must know of it.
+    /// Note above the table.
     pub(crate) note: String,
-    /// How many of its first columns name a row.
+    /// Number of leading columns that name a row.
     pub(crate) keys: usize,
     /// Column names.
     pub(crate) header: Vec<String>,
@@ -20,7 +20,7 @@ pub struct Table {
     pub(crate) rows: Vec<Vec<String>>,
 }
 
-/// Text for Markdown, on one line: it contains no tag, link, image or end of a cell.
+/// Returns text for Markdown, on one line, without tags, links, images or ends of cells.
 pub(crate) fn markdown_text(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let text = visible(text);
@@ -30,9 +30,9 @@ pub(crate) fn markdown_text(text: &str) -> String {
             '&' => out += "&amp;",
             '<' => out += "&lt;",
             '|' => out += "\\|",
-            // It would escape the next character, or one that comes after this text.
+            // It would escape the next character, or one after this text.
             '\\' if chars.peek().is_none_or(char::is_ascii_punctuation) => out += "\\\\",
-            // The text of a link, or the name of its definition. Intervals have brackets too.
+            // Start of a link target or link definition. Intervals have brackets too.
             ']' if matches!(chars.peek(), Some('(' | '[' | ':')) => out += "\\]",
             '\n' | '\t' => out.push(' '),
             c => out.push(c),
@@ -42,7 +42,7 @@ pub(crate) fn markdown_text(text: &str) -> String {
 }
 
 impl Table {
-    /// A table without rows.
+    /// Creates a table without rows.
     pub(crate) fn new(title: &str, note: &str, header: &[&str]) -> Table {
         Table {
             title: title.into(),
@@ -53,7 +53,7 @@ impl Table {
         }
     }
 
-    /// GitHub's Markdown.
+    /// Returns the table in GitHub's Markdown.
     pub(crate) fn markdown(&self) -> String {
         let mut out = format!("### {}\n\n", markdown_text(&self.title));
         let line = |cells: &[String]| {
@@ -73,8 +73,8 @@ impl Table {
         out + "\n"
     }
 
-    /// True for a column that holds words: most of its cells begin with a letter. The first column names
-    /// the rows.
+    /// True for a column of text: most of its cells begin with a letter. The first column names the
+    /// rows.
     pub(super) fn is_words(&self, column: usize) -> bool {
         let cells = self.rows.iter().filter_map(|row| row.get(column));
         let filled: Vec<&String> = cells.filter(|cell| !cell.is_empty()).collect();
@@ -82,7 +82,8 @@ impl Table {
         column == 0 || words * 2 > filled.len()
     }
 
-    /// The same columns in tables of at most [`COLUMNS`], each with the columns that name the rows.
+    /// Splits the columns into tables of at most [`COLUMNS`], each with the columns that name the
+    /// rows.
     fn parts(&self) -> Vec<Vec<usize>> {
         let keys = self.keys.min(self.header.len());
         let rest: Vec<usize> = (keys..self.header.len()).collect();
@@ -93,8 +94,8 @@ impl Table {
         }
     }
 
-    /// HTML tables below a heading that links find by `id`: more than one where it has more columns
-    /// than a page has room for.
+    /// Returns HTML tables below a heading with the link target `id`: more than one if there are
+    /// more columns than a page has room for.
     pub(crate) fn html(&self, id: &str, run: &str) -> String {
         let cells = |tag: &str, cells: &[String], part: &[usize]| -> String {
             let cell = |&c: &usize| {
@@ -125,7 +126,7 @@ impl Table {
     }
 }
 
-/// Columns of an HTML table, at the most: it fits a window of 1280 pixels.
+/// Maximum number of columns of an HTML table, which fits a window of 1280 pixels.
 pub(crate) const COLUMNS: usize = 12;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! From results to tables.
+//! Tables of results.
 
 use method::units::counted;
 
@@ -11,7 +11,7 @@ use crate::measures::search::PointResult;
 use crate::measures::self_test;
 use crate::results::{DutResult, Spread};
 
-/// The versions of the servers, and the machine.
+/// Versions of the servers, and facts of the machine.
 pub(super) fn environment(run: &Run) -> Table {
     let mut table = Table::new("Environment", "", &["What", "Found", "Concern"]);
     let mut row = |what: &str, found: &str, concern: &str| {
@@ -27,7 +27,7 @@ pub(super) fn environment(run: &Run) -> Table {
         row(&run.results.plan.auth_called(Some(&auth.name)).role(), &auth.version, "");
     }
     let hosts = &run.results.hosts;
-    // Where all hosts are others, the machine that gave the orders does not matter.
+    // If all roles have their own hosts, the machine that controlled them does not matter.
     let mut all: Vec<(&str, &Environment)> =
         hosts.iter().map(|host| (host.role.as_str(), &host.environment)).collect();
     if all.is_empty() {
@@ -38,8 +38,8 @@ pub(super) fn environment(run: &Run) -> Table {
     table
 }
 
-/// The facts of hosts by role; what is the same on all of them stands there once, and without their
-/// roles.
+/// Returns the facts of hosts by role; facts that are the same on all hosts are listed once,
+/// without roles.
 fn facts_of_hosts(hosts: &[(&str, &Environment)]) -> Vec<Vec<String>> {
     let mut facts: Vec<([String; 3], Vec<&str>)> = Vec::new();
     for (role, environment) in hosts {
@@ -57,7 +57,7 @@ fn facts_of_hosts(hosts: &[(&str, &Environment)]) -> Vec<Vec<String>> {
     facts.into_iter().map(row).collect()
 }
 
-/// What hosts were from a change on.
+/// Returns the facts of hosts after a change.
 fn changes_of(change: &HostChange) -> impl Iterator<Item = Vec<String>> {
     let (roles, when) = (change.roles.join(", "), change.when());
     change.facts.iter().map(move |fact| {
@@ -87,7 +87,7 @@ fn facts_of(e: &Environment) -> Vec<[String; 3]> {
     all
 }
 
-/// The cells that name a point of a search.
+/// Columns that name a point of a search.
 const POINT: [&str; 5] = ["DUT", "Cores", "Accepted", "α asked for", "β asked for"];
 
 fn point_names(dut: &DutResult, p: &PointResult) -> Vec<String> {
@@ -96,7 +96,7 @@ fn point_names(dut: &DutResult, p: &PointResult) -> Vec<String> {
     vec![dut.name.clone(), p.column(), format!("{} %", number(c.accept * 100.0)), aaaa, cached]
 }
 
-/// A row for each point of the searches: its names, and what `cells` makes of it.
+/// Adds a row for each point of the searches: its names, and the result of `cells`.
 fn of_points(run: &Run, table: &mut Table, cells: impl Fn(&PointResult) -> Vec<String>) {
     table.keys = POINT.len();
     for dut in ranked(&run.results) {
@@ -105,7 +105,7 @@ fn of_points(run: &Run, table: &mut Table, cells: impl Fn(&PointResult) -> Vec<S
     }
 }
 
-/// What AuthDNS was asked, held against what the plan wanted.
+/// Compares AuthDNS's counters with the plan's shares.
 pub(super) fn cross_check(run: &Run) -> Table {
     let note = "From AuthDNS's counters, over the passed trials of full length. Retries: questions that the DUT repeated within the timeout, \
                 which α and β leave out. A point whose α or β is more than 2 percentage points from the one asked for is invalid.";
@@ -123,13 +123,13 @@ pub(super) fn cross_check(run: &Run) -> Table {
     table
 }
 
-/// A share in per cent to one decimal, and never as "-0.0 %".
+/// Formats a share in per cent with one decimal, and never as "-0.0 %".
 fn one_decimal(share: f64) -> String {
     // Adding 0 turns a negative zero into a positive one.
     format!("{:.1} %", (share * 1000.0).round() / 10.0 + 0.0)
 }
 
-/// How many trials each search took.
+/// Numbers of trials of each search.
 pub(super) fn trials(run: &Run) -> Table {
     let note = "Probes: short trials, which can only show that a rate fails, or of an MLRsearch all that are not of full length. Spoiled: by the tester, and repeated. Saved: full trials that \
                 failed probes made unnecessary.";
@@ -145,7 +145,7 @@ pub(super) fn trials(run: &Run) -> Table {
     table
 }
 
-/// How well the tester did its part.
+/// Quality of the tester's work.
 pub(super) fn health(run: &Run) -> Table {
     let mut table = Table::new("The tester itself", "", &["What", "Found"]);
     let mut row = |what: &str, found: String| table.rows.push(vec![what.into(), found]);

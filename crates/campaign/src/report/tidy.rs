@@ -34,7 +34,7 @@ const VALUES: [(&str, &str); 15] = [
     ("saved", "saved"),
 ];
 
-/// A line for each point: `points.csv`.
+/// Returns `points.csv`: a line for each point.
 pub(super) fn points(runs: &[Run]) -> String {
     let mut out = format!(
         "{KEYS},rate,n,median,p1,p99,min,max,dispersion_pct,interval_from,interval_to,at_least,{},mark\n",
@@ -49,7 +49,7 @@ pub(super) fn points(runs: &[Run]) -> String {
     out
 }
 
-/// The line of a point, from all rows of it.
+/// Returns the line of a point, from all its rows.
 fn point_cells(run: &Run, rows: &[Row]) -> Vec<String> {
     let row = |quantity: &str| rows.iter().find(|row| row.quantity == quantity);
     let mut cells =
@@ -77,7 +77,7 @@ fn point_cells(run: &Run, rows: &[Row]) -> Vec<String> {
     cells
 }
 
-/// A line for each search of each point: `searches.csv`.
+/// Returns `searches.csv`: a line for each search of each point.
 pub(super) fn searches(runs: &[Run]) -> String {
     let mut out = format!("{KEYS},search,passed,failed,unmeasurable,missing,of,at_least\n");
     for run in runs {
@@ -120,7 +120,7 @@ fn search_lines(
     }
 }
 
-/// A line for each trial, in the order in which they ended: `trials.csv`.
+/// Returns `trials.csv`: a line for each trial, in the order in which they ended.
 pub(super) fn trials(runs: &[Run]) -> String {
     let mut out = format!(
         "{KEYS},trial,repeat,length,started_unix_s,duration_s,rate,sent,valid,lost,late,wrong,rtt_p50_us,rtt_p99_us,\

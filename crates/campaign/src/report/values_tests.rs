@@ -1,5 +1,5 @@
-//! One value in every output. Journal, JSON, CSV, tables, figures and sentences of simulated
-//! campaigns are compared: with varying capacities, spoiled trials and interruptions.
+//! Every value is the same in all outputs. Journal, JSON, CSV, tables, figures and sentences of
+//! simulated campaigns are compared, with varying capacities, invalid trials and interruptions.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -27,7 +27,7 @@ use crate::runner::simulated::{Event, journal_of_varying};
 struct Campaign {
     repeat: u32,
     resolution: u64,
-    /// Whether the timeout is so long that short trials overstate.
+    /// True if the timeout is so long that short trials overstate rates.
     overstates: bool,
     has_self_test: bool,
     varying: [Vec<u64>; 2],
@@ -36,7 +36,7 @@ struct Campaign {
 
 fn campaigns() -> impl Strategy<Value = Campaign> {
     let resolution = prop_oneof![Just(1_u64), Just(30), Just(100), Just(450)];
-    // A few capacities, so that trials at the same rate have different verdicts.
+    // Only a few capacities, so that trials at the same rate have different verdicts.
     let capacity = prop_oneof![Just(50_u64), 100..2_500_u64, Just(5_000)];
     let event = prop_oneof![3 => Just(Event::Spoiled), 1 => Just(Event::Killed)];
     (
@@ -106,7 +106,7 @@ impl Outputs {
         }
     }
 
-    /// The rates that were sent to a point with this verdict.
+    /// Returns the rates that were sent at a point with this verdict.
     fn sent(&self, point: &Point, verdict: Verdict) -> BTreeSet<u64> {
         let of = |entry: &Entry| match entry {
             Entry::Finished(m) if m.step.point == *point && m.verdict() == verdict => {
@@ -117,7 +117,7 @@ impl Outputs {
         self.entries.iter().filter_map(of).collect()
     }
 
-    /// The cells of a point's line in the CSV file by column.
+    /// Returns the cells of a point's line in the CSV file by column.
     fn csv_cell(
         &self,
         measure: &str,
@@ -140,7 +140,7 @@ impl Outputs {
         Cells { header, line }
     }
 
-    /// A cell of a table with a column for each server.
+    /// Returns a cell of a table with a column for each server.
     fn of_server(&self, title: &str, row: &str, dut: &str) -> &str {
         let table = self.tables.iter().find(|table| table.title == title);
         let header = &table.unwrap_or_else(|| panic!("no table {title}")).header;
@@ -148,7 +148,7 @@ impl Outputs {
         self.cell(title, row, column.unwrap_or_else(|| panic!("no {dut} in {header:?}")))
     }
 
-    /// A cell by the title of its table, the first cell of its row and its column.
+    /// Returns a cell by the title of its table, the first cell of its row and its column.
     fn cell(&self, title: &str, row: &str, column: usize) -> &str {
         let table = self.tables.iter().find(|table| table.title.starts_with(title));
         let rows = &table.unwrap_or_else(|| panic!("no table {title}")).rows;
@@ -164,14 +164,14 @@ struct Cells<'a> {
 }
 
 impl Cells<'_> {
-    /// The number in a column; `None` if the cell is empty.
+    /// Returns the number in a column; `None` if the cell is empty.
     fn number(&self, column: &str) -> Option<f64> {
         let at = self.header.iter().position(|name| *name == column).unwrap();
         (!self.line[at].is_empty()).then(|| self.line[at].parse().unwrap())
     }
 }
 
-/// The numbers in a text, with or without groups of digits.
+/// Returns the numbers in a text, with or without groups of digits.
 fn numbers(text: &str) -> Vec<f64> {
     let text = text.replace('\u{202f}', "");
     let parts = text.split(|c: char| !(c.is_ascii_digit() || c == '.'));
@@ -182,7 +182,7 @@ fn duts() -> [&'static str; 2] {
     ["Unbound", "BIND"]
 }
 
-/// The figures of a point, as JSON has them.
+/// The figures of a point in JSON.
 struct Found<'a> {
     figures: &'a Value,
     point: Point,
@@ -202,7 +202,7 @@ impl Found<'_> {
         value.as_f64()
     }
 
-    /// The numbers that a cell or sentence has for these figures.
+    /// Returns the numbers that a cell or sentence must have for these figures.
     fn expected(&self) -> Vec<f64> {
         let n = self.get("n").unwrap();
         let without = self.get("without_pass").filter(|&without| without > 0.0);
@@ -226,8 +226,8 @@ impl Found<'_> {
     }
 }
 
-/// Every rate that is called passed or failed was sent in a trial with that verdict; derived values
-/// follow from such rates.
+/// Every passed or failed rate was sent in a trial with that verdict; derived values follow from
+/// such rates.
 fn check_rates(outputs: &Outputs, found: &Found<'_>, campaign: &Campaign) {
     let [passed, failed] =
         [Verdict::Passed, Verdict::Failed].map(|verdict| outputs.sent(&found.point, verdict));
@@ -253,7 +253,7 @@ fn check_rates(outputs: &Outputs, found: &Found<'_>, campaign: &Campaign) {
     }
 }
 
-/// A later trial at the median or below it that failed leaves no median.
+/// A failed later trial at or below the median removes the median.
 fn check_refuted(outputs: &Outputs, found: &Found<'_>) {
     let Point::Search(conditions) = &found.point else { return };
     let failed: Vec<u64> = outputs
@@ -273,7 +273,7 @@ fn check_refuted(outputs: &Outputs, found: &Found<'_>) {
     assert!(refuted.is_none_or(|rate| from.is_none_or(|from| from < rate)), "{from:?}");
 }
 
-/// The worst case of a DUT has one value in JSON, CSV, tables, figure and sentence.
+/// The worst case of a DUT has the same value in JSON, CSV, tables, figure and sentence.
 fn check_worst_case(outputs: &Outputs, found: &Found<'_>, dut: &str) {
     let row = outputs.csv_cell("search", dut, "rate", &[("acceptance", "1")]);
     for (column, key) in [
@@ -318,7 +318,8 @@ fn check_worst_case(outputs: &Outputs, found: &Found<'_>, dut: &str) {
     }
 }
 
-/// The efficiency at a load has one value of four significant digits in JSON, CSV, table and figure.
+/// The efficiency at a load has the same value of four significant digits in JSON, CSV, table and
+/// figure.
 fn check_efficiency(outputs: &Outputs, dut: &str, load: &Value) {
     let share = load["share"].as_f64().unwrap();
     let at = format!("{} %", share * 100.0);
@@ -386,7 +387,7 @@ fn check(campaign: &Campaign) -> Outputs {
     outputs
 }
 
-/// Names of the situations in which a value could differ between outputs.
+/// Returns the names of the situations in which a value could differ between outputs.
 fn situations(campaign: &Campaign, outputs: &Outputs) -> BTreeSet<&'static str> {
     let mut all = BTreeSet::new();
     let mut searches = BTreeSet::new();
@@ -421,7 +422,7 @@ fn situations(campaign: &Campaign, outputs: &Outputs) -> BTreeSet<&'static str> 
 #[test]
 fn every_number_was_measured_and_is_the_same_everywhere() {
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) };
-    // The same campaigns in each run, so that each situation is among them.
+    // The random seed is fixed, so that each situation occurs.
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let seen = RefCell::new(BTreeSet::new());
     let checked = TestRunner::new_with_rng(config, rng).run(&campaigns(), |campaign| {
@@ -447,7 +448,7 @@ fn every_number_was_measured_and_is_the_same_everywhere() {
     assert_eq!(seen.into_inner(), BTreeSet::from(expected));
 }
 
-/// The numbers that a text has are found.
+/// Numbers in texts are found.
 #[test]
 fn numbers_are_read_from_texts() {
     assert_eq!(numbers("≥ 1\u{202f}200 in [1\u{202f}200, ∞)"), [1_200.0, 1_200.0]);

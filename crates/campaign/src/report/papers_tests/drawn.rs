@@ -1,5 +1,5 @@
-//! Every figure, mark by mark: what the marks of its SVG say that they stand for, computed again
-//! from the journal's valid trials.
+//! Every figure, mark by mark: the data attributes of the marks in its SVG, recomputed from the
+//! journal's valid trials.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,8 @@ use crate::report::chart::read::{Mark, marks};
 use crate::report::chart::tests::readable;
 use crate::report::figures;
 
-/// Figures: what they are of, the file, and the horizontal axis, or what groups of bars are.
+/// Figures: table or figure of the paper, file, and horizontal axis or meaning of the groups of
+/// bars.
 const FIGURES: [(&str, &str, &str); 21] = [
     ("the first screen", "valid-replies", "offered rate, queries/s"),
     ("the worst case", "worst-case", ""),
@@ -42,7 +43,7 @@ const FIGURES: [(&str, &str, &str); 21] = [
     ("pacing", "pacing-10ms", "time in the trial, s; the trial at the highest rate that passed"),
 ];
 
-/// The figures of a report.
+/// Returns the figures of a report.
 pub(super) fn shown(runs: &[Run]) -> BTreeMap<String, (String, String)> {
     figures(runs)
         .into_iter()
@@ -50,7 +51,7 @@ pub(super) fn shown(runs: &[Run]) -> BTreeMap<String, (String, String)> {
         .collect()
 }
 
-/// Holds every figure against the journal.
+/// Compares every figure with the journal.
 pub(super) fn check(
     plan: &Plan,
     entries: &[Entry],
@@ -106,7 +107,7 @@ fn compare(expected: &[Mark], found: &[Mark]) -> Result<(), String> {
     }
 }
 
-/// One value with its range, at a place of a series.
+/// Returns a value with its range, at a position of a series.
 fn mark(panel: &str, of: &str, at: &str, y: f64, (low, high): (f64, f64)) -> Mark {
     let text = |s: &str| s.to_owned();
     Mark {
@@ -119,14 +120,14 @@ fn mark(panel: &str, of: &str, at: &str, y: f64, (low, high): (f64, f64)) -> Mar
     }
 }
 
-/// What the figures must show.
+/// Expected contents of the figures.
 struct Expected<'a> {
     plan: &'a Plan,
     entries: &'a [Entry],
     all: BTreeMap<&'static str, Vec<Mark>>,
 }
 
-/// The name of a place whose trials all ran on as many cores as the plan asks for.
+/// Returns the name of a placement whose trials all ran on as many cores as requested.
 fn on(place: &Cores) -> String {
     let cores =
         if place.cores == 1 { "1 core".to_owned() } else { format!("{} cores", place.cores) };
@@ -146,7 +147,7 @@ impl Expected<'_> {
         self.plan.points().into_iter().filter(|p| p.dut() == Some(dut) && is_meant(p)).collect()
     }
 
-    /// What the searches of a point show.
+    /// Returns the mark for the searches of a point.
     fn searched(&self, point: &Point, of: &str, at: &str) -> Result<Mark, String> {
         let test = self.plan.self_test.as_ref().filter(|_| matches!(point, Point::SelfTest(_)));
         let search = &self.plan.search;
@@ -165,12 +166,12 @@ impl Expected<'_> {
     fn of_searches(&mut self, dut: &str) -> Result<(), String> {
         for point in self.points(dut, |p| matches!(p, Point::Search(_))) {
             let Some(c) = conditions(&point).cloned() else { continue };
-            // The calibration has nothing but the worst case.
+            // The calibration has only the worst case.
             let is_swept = self.plan.dut(dut).is_some_and(|dut| dut.measure.is_none());
             let (aaaa, cached) = (percent(c.aaaa), percent(c.cached));
             let (cores, is_first) = (on(&c.place), c.place == Cores::first(1));
-            // The calibration has one point for each AuthDNS: no curve, and the first of them is
-            // its bar.
+            // The calibration has one point for each AuthDNS: no curve, and the first point is its
+            // bar.
             let is_bar =
                 is_first || c.place == Cores { authdns: Some("AuthDNS".into()), ..Cores::first(1) };
             let with_place = format!("{dut}, {cores}");
@@ -182,7 +183,8 @@ impl Expected<'_> {
                 Ok(())
             };
             if is_plain && is_strict && is_bar {
-                // The calibration runs elsewhere than the others, so each bar says where.
+                // The calibration has another placement than the others, so each bar names its
+                // placement.
                 add("worst-case", "here", &with_place)?;
             }
             if !is_swept {
@@ -257,7 +259,7 @@ impl Expected<'_> {
         for point in self.points(dut, |p| matches!(p, Point::ConstantRate(_))) {
             let Point::ConstantRate(at) = &point else { continue };
             let (of, rate) = (format!("{dut}, {}", on(&at.place)), number(at.rate.0 as f64));
-            // Those at 1 500 queries/s have no transient, are repeated, and take 2 s.
+            // The trials at 1 500 queries/s have no transient, are repeated, and take 2 s.
             let (skip, repeat) = if at.rate == Qps(1500) { (0, 3) } else { (2, 1) };
             let all = trials(self.entries, &point);
             if all.len() != repeat {
@@ -306,7 +308,7 @@ impl Expected<'_> {
             };
             let governor = governor.as_deref().unwrap_or_default();
             if governor != "performance" {
-                // Which the simulated host has not.
+                // The simulated host has no such governor.
                 continue;
             }
             let times = &only(self.entries, &point)?
@@ -329,7 +331,7 @@ impl Expected<'_> {
         Ok(())
     }
 
-    /// Valid replies by rate: all valid trials of the worst case at the first place.
+    /// Adds valid replies by rate: all valid trials of the worst case at the first placement.
     fn of_replies(&mut self, dut: &str) -> Result<(), String> {
         let first = self.points(dut, |p| matches!(p, Point::Search(_))).into_iter().next();
         let place = first.as_ref().and_then(Point::place).ok_or("no search")?;
@@ -354,7 +356,8 @@ impl Expected<'_> {
         Ok(())
     }
 
-    /// The windows of the first trial of full length among those at the highest rate that passed.
+    /// Adds the windows of the first trial of full length among those at the highest rate that
+    /// passed.
     fn of_pacing(&mut self, dut: &str) -> Result<(), String> {
         let of_dut = self.points(dut, |_| true);
         let mut best: Option<(&Qps, &Windows)> = None;
@@ -399,7 +402,7 @@ impl Expected<'_> {
     }
 }
 
-/// The one trial of a point.
+/// Returns the single trial of a point.
 fn only<'a>(entries: &'a [Entry], point: &'a Point) -> Result<&'a Measured, String> {
     match trials(entries, point)[..] {
         [only] => Ok(only),
@@ -407,7 +410,8 @@ fn only<'a>(entries: &'a [Entry], point: &'a Point) -> Result<&'a Measured, Stri
     }
 }
 
-/// CPU use of a trial without its first seconds, and valid replies per second for each core in use.
+/// Returns CPU use of a trial without its first seconds, and valid replies per second for each core
+/// in use.
 fn use_of(m: &Measured, skip: usize) -> Result<(f64, f64), String> {
     let trial = m.at_rate().ok_or("a closed loop")?;
     let steady = &m.cpu.dut[skip..trial.duration_s as usize];
@@ -415,7 +419,7 @@ fn use_of(m: &Measured, skip: usize) -> Result<(f64, f64), String> {
     Ok((cpu, trial.counts.valid as f64 / trial.duration_s / cpu))
 }
 
-/// The median, and the smallest and the largest.
+/// Returns the median with the smallest and the largest value.
 fn middle(mut values: Vec<f64>) -> (f64, (f64, f64)) {
     values.sort_by(f64::total_cmp);
     let median = (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0;
