@@ -1,5 +1,5 @@
-//! BIND 9: as a forwarder with `dns64`, and as an authoritative server. Operators' lines go into
-//! `options`.
+//! BIND 9: as a forwarder with `dns64`, and as an authoritative server. The operator's lines are
+//! added to `options`.
 
 use super::{Checked, Driver, Program, Ready, Serve, Setting, Told, Translate, Version, with};
 
@@ -43,7 +43,7 @@ fn check(file: &str) -> Vec<String> {
     vec!["named-checkconf".into(), file.into()]
 }
 
-/// What both have: files, and where it listens.
+/// Returns the part of the configuration that both have: files and listen address.
 fn head<T>(setting: &Setting<'_, T>) -> String {
     let (place, ip, port) = (setting.place(), setting.listen.ip(), setting.listen.port());
     let (on, off) =
@@ -54,7 +54,7 @@ fn head<T>(setting: &Setting<'_, T>) -> String {
     )
 }
 
-/// What comes behind `options`: no control channel, no log.
+/// The part after `options`: no control channel, no log.
 const TAIL: &str = "controls { };\nlogging { category default { null; }; };\n";
 
 fn dns64(setting: &Setting<'_, Translate>) -> String {
@@ -62,7 +62,7 @@ fn dns64(setting: &Setting<'_, Translate>) -> String {
     let forwarders = setting.task.each_upstream(|ip, port| format!("{ip} port {port}; "));
     let validates = checked.as_ref().is_some_and(Checked::validates);
     let validation = if validates { "yes" } else { "no" };
-    // What is named takes the place of what it excludes by default.
+    // An explicit list replaces the ranges that BIND excludes by default.
     let excluded = checked.as_ref().and_then(|checked| checked.excluded);
     let exclude =
         excluded.map_or(String::new(), |range| format!(" exclude {{ ::ffff:0:0/96; {range}; }};"));
@@ -89,7 +89,8 @@ fn built_in_zones() -> String {
         .concat()
 }
 
-/// The keys of the signed zones, and no others: without that of the root all else is insecure.
+/// Returns the keys of the signed zones, and no others: without the root's key, everything else is
+/// insecure.
 fn trust_anchors(checked: &Checked) -> String {
     let key = |(owner, data): (&str, Vec<&str>)| {
         let [flags, protocol, algorithm, key @ ..] = data.as_slice() else { return String::new() };

@@ -1,5 +1,5 @@
-//! CoreDNS. Its threads are the processors that Go's scheduler may use. Operators' lines go into
-//! its server block.
+//! CoreDNS. Its threads are the processors of Go's scheduler. The operator's lines are added to its
+//! server block.
 
 use std::net::SocketAddr;
 

@@ -1,30 +1,31 @@
-//! Any server, by commands of the plan.
+//! Any server, controlled by commands in the plan.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Driver, Program, Ready, Told, Translate, Version};
 
-/// Commands of the driver `custom`, run on the DUT's host. Words in braces are replaced
-/// ([`super::PLACEHOLDERS`]), but for `version`, which is asked when nothing runs yet.
+/// Commands of the driver `custom`, run on the DUT's host. Placeholders ([`super::PLACEHOLDERS`])
+/// are replaced, except in `version`, which runs before any server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Custom {
-    /// Program and arguments. It stays in the foreground and ends on SIGTERM, unless there is
-    /// `stop`.
+    /// Program and arguments. The process stays in the foreground and ends on SIGTERM, unless
+    /// `stop` is set.
     pub start: Vec<String>,
-    /// Succeeds when the server is ready; asked again and again. The tester asks the server itself
-    /// in any case.
+    /// Exits with status 0 when the server is ready; repeated until then. The tester also queries
+    /// the server.
     pub ready: Vec<String>,
-    /// Ends the server; then `start` may return at once, as `systemctl start` does.
+    /// Ends the server. With this command `start` may return immediately, as `systemctl start`
+    /// does.
     pub stop: Vec<String>,
-    /// Prints the ids of the processes whose CPU time and CPUs are the server's; none: what `start`
-    /// started.
+    /// Prints the ids of the server's processes, for CPU time and CPUs; default: the process that
+    /// `start` started.
     pub cpu_pids: Vec<String>,
-    /// The command that prints its version: program and arguments.
+    /// Prints the version of the server.
     pub version: Vec<String>,
 }
 
-/// The operator's file, if there is one, is `server.conf` in the server's folder.
+/// The operator's configuration, if there is one, is `server.conf` in the server's folder.
 pub(super) const DRIVER: Driver<Translate> = Driver {
     name: "custom",
     program: Program::OfThePlan,

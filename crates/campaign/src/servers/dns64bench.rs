@@ -1,4 +1,4 @@
-//! Our own AuthDNS. It needs no zone file, and tells on its status socket what it was asked. In place
+//! dns64bench's AuthDNS. It needs no zone file, and reports its queries on a status socket. Instead
 //! of the names of trials it can serve those of `conform`.
 
 use super::{CHECKED_ZONE, Driver, Program, Ready, Serve, Told, Version, with};

@@ -1,4 +1,5 @@
-//! dns64d. Operators' lines go to the end of its file, where tables such as `[limits]` may begin.
+//! dns64d. The operator's lines are added to the end of its file, where tables such as `[limits]`
+//! may begin.
 
 use super::{Driver, Program, Ready, Setting, Told, Translate, Version, with, words};
 
@@ -22,12 +23,12 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
 fn configuration(setting: &Setting<'_, Translate>) -> String {
     let Setting { listen, threads, task, .. } = setting;
     let Translate { prefixes, checked, .. } = task;
-    // The Measurer's names stand for private addresses, which the well-known prefix carries only
-    // when it is told to; that it does not carry them otherwise is checked.
+    // The Measurer's names represent private addresses, which the well-known prefix may represent
+    // only if dns64d is configured so. The default is tested by the conformance checks.
     let non_global = if checked.is_some() { "" } else { ", allow-non-global = true" };
     let prefixes: Vec<String> =
         prefixes.iter().map(|prefix| format!("{{ prefix = '{prefix}'{non_global} }}")).collect();
-    // What is named takes the place of what it excludes by default.
+    // An explicit list replaces the ranges that dns64d excludes by default.
     let excluded = checked.as_ref().and_then(|checked| checked.excluded);
     let exclude =
         excluded.map_or(String::new(), |range| format!("exclude = ['::ffff:0:0/96', '{range}']\n"));
@@ -36,7 +37,7 @@ fn configuration(setting: &Setting<'_, Translate>) -> String {
         Some(mode) => {
             let listen = format!("listen = [{{ address = '{listen}', xdp = true }}]");
             let mode = mode.word();
-            // What is published as past the stack must not be of sockets.
+            // Results published as AF_XDP must not come from sockets.
             let keys = format!("{listen}\nxdp-mode = '{mode}'\nxdp-fallback = false");
             (keys, "xdp = true\n")
         }

@@ -1,4 +1,4 @@
-//! Knot DNS. Operators' lines go into `server`.
+//! Knot DNS. The operator's lines are added to `server`.
 
 use super::zone_file::{Given, driver};
 use super::{Driver, Serve, Setting, with, words};

@@ -1,8 +1,8 @@
-//! Knot Resolver 5 and 6 (`kresd`), configured in Lua. One process answers with one thread, so there
-//! is a process for each thread: independent instances on the same address and in the same folder,
-//! where they share their cache ("Multiple instances" in its manual). The manager of version 6, which
-//! starts such processes from a `config.yaml`, is not used. Operators' lines go to the end of the
-//! file.
+//! Knot Resolver 5 and 6 (`kresd`), configured in Lua. A process answers with a single thread, so
+//! there is a process for each thread: independent instances on the same address and in the same
+//! folder, with a shared cache ("Multiple instances" in its manual). The manager of version 6,
+//! which starts such processes from a `config.yaml`, is not used. The operator's lines are added to
+//! the end of the file.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ pub(super) const DRIVER: Driver<Translate> =
     Driver { later: &[(Release(6, 0), OF_RULES)], ..OF_POLICIES };
 
 /// Driver of releases that forward by rules. They answer names below `test.` themselves (RFC 6761)
-/// unless a rule forwards them, whatever policies say.
+/// unless a rule forwards them, regardless of policies.
 const OF_RULES: Driver<Translate> = Driver {
     configuration: |setting| {
         let upstreams = each(setting, |ip, port| format!("{{ '{ip}@{port}' }}"));
@@ -49,7 +49,7 @@ const OF_POLICIES: Driver<Translate> = Driver {
     later: &[],
 };
 
-/// $1: how many; the others: the command of one. All end when one does.
+/// $1: number of processes; the rest: the command of one process. If one ends, all end.
 const INSTANCES: &str = "trap 'exit 1' TERM; n=$1; shift; \
                          while [ \"$n\" -gt 0 ]; do { \"$@\"; kill -TERM $$; } & n=$((n - 1)); done; wait";
 
@@ -61,13 +61,13 @@ fn command(setting: &Setting<'_, Translate>, program: &[String]) -> Vec<String> 
     [words(&["sh", "-c", INSTANCES, "sh", &setting.threads.to_string()]), one].concat()
 }
 
-/// Each AuthDNS as an element of a Lua table.
+/// Returns each AuthDNS as an element of a Lua table.
 fn each(setting: &Setting<'_, Translate>, element: impl Fn(IpAddr, u16) -> String) -> String {
     let all = setting.task.each_upstream(|ip, port| format!("{}, ", element(ip, port)));
     all.trim_end_matches(", ").to_owned()
 }
 
-/// Text of the file. `perf` forwards the names of trials, `all` forwards all names.
+/// Returns the text of the file. `perf` forwards the names of trials, `all` forwards all names.
 fn configuration(setting: &Setting<'_, Translate>, perf: &str, all: &str) -> String {
     let Translate { checked, .. } = &setting.task;
     let (anchors, forward): (String, _) = match checked {

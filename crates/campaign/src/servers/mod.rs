@@ -1,17 +1,17 @@
-//! The servers that a campaign drives: DUTs, and what plays AuthDNS. A file for each program says
-//! how it is configured, started, checked and asked for its version; a program that can be both has
+//! The servers that a campaign controls: DUTs and AuthDNS servers. A file for each program
+//! describes its configuration, start, check and version. A program that can play both roles has
 //! two drivers in its file.
 //!
 //! ```text
 //! plan ─► Dut, Auth (which) ─► Driver (how) ─┬─ configuration ─► file ─┐
-//!                                ▲            ├─ command ───────────────┼─► site, or xtask: starts it
+//!                                ▲            ├─ command ───────────────┼─► site, or xtask's compat
 //!                   Setting (where, for whom, └─ version, check ────────┘
 //!                   how many threads)
 //! ```
 //!
-//! A driver is data: names, and functions from a [`Setting`] to a text or to words. Nothing here
-//! reads a file or starts a process but [`find`]; starting, watching and stopping is the same for
-//! all servers.
+//! A driver is data: names, and functions that turn a [`Setting`] into a text or arguments. Only
+//! [`find`] reads files here, and no process is started; starting, observing and stopping are the
+//! same for all servers.
 
 mod bind;
 mod coredns;
@@ -43,33 +43,32 @@ pub(crate) use operator::{stands_for_nothing, unknown_in_braces};
 pub use release::Release;
 pub use variant::{EXCLUDED, Variant};
 
-/// The name of the zone file that AuthDNS's names are in, beside the configuration of the server
-/// that reads it.
+/// Name of the zone file with AuthDNS's names, in the folder of the server's configuration.
 pub(crate) const ZONE_FILE: &str = "dns64perf.test.zone";
 
-/// The zone whose names `conform` asks for.
+/// The zone with the names of `conform`.
 pub(crate) const CHECKED_ZONE: &str = "conform.example";
 
-/// What a DUT is to do: translate, and ask AuthDNS.
+/// Task of a DUT: synthesize AAAA records, with AuthDNS as the upstream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Translate {
-    /// AuthDNS, to which all questions below `dns64perf.test` are forwarded: one server at least, and
-    /// of several any.
+    /// The AuthDNS servers, to which all queries below `dns64perf.test` are forwarded: at least
+    /// one; with several, the server chooses.
     pub upstreams: Vec<SocketAddr>,
-    /// The DNS64 prefixes of the addresses that it synthesizes (RFC 6052 §2.1), one at least. Who can
-    /// be told one only is told the first.
+    /// The DNS64 prefixes (RFC 6052 §2.1), at least one. Servers that support only one are
+    /// configured with the first.
     pub prefixes: Vec<Prefix>,
-    /// How its answers are checked; none: rates are measured.
+    /// Configuration for conformance checks; `None`: rates are measured.
     pub checked: Option<Checked>,
 }
 
 impl Translate {
-    /// What a configuration says of each AuthDNS, one after the other.
+    /// Returns the text of `said` for each AuthDNS, concatenated.
     fn each_upstream(&self, said: impl Fn(IpAddr, u16) -> String) -> String {
         self.upstreams.iter().map(|at| said(at.ip(), at.port())).collect()
     }
 
-    /// The first of its prefixes.
+    /// Returns the first prefix.
     ///
     /// # Panics
     /// If there is none.
@@ -78,19 +77,19 @@ impl Translate {
     }
 }
 
-/// What a DUT is told for the checks of `conform` besides: it forwards all questions to AuthDNS,
-/// and where it can validate it does, with these trust anchors and no others.
+/// Additional configuration of a DUT for the checks of `conform`: it forwards all queries to
+/// AuthDNS and, if it can validate, validates with these trust anchors only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// DNSKEY and DS records of the signed zones, as lines of a zone file; none: it does not
+    /// DNSKEY and DS records of the signed zones, as lines of a zone file; empty: it does not
     /// validate.
     pub anchors: Vec<String>,
-    /// A range of IPv6 addresses that it excludes besides ::ffff:0:0/96.
+    /// A range of IPv6 addresses that it excludes in addition to ::ffff:0:0/96.
     pub excluded: Option<&'static str>,
 }
 
 impl Checked {
-    /// What a DUT is told for one of its variants, where the signed zones have these anchors.
+    /// Returns the configuration for a variant; the signed zones have these anchors.
     pub fn of(variant: &Variant, anchors: &[String]) -> Checked {
         let validates = *variant != Variant::NoValidation;
         Checked {
@@ -99,12 +98,12 @@ impl Checked {
         }
     }
 
-    /// Whether it is to validate, if it can.
+    /// True if it is configured to validate, if it can.
     fn validates(&self) -> bool {
         !self.anchors.is_empty()
     }
 
-    /// The anchors of a type, such as `DS`: owner and record data.
+    /// Returns the anchors of a type, such as `DS`: owner and record data.
     fn of_type<'a>(&'a self, rtype: &'a str) -> impl Iterator<Item = (&'a str, Vec<&'a str>)> {
         self.anchors.iter().filter_map(move |line| {
             let mut words = line.split_whitespace();
@@ -115,114 +114,116 @@ impl Checked {
     }
 }
 
-/// What plays AuthDNS is to serve.
+/// Task of an AuthDNS: serve the names.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Serve {
-    /// The zone file; a relative path begins in the server's folder. Our own AuthDNS reads none.
+    /// The zone file; a relative path starts in the server's folder. dns64bench's AuthDNS needs
+    /// none.
     pub zone: PathBuf,
-    /// Share of names with an AAAA record. It stands in the zone file too.
+    /// Share of names with an AAAA record, also contained in the zone file.
     pub aaaa: Share,
-    /// The socket on which our own AuthDNS tells its counters; the others count nothing.
+    /// Status socket for the counters of dns64bench's AuthDNS; other servers do not count queries.
     pub status: Option<PathBuf>,
-    /// Where our own AuthDNS writes trust anchors, if it is to serve the names of `conform` in place
-    /// of those of the zone.
+    /// File for the trust anchors, if dns64bench's AuthDNS serves the names of `conform` instead of
+    /// those of trials.
     pub anchors: Option<PathBuf>,
 }
 
-/// Where and with how many threads a server runs, and what it is to do: a [`Translate`] or a
+/// Environment of a server: folder, addresses, threads, and its task, a [`Translate`] or a
 /// [`Serve`].
 #[derive(Clone, Debug)]
 pub struct Setting<'a, T> {
-    /// The folder of its files on its host, its configuration among them.
+    /// The folder of its files on its host, including its configuration.
     pub folder: &'a Path,
-    /// Address and port that it listens on, UDP and TCP.
+    /// Listen address and port, UDP and TCP.
     pub listen: SocketAddr,
-    /// CPUs that it has; for the word `{cores}` only.
+    /// Number of its CPUs; for the placeholder `{cores}` only.
     pub cores: usize,
-    /// Threads, or processes, that it is told to answer with.
+    /// Configured number of answering threads or processes.
     pub threads: usize,
-    /// What the operator gives besides: lines, a configuration of their own, commands.
+    /// Settings of the operator: lines, a configuration file, commands.
     pub operator: &'a Operator,
-    /// What it is to do.
+    /// The task.
     pub task: T,
 }
 
-/// A program that a driver starts.
+/// The program that a driver starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// One with this name, on the path or where the plan says.
+    /// A program with this name, on the `PATH` or where the plan says.
     Named(&'static str),
-    /// This program itself with these words, unless the plan names one of that name.
+    /// dns64bench with these arguments, unless the plan names a program.
     Own {
-        /// Its name, where the plan gives a program of its own.
+        /// Name of the program, if the plan names one.
         name: &'static str,
-        /// What makes this program be it.
+        /// Arguments that select the role.
         words: &'static [&'static str],
     },
-    /// The first word of the plan's own commands.
+    /// The first word of the plan's commands.
     OfThePlan,
 }
 
-/// How a server is asked for its version, which is the first printed line that has a digit.
+/// Method to find a server's version, which is the first line of output that contains a digit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
-    /// The program is given this argument.
+    /// The program is run with this argument.
     Argument(&'static str),
-    /// A script for `sh`, with the program as `$1`, finds it out.
+    /// A script for `sh`, with the program as `$1`.
     Script(&'static str),
-    /// The plan's own command tells it, if there is one.
+    /// The plan's command, if there is one.
     OfThePlan,
 }
 
-/// What tells a server how many threads or processes it has.
+/// The place where a server's number of threads or processes is configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// Its command, also where the operator gives a configuration.
+    /// On the command line, even if the operator gives a configuration file.
     ByCommand,
-    /// Its configuration. One of the operator's does if it has `{threads}` or `{cores}` in it.
+    /// In the configuration file. That of the operator must contain `{threads}` or `{cores}`.
     ByConfiguration,
 }
 
-/// How it is seen that a server serves.
+/// Sign that a server is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ready {
-    /// It answers a question on its address.
+    /// It answers a query on its address.
     Answers,
-    /// Its status socket tells counters.
+    /// Its status socket reports counters.
     Status,
 }
 
-/// How to run a server for a task, [`Translate`] or [`Serve`].
+/// Description of a server program for a task, [`Translate`] or [`Serve`].
 pub struct Driver<T: 'static> {
-    /// What a report calls it.
+    /// Name in reports.
     pub name: &'static str,
-    /// The program that is started, and how it is found.
+    /// The program.
     pub program: Program,
-    /// How it tells its version.
+    /// Method to find its version.
     pub version: Version,
-    /// Name of its configuration file, below its folder; empty where it has none.
+    /// Name of its configuration file, below its folder; empty without one.
     pub file: &'static str,
-    /// The text of that file. [`Setting::extra`] puts the operator's lines into its main section.
+    /// Returns the text of that file. [`Setting::extra`] adds the operator's lines to its main
+    /// section.
     configuration: fn(&Setting<'_, T>) -> String,
-    /// The words that start it, `program` among them.
+    /// Returns the command that starts it; `program` is the first part.
     command: fn(&Setting<'_, T>, &[String]) -> Vec<String>,
-    /// The program with which its configuration file can be checked, and the arguments for a file;
-    /// none: there is no such thing.
+    /// Returns the command that checks a configuration file; `None` if there is no checker.
     check: Option<fn(&str) -> Vec<String>>,
-    /// What tells it its threads.
+    /// The place where its threads are configured.
     told: Told,
-    /// How it is seen that it serves.
+    /// Sign that it is ready.
     pub ready: Ready,
-    /// Whether it can ask, or serve, over IPv6.
+    /// True if it supports IPv6 for its queries or answers.
     pub speaks_ipv6: bool,
-    /// Whether it can be told to go past the kernel's network stack.
+    /// True if it supports AF_XDP.
     pub speaks_xdp: bool,
-    /// Drivers of later releases with another configuration, each with its first release, in order.
+    /// Drivers of later releases with another configuration format, each with its first release, in
+    /// ascending order.
     later: &'static [(Release, Driver<T>)],
 }
 
 impl<T> Driver<T> {
-    /// The driver of a release: this one, or that of a later release.
+    /// Returns the driver of a release: this one, or that of a later release.
     pub fn for_release(&self, release: Release) -> &Driver<T> {
         let later = self.later.iter().rev().find(|(first, _)| release >= *first);
         later.map_or(self, |(_, driver)| driver)
@@ -233,7 +234,7 @@ impl<T> Driver<T> {
         !self.later.is_empty()
     }
 
-    /// The name of its program; `None` where the plan's commands name it.
+    /// Returns the name of its program; `None` if the plan's commands name it.
     pub fn program_name(&self) -> Option<&'static str> {
         match self.program {
             Program::Named(name) | Program::Own { name, .. } => Some(name),
@@ -241,8 +242,8 @@ impl<T> Driver<T> {
         }
     }
 
-    /// The text of its configuration file: the operator's own with its words in braces replaced, or
-    /// else the driver's.
+    /// Returns the text of its configuration file: the operator's file with its placeholders
+    /// replaced, otherwise the driver's.
     pub fn configuration(&self, setting: &Setting<'_, T>) -> String
     where
         T: Task,
@@ -253,18 +254,18 @@ impl<T> Driver<T> {
         }
     }
 
-    /// The words that start it; `program` is none for commands of the plan, which name it.
+    /// Returns the command that starts it; `program` is empty for commands of the plan, which
+    /// contain it.
     pub fn command(&self, setting: &Setting<'_, T>, program: &[String]) -> Vec<String> {
         (self.command)(setting, program)
     }
 
-    /// Program and arguments with which the server's own checker reads a configuration file, where
-    /// there is such a thing.
+    /// Returns the command with which the server checks a configuration file, if it has a checker.
     pub fn checker(&self, file: &str) -> Option<Vec<String>> {
         self.check.map(|check| check(file))
     }
 
-    /// Command that prints the version of the server; empty if there is none.
+    /// Returns the command that prints the version of the server; empty if there is none.
     pub fn version_command(&self, operator: &Operator, program: &[String]) -> Vec<String> {
         match self.version {
             Version::Argument(argument) => with(program, &[argument]),
@@ -275,7 +276,7 @@ impl<T> Driver<T> {
         }
     }
 
-    /// Whether the server is told how many threads or processes it has.
+    /// True if the number of threads or processes is configured.
     pub(crate) fn tells_threads(&self, operator: &Operator) -> bool {
         let asks = |text: &String| text.contains("{threads}") || text.contains("{cores}");
         match (self.told, &operator.custom, &operator.config) {
@@ -286,10 +287,10 @@ impl<T> Driver<T> {
     }
 }
 
-/// A task's words in braces.
+/// Placeholders of a task.
 pub trait Task {
-    /// The values of `{upstream}` and `{upstream-port}` (the first AuthDNS), `{prefix}` and `{zone}`;
-    /// none where the task has no such thing.
+    /// Returns the values of `{upstream}` and `{upstream-port}` (the first AuthDNS), `{prefix}` and
+    /// `{zone}`; `None` if they do not apply to the task.
     fn values(&self) -> [Option<String>; 4];
 }
 
@@ -312,33 +313,33 @@ impl Task for Serve {
 }
 
 impl<T> Setting<'_, T> {
-    /// A file in the server's folder.
+    /// Returns the path of a file in the server's folder.
     pub fn file(&self, name: &str) -> String {
         self.folder.join(name).to_string_lossy().into_owned()
     }
 
-    /// The server's folder as a word.
+    /// Returns the server's folder as text.
     fn place(&self) -> String {
         self.folder.to_string_lossy().into_owned()
     }
 
-    /// The operator's lines, each behind `indent` and with its end.
+    /// Returns the operator's lines, each with `indent` and a line end.
     fn extra(&self, indent: &str) -> String {
         self.operator.extra.iter().map(|line| format!("{indent}{line}\n")).collect()
     }
 }
 
-/// Words as owned text.
+/// Converts words to owned text.
 fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|&word| word.to_owned()).collect()
 }
 
-/// A program with arguments.
+/// Appends arguments to a program.
 fn with(program: &[String], arguments: &[&str]) -> Vec<String> {
     [program, &words(arguments)].concat()
 }
 
-/// Which servers there are for a task: the plan's word for each, and its driver.
+/// Defines the servers for a task: the plan's name for each, and its driver.
 macro_rules! kinds {
     ($(#[$about:meta])* $name:ident for $task:ty { $($(#[$of:meta])* $kind:ident => $driver:expr,)* }) => {
         $(#[$about])*
@@ -349,17 +350,17 @@ macro_rules! kinds {
         }
 
         impl $name {
-            /// All of them.
+            /// All servers.
             pub const ALL: &'static [$name] = &[$($name::$kind),*];
 
-            /// How it is run.
+            /// Returns the driver.
             pub fn driver(self) -> &'static Driver<$task> {
                 match self {
                     $($name::$kind => &$driver,)*
                 }
             }
 
-            /// What a report calls it.
+            /// Returns the name in reports.
             pub fn name(self) -> &'static str {
                 self.driver().name
             }
@@ -368,10 +369,11 @@ macro_rules! kinds {
 }
 
 impl Dut {
-    /// Files in its folder that are large or keep state, and are written at every start.
+    /// Returns the files in its folder that are large or keep state, and are rewritten at every
+    /// start.
     pub(crate) fn bulk(self) -> &'static [&'static str] {
         match self {
-            // The cache, which has its full size from the start; then files of version 6.
+            // The cache, which has its full size from the start, followed by files of version 6.
             Dut::KnotResolver => {
                 &["data.mdb", "lock.mdb", "ruledb/data.mdb", "ruledb/lock.mdb", "top", "defer"]
             }
@@ -379,8 +381,7 @@ impl Dut {
         }
     }
 
-    /// Whether it validates in checks, as its driver configures it; `None` where that is left to
-    /// others.
+    /// True if its driver configures validation in checks; `None` if the plan's commands decide.
     pub fn validates(self) -> Option<bool> {
         match self {
             Dut::Bind | Dut::Unbound | Dut::Powerdns | Dut::KnotResolver => Some(true),
@@ -389,25 +390,26 @@ impl Dut {
         }
     }
 
-    /// The file in its folder that has the trust anchors of checks: its name, and what is in it.
+    /// Returns the file in its folder with the trust anchors of checks: name and contents.
     pub fn anchors(self, checked: &Checked) -> (&'static str, String) {
         match self {
             Dut::Powerdns => (powerdns::ANCHORS, powerdns::anchors(checked)),
-            // Drivers have them in their configuration; an operator's may name the file.
+            // Drivers have them in their configuration; the operator's configuration may refer to
+            // the file.
             _ => ("anchors", checked.anchors.iter().map(|line| format!("{line}\n")).collect()),
         }
     }
 }
 
 impl Auth {
-    /// As [`Dut::bulk`].
+    /// Same as [`Dut::bulk`].
     pub(crate) fn bulk(self) -> &'static [&'static str] {
         if self.is_ours() { &[] } else { &[ZONE_FILE] }
     }
 }
 
 kinds! {
-    /// Which server is the DUT.
+    /// Server program of a DUT.
     Dut for Translate {
         /// ISC BIND 9.
         Bind => bind::DNS64,
@@ -421,18 +423,18 @@ kinds! {
         Coredns => coredns::DRIVER,
         /// mtd64-ng; its program must be given.
         Mtd64Ng => mtd64_ng::DRIVER,
-        /// Our own.
+        /// dns64d.
         Dns64d => dns64d::DRIVER,
-        /// Whatever the plan's commands start.
+        /// Any server that the plan's commands start.
         Custom => custom::DRIVER,
     }
 }
 
 kinds! {
-    /// Which server plays AuthDNS.
+    /// Server program that plays AuthDNS.
     #[derive(Default)]
     Auth for Serve {
-        /// Our own, which counts what it is asked.
+        /// dns64bench, which counts queries.
         #[default]
         Dns64bench => dns64bench::DRIVER,
         /// NLnet Labs NSD.
@@ -447,13 +449,14 @@ kinds! {
 }
 
 impl Auth {
-    /// Whether it is our own, which has all names without a zone file and counts what it is asked.
+    /// True for dns64bench, which serves all names without a zone file and counts queries.
     pub fn is_ours(self) -> bool {
         self == Auth::Dns64bench
     }
 }
 
-/// Where a program is: as given, beside this program, on the path, or among the system's own.
+/// Finds a program: at the given path, in the folder of this program, on the `PATH`, or in the
+/// system's folders.
 pub fn find(program: impl AsRef<Path>) -> Option<PathBuf> {
     let program = program.as_ref();
     if program.components().count() > 1 {

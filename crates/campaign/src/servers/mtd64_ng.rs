@@ -1,7 +1,7 @@
-//! mtd64-ng (D. Bakai): a pool of threads. It listens on all addresses, goes into the background,
-//! asks over IPv4 only, and reads `/etc/mtd64-ng.conf` and nothing else; so it lives in mount and
-//! PID namespaces of its own, where that file is ours and where it ends with its first process.
-//! That takes root. Operators' lines go to the end of its file.
+//! mtd64-ng (D. Bakai), a server with a thread pool. It listens on all addresses, runs in the
+//! background, queries over IPv4 only, and reads `/etc/mtd64-ng.conf` only. Therefore it runs in a
+//! mount and a PID namespace: its file is replaced there, and it ends with the first process of the
+//! namespace. This requires root. The operator's lines are added to the end of its file.
 
 use super::{Driver, Program, Ready, Setting, Told, Translate, Version, words};
 
@@ -20,12 +20,12 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
     later: &[],
 };
 
-/// $1: the folder whose `etc` lies over the system's; $2: the program.
+/// $1: the folder whose `etc` is mounted over the system's; $2: the program.
 const SCRIPT: &str = "mount -t overlay overlay -o lowerdir=\"$1/etc\":/etc /etc && \"$2\" || exit 1; \
                       trap 'exit 0' TERM; sleep infinity & wait";
 
-/// It has no option that tells its version: the commit of the checkout that it was built in, and
-/// what the program is.
+/// It has no version option. The version is the commit of the checkout that it was built in, and
+/// the SHA-256 of the program.
 const VERSION: &str = "commit=$(git -C \"$(dirname \"$1\")\" log -1 --format='commit %h of %as, ' 2>/dev/null); \
                        echo \"mtd64-ng, ${commit}SHA-256 $(sha256sum < \"$1\" | cut -c 1-16)\"";
 
@@ -48,7 +48,7 @@ fn command(setting: &Setting<'_, Translate>, program: &[String]) -> Vec<String> 
 fn configuration(setting: &Setting<'_, Translate>) -> String {
     let Setting { listen, threads, task, .. } = setting;
     let prefix = task.prefix();
-    // It asks port 53 only, of several any.
+    // It queries port 53 only, and with several servers any of them.
     let upstreams = task.each_upstream(|ip, _| format!("nameserver {ip}\n"));
     format!(
         "// {}: for {listen}\n{upstreams}selection-mode random\ndns64-prefix {prefix}\ndebugging no\ntimeout-time 1.0\n\

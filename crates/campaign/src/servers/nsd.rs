@@ -1,4 +1,4 @@
-//! NSD. Operators' lines go into `server`.
+//! NSD. The operator's lines are added to `server`.
 
 use super::zone_file::{Given, driver};
 use super::{Driver, Serve, Setting, with, words};
@@ -15,7 +15,7 @@ pub(super) const DRIVER: Driver<Serve> = driver(
 
 fn configuration(setting: &Setting<'_, Serve>) -> String {
     let Given { folder, ip, port, threads, zone, extra } = Given::by(setting, "  ");
-    // Debian's NSD limits the rate of equal answers, which ours are to such a limiter.
+    // Debian's NSD has rate limiting of equal answers, and these answers would count as equal.
     format!(
         "server:\n  server-count: {threads}\n  ip-address: {ip}@{port}\n  username: \"\"\n  zonesdir: \"{folder}\"\n  \
          database: \"\"\n  pidfile: \"{folder}/nsd.pid\"\n  xfrdfile: \"{folder}/xfrd.state\"\n  \

@@ -1,5 +1,5 @@
-//! What operators give of their own: lines for a server's configuration, or a whole file, or
-//! commands. Words in braces in them are replaced by where and for whom the server is to work.
+//! Settings of the operator: lines for a server's configuration, a whole configuration file, or
+//! commands, with placeholders for the addresses and settings of the server.
 
 use std::path::{Path, PathBuf};
 
@@ -7,38 +7,38 @@ use serde::{Deserialize, Serialize};
 
 use super::{Custom, Setting, Task};
 
-/// What stands in braces in commands and files of operators, and is replaced: where the server must
-/// listen (`listen`, `port`), whom it must ask (`upstream`, `upstream-port`), what it must
-/// synthesize with (`prefix`), how many CPUs and threads it has (`cores`, `threads`), the folder of
-/// its files (`folder`), and, of an AuthDNS, its zone file (`zone`).
+/// Placeholders in commands and configuration files of the operator: listen address (`listen`,
+/// `port`), upstream (`upstream`, `upstream-port`), DNS64 prefix (`prefix`), numbers of CPUs and
+/// threads (`cores`, `threads`), the server's folder (`folder`) and, for an AuthDNS, its zone file
+/// (`zone`).
 pub(crate) const PLACEHOLDERS: [&str; 9] =
     ["listen", "port", "upstream", "upstream-port", "prefix", "cores", "threads", "folder", "zone"];
 
-/// What a plan says of a server beyond which one it is.
+/// Settings of the operator for a server.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Operator {
     /// Lines for the main section of the driver's configuration.
     pub extra: Vec<String>,
-    /// A configuration in place of the driver's.
+    /// A configuration file that replaces the driver's.
     pub config: Option<OwnFile>,
     /// Commands of the driver `custom`.
     pub custom: Option<Custom>,
-    /// How its packets get past the kernel's network stack (AF_XDP); none: not at all.
+    /// AF_XDP mode (kernel bypass); absent: sockets.
     pub xdp: Option<net::xdp::Mode>,
 }
 
-/// A configuration file of an operator's. A plan names it by its path; a plan that was read holds
-/// its text too, so that a run folder says what was measured whatever becomes of the file.
+/// A configuration file of the operator. A plan contains its path. After the plan is read it also
+/// contains the text, so that a run folder documents the measurement even if the file changes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(from = "Given")]
 pub struct OwnFile {
-    /// Where it is, from the plan's folder on.
+    /// Path relative to the plan's folder.
     pub path: PathBuf,
-    /// What is in it; empty before [`OwnFile::read`].
+    /// Contents; empty before [`OwnFile::read`].
     pub text: String,
 }
 
-/// A path, or a file that was read.
+/// A path, or a file that was already read.
 #[derive(Deserialize, schemars::JsonSchema)]
 #[serde(untagged)]
 enum Given {
@@ -56,11 +56,11 @@ impl From<Given> for OwnFile {
 }
 
 impl OwnFile {
-    /// Reads the file, if that was not done; its path begins in `folder`.
+    /// Reads the file unless that was done before; its path is relative to `folder`.
     ///
     /// # Errors
-    /// A sentence that names the file, if it cannot be read, is empty, or has words in braces that
-    /// stand for nothing.
+    /// If the file cannot be read, is empty, or has unknown placeholders; the sentence names the
+    /// file.
     pub fn read(&mut self, folder: &Path) -> Result<(), String> {
         let path = folder.join(&self.path);
         if self.text.is_empty() {
@@ -77,7 +77,7 @@ impl OwnFile {
     }
 }
 
-/// What is wrong with an unknown word in braces, and what would be right.
+/// Returns the error for an unknown placeholder, with the valid ones.
 pub(crate) fn stands_for_nothing(word: &str) -> String {
     format!(
         "{{{word}}}, which stands for nothing; there are {} (braces of another meaning take a blank: {{ {word} }})",
@@ -85,8 +85,7 @@ pub(crate) fn stands_for_nothing(word: &str) -> String {
     )
 }
 
-/// The first word in braces that is none of the placeholders. What a shell reads as `${name}` is
-/// its own.
+/// Returns the first unknown placeholder. Shell variables such as `${name}` are ignored.
 pub(crate) fn unknown_in_braces(text: &str) -> Option<&str> {
     text.match_indices('{').find_map(|(at, _)| {
         let inside = text[at + 1..].split_once('}')?.0;
@@ -97,7 +96,7 @@ pub(crate) fn unknown_in_braces(text: &str) -> Option<&str> {
 }
 
 impl<T: Task> Setting<'_, T> {
-    /// A text with the words in braces replaced; those that the task has no value for stay.
+    /// Replaces the placeholders in a text. Those without a value for the task remain.
     pub fn fill(&self, text: &str) -> String {
         let [upstream, upstream_port, prefix, zone] = self.task.values();
         let values = [
@@ -118,7 +117,7 @@ impl<T: Task> Setting<'_, T> {
         known.fold(text.to_owned(), |text, (name, value)| text.replace(&name, &value))
     }
 
-    /// Words with the words in braces replaced.
+    /// Replaces the placeholders in words.
     pub(crate) fn fill_all(&self, words: &[String]) -> Vec<String> {
         words.iter().map(|word| self.fill(word)).collect()
     }

@@ -1,7 +1,7 @@
 //! PowerDNS Recursor with `dns64-prefix`. Releases before 5.0 read `recursor.conf` with lines
-//! `key=value`, and operators' lines go to its end. Later releases read `recursor.yml`. Operators'
-//! lines have the same form for all releases; for later ones they are options of the command, which
-//! override the file.
+//! `key=value`, and the operator's lines are added to its end. Later releases read `recursor.yml`.
+//! The operator's lines have the same form for all releases; for later ones they become options of
+//! the command, which override the file.
 
 use std::net::SocketAddr;
 
@@ -41,10 +41,10 @@ const OF_LINES: Driver<Translate> = Driver {
     later: &[],
 };
 
-/// The file in its folder that has trust anchors: only Lua can tell it some.
+/// Name of the Lua file with trust anchors in its folder; trust anchors can be set in Lua only.
 pub(super) const ANCHORS: &str = "anchors.lua";
 
-/// What is in that file: the anchors of checks in place of the root's.
+/// Returns the contents of that file: the anchors of checks in place of the root's.
 pub(super) fn anchors(checked: &Checked) -> String {
     let add = |(owner, data): (&str, Vec<&str>)| {
         format!("addTA(\"{}\", \"{}\")\n", owner.trim_end_matches('.'), data.join(" "))
@@ -52,7 +52,7 @@ pub(super) fn anchors(checked: &Checked) -> String {
     format!("clearTA()\n{}", checked.of_type("DS").map(add).collect::<String>())
 }
 
-/// It takes the folder of its file.
+/// Returns the check command, which takes the folder of the file.
 fn check(file: &str) -> Vec<String> {
     let folder = std::path::Path::new(file).parent().unwrap_or(std::path::Path::new("."));
     vec![
@@ -100,7 +100,7 @@ fn configuration(setting: &Setting<'_, Translate>) -> String {
         Some(checked) if checked.validates() => {
             (format!("validate\nlua-config-file={}", setting.file(ANCHORS)), everything)
         }
-        // It still knows of DNSSEC, and hands signatures on.
+        // Without validation it still passes signatures on.
         Some(_) => ("process-no-validate".into(), everything),
     };
     format!(

@@ -1,16 +1,15 @@
-//! Releases of server programs. A server's configuration format may depend on them.
+//! Releases of server programs, on which a server's configuration format may depend.
 
 /// Major and minor number of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Release(pub u32, pub u32);
 
 impl Release {
-    /// Release of a program that prints none: later than any other.
+    /// Release of a program that does not print it; it counts as later than any other.
     pub const UNKNOWN: Release = Release(u32::MAX, u32::MAX);
 
-    /// Reads the release from a line that a program prints: the first word that begins with two
-    /// numbers and a dot between them. Development builds of PowerDNS print 0.0, so that counts as
-    /// unknown.
+    /// Parses the release from a line of output: the first word that starts with two numbers and a
+    /// dot between them. Development builds of PowerDNS print 0.0, which counts as unknown.
     pub fn of(printed: &str) -> Release {
         let release = printed.split_whitespace().find_map(Release::of_word);
         release.filter(|release| *release != Release(0, 0)).unwrap_or(Release::UNKNOWN)

@@ -35,13 +35,13 @@ fn serving<'a>(folder: &'a Path, operator: &'a Operator) -> Setting<'a, Serve> {
     }
 }
 
-/// The same, of two AuthDNS.
+/// The same setting with two AuthDNS servers.
 fn asking_two(mut setting: Setting<'_, Translate>) -> Setting<'_, Translate> {
     setting.task.upstreams.push("198.18.0.3:53".parse().unwrap());
     setting
 }
 
-/// As [`translating`], for checks with a variant.
+/// Same as [`translating`], for checks with a variant.
 fn checked_as<'a>(
     variant: &Variant,
     folder: &'a Path,
@@ -62,18 +62,18 @@ fn checked_as<'a>(
     Setting { task: Translate { checked: Some(checked), prefixes, ..setting.task }, ..setting }
 }
 
-/// All variants of a server, beside the prefix of [`translating`].
+/// Returns all variants of a server, with the prefix of [`translating`].
 fn variants(dut: Dut) -> Vec<Variant> {
     dut.variants("64:ff9b::/96".parse().unwrap())
 }
 
-/// Those that need no commands of the plan.
+/// Returns the servers that need no commands in the plan.
 fn duts() -> impl Iterator<Item = Dut> {
     Dut::ALL.iter().copied().filter(|&dut| dut != Dut::Custom)
 }
 
-/// Servers of [`duts`], once for each driver: its name, with the first release of a later driver, and
-/// the driver.
+/// Returns the servers of [`duts`], once for each driver: name with the first release of a later
+/// driver, and driver.
 fn drivers() -> impl Iterator<Item = (String, Dut, &'static Driver<Translate>)> {
     duts().flat_map(|dut| {
         let later = dut.driver().later.iter().map(move |(Release(major, minor), driver)| {
@@ -83,7 +83,7 @@ fn drivers() -> impl Iterator<Item = (String, Dut, &'static Driver<Translate>)> 
     })
 }
 
-/// Addresses and prefix are in each configuration, and the server's folder is in the command.
+/// Each configuration contains addresses and prefix, and the command contains the server's folder.
 #[test]
 fn configurations_say_what_is_measured() {
     let none = Operator::default();
@@ -117,7 +117,7 @@ fn driver_follows_the_release() {
     };
     let [five, six] = ["5.7.5", "6.0.15"].map(|of| format!("Knot Resolver, version {of}"));
     assert!(!forwarding(&five) && forwarding(&six));
-    // A later driver must begin later.
+    // Later drivers need ascending releases.
     for dut in duts() {
         assert!(dut.driver().later.is_sorted_by(|(a, _), (b, _)| a < b), "{dut:?}");
     }
@@ -139,8 +139,8 @@ fn operators_lines_override_the_yaml_of_powerdns() {
     }
 }
 
-/// A server is told how many threads or processes it has, and other numbers change its command or
-/// its file.
+/// The number of threads or processes of a server is configured: other numbers change its command
+/// or its file.
 #[test]
 fn every_server_is_told_its_threads() {
     fn told<T: Task + Clone>(driver: &Driver<T>, setting: &Setting<'_, T>) -> String {
@@ -185,8 +185,8 @@ fn every_server_is_told_its_threads() {
     assert!(Dut::Custom.driver().tells_threads(&custom("-t{cores}")));
 }
 
-/// The whole files, as they were looked at: what a server is told decides what is measured.
-/// `BLESS=1` writes them anew.
+/// Compares the whole files with reviewed ones, because the configuration determines the
+/// measurement. `BLESS=1` rewrites them.
 #[test]
 fn configurations_are_those_that_were_looked_at() {
     let none = Operator::default();
@@ -200,7 +200,7 @@ fn configurations_are_those_that_were_looked_at() {
         let text = driver.configuration(&setting_of_checks);
         let anchors = setting_of_checks.task.checked.as_ref().map(|checked| dut.anchors(checked));
         let (file, anchors) = anchors.unwrap();
-        // The key or its digest, in the configuration or in the file that it names.
+        // The key or its digest, in the configuration or in the file that it refers to.
         let has = |text: &str| {
             text.contains("+mofH3IFBoMah4Uc1DSCz5z") || text.contains("bab33ecadd9e70fb")
         };
@@ -231,7 +231,7 @@ fn configurations_are_those_that_were_looked_at() {
     }
 }
 
-/// The lines of `text` that `usual` does not have, and with `-` before them those that it lacks.
+/// Returns the lines of `text` that are not in `usual`, and the missing ones with `-` before them.
 fn differing(usual: &str, text: &str) -> String {
     let lacks = |of: &str, line: &str| !of.lines().any(|other| other == line);
     let gone = usual.lines().filter(|line| lacks(text, line)).map(|line| format!("-{line}\n"));
@@ -239,7 +239,7 @@ fn differing(usual: &str, text: &str) -> String {
     gone.chain(new).collect()
 }
 
-/// A line of the operator's that each server's checker knows as one of its main section.
+/// Returns a line of the operator that each server's checker accepts in its main section.
 fn extra(name: &str) -> &'static str {
     match name {
         "BIND" => "minimal-responses yes;",
@@ -252,8 +252,8 @@ fn extra(name: &str) -> &'static str {
     }
 }
 
-/// Verdicts of a server's own checker on its configuration, on one with a line of an operator's, and
-/// on one with an invalid last line. `None` if the checker is not installed.
+/// Runs a server's checker on its configuration, on one with a line of the operator, and on one
+/// with an invalid last line. `None` if the checker is not installed.
 fn checked<T: Task>(
     driver: &Driver<T>,
     setting: impl Fn(&Operator) -> String,
@@ -281,7 +281,7 @@ fn checked<T: Task>(
     Some(good)
 }
 
-/// Release of the installed program, if the driver depends on it.
+/// Returns the release of the installed program, if the driver depends on it.
 fn installed(driver: &Driver<Translate>) -> Release {
     let program = driver.program_name().and_then(|name| find(Path::new(name)));
     let Some(program) = program.filter(|_| driver.depends_on_release()) else {
@@ -293,15 +293,15 @@ fn installed(driver: &Driver<Translate>) -> Release {
     Release::of(&String::from_utf8_lossy(&[output.stdout, output.stderr].concat()))
 }
 
-/// dns64d is beside the test's own folder, the others on the path.
+/// dns64d is in the parent of the test's folder, the others are on the `PATH`.
 fn program_of_the_checker(name: &str) -> Option<PathBuf> {
     let exe = std::env::current_exe().unwrap();
     let beside = exe.parent().unwrap().parent().unwrap().join(name);
     if beside.is_file() { Some(beside) } else { find(Path::new(name)) }
 }
 
-/// Names of the servers whose checkers a run must not miss, as `cargo xtask test` sets it when it
-/// has installed them.
+/// Names of the servers whose checkers must be present. `cargo xtask test` sets it after installing
+/// them.
 const MUST_CHECK: &str = "DNS64BENCH_MUST_CHECK";
 
 #[test]
@@ -333,7 +333,7 @@ fn the_servers_own_checkers_accept_them() {
             let text = |operator: &Operator| {
                 driver.configuration(&checked_as(&variant, Path::new("/run/x"), operator))
             };
-            // A checker that looked for the file of anchors would find none; none does.
+            // A checker that reads the file of anchors would not find it; no checker does.
             judge(dut.name(), checked(driver, text));
         }
     }

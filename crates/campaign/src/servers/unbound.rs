@@ -1,5 +1,5 @@
-//! Unbound: DNS64 and iterator module; validation for checks only. Operators' lines go into
-//! `server`.
+//! Unbound: DNS64 and iterator modules, with validation for checks only. The operator's lines are
+//! added to `server`.
 
 use super::{Driver, Program, Ready, Setting, Told, Translate, Version, with, words};
 
@@ -34,7 +34,7 @@ fn configuration(setting: &Setting<'_, Translate>) -> String {
             checked.anchors.iter().map(anchor).collect(),
         ),
     };
-    // Room for a million names; so-reuseport spreads the clients over the threads.
+    // Space for a million names; so-reuseport distributes the clients over the threads.
     format!(
         "server:\n  interface: {ip}\n  port: {port}\n  access-control: ::/0 allow\n  access-control: 0.0.0.0/0 allow\n  \
          module-config: \"dns64 {validator}iterator\"\n  dns64-prefix: {prefix}\n  local-zone: \"test.\" nodefault\n  \

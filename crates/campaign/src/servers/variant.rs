@@ -1,6 +1,6 @@
-//! How a DUT is configured for the checks of its answers. One configuration cannot show all that a
-//! server offers, so checks that depend on the prefix, on validation or on what is excluded are made
-//! with others as well.
+//! Configurations of a DUT for conformance checks. One configuration cannot show everything that a
+//! server supports, so checks that depend on the prefix, on validation or on excluded ranges are
+//! executed with other configurations too.
 
 use std::fmt;
 
@@ -10,15 +10,15 @@ use tester::measurer::expect::Prefix;
 
 use super::Dut;
 
-/// The range of IPv6 addresses that a DUT is told to exclude (RFC 6147 §5.1.4) besides
-/// ::ffff:0:0/96: nothing else has addresses of it.
+/// A range of IPv6 addresses that a DUT is configured to exclude (RFC 6147 §5.1.4) in addition to
+/// ::ffff:0:0/96. It contains no other address of the tests.
 pub const EXCLUDED: &str = "3fff:bad::/32";
 
 /// The Well-Known Prefix (RFC 6052 §2.1).
 const WELL_KNOWN: &str = "64:ff9b::/96";
 
-/// A prefix of each length that RFC 6052 §2.2 knows, of those for documentation (RFC 9637): the
-/// names of checks have addresses of 2001:db8::/32.
+/// A prefix of each length in RFC 6052 §2.2, from the range for documentation (RFC 9637). The names
+/// of checks have addresses in 2001:db8::/32.
 const OWN_PREFIXES: [&str; 6] = [
     "3fff:64::/32",
     "3fff:64:6400::/40",
@@ -28,32 +28,33 @@ const OWN_PREFIXES: [&str; 6] = [
     "3fff:64:64:64:0:64::/96",
 ];
 
-/// Two prefixes at once.
+/// Two prefixes in the same configuration.
 const SEVERAL: [&str; 2] = ["3fff:64:64:64:0:64::/96", "3fff:65:65::/48"];
 
-/// One configuration of a DUT for checks.
+/// A configuration of a DUT for checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Variant {
-    /// The plan's prefix; it validates if it can. All checks are made with it.
+    /// The plan's prefix, with validation if the server supports it. All checks are executed with
+    /// it.
     #[default]
     Usual,
-    /// Other prefixes than the plan's.
+    /// Prefixes that differ from the plan's.
     Prefixes(Vec<Prefix>),
-    /// It does not validate, though it could.
+    /// Without validation, although the server supports it.
     NoValidation,
-    /// It is told to exclude [`EXCLUDED`].
+    /// Excludes [`EXCLUDED`].
     Excluding,
 }
 
 impl Variant {
-    /// Whether it is the usual one, as serde asks.
+    /// True for the usual configuration; used by serde.
     pub(crate) fn is_usual(&self) -> bool {
         *self == Variant::Usual
     }
 
-    /// What of the server it shows that the usual one does not; none: it is the usual one, and
-    /// shows all else.
+    /// Returns the aspect of the server that this variant shows, in contrast to the usual one;
+    /// `None` for the usual one, which shows everything else.
     pub fn aspect(&self) -> Option<Aspect> {
         match self {
             Variant::Usual => None,
@@ -63,7 +64,7 @@ impl Variant {
         }
     }
 
-    /// The prefixes that the server is told, where the plan has `usual`.
+    /// Returns the configured prefixes, if the plan has `usual`.
     pub fn prefixes(&self, usual: Prefix) -> Vec<Prefix> {
         match self {
             Variant::Prefixes(own) => own.clone(),
@@ -71,7 +72,7 @@ impl Variant {
         }
     }
 
-    /// The range that the server is told to exclude.
+    /// Returns the configured range of excluded addresses.
     pub fn excluded(&self) -> Option<&'static str> {
         (*self == Variant::Excluding).then_some(EXCLUDED)
     }
@@ -93,8 +94,8 @@ impl fmt::Display for Variant {
 }
 
 impl Dut {
-    /// All configurations with which the checks of its answers are made, where the plan's prefix is
-    /// `usual`: the usual one first, then those that its driver can write.
+    /// Returns all configurations for checks, if the plan's prefix is `usual`: the usual one first,
+    /// then those that its driver supports.
     pub fn variants(self, usual: Prefix) -> Vec<Variant> {
         let prefix = |text: &str| text.parse::<Prefix>().ok();
         let is_well_known = prefix(WELL_KNOWN) == Some(usual);
@@ -119,7 +120,7 @@ impl Dut {
         all
     }
 
-    /// The lengths of prefixes that it takes, by its manual.
+    /// Returns the supported prefix lengths, according to its manual.
     fn prefix_lengths(self) -> &'static [u8] {
         match self {
             Dut::Bind | Dut::Unbound | Dut::Coredns | Dut::Dns64d => &[32, 40, 48, 56, 64, 96],
@@ -128,12 +129,12 @@ impl Dut {
         }
     }
 
-    /// Whether it makes records with several prefixes for the same client.
+    /// True if it synthesizes records with several prefixes for the same client.
     fn takes_several_prefixes(self) -> bool {
         matches!(self, Dut::Bind | Dut::Dns64d)
     }
 
-    /// Whether it can be told which addresses to exclude.
+    /// True if the excluded addresses can be configured.
     fn excludes(self) -> bool {
         matches!(self, Dut::Bind | Dut::KnotResolver | Dut::Dns64d)
     }

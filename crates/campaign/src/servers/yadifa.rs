@@ -1,4 +1,4 @@
-//! YADIFA. Operators' lines go into `<main>`. It has no checker for its file.
+//! YADIFA. The operator's lines are added to `<main>`. It has no checker for its file.
 
 use super::zone_file::{Given, driver};
 use super::{Driver, Serve, Setting, with};

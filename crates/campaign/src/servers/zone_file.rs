@@ -1,27 +1,27 @@
-//! What authoritative servers of others have in common: they are programs on the path that are told
-//! everything by one file, read our zone file, and count nothing. A server's file says what
-//! differs: its name, its program, and the form of its configuration.
+//! Common part of third-party authoritative servers: programs on the `PATH` that are configured by
+//! a single file, read the zone file, and do not count queries. A server's file contains the
+//! differences: its name, its program, and its configuration format.
 
 use super::{Driver, Program, Ready, Serve, Setting, Told, Version};
 
-/// What such a server is told.
+/// Configuration values of such a server.
 pub(super) struct Given {
     /// The folder of its files.
     pub(super) folder: String,
-    /// Where it listens.
+    /// Listen address.
     pub(super) ip: String,
-    /// On which port.
+    /// Listen port.
     pub(super) port: u16,
-    /// Threads or processes that it answers with.
+    /// Number of answering threads or processes.
     pub(super) threads: usize,
     /// The zone file.
     pub(super) zone: String,
-    /// The operator's lines for its main section, with their ends.
+    /// The operator's lines for its main section, with line ends.
     pub(super) extra: String,
 }
 
 impl Given {
-    /// By the plan; the operator's lines are behind `indent`.
+    /// Returns the values of a setting; the operator's lines are indented by `indent`.
     pub(super) fn by(setting: &Setting<'_, Serve>, indent: &str) -> Given {
         Given {
             folder: setting.place(),
@@ -34,7 +34,7 @@ impl Given {
     }
 }
 
-/// The driver of a server that is told everything by its configuration `file`.
+/// Returns the driver of a server that is configured by the file `file` only.
 pub(super) const fn driver(
     (name, program): (&'static str, &'static str),
     version: &'static str,
