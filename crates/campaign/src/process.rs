@@ -1,5 +1,5 @@
 //! Processes that an agent starts on its host: their logs, their CPU time, and their end, also
-//! after a crash of ours. Each leads a process group of its own, which ends with it.
+//! after a crash of dns64bench. Each process leads a process group, which ends with it.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
@@ -22,21 +22,22 @@ use crate::place::Allowed;
 
 /// Ticks per second in `/proc/PID/stat`: USER_HZ, 100 on all architectures that run Rust.
 const TICKS: f64 = 100.0;
-/// How long a server may take to end on SIGTERM.
+/// Time limit for a server to end after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A process of ours, which ends with this value.
+/// A child process, which is ended when this value is dropped.
 pub struct Process {
     child: Child,
     registry: PathBuf,
 }
 
 impl Process {
-    /// Starts `command` with its output in `log`, or its standard output in `stdout`. `registry` is
-    /// a folder in which a file tells a later run of ours what to end if this one is killed.
+    /// Starts `command` with its output in `log`, or its standard output in `stdout`. A file in the
+    /// folder `registry` identifies the process for a later run, which ends it if this one is
+    /// killed.
     ///
     /// # Errors
-    /// If the program cannot be started or the files not be written.
+    /// If the program cannot be started or the files cannot be written.
     pub fn start(
         mut command: Command,
         stdout: Option<File>,
@@ -49,20 +50,20 @@ impl Process {
         let child = command.spawn()?;
         let registry = registry.join(format!("{}.pid", child.id()));
         let started = start_time(child.id()).unwrap_or_default();
-        // Ends with this value, also if it cannot be noted.
+        // Created first, so that the process is ended even if it cannot be registered.
         let process = Process { child, registry };
         fs::write(&process.registry, format!("{} {started}\n", process.pid()))?;
         Ok(process)
     }
 
-    /// The process id, as the kernel numbers it.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// How it ended, if it has: its status (`None` after a signal), and in words. It stays a zombie
-    /// until it is dropped, so that nobody else gets its id, which is that of its group, before
-    /// that is ended too.
+    /// Returns how it ended, if it has: its status (`None` after a signal), and a description. The
+    /// process stays a zombie until the value is dropped, so that its id, which is that of its
+    /// group, is not reused before the group is ended too.
     pub fn ended(&self) -> Option<(Option<i32>, String)> {
         let id = Id::Pid(Pid::from_raw(self.child.id() as i32));
         match waitid(id, WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT) {
@@ -83,8 +84,8 @@ impl Drop for Process {
     }
 }
 
-/// SIGTERM to the group of a process, and SIGKILL where that does not help. A stopped process takes
-/// neither before it goes on.
+/// Sends SIGTERM to the group of a process, and SIGKILL if it does not end. A stopped process
+/// handles neither until it is continued.
 fn end(pid: u32, patience: Duration, mut is_over: impl FnMut() -> bool) {
     let group = Pid::from_raw(pid as i32);
     let mut over = is_over();
@@ -97,12 +98,12 @@ fn end(pid: u32, patience: Duration, mut is_over: impl FnMut() -> bool) {
         thread::sleep(Duration::from_millis(10));
         over = is_over();
     }
-    // Whoever of the group is left, the leader's children included.
+    // The remaining processes of the group, including the leader's children.
     let _ = killpg(group, Signal::SIGKILL);
 }
 
-/// Ends what an earlier run of ours left behind in `registry`: only processes with the id *and* the
-/// start time that it noted.
+/// Ends the processes that an earlier run left in `registry`: only those whose id *and* start time
+/// match.
 ///
 /// # Errors
 /// If the folder cannot be read.
@@ -110,7 +111,7 @@ pub(crate) fn end_left_over(registry: &Path) -> io::Result<()> {
     end_noted(registry, PATIENCE)
 }
 
-/// As [`end_left_over`], at once and with SIGKILL.
+/// Same as [`end_left_over`], immediately and with SIGKILL.
 ///
 /// # Errors
 /// If the folder cannot be read.
@@ -133,8 +134,8 @@ fn end_noted(registry: &Path, patience: Duration) -> io::Result<()> {
     Ok(())
 }
 
-/// Fields of `/proc/PID/stat` after the program's name: state, parent, … (proc_pid_stat(5), from
-/// field 3 on).
+/// Returns the fields of `/proc/PID/stat` after the program's name: state, parent, …
+/// (proc_pid_stat(5), from field 3 on).
 fn stat(pid: u32) -> Option<Vec<String>> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let fields: Vec<String> =
@@ -143,13 +144,13 @@ fn stat(pid: u32) -> Option<Vec<String>> {
     (fields.first()? != "Z").then_some(fields)
 }
 
-/// When a process started, in ticks since boot.
+/// Returns the start time of a process, in ticks since boot.
 fn start_time(pid: u32) -> Option<u64> {
     stat(pid)?.get(19)?.parse().ok()
 }
 
-/// CPU seconds that the given processes, their descendants and their process groups have used, to
-/// the nanosecond (a process that ends meanwhile: to a hundredth of a second).
+/// Returns the CPU seconds of the given processes, their descendants and their process groups, to
+/// the nanosecond (to a hundredth of a second for a process that ends meanwhile).
 pub fn cpu_seconds(roots: &[u32]) -> f64 {
     let (family, ticked) = family_and_times(stat_lines().iter().map(String::as_str), roots);
     let used = family.iter().filter_map(|pid| {
@@ -159,8 +160,8 @@ pub fn cpu_seconds(roots: &[u32]) -> f64 {
     used.sum()
 }
 
-/// The smallest CPU quota of the given processes, their descendants and their process groups, in
-/// thousandths of a CPU; `None` without a quota.
+/// Returns the smallest CPU quota of the given processes, their descendants and their process
+/// groups, in thousandths of a CPU; `None` without a quota.
 pub(crate) fn quota(roots: &[u32]) -> Option<u64> {
     let family = family(stat_lines().iter().map(String::as_str), roots);
     let texts =
@@ -169,8 +170,8 @@ pub(crate) fn quota(roots: &[u32]) -> Option<u64> {
     texts.filter_map(|text| Some(smallest(&tree, &text)?.millicpu)).min()
 }
 
-/// On which CPUs the threads of the given processes, their descendants and their process groups may
-/// run.
+/// Returns the CPUs on which the threads of the given processes, their descendants and their
+/// process groups may run.
 pub fn allowed_cpus(roots: &[u32]) -> Vec<Allowed> {
     let family = family(stat_lines().iter().map(String::as_str), roots);
     let tasks = family
@@ -181,7 +182,7 @@ pub fn allowed_cpus(roots: &[u32]) -> Vec<Allowed> {
     allowed(texts.iter().flat_map(|text| text.lines()))
 }
 
-/// As [`allowed_cpus`], from the lines of `/proc/PID/task/*/status`.
+/// Same as [`allowed_cpus`], from the lines of `/proc/PID/task/*/status`.
 pub(crate) fn allowed<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<Allowed> {
     let mut all: Vec<Allowed> = Vec::new();
     for list in lines.filter_map(|line| line.strip_prefix("Cpus_allowed_list:")) {
@@ -194,21 +195,22 @@ pub(crate) fn allowed<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<Allowed> 
     all
 }
 
-/// The lines of `/proc/*/stat`. Processes may end between the list and the reading.
+/// Returns the lines of `/proc/*/stat`. Processes may end between the listing and the reading.
 fn stat_lines() -> Vec<String> {
     let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     numbers.filter_map(|n| fs::read_to_string(format!("/proc/{n}/stat")).ok()).collect()
 }
 
-/// As [`cpu_seconds`], to hundredths of a second, from the lines of `/proc/*/stat`.
+/// Same as [`cpu_seconds`], to hundredths of a second, from the lines of `/proc/*/stat`.
 pub(crate) fn family_seconds<'a>(lines: impl Iterator<Item = &'a str>, roots: &[u32]) -> f64 {
     let (family, used) = family_and_times(lines, roots);
     family.iter().filter_map(|pid| used.get(pid)).sum()
 }
 
-/// CPU seconds so far of all processes but kernel threads and the given ones with their families,
-/// ended children included; `None` if this host does not show all of its processes.
+/// Returns the CPU seconds so far of all processes except kernel threads and the given ones with
+/// their families. Ended children are included. `None` if this host does not show all of its
+/// processes.
 pub(crate) fn other_seconds(ours: &[u32]) -> Option<f64> {
     let namespace = fs::read_link("/proc/self/ns/pid").ok()?;
     let sees_all = namespace.to_str() == Some(FIRST_NAMESPACE) && stat(1).is_some();
@@ -218,12 +220,12 @@ pub(crate) fn other_seconds(ours: &[u32]) -> Option<f64> {
     sees_all.then(|| seconds_of_others(lines.iter().map(String::as_str), &roots))
 }
 
-/// The PID namespace that has all processes (`PROC_PID_INIT_INO` of the kernel).
+/// The initial PID namespace, which contains all processes (`PROC_PID_INIT_INO` of the kernel).
 pub(crate) const FIRST_NAMESPACE: &str = "pid:[4026531836]";
 /// The flag of kernel threads in `/proc/PID/stat` (`PF_KTHREAD` of the kernel).
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// This process, and those above it that run the same program.
+/// Returns this process, and its ancestors that run the same program.
 fn same_program() -> Vec<u32> {
     let program = |pid: u32| fs::read_link(format!("/proc/{pid}/exe")).ok();
     let own = program(std::process::id());
@@ -238,7 +240,7 @@ fn same_program() -> Vec<u32> {
     all
 }
 
-/// CPU seconds of other programs, from the lines of `/proc/*/stat`.
+/// Returns the CPU seconds of other programs, from the lines of `/proc/*/stat`.
 pub(crate) fn seconds_of_others<'a>(
     lines: impl Iterator<Item = &'a str> + Clone,
     ours: &[u32],
@@ -256,7 +258,7 @@ pub(crate) fn seconds_of_others<'a>(
     lines.filter_map(of).sum()
 }
 
-/// The given processes, their descendants and their process groups, as far as they have not ended,
+/// Returns the given processes, their descendants and their process groups, unless they have ended,
 /// from the lines of `/proc/*/stat`.
 pub(crate) fn family<'a>(lines: impl Iterator<Item = &'a str>, roots: &[u32]) -> HashSet<u32> {
     let lives = |line: &&str| !line.rsplit(')').next().is_some_and(|s| s.starts_with(" Z"));
@@ -264,7 +266,7 @@ pub(crate) fn family<'a>(lines: impl Iterator<Item = &'a str>, roots: &[u32]) ->
     family.into_iter().filter(|pid| times.contains_key(pid)).collect()
 }
 
-/// A family, and the CPU seconds of all processes.
+/// Returns a family, and the CPU seconds of all processes.
 fn family_and_times<'a>(
     lines: impl Iterator<Item = &'a str>,
     roots: &[u32],
@@ -327,8 +329,7 @@ mod tests {
         let mut command = Command::new("sleep");
         command.arg("1000");
         let process = Process::start(command, None, &folder.path().join("log"), &registry).unwrap();
-        // A note about a process of that id which started at another time is about a process that
-        // is gone.
+        // An entry with another start time belongs to an earlier process with the same id.
         let mut other = Command::new("sleep").arg("1000").spawn().unwrap();
         fs::write(registry.join("x.pid"), format!("{} 1\n", other.id())).unwrap();
         end_left_over(&registry).unwrap();
@@ -353,7 +354,7 @@ mod tests {
             thread::sleep(Duration::from_millis(20));
             used = cpu_seconds(&[process.pid()]);
         }
-        // A server that is asked little uses less than one of the kernel's ticks.
+        // A server with few queries uses less than one of the kernel's ticks.
         assert_ne!(used, (used / 0.01).round() * 0.01, "in hundredths of a second only");
         let children =
             fs::read_to_string(format!("/proc/{0}/task/{0}/children", process.pid())).unwrap();
@@ -378,7 +379,7 @@ mod tests {
         let process =
             Process::start(command, None, &folder.path().join("log"), folder.path()).unwrap();
         let give_up = Instant::now() + Duration::from_secs(30);
-        // A shell and its child, on the CPU that both were given.
+        // A shell and its child, both on the assigned CPU.
         while allowed_cpus(&[process.pid()]) != [Allowed { cpus: [0].into(), threads: 2 }] {
             assert!(Instant::now() < give_up, "{:?}", allowed_cpus(&[process.pid()]));
             thread::sleep(Duration::from_millis(20));
@@ -392,7 +393,8 @@ mod tests {
                 "{pid} (a b) c) S {parent} {pid} 0 0 -1 {flags} 0 0 0 0 100 50 {ended} 0 20 0 1"
             )
         };
-        // 2 and 3 are the kernel's, 10 and 11 ours; 20 has had children that have ended.
+        // 2 and 3 are kernel threads, 10 and 11 are the given processes; 20 has had children that
+        // have ended.
         let lines = [
             line(1, 0, 0x40_0100, 0),
             line(2, 0, KERNEL_THREAD, 0),
@@ -420,11 +422,11 @@ mod tests {
         let line = |pid: u32, parent: u32, group: u32| {
             format!("{pid} (a b) c) S {parent} {group} 0 0 0 0 0 0 0 0 100 50 0 0 0 0 1 0 77 0")
         };
-        // 11 is 10's child, 12 has left its parent but not its group, 13 is a stranger.
+        // 11 is a child of 10, 12 has left its parent but not its group, 13 is unrelated.
         let lines = [line(10, 1, 10), line(11, 10, 11), line(12, 1, 10), line(13, 1, 13)];
         let of = |roots: &[u32]| family_seconds(lines.iter().map(String::as_str), roots);
         assert_eq!((of(&[10]), of(&[13]), of(&[10, 11]), of(&[])), (4.5, 1.5, 4.5, 0.0));
-        // One that has ended runs nowhere; what it has used counts until somebody waits for it.
+        // An ended process runs nowhere; its CPU time counts until its parent waits for it.
         let ended = line(13, 1, 13).replace(" S ", " Z ");
         assert_eq!(family([ended.as_str()].into_iter(), &[13]), HashSet::new());
         assert_eq!(family_seconds([ended.as_str()].into_iter(), &[13]), 1.5);

@@ -1,5 +1,5 @@
-//! The agent, `dns64bench agent`: does what it is asked on standard input, a JSON object a line,
-//! answers on standard output, and ends all that it has started when its input ends.
+//! The agent, `dns64bench agent`: reads requests from standard input, one JSON object per line,
+//! replies on standard output, and ends everything that it started when its input ends.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -20,10 +20,10 @@ use crate::numa::Numa;
 use crate::process::{Process, allowed_cpus, cpu_seconds, end_left_over, other_seconds, quota};
 use crate::servers::find;
 
-/// How long a server may take to answer the question whether it is there.
+/// Timeout of a query that tests whether a server answers.
 const ASKED: Duration = Duration::from_millis(300);
 
-/// Serves requests until there are no more.
+/// Serves requests until the input ends.
 ///
 /// # Errors
 /// If the folder cannot be used, or the other side is gone.
@@ -50,7 +50,7 @@ pub fn serve(folder: &Path, input: impl BufRead, mut output: impl Write) -> io::
             Err(e) => Reply::Refused(format!("that is no request: {e}")),
         };
         match say(&mut output, &reply) {
-            // Who asked is gone.
+            // The other side is gone.
             Err(e) if e.kind() == io::ErrorKind::BrokenPipe => break,
             said => said?,
         }
@@ -68,7 +68,7 @@ fn say(output: &mut impl Write, what: &impl serde::Serialize) -> io::Result<()> 
 struct Agent {
     folder: PathBuf,
     registry: PathBuf,
-    /// By id; they end with this value.
+    /// Processes by id, which end when this value is dropped.
     processes: HashMap<u32, Process>,
 }
 
@@ -81,9 +81,10 @@ impl Agent {
             }
             Request::Read { path, last } => Reply::Text(end_of(&self.folder.join(path), last)?),
             Request::Find { program } => Reply::Found(find(&program)),
-            // Its words themselves keep to the limit.
+            // The command contains the limit.
             Request::Run { words, limit: _ } => {
-                // A file, because what the command leaves running may keep a pipe open for ever.
+                // A file, because processes that the command leaves behind may keep a pipe open
+                // forever.
                 let mut file = tempfile::tempfile()?;
                 let (out, err) = (file.try_clone()?, file.try_clone()?);
                 let status =
@@ -124,7 +125,7 @@ impl Agent {
         })
     }
 
-    /// A file below the folder, in folders that exist.
+    /// Returns a path below the folder, and creates the folders above it.
     fn file(&self, path: &Path) -> io::Result<PathBuf> {
         let path = self.folder.join(path);
         if let Some(parent) = path.parent() {
@@ -181,7 +182,7 @@ fn end_of(path: &Path, last: u64) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Whether a server answers a question for a name of ours, with whatever.
+/// True if a server answers a query for a test name with any response.
 fn answers(server: SocketAddr) -> io::Result<bool> {
     let any: SocketAddr =
         if server.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" }.parse().expect("a constant");
@@ -192,7 +193,7 @@ fn answers(server: SocketAddr) -> io::Result<bool> {
     if socket.send(query.bytes()).is_err() {
         return Ok(false);
     }
-    // An ICMP error means that nobody is there yet.
+    // An ICMP error means that the server does not listen yet.
     let mut reply = [0; 512];
     // NXDOMAIN, if the zone has other names.
     Ok(matches!(socket.recv(&mut reply), Ok(n) if n >= 12 && [0, 3].contains(&(reply[3] & 0xf))))
@@ -205,7 +206,7 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(30);
 
-    /// What the agent says to these requests.
+    /// Returns the agent's replies to these requests.
     fn asked(folder: &Path, requests: &[Request]) -> Vec<Reply> {
         let lines: Vec<String> =
             requests.iter().map(|r| serde_json::to_string(r).unwrap()).collect();

@@ -1,12 +1,13 @@
-//! The hosts of a campaign: what can be asked of one, and a handle on what runs there.
+//! The hosts of a campaign: requests to a host, and a handle on its processes.
 //!
 //! ```text
 //!                  ┌─ pipe ─────────► dns64bench agent      this machine, or a namespace of it
 //! Machine ─ Link ──┼─ ssh's stdio ──► dns64bench agent      another host
-//!                  └─ ssh's stdio ──► sh                    a host that has no dns64bench
+//!                  └─ ssh's stdio ──► sh                    a host without dns64bench
 //! ```
 //!
-//! Nothing listens. When the pipe or the connection ends, whatever was started over it is ended.
+//! Nothing listens on the network. When the pipe or the connection ends, everything that was
+//! started over it is ended.
 
 pub mod agent;
 mod pipe;
@@ -35,206 +36,206 @@ use pipe::PipeError;
 
 pub(crate) use ways::{agent_here, over_ssh};
 
-/// How much of a log is quoted when its server has died.
+/// Quoted part of a dead server's log, in octets.
 const TAIL: u64 = 2_000;
-/// How long a host may take for a request, besides what the request itself waits for.
+/// Time limit of a request, in addition to the time that the request itself waits for.
 const REQUEST: Duration = Duration::from_secs(30);
-/// How long a host may take until it says what it is; ssh itself gives up after 15 s.
+/// Time limit for a host's greeting; ssh itself gives up after 15 s.
 const GREETING: Duration = Duration::from_secs(30);
-/// How much of a log is copied from another host.
+/// Copied part of a log on another host, in octets.
 const WHOLE: u64 = 1 << 20;
-/// The file of CPU times is not longer than this, also on hosts with thousands of CPUs; octets.
+/// Maximum size of the file of CPU times, also on hosts with thousands of CPUs; octets.
 const CPU_TIMES: u64 = 4 << 20;
 
-/// What a host is asked; paths are below its folder.
+/// A request to a host; paths are below its folder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// Writes a file, and the folders above it.
+    /// Writes a file, and creates the folders above it.
     Write {
         /// Its path on the host.
         path: PathBuf,
-        /// The text that it will hold.
+        /// Contents of the file.
         text: String,
     },
-    /// The end of a file; nothing where there is none.
+    /// Reads the end of a file; empty if there is no file.
     Read {
         /// Its path on the host.
         path: PathBuf,
-        /// How many octets at the most.
+        /// Maximum number of octets.
         last: u64,
     },
-    /// Where a program is.
+    /// Finds a program.
     Find {
         /// Its name or path.
         program: PathBuf,
     },
-    /// Runs a command that ends soon.
+    /// Runs a short command.
     Run {
-        /// The program and its arguments; no shell reads them.
+        /// The program and its arguments, without a shell.
         words: Vec<String>,
-        /// When it ends at the latest.
+        /// Time limit.
         limit: Duration,
     },
-    /// Starts a command that runs for long.
+    /// Starts a long-running command.
     Start {
-        /// The program and its arguments; no shell reads them.
+        /// The program and its arguments, without a shell.
         words: Vec<String>,
-        /// On which CPUs; none: any.
+        /// CPUs to run on; empty: any.
         cpus: Vec<usize>,
-        /// Where its output goes.
+        /// File for its output.
         log: PathBuf,
-        /// Where its standard output goes, if not there too.
+        /// File for its standard output, if it differs from the log.
         output: Option<PathBuf>,
     },
-    /// Whether what was started is still running, after waiting for its end.
+    /// Returns whether a process is still running, after waiting for its end.
     Look {
-        /// The id from its start.
+        /// The id returned by its start.
         id: u32,
-        /// How long to wait for its end.
+        /// Time to wait for its end.
         wait: Duration,
     },
-    /// CPU time of processes with all that descend from them.
+    /// Returns the CPU time of processes and their descendants.
     Cpu {
-        /// Ids of the processes, as the host's kernel numbers them.
+        /// Ids of the processes on the host.
         ids: Vec<u32>,
     },
-    /// CPU time of all other programs on the host.
+    /// Returns the CPU time of all other programs on the host.
     Others {
-        /// Ids of our processes, which do not count, as the host's kernel numbers them.
+        /// Ids of the campaign's processes on the host, which do not count.
         ours: Vec<u32>,
     },
-    /// On which CPUs the threads of processes, with all that descend from them, may run.
+    /// Returns the CPUs on which the threads of processes and their descendants may run.
     Threads {
-        /// Ids of the processes, as the host's kernel numbers them.
+        /// Ids of the processes on the host.
         ids: Vec<u32>,
     },
-    /// The smallest CPU quota of processes with all that descend from them.
+    /// Returns the smallest CPU quota of processes and their descendants.
     Quota {
-        /// Ids of the processes, as the host's kernel numbers them.
+        /// Ids of the processes on the host.
         ids: Vec<u32>,
     },
-    /// Ends what was started.
+    /// Ends a process.
     Stop {
-        /// The id from its start.
+        /// The id returned by its start.
         id: u32,
     },
-    /// What AuthDNS has been asked.
+    /// Returns AuthDNS's counters.
     Counters {
         /// The path of AuthDNS's status socket on the host.
         socket: PathBuf,
     },
-    /// Whether a server answers, with whatever, on the host itself.
+    /// Returns whether a server answers a query from the host itself, with any response.
     Answers {
         /// Address and port of the server.
         server: SocketAddr,
     },
-    /// Page allocations, NUMA node by NUMA node.
+    /// Returns the page allocations by NUMA node.
     Numa,
-    /// What its wall clock says.
+    /// Returns the wall clock.
     Clock,
 }
 
 impl Request {
-    /// How long the request itself waits on its host.
+    /// Returns the time that the request itself waits on its host.
     fn waits(&self) -> Duration {
         match self {
             Request::Look { wait, .. } => *wait,
-            // `timeout` sends SIGKILL 5 s after its end.
+            // `timeout` sends SIGKILL 5 s after the time limit.
             Request::Run { limit, .. } => *limit + Duration::from_secs(5),
             _ => Duration::ZERO,
         }
     }
 }
 
-/// What a host says.
+/// A reply of a host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
-    /// What was asked for is done, and there is nothing to tell.
+    /// Success without data.
     Done,
-    /// The text that was wanted.
+    /// The requested text.
     Text(String),
-    /// Where something is, if anywhere.
+    /// The path of a program, if it was found.
     Found(Option<PathBuf>),
-    /// How a command ended, and all that it printed.
+    /// Result of a short command.
     Ran {
-        /// Whether its status was 0.
+        /// True if its status was 0.
         success: bool,
         /// What it printed on standard output and standard error.
         output: String,
     },
-    /// The id of what was started.
+    /// The id of the started process.
     Started(u32),
-    /// It is still running, or ended as told.
+    /// State of a process: running, or ended in this way.
     State(Option<Ended>),
     /// CPU time of processes so far, in seconds.
     Seconds(f64),
-    /// CPU time of other programs so far, in seconds; `None` where the host does not show them.
+    /// CPU time of other programs so far, in seconds; `None` if the host does not report it.
     Others(Option<f64>),
     /// A CPU quota in thousandths of a CPU, if there is one.
     Quota(Option<u64>),
-    /// Sets of CPUs, and how many threads may run on each.
+    /// Sets of CPUs, with the number of threads that may run on each.
     Threads(Vec<Allowed>),
-    /// What AuthDNS has counted so far.
+    /// AuthDNS's counters.
     Counters(Box<AuthCounters>),
-    /// Whether there was an answer.
+    /// True if there was an answer.
     Answered(bool),
-    /// Counters of NUMA nodes, where the kernel has them.
+    /// Counters of NUMA nodes, if the kernel has them.
     Numa(Option<Numa>),
     /// The wall clock, in nanoseconds since 1970-01-01 UTC.
     Clock(Nanos),
-    /// It could not be done, and why.
+    /// The request failed, with the reason.
     Refused(String),
 }
 
-/// How a process ended.
+/// The end of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
-    /// Whether its status was 0.
+    /// True if its status was 0.
     pub success: bool,
-    /// Its status; absent where a signal ended it.
+    /// Its status; absent if a signal ended it.
     pub status: Option<i32>,
-    /// How it ended, in words: an exit status or a signal.
+    /// Description of the end: an exit status or a signal.
     pub how: String,
 }
 
-/// What an agent says first.
+/// First message of an agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Greeting {
-    /// Version of its program, which must be that of this one.
+    /// Version of dns64bench, which must be the same on all hosts.
     pub version: String,
-    /// Where its program is.
+    /// Path of its program.
     pub program: PathBuf,
     /// The folder on the host for files of this run.
     pub folder: PathBuf,
-    /// A folder for sockets, with a short name, which ends with the agent.
+    /// A folder for sockets, with a short name, removed when the agent ends.
     pub scratch: PathBuf,
-    /// Tells its machine from others; empty where it is not known.
+    /// Identifies its machine; empty if unknown.
     #[serde(default)]
     pub boot_id: String,
-    /// The facts of `check` about its host.
+    /// Facts of its host, as reported by `check`.
     pub environment: Environment,
 }
 
-/// Why a host cannot be used.
+/// Error of a host.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
     /// The host cannot be reached.
     #[error("host {host} cannot be reached: {why}")]
     Unreachable {
-        /// As the plan calls it.
+        /// Name in the plan.
         host: String,
-        /// What ssh or the system said.
+        /// Error of ssh or the system.
         why: String,
     },
-    /// Another version of this program.
+    /// Another version of dns64bench.
     #[error(
         "host {host} has dns64bench {theirs}, this is {ours}: install the same build on all hosts"
     )]
     Version {
-        /// As the plan calls it.
+        /// Name in the plan.
         host: String,
         /// The version of dns64bench on the host.
         theirs: String,
@@ -246,56 +247,57 @@ pub enum HostError {
         "the connection to host {host} is lost: {why}; `dns64bench campaign resume` goes on when it is back"
     )]
     Lost {
-        /// As the plan calls it.
+        /// Name in the plan.
         host: String,
-        /// What ssh or the system said.
+        /// Error of ssh or the system.
         why: String,
     },
-    /// It could not do what was asked.
+    /// The request failed.
     #[error("host {host} cannot {what}: {why}")]
     Refused {
-        /// As the plan calls it.
+        /// Name in the plan.
         host: String,
-        /// What the host was asked to do.
+        /// The request.
         what: String,
-        /// What the host said.
+        /// The reason.
         why: String,
     },
-    /// The user wants to stop.
+    /// The user interrupted the campaign.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// A way to a host.
+/// A connection to a host.
 trait Link {
-    /// Asks, and waits for the reply; an error if there is none within `limit`, or the user wants
-    /// to stop.
+    /// Sends a request and waits for the reply; an error if there is none within `limit`, or if the
+    /// user interrupts.
     fn ask(&mut self, request: &Request, limit: Duration) -> Result<Reply, PipeError>;
 }
 
-/// A host. Clones mean the same one.
+/// A host. Clones refer to the same host.
 #[derive(Clone)]
 pub struct Machine {
     host: Rc<str>,
     link: Rc<RefCell<Box<dyn Link>>>,
     greeting: Rc<Greeting>,
-    /// The run folder, if the host's own folder is another one.
+    /// The run folder, if it is not the host's folder.
     copies: Option<Rc<Path>>,
     interruption: Interruption,
 }
 
 impl Machine {
-    /// What it said first; a host without dns64bench has the facts that a shell can find.
+    /// Returns its greeting; for a host without dns64bench, it contains the facts that a shell can
+    /// find.
     pub fn greeting(&self) -> &Greeting {
         &self.greeting
     }
 
-    /// As the plan calls it.
+    /// Returns the name in the plan.
     pub fn name(&self) -> &str {
         &self.host
     }
 
-    /// The host's folder for `path`, which is below the run folder.
+    /// Returns the path on the host for `path`, which is below the run folder.
     pub fn place(&self, path: &Path) -> PathBuf {
         self.greeting.folder.join(path)
     }
@@ -317,7 +319,7 @@ impl Machine {
         }
     }
 
-    /// An error if the user wants to stop; for loops of requests that are short.
+    /// Returns an error if the user interrupted; for loops of short requests.
     ///
     /// # Errors
     /// [`HostError::Interrupted`] only.
@@ -332,10 +334,10 @@ impl Machine {
         }
     }
 
-    /// Writes a file below the host's folder, and the same into the run folder.
+    /// Writes a file below the host's folder, and a copy into the run folder.
     ///
     /// # Errors
-    /// If the host is gone or cannot.
+    /// If the host is unreachable or the request fails.
     pub fn write(&self, path: &Path, text: &str) -> Result<(), HostError> {
         self.ask(
             &format!("write {}", path.display()),
@@ -345,20 +347,20 @@ impl Machine {
         Ok(())
     }
 
-    /// Keeps what another host has.
+    /// Stores a copy of a file on another host in the run folder.
     fn copy(&self, path: &Path, text: &str) {
         if let Some(copies) = &self.copies {
             let copy = copies.join(path);
-            // What cannot be kept is still on the host.
+            // A copy that cannot be stored is still on the host.
             let _ = copy.parent().map(fs::create_dir_all);
             let _ = fs::write(copy, text);
         }
     }
 
-    /// The end of a file below the host's folder.
+    /// Reads the end of a file below the host's folder.
     ///
     /// # Errors
-    /// If the host is gone or cannot.
+    /// If the host is unreachable or the request fails.
     pub fn read(&self, path: &Path, last: u64) -> Result<String, HostError> {
         match self
             .ask(&format!("read {}", path.display()), &Request::Read { path: path.into(), last })?
@@ -368,10 +370,10 @@ impl Machine {
         }
     }
 
-    /// Where a program is.
+    /// Finds a program.
     ///
     /// # Errors
-    /// If the host is gone.
+    /// If the host is unreachable.
     pub fn find(&self, program: &Path) -> Result<Option<PathBuf>, HostError> {
         match self.ask("look for a program", &Request::Find { program: program.into() })? {
             Reply::Found(found) => Ok(found),
@@ -379,11 +381,11 @@ impl Machine {
         }
     }
 
-    /// Runs a command that ends by itself, or is ended after `limit`: whether its status was 0, and
-    /// what it printed.
+    /// Runs a command that ends by itself, or is ended after `limit`. Returns whether its status
+    /// was 0, and its output.
     ///
     /// # Errors
-    /// If the host is gone or cannot.
+    /// If the host is unreachable or the request fails.
     pub fn run(&self, words: &[String], limit: Duration) -> Result<(bool, String), HostError> {
         let what = format!("run {}", words.join(" "));
         let (program, arguments) =
@@ -392,7 +394,7 @@ impl Machine {
             let why = format!("there is no program {program:?}");
             return Err(HostError::Refused { host: self.host.to_string(), what, why });
         };
-        // Who does not heed SIGTERM gets SIGKILL, with its process group.
+        // A program that ignores SIGTERM gets SIGKILL, together with its process group.
         let seconds = limit.as_secs().max(1).to_string();
         let bounded =
             ["timeout", "-k", "5", &seconds, &program.to_string_lossy()].map(str::to_owned);
@@ -410,7 +412,7 @@ impl Machine {
     /// Starts a command that runs until the handle is dropped.
     ///
     /// # Errors
-    /// If the host is gone or cannot.
+    /// If the host is unreachable or the request fails.
     pub fn start(
         &self,
         words: &[String],
@@ -430,15 +432,15 @@ impl Machine {
         }
     }
 
-    /// The command line that runs this program there.
+    /// Returns the command line that runs dns64bench there.
     pub fn ours(&self, arguments: &[String]) -> Vec<String> {
         [&[self.greeting.program.to_string_lossy().into_owned()], arguments].concat()
     }
 
-    /// CPU seconds of processes with all that descend from them.
+    /// Returns the CPU seconds of processes and their descendants.
     ///
     /// # Errors
-    /// If the host is gone.
+    /// If the host is unreachable.
     pub fn cpu(&self, ids: &[u32]) -> Result<f64, HostError> {
         match self.ask("read CPU times", &Request::Cpu { ids: ids.into() })? {
             Reply::Seconds(seconds) => Ok(seconds),
@@ -446,11 +448,11 @@ impl Machine {
         }
     }
 
-    /// CPU seconds so far of all programs but `ours`, this program and the kernel's threads; `None` if
-    /// the host does not show all of its processes.
+    /// Returns the CPU seconds so far of all programs except `ours`, dns64bench and kernel threads;
+    /// `None` if the host does not report all of its processes.
     ///
     /// # Errors
-    /// If the host is gone.
+    /// If the host is unreachable.
     pub(crate) fn others(&self, ours: Vec<u32>) -> Result<Option<f64>, HostError> {
         match self.ask("read CPU times of other programs", &Request::Others { ours })? {
             Reply::Others(seconds) => Ok(seconds),
@@ -458,10 +460,10 @@ impl Machine {
         }
     }
 
-    /// The smallest CPU quota of processes with all that descend from them, in thousandths of a CPU.
+    /// Returns the smallest CPU quota of processes and their descendants, in thousandths of a CPU.
     ///
     /// # Errors
-    /// If the host is gone.
+    /// If the host is unreachable.
     pub(crate) fn quota(&self, ids: &[u32]) -> Result<Option<u64>, HostError> {
         match self.ask("read CPU quotas", &Request::Quota { ids: ids.into() })? {
             Reply::Quota(quota) => Ok(quota),
@@ -469,17 +471,17 @@ impl Machine {
         }
     }
 
-    /// True if both are the same machine, perhaps in other namespaces; false where that is not known.
+    /// True if both are the same machine, possibly in different namespaces; false if unknown.
     pub(crate) fn is_same_as(&self, other: &Machine) -> bool {
         let id = &self.greeting.boot_id;
         !id.is_empty() && *id == other.greeting.boot_id
     }
 
-    /// On which CPUs the threads of processes, with all that descend from them, may run; nothing of
-    /// processes that are gone.
+    /// Returns the CPUs on which the threads of processes and their descendants may run; empty for
+    /// processes that have ended.
     ///
     /// # Errors
-    /// If the host is gone.
+    /// If the host is unreachable.
     pub fn threads(&self, ids: &[u32]) -> Result<Vec<Allowed>, HostError> {
         match self.ask("read the CPUs of threads", &Request::Threads { ids: ids.into() })? {
             Reply::Threads(allowed) => Ok(allowed),
@@ -487,10 +489,10 @@ impl Machine {
         }
     }
 
-    /// Its CPUs; none where it does not say.
+    /// Returns its CPUs; empty if the host does not report them.
     ///
     /// # Errors
-    /// If the host is gone.
+    /// If the host is unreachable.
     pub fn topology(&self) -> Result<CpuTopology, HostError> {
         match self.run(&LOOK.map(str::to_owned), REQUEST) {
             Ok((_, printed)) => Ok(CpuTopology::parse(&printed)),
@@ -499,10 +501,10 @@ impl Machine {
         }
     }
 
-    /// What AuthDNS has been asked.
+    /// Returns AuthDNS's counters.
     ///
     /// # Errors
-    /// If the host is gone, or AuthDNS does not run.
+    /// If the host is unreachable, or AuthDNS does not run.
     pub fn counters(&self, socket: &Path) -> Result<AuthCounters, HostError> {
         match self.ask("read AuthDNS's counters", &Request::Counters { socket: socket.into() })? {
             Reply::Counters(counters) => Ok(*counters),
@@ -510,10 +512,10 @@ impl Machine {
         }
     }
 
-    /// Whether a server on the host answers there.
+    /// Returns whether a server on the host answers there.
     ///
     /// # Errors
-    /// If the host is gone or cannot ask.
+    /// If the host is unreachable or the request fails.
     pub fn answers(&self, server: SocketAddr) -> Result<bool, HostError> {
         match self.ask("ask a server", &Request::Answers { server })? {
             Reply::Answered(answered) => Ok(answered),
@@ -521,10 +523,10 @@ impl Machine {
         }
     }
 
-    /// What the host's CPUs have done since it started; `None` where it does not tell.
+    /// Returns the CPU times since the host started; `None` if the host does not report them.
     ///
     /// # Errors
-    /// If the host is gone.
+    /// If the host is unreachable.
     pub(crate) fn cpu_times(&self) -> Result<Option<CpuTimes>, HostError> {
         match self.read(Path::new(cpu_time::FILE), CPU_TIMES) {
             Ok(text) => Ok(CpuTimes::parse(&text)),
@@ -533,10 +535,10 @@ impl Machine {
         }
     }
 
-    /// What its wall clock says, in nanoseconds since 1970-01-01 UTC.
+    /// Returns its wall clock, in nanoseconds since 1970-01-01 UTC.
     ///
     /// # Errors
-    /// If the host is gone, or has no agent.
+    /// If the host is unreachable, or has no agent.
     pub fn clock(&self) -> Result<Nanos, HostError> {
         match self.ask("read the clock", &Request::Clock)? {
             Reply::Clock(now) => Ok(now),
@@ -544,11 +546,11 @@ impl Machine {
         }
     }
 
-    /// Page allocations since the host started, NUMA node by NUMA node; `None` where the kernel
-    /// does not count.
+    /// Returns the page allocations since the host started, by NUMA node; `None` if the kernel does
+    /// not count them.
     ///
     /// # Errors
-    /// If the host is gone.
+    /// If the host is unreachable.
     pub(crate) fn numa(&self) -> Result<Option<Numa>, HostError> {
         match self.ask("read NUMA counters", &Request::Numa)? {
             Reply::Numa(numa) => Ok(numa),
@@ -557,7 +559,7 @@ impl Machine {
     }
 }
 
-/// Something that runs on a host, until this is dropped.
+/// A process on a host, which is ended when this value is dropped.
 pub struct Running {
     machine: Machine,
     id: u32,
@@ -565,20 +567,20 @@ pub struct Running {
 }
 
 impl Running {
-    /// Its process id there.
+    /// Returns its process id there.
     pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// The machine that the process runs on.
+    /// Returns the machine of the process.
     pub fn machine(&self) -> &Machine {
         &self.machine
     }
 
-    /// How it ended, if it does within `wait`.
+    /// Returns how it ended, if it does within `wait`.
     ///
     /// # Errors
-    /// If the host is gone.
+    /// If the host is unreachable.
     pub fn ended(&self, wait: Duration) -> Result<Option<Ended>, HostError> {
         match self.machine.ask("look at a process", &Request::Look { id: self.id, wait })? {
             Reply::State(ended) => Ok(ended),
@@ -586,12 +588,12 @@ impl Running {
         }
     }
 
-    /// The end of its log, as far as it can be had, fit for a terminal.
+    /// Returns the end of its log if it is readable, safe for a terminal.
     pub(crate) fn log_tail(&self) -> String {
         plain(&self.machine.read(&self.log, TAIL).unwrap_or_default(), TAIL as usize)
     }
 
-    /// Where its log is on its host.
+    /// Returns the path of its log on its host.
     pub(crate) fn log_path(&self) -> PathBuf {
         self.machine.place(&self.log)
     }
@@ -599,7 +601,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // A host that is gone has ended it itself.
+        // An unreachable host has ended the process itself.
         let _ = self.machine.ask("stop a process", &Request::Stop { id: self.id });
         if self.machine.copies.is_some()
             && let Ok(log) = self.machine.read(&self.log, WHOLE)

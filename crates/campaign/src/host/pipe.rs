@@ -1,5 +1,5 @@
-//! A process whose standard input and output are a way to a host. Nothing that it does or leaves
-//! undone stops us: what it says is bounded in size and time, and the user may end the waiting.
+//! A process whose standard input and output are the connection to a host. It cannot block the
+//! campaign: its output is limited in size and time, and the user can end the waiting.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -17,29 +17,29 @@ use crate::interruption::Interruption;
 use crate::process::kill_left_over;
 use crate::text::plain_line;
 
-/// How long the other side has to end what it started, several servers with 5 s each, before it is
+/// Time for the other side to end its processes, several servers with 5 s each, before it is
 /// killed.
 const GRACE: Duration = Duration::from_secs(20);
-/// The same for a way to another host that was given up: what it leads to notices by itself.
+/// The same for an abandoned connection to another host, which ends its processes by itself.
 const FAR_GRACE: Duration = Duration::from_secs(2);
-/// How long a pending request may still take when the user wants to stop.
+/// Remaining time of a pending request after the user interrupts.
 const INTERRUPTED: Duration = Duration::from_secs(2);
-/// Between two looks at whether the user wants to stop.
+/// Polling interval for an interruption.
 const LOOK_MS: u16 = 50;
-/// So many octets may answer one request; a log of 1 MiB takes up to 6 MiB as JSON.
+/// Maximum size of a reply in octets; a log of 1 MiB takes up to 6 MiB as JSON.
 const MOST: usize = 8 << 20;
-/// How long what it says on standard error is waited for when it has ended.
+/// Time to wait for its standard error after it has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// So many octets of a line on standard error are shown, and so many lines.
+/// Maximum length in octets of a line from standard error, and maximum number of lines shown.
 const STDERR_LINE: u64 = 2_000;
 const STDERR_LINES: usize = 200;
 
-/// Why there is no answer.
+/// Reason for a missing reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PipeError {
-    /// The other side is gone, silent, or says too much: nothing more is heard of it.
+    /// The other side is gone, silent, or sends too much. The connection is closed.
     Gone(String),
-    /// The user wants to stop.
+    /// The user interrupted the campaign.
     Interrupted,
 }
 
@@ -49,32 +49,32 @@ impl From<String> for PipeError {
     }
 }
 
-/// A process whose standard input and output we have. It gets no signals of our terminal, and ends
-/// when we do.
+/// A process with connected standard input and output. It gets no signals from this terminal, and
+/// ends with this process.
 pub(super) struct Pipe {
     child: Child,
     input: Option<File>,
     output: File,
-    /// Shows what it says on standard error.
+    /// Shows its standard error.
     forwarder: JoinHandle<()>,
-    /// What was read behind the last line.
+    /// Input after the last complete line.
     ahead: Vec<u8>,
-    /// What came for this request.
+    /// Octets received for this request.
     taken: usize,
     deadline: Instant,
     interruption: Interruption,
-    /// When the user wanted to stop, as the pending request noticed it.
+    /// Time at which the pending request noticed the interruption.
     noticed: Option<Instant>,
-    /// Nothing more is asked after this.
+    /// If set, no more requests are sent.
     failed: Option<PipeError>,
-    /// Where a process of this host notes what it has started, to be ended if it has to be killed;
-    /// none: it is another host's.
+    /// Folder in which a process on this host registers its children, to be ended if it has to be
+    /// killed; `None` for another host.
     registry: Option<PathBuf>,
 }
 
 impl Pipe {
-    /// Starts `command`. `registry` is the folder in which it notes what it starts here, if it
-    /// works on this host.
+    /// Starts `command`. `registry` is the folder in which it registers its children, if it runs on
+    /// this host.
     pub(super) fn open(
         mut command: Command,
         interruption: &Interruption,
@@ -111,7 +111,7 @@ impl Pipe {
         })
     }
 
-    /// Begins a request, which may take `limit` from writing to its last line.
+    /// Starts a request, with the time limit `limit` from writing to its last line.
     pub(super) fn begin(&mut self, limit: Duration) {
         self.deadline = Instant::now() + limit;
         self.taken = self.ahead.len();
@@ -132,14 +132,14 @@ impl Pipe {
         Ok(())
     }
 
-    /// The next line, without its end.
+    /// Returns the next line, without its end.
     pub(super) fn line(&mut self) -> Result<String, PipeError> {
         let mut seen = 0;
         loop {
             if let Some(end) = self.ahead[seen..].iter().position(|&octet| octet == b'\n') {
                 let rest = self.ahead.split_off(seen + end + 1);
                 let line = std::mem::replace(&mut self.ahead, rest);
-                // Logs may hold anything.
+                // Logs may contain any octets.
                 return Ok(String::from_utf8_lossy(&line[..line.len() - 1]).into_owned());
             }
             seen = self.ahead.len();
@@ -148,7 +148,7 @@ impl Pipe {
         }
     }
 
-    /// Reads what there is, or waits for it for a moment.
+    /// Reads the available input, or waits for it for a moment.
     fn read(&mut self) -> Result<(), PipeError> {
         let mut bytes = [0; 16 << 10];
         match self.output.read(&mut bytes) {
@@ -189,7 +189,7 @@ impl Pipe {
         Ok(())
     }
 
-    /// Nothing is asked any more: whatever comes would answer an older request.
+    /// Closes the connection: any further input would answer an older request.
     fn fail(&mut self, error: PipeError) -> PipeError {
         self.input = None;
         self.ahead = Vec::new();
@@ -197,7 +197,8 @@ impl Pipe {
         error
     }
 
-    /// The status of the process tells more than a broken pipe.
+    /// Returns an error with the status of the process, which is more informative than a broken
+    /// pipe.
     fn gone(&mut self, known: &str) -> PipeError {
         self.input = None;
         let ended = self.wait();
@@ -224,12 +225,12 @@ impl Pipe {
         }
     }
 
-    /// Kills the process, and ends what it has started on this host.
+    /// Kills the process, and ends the processes that it has started on this host.
     fn kill(&mut self) -> Option<ExitStatus> {
         let _ = self.child.kill();
         let status = self.child.wait().ok();
         if let Some(registry) = &self.registry {
-            // What cannot be ended now, the next run ends.
+            // Remaining processes are ended by the next run.
             let _ = kill_left_over(registry);
         }
         status
@@ -243,18 +244,18 @@ impl Drop for Pipe {
     }
 }
 
-/// Nothing there yet, or a signal in between.
+/// True if there is no data yet, or a signal interrupted the call.
 fn is_no_error(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// Waits a moment until there is something to read or room to write; the caller looks again in any
+/// Waits briefly until there is something to read or room to write; the caller checks again in any
 /// case.
 fn wait_for(end: BorrowedFd<'_>, what: PollFlags) {
     let _ = poll(&mut [PollFd::new(end, what)], PollTimeout::from(LOOK_MS));
 }
 
-/// Shows what a way to a host says on standard error, such as why ssh does not get there.
+/// Shows the standard error of a connection, such as the reason why ssh fails.
 fn forward(errors: ChildStderr) {
     let mut errors = BufReader::new(errors);
     for shown in 0.. {
@@ -265,7 +266,7 @@ fn forward(errors: ChildStderr) {
                 let text = plain_line(&String::from_utf8_lossy(&line), STDERR_LINE as usize);
                 let _ = writeln!(io::stderr(), "{text}");
             }
-            // Still read, for a full pipe would stop it.
+            // Read anyway, because a full pipe would block the process.
             Ok(_) => {}
         }
     }

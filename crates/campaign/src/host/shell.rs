@@ -1,6 +1,6 @@
-//! The way to a host that has ssh and a POSIX shell and no dns64bench: `sh`, fed over ssh, does
-//! what an agent does. When the connection ends, the shell reads no more and ends all that it has
-//! started.
+//! Connection to a host that has ssh and a POSIX shell but no dns64bench: `sh`, fed over ssh,
+//! replaces the agent. When the connection ends, the shell's input ends, and the shell ends
+//! everything that it started.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -16,17 +16,18 @@ use crate::numa::Numa;
 use crate::process::{FIRST_NAMESPACE, allowed, family, family_seconds, seconds_of_others};
 use crate::text::{MESSAGE, plain};
 
-/// Begins the output of every command, after anything that start-up files of the shell print.
+/// Marks the start of the output of every command, after any output of the shell's start-up files.
 const BEGIN: &str = "dns64bench-output";
-/// Ends the output of every command, with its status.
+/// Marks the end of the output of every command, with its status.
 const MARK: &str = "dns64bench-status";
 
-/// Lines that a host's shell says first: its folder, how many CPUs, its user's id, its boot id.
+/// Number of lines in the greeting of a host's shell: its folder, its number of CPUs, its user's
+/// id, its boot id.
 const FACTS: usize = 4;
 
-/// `alive`: whether a process is there and no zombie. `end_all`: what happens when the connection
-/// is gone. `born`: when a process started, in ticks since boot. `note`: keeps that for a later
-/// run, should this shell not live to see the end.
+/// Functions of the shell. `alive`: true if a process exists and is not a zombie. `end_all`: runs
+/// when the connection ends. `born`: start time of a process, in ticks since boot. `note`: stores
+/// the start time for a later run, in case this shell is killed.
 const PRELUDE: &str = r#"
 alive() { case $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) in Z*|'') return 1;; esac; }
 end() {
@@ -43,8 +44,8 @@ trap end_all EXIT
 trap 'exit 1' HUP TERM INT PIPE
 "#;
 
-/// Ends what shells before this one noted in this folder: only groups whose first process is still
-/// the one of then, by its start time. Then there is a registry for this shell.
+/// Ends the processes that earlier shells registered in this folder, if the start time of the
+/// group's first process still matches. Then creates the registry of this shell.
 const END_LEFT_OVER: &str = r#"
 for r in running.*; do
   [ -e "$r" ] || continue
@@ -54,7 +55,7 @@ done
 registry=$PWD/running.$$
 "#;
 
-/// A word as the shell reads it back.
+/// Quotes a word for the shell.
 pub(super) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
@@ -66,7 +67,7 @@ fn quoted_all(words: &[String]) -> String {
 struct ShellLink(Pipe);
 
 impl ShellLink {
-    /// Runs a script; its status and what it printed.
+    /// Runs a script; returns its status and its output.
     fn run(&mut self, script: &str) -> Result<(i32, String), PipeError> {
         let begin = format!("printf '\\n%s\\n' {BEGIN}");
         let end = format!("printf '\\n%s %s\\n' {MARK} \"$?\"");
@@ -82,7 +83,7 @@ impl ShellLink {
         }
     }
 
-    /// On which CPUs the threads of processes, with all that descend from them, may run.
+    /// Returns the CPUs on which the threads of processes and their descendants may run.
     fn threads(&mut self, ids: &[u32]) -> Result<Reply, PipeError> {
         let (_, stats) = self.run("cat /proc/[0-9]*/stat 2>/dev/null")?;
         let folders =
@@ -92,7 +93,7 @@ impl ShellLink {
         Ok(Reply::Threads(allowed(lines.lines())))
     }
 
-    /// The smallest CPU quota of processes with all that descend from them.
+    /// Returns the smallest CPU quota of processes and their descendants.
     fn quota(&mut self, ids: &[u32]) -> Result<Reply, PipeError> {
         let (_, stats) = self.run("cat /proc/[0-9]*/stat 2>/dev/null")?;
         let processes = family(stats.lines(), ids).into_iter();
@@ -109,7 +110,7 @@ impl ShellLink {
         Ok(Reply::Quota(quotas.min()))
     }
 
-    /// CPU seconds so far of all programs but these and this shell.
+    /// Returns the CPU seconds so far of all programs except these and this shell.
     fn others(&mut self, ours: &[u32]) -> Result<Reply, PipeError> {
         let script =
             "echo $$; readlink /proc/self/ns/pid || echo; cat /proc/[0-9]*/stat 2>/dev/null";
@@ -178,7 +179,7 @@ impl Link for ShellLink {
                 let output = output
                     .as_ref()
                     .map_or_else(|| format!(">>{log}"), |output| format!(">{}", path(output)));
-                // In a group of its own, which ends with it.
+                // In a separate process group, which ends with it.
                 let words = quoted_all(words);
                 let start = format!("setsid {pin}{words} {output} 2>>{log} </dev/null &");
                 let start =
@@ -193,7 +194,7 @@ impl Link for ShellLink {
                 let wait = format!(
                     "n=0; while alive {id} && [ $n -lt {tenths} ]; do sleep 0.1; n=$((n+1)); done"
                 );
-                // A shell remembers a status until it has been asked for once.
+                // A shell forgets a status after it was queried once.
                 let ask = format!(
                     "[ -n \"$status_{id}\" ] || {{ wait {id}; status_{id}=$?; }}; echo \"$status_{id}\""
                 );
@@ -214,7 +215,7 @@ impl Link for ShellLink {
                 )
             }
             Request::Cpu { ids } => {
-                // Processes may end between the list and the reading.
+                // Processes may end between the listing and the reading.
                 let (_, text) = self.run("cat /proc/[0-9]*/stat 2>/dev/null")?;
                 return Ok(Reply::Seconds(family_seconds(text.lines(), ids)));
             }
@@ -236,11 +237,11 @@ impl Link for ShellLink {
     }
 }
 
-/// A host that has a shell only, at the other end of `command`; `copies` is the run folder, if that
-/// is not the host's own.
+/// Connects to a host with a shell only, by `command`. `copies` is the run folder, if it is not the
+/// host's folder.
 ///
 /// # Errors
-/// If there is no way there, or no shell.
+/// If the host is unreachable, or has no shell.
 pub(super) fn greeted(
     host: &str,
     command: Command,
@@ -299,7 +300,7 @@ mod tests {
         greeted("here", command, Path::new("work"), None, &Interruption::new()).unwrap()
     }
 
-    /// Start-up files of a shell print to standard output, with and without an end of line.
+    /// Start-up files of a shell write to standard output, with and without a line end.
     #[test]
     fn a_banner_is_not_read_as_facts_of_the_host() {
         let folder = tempfile::tempdir().unwrap();
@@ -388,7 +389,7 @@ mod tests {
         assert!(!runs(id));
     }
 
-    /// Whether a process runs; who has ended and whom nobody has asked about yet does not.
+    /// True if a process runs; zombies do not count.
     fn runs(id: u32) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
         stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
@@ -400,7 +401,7 @@ mod tests {
         let lost = shell(folder.path());
         let sleeping = lost.start(&words("sleep 1000"), &[], Path::new("log"), None).unwrap();
         let id = sleeping.id();
-        // The first one still waits for a connection that has gone silent.
+        // The first shell still waits for a connection that has gone silent.
         assert!(runs(id));
         shell(folder.path());
         assert!(!runs(id));
@@ -412,11 +413,12 @@ mod tests {
         let machine = shell(folder.path());
         let sleeping = machine.start(&words("sleep 1000"), &[], Path::new("log"), None).unwrap();
         let id = sleeping.id();
-        // As when the connection is lost: nobody asks for its end.
+        // As after a lost connection: no request ends the process.
         std::mem::forget(sleeping);
         assert!(runs(id));
         let link = Rc::clone(&machine.link);
-        // The forgotten handle holds a clone of the machine, so the link is replaced to be dropped.
+        // The forgotten handle holds a clone of the machine, so the link is replaced in order to be
+        // dropped.
         struct Gone;
         impl Link for Gone {
             fn ask(&mut self, _: &Request, _: Duration) -> Result<Reply, PipeError> {

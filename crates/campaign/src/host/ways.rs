@@ -1,4 +1,4 @@
-//! The ways to a host: an agent through a pipe, here or over ssh, and a shell over ssh.
+//! Connections to a host: an agent through a pipe, here or over ssh, and a shell over ssh.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::lab::Host;
 use crate::plan::SshHost;
 use crate::text::plain_line;
 
-/// So much is shown of what something says that should not be there.
+/// Maximum length of unexpected output that is shown.
 const SAID: usize = 200;
 
 struct AgentLink(Pipe);
@@ -28,11 +28,11 @@ impl Link for AgentLink {
     }
 }
 
-/// The agent of a host of this machine, working in the run folder: in a namespace of the lab, or
-/// simply here.
+/// Starts the agent of a host on this machine, working in the run folder: in a namespace of the
+/// lab, or directly.
 ///
 /// # Errors
-/// If it does not start.
+/// If the agent does not start.
 pub(crate) fn agent_here(
     host: Host,
     in_lab: bool,
@@ -52,12 +52,12 @@ pub(crate) fn agent_here(
     greeted(&name, pipe, None, interruption)
 }
 
-/// Another host, over the user's ssh: its agent, or its shell where the plan says that it has no
-/// dns64bench. It works in `folder` there, below the user's own, and what matters of it is copied
-/// into the run folder.
+/// Connects to another host over the user's ssh: to its agent, or to its shell if the plan says
+/// that it has no dns64bench. It works in `folder` below the user's home folder, and important
+/// files are copied into the run folder.
 ///
 /// # Errors
-/// If there is no way there, or no agent of our version, or no shell.
+/// If the host is unreachable, or has no agent of the same version, or no shell.
 pub(crate) fn over_ssh(
     at: &SshHost,
     config: Option<&Path>,
@@ -80,8 +80,8 @@ pub(crate) fn over_ssh(
     greeted(&at.host, pipe, Some(run_folder), interruption)
 }
 
-/// The system's ssh to a host, with the user's keys and configuration. It never asks, and notices
-/// within 15 s that the connection is dead.
+/// Returns an ssh command for a host, with the user's keys and configuration. It never prompts, and
+/// detects a dead connection within 15 s.
 fn ssh(destination: &str, config: Option<&Path>) -> Command {
     let mut command = Command::new("ssh");
     if let Some(config) = config {
