@@ -1,4 +1,4 @@
-//! What kind of machine this is, and what on it spoils measurements.
+//! Facts of a machine, and its settings that can distort measurements.
 
 mod cpus;
 mod machine;
@@ -20,21 +20,21 @@ pub(crate) use tree::Tree;
 #[cfg(test)]
 pub(crate) use tree::tests::of_lines;
 
-/// For how long the load of the CPUs is watched.
+/// Observation time for the load of the CPUs.
 const BUSY: Duration = Duration::from_millis(200);
-/// The name of the second look at the CPUs' times in what a shell prints.
+/// Name of the second sample of CPU times in the output of a shell.
 const LATER: &str = "/proc/stat.later";
 
-/// The facts that belong to every result that somebody reads.
+/// Facts of a machine that are published with every result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Environment {
-    /// Version of this program.
+    /// Version of dns64bench.
     pub dns64bench: String,
-    /// Name of the host, as /proc/sys/kernel/hostname has it.
+    /// Name of the host, from /proc/sys/kernel/hostname.
     pub host: String,
     /// Kernel name, release and version.
     pub kernel: String,
-    /// Model of the CPUs, as /proc/cpuinfo names it.
+    /// Model of the CPUs, from /proc/cpuinfo.
     pub cpu: String,
     /// CPUs that this process may use.
     pub cpus: usize,
@@ -44,23 +44,23 @@ pub struct Environment {
     pub findings: Vec<Finding>,
 }
 
-/// One thing that was looked at.
+/// One fact of a machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Finding {
-    /// What was looked at.
+    /// Subject of the fact.
     pub subject: String,
-    /// What was found, in words, with units.
+    /// Value as text, with units.
     pub value: String,
-    /// Whether it may spoil measurements.
+    /// Effect on measurements, if the value can distort them.
     pub concern: Option<Concern>,
 }
 
-/// Why a finding is a concern, and what helps.
+/// Effect of a finding on measurements, and its fix.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Concern {
-    /// What it does to a measurement.
+    /// The effect on a measurement.
     pub why: String,
-    /// The command that mends it, if one can.
+    /// The command that fixes it, if there is one.
     pub mend: Option<String>,
 }
 
@@ -76,7 +76,7 @@ impl Finding {
 }
 
 impl Environment {
-    /// Looks at this machine. Takes a fifth of a second, for the load of the CPUs.
+    /// Observes this machine. Takes a fifth of a second, to measure the load of the CPUs.
     pub fn observe() -> Environment {
         let tree = Tree::here();
         let before = CpuTimes::now().ok();
@@ -92,7 +92,7 @@ impl Environment {
         environment
     }
 
-    /// What was observed once, for all tests.
+    /// Returns facts that were observed once, for all tests.
     #[cfg(test)]
     pub(crate) fn of_tests() -> &'static Environment {
         static OBSERVED: std::sync::LazyLock<Environment> =
@@ -100,9 +100,10 @@ impl Environment {
         &OBSERVED
     }
 
-    /// The same, and what an interface gives to AF_XDP. That is tried out, with a filter that takes
-    /// nothing; a driver may restart its queues for that. With another interface, which a cable joins
-    /// to it, datagrams go to that for so long, as fast as they can.
+    /// Same as [`Environment::observe`], with the AF_XDP features of an interface. They are tested
+    /// with a filter that accepts no packets; the driver may restart its queues. If `looped` names
+    /// another interface, connected by a cable, datagrams are sent to it at full speed for the
+    /// given time.
     pub fn observe_with_xdp(interface: &str, looped: Option<(&str, Duration)>) -> Environment {
         let mut environment = Environment::observe();
         environment.findings.extend(past_stack::findings(interface));
@@ -111,9 +112,9 @@ impl Environment {
         environment
     }
 
-    /// Of a host without this program, from what [`Environment::script`] printed there; `usable` is
-    /// how many CPUs a process of it may use. What takes more than reading files is not among the
-    /// findings, and one of them says so.
+    /// Returns the facts of a host without dns64bench from the output of [`Environment::script`];
+    /// `usable` is the number of CPUs that a process may use there. Facts that need more than
+    /// reading files are missing, and a finding reports that.
     pub(crate) fn printed(text: &str, usable: usize, is_root: bool) -> Environment {
         let tree = Tree::printed(text);
         let times = tree.read(LATER).and_then(|later| {
@@ -126,7 +127,7 @@ impl Environment {
         environment
     }
 
-    /// A script for a POSIX shell, for [`Environment::printed`].
+    /// Returns a script for a POSIX shell, for [`Environment::printed`].
     pub(crate) fn script() -> String {
         format!(
             "{}; sleep {}; {}",
@@ -148,19 +149,19 @@ impl Environment {
         }
     }
 
-    /// What may spoil measurements, in one line each.
+    /// Returns the findings that can distort measurements.
     pub fn concerns(&self) -> impl Iterator<Item = (&Finding, &Concern)> {
         self.findings.iter().filter_map(|f| f.concern.as_ref().map(|c| (f, c)))
     }
 }
 
-/// What is known of a host besides its files.
+/// Facts of a host that are not in its files.
 struct Seen {
-    /// CPUs that a process may use.
+    /// Number of CPUs that a process may use.
     usable: usize,
-    /// Whether that process is root.
+    /// True if that process is root.
     is_root: bool,
-    /// What the CPUs had done at two moments.
+    /// CPU times at two moments.
     times: Option<(CpuTimes, CpuTimes)>,
 }
 
@@ -205,7 +206,7 @@ fn buffer_limit(tree: &Tree, is_root: bool, which: &str, why: &str) -> Option<Fi
     let limit: usize = tree.read(format!("/proc/sys/net/core/{which}"))?.parse().ok()?;
     let wanted = net::socket::WANTED_BUFFER;
     let mend = format!("sysctl -w net.core.{which}={wanted}");
-    // Root goes beyond the limit (SO_RCVBUFFORCE).
+    // Root can exceed the limit (SO_RCVBUFFORCE).
     let bad = limit < wanted && !is_root;
     Some(finding(&format!("net.core.{which}"), limit.to_string()).concern_if(bad, why, Some(&mend)))
 }
@@ -251,7 +252,7 @@ mod tests {
         assert!(environment.kernel.starts_with("Linux"), "{}", environment.kernel);
         assert!(environment.cpus >= 1 && environment.memory > 0);
         for subject in EVERYWHERE.iter().chain(&["packet filter", "queueing on lo"]) {
-            // Kernels on their own hardware may know no nodes or no CPU flags.
+            // Kernels without virtualization may report no nodes or no CPU flags.
             let may_lack = ["NUMA nodes", "machine"].contains(subject);
             assert!(
                 may_lack || environment.findings.iter().any(|f| f.subject == *subject),

@@ -1,5 +1,5 @@
-//! Three hosts on one machine: network namespaces joined as in figure 2 of G. Lencse and Y.
-//! Kadobayashi, "Benchmarking DNS64 Implementations: Theory and Practice" (2018, DOI
+//! The lab: three hosts on one machine, as network namespaces connected as in figure 2 of G. Lencse
+//! and Y. Kadobayashi, "Benchmarking DNS64 Implementations: Theory and Practice" (2018, DOI
 //! 10.1016/j.comcom.2018.05.005).
 //!
 //! ```text
@@ -10,9 +10,8 @@
 //!      .1, ::1                                            .2, ::2
 //! ```
 //!
-//! As root the namespaces have names (`ip netns`), with a prefix of ours. Without root they belong
-//! to a user namespace and live as long as three processes that hold them, whose ids are kept in a
-//! file.
+//! As root the namespaces have names (`ip netns`) with a prefix. Without root they belong to a user
+//! namespace and exist as long as three processes that hold them, whose ids are stored in a file.
 
 mod reach;
 
@@ -38,18 +37,18 @@ pub use reach::{Unreached, reach};
 /// One of the three hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Host {
-    /// Where the Measurer runs.
+    /// Host of the Measurer.
     Tester,
-    /// Where the server under test runs.
+    /// Host of the server under test.
     Dut,
-    /// The host that AuthDNS runs on.
+    /// Host of AuthDNS.
     Auth,
 }
 
 impl Host {
     const ALL: [Host; 3] = [Host::Tester, Host::Dut, Host::Auth];
 
-    /// Its name on the command line.
+    /// Returns the name on the command line.
     pub fn word(self) -> &'static str {
         match self {
             Host::Tester => "tester",
@@ -58,7 +57,7 @@ impl Host {
         }
     }
 
-    /// The namespace's name as root sees it.
+    /// Returns the name of the namespace for root.
     fn namespace(self) -> String {
         format!("dns64bench-{}", self.word())
     }
@@ -72,46 +71,46 @@ impl FromStr for Host {
     }
 }
 
-/// Why the lab cannot be used.
+/// Error of the lab.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
-    /// A command that makes or takes down a part of the lab failed.
+    /// A command that creates or removes a part of the lab failed.
     #[error("'{command}' failed: {why}")]
     Command {
         /// The command with its arguments.
         command: String,
-        /// What it printed on standard error.
+        /// Its standard error.
         why: String,
     },
-    /// Neither root nor user namespaces.
+    /// Neither root nor user namespaces are available.
     #[error(
         "without root the lab needs user namespaces, which this kernel does not allow: {why}; run as root, or: sysctl -w \
          kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000 kernel.apparmor_restrict_unprivileged_userns=0"
     )]
     NoUserNamespaces {
-        /// What the kernel said.
+        /// The kernel's error.
         why: String,
     },
-    /// It is not up.
+    /// The lab is not up.
     #[error("the lab is not up: run dns64bench lab up")]
     NotUp,
     /// A link does not answer.
     #[error("the link from {from} to {to} does not answer: {why}")]
     Link {
-        /// Host and interface that asked.
+        /// Host and interface that sent the query.
         from: String,
         /// Host and interface that should have answered.
         to: String,
-        /// What was found instead of an answer.
+        /// The error instead of an answer.
         why: String,
     },
-    /// The system refused something else than a command.
+    /// The system refused an operation other than a command.
     #[error("cannot {doing}: {source}")]
     Io {
-        /// What was to be done, as part of a sentence.
+        /// The operation, as part of a sentence.
         doing: String,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -169,12 +168,12 @@ const LINKS: [Link; 3] = [
     },
 ];
 
-/// Makes the lab, and waits until its links answer: a trial may begin at once. If it is up already,
-/// nothing changes.
+/// Creates the lab, and waits until its links answer, so that a trial can start immediately. Does
+/// nothing if it is already up.
 ///
 /// # Errors
-/// If the kernel or a missing program does not allow it, or a link does not answer within ten
-/// seconds; what was made is taken down again.
+/// If the kernel or a missing program prevents it, or a link does not answer within ten seconds.
+/// The created parts are removed again.
 pub fn up() -> Result<(), LabError> {
     if is_up() {
         return Ok(());
@@ -188,7 +187,7 @@ pub fn up() -> Result<(), LabError> {
     made
 }
 
-/// Takes the lab down, or what there is of it. Returns whether there was anything.
+/// Removes the lab, or its remaining parts. Returns true if there was anything to remove.
 ///
 /// # Errors
 /// If the namespaces cannot be removed.
@@ -208,7 +207,7 @@ pub fn down() -> Result<bool, LabError> {
     Ok(was_there)
 }
 
-/// Becomes `command` inside `host`; returns only if that fails.
+/// Replaces this process with `command` inside `host`; returns only if that fails.
 pub fn exec(host: Host, command: &[OsString]) -> LabError {
     if let Err(error) = enter(host) {
         return error;
@@ -217,7 +216,7 @@ pub fn exec(host: Host, command: &[OsString]) -> LabError {
     io_error(format!("run {}", command[0].display()))(error)
 }
 
-/// Whether all three hosts are there.
+/// True if all three hosts exist.
 pub fn is_up() -> bool {
     if geteuid().is_root() {
         Host::ALL.iter().all(|host| named(*host).exists())
@@ -228,13 +227,13 @@ pub fn is_up() -> bool {
     }
 }
 
-/// What tells a lab that is up from one that was up before or will be; `None` if it is not up.
+/// Returns an identifier of this instance of the lab; `None` if it is not up.
 pub fn identity() -> Option<String> {
     if !is_up() {
         return None;
     }
     let words: Vec<String> = if geteuid().is_root() {
-        // Each namespace is a file of its own.
+        // Each namespace has its own file.
         let file =
             |host: &Host| fs::metadata(named(*host)).map_or(0, |file| file.ino()).to_string();
         Host::ALL.iter().map(file).collect()
@@ -280,7 +279,7 @@ fn up_as_root() -> Result<(), LabError> {
 }
 
 fn up_as_user() -> Result<(), LabError> {
-    // What cannot be noted must not be started: nobody would find it to end it.
+    // Processes are started only if they can be recorded; otherwise they could not be ended later.
     State { holders: Vec::new() }.write()?;
     let mut holders: Vec<Holder> = Vec::new();
     for host in Host::ALL {
@@ -300,8 +299,8 @@ fn up_as_user() -> Result<(), LabError> {
 /// Runs `ip` with arguments in a host.
 type RunIp<'a> = dyn Fn(Host, &[&str]) -> Result<(), LabError> + 'a;
 
-/// Makes and configures the links. `run` runs `ip` in a host, `name` is how `ip` names a host's
-/// namespace.
+/// Creates and configures the links. `run` runs `ip` in a host, and `name` returns the name of a
+/// host's namespace for `ip`.
 fn join(run: &RunIp<'_>, name: &dyn Fn(Host) -> String) -> Result<(), LabError> {
     for host in Host::ALL {
         run(host, &["link", "set", "lo", "up"])?;
@@ -323,7 +322,7 @@ fn join(run: &RunIp<'_>, name: &dyn Fn(Host) -> String) -> Result<(), LabError> 
         run(near.host, &link)?;
         for end in [near, far] {
             for address in end.addresses {
-                // Duplicate address detection would keep an IPv6 address unusable for a second.
+                // Duplicate address detection would make an IPv6 address unusable for a second.
                 let nodad: &[&str] = if address.contains(':') { &["nodad"] } else { &[] };
                 run(
                     end.host,
@@ -369,7 +368,7 @@ struct State {
 struct Holder {
     host: Host,
     pid: i32,
-    /// When the kernel started it, so that a later process with the same id is not taken for it.
+    /// Start time of the process, so that a later process with the same id is not mistaken for it.
     started: String,
 }
 
@@ -420,7 +419,7 @@ impl Holder {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut child =
             command.spawn().map_err(io_error("run unshare (Debian package util-linux)"))?;
-        // It says a word when it is inside; if it cannot get there, unshare says why.
+        // The process prints a word when it is inside; otherwise unshare prints the error.
         let mut word = [0; 3];
         let stdout = child.stdout.take();
         if stdout.is_none_or(|mut out| io::Read::read_exact(&mut out, &mut word).is_err()) {
@@ -433,7 +432,7 @@ impl Holder {
         Ok(Holder { host, pid, started: started(pid).unwrap_or_default() })
     }
 
-    /// Ends it, and its namespace with it, if it is still the process that was started.
+    /// Ends the process, and its namespace with it, if it is still the one that was started.
     fn end(&self) {
         if self.lives() {
             let _ = kill(Pid::from_raw(self.pid), Signal::SIGTERM);
@@ -445,14 +444,14 @@ impl Holder {
     }
 }
 
-/// When the kernel started process `pid`, in its own unit (proc(5): field 22 of stat).
+/// Returns the start time of process `pid`, in clock ticks (proc(5): field 22 of stat).
 fn started(pid: i32) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let after_name = stat.rsplit_once(')')?.1;
     after_name.split_whitespace().nth(19).map(str::to_owned)
 }
 
-/// What a holding process does: says that it is there, and waits for its end.
+/// Main function of a holding process: prints a word, and waits to be ended.
 pub fn hold() -> ! {
     use std::io::Write;
     let _ = io::stdout().write_all(b"up\n");

@@ -1,5 +1,4 @@
-//! The CPUs of a host: how many, how they share cores and nodes, and whether they change their
-//! clock.
+//! CPUs of a host: their number, their cores and nodes, and their frequency scaling.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +9,7 @@ use crate::cpu_list::cpu_ranges;
 const CPU: &str = "/sys/devices/system/cpu";
 const NODE: &str = "/sys/devices/system/node";
 
-/// All findings about CPUs; `usable` is how many a process may use.
+/// Returns all findings about CPUs; `usable` is the number that a process may use.
 pub(super) fn findings(tree: &Tree, usable: usize) -> Vec<Finding> {
     let mut all = vec![cores(usable)];
     all.extend(autogroup(tree, usable));
@@ -21,8 +20,8 @@ pub(super) fn findings(tree: &Tree, usable: usize) -> Vec<Finding> {
     all
 }
 
-/// Measurer, DUT and AuthDNS cannot have CPUs of their own with fewer than so many, of which the
-/// Measurer takes two.
+/// Minimum number of CPUs with which Measurer, DUT and AuthDNS do not share CPUs; the Measurer
+/// takes two.
 const ENOUGH: usize = 4;
 
 fn cores(n: usize) -> Finding {
@@ -31,8 +30,8 @@ fn cores(n: usize) -> Finding {
     finding("CPUs for this process", n.to_string()).concern_if(n < ENOUGH, why, None)
 }
 
-/// Whether the kernel schedules sessions as groups, so that nice values count only within one
-/// (sched(7), "The autogroup feature"); nothing of a kernel that cannot.
+/// Checks whether the kernel schedules sessions as groups, so that nice values apply only within a
+/// session (sched(7), "The autogroup feature"); `None` if the kernel does not support it.
 fn autogroup(tree: &Tree, usable: usize) -> Option<Finding> {
     let enabled = tree.read("/proc/sys/kernel/sched_autogroup_enabled")?;
     let bad = enabled == "1" && usable < ENOUGH;
@@ -48,7 +47,7 @@ fn smt(tree: &Tree) -> Finding {
     finding("SMT", if active { "on" } else { "off" }).concern_if(active, why, Some(mend))
 }
 
-/// NUMA nodes with their CPUs; nothing of a kernel that knows no nodes.
+/// Returns the NUMA nodes with their CPUs; `None` if the kernel reports no nodes.
 fn nodes(tree: &Tree) -> Option<Finding> {
     let of = |name: &String| {
         let number: usize = name.strip_prefix("node")?.parse().ok()?;
@@ -65,8 +64,7 @@ fn nodes(tree: &Tree) -> Option<Finding> {
         .then(|| finding("NUMA nodes", all.join("; ")).concern_if(all.len() > 1, why, None))
 }
 
-/// The frequency governors of all CPUs, each with its CPUs; nothing where frequencies are not
-/// scaled.
+/// Returns the frequency governors with their CPUs; `None` without frequency scaling.
 fn governors(tree: &Tree) -> Option<Finding> {
     let mut by_name: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
     for name in tree.names(CPU) {
@@ -147,7 +145,7 @@ mod tests {
         assert_eq!(nodes(&recorded(&[])), None);
     }
 
-    /// The same recordings as those that cores are chosen on.
+    /// The recordings that are also used for the choice of cores.
     #[test]
     fn nodes_of_recorded_machines_are_told() {
         let of = |text: &str| nodes(&of_lines(text)).unwrap();

@@ -1,21 +1,19 @@
-//! What kind of machine a host is: its product and BIOS, whether it is virtual, how busy it is, and
-//! what a hypervisor takes.
+//! Machine of a host: product and BIOS, virtualization, load, and stolen CPU time.
 
 use net::cpu_time::{CpuTimes, Stolen};
 
 use super::tree::Tree;
 use super::{Finding, finding};
 
-/// Where the kernel tells what the machine's maker wrote into it.
+/// Folder with the manufacturer's data.
 const DMI: &str = "/sys/class/dmi/id";
-/// A hypervisor that takes more than this share of a CPU's time, in per cent, can make queries
-/// late.
+/// Stolen share of a CPU's time, in per cent, above which queries may be late.
 const STOLEN_LIMIT: f64 = 1.0;
-/// More than this share of all CPUs' time is somebody else's work, in per cent.
+/// Busy share of all CPUs' time, in per cent, above which other programs affect measurements.
 const BUSY_LIMIT: f64 = 15.0;
 
-/// Product and BIOS, as far as the kernel tells; virtual machines and boards without a BIOS have
-/// neither.
+/// Returns product and BIOS, if the kernel reports them; virtual machines and boards without a BIOS
+/// have neither.
 pub(super) fn product(tree: &Tree) -> Vec<Finding> {
     let facts = |names: &[&str]| {
         let read = |name: &&str| tree.read(format!("{DMI}/{name}")).filter(|text| !text.is_empty());
@@ -32,7 +30,7 @@ pub(super) fn product(tree: &Tree) -> Vec<Finding> {
         .collect()
 }
 
-/// Whether the machine is a virtual one.
+/// Reports whether the machine is virtual.
 pub(super) fn virtualized(tree: &Tree) -> Option<Finding> {
     let flags = tree.read("/proc/cpuinfo")?;
     let virtual_machine = flags
@@ -46,8 +44,7 @@ pub(super) fn virtualized(tree: &Tree) -> Option<Finding> {
     ))
 }
 
-/// What the CPUs did between two looks: how much of their time was not idle, and what a hypervisor
-/// took.
+/// Returns the busy share and the stolen share of the CPU time between two samples.
 pub(super) fn load(before: &CpuTimes, after: &CpuTimes) -> [Finding; 2] {
     let busy = after.busy_since(before);
     let busy = finding("CPUs busy now", format!("{busy:.0} %")).concern_if(

@@ -1,5 +1,5 @@
-//! What on this host can drop or delay the tester's packets without a word: packet filters,
-//! connection tracking, queueing disciplines. Of this network namespace only.
+//! Settings of this host that can silently drop or delay the tester's packets: packet filters,
+//! connection tracking, queueing disciplines. Covers this network namespace only.
 
 use std::process::Command;
 
@@ -11,11 +11,11 @@ use serde_json::Value;
 use super::tree::Tree;
 use super::{Finding, finding};
 
-/// Queueing disciplines that neither drop nor delay before a queue of at least a thousand packets
-/// is full, or that only hand packets on to others.
+/// Queueing disciplines that neither drop nor delay packets before a queue of at least a thousand
+/// packets is full, or that only pass packets to others.
 const PLAIN: [&str; 7] = ["noqueue", "mq", "mqprio", "pfifo_fast", "pfifo", "bfifo", "fq"];
 
-/// All findings about the network.
+/// Returns all findings about the network.
 pub(super) fn findings() -> Vec<Finding> {
     let rules = Rules::observe();
     let mut all = vec![packet_filter(&rules)];
@@ -27,14 +27,14 @@ pub(super) fn findings() -> Vec<Finding> {
     all
 }
 
-/// What is known of packet filter rules; `None` is not known.
+/// Packet filter rules; `None` if unknown.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Rules {
     nftables: Option<u64>,
-    /// Whether a rule of nftables refers to connection tracking.
+    /// True if a rule of nftables refers to connection tracking.
     track: bool,
-    /// Tables of iptables and ip6tables in use, by name (those of the kernel's own iptables; the
-    /// newer ones are nftables').
+    /// Tables of iptables and ip6tables in use, by name (legacy iptables only; newer ones are part
+    /// of nftables).
     iptables: Option<Vec<String>>,
 }
 
@@ -44,7 +44,8 @@ impl Rules {
         let listed = if geteuid().is_root() { listed() } else { None };
         let listed = listed.filter(|output| output.status.success());
         let (nftables, track) = listed.and_then(|output| count_rules(&output.stdout)).unzip();
-        // A kernel without iptables has no such files; who may not read them does not know.
+        // A kernel without iptables does not have these files. If they are not readable, the tables
+        // are unknown.
         let names = |family: &str| match std::fs::read_to_string(format!(
             "/proc/net/{family}_tables_names"
         )) {
@@ -63,8 +64,8 @@ impl Rules {
     }
 }
 
-/// The number of rules in what `nft -j list ruleset` prints, and whether one of them refers to
-/// connection tracking (the expression `ct`, libnftables-json(5)).
+/// Returns the number of rules in the output of `nft -j list ruleset`, and whether one of them
+/// refers to connection tracking (the expression `ct`, libnftables-json(5)).
 fn count_rules(json: &[u8]) -> Option<(u64, bool)> {
     let listed: Value = serde_json::from_slice(json).ok()?;
     let rules: Vec<&Value> =
@@ -96,7 +97,7 @@ fn packet_filter(rules: &Rules) -> Finding {
     finding("packet filter", value).concern_if(rules.are_there(), why, Some("nft flush ruleset"))
 }
 
-/// Where the kernel has no connection tracking, there is nothing to find.
+/// Returns `None` if the kernel has no connection tracking.
 fn connection_tracking(rules: &Rules) -> Option<Finding> {
     let number = |name: &str| {
         Tree::here()

@@ -1,4 +1,4 @@
-//! The network interfaces of a host, and which CPUs their interrupts go to.
+//! Network interfaces of a host, and the CPUs of their interrupts.
 
 use std::collections::BTreeSet;
 
@@ -10,15 +10,15 @@ use super::{Finding, finding};
 use crate::cpu_list::{cpu_list, cpu_ranges};
 
 const CLASS: &str = "/sys/class/net";
-/// A link slower than this is no link for measurements; Mbit/s.
+/// Minimum link speed for measurements; Mbit/s.
 const SLOW: u32 = 1_000;
-/// A device that collects packets for longer than this adds that to every reply; µs.
+/// Maximum interrupt coalescing time, which is added to every reply; µs.
 const LONG: u32 = 100;
-/// Why interrupts that move are bad.
+/// Effect of interrupts that move between CPUs.
 const MOVED: &str = "it moves interrupts from CPU to CPU during trials; stop it, and give each queue a CPU of its own \
                      (/proc/irq/*/smp_affinity_list)";
 
-/// All findings about interfaces and their interrupts.
+/// Returns all findings about interfaces and their interrupts.
 pub(super) fn findings(tree: &Tree, interfaces: &[Interface]) -> Vec<Finding> {
     let mut all = Vec::new();
     for interface in interfaces {
@@ -29,8 +29,8 @@ pub(super) fn findings(tree: &Tree, interfaces: &[Interface]) -> Vec<Finding> {
     all
 }
 
-/// The interfaces of a host that are up, as far as its files tell: what only a driver knows is not
-/// among it.
+/// Returns the interfaces of a host that are up, from its files; facts that only a driver reports
+/// are missing.
 pub(super) fn from_files(tree: &Tree) -> Vec<Interface> {
     let up = |name: &String| {
         tree.read(format!("{CLASS}/{name}/operstate")).is_some_and(|state| state == "up")
@@ -67,12 +67,12 @@ fn described(tree: &Tree, nic: &Interface) -> Finding {
             facts.push(format!("{name}{at}{with}"));
         }
     }
-    // By its place first: in another network namespace /sys may show interfaces of this name that
-    // are others.
+    // Looked up by bus address first: in another network namespace, /sys may show other interfaces
+    // with the same name.
     let bus = nic.driver.as_ref().map_or("", |driver| driver.bus.as_str());
     let node = tree.read(format!("/sys/bus/pci/devices/{bus}/numa_node"));
     let node = node.or_else(|| tree.read(format!("{CLASS}/{}/device/numa_node", nic.name)));
-    // −1 is a machine that does not tell.
+    // −1 means unknown.
     facts
         .extend(node.filter(|node| !node.starts_with('-')).map(|node| format!("NUMA node {node}")));
     facts.push(nic.speed.map_or("speed not known".into(), |speed| format!("{speed} Mbit/s")));
@@ -105,7 +105,7 @@ fn described(tree: &Tree, nic: &Interface) -> Finding {
     )
 }
 
-/// What about an interface may spoil measurements, and what mends it.
+/// Returns the effect of an interface's settings on measurements, and the fix.
 fn concern(nic: &Interface) -> Option<(String, String)> {
     let name = &nic.name;
     if let Some(speed) = nic.speed.filter(|&speed| speed < SLOW) {
@@ -128,8 +128,8 @@ fn concern(nic: &Interface) -> Option<(String, String)> {
     })
 }
 
-/// The interrupts of an interface with their CPUs; nothing for an interface without a device that
-/// has some.
+/// Returns the interrupts of an interface with their CPUs; `None` for an interface without a device
+/// that has interrupts.
 fn interrupts(tree: &Tree, nic: &Interface) -> Option<Finding> {
     let numbers = interrupt_numbers(tree, nic);
     let of = |irq: &u32| {
@@ -158,7 +158,8 @@ fn interrupts(tree: &Tree, nic: &Interface) -> Option<Finding> {
     ))
 }
 
-/// The interrupts of an interface's device (MSI), or else those that bear its name or its device's.
+/// Returns the interrupts of an interface's device (MSI), otherwise those named after the interface
+/// or its device.
 fn interrupt_numbers(tree: &Tree, nic: &Interface) -> Vec<u32> {
     let bus = nic.driver.as_ref().map(|driver| driver.bus.as_str()).filter(|bus| !bus.is_empty());
     let folders = bus.map(|bus| format!("/sys/bus/pci/devices/{bus}/msi_irqs"));
@@ -180,13 +181,13 @@ fn interrupt_numbers(tree: &Tree, nic: &Interface) -> Vec<u32> {
     let text = tree.read("/proc/interrupts").unwrap_or_default();
     let of_line = |line: &str| {
         let (number, rest) = line.split_once(':')?;
-        // Actions that share an interrupt are apart by commas, and the last words of the line.
+        // Actions that share an interrupt are separated by commas, at the end of the line.
         rest.split([' ', ',']).any(is_its).then(|| number.trim().parse().ok())?
     };
     text.lines().filter_map(of_line).collect()
 }
 
-/// Whether irqbalance(1) runs.
+/// Checks whether irqbalance(1) runs.
 fn irqbalance(tree: &Tree) -> Finding {
     let mut processes =
         tree.names("/proc").into_iter().filter(|name| name.bytes().all(|b| b.is_ascii_digit()));
@@ -224,7 +225,7 @@ mod tests {
         }
     }
 
-    /// Its interrupts are spread over CPUs 0 and 1 as `affinity` says.
+    /// A host whose interrupts have the CPU affinities `affinity`.
     fn host(affinity: [&'static str; 2]) -> Tree {
         recorded(&[
             ("/sys/class/net/enp1s0/device/numa_node", "1\n"),

@@ -1,4 +1,4 @@
-//! What an interface gives to AF_XDP.
+//! AF_XDP features of an interface.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use net::xdp::{self, LoopTest, Mode, Way};
 
 use super::{Finding, finding};
 
-/// What an interface does with AF_XDP: its queues, how it chooses one, and a finding for each way
-/// for packets to get past the stack; or one that says why there is none.
+/// Returns the AF_XDP findings of an interface: its queues, its queue selection, and a finding for
+/// each AF_XDP mode; or the reason why AF_XDP cannot be used.
 pub(super) fn findings(interface: &str) -> Vec<Finding> {
     let subject = |what: &str| format!("AF_XDP on {interface}: {what}");
     let probed = match xdp::probe(interface) {
@@ -29,14 +29,14 @@ pub(super) fn findings(interface: &str) -> Vec<Finding> {
     all.extend(probed.ways.iter().map(|(way, tried)| {
         let value = tried.as_ref().map_or_else(ToString::to_string, |()| "works".into());
         let found = finding(&subject(&way.to_string()), value);
-        // The slower ways do without the driver.
+        // The slower modes do not need the driver.
         let why = "AF_XDP cannot be used at all";
         found.concern_if(*way == Way::Generic && tried.is_err(), why, None)
     }));
     all
 }
 
-/// How an interface with so many queues chooses one.
+/// Returns how an interface with `queues` queues selects a queue.
 fn steered(interface: &str, queues: u32) -> Finding {
     let found = steering(interface);
     let word = |hashed: Option<Hashed>| match hashed {
@@ -71,7 +71,7 @@ fn steered(interface: &str, queues: u32) -> Finding {
     )
 }
 
-/// What comes by one interface of what another one sends for `time`.
+/// Returns the share of datagrams, sent by one interface for `time`, that arrives at another one.
 pub(super) fn looped(from: &str, to: &str, time: Duration) -> Finding {
     let subject = format!("AF_XDP from {from} to {to}");
     let found = match xdp::loop_test(from, to, Mode::Auto, time) {
@@ -90,7 +90,7 @@ pub(super) fn looped(from: &str, to: &str, time: Duration) -> Finding {
         time.as_secs_f64(),
         grouped(per_second as u64)
     );
-    // One that sends as fast as it can may outrun the other.
+    // A sender at full speed may overrun the receiver.
     let lost = sent.saturating_sub(received);
     if lost > 0 {
         let (lost, dropped) = (grouped(lost), grouped(dropped));

@@ -1,27 +1,27 @@
-//! CPU quotas of control groups (cgroup v2, `cpu.max`), as containers and services have them: a
-//! process that has used its quota waits until the next period.
+//! CPU quotas of control groups (cgroup v2, `cpu.max`), as used for containers and services. A
+//! process that has used up its quota waits until the next period.
 
 use std::path::{Path, PathBuf};
 
 use super::tree::Tree;
 use super::{Finding, finding};
 
-/// Mount points of cgroup v2: alone, and beside version 1.
+/// Mount points of cgroup v2: alone, and together with version 1.
 const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
-/// The control groups of the process that reads it.
+/// File with the control groups of the process that reads it.
 const OWN: &str = "/proc/self/cgroup";
 
 /// A CPU quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Quota {
-    /// In thousandths of a CPU.
+    /// The quota in thousandths of a CPU.
     pub(crate) millicpu: u64,
     /// The file that sets it.
     file: PathBuf,
 }
 
-/// The smallest quota of a control group and all groups above it. `membership` is the text of
-/// `/proc/PID/cgroup`.
+/// Returns the smallest quota of a control group and all groups above it. `membership` is the text
+/// of `/proc/PID/cgroup`.
 pub(crate) fn smallest(tree: &Tree, membership: &str) -> Option<Quota> {
     let files = files(membership);
     let quotas = files.into_iter().filter_map(|file| {
@@ -31,7 +31,7 @@ pub(crate) fn smallest(tree: &Tree, membership: &str) -> Option<Quota> {
     quotas.min_by_key(|quota| quota.millicpu)
 }
 
-/// The files that may set a quota for a process.
+/// Returns the files that may set a quota for a process.
 pub(crate) fn files(membership: &str) -> Vec<PathBuf> {
     let Some(group) = membership.lines().find_map(|line| line.strip_prefix("0::/")) else {
         return Vec::new();
@@ -44,14 +44,14 @@ pub(crate) fn files(membership: &str) -> Vec<PathBuf> {
     MOUNTS.into_iter().flat_map(of).collect()
 }
 
-/// Thousandths of a CPU in the text of `cpu.max`: quota and period in µs; `None` for `max`.
+/// Parses `cpu.max`, quota and period in µs, to thousandths of a CPU; `None` for `max`.
 fn parse(text: &str) -> Option<u64> {
     let (quota, period) = text.split_once(' ')?;
     let (quota, period): (u64, u64) = (quota.parse().ok()?, period.trim().parse().ok()?);
     (quota * 1_000).checked_div(period)
 }
 
-/// The quota of this process; nothing where the kernel has no control groups.
+/// Returns the quota of this process; `None` if the kernel has no control groups.
 pub(super) fn own(tree: &Tree) -> Option<Finding> {
     let membership = tree.read(OWN)?;
     let subject = "CPU quota of control groups";
@@ -62,12 +62,12 @@ pub(super) fn own(tree: &Tree) -> Option<Finding> {
     Some(finding(subject, format!("{value} ({file})")).concern_if(true, why, Some(&mend)))
 }
 
-/// `0.05 CPUs`.
+/// Formats a quota: `0.05 CPUs`.
 pub(crate) fn in_words(millicpu: u64) -> String {
     format!("{} {}", millicpu as f64 / 1e3, if millicpu == 1_000 { "CPU" } else { "CPUs" })
 }
 
-/// A script that prints the files of its own process for [`Tree::printed`].
+/// Returns a script that prints the files of its own process for [`Tree::printed`].
 pub(super) fn script() -> String {
     let print = Tree::script_for("\"$m$g/cpu.max\"");
     format!(

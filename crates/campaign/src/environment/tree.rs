@@ -1,5 +1,5 @@
-//! Where the facts of a host are read: its /proc and /sys, or the text of their files as a shell of
-//! that host printed them.
+//! Source of a host's facts: its /proc and /sys, or the text of their files as printed by a shell
+//! on that host.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use super::quota;
 
-/// The files that are looked at, as patterns of a shell; [`Tree::printed`] holds no others. A link
-/// is read as where it leads to.
+/// The files that are read, as shell patterns; [`Tree::printed`] contains no others. Links are
+/// followed.
 const FILES: &str = "/proc/self/cgroup /proc/sys/kernel/hostname /proc/version /proc/cpuinfo /proc/meminfo /proc/stat /proc/net/dev /proc/interrupts \
     /proc/sys/net/core/rmem_max /proc/sys/net/core/wmem_max /proc/sys/net/core/netdev_max_backlog /proc/sys/kernel/sched_autogroup_enabled \
     /proc/sys/net/netfilter/nf_conntrack_count /proc/sys/net/netfilter/nf_conntrack_max /proc/irq/*/smp_affinity_list \
@@ -18,30 +18,30 @@ const FILES: &str = "/proc/self/cgroup /proc/sys/kernel/hostname /proc/version /
     /sys/class/dmi/id/sys_vendor /sys/class/dmi/id/product_name /sys/class/dmi/id/board_name /sys/class/dmi/id/bios_vendor \
     /sys/class/dmi/id/bios_version /sys/class/dmi/id/bios_date /sys/class/net/*/operstate /sys/class/net/*/speed \
     /sys/class/net/*/queues/*/byte_queue_limits/limit /sys/class/net/*/queues/*/rps_cpus /sys/class/net/*/device/numa_node";
-/// Links of which the end is a fact.
+/// Links whose target is a fact.
 const LINKS: &str = "/sys/class/net/*/device /sys/class/net/*/device/driver";
-/// Folders of which the names are facts.
+/// Folders whose file names are facts.
 const FOLDERS: &str = "/sys/class/net/*/device/msi_irqs";
-/// Begins a file in what is printed.
+/// Marks the start of a file in the output.
 const MARK: &str = "dns64bench-file ";
 
 /// The files of /proc and /sys that describe a host.
 #[derive(Clone, Debug)]
 pub(crate) enum Tree {
-    /// Below a folder: `/`, or where a tree of another host was recorded.
+    /// Files below a folder: `/`, or a recorded tree of another host.
     Disk(PathBuf),
-    /// By their absolute paths; links have the path of their end as text.
+    /// Texts by absolute path; links have the path of their target as text.
     Printed(BTreeMap<PathBuf, String>),
 }
 
 impl Tree {
-    /// Those of this host.
+    /// Returns the files of this host.
     pub(crate) fn here() -> Tree {
         Tree::Disk("/".into())
     }
 
-    /// A script for a POSIX shell that prints all files for [`Tree::printed`]. It fails nowhere:
-    /// what is not there is left out.
+    /// Returns a script for a POSIX shell that prints all files for [`Tree::printed`]. It never
+    /// fails: missing files are left out.
     pub(crate) fn script() -> String {
         format!(
             "{}; for f in {LINKS}; do [ -e \"$f\" ] && echo \"{MARK}$f\" && readlink -f \"$f\"; done; \
@@ -52,19 +52,19 @@ impl Tree {
         )
     }
 
-    /// The same for files by other patterns.
+    /// Same as [`Tree::script`], for files with other patterns.
     pub(crate) fn script_for(files: &str) -> String {
         format!(
             "for f in {files}; do [ -r \"$f\" ] && echo \"{MARK}$f\" && cat \"$f\" 2>/dev/null; done; :"
         )
     }
 
-    /// A script that prints the file `path` as if it were called `name`.
+    /// Returns a script that prints the file `path` under the name `name`.
     pub(crate) fn script_of(path: &str, name: &str) -> String {
         format!("echo '{MARK}{name}'; cat {path}")
     }
 
-    /// What [`Tree::script`] printed.
+    /// Parses the output of [`Tree::script`].
     pub(crate) fn printed(text: &str) -> Tree {
         let mut files: BTreeMap<PathBuf, String> = BTreeMap::new();
         let mut path = PathBuf::new();
@@ -80,7 +80,7 @@ impl Tree {
         Tree::Printed(files)
     }
 
-    /// The text of a file, trimmed; `None` where there is none, or it may not be read.
+    /// Returns the text of a file, trimmed; `None` if it does not exist or is not readable.
     pub(crate) fn read(&self, path: impl AsRef<Path>) -> Option<String> {
         let path = path.as_ref();
         let text = match self {
@@ -90,7 +90,7 @@ impl Tree {
         Some(text.trim().to_owned())
     }
 
-    /// The names in a folder, numbers within them by value; none where there is no folder.
+    /// Returns the names in a folder, with numbers sorted by value; empty if there is no folder.
     pub(crate) fn names(&self, folder: impl AsRef<Path>) -> Vec<String> {
         let folder = folder.as_ref();
         let mut names: Vec<String> = match self {
@@ -111,7 +111,7 @@ impl Tree {
         names
     }
 
-    /// The name of what a link leads to; `None` where there is no link.
+    /// Returns the name of a link's target; `None` if there is no link.
     pub(crate) fn end_of(&self, link: impl AsRef<Path>) -> Option<String> {
         let link = link.as_ref();
         let end = match self {
@@ -126,7 +126,7 @@ fn below(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
-/// The number at the end of a name such as `node10`, by which names are sorted as people do.
+/// Returns the number at the end of a name such as `node10`, for sorting in numeric order.
 fn number_in(name: &str) -> Option<u64> {
     name.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().ok()
 }
@@ -135,14 +135,14 @@ fn number_in(name: &str) -> Option<u64> {
 pub(crate) mod tests {
     use super::*;
 
-    /// A tree of files with their texts, as they were recorded.
+    /// Returns a tree of files with recorded texts.
     pub(in crate::environment) fn recorded(files: &[(&str, &str)]) -> Tree {
         Tree::Printed(
             files.iter().map(|(path, text)| (PathBuf::from(path), (*text).to_owned())).collect(),
         )
     }
 
-    /// A tree from lines `FILE:LINE`, as grep prints them.
+    /// Returns a tree from lines `FILE:LINE`, as printed by grep.
     pub(crate) fn of_lines(text: &str) -> Tree {
         let mut files: BTreeMap<PathBuf, String> = BTreeMap::new();
         for (path, line) in text.lines().filter_map(|line| line.split_once(':')) {

@@ -1,8 +1,8 @@
-//! Whether the lab's links answer: each end has to know the link-layer address of the other.
+//! Check that the lab's links answer: each end must have the link-layer address of the other.
 //!
-//! A new link drops the first question for a link-layer address, and the kernel asks again only
-//! after a second; what is sent meanwhile is lost. So the lab is up when both ends of each link
-//! have asked and been answered.
+//! A new link drops the first query for a link-layer address, and the kernel repeats it only after
+//! a second; packets sent meanwhile are lost. The lab is therefore up only when both ends of each
+//! link have received an answer.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -13,24 +13,24 @@ use net::neighbour::NextHop;
 
 use super::{End, LINKS, LabError, io_error};
 
-/// All links answer within this time, or do not at all.
+/// Time limit for the answers of all links.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Why an address of the lab cannot be reached.
+/// Error of an unreachable address of the lab.
 #[derive(Debug, thiserror::Error)]
 #[error("no neighbour answers for {address}: {source}")]
 pub struct Unreached {
-    /// The address that was asked.
+    /// The address.
     pub address: IpAddr,
-    /// What the system says.
+    /// The system's error.
     pub source: io::Error,
 }
 
-/// Waits until the link-layer addresses of all `addresses` are known to this host, for ten seconds
-/// at most. Nothing is asked of the hosts but their link-layer addresses.
+/// Waits until the link-layer addresses of all `addresses` are known to this host, for at most ten
+/// seconds. Only link-layer addresses are queried.
 ///
 /// # Errors
-/// The first address that nobody answers for.
+/// The first address without an answer.
 pub fn reach(addresses: &[IpAddr]) -> Result<(), Unreached> {
     let give_up = Instant::now() + LIMIT;
     for &address in addresses {
@@ -44,8 +44,8 @@ pub fn reach(addresses: &[IpAddr]) -> Result<(), Unreached> {
     Ok(())
 }
 
-/// Waits until both ends of all links reach each other. Each end asks by a process of this program,
-/// which can be inside of the host; all of them at the same time.
+/// Waits until both ends of all links reach each other. Each end uses a dns64bench process inside
+/// its host; all run at the same time.
 pub(super) fn all_links() -> Result<(), LabError> {
     let ends = LINKS
         .iter()
@@ -53,7 +53,7 @@ pub(super) fn all_links() -> Result<(), LabError> {
     let asking = ends
         .map(|(near, far)| Ok((near, far, ask(near, far)?)))
         .collect::<Result<Vec<_>, LabError>>()?;
-    // Each is waited for, whatever the others found.
+    // All processes are waited for, regardless of errors of the others.
     let answers: Vec<_> =
         asking.into_iter().map(|(near, far, child)| answer(near, far, child)).collect();
     answers.into_iter().collect()
