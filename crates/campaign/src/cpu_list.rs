@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-/// The CPUs of a list as Linux writes it; what it would not write is left out.
+/// Parses a list of CPUs in Linux's format; invalid parts are ignored.
 pub fn cpu_list(text: &str) -> BTreeSet<usize> {
     let ranges = text.trim().split(',').filter_map(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -11,7 +11,7 @@ pub fn cpu_list(text: &str) -> BTreeSet<usize> {
     ranges.flat_map(|range: std::ops::RangeInclusive<usize>| range.take(1 << 16)).collect()
 }
 
-/// CPUs as Linux writes them; nothing for none.
+/// Formats CPUs as Linux does; empty for none.
 pub(crate) fn cpu_ranges(cpus: &BTreeSet<usize>) -> String {
     let mut ranges: Vec<(usize, usize)> = Vec::new();
     for &cpu in cpus {

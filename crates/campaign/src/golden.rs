@@ -1,9 +1,9 @@
-//! Texts that were looked at once and are not to change unseen.
+//! Golden files: reviewed texts that must not change unnoticed.
 
 use std::fs;
 use std::path::Path;
 
-/// Holds `text` against the file `name`; with `BLESS=1` in the environment the file is written
+/// Compares `text` with the file `name`; with `BLESS=1` in the environment the file is written
 /// instead.
 pub(crate) fn check(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(name.to_lowercase());

@@ -1,11 +1,11 @@
-//! The frequency governor of the DUT's host: a plan may ask for trials with one, such as
-//! `ondemand`, to see what dynamic frequency scaling does. It is set for a point and restored after
-//! it; a note in the run folder has what was there before, for the run that goes on if this one is
+//! Frequency governor of the DUT's host: a plan may ask for trials with one, such as `ondemand`, to
+//! measure the effect of dynamic frequency scaling. It is set for a point and restored afterwards.
+//! A file in the run folder contains the previous settings, for a resumed run if this one is
 //! killed.
 //!
 //! ```text
-//! Scaling::look ─► wanted? ─┬─ no scaling, no such governor ─► CannotBeMade ─► journal, table
-//!                           └─ note, set ─► trials ─► restore
+//! Scaling::look ─► requested? ─┬─ no scaling, no such governor ─► CannotBeMade ─► journal, table
+//!                              └─ record, set ─► trials ─► restore
 //! ```
 
 use std::collections::BTreeSet;
@@ -18,39 +18,39 @@ use serde::{Deserialize, Serialize};
 use crate::archive::{ArchiveError, write_json};
 use crate::host::{HostError, Machine};
 
-/// The governor that leaves CPUs at their highest frequency: what CPUs without frequency scaling do
+/// The governor that keeps CPUs at their highest frequency, as CPUs without frequency scaling do
 /// anyway.
 pub(crate) const FIXED: &str = "performance";
 
-/// Where Linux has the CPUs.
+/// Folder of the CPUs in Linux.
 const CPUS: &str = "/sys/devices/system/cpu";
-/// The note's name in a run folder.
+/// Name of the file with previous settings in a run folder.
 const NOTE: &str = "governors";
-/// How long looking and setting may take.
+/// Time limit for reading and setting.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Why a point cannot be made on the DUT's host.
+/// Reason why the DUT's host cannot provide a point.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CannotBeMade {
     /// Its CPUs have no frequency scaling.
     NoScaling,
-    /// They have it, without such a governor.
+    /// They have frequency scaling, but not this governor.
     NoSuchGovernor {
-        /// The one that the plan asks for.
+        /// The requested governor.
         wanted: String,
-        /// Those that there are.
+        /// The available governors.
         known: Vec<String>,
     },
-    /// The host refused to set it; another user may.
+    /// The host refused to set it; another user may be allowed to.
     Refused {
-        /// What the command that sets it printed.
+        /// Output of the command that sets it.
         why: String,
     },
 }
 
 impl CannotBeMade {
-    /// Whether it would be the same the next time.
+    /// True if a further attempt would have the same result.
     pub fn is_final(&self) -> bool {
         !matches!(self, CannotBeMade::Refused { .. })
     }
@@ -76,27 +76,28 @@ impl fmt::Display for CannotBeMade {
     }
 }
 
-/// A file and its content.
+/// A file and its contents.
 type SavedFile = (String, String);
 
 /// The frequency scaling of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scaling {
-    /// The governor of each CPU, by its file.
+    /// The governor of each CPU, by file.
     set: Vec<SavedFile>,
-    /// Governors that there are.
+    /// Available governors.
     known: BTreeSet<String>,
 }
 
 impl Scaling {
-    /// The words that print what [`Scaling::parse`] reads, of CPUs below the folder `cpus`.
+    /// Returns the command that prints the input of [`Scaling::parse`], for CPUs below the folder
+    /// `cpus`.
     fn look(cpus: &str) -> Vec<String> {
         let files = ["scaling_governor", "scaling_available_governors"]
             .map(|file| format!("{cpus}/cpu*/cpufreq/{file}"));
         ["sh".into(), "-c".into(), format!("grep -sH '' {}; :", files.join(" "))].into()
     }
 
-    /// What [`Scaling::look`] printed.
+    /// Parses the output of [`Scaling::look`].
     fn parse(printed: &str) -> Scaling {
         let mut scaling = Scaling::default();
         for (file, content) in printed.lines().filter_map(|line| line.split_once(':')) {
@@ -109,7 +110,7 @@ impl Scaling {
         scaling
     }
 
-    /// The words that give every CPU a governor.
+    /// Returns the command that sets a governor for every CPU.
     fn with(&self, governor: &str) -> Vec<String> {
         restore(
             &self
@@ -120,7 +121,7 @@ impl Scaling {
         )
     }
 
-    /// Why CPUs cannot have a governor; none: they can.
+    /// Returns the reason why a governor cannot be set; `None` if it can.
     fn obstacle(&self, wanted: &str) -> Option<CannotBeMade> {
         match (self.set.is_empty(), self.known.contains(wanted)) {
             (true, _) => Some(CannotBeMade::NoScaling),
@@ -133,7 +134,7 @@ impl Scaling {
     }
 }
 
-/// The words that write settings.
+/// Returns the command that writes settings.
 fn restore(settings: &[SavedFile]) -> Vec<String> {
     let script = "while [ $# -gt 1 ]; do echo \"$2\" > \"$1\" || exit 1; shift 2; done";
     let head = ["sh", "-c", script, "sh"].map(str::to_owned);
@@ -142,7 +143,7 @@ fn restore(settings: &[SavedFile]) -> Vec<String> {
         .collect()
 }
 
-/// A governor that is set, until this value is dropped.
+/// A governor in effect until this value is dropped.
 pub(crate) struct Governed {
     machine: Machine,
     before: Vec<SavedFile>,
@@ -150,11 +151,12 @@ pub(crate) struct Governed {
 }
 
 impl Governed {
-    /// Gives all CPUs of a host a governor; `folder` is the run folder. Where nothing scales,
-    /// [`FIXED`] is there already.
+    /// Sets a governor for all CPUs of a host; `folder` is the run folder. Without frequency
+    /// scaling, [`FIXED`] is in effect already.
     ///
     /// # Errors
-    /// If the host is gone, or the note cannot be written; inside, why the host cannot.
+    /// If the host is unreachable, or the file of previous settings cannot be written. The inner
+    /// result contains the reason why the host cannot set it.
     pub(crate) fn set(
         machine: &Machine,
         folder: &Path,
@@ -178,10 +180,11 @@ impl Governed {
         }
     }
 
-    /// Restores what a run of this folder that was killed has left; nothing where there is no note.
+    /// Restores settings that a killed run of this folder has changed; does nothing without the
+    /// file.
     ///
     /// # Errors
-    /// If the host is gone.
+    /// If the host is unreachable.
     pub(crate) fn restore_left_over(machine: &Machine, folder: &Path) -> Result<(), HostError> {
         let note = folder.join(NOTE);
         let before = std::fs::read_to_string(&note)
@@ -194,7 +197,7 @@ impl Governed {
     }
 }
 
-/// Restores settings; the note stays where that fails.
+/// Restores settings; the file remains if that fails.
 fn put_back(machine: &Machine, before: &[SavedFile], note: &Path) -> Result<(), HostError> {
     if machine.run(&restore(before), LIMIT)?.0 {
         let _ = std::fs::remove_file(note);
@@ -205,16 +208,16 @@ fn put_back(machine: &Machine, before: &[SavedFile], note: &Path) -> Result<(), 
 impl Drop for Governed {
     fn drop(&mut self) {
         if !self.before.is_empty() {
-            // Where the host is gone, the run that goes on does it.
+            // If the host is unreachable, the resumed run restores the settings.
             let _ = put_back(&self.machine, &self.before, &self.note);
         }
     }
 }
 
-/// Why a governor could not be looked at.
+/// Error of reading or setting a governor.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GovernorError {
-    /// The host is gone.
+    /// The host is unreachable.
     #[error(transparent)]
     Host(#[from] HostError),
     /// The run folder cannot be written.
@@ -229,7 +232,7 @@ mod tests {
 
     use super::*;
 
-    /// A tree of CPUs with frequency scaling, as Linux has it.
+    /// A tree of CPUs with frequency scaling, as in Linux.
     fn tree(governors: &[&str]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         for (n, governor) in governors.iter().enumerate() {

@@ -1,5 +1,4 @@
-//! Above single trials: searches with their journal, whole campaigns with their run folder and
-//! report, the lab.
+//! Searches with their journal, whole campaigns with their run folder and report, and the lab.
 //!
 //! ```text
 //! SearchPlan ─► search::run ─► trial ─► journal ─► SearchResult                        (one DUT that the user runs)
@@ -10,11 +9,11 @@
 //!             `dns64bench measure`
 //! ```
 //!
-//! `results` and `report` read the run folder only, and never measure.
+//! `results` and `report` only read the run folder, and never measure.
 #![forbid(unsafe_code)]
 
-/// The version of this program, and the commit that it was built from, as in
-/// `0.2.0 (486a6f3a1b2c)`; with a `+` if sources had been changed. Without the commit where it was not
+/// The version of this program, and the commit that it was built from, as in `0.2.0
+/// (486a6f3a1b2c)`; with a `+` if the sources had been changed. Without the commit if it was not
 /// built in a checkout.
 pub const BUILD: &str = env!("BUILD_VERSION");
 

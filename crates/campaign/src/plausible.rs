@@ -1,5 +1,5 @@
-//! Checks of the trials in a journal. A journal can be edited or damaged, and no result may be
-//! computed from numbers that no trial has.
+//! Plausibility checks of the trials in a journal. A journal can be edited or damaged, and results
+//! must not be computed from impossible numbers.
 
 use method::records::Counts;
 use method::verdict::Verdict;
@@ -10,7 +10,7 @@ use crate::journal::{JournalLine, SearchEntry};
 
 /// Latest end of a trial, seconds since 1970: the year 9999.
 const LATEST: f64 = 253_402_300_799.0;
-/// Most queries, or other packets, of a trial: three years at a million per second.
+/// Maximum number of queries or other packets in a trial: three years at a million per second.
 const MOST: u64 = 100_000_000_000_000;
 
 impl JournalLine for Entry {
@@ -45,7 +45,7 @@ impl JournalLine for SearchEntry {
     }
 }
 
-/// The trial of a line, if it holds one that has ended.
+/// Returns the trial of a line that contains a finished one.
 fn measured(entry: &Entry) -> Option<&Measured> {
     match entry {
         Entry::Finished(measured) | Entry::Repeated(measured) => Some(measured),
@@ -53,7 +53,7 @@ fn measured(entry: &Entry) -> Option<&Measured> {
     }
 }
 
-/// Start of a trial, seconds since 1970, and its length in seconds.
+/// Returns the start of a trial, seconds since 1970, and its length in seconds.
 pub(crate) fn span(measured: &Measured) -> (f64, f64) {
     match &measured.found {
         TaskResult::Trial(trial) => (trial.started_unix_s, trial.duration_s + trial.timeout_s),
@@ -84,12 +84,12 @@ fn fault_of_counts(counts: &Counts, verdict: Verdict) -> Option<String> {
     if let Some(most) = [sent, duplicates, stray, refused, sent_again].iter().find(|n| **n > MOST) {
         return Some(format!("it counts {most} packets, and a trial has at most {MOST}"));
     }
-    // Counts of an invalid trial may be wrong.
+    // The counts of an invalid trial may be wrong.
     let is_wrong = verdict != Verdict::Invalid && !counts.is_balanced();
     is_wrong.then(|| format!("{sent} queries were sent, and {outcomes} have an outcome"))
 }
 
-/// `at` is the index of an earlier line.
+/// Returns an error if an earlier line, with index `at`, has the same trial.
 fn same_as(at: Option<usize>) -> Option<String> {
     at.map(|at| format!("it repeats the trial of line {}", at + 1))
 }
@@ -106,7 +106,7 @@ mod tests {
     use crate::report::Run;
     use crate::runner::simulated::journal_of;
 
-    /// A run folder with a complete journal, and its lines.
+    /// Returns the lines of a run folder with a complete journal.
     fn run(folder: &Path) -> Vec<String> {
         let text = "name = 'x'\n[trial]\nduration = '2s'\npause = '0s'\n[search]\nmin = 100\nmax = 900\n\
                     resolution = 100\nrepeat = 1\n[measure]\nconform = true\n[measure.closed-loop]\n\

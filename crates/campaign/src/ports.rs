@@ -1,18 +1,18 @@
-//! Ports on loopback for servers that are started, ended and started again on the same one.
+//! Ports on loopback for servers that are started, ended and restarted on the same port.
 
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 
-/// Below this, ports are those of well-known services.
+/// Lower ports are those of well-known services.
 const LOWEST: u16 = 10_240;
-/// Where Linux begins the ports that it gives to clients, if it does not say.
+/// Start of the range of client ports in Linux, if it is not readable.
 const USUAL: u16 = 32_768;
 
-/// An address on `ip` whose port is free for UDP and TCP. It is not of the range that the kernel
-/// gives to sockets that ask for any port (`ip_local_port_range`): a client must not take it
-/// between two starts of a server.
+/// Returns an address on `ip` whose port is free for UDP and TCP. It is outside the range that the
+/// kernel assigns to sockets without a port (`ip_local_port_range`), so that a client cannot take
+/// it between two starts of a server.
 ///
 /// # Errors
 /// If there is no free port, or the host has no such address.
@@ -20,7 +20,7 @@ pub fn free(ip: IpAddr) -> io::Result<SocketAddr> {
     let text = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let end = first_of_clients(&text);
     let candidates = u64::from(end.saturating_sub(LOWEST));
-    // Different for each call: two campaigns at once do not try the same ones.
+    // Different for each call, so that two simultaneous campaigns do not try the same ones.
     let begin = RandomState::new().hash_one(ip);
     for n in 0..candidates {
         let port = LOWEST + (begin.wrapping_add(n) % candidates) as u16;
@@ -33,20 +33,20 @@ pub fn free(ip: IpAddr) -> io::Result<SocketAddr> {
             Err(e) => return Err(e),
         }
     }
-    // The kernel gives all ports to clients; then any free one must do.
+    // The kernel assigns all ports to clients, so any free one is used.
     let address = UdpSocket::bind(SocketAddr::new(ip, 0))?.local_addr()?;
     is_free(address).map(|()| address)
 }
 
-/// The first port that the kernel gives to clients, from the text of `ip_local_port_range`.
+/// Returns the first client port, from the text of `ip_local_port_range`.
 fn first_of_clients(text: &str) -> u16 {
     text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(USUAL)
 }
 
-/// Whether nobody has this port, over UDP or TCP.
+/// Checks that this port is free for UDP and TCP.
 ///
 /// # Errors
-/// What the system says if somebody has, or the host has no such address.
+/// The system's error if it is in use, or if the host has no such address.
 pub fn is_free(address: SocketAddr) -> io::Result<()> {
     let _udp = UdpSocket::bind(address)?;
     TcpListener::bind(address).map(|_| ())

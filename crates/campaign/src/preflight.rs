@@ -1,5 +1,4 @@
-//! Whether a plan can be carried out at all: programs and CPUs that it names must be on their
-//! hosts. Nothing is started for it.
+//! Preconditions of a plan: its programs and CPUs must exist on their hosts. No server is started.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -13,7 +12,7 @@ use crate::servers::{Driver, Program, find};
 use crate::topology::{CpuTopology, LOOK};
 use crate::world::World;
 
-/// What is missing on this machine for the hosts of a plan that are on it, a sentence each.
+/// Returns what is missing on this machine for the plan's roles on it, a sentence each.
 pub fn here(plan: &Plan) -> Vec<String> {
     let far = far(plan);
     let cpus = topology_here();
@@ -29,7 +28,7 @@ pub fn here(plan: &Plan) -> Vec<String> {
     missing
 }
 
-/// Points of a plan whose cores this machine does not have, where the DUT runs here.
+/// Returns the points of a plan whose cores this machine does not have, if the DUT runs here.
 pub fn beyond(plan: &Plan) -> Vec<Point> {
     if far(plan)[Role::Dut as usize].is_some() {
         return Vec::new();
@@ -41,7 +40,7 @@ pub fn beyond(plan: &Plan) -> Vec<Point> {
         .collect()
 }
 
-/// The CPUs of this machine.
+/// Returns the CPUs of this machine.
 fn topology_here() -> CpuTopology {
     let printed = Command::new(LOOK[0])
         .args(&LOOK[1..])
@@ -51,14 +50,14 @@ fn topology_here() -> CpuTopology {
     CpuTopology::parse(&String::from_utf8_lossy(&printed))
 }
 
-/// Whether a host has too few CPUs for a point, or not those that the plan names for it.
+/// True if a host has too few CPUs for a point, or lacks the CPUs that the plan names for it.
 fn is_beyond(plan: &Plan, point: &Point, has: &CpuTopology) -> bool {
     let Some(place) = point.place() else { return false };
     let cpus = has.cpus();
     place.cores > cpus.len() || plan.cpus_at(place).iter().any(|cpu| !cpus.contains(cpu))
 }
 
-/// What of a plan cannot be looked at from this machine, a sentence each.
+/// Returns the parts of a plan that cannot be checked from this machine, a sentence each.
 pub fn elsewhere(plan: &Plan) -> Vec<String> {
     let Some(ssh) = &plan.ssh else { return Vec::new() };
     let far = far(plan);
@@ -93,10 +92,10 @@ pub fn elsewhere(plan: &Plan) -> Vec<String> {
     all
 }
 
-/// What is missing on the hosts of a plan for these points, a sentence each.
+/// Returns what is missing on the hosts of a plan for these points, a sentence each.
 ///
 /// # Errors
-/// If a host is gone.
+/// If a host is unreachable.
 pub(crate) fn on_hosts(
     plan: &Plan,
     world: &World,
@@ -116,7 +115,7 @@ pub(crate) fn on_hosts(
     Ok(missing)
 }
 
-/// What a host is for.
+/// Role of a host.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     Tester,
@@ -136,8 +135,8 @@ impl Role {
     }
 }
 
-/// The hosts of tester, DUT and AuthDNS (the first one of each) that are other machines. Where there
-/// are several of a role, all are.
+/// Returns the hosts of tester, DUT and AuthDNS (the first one of each) that are other machines. If
+/// there are several of a role, all are.
 fn far(plan: &Plan) -> [Option<&SshHost>; 3] {
     plan.ssh
         .as_ref()
@@ -151,7 +150,7 @@ fn not_found(host: &str, whose: &str, program: &Path) -> String {
     )
 }
 
-/// Whose programs a host must have for these points.
+/// Returns the servers and programs that a role's host needs for these points.
 fn programs(plan: &Plan, role: Role, points: &[Point]) -> Vec<(String, PathBuf)> {
     match role {
         Role::Tester => Vec::new(),
@@ -174,7 +173,7 @@ fn programs(plan: &Plan, role: Role, points: &[Point]) -> Vec<(String, PathBuf)>
     }
 }
 
-/// The program that a host must have for a server; none where it is this one, or the plan's
+/// Returns the program that a host needs for a server; `None` if it is dns64bench, or the plan's
 /// commands name it.
 fn program_of<T>(driver: &Driver<T>, given: Option<&Path>) -> Option<PathBuf> {
     match (driver.program, given) {
@@ -190,7 +189,7 @@ fn programs_of(dut: &DutPlan) -> Vec<(String, PathBuf)> {
         .custom
         .iter()
         .flat_map(|custom| [&custom.start, &custom.ready, &custom.stop, &custom.cpu_pids]);
-    // What depends on the run folder is not there yet.
+    // Paths that depend on the run folder do not exist yet.
     let first = commands.filter_map(|words| words.first()).filter(|word| !word.contains('{'));
     let all: BTreeSet<PathBuf> = first
         .map(PathBuf::from)
@@ -199,7 +198,8 @@ fn programs_of(dut: &DutPlan) -> Vec<(String, PathBuf)> {
     all.into_iter().map(|program| (dut.name().to_owned(), program)).collect()
 }
 
-/// CPUs that the plan names and the host does not have; nothing where it does not say which it has.
+/// Returns an error if the plan names CPUs that the host does not have; `None` if the host's CPUs
+/// are unknown.
 fn too_many(
     plan: &Plan,
     role: Role,

@@ -1,15 +1,14 @@
-//! Which roles share a host, and which share CPUs: by the ids of the machines that they run on and
-//! the plan's lists of CPUs.
+//! Roles that share a host or CPUs, determined from the ids of their machines and the plan's lists
+//! of CPUs.
 
 use method::compliance::Fact;
 
-/// A role's machine (its boot id, empty where it is not known) and its CPUs; an empty list means
-/// any.
+/// A role's machine (its boot id, empty if unknown) and its CPUs; an empty list means any.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Role<'a> {
-    /// The id of the machine that plays it.
+    /// The id of the role's machine.
     pub machine: &'a str,
-    /// Where it may run there.
+    /// CPUs on which it may run there.
     pub cpus: &'a [usize],
 }
 
@@ -32,7 +31,7 @@ impl Role<'_> {
     }
 }
 
-/// Whether any two roles share a host, and whether any two share CPUs.
+/// Returns whether any two roles share a host, and whether any two share CPUs.
 pub(crate) fn shared(roles: &[Role<'_>]) -> (Fact, Fact) {
     let pairs = || {
         roles
@@ -66,7 +65,7 @@ mod tests {
             ([role("a", &[0][..]), role("b", &[0]), role("c", &[0])], (Fact::No, Fact::No)),
             ([role("a", &[0]), role("a", &[1]), role("a", &[2])], (Fact::Yes, Fact::No)),
             ([role("a", &[0]), role("a", &[1]), role("a", &[0])], (Fact::Yes, Fact::Yes)),
-            // DUT and AuthDNS on one CPU are no better than the Measurer on it.
+            // A CPU shared by DUT and AuthDNS counts as much as one shared with the Measurer.
             ([role("a", &[0]), role("a", &[1]), role("a", &[1])], (Fact::Yes, Fact::Yes)),
             ([role("a", &[0]), role("b", &[]), role("b", &[1])], (Fact::Yes, Fact::Yes)),
             ([role("a", &[0]), role("", &[1]), role("b", &[2])], (Fact::NotKnown, Fact::NotKnown)),

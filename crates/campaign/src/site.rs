@@ -1,15 +1,14 @@
-//! AuthDNS and a DUT, running: what a trial is carried out against.
+//! Running AuthDNS and DUT, the servers of a trial.
 //!
 //! ```text
-//! machine ─► RunningAuth::start ─► it listens ─► RunningDut::start ─► it listens, or says so ─► trials
+//! machine ─► RunningAuth::start ─► it listens ─► RunningDut::start ─► it listens, or `ready` succeeds ─► trials
 //!                                                    │ ended, or silent for too long
 //!                                                    └──► SiteError, with the end of its log
 //! ```
 //!
-//! A server is ready when it answers, not when its process runs. What it was told (command and
-//! configuration file) is kept for the report, and where its threads may run is asked while it is
-//! loaded. Dropping the value ends the server, by its own command if it has one, and removes what
-//! it stored in bulk.
+//! A server is ready when it answers, not when its process runs. Its command and configuration file
+//! are kept for the report, and the CPU placement of its threads is read under load. Dropping the
+//! value ends the server, by its own command if it has one, and removes its large files.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -33,24 +32,24 @@ use crate::servers::{
 use crate::text::plain_line;
 use crate::world::World;
 
-/// How long a server may take until it answers; zones of millions of names take their time.
+/// Time limit for a server to answer after its start; zones of millions of names take long to load.
 const START: Duration = Duration::from_secs(60);
-/// How long a zone file of all names may take to be written.
+/// Time limit for writing a zone file of all names.
 const WRITE: Duration = Duration::from_secs(600);
-/// How many AuthDNS were started.
+/// Number of started AuthDNS servers.
 static STARTS: AtomicU32 = AtomicU32::new(0);
-/// Trust anchors are not longer than this; octets.
+/// Maximum size of trust anchors in octets.
 const ANCHORS: u64 = 64 << 10;
-/// So many characters of a version are kept.
+/// Maximum length of a version in characters.
 const VERSION: usize = 200;
-/// Between two looks at a server that starts.
+/// Polling interval for a server that starts.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Why there is nothing to measure.
+/// Error of a server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SiteError {
-    /// A server's program is not there.
+    /// A server's program is missing.
     #[error(
         "{name}: there is no program {program}; install it, or name it with program = in the plan"
     )]
@@ -65,14 +64,14 @@ pub enum SiteError {
     NotStarted {
         /// The server's name.
         name: String,
-        /// What is known of the reason.
+        /// The reason, as far as it is known.
         why: String,
         /// The end of its log.
         log: String,
-        /// Where that log is on its host; none before it has one.
+        /// Path of that log on its host; `None` if there is none yet.
         log_path: Option<PathBuf>,
     },
-    /// A host is gone.
+    /// A host is unreachable.
     #[error(transparent)]
     Host(#[from] HostError),
     /// The run folder cannot be written.
@@ -81,18 +80,18 @@ pub enum SiteError {
 }
 
 impl SiteError {
-    /// A server that did not start, for whatever reason.
+    /// Creates the error of a server that did not start.
     pub(crate) fn not_started(name: &str, why: &dyn ToString, log: String) -> SiteError {
         SiteError::NotStarted { name: name.into(), why: why.to_string(), log, log_path: None }
     }
 
-    /// A server that was started and did not come up.
+    /// Creates the error of a server that was started but did not become ready.
     fn did_not_come_up(name: &str, why: String, process: &Running) -> SiteError {
         let (log, log_path) = (process.log_tail(), Some(process.log_path()));
         SiteError::NotStarted { name: name.into(), why, log, log_path }
     }
 
-    /// The error, where its server's log is, and the end of it.
+    /// Returns the error with the path and the end of its server's log.
     pub(crate) fn with_log(&self) -> String {
         let mut text = self.to_string();
         if let SiteError::NotStarted { log_path: Some(path), .. } = self {
@@ -102,7 +101,7 @@ impl SiteError {
         if log.is_empty() { text } else { format!("{text}, and ends:\n{log}") }
     }
 
-    /// The end of the server's log, if there is one.
+    /// Returns the end of the server's log, if there is one.
     pub fn log(&self) -> &str {
         match self {
             SiteError::NotStarted { log, .. } => log,
@@ -110,7 +109,7 @@ impl SiteError {
         }
     }
 
-    /// The same error with a further reason.
+    /// Adds a further reason to the error.
     pub(crate) fn because(mut self, reason: &str) -> SiteError {
         if let SiteError::NotStarted { why, .. } = &mut self {
             why.push_str(&format!("; {reason}"));
@@ -118,7 +117,7 @@ impl SiteError {
         self
     }
 
-    /// With what a command said about a server that did not start.
+    /// Adds the output of a command to the error of a server that did not start.
     fn said_by(self, said: &str) -> SiteError {
         match self {
             SiteError::NotStarted { name, why, log, log_path } => SiteError::NotStarted {
@@ -131,7 +130,8 @@ impl SiteError {
         }
     }
 
-    /// What the host refused to do for a server is about the server; that the host is gone is not.
+    /// Converts a host error: a refused request is attributed to the server, an unreachable host is
+    /// not.
     fn of(name: &str) -> impl Fn(HostError) -> SiteError {
         move |error| match error {
             HostError::Refused { why, .. } => SiteError::not_started(name, &why, String::new()),
@@ -140,15 +140,15 @@ impl SiteError {
     }
 }
 
-/// Large files of a server on its host, which go with this value: caches would fill the disk point
-/// by point.
+/// Guard of large files of a server on its host, which are removed on drop: otherwise caches would
+/// fill the disk point by point.
 struct Bulk {
     machine: Machine,
     files: Vec<String>,
 }
 
 impl Bulk {
-    /// Those of a server whose folder is `place` on `machine`.
+    /// Creates the guard for a server whose folder is `place` on `machine`.
     fn of(machine: &Machine, place: &Path, files: &[&str]) -> Bulk {
         let files = files.iter().map(|file| place.join(file).to_string_lossy().into_owned());
         Bulk { machine: machine.clone(), files: files.collect() }
@@ -159,7 +159,7 @@ impl Drop for Bulk {
     fn drop(&mut self) {
         if !self.files.is_empty() {
             let words = [&["rm".to_owned(), "-f".into(), "--".into()], &self.files[..]].concat();
-            // A host that is gone keeps them; what is measured is not less true for that.
+            // They remain on an unreachable host; the results are valid anyway.
             let _ = self.machine.run(&words, START);
         }
     }
@@ -168,32 +168,32 @@ impl Drop for Bulk {
 /// The names that AuthDNS serves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Names {
-    /// Those of trials.
+    /// The names of trials.
     OfTrials {
-        /// Share of them that has an AAAA record (α).
+        /// Share of the names with an AAAA record (α).
         aaaa: Share,
     },
-    /// Those of `conform`.
+    /// The names of `conform`.
     OfChecks,
 }
 
-/// What an AuthDNS that serves the names of checks tells.
+/// Access to an AuthDNS that serves the names of checks.
 struct OfChecks {
-    /// The socket on which it tells what it was asked.
+    /// The socket on which it reports its queries.
     status: PathBuf,
     /// The trust anchors of its signed zones, as lines of a zone file.
     anchors: Vec<String>,
 }
 
-/// AuthDNS, running: a server on each of its hosts.
+/// A running AuthDNS: a server on each of its hosts.
 pub(crate) struct RunningAuth {
-    /// In the order of their hosts; never none.
+    /// In the order of the hosts; never empty.
     servers: Vec<AuthServer>,
 }
 
 impl RunningAuth {
-    /// Starts what plays AuthDNS, on each of these addresses its host's, with these names, and waits
-    /// until all answer. Fewer addresses than hosts leave out the last ones.
+    /// Starts AuthDNS on each of these addresses, on the corresponding host, with these names, and
+    /// waits until all answer. With fewer addresses than hosts, the last hosts are not used.
     ///
     /// # Errors
     /// If one of them does not start.
@@ -211,10 +211,10 @@ impl RunningAuth {
         Ok(RunningAuth { servers: each.collect::<Result<_, _>>()? })
     }
 
-    /// What all have counted so far, if they count.
+    /// Returns the sum of the counters, if all servers count.
     ///
     /// # Errors
-    /// If a host is gone, or its server is.
+    /// If a host is unreachable, or its server has ended.
     pub(crate) fn counters(&self) -> Result<Option<AuthCounters>, HostError> {
         let mut sum: Option<AuthCounters> = None;
         for server in &self.servers {
@@ -227,48 +227,49 @@ impl RunningAuth {
         Ok(sum)
     }
 
-    /// The trust anchors of the signed zones, of one with the names of checks.
+    /// Returns the trust anchors of the signed zones, if the server has the names of checks.
     pub(crate) fn anchors(&self) -> Option<&[String]> {
         self.servers[0].checks.as_ref().map(|checks| checks.anchors.as_slice())
     }
 
-    /// The socket, on its host, on which one with the names of checks tells what it was asked.
+    /// Returns the path, on its host, of the socket on which a server with the names of checks
+    /// reports its queries.
     pub(crate) fn checks_status(&self) -> Option<&Path> {
         self.servers[0].checks.as_ref().map(|checks| checks.status.as_path())
     }
 
-    /// The processes of the servers.
+    /// Returns the processes of the servers.
     pub(crate) fn processes(&self) -> impl Iterator<Item = &Running> {
         self.servers.iter().map(|server| &server.process)
     }
 
-    /// Address and port of each.
+    /// Returns the address and port of each server.
     pub(crate) fn listens_on(&self) -> Vec<SocketAddr> {
         self.servers.iter().map(|server| server.listen).collect()
     }
 
-    /// What the first one was told. The others were told the same but for their addresses.
+    /// Returns the configuration of the first server. The others differ in their addresses only.
     pub(crate) fn configuration(&self) -> &Configuration {
         &self.servers[0].configuration
     }
 }
 
-/// A server that plays AuthDNS, or is one of several.
+/// One of the servers that play AuthDNS.
 struct AuthServer {
     process: Running,
-    /// After the process, which writes them, has ended: fields go in their order.
+    /// Dropped after the process, which writes the files, has ended: fields are dropped in order.
     _bulk: Bulk,
-    /// Status socket of ours with the names of trials; others count nothing.
+    /// Status socket of dns64bench with the names of trials; other servers do not count.
     status: Option<PathBuf>,
-    /// Where it has those of checks.
+    /// Set if it has the names of checks.
     checks: Option<OfChecks>,
     listen: SocketAddr,
     configuration: Configuration,
 }
 
 impl AuthServer {
-    /// Starts what plays AuthDNS on `listen`, on the machine of this number, with these names, and
-    /// waits until it answers.
+    /// Starts AuthDNS on `listen`, on the machine with this number, with these names, and waits
+    /// until it answers.
     fn start(
         (of, machine): (usize, &Machine),
         plan: &Plan,
@@ -281,7 +282,7 @@ impl AuthServer {
         let program = program(machine, driver.name, driver, plan.auth.program.as_deref())?;
         let operator = plan.auth.operator();
         let driver = driver.for_release(release(machine, driver, &operator, &program)?);
-        // Ours has no files but its log, however often it is started.
+        // dns64bench has only a log file, regardless of the number of starts.
         let (folder, log) = match driver.file {
             "" => {
                 let log = if of == 0 { "auth.log".into() } else { format!("auth-{of}.log") };
@@ -293,7 +294,7 @@ impl AuthServer {
             }
         };
         let place = machine.place(&folder);
-        // A socket's name is used once: one that was killed leaves it behind.
+        // A socket's name is used only once, because a killed server leaves the socket behind.
         let number = STARTS.fetch_add(1, Ordering::Relaxed);
         let scratch = &machine.greeting().scratch;
         let status =
@@ -327,8 +328,8 @@ impl AuthServer {
         Ok(auth)
     }
 
-    /// Waits until the status socket of one that has the names of checks is there, which is made
-    /// last; then the trust anchors are in their file.
+    /// Waits until the status socket of a server with the names of checks exists. It is created
+    /// last, so the trust anchors are then in their file.
     fn wait_for_checks(
         &mut self,
         machine: &Machine,
@@ -346,7 +347,7 @@ impl AuthServer {
         Ok(())
     }
 
-    /// Waits until `is_ready` says so.
+    /// Waits until `is_ready` returns true.
     fn wait(
         &self,
         name: &str,
@@ -358,7 +359,7 @@ impl AuthServer {
 
     fn is_ready(&self, machine: &Machine, listen: SocketAddr) -> Result<bool, SiteError> {
         match &self.status {
-            // Its socket is there when it serves.
+            // Its socket exists when it is ready.
             Some(status) => match machine.counters(status) {
                 Ok(_) => Ok(true),
                 Err(HostError::Refused { .. }) => Ok(false),
@@ -368,24 +369,24 @@ impl AuthServer {
         }
     }
 
-    /// What it has counted so far, if it counts.
+    /// Returns its counters, if it counts.
     fn counters(&self) -> Result<Option<AuthCounters>, HostError> {
         self.status.as_ref().map(|status| self.process.machine().counters(status)).transpose()
     }
 }
 
-/// A DUT, running.
+/// A running DUT.
 pub(crate) struct RunningDut {
     process: Running,
-    /// After the process, which writes them, has ended: fields go in their order.
+    /// Dropped after the process, which writes the files, has ended: fields are dropped in order.
     _bulk: Bulk,
-    /// Ends it, if that takes a command; then its process may end before it.
+    /// Command that ends the server; with it, the started process may end earlier.
     stop: Vec<String>,
-    /// Whose CPU time and threads are its own.
+    /// Processes whose CPU time and threads are the server's.
     cpu_ids: RefCell<Vec<u32>>,
-    /// Prints these; empty: what was started is the server.
+    /// Command that prints these processes; empty: the started process is the server.
     cpu_pids: Vec<String>,
-    /// What is known of its place before it is looked at.
+    /// The known part of its CPU placement, before it is observed.
     place: Place,
     /// The CPUs that its host has.
     existing: BTreeSet<usize>,
@@ -393,12 +394,12 @@ pub(crate) struct RunningDut {
 }
 
 impl RunningDut {
-    /// Writes the configuration of a DUT and starts it on the given CPUs (none: any) with so many
-    /// threads, for rates, or to be checked in a variant by names with these anchors; whether it
-    /// answers is for the caller to see.
+    /// Writes the configuration of a DUT and starts it on the given CPUs (empty: any) with this
+    /// number of threads, for rates or for checks in a variant with these anchors. The caller waits
+    /// until it answers.
     ///
     /// # Errors
-    /// If its program is not there or cannot be started.
+    /// If its program is missing or cannot be started.
     pub(crate) fn start(
         world: &World,
         plan: &Plan,
@@ -418,7 +419,7 @@ impl RunningDut {
         let usual = plan.trial.prefix;
         let mut upstreams = world.auth_addresses(dut.family);
         if checked.is_some() {
-            // A check looks at one AuthDNS, and wants to see all questions there.
+            // Checks observe a single AuthDNS, which must receive all upstream queries.
             upstreams.truncate(1);
         }
         let task = Translate {
@@ -445,14 +446,14 @@ impl RunningDut {
         let custom = operator.custom.clone().unwrap_or_default();
         let stop = setting.fill_all(&custom.stop);
         if !stop.is_empty() {
-            // What an earlier run that was killed left behind would answer in its place, from a
-            // full cache.
+            // A server left by an earlier, killed run would answer instead, with a full cache.
             machine.run(&stop, START).map_err(&refused)?;
         }
         let words = driver.command(&setting, &program);
         let process = machine.start(&words, cpus, &folder.join("log"), None).map_err(&refused)?;
         let told = driver.tells_threads(&operator).then_some(setting.threads);
-        // What only starts the server is not the server, and its CPUs are not the server's.
+        // With `stop`, the started process only launches the server, so its CPUs are not the
+        // server's.
         let confined: &[usize] = if stop.is_empty() { cpus } else { &[] };
         let shared = world.sharing(plan, confined);
         let place =
@@ -477,11 +478,11 @@ impl RunningDut {
         Ok(started)
     }
 
-    /// Asks the plan's own command which processes count, before each trial: they may be others than
-    /// at the start, when the server may not have been there at all.
+    /// Runs the plan's command that prints the server's processes, before each trial: they may have
+    /// changed since the start, when the server may not have run yet.
     ///
     /// # Errors
-    /// If its host is gone.
+    /// If its host is unreachable.
     pub(crate) fn look_for_processes(&self) -> Result<(), HostError> {
         if !self.cpu_pids.is_empty() {
             let (_, printed) = self.process.machine().run(&self.cpu_pids, START)?;
@@ -491,10 +492,11 @@ impl RunningDut {
         Ok(())
     }
 
-    /// Waits until `is_ready` says so, which asks the server or, for the plan's own, its command.
+    /// Waits until `is_ready` returns true. It queries the server; the plan's `ready` command, if
+    /// there is one, is waited for first.
     ///
     /// # Errors
-    /// If it ends before, or takes too long.
+    /// If the server ends before, or takes too long.
     pub(crate) fn wait_until<E: From<SiteError>>(
         &self,
         name: &str,
@@ -503,7 +505,7 @@ impl RunningDut {
         wait_until_ready(name, is_ready, &|| Ok(self.ended()?), &self.process)
     }
 
-    /// Waits until the plan's own command `ready` ends with status 0.
+    /// Waits until the plan's command `ready` ends with status 0.
     fn wait_until_it_says_so(
         &self,
         machine: &Machine,
@@ -520,59 +522,59 @@ impl RunningDut {
         waited.map_err(|error| error.said_by(&format!("{}: {}", ready.join(" "), told.trim())))
     }
 
-    /// How it ended, if it has.
+    /// Returns how it ended, if it has.
     ///
     /// # Errors
-    /// If its host is gone.
+    /// If its host is unreachable.
     pub(crate) fn ended(&self) -> Result<Option<String>, HostError> {
         let ended = self.process.ended(Duration::ZERO)?;
-        // What only starts the server may end when it has.
+        // A process that only launches the server may end after that.
         Ok(ended.filter(|ended| self.stop.is_empty() || !ended.success).map(|ended| ended.how))
     }
 
-    /// CPU seconds that it has used.
+    /// Returns the CPU seconds used so far.
     ///
     /// # Errors
-    /// If its host is gone.
+    /// If its host is unreachable.
     pub(crate) fn cpu(&self) -> Result<f64, HostError> {
         self.process.machine().cpu(&self.cpu_ids.borrow())
     }
 
-    /// Ids of its processes on its host.
+    /// Returns the ids of its processes on its host.
     pub(crate) fn ids(&self) -> Vec<u32> {
         self.cpu_ids.borrow().clone()
     }
 
-    /// The machine that it runs on.
+    /// Returns the machine that it runs on.
     pub(crate) fn machine(&self) -> &Machine {
         self.process.machine()
     }
 
-    /// What it was told.
+    /// Returns its configuration.
     pub(crate) fn configuration(&self) -> &Configuration {
         &self.configuration
     }
 
-    /// The CPUs that it is confined to; none: any.
+    /// Returns the CPUs that it is confined to; empty: any.
     pub(crate) fn cpus(&self) -> Vec<usize> {
         self.place.cpus.iter().copied().collect()
     }
 
-    /// Where its threads may run at this moment, and what is known of its place besides.
+    /// Returns its CPU placement, with the CPUs on which its threads may run at this moment.
     ///
     /// # Errors
-    /// If its host is gone.
+    /// If its host is unreachable.
     pub(crate) fn place(&self) -> Result<Place, HostError> {
         let mut allowed = self.process.machine().threads(&self.cpu_ids.borrow())?;
         for set in &mut allowed {
-            // The kernel also names CPUs that could be plugged in.
+            // The kernel also reports CPUs that could be plugged in.
             set.cpus.retain(|cpu| self.existing.is_empty() || self.existing.contains(cpu));
         }
         let quota_millicpu = self.process.machine().quota(&self.cpu_ids.borrow())?;
         Ok(Place { allowed, quota_millicpu, ..self.place.clone() })
     }
 
-    /// The end of its log.
+    /// Returns the end of its log.
     pub(crate) fn log_tail(&self) -> String {
         self.process.log_tail()
     }
@@ -581,14 +583,15 @@ impl RunningDut {
 impl Drop for RunningDut {
     fn drop(&mut self) {
         if !self.stop.is_empty() {
-            // What it says is in its log; what is left of it is ended with its process.
+            // The command's output is in the log; remaining processes are ended with the server's
+            // process.
             let _ = self.process.machine().run(&self.stop, START);
         }
     }
 }
 
-/// Looks at a server that starts until `is_ready`; an error if it ends before, or takes longer than
-/// [`START`].
+/// Polls a server that starts until `is_ready` returns true; an error if the server ends before, or
+/// takes longer than [`START`].
 fn wait_until_ready<E: From<SiteError>>(
     name: &str,
     is_ready: &mut dyn FnMut() -> Result<bool, E>,
@@ -609,7 +612,7 @@ fn wait_until_ready<E: From<SiteError>>(
     Ok(())
 }
 
-/// Has this program write the zone file of all of a plan's names on a host.
+/// Runs dns64bench on a host to write the zone file with all of a plan's names.
 fn write_zone(
     machine: &Machine,
     name: &str,
@@ -629,8 +632,8 @@ fn write_zone(
     }
 }
 
-/// The words that a server's command begins with on a host: its program, as the plan gives it or
-/// where it is found; nothing where the plan's commands name it.
+/// Returns the first words of a server's command on a host: its program, as the plan gives it or as
+/// it is found; empty if the plan's commands name it.
 fn program<T>(
     machine: &Machine,
     name: &str,
@@ -651,10 +654,10 @@ fn program<T>(
     }
 }
 
-/// What a DUT says that it is.
+/// Returns the version of a DUT.
 ///
 /// # Errors
-/// If its program is not there.
+/// If its program is missing.
 pub(crate) fn version_of(machine: &Machine, dut: &DutPlan) -> Result<String, SiteError> {
     let driver = dut.driver.driver();
     version(
@@ -665,10 +668,10 @@ pub(crate) fn version_of(machine: &Machine, dut: &DutPlan) -> Result<String, Sit
     )
 }
 
-/// What plays AuthDNS says that it is.
+/// Returns the version of an AuthDNS.
 ///
 /// # Errors
-/// If its program is not there.
+/// If its program is missing.
 pub(crate) fn auth_version(machine: &Machine, auth: &AuthPlan) -> Result<String, SiteError> {
     let driver = auth.driver.driver();
     version(
@@ -679,10 +682,10 @@ pub(crate) fn auth_version(machine: &Machine, auth: &AuthPlan) -> Result<String,
     )
 }
 
-/// The version of a server that does not tell.
+/// The version of a server that does not report it.
 pub(crate) const UNKNOWN: &str = "unknown";
 
-/// Release of a server, which is asked for its version only if the driver depends on it.
+/// Returns the release of a server; the version is queried only if the driver depends on it.
 fn release<T: Task>(
     machine: &Machine,
     driver: &Driver<T>,
@@ -695,7 +698,7 @@ fn release<T: Task>(
     Ok(Release::of(&version(machine, driver, operator, program)?))
 }
 
-/// The line of its version that a server prints; [`UNKNOWN`] where it prints none.
+/// Returns the version line that a server prints; [`UNKNOWN`] if it prints none.
 fn version<T: Task>(
     machine: &Machine,
     driver: &Driver<T>,
@@ -714,8 +717,8 @@ fn version<T: Task>(
     Ok(version_line(&printed, driver.name).unwrap_or_else(|| UNKNOWN.into()))
 }
 
-/// The first line with a number in it of what a server prints, from its name on: PowerDNS has the
-/// time in front.
+/// Returns the first line that contains a digit in a server's output, from its name on: PowerDNS
+/// prints the time first.
 fn version_line(printed: &str, name: &str) -> Option<String> {
     let line = printed.lines().find(|line| line.chars().any(|c| c.is_ascii_digit()))?;
     Some(plain_line(line[line.find(name).unwrap_or(0)..].trim(), VERSION))

@@ -1,16 +1,15 @@
-//! Texts that hosts and servers send, made fit for a terminal and a report.
+//! Sanitizes texts of hosts and servers for a terminal and a report.
 
 use std::borrow::Cow;
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// How many characters of a message from a host or a server are shown; what is longer is no
-/// message.
+/// Maximum number of characters shown of a message from a host or a server.
 pub const MESSAGE: usize = 4_000;
 
-/// The text without escape sequences (ECMA-48 §5.3, §5.4, §8.3.89) and without control and
-/// direction-changing characters, cut to `most` characters. Ends of lines stay, tabs become blanks.
-/// Where something was cut off, the text says how much.
+/// Removes escape sequences (ECMA-48 §5.3, §5.4, §8.3.89) and control and direction-changing
+/// characters, and truncates the text to `most` characters. Line ends remain, and tabs become
+/// spaces. If text was cut off, its length is appended.
 pub fn plain(text: &str, most: usize) -> String {
     let mut out = String::new();
     let mut kept = 0;
@@ -46,7 +45,7 @@ pub fn plain(text: &str, most: usize) -> String {
     out
 }
 
-/// As [`plain`], in one line: ends of lines become blanks.
+/// Same as [`plain`], in one line: line ends become spaces.
 pub(crate) fn plain_line(text: &str, most: usize) -> String {
     plain(text.trim_end(), most).replace('\n', " ")
 }
@@ -67,12 +66,12 @@ pub(crate) fn is_hidden(c: char) -> bool {
     c.is_control() || is_direction(c)
 }
 
-/// Characters that change the direction of writing, so that a text looks like another one.
+/// True for characters that change the direction of writing, so that a text looks like another one.
 fn is_direction(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Skips what follows ESC.
+/// Skips the sequence after ESC.
 fn skip_sequence(chars: &mut Peekable<Chars<'_>>) {
     match chars.peek() {
         Some('[') => {
@@ -97,8 +96,8 @@ fn skip_control_sequence(chars: &mut Peekable<Chars<'_>>) {
     chars.next_if(|c| ('@'..='~').contains(c));
 }
 
-/// Skips a control string up to its terminator, BEL or ST, but never beyond the end of the line: a
-/// text that only begins one must not hide what comes after it.
+/// Skips a control string up to its terminator, BEL or ST, but not beyond the end of the line: an
+/// unterminated string must not hide the following text.
 fn skip_string(chars: &mut Peekable<Chars<'_>>) {
     while let Some(c) = chars.next_if(|&c| c != '\n') {
         match c {

@@ -1,5 +1,5 @@
-//! Results in words, the same ones in every output. Rates are printed as they are:
-//! `method::precision` rounds those that are derived.
+//! Formatting of results as text, the same in every output. Rates are printed without rounding:
+//! `method::precision` rounds derived rates.
 
 use method::mlr::goal::Goal;
 use method::precision::{Figures, Interval, Ratio};
@@ -10,14 +10,15 @@ use method::units::{Qps, counted, grouped};
 use crate::report::chart::{AT_LEAST, number};
 use crate::search::GoalFigures;
 
-/// `66 000 queries/s failed by 3 of 3 960 000 queries`.
+/// Formats a shortfall: `66 000 queries/s failed by 3 of 3 960 000 queries`.
 pub fn shortfall(shortfall: &Shortfall) -> String {
     let Shortfall { rate, missing, of } = *shortfall;
     let of = counted(of, "query", "queries");
     format!("{} queries/s failed by {} of {of}", grouped(rate.0), grouped(missing))
 }
 
-/// `[22 875, 25 312)`, `less than 1 000`, `at least 66 000`; queries per second.
+/// Formats an interval: `[22 875, 25 312)`, `less than 1 000`, `at least 66 000`; queries per
+/// second.
 pub fn interval(interval: &Interval) -> String {
     match (interval.from.map(number), interval.to.map(number)) {
         (Some(from), Some(to)) => format!("[{from}, {to})"),
@@ -27,7 +28,8 @@ pub fn interval(interval: &Interval) -> String {
     }
 }
 
-/// The interval after a value: ` in [66 000, ∞)`, `, less than 1 000`, `, interval not known`.
+/// Formats the interval after a value: ` in [66 000, ∞)`, `, less than 1 000`, `, interval not
+/// known`.
 fn with_interval(interval: &Interval) -> String {
     match (interval.from.map(number), interval.to.map(number)) {
         (Some(from), to) => format!(" in [{from}, {})", to.as_deref().unwrap_or("∞")),
@@ -36,8 +38,8 @@ fn with_interval(interval: &Interval) -> String {
     }
 }
 
-/// The median, with "≥" if it is the proven lower end and nothing bounds it from above; otherwise
-/// the reason for its absence.
+/// Formats the median, with "≥" if it is the proven lower end without an upper one; otherwise
+/// returns the reason for its absence.
 pub fn median(figures: &Figures) -> String {
     match (figures.median, figures.refuted_at) {
         _ if figures.n == 0 => "not measured".into(),
@@ -49,13 +51,13 @@ pub fn median(figures: &Figures) -> String {
     }
 }
 
-/// `2 of 4 searches found no passing rate`.
+/// Formats the number of searches without a passing rate: `2 of 4 searches found no passing rate`.
 fn without_pass(figures: &Figures) -> String {
     format!("{} of {} found no passing rate", figures.without_pass, counted_searches(figures.n))
 }
 
-/// The result of searches, the same one in sentence and tables: a single search has its interval
-/// only, several have their median in the interval.
+/// Formats the result of searches, the same in sentences and tables: a single search has only its
+/// interval, several have their median in the interval.
 pub fn found(figures: &Figures) -> String {
     let (interval, proven) = (interval(&figures.interval), with_interval(&figures.interval));
     match (figures.n, figures.median) {
@@ -70,7 +72,7 @@ pub fn found(figures: &Figures) -> String {
     }
 }
 
-/// Objections to the median of a point, if any; empty otherwise.
+/// Returns objections to the median of a point, if any; empty otherwise.
 pub(crate) fn objection(figures: &Figures) -> String {
     match figures.refuted_at {
         Some(_) => median(figures),
@@ -79,7 +81,7 @@ pub(crate) fn objection(figures: &Figures) -> String {
     }
 }
 
-/// Why the DUT may do more than the median.
+/// Returns a reason why the DUT's limit may be above the median.
 pub fn lower_bound(reason: &LowerBound) -> String {
     match *reason {
         LowerBound::RangeEnd { searches, of, max } => {
@@ -105,13 +107,13 @@ pub fn lower_bound(reason: &LowerBound) -> String {
     }
 }
 
-/// As [`lower_bound`], of all reasons.
+/// Same as [`lower_bound`], for all reasons.
 pub fn lower_bounds(reasons: &[LowerBound]) -> Vec<String> {
     reasons.iter().map(lower_bound).collect()
 }
 
-/// What a goal of an MLRsearch asks for: `at most 0.5 % lost in all but 50 % of 21 s, in trials of
-/// 1 s`. The length of the trials that decide is left out where one of them is the whole sum.
+/// Describes a goal of an MLRsearch: `at most 0.5 % lost in all but 50 % of 21 s, in trials of 1
+/// s`. The length of the deciding trials is left out if a single trial is the whole sum.
 pub fn goal(goal: &Goal) -> String {
     let percent = |share: f64| number(share * 100.0);
     let seconds = number(goal.duration_sum.as_secs_f64());
@@ -131,7 +133,7 @@ pub fn goal(goal: &Goal) -> String {
     }
 }
 
-/// The result of an MLRsearch for a goal: `20 050 in [20 050, 20 110) queries/s`.
+/// Formats the result of an MLRsearch for a goal: `20 050 in [20 050, 20 110) queries/s`.
 pub(crate) fn goal_found(goal: &GoalFigures) -> String {
     match goal.figures.n {
         0 => found(&goal.figures),
@@ -139,15 +141,16 @@ pub(crate) fn goal_found(goal: &GoalFigures) -> String {
     }
 }
 
-/// The valid replies per second at the load of a goal, of the search that had the fewest: RFC 9971's
-/// conditional throughput.
+/// Returns the valid replies per second at the load of a goal, in the search with the fewest: RFC
+/// 9971's conditional throughput.
 pub(crate) fn conditional_throughput(found: &GoalFigures) -> Option<String> {
     let of = found.searches.iter().filter_map(|search| search.conditional_throughput);
     of.reduce(f64::min).map(|rate| number(rate.floor()))
 }
 
-/// What an MLRsearch found for a goal beside that of RFC 8219, in a line: `at most 0.5 % lost in all
-/// but 50 % of 21 s: 20 050 in [20 050, 20 110) queries/s, 19 950 replies/s at the least`.
+/// Formats the result of an MLRsearch for a goal other than that of RFC 8219, in a line: `at most
+/// 0.5 % lost in all but 50 % of 21 s: 20 050 in [20 050, 20 110) queries/s, 19 950 replies/s at
+/// the least`.
 pub fn goal_line(found: &GoalFigures) -> String {
     let replies = conditional_throughput(found)
         .map_or(String::new(), |rate| format!(", {rate} replies/s at the least"));
@@ -176,7 +179,7 @@ pub(crate) const STATISTICS: [&str; 6] = [
     "Searches",
 ];
 
-/// The cells of a point for [`STATISTICS`].
+/// Returns the cells of a point for [`STATISTICS`].
 pub fn statistics(figures: &Figures) -> [String; STATISTICS.len()] {
     let rate = |rate: Option<f64>| match rate {
         Some(rate) => number(rate),
@@ -199,7 +202,7 @@ pub fn statistics(figures: &Figures) -> [String; STATISTICS.len()] {
     ]
 }
 
-/// The number of searches; a single search is not a result.
+/// Formats the number of searches; a single search is not a result.
 pub fn searches(n: usize) -> String {
     match n {
         0 => "not measured".into(),
@@ -208,8 +211,8 @@ pub fn searches(n: usize) -> String {
     }
 }
 
-/// A ratio of rates to two decimals: `3.12 to 8.21 times`, `at least 18.85 times`; `None` if it does
-/// not show which server is faster.
+/// Formats a ratio of rates with two decimals: `3.12 to 8.21 times`, `at least 18.85 times`; `None`
+/// if it does not show which server is faster.
 pub fn ratio(ratio: &Ratio) -> Option<String> {
     let Ratio { from, to } = ratio.rounded();
     match (from, to) {
@@ -228,7 +231,7 @@ mod tests {
 
     use super::*;
 
-    /// Figures of searches, each with its highest rate that passed and its lowest that failed.
+    /// Returns figures of searches, each with its highest passed and its lowest failed rate.
     fn figures(each: &[(Option<u64>, Option<u64>)]) -> Figures {
         let found = |&(highest, failed): &(Option<u64>, Option<u64>)| Found {
             highest: highest.map(Qps),

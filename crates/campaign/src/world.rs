@@ -1,5 +1,5 @@
-//! Where a campaign's processes run: the hosts of tester (or testers), DUT and AuthDNS, and the
-//! addresses under which they meet.
+//! Deployment of a campaign's processes: the hosts of testers, DUT and AuthDNS, and their
+//! addresses.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -16,11 +16,11 @@ use crate::point::Cores;
 use crate::ports;
 use crate::topology::CpuTopology;
 
-/// Why there are no hosts.
+/// Error of the deployment.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorldError {
-    /// The lab could not be put up or entered.
+    /// The lab could not be created or entered.
     #[error(transparent)]
     Lab(#[from] LabError),
     /// A host cannot be used.
@@ -36,33 +36,33 @@ pub enum WorldError {
 
 /// The hosts of a campaign.
 pub(crate) struct World {
-    /// Where the Measurer runs: one machine, or several that share each trial.
+    /// Hosts of the Measurer: one machine, or several that share each trial.
     pub testers: Vec<Machine>,
-    /// Where the DUT runs.
+    /// Host of the DUT.
     pub dut: Machine,
-    /// Where AuthDNS runs: one machine, or several that a DUT may ask.
+    /// Hosts of AuthDNS: one machine, or several that a DUT may query.
     pub auths: Vec<Machine>,
-    /// Where the DUT is asked.
+    /// Address at which the DUT is queried.
     pub dut_address: SocketAddr,
-    /// Where each AuthDNS is asked; never none.
+    /// Addresses of each AuthDNS; never empty.
     auth_addresses: Vec<AuthAddresses>,
-    /// The CPUs of the DUT's host; none where it does not say.
+    /// The CPUs of the DUT's host; empty if unknown.
     pub topology: CpuTopology,
-    /// Whether the ports of DUT and AuthDNS are ours to choose.
+    /// True if the ports of DUT and AuthDNS may be chosen freely.
     loopback: bool,
-    /// Takes the lab down when the hosts are gone, if it was put up for this run.
+    /// Removes the lab after the hosts are gone, if it was created for this run.
     _lab: Option<PutUp>,
 }
 
-/// A lab that is ours to take down. A note in the run folder says so while it is up, for the run
-/// that goes on if this one is killed.
+/// Guard of a lab that was created for this run and is removed on drop. While the lab is up, a file
+/// in the run folder records that, for a resumed run if this one is killed.
 struct PutUp {
     note: PathBuf,
 }
 
 impl PutUp {
-    /// Puts the lab up, or takes over what an earlier process of this run has put up; `None` if it
-    /// was up and is somebody's.
+    /// Creates the lab, or takes over the one that an earlier process of this run has created;
+    /// `None` if it was up and belongs to another user of the machine.
     fn up(run_folder: &Path) -> Result<Option<PutUp>, WorldError> {
         let note = run_folder.join("lab");
         let noted = std::fs::read_to_string(&note).ok();
@@ -71,7 +71,7 @@ impl PutUp {
             return Ok(None);
         }
         write_whole(&note, b"")?;
-        // From here on it goes with this value.
+        // From here on this value removes the lab.
         let put_up = PutUp { note };
         lab::up()?;
         write_whole(&put_up.note, lab::identity().unwrap_or_default().as_bytes())?;
@@ -87,8 +87,8 @@ impl Drop for PutUp {
     }
 }
 
-/// Whether a lab is this run's to take down: `up` tells it from others if there is one, `noted` is
-/// what the run noted. A note without content is from before the lab was up.
+/// True if this run may remove the lab: `up` is the identity of the existing lab, if any, `noted`
+/// the one that the run recorded. An empty record was written before the lab was up.
 fn is_ours(up: Option<&str>, noted: Option<&str>) -> bool {
     match (up, noted) {
         (None, _) | (Some(_), Some("")) => true,
@@ -98,10 +98,10 @@ fn is_ours(up: Option<&str>, noted: Option<&str>) -> bool {
 }
 
 impl World {
-    /// Makes the hosts of a plan ready.
+    /// Prepares the hosts of a plan.
     ///
     /// # Errors
-    /// If the lab cannot be put up, a host cannot be reached, or there is no free port.
+    /// If the lab cannot be created, a host cannot be reached, or there is no free port.
     pub(crate) fn make(
         plan: &Plan,
         archive: &Archive,
@@ -121,7 +121,7 @@ impl World {
                     None => here(host, false),
                     Some(at) => over_ssh(at, config, far, run_folder, interruption),
                 };
-                // Of several, some may be on one host, and each agent has a folder of its own.
+                // Several roles may be on one host, so each agent has a separate folder.
                 let machines = |role, hosts: &[Option<&SshHost>], word| {
                     let folder = |number| match hosts.len() {
                         1 => far.clone(),
@@ -149,13 +149,14 @@ impl World {
         Ok(World { testers, dut, auths, dut_address, auth_addresses, topology, loopback, _lab })
     }
 
-    /// Where the Measurer runs, or the first of the machines that it runs on.
+    /// Returns the host of the Measurer, the first one if there are several.
     pub(crate) fn tester(&self) -> &Machine {
         &self.testers[0]
     }
 
-    /// The CPUs of the DUT at a place: those of the plan, or else as many of its host as the place
-    /// has cores. None: the plan names none, and the host does not say which it has.
+    /// Returns the CPUs of the DUT at a placement: those of the plan, otherwise as many of its
+    /// host's as the placement has cores. Empty if the plan names none and those of the host are
+    /// unknown.
     pub(crate) fn dut_cpus(&self, plan: &Plan, place: &Cores) -> Vec<usize> {
         let given = plan.cpus_at(place);
         if !given.is_empty() {
@@ -165,7 +166,7 @@ impl World {
         self.topology.pick(place.cores, &taken).unwrap_or_default()
     }
 
-    /// Who may use these CPUs of the DUT too.
+    /// Returns the roles that may use these CPUs of the DUT.
     pub(crate) fn sharing(&self, plan: &Plan, cpus: &[usize]) -> Vec<Sharing> {
         let common = self.neighbours(plan).into_iter().map(|(with, theirs)| Sharing {
             with,
@@ -174,7 +175,8 @@ impl World {
         common.filter(|sharing| !sharing.cpus.is_empty()).collect()
     }
 
-    /// Who runs on the DUT's machine besides, and where: on any CPU if the plan names none.
+    /// Returns the other roles on the DUT's machine with their CPUs; all CPUs if the plan names
+    /// none.
     fn neighbours(&self, plan: &Plan) -> Vec<(Neighbour, BTreeSet<usize>)> {
         let here = &self.dut.greeting().boot_id;
         let is_near = |machine: &Machine| !here.is_empty() && machine.greeting().boot_id == *here;
@@ -192,17 +194,17 @@ impl World {
         .collect()
     }
 
-    /// Where a DUT asks each AuthDNS.
+    /// Returns the addresses at which a DUT queries each AuthDNS.
     pub(crate) fn auth_addresses(&self, family: Option<Family>) -> Vec<SocketAddr> {
         self.auth_addresses.iter().map(|at| of_family(&at.by_dut, family)).collect()
     }
 
-    /// Where the Measurer asks each AuthDNS in self-tests.
+    /// Returns the addresses at which the Measurer queries each AuthDNS in self-tests.
     pub(crate) fn self_test_addresses(&self, family: Option<Family>) -> Vec<SocketAddr> {
         self.auth_addresses.iter().map(|at| of_family(&at.by_tester, family)).collect()
     }
 
-    /// Takes other ports where they are ours to choose; nothing may run on the old ones.
+    /// Chooses other ports if the topology permits it; no server may run on the old ones.
     ///
     /// # Errors
     /// If there is no free port.
@@ -215,15 +217,14 @@ impl World {
     }
 }
 
-/// Where an AuthDNS is asked: the address that is taken where a plan does not say which, first;
-/// never none.
+/// Addresses of an AuthDNS, the default one first; never empty.
 struct AuthAddresses {
     by_dut: Vec<SocketAddr>,
     by_tester: Vec<SocketAddr>,
 }
 
-/// The address of a family, or else the first one. A plan whose family has none is refused when it
-/// is read.
+/// Returns the address of an IP version, otherwise the first one. Plans that request a missing IP
+/// version are rejected when they are read.
 fn of_family(addresses: &[SocketAddr], family: Option<Family>) -> SocketAddr {
     let of = addresses
         .iter()
@@ -231,7 +232,7 @@ fn of_family(addresses: &[SocketAddr], family: Option<Family>) -> SocketAddr {
     *of.unwrap_or(&addresses[0])
 }
 
-/// Where the DUT is asked, and where each AuthDNS is.
+/// Returns the addresses of the DUT and of each AuthDNS.
 fn addresses(plan: &Plan) -> Result<(SocketAddr, Vec<AuthAddresses>), WorldError> {
     let address = |text: &str| text.parse().expect("a constant");
     Ok(match (&plan.ssh, plan.topology) {
@@ -255,13 +256,13 @@ fn addresses(plan: &Plan) -> Result<(SocketAddr, Vec<AuthAddresses>), WorldError
     })
 }
 
-/// As [`addresses`], on ports of loopback that are free.
+/// Same as [`addresses`], on free ports of loopback.
 fn on_loopback() -> Result<(SocketAddr, AuthAddresses), WorldError> {
     let free = |ip: IpAddr| ports::free(ip).map_err(WorldError::Port);
     let (ipv4, ipv6) = (free(Ipv4Addr::LOCALHOST.into())?, free(Ipv6Addr::LOCALHOST.into())?);
     let mut dut = free(Ipv6Addr::LOCALHOST.into())?;
     while dut == ipv6 {
-        // Nobody is bound to the one that was drawn first.
+        // The port that was drawn first is not in use yet.
         dut = free(Ipv6Addr::LOCALHOST.into())?;
     }
     Ok((dut, AuthAddresses { by_dut: vec![ipv4, ipv6], by_tester: vec![ipv4, ipv6] }))

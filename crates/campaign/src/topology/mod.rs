@@ -1,5 +1,5 @@
-//! Which CPUs a host has, which of them are threads of one core or belong to one NUMA node, and
-//! which of them a DUT gets when the plan names none.
+//! CPUs of a host, their cores and NUMA nodes, and the choice of CPUs for a DUT if the plan names
+//! none.
 
 #[cfg(test)]
 mod tests;
@@ -10,8 +10,8 @@ use method::units::counted;
 
 use crate::cpu_list::{cpu_list, cpu_ranges};
 
-/// The command that prints all that [`CpuTopology::parse`] reads, a line `FILE:CONTENT` each. It runs
-/// wherever there is a shell.
+/// The command that prints the input of [`CpuTopology::parse`], a line `FILE:CONTENT` each. It
+/// needs only a shell.
 pub(crate) const LOOK: [&str; 3] = [
     "sh",
     "-c",
@@ -19,24 +19,24 @@ pub(crate) const LOOK: [&str; 3] = [
      /sys/devices/system/cpu/cpu*/topology/thread_siblings_list; grep -sH Cpus_allowed_list /proc/self/status; :",
 ];
 
-/// The CPUs of a host that are online and that our processes there may use.
+/// The CPUs of a host that are online and usable by the campaign's processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuTopology {
     cpus: BTreeMap<usize, Cpu>,
 }
 
-/// Where a CPU is.
+/// Position of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cpu {
-    /// The lowest number of the threads of its core, itself among them.
+    /// The lowest number among the threads of its core, including itself.
     core: usize,
-    /// Its NUMA node; 0 where the kernel knows none.
+    /// Its NUMA node; 0 if the kernel reports none.
     node: usize,
 }
 
 impl CpuTopology {
-    /// Reads what [`LOOK`] printed. Without a line of the CPUs that are online there are none: the
-    /// host does not say.
+    /// Parses the output of [`LOOK`]. Without a line of online CPUs, the CPUs are unknown and the
+    /// result is empty.
     pub fn parse(text: &str) -> CpuTopology {
         let (mut online, mut allowed) = (BTreeSet::new(), None);
         let (mut cores, mut nodes) = (BTreeMap::new(), BTreeMap::new());
@@ -68,20 +68,20 @@ impl CpuTopology {
         CpuTopology { cpus: usable.map(|cpu| (cpu, place(cpu))).collect() }
     }
 
-    /// All CPUs, in order.
+    /// Returns all CPUs, in order.
     pub fn cpus(&self) -> BTreeSet<usize> {
         self.cpus.keys().copied().collect()
     }
 
-    /// Whether nothing is known of the host.
+    /// True if the host's CPUs are unknown.
     pub(crate) fn is_unknown(&self) -> bool {
         self.cpus.is_empty()
     }
 
-    /// So many CPUs, in order; `None` where the host has fewer. First those that are not `taken`;
-    /// of these first one thread of each core, then the other threads, and last those of cores of
-    /// which a thread is taken; of these first those of one NUMA node, the one that has most of the
-    /// best.
+    /// Returns `count` CPUs, in order; `None` if the host has fewer. CPUs that are not `taken` come
+    /// first: one thread of each core, then the other threads, and last those of cores of which a
+    /// thread is taken. Among equals, those of one NUMA node come first, starting with the node
+    /// that has most of the best ones.
     pub fn pick(&self, count: usize, taken: &BTreeSet<usize>) -> Option<Vec<usize>> {
         let rank = |(&cpu, place): (&usize, &Cpu)| {
             let same_core = |other: &Cpu| other.core == place.core;
@@ -110,7 +110,7 @@ impl CpuTopology {
         Some(picked)
     }
 
-    /// How many CPUs there are, and which: `2 CPUs (0-1)`.
+    /// Returns the number and the list of CPUs: `2 CPUs (0-1)`.
     pub fn counted(&self) -> String {
         format!("{} ({})", counted(self.cpus.len() as u64, "CPU", "CPUs"), cpu_ranges(&self.cpus()))
     }

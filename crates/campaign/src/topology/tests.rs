@@ -1,9 +1,9 @@
-//! Recordings of three machines. One node: a virtual machine of two CPUs. Two and four nodes: the
-//! test data of hwloc (<https://github.com/open-mpi/hwloc>, commit
-//! 3b37b024aa3fe368dd82008eea7e1ad9dca97d2c, `tests/hwloc/linux`), of which the facts of the files
-//! that are looked at are taken over: `32intel64-2p8co2t+8ve` has two sockets of eight cores with
-//! two threads each, which are numbered after all cores; `40intel64-4n10c+pci-conflicts` has four
-//! sockets of ten cores without second threads, numbered from socket to socket in turn.
+//! Recordings of three machines. One node: a virtual machine with two CPUs. Two and four nodes:
+//! from the test data of hwloc (<https://github.com/open-mpi/hwloc>, commit
+//! 3b37b024aa3fe368dd82008eea7e1ad9dca97d2c, `tests/hwloc/linux`), with the contents of the files
+//! that are read here. `32intel64-2p8co2t+8ve` has two sockets of eight cores with two threads
+//! each, whose second threads are numbered after all cores. `40intel64-4n10c+pci-conflicts` has
+//! four sockets of ten cores without second threads, numbered alternately over the sockets.
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn picked(topology: &CpuTopology, count: usize, taken: &[usize]) -> Option<Strin
     Some(cpu_ranges(&cpus.into_iter().collect()))
 }
 
-/// The recording of four nodes with its last CPU switched off.
+/// The recording of four nodes with its last CPU offline.
 fn four_but_one() -> CpuTopology {
     let text = include_str!("four-nodes.txt");
     let off =
@@ -52,7 +52,7 @@ fn hosts_are_read() {
     assert!(
         CpuTopology::parse("").is_unknown() && CpuTopology::parse("nonsense\n/sys: x").is_unknown()
     );
-    // A container that may use a part of its host only.
+    // A container that may use only a part of its host.
     let part =
         format!("{}/proc/self/status:Cpus_allowed_list:\t4-7\n", include_str!("two-nodes.txt"));
     assert_eq!(CpuTopology::parse(&part).counted(), "4 CPUs (4-7)");
@@ -84,7 +84,7 @@ fn whole_cores_come_before_their_second_threads() {
     assert_eq!(picked(&two(), 17, &[]).unwrap(), "0-16");
     assert_eq!(picked(&two(), 24, &[]).unwrap(), "0-23", "then the second threads of one node");
     assert_eq!(picked(&two(), 32, &[]).unwrap(), "0-31");
-    // 16 is free, but the core that it is a thread of is the tester's.
+    // 16 is free, but the other thread of its core belongs to the tester.
     assert_eq!(picked(&two(), 15, &[0]).unwrap(), "1-15");
     assert_eq!(
         picked(&two(), 16, &[0]).unwrap(),
@@ -108,8 +108,7 @@ fn one_node_comes_before_two() {
     let tens =
         ["0,4,8,12,16,20,24,28,32,36", "1,5,9,13,17,21,25,29,33,37", "2,6,10,14,18,22,26,30,34,38"];
     assert_eq!(picked(&four(), 10, &[]).unwrap(), tens[0]);
-    // The tester is on nodes 0 and 2: one of the two others is taken before a second one is
-    // touched.
+    // The tester is on nodes 0 and 2: one of the two others is filled before another one is used.
     assert_eq!(picked(&four(), 10, &[0, 2]).unwrap(), tens[1]);
     for count in 1..=10 {
         let cpus = four().pick(count, &BTreeSet::from([0, 1, 3])).unwrap();
@@ -140,7 +139,7 @@ fn more_cores_are_the_fewer_ones_and_others() {
     }
 }
 
-/// What [`LOOK`] prints on this machine is what the tests above are about.
+/// The output of [`LOOK`] on this machine has the expected form.
 #[test]
 fn this_machine_can_be_looked_at() {
     let output = std::process::Command::new(LOOK[0]).args(&LOOK[1..]).output().unwrap();
