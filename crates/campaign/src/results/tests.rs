@@ -1,5 +1,4 @@
-//! Results from journals that are written by hand: what counts, what is marked, what contradicts
-//! itself.
+//! Results of hand-written journals: trials that count, labels, contradictions.
 
 use std::path::Path;
 
@@ -35,7 +34,7 @@ fn load_point() -> Point {
     Point::Load(AtShare { dut: "Unbound".into(), place: Cores::first(1), share: Share::ONE })
 }
 
-/// A trial of which `valid` in a hundred queries got a valid reply.
+/// A trial in which `valid` % of the queries got a valid reply.
 fn trial(point: &Point, rate: u64, valid: u64, verdict: Verdict) -> Measured {
     let mut plan = TrialPlan::new("[2001:2::1]:53".parse().unwrap(), Qps(rate));
     plan.duration = Nanos(2 * Nanos::SECOND.0);
@@ -162,8 +161,8 @@ fn the_smallest_result_of_a_self_test_counts() {
     assert_eq!(allowed, Some(Qps(227)));
 }
 
-/// Two looks at a server that now and then loses a query must not contradict each other because the
-/// searches of one of them were lucky.
+/// Two runs with a server that occasionally loses a query must not contradict each other because
+/// the searches of one of them were lucky.
 #[test]
 fn the_interval_takes_in_that_the_median_does_not_hold() {
     let interval = |more: Option<Measured>| {
@@ -199,7 +198,7 @@ fn less_with_a_lower_acceptance_is_a_contradiction() {
 fn a_point_that_was_not_asked_for_has_no_number() {
     let mut all = search(300, 1.0);
     let last = all.last_mut().unwrap();
-    // Half of the names were never asked for.
+    // Half of the names were not queried at AuthDNS.
     let mut part = AuthPart::default();
     let archive::TaskResult::Trial(trial) = &mut last.found else { panic!("a search is at rates") };
     (part.asked.aaaa, part.asked.a) = (trial.counts.valid / 2, trial.counts.valid / 2);
@@ -234,7 +233,7 @@ fn compliance_is_that_of_the_trials_and_not_of_the_plan() {
 #[test]
 fn reasons_are_counted_by_kind() {
     let off = |worst_pct, limit_pct| Reason::WindowOff { worst_pct, limit_pct };
-    // The second trial was spoiled in one way twice.
+    // The second trial was invalid twice for the same kind of reason.
     let trials = [vec![off(1.55, 1.0), Reason::LedgerFull], vec![off(12.0, 5.0), off(2.0, 1.0)]];
     let counted = by_kind(trials.iter().map(Vec::as_slice));
     assert_eq!(
