@@ -162,7 +162,7 @@ pub enum Reply {
     Ran {
         /// True if its status was 0.
         success: bool,
-        /// What it printed on standard output and standard error.
+        /// Its standard output and standard error.
         output: String,
     },
     /// The id of the started process.

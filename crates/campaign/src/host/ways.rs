@@ -52,9 +52,9 @@ pub(crate) fn agent_here(
     greeted(&name, pipe, None, interruption)
 }
 
-/// Connects to another host over the user's ssh: to its agent, or to its shell if the plan says
-/// that it has no dns64bench. It works in `folder` below the user's home folder, and important
-/// files are copied into the run folder.
+/// Connects to another host over the user's ssh: to its agent, or to its shell if the plan sets
+/// `agent = false`. It works in `folder` below the user's home folder, and important files are
+/// copied into the run folder.
 ///
 /// # Errors
 /// If the host is unreachable, or has no agent of the same version, or no shell.

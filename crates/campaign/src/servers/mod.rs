@@ -150,7 +150,7 @@ pub struct Setting<'a, T> {
 /// The program that a driver starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// A program with this name, on the `PATH` or where the plan says.
+    /// A program with this name, on the `PATH` or at the plan's path.
     Named(&'static str),
     /// dns64bench with these arguments, unless the plan names a program.
     Own {
