@@ -1,43 +1,42 @@
-//! What a name's labels say: the one table that far side and checks share.
+//! Labels and their meaning: the one table that the test authoritative server and the checks share.
 //!
-//! A name is `NONCE . DIRECTIVE … . ZONE`. The nonce makes it a name that no cache has seen; each
-//! directive is one label, read from left to right; their order matters only where an alias stands.
+//! A name is `NONCE . DIRECTIVE … . ZONE`. The nonce makes the name new to every cache. Each directive is one label,
+//! and they are read from left to right; their order matters only if there is an alias.
 //!
 //! | label | meaning |
 //! |---|---|
-//! | `v4-1-2-3-4` | an A record; may stand several times |
-//! | `v6-20010db8000000000000000000000001` | an AAAA record (32 hexadecimal digits); may stand several times |
-//! | `many-60` | so many A records, 1.1.0.1 and upwards; 4000 A records of a name at most, whatever its labels say |
-//! | `ttl-600` | TTL of all records in seconds; 300 if it is missing |
-//! | `unequal` | the first record of an RRset has the TTL, each further one half of it (RFC 2181 §5.2 forbids that) |
-//! | `soa-300-60` | TTL and MINIMUM of the SOA record in a negative answer, 300 and 300 if it is missing; in an unsigned zone the record's owner is the name from this label on, so that a server that keeps one SOA record for each zone keeps each of them |
+//! | `v4-1-2-3-4` | an A record; may occur several times |
+//! | `v6-20010db8000000000000000000000001` | an AAAA record (32 hexadecimal digits); may occur several times |
+//! | `many-60` | 60 A records, from 1.1.0.1 upwards; a name has at most 4000 A records, whatever its labels are |
+//! | `ttl-600` | TTL of all records in seconds; the default is 300 |
+//! | `unequal` | the first record of an RRset has the TTL, each further one half of it (forbidden by RFC 2181 §5.2) |
+//! | `soa-300-60` | TTL and MINIMUM of the SOA record in a negative answer; the default is 300 and 300. In an unsigned zone the owner of the record is the name from this label on, so that a server that caches one SOA record per zone caches each of them |
 //! | `nosoa` | negative answers have no SOA record |
-//! | `mx`, `ns`, `srv` | such a record for `NONCE.host.REST`, with that host's A records as additional data; REST is what follows the label |
+//! | `mx`, `ns`, `srv` | such a record for `NONCE.host.REST`, with the A records of that host as additional data; REST is the part after the label |
 //! | `txt` | a TXT record: `conform` |
 //! | `https-1-2-3-4`, `svcb-1-2-3-4` | such a record for the name itself: priority 1, `alpn=h2`, `ipv4hint=1.2.3.4` |
-//! | `case` | owner names in replies are in odd letter case, the question is as it was asked |
-//! | `ad` | replies have AD set, as of an upstream that says that it has validated |
+//! | `case` | owner names in replies have alternating letter case; the question is copied from the query |
+//! | `ad` | replies have AD set, like those of an upstream that has validated |
 //! | `ede-15` | replies with an OPT record have this extended error (RFC 8914) |
-//! | `oob` | replies to A and AAAA have one more answer: an address of [`EVIL4`] or [`EVIL6`] for `NONCE.REST`, which was not asked for |
-//! | `alien` | as `oob`, but the address is for `NONCE.REST` in ZONE itself, whatever zone the name is in |
-//! | `mixed` | the answer to AAAA has the A records as well, and the answer to A the AAAA records |
-//! | `a-FATE`, `aaaa-FATE`, `all-FATE` | what becomes of questions for A, for AAAA, for any type, see below; the first that fits counts |
-//! | `cname`, `cname-60` | the name is an alias, with this TTL, for `NONCE.REST`; what stands left of it is said of the alias's own reply |
+//! | `oob` | replies to A and AAAA have one more answer: an address of [`EVIL4`] or [`EVIL6`] for `NONCE.REST`, which was not queried |
+//! | `alien` | like `oob`, but the address is for `NONCE.REST` in ZONE itself, whatever the zone of the name |
+//! | `mixed` | the answer to AAAA also has the A records, and the answer to A the AAAA records |
+//! | `a-FATE`, `aaaa-FATE`, `all-FATE` | treatment of queries for A, for AAAA, and for any type, see below; the first that matches applies |
+//! | `cname`, `cname-60` | the name is an alias, with this TTL, for `NONCE.REST`; the labels left of it apply to the reply of the alias |
 //! | `hop` | the same, but into the other zone: the target is `NONCE.REST` with `b.ZONE` in place of `ZONE` |
 //! | `dname` | `dname.REST` has a DNAME record for `REST`, so `NONCE.dname.REST` becomes `NONCE.REST` (RFC 6672) |
 //! | `loop` | the name is an alias of itself |
-//! | `half` | the reply has the alias only, not what is at its end |
-//! | `wild` | what is left of this label comes from a wildcard `*.wild.REST`; seen in signed zones only |
+//! | `half` | the reply has the alias only, without the records of its target |
+//! | `wild` | the part left of this label comes from a wildcard `*.wild.REST`; visible in signed zones only |
 //!
-//! FATE is one of: `nodata`; `rcode-3`; `silent`; `delay-1500` (milliseconds, then as usual); `tc`
-//! (truncated and empty over UDP, whole over TCP); `tcponly` (silent over UDP); `noedns` (FORMERR for
-//! queries with an OPT record, RFC 6891 §7); `badid`, `badport`, `badquestion` (a forged reply with
-//! [`EVIL4`] or [`EVIL6`] and a wrong id, from another port, or for another question; 100 ms later
-//! the right one).
+//! FATE is one of: `nodata`; `rcode-3`; `silent`; `delay-1500` (milliseconds, then a normal reply); `tc` (truncated and
+//! empty over UDP, complete over TCP); `tcponly` (silent over UDP); `noedns` (FORMERR for queries with an OPT record,
+//! RFC 6891 §7); `badid`, `badport`, `badquestion` (a forged reply with [`EVIL4`] or [`EVIL6`] and a wrong ID, from
+//! another port, or for another question, and 100 ms later the correct one).
 //!
-//! The last label before the zone may name a zone of its own: `b` (unsigned), `secure` (signed,
-//! NSEC), `nsec3` (signed, NSEC3), `bogus` (signatures that do not verify), `expired` (signatures of
-//! last year). A name without directives exists and has no records of any type.
+//! The last label before the zone may select another zone: `b` (unsigned), `secure` (signed, NSEC), `nsec3` (signed,
+//! NSEC3), `bogus` (signatures that do not verify), `expired` (signatures of last year). A name without directives
+//! exists and has no records of any type.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -47,17 +46,17 @@ use domain::base::name::{Label, OwnedLabel, ToLabelIter};
 
 use crate::message::Name;
 
-/// The address of forged A records; no check's right answer has it.
+/// Address of forged A records; no check accepts it.
 pub const EVIL4: Ipv4Addr = Ipv4Addr::new(6, 6, 6, 6);
-/// The address of forged AAAA records.
+/// Address of forged AAAA records.
 pub const EVIL6: Ipv6Addr = Ipv6Addr::new(0x2001, 0x666, 0, 0, 0, 0, 0, 0x666);
-/// The most A records that a name has. An answer of so many, compressed and without signatures, is
-/// no longer than a message may be, and no section has more records than it can count.
+/// Maximum number of A records of a name. A compressed answer of this size without signatures fits into a message, and
+/// no section has more records than it can count.
 const MOST_ADDRESSES: usize = 4000;
-/// TTL in seconds of what says nothing else.
+/// Default TTL in seconds.
 pub const TTL: u32 = 300;
 
-/// The zones of the far side: the zone that the user gave, and those below it.
+/// Zones of the test authoritative server: the zone given by the user, and those below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Tree {
     /// ZONE itself, unsigned.
@@ -70,16 +69,16 @@ pub enum Tree {
     Nsec3,
     /// `bogus.ZONE`, with signatures that do not verify.
     Bogus,
-    /// `expired.ZONE`, with signatures whose time is over.
+    /// `expired.ZONE`, with expired signatures.
     Expired,
 }
 
 impl Tree {
-    /// All of them.
+    /// All zones.
     pub const ALL: [Tree; 6] =
         [Tree::Plain, Tree::Other, Tree::Secure, Tree::Nsec3, Tree::Bogus, Tree::Expired];
 
-    /// The label before ZONE; none for ZONE itself.
+    /// Returns the label before ZONE; none for ZONE itself.
     pub fn label(self) -> Option<&'static str> {
         match self {
             Tree::Plain => None,
@@ -91,12 +90,12 @@ impl Tree {
         }
     }
 
-    /// Whether it has signatures, right or wrong.
+    /// True for zones with signatures, correct or not.
     pub fn is_signed(self) -> bool {
         !matches!(self, Tree::Plain | Tree::Other)
     }
 
-    /// The name of its apex.
+    /// Returns the name of the apex.
     ///
     /// # Panics
     /// If `zone` is so long that no label fits before it.
@@ -105,72 +104,72 @@ impl Tree {
     }
 }
 
-/// What becomes of a question.
+/// Treatment of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fate {
-    /// It is answered with NODATA.
+    /// NODATA.
     NoData,
-    /// It is answered with this RCODE and nothing else but the SOA record of a denial.
+    /// An answer with this RCODE and at most the SOA record of a denial.
     Rcode(u16),
-    /// It is never answered.
+    /// No answer.
     Silent,
-    /// It is answered after this time.
+    /// An answer after this time.
     Delay(Duration),
-    /// It gets an empty truncated reply over UDP, and the whole one over TCP.
+    /// An empty truncated reply over UDP, and the complete one over TCP.
     Truncated,
-    /// It is not answered over UDP.
+    /// No answer over UDP.
     TcpOnly,
-    /// It gets FORMERR if it has an OPT record.
+    /// FORMERR if the query has an OPT record.
     NoEdns,
-    /// It gets a forged reply first.
+    /// A forged reply before the correct one.
     Forged(Forgery),
 }
 
-/// What is wrong with a forged reply.
+/// Error in a forged reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Forgery {
-    /// The message id.
+    /// The message ID.
     Id,
-    /// The port that it comes from.
+    /// The source port.
     Port,
-    /// The question in it.
+    /// The question.
     Question,
 }
 
-/// Which questions a fate is for.
+/// Queries to which a fate applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// Questions for A.
+    /// Queries for A.
     A,
-    /// Questions for AAAA.
+    /// Queries for AAAA.
     Aaaa,
-    /// All questions.
+    /// All queries.
     All,
 }
 
-/// How a name leads to another one.
+/// Alias from a name to another one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Alias {
     /// A CNAME record with this target and TTL.
     Cname {
-        /// Where it leads.
+        /// Target of the record.
         target: Name,
-        /// For how many seconds it may be kept.
+        /// TTL in seconds.
         ttl: u32,
     },
-    /// A DNAME record of `owner`, and the CNAME record that follows from it.
+    /// A DNAME record of `owner`, and the CNAME record that is synthesized from it.
     Dname {
         /// Owner of the DNAME record.
         owner: Name,
-        /// What the owner is replaced with.
+        /// Replacement of the owner.
         replacement: Name,
-        /// Where the name that was asked for leads.
+        /// Target of the queried name.
         target: Name,
     },
 }
 
 impl Alias {
-    /// Where the name leads.
+    /// Returns the target of the name.
     pub fn target(&self) -> &Name {
         match self {
             Alias::Cname { target, .. } | Alias::Dname { target, .. } => target,
@@ -178,7 +177,7 @@ impl Alias {
     }
 }
 
-/// What the far side does with questions for a name.
+/// Behaviour of the test authoritative server for queries of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a label of its own")]
 pub struct Behaviour {
@@ -188,33 +187,33 @@ pub struct Behaviour {
     pub v6: Vec<Ipv6Addr>,
     /// TTL of the records, in seconds.
     pub ttl: u32,
-    /// Whether the TTLs of an RRset differ.
+    /// True if the TTLs of an RRset differ.
     pub unequal: bool,
-    /// TTL and MINIMUM of the SOA record in denials, in seconds; none: there is no SOA record.
+    /// TTL and MINIMUM of the SOA record in denials, in seconds; `None` for no SOA record.
     pub soa: Option<(u32, u32)>,
-    /// The host that MX, NS or SRV (the type) names.
+    /// Type (MX, NS or SRV) and host of a record that names a host.
     pub host: Option<(Rtype, Name)>,
-    /// Whether there is a TXT record.
+    /// True if there is a TXT record.
     pub txt: bool,
-    /// `ipv4hint` of HTTPS or SVCB (the type).
+    /// Type (HTTPS or SVCB) and address of `ipv4hint`.
     pub hint: Option<(Rtype, Ipv4Addr)>,
-    /// Whether owner names are in odd letter case.
+    /// True if owner names have alternating letter case.
     pub odd_case: bool,
-    /// Whether replies have AD set.
+    /// True if replies have AD set.
     pub ad: bool,
-    /// Extended error of replies.
+    /// Extended error (EDE) of replies.
     pub ede: Option<u16>,
-    /// Whose forged address comes with the answer.
+    /// Owner of the forged address that is added to the answer.
     pub victim: Option<Name>,
-    /// Whether answers have records of the other address type too.
+    /// True if answers also have the records of the other address type.
     pub mixed: bool,
     /// Fates by scope, in the order of the labels.
     pub fates: Vec<(Scope, Fate)>,
-    /// What the name is an alias for.
+    /// Target of the name, if it is an alias.
     pub alias: Option<Alias>,
-    /// Whether a reply has the alias only.
+    /// True if a reply has the alias only.
     pub half: bool,
-    /// The name below which everything comes from a wildcard: the owner of `*` is one label longer.
+    /// Parent of the wildcard that every name below it comes from: the owner of `*` is one label longer.
     pub wildcard: Option<Name>,
 }
 
@@ -243,7 +242,7 @@ impl Default for Behaviour {
 }
 
 impl Behaviour {
-    /// What becomes of a question for `qtype`, if a label says so.
+    /// Returns the fate of a query for `qtype`, if a label defines it.
     pub fn fate(&self, qtype: Rtype) -> Option<Fate> {
         let fits = |scope| match scope {
             Scope::A => qtype == Rtype::A,
@@ -253,26 +252,25 @@ impl Behaviour {
         self.fates.iter().find(|(scope, _)| fits(*scope)).map(|(_, fate)| *fate)
     }
 
-    /// Adds A records as long as there is room. All else that a name can repeat is a label each, and
-    /// hence bounded by the length of a name.
+    /// Adds A records up to the maximum. Everything else that a name can repeat needs one label each, so the length of
+    /// a name limits it.
     fn add_v4(&mut self, addresses: impl Iterator<Item = Ipv4Addr>) {
         let room = MOST_ADDRESSES.saturating_sub(self.v4.len());
         self.v4.extend(addresses.take(room));
     }
 }
 
-/// A name of the far side, read.
+/// A parsed name of the test authoritative server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The zone in which it lies.
+    /// Zone of the name.
     pub tree: Tree,
-    /// What its labels say.
+    /// Behaviour that its labels define.
     pub behaviour: Behaviour,
 }
 
-/// Reads `name`; `None` if it does not lie in `zone`. A label that is no directive is part of the
-/// nonce, wherever it stands.
-///
+/// Parses `name`; `None` if it does not lie in `zone`. A label that is no directive is part of the nonce at any
+/// position.
 pub fn read(name: &Name, zone: &Name) -> Option<Place> {
     if !name.ends_with(zone) {
         return None;
@@ -294,14 +292,14 @@ pub fn read(name: &Name, zone: &Name) -> Option<Place> {
     Some(Place { tree, behaviour })
 }
 
-/// Whether the labels after this one speak of the same name.
+/// True if the labels after this one belong to the same name.
 #[derive(PartialEq, Eq)]
 enum Goes {
     On,
     Ends,
 }
 
-/// What names are made of that a label points to.
+/// Parts of the names that a label points to.
 struct Leads<'a> {
     nonce: &'a [&'a Label],
     rest: &'a [&'a Label],
@@ -338,10 +336,10 @@ fn try_push(label: &Label, name: &Name) -> Option<Name> {
     Name::from_octets(octets).ok()
 }
 
-/// `label` before `name`.
+/// Prepends `label` to `name`.
 ///
 /// # Panics
-/// If that is longer than a name can be.
+/// If the result is longer than a name can be.
 pub fn prepend(label: &str, name: &Name) -> Name {
     let label: OwnedLabel = label.parse().expect("labels are literals");
     push(label.as_ref(), name)
@@ -356,8 +354,8 @@ fn tree_of(label: &Label) -> Option<Tree> {
     Tree::ALL.into_iter().find(|tree| tree.label() == Some(text.as_str()))
 }
 
-/// Whether the table has this label. A name that begins with such a label has no nonce: it is not
-/// asked for by a check, but by a resolver on its way to a name (RFC 9156).
+/// True if the table contains this label. A name that begins with such a label has no nonce: no check queries it, but a
+/// resolver does on its way to a longer name (RFC 9156).
 pub fn is_directive(label: &Label) -> bool {
     let text = text(label);
     let (verb, _) = text.split_once('-').unwrap_or((&text, ""));
@@ -431,7 +429,7 @@ fn take_in(label: &str, leads: &Leads<'_>, name: &Name, behaviour: &mut Behaviou
     Goes::On
 }
 
-/// `1-2-3-4`.
+/// Parses `1-2-3-4`.
 fn dashed(value: &str) -> Option<Ipv4Addr> {
     value.replace('-', ".").parse().ok()
 }
@@ -512,7 +510,7 @@ mod tests {
         let (rtype, host) = of("x1.mx.v4-1-2-3-4").behaviour.host.unwrap();
         assert_eq!(rtype, Rtype::MX);
         assert_eq!(host.to_string(), "x1.host.v4-1-2-3-4.conform.example");
-        // A name so long that its host would be too long has none.
+        // A name whose host would be too long has no host.
         let long = format!("{}.mx.{}.{}", "x".repeat(63), "x".repeat(63), "x".repeat(63));
         let long = format!("{}.{long}", "x".repeat(42));
         assert_eq!(of(&long).behaviour.host, None);
