@@ -1,8 +1,8 @@
-//! From a question to what is sent for it, and when: no sockets, no clock, so that tables test it.
+//! Turns a query into the messages that are sent for it, and their times. It uses neither sockets nor a clock, so that
+//! tables can test it.
 //!
-//! A walk goes from the name along its aliases and gathers the reply; on its way it takes in what
-//! the labels say of the reply as a whole. The first fate that is no RCODE and no NODATA says then
-//! how the reply is sent.
+//! A walk follows the aliases of the name and collects the reply, together with the labels that concern the reply as a
+//! whole. The first fate other than an RCODE or NODATA then determines how the reply is sent.
 
 use std::time::Duration;
 
@@ -16,27 +16,27 @@ use super::zones::Zones;
 use crate::label::{Alias, Behaviour, EVIL4, EVIL6, Fate, Forgery, TTL};
 use crate::message::{Message, Name, PAYLOAD, Question, Record, rcode};
 
-/// How long after a forged reply the right one is sent.
+/// Time from a forged reply to the correct one.
 const AFTER_FORGERY: Duration = Duration::from_millis(100);
-/// The longest delay; what is longer is as long as this.
+/// Longest delay; longer ones are reduced to it.
 const LONGEST_DELAY: Duration = Duration::from_secs(60);
-/// The longest UDP message for who sends no OPT record (RFC 1035 §2.3.4).
+/// Longest UDP message for a client that sends no OPT record (RFC 1035 §2.3.4).
 const PLAIN_PAYLOAD: u16 = 512;
 /// Extended DNS error (RFC 8914 §2).
 const EDE: u16 = 15;
 
-/// One message that is sent for a question.
+/// One message that is sent in reply to a query.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Sending {
-    /// How long after the question.
+    /// Delay after the query.
     pub(super) after: Duration,
-    /// The message, no longer than the transport takes.
+    /// The message, no longer than the transport allows.
     pub(super) octets: Vec<u8>,
-    /// Whether it comes from another port than the question went to.
+    /// True if it is sent from another port than the one that received the query.
     pub(super) other_port: bool,
 }
 
-/// What is sent for a query; nothing is silence.
+/// Returns the messages that are sent for a query; an empty list is silence.
 pub(super) fn answer(zones: &Zones, query: &Message, tcp: bool) -> Vec<Sending> {
     let limit = match &query.edns {
         _ if tcp => u16::MAX,
@@ -72,7 +72,7 @@ pub(super) fn answer(zones: &Zones, query: &Message, tcp: bool) -> Vec<Sending> 
     }
 }
 
-/// The question of a query; the RCODE for one that asks nothing that could be answered.
+/// Returns the question of a query, or the RCODE for a query without an answerable question.
 fn question(query: &Message) -> Result<&Question, u16> {
     match query.question() {
         _ if query.opcode != 0 => Err(rcode::NOTIMP),
@@ -84,7 +84,7 @@ fn question(query: &Message) -> Result<&Question, u16> {
     }
 }
 
-/// The reply as it grows.
+/// The reply under construction.
 struct Walk<'a> {
     zones: &'a Zones,
     qtype: Rtype,
@@ -115,7 +115,7 @@ impl<'a> Walk<'a> {
         walk
     }
 
-    /// From alias to alias to the end, or until an alias leads back.
+    /// Follows the aliases to their end, or until an alias points back.
     fn go(&mut self, mut name: Name) {
         let mut seen = Vec::new();
         loop {
@@ -132,7 +132,7 @@ impl<'a> Walk<'a> {
             self.add_alias(alias, &node, &name);
             let target = alias.target().clone();
             seen.push(name);
-            // Who asks for the alias itself is not led on (RFC 1034 §3.6.2).
+            // A query for the alias itself is not followed (RFC 1034 §3.6.2).
             let is_asked_for = [Rtype::CNAME, Rtype::ANY].contains(&self.qtype);
             if is_asked_for || node.behaviour.half || seen.contains(&target) {
                 return;
@@ -141,7 +141,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// What the labels say of the reply as a whole.
+    /// Adds the labels that concern the reply as a whole.
     fn take_in(&mut self, behaviour: &Behaviour) {
         self.reply.flags.ad |= behaviour.ad;
         self.odd_case |= behaviour.odd_case;
@@ -163,7 +163,7 @@ impl<'a> Walk<'a> {
 
     fn add_alias(&mut self, alias: &Alias, node: &Node, name: &Name) {
         let (own, follows) = alias_records(name, alias, node.behaviour.ttl);
-        // A DNAME record is not of this name, hence not of its wildcard.
+        // A DNAME record does not belong to this name, so it does not belong to its wildcard either.
         let wildcard = follows.is_empty().then_some(node.behaviour.wildcard.as_ref()).flatten();
         let own = self.with_signatures(own, node, wildcard);
         self.reply.answer.extend(own.into_iter().chain(follows));
@@ -172,7 +172,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The end of the aliases: records of the type, or none.
+    /// Adds the records at the end of the aliases: those of the type, or a denial.
     fn end(&mut self, node: &Node, name: &Name) {
         let other = match self.qtype {
             Rtype::A if node.behaviour.mixed => Some(Rtype::AAAA),
@@ -196,7 +196,7 @@ impl<'a> Walk<'a> {
         self.add_host(node);
     }
 
-    /// The addresses of the host that the answer names (RFC 1035 §3.3.9, RFC 2782).
+    /// Adds the addresses of the host that the answer names (RFC 1035 §3.3.9, RFC 2782).
     fn add_host(&mut self, node: &Node) {
         let Some((rtype, host)) = &node.behaviour.host else { return };
         if *rtype == self.qtype {
@@ -207,7 +207,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The SOA record of a denial (RFC 2308 §2), and what proves it.
+    /// Adds the SOA record of a denial (RFC 2308 §2) and its proof.
     fn deny(&mut self, denial: &Denial<'_>, node: &Node, name: &Name) {
         let soa =
             node.behaviour.soa.map(|(ttl, min)| Record::soa(&owner_of_soa(name, node), ttl, min));
@@ -226,8 +226,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The records, each RRset with its signature behind it if there is one and DO is set (RFC 4035
-    /// §3.1.1); the records of an RRset are side by side.
+    /// Returns the records, each RRset followed by its signature if there is one and DO is set (RFC 4035 §3.1.1). The
+    /// records of an RRset are adjacent.
     fn with_signatures(
         &self,
         records: Vec<Record>,
@@ -244,7 +244,7 @@ impl<'a> Walk<'a> {
         signed.collect()
     }
 
-    /// Addresses of names that were not asked for.
+    /// Adds addresses of names that were not queried.
     fn add_strangers(&mut self) {
         if self.reply.rcode == rcode::NOERROR {
             let evil = self.victims.iter().filter_map(|victim| evil(victim, self.qtype));
@@ -253,7 +253,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The forged record for a question, if it is for addresses.
+/// Returns the forged record for a question, if the question is for addresses.
 fn evil(name: &Name, qtype: Rtype) -> Option<Record> {
     match qtype {
         Rtype::A => Some(Record::a(name.clone(), TTL, EVIL4)),
@@ -262,8 +262,8 @@ fn evil(name: &Name, qtype: Rtype) -> Option<Record> {
     }
 }
 
-/// A reply that nobody should believe. It has records for the name that was asked for even where
-/// its question is another one, so that nothing but the question gives it away.
+/// Returns a forged reply. It has records for the queried name even if its question is another one, so that only the
+/// question shows that it is forged.
 fn forged(zones: &Zones, query: &Message, question: &Question, forgery: Forgery) -> Message {
     let mut reply = query.response();
     (reply.flags.aa, reply.flags.ra) = (true, true);
@@ -278,8 +278,8 @@ fn forged(zones: &Zones, query: &Message, question: &Question, forgery: Forgery)
     reply
 }
 
-/// Whose SOA record denies `name`: that of the name from its `soa-` label on, if it has one and lies
-/// in an unsigned zone, so that servers that keep one SOA record for each zone keep each of them.
+/// Returns the owner of the SOA record that denies `name`: the part of the name from its `soa-` label on, if it has one
+/// and lies in an unsigned zone. Servers that cache one SOA record per zone thus cache each of them.
 fn owner_of_soa(name: &Name, node: &Node) -> Name {
     let is_label = |label: &Label| label.as_slice().to_ascii_lowercase().starts_with(b"soa-");
     let begins = |suffix: &Name| suffix.iter_labels().next().is_some_and(is_label);
@@ -288,7 +288,7 @@ fn owner_of_soa(name: &Name, node: &Node) -> Name {
     own.unwrap_or_else(|| node.apex.clone())
 }
 
-/// The reply without its records (RFC 2181 §9).
+/// Returns the reply without its records (RFC 2181 §9).
 fn truncated(reply: &Message) -> Message {
     let mut truncated = bare(reply);
     truncated.flags.tc = true;
@@ -300,8 +300,8 @@ fn bare(reply: &Message) -> Message {
     Message { answer, authority, additional, ..reply.clone() }
 }
 
-/// The reply in wire format if it is no longer than `limit`, and what tells of it otherwise.
-/// Additional data that does not fit is left out, which needs no TC (RFC 2181 §9).
+/// Returns the reply in wire format if it is no longer than `limit`, and a truncated reply otherwise. Additional data
+/// that does not fit is omitted, for which no TC is needed (RFC 2181 §9).
 fn fit(reply: &Message, odd_case: bool, limit: u16) -> Vec<u8> {
     let wire = |reply: &Message| if odd_case { uncompressed(reply) } else { reply.octets() };
     let fits = |octets: &Vec<u8>| octets.len() <= usize::from(limit);
@@ -312,15 +312,15 @@ fn fit(reply: &Message, odd_case: bool, limit: u16) -> Vec<u8> {
         .unwrap_or_else(|| truncated(reply).octets())
 }
 
-/// The reply with every other letter of owner names as a capital. Compression would give the names
-/// the question's letter case, so there is none.
+/// Returns the reply with every other letter of owner names in upper case. It is not compressed, because compression
+/// would give the names the letter case of the question.
 fn uncompressed(reply: &Message) -> Vec<u8> {
     let head = Message { edns: None, ..bare(reply) }.octets();
     let opt = bare(reply).octets().split_off(head.len());
     let sections = [&reply.answer, &reply.authority, &reply.additional];
     let mut octets = head;
     for (n, section) in sections.into_iter().enumerate() {
-        // A reply has fewer records than that; one of more is too long to be sent.
+        // A reply with this many records does not occur: with one more it would be too long to send.
         let count = section.len() as u16 + u16::from(n == 2 && !opt.is_empty());
         octets[6 + 2 * n..8 + 2 * n].copy_from_slice(&count.to_be_bytes());
         for record in section {
@@ -337,7 +337,7 @@ fn uncompressed(reply: &Message) -> Vec<u8> {
 }
 
 fn odd(name: &Name) -> Vec<u8> {
-    // Lengths of labels are below 64, hence no letters.
+    // Lengths of labels are below 64, so they are never letters.
     let alternate = |(n, octet): (usize, &u8)| match n % 2 {
         0 => octet.to_ascii_lowercase(),
         _ => octet.to_ascii_uppercase(),

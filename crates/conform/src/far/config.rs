@@ -1,4 +1,4 @@
-//! Configuration of the far side, and the errors of its start.
+//! Configuration of the test authoritative server, and its start-up errors.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -8,22 +8,22 @@ use net::socket::ListenError;
 
 use crate::message::Name;
 
-/// Longest zone name in octets; below it, no name that the far side makes becomes too long.
+/// Maximum length of the zone name in octets; below it, no name that the server generates becomes too long.
 pub(super) const LONGEST_ZONE: usize = 200;
 
-/// Zone and addresses of the far side.
+/// Zone and addresses of the test authoritative server.
 #[derive(Clone, Debug)]
 pub struct FarConfig {
-    /// Addresses to serve, UDP and TCP; port 0 is any free one. On a host with several addresses a
-    /// wildcard may let replies leave from another address than the question came to.
+    /// Addresses to serve over UDP and TCP; port 0 is any free port. On a host with several addresses, a wildcard
+    /// address may cause replies to leave from another address than the one that received the query.
     pub listen: Vec<SocketAddr>,
     /// Zone in which the labels of a name select its behaviour; at most 200 octets.
     pub zone: Name,
-    /// The address of `ns.ZONE`, which all zones name as their name server.
+    /// Address of `ns.ZONE`, which all zones name as their name server.
     pub ns: Ipv4Addr,
 }
 
-/// Reasons for which the far side does not start.
+/// Reasons for which the test authoritative server does not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FarError {
@@ -32,19 +32,19 @@ pub enum FarError {
     Listen {
         /// The listen address.
         address: SocketAddr,
-        /// Transport and operating system's error.
+        /// Transport, and the operating system's error.
         source: ListenError,
     },
-    /// The zone's name leaves no room for labels.
+    /// The name of the zone leaves no room for labels.
     #[error("the zone {zone} is longer than {LONGEST_ZONE} octets")]
     LongZone {
-        /// The name.
+        /// Name of the zone.
         zone: Name,
     },
-    /// No key pair could be made.
+    /// No key pair could be generated.
     #[error("cannot make a key pair: {0}")]
     Generate(#[from] GenerateError),
-    /// The key pair that was made could not be used.
+    /// The generated key pair could not be used.
     #[error("cannot use the new key pair: {0}")]
     Key(#[from] FromBytesError),
     /// A thread could not be started.

@@ -1,7 +1,7 @@
-//! Proofs that something is not there, by NSEC (RFC 4035 §3.1.3) or NSEC3 (RFC 5155 §7.2).
+//! Proofs of non-existence, by NSEC (RFC 4035 §3.1.3) or NSEC3 (RFC 5155 §7.2).
 //!
-//! The names of a signed zone cannot be listed, since any nonce is a name. Each proof is made for
-//! the question, and says of no other name that it is not there (RFC 4470, RFC 7129 appendix B).
+//! The names of a signed zone cannot be listed, because any nonce is a name. Each proof is made for its query and
+//! denies no other name (RFC 4470, RFC 7129 appendix B).
 
 use domain::base::ToName;
 use domain::base::iana::Rtype;
@@ -12,29 +12,29 @@ use domain::utils::base32;
 use crate::label::{self, Tree};
 use crate::message::{Name, Record};
 
-/// What is to be proved of a name.
+/// Statement about a name that is proved.
 pub(super) enum Denial<'a> {
-    /// It has records of these types only.
+    /// The name has records of these types only.
     NoData(&'a [Rtype]),
-    /// It is not there.
+    /// The name does not exist.
     NoName,
-    /// It is there only because of a wildcard.
+    /// The name exists only because of a wildcard.
     Expanded,
 }
 
-/// Where the records of a proof belong.
+/// Zone of the records of a proof.
 pub(super) struct Chain<'a> {
     /// How the zone is signed.
     pub(super) tree: Tree,
     /// The apex of the zone.
     pub(super) apex: &'a Name,
-    /// TTL of the records: that of a denial (RFC 9077 §3).
+    /// TTL of the records: the negative TTL (RFC 9077 §3).
     pub(super) ttl: u32,
 }
 
 impl Chain<'_> {
-    /// The records that prove it of `name`, in lower case; `wildcard` is the name below which it
-    /// is, if it comes from a wildcard. There are none where they would have too long a name.
+    /// Returns the records that prove the statement about `name`, which is in lower case. `wildcard` is the parent of
+    /// the wildcard that the name comes from, if it does. Returns no records if their names would be too long.
     pub(super) fn prove(
         &self,
         denial: &Denial<'_>,
@@ -59,13 +59,13 @@ impl Chain<'_> {
         records.into_iter().flatten().collect()
     }
 
-    /// The closest encloser is proved by a record of its own in NSEC3 only: NSEC records have it in
-    /// their names.
+    /// Returns the record that proves the closest encloser. Only NSEC3 needs one, because the names in NSEC records
+    /// show it.
     fn encloses(&self, encloser: &Name) -> Option<Record> {
         (self.tree == Tree::Nsec3).then(|| self.matches(encloser, &[]))?
     }
 
-    /// A record at the name, with the types that it has; the next name is the one right behind it.
+    /// Returns a record at the name, with the types that it has; the next name is its immediate successor.
     fn matches(&self, name: &Name, types: &[Rtype]) -> Option<Record> {
         if self.tree == Tree::Nsec3 {
             let hash = hash(name)?;
@@ -74,7 +74,7 @@ impl Chain<'_> {
         Some(self.nsec(name.clone(), &before(b"\0", name)?, types))
     }
 
-    /// A record from right before the name to right behind it and all below it.
+    /// Returns a record from immediately before the name to immediately after it and everything below it.
     fn covers(&self, name: &Name) -> Option<Record> {
         if self.tree == Tree::Nsec3 {
             let hash = hash(name)?;
@@ -104,13 +104,13 @@ impl Chain<'_> {
     }
 }
 
-/// The last `labels` labels of a name, the root's among them.
+/// Returns the last `labels` labels of a name, including the root label.
 fn suffix(name: &Name, labels: usize) -> Option<Name> {
     let skipped = name.label_count().checked_sub(labels)?;
     name.iter_suffixes().nth(skipped).map(|name| name.to_name())
 }
 
-/// A label of any octets before a name.
+/// Prepends a label of any octets to a name.
 fn before(label: &[u8], name: &Name) -> Option<Name> {
     let len = u8::try_from(label.len()).ok()?;
     Name::from_octets([&[len], label, name.as_slice()].concat()).ok()
@@ -120,7 +120,7 @@ fn hash(name: &Name) -> Option<Vec<u8>> {
     nsec3_default_hash::<_, Vec<u8>>(name).ok().map(|hash| hash.into_octets())
 }
 
-/// The hash that follows, as a number.
+/// Returns the successor of the hash as a number.
 fn next(mut hash: Vec<u8>) -> Vec<u8> {
     for octet in hash.iter_mut().rev() {
         *octet = octet.wrapping_add(1);
@@ -131,7 +131,7 @@ fn next(mut hash: Vec<u8>) -> Vec<u8> {
     hash
 }
 
-/// The hash before, as a number.
+/// Returns the predecessor of the hash as a number.
 fn previous(mut hash: Vec<u8>) -> Vec<u8> {
     for octet in hash.iter_mut().rev() {
         *octet = octet.wrapping_sub(1);
@@ -145,7 +145,7 @@ fn previous(mut hash: Vec<u8>) -> Vec<u8> {
 fn bitmap(types: impl Iterator<Item = Rtype>) -> Vec<u8> {
     let mut bitmap = RtypeBitmap::<Vec<u8>>::builder();
     for rtype in types {
-        // A vector takes all that is appended.
+        // Appending to a vector cannot fail.
         let Ok(()) = bitmap.add(rtype);
     }
     bitmap.finalize().as_slice().to_vec()

@@ -1,4 +1,4 @@
-//! The log: what the far side was asked, by name.
+//! Query log of the test authoritative server, by name.
 
 use std::collections::HashMap;
 use std::io;
@@ -9,40 +9,39 @@ use std::time::Instant;
 use super::view::{Asked, View};
 use crate::message::{Message, Name};
 
-/// How many questions a generation has.
+/// Number of queries in a generation.
 const GENERATION: usize = 500_000;
 
-/// The questions that came, in bounded memory: the last 1 000 000 at most, and the last 500 000 at
-/// least.
+/// Received queries, in bounded memory: at least the last 500 000 and at most the last 1 000 000.
 #[derive(Debug)]
 pub struct Log {
     began: Instant,
     generations: Mutex<Generations>,
 }
 
-/// When the new generation is full it becomes the old one, which is forgotten. Names are equal in
-/// any letter case, as keys too.
+/// Two generations of the log. A full new generation becomes the old one, and the previous old one is dropped. Names,
+/// also as keys, are equal in any letter case.
 #[derive(Debug, Default)]
 struct Generations {
     old: HashMap<Name, Vec<Asked>>,
     new: HashMap<Name, Vec<Asked>>,
-    /// How many questions the new one has.
+    /// Number of queries in the new generation.
     count: usize,
 }
 
 impl Log {
-    /// An empty log that begins now.
+    /// Creates an empty log that starts now.
     pub(super) fn new() -> Log {
         Log { began: Instant::now(), generations: Mutex::default() }
     }
 
-    /// The names that were asked for, in no order.
+    /// Returns the queried names, in no particular order.
     pub fn names(&self) -> Vec<Name> {
         let generations = self.generations.lock().unwrap_or_else(PoisonError::into_inner);
         generations.old.keys().chain(generations.new.keys()).cloned().collect()
     }
 
-    /// Notes a query. One without exactly one question is about no name, and is not noted.
+    /// Logs a query. A query without exactly one question has no name and is not logged.
     pub(super) fn note(&self, query: &Message, tcp: bool, source: SocketAddr) {
         let Some(question) = query.question() else { return };
         let edns = query.edns.as_ref();

@@ -1,7 +1,7 @@
-//! The far side: what the server under test asks.
+//! The test authoritative server, which the server under test queries.
 //!
 //! ```text
-//! server under test ─UDP, TCP─► server ─► log (what was asked) ─► view: checks of this process
+//! server under test ─UDP, TCP─► server ─► log (queries received) ─► view: checks of this process
 //!                                 │         │
 //!                                 │         └─► status (a socket) ─► view: checks elsewhere
 //!                                 ▼
@@ -11,8 +11,8 @@
 //!                            signed: signatures · denial: proofs ─────────────────┘
 //! ```
 //!
-//! It plays an authoritative server and a forwarder's upstream at once: all its replies have AA and
-//! RA set. [`crate::label`] says how each name behaves.
+//! It acts both as an authoritative server and as the upstream of a forwarder: all its replies have AA and RA set.
+//! [`crate::label`] defines the behaviour of each name.
 
 mod answer;
 mod config;

@@ -1,34 +1,34 @@
-//! One name of the far side: its zone, its records, and its behaviour.
+//! One name of the test authoritative server: its zone, its records, and its behaviour.
 
 use domain::base::iana::Rtype;
 
 use crate::label::{Alias, Behaviour, Fate, TTL, Tree};
 use crate::message::{Name, Record};
 
-/// One name of the far side.
+/// One name of the test authoritative server.
 pub(super) struct Node {
-    /// How its zone is signed; [`Tree::Plain`] also for the zones outside the user's.
+    /// How its zone is signed; also [`Tree::Plain`] for the zones outside the user's.
     pub(super) tree: Tree,
     /// The apex of its zone.
     pub(super) apex: Name,
-    /// What becomes of questions for it.
+    /// Behaviour for queries of the name.
     pub(super) behaviour: Behaviour,
     /// Its records, without those of an alias.
     pub(super) records: Vec<Record>,
 }
 
 impl Node {
-    /// A name with the records that the behaviour says.
+    /// Creates a name with the records of its behaviour.
     pub(super) fn new(name: &Name, tree: Tree, apex: Name, behaviour: Behaviour) -> Node {
         Node { tree, apex, records: records(name, &behaviour), behaviour }
     }
 
-    /// A name that is there and has no records.
+    /// Creates a name that exists and has no records.
     pub(super) fn empty(apex: Name) -> Node {
         Node { tree: Tree::Plain, apex, behaviour: Behaviour::default(), records: Vec::new() }
     }
 
-    /// The apex of a zone that is not signed, with its SOA and NS records.
+    /// Creates the apex of an unsigned zone, with its SOA and NS records.
     pub(super) fn apex(apex: &Name, ns: &Name, behaviour: Behaviour) -> Node {
         let behaviour = Behaviour { host: Some((Rtype::NS, ns.clone())), ..behaviour };
         let mut node = Node::new(apex, Tree::Plain, apex.clone(), behaviour);
@@ -36,15 +36,15 @@ impl Node {
         node
     }
 
-    /// The types of its records that are given to those who ask.
+    /// Returns the types of its records that queries get.
     pub(super) fn types(&self) -> Vec<Rtype> {
         let types = self.records.iter().map(|record| record.rtype);
         types.filter(|rtype| self.behaviour.fate(*rtype) != Some(Fate::NoData)).collect()
     }
 }
 
-/// The records of an alias: those of the zone, and the CNAME record that follows from a DNAME
-/// record and is never signed (RFC 6672 §5.3.1). `ttl` is that of a DNAME record.
+/// Returns the records of an alias: those of the zone, and the CNAME record that is synthesized from a DNAME record and
+/// never signed (RFC 6672 §5.3.1). `ttl` is that of a DNAME record.
 pub(super) fn alias_records(name: &Name, alias: &Alias, ttl: u32) -> (Vec<Record>, Vec<Record>) {
     match alias {
         Alias::Cname { target, ttl } => {
@@ -57,7 +57,7 @@ pub(super) fn alias_records(name: &Name, alias: &Alias, ttl: u32) -> (Vec<Record
     }
 }
 
-/// The records that the labels of `name` say, those of a type side by side.
+/// Returns the records that the labels of `name` define; those of a type are adjacent.
 fn records(name: &Name, behaviour: &Behaviour) -> Vec<Record> {
     let ttl = behaviour.ttl;
     let ttl_of = |n: usize| if behaviour.unequal && n > 0 { ttl / 2 } else { ttl };

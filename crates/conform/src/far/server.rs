@@ -1,5 +1,5 @@
-//! The far side running: a thread for each UDP socket, one for each TCP listener and connection,
-//! and one for what is sent later, so that nobody waits for another's delayed reply.
+//! The running test authoritative server. It has a thread for each UDP socket, for each TCP listener and for each
+//! connection. One more thread sends delayed replies, so that a delay affects no other reply.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -20,15 +20,15 @@ use super::log::Log;
 use super::zones::Zones;
 use crate::message::{Message, Name, rcode};
 
-/// Connections at once; further ones are closed.
+/// Maximum number of simultaneous connections; further ones are closed.
 const MAX_CONNECTIONS: usize = 1000;
-/// How long a client may keep a connection without a whole query (RFC 7766 §6.2.3), or without
-/// taking a reply.
+/// How long a client may keep a connection without sending a complete query (RFC 7766 §6.2.3), or without reading a
+/// reply.
 const IDLE: Duration = Duration::from_secs(10);
-/// How often a UDP thread looks whether it should stop.
+/// Interval at which a UDP thread checks for the stop flag.
 const STOP_CHECK: Duration = Duration::from_millis(100);
 
-/// A running far side. Dropping it stops it.
+/// A running test authoritative server. Dropping it stops it.
 pub struct Far {
     addresses: Vec<SocketAddr>,
     shared: Arc<Shared>,
@@ -36,7 +36,7 @@ pub struct Far {
     tcp: Vec<JoinHandle<()>>,
 }
 
-/// What all threads know.
+/// State shared by all threads.
 struct Shared {
     zones: Zones,
     log: Arc<Log>,
@@ -44,10 +44,10 @@ struct Shared {
     stop: AtomicBool,
 }
 
-/// Starts the far side; it serves when this returns.
+/// Starts the test authoritative server; it serves when this returns.
 ///
 /// # Errors
-/// If an address cannot be served, the zone's name is too long, or no keys can be made.
+/// If an address cannot be served, the zone's name is too long, or no keys can be generated.
 pub fn start(config: &FarConfig) -> Result<Far, FarError> {
     let shared = Shared {
         zones: Zones::new(&config.zone, config.ns)?,
@@ -73,22 +73,22 @@ pub fn start(config: &FarConfig) -> Result<Far, FarError> {
 }
 
 impl Far {
-    /// The addresses that it serves, ports filled in, in the order of the configuration.
+    /// Returns the addresses that it serves, with actual ports, in the order of the configuration.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// The zone whose names behave as their labels say, in lower case.
+    /// Returns the zone whose names behave as their labels define, in lower case.
     pub fn zone(&self) -> &Name {
         &self.shared.zones.zone
     }
 
-    /// What it was asked.
+    /// Returns the query log.
     pub fn log(&self) -> Arc<Log> {
         Arc::clone(&self.shared.log)
     }
 
-    /// Trust anchors of the signed zones: a DNSKEY and a DS record each, as lines of a zone file.
+    /// Returns the trust anchors of the signed zones: a DNSKEY and a DS record each, as lines of a zone file.
     pub fn anchors(&self) -> Vec<String> {
         self.shared.zones.keys.anchors()
     }
@@ -101,7 +101,7 @@ impl Drop for Far {
             let _ = thread.join();
         }
         for (address, thread) in self.addresses.iter().zip(self.tcp.drain(..)) {
-            // A listener sees that it should stop when somebody connects.
+            // A listener checks for the stop flag after each accepted connection.
             if TcpStream::connect_timeout(address, STOP_CHECK).is_ok() {
                 let _ = thread.join();
             }
@@ -109,7 +109,7 @@ impl Drop for Far {
     }
 }
 
-/// The UDP socket has the large buffer of an endpoint, which a burst of questions needs.
+/// Binds the sockets. The UDP socket has the large buffer of an endpoint, which a burst of queries needs.
 fn bind(address: SocketAddr) -> Result<(SocketAddr, UdpSocket, TcpListener), ListenError> {
     let (endpoints, listener) = listen_both(address, 1)?;
     let copy = endpoints[0].as_fd().try_clone_to_owned();
@@ -123,7 +123,7 @@ impl Shared {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// What is sent for what came; it is in the log then. Silence for what is no query.
+    /// Logs a received message and returns the messages to send. There are none for a message that is not a query.
     fn hear(&self, octets: &[u8], tcp: bool, source: SocketAddr) -> Vec<Sending> {
         match Message::parse(octets) {
             Ok(query) if !query.flags.qr => {
@@ -135,10 +135,10 @@ impl Shared {
     }
 }
 
-/// What `answer` makes for the query, or SERVFAIL if it panics: a name that this program cannot
-/// answer must not end the thread that serves all others.
+/// Returns the result of `answer` for the query, or SERVFAIL if it panics: one unanswerable name must not end the
+/// thread that serves all others.
 fn or_servfail(query: &Message, answer: impl FnOnce() -> Vec<Sending>) -> Vec<Sending> {
-    // The zones do not change, so a panic leaves nothing half done.
+    // The zones do not change, so a panic leaves no inconsistent state.
     catch_unwind(AssertUnwindSafe(answer)).unwrap_or_else(|_| {
         let octets = Message { rcode: rcode::SERVFAIL, ..query.response() }.octets();
         vec![Sending { after: Duration::ZERO, octets, other_port: false }]
@@ -152,7 +152,7 @@ fn serve_udp(socket: &Arc<UdpSocket>, shared: &Shared) {
         for Sending { after, octets, other_port } in shared.hear(&buffer[..len], false, source) {
             let own = Arc::clone(socket);
             shared.later.run(after, move || {
-                // Whoever asked may have gone.
+                // The client may have closed its socket.
                 let _ = if other_port {
                     elsewhere(&own).and_then(|other| other.send_to(&octets, source))
                 } else {
@@ -163,7 +163,7 @@ fn serve_udp(socket: &Arc<UdpSocket>, shared: &Shared) {
     }
 }
 
-/// Another port of the same address.
+/// Returns a socket on another port of the same address.
 fn elsewhere(socket: &UdpSocket) -> io::Result<UdpSocket> {
     UdpSocket::bind((socket.local_addr()?.ip(), 0))
 }
@@ -173,7 +173,7 @@ fn serve_tcp(listener: &TcpListener, shared: &Arc<Shared>) {
     let open = Arc::new(());
     while !shared.stops() {
         let Ok((stream, source)) = listener.accept() else {
-            // Too many open files, perhaps: that passes.
+            // Probably too many open files, which is temporary.
             thread::sleep(STOP_CHECK);
             continue;
         };
@@ -181,17 +181,16 @@ fn serve_tcp(listener: &TcpListener, shared: &Arc<Shared>) {
             continue;
         }
         let (shared, open) = (Arc::clone(shared), Arc::clone(&open));
-        // Without a thread the connection is closed.
+        // If there is no thread, the connection is closed.
         let _ = thread::Builder::new().name("far-connection".into()).spawn(move || {
-            // The client has gone, or was idle: the end of the connection in any case.
+            // If the client has closed or was idle, the connection ends in any case.
             let _ = serve_connection(stream, source, &shared);
             drop(open);
         });
     }
 }
 
-/// Answers queries as they come, without waiting for the replies to earlier ones (RFC 7766
-/// §6.2.1.1).
+/// Answers queries as they arrive, without waiting for the replies to earlier ones (RFC 7766 §6.2.1.1).
 fn serve_connection(stream: TcpStream, source: SocketAddr, shared: &Shared) -> io::Result<()> {
     stream.set_read_timeout(Some(IDLE))?;
     stream.set_write_timeout(Some(IDLE))?;
@@ -210,7 +209,7 @@ fn serve_connection(stream: TcpStream, source: SocketAddr, shared: &Shared) -> i
         for Sending { after, octets, .. } in shared.hear(query, true, source) {
             let writing = Arc::clone(&writing);
             shared.later.run(after, move || {
-                // Sendings are no longer than a message may be.
+                // Sendings do not exceed the maximum message length.
                 let framed = [&(octets.len() as u16).to_be_bytes(), octets.as_slice()].concat();
                 let mut stream = writing.lock().unwrap_or_else(PoisonError::into_inner);
                 let _ = stream.write_all(&framed);
@@ -219,7 +218,7 @@ fn serve_connection(stream: TcpStream, source: SocketAddr, shared: &Shared) -> i
     }
 }
 
-/// Runs what is to be done later, in a thread of its own that ends when nobody can ask it any more.
+/// Runs delayed jobs in a separate thread, which ends when all its senders are gone.
 struct Later {
     queue: Sender<Job>,
 }
@@ -238,20 +237,20 @@ impl Later {
         Ok(Later { queue })
     }
 
-    /// Does it `after` this time, or at once if that is zero.
+    /// Runs the job after this time, or at once if that is zero.
     fn run(&self, after: Duration, run: impl FnOnce() + Send + 'static) {
         if after.is_zero() {
             run();
         } else {
             let job = Job { due: Instant::now() + after, run: Box::new(run) };
-            // The thread ends after this sender only.
+            // The thread ends only after this sender is dropped.
             let _ = self.queue.send(job);
         }
     }
 }
 
 fn work(jobs: &Receiver<Job>) {
-    // The number keeps jobs apart that are due at the same moment.
+    // The number distinguishes jobs that are due at the same moment.
     let mut waiting: BTreeMap<(Instant, u64), Run> = BTreeMap::new();
     for number in 0_u64.. {
         let next = match waiting.first_entry() {

@@ -1,9 +1,8 @@
-//! Keys and signatures of the signed zones. RRsets are signed when they are asked for: what is at a
-//! name is known only then.
+//! Keys and signatures of the signed zones. RRsets are signed at query time, because the records of a name are known
+//! only then.
 //!
-//! All zones have the same key pair, made at start. The RRset of keys itself has a right signature
-//! in all of them, so that a validator sees what is wrong with the data, and not that it has no
-//! key.
+//! All zones have the same key pair, generated at start. The DNSKEY RRset itself has a correct signature in all zones,
+//! so that a validator finds the error in the data and not a missing key.
 
 use domain::base::Ttl;
 use domain::base::iana::{DigestAlgorithm, Rtype};
@@ -31,7 +30,7 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// A new key pair for the signed zones below `zone`.
+    /// Generates a key pair for the signed zones below `zone`.
     pub(super) fn make(zone: &Name) -> Result<Keys, FarError> {
         let (secret, public) = sign::generate(&GenerateParams::EcdsaP256Sha256, FLAGS)?;
         let mut keys = Vec::new();
@@ -46,15 +45,15 @@ impl Keys {
         self.keys.iter().find(|(of, _)| *of == tree).map(|(_, key)| key)
     }
 
-    /// The DNSKEY record of a signed zone.
+    /// Returns the DNSKEY record of a signed zone.
     pub(super) fn dnskey(&self, tree: Tree) -> Option<Record> {
         let key = self.of(tree)?;
         Some(Record::new(key.owner().clone(), Rtype::DNSKEY, TTL, rdata(&key.dnskey())))
     }
 
-    /// The signature of an RRset; none in an unsigned zone. An RRset that comes from a wildcard is
-    /// signed under the wildcard's name (RFC 4035 §5.3.2); `wildcard` is the name below which it
-    /// is. An RRset with several TTLs is signed with its first one.
+    /// Returns the signature of an RRset; none in an unsigned zone. An RRset from a wildcard is signed under the name
+    /// of the wildcard (RFC 4035 §5.3.2); `wildcard` is the parent of that name. An RRset with several TTLs is signed
+    /// with the first.
     pub(super) fn sign(
         &self,
         tree: Tree,
@@ -89,8 +88,7 @@ impl Keys {
         Some(Record::new(first.owner.clone(), Rtype::RRSIG, first.ttl, data))
     }
 
-    /// The trust anchors: a DNSKEY and a DS record (RFC 4034 §5.1.4) for each zone, as lines of a
-    /// zone file.
+    /// Returns the trust anchors: a DNSKEY and a DS record (RFC 4034 §5.1.4) for each zone, as lines of a zone file.
     pub(super) fn anchors(&self) -> Vec<String> {
         let lines = self.keys.iter().flat_map(|(_, key)| {
             let (owner, dnskey) = (key.owner(), key.dnskey());
@@ -113,7 +111,7 @@ impl Keys {
 
 fn rdata(data: &impl ComposeRecordData) -> Vec<u8> {
     let mut octets = Vec::new();
-    // A vector takes all that is appended.
+    // Appending to a vector cannot fail.
     let Ok(()) = data.compose_rdata(&mut octets);
     octets
 }

@@ -1,8 +1,8 @@
-//! The status socket: how checks of another process see what the far side was asked.
+//! Status socket: gives checks in another process access to the query log of the test authoritative server.
 //!
-//! One line of JSON in, one line of JSON out, as often as the client likes: `{"asked":"NAME"}`
-//! gets the list of [`Asked`], `{"anchors":true}` the list of trust anchors as lines of a zone
-//! file. What is neither ends the connection.
+//! Each request is a line of JSON and gets a line of JSON; a client may send any number. `{"asked":"NAME"}` gets the
+//! list of [`Asked`], and `{"anchors":true}` the list of trust anchors as lines of a zone file. Any other request ends
+//! the connection.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -18,14 +18,14 @@ use super::log::Log;
 use super::view::{Asked, View};
 use crate::message::Name;
 
-/// How long the far side may take to answer.
+/// Maximum time for an answer of the test authoritative server.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What can be asked over the socket.
+/// Requests over the socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Request {
-    /// What the far side was asked for this name.
+    /// Queries received for this name.
     Asked(String),
     /// The trust anchors of the signed zones; the value is `true`.
     Anchors(bool),
@@ -54,22 +54,22 @@ fn converse(stream: &UnixStream, log: &Log, anchors: &[String]) -> io::Result<()
     Ok(())
 }
 
-/// The far side of another process of this host, by its status socket.
+/// Test authoritative server of another process on this host, accessed by its status socket.
 #[derive(Clone, Debug)]
 pub struct Remote {
     path: PathBuf,
 }
 
 impl Remote {
-    /// The far side whose status socket is `path`; nothing is asked yet.
+    /// Creates a client for the status socket `path`; no request is sent yet.
     pub fn new(path: impl Into<PathBuf>) -> Remote {
         Remote { path: path.into() }
     }
 
-    /// The trust anchors of the signed zones, as lines of a zone file.
+    /// Returns the trust anchors of the signed zones, as lines of a zone file.
     ///
     /// # Errors
-    /// If nobody serves there, or something else does.
+    /// If no process serves the socket, or another program does.
     pub fn anchors(&self) -> io::Result<Vec<String>> {
         self.ask(&Request::Anchors(true))
     }

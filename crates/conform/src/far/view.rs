@@ -1,4 +1,4 @@
-//! What the far side was asked: how a check sees the server under test from behind.
+//! Queries received by the test authoritative server: the view of the server under test from its upstream side.
 
 use std::io;
 #[cfg(test)]
@@ -12,40 +12,40 @@ use serde::{Deserialize, Serialize};
 
 use crate::message::Name;
 
-/// One question that reached the far side.
+/// One query that reached the test authoritative server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
-    /// The type's number.
+    /// Number of the type.
     pub qtype: u16,
-    /// The class's number.
+    /// Number of the class.
     pub class: u16,
-    /// Whether over TCP.
+    /// True for TCP.
     pub tcp: bool,
-    /// Who asked: address and source port.
+    /// Address and source port of the sender.
     pub source: SocketAddr,
-    /// The message id.
+    /// Message ID.
     pub id: u16,
-    /// The name as it was written, letter case and all.
+    /// Queried name in its original letter case.
     pub name: String,
-    /// RD.
+    /// RD bit.
     pub rd: bool,
-    /// CD.
+    /// CD bit.
     pub cd: bool,
-    /// AD.
+    /// AD bit.
     pub ad: bool,
-    /// The UDP payload that the OPT record offers; `None` without OPT.
+    /// UDP payload size in the OPT record; `None` without OPT.
     pub payload: Option<u16>,
-    /// DO.
+    /// DO bit.
     pub dnssec_ok: bool,
     /// Codes of the EDNS options.
     pub options: Vec<u16>,
-    /// When it came, since the far side began.
+    /// Time of arrival since the test authoritative server started.
     pub at: Duration,
 }
 
 #[cfg(test)]
 impl Asked {
-    /// A plain question for `name` from this port of this host: over UDP, with RD, without EDNS.
+    /// A plain query for `name` from this port of this host: over UDP, with RD, without EDNS.
     pub(crate) fn from_port(port: u16, name: impl Into<String>, qtype: Rtype) -> Asked {
         Asked {
             qtype: qtype.to_int(),
@@ -65,11 +65,11 @@ impl Asked {
     }
 }
 
-/// Somebody who knows what the far side was asked.
+/// Access to the queries that the test authoritative server received.
 pub trait View: Sync {
-    /// The questions for `name`, in any letter case and of any type, in the order of arrival.
+    /// Returns the queries for `name`, in any letter case and of any type, in the order of arrival.
     ///
     /// # Errors
-    /// If the far side cannot be reached.
+    /// If the test authoritative server cannot be reached.
     fn asked(&self, name: &Name) -> io::Result<Vec<Asked>>;
 }

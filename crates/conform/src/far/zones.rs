@@ -1,4 +1,4 @@
-//! Zones of the far side, and the node for a queried name.
+//! Zones of the test authoritative server, and the node for a queried name.
 
 use std::net::Ipv4Addr;
 
@@ -11,12 +11,12 @@ use super::signed::Keys;
 use crate::label::{self, Alias, Behaviour, TTL, Tree};
 use crate::message::{Name, Record};
 
-/// Longest name in octets that is read; a host that a label points to may be longer by two.
+/// Longest name in octets that is parsed; a host that a label points to may be longer by two.
 const LONGEST_NAME: usize = 253;
 
-/// Zones of the far side.
+/// Zones of the test authoritative server.
 pub(super) struct Zones {
-    /// Zone that the user gave.
+    /// Zone given by the user.
     pub(super) zone: Name,
     /// Keys of the signed zones.
     pub(super) keys: Keys,
@@ -62,8 +62,8 @@ impl Zones {
         if !label::is_directive(name.first()) {
             return Node::new(name, tree, apex, behaviour);
         }
-        // A name on the way to others is there whatever its labels say of those. Of records it has
-        // a DNAME at most: that leads the names below it elsewhere, not itself (RFC 6672 §2.3).
+        // A name above others exists, whatever its labels mean for those. At most it has a DNAME record: that redirects
+        // the names below it, not the name itself (RFC 6672 §2.3).
         let dname = behaviour
             .alias
             .take()

@@ -32,7 +32,7 @@ fn dnssec_query(labels: &str, qtype: Rtype) -> Message {
     Message { edns, ..query(labels, qtype) }
 }
 
-/// The only message that is sent, over UDP and at once.
+/// Returns the only message, which is sent over UDP and without delay.
 fn only(query: &Message) -> Message {
     let sendings = answer(&ZONES, query, false);
     let [Sending { after: Duration::ZERO, octets, other_port: false }] = sendings.as_slice() else {
@@ -51,7 +51,7 @@ fn ask_dnssec(labels: &str, qtype: Rtype) -> Message {
     only(&dnssec_query(labels, qtype))
 }
 
-/// Records in short: `owner type TTL data`, without the zone, addresses and targets as text.
+/// Returns records as `owner type TTL data`, without the zone, and with addresses and targets as text.
 fn short(records: &[Record]) -> Vec<String> {
     let without_zone = |name: &Name| {
         let text = name.to_string().to_lowercase();
@@ -252,7 +252,7 @@ fn letter_case() {
     assert!(reply.edns.is_some());
     let reply = ask("x.case", Rtype::A);
     assert_eq!(reply.authority[0].owner.to_string(), "CoNfOrM.ExAmPlE");
-    // Elsewhere records have the name in the case in which it was asked for.
+    // In other replies, records have the name in the letter case of the query.
     let reply = ask("X.V4-1-2-3-4.CNAME.v4-4-3-2-1", Rtype::A);
     assert_eq!(reply.answer[0].owner.to_string(), format!("X.V4-1-2-3-4.CNAME.v4-4-3-2-1.{ZONE}"));
 }
@@ -290,7 +290,7 @@ fn questions_that_cannot_be_answered() {
     }
 }
 
-/// What is sent, in words: when, from which port, and what.
+/// Describes the messages that are sent: time, port and contents.
 fn fate(labels: &str, qtype: Rtype, tcp: bool) -> Vec<String> {
     let query = query(labels, qtype);
     let sendings = answer(&ZONES, &query, tcp);
@@ -354,11 +354,11 @@ fn fates() {
             );
         }
     }
-    // What stands behind an alias is of its reply too.
+    // The labels behind an alias also apply to the reply of the alias.
     assert_eq!(fate("x.cname.a-silent.v4-1-2-3-4", Rtype::A, false), [""; 0]);
     assert_eq!(fate("x.cname.a-delay-30.v4-1-2-3-4", Rtype::A, false), ["30: 1.2.3.4"]);
     assert_eq!(fate("x.half.cname.a-silent.v4-1-2-3-4", Rtype::A, false), ["0: "]);
-    // Without an OPT record `noedns` is as usual.
+    // Without an OPT record, `noedns` has no effect.
     let plain = Message { edns: None, ..query("x.a-noedns.v4-1-2-3-4", Rtype::A) };
     assert_eq!(only(&plain).answer.len(), 1);
 }
@@ -378,7 +378,7 @@ fn replies_over_udp_are_no_longer_than_the_client_takes() {
         assert!(cut.flags.tc && cut.answer.is_empty(), "{payload:?}");
         assert_eq!(cut.edns.is_some(), payload.is_some());
         assert_eq!(ask(4000, true).answer.len(), 4000, "{payload:?}");
-        // No message is that long.
+        // No message is this long.
         assert!(ask(4000, false).flags.tc);
     }
     // Names in odd letter case are not compressed.
@@ -389,7 +389,7 @@ fn replies_over_udp_are_no_longer_than_the_client_takes() {
 
 // Signatures.
 
-/// The apex of the signed zone that a name lies in.
+/// Returns the apex of the signed zone that contains a name.
 fn apex_of(owner: &Name) -> Option<Name> {
     let apexes = ["secure", "nsec3", "bogus", "expired"].map(inside);
     apexes.into_iter().find(|apex| owner.ends_with(apex))
@@ -401,8 +401,8 @@ fn dnskey(apex: &Name) -> Dnskey<Vec<u8>> {
     Dnskey::parse(&mut Parser::from_ref(data.as_slice())).unwrap().convert()
 }
 
-/// Whether the signature is that of the records, by RFC 4034 §3.1.8.1 and RFC 4035 §5.3.2. (The
-/// same is `RrsigExt::verify_signed_data`, in a feature of `domain` that wants tokio.)
+/// True if the signature covers these records, by RFC 4034 §3.1.8.1 and RFC 4035 §5.3.2.
+/// (`RrsigExt::verify_signed_data` does the same, but in a feature of `domain` that needs tokio.)
 fn verifies(rrsig: &Record, records: &[&Record]) -> bool {
     let apex = apex_of(&rrsig.owner).unwrap();
     let data = rrsig.data.as_slice();
@@ -429,8 +429,8 @@ fn verifies(rrsig: &Record, records: &[&Record]) -> bool {
     PublicKey::from_dnskey(&dnskey(&apex)).unwrap().verify(&octets, signature).is_ok()
 }
 
-/// For each RRset of signed zones in the reply: its type, and whether its signature verifies and is
-/// of this time. No signature is no entry.
+/// Returns for each signed RRset of signed zones in the reply: its type, whether its signature verifies, and whether
+/// the current time is within its validity. Unsigned RRsets have no entry.
 fn signatures(reply: &Message) -> Vec<(Rtype, bool, bool)> {
     let all: Vec<&Record> =
         reply.answer.iter().chain(&reply.authority).chain(&reply.additional).collect();
@@ -499,7 +499,7 @@ fn denials_are_signed() {
     assert!(signatures(&reply).iter().all(|(_, right, _)| !right));
 }
 
-/// An NSEC record: owner, next name, types.
+/// Returns the fields of an NSEC record: owner, next name, types.
 fn nsec(record: &Record) -> (Name, Name, Vec<Rtype>) {
     let data = Nsec::parse(&mut Parser::from_ref(record.data.as_slice())).unwrap();
     (record.owner.clone(), data.next_name().to_name(), data.types().iter().collect())
@@ -509,7 +509,7 @@ fn nsecs(reply: &Message) -> Vec<(Name, Name, Vec<Rtype>)> {
     reply.authority.iter().filter(|record| record.rtype == Rtype::NSEC).map(nsec).collect()
 }
 
-/// Whether the name and all below it, but not its neighbours, are between the names.
+/// True if the name and everything below it, but not its neighbours, lie between the names.
 fn covers((owner, next, _): &(Name, Name, Vec<Rtype>), labels: &str) -> bool {
     use domain::base::cmp::CanonicalOrd;
     let between = |labels: &str| {
@@ -531,7 +531,7 @@ fn nsec_proves_denials() {
     assert_eq!(nodata[0].0, own);
     assert_eq!(nodata[0].1.iter_suffixes().nth(1).unwrap(), own);
     assert_eq!(nodata[0].2, types);
-    // The type that a fate takes away is no type of the name.
+    // A type that a fate removes is not among the types of the name.
     let fated = nsecs(&ask_dnssec("x1.aaaa-nodata.v6-00.secure", Rtype::AAAA));
     assert_eq!(fated[0].2, [Rtype::RRSIG, Rtype::NSEC]);
     let apex = nsecs(&ask_dnssec("secure", Rtype::AAAA));
@@ -565,11 +565,11 @@ fn wildcards_are_expanded_and_proved() {
     assert_eq!(covered, [Rtype::CNAME, Rtype::A, Rtype::NSEC3]);
     assert!(signatures(&alias).iter().all(|(_, right, _)| *right));
     assert_eq!(nsec3s(&alias), ["covers x1.wild.cname.v4-1-2-3-4.nsec3"]);
-    // Nothing is to be seen of it in an unsigned zone.
+    // It has no effect in an unsigned zone.
     assert_eq!(ask_dnssec("x1.wild.v4-1-2-3-4", Rtype::A).authority, []);
 }
 
-/// The NSEC3 records of a reply in words: which of the candidates each matches or covers.
+/// Describes the NSEC3 records of a reply: the candidates that each matches or covers.
 fn nsec3s(reply: &Message) -> Vec<String> {
     let asked = reply.questions[0].name.to_string();
     let asked = asked.strip_suffix(&format!(".{ZONE}")).unwrap();

@@ -10,7 +10,7 @@ use crate::message::{Record, name};
 
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Long enough to be sure that nothing comes.
+/// Long enough to be sure that nothing arrives.
 const SILENCE: Duration = Duration::from_millis(200);
 
 fn far() -> Far {
@@ -138,8 +138,7 @@ fn it_ignores_what_is_no_query_and_stops_when_dropped() {
     UdpSocket::bind(address).unwrap();
 }
 
-/// Seventeen labels that each mean 4000 records once made a message of 68 000 records, and a panic
-/// that ended the thread.
+/// Regression test: 17 labels of 4000 records each gave a message of 68 000 records, and a panic ended the thread.
 #[test]
 fn many_labels_of_many_records_end_nothing() {
     let far = far();
