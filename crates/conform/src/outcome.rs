@@ -1,4 +1,4 @@
-//! What came of the checks: the object that is written as JSON, and that every table is made of.
+//! Outcomes of the checks: the object that is written as JSON, and the source of every table.
 
 use std::borrow::Cow;
 
@@ -24,7 +24,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// How much it says of a server, beside what another configuration came to.
+    /// Returns the weight of the verdict against that of another configuration of the same server.
     fn weight(self) -> u8 {
         match self {
             Verdict::NotOffered => 0,
@@ -76,7 +76,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// How the server was configured, if not as usual, and why the check came to this.
+    /// Returns the configuration of the server, if it is not the usual one, and the reason of the outcome.
     pub fn told(&self) -> Cow<'_, str> {
         match &self.setting {
             None => Cow::Borrowed(&self.reason),
@@ -115,21 +115,21 @@ pub enum Checked {
     },
 }
 
-/// How many checks of a level came to what.
+/// Number of checks of a level, by verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Count {
-    /// Checks of whose sentence the server did what it says.
+    /// Checks that passed.
     pub passed: usize,
-    /// Checks of whose sentence it did something else.
+    /// Checks that failed.
     pub failed: usize,
-    /// Checks for which something was missing on our side.
+    /// Checks that could not be run because a precondition is missing.
     pub not_tried: usize,
-    /// Checks of what the server does not offer, and need not.
+    /// Checks of an optional feature that the server does not support.
     pub not_offered: usize,
 }
 
 impl Report {
-    /// The counts of one level. MUST and SHOULD stand apart; [`Level::Says`] is counted with SHOULD.
+    /// Returns the counts of the given levels. MUST and SHOULD are separate; [`Level::Says`] is counted with SHOULD.
     pub fn count(&self, levels: &[Level]) -> Count {
         let mut count = Count::default();
         for outcome in self.outcomes.iter().filter(|outcome| levels.contains(&outcome.level)) {
@@ -143,9 +143,9 @@ impl Report {
         count
     }
 
-    /// Adds what the same server came to with another configuration, `setting`. A check that failed
-    /// with one of its configurations is failed, and one that passed with one of them and failed with
-    /// none is passed. Where two weigh the same, the earlier one stays.
+    /// Adds the outcomes of the same server with another configuration, `setting`. A check that failed with one
+    /// configuration is failed. One that passed with one of them and failed with none is passed. If both have the same
+    /// weight, the earlier outcome stays.
     pub fn add(&mut self, setting: &str, other: Report) {
         self.duration_s += other.duration_s;
         for outcome in other.outcomes {
@@ -160,14 +160,14 @@ impl Report {
         }
     }
 
-    /// The outcome of the check that wants the opposite of this one, if that one passes: a server
-    /// can pass one of them only.
+    /// Returns the outcome of the check that requires the opposite of this one, if that check passed: a server can pass
+    /// only one of them.
     pub fn passed_opposite(&self, outcome: &Outcome) -> Option<&Outcome> {
         let opposite = outcome.contradicts.as_ref()?;
         self.outcomes.iter().find(|o| o.id == *opposite && o.verdict == Verdict::Passed)
     }
 
-    /// Whether a MUST is not met.
+    /// True if a MUST is violated.
     pub fn fails_a_must(&self) -> bool {
         self.count(&[Level::Must]).failed > 0
     }

@@ -2,15 +2,14 @@
 //!
 //! ```text
 //! probe: prefixes ─► zone ─► validation
-//!   ─► quiet checks, many at once ─► second tries
-//!   ─► troubling checks, many at once ─► checks that run alone ─► second tries ─► report
+//!   ─► quiet checks, in parallel ─► second attempts
+//!   ─► troubling checks, in parallel ─► checks that run alone ─► second attempts ─► report
 //! ```
 //!
-//! Silences must not add up, so most checks run at the same time; those for which the far side is
-//! silent or very slow come after those that it answers ([`Phase`]), and those that load the
-//! server run alone behind them. A check that failed where a reply was missing or was SERVFAIL is
-//! tried once more alone, because the loss may be ours: what counts is the second try. What cannot
-//! be tried is an outcome as well, with its reason.
+//! Timeouts must not add up, so most checks run in parallel. Those for which the test authoritative server is silent or
+//! very slow come after those that it answers ([`Phase`]); those that load the server run alone at the end. If a check
+//! failed because of a missing reply or SERVFAIL, it is run once more alone, because the loss may be on the tester's
+//! side; only the second attempt counts. A check that cannot be run also has an outcome, with its reason.
 
 mod derive;
 mod error;
@@ -39,51 +38,52 @@ use crate::trial::{Exchange, Fault, Judged, Subject, Trial};
 
 pub use error::RunError;
 
-/// How many checks run at the same time unless the user says otherwise.
+/// Default number of checks that run in parallel.
 pub const PARALLEL: usize = 16;
 
-/// The name of the outcome that says that the server's prefixes are others than expected.
+/// Id of the outcome that reports prefixes other than those expected.
 pub const EXPECTED_PREFIX: &str = "rfc7050-3-expected-prefix";
 
-/// How many exchanges an outcome shows, at the most: the last ones.
+/// Maximum number of exchanges that an outcome shows: the last ones.
 const SHOWN: usize = 4;
 
-/// How many checks get a second try, at the most. A server that is silent to more of them is not
-/// unlucky, and each second try may take as long as a stub waits.
+/// Maximum number of checks that get a second attempt. If a server is silent to more of them, that is not bad luck, and
+/// each second attempt may take as long as a stub waits.
 const SECOND_TRIES: usize = 20;
 
-/// What is checked, and how.
+/// Settings of a run.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The server's address.
+    /// Address of the server.
     pub server: SocketAddr,
-    /// The server's name, for reports.
+    /// Name of the server in reports.
     pub name: String,
-    /// What it says of its version; may be empty.
+    /// Version that the server reports; may be empty.
     pub version: String,
-    /// The zone whose names it asks the far side for.
+    /// Zone for which the server queries the test authoritative server.
     pub zone: Option<Name>,
-    /// Prefixes that the user expects; empty: they are found by RFC 7050, or derived from answers.
+    /// Prefixes that the user expects; if empty, they are discovered by RFC 7050 or derived from answers.
     pub expect: Vec<Prefix>,
-    /// A range of IPv6 addresses that it is told to exclude besides those that it excludes by default
-    /// (RFC 6147 §5.1.4), of /1 to /127; none: it is told none.
+    /// Range of IPv6 addresses, /1 to /127, that the server is configured to exclude in addition to its default ones
+    /// (RFC 6147 §5.1.4), if any.
     pub excluded: Option<Ipv6Net>,
-    /// The checks to run: their ids, or beginnings of ids; empty: all.
+    /// Checks to run: ids, or beginnings of ids; if empty, all.
     pub only: Vec<String>,
-    /// How long a query may take; [`ask::PATIENCE`] is what a stub has.
+    /// Timeout of a query; [`ask::PATIENCE`] is that of a stub resolver.
     pub patience: Duration,
-    /// How many checks run at the same time; at least one does.
+    /// Number of checks that run in parallel; at least one.
     pub parallel: usize,
-    /// Whether it validates with the far side's keys as trust anchors; `None`: it is found out.
+    /// True if the server validates with the keys of the test authoritative server as trust anchors; `None` to find
+    /// out.
     pub validation: Option<bool>,
-    /// Whether it asks the far side for reverse names and all else too.
+    /// True if the server also queries the test authoritative server for reverse names and everything else.
     pub everything: bool,
-    /// Set when no further check is to begin: those that are left are not tried.
+    /// Set to start no further checks: the remaining ones are not run.
     pub until: Arc<AtomicBool>,
 }
 
 impl Settings {
-    /// All checks against the server at this address, which has no zone of ours.
+    /// Creates settings for all checks against the server at this address, without a test zone.
     pub fn new(server: SocketAddr) -> Settings {
         Settings {
             server,
@@ -102,10 +102,10 @@ impl Settings {
     }
 }
 
-/// Runs the chosen checks. `progress` gets each outcome as soon as it stands.
+/// Runs the selected checks. `progress` receives each outcome as soon as it is final.
 ///
 /// # Errors
-/// If there is nothing that could be checked, see [`RunError`]. A check that fails is no error.
+/// If nothing can be checked, see [`RunError`]. A failed check is no error.
 pub fn run(
     settings: &Settings,
     view: Option<&dyn View>,
@@ -115,10 +115,9 @@ pub fn run(
     run_these(&all, settings, view, progress)
 }
 
-/// Checks that run alone, behind the others, by the beginnings of their ids: those that load the
-/// server so heavily that others would fail beside them (overload, guesses of ids and ports), those
-/// that may end it (nonsense), those that other connections disturb, and at last the one after
-/// which a server may believe that the far side has no EDNS.
+/// Checks that run alone after the others, by the beginnings of their ids. They load the server so heavily that others
+/// would fail (overload, guesses of IDs and ports), may end it (malformed messages), or are disturbed by other
+/// connections. After the last one, a server may assume that its upstream does not support EDNS.
 const ALONE: [&str; 7] = [
     "hardening-overload",
     "rfc5452",
@@ -129,21 +128,20 @@ const ALONE: [&str; 7] = [
     "rfc6891-6.2.2-fallback",
 ];
 
-/// When a check runs.
+/// Phase in which a check runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// At the same time as others, first.
+    /// In parallel with others, first.
     Quiet,
-    /// At the same time as others that ask for names to which the far side is silent or very slow:
-    /// a server may hold that against its upstream, and leave it alone for a while. What fails among
-    /// the quiet ones is not for that.
+    /// In parallel with others that query names to which the test authoritative server is silent or very slow: a server
+    /// may then mark its upstream down for a while. A failure among the quiet checks has another cause.
     Troubling,
     /// Alone, at the end.
     Alone,
 }
 
 impl Phase {
-    /// The phase of the check with this id.
+    /// Returns the phase of the check with this id.
     pub fn of(id: &str) -> Phase {
         match place_alone(id) {
             Some(_) => Phase::Alone,
@@ -153,12 +151,12 @@ impl Phase {
     }
 }
 
-/// The place of a check among those that run alone.
+/// Returns the position of a check among those that run alone.
 fn place_alone(id: &str) -> Option<usize> {
     ALONE.iter().position(|begin| id.starts_with(begin))
 }
 
-/// The checks of [`Phase::Troubling`], by their ids; a test holds them against what they ask for.
+/// Checks of [`Phase::Troubling`], by id; a test compares them with the names that they query.
 const TROUBLING: &[&str] = &[
     "hardening-silent-aaaa-in-time",
     "hardening-upstream-silent",
@@ -225,7 +223,7 @@ fn run_these(
     })
 }
 
-/// Whether prefixes were found, and are others than those that the checks believe, in any order.
+/// True if prefixes were found and differ from the ones that the checks use, in any order.
 fn differ(found: &[Prefix], believed: &[Prefix]) -> bool {
     let lacks = |of: &[Prefix], all: &[Prefix]| all.iter().any(|prefix| !of.contains(prefix));
     !found.is_empty() && (lacks(found, believed) || lacks(believed, found))
@@ -255,18 +253,18 @@ fn other_prefixes(found: &probe::Found, expected: &[Prefix], server: SocketAddr)
     }
 }
 
-/// What is known of the server when the checks begin.
+/// Facts about the server at the start of the checks.
 #[derive(Clone, Copy)]
 struct Facts<'a> {
     subject: Subject<'a>,
-    /// Whether it validates; `None`: nobody knows.
+    /// True if it validates; `None` if unknown.
     validates: Option<bool>,
     everything: bool,
     until: &'a AtomicBool,
 }
 
 impl Facts<'_> {
-    /// Tries a check, unless the user wants to stop.
+    /// Runs a check, unless the user has interrupted the run.
     fn attempt(&self, check: &Check) -> Attempt {
         if self.until.load(Ordering::Relaxed) {
             Attempt::spared(Fault::NotTried("interrupted before it began".into()))
@@ -275,7 +273,7 @@ impl Facts<'_> {
         }
     }
 
-    /// Why a check cannot be tried, or does not apply.
+    /// Returns the reason if a check cannot be run or does not apply.
     fn unmet(&self, check: &Check) -> Option<Fault> {
         check.needs.iter().find_map(|need| self.lacks(*need))
     }
@@ -317,16 +315,16 @@ impl Facts<'_> {
     }
 }
 
-/// One try of a check.
+/// One attempt at a check.
 struct Attempt {
     judged: Judged,
     exchanges: Vec<Exchange>,
-    /// Whether it failed, and may have failed by bad luck.
+    /// True if it failed, and the reason may be bad luck.
     is_doubtful: bool,
 }
 
 impl Attempt {
-    /// Runs the script. Its panic is a defect of the check, not of the server.
+    /// Runs the script. A panic in it is a defect of the check, not of the server.
     fn of(check: &Check, subject: Subject<'_>) -> Attempt {
         let mut trial = Trial::new(subject);
         let judged = catch_unwind(AssertUnwindSafe(|| (check.script)(&mut trial)));
@@ -341,7 +339,7 @@ impl Attempt {
         Attempt { judged, exchanges: trial.into_exchanges(), is_doubtful }
     }
 
-    /// What a check comes to that is not tried.
+    /// Creates the outcome of a check that is not run.
     fn spared(fault: Fault) -> Attempt {
         Attempt { judged: Err(fault), exchanges: Vec::new(), is_doubtful: false }
     }
@@ -374,7 +372,7 @@ fn last_of(exchanges: &[Exchange], server: SocketAddr) -> Vec<crate::outcome::Sh
     exchanges[from..].iter().map(|exchange| show::exchange(server, exchange)).collect()
 }
 
-/// The text of a panic, which is one in all but rare cases.
+/// Returns the message of a panic; only rare panics have none.
 fn message(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<String>()
@@ -383,13 +381,13 @@ fn message(panic: &(dyn Any + Send)) -> &str {
         .unwrap_or("without a message")
 }
 
-/// The outcomes of one run while they come in.
+/// Outcomes of one run, collected as they arrive.
 struct Session<'a> {
     checks: &'a [&'a Check],
     facts: Facts<'a>,
     progress: &'a dyn Fn(&Outcome),
     outcomes: Vec<Option<Outcome>>,
-    /// Checks that failed and may have had bad luck, with what was said of their first try.
+    /// Checks that failed, possibly by bad luck, with the reason of their first failure.
     again: Vec<(usize, String)>,
 }
 
@@ -421,7 +419,7 @@ impl<'a> Session<'a> {
         self.outcomes.into_iter().flatten().collect()
     }
 
-    /// Runs checks in so many threads; their outcomes are taken here, in the caller's thread.
+    /// Runs checks in `parallel` threads; their outcomes are collected in the caller's thread.
     fn run_at_once(&mut self, jobs: &[usize], parallel: usize) {
         let (checks, facts) = (self.checks, self.facts);
         let next = AtomicUsize::new(0);
@@ -456,7 +454,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The second try is what counts; if only that passed, the outcome says so.
+    /// Runs a check a second time. Only the second attempt counts; if only that passed, the outcome states it.
     fn try_again(&mut self, n: usize, first: &str) {
         let attempt = self.facts.attempt(self.checks[n]);
         let mut outcome = attempt.into_outcome(self.checks[n], self.facts.subject.server);

@@ -2,7 +2,7 @@
 
 use crate::check::Check;
 
-/// A name that is no check.
+/// Error: a name that matches no check.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no check {wanted:?}, and no id begins with it; the nearest is {nearest}")]
 pub struct NoCheck {

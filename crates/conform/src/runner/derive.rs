@@ -1,7 +1,7 @@
-//! Derives the prefixes of a server that puts the octets of IPv4 addresses at wrong places.
+//! Derives the prefixes of a server that puts the octets of IPv4 addresses at wrong positions.
 //!
-//! RFC 7050 §3 finds no prefix of such a server, and without a prefix no check could name the mistake. The
-//! octets of an IPv4 address show where its prefix ends, in whatever order they stand.
+//! RFC 7050 §3 finds no prefix of such a server, and without a prefix no check could describe the error. The octets of
+//! an IPv4 address show the end of its prefix, whatever their order.
 
 use std::cmp::Reverse;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -11,7 +11,7 @@ use crate::expected::Prefix;
 /// Lengths of prefixes in bits (RFC 6052 §2.2).
 const LENGTHS: [u8; 6] = [32, 40, 48, 56, 64, 96];
 
-/// An IPv4 address, and the addresses that a server synthesized from it, among others.
+/// An IPv4 address, and the addresses that a server returned for it, synthesized and others.
 pub(super) type Sample<'a> = (Ipv4Addr, &'a [Ipv6Addr]);
 
 /// Returns the prefixes that explain all samples: below each of them every sample has an address with
@@ -41,9 +41,9 @@ pub(super) fn nearest(samples: &[Sample<'_>]) -> Vec<Prefix> {
 #[derive(Clone, Copy)]
 struct Fit {
     prefix: Prefix,
-    /// Number of addresses with an octet other than zero beside those of the IPv4 address.
+    /// Number of addresses with non-zero octets other than those of the IPv4 address.
     strange: usize,
-    /// Number of octets at wrong places.
+    /// Number of octets at wrong positions.
     wrong: usize,
 }
 

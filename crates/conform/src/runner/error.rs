@@ -13,7 +13,7 @@ pub enum RunError {
     Silent {
         /// The address.
         server: SocketAddr,
-        /// The queries, as text.
+        /// The queries as text.
         queries: String,
     },
     /// Nothing can be sent to the address.
@@ -24,7 +24,7 @@ pub enum RunError {
         /// The operating system's error.
         reason: String,
     },
-    /// RFC 7050 finds no prefix, and the user names none.
+    /// RFC 7050 finds no prefix, and the user gave none.
     #[error(
         "{server} does not show its prefix in AAAA records of ipv4only.arpa (RFC 7050 §3): {came}; \
          if it is a DNS64 server, name its prefix with --expect-prefix"
@@ -32,10 +32,10 @@ pub enum RunError {
     NoPrefix {
         /// The address.
         server: SocketAddr,
-        /// The answers, as text.
+        /// The answers as text.
         came: String,
     },
-    /// The server does not know the far side's zone.
+    /// The server does not query the test authoritative server for the zone.
     #[error(
         "{server} does not ask the far side for {zone}: {came}; let it forward or delegate the \
          zone to the far side, or leave out --zone"
@@ -48,7 +48,7 @@ pub enum RunError {
         /// The answers for names in the zone, as text.
         came: String,
     },
-    /// The view is of a far side that the server does not ask.
+    /// The view belongs to a test authoritative server that the server does not query.
     #[error(
         "the far side of --auth-status was not asked for {name}, which the server has answered: it \
          is not the one that the server asks"
@@ -57,7 +57,7 @@ pub enum RunError {
         /// The name.
         name: Name,
     },
-    /// The view cannot be had.
+    /// The view is not available.
     #[error("the far side of --auth-status does not say what it was asked: {reason}")]
     NoView {
         /// The error.
@@ -69,8 +69,8 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// Whether it is the server that shows nothing that could be checked: it is silent, or no DNS64
-    /// server for the zone. All else lies on our side.
+    /// True if the server is the reason that nothing can be checked: it is silent, or no DNS64 server for the zone.
+    /// Other errors are on the tester's side.
     pub fn is_of_the_server(&self) -> bool {
         match self {
             RunError::Silent { .. } | RunError::NoPrefix { .. } | RunError::NoZone { .. } => true,

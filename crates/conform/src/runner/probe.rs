@@ -1,5 +1,4 @@
-//! What is found out before the first check: the server's prefixes, whether it knows the far side's
-//! zone, and whether it validates.
+//! Probes before the first check: prefixes of the server, its access to the test zone, and its validation.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -14,22 +13,22 @@ use crate::trial::{Exchange, Fault, Judged, Subject, Trial, rcode_name};
 /// The addresses of ipv4only.arpa (RFC 7050 §2.2, RFC 8880 §4).
 const WELL_KNOWN: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
 
-/// What RFC 7050 finds.
+/// Result of prefix discovery by RFC 7050.
 pub(super) struct Found {
-    /// The server's prefixes in the order of the records.
+    /// Prefixes of the server in the order of the records.
     pub(super) prefixes: Vec<Prefix>,
     /// AAAA records of ipv4only.arpa.
     addresses: Vec<Ipv6Addr>,
     /// Replies as text.
     pub(super) came: String,
-    /// What was asked.
+    /// Exchanges with the server.
     pub(super) exchanges: Vec<Exchange>,
 }
 
-/// What a question brought.
+/// Result of a query.
 enum Heard {
     Silence,
-    /// Something that is no reply to the question: why.
+    /// A message that is no reply to the query, with the reason.
     Nonsense(String),
     Reply(Message),
 }
@@ -64,7 +63,7 @@ impl Heard {
     }
 }
 
-/// Asks for AAAA of ipv4only.arpa (RFC 7050 §3): over UDP, again after silence, then over TCP.
+/// Queries AAAA of ipv4only.arpa (RFC 7050 §3): over UDP, again after silence, then over TCP.
 ///
 /// # Errors
 /// [`RunError::Silent`] if this query and queries of other kinds get no reply.
@@ -96,11 +95,11 @@ pub(super) fn prefixes(subject: Subject<'_>) -> Result<Found, RunError> {
     Ok(Found { prefixes, addresses, came, exchanges: trial.into_exchanges() })
 }
 
-/// IPv4 addresses of names that are asked for to derive a prefix: no octet occurs twice or is zero.
+/// IPv4 addresses of the names that are queried to derive a prefix: no octet occurs twice or is zero.
 const ASYMMETRIC: [Ipv4Addr; 2] = [Ipv4Addr::new(9, 38, 71, 150), Ipv4Addr::new(203, 14, 5, 90)];
 
-/// Derives the prefixes of a server that does not show them as RFC 7050 §3 has it: from its AAAA
-/// records of ipv4only.arpa, or from those of two names in the far side's zone.
+/// Derives the prefixes of a server that does not show them as described in RFC 7050 §3: from its AAAA records of
+/// ipv4only.arpa, or from those of two names in the test zone.
 pub(super) fn derived(subject: Subject<'_>, found: &Found) -> Vec<Prefix> {
     let [first, second] = WELL_KNOWN.map(|v4| (v4, found.addresses.as_slice()));
     let prefixes = derive::nearest(&[first, second]);
@@ -115,8 +114,7 @@ pub(super) fn derived(subject: Subject<'_>, found: &Found) -> Vec<Prefix> {
     derive::nearest(&[(first.0, &first.1), (second.0, &second.1)])
 }
 
-/// Sends queries of other kinds to a server that did not reply to the `first` one. Returns their
-/// replies in words.
+/// Sends queries of other kinds to a server that did not reply to the `first` one. Returns their replies as text.
 ///
 /// # Errors
 /// [`RunError::Silent`] if they get no reply either.
@@ -132,7 +130,7 @@ fn other_replies(
         queries.push(Message::query(&trial.name("v4-1-2-3-4"), Rtype::A));
     }
     let replies = trial.ask_all(&queries).or_else(|fault| {
-        // No socket is an error of the run; any other fault is no reply.
+        // A missing socket is an error of the run; any other fault counts as no reply.
         Heard::of(Err(fault), subject).map(|_| Vec::new())
     })?;
     let mut came = Vec::new();
@@ -151,7 +149,7 @@ fn other_replies(
     Ok(came.join(", "))
 }
 
-/// A query in words: name, type, and a missing OPT record.
+/// Describes a query: name, type, and a missing OPT record.
 fn described(query: &Message) -> String {
     let question = query.question().map(|question| format!("{} {}", question.name, question.qtype));
     let without = if query.edns.is_none() { " without EDNS" } else { "" };
@@ -162,9 +160,9 @@ fn addresses(reply: &Message) -> Vec<Ipv6Addr> {
     reply.answer.iter().filter_map(Record::ipv6).collect()
 }
 
-/// The prefixes below which the addresses hold 192.0.0.170 or 192.0.0.171, at one of the six places
-/// (RFC 6052 §2.2). Where an address holds them at several places, such as in the prefix itself,
-/// the other address of the pair decides (RFC 7050 §3).
+/// Returns the prefixes below which the addresses hold 192.0.0.170 or 192.0.0.171, at one of the six positions (RFC
+/// 6052 §2.2). If an address holds them at several positions, such as in the prefix itself, the other address of the
+/// pair decides (RFC 7050 §3).
 fn prefixes_in(addresses: &[Ipv6Addr]) -> Vec<Prefix> {
     let has_both =
         |prefix: &Prefix| WELL_KNOWN.iter().all(|v4| addresses.contains(&prefix.with(*v4)));
@@ -185,11 +183,11 @@ fn prefixes_in(addresses: &[Ipv6Addr]) -> Vec<Prefix> {
     found
 }
 
-/// Each prefix that the address alone would allow.
+/// Returns each prefix that the address alone would allow.
 fn places(address: Ipv6Addr) -> Vec<Prefix> {
     let below = |len: u8| {
         WELL_KNOWN.into_iter().find_map(|v4| {
-            // Octets of the address that are neither the IPv4 address nor between its octets.
+            // Octets of the address outside the IPv4 address and not between its octets.
             let zero = Prefix::new(Ipv6Addr::UNSPECIFIED, len).ok()?;
             let mask = !u128::from(zero.with(Ipv4Addr::BROADCAST));
             let prefix = Prefix::new((u128::from(address) & mask).into(), len).ok()?;
@@ -199,11 +197,11 @@ fn places(address: Ipv6Addr) -> Vec<Prefix> {
     [32, 40, 48, 56, 64, 96].into_iter().filter_map(below).collect()
 }
 
-/// Asks for a name of the far side's zone, with and without EDNS. Only replies that say that there
-/// is no such zone, and silence, count: what else is wrong is for the checks.
+/// Queries a name of the test zone, with and without EDNS. Only silence and replies that deny the zone count as
+/// failures: other errors are left to the checks.
 ///
 /// # Errors
-/// [`RunError::NoZone`] if the server does not know the zone.
+/// [`RunError::NoZone`] if the server does not resolve the zone.
 pub(super) fn zone(subject: Subject<'_>, zone: &Name) -> Result<(), RunError> {
     const NO_SUCH_ZONE: [u16; 4] =
         [rcode::NOERROR, rcode::SERVFAIL, rcode::NXDOMAIN, rcode::REFUSED];
@@ -227,8 +225,8 @@ pub(super) fn zone(subject: Subject<'_>, zone: &Name) -> Result<(), RunError> {
     Err(RunError::NoZone { server: subject.server, zone: zone.clone(), came })
 }
 
-/// The view shows the far side that the server asks: it knows the name that the server has just
-/// answered. With another far side's view much would pass unseen.
+/// Checks that the view belongs to the test authoritative server that the server queries: it must contain the name that
+/// the server has just answered. With another view, many faults would go unnoticed.
 ///
 /// # Errors
 /// [`RunError::OtherView`] if it does not.
@@ -242,16 +240,16 @@ fn sees(subject: Subject<'_>, question: Option<&Question>) -> Result<(), RunErro
     }
 }
 
-/// Whether the server validates with the far side's keys as trust anchors: signatures that do not
-/// verify are SERVFAIL unless the client checks on its own (CD), and right ones give AD (RFC 4035
-/// §3.2). `None` if it does one of these without the others, or is silent.
+/// Returns true if the server validates with the keys of the test authoritative server as trust anchors: signatures
+/// that do not verify give SERVFAIL unless the client disables checking (CD), and correct ones give AD (RFC 4035 §3.2).
+/// Returns `None` if only some of this holds, or the server is silent.
 pub(super) fn validation(subject: Subject<'_>) -> Option<bool> {
     let mut trial = Trial::new(subject);
     let bogus = "v6-20010db8000000000000000000000001.bogus";
     let checked = twice(&mut trial, bogus, Rtype::AAAA, |_| {})?;
     let unchecked = twice(&mut trial, bogus, Rtype::AAAA, |query| query.flags.cd = true)?;
-    // Either of AD and DO in a query asks for AD in the reply (RFC 6840 §5.8); older servers know
-    // DO only (RFC 4035 §3.2.3).
+    // Both AD and DO in a query request AD in the reply (RFC 6840 §5.8); older servers support DO only (RFC 4035
+    // §3.2.3).
     let secure = twice(&mut trial, "v4-1-2-3-4.secure", Rtype::A, |query| {
         query.flags.ad = true;
         query.edns.iter_mut().for_each(|edns| edns.dnssec_ok = true);
@@ -264,7 +262,7 @@ pub(super) fn validation(subject: Subject<'_>) -> Option<bool> {
     }
 }
 
-/// Asks for a new name, and for another one if nothing comes.
+/// Queries a new name, and another one if there is no reply.
 fn twice(
     trial: &mut Trial<'_>,
     labels: &str,
@@ -282,7 +280,7 @@ fn twice(
 mod tests {
     use super::*;
 
-    /// What RFC 7050 §3 finds in these addresses.
+    /// Returns the prefixes that RFC 7050 §3 finds in these addresses.
     fn found(addresses: &[&str]) -> Vec<String> {
         let addresses: Vec<Ipv6Addr> = addresses.iter().map(|a| a.parse().unwrap()).collect();
         prefixes_in(&addresses).iter().map(Prefix::to_string).collect()

@@ -1,4 +1,4 @@
-//! The runner against a made-up server, with checks of its own.
+//! Tests of the runner with a simulated server and test-only checks.
 
 use std::cell::RefCell;
 use std::io;
@@ -13,13 +13,13 @@ use crate::far::view::Asked;
 use crate::message::{Message, Record, name, rcode};
 use crate::trial::Judge;
 
-/// How long the runner waits in these tests where silence is meant.
+/// Timeout of the runner in these tests where silence is expected.
 const PATIENCE: Duration = Duration::from_millis(150);
 
-/// Plenty of time, where a reply is meant.
+/// Generous timeout where a reply is expected.
 const LONG: Duration = Duration::from_secs(20);
 
-/// A server in a thread that replies to UDP as it is told; `None` is silence.
+/// A server in a thread that replies to UDP with the given function; `None` is silence.
 struct Fake {
     address: SocketAddr,
     is_over: Arc<AtomicBool>,
@@ -58,8 +58,7 @@ impl Drop for Fake {
     }
 }
 
-/// What a DNS64 with the Well-Known Prefix says to AAAA, for names of the far side too; A is
-/// 1.2.3.4.
+/// Reply of a DNS64 with the Well-Known Prefix to AAAA, also for names of the test zone; A is 1.2.3.4.
 fn dns64(query: &Message) -> Option<Message> {
     let mut reply = query.response();
     let question = query.question()?;
@@ -77,7 +76,7 @@ fn dns64(query: &Message) -> Option<Message> {
     Some(reply)
 }
 
-/// A DNS64 that validates, or does all that one does but a part.
+/// Reply of a DNS64 that validates, completely or in part.
 fn validating(query: &Message, refuses: bool, sets_ad: bool) -> Option<Message> {
     let mut reply = dns64(query)?;
     let labels = query.question()?.name.to_string();
@@ -89,7 +88,7 @@ fn validating(query: &Message, refuses: bool, sets_ad: bool) -> Option<Message> 
     Some(reply)
 }
 
-/// A far side that was asked every name so many times.
+/// A view in which every name was queried this number of times.
 struct Seen(usize);
 
 impl View for Seen {
@@ -317,7 +316,7 @@ fn whether_a_server_validates_is_found_out() {
     }
 }
 
-/// A server that knows RFC 4035 and not RFC 6840: it sets AD where DO asks for it only.
+/// A server that implements RFC 4035 but not RFC 6840: it sets AD only if the query has DO.
 #[test]
 fn a_server_that_sets_ad_for_do_only_validates() {
     let checks = [needing("a", &[Need::Zone, Need::Validation])];
@@ -364,7 +363,7 @@ fn the_view_of_another_far_side_is_an_error() {
     assert_eq!(run(&Seen(1)).unwrap().outcomes[0].verdict, Verdict::Passed);
 }
 
-/// As a server does that has given its only upstream up for a while.
+/// Behaves like a server that has marked its only upstream down for a while.
 #[test]
 fn servfail_is_tried_again_before_the_checks_that_trouble_the_server() {
     let mut asked = 0;
@@ -424,7 +423,7 @@ fn silence_is_tried_again_and_the_second_try_counts() {
     assert!(wrong.exchanges[0].reply.contains("AAAA 64:ff9b::"), "{wrong:?}");
 }
 
-/// Scripts that are running now, and the most that were at the same time.
+/// Number of scripts that run now, and the maximum of it.
 static RUNNING: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
 
 #[test]
@@ -432,7 +431,7 @@ fn checks_run_together_up_to_the_bound_and_some_alone() {
     fn sleeps(_: &mut Trial<'_>) -> Judged {
         let now = RUNNING[0].fetch_add(1, Ordering::SeqCst) + 1;
         RUNNING[1].fetch_max(now, Ordering::SeqCst);
-        // Until another one runs beside it, or has.
+        // Waits until another one runs or has run at the same time.
         for _ in 0..3_000 {
             if RUNNING[1].load(Ordering::SeqCst) > 1 {
                 break;
@@ -467,7 +466,7 @@ fn what_has_not_begun_when_the_user_wants_to_stop_is_not_tried() {
         ["rfc1-1-first", "rfc1-1-second", "hardening-overload-x"].map(|id| of(id, |_| Ok(())));
     let all: Vec<&Check> = checks.iter().collect();
     let settings = Settings { parallel: 1, ..fake.settings(LONG) };
-    // The second may have begun before the first one's outcome was told; the last runs behind them.
+    // The second may have begun before the outcome of the first was reported; the last one runs after them.
     let stop = |_: &Outcome| settings.until.store(true, Ordering::SeqCst);
     let report = run_these(&all, &settings, None, &stop).unwrap();
     let [first, _, last] = &report.outcomes[..] else { panic!("{report:?}") };
