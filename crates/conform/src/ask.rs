@@ -1,25 +1,25 @@
-//! How a check asks: one datagram or one connection, a stub's patience, and no second try.
+//! Sends the queries of a check: one datagram or one connection, with a stub resolver's timeout and without retries.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-/// How long a stub resolver waits for an answer by default: `timeout:5` of resolv.conf(5).
+/// Default time that a stub resolver waits for an answer: `timeout:5` of resolv.conf(5).
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Sends one datagram from a socket of its own, and returns the first one that comes back from the
-/// server; `None` after `patience`.
+/// Sends one datagram from a new socket and returns the first one that comes back from the server; `None` after
+/// `patience`.
 ///
 /// # Errors
-/// If there is no socket. That nobody listens is silence, not an error.
+/// If there is no socket. A closed port counts as silence, not as an error.
 pub fn datagram(to: SocketAddr, query: &[u8], patience: Duration) -> io::Result<Option<Vec<u8>>> {
     exchange(&client(to)?, query, patience)
 }
 
-/// A socket of its own port for queries to a server.
+/// Returns a socket with a port of its own for queries to a server.
 ///
 /// # Errors
-/// If there can be no more sockets.
+/// If no more sockets can be opened.
 pub fn client(to: SocketAddr) -> io::Result<UdpSocket> {
     let own: SocketAddr = match to {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
@@ -33,7 +33,7 @@ pub fn client(to: SocketAddr) -> io::Result<UdpSocket> {
 /// Sends a query and returns the reply; `None` if there is none within `patience`.
 ///
 /// # Errors
-/// If the socket takes no time limit.
+/// If no timeout can be set on the socket.
 pub fn exchange(
     socket: &UdpSocket,
     query: &[u8],
@@ -52,8 +52,7 @@ pub fn exchange(
         socket.set_read_timeout(Some(left))?;
         match socket.recv(&mut buffer) {
             Ok(len) => return Ok(Some(buffer[..len].to_vec())),
-            // A server that is gone says so at once (ICMP); a stub goes on to its patience's end,
-            // a check need not.
+            // A stopped server is reported at once by ICMP. A stub would wait until its timeout; a check need not.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
             Err(_) => {}
         }
@@ -70,7 +69,7 @@ impl Connection {
     /// Connects.
     ///
     /// # Errors
-    /// What the system says; a timeout after `patience`.
+    /// Errors of the operating system; a timeout after `patience`.
     pub fn open(to: SocketAddr, patience: Duration) -> io::Result<Connection> {
         let stream = TcpStream::connect_timeout(&to, patience)?;
         stream.set_nodelay(true)?;
@@ -78,25 +77,25 @@ impl Connection {
         Ok(Connection { stream })
     }
 
-    /// Sends octets as they are: a length of its own is the caller's (RFC 1035 §4.2.2).
+    /// Sends octets unchanged, so the caller adds the length prefix (RFC 1035 §4.2.2).
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the operating system.
     pub fn send_raw(&mut self, octets: &[u8]) -> io::Result<()> {
         self.stream.write_all(octets)
     }
 
-    /// Sends a message behind its length.
+    /// Sends a message after its length prefix.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the operating system.
     pub fn send(&mut self, message: &[u8]) -> io::Result<()> {
         let len = u16::try_from(message.len()).map_err(io::Error::other)?;
         self.stream.write_all(&[&len.to_be_bytes(), message].concat())
     }
 
-    /// The next message; `None` if the server has closed the connection, or the message was not
-    /// there whole within `patience`.
+    /// Returns the next message; `None` if the server has closed the connection, or if the message was not complete
+    /// within `patience`.
     ///
     /// # Errors
     /// If no timeout can be set.
@@ -110,8 +109,8 @@ impl Connection {
         Ok(self.fill(&mut message, give_up)?.then_some(message))
     }
 
-    /// Reads until the buffer is full; whether it is. A server that sends octet by octet has as
-    /// much time as one that is silent.
+    /// Reads until the buffer is full; returns true if it is. A server that sends octet by octet has the same time as
+    /// one that is silent.
     fn fill(&mut self, buffer: &mut [u8], give_up: Instant) -> io::Result<bool> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -144,7 +143,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let dripping = thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
-            // Each octet comes within the patience, all of them do not. The client closes first.
+            // Each octet arrives in time, but all of them together do not. The client closes first.
             for octet in [16, 0].into_iter().chain(std::iter::repeat_n(0, 400)) {
                 if stream.write_all(&[octet]).is_err() {
                     return true;

@@ -1,4 +1,4 @@
-//! What a check is: data about a sentence of an RFC, and a script that tries it.
+//! Checks: data about a sentence of an RFC, and a script that tests it.
 
 use crate::trial::{Fault, Judged, Trial};
 
@@ -30,7 +30,7 @@ pub enum Level {
     Hardening,
 }
 
-/// What must be there for a check to be tried.
+/// Requirements for running a check.
 #[derive(
     Clone,
     Copy,
@@ -46,13 +46,14 @@ pub enum Level {
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Need {
-    /// A zone that the server under test asks the far side for.
+    /// A zone for which the server under test queries the test authoritative server.
     Zone,
-    /// The far side's own view of what it was asked.
+    /// The query log of the test authoritative server.
     View,
-    /// The server asks the far side for reverse names and all else too (it forwards everything).
+    /// The server also queries the test authoritative server for reverse names and everything else (it forwards all
+    /// queries).
     Everything,
-    /// The server validates, with the far side's keys as trust anchors.
+    /// The server validates, with the keys of the test authoritative server as trust anchors.
     Validation,
     /// The server does not validate.
     NoValidation,
@@ -60,48 +61,45 @@ pub enum Need {
     WellKnownPrefix,
     /// The prefix is not 64:ff9b::/96.
     OwnPrefix,
-    /// The server is told to exclude a range of IPv6 addresses besides those that it excludes by
-    /// default (RFC 6147 §5.1.4).
+    /// The server is configured to exclude a range of IPv6 addresses in addition to its default ones (RFC 6147 §5.1.4).
     ExcludedRange,
 }
 
-/// What a server can be configured with in more ways than one, so that one configuration cannot
-/// show all that it offers.
+/// Settings that a server can have in several ways, so that one configuration cannot show everything that it supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aspect {
-    /// Its prefix, or prefixes: which, and how long.
+    /// Prefix or prefixes: value and length.
     Prefix,
-    /// That it does not validate.
+    /// Validation turned off.
     NoValidation,
-    /// The range of IPv6 addresses that it is told to exclude.
+    /// Range of IPv6 addresses that the server is configured to exclude.
     ExcludedRange,
 }
 
-/// One check.
 #[derive(Clone, Copy)]
 pub struct Check {
-    /// Its name: the RFC, the section, and a word or two: `rfc6147-5.1.2-nxdomain`.
+    /// Id: the RFC, the section, and a word or two, such as `rfc6147-5.1.2-nxdomain`.
     pub id: &'static str,
-    /// What the server must do, in one sentence.
+    /// Requirement on the server, in one sentence.
     pub title: &'static str,
     /// The RFC's number; 0 for our own advice.
     pub rfc: u16,
-    /// The section with the sentence, without "§"; empty for our own advice.
+    /// Section that contains the sentence, without "§"; empty for our own advice.
     pub section: &'static str,
-    /// The sentence, cut short where it is long.
+    /// The sentence of the RFC, shortened if it is long.
     pub sentence: &'static str,
-    /// How strict it is.
+    /// Requirement level of the sentence.
     pub level: Level,
-    /// What it needs.
+    /// Requirements for running the check.
     pub needs: &'static [Need],
-    /// The check that wants the opposite, if there is one: a sentence of an RFC against our advice.
+    /// Check that requires the opposite, if there is one: a sentence of an RFC that contradicts our advice.
     pub contradicts: Option<&'static str>,
-    /// The script: asks, and judges what comes.
+    /// Script that sends the queries and judges the replies.
     pub script: fn(&mut Trial<'_>) -> Judged,
 }
 
 impl Check {
-    /// Fields that most checks share; each file, and then each check, fills in the rest.
+    /// Fields that most checks share; each file, and then each check, sets the others.
     pub(crate) const BASE: Check = Check {
         id: "",
         title: "",
@@ -121,8 +119,8 @@ impl std::fmt::Debug for Check {
     }
 }
 
-/// How the ids of checks begin whose names or answers are made with the prefix: where the octets of
-/// an address go, which prefixes are shown, what is below them in ip6.arpa.
+/// Beginnings of the ids of checks that build names or answers from the prefix: positions of the address octets,
+/// advertised prefixes, names below them in ip6.arpa.
 const OF_PREFIXES: &[&str] = &[
     "rfc6052-2",
     "hardening-reverse-suffix",
@@ -136,7 +134,7 @@ const OF_PREFIXES: &[&str] = &[
 ];
 
 impl Check {
-    /// Where the sentence stands, as text: "RFC 6147 §5.1.2", or "hardening".
+    /// Returns the source of the sentence as text: "RFC 6147 §5.1.2", or "hardening".
     pub fn source(&self) -> String {
         match self.rfc {
             0 => "hardening".into(),
@@ -144,7 +142,7 @@ impl Check {
         }
     }
 
-    /// Whether another configuration in this respect may change what the check comes to.
+    /// True if another configuration in this respect may change the outcome of the check.
     pub fn depends_on(&self, aspect: Aspect) -> bool {
         let needs = |need: Need| self.needs.contains(&need);
         match aspect {

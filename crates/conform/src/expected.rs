@@ -1,10 +1,10 @@
-//! What a right answer is, where it depends on the server's prefix: RFC 6052 as the checks know it.
+//! Correct answers that depend on the server's prefix: RFC 6052 as implemented for the checks.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// A prefix for IPv4-embedded addresses (RFC 6052 §2.2), with the suffix that its addresses end in.
+/// Prefix for IPv4-embedded addresses (RFC 6052 §2.2), with the suffix of its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Prefix {
     address: u128,
@@ -15,11 +15,11 @@ pub struct Prefix {
 pub const WELL_KNOWN: Prefix = Prefix { address: 0x64_ff9b << 96, len: 96 };
 
 impl Prefix {
-    /// A prefix.
+    /// Creates a prefix.
     ///
     /// # Errors
-    /// If `len` is none of 32, 40, 48, 56, 64 and 96, or if a bit that the address takes is set: one
-    /// of 64 to 71 (RFC 6052 §2.2), or one where the IPv4 address goes.
+    /// If `len` is none of 32, 40, 48, 56, 64 and 96, or if a bit outside the prefix is set: one of bits 64 to 71 (RFC
+    /// 6052 §2.2), or one at the place of the IPv4 address.
     pub fn new(address: Ipv6Addr, len: u8) -> Result<Prefix, NoPrefix> {
         let address = u128::from(address);
         let all = Prefix { address: 0, len }.with(Ipv4Addr::BROADCAST);
@@ -29,8 +29,8 @@ impl Prefix {
         if fits { Ok(Prefix { address, len }) } else { Err(NoPrefix) }
     }
 
-    /// The address in which `v4` is embedded (RFC 6052 §2.2): its octets go from the end of the
-    /// prefix on, and leave out bits 64 to 71.
+    /// Returns the address in which `v4` is embedded (RFC 6052 §2.2): its octets follow the prefix and skip bits 64 to
+    /// 71.
     pub fn with(self, v4: Ipv4Addr) -> Ipv6Addr {
         let mut octets = self.address.to_be_bytes();
         let mut at = usize::from(self.len / 8);
@@ -44,7 +44,7 @@ impl Prefix {
         octets.into()
     }
 
-    /// The IPv4 address in `v6`; `None` if it is not below this prefix, or has a suffix of its own.
+    /// Returns the IPv4 address in `v6`; `None` if `v6` is not below this prefix, or has another suffix.
     pub fn embedded(self, v6: Ipv6Addr) -> Option<Ipv4Addr> {
         let octets = v6.octets();
         let mut at = usize::from(self.len / 8);
@@ -65,13 +65,13 @@ impl Prefix {
         self.len
     }
 
-    /// Whether it is 64:ff9b::/96.
+    /// True for 64:ff9b::/96.
     pub fn is_well_known(self) -> bool {
         self == WELL_KNOWN
     }
 }
 
-/// What is no prefix for IPv4-embedded addresses.
+/// Error: the text is no prefix for IPv4-embedded addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a DNS64 prefix is ADDRESS/LENGTH with a length of 32, 40, 48, 56, 64 or 96 and no bit set behind it (RFC 6052 §2.2)"

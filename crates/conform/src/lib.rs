@@ -1,18 +1,18 @@
-//! Is this DNS64 server right? A black-box conformance suite, by RFC paragraph.
+//! A black-box conformance suite for DNS64 servers, by RFC section.
 //!
 //! ```text
-//! checks (data) ─► runner ─► trial: question ─► server under test ─► far side (a name's labels say how it behaves)
-//!                    │         ▲                      │                   │
-//!                    │         └────── reply ◄────────┘                   └─► log: what the server asked ─► trial
+//! checks (data) ─► runner ─► trial: query ─► server under test ─► test authoritative server (behaviour by labels)
+//!                    │         ▲                    │                         │
+//!                    │         └────── reply ◄──────┘                         └─► log: queries of the server ─► trial
 //!                    ▼
 //!                 outcomes ─► show: terminal, JSON, JUnit, scoreboard
 //! ```
 //!
-//! The far side and the checks agree without talking, because both read [`label`]: a name such as
-//! `x1f.a-v4-1-2-3-4.aaaa-rcode-2.conform.example` says what is answered for it. Nothing else is
-//! shared: the expected answer stands in each check as a literal or is made by [`expected`], which
-//! implements RFC 6052 separately. The tests of this crate run the checks against
-//! `crates/conform-reference`: a DNS64 server written from the RFCs, and mutants of that server.
+//! The test authoritative server and the checks agree without communicating, because both use [`label`]: a name such as
+//! `x1f.a-v4-1-2-3-4.aaaa-rcode-2.conform.example` contains its own answer. They share nothing else: the expected
+//! answer is a literal in each check or is computed by [`expected`], a separate implementation of RFC 6052. The tests
+//! of this crate run the checks against `crates/conform-reference`: a DNS64 server written from the RFCs, and faulty
+//! variants (mutants) of that server.
 #![forbid(unsafe_code)]
 
 pub mod ask;

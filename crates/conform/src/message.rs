@@ -1,8 +1,7 @@
-//! DNS messages as this crate reads and writes them: owned, whole, and open to every mistake that a
-//! server may make or be shown.
+//! DNS messages as read and written by this crate: owned, complete, and able to represent every error of a server.
 //!
-//! `domain` does the parsing and composing. RDATA is kept as octets without compression, so that
-//! two records can be compared and any record can be sent, known or not.
+//! `domain` parses and composes them. RDATA is stored as octets without compression, so that two records can be
+//! compared and any record can be sent, even of an unknown type.
 
 use domain::base::iana::{Class, Opcode, OptRcode, OptionCode, Rtype};
 use domain::base::message_builder::{AdditionalBuilder, PushError};
@@ -12,44 +11,44 @@ use domain::base::wire::ParseError;
 use domain::base::{Message as Parsed, MessageBuilder, ToName};
 use domain::rdata::AllRecordData;
 
-/// A domain name, in the letter case in which it was written.
+/// A domain name in its original letter case.
 pub type Name = domain::base::Name<Vec<u8>>;
 
-/// The UDP payload that the checks offer unless they say otherwise (RFC 9715 §3.2: 1400 at most, or less).
+/// UDP payload size that checks offer by default (RFC 9715 §3.2: 1400 at most, or less).
 pub const PAYLOAD: u16 = 1232;
 
 /// One resource record, its data without compression.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
-    /// Whose record it is.
+    /// Owner name.
     pub owner: Name,
     /// Its type.
     pub rtype: Rtype,
     /// Its class.
     pub class: Class,
-    /// For how many seconds it may be kept.
+    /// TTL in seconds.
     pub ttl: u32,
-    /// RDATA in wire format, names in it uncompressed.
+    /// RDATA in wire format, with uncompressed names.
     pub data: Vec<u8>,
 }
 
-/// What is asked.
+/// A question of a DNS message.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Question {
-    /// The name asked for.
+    /// Queried name.
     pub name: Name,
-    /// The type asked for.
+    /// Queried type.
     pub qtype: Rtype,
-    /// The class asked for.
+    /// Queried class.
     pub class: Class,
 }
 
-/// The OPT record (RFC 6891), taken apart.
+/// The fields of an OPT record (RFC 6891).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edns {
-    /// UDP payload in octets that the sender takes.
+    /// Maximum UDP payload of the sender, in octets.
     pub payload: u16,
-    /// EDNS version; 0 is the only one there is.
+    /// EDNS version; only 0 exists.
     pub version: u8,
     /// The DO bit (RFC 3225).
     pub dnssec_ok: bool,
@@ -63,7 +62,7 @@ impl Default for Edns {
     }
 }
 
-/// The header's flags (RFC 1035 §4.1.1, RFC 4035 §3).
+/// Flags of the header (RFC 1035 §4.1.1, RFC 4035 §3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "they are the bits of a header")]
 pub struct Flags {
@@ -83,18 +82,18 @@ pub struct Flags {
     pub cd: bool,
 }
 
-/// A whole message.
+/// A complete message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// The message id.
+    /// Message ID.
     pub id: u16,
     /// The opcode; 0 is QUERY.
     pub opcode: u8,
     /// The flags.
     pub flags: Flags,
-    /// The response code, with the upper octet of the OPT record if there is one.
+    /// Response code, including the upper octet of the OPT record if there is one.
     pub rcode: u16,
-    /// The question section; one entry in any proper query.
+    /// Question section; one entry in any valid query.
     pub questions: Vec<Question>,
     /// The answer section.
     pub answer: Vec<Record>,
@@ -102,13 +101,13 @@ pub struct Message {
     pub authority: Vec<Record>,
     /// The additional section, without OPT.
     pub additional: Vec<Record>,
-    /// OPT; where a message has several, the last.
+    /// OPT record; if a message has several, the last one.
     pub edns: Option<Edns>,
-    /// How many OPT records it has.
+    /// Number of OPT records.
     pub opt_records: usize,
 }
 
-/// RCODEs that checks and far side name (IANA, DNS RCODEs).
+/// RCODEs used by the checks and the test authoritative server (IANA, DNS RCODEs).
 pub mod rcode {
     /// No error.
     pub const NOERROR: u16 = 0;
@@ -126,7 +125,7 @@ pub mod rcode {
     pub const BADVERS: u16 = 16;
 }
 
-/// An owned name.
+/// Creates a name from text.
 ///
 /// # Panics
 /// If `text` is no domain name: names of checks are literals.
@@ -135,27 +134,27 @@ pub fn name(text: &str) -> Name {
 }
 
 impl Record {
-    /// A record of class IN; its TTL is in seconds.
+    /// Creates a record of class IN with a TTL in seconds.
     pub fn new(owner: Name, rtype: Rtype, ttl: u32, data: Vec<u8>) -> Record {
         Record { owner, rtype, class: Class::IN, ttl, data }
     }
 
-    /// An A record; its TTL is in seconds.
+    /// Creates an A record with a TTL in seconds.
     pub fn a(owner: Name, ttl: u32, address: std::net::Ipv4Addr) -> Record {
         Record::new(owner, Rtype::A, ttl, address.octets().to_vec())
     }
 
-    /// An AAAA record; its TTL is in seconds.
+    /// Creates an AAAA record with a TTL in seconds.
     pub fn aaaa(owner: Name, ttl: u32, address: std::net::Ipv6Addr) -> Record {
         Record::new(owner, Rtype::AAAA, ttl, address.octets().to_vec())
     }
 
-    /// A record whose data is one name: CNAME, DNAME, NS or PTR.
+    /// Creates a record whose data is one name: CNAME, DNAME, NS or PTR.
     pub fn pointing(owner: Name, rtype: Rtype, ttl: u32, target: &Name) -> Record {
         Record::new(owner, rtype, ttl, target.as_slice().to_vec())
     }
 
-    /// A SOA record with the given MINIMUM (RFC 2308 §4).
+    /// Creates a SOA record with the given MINIMUM (RFC 2308 §4).
     pub fn soa(zone: &Name, ttl: u32, minimum: u32) -> Record {
         let mut data =
             [b"\x02ns".as_slice(), zone.as_slice(), b"\x0ahostmaster", zone.as_slice()].concat();
@@ -165,26 +164,26 @@ impl Record {
         Record::new(zone.clone(), Rtype::SOA, ttl, data)
     }
 
-    /// The address of an A record.
+    /// Returns the address of an A record.
     pub fn ipv4(&self) -> Option<std::net::Ipv4Addr> {
         let octets: [u8; 4] = self.data.as_slice().try_into().ok()?;
         (self.rtype == Rtype::A).then(|| octets.into())
     }
 
-    /// The address of an AAAA record.
+    /// Returns the address of an AAAA record.
     pub fn ipv6(&self) -> Option<std::net::Ipv6Addr> {
         let octets: [u8; 16] = self.data.as_slice().try_into().ok()?;
         (self.rtype == Rtype::AAAA).then(|| octets.into())
     }
 
-    /// The name that a CNAME, DNAME, NS or PTR record has as its data.
+    /// Returns the name in the data of a CNAME, DNAME, NS or PTR record.
     pub fn target(&self) -> Option<Name> {
         [Rtype::CNAME, Rtype::DNAME, Rtype::NS, Rtype::PTR]
             .contains(&self.rtype)
             .then(|| Name::from_octets(self.data.clone()).ok())?
     }
 
-    /// MINIMUM of a SOA record, in seconds.
+    /// Returns MINIMUM of a SOA record, in seconds.
     pub fn minimum(&self) -> Option<u32> {
         let at = self.data.len().checked_sub(4).filter(|_| self.rtype == Rtype::SOA)?;
         Some(u32::from_be_bytes(self.data[at..].try_into().ok()?))
@@ -192,7 +191,7 @@ impl Record {
 }
 
 impl Message {
-    /// A query with RD, an id that nobody can guess, and an OPT record that offers [`PAYLOAD`].
+    /// Creates a query with RD, an unpredictable ID, and an OPT record that offers [`PAYLOAD`].
     pub fn query(name: &Name, qtype: Rtype) -> Message {
         Message {
             id: rand::random(),
@@ -208,8 +207,8 @@ impl Message {
         }
     }
 
-    /// An empty response to this query: its id, opcode, RD, CD and question, and an OPT record where
-    /// it has one.
+    /// Creates an empty response to this query: its ID, opcode, RD, CD and question, and an OPT record if the query has
+    /// one.
     pub fn response(&self) -> Message {
         Message {
             flags: Flags { qr: true, rd: self.flags.rd, cd: self.flags.cd, ..Flags::default() },
@@ -226,7 +225,7 @@ impl Message {
         }
     }
 
-    /// The only question.
+    /// Returns the question if there is exactly one.
     pub fn question(&self) -> Option<&Question> {
         match self.questions.as_slice() {
             [question] => Some(question),
@@ -234,15 +233,15 @@ impl Message {
         }
     }
 
-    /// Records of the answer section that have this type.
+    /// Returns the records of the answer section that have this type.
     pub fn answers(&self, rtype: Rtype) -> impl Iterator<Item = &Record> {
         self.answer.iter().filter(move |record| record.rtype == rtype)
     }
 
-    /// The message in `octets`.
+    /// Parses a message.
     ///
     /// # Errors
-    /// If it is no whole message.
+    /// If the message is incomplete or malformed.
     pub fn parse(octets: &[u8]) -> Result<Message, ParseError> {
         let parsed = Parsed::from_octets(octets).map_err(|_| ParseError::ShortInput)?;
         let header = parsed.header();
@@ -297,8 +296,8 @@ impl Message {
         })
     }
 
-    /// The message in wire format, owner names compressed: an owner that equals the question takes
-    /// its letter case. It may be longer than any transport takes.
+    /// Returns the message in wire format with compressed owner names: an owner that equals the question takes its
+    /// letter case. It may be longer than any transport allows.
     ///
     /// # Panics
     /// If the data of a record is longer than 65 535 octets.
@@ -378,7 +377,7 @@ fn composable(record: &Record) -> Result<Composable<'_>, PushError> {
     Ok((&record.owner, record.class, record.ttl, data))
 }
 
-/// All records of a section, their data without compression.
+/// Reads all records of a section, with their data uncompressed.
 fn records(
     section: domain::base::message::RecordSection<'_, &[u8]>,
 ) -> Result<Vec<Record>, ParseError> {
@@ -387,7 +386,7 @@ fn records(
         let record = record?;
         let (owner, rtype, class) = (record.owner().to_name(), record.rtype(), record.class());
         let ttl = record.ttl().as_secs();
-        // OPT is kept as it is: a faulty one is to be seen, not refused.
+        // OPT is stored unchanged: a faulty one must be reported, not rejected.
         let data = if rtype == Rtype::OPT {
             let opaque = record.into_record::<UnknownRecordData<_>>()?;
             opaque.map(|record| record.data().data().to_vec()).unwrap_or_default()

@@ -1,5 +1,5 @@
-//! What a check's script works with: names that no cache knows, questions, and what the far side
-//! was asked. It keeps every exchange, so that a verdict can say what was sent and what came.
+//! Environment of a check's script: names that are new to every cache, queries, and the query log of the test
+//! authoritative server. It records the exchanges, so that a verdict can show the messages.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -19,72 +19,72 @@ use crate::far::view::{Asked, View};
 use crate::label;
 use crate::message::{Message, Name, Record, rcode};
 
-/// What is known of the server under test.
+/// Facts about the server under test.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
     /// Its address.
     pub server: SocketAddr,
-    /// How long a query may take; [`ask::PATIENCE`] but in tests.
+    /// Timeout of a query; always [`ask::PATIENCE`] except in tests.
     pub patience: Duration,
-    /// The zone for which it asks the far side.
+    /// Zone for which it queries the test authoritative server.
     pub zone: Option<&'a Name>,
-    /// Its prefixes, one at least; what RFC 7050 found, or what the user said.
+    /// Its prefixes, at least one: discovered by RFC 7050, or given by the user.
     pub prefixes: &'a [Prefix],
-    /// A range of IPv6 addresses that it is told to exclude, if it is told one.
+    /// Range of IPv6 addresses that it is configured to exclude, if any.
     pub excluded: Option<Ipv6Net>,
-    /// What the far side was asked.
+    /// Query log of the test authoritative server.
     pub view: Option<&'a dyn View>,
 }
 
-/// Why a check does not pass.
+/// Reasons for which a check does not pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The server does something else than the sentence wants: what it does.
+    /// The server violates the sentence: description of what it does.
     Wrong(String),
-    /// A reply that has to come does not come: which. It may be lost on the way, so the check is
-    /// tried a second time.
+    /// A required reply is missing: description of the reply. It may be lost on the way, so the check is run a second
+    /// time.
     Silent(String),
-    /// The check could not be tried: why.
+    /// The check could not be run, with the reason.
     NotTried(String),
-    /// The server does not have what the check is about: what.
+    /// The server does not support the feature, which is given as text.
     NotOffered(String),
 }
 
-/// What a script returns: nothing to say, or the fault.
+/// Result of a script: success, or the fault.
 pub type Judged<T = ()> = Result<T, Fault>;
 
-/// A [`Fault::Wrong`] unless `condition` holds.
+/// Returns [`Fault::Wrong`] unless `condition` holds.
 ///
 /// # Errors
-/// The fault, in the words of `what`.
+/// The fault, with the text of `what`.
 pub fn expect(condition: bool, what: impl FnOnce() -> String) -> Judged {
     if condition { Ok(()) } else { Err(Fault::Wrong(what())) }
 }
 
-/// What was sent.
+/// Data that was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// A question, to which a reply is expected.
+    /// A query to which a reply is expected.
     Query(Message),
-    /// Octets that may be no message; silence may be right.
+    /// Octets that may be no message; silence may be correct.
     Octets(Vec<u8>),
 }
 
-/// How many exchanges a trial keeps: the last ones. A crowd has a thousand.
+/// Maximum number of exchanges that a trial keeps: the last ones. Load checks have a thousand.
 const KEPT: usize = 8;
 
-/// What was sent once, and what came of it.
+/// One transmission and its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exchange {
-    /// What was sent.
+    /// Data that was sent.
     pub sent: Sent,
-    /// Whether over TCP.
+    /// True for TCP.
     pub tcp: bool,
-    /// What came; `None` is silence, or what cannot be read.
+    /// The reply; `None` for silence or an unreadable message.
     pub reply: Option<Message>,
-    /// Why what came is no DNS message.
+    /// Reason for which the received data is no DNS message.
     pub unreadable: Option<String>,
-    /// How long it took.
+    /// Time until the reply, or until the timeout.
     pub took: Duration,
 }
 
@@ -101,30 +101,30 @@ pub struct Trial<'a> {
 static RUNS: AtomicU64 = AtomicU64::new(0);
 
 impl<'a> Trial<'a> {
-    /// A new trial of the server.
+    /// Creates a trial of the server.
     pub fn new(subject: Subject<'a>) -> Trial<'a> {
         let nonce = u64::from(rand::random::<u32>()) << 20 | RUNS.fetch_add(1, Ordering::Relaxed);
         Trial { subject, exchanges: VecDeque::new(), doubts: false, names: 0, nonce }
     }
 
-    /// What was sent and received last; a trial keeps a few exchanges only.
+    /// Returns the last few exchanges that the trial has kept.
     pub fn into_exchanges(self) -> Vec<Exchange> {
         self.exchanges.into()
     }
 
-    /// Whether a question got no reply, or SERVFAIL: what a lost datagram looks like, and a server
-    /// that has given its upstream up for a while.
+    /// True if a query got no reply or SERVFAIL, as after a lost datagram, or from a server that has marked its
+    /// upstream down for a while.
     pub fn has_doubts(&self) -> bool {
         self.doubts
     }
 
-    /// The server under test.
+    /// Returns the server under test.
     pub fn subject(&self) -> Subject<'a> {
         self.subject
     }
 
-    /// A name that was never asked for, with these labels (see [`label`]) in the far side's zone:
-    /// `name("v4-1-2-3-4")` is `x….v4-1-2-3-4.ZONE`.
+    /// Returns a new name with these labels (see [`label`]) in the test zone: `name("v4-1-2-3-4")` is
+    /// `x….v4-1-2-3-4.ZONE`.
     ///
     /// # Panics
     /// If there is no zone: a check that uses names needs [`crate::check::Need::Zone`].
@@ -137,40 +137,40 @@ impl<'a> Trial<'a> {
         label::prepend(&nonce, &name)
     }
 
-    /// The range that the server is told to exclude.
+    /// Returns the range that the server is configured to exclude.
     ///
     /// # Panics
-    /// If it is told none: a check that uses it needs [`crate::check::Need::ExcludedRange`].
+    /// If there is none: a check that uses it needs [`crate::check::Need::ExcludedRange`].
     pub fn excluded(&self) -> Ipv6Net {
         self.subject.excluded.expect("a check that uses the excluded range says that it needs one")
     }
 
-    /// The server's first prefix.
+    /// Returns the first prefix of the server.
     pub fn prefix(&self) -> Prefix {
         self.subject.prefixes[0]
     }
 
-    /// The addresses in which `v4` is embedded, one for each prefix of the server.
+    /// Returns the addresses in which `v4` is embedded, one for each prefix of the server.
     pub fn embedded(&self, v4: &str) -> Vec<Ipv6Addr> {
         let v4: Ipv4Addr = v4.parse().expect("addresses of checks are literals");
         self.subject.prefixes.iter().map(|prefix| prefix.with(v4)).collect()
     }
 
-    /// Asks over UDP; one reply, no second try. A truncated reply is the reply.
+    /// Sends a query over UDP and returns the reply, even if truncated. There is no retry.
     ///
     /// # Errors
-    /// [`Fault::Silent`] if nothing comes in time, [`Fault::Wrong`] if what comes is no message or
-    /// not to this query.
+    /// [`Fault::Silent`] if there is no reply in time, [`Fault::Wrong`] if the received data is no message or not a
+    /// reply to this query.
     pub fn ask(&mut self, query: &Message) -> Judged<Message> {
         let reply = self.ask_or_silence(query)?;
         let patience = self.subject.patience.as_secs_f64();
         reply.ok_or_else(|| Fault::Silent(format!("no reply within {patience} s")))
     }
 
-    /// Asks over UDP where silence may be right.
+    /// Sends a query over UDP for which silence may be correct.
     ///
     /// # Errors
-    /// [`Fault::Wrong`] if what comes is no message or not to this query.
+    /// [`Fault::Wrong`] if the received data is no message or not a reply to this query.
     pub fn ask_or_silence(&mut self, query: &Message) -> Judged<Option<Message>> {
         let begin = Instant::now();
         let octets = ask::datagram(self.subject.server, &query.octets(), self.subject.patience)
@@ -178,7 +178,7 @@ impl<'a> Trial<'a> {
         self.note(query, false, octets.as_deref(), begin.elapsed())
     }
 
-    /// Asks over a TCP connection of its own.
+    /// Sends a query over a new TCP connection.
     ///
     /// # Errors
     /// As [`Trial::ask`], and [`Fault::Wrong`] if the connection is refused.
@@ -189,10 +189,10 @@ impl<'a> Trial<'a> {
         self.receive(&mut connection, query, begin)
     }
 
-    /// A TCP connection to the server.
+    /// Opens a TCP connection to the server.
     ///
     /// # Errors
-    /// [`Fault::Wrong`] if it is refused, [`Fault::Silent`] if it does not come about in time.
+    /// [`Fault::Wrong`] if it is refused, [`Fault::Silent`] if it is not established in time.
     pub fn connect(&self) -> Judged<Connection> {
         Connection::open(self.subject.server, self.subject.patience).map_err(|error| {
             let what = format!("no TCP connection: {error}");
@@ -203,7 +203,7 @@ impl<'a> Trial<'a> {
         })
     }
 
-    /// The next message of a connection, as the reply to `query`.
+    /// Returns the next message of a connection, as the reply to `query`.
     ///
     /// # Errors
     /// As [`Trial::ask`].
@@ -220,16 +220,16 @@ impl<'a> Trial<'a> {
             .ok_or_else(|| Fault::Silent("no reply over TCP, or the connection was closed".into()))
     }
 
-    /// Sends octets that may be no message, in one datagram; the reply, which must come.
+    /// Sends octets that may be no message, in one datagram, and returns the required reply.
     ///
     /// # Errors
-    /// [`Fault::Silent`] if it does not, in words about `what` was sent.
+    /// [`Fault::Silent`] if there is none; `what` describes the octets.
     pub fn reply_to_octets(&mut self, octets: &[u8], what: &str) -> Judged<Vec<u8>> {
         let reply = self.send_octets(octets, self.subject.patience)?;
         reply.ok_or_else(|| Fault::Silent(format!("no reply to {what}")))
     }
 
-    /// Sends octets that may be no message, in one datagram; what comes back, as octets.
+    /// Sends octets that may be no message, in one datagram, and returns the reply as octets.
     ///
     /// # Errors
     /// [`Fault::NotTried`] if there is no socket.
@@ -248,14 +248,14 @@ impl<'a> Trial<'a> {
         Ok(came)
     }
 
-    /// Asks all at the same moment, each from a port of its own; the replies in their order. The
-    /// exchanges say how long each took since the first was sent.
+    /// Sends all queries at the same moment, each from a different port, and returns the replies in the same order. The
+    /// recorded times count from the first query.
     ///
     /// # Errors
-    /// [`Fault::NotTried`] if there is no socket for one of them: the server was not asked.
+    /// [`Fault::NotTried`] if there is no socket for one of the queries; none is sent then.
     pub fn ask_all(&mut self, queries: &[Message]) -> Judged<Vec<Option<Message>>> {
         let Subject { server, patience, .. } = self.subject;
-        // All sockets are there before the first query, so that all clients ask at the same time.
+        // All sockets are opened before the first query, so that all clients send at the same time.
         let clients = queries.iter().map(|_| ask::client(server)).collect::<io::Result<Vec<_>>>();
         let clients = clients.map_err(|error| no_socket(&error))?;
         let begin = Instant::now();
@@ -281,7 +281,7 @@ impl<'a> Trial<'a> {
         replies.collect()
     }
 
-    /// Asks over UDP, and again over TCP where the reply is truncated.
+    /// Sends a query over UDP, and again over TCP if the reply is truncated.
     ///
     /// # Errors
     /// As [`Trial::ask`] and [`Trial::ask_tcp`].
@@ -290,7 +290,7 @@ impl<'a> Trial<'a> {
         if reply.flags.tc { self.ask_tcp(query) } else { Ok(reply) }
     }
 
-    /// Asks for AAAA of a new name with these labels.
+    /// Queries AAAA of a new name with these labels.
     ///
     /// # Errors
     /// As [`Trial::ask`].
@@ -298,7 +298,7 @@ impl<'a> Trial<'a> {
         self.look_up(labels, Rtype::AAAA)
     }
 
-    /// Asks for records of a type of a new name with these labels.
+    /// Queries records of a type of a new name with these labels.
     ///
     /// # Errors
     /// As [`Trial::ask`].
@@ -308,10 +308,10 @@ impl<'a> Trial<'a> {
         Ok((name, reply))
     }
 
-    /// What the far side was asked for `name` so far, in the order of arrival.
+    /// Returns the queries that the test authoritative server has received for `name` so far, in the order of arrival.
     ///
     /// # Errors
-    /// [`Fault::NotTried`] if the far side does not say.
+    /// [`Fault::NotTried`] if the query log is not available.
     pub fn asked(&self, name: &Name) -> Judged<Vec<Asked>> {
         let view = self.subject.view.ok_or_else(|| {
             Fault::NotTried("needs to know what the far side was asked (--auth-status)".into())
@@ -319,10 +319,11 @@ impl<'a> Trial<'a> {
         view.asked(name).map_err(|error| Fault::NotTried(format!("the far side: {error}")))
     }
 
-    /// What the far side was asked for `name`, after the server has answered; something, at least.
+    /// Returns the queries that the test authoritative server has received for `name` once the server has answered; at
+    /// least one.
     ///
     /// # Errors
-    /// As [`Trial::asked`], and [`Fault::Wrong`] if it was not asked.
+    /// As [`Trial::asked`], and [`Fault::Wrong`] if there was no query.
     pub fn was_asked(&self, name: &Name) -> Judged<Vec<Asked>> {
         let asked = self.asked(name)?;
         expect(!asked.is_empty(), || format!("the far side was not asked for {name}"))?;
@@ -371,7 +372,7 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// The command that repeats by hand what was sent: `dig`, or for octets that it cannot send `nc`.
+/// Returns the command that repeats an exchange by hand: `dig`, or `nc` for octets that `dig` cannot send.
 pub fn by_hand(server: SocketAddr, exchange: &Exchange) -> String {
     match &exchange.sent {
         Sent::Query(query) => dig(server, query, exchange.tcp),
@@ -397,12 +398,12 @@ fn dig(server: SocketAddr, query: &Message, tcp: bool) -> String {
         }
     };
     option(tcp, "+tcp");
-    // dig asks for ANY over TCP unless it is told not to.
+    // dig uses TCP for ANY by default.
     let is_any = query.question().is_some_and(|question| question.qtype == Rtype::ANY);
     option(!tcp && is_any, "+notcp");
     option(!query.flags.rd, "+norecurse");
     option(query.flags.cd, "+cdflag");
-    // dig sets AD unless it is told not to.
+    // dig sets AD by default.
     option(!query.flags.ad, "+noadflag");
     match &query.edns {
         None => option(true, "+noedns"),
@@ -416,14 +417,13 @@ fn dig(server: SocketAddr, query: &Message, tcp: bool) -> String {
         }
     }
     option(query.opcode != 0, &format!("+opcode={}", query.opcode));
-    // The reply is to be seen as it came, and a check asks once.
+    // The reply must be shown as received, and a check sends one query.
     option(!tcp, "+ignore +tries=1");
     line
 }
 
-/// A name as an argument of dig in a shell. Names come from the server under test too, and whoever
-/// repeats a query pastes them: dig takes what begins with `-`, `+` or `@` for something else, and
-/// one label for a type.
+/// Formats a name as an argument of dig in a shell. Names also come from the server under test, and users paste them:
+/// dig treats an argument that begins with `-`, `+` or `@` as an option, and a single label as a type.
 fn for_dig(name: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     if name.contains('.') && !name.starts_with('-') && name.chars().all(is_plain) {
@@ -434,41 +434,40 @@ fn for_dig(name: &str) -> Cow<'_, str> {
 
 /// Judgements that many checks share.
 pub trait Judge {
-    /// The RCODE is this one.
+    /// Requires this RCODE.
     ///
     /// # Errors
-    /// [`Fault::Wrong`] with the one that it is.
+    /// [`Fault::Wrong`] with the actual one.
     fn has_rcode(&self, wanted: u16) -> Judged;
 
-    /// NOERROR, and the AAAA records of the answer are exactly these, in any order.
+    /// Requires NOERROR, and exactly these AAAA records in the answer, in any order.
     ///
     /// # Errors
-    /// [`Fault::Wrong`] with those that there are.
+    /// [`Fault::Wrong`] with the actual records.
     fn has_aaaa(&self, wanted: &[Ipv6Addr]) -> Judged;
 
-    /// NOERROR, and the A records of the answer are exactly these, in any order.
+    /// Requires NOERROR, and exactly these A records in the answer, in any order.
     ///
     /// # Errors
-    /// [`Fault::Wrong`] with those that there are.
+    /// [`Fault::Wrong`] with the actual records.
     fn has_a(&self, wanted: &[Ipv4Addr]) -> Judged;
 
-    /// NOERROR without records of this type in the answer.
+    /// Requires NOERROR without records of this type in the answer.
     ///
     /// # Errors
     /// [`Fault::Wrong`] with the number of records.
     fn lacks(&self, rtype: Rtype) -> Judged;
 
-    /// NODATA (RFC 2308 §2.2): NOERROR without records of this type in the answer, and at most one SOA
-    /// record.
+    /// Requires NODATA (RFC 2308 §2.2): NOERROR without records of this type in the answer, and at most one SOA record.
     ///
     /// # Errors
     /// [`Fault::Wrong`] with the number of records.
     fn has_nodata(&self, rtype: Rtype) -> Judged;
 
-    /// All records of this type in the answer have the same TTL, which is returned.
+    /// Requires that all records of this type in the answer have the same TTL, and returns it.
     ///
     /// # Errors
-    /// [`Fault::Wrong`] if there are none, or their TTLs differ.
+    /// [`Fault::Wrong`] if there are none, or if their TTLs differ.
     fn ttl(&self, rtype: Rtype) -> Judged<u32>;
 
     /// Returns the SOA record of the authority section, if there is one.
@@ -478,7 +477,7 @@ pub trait Judge {
     fn soa(&self) -> Judged<Option<&Record>>;
 }
 
-/// That a client of ours has no socket, which is no fault of the server.
+/// Returns the fault for a missing client socket, which is no fault of the server.
 pub(crate) fn no_socket(error: &io::Error) -> Fault {
     Fault::NotTried(format!("no socket: {error}"))
 }
@@ -546,7 +545,7 @@ fn same(found: impl Iterator<Item = IpAddr>, wanted: impl Iterator<Item = IpAddr
     expect(found == wanted, || format!("the addresses are {}, not {}", list(&found), list(&wanted)))
 }
 
-/// An RCODE as people write it.
+/// Returns an RCODE as text.
 pub fn rcode_name(code: u16) -> String {
     domain::base::iana::OptRcode::masked_from_int(code).to_string()
 }

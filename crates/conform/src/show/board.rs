@@ -1,25 +1,25 @@
-//! The scoreboard before it is drawn: checks as rows, servers as columns.
+//! The scoreboard before rendering: checks as rows, servers as columns.
 
 use std::cmp::Reverse;
 
 use crate::check::Level;
 use crate::outcome::{Outcome, Report, Verdict};
 
-/// A check, and what it came to with each server.
+/// A check and its outcome for each server.
 pub(crate) struct Row<'a> {
-    /// What all of them say alike: id, title, source, sentence, level.
+    /// Fields that are equal for all servers: id, title, source, sentence, level.
     pub(crate) check: &'a Outcome,
     /// A cell for each server; `None` where the check was not run.
     pub(crate) cells: Vec<Option<&'a Outcome>>,
 }
 
 impl Row<'_> {
-    /// The worst that it came to.
+    /// Returns the worst verdict of the row.
     pub(crate) fn worst(&self) -> Verdict {
         self.verdicts().min().unwrap_or(Verdict::NotTried)
     }
 
-    /// Whether every server of the board passes.
+    /// True if every server of the board passes.
     pub(crate) fn is_passed_by_all(&self) -> bool {
         self.verdicts().count() == self.cells.len() && self.worst() == Verdict::Passed
     }
@@ -39,8 +39,8 @@ pub(crate) struct Board<'a> {
 }
 
 impl<'a> Board<'a> {
-    /// The rows in the order of the reports' lists; a check that only a later report has comes
-    /// behind those of the earlier ones.
+    /// Creates the rows in the order of the reports' lists; checks that only a later report contains follow those of
+    /// the earlier ones.
     pub(crate) fn of(reports: &'a [Report]) -> Board<'a> {
         let mut rows: Vec<Row<'a>> = Vec::new();
         for (column, report) in reports.iter().enumerate() {
@@ -56,8 +56,8 @@ impl<'a> Board<'a> {
         Board { rows }
     }
 
-    /// The rows of these levels: those that a server fails first, the more servers the earlier,
-    /// then those that were not tried or are not offered, then those that all pass.
+    /// Returns the rows of these levels. Checks that servers fail come first, by decreasing number of servers; then
+    /// those not run or not supported; then those that all pass.
     pub(crate) fn group(&self, levels: &[Level]) -> Vec<&Row<'a>> {
         let is_in = |row: &&Row<'a>| levels.contains(&row.check.level);
         let mut rows: Vec<&Row<'a>> = self.rows.iter().filter(is_in).collect();
@@ -65,8 +65,7 @@ impl<'a> Board<'a> {
         rows
     }
 
-    /// Checks of which one wants the opposite of the other, each pair once, the one with the RFC's
-    /// sentence first.
+    /// Returns the pairs of checks that require opposites, each pair once, with the RFC's sentence first.
     pub(crate) fn conflicts(&self) -> Vec<(&Row<'a>, &Row<'a>)> {
         let mut pairs: Vec<(&Row<'a>, &Row<'a>)> = Vec::new();
         for row in &self.rows {

@@ -1,5 +1,5 @@
-//! The scoreboard as one HTML page that needs nothing else: servers side by side, failing checks
-//! first, MUST apart from SHOULD. Verdicts are words; colours only repeat them.
+//! The scoreboard as a self-contained HTML page: servers side by side, failing checks first, MUST separate from SHOULD.
+//! Verdicts are words; colours only repeat them.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use super::board::{Board, Row};
 use super::{COLUMNS, GROUPS, is_hidden, numbers, origin, quoted, verdict_word};
 use crate::outcome::{Outcome, Report, Verdict};
 
-/// The style of [`scoreboard`]; all of it is below the class `conform`.
+/// Style of [`scoreboard`]; all rules are below the class `conform`.
 pub const STYLE: &str = "\
 .conform{--line:#d8d8d8;--soft:#f4f4f2;--bad:#a3180e;--dim:#5f5f5a;--good:#1c6b35}\
 @media(prefers-color-scheme:dark){.conform{--line:#3a3c40;--soft:#222427;\
@@ -36,7 +36,7 @@ body{font:16px/1.5 system-ui,sans-serif;color:CanvasText;background:Canvas;\
 max-width:90rem;margin:0 auto;padding:1rem}\
 p,ul{max-width:60rem}h1,h2{line-height:1.2}h2{margin-top:2rem}";
 
-/// A page of its own.
+/// Returns a complete page.
 pub fn page(reports: &[Report]) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
@@ -47,7 +47,7 @@ pub fn page(reports: &[Report]) -> String {
     )
 }
 
-/// What a page of somebody else's takes in, with [`STYLE`] in its head.
+/// Returns the scoreboard for inclusion in another page, which needs [`STYLE`] in its head.
 pub fn scoreboard(reports: &[Report]) -> String {
     let board = Board::of(reports);
     let mut out = String::from("<div class=\"conform\">\n");
@@ -67,7 +67,7 @@ pub fn scoreboard(reports: &[Report]) -> String {
     out + "</div>\n"
 }
 
-/// What each server came to, by level.
+/// Writes the counts of each server, by level.
 fn counts(out: &mut String, reports: &[Report]) {
     open(out, &format!("Number of checks: {}", COLUMNS.join(" / ")));
     head(out, "Level", reports);
@@ -84,7 +84,7 @@ fn counts(out: &mut String, reports: &[Report]) {
     close(out);
 }
 
-/// A level's checks: those that all pass are folded away, but there.
+/// Writes the checks of a level: those that all servers pass are collapsed.
 fn group(out: &mut String, title: &str, rows: &[&Row<'_>], reports: &[Report]) {
     let _ = writeln!(out, "<h2>{}</h2>", escape(title));
     let passed = rows.partition_point(|row| !row.is_passed_by_all());
@@ -115,7 +115,7 @@ fn table(out: &mut String, caption: &str, rows: &[&Row<'_>], reports: &[Report])
     close(out);
 }
 
-/// Pairs of checks of which a server can pass only one.
+/// Writes the pairs of checks of which a server can pass only one.
 fn conflicts(out: &mut String, board: &Board<'_>, reports: &[Report]) {
     let pairs = board.conflicts();
     if pairs.is_empty() {
@@ -210,8 +210,7 @@ fn cell(out: &mut String, outcome: &Outcome) {
     out.push_str("</div></details></td>");
 }
 
-/// Text that is no markup, in elements and in attributes. Control characters, which HTML forbids,
-/// are left out.
+/// Escapes text for elements and attributes. Control characters, which HTML forbids, are removed.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

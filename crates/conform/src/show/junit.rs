@@ -1,4 +1,4 @@
-//! JUnit XML, which pipelines read.
+//! JUnit XML for CI pipelines.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use super::{is_hidden, level_word, quoted, verdict_word};
 use crate::check::Level;
 use crate::outcome::{Outcome, Report, Verdict};
 
-/// A suite for each server, a test case for each check. A failure is what an RFC's MUST, SHOULD or
-/// plain sentence wants and the server does not do. Skipped, with the reason, is what was not tried
-/// or is not offered, what is a MAY or our own advice that the server does not follow, and what
-/// fails because the server does the opposite, which another check wants.
+/// Writes a suite for each server and a test case for each check. A test case fails if the server violates a MUST, a
+/// SHOULD or a plain sentence of an RFC. It is skipped, with the reason, if the check was not run, is of an unsupported
+/// feature, or is a MAY or our own advice that the server does not follow. It is also skipped if the server does the
+/// opposite because another check requires it.
 pub fn junit(reports: &[Report]) -> String {
     let mut document = Document::new("conform");
     for report in reports {
@@ -23,7 +23,7 @@ pub fn junit(reports: &[Report]) -> String {
         suite.add_test_cases(report.outcomes.iter().map(|outcome| case(report, outcome)));
         document.add_test_suite(suite);
     }
-    // Only an invalid timestamp could not be written; there is none.
+    // Only an invalid timestamp could not be written, and there are no timestamps.
     let mut text = document.to_string().unwrap_or_default();
     text.retain(|c| c == '\n' || !is_hidden(c));
     text
@@ -57,7 +57,7 @@ fn case(report: &Report, outcome: &Outcome) -> TestCase {
     case
 }
 
-/// What was sent, what came, and what is wanted.
+/// Describes the queries, the replies and the requirement.
 fn description(outcome: &Outcome) -> String {
     let mut text = format!("{}\n{}", outcome.title, quoted(&outcome.source, &outcome.sentence));
     for shown in &outcome.exchanges {

@@ -1,4 +1,4 @@
-//! The scoreboard as GitHub's Markdown: counts, then each check that not every server passes.
+//! The scoreboard as GitHub-flavoured Markdown: counts, then each check that not every server passes.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use super::board::{Board, Row};
 use super::{GROUPS, is_hidden, numbers, origin, verdict_word};
 use crate::outcome::{Report, Verdict};
 
-/// Tables of several servers side by side, MUST apart from SHOULD, failing checks first.
+/// Writes tables of several servers side by side: MUST separate from SHOULD, failing checks first.
 pub fn scoreboard(reports: &[Report]) -> String {
     let board = Board::of(reports);
     let mut out = counts(reports);
@@ -87,7 +87,7 @@ fn line(out: &mut String, first: &str, cells: impl Iterator<Item = String>) {
     out.push('\n');
 }
 
-/// Why a server failed.
+/// Writes the reasons of failures.
 fn reasons(out: &mut String, board: &Board<'_>, reports: &[Report]) {
     let mut told = String::new();
     for (_, levels) in GROUPS {
@@ -106,12 +106,12 @@ fn reasons(out: &mut String, board: &Board<'_>, reports: &[Report]) {
     }
 }
 
-/// Text between backticks, where no other character is special.
+/// Formats text between backticks, where no other character is special.
 fn code(text: &str) -> String {
     text.chars().filter(|c| !is_hidden(*c) && !matches!(c, '`' | '|')).collect()
 }
 
-/// Text that Markdown leaves alone, on one line.
+/// Escapes text for Markdown, on one line.
 fn escape(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {

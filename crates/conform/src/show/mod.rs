@@ -1,7 +1,7 @@
-//! Shows what came of the checks: as text, as JUnit XML, and as a scoreboard in HTML and Markdown.
+//! Rendering of outcomes: text, JUnit XML, and a scoreboard in HTML and Markdown.
 //!
-//! A check that was not tried, or that the server does not offer, is shown everywhere with its
-//! reason: what nobody looked at must not look like what is right.
+//! A check that was not run, or whose feature the server does not support, is always shown with its reason: untested
+//! behaviour must not look like correct behaviour.
 
 mod board;
 pub mod html;
@@ -19,7 +19,7 @@ use crate::selection::{NoCheck, chosen};
 
 pub(crate) use reply::exchange;
 
-/// The levels that are counted together, each with its heading. MUST and SHOULD stand apart.
+/// Levels that are counted together, each with its heading. MUST and SHOULD are separate.
 pub(crate) const GROUPS: [(&str, &[Level]); 4] = [
     ("MUST", &[Level::Must]),
     ("SHOULD, RFC says", &[Level::Should, Level::Says]),
@@ -61,7 +61,7 @@ fn list_of(checks: &[&Check]) -> String {
     out
 }
 
-/// A level as the RFCs write it.
+/// Returns a level as the RFCs write it.
 pub(crate) fn level_word(level: Level) -> &'static str {
     match level {
         Level::Must => "MUST",
@@ -72,7 +72,8 @@ pub(crate) fn level_word(level: Level) -> &'static str {
     }
 }
 
-/// A verdict in words. Not to do what an RFC allows is no fault, and has a word of its own.
+/// Returns a verdict as text. A server that does not implement an optional feature has no fault, so it has a separate
+/// word.
 pub(crate) fn verdict_word(verdict: Verdict, level: Level) -> &'static str {
     match (verdict, level) {
         (Verdict::Failed, Level::May) => "not done",
@@ -83,21 +84,21 @@ pub(crate) fn verdict_word(verdict: Verdict, level: Level) -> &'static str {
     }
 }
 
-/// The columns of every table of counts.
+/// Columns of every table of counts.
 pub(crate) const COLUMNS: [&str; 4] = ["passed", "failed", "not offered", "not tried"];
 
-/// The numbers in these columns.
+/// Returns the numbers of these columns.
 pub(crate) fn numbers(count: Count) -> [usize; 4] {
     [count.passed, count.failed, count.not_offered, count.not_tried]
 }
 
-/// How strict a check is, and where that stands: "MUST, RFC 6147 §5.1.2", or "hardening".
+/// Returns level and source of a check: "MUST, RFC 6147 §5.1.2", or "hardening".
 pub(crate) fn origin(outcome: &Outcome) -> String {
     let level = level_word(outcome.level);
     if outcome.source == level { level.into() } else { format!("{level}, {}", outcome.source) }
 }
 
-/// A sentence's source and the sentence, without quotation marks where it is our own.
+/// Returns the source and the sentence, without quotation marks if it is our own.
 pub(crate) fn quoted(source: &str, sentence: &str) -> String {
     match (source, sentence) {
         (source, "") => source.into(),

@@ -14,13 +14,13 @@ use crate::message::{Message, Name, Record};
 use crate::outcome::Shown;
 use crate::trial::{Exchange, by_hand, rcode_name};
 
-/// How many records of a section are shown.
+/// Maximum number of records shown per section.
 const RECORDS: usize = 12;
 
 /// The code of the extended error among EDNS options (RFC 8914 §2).
 const EXTENDED_ERROR: u16 = 15;
 
-/// An exchange in words.
+/// Formats an exchange.
 pub(crate) fn exchange(server: SocketAddr, exchange: &Exchange) -> Shown {
     let micros = exchange.took.as_micros() as f64;
     Shown {
@@ -34,7 +34,7 @@ pub(crate) fn exchange(server: SocketAddr, exchange: &Exchange) -> Shown {
     }
 }
 
-/// A reply: a line of its header, one of its OPT record, then its records.
+/// Formats a reply: a line for its header, one for its OPT record, then its records.
 fn reply(message: &Message) -> String {
     let mut out = header(message);
     if let Some(question) = message.question() {
@@ -111,7 +111,7 @@ fn dotted(name: &Name) -> String {
     name.fmt_with_dot().to_string()
 }
 
-/// RDATA as in a zone file; what cannot be read so is written as of an unknown type (RFC 3597 §5).
+/// Formats RDATA as in a zone file; data that cannot be parsed is written like that of an unknown type (RFC 3597 §5).
 fn data(record: &Record) -> String {
     type Data<'a> = AllRecordData<&'a [u8], ParsedName<&'a [u8]>>;
     if let Some(target) = record.target() {

@@ -1,5 +1,5 @@
-//! One server's outcomes as text: what fails first, then counts by RFC and section, then what
-//! nobody looked at, then counts by level.
+//! Outcomes of one server as text: failures first, then counts by RFC and section, then checks that were not run, then
+//! counts by level.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use super::{COLUMNS, GROUPS, is_hidden, level_word, numbers, quoted, verdict_wor
 use crate::check::Level;
 use crate::outcome::{Count, Outcome, Report, Verdict};
 
-/// The whole text, without colours.
+/// Returns the complete text, without colours.
 pub fn text(report: &Report) -> String {
     let mut out = format!(
         "{}, prefix {}: {} checks in {:.1} s\n",
@@ -33,12 +33,12 @@ pub fn text(report: &Report) -> String {
     counts(&mut out, "By level", &rows);
     out.push('\n');
     out.push_str(&conclusion(report));
-    // What a server sends must not steer the terminal.
+    // Data from a server must not control the terminal.
     out.retain(|c| c == '\n' || !is_hidden(c));
     out
 }
 
-/// Failing checks of a level, by section.
+/// Writes the failing checks of a level, by section.
 fn failures(out: &mut String, report: &Report, title: &str, levels: &[Level]) {
     let fails =
         |outcome: &&Outcome| outcome.verdict == Verdict::Failed && levels.contains(&outcome.level);
@@ -79,7 +79,7 @@ fn failure(out: &mut String, report: &Report, outcome: &Outcome) {
     }
 }
 
-/// Counts by RFC and section, in the order in which they first appear.
+/// Writes counts by RFC and section, in the order of their first appearance.
 fn sections(out: &mut String, outcomes: &[Outcome]) {
     let mut rows: Vec<(String, Count)> = Vec::new();
     for outcome in outcomes {
@@ -116,7 +116,7 @@ fn counts(out: &mut String, title: &str, rows: &[(String, Count)]) {
     }
 }
 
-/// Checks with this verdict that have a reason, by reason.
+/// Writes the checks with this verdict that have a reason, grouped by reason.
 fn reasons(out: &mut String, report: &Report, title: &str, verdict: Verdict) {
     let mut by_reason: BTreeMap<Cow<'_, str>, Vec<&str>> = BTreeMap::new();
     let told = report.outcomes.iter().filter(|outcome| outcome.verdict == verdict);
@@ -136,7 +136,7 @@ fn reasons(out: &mut String, report: &Report, title: &str, verdict: Verdict) {
     }
 }
 
-/// The last line: whether every MUST is met, as far as anybody can say.
+/// Returns the last line: whether every MUST is met, as far as it was checked.
 fn conclusion(report: &Report) -> String {
     let count = report.count(&[Level::Must]);
     let not_known = match (count.not_tried, count.not_offered) {
