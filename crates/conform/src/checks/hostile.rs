@@ -1,5 +1,5 @@
-//! Hostility from both sides: forged, alien and odd replies of the upstream (RFC 5452), and clients
-//! that come in crowds, ask for dead names or send what is no message.
+//! Hostile input from both sides: forged, out-of-zone and odd replies of the upstream (RFC 5452), and clients that
+//! flood the server, query unresponsive names or send malformed messages.
 
 mod crowds;
 mod forgery;

@@ -1,10 +1,10 @@
-//! How long answers, denials and failures are kept (RFC 2308, 8767), and what a DNS64 must
-//! leave alone on their way: RRsets and their TTLs (RFC 2181), names (RFC 1034, 1035), aliases
-//! (RFC 6604, 6672), and records that it does not translate (RFC 9460, 8482).
+//! Caching of answers, denials and failures (RFC 2308, 8767), and data that a DNS64 must pass unchanged: RRsets and
+//! their TTLs (RFC 2181), names (RFC 1034, 1035), aliases (RFC 6604, 6672), and records that it does not translate (RFC
+//! 9460, 8482).
 //!
-//! Whether something was kept is seen from behind: the far side was asked again, or it was not. A
-//! lifetime that must end within a check is six seconds, because some servers (Knot Resolver,
-//! CoreDNS) keep everything for at least five by default.
+//! Caching is detected from the upstream side: the test authoritative server either received another query or not. A
+//! lifetime that must end within a check is six seconds, because some servers (Knot Resolver, CoreDNS) cache everything
+//! for at least five by default.
 
 mod common;
 mod kept;
@@ -16,7 +16,7 @@ use self::common::UNEQUAL;
 use crate::check::{Check, Level, Need};
 use crate::trial::Judge;
 
-/// For checks that look from behind.
+/// Needs of checks that use the query log.
 const SEEN: &[Need] = &[Need::Zone, Need::View];
 
 const NEVER_UNEQUAL: &str = "In no case may a server send an RRSet with TTLs not all equal.";

@@ -1,8 +1,8 @@
-//! Transport: TCP as a full transport (RFC 7766), how long a datagram may be (RFC 1035, 6891, 9715),
-//! truncated replies of the upstream (RFC 2181), and time: a slow or silent upstream must make the
-//! server neither silent nor slow for other questions.
+//! Transport: TCP as a full transport (RFC 7766), maximum length of a datagram (RFC 1035, 6891, 9715), truncated
+//! replies of the upstream (RFC 2181), and time: a slow or silent upstream must not make the server silent or slow for
+//! other queries.
 //!
-//! Checks that need no zone ask for `ipv4only.arpa`, which every DNS64 server answers (RFC 7050).
+//! Checks that need no zone query `ipv4only.arpa`, which every DNS64 server answers (RFC 7050).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::thread;
@@ -288,7 +288,7 @@ pub(super) const CHECKS: &[Check] = &[
 
 // Queries, messages on a connection, and sizes.
 
-/// Questions that the server answers without a zone of ours, with ids that differ.
+/// Returns queries that the server answers without a test zone, with different IDs.
 fn simple_queries<const N: usize>() -> [Message; N] {
     let first: u16 = rand::random();
     std::array::from_fn(|n| {
@@ -298,7 +298,7 @@ fn simple_queries<const N: usize>() -> [Message; N] {
     })
 }
 
-/// The messages, each behind its length (RFC 1035 §4.2.2).
+/// Returns the messages, each after its length (RFC 1035 §4.2.2).
 fn framed(queries: &[Message]) -> Vec<u8> {
     let mut stream = Vec::new();
     for query in queries {
@@ -313,8 +313,7 @@ fn send_raw(connection: &mut Connection, octets: &[u8]) -> Judged {
     connection.send_raw(octets).map_err(|error| Fault::Wrong(format!("TCP: {error}")))
 }
 
-/// The next reply of a connection that is waited for with several queries; which of them it is for
-/// does not matter.
+/// Returns the next reply on a connection to any of several queries.
 fn next_reply(t: &Trial<'_>, connection: &mut Connection, queries: &[Message]) -> Judged<Message> {
     let octets = connection
         .receive(t.subject().patience)
@@ -329,7 +328,7 @@ fn next_reply(t: &Trial<'_>, connection: &mut Connection, queries: &[Message]) -
     Ok(reply)
 }
 
-/// The replies to all the queries, in the order of the queries.
+/// Returns the replies to all the queries, in the order of the queries.
 fn all_replies(
     t: &Trial<'_>,
     connection: &mut Connection,
@@ -355,13 +354,13 @@ fn all_replies(
     Ok(replies)
 }
 
-/// The query with another UDP payload, or without OPT.
+/// Returns the query with another UDP payload size, or without OPT.
 fn offering(payload: Option<u16>, query: Message) -> Message {
     let edns = payload.map(|payload| Edns { payload, ..Edns::default() });
     Message { opt_records: usize::from(edns.is_some()), edns, ..query }
 }
 
-/// How many octets the reply to `query` has over UDP.
+/// Returns the length of the reply to `query` over UDP, in octets.
 fn size(t: &mut Trial<'_>, query: &Message) -> Judged<usize> {
     t.reply_to_octets(&query.octets(), "a query").map(|octets| octets.len())
 }
@@ -371,7 +370,7 @@ fn fits(t: &mut Trial<'_>, query: &Message, limit: usize) -> Judged {
     expect(size <= limit, || format!("the datagram has {size} octets; {limit} are allowed"))
 }
 
-/// What is made of the label `many-COUNT`.
+/// Returns the addresses synthesized from the label `many-COUNT`.
 fn many(t: &Trial<'_>, count: u32) -> Vec<Ipv6Addr> {
     let first = u32::from(Ipv4Addr::new(1, 1, 0, 1));
     (first..first + count).flat_map(|v4| t.embedded(&Ipv4Addr::from(v4).to_string())).collect()
@@ -433,7 +432,7 @@ fn connections_are_reused(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// A server that loses queries behind the first one did not expect them, however few they are.
+/// If a server loses queries after the first one, it does not support pipelining, however few they are.
 fn pipelined_queries_are_expected(t: &mut Trial<'_>) -> Judged {
     let queries = simple_queries::<3>();
     let mut connection = t.connect()?;
@@ -476,7 +475,7 @@ fn slow_names_hold_nothing_back_over_tcp(t: &mut Trial<'_>) -> Judged {
     let queries = [slow, quick];
     let mut connection = t.connect()?;
     send_raw(&mut connection, &framed(&queries[..1]))?;
-    // The slow one is under way first.
+    // The slow one is in flight first.
     thread::sleep(Duration::from_millis(100));
     send_raw(&mut connection, &framed(&queries[1..]))?;
     let reply = next_reply(t, &mut connection, &queries)?;
@@ -502,7 +501,7 @@ fn slow_names_hold_nothing_back_over_udp(t: &mut Trial<'_>) -> Judged {
                 })
             })
             .collect();
-        // The slow ones are under way first.
+        // The slow ones are in flight first.
         thread::sleep(Duration::from_millis(100));
         let reply = t.ask(&quick)?;
         let here = Instant::now();
@@ -518,7 +517,7 @@ fn queries_may_arrive_in_pieces(t: &mut Trial<'_>) -> Judged {
     let octets = framed(std::slice::from_ref(&query));
     let mut connection = t.connect()?;
     let begin = Instant::now();
-    // The length alone is cut, then the header, then the last octet.
+    // The cuts are within the length, within the header, and before the last octet.
     for piece in [&octets[..1], &octets[1..6], &octets[6..octets.len() - 1]] {
         send_raw(&mut connection, piece)?;
         thread::sleep(Duration::from_millis(100));
@@ -554,7 +553,7 @@ fn several_connections_are_served(t: &mut Trial<'_>) -> Judged {
     for _ in 0..4 {
         connections.push(t.connect()?);
     }
-    // The last one that was opened is asked first: the first ones are open and idle.
+    // The last connection is used first: the earlier ones are open and idle.
     for (connection, query) in connections.iter_mut().rev().zip(&simple_queries::<4>()) {
         let begin = Instant::now();
         send_raw(connection, &framed(std::slice::from_ref(query)))?;
@@ -620,7 +619,7 @@ fn truncated_aaaa_is_asked_over_tcp(t: &mut Trial<'_>) -> Judged {
     reply.has_aaaa(&[Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)])
 }
 
-/// The reply is SERVFAIL, or what it should be.
+/// Requires SERVFAIL, or the correct answer.
 fn right_or_servfail(reply: &Message, wanted: &[Ipv6Addr]) -> Judged {
     if is_servfail(reply) { Ok(()) } else { reply.has_aaaa(wanted) }
 }

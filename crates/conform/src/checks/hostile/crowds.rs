@@ -1,4 +1,4 @@
-//! Work that never ends unless the server ends it: alias chains, failures, crowds and noise.
+//! Work that has no end unless the server limits it: alias chains, failures, load and malformed messages.
 
 use std::collections::HashMap;
 use std::thread;
@@ -16,7 +16,7 @@ use crate::trial::{Fault, Judge, Judged, Trial, expect, no_socket};
 
 pub(super) fn chains_end(t: &mut Trial<'_>) -> Judged {
     const ALIASES: usize = 25;
-    // The chain has 150 octets, what stands around it 50; a name has 255 at most.
+    // The chain has 150 octets and the rest of the name 50; a name has at most 255.
     if t.subject().zone.is_none_or(|zone| zone.len() > 55) {
         return Err(Fault::NotTried("the zone's name is too long for a chain of aliases".into()));
     }
@@ -39,7 +39,7 @@ pub(super) fn loops_are_bounded(t: &mut Trial<'_>) -> Judged {
 
 pub(super) fn questions_are_asked_three_times_at_most(t: &mut Trial<'_>) -> Judged {
     let asked = t.name("v4-1-2-3-4.all-silent");
-    // Whether there is a reply is not what is judged.
+    // This check does not judge whether there is a reply.
     let query = Message::query(&asked, Rtype::AAAA);
     t.send_octets(&query.octets(), t.subject().patience)?;
     let mut questions: HashMap<_, usize> = HashMap::new();
@@ -60,7 +60,7 @@ pub(super) fn failures_are_of_a_type(t: &mut Trial<'_>) -> Judged {
     expect(reply.answers(Rtype::TXT).count() == 1, || "the TXT record is missing".into())
 }
 
-// Crowds.
+// Load.
 
 pub(super) fn crowds_are_answered(t: &mut Trial<'_>) -> Judged {
     let query = Message::query(&t.name("v4-1-2-3-4.all-delay-100"), Rtype::AAAA);
@@ -73,7 +73,7 @@ pub(super) fn crowds_are_answered(t: &mut Trial<'_>) -> Judged {
         clients += replies.len();
         answered +=
             replies.iter().flatten().filter(|reply| reply.has_aaaa(&wanted).is_ok()).count();
-        // A block that is lost means silence for as long as patience lasts: once is enough.
+        // A lost block means silence for the full timeout: one attempt is enough.
         if answered * 100 < clients * 95 {
             break;
         }
@@ -93,15 +93,15 @@ pub(super) fn crowds_are_asked_for_once(t: &mut Trial<'_>) -> Judged {
     let questions = t.was_asked(&asked)?;
     let of = |qtype: Rtype| questions.iter().filter(|q| q.qtype == qtype.to_int()).count();
     let most = of(Rtype::AAAA).max(of(Rtype::A));
-    // Threads or processes that share nothing may each ask, and ask again after the delay.
+    // Threads or processes without shared state may each send a query, and again after the delay.
     expect(most <= CLIENTS / 10, || {
         format!("{CLIENTS} clients made {most} equal questions upstream")
     })
 }
 
 pub(super) fn dead_names_harm_no_others(t: &mut Trial<'_>) -> Judged {
-    // Four clients a name: a server that asks once for all has 25 questions out. More in a row would
-    // make some servers believe that the far side itself is dead, for all other checks too.
+    // Four clients per name: a server that merges equal queries has 25 upstream queries in flight. With more of them,
+    // some servers would mark the test authoritative server down, also for all other checks.
     let dead: Vec<Vec<u8>> = (0..25)
         .map(|_| Message::query(&t.name("v4-1-2-3-4.all-silent"), Rtype::AAAA).octets())
         .collect();
@@ -112,7 +112,7 @@ pub(super) fn dead_names_harm_no_others(t: &mut Trial<'_>) -> Judged {
             let ask = move || ask::datagram(server, octets, Duration::from_secs(2)).map(drop);
             crowd.push(scope.spawn(ask));
         }
-        // The dead ones are under way first.
+        // The queries for silent names are in flight first.
         thread::sleep(Duration::from_millis(100));
         for _ in 0..5 {
             let query = Message::query(&t.name("v4-8-8-4-4"), Rtype::AAAA);
@@ -130,17 +130,17 @@ pub(super) fn dead_names_harm_no_others(t: &mut Trial<'_>) -> Judged {
     })
 }
 
-// Noise.
+// Malformed messages.
 
-/// How long a reply to noise is waited for: it does not matter, but is not to pile up.
+/// How long a reply to a malformed message is awaited: it is not judged, but the waits must not add up.
 const SHORTLY: Duration = Duration::from_millis(20);
 
-/// The server still answers.
+/// Requires that the server still answers.
 fn is_alive(t: &mut Trial<'_>) -> Judged {
     t.ask(&Message::query(&name("ipv4only.arpa"), Rtype::AAAA)).map(drop)
 }
 
-/// A header with these counts, and what follows it.
+/// Builds a message from these counts and the octets after the header.
 fn message(counts: [u16; 4], rest: &[u8]) -> Vec<u8> {
     let mut octets = vec![0x12, 0x34, 0x01, 0x00];
     octets.extend(counts.into_iter().flat_map(u16::to_be_bytes));
@@ -148,7 +148,7 @@ fn message(counts: [u16; 4], rest: &[u8]) -> Vec<u8> {
     octets
 }
 
-/// Queries that a careless parser reads for ever, or beyond their end.
+/// Returns queries that a careless parser reads endlessly, or beyond their end.
 fn malformed() -> Vec<Vec<u8>> {
     const AAAA_IN: [u8; 4] = [0, 28, 0, 1];
     let one = [1, 0, 0, 0];
@@ -158,19 +158,19 @@ fn malformed() -> Vec<Vec<u8>> {
         vec![0],
         message([1, 0, 0, 0], &[])[..11].to_vec(),
         message(one, &[]),
-        // Names that point to themselves, to each other, forward, and behind the end.
+        // Names that point to themselves, to each other, forward, and beyond the end.
         message(one, &[b"\xc0\x0c".as_slice(), &AAAA_IN].concat()),
         message(one, &[b"\xc0\x0e\xc0\x0c".as_slice(), &AAAA_IN].concat()),
         message(one, &[b"\xc0\x12".as_slice(), &AAAA_IN, b"\x01x\0"].concat()),
         message(one, &[b"\xff\xff".as_slice(), &AAAA_IN].concat()),
-        // A label longer than the message, of a type that there is not, and a name of 402 octets.
+        // A label longer than the message, one of an undefined type, and a name of 402 octets.
         message(one, &[b"\x3fx".as_slice(), &AAAA_IN].concat()),
         message(one, &[b"\x80x\0".as_slice(), &AAAA_IN].concat()),
         message(one, &[labels(200).as_slice(), b"\0", &AAAA_IN].concat()),
-        // Counts that promise more than there is.
+        // Counts that exceed the actual number of records.
         message([0xffff; 4], &[b"\x01x\0".as_slice(), &AAAA_IN].concat()),
         message([1, 0, 0, 0xffff], &[b"\x01x\0".as_slice(), &AAAA_IN].concat()),
-        // OPT records whose data, or whose option, is longer than the message.
+        // OPT records whose data or option is longer than the message.
         message([1, 0, 0, 1], b"\x01x\0\0\x1c\0\x01\0\0\x29\x04\xd0\0\0\0\0\xff\xff"),
         message([1, 0, 0, 1], b"\x01x\0\0\x1c\0\x01\0\0\x29\x04\xd0\0\0\0\0\0\x04\0\x0a\xff\xff"),
     ]
@@ -187,7 +187,7 @@ pub(super) fn noise_ends_nothing(t: &mut Trial<'_>) -> Judged {
     const DATAGRAMS: usize = 200;
     let query = Message::query(&name("ipv4only.arpa"), Rtype::AAAA).octets();
     let mut noise: Vec<Vec<u8>> = (0..query.len()).map(|end| query[..end].to_vec()).collect();
-    // The seed is fixed, so that what ends a server once does so again.
+    // The seed is fixed, so that a crash of a server can be reproduced.
     let mut random = StdRng::seed_from_u64(5452);
     while noise.len() < DATAGRAMS {
         let mut octets = vec![0; random.random_range(1..1200)];
@@ -205,7 +205,7 @@ pub(super) fn stray_tcp_octets_end_nothing(t: &mut Trial<'_>) -> Judged {
     loops.extend(message([1, 0, 0, 0], b"\xc0\x0c\0\x1c\0\x01"));
     for octets in [&[0, 0][..], &[0, 1, 0], &[0xff, 0xff, 1, 2, 3], &loops] {
         let mut connection = t.connect()?;
-        // That the server closes the connection is as good as any reply.
+        // Closing the connection is as good as any reply.
         if connection.send_raw(octets).is_ok() {
             connection.receive(SHORTLY).ok();
         }

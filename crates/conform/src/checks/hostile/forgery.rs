@@ -1,4 +1,5 @@
-//! What the upstream may say and must not be believed, and how hard it is to guess (RFC 5452).
+//! Forged data in replies of the upstream that the server must not accept, and the difficulty of guessing its queries
+//! (RFC 5452).
 
 use std::collections::{HashMap, HashSet};
 use std::net::Ipv6Addr;
@@ -13,11 +14,11 @@ use crate::label::{self, EVIL4, EVIL6};
 use crate::message::{Message, Name, Record, name};
 use crate::trial::{Fault, Judge, Judged, Subject, Trial, expect, no_socket};
 
-/// The label of [`NATIVE`].
+/// Label of [`NATIVE`].
 const NATIVE_LABEL: &str = "v6-20010db8000000000000000000000001";
 const NATIVE: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 
-/// Whether a forged address, or one made of it, is anywhere in the reply.
+/// True if a forged address, or one synthesized from it, is anywhere in the reply.
 fn is_poisoned(t: &Trial<'_>, reply: &Message) -> bool {
     let mut evil = t.embedded(&EVIL4.to_string());
     evil.push(EVIL6);
@@ -28,16 +29,16 @@ fn is_poisoned(t: &Trial<'_>, reply: &Message) -> bool {
     answer.iter().chain(authority).chain(additional).any(is_evil)
 }
 
-/// The reply has no forged address. It may be an error, or lack the right ones: that the true reply
-/// is not waited for is another fault.
+/// Requires that the reply has no forged address. It may be an error, or lack the correct addresses: not waiting for
+/// the correct reply is another fault.
 fn is_clean(t: &Trial<'_>, reply: &Message) -> Judged {
     expect(!is_poisoned(t, reply), || "a forged address was believed".into())
 }
 
 // Forged replies.
 
-/// Asks for names whose A or AAAA records are forged first, twice: the second time the forged ones
-/// would come out of the cache.
+/// Queries names whose A or AAAA records are forged first, twice: the second time, accepted forgeries would come from
+/// the cache.
 fn is_not_believed(t: &mut Trial<'_>, forgery: &str) -> Judged {
     for labels in [format!("v4-1-2-3-4.a-{forgery}"), format!("{NATIVE_LABEL}.aaaa-{forgery}")] {
         let query = Message::query(&t.name(&labels), Rtype::AAAA);
@@ -69,9 +70,9 @@ pub(super) fn forgery_is_not_the_last_word(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-// What a forger must guess.
+// Values that a forger must guess.
 
-/// What the far side was asked for `names` over UDP, in the order of arrival.
+/// Returns the queries for `names` over UDP that the test authoritative server received, in the order of arrival.
 fn questions(t: &Trial<'_>, names: &[Name]) -> Judged<Vec<Asked>> {
     let mut questions = Vec::new();
     for name in names {
@@ -109,7 +110,7 @@ fn distinct(values: &[u16]) -> usize {
     values.iter().collect::<HashSet<_>>().len()
 }
 
-/// The step from a value to the next that is taken most often, and how often.
+/// Returns the most frequent difference between a value and the next, and its count.
 fn commonest_step(values: &[u16]) -> (u16, usize) {
     let mut steps: HashMap<u16, usize> = HashMap::new();
     for pair in values.windows(2) {
@@ -118,7 +119,8 @@ fn commonest_step(values: &[u16]) -> (u16, usize) {
     steps.into_iter().max_by_key(|(_, count)| *count).unwrap_or((0, 0))
 }
 
-/// No step from a value to the next is frequent, and `least` of 100 values are different ones.
+/// Requires that no difference between a value and the next is frequent, and that at least `least` of 100 values are
+/// distinct.
 fn has_no_pattern(what: &str, values: &[u16], least: usize) -> Judged {
     let (distinct, (step, times)) = (distinct(values), commonest_step(values));
     expect(distinct * 100 >= values.len() * least, || {
@@ -129,16 +131,15 @@ fn has_no_pattern(what: &str, values: &[u16], least: usize) -> Judged {
     })
 }
 
-/// The source ports, or the ids, of the questions, in the order of arrival, without those that the
-/// same name was already asked for with: a client's query may have one for all its questions.
+/// Returns the source ports or the IDs of the queries, in the order of arrival. Repeated values for the same name are
+/// removed: a server may use one value for all upstream queries of a client query.
 fn of_names(questions: &[Asked], what: impl Fn(&Asked) -> u16) -> Vec<u16> {
     let mut seen = HashSet::new();
     let is_new = |asked: &&Asked| seen.insert((asked.name.to_lowercase(), what(asked)));
     questions.iter().filter(is_new).map(&what).collect()
 }
 
-/// What ports of questions that follow one another must be like. A server may draw from ports that
-/// are open already.
+/// Judges the source ports of consecutive queries. A server may choose from ports that are already open.
 fn cannot_be_guessed(ports: &[u16]) -> Judged {
     has_no_pattern("port", ports, 25)?;
     let (low, high) = (ports.iter().min().copied(), ports.iter().max().copied());
@@ -154,7 +155,7 @@ fn ports_of_a_crowd(t: &mut Trial<'_>) -> Judged<Vec<u16>> {
     Ok(questions(t, &names)?.iter().map(|asked| asked.source.port()).collect())
 }
 
-/// There are so many different ports.
+/// Requires at least `least` different ports.
 fn differ(ports: &[u16], least: usize) -> Judged {
     let distinct = distinct(ports);
     expect(distinct >= least, || {
@@ -163,7 +164,7 @@ fn differ(ports: &[u16], least: usize) -> Judged {
 }
 
 pub(super) fn ports_are_several(t: &mut Trial<'_>) -> Judged {
-    // "Multiple" is two and more.
+    // "Multiple" means two or more.
     differ(&ports_of_a_crowd(t)?, 2)
 }
 
@@ -172,9 +173,9 @@ pub(super) fn ports_are_many(t: &mut Trial<'_>) -> Judged {
     differ(&ports, ports.len().div_ceil(2))
 }
 
-/// Returns the source ports of the first AAAA queries for 32 names. A server that receives several
-/// queries in one turn may send them from one port, so each name is queried after the upstream query
-/// for the one before has arrived; how busy the host is does not matter then.
+/// Returns the source ports of the first AAAA queries for 32 names. A server that receives several queries in one turn
+/// may send them from one port, so each name is queried after the upstream query for the previous one has arrived. The
+/// result then does not depend on the load of the host.
 fn ports_of_a_queue(t: &mut Trial<'_>) -> Judged<Vec<u16>> {
     let names: Vec<Name> = (0..32).map(|_| t.name("v4-1-2-3-4.aaaa-delay-400")).collect();
     let Subject { server, patience, .. } = t.subject();
@@ -199,7 +200,7 @@ fn ports_of_a_queue(t: &mut Trial<'_>) -> Judged<Vec<u16>> {
     Ok(first.iter().map(|asked| asked.source.port()).collect())
 }
 
-/// Waits until the far side has been asked for `name`, or for as long as a datagram that is not lost
+/// Waits until the test authoritative server has received a query for `name`, or as long as a datagram that is not lost
 /// may take.
 fn wait_for_question(t: &Trial<'_>, name: &Name) -> Judged {
     const LOST: Duration = Duration::from_secs(1);
@@ -219,7 +220,7 @@ pub(super) fn ids_are_unpredictable(t: &mut Trial<'_>) -> Judged {
     let (_, questions) = one_after_the_other(t, 32)?;
     let ids = of_names(&questions, |asked| asked.id);
     has_no_pattern("id", &ids, 75)?;
-    // Each half of the range has one of 32 ids but once in two thousand million times.
+    // Each half of the range contains one of 32 IDs, except once in two thousand million runs.
     let halves = [false, true].map(|upper| ids.iter().any(|id| (*id >= 0x8000) == upper));
     expect(halves == [true, true], || "all ids lie in one half of the range".into())
 }
@@ -233,9 +234,9 @@ pub(super) fn ids_are_not_the_clients(t: &mut Trial<'_>) -> Judged {
     })
 }
 
-// Records that were not asked for.
+// Records that were not queried.
 
-/// A name with an address of `victim` in its replies, and that victim.
+/// Returns a name with an address of `victim` in its replies, and that victim.
 fn with_victim(t: &mut Trial<'_>, labels: &str) -> Judged<(Name, Name)> {
     let name = t.name(labels);
     let zone = t.subject().zone.ok_or_else(|| Fault::NotTried("there is no zone".into()))?;
@@ -244,7 +245,7 @@ fn with_victim(t: &mut Trial<'_>, labels: &str) -> Judged<(Name, Name)> {
     Ok((name, victim))
 }
 
-/// The far side's reply in its zone `b` has an address for a name of the zone above.
+/// The reply of the test authoritative server in its zone `b` has an address for a name of the parent zone.
 pub(super) fn aliens_are_dropped(t: &mut Trial<'_>) -> Judged {
     let made = t.embedded("1.2.3.4");
     for (record, wanted) in [("v4-1-2-3-4", made), (NATIVE_LABEL, vec![NATIVE])] {
@@ -271,7 +272,7 @@ pub(super) fn mixed_types_are_dropped(t: &mut Trial<'_>) -> Judged {
             let reply = t.ask(&Message::query(&name, qtype))?;
             let found = reply.answers(other).count();
             expect(found == 0, || format!("the answer for {qtype} has {found} {other} records"))?;
-            // The upstream's reply may count as none.
+            // The server may treat the upstream's reply as missing.
             if reply.answers(Rtype::AAAA).count() > 0 {
                 reply.has_aaaa(&wanted)?;
             }
@@ -293,15 +294,15 @@ mod tests {
 
     use super::*;
 
-    /// So many numbers without a pattern.
+    /// Returns this number of values without a pattern.
     fn random(count: u32) -> Vec<u16> {
         (0..count).map(|n| ((n * n * 40_503) >> 3) as u16).collect()
     }
 
-    /// Questions for AAAA and A of names, one name after the other, with these ports for each name.
+    /// Returns AAAA and A queries for names, one name after the other, with these ports for each name.
     fn asked_from(ports: &[[u16; 2]]) -> Vec<Asked> {
         let both = |(name, ports): (usize, &[u16; 2])| {
-            // The letter case is drawn anew for each question.
+            // The letter case is random for each query.
             [(Rtype::AAAA, 'X', ports[0]), (Rtype::A, 'x', ports[1])].map(
                 |(qtype, letter, port)| {
                     Asked::from_port(port, format!("{letter}{name}.example"), qtype)
@@ -321,7 +322,7 @@ mod tests {
         assert_eq!(judge(&one_each), Ok(()));
         let two_each: Vec<[u16; 2]> = drawn.chunks_exact(2).map(|two| [two[0], two[1]]).collect();
         assert_eq!(judge(&two_each), Ok(()));
-        // One port for all, two in turn, and ports that are counted, by name and by question.
+        // One port for all, two in turn, and ports that count up, by name and by query.
         assert!(judge(&[[4242; 2]; 32]).is_err());
         assert!(judge(&[[4242, 51_000]; 32]).is_err());
         let counted: Vec<[u16; 2]> = (0..32).map(|n| [2000 + 500 * n; 2]).collect();

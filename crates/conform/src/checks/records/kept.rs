@@ -1,4 +1,4 @@
-//! Scripts: how long answers, denials and failures are kept.
+//! Scripts: caching of answers, denials and failures.
 
 use std::thread;
 use std::time::Duration;
@@ -10,40 +10,40 @@ use super::common::unique;
 use crate::message::{Message, Name, Record, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect};
 
-/// The two denials of AAAA: what the name begins with, and the RCODE.
+/// The two denials of AAAA: prefix of the labels, and RCODE.
 const DENIALS: [(&str, u16); 2] = [("", rcode::NOERROR), ("all-rcode-3.", rcode::NXDOMAIN)];
-/// Until what lives six seconds is over, with one second for rounding.
+/// Until a lifetime of six seconds has expired, with one second for rounding.
 const OVER: Duration = Duration::from_millis(7200);
-/// Until a TTL has become smaller.
+/// Until a TTL has decreased.
 const A_WHILE: Duration = Duration::from_millis(2200);
-/// Until the second is over in which something was kept: many servers count in whole seconds.
+/// Until the end of the second in which something was cached: many servers count in whole seconds.
 const A_SECOND: Duration = Duration::from_millis(1100);
-/// Until what the server asks on its own account has reached the far side.
+/// Until queries that the server itself starts have reached the test authoritative server.
 const A_MOMENT: Duration = Duration::from_millis(50);
 
-/// What came of asking the same twice.
+/// Result of two equal client queries.
 struct Twice {
     name: Name,
     first: Message,
     second: Message,
-    /// Whether the second time the far side was asked too.
+    /// True if the second one caused another upstream query.
     asked_again: bool,
 }
 
-/// A name that is the only child of its parent.
+/// Returns a name that is the only child of its parent.
 fn only_child(t: &mut Trial<'_>, labels: &str) -> Name {
     let unique = unique(t);
     t.name(&format!("{labels}.{unique}"))
 }
 
-/// How often the far side was asked for a name. Its parent counts as well: a server that asks for
-/// one label more at a time may have been told there that there is no such name.
+/// Returns the number of upstream queries for a name. Those for its parent count too: a server that adds one label at a
+/// time may have received NXDOMAIN for the parent.
 fn times_asked(t: &Trial<'_>, name: &Name) -> Judged<usize> {
     let parent = name.parent().map_or_else(Name::root_vec, |parent| parent.to_name());
     Ok(t.asked(name)?.len() + t.asked(&parent)?.len())
 }
 
-/// Asks everything, waits, and asks everything once more.
+/// Sends all queries, waits, and sends them again.
 fn twice(t: &mut Trial<'_>, asking: &[(Name, Rtype)], wait: Duration) -> Judged<Vec<Twice>> {
     let mut first = Vec::new();
     for (name, qtype) in asking {
@@ -60,23 +60,23 @@ fn twice(t: &mut Trial<'_>, asking: &[(Name, Rtype)], wait: Duration) -> Judged<
     Ok(both)
 }
 
-/// AAAA of a name without addresses, and of one that does not exist, in zones with this SOA record.
+/// Returns AAAA queries for a name without addresses and for one that does not exist, in zones with this SOA record.
 fn both_denials(t: &mut Trial<'_>, soa: &str) -> Vec<(Name, Rtype)> {
     DENIALS.map(|(denial, _)| (only_child(t, &format!("{denial}{soa}")), Rtype::AAAA)).to_vec()
 }
 
-/// A and AAAA of names with an A record.
+/// Returns A and AAAA queries for names with an A record.
 fn both_answers(t: &mut Trial<'_>, labels: &str) -> [(Name, Rtype); 2] {
     [Rtype::A, Rtype::AAAA].map(|qtype| (only_child(t, labels), qtype))
 }
 
-/// Whether the server keeps an answer at all.
+/// True if the server caches answers at all.
 fn keeps_answers(t: &mut Trial<'_>) -> Judged<bool> {
     let name = only_child(t, "v4-1-2-3-4");
     Ok(twice(t, &[(name, Rtype::A)], A_MOMENT)?.iter().all(|twice| !twice.asked_again))
 }
 
-/// That denials are not kept is a fault of a server that keeps answers.
+/// Reports denials that are not cached as a fault, if the server caches answers.
 fn denials_not_kept(t: &mut Trial<'_>, name: &Name) -> Judged {
     if keeps_answers(t)? {
         let what = format!("the far side was asked for {name} again, although answers are kept");
@@ -198,7 +198,7 @@ pub(super) fn answers_expire(t: &mut Trial<'_>) -> Judged {
 
 pub(super) fn long_ttls_are_capped(t: &mut Trial<'_>) -> Judged {
     let (_, reply) = t.look_up("v4-1-2-3-4.ttl-2147483647", Rtype::A)?;
-    // The sentence is of how long a record may be kept.
+    // The sentence limits how long a record may be cached.
     if !keeps_answers(t)? {
         return Err(Fault::NotOffered("answers are not kept".into()));
     }

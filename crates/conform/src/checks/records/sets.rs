@@ -6,7 +6,7 @@ use super::common::{UNEQUAL, unique};
 use crate::message::{Message, Name, Record, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect, rcode_name};
 
-/// Asks for answers, aliases and both denials. The far side sends no record twice.
+/// Queries answers, aliases and both denials. The test authoritative server sends no record twice.
 pub(super) fn no_duplicates(t: &mut Trial<'_>) -> Judged {
     for (labels, qtype) in [
         ("v4-1-2-3-4.v4-8-8-4-4", Rtype::AAAA),
@@ -27,7 +27,7 @@ pub(super) fn no_duplicates(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Judges a section of a reply: no two records are equal. The TTL does not count.
+/// Requires that no two records of a section are equal, apart from their TTLs.
 fn has_no_duplicate(section: &[Record]) -> Judged {
     let is_repeated = |(n, record): &(usize, &Record)| {
         section[..*n]
@@ -51,7 +51,7 @@ pub(super) fn lowest_ttl_counts(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// A server that takes such a reply for an error does as well (BIND).
+/// A server that treats such a reply as an error is also correct (BIND).
 pub(super) fn strangers_are_left_out(t: &mut Trial<'_>) -> Judged {
     let made = t.embedded("1.2.3.4");
     for qtype in [Rtype::AAAA, Rtype::A] {
@@ -66,7 +66,7 @@ pub(super) fn strangers_are_left_out(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// All records of the answer have this owner.
+/// Requires this owner for all records of the answer.
 fn belongs_to(reply: &Message, name: &Name) -> Judged {
     let stranger = reply.answer.iter().find(|record| record.owner != *name);
     stranger.map_or(Ok(()), |record| {
@@ -108,7 +108,7 @@ pub(super) fn extra_data_sets_no_tc(t: &mut Trial<'_>) -> Judged {
 }
 
 pub(super) fn big_sets_come_over_tcp(t: &mut Trial<'_>) -> Judged {
-    // 100 records are what BIND takes of one RRset by default (max-records-per-type).
+    // By default, BIND accepts at most 100 records of an RRset (max-records-per-type).
     for count in [60, 100] {
         let name = t.name(&format!("many-{count}"));
         let reply = t.ask_tcp(&Message::query(&name, Rtype::AAAA))?;
@@ -144,14 +144,14 @@ pub(super) fn synthesized_cname_has_the_ttl(t: &mut Trial<'_>) -> Judged {
     let made = t.embedded("1.2.3.4");
     reply.has_aaaa(&made)?;
     let cname = reply.ttl(Rtype::CNAME)?;
-    // A server that leaves out the DNAME record has it from the far side all the same.
+    // A server that omits the DNAME record has nevertheless received it from the test authoritative server.
     let dname = reply.answers(Rtype::DNAME).next().map_or(300, |record| record.ttl);
     expect(cname.abs_diff(dname) <= 2, || {
         format!("the TTL of the DNAME record is {dname} s, that of the CNAME record {cname} s")
     })
 }
 
-/// Every other octet in upper case: lengths of labels are below the letters.
+/// Returns the name with every other octet in upper case; lengths of labels are below the letters.
 fn odd_case(name: &Name, odd: usize) -> Name {
     let upper = |(at, octet): (usize, &u8)| match at % 2 == odd {
         true => octet.to_ascii_uppercase(),
@@ -176,7 +176,7 @@ pub(super) fn letter_case_is_kept(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Keys and values in RDATA of HTTPS and SVCB, behind priority and target (RFC 9460 §2.2).
+/// Returns the keys and values in the RDATA of HTTPS and SVCB, after priority and target (RFC 9460 §2.2).
 fn parameters(data: &[u8]) -> Option<Vec<(u16, &[u8])>> {
     let mut rest = data.get(2..)?;
     loop {
@@ -208,7 +208,7 @@ pub(super) fn hints_are_left_alone(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Judges the parameters of a record that the far side sent without `ipv6hint`. A server that strips
+/// Judges the parameters of a record that the test authoritative server sent without `ipv6hint`. A server that strips
 /// `ipv4hint` synthesizes nothing; other checks judge changes of a record.
 fn has_no_ipv6_hint(qtype: Rtype, parameters: &[(u16, &[u8])]) -> Judged {
     // RFC 9460 §14.3.2.
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(parameters(&[0, 1, 5, b'x']), None, "a target that is cut");
     }
 
-    /// RFC 9460 §4.2.1 forbids synthesis, and does not forbid to strip a hint.
+    /// RFC 9460 §4.2.1 forbids synthesis, but does not forbid removing a hint.
     #[test]
     fn hints_may_be_stripped_but_not_synthesized() {
         let alpn: (u16, &[u8]) = (1, b"\x02h2");
