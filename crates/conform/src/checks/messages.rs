@@ -1,11 +1,11 @@
-//! Messages: EDNS (RFC 6891, 8914), cookies (RFC 7873), the header and the question (RFC 1035, 8906,
-//! 9619), and malformed messages.
+//! Messages: EDNS (RFC 6891, 8914), cookies (RFC 7873), the header and the question (RFC 1035, 8906, 9619), and
+//! malformed messages.
 //!
-//! Checks that need no zone ask for a name of the far side if there is one, and for `ipv4only.arpa`
-//! if there is none: every DNS64 server has AAAA records for that (RFC 7050).
+//! Checks that need no zone query a name of the test zone if there is one, and otherwise `ipv4only.arpa`: every DNS64
+//! server has AAAA records for it (RFC 7050).
 //!
-//! A server that does not reply to what is malformed does what the RFCs leave open. So silence is
-//! right there, and a second is waited for it at most; a reply has to be FORMERR.
+//! The RFCs allow a server not to reply to a malformed message. Silence is therefore correct there, and a reply is
+//! awaited for one second at most; if there is one, it must be FORMERR.
 
 mod common;
 mod cookies;
@@ -15,7 +15,7 @@ mod malformed;
 
 use crate::check::{Check, Level, Need};
 
-/// What most checks have in common; each fills in the rest.
+/// Common fields of most checks; each check sets the others.
 const BASE: Check = Check { rfc: 1035, section: "4.1.1", needs: &[], ..Check::BASE };
 
 const RFC6891: Check = Check { rfc: 6891, level: Level::Must, ..BASE };

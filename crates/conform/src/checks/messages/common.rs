@@ -7,7 +7,7 @@ use domain::base::iana::Rtype;
 use crate::message::{Message, Name, name, rcode};
 use crate::trial::{Judge, Judged, Trial, expect};
 
-/// Time to wait for a reply where silence is right.
+/// Time to wait for a reply where silence is correct.
 pub(super) const SILENCE: Duration = Duration::from_millis(600);
 
 /// Opcodes (IANA, DNS OpCodes).
@@ -15,7 +15,7 @@ pub(super) const STATUS: u8 = 2;
 pub(super) const NOTIFY: u8 = 4;
 pub(super) const UPDATE: u8 = 5;
 
-/// Returns a name with AAAA records, a new one if there is a far side.
+/// Returns a name with AAAA records, a new one if there is a test zone.
 pub(super) fn known(t: &mut Trial<'_>) -> Name {
     match t.subject().zone {
         Some(_) => t.name("v4-1-2-3-4"),

@@ -1,4 +1,4 @@
-//! Scripts: DNS cookies (RFC 7873, RFC 9018). A server without cookies does not offer them.
+//! Scripts: DNS cookies (RFC 7873, RFC 9018). For a server without cookies, the verdict is "not supported".
 
 use std::ops::RangeInclusive;
 
@@ -20,7 +20,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Content of the COOKIE option.
+    /// Returns the content of the COOKIE option.
     fn content(&self) -> Vec<u8> {
         [&self.client[..], &self.server].concat()
     }
@@ -39,8 +39,7 @@ fn cookie(reply: &Message) -> Option<&[u8]> {
     options.find(|(code, _)| *code == COOKIE).map(|(_, content)| content.as_slice())
 }
 
-/// Judges the COOKIE option of a reply: the client cookie of the query, then a server cookie, which is
-/// returned.
+/// Judges the COOKIE option of a reply: the client cookie of the query followed by a server cookie, which is returned.
 fn server_cookie(reply: &Message, client: [u8; 8]) -> Judged<Vec<u8>> {
     let wrong = |what: &str| Fault::Wrong(what.into());
     let content = cookie(reply).ok_or_else(|| wrong("the reply has no COOKIE option"))?;
@@ -53,7 +52,7 @@ fn server_cookie(reply: &Message, client: [u8; 8]) -> Judged<Vec<u8>> {
     Ok(server.to_vec())
 }
 
-/// Queries with a new client cookie only.
+/// Sends a query with a new client cookie only.
 fn obtain(t: &mut Trial<'_>) -> Judged<Pair> {
     let client: [u8; 8] = rand::random();
     let query = with_cookie(query(t), &client);
@@ -84,8 +83,8 @@ pub(super) fn valid_cookie_is_accepted(t: &mut Trial<'_>) -> Judged {
     server_cookie(&reply, pair.client).map(drop)
 }
 
-/// Returns invalid cookies, and the mistake in each: a changed version, timestamp or hash (RFC 9018 §4),
-/// and the server cookie for another client cookie.
+/// Returns invalid cookies with a description of the error: a changed version, timestamp or hash (RFC 9018 §4), and the
+/// server cookie for another client cookie.
 fn invalid(pair: &Pair) -> Vec<(String, Pair)> {
     let last = pair.server.len() - 1;
     let mut all: Vec<(String, Pair)> = [0, 7, last]
@@ -101,7 +100,7 @@ fn invalid(pair: &Pair) -> Vec<(String, Pair)> {
     all
 }
 
-/// The server may be silent, send BADCOOKIE, or answer; its reply has a server cookie of its own making.
+/// The server may be silent, send BADCOOKIE, or answer; its reply has a new server cookie.
 pub(super) fn invalid_cookie_is_replaced(t: &mut Trial<'_>) -> Judged {
     let pair = obtained(t)?;
     for (what, wrong) in invalid(&pair) {

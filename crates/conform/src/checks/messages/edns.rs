@@ -1,4 +1,4 @@
-//! Scripts: OPT records and what is in them.
+//! Scripts: OPT records and their contents.
 
 use domain::base::Message as Parsed;
 use domain::base::iana::{Class, Rtype};
@@ -7,18 +7,17 @@ use super::common::{NOTIFY, SILENCE, STATUS, UPDATE, is_answered, query};
 use crate::message::{Message, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect, rcode_name};
 
-/// A code that is for local use (RFC 6891 §9).
+/// Option code for local use (RFC 6891 §9).
 const UNKNOWN: u16 = 65_001;
-/// A payload that no server offers of its own accord.
+/// Payload size that no server offers by default.
 const ODD_PAYLOAD: u16 = 4321;
 /// Extended DNS errors (RFC 8914 §2).
 const EXTENDED_ERROR: u16 = 15;
-/// The flags of an OPT record without those that have a meaning, or may get one soon: DO (RFC
-/// 3225), CO (RFC 9824), and the third one.
+/// Flags of an OPT record except those that have a meaning, or may get one soon: DO (RFC 3225), CO (RFC 9824), and the
+/// third one.
 const NO_MEANING: u16 = 0x1fff;
 
-/// Queries that get an answer, and, where there is a far side, NXDOMAIN, SERVFAIL and a truncated
-/// answer.
+/// Returns queries that get an answer. With a test zone, others get NXDOMAIN, SERVFAIL and a truncated answer.
 fn all_sorts(t: &mut Trial<'_>) -> Vec<Message> {
     let mut queries = vec![query(t)];
     if t.subject().zone.is_some() {
@@ -32,7 +31,7 @@ fn all_sorts(t: &mut Trial<'_>) -> Vec<Message> {
 pub(super) fn replies_have_opt(t: &mut Trial<'_>) -> Judged {
     for (n, query) in all_sorts(t).iter().enumerate() {
         let reply = t.ask(query)?;
-        // RFC 6891 §7 wants that of responders which do not implement it.
+        // RFC 6891 §7 requires that of responders that do not implement EDNS.
         if n == 0 && reply.rcode == rcode::FORMERR && reply.opt_records == 0 {
             return Err(Fault::NotOffered("the server does not implement EDNS".into()));
         }
@@ -97,9 +96,9 @@ pub(super) fn replies_have_no_opt(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// What is judged is what reaches the far side: other options and payloads are the server's own. A
-/// DNS64 server makes answers of its own, so it is none of the middleboxes that simply forward and
-/// leave the record as it is (§6.2.6).
+/// Judges the queries that reach the test authoritative server: other options and payload sizes are up to the server. A
+/// DNS64 server generates answers, so it is none of the middleboxes that simply forward a message and leave its OPT
+/// record unchanged (§6.2.6).
 pub(super) fn opt_goes_no_further(t: &mut Trial<'_>) -> Judged {
     let mut query = query(t);
     if let Some(edns) = &mut query.edns {
@@ -120,7 +119,7 @@ pub(super) fn opt_goes_no_further(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Sends octets that are not a [`Message`]; the reply, which must come.
+/// Sends octets that are not a [`Message`], and returns the required reply.
 fn send(t: &mut Trial<'_>, octets: &[u8], what: &str) -> Judged<(Vec<u8>, Message)> {
     let reply = t.reply_to_octets(octets, what)?;
     let parsed = Message::parse(&reply);
@@ -175,7 +174,7 @@ pub(super) fn version_is_0(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// The flags of the reply's OPT record.
+/// Returns the flags of the reply's OPT record.
 fn flags(octets: &[u8]) -> Option<u16> {
     let message = Parsed::from_octets(octets).ok()?;
     let mut records = message.additional().ok()?.flatten();
@@ -186,7 +185,7 @@ fn flags(octets: &[u8]) -> Option<u16> {
 
 pub(super) fn unknown_flags_are_zero(t: &mut Trial<'_>) -> Judged {
     let mut octets = query(t).octets();
-    // Behind the flags of an OPT record without options is RDLENGTH.
+    // RDLENGTH follows the flags of an OPT record without options.
     let at = octets.len() - 4;
     octets[at..at + 2].copy_from_slice(&NO_MEANING.to_be_bytes());
     let (octets, reply) = send(t, &octets, "a query with unknown EDNS flags")?;
@@ -203,7 +202,7 @@ pub(super) fn falls_back(t: &mut Trial<'_>) -> Judged {
 pub(super) fn long_option_is_a_format_error(t: &mut Trial<'_>) -> Judged {
     let mut octets = query(t).octets();
     let at = octets.len() - 1;
-    // RDLENGTH is 4: an option that says that nine octets follow.
+    // RDLENGTH is 4: an option whose length field is nine octets.
     octets[at] = 4;
     octets.extend([UNKNOWN.to_be_bytes(), [0, 9]].concat());
     let (_, reply) = send(t, &octets, "a query with an option that is too long")?;

@@ -1,4 +1,4 @@
-//! Scripts: what the header says, opcodes, types and classes.
+//! Scripts: the header, opcodes, types and classes.
 
 use domain::base::iana::{Class, Rtype};
 
@@ -6,13 +6,13 @@ use super::common::{NOTIFY, SILENCE, STATUS, UPDATE, known, query};
 use crate::message::{Flags, Message, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect, rcode_name};
 
-/// Opcodes that a recursive server does not have: STATUS, and two that are unassigned.
+/// Opcodes that a recursive server does not support: STATUS, and two unassigned ones.
 const UNKNOWN_OPCODES: [u8; 3] = [STATUS, 3, 15];
 
 pub(super) fn id_and_question_are_echoed(t: &mut Trial<'_>) -> Judged {
     let name = known(t);
     for (id, qtype) in [(0, Rtype::AAAA), (1, Rtype::A), (0xffff, Rtype::TXT)] {
-        // That the id is the same is judged with each reply.
+        // Equality of the ID is judged with each reply.
         let query = Message { id, ..Message::query(&name, qtype) };
         let reply = t.ask(&query)?;
         expect(reply.questions == query.questions, || {
@@ -32,7 +32,7 @@ pub(super) fn rd_is_copied(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Judges the flags of answers, and of denials where there is a far side.
+/// Judges the flags of answers and, if there is a test zone, of denials.
 pub(super) fn flag(t: &mut Trial<'_>, wrong: &str, right: fn(Flags) -> bool) -> Judged {
     let mut queries = vec![query(t)];
     if t.subject().zone.is_some() {
@@ -46,7 +46,7 @@ pub(super) fn flag(t: &mut Trial<'_>, wrong: &str, right: fn(Flags) -> bool) -> 
     Ok(())
 }
 
-/// The reserved bit in the fourth octet of a header.
+/// Reserved bit in the fourth octet of a header.
 const RESERVED: u8 = 0x40;
 
 pub(super) fn reserved_bit_is_zero(t: &mut Trial<'_>) -> Judged {
@@ -61,12 +61,12 @@ pub(super) fn reserved_bit_is_zero(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// A query with this opcode, and nothing that makes it more than a header and a question.
+/// Returns a query with this opcode that consists of a header and a question only.
 fn with_opcode(t: &mut Trial<'_>, opcode: u8) -> Message {
     Message { opcode, edns: None, opt_records: 0, ..query(t) }
 }
 
-/// Whether there has to be a reply is judged elsewhere.
+/// Another check judges whether there must be a reply.
 pub(super) fn opcode_is_copied(t: &mut Trial<'_>) -> Judged {
     let mut replied = false;
     for opcode in UNKNOWN_OPCODES {
@@ -127,7 +127,7 @@ pub(super) fn classes_are_replied_to(t: &mut Trial<'_>) -> Judged {
         let mut query = query(t);
         query.questions.iter_mut().for_each(|question| question.class = class);
         let reply = t.ask(&query)?;
-        // RFC 1035 §3.2.5: class ANY is any class, IN too.
+        // RFC 1035 §3.2.5: class ANY is any class, including IN.
         let made = class != Class::ANY && reply.answers(Rtype::AAAA).next().is_some();
         expect(!made, || format!("there are AAAA records in the reply to class {class}"))?;
     }

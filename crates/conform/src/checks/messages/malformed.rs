@@ -1,4 +1,4 @@
-//! Scripts: what is no proper query.
+//! Scripts: malformed queries.
 
 use domain::utils::base16;
 
@@ -11,20 +11,20 @@ const HEADER: usize = 12;
 /// QTYPE AAAA and QCLASS IN.
 const AAAA_IN: [u8; 4] = [0, 28, 0, 1];
 
-/// A query with this question, and no OPT record.
+/// Returns a query with this question and without an OPT record.
 fn with_question(question: &[u8]) -> Vec<u8> {
     let [high, low] = rand::random::<u16>().to_be_bytes();
     [&[high, low, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0], question].concat()
 }
 
-/// The octets, so that a fault can be repeated by hand; the beginning, if they are many.
+/// Formats the octets so that a failure can be repeated by hand; long ones are cut.
 fn shown(octets: &[u8]) -> String {
     let begin = base16::encode_string(&octets[..octets.len().min(40)]);
     let more = if octets.len() > 40 { "…" } else { "" };
     format!("{begin}{more} ({} octets)", octets.len())
 }
 
-/// What is right for a malformed query: no reply, or FORMERR with its id.
+/// Requires the correct result for a malformed query: no reply, or FORMERR with its ID.
 fn is_refused(t: &mut Trial<'_>, octets: &[u8]) -> Judged {
     let Some(reply) = t.send_octets(octets, SILENCE)? else { return Ok(()) };
     let code = reply.get(3).map(|octet| u16::from(octet & 0xf));
@@ -35,7 +35,7 @@ fn is_refused(t: &mut Trial<'_>, octets: &[u8]) -> Judged {
     expect(!ids_differ, || format!("FORMERR with another id came for {}", sent()))
 }
 
-/// Each of them is refused; in the end the server still answers.
+/// Requires that each query is rejected and that the server still answers at the end.
 fn all_are_refused(t: &mut Trial<'_>, queries: &[Vec<u8>]) -> Judged {
     for octets in queries {
         is_refused(t, octets)?;
@@ -70,15 +70,15 @@ pub(super) fn no_header(t: &mut Trial<'_>) -> Judged {
 }
 
 pub(super) fn pointers(t: &mut Trial<'_>) -> Judged {
-    // The question begins at octet 12: pointers to itself, to what follows it, to a label that
-    // leads back to it, and beyond the end of the message.
+    // The question begins at octet 12: pointers to itself, to the octets after it, to a label that points back to it,
+    // and beyond the end of the message.
     let names: [&[u8]; 4] =
         [&[0xc0, 12], &[0xc0, 14], &[1, b'x', 0xc0, 12], &[1, b'x', 0xff, 0xff]];
     all_are_refused(t, &names.map(|name| with_question(&[name, &AAAA_IN].concat())))
 }
 
 pub(super) fn long_labels(t: &mut Trial<'_>) -> Judged {
-    // The lengths 64, 100 and 191 have one of the high order two bits.
+    // The lengths 64, 100 and 191 have one of the two high-order bits set.
     let queries = [64_u8, 100, 191].map(|len| {
         let label = vec![b'x'; usize::from(len)];
         with_question(&[&[len], label.as_slice(), &[0], &AAAA_IN].concat())
@@ -88,7 +88,7 @@ pub(super) fn long_labels(t: &mut Trial<'_>) -> Judged {
 
 pub(super) fn long_name(t: &mut Trial<'_>) -> Judged {
     let label = |len: u8| [vec![len], vec![b'x'; usize::from(len)]].concat();
-    // Four labels of 63 octets make 257 octets with the root; with the last of 62 they make 256.
+    // Four labels of 63 octets give 257 octets with the root; if the last has 62, they give 256.
     let names = [[63, 63, 63, 62], [63, 63, 63, 63]];
     let queries = names.map(|lengths| {
         let name = lengths.map(label).concat();
