@@ -1,4 +1,4 @@
-//! The checks, in a file for each RFC or family. This order is the order of all tables.
+//! The checks, with one file for each RFC or family. Their order is the order of all tables.
 
 mod hostile;
 mod messages;

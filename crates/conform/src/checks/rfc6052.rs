@@ -1,8 +1,8 @@
-//! RFC 6052: how an IPv4 address becomes an IPv6 address, for each of the six prefix lengths, and
-//! what the Well-Known Prefix must not stand for.
+//! RFC 6052: conversion of an IPv4 address to an IPv6 address, for each of the six prefix lengths, and addresses that
+//! the Well-Known Prefix must not represent.
 //!
-//! The places of the four octets stand here once more, as the RFC lists them, so that a mistake in
-//! [`crate::expected`] does not go unseen.
+//! The positions of the four octets are listed here again, as in the RFC, so that an error in [`crate::expected`] is
+//! detected.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -14,7 +14,7 @@ use crate::label;
 use crate::message::{Message, Name, Record, name, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect};
 
-/// For each prefix length the octets of an IPv6 address that hold the IPv4 address (RFC 6052 §2.2).
+/// Octets of an IPv6 address that hold the IPv4 address, for each prefix length (RFC 6052 §2.2).
 const PLACES: [(u8, [usize; 4]); 6] = [
     (32, [4, 5, 6, 7]),
     (40, [5, 6, 7, 9]),
@@ -366,12 +366,12 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// The AAAA records of an answer.
+/// Returns the addresses of the AAAA records of an answer.
 pub(super) fn addresses(reply: &Message) -> Vec<Ipv6Addr> {
     reply.answer.iter().filter_map(Record::ipv6).collect()
 }
 
-/// Addresses as a text for people.
+/// Formats addresses for messages.
 pub(super) fn list(addresses: &[Ipv6Addr]) -> String {
     match addresses {
         [] => "none".into(),
@@ -379,14 +379,14 @@ pub(super) fn list(addresses: &[Ipv6Addr]) -> String {
     }
 }
 
-/// The name of an address in ip6.arpa (RFC 3596 §2.5).
+/// Returns the name of an address in ip6.arpa (RFC 3596 §2.5).
 pub(super) fn reverse(address: Ipv6Addr) -> Name {
     let bits = u128::from(address);
     let digits: String = (0..32).map(|n| format!("{:x}.", bits >> (4 * n) & 0xf)).collect();
     name(&format!("{digits}ip6.arpa"))
 }
 
-/// Whether the octets of `v4` stand in the address where the length of a prefix puts them.
+/// True if the octets of `v4` are at the positions that belong to one of the prefix lengths.
 pub(super) fn holds(address: Ipv6Addr, v4: Ipv4Addr) -> bool {
     let octets = address.octets();
     let at = |places: [usize; 4]| places.map(|place| octets[place]) == v4.octets();
@@ -397,12 +397,12 @@ fn v4(text: &str) -> Ipv4Addr {
     text.parse().expect("addresses of checks are literals")
 }
 
-/// The labels of a name with these A records.
+/// Returns the labels of a name with these A records.
 fn with_a(v4: &[&str]) -> String {
     v4.iter().map(|v4| format!("v4-{}", v4.replace('.', "-"))).collect::<Vec<_>>().join(".")
 }
 
-/// Each of the IPv4 addresses is embedded below each prefix, and nothing else is in the answer.
+/// Requires that each of the IPv4 addresses is embedded below each prefix, and that the answer contains nothing else.
 fn embeds(t: &mut Trial<'_>, v4: &[&str]) -> Judged {
     let (_, reply) = t.aaaa(&with_a(v4))?;
     let wanted: Vec<Ipv6Addr> = v4.iter().flat_map(|v4| t.embedded(v4)).collect();
@@ -420,14 +420,14 @@ fn one_prefix(t: &mut Trial<'_>) -> Judged {
         .try_for_each(|v4| embeds(t, &[v4]))
 }
 
-/// The prefixes of the server that have this length, and the places of the octets.
+/// Returns the prefixes of the server that have this length, and the positions of the octets.
 fn of_length(t: &Trial<'_>, len: u8) -> Vec<(Prefix, [usize; 4])> {
     let places = PLACES.into_iter().find(|(of, _)| *of == len);
     let prefixes = t.subject().prefixes.iter().filter(|prefix| prefix.length() == len);
     prefixes.filter_map(|prefix| Some((*prefix, places?.1))).collect()
 }
 
-/// The prefix with the octets of `v4` in these places.
+/// Returns the prefix with the octets of `v4` at these positions.
 fn placed(prefix: Prefix, places: [usize; 4], v4: Ipv4Addr) -> Ipv6Addr {
     let mut octets = prefix.with(Ipv4Addr::UNSPECIFIED).octets();
     for (place, octet) in places.into_iter().zip(v4.octets()) {
@@ -496,8 +496,8 @@ fn suffix(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// The server's prefixes but those that lie below each other: RFC 6052 does not say which of them a
-/// reverse name belongs to.
+/// Returns the prefixes of the server except those below each other: RFC 6052 does not specify which of those a reverse
+/// name belongs to.
 pub(super) fn apart(t: &Trial<'_>) -> Judged<Vec<Prefix>> {
     let all = t.subject().prefixes;
     let bits = |prefix: &Prefix| u128::from(prefix.with(Ipv4Addr::UNSPECIFIED));
@@ -513,8 +513,8 @@ pub(super) fn apart(t: &Trial<'_>) -> Judged<Vec<Prefix>> {
     Ok(apart)
 }
 
-/// Asks for the pointer of `v4` below each prefix, with so many added to the suffix, and judges
-/// where it leads: the far side has `ptr-1-2-3-4.ZONE` for 1.2.3.4.
+/// Sends PTR queries for `v4` below each prefix, with this number added to the suffix, and judges the target: the test
+/// authoritative server has `ptr-1-2-3-4.ZONE` for 1.2.3.4.
 fn points(t: &mut Trial<'_>, text: &str, suffix: u128) -> Judged {
     let Some(zone) = t.subject().zone.cloned() else {
         return Err(Fault::NotTried("needs a zone".into()));
@@ -542,13 +542,13 @@ fn points(t: &mut Trial<'_>, text: &str, suffix: u128) -> Judged {
     Ok(())
 }
 
-/// The name to which the reverse name of an address leads, directly or by an alias.
+/// Returns the target of the PTR record of an address, directly or by an alias.
 pub(super) fn pointer(t: &mut Trial<'_>, address: Ipv6Addr) -> Judged<Option<Name>> {
     let reply = t.ask(&Message::query(&reverse(address), Rtype::PTR))?;
     Ok(reply.answers(Rtype::PTR).find_map(Record::target))
 }
 
-/// The bits of the IPv4 address and of the suffix are those of the table, whatever the prefix is.
+/// Requires the bits of the IPv4 address and of the suffix that the table has, whatever the prefix.
 fn vectors(t: &mut Trial<'_>) -> Judged {
     let (_, reply) = t.aaaa("v4-192-0-2-33")?;
     let found = addresses(&reply);
@@ -573,11 +573,11 @@ fn vectors(t: &mut Trial<'_>) -> Judged {
     if tried { Ok(()) } else { Err(Fault::NotOffered(why.into())) }
 }
 
-/// No address below the Well-Known Prefix is made of these.
+/// Requires that no address below the Well-Known Prefix is synthesized from these.
 fn left_out(t: &mut Trial<'_>, all: &[&str]) -> Judged {
     for text in all {
         let (_, reply) = t.aaaa(&with_a(&[text]))?;
-        // A failure makes no address either, of anything.
+        // A failure has no address either, whatever its cause.
         reply.has_rcode(rcode::NOERROR)?;
         let made = WELL_KNOWN.with(v4(text));
         expect(!addresses(&reply).contains(&made), || {

@@ -1,15 +1,15 @@
-//! RFC 6147 §3 and §5.5: what a DNS64 does with DO, CD and AD, and what RFC 4035 and RFC 6840 say
-//! of these bits where DNS64 meets them. The scripts are in `scripts`.
+//! RFC 6147 §3 and §5.5: treatment of DO, CD and AD by a DNS64, and requirements of RFC 4035 and RFC 6840 on these bits
+//! that concern DNS64. The scripts are in `scripts`.
 //!
 //! | zone | without CD | with CD |
 //! |---|---|---|
-//! | unsigned | translated; never AD | CD+DO: as it is |
-//! | `secure`, `nsec3` | translated; with DO it may be, AD then | CD+DO: as it is, with its proof |
-//! | `bogus`, `expired` | SERVFAIL | as it is |
+//! | unsigned | synthesized; never AD | CD+DO: unchanged |
+//! | `secure`, `nsec3` | synthesized; optional with DO, then with AD | CD+DO: unchanged, with its proof |
+//! | `bogus`, `expired` | SERVFAIL | unchanged |
 //!
-//! A server without validation believes all zones alike; §3 says what is expected of it. RFC 6147
-//! §5.5, item 1, allows no AD without DO, but RFC 6840 §5.7 lets a client ask for it by AD: servers
-//! that set it and servers that do not are both right here.
+//! A server without validation treats all zones alike, as described in §3. RFC 6147 §5.5, item 1, allows no AD without
+//! DO, but RFC 6840 §5.7 lets a client request it by AD. Servers that set it and servers that do not are therefore both
+//! correct here.
 
 mod scripts;
 
@@ -17,7 +17,7 @@ use domain::base::iana::Rtype;
 
 use crate::check::{Check, Level, Need};
 
-/// What the checks of servers that validate have in common; each fills in the rest.
+/// Common fields of the checks of validating servers; each check sets the others.
 const VALIDATING: Check = Check {
     rfc: 6147,
     section: "5.5",
@@ -26,7 +26,7 @@ const VALIDATING: Check = Check {
     ..Check::BASE
 };
 
-/// … of those that do not.
+/// … of servers that do not validate.
 const TRUSTING: Check = Check {
     section: "3",
     level: Level::Says,
@@ -34,7 +34,7 @@ const TRUSTING: Check = Check {
     ..VALIDATING
 };
 
-/// … and of both.
+/// … of both.
 const BOTH: Check = Check { needs: &[Need::Zone], ..VALIDATING };
 
 const CD_AND_DO: &str = "If the CD bit is set and DO is set, then vDNS64 MAY perform validation, \

@@ -1,8 +1,7 @@
-//! RFC 6147 §5.3 and §5.4: names of addresses, the additional section, all other types, and how a
-//! reply is put together. The scripts are in `reverse` (§5.3.1) and `reply` (the rest).
+//! RFC 6147 §5.3 and §5.4: reverse names, the additional section, all other types, and assembling a reply. The scripts
+//! are in `reverse` (§5.3.1) and `reply` (the rest).
 //!
-//! Section 6 has no checks: it speaks to operators, hosts and validators behind a DNS64, not to the
-//! server.
+//! Section 6 has no checks: it addresses operators, hosts and validators behind a DNS64, not the server.
 
 mod reply;
 mod reverse;
@@ -11,7 +10,7 @@ use domain::base::iana::Rtype;
 
 use crate::check::{Check, Level, Need};
 
-/// What the checks of this file have in common; each fills in the rest.
+/// Common fields of the checks of this file; each check sets the others.
 const RFC6147: Check = Check { rfc: 6147, ..Check::BASE };
 
 /// … and those of reverse names.

@@ -1,9 +1,8 @@
-//! RFC 7050 and RFC 8880: ipv4only.arpa, by which hosts find the prefix, and what a DNS64 server
-//! has to know of it without asking anybody.
+//! RFC 7050 and RFC 8880: ipv4only.arpa, by which hosts discover the prefix, and the answers that a DNS64 server must
+//! give without an upstream query.
 //!
-//! RFC 8880 §7.1 updates RFC 7050 §5, which forbade every special treatment of the name. Where it
-//! matters whether the far side was asked, a check uses a type or a name that nobody has asked for
-//! before, so that no cache hides what the server does.
+//! RFC 8880 §7.1 updates RFC 7050 §5, which forbade every special treatment of the name. If a check depends on upstream
+//! queries, it uses a type or a name that is new to every cache.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::thread;
@@ -18,13 +17,13 @@ use crate::label;
 use crate::message::{Message, Name, Record, name, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect};
 
-/// The name by which hosts find the prefix.
+/// Name by which hosts discover the prefix.
 const NAME: &str = "ipv4only.arpa";
-/// Its addresses (RFC 7050 §2.2).
+/// Addresses of the name (RFC 7050 §2.2).
 const WELL_KNOWN: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
-/// The names of these addresses.
+/// Reverse names of these addresses.
 const REVERSE: [&str; 2] = ["170.0.0.192.in-addr.arpa", "171.0.0.192.in-addr.arpa"];
-/// Types of which the name has no records, and which no part of DNS makes up.
+/// Types of which the name has no records, and which no part of DNS synthesizes.
 const OTHER_TYPES: [Rtype; 4] = [Rtype::MX, Rtype::TXT, Rtype::SRV, Rtype::HTTPS];
 
 const GENERATES: &str = "DNS64 recursive resolvers MUST generate the 192.0.0.170 and 192.0.0.171 \
@@ -367,7 +366,7 @@ fn ask(t: &mut Trial<'_>, text: &str, qtype: Rtype) -> Judged<Message> {
     t.ask(&Message::query(&name(text), qtype))
 }
 
-/// Asks for ipv4only.arpa with something else than usual.
+/// Queries ipv4only.arpa with a change to the usual query.
 fn ask_with(t: &mut Trial<'_>, qtype: Rtype, change: fn(&mut Message)) -> Judged<Message> {
     let mut query = Message::query(&name(NAME), qtype);
     change(&mut query);
@@ -378,7 +377,7 @@ fn dnssec_ok(query: &mut Message) {
     query.edns.iter_mut().for_each(|edns| edns.dnssec_ok = true);
 }
 
-/// Both addresses below each prefix.
+/// Returns both addresses below each prefix.
 fn synthesized(t: &Trial<'_>) -> Vec<Ipv6Addr> {
     let prefixes = t.subject().prefixes.iter();
     prefixes.flat_map(|prefix| WELL_KNOWN.map(|v4| prefix.with(v4))).collect()
@@ -414,7 +413,7 @@ fn several(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// A host that trusts ipv4only.arpa makes the addresses that the server makes.
+/// A host that uses ipv4only.arpa synthesizes the same addresses as the server.
 fn same_prefix(t: &mut Trial<'_>) -> Judged {
     let shown = addresses(&ask(t, NAME, Rtype::AAAA)?);
     let (_, reply) = t.aaaa("v4-1-2-3-4")?;
@@ -436,7 +435,7 @@ fn lasting(t: &mut Trial<'_>) -> Judged {
     if ttl > 10 {
         return Ok(());
     }
-    // It may be what is left of a longer one.
+    // It may be the rest of a longer TTL.
     thread::sleep(Duration::from_secs(u64::from(ttl.min(6)) + 1));
     let again = ask(t, NAME, Rtype::AAAA)?.ttl(Rtype::AAAA)?;
     expect(again > 10 || again < ttl, || format!("the TTL is {again} s"))
@@ -462,7 +461,7 @@ fn letter_case(t: &mut Trial<'_>) -> Judged {
 
 fn every_query(t: &mut Trial<'_>) -> Judged {
     let plain = ask_with(t, Rtype::AAAA, |query| query.edns = None)?;
-    // Without EDNS a reply has 512 octets: enough for six prefixes, but that is not the question.
+    // Without EDNS a reply has 512 octets. That is enough for six prefixes, and this check is not about size.
     if !plain.flags.tc {
         plain.has_aaaa(&synthesized(t))?;
     }
@@ -470,9 +469,8 @@ fn every_query(t: &mut Trial<'_>) -> Judged {
     reply.has_aaaa(&synthesized(t))
 }
 
-/// RFC 8880 §7.1 wants AAAA records here too, and RFC 6147 §5.5 wants none to be made for clients
-/// that set CD and DO: either is right, but nothing between them. The A records are there in any
-/// case.
+/// RFC 8880 §7.1 requires AAAA records here too, and RFC 6147 §5.5 forbids synthesis for clients that set CD and DO:
+/// either is correct, but nothing in between. The A records are always there.
 fn client_validates(t: &mut Trial<'_>) -> Judged {
     let validates = |query: &mut Message| {
         query.flags.cd = true;
@@ -496,7 +494,7 @@ fn not_authentic(t: &mut Trial<'_>) -> Judged {
     expect(signatures == 0, || format!("the answer has {signatures} RRSIG records"))
 }
 
-/// A type for private use (RFC 6895 §3.1) for which the far side was not asked yet.
+/// Returns a type for private use (RFC 6895 §3.1) for which the test authoritative server has received no query yet.
 fn fresh_type(t: &Trial<'_>, of: &Name) -> Judged<Rtype> {
     let asked = t.asked(of)?;
     let is_fresh = |qtype: &u16| asked.iter().all(|question| question.qtype != *qtype);
@@ -534,7 +532,7 @@ fn delegation_signer(t: &mut Trial<'_>) -> Judged {
     Err(Fault::NotTried("the far side was asked before, so the server may remember it".into()))
 }
 
-/// A name below ipv4only.arpa that nobody has asked for yet.
+/// Returns a new name below ipv4only.arpa.
 fn child() -> Name {
     name(&format!("x{:x}.{NAME}", rand::random::<u64>()))
 }
@@ -577,13 +575,13 @@ fn lookalike(t: &mut Trial<'_>) -> Judged {
     reply.has_aaaa(&t.embedded("1.2.3.4"))
 }
 
-/// The far side's name for an address: `ptr-1-2-3-4.ZONE`.
+/// Returns the test zone's name for an address: `ptr-1-2-3-4.ZONE`.
 fn far_name(t: &Trial<'_>, v4: Ipv4Addr) -> Judged<Name> {
     let zone = t.subject().zone.ok_or_else(|| Fault::NotTried("needs a zone".into()))?;
     Ok(label::prepend(&format!("ptr-{}", v4.to_string().replace('.', "-")), zone))
 }
 
-/// The name of 192.0.0.170 is this one.
+/// Requires this name for 192.0.0.170.
 fn reverse_is(t: &mut Trial<'_>, wanted: &Name) -> Judged {
     let reply = ask(t, REVERSE[0], Rtype::PTR)?;
     reply.has_rcode(rcode::NOERROR)?;
@@ -594,7 +592,7 @@ fn reverse_is(t: &mut Trial<'_>, wanted: &Name) -> Judged {
     })
 }
 
-/// The far side gives the address a name that it has nowhere else.
+/// The test authoritative server gives the address a name that exists nowhere else.
 fn reverse_is_not_special(t: &mut Trial<'_>) -> Judged {
     let wanted = far_name(t, WELL_KNOWN[0])?;
     reverse_is(t, &wanted)
@@ -622,7 +620,7 @@ fn reverse_has_nothing_below(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// The prefixes below which the server has names in ip6.arpa, if it takes them from in-addr.arpa.
+/// Returns the prefixes below which the server has names in ip6.arpa, if it derives them from in-addr.arpa.
 fn mapped_reverse(t: &mut Trial<'_>) -> Judged<Vec<Prefix>> {
     let prefixes = apart(t)?;
     let zone = t.subject().zone.cloned();

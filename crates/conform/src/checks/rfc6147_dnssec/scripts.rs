@@ -7,13 +7,13 @@ use domain::base::iana::Rtype;
 use crate::message::{Message, Name, Record, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect};
 
-/// An address that a host has of its own, and its label.
+/// Native address of a host, and its label.
 const NATIVE: Ipv6Addr = Ipv6Addr::new(0x2600, 1, 0, 0, 0, 0, 0, 0x53);
 const NATIVE_LABEL: &str = "v6-26000001000000000000000000000053";
-/// What the made records of the label `v4-1-2-3-4` are made of.
+/// IPv4 address from which the records of the label `v4-1-2-3-4` are synthesized.
 const MADE_OF: &str = "1.2.3.4";
 
-/// The bits of a query that DNSSEC is about.
+/// The bits of a query that concern DNSSEC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bits {
     dnssec_ok: bool,
@@ -31,7 +31,7 @@ const CD_DO: Bits = Bits { dnssec_ok: true, ..CD };
 const ALL: [Bits; 8] = [PLAIN, AD, CD, DO, AD_CD, AD_DO, CD_DO, Bits { dnssec_ok: true, ..AD_CD }];
 
 impl Bits {
-    /// The bits in words, for a verdict.
+    /// Returns the bits as text for a verdict.
     fn in_words(self) -> String {
         let set = [(self.dnssec_ok, "DO"), (self.cd, "CD"), (self.ad, "AD")];
         let set: Vec<&str> = set.iter().filter(|(on, _)| *on).map(|(_, bit)| *bit).collect();
@@ -43,7 +43,7 @@ impl Bits {
     }
 }
 
-/// Asks for a name that may have been asked for before.
+/// Queries a name that may have been queried before.
 fn again(t: &mut Trial<'_>, name: &Name, qtype: Rtype, bits: Bits) -> Judged<Message> {
     let mut query = Message::query(name, qtype);
     query.flags.cd = bits.cd;
@@ -54,13 +54,13 @@ fn again(t: &mut Trial<'_>, name: &Name, qtype: Rtype, bits: Bits) -> Judged<Mes
     t.ask(&query)
 }
 
-/// Asks for a new name.
+/// Queries a new name.
 fn ask(t: &mut Trial<'_>, labels: &str, qtype: Rtype, bits: Bits) -> Judged<Message> {
     let name = t.name(labels);
     again(t, &name, qtype, bits)
 }
 
-/// A judgement with the name and the bits that it is about.
+/// Adds the name and the bits to a judgement.
 fn about(judged: Judged, labels: &str, bits: Bits) -> Judged {
     judged.map_err(|fault| match fault {
         Fault::Wrong(why) => Fault::Wrong(format!("{labels} {}: {why}", bits.in_words())),
@@ -68,33 +68,33 @@ fn about(judged: Judged, labels: &str, bits: Bits) -> Judged {
     })
 }
 
-/// The labels of a host with an address of its own, in a zone.
+/// Returns the labels of a host with a native address, in a zone.
 fn native(zone: &str) -> String {
     format!("{NATIVE_LABEL}.{zone}")
 }
 
-/// AD is as wanted.
+/// Requires this value of AD.
 fn has_ad(reply: &Message, wanted: bool) -> Judged {
     expect(reply.flags.ad == wanted, || format!("AD is {}", if wanted { "not set" } else { "set" }))
 }
 
-/// Whether a section has a signature over records of this type.
+/// True if a section has a signature over records of this type.
 fn is_signed(section: &[Record], covered: Rtype) -> bool {
     section.iter().any(|record| covers(record) == Some(covered))
 }
 
-/// The type that a signature covers (RFC 4034 §3.1.1).
+/// Returns the type that a signature covers (RFC 4034 §3.1.1).
 fn covers(record: &Record) -> Option<Rtype> {
     let octets = record.data.first_chunk::<2>().filter(|_| record.rtype == Rtype::RRSIG)?;
     Some(Rtype::from_int(u16::from_be_bytes(*octets)))
 }
 
-/// Whether AAAA records are in the answer.
+/// True if the answer has AAAA records.
 fn is_made(reply: &Message) -> bool {
     reply.answers(Rtype::AAAA).next().is_some()
 }
 
-/// NODATA with SOA, NSEC or NSEC3, and their signatures.
+/// Requires NODATA with SOA, NSEC or NSEC3, and their signatures.
 fn has_proof(reply: &Message) -> Judged {
     reply.lacks(Rtype::AAAA)?;
     let has = |rtype| reply.authority.iter().any(|record| record.rtype == rtype);
@@ -106,8 +106,7 @@ fn has_proof(reply: &Message) -> Judged {
     expect(is_signed(&reply.authority, proof), || format!("the {proof} record has no signature"))
 }
 
-/// For checks of servers that know DNSSEC: those that do not are not at fault (RFC 6147 §3, item
-/// 2).
+/// Requires DNSSEC support for the checks that need it; a server without it is not at fault (RFC 6147 §3, item 2).
 fn knows_dnssec(t: &mut Trial<'_>) -> Judged {
     let reply = ask(t, &native("secure"), Rtype::AAAA, DO)?;
     if is_signed(&reply.answer, Rtype::AAAA) {
@@ -206,12 +205,12 @@ pub(super) fn made_not_signed(t: &mut Trial<'_>) -> Judged {
     if has_any { Ok(()) } else { leaves_signed() }
 }
 
-/// A server may leave names as they are for clients with DO (RFC 6147 §5.5, item 2).
+/// A server may return names unchanged to clients with DO (RFC 6147 §5.5, item 2).
 fn leaves_signed() -> Judged {
     Err(Fault::NotOffered("it makes nothing of signed names for clients with DO".into()))
 }
 
-/// With CD and DO these names have no AAAA records.
+/// Requires that these names have no AAAA records with CD and DO.
 pub(super) fn not_made(t: &mut Trial<'_>, all: &[&str]) -> Judged {
     for labels in all {
         let reply = ask(t, labels, Rtype::AAAA, CD_DO)?;
@@ -255,7 +254,7 @@ pub(super) fn cd_do_bogus(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Without CD all these names are SERVFAIL without a record, whatever DO and AD are.
+/// Requires SERVFAIL without a record for all these names without CD, whatever DO and AD are.
 pub(super) fn fails(t: &mut Trial<'_>, all: &[&str], qtype: Rtype) -> Judged {
     for labels in all {
         for bits in [PLAIN, DO, AD, AD_DO] {
@@ -268,7 +267,7 @@ pub(super) fn fails(t: &mut Trial<'_>, all: &[&str], qtype: Rtype) -> Judged {
     Ok(())
 }
 
-/// Without CD and DO the address of each name is made of 1.2.3.4.
+/// Requires for each name, without CD and DO, the address synthesized from 1.2.3.4.
 pub(super) fn made(t: &mut Trial<'_>, all: &[&str]) -> Judged {
     for labels in all {
         let reply = ask(t, labels, Rtype::AAAA, PLAIN)?;
@@ -404,7 +403,7 @@ pub(super) fn cd_upstream(t: &mut Trial<'_>) -> Judged {
 }
 
 pub(super) fn cd_copied(t: &mut Trial<'_>) -> Judged {
-    // Native records are asked for without AD only, to keep the number of questions down.
+    // Native records are queried without AD only, to limit the number of queries.
     let native = ALL.into_iter().filter(|bits| !bits.ad).map(|bits| (NATIVE_LABEL, bits));
     for (labels, bits) in ALL.into_iter().map(|bits| ("v4-1-2-3-4", bits)).chain(native) {
         let reply = ask(t, labels, Rtype::AAAA, bits)?;

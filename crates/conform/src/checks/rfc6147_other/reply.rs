@@ -1,5 +1,4 @@
-//! Scripts of RFC 6147 §5.3.2 to §5.4: the additional section, other types than AAAA, and how a
-//! reply is put together.
+//! Scripts of RFC 6147 §5.3.2 to §5.4: the additional section, other types than AAAA, and assembling a reply.
 
 use std::net::Ipv4Addr;
 
@@ -11,7 +10,7 @@ use crate::trial::{Fault, Judge, Judged, Trial, expect};
 const MADE_OF: &str = "1.2.3.4";
 const V4: Ipv4Addr = Ipv4Addr::new(1, 2, 3, 4);
 
-/// The host that the far side's MX, NS and SRV records name: `NONCE.host.v4-1-2-3-4.ZONE`.
+/// Returns the host that MX, NS and SRV records of the test zone name: `NONCE.host.v4-1-2-3-4.ZONE`.
 fn host(record: &Record) -> Option<Name> {
     let before = match record.rtype {
         Rtype::MX => 2,
@@ -21,7 +20,7 @@ fn host(record: &Record) -> Option<Name> {
     Name::from_octets(record.data.get(before..)?.to_vec()).ok()
 }
 
-/// The name with a label after its first one: `a.c` is `a.b.c` with `b`.
+/// Inserts a label after the first one of a name: `a.c` becomes `a.b.c` with `b`.
 fn with_second(name: &Name, second: &str, rest: &str) -> String {
     let text = name.to_string();
     let nonce = text.split('.').next().unwrap_or_default();
@@ -29,7 +28,7 @@ fn with_second(name: &Name, second: &str, rest: &str) -> String {
     format!("{nonce}.{second}.{}", &text[at..])
 }
 
-/// No AAAA record in the additional section has an address of the server's prefixes.
+/// Requires that no AAAA record in the additional section has an address of the server's prefixes.
 fn has_nothing_made(t: &Trial<'_>, reply: &Message) -> Judged {
     let prefixes = t.subject().prefixes;
     let made = reply.additional.iter().find(|record| {
@@ -83,7 +82,7 @@ pub(super) fn host_is_made(t: &mut Trial<'_>) -> Judged {
     reply.has_aaaa(&t.embedded(MADE_OF))
 }
 
-/// NOERROR, one record of this type that is the name's own, and no other; which is returned.
+/// Requires NOERROR and one record, which has this type and the queried name as its owner; returns it.
 fn only(t: &mut Trial<'_>, labels: &str, qtype: Rtype) -> Judged<Record> {
     let (name, reply) = t.look_up(labels, qtype)?;
     reply.has_rcode(rcode::NOERROR)?;
@@ -125,7 +124,7 @@ pub(super) fn hint(t: &mut Trial<'_>, labels: &str, qtype: Rtype) -> Judged {
     })
 }
 
-/// Keys and values of an HTTPS or SVCB record (RFC 9460 §2.2); `None` if its RDATA is cut short.
+/// Returns the keys and values of an HTTPS or SVCB record (RFC 9460 §2.2); `None` if its RDATA is too short.
 fn parameters(data: &[u8]) -> Option<Vec<(u16, Vec<u8>)>> {
     let mut rest = data.get(2..)?;
     loop {
@@ -161,7 +160,7 @@ pub(super) fn any_after_aaaa(t: &mut Trial<'_>) -> Judged {
             let Some(record) = reply.answers(Rtype::AAAA).next() else {
                 return Err(Fault::NotOffered(format!("it synthesizes no AAAA record for {name}")));
             };
-            // An alias, and the name at its end.
+            // An alias, and its target.
             for name in [&name, &record.owner] {
                 has_no_aaaa(&t.ask_whole(&Message::query(name, Rtype::ANY))?)?;
             }
@@ -199,7 +198,7 @@ pub(super) fn denials(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// The name in letters of both cases, one after the other.
+/// Returns the name in alternating letter case.
 fn mixed(name: &Name) -> Name {
     let mut capital = false;
     let text = name.to_string();
@@ -289,7 +288,7 @@ fn cnames_first(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// 60 A records are 960 octets, 60 AAAA records are 1 680; and 20 are 320 and 560.
+/// 60 A records are 960 octets and 60 AAAA records are 1 680; 20 are 320 and 560.
 pub(super) fn truncation(t: &mut Trial<'_>) -> Judged {
     let prefixes = t.subject().prefixes.len();
     for (labels, records, edns, takes) in

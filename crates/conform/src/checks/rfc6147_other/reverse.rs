@@ -1,8 +1,7 @@
 //! Scripts of RFC 6147 §5.3.1: names of ip6.arpa below a prefix and elsewhere.
 //!
-//! The RFC leaves the server two ways: records of its own, or an alias that leads to the name in
-//! in-addr.arpa. The checks take both; what only an alias can do wrong is not offered by the
-//! others.
+//! The RFC gives the server two ways: PTR records of the name, or an alias for the name in in-addr.arpa. The checks
+//! accept both; if a fault is possible with an alias only, the verdict for the other servers is "not supported".
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -35,21 +34,21 @@ impl Way {
     }
 }
 
-/// A check whose script needs no alias is not tried on servers that make none.
+/// Result of a check that concerns aliases, for servers that use none.
 fn not_offered<T>() -> Judged<T> {
     Err(Fault::NotOffered(
         "it answers PTR queries with records of its own, not with aliases".into(),
     ))
 }
 
-/// The name of an address (RFC 3596 §2.5): its nibbles from the last to the first.
+/// Returns the name of an address (RFC 3596 §2.5): its nibbles from the last to the first.
 fn reverse(address: Ipv6Addr) -> String {
     let digits = format!("{:032x}", u128::from(address));
     let nibbles: Vec<String> = digits.chars().rev().map(String::from).collect();
     format!("{}.ip6.arpa", nibbles.join("."))
 }
 
-/// The name in ip6.arpa of the address in which `v4` is embedded.
+/// Returns the name in ip6.arpa of the address in which `v4` is embedded.
 fn below(prefix: Prefix, v4: &str) -> String {
     reverse(prefix.with(address(v4)))
 }
@@ -58,7 +57,7 @@ fn address(v4: &str) -> Ipv4Addr {
     v4.parse().expect("addresses of checks are literals")
 }
 
-/// The name in in-addr.arpa (RFC 1035 §3.5).
+/// Returns the name in in-addr.arpa (RFC 1035 §3.5).
 fn in_addr(v4: &str) -> Name {
     let [a, b, c, d] = address(v4).octets();
     name(&format!("{d}.{c}.{b}.{a}.in-addr.arpa"))
@@ -75,7 +74,7 @@ fn neither(reply: &Message) -> Fault {
     Fault::Wrong(format!("there is neither an alias nor a pointer of the name: {what}"))
 }
 
-/// The reply is one of the two; an alias leads to `v4`, whose pointer is in the answer too.
+/// Requires one of the two ways; an alias points to the name of `v4`, whose PTR record is in the answer too.
 fn points_to(t: &Trial<'_>, asked: &Name, reply: &Message, v4: &str) -> Judged<Way> {
     let way = Way::of(reply, asked);
     match &way {
@@ -96,8 +95,8 @@ fn points_to(t: &Trial<'_>, asked: &Name, reply: &Message, v4: &str) -> Judged<W
     Ok(way)
 }
 
-/// Only `rfc6147-5.3.1-ptr` blames a server that answers no PTR query below its prefix; to the
-/// others the feature is not there.
+/// Requires the feature. Only `rfc6147-5.3.1-ptr` reports a server that answers no PTR query below its prefix; for the
+/// other checks the feature is not supported.
 fn is_there(t: &mut Trial<'_>) -> Judged {
     let (asked, reply) = ask(t, &below(t.prefix(), "1.2.3.4"))?;
     if Way::of(&reply, &asked) == Way::None {
@@ -138,7 +137,7 @@ pub(super) fn in_one_way(t: &mut Trial<'_>) -> Judged {
 
 pub(super) fn leads_to_the_address(t: &mut Trial<'_>) -> Judged {
     is_there(t)?;
-    // The octets differ, and one has two digits that are letters.
+    // The octets differ, and one has two hexadecimal digits that are letters.
     for v4 in ["9.8.7.6", "205.171.18.52"] {
         let (asked, reply) = ask(t, &below(t.prefix(), v4))?;
         if points_to(t, &asked, &reply, v4)? == Way::Own {
@@ -160,8 +159,8 @@ pub(super) fn below_all_prefixes(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Asks for each node between the name of a prefix and a name that has a PTR record or an alias.
-/// NXDOMAIN for one of them would deny that record too.
+/// Queries each node between the name of a prefix and a name that has a PTR record or an alias. NXDOMAIN for one of
+/// them would deny that record too.
 pub(super) fn nodes_are_empty(t: &mut Trial<'_>) -> Judged {
     is_there(t)?;
     for prefix in t.subject().prefixes.iter().take(6) {
@@ -190,7 +189,7 @@ pub(super) fn in_capitals(t: &mut Trial<'_>) -> Judged {
     points_to(t, &asked, &reply, v4).map(drop)
 }
 
-/// Behind the alias there is no record: there should be no alias, and it is no failure either.
+/// The target of the alias has no record: there should be no alias, and it is no failure either.
 pub(super) fn leads_nowhere(t: &mut Trial<'_>, v4: &str) -> Judged {
     is_there(t)?;
     let (asked, reply) = ask(t, &below(t.prefix(), v4))?;
@@ -203,7 +202,7 @@ pub(super) fn leads_nowhere(t: &mut Trial<'_>, v4: &str) -> Judged {
     }
 }
 
-/// NOERROR or NXDOMAIN, without an answer.
+/// Requires NOERROR or NXDOMAIN, without an answer.
 fn is_denied(reply: &Message) -> Judged {
     expect([rcode::NOERROR, rcode::NXDOMAIN].contains(&reply.rcode), || {
         format!("the RCODE is {}, not that of a denial", rcode_name(reply.rcode))
@@ -220,7 +219,7 @@ pub(super) fn fails_behind(t: &mut Trial<'_>) -> Judged {
     }
 }
 
-/// What is no address is denied; a server with records of its own may have them at any name.
+/// Requires a denial of names that are no address; a server with PTR records of its own may have them at any name.
 fn is_no_address(t: &mut Trial<'_>, text: &str) -> Judged {
     let (asked, reply) = ask(t, text)?;
     match Way::of(&reply, &asked) {
@@ -236,7 +235,7 @@ pub(super) fn wrong_in_number(t: &mut Trial<'_>) -> Judged {
     is_there(t)?;
     let whole = below(t.prefix(), "1.2.3.4");
     is_no_address(t, &format!("0.{whole}"))?;
-    // The last nibble is missing; the second is an octet's first one.
+    // The last nibble is missing; the second one is the first of an octet.
     let (_, short) = whole.split_once('.').unwrap_or_default();
     is_no_address(t, short)?;
     is_no_address(t, &format!("0.0.0.0.{whole}"))
@@ -268,7 +267,7 @@ pub(super) fn with_suffix(t: &mut Trial<'_>) -> Judged {
 
 pub(super) fn outside(t: &mut Trial<'_>) -> Judged {
     let prefixes = t.subject().prefixes;
-    // An address of nobody's prefix, and the one whose prefix differs in its last bit only.
+    // An address outside all prefixes, and one whose prefix differs in the last bit only.
     let first = t.prefix();
     let last_bit = 1 << (128 - u32::from(first.length()));
     let beside = Ipv6Addr::from(u128::from(first.with(address("1.2.3.4"))) ^ last_bit);

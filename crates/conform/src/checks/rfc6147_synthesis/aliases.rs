@@ -1,4 +1,4 @@
-//! RFC 6147 §5.1.5: aliases are followed to their end, and stand in the answer.
+//! RFC 6147 §5.1.5: aliases are followed to their end, and are part of the answer.
 
 use domain::base::iana::Rtype;
 
@@ -135,14 +135,14 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// Asks for AAAA of a new name with these labels, which lead to 1.2.3.4: the right addresses, owned
-/// by the name at the end, and each alias on the way.
+/// Queries AAAA of a new name whose labels lead to 1.2.3.4. Requires the correct addresses, owned by the last name, and
+/// each alias of the chain.
 fn followed(t: &mut Trial<'_>, labels: &str) -> Judged {
     let (name, reply) = synthesized(t, labels, &["1.2.3.4"])?;
     has_aliases(&reply, &way(t, &name))
 }
 
-/// The answer has one CNAME record for each step of the way, and its AAAA records stand at the end.
+/// Requires one CNAME record for each step of the chain, and the AAAA records at its end.
 fn has_aliases(reply: &Message, way: &[Name]) -> Judged {
     for step in way.windows(2) {
         let (owner, target) = (&step[0], &step[1]);
@@ -220,7 +220,7 @@ fn aliases_keep_their_ttls(t: &mut Trial<'_>) -> Judged {
         let alias = reply.answers(Rtype::CNAME).find(|record| record.owner == *owner);
         let ttl = alias.map(|record| record.ttl);
         let ttl = ttl.ok_or_else(|| Fault::Wrong(format!("there is no CNAME of {owner}")))?;
-        // A cache may shorten all of them to the shortest.
+        // A cache may reduce all of them to the shortest.
         expect(ttl <= own, || format!("the TTL of the CNAME of {owner} is {ttl} s, not {own} s"))?;
     }
     Ok(())

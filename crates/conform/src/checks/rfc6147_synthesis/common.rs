@@ -10,7 +10,7 @@ use crate::label::{self, Behaviour};
 use crate::message::{Message, Name, Record};
 use crate::trial::{Judge, Judged, Trial, expect};
 
-/// Common fields of most checks of this folder; each check fills in the rest.
+/// Common fields of most checks of this folder; each check sets the others.
 pub(super) const RFC6147: Check = Check { rfc: 6147, ..Check::BASE };
 
 /// Label of [`NATIVE`].
@@ -52,7 +52,7 @@ pub(super) fn behaviour(t: &Trial<'_>, name: &Name) -> Behaviour {
 /// Returns all names from `name` to the end of its aliases.
 pub(super) fn way(t: &Trial<'_>, name: &Name) -> Vec<Name> {
     let target = |name: &Name| Some(behaviour(t, name).alias?.target().clone());
-    // The limit ends a loop; no name of a check has as many aliases.
+    // The limit ends a loop; no name of a check has this many aliases.
     iter::successors(Some(name.clone()), target).take(20).collect()
 }
 

@@ -1,5 +1,5 @@
-//! RFC 6147 §5.1.4: AAAA records that count as none. The checks know one such range, ::ffff:0:0/96,
-//! because it is the one that is excluded by default, and another one where the user names it.
+//! RFC 6147 §5.1.4: AAAA records that are treated as missing. The checks use the range ::ffff:0:0/96, which is excluded
+//! by default, and another one if the user gives it.
 
 use std::net::Ipv6Addr;
 
@@ -10,9 +10,9 @@ use crate::check::{Check, Level, Need};
 use crate::message::{Message, Name, Record, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect};
 
-/// The label of ::ffff:5.6.7.8.
+/// Label of ::ffff:5.6.7.8.
 const MAPPED: &str = "v6-00000000000000000000ffff05060708";
-/// The label of ::ffff:9.9.9.9.
+/// Label of ::ffff:9.9.9.9.
 const MAPPED_TOO: &str = "v6-00000000000000000000ffff09090909";
 
 const ONLY_EXCLUDED: &str = "… if it receives an answer with only AAAA records containing \
@@ -93,20 +93,19 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// Whether the address is in ::ffff:0:0/96.
+/// True if the address is in ::ffff:0:0/96.
 fn is_mapped(address: Ipv6Addr) -> bool {
     address.to_ipv4_mapped().is_some()
 }
 
-/// The AAAA records of all sections that are in ::ffff:0:0/96.
+/// Returns the number of AAAA records in ::ffff:0:0/96 in all sections.
 fn mapped(reply: &Message) -> usize {
     let sections = [&reply.answer, &reply.authority, &reply.additional];
     sections.into_iter().flatten().filter_map(Record::ipv6).filter(|v6| is_mapped(*v6)).count()
 }
 
-/// Asks for AAAA of a new name with these labels, all of whose AAAA records are excluded by
-/// default. A server without that exclusion returns them, and its rules for what is excluded
-/// cannot be seen.
+/// Queries AAAA of a new name with these labels, all of whose AAAA records are excluded by default. A server without
+/// that exclusion returns them, and its rules for excluded records cannot be observed.
 fn where_excluded(t: &mut Trial<'_>, labels: &str) -> Judged<(Name, Message)> {
     let (name, reply) = t.aaaa(labels)?;
     if ipv6(&reply).into_iter().any(is_mapped) {
@@ -121,7 +120,7 @@ fn mapped_addresses_are_excluded(t: &mut Trial<'_>) -> Judged {
     expect(mapped(&reply) == 0, || "an address of ::ffff:0:0/96 is returned".into())
 }
 
-/// The label of an address.
+/// Returns the label of an address.
 fn label_of(address: u128) -> String {
     format!("v6-{address:032x}")
 }

@@ -1,4 +1,4 @@
-//! RFC 6147 §5.1.2, errors in reply to the question for AAAA, and §5.1.3, no reply at all.
+//! RFC 6147 §5.1.2, errors in reply to the AAAA query, and §5.1.3, no reply at all.
 
 use domain::base::iana::Rtype;
 
@@ -135,7 +135,7 @@ fn name_error_is_final(t: &mut Trial<'_>) -> Judged {
     expect(ipv6(&reply).is_empty(), || "there are AAAA records beside NXDOMAIN".into())
 }
 
-/// NXRRSET (8), NOTAUTH (9) and 11, which no document assigns.
+/// NXRRSET (8), NOTAUTH (9) and 11, which is unassigned.
 fn rare_errors_are_empty(t: &mut Trial<'_>) -> Judged {
     for code in [8, 9, 11] {
         synthesized(t, &format!("aaaa-rcode-{code}.v4-1-2-3-4"), &["1.2.3.4"])?;
@@ -152,8 +152,8 @@ fn silence_is_returned_as_an_error(t: &mut Trial<'_>) -> Judged {
     before_patience_ends(t, "all-silent.v4-1-2-3-4")?.has_rcode(rcode::SERVFAIL)
 }
 
-/// The reply to AAAA of a new name with these labels. The RFC sets no time for the timeout, so
-/// that a late reply is no fault by it: the check is not tried then.
+/// Returns the reply to AAAA of a new name with these labels. The RFC sets no limit for the timeout, so a late reply is
+/// no fault: the check is then not run.
 pub(super) fn before_patience_ends(t: &mut Trial<'_>, labels: &str) -> Judged<Message> {
     let name = t.name(labels);
     let patience = t.subject().patience.as_secs_f64();

@@ -1,5 +1,4 @@
-//! RFC 6147 §5.1.6, which records the answer is made of, §5.1.7, the fields of what is made, and
-//! §5.1.8, both questions at once.
+//! RFC 6147 §5.1.6, source of the synthesized records, §5.1.7, their fields, and §5.1.8, both queries in parallel.
 
 use domain::base::iana::{Class, Rtype};
 
@@ -301,20 +300,20 @@ fn owner_is_that_of_the_a_record(t: &mut Trial<'_>) -> Judged {
 }
 
 fn fields_of_a_made_record(t: &mut Trial<'_>) -> Judged {
-    // A record with other data than 16 octets makes the message unreadable, and the trial says so.
+    // A record with data of any length but 16 octets makes the message unreadable, which the trial reports.
     let (_, reply) = synthesized(t, "v4-1-2-3-4", &["1.2.3.4"])?;
     reply.answers(Rtype::AAAA).try_for_each(|record| {
         expect(record.class == Class::IN, || format!("the class is {}", record.class))
     })
 }
 
-/// What is made for a new name with these labels, which have the A record 1.2.3.4, has this TTL.
+/// Requires this TTL for records synthesized for a new name with these labels and the A record 1.2.3.4.
 fn lives(t: &mut Trial<'_>, labels: &str, wanted: u32) -> Judged {
     let (_, reply) = synthesized(t, labels, &["1.2.3.4"])?;
     is_near(reply.ttl(Rtype::AAAA)?, wanted)
 }
 
-/// As [`lives`], but a shorter time is right too: a cache may shorten TTLs (RFC 2181 §8).
+/// Like [`lives`], but a shorter time is also correct: a cache may reduce TTLs (RFC 2181 §8).
 fn lives_at_most(t: &mut Trial<'_>, labels: &str, most: u32) -> Judged {
     let (_, reply) = synthesized(t, labels, &["1.2.3.4"])?;
     let ttl = reply.ttl(Rtype::AAAA)?;

@@ -1,16 +1,16 @@
-//! RFC 6147 §5.1 to §5.2: when AAAA records are made of A records, what they look like, and what
-//! else is in the answer.
+//! RFC 6147 §5.1 to §5.2: conditions for synthesizing AAAA records from A records, their contents, and the rest of the
+//! answer.
 //!
 //! Each file has the checks of some sections, in the RFC's order:
 //!
 //! | file | sections |
 //! |---|---|
-//! | `native` | 5.1 (which queries), 5.1.1 (AAAA records exist) |
+//! | `native` | 5.1 (applicable queries), 5.1.1 (AAAA records exist) |
 //! | `failures` | 5.1.2 (errors), 5.1.3 (timeouts) |
-//! | `excluded` | 5.1.4 (AAAA records that do not count) |
+//! | `excluded` | 5.1.4 (AAAA records treated as missing) |
 //! | `aliases` | 5.1.5 (CNAME and DNAME) |
-//! | `made` | 5.1.6 (which data), 5.1.7 (fields and TTL), 5.1.8 (in parallel) |
-//! | `addresses` | 5.2 (the IPv6 representation), 5.3.3 as far as A records go |
+//! | `made` | 5.1.6 (source data), 5.1.7 (fields and TTL), 5.1.8 (in parallel) |
+//! | `addresses` | 5.2 (the IPv6 representation), 5.3.3 for A records |
 
 mod addresses;
 mod aliases;

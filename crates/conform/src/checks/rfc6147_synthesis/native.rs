@@ -1,4 +1,4 @@
-//! RFC 6147 §5.1, which queries DNS64 is about, and §5.1.1, AAAA records that exist are the answer.
+//! RFC 6147 §5.1, queries that DNS64 applies to, and §5.1.1, existing AAAA records are the answer.
 
 use std::net::Ipv4Addr;
 
@@ -123,7 +123,7 @@ fn other_classes_are_left_alone(t: &mut Trial<'_>) -> Judged {
         let name = t.name("v4-1-2-3-4");
         let mut query = Message::query(&name, Rtype::AAAA);
         query.questions.iter_mut().for_each(|question| question.class = class);
-        // Most servers refuse other classes; one that ignores them makes nothing either.
+        // Most servers refuse other classes; one that ignores the query synthesizes nothing either.
         let Some(reply) = t.ask_or_silence(&query)? else { continue };
         expect(ipv6(&reply).is_empty(), || {
             format!("there are AAAA records in the reply to a query of class {class}")
@@ -160,7 +160,7 @@ fn real_records_win(t: &mut Trial<'_>) -> Judged {
 
 fn real_and_made_are_not_mixed(t: &mut Trial<'_>) -> Judged {
     let name = t.name(&format!("{NATIVE_LABEL}.v4-1-2-3-4.v4-8-8-4-4.v4-9-9-9-9"));
-    // The A records may be in the cache now.
+    // The A records may be cached now.
     t.ask(&Message::query(&name, Rtype::A))?;
     t.ask(&Message::query(&name, Rtype::AAAA))?.has_aaaa(&[NATIVE])
 }
@@ -181,7 +181,7 @@ fn failing_a_is_no_matter(t: &mut Trial<'_>) -> Judged {
 fn real_record_inside_the_prefix(t: &mut Trial<'_>) -> Judged {
     let inside = t.prefix().with(Ipv4Addr::new(8, 8, 4, 4));
     let (_, reply) = t.aaaa(&format!("v6-{:032x}.v4-1-2-3-4", u128::from(inside)))?;
-    // RFC 6147 §5.1.4 leaves open whether the site's prefix is in the exclusion set.
+    // RFC 6147 §5.1.4 does not specify whether the site's prefix is in the exclusion set.
     if reply.has_aaaa(&t.embedded("1.2.3.4")).is_ok() {
         return Ok(());
     }
