@@ -1,5 +1,5 @@
-//! What is written of a report: JSON against its schema, and JUnit, HTML, Markdown and text against
-//! files in `tests/golden`. `BLESS=1 cargo test -p conform --test data` writes them anew.
+//! Tests of the report formats: JSON against its schema, and JUnit, HTML, Markdown and text against files in
+//! `tests/golden`. `BLESS=1 cargo test -p conform --test data` rewrites the files.
 
 use std::path::Path;
 
@@ -29,8 +29,8 @@ fn outcome(id: &str, source: &str, level: Level, verdict: Verdict, reason: &str)
     }
 }
 
-/// Two servers: every level and verdict, a pair that contradicts, a check that only one was asked,
-/// and text that would be markup, or steer a terminal, if it were not escaped.
+/// Two servers: every level and verdict, a pair that contradicts, a check that was run on one only, and text that would
+/// be markup or control the terminal if it were not escaped.
 fn reports() -> [Report; 2] {
     use Level::{Hardening, May, Must, Says, Should};
     use Verdict::{Failed, NotOffered, NotTried, Passed};
@@ -110,14 +110,14 @@ fn json_is_as_its_schema_says() {
 fn junit_is_read_by_pipelines() {
     let xml = junit::junit(&reports());
     golden("report.xml", &xml);
-    // One failure of the first server, two of the second. A MAY that is not done is none, nor is
-    // advice that is not followed, nor a sentence whose opposite, our advice, is followed.
+    // One failure of the first server, two of the second. An unimplemented MAY is no failure. Nor is advice that is not
+    // followed, or a sentence whose opposite, our advice, is followed.
     for count in
         ["tests=\"17\"", "failures=\"3\"", "skipped=\"8\"", "failures=\"1\"", "failures=\"2\""]
     {
         assert!(xml.contains(count), "{count}: {xml}");
     }
-    // Where only a MAY and our advice fail, nothing does.
+    // If only a MAY and our advice fail, there is no failure.
     let [mut report, _] = reports();
     report.outcomes.retain(|outcome| !matches!(outcome.level, Level::Must | Level::Should));
     assert!(report.outcomes.iter().any(|outcome| outcome.verdict == Verdict::Failed));
@@ -177,7 +177,7 @@ fn the_text_on_a_terminal() {
     assert!(!text.contains('\u{1b}'));
 }
 
-/// The book's table of labels is the one that far side and checks are written by.
+/// The table of labels in the book equals the one in the code.
 #[test]
 fn the_book_has_the_labels() {
     let code = include_str!("../src/label.rs");

@@ -1,5 +1,5 @@
-//! A tester that has no sockets left says so, and blames nobody. Alone in its program, because the
-//! limit is that of the process.
+//! A tester without free sockets reports that and blames no server. This test is the only one of its program, because
+//! the limit applies to the process.
 
 mod common;
 
@@ -10,7 +10,7 @@ use conform_reference::mutant::NO_HOOKS;
 
 #[test]
 fn a_crowd_without_sockets_is_no_fault_of_the_server() {
-    // Enough for the server, the far side and some clients, and not for 250 of them.
+    // Enough for the server, the test authoritative server and some clients, but not for 250 of them.
     testbed::limit_descriptors(120);
     let wanted = ["hardening-overload-answered", "hardening-overload-asked-once"];
     let only: Vec<_> = checks::all().filter(|check| wanted.contains(&check.id)).collect();

@@ -1,4 +1,4 @@
-//! Servers and paths that do nothing wrong: the named check passes on each.
+//! Servers and network paths without faults: the named check passes on each.
 
 mod common;
 
@@ -34,7 +34,7 @@ const ALLOWED: [Allowed; 4] = [
     lossy("a lost reply", "rfc5452-9.2-ids-own", lose_tenth::<2>),
 ];
 
-/// Removes `ipv4hint` from the records of the far side, where it is the last parameter.
+/// Removes `ipv4hint` from the records of the test zone, if it is the last parameter.
 fn strip_hints(_: &Message, reply: &mut Message) {
     let has_hint = |record: &&mut Record| [Rtype::HTTPS, Rtype::SVCB].contains(&record.rtype);
     for record in reply.answer.iter_mut().filter(has_hint) {

@@ -97,7 +97,7 @@ fn missed(mutants: &[&Mutant]) -> Vec<String> {
     missed.into_inner().expect("no thread panics with it")
 }
 
-/// Runs a mutant's check with one prefix after the other until it catches the mutant.
+/// Runs a mutant's check with one prefix after the other until the check fails.
 ///
 /// # Errors
 /// The verdicts, if the check passes with all prefixes.
@@ -106,13 +106,13 @@ fn hunt(mutant: &Mutant, far: &Far) -> Result<(), String> {
     let mut verdicts = Vec::new();
     for prefixes in PREFIXES.into_iter().filter(|prefixes| applies(check, prefixes)) {
         let server = Server { prefixes, validates: check.needs.contains(&Need::Validation) };
-        // The reference fails one of two checks that contradict each other: no mutant proves that.
+        // The reference fails one of two checks that contradict each other, so a mutant proves nothing there.
         if check.contradicts.is_some() && try_one(server, far, check, None)?.0 == Verdict::Failed {
             return Err("the reference fails it too".into());
         }
         match try_one(server, far, check, Some(mutant))? {
             (Verdict::Failed, _) => return Ok(()),
-            // Not to do what an RFC allows is no failure.
+            // An unimplemented MAY is no failure.
             (Verdict::NotOffered, _) if check.level == Level::May => return Ok(()),
             (verdict, why) => verdicts.push(format!("{prefixes}: {verdict:?} {why}")),
         }
@@ -144,8 +144,7 @@ fn applies(check: &Check, prefixes: &str) -> bool {
 fn each_check_has_a_mutant_and_each_mutant_a_check() {
     let checks: BTreeSet<&str> = checks::all().map(|check| check.id).collect();
     let caught: BTreeSet<&str> = mutants::all().map(|mutant| mutant.caught_by).collect();
-    // The reference fails these, so that no mutant of it can prove them: see
-    // `advice_against_an_rfc_can_be_followed`.
+    // The reference fails these, so no mutant can prove them: see `advice_against_an_rfc_can_be_followed`.
     let against_an_rfc =
         |check: &&Check| check.level == Level::Hardening && check.contradicts.is_some();
     let exempt: BTreeSet<&str> =
@@ -160,7 +159,7 @@ fn each_check_has_a_mutant_and_each_mutant_a_check() {
     );
 }
 
-/// RFC 7050 finds no prefix of these mutants, and none is expected.
+/// RFC 7050 finds no prefix of these mutants, and none is given.
 #[test]
 fn wrong_places_are_caught_without_expected_prefix() {
     let is_of_addresses =
@@ -250,7 +249,7 @@ fn a_contradiction_is_seen_from_both_sides() {
         let Some(opposite) = check.contradicts else { continue };
         match all.get(opposite).map(|other| other.contradicts) {
             None => faults.push(format!("{} contradicts {opposite}, no check", check.id)),
-            // One that names the other is enough; if both do, they must mean each other.
+            // It is enough if one names the other; if both do, they must name each other.
             Some(Some(back)) if back != check.id => {
                 faults.push(format!("{} contradicts {opposite}, and that {back}", check.id));
             }

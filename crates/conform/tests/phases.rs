@@ -1,5 +1,5 @@
-//! Which checks trouble a server is known by their ids, because nobody knows before a script has run
-//! what it asks for. Here each script runs against the reference, and the far side's log says it.
+//! Checks that trouble a server are listed by id, because the queries of a script are not known before it runs. This
+//! test runs each script against the reference and compares the list with the query log.
 
 mod common;
 
@@ -20,10 +20,10 @@ use conform_reference::ReferenceConfig;
 use conform_reference::mutant::NO_HOOKS;
 use conform_reference::rules::Rules;
 
-/// How many scripts run at the same time: most of their time they wait.
+/// Number of scripts that run in parallel: most of the time they wait.
 const AT_ONCE: usize = 8;
 
-/// Whether a server may hold such a fate against its upstream.
+/// True if such a fate may make a server mark its upstream down.
 fn troubles(fate: Fate) -> bool {
     match fate {
         Fate::Silent | Fate::TcpOnly | Fate::NoEdns => true,
@@ -32,7 +32,7 @@ fn troubles(fate: Fate) -> bool {
     }
 }
 
-/// Whether the far side was asked for a name of such a fate while the script ran.
+/// True if the test authoritative server received a query for a name with such a fate while the script ran.
 fn troubles_its_server(check: &Check) -> bool {
     let (far, zone) = (common::far_side(), common::zone());
     let prefixes = common::prefixes("64:ff9b::/96");
@@ -47,7 +47,7 @@ fn troubles_its_server(check: &Check) -> bool {
     .expect("there is a free port");
     let log = far.log();
     let view: &dyn View = &*log;
-    // What comes in time does not matter here, only what is asked for.
+    // Only the queries matter here, not whether replies arrive in time.
     let patience = Duration::from_millis(1200);
     let subject = Subject {
         server: server.address(),
@@ -57,7 +57,7 @@ fn troubles_its_server(check: &Check) -> bool {
         excluded: Some(common::EXCLUDED),
         view: Some(view),
     };
-    // A check that does not apply to this server may say so, or stumble.
+    // A check that does not apply to this server may return that, or panic.
     let _ = catch_unwind(AssertUnwindSafe(|| (check.script)(&mut Trial::new(subject))));
     let fates = log.names().into_iter().filter_map(|name| label::read(&name, &zone));
     fates.flat_map(|place| place.behaviour.fates).any(|(_, fate)| troubles(fate))

@@ -1,8 +1,8 @@
-//! The reference passes every check that applies to it. A check that the reference fails is wrong,
-//! or the reference is; one that applies to none of its settings is never tried. Of two checks that
-//! contradict each other it passes one.
+//! The reference passes every check that applies to it. If it fails a check, the check or the reference is wrong; a
+//! check that applies to none of its settings is never tested. The reference passes one of two checks that contradict
+//! each other.
 //!
-//! `CONFORM_RUNS=20 cargo test -p conform --test reference` runs all of it so many times.
+//! `CONFORM_RUNS=20 cargo test -p conform --test reference` runs everything 20 times.
 
 mod common;
 
@@ -17,8 +17,7 @@ use conform::far::Far;
 use conform::outcome::{Outcome, Report, Verdict};
 use conform_reference::mutant::NO_HOOKS;
 
-/// All settings under which the reference runs: each kind of prefix validating and not, then the
-/// remaining lengths.
+/// All settings under which the reference runs: each kind of prefix validating and not, then the remaining lengths.
 const SERVERS: [Server; 11] = [
     Server { prefixes: "64:ff9b::/96", validates: false },
     Server { prefixes: "64:ff9b::/96", validates: true },
@@ -33,15 +32,15 @@ const SERVERS: [Server; 11] = [
     Server { prefixes: "3fff:64:64:6400::/56", validates: false },
 ];
 
-/// How many servers are checked at the same time: most of the time they wait for silence to end.
+/// Number of servers that are checked in parallel: most of the time they wait for a timeout.
 const AT_ONCE: usize = SERVERS.len();
 
-/// What all runs came to.
+/// Results of all runs.
 #[derive(Default)]
 struct Found {
-    /// Ids of checks that passed under some settings, or whose opposite did.
+    /// Ids of checks that passed under some settings, or whose opposite passed.
     passed: BTreeSet<String>,
-    /// What is wrong, with the settings under which it was seen.
+    /// Faults, with the settings under which they occurred.
     faults: BTreeMap<String, Vec<String>>,
 }
 
@@ -53,7 +52,7 @@ impl Found {
 
 #[test]
 fn the_reference_passes_all_checks_that_apply() {
-    // Eleven servers at once, each with crowds of clients.
+    // Eleven servers in parallel, each with many clients.
     let limit = net::descriptors::raise_limit();
     if limit < 8_000 {
         let why = format!("crowds of clients take more descriptors than the {limit} of this user");
@@ -103,8 +102,8 @@ fn examine(server: Server, found: &Mutex<Found>) {
     judge(&report, &name, &mut found);
 }
 
-/// Runs failed checks a second time and replaces their outcomes: beside ten other servers a reply may
-/// be later than a check's margin.
+/// Runs failed checks a second time and replaces their outcomes: with ten other servers running, a reply may be later
+/// than the tolerance of a check.
 fn repeat_failed(server: Server, far: &Far, report: &mut Report) {
     let has_failed = |outcome: &&Outcome| {
         matches!(outcome.verdict, Verdict::Failed | Verdict::NotTried)

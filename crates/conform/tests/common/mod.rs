@@ -1,4 +1,4 @@
-//! A reference server with a far side behind it, as the tests here use them.
+//! A reference server with a test authoritative server behind it, as used by these tests.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -16,40 +16,40 @@ use ipnet::Ipv6Net;
 /// A free port of the loopback address.
 pub(crate) const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// What servers are told to exclude besides what is excluded by default.
+/// Range that servers are configured to exclude in addition to the default one.
 pub(crate) const EXCLUDED: Ipv6Net =
     Ipv6Net::new_assert(Ipv6Addr::new(0x3fff, 0xbad, 0, 0, 0, 0, 0, 0), 32);
 
-/// The zone of the far side.
+/// Returns the zone of the test authoritative server.
 pub(crate) fn zone() -> Name {
     name("conform.example")
 }
 
-/// A far side of its own.
+/// Starts a test authoritative server.
 pub(crate) fn far_side() -> Far {
     let config = FarConfig { listen: vec![ANY], zone: zone(), ns: Ipv4Addr::LOCALHOST };
     far::start(&config).expect("there is a free port")
 }
 
-/// Prefixes as they are written: `3fff::/96 3fff:1::/64`.
+/// Parses prefixes: `3fff::/96 3fff:1::/64`.
 pub(crate) fn prefixes(text: &str) -> Vec<Prefix> {
     text.split(' ').map(|prefix| prefix.parse().expect("they are literals")).collect()
 }
 
-/// One server: its prefixes, and whether it validates.
+/// Prefixes and validation of a server.
 #[allow(dead_code, reason = "one of the tests has a server of its own")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Server {
-    /// Its prefixes, with spaces between them.
+    /// Prefixes, separated by spaces.
     pub(crate) prefixes: &'static str,
-    /// Whether it validates.
+    /// True if it validates.
     pub(crate) validates: bool,
 }
 
 #[allow(dead_code, reason = "one of the tests has a server of its own")]
 impl Server {
-    /// Runs checks against a reference with these rules and hooks. `expects` says that the prefixes
-    /// are known, and are not to be found out: a mutant may hide them.
+    /// Runs checks against a reference with these rules and hooks. `expects` means that the prefixes are given and need
+    /// not be discovered: a mutant may hide them.
     pub(crate) fn run(
         self,
         far: &Far,
@@ -85,7 +85,7 @@ impl Server {
     }
 }
 
-/// The check with this id.
+/// Returns the check with this id.
 #[allow(dead_code, reason = "one of the tests wants it")]
 pub(crate) fn check(id: &str) -> Option<&'static Check> {
     checks::all().find(|check| check.id == id)
