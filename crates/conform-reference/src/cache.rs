@@ -50,7 +50,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// True if the queried name does not exist, rather than the target of an alias.
+    /// True if the denial is of the queried name, rather than of the target of an alias.
     fn says_that_there_is_no_such_name(&self) -> bool {
         let is_error = |reply: &Message| reply.rcode == rcode::NXDOMAIN && reply.answer.is_empty();
         self.reply.as_ref().is_some_and(is_error)

@@ -15,7 +15,7 @@ pub(super) const BADCOOKIE: u16 = 23;
 const CLIENT: usize = 8;
 /// Length of version, reserved octets and timestamp.
 const HEAD: usize = 8;
-/// Greatest age of a server cookie in seconds, and greatest advance of its timestamp (RFC 9018 §4.3).
+/// Maximum age of a server cookie in seconds, and maximum advance of its timestamp (RFC 9018 §4.3).
 const OLDEST: u32 = 3600;
 const AHEAD: u32 = 300;
 

@@ -1,5 +1,4 @@
-//! From the octets of a client query to those of the reply: malformed queries, EDNS, flags, letter
-//! case, and size.
+//! Turns the octets of a client query into those of the reply: malformed queries, EDNS, flags, letter case, and size.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -87,8 +86,8 @@ impl Front {
     }
 }
 
-/// Returns the query, and whether it is malformed: then it may be a header only. `None` for fewer
-/// octets than a header and for responses, which are ignored.
+/// Returns the query, and true if it is malformed: it may then consist of a header only. `None` for fewer octets than a
+/// header and for responses, which are ignored.
 fn read(octets: &[u8]) -> Option<(Message, bool)> {
     if octets.len() < HEADER {
         return None;
@@ -126,7 +125,7 @@ fn refusal(query: &Message, is_malformed: bool) -> Option<u16> {
     };
     match question.qtype {
         _ if question.class != Class::IN => Some(rcode::REFUSED),
-        // Without RD there is no recursion, and the cache is not revealed (RFC 1034 §4.3.1).
+        // Without RD there is no recursion, and the contents of the cache are not revealed (RFC 1034 §4.3.1).
         _ if !query.flags.rd && question.name != conform::message::name("ipv4only.arpa") => {
             Some(rcode::REFUSED)
         }
@@ -153,7 +152,7 @@ fn room(query: &Message) -> usize {
     usize::from(query.edns.as_ref().map_or(512, |edns| edns.payload.clamp(512, PAYLOAD)))
 }
 
-/// Composes the reply in at most `limit` octets: complete RRsets are left out, with TC if one of them
+/// Composes the reply in at most `limit` octets: RRsets that do not fit are omitted completely, with TC if one of them
 /// was required (RFC 2181 §9).
 fn cut_to(mut reply: Message, limit: usize) -> Vec<u8> {
     let mut octets = reply.octets();
@@ -164,7 +163,7 @@ fn cut_to(mut reply: Message, limit: usize) -> Vec<u8> {
     while octets.len() > limit {
         let dnssec_ok = reply.edns.as_ref().is_some_and(|edns| edns.dnssec_ok);
         if !reply.authority.is_empty() {
-            // The authority section is the proof where there is nothing else, or signatures.
+            // The authority section is the proof if there are no answer records, or if there are signatures.
             reply.flags.tc = reply.answer.is_empty() || dnssec_ok;
             reply.authority.clear();
         } else if let Some(last) = reply.answer.pop() {
@@ -265,7 +264,7 @@ mod tests {
         assert!(cut.flags.tc);
         assert_eq!(cut.answer, reply.answer[..1]);
         assert_eq!(cut_to(reply.clone(), LARGEST), reply.octets());
-        // What was additional only may be missing without TC.
+        // Records of the additional section may be missing without TC.
         let mut reply = query().response();
         reply.answer.push(address(1));
         reply.additional.extend((0..50).map(address));

@@ -177,7 +177,7 @@ impl Resolver {
         let (prefix, v4) =
             self.prefixes.iter().find_map(|prefix| Some((prefix, prefix.extract(v6)?)))?;
         if self.rules.ipv4only && translate::WELL_KNOWN_V4.contains(&v4) {
-            // RFC 8880 §7.2.1: the upstream is not asked.
+            // RFC 8880 §7.2.1: no upstream query is sent.
             let (owner, target) = (question.name.clone(), name("ipv4only.arpa"));
             let answer = vec![Record::pointing(owner, Rtype::PTR, IPV4ONLY_TTL, &target)];
             return Some(Outcome { answer, ..Outcome::default() });
@@ -234,7 +234,7 @@ impl Resolver {
         Some(outcome)
     }
 
-    /// Queries the upstream, and follows the aliases that it did not follow.
+    /// Queries the upstream, and follows the aliases that the upstream did not follow.
     fn walk(&self, name: Name, qtype: Rtype, wants: Wants) -> Found {
         let mut found = Found::new(name);
         loop {
@@ -270,7 +270,7 @@ impl Resolver {
         })
     }
 
-    /// Caches records of names that were not queried, as only a mutant does.
+    /// Caches records of names that were not queried; only a mutant does this.
     fn believe_strangers(&self, key: &Key, reply: &Message) {
         for record in reply.answer.iter().filter(|record| record.owner != key.name) {
             let key = Key { name: record.owner.to_name(), qtype: record.rtype, ..key.clone() };

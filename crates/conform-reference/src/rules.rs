@@ -18,7 +18,7 @@ pub struct Rules {
     pub nxdomain_ends: bool,
     /// Any other RCODE but NOERROR counts as an empty answer (§5.1.2).
     pub errors_are_empty: bool,
-    /// An unanswered AAAA query counts as SERVFAIL, hence as an empty answer (§5.1.3).
+    /// An unanswered AAAA query counts as SERVFAIL, and therefore as an empty answer (§5.1.3).
     pub silence_is_servfail: bool,
     /// Timeout of an upstream query; 1.5 s.
     pub upstream_patience: Duration,
@@ -32,7 +32,7 @@ pub struct Rules {
     pub shows_aliases: bool,
     /// Longest chain of aliases; a longer one is SERVFAIL. 16.
     pub longest_chain: usize,
-    /// An alias of a name that was passed already is SERVFAIL (RFC 1034 §3.6.2).
+    /// An alias of a name that is already in the chain is SERVFAIL (RFC 1034 §3.6.2).
     pub notices_loops: bool,
     /// The TTL of a synthesized record is at most the TTL of the A record (§5.1.7).
     pub ttl_of_a: bool,
@@ -49,14 +49,14 @@ pub struct Rules {
     pub leaves_non_global: bool,
     /// Names in ip6.arpa below a prefix are aliases of names in in-addr.arpa (§5.3.1).
     pub reverse: bool,
-    /// ipv4only.arpa is answered locally (RFC 8880 §7.1), and so are the ip6.arpa names of its addresses
-    /// (§7.2.1). Their names in in-addr.arpa are resolved as any other name (§7.2, item 4).
+    /// ipv4only.arpa is answered locally (RFC 8880 §7.1), and so are the ip6.arpa names of its addresses (§7.2.1).
+    /// Their names in in-addr.arpa are resolved like any other name (§7.2, item 4).
     pub ipv4only: bool,
     /// Nothing is synthesized for queries with CD and DO (§5.5, item 3).
     pub leaves_cd_do: bool,
-    /// Upstream queries have DO as the client query has it.
+    /// Upstream queries have the DO bit of the client query.
     pub passes_do: bool,
-    /// Upstream queries have CD as the client query has it.
+    /// Upstream queries have the CD bit of the client query.
     pub passes_cd: bool,
     /// A server that does not validate never sets AD in synthesized answers (§5.5).
     pub drops_ad: bool,
@@ -69,7 +69,7 @@ pub struct Rules {
     pub asks_over_tcp: bool,
     /// FORMERR to a query with OPT is retried without OPT (RFC 6891 §6.2.2).
     pub retries_without_edns: bool,
-    /// Replies of the upstream with a wrong id are dropped (RFC 5452 §9.1).
+    /// Replies of the upstream with a wrong ID are dropped (RFC 5452 §9.1).
     pub checks_id: bool,
     /// Replies from another address than that of the upstream are dropped.
     pub checks_source: bool,
@@ -84,7 +84,7 @@ pub struct Rules {
     pub ages: bool,
     /// Equal client queries at the same time share one upstream query.
     pub asks_once: bool,
-    /// Each upstream query has an unpredictable id and source port (RFC 5452 §9.2).
+    /// Each upstream query has an unpredictable ID and source port (RFC 5452 §9.2).
     pub random_source: bool,
     /// All records of an RRset have the smallest of their TTLs (RFC 2181 §5.2).
     pub equal_ttls: bool,

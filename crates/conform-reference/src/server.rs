@@ -1,6 +1,6 @@
 //! Sockets and threads of the reference.
 //!
-//! Each query has a thread, so that one may wait for the upstream while others are answered.
+//! Each query has its own thread, so that one may wait for the upstream while others are answered.
 
 use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -29,7 +29,7 @@ const MOST_QUERIES: usize = 2048;
 const STACK: usize = 256 << 10;
 /// Timeout for reading from a TCP connection (RFC 7766 §6.2.3), and for writing to it.
 const IDLE: Duration = Duration::from_secs(10);
-/// Longest time to notice the end while no datagram arrives.
+/// Longest time to notice the stop flag while no datagram arrives.
 const LOOK_UP: Duration = Duration::from_millis(500);
 
 /// Configuration of the reference.
@@ -39,7 +39,7 @@ pub struct ReferenceConfig {
     pub listen: SocketAddr,
     /// Address of the upstream.
     pub upstream: SocketAddr,
-    /// Zone of the far side, for [`Rules::validates`].
+    /// Test zone, for [`Rules::validates`].
     pub zone: Name,
     /// Prefixes of synthesized addresses.
     pub prefixes: Vec<Prefix>,
@@ -166,7 +166,7 @@ impl Server {
         while let Ok((query, client)) = waiting.recv() {
             let udp = udp.clone();
             self.answer(query, client.ip(), false, move |reply| {
-                // A client may be gone.
+                // The client may have closed its socket.
                 let _ = udp.send_to(&reply, client);
             });
         }
@@ -182,7 +182,7 @@ impl Server {
     ) {
         let slot = self.queries.take();
         let server = self.clone();
-        // If no thread can be started, the query is lost, as in the network.
+        // If no thread can be started, the query is lost as in the network.
         let _ = on_thread(move || {
             let _slot = slot;
             if let Some(reply) = server.front.respond(query, client, tcp) {
@@ -198,7 +198,7 @@ impl Server {
             let server = self.clone();
             let _ = on_thread(move || {
                 let _slot = slot;
-                // The error is the end of the connection.
+                // The error only ends the connection.
                 let _ = server.serve(stream);
             });
         }

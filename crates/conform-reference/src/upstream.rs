@@ -37,7 +37,7 @@ impl Upstream {
         Upstream { address, rules, hooks, only_socket, next_id }
     }
 
-    /// Returns the reply, or `None` if there is none within the patience and before `give_up`.
+    /// Returns the reply, or `None` if there is none within `upstream_patience` and before `give_up`.
     pub(super) fn ask(&self, key: &Key, give_up: Instant) -> Option<Message> {
         let end = give_up.min(Instant::now() + self.rules.upstream_patience);
         let mut query = Message::query(&key.name, key.qtype);
@@ -102,7 +102,7 @@ impl Upstream {
     fn wait_for_reply(&self, socket: &UdpSocket, query: &Message, end: Instant) -> Option<Message> {
         let octets = query.octets();
         let begin = Instant::now();
-        // The first transmission has the longest time: of two, the second is sent after 2/3.
+        // The first transmission has the longest time: with two, the second is sent after 2/3.
         let tries = self.rules.tries as u32;
         let tick = end.saturating_duration_since(begin) / (tries + 1);
         let mut buffer = vec![0; usize::from(u16::MAX)];

@@ -90,8 +90,8 @@ impl Found {
         self.rcode = rcode::SERVFAIL;
     }
 
-    /// Adds a reply to a query for `qtype` of the name at the end. Returns false if the reply has
-    /// aliases but not the records at their end.
+    /// Adds a reply to a query for `qtype` of the last name. Returns false if the reply has aliases but not the records
+    /// at their end.
     pub(super) fn take_in(&mut self, reply: Message, qtype: Rtype, rules: &Rules) -> bool {
         let is_extended_error = |option: &(u16, Vec<u8>)| option.0 == ede::OPTION;
         self.errors = reply.edns.map_or_else(Vec::new, |edns| edns.options);
@@ -125,7 +125,7 @@ impl Found {
             || self.soa().is_some()
     }
 
-    /// Moves the alias of the name at the end out of the reply; returns its target.
+    /// Moves the alias of the last name out of the reply; returns its target.
     fn take_alias(&mut self, answer: &mut Vec<Record>, qtype: Rtype) -> Option<Name> {
         if [Rtype::CNAME, Rtype::ANY].contains(&qtype) {
             return None;
@@ -164,7 +164,7 @@ impl Found {
     }
 }
 
-/// Returns the CNAME record of `name` that follows from a DNAME record (RFC 6672 §3.1).
+/// Returns the CNAME record of `name` that is synthesized from a DNAME record (RFC 6672 §3.1).
 fn cname_of(name: &Name, dname: &Record) -> Option<Record> {
     let kept = name.as_slice().len() - dname.owner.as_slice().len();
     let target = [&name.as_slice()[..kept], dname.target()?.as_slice()].concat();

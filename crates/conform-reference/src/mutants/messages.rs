@@ -214,7 +214,7 @@ fn set_bits(octets: &mut [u8], at: usize, bits: u8) {
     }
 }
 
-/// Replaces the message by a query that gets an answer, with the same id.
+/// Replaces the message by a query that gets an answer, with the same ID.
 fn make_fine(octets: &mut Vec<u8>) {
     let id = octets.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
     *octets = Message { id, ..Message::query(&name("ipv4only.arpa"), Rtype::A) }.octets();

@@ -1,5 +1,5 @@
-//! Mutants that a proxy in front of a correct server can be: they change replies, or lose them, whatever
-//! the query is about. Their checks are in several files.
+//! Mutants that a proxy in front of a correct server can be: they change or lose replies, whatever the query. Their
+//! checks are in several files.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

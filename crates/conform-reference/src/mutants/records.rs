@@ -136,8 +136,8 @@ fn change_octet(octets: &mut [u8], at: usize, change: impl Fn(u8) -> u8) {
 /// Label between the first label of a name and its parent, in the name of its mail host.
 const HOST: &[u8] = b"\x04host";
 
-/// Turns `x1.host.REST` into `x1.REST`, which has the same addresses: the far side gets no query for
-/// the host.
+/// Turns `x1.host.REST` into `x1.REST`, which has the same addresses: the test authoritative server receives no query
+/// for the host.
 fn remove_host(query: &mut Message) {
     for question in &mut query.questions {
         question.name = with_octets(&question.name, |octets| {

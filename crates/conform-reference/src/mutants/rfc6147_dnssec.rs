@@ -218,7 +218,7 @@ fn made(query: &Message) -> Record {
     Record::aaaa(owner, 300, SYNTHETIC)
 }
 
-/// Returns a made-up signature over the records of this type (RFC 4034 §3.1).
+/// Returns an invalid signature over the records of this type (RFC 4034 §3.1).
 fn signature(query: &Message, covered: Rtype) -> Record {
     let owner = name(&asked(query));
     let mut data = covered.to_int().to_be_bytes().to_vec();

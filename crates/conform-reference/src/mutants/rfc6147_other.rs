@@ -1,4 +1,4 @@
-//! Mutants for the checks in `rfc6147_other`: reverse names, other types, and how a reply is built.
+//! Mutants for the checks in `rfc6147_other`: reverse names, other types, and assembling a reply.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -176,7 +176,7 @@ fn add_made(query: &Message, reply: &mut Message, qtype: Rtype) {
     }
 }
 
-/// Adds the AAAA records of earlier replies to replies to ANY, as a server does that caches them.
+/// Adds the AAAA records of earlier replies to replies to ANY, like a server that caches them.
 fn add_synthesized_before(query: &Message, reply: &mut Message) {
     static KEPT: Mutex<Vec<Record>> = Mutex::new(Vec::new());
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);

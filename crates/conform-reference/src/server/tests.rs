@@ -1,4 +1,4 @@
-//! The reference over sockets, between a client and the far side.
+//! The reference over sockets, between a client and the test authoritative server.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::thread;
@@ -16,7 +16,7 @@ use super::*;
 const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 const MADE: &str = "64:ff9b::102:304";
 
-/// A far side and a reference that asks it.
+/// A test authoritative server and a reference that forwards to it.
 struct Pair {
     far: Far,
     reference: Reference,
@@ -52,7 +52,7 @@ impl Pair {
         self.ask(&Message::query(&of(labels), Rtype::AAAA))
     }
 
-    /// Asks with the DO and CD bits.
+    /// Sends a query with DO and this CD bit.
     fn signed(&self, labels: &str, cd: bool) -> Message {
         let mut query = Message::query(&of(labels), Rtype::AAAA);
         query.edns.as_mut().unwrap().dnssec_ok = true;
@@ -60,7 +60,7 @@ impl Pair {
         self.ask(&query)
     }
 
-    /// How often the far side was asked for a name and a type.
+    /// Returns the number of upstream queries for a name and a type.
     fn asked(&self, labels: &str, qtype: Rtype) -> usize {
         let asked = self.far.log().asked(&of(labels)).unwrap();
         asked.iter().filter(|asked| asked.qtype == qtype.to_int()).count()
@@ -178,7 +178,7 @@ fn rfc_6147_5_1_3_silence_is_over_before_the_stub_gives_up() {
     });
 }
 
-/// RFC 9520 §3.1: three times at most over each transport.
+/// RFC 9520 §3.1: at most three times over each transport.
 #[test]
 fn how_often_a_question_is_sent() {
     for (tries, asks_over_tcp, expected) in [(2, true, 3), (2, false, 2), (1, false, 1)] {
@@ -192,7 +192,7 @@ fn how_often_a_question_is_sent() {
     }
 }
 
-/// RFC 7766 §8: what a read from the connection returns is no whole message.
+/// RFC 7766 §8: one read from the connection may return less than a message.
 #[test]
 fn messages_in_pieces() {
     for joins_segments in [true, false] {
@@ -227,7 +227,7 @@ fn rfc_6147_5_5_validation_by_label() {
         let found = (reply.rcode, reply.flags.ad, addresses(&reply).len());
         assert_eq!(found, (code, ad, made), "{labels}");
     }
-    // Item 1: no AD for who does not set DO; and no signatures (RFC 4035 §3.2.1).
+    // Item 1: no AD for a client that does not set DO; and no signatures (RFC 4035 §3.2.1).
     let reply = pair.aaaa("x9.v4-1-2-3-4.secure");
     assert_eq!((reply.flags.ad, addresses(&reply).len()), (false, 1));
     let mut query = Message::query(&of("xa.v4-1-2-3-4.secure"), Rtype::A);
@@ -318,17 +318,17 @@ fn rfc_7766_truncation_and_tcp() {
     for _ in 0..3 {
         replies.push(Message::parse(&connection.receive(PATIENCE).unwrap().unwrap()).unwrap());
     }
-    // The slow one comes last, and what no message can hold says so.
+    // The slow one comes last, and an unparsable message gets an error.
     assert_eq!(replies[2].id, slow.id);
     let reply = |id| replies.iter().find(|reply| reply.id == id).unwrap();
     assert_eq!((reply(query.id).answer.len(), reply(query.id).flags.tc), (201, false));
     assert_eq!((reply(huge.id).answer.len(), reply(huge.id).flags.tc), (0, true));
 }
 
-/// Each of 1000 clients gets its answer: of one name, and of a name of its own.
+/// Each of 1000 clients gets an answer, both for a common name and for different names.
 #[test]
 fn a_burst_is_answered() {
-    // A socket each, beside those of the tests that run at the same time.
+    // One socket each, in addition to those of the tests that run in parallel.
     let limit = net::descriptors::raise_limit();
     if limit < 2_000 {
         let why = format!("1000 clients take more descriptors than the {limit} of this user");
