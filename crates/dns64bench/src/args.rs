@@ -1,4 +1,4 @@
-//! The command line as typed; parsing does no I/O.
+//! Command line definitions; parsing does no I/O.
 
 mod clients;
 mod conform;
@@ -128,7 +128,7 @@ pub(crate) enum Command {
     },
 }
 
-/// What all measuring commands have in common.
+/// Options of all measuring commands.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Traffic {
     /// How long to send; RFC 8219 asks for 60 s at least
@@ -211,7 +211,7 @@ pub(crate) struct Traffic {
     pub(crate) records: Option<PathBuf>,
 }
 
-/// The liveness check.
+/// Options of the liveness check.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Asking {
     /// Probe the server before the first trial, and after a trial with no valid reply: no reply within
@@ -220,7 +220,7 @@ pub(crate) struct Asking {
     pub(crate) liveness: bool,
 }
 
-/// How results are shown.
+/// Options for displaying results.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Display {
     /// Print one JSON object
@@ -234,7 +234,7 @@ pub(crate) struct Display {
     pub(crate) metrics: Option<SocketAddr>,
 }
 
-/// Which replies of a DUT are right, and how many of them are enough.
+/// Criteria for valid replies, and the share of them at which a trial passes.
 #[derive(Debug, Args)]
 pub(crate) struct Replies {
     /// Prefix that synthesized addresses must have; may be given several times [default: any
@@ -286,7 +286,7 @@ pub(crate) struct Measure {
     pub(crate) environment: bool,
 }
 
-/// Which part of a trial this tester sends, if it shares it with others.
+/// Part of a trial that this tester sends, if several testers share the trial.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Sharding {
     /// Share the trial with others: send every N-th of its queries, from number I on, counted from 0;
@@ -315,7 +315,7 @@ pub(crate) struct Merge {
     pub(crate) json: bool,
 }
 
-/// What only a trial of its own has.
+/// Options of a new trial.
 #[derive(Debug, Args)]
 pub(crate) struct NewTrial {
     /// The server to measure, such as 2001:2::1, [2001:2::1]:5353, 198.18.0.1 or localhost; the
@@ -406,7 +406,7 @@ pub(crate) struct NewSearch {
     pub(crate) journal: Option<PathBuf>,
 }
 
-/// How the rates of a search are chosen.
+/// Choice of the rates of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SearchMethod {
     #[value(alias = "rfc8219")]
@@ -447,7 +447,7 @@ pub(crate) struct Campaign {
     pub(crate) action: CampaignAction,
 }
 
-/// Points to measure again.
+/// Results to measure again.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum RedoChoice {
     SelfTest,
@@ -545,7 +545,7 @@ pub(crate) struct Report {
     pub(crate) gate: Gate,
 }
 
-/// How runs are held against a baseline.
+/// Comparison of runs with a baseline.
 #[derive(Debug, Args)]
 pub(crate) struct Gate {
     /// Run folder that the others are held against; given several times, their searches are taken
@@ -619,10 +619,10 @@ pub(crate) struct Auth {
     pub(crate) duration: Option<Duration>,
 }
 
-/// How packets get past the kernel's network stack.
+/// AF_XDP mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum XdpMode {
-    // The options say what they are; doc comments here would make help texts of another style.
+    // The options document the values; doc comments here would change the style of the help texts.
     #[default]
     Auto,
     ZeroCopy,
@@ -631,7 +631,7 @@ pub(crate) enum XdpMode {
 }
 
 impl XdpMode {
-    /// As `net` calls it.
+    /// Returns the mode of crate `net`.
     pub(crate) fn resolve(self) -> net::xdp::Mode {
         match self {
             XdpMode::Auto => net::xdp::Mode::Auto,

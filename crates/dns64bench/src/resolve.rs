@@ -1,4 +1,4 @@
-//! From what was typed to a plan.
+//! Turns command line arguments into plans.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
@@ -37,7 +37,7 @@ use crate::intervals;
 use crate::output::{Failure, grouped};
 
 impl Server {
-    /// The server's address; of a name the first that it has.
+    /// Returns the server's address; for a name, its first address.
     ///
     /// # Errors
     /// If the name has none.
@@ -94,7 +94,7 @@ impl Traffic {
 }
 
 impl Replies {
-    /// The trial, with these replies taken for right.
+    /// Adds these criteria for valid replies to the trial.
     fn of(&self, trial: TrialPlan) -> TrialPlan {
         TrialPlan {
             prefixes: self.expect_prefix.clone(),
@@ -105,17 +105,17 @@ impl Replies {
     }
 }
 
-/// The interface that was named for AF_XDP, if one was; `auto` is none of its own.
+/// Returns the interface given for AF_XDP, if there is one; `auto` leaves it unset.
 pub(crate) fn xdp_config(interface: Option<&String>, mode: XdpMode) -> Option<XdpConfig> {
     let named = |name: &String| (name != "auto").then(|| name.clone());
     interface.map(|name| XdpConfig { interface: named(name), mode: mode.resolve() })
 }
 
-/// The plan, if what it names is there: a first name in its block, CPUs that this process may use,
-/// source addresses that this host has, and the interface towards the server.
+/// Checks the plan against this host: the first name is in its block, this process may use the CPUs, the source
+/// addresses exist, and there is an interface towards the server.
 ///
 /// # Errors
-/// If it is not.
+/// If one of these does not hold.
 fn with_what_is_there(plan: TrialPlan) -> Result<TrialPlan, Failure> {
     let (first, count) = (plan.first_name, plan.names.count());
     if first >= count {
@@ -131,8 +131,10 @@ fn with_what_is_there(plan: TrialPlan) -> Result<TrialPlan, Failure> {
     Ok(plan)
 }
 
+/// Checks that this process may use the CPUs.
+///
 /// # Errors
-/// If this process may not use one of these CPUs, or there is no such CPU.
+/// If it may not use one of them, or there is no such CPU.
 fn may_use(cpus: &[CpuId]) -> Result<(), Failure> {
     let allowed = allowed_cpus();
     match cpus.iter().find(|cpu| !allowed.contains(cpu)) {
@@ -149,9 +151,11 @@ fn may_use(cpus: &[CpuId]) -> Result<(), Failure> {
 }
 
 impl Measure {
+    /// Plans the trial.
+    ///
     /// # Errors
-    /// If the plan that was given is none, an interval is given and no file for it, or there is no
-    /// time left until several testers begin.
+    /// If the given plan is invalid, an interval is given without a file for it, or there is no time left until several
+    /// testers begin.
     pub(crate) fn resolve(&self) -> Result<TrialPlan, Failure> {
         let plan = self.plan_of_all()?;
         let Some((number, start)) = self.sharding.shard.zip(self.sharding.start_at) else {
@@ -163,7 +167,7 @@ impl Measure {
         Ok(TrialPlan { shard: Some(shard), ..plan })
     }
 
-    /// The trial, whoever shares it.
+    /// Returns the complete trial, even if several testers share it.
     fn plan_of_all(&self) -> Result<TrialPlan, Failure> {
         let width = self.intervals.width()?;
         if let Some(path) = &self.plan {
@@ -186,7 +190,7 @@ impl Measure {
     }
 }
 
-/// The plan of a file, or of standard input.
+/// Reads the plan from a file or from standard input.
 fn given_plan(path: &Path) -> Result<TrialPlan, Failure> {
     let name = path.display();
     let unusable = |why: String| Failure::usage(anyhow::anyhow!("--plan {name}: {why}"));
@@ -198,12 +202,12 @@ fn given_plan(path: &Path) -> Result<TrialPlan, Failure> {
     parse_plan(&read.map_err(|e| unusable(e.to_string()))?).map_err(unusable)
 }
 
-/// Reads a plan; an error names the field.
+/// Parses a plan; an error names the field.
 fn parse_plan(text: &str) -> Result<TrialPlan, String> {
     let mut json = serde_json::Deserializer::from_str(text);
     let plan = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let field = error.path().to_string();
-        // A field that is missing or unknown is in the error itself.
+        // For a missing or unknown field, the error itself contains the name.
         if field == "." {
             error.into_inner().to_string()
         } else {
@@ -215,8 +219,10 @@ fn parse_plan(text: &str) -> Result<TrialPlan, String> {
 }
 
 impl NewSearch {
+    /// Plans the search.
+    ///
     /// # Errors
-    /// If the range is empty, or the names do not suffice.
+    /// If the range is empty, or there are not enough names.
     pub(crate) fn resolve(
         &self,
         traffic: &Traffic,
@@ -257,7 +263,7 @@ impl NewSearch {
     }
 }
 
-/// The search with a block of names that lasts for its longest course; a larger one if the user gave
+/// Returns the search with a block of names that is sufficient for its longest course; a larger one if the user gave
 /// none.
 ///
 /// # Errors
@@ -284,8 +290,8 @@ pub(crate) fn with_names(mut plan: SearchPlan, are_given: bool) -> Result<Search
 }
 
 impl NewSearch {
-    /// How rates are chosen: the first goal is always that of RFC 8219, by the plan's duration and
-    /// acceptance.
+    /// Returns the method for choosing rates: the first goal is always that of RFC 8219, with the plan's duration and
+    /// acceptance criterion.
     fn method(&self, trial: &TrialPlan) -> Result<Method, Failure> {
         let refused = |why: &str| Err(Failure::usage(anyhow::anyhow!("{why}")));
         if self.method == SearchMethod::Bisection {
@@ -309,7 +315,7 @@ impl NewSearch {
         Ok(method)
     }
 
-    /// The self-test that vouches for the tester, if there is one.
+    /// Returns the self-test that validates the tester, if there is one.
     fn self_test(&self) -> Result<Option<PassedSelfTest>, Failure> {
         let rate_only =
             |passed| PassedSelfTest { passed, delta: self.delta, compliant: false, sent: None };
@@ -320,18 +326,17 @@ impl NewSearch {
     }
 }
 
-/// What a file that `self-test --json` printed vouches for.
+/// Returns the validated settings and rates from a file with the output of `self-test --json`.
 ///
 /// # Errors
-/// If it is no such file, or that self-test did not pass.
+/// If it is no such file, or the self-test did not pass.
 pub(crate) fn passed_self_test(path: &Path) -> Result<PassedSelfTest, Failure> {
     let unusable =
         |why: String| Failure::usage(anyhow::anyhow!("--self-test {}: {why}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|e| unusable(e.to_string()))?;
     let test: SelfTestResult = serde_json::from_str(&text)
         .map_err(|e| unusable(format!("not what `dns64bench self-test --json` prints: {e}")))?;
-    // What it allows is computed by the α and β of these trials, whatever those were that it was
-    // for.
+    // The validated rate is computed with the α and β of these trials, whatever values the self-test was run for.
     test.vouches().ok_or_else(|| {
         unusable(
             "that self-test did not pass; leave the option out, so that the result is a lower bound, or find the rate that \
@@ -341,13 +346,15 @@ pub(crate) fn passed_self_test(path: &Path) -> Result<PassedSelfTest, Failure> {
     })
 }
 
-/// Takes all 2³² names, still beginning at 10.0.0.0.
+/// Uses all 2³² names, still beginning at 10.0.0.0.
 fn widen(plan: &mut SearchPlan) {
     plan.trial.first_name += u64::from(u32::from(plan.trial.names.first()));
     plan.trial.names = NameRange::ALL;
 }
 
 impl SelfTest {
+    /// Plans the self-test.
+    ///
     /// # Errors
     /// If the server's name has no address.
     pub(crate) fn resolve(&self) -> Result<SelfTestPlan, Failure> {
@@ -366,9 +373,8 @@ impl SelfTest {
     }
 }
 
-/// The trial of a self-test: AuthDNS itself answers, with an AAAA record for every name, in a
-/// quarter of the time, and is asked as the DUT will be: with the settings of the trials that the
-/// self-test vouches for.
+/// Returns the trial of a self-test: AuthDNS answers directly, with an AAAA record for every name, in a quarter of the
+/// time. The queries are sent with the settings of the trials that the self-test validates.
 pub(crate) fn as_self_test(asked: TrialPlan, delta: f64) -> TrialPlan {
     let factor = factor(asked.aaaa_share, asked.cached_share, delta);
     TrialPlan {
@@ -381,7 +387,7 @@ pub(crate) fn as_self_test(asked: TrialPlan, delta: f64) -> TrialPlan {
 }
 
 impl Questions {
-    /// EDNS, if anything asks for it.
+    /// Returns the EDNS settings, if an option needs EDNS.
     fn edns(&self) -> Option<Edns> {
         let mut options = self.edns_option.clone();
         options.extend(self.nsid.then(EdnsOption::nsid));
@@ -394,10 +400,10 @@ impl Questions {
 }
 
 impl IntervalFiles {
-    /// How long the intervals are, if a file wants them.
+    /// Returns the length of the intervals, if a file needs them.
     ///
     /// # Errors
-    /// If a length is given and no file.
+    /// If a length is given without a file.
     pub(crate) fn width(&self) -> Result<Option<Nanos>, Failure> {
         let is_wanted = self.hdr_log.is_some() || self.json_lines.is_some();
         if self.interval.is_some() && !is_wanted {
@@ -408,7 +414,7 @@ impl IntervalFiles {
         Ok(is_wanted.then(|| self.interval.map_or(Nanos::SECOND, Nanos::from)))
     }
 
-    /// Opens the files that are wanted.
+    /// Opens the requested files.
     ///
     /// # Errors
     /// If one cannot be written.
@@ -427,10 +433,10 @@ impl Transport {
     }
 }
 
-/// The questions of a file.
+/// Reads the queries of a file.
 ///
 /// # Errors
-/// If it cannot be read, or is none.
+/// If it cannot be read, or has no valid queries.
 pub(crate) fn query_file(path: &Path) -> Result<Source, Failure> {
     let started = Instant::now();
     let file = QueryFile::read(path).map_err(Failure::usage)?;
@@ -448,8 +454,10 @@ pub(crate) fn query_file(path: &Path) -> Result<Source, Failure> {
 }
 
 impl ClosedLoop {
+    /// Plans the closed loop.
+    ///
     /// # Errors
-    /// If the names do not suffice, or the query file cannot be used.
+    /// If there are not enough names, or the query file cannot be used.
     pub(crate) fn resolve(&self) -> Result<ClosedLoopPlan, Failure> {
         may_use(self.cpus.as_ref().map_or(&[], |list| &list.0))?;
         let q = &self.questions;
@@ -469,10 +477,10 @@ impl ClosedLoop {
         })
     }
 
-    /// Experiment `number` of dns64perf2: 256 names that no other has.
+    /// Plans experiment `number` of dns64perf2: 256 names that no other experiment uses.
     ///
     /// # Errors
-    /// Never, as the arguments allow no number that leaves the name space.
+    /// Never, because the arguments allow no number outside the name space.
     pub(crate) fn experiment(
         &self,
         e: &Experiments,
@@ -533,8 +541,10 @@ impl ClosedLoop {
 }
 
 impl Resperf {
+    /// Plans the ramp.
+    ///
     /// # Errors
-    /// If the server has no address of the wanted family, or the queries cannot be read.
+    /// If the server has no address of the given family, or the queries cannot be read.
     pub(crate) fn resolve(&self) -> Result<RampPlan, Failure> {
         let server = self.address()?;
         let (source, check) = match self.names {
@@ -571,7 +581,7 @@ impl Resperf {
                 additional: Additional::new(edns.as_ref(), self.tsig.clone(), 0),
                 check,
                 timeout: self.timeout.into(),
-                // Datagrams go as the original sends them: each by itself.
+                // Datagrams are sent one by one, like those of the original.
                 offload: false,
                 buffer: self.buffer.map(|kib| kib * 1024),
                 interval: Some(self.interval.into()),
@@ -606,11 +616,11 @@ impl Resperf {
 }
 
 impl Dns64perf {
-    /// The same load, evenly spread: n queries every d ns by each of t threads, from the same number
-    /// of source ports.
+    /// Plans the same load, evenly spread: n queries every d ns by each of t threads, from the same number of source
+    /// ports.
     ///
     /// # Errors
-    /// If it is no load.
+    /// If the arguments define no load.
     pub(crate) fn resolve(&self) -> Result<TrialPlan, Failure> {
         let Dns64perf { requests, burst, threads, subnet, .. } = *self;
         let wrong = |why: &str| Failure::usage(anyhow::anyhow!("{why}"));
@@ -633,7 +643,7 @@ impl Dns64perf {
             )));
         }
         let mut plan = TrialPlan::new(SocketAddr::new(self.server, self.port), rate);
-        // The shortest time in which so many queries are due.
+        // The shortest time in which all these queries are due.
         let duration = (u128::from(requests) * u128::from(Nanos::SECOND.0)).div_ceil(rate.0.into());
         plan.duration =
             Nanos(u64::try_from(duration).map_err(|_| wrong("that takes more than 500 years"))?);
@@ -644,12 +654,12 @@ impl Dns64perf {
             plan.source_ports = all.and_then(|all| u16::try_from(all).ok()).ok_or_else(|| {
                 wrong(&format!("{threads} threads with {ports} ports each exceed 65535 ports"))
             })?;
-            // The original recognizes replies by name, so the ids of a few ports suffice for it.
+            // The original recognizes replies by name, so it needs only the IDs of a few ports.
             if let Err(PlanError::Ids { needed, .. }) = plan.check() {
                 plan.source_ports = u16::try_from(needed).unwrap_or(u16::MAX);
             }
         }
-        // As the original checks: an answer with a AAAA record, whatever address it has.
+        // The original checks only that the answer has an AAAA record, whatever its address.
         plan.check_own_aaaa = false;
         plan.records = Some("dns64perf.csv".into());
         Ok(plan)
@@ -709,7 +719,7 @@ mod tests {
             };
             with_names(plan, true).map_err(|failure| failure.to_string())
         };
-        // A trial at 1 000 queries/s takes 60 000 names, and a search six trials at most.
+        // A trial at 1 000 queries/s uses 60 000 names, and a search has at most six trials.
         let refused = of("10.0.0.0/16", 1, false).unwrap_err();
         for word in ["--names 10.0.0.0/16", "0.0.0.0/0", "--reuse-names", "longest possible"] {
             assert!(refused.contains(word), "{word} is not in {refused}");
@@ -737,7 +747,7 @@ mod tests {
             ("1000000 1", DEFAULT_SOURCE_PORTS, 2_000, Nanos::SECOND),
             ("1 1000000 1", 2, 2_000, Nanos::SECOND),
             ("400 1000000 0.5", 800, 2_000, Nanos::from_millis(500)),
-            // Ids of two ports do not suffice.
+            // The IDs of two ports are not sufficient.
             ("1 10000 1", 4, 200_000, Nanos::SECOND),
         ] {
             let plan = of(last).unwrap_or_else(|why| panic!("{last}: {why}"));

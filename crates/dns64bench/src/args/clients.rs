@@ -1,5 +1,5 @@
-//! The clients that older tools live on in: closed loop (dnsperf, dns64perf2), ramp (resperf),
-//! constant rate (dns64perf++).
+//! Clients with the interfaces of older tools: closed loop (dnsperf, dns64perf2), ramp (resperf), constant rate
+//! (dns64perf++).
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU16;
@@ -18,9 +18,8 @@ use super::help::{self, FILES, LOAD, NAMES, PERF2, QUESTIONS, REPLIES, SERVER, T
 use super::values::{CpuList, Server, like, parse_cpus, parse_time};
 use super::{Asking, Display};
 
-/// How questions travel: in datagrams, over connections that are kept open, or in datagrams and
-/// what comes truncated again over TCP. The variants have no comments of their own, because clap
-/// would spread the whole help out for them.
+/// Transport of queries: datagrams, persistent connections, or datagrams with a retry of truncated answers over TCP.
+/// The variants have no comments, because clap would switch the complete help to its long style.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Transport {
     Udp,
@@ -28,7 +27,7 @@ pub(crate) enum Transport {
     UdpThenTcp,
 }
 
-/// What is asked, and how.
+/// Queries and their transport.
 #[derive(Debug, Args)]
 pub(crate) struct Questions {
     /// Ask the questions of this file (lines of name, type and perhaps class; - is standard input)
@@ -70,7 +69,7 @@ pub(crate) struct Questions {
     pub(crate) intervals: IntervalFiles,
 }
 
-/// How a load's course is kept.
+/// Files with the course of a load.
 #[derive(Debug, Args)]
 pub(crate) struct IntervalFiles {
     /// Keep sums and histograms for every interval of this length, in the files of --hdr-log and
@@ -261,7 +260,7 @@ pub(crate) struct Resperf {
     pub(crate) json_lines: Option<PathBuf>,
 }
 
-/// Address family.
+/// Address family of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Family {
     Any,
@@ -303,7 +302,7 @@ pub(crate) struct Dns64perf {
 /// The last two or three arguments of dns64perf++.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Timing {
-    /// Source ports of each thread, if given. Versions since October 2018 take them.
+    /// Source ports of each thread, if given. Versions since October 2018 accept them.
     pub(crate) ports: Option<NonZeroU16>,
     /// Time between the bursts of a thread, in ns.
     pub(crate) delay: u64,
@@ -311,7 +310,7 @@ pub(crate) struct Timing {
 }
 
 impl Dns64perf {
-    /// Reads the last two or three arguments; an error names the argument.
+    /// Parses the last two or three arguments; an error names the argument.
     pub(crate) fn timing(&self) -> Result<Timing, String> {
         let (ports, delay, timeout) = match &self.timing[..] {
             [delay, timeout] => (None, delay, timeout),
@@ -342,7 +341,7 @@ pub(crate) struct Experiments {
 }
 
 impl Experiments {
-    /// Reads them from five or six words; an error names the word.
+    /// Parses five or six words; an error names the word.
     pub(crate) fn parse(words: &[String]) -> Result<Experiments, String> {
         let word = |i: usize| words.get(i).map_or("", String::as_str);
         let bad = |i: usize, what: &str| format!("--dns64perf2: '{}' is no {what}", word(i));
@@ -366,7 +365,7 @@ impl Experiments {
 }
 
 impl Resperf {
-    /// The local address, if one is wanted, for a server of that family.
+    /// Returns the local address, if one was given, for a server of that family.
     pub(crate) fn local(&self, server: SocketAddr) -> Option<SocketAddr> {
         let any = if server.is_ipv6() {
             IpAddr::V6(Ipv6Addr::UNSPECIFIED)
@@ -378,13 +377,13 @@ impl Resperf {
     }
 }
 
-/// Seconds with or without a fraction.
+/// Parses seconds with or without a fraction.
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| format!("'{text}' is no number of seconds"))?;
     Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())
 }
 
-/// Every interval has a histogram; finer ones would be of single queries.
+/// Shortest interval. Every interval has a histogram, and shorter ones would contain single queries.
 const FINEST: Duration = Duration::from_millis(10);
 
 fn interval(text: &str) -> Result<Duration, String> {

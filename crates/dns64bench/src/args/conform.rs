@@ -1,4 +1,4 @@
-//! The arguments of `conform`.
+//! Arguments of `conform`.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -69,7 +69,7 @@ pub(crate) struct Conform {
     pub(crate) quiet: bool,
 }
 
-/// A range to exclude: no bit is set behind its length, and there are addresses beside it.
+/// Parses a range to exclude: no bit is set after its length, and it does not cover all addresses.
 fn excluded_range(text: &str) -> Result<Ipv6Net, String> {
     let range: Option<Ipv6Net> = text.parse().ok();
     range
@@ -79,16 +79,16 @@ fn excluded_range(text: &str) -> Result<Ipv6Net, String> {
         })
 }
 
-/// Where the status socket of AuthDNS is.
+/// Location of AuthDNS's status socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StatusPlace {
     /// On this host.
     Here(PathBuf),
-    /// On another one, which ssh reaches.
+    /// On another host, reached by ssh.
     There {
-        /// The host, as ssh knows it.
+        /// Name of the host for ssh.
         host: String,
-        /// The socket there.
+        /// Path of the socket on that host.
         path: String,
     },
 }
@@ -111,8 +111,8 @@ impl FromStr for StatusPlace {
     }
 }
 
-/// `USER@HOST` or `HOST` as ssh takes it: an IPv6 address without the brackets that it has before a
-/// path. `None` without a host.
+/// Converts `USER@HOST` or `HOST` to the form for ssh: an IPv6 address without the brackets that it needs before a
+/// path. Returns `None` if there is no host.
 fn ssh_host(text: &str) -> Option<String> {
     let (user, host) = text.split_at(text.rfind('@').map_or(0, |at| at + 1));
     let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);

@@ -1,9 +1,8 @@
-//! What `--help` and the manual pages have beside the options: headings of options, examples, exit
-//! statuses.
+//! Parts of `--help` and of the manual pages other than the options: headings, examples, exit statuses.
 
 use dns64::process::pages::{Section, below_help};
 
-// Headings of options, the same ones in every subcommand.
+// Headings of options, equal in every subcommand.
 pub(super) const SERVER: &str = "Server";
 pub(super) const LOAD: &str = "Rate and duration";
 pub(super) const NAMES: &str = "Names and shares";
@@ -21,13 +20,13 @@ pub(super) const FILES: &str = "Input and output";
 pub(super) const COMPARISON: &str = "Comparison";
 pub(super) const PERF2: &str = "dns64perf2";
 
-/// The text below the options of a subcommand, which is named by its words.
+/// Returns the text below the options of a subcommand, which is given by its words.
 pub(super) fn below(subcommand: &str) -> String {
     below_help(&sections(subcommand))
 }
 
-/// The sections of a subcommand's manual page that are not made from its options; the program's own
-/// has no words.
+/// Returns the sections of a subcommand's manual page that are not generated from its options; the program itself has
+/// no words.
 pub(crate) fn sections(subcommand: &str) -> Vec<Section> {
     let (notes, examples) = (notes(subcommand), examples(subcommand));
     let notes = (!notes.is_empty()).then_some(Section { title: "Notes", items: notes });
@@ -103,7 +102,7 @@ fn notes(subcommand: &str) -> &'static [(&'static str, &'static str)] {
     }
 }
 
-/// Command lines and what they are for.
+/// Returns command lines with their purpose.
 fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
     match subcommand {
         "" => &[
@@ -372,7 +371,7 @@ mod tests {
     use super::*;
     use crate::args::Arguments;
 
-    /// Every command that `--help` shows, with its words.
+    /// Returns every command that `--help` shows, with its words.
     fn commands() -> Vec<(String, Command)> {
         fn collect(command: &Command, words: &str, all: &mut Vec<(String, Command)>) {
             all.push((words.to_owned(), command.clone()));
@@ -414,8 +413,8 @@ mod tests {
         }
     }
 
-    /// clap spreads a help text over blank lines if one option has a long help or possible values
-    /// with helps of their own: then commands would not look alike.
+    /// If one option has a long help, or possible values with help texts, clap adds blank lines to all options, and the
+    /// commands would differ in style.
     #[test]
     fn all_help_texts_are_of_one_style() {
         let mut daemon = dns64::process::daemon::command();

@@ -1,4 +1,4 @@
-//! The arguments of `try`.
+//! Arguments of `try`.
 
 use std::net::SocketAddr;
 use std::time::Duration;

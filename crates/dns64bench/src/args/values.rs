@@ -1,4 +1,4 @@
-//! Addresses, times and lists as people write them, and errors that show the right form.
+//! Parsers of addresses, times and lists as users write them, with errors that show the correct form.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -10,15 +10,15 @@ pub(crate) use campaign::written::{
 use method::units::{CpuId, fraction};
 use tester::measurer::plan::MAX_WINDOW_LIMIT_PCT;
 
-/// The port of DNS (RFC 1035 §4.2), where none is given.
+/// Default port (RFC 1035 §4.2).
 const DNS_PORT: u16 = 53;
 
-/// A server that is asked: an address, or a name that has one.
+/// Address or name of the server to query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Server {
     /// Address and port.
     Address(SocketAddr),
-    /// A host name and a port; whether there is such a name is not known yet.
+    /// Host name and port; the name is not resolved yet.
     Name(String, u16),
 }
 
@@ -36,7 +36,7 @@ impl FromStr for Server {
             !label.is_empty() && label.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
         };
         let labels = || name.strip_suffix('.').unwrap_or(name).split('.');
-        // A last label of digits is a misspelt IPv4 address.
+        // A name whose last label consists of digits is a mistyped IPv4 address.
         let is_number =
             labels().next_back().is_some_and(|last| last.chars().all(|c| c.is_ascii_digit()));
         match port {
@@ -50,21 +50,21 @@ impl FromStr for Server {
     }
 }
 
-/// An address with or without a port; an IPv6 address in brackets if it has one.
+/// Parses an address with or without a port; an IPv6 address with a port is in brackets.
 fn address(text: &str) -> Option<SocketAddr> {
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
     let without_port = bare.parse::<IpAddr>().ok().filter(|ip| ip.is_ipv6() || bare == text);
     text.parse().ok().or_else(|| without_port.map(|ip| SocketAddr::new(ip, DNS_PORT)))
 }
 
-/// An address to serve on, or of a server that needs no name.
+/// Parses a listen address, or the address of a server for which names are not accepted.
 pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
     address(text).ok_or_else(|| {
         format!("'{text}' is no address; write for example 2001:2::1, [::1]:5353 or 198.18.0.1:53")
     })
 }
 
-/// Reads what has a form of its own already; an error shows it by an example.
+/// Parses a type with its own syntax; an error shows an example.
 pub(crate) fn like<T: FromStr>(
     what: &'static str,
     example: &'static str,
@@ -74,7 +74,7 @@ pub(crate) fn like<T: FromStr>(
     }
 }
 
-/// Which of several testers this is, and of how many: `1/3`.
+/// Number of this tester and the number of testers: `1/3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ShardNumber {
     /// Counted from 0.
@@ -96,7 +96,7 @@ impl FromStr for ShardNumber {
     }
 }
 
-/// By how many nanoseconds the clock of a tester was ahead: `1=250us`, `2=-1ms`.
+/// Parses the number of nanoseconds by which the clock of a tester was ahead: `1=250us`, `2=-1ms`.
 pub(crate) fn parse_offset(text: &str) -> Result<(u16, i64), String> {
     let wrong = || format!("'{text}' is no offset of a shard; write for example 1=250us or 2=-1ms");
     let (index, time) = text.split_once('=').ok_or_else(wrong)?;
@@ -134,7 +134,7 @@ pub(crate) struct DelayRange {
 }
 
 pub(crate) fn parse_delay(text: &str) -> Result<DelayRange, String> {
-    // A number alone would be read as seconds, but a delay without a unit is meant in milliseconds.
+    // A plain number would be parsed as seconds, but a delay without a unit is probably meant in milliseconds.
     let time = |s: &str| {
         humantime::parse_duration(s).map_err(|e| format!("'{s}': {e}; write 20ms or 10ms-50ms"))
     };
@@ -143,7 +143,7 @@ pub(crate) fn parse_delay(text: &str) -> Result<DelayRange, String> {
     if range.min > range.max { Err("the shorter delay comes first".into()) } else { Ok(range) }
 }
 
-/// Per cents above 0, up to [`MAX_WINDOW_LIMIT_PCT`]: `1`, `0.5%`.
+/// Parses a percentage above 0, up to [`MAX_WINDOW_LIMIT_PCT`]: `1`, `0.5%`.
 pub(crate) fn parse_percentage(text: &str) -> Result<f64, String> {
     match text.strip_suffix('%').unwrap_or(text).trim_end().parse() {
         Ok(percentage) if percentage > 0.0 && percentage <= MAX_WINDOW_LIMIT_PCT => Ok(percentage),
@@ -153,19 +153,19 @@ pub(crate) fn parse_percentage(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A decrease as a fraction: `5%`, `0.05`.
+/// Parses a decrease as a fraction: `5%`, `0.05`.
 pub(crate) fn parse_decrease(text: &str) -> Result<f64, String> {
     let wrong = || format!("'{text}' is no decrease; write for example 5% or 0.05");
     fraction(text).filter(|decrease| (0.0..1.0).contains(decrease)).ok_or_else(wrong)
 }
 
-/// The reserve δ of a self-test: a number from 0 to 10, also in per cent.
+/// Parses the reserve δ of a self-test: a number from 0 to 10, or a percentage.
 pub(crate) fn parse_reserve(text: &str) -> Result<f64, String> {
     let wrong = || format!("'{text}' is no reserve; write for example 0.1 or 10%");
     fraction(text).filter(|reserve| (0.0..=10.0).contains(reserve)).ok_or_else(wrong)
 }
 
-/// A share from 0 to 1, also in per cent.
+/// Parses a share from 0 to 1, or a percentage.
 pub(crate) fn parse_fraction(text: &str) -> Result<f64, String> {
     let wrong = || format!("'{text}' is no share from 0 to 1; write for example 0.05 or 5%");
     fraction(text).filter(|share| (0.0..=1.0).contains(share)).ok_or_else(wrong)
