@@ -34,25 +34,25 @@ use crate::output::{Failure, Outcome, grouped, print_json};
 use crate::resolve::{as_self_test, with_names};
 use crate::{colour, interruption, metrics};
 
-/// The least rate that the self-test is to vouch for, and where it ends looking for more.
+/// Lowest rate that the self-test must validate, and the upper end of its search.
 const FOR_RATE: Qps = Qps(2_000);
 const SELF_TEST_TO: Qps = Qps(600_000);
-/// Where the searches begin and end.
+/// Range of the searches.
 const LOWEST: Qps = Qps(1_000);
 const HIGHEST: Qps = Qps(400_000);
 const RESOLUTION: Qps = Qps(4_000);
 const TRIAL: Nanos = Nanos::SECOND;
 const PAUSE: Duration = Duration::from_millis(150);
-/// All share one host, and steps of the search are wider than this, in per cent.
+/// Pacing tolerance in per cent: all roles share one host, and steps of the search are wider than this.
 const WINDOW_LIMIT: f64 = 5.0;
-/// A host that is too busy for a rate is so the next time too.
+/// Retries of invalid trials: a host that is too busy for a rate will also be too busy the next time.
 const INVALID_RETRIES: u32 = 1;
 /// The DNS64 prefix that dns64d is started with.
 const PREFIX: &str = "64:ff9b::/96";
 
-/// A case that is searched.
+/// A test case of the search.
 struct Stage {
-    /// Its name in the JSON object.
+    /// Name in the JSON object.
     name: &'static str,
     meaning: &'static str,
     aaaa_share: Share,
@@ -61,7 +61,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// Its name in the table.
+    /// Returns the name in the table.
     fn title(&self) -> String {
         self.name.replace('_', " ")
     }
@@ -161,10 +161,10 @@ fn self_test(folder: &Path, quiet: bool) -> Result<SelfTestResult, Failure> {
     found.map_err(|failure| with_what_servers_say(failure, [&mut auth]))
 }
 
-/// A self-test for the worst case, which is the first stage: AuthDNS is asked as the DUT will be.
+/// Plans a self-test for the worst case, which is the first stage: AuthDNS is queried like the DUT.
 fn self_test_plan(auth: SocketAddr, status: &str) -> SelfTestPlan {
     let Stage { aaaa_share, cached_share, .. } = STAGES[0];
-    // AuthDNS has no prefix: its addresses are those of the names.
+    // AuthDNS has no prefix: it returns the addresses of the names.
     let asked = TrialPlan { prefixes: Vec::new(), ..trial(&STAGES[0], auth, status) };
     SelfTestPlan {
         trial: as_self_test(asked, MIN_DELTA),
@@ -196,7 +196,7 @@ fn closed_loop(quiet: bool) -> Result<ClosedLoopResult, Failure> {
     Ok(found)
 }
 
-/// Searches with new servers.
+/// Runs searches with new servers.
 fn measure(
     stage: &Stage,
     self_test: &SelfTestResult,
@@ -218,14 +218,14 @@ fn measure(
     found.ok_or_else(|| Failure::environment(anyhow::anyhow!("the search found nothing")))
 }
 
-/// End of the range of a stage: the self-test validates no higher rates.
+/// Returns the upper end of the range of a stage: the self-test validates no higher rates.
 fn highest(stage: &Stage, self_test: &SelfTestResult) -> Qps {
     let allowed =
         |passed| allowed_rate(passed, stage.aaaa_share, stage.cached_share, self_test.delta);
     self_test.passed_rate.map_or(LOWEST, allowed).clamp(LOWEST, HIGHEST)
 }
 
-/// The searches of a stage up to the rate `max`.
+/// Plans the searches of a stage up to the rate `max`.
 fn search_plan(
     stage: &Stage,
     trial: TrialPlan,
@@ -248,7 +248,7 @@ fn search_plan(
     }
 }
 
-/// The trials of a stage, without their rates.
+/// Plans the trials of a stage, without their rates.
 fn trial(stage: &Stage, dut: SocketAddr, auth_status: &str) -> TrialPlan {
     let defaults = TrialPlan::new(dut, LOWEST);
     TrialPlan {
@@ -263,7 +263,7 @@ fn trial(stage: &Stage, dut: SocketAddr, auth_status: &str) -> TrialPlan {
     }
 }
 
-/// Where an AuthDNS says how it is.
+/// Returns the path of an AuthDNS's status socket.
 fn status_in(folder: &Path, name: &str) -> String {
     folder.join(format!("{name}.status")).to_string_lossy().into_owned()
 }
@@ -281,11 +281,10 @@ fn auth(
     Ok((ServerProcess::start(&this_program(&typed)?, address, folder)?, address))
 }
 
-/// dns64d from inside this program, so that there is one to measure wherever dns64bench is.
+/// Starts the dns64d that is part of this program, so that a server to measure is always available.
 fn dns64d(upstream: SocketAddr, folder: &Path) -> Result<(ServerProcess, SocketAddr), Failure> {
     let address = free_port()?;
-    // The names of the tester stand for 10.0.0.0/8, which the well-known prefix carries only if
-    // told.
+    // The names of the tester map to 10.0.0.0/8, which is synthesized below the Well-Known Prefix only if configured.
     let config = format!(
         "listen = [\"{address}\"]\nthreads = 1\n\
          [dns64]\nprefixes = [{{ prefix = \"{PREFIX}\", allow-non-global = true }}]\n\
@@ -302,7 +301,7 @@ fn dns64d(upstream: SocketAddr, folder: &Path) -> Result<(ServerProcess, SocketA
     Ok((ServerProcess::start(&typed, address, folder)?, address))
 }
 
-/// This program, with such a command.
+/// Returns the command line of this program with these arguments.
 fn this_program(typed: &[&str]) -> Result<Vec<String>, Failure> {
     let program = std::env::current_exe()
         .context("cannot find this program")
@@ -311,7 +310,7 @@ fn this_program(typed: &[&str]) -> Result<Vec<String>, Failure> {
     Ok([program].into_iter().chain(typed.iter().map(|word| (*word).to_owned())).collect())
 }
 
-/// The table, the reasons for its gaps, and the next command.
+/// Returns the table, the reasons for missing results, and the next command.
 fn summary(result: &QuickstartResult, stream: &impl io::IsTerminal) -> String {
     let test = &result.self_test;
     let passed = test.passed_rate.map_or("-".to_owned(), |rate| number(rate.0 as f64));
@@ -361,10 +360,10 @@ fn summary(result: &QuickstartResult, stream: &impl io::IsTerminal) -> String {
     text + NEXT
 }
 
-/// The last line: the command for another server.
+/// Last line: the command for another server.
 const NEXT: &str = "Next, your own server: dns64bench try --server ADDRESS\n";
 
-/// Reasons for a missing rate, or for invalid trials of a stage; empty without any.
+/// Returns the reasons for a missing rate, or for invalid trials of a stage; empty if there are none.
 fn unmeasured(stage: &Stage, search: &SearchResult) -> String {
     let invalid = short_run::invalid_trials(&search.trials);
     match (search.figures.n, invalid) {
@@ -377,7 +376,7 @@ fn unmeasured(stage: &Stage, search: &SearchResult) -> String {
     }
 }
 
-/// The rate of a search, and how it was found.
+/// Returns the rate of a search, and how it was found.
 fn rate(search: &SearchResult) -> (String, String) {
     let found = &search.figures;
     let interval = wording::interval(&found.interval);
@@ -389,7 +388,7 @@ fn rate(search: &SearchResult) -> (String, String) {
     }
 }
 
-/// The results so far, where a later stage could not be measured or the user interrupted it.
+/// Returns the results so far, if a later stage could not be measured or the user interrupted it.
 fn so_far(
     self_test: &SelfTestResult,
     closed_loop: &ClosedLoopResult,
@@ -407,7 +406,7 @@ fn so_far(
     )
 }
 
-/// What keeps a measurement from being made, with what has become of the servers.
+/// Adds the state of the servers to an error that prevents a measurement.
 fn with_what_servers_say<const N: usize>(
     failure: Failure,
     servers: [&mut ServerProcess; N],
@@ -419,16 +418,16 @@ fn with_what_servers_say<const N: usize>(
     failure.with_advice(&said.join("; "))
 }
 
-/// A server that was started from this same program, and ends with this value.
+/// A server that was started from this program; ends when dropped.
 struct ServerProcess {
     name: String,
     child: Child,
-    /// What it writes to standard error.
+    /// File with its standard error.
     log: PathBuf,
 }
 
 impl ServerProcess {
-    /// Starts a program that is to serve at an address.
+    /// Starts a program that serves at an address.
     fn start(
         typed: &[String],
         address: SocketAddr,
@@ -450,7 +449,7 @@ impl ServerProcess {
         Ok(server)
     }
 
-    /// Whether it runs, and the last thing that it said.
+    /// Returns true if it runs, and its last log line.
     fn how_it_is(&mut self) -> String {
         let name = &self.name;
         let state = match self.child.try_wait() {
@@ -465,7 +464,7 @@ impl ServerProcess {
         }
     }
 
-    /// Ready when the address is taken: it was free before.
+    /// Waits until the address is in use: it was free before.
     fn wait_until_ready(&mut self, address: SocketAddr) -> io::Result<()> {
         let give_up = Instant::now() + Duration::from_secs(10);
         while Instant::now() < give_up {
@@ -522,14 +521,14 @@ mod tests {
             failure.to_string(),
             "-c does not serve: it has ended; -c has ended with exit status: 3, and said last: no such thing"
         );
-        // One that is there, and does not answer.
+        // A process that runs but does not respond.
         let taken = free_port().ok().unwrap();
         let _held = Endpoint::listen(taken, 1).unwrap();
         let mut runs = start("exec sleep 60", taken).ok().unwrap();
         assert_eq!(runs.how_it_is(), "-c runs");
     }
 
-    /// Runs trials that have one outcome.
+    /// Runs trials that all have one outcome.
     struct Simulated {
         verdict: Verdict,
         reasons: Vec<Reason>,
@@ -547,7 +546,7 @@ mod tests {
         fn pause(&mut self, _: Duration, _: Standing) {}
     }
 
-    /// The result of a stage.
+    /// Returns the result of a stage.
     fn searched(stage: &Stage, verdict: Verdict, reasons: Vec<Reason>) -> SearchResult {
         let folder = tempfile::tempdir().unwrap();
         let address = "[::1]:53".parse().unwrap();

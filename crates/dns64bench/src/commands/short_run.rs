@@ -1,5 +1,5 @@
-//! Parts that `quickstart` and `try` share: a closed loop, a search without a journal of its user,
-//! and the summary of invalid trials.
+//! Parts that `quickstart` and `try` share: a closed loop, a search with a temporary journal, and the summary of
+//! invalid trials.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,7 +20,7 @@ use tester::measurer::result::TrialResult;
 use crate::output::{Failure, rounded};
 use crate::{interruption, progress};
 
-/// Names of a closed loop; none is asked for twice below 2 million answers per second.
+/// Names of a closed loop; none is queried twice below 2 million answers per second.
 pub(super) const CLOSED_LOOP_NAMES: u64 = 4_000_000;
 /// Queries in flight in a closed loop.
 const IN_FLIGHT: usize = 100;
@@ -70,17 +70,17 @@ pub(super) fn closed_loop(trial: &TrialPlan, quiet: bool) -> Result<ClosedLoopRe
     progress::during(quiet, &title, |_| run()).map_err(Failure::environment)
 }
 
-/// A closed loop in words: `12 345 valid answers per second with 100 queries in flight`.
+/// Describes a closed loop: `12 345 valid answers per second with 100 queries in flight`.
 pub(super) fn closed_loop_words(found: &ClosedLoopResult) -> String {
     let rate =
         counted(found.qps.round() as u64, "valid answer per second", "valid answers per second");
     format!("{rate} with {} in flight", counted(found.outstanding as u64, "query", "queries"))
 }
 
-/// Carries out a search with its journal in `folder`; `None` if it ended without a trial.
+/// Runs a search with its journal in `folder`; `None` if it ended without a trial.
 ///
 /// # Errors
-/// If a trial cannot be carried out, or the user interrupts.
+/// If a trial cannot be run, or the user interrupts.
 pub(super) fn search(
     plan: &SearchPlan,
     folder: &Path,
@@ -90,11 +90,11 @@ pub(super) fn search(
     campaign::search::run(plan, &mut journal, Vec::new(), runner)
 }
 
-/// Returns the result of the first `searches` of a set that was not finished, from its journal in
-/// `folder`; `None` without a search. `runner` carries no trial out.
+/// Returns the result of the first `searches` of a set that was not finished, from its journal in `folder`; `None`
+/// without a search. `runner` runs no trial.
 ///
 /// # Errors
-/// If the journal cannot be read or a second one not be written.
+/// If the journal cannot be read, or a second one cannot be written.
 pub(super) fn completed(
     plan: &SearchPlan,
     folder: &Path,
@@ -115,7 +115,7 @@ pub(super) fn completed(
     campaign::search::run(&plan, &mut journal, done, runner)
 }
 
-/// The number of invalid trials and their most frequent reason; `None` without invalid trials.
+/// Returns the number of invalid trials and their most frequent reason; `None` without invalid trials.
 pub(super) fn invalid_trials(trials: &[TrialResult]) -> Option<String> {
     let invalid: Vec<_> = trials.iter().filter(|trial| trial.verdict == Verdict::Invalid).collect();
     if invalid.is_empty() {

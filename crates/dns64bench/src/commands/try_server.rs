@@ -1,5 +1,4 @@
-//! `try`: AuthDNS on this host, the lines with which a server in use forwards to it, and a short
-//! search.
+//! `try`: AuthDNS on this host, the configuration lines with which a server in use forwards to it, and a short search.
 //!
 //! ```text
 //! AuthDNS ─► version ─► lines ─► wait: names resolve ─► closed loop ─► MLRsearch ─► summary
@@ -54,21 +53,21 @@ use crate::{interruption, metrics};
 const AUTH_PORT: u16 = 5300;
 /// TTL of AuthDNS's records.
 const TTL: Duration = Duration::from_secs(60);
-/// Time between two looks at the server during the wait.
+/// Interval between two probes of the server during the wait.
 const PAUSE_OF_WAIT: Duration = Duration::from_secs(1);
-/// Trials that decide, the pause between trials, and the number of searches: two minutes in all.
+/// Full-length trials, the pause between trials, and the number of searches: two minutes in total.
 const TRIAL: Nanos = Nanos(5 * Nanos::SECOND.0);
 const PAUSE: Duration = Duration::from_millis(150);
 const SEARCHES: u32 = 3;
-/// No further search begins after this time: on a busy machine a search takes longer.
+/// Time after which no further search begins: on a busy machine a search takes longer.
 const ENOUGH: Duration = Duration::from_secs(100);
 /// Width of the interval of a search, relative to its upper end.
 const WIDTH: f64 = 0.05;
-/// Pacing tolerance per 100 ms in per cent; the interval is as wide.
+/// Pacing tolerance per 100 ms in per cent; the interval of a search has the same width.
 const WINDOW_LIMIT: f64 = 5.0;
 /// Retries of an invalid trial.
 const INVALID_RETRIES: u32 = 1;
-/// The range of rates relative to the rate of the closed loop, which is near the highest.
+/// Range of rates relative to the rate of the closed loop, which is close to the highest.
 const HIGHEST: f64 = 2.0;
 const LOWEST: f64 = 0.05;
 
@@ -76,8 +75,8 @@ const LOWEST: f64 = 0.05;
 /// private addresses (RFC 6052 §3.1), others remove them from answers.
 const FIRST_NAMES: u64 = 11 << 24;
 const NAMES: u64 = 80 << 24;
-/// Distance of the first names of two runs per second between them, more than a run uses. Repeated
-/// runs do not meet the names that the server has in its cache.
+/// Distance between the first names of two runs, per second between them; more than a run uses. Repeated runs thus do
+/// not query names that the server has cached.
 const NAMES_PER_SECOND: u64 = 400_000;
 
 /// Outcome of `try`.
@@ -132,8 +131,8 @@ pub(crate) fn run(args: &Try) -> Outcome {
     Ok(exit_status(&result))
 }
 
-/// Starts AuthDNS in this process and serves its status socket. The address that is returned is one to
-/// which the server can forward: that of this host in place of a wildcard.
+/// Starts AuthDNS in this process and serves its status socket. Returns an address to which the server can forward: the
+/// address of this host in place of a wildcard.
 fn start_auth(
     args: &Try,
     here: IpAddr,
@@ -165,7 +164,7 @@ fn start_auth(
     Ok((auth, SocketAddr::new(ip, bound.port())))
 }
 
-/// The trials of the search, without their rates.
+/// Plans the trials of the search, without their rates.
 fn trial(args: &Try, server: SocketAddr, auth_status: &Path) -> TrialPlan {
     let defaults = TrialPlan::new(server, Qps(1));
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -182,12 +181,12 @@ fn trial(args: &Try, server: SocketAddr, auth_status: &Path) -> TrialPlan {
     }
 }
 
-/// Position of the first name of a run that begins at a time since 1970.
+/// Returns the position of the first name of a run that begins at a time since 1970.
 fn first_name(now: Duration) -> u64 {
     FIRST_NAMES + now.as_secs().wrapping_mul(NAMES_PER_SECOND) % NAMES
 }
 
-/// The searches around the rate of a closed loop.
+/// Plans the searches around the rate of a closed loop.
 fn search_plan(trial: TrialPlan, closed_loop: f64) -> SearchPlan {
     let rate = |factor: f64| Qps(((closed_loop * factor) as u64).max(1));
     let (min, max) = (rate(LOWEST), rate(HIGHEST));
@@ -266,7 +265,7 @@ impl Setup<'_> {
         )
     }
 
-    /// The closed loop and the search, and the trials of the latter.
+    /// Runs the closed loop and the search; also returns the trials of the search.
     fn measure(
         &self,
         trial: TrialPlan,
@@ -303,8 +302,7 @@ impl Setup<'_> {
     }
 }
 
-/// Runs trials as `search` does, keeps them for the case of an interruption, and begins no search
-/// late.
+/// Runs trials like `search`, keeps them in case of an interruption, and begins no search late.
 struct Keeping {
     terminal: Terminal,
     trials: Vec<TrialResult>,
@@ -318,8 +316,7 @@ impl Keeping {
         Keeping { terminal, trials: Vec::new(), began: Instant::now(), completed: 0 }
     }
 
-    /// The result of all searches, or of the completed ones after an interruption or when time is
-    /// up.
+    /// Returns the result of all searches, or of the completed ones after an interruption or when time is up.
     fn search(
         &mut self,
         plan: &SearchPlan,
@@ -362,12 +359,12 @@ impl Runner for Keeping {
     }
 }
 
-/// Trials that decide: those of full length.
+/// Returns the full-length trials.
 fn full(trials: &[TrialResult], verdict: Verdict) -> impl Iterator<Item = &TrialResult> {
     trials.iter().filter(move |trial| trial.verdict == verdict && trial.facts.duration >= TRIAL)
 }
 
-/// Highest rate that passed at full length, and the lowest above it that failed.
+/// Returns the highest rate that passed at full length, and the lowest above it that failed.
 fn bounds(trials: &[TrialResult]) -> (Option<Qps>, Option<Qps>) {
     let passed = full(trials, Verdict::Passed).map(|trial| trial.rate).max();
     let failed = full(trials, Verdict::Failed).map(|trial| trial.rate);
@@ -395,7 +392,7 @@ fn exit_status(result: &TryResult) -> ExitCode {
     }
 }
 
-/// The result in words.
+/// Formats the result.
 fn summary(result: &TryResult, trials: &[TrialResult]) -> String {
     let version = result.version.as_deref().map_or(String::new(), |text| format!(", {text}"));
     let mut text = format!("Server      {}{version}\n", result.server);

@@ -1,5 +1,5 @@
-//! Configuration lines with which a server in use forwards the domain of the test to AuthDNS and
-//! translates its answers. Campaigns write whole configurations instead (`campaign::servers`).
+//! Configuration lines with which a server in use forwards the domain of the test to AuthDNS and synthesizes AAAA
+//! records from its answers. Campaigns write complete configurations instead (`campaign::servers`).
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use tester::measurer::expect::Prefix;
 use wire::name::Domain;
 
-/// The values that all lines depend on.
+/// Values that all lines depend on.
 #[derive(Clone, Debug)]
 pub(super) struct Forward {
     /// The domain that is forwarded.
@@ -19,17 +19,17 @@ pub(super) struct Forward {
 }
 
 impl Forward {
-    /// The domain with its final dot.
+    /// Returns the domain with its final dot.
     fn absolute(&self) -> String {
         format!("{}.", self.domain)
     }
 
-    /// AuthDNS as `ADDRESS@PORT`.
+    /// Returns AuthDNS as `ADDRESS@PORT`.
     fn at(&self) -> String {
         format!("{}@{}", self.auth.ip(), self.auth.port())
     }
 
-    /// The prefix without its length.
+    /// Returns the prefix without its length.
     fn network(&self) -> String {
         let prefix = self.prefix.to_string();
         prefix.split('/').next().unwrap_or_default().to_owned()
@@ -55,16 +55,16 @@ pub(super) enum Form {
 
 /// Lines for one place in a server's configuration.
 pub(super) struct Part {
-    /// The file and, where that matters, the place in it.
+    /// File and, if it matters, the place in it.
     place: &'static str,
     text: String,
 }
 
-/// Everything that a form has.
+/// All lines of a form.
 pub(super) struct Lines {
     title: &'static str,
     parts: Vec<Part>,
-    /// The command that makes the server read them.
+    /// Command that makes the server read them.
     apply: &'static str,
 }
 
@@ -81,7 +81,7 @@ impl Form {
         Form::Dns64d,
     ];
 
-    /// The lines for a domain, an AuthDNS and a prefix.
+    /// Returns the lines for a domain, an AuthDNS and a prefix.
     pub(super) fn lines(self, forward: &Forward) -> Lines {
         match self {
             Form::Unbound => unbound(forward),

@@ -18,10 +18,10 @@ use crate::interruption;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest wait for the version: some servers do not answer queries of class CH.
 const VERSION_PATIENCE: Duration = Duration::from_secs(1);
-/// Time between two looks at the interruption flag.
+/// Interval between two checks of the interruption flag.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Query for TXT records of `version.bind` in class CH, with id 0.
+/// Query for TXT records of `version.bind` in class CH, with ID 0.
 const VERSION: &[u8] = b"\0\0\x01\0\0\x01\0\0\0\0\0\0\x07version\x04bind\0\0\x10\0\x03";
 const TXT: u16 = 16;
 const CLASS_CH: u16 = 3;
@@ -47,12 +47,12 @@ impl Probe {
         Ok(Probe { socket, template: QueryTemplate::aaaa(domain) })
     }
 
-    /// The address of this host that the server sees.
+    /// Returns the address of this host that the server sees.
     pub(super) fn local_ip(&self) -> io::Result<IpAddr> {
         Ok(self.socket.local_addr()?.ip())
     }
 
-    /// The version that the server reports, if it reports one.
+    /// Returns the version that the server reports, if it reports one.
     pub(super) fn version(&self) -> Option<String> {
         let reply = self.ask(VERSION.to_vec(), VERSION_PATIENCE).ok()??;
         let message = Message::new(&reply)?;
@@ -65,8 +65,8 @@ impl Probe {
         Some(String::from_utf8_lossy(rest.get(..usize::from(len))?).into_owned())
     }
 
-    /// Queries a name that no trial uses, of 9.0.0.0/8. `auth_queries` returns the number of queries
-    /// that AuthDNS received so far.
+    /// Queries a name of 9.0.0.0/8, which no trial uses. `auth_queries` returns the number of queries that AuthDNS has
+    /// received so far.
     pub(super) fn look(&self, auth_queries: impl Fn() -> u64) -> Seen {
         let [_, b, c, d] = random().to_be_bytes();
         let name = Ipv4Addr::new(9, b, c, d);
@@ -81,7 +81,7 @@ impl Probe {
     fn addresses(&self, name: Ipv4Addr, wanted: u16) -> Reply {
         let mut query = self.template.bytes().to_vec();
         QueryTemplate::patch(&mut query, 0, name);
-        // The type stands before the class, which ends the query.
+        // The type precedes the class, which ends the query.
         let at = query.len() - 4;
         query[at..at + 2].copy_from_slice(&wanted.to_be_bytes());
         match self.ask(query, PATIENCE) {
@@ -91,8 +91,7 @@ impl Probe {
         }
     }
 
-    /// Sends a query with a new id; returns the response with that id, or `None` after `patience` or
-    /// an interruption.
+    /// Sends a query with a new ID; returns the response with that ID, or `None` after `patience` or an interruption.
     fn ask(&self, mut query: Vec<u8>, patience: Duration) -> io::Result<Option<Vec<u8>>> {
         let [a, b, ..] = random().to_be_bytes();
         let id = [a, b];
@@ -120,12 +119,12 @@ impl Probe {
     }
 }
 
-/// A random number for ids and names.
+/// Returns a random number for IDs and names.
 fn random() -> u32 {
     RandomState::new().hash_one(0) as u32
 }
 
-/// The addresses of type `wanted` in a response. Its answers begin at octet `at`.
+/// Returns the addresses of type `wanted` in a response. Its answers begin at octet `at`.
 fn addresses_in(reply: &[u8], at: usize, wanted: u16) -> Reply {
     let Some(message) = Message::new(reply) else { return Reply::Silent };
     if message.rcode() != Rcode::NOERROR {

@@ -2,7 +2,7 @@
 
 use super::lines::Form;
 
-/// The beginning of an answer in lower case, and the forms of that server's configuration.
+/// Beginning of a version answer in lower case, and the configuration forms of that server.
 const KNOWN: &[(&str, &[Form])] = &[
     ("unbound ", &[Form::Unbound]),
     ("powerdns recursor 4", &[Form::RecursorOld]),
@@ -16,7 +16,7 @@ const KNOWN: &[(&str, &[Form])] = &[
     ("bind 9.", &[Form::Bind]),
 ];
 
-/// The forms for a server that reports `version`: all forms if it is not recognized.
+/// Returns the forms for a server that reports `version`: all forms if it is not recognized.
 pub(super) fn forms(version: Option<&str>) -> &'static [Form] {
     let version = version.unwrap_or_default().to_lowercase();
     let known = KNOWN.iter().find(|(begin, _)| version.starts_with(begin));

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! AAAA reply ─┬─ NODATA ─► A reply ─┐
-//!             └─────────────────────┴─► State ─► Next: begin, give up, ask again
+//!             └─────────────────────┴─► State ─► Next: begin, give up, query again
 //! ```
 
 use std::fmt;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use tester::measurer::expect::Prefix;
 use wire::rcode::Rcode;
 
-/// Prefix lengths of RFC 6052 §2.2. The longest comes first: it leaves the least to chance.
+/// Prefix lengths of RFC 6052 §2.2. The longest comes first, because a chance match is least likely.
 const LENGTHS: [u8; 6] = [96, 64, 56, 48, 40, 32];
 
 /// The reply to one query.
@@ -21,7 +21,7 @@ const LENGTHS: [u8; 6] = [96, 64, 56, 48, 40, 32];
 pub(super) enum Reply {
     /// No response in time.
     Silent,
-    /// An error of the network instead of a response, such as a closed port.
+    /// A network error instead of a response, such as a closed port.
     Unreachable(io::ErrorKind),
     /// A response with an RCODE other than NOERROR.
     Error(Rcode),
@@ -29,10 +29,10 @@ pub(super) enum Reply {
     Addresses(Vec<IpAddr>),
 }
 
-/// The replies for a name.
+/// Replies for a name.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
-    /// IPv4 address that the name stands for.
+    /// IPv4 address of the name.
     pub(super) name: Ipv4Addr,
     pub(super) aaaa: Reply,
     /// Reply to the query for A records; absent unless the AAAA query got NODATA.
@@ -52,16 +52,16 @@ pub(super) enum State {
     Refused,
     /// SERVFAIL, and no query reached AuthDNS.
     NotReached,
-    /// SERVFAIL although AuthDNS was asked.
+    /// SERVFAIL although AuthDNS received a query.
     Rejected,
     OtherError(Rcode),
     /// Neither an AAAA nor an A record.
     NoAddress,
     /// The A record of AuthDNS, and no AAAA record.
     NotSynthesized,
-    /// The address embedded under a prefix that was not expected.
+    /// The address embedded below an unexpected prefix.
     OtherPrefix(Prefix),
-    /// An address that AuthDNS does not give.
+    /// An address that AuthDNS did not send.
     OtherAddress(IpAddr),
     Ready,
 }
@@ -123,8 +123,8 @@ impl Seen {
 }
 
 impl State {
-    /// The next step after `waited`, of a wait that lasts `limit` at most. A wrong prefix is a matter
-    /// of `--expect-prefix` and does not change by waiting.
+    /// Returns the next step after `waited`, for a wait of at most `limit`. A wrong prefix must be fixed by
+    /// `--expect-prefix` and does not change by waiting.
     pub(super) fn next(self, waited: Duration, limit: Duration) -> Next {
         match self {
             State::Ready => Next::Begin,
@@ -134,7 +134,7 @@ impl State {
         }
     }
 
-    /// The remedy, for the end of a wait.
+    /// Returns advice for the end of a wait.
     pub(super) fn advice(self) -> String {
         match self {
             State::Silent | State::Unreachable(_) => {
@@ -184,7 +184,7 @@ impl fmt::Display for State {
     }
 }
 
-/// The prefix under which `address` embeds `name` (RFC 6052 §2.2), if there is one.
+/// Returns the prefix below which `address` embeds `name` (RFC 6052 §2.2), if there is one.
 fn prefix_of(address: IpAddr, name: Ipv4Addr) -> Option<Prefix> {
     let IpAddr::V6(address) = address else { return None };
     LENGTHS.into_iter().find_map(|len| {
@@ -208,7 +208,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// The state by the two replies.
+    /// Derives the state from the two replies.
     fn state(aaaa: Reply, a: Option<Reply>, auth_asked: bool) -> State {
         Seen { name: NAME, aaaa, a, auth_asked }.state(&[prefix("64:ff9b::/96")])
     }

@@ -1,4 +1,4 @@
-//! Golden lines, the time that the search takes, names and bounds.
+//! Golden lines, duration of the search, names and bounds.
 
 use std::path::Path;
 
@@ -35,7 +35,7 @@ fn printed_lines_match_the_golden_file() {
     assert!(text == golden, "{} differs: BLESS=1 cargo test -p dns64bench\n{text}", file.display());
 }
 
-/// The lines of a form with one part, without the words around them.
+/// Returns the lines of a form with one part, without the surrounding text.
 fn bare(form: Form) -> String {
     let lines = form.lines(&forward("127.0.0.1:5300", "64:ff9b::/96")).to_string();
     let (_, lines) = lines.split_once(":\n\n").unwrap();
@@ -58,7 +58,7 @@ fn the_documents_have_the_lines_of_unbound() {
     }
 }
 
-/// A server that answers up to its capacity; the duration of all trials, and the result.
+/// Searches a server that answers up to its capacity; returns the total duration of the trials, and the result.
 fn searched(capacity: u64, closed_loop: f64) -> (f64, Vec<method::search::Found>) {
     let plan = search_plan(TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1)), closed_loop);
     let mut course = SearchCourse::new(plan.set(), &plan.method, TRIAL).unwrap();
@@ -156,7 +156,7 @@ fn plan() -> SearchPlan {
     search_plan(trial, 10_000.0)
 }
 
-/// Ends in the search of this number, from 0.
+/// Ends in the search with this number, counted from 0.
 struct Ending(Simulated, u32);
 
 impl Runner for Ending {
@@ -184,7 +184,7 @@ fn completed_searches_survive_an_interruption() {
     }
 }
 
-/// The result of a server with this capacity.
+/// Returns the result of a server with this capacity.
 fn result_of(capacity: u64) -> TryResult {
     let folder = tempfile::tempdir().unwrap();
     let plan = plan();
