@@ -1,4 +1,4 @@
-//! `agent`: what a campaign runs on its hosts.
+//! `agent`: the process that a campaign runs on its hosts.
 
 use std::fs;
 use std::io;
@@ -15,8 +15,7 @@ pub(crate) fn run(args: &Agent) -> Outcome {
     let begun = fs::create_dir_all(&args.folder).and_then(|()| fs::write(&owner, &me));
     let served =
         begun.and_then(|()| agent::serve(&args.folder, io::stdin().lock(), io::stdout().lock()));
-    // A later agent that has taken the folder over still needs it. If removing fails, the rest does
-    // no harm.
+    // A later agent that has taken over the folder still needs it. If removal fails, the leftovers are harmless.
     if args.remove && fs::read_to_string(&owner).is_ok_and(|owner| owner == me) {
         let _ = fs::remove_dir_all(&args.folder);
     }

@@ -1,4 +1,4 @@
-//! `auth`: AuthDNS until a signal ends it.
+//! `auth`: runs AuthDNS until a signal ends it.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -83,8 +83,8 @@ fn serve_checks(args: &Auth, zone: &Name) -> Outcome {
     ended.map(|()| ExitCode::SUCCESS)
 }
 
-/// Makes the status socket, before any socket of the server: clients that find the server find its
-/// status socket too.
+/// Creates the status socket before any socket of the server, so that clients that find the server also find its status
+/// socket.
 fn status_socket(path: Option<&Path>) -> Result<Option<StatusSocket>, Failure> {
     let bind = |path: &Path| {
         StatusSocket::bind(path).with_context(|| {

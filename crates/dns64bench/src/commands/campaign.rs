@@ -1,4 +1,4 @@
-//! `campaign`: plans carried out, resumed, and looked at.
+//! `campaign`: runs, resumes and shows plans.
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -98,8 +98,7 @@ pub(crate) fn run(args: &Campaign) -> Outcome {
     }
 }
 
-/// A ready plan, whose first line names the schema where a user has it and not where the repository
-/// has it.
+/// Returns a built-in plan. Its first line refers to the schema of the installed package instead of the repository's.
 fn ready(name: &str) -> String {
     let text = READY.iter().find(|(ready, _)| *ready == name).map_or("", |(_, text)| text);
     match text.split_once('\n') {
@@ -112,7 +111,7 @@ fn ready(name: &str) -> String {
     }
 }
 
-/// The run folder of a plan, unless the user names one: in this folder, with the plan's name.
+/// Returns the default run folder of a plan: in the current folder, with the name of the plan.
 fn folder_of(plan: &Path) -> PathBuf {
     let stem = plan
         .file_stem()
@@ -120,13 +119,12 @@ fn folder_of(plan: &Path) -> PathBuf {
     PathBuf::from(format!("{stem}-run"))
 }
 
-/// The run folder that the user means, be it by the folder or by the plan.
+/// Returns the run folder that the user gave, either directly or by its plan.
 fn existing(run: &Path) -> PathBuf {
     if run.is_dir() { run.into() } else { folder_of(run) }
 }
 
-/// Shows the campaign to Prometheus, from CPUs that none of its servers has, as far as there are
-/// any.
+/// Serves the metrics of the campaign for Prometheus, on CPUs that none of its servers uses, if there are any.
 fn serve_metrics(address: Option<SocketAddr>, plan: &Plan, quiet: bool) -> Result<(), Failure> {
     let cpus = plan.cpus.tester.iter().chain(&plan.cpus.auth).chain(&plan.cpus.dut);
     metrics::serve(address, "campaign", &cpus.map(|&cpu| CpuId(cpu)).collect::<Vec<_>>(), quiet)
@@ -157,7 +155,7 @@ fn carry_out(
     let recorded = Recorded::new(&plan, &entries);
     let (made, cannot): (Vec<Point>, Vec<Point>) =
         plan.points().into_iter().partition(|point| recorded.cannot(point).is_none());
-    // A point that cannot be made here has its result: why it cannot.
+    // For a point that cannot be measured here, the result is the reason.
     for (point, why) in cannot.iter().filter_map(|point| Some((point, recorded.cannot(point)?))) {
         eprintln!("dns64bench: cannot be made here: {point}: {why}");
     }
@@ -168,7 +166,7 @@ fn carry_out(
     Ok(if open.is_empty() { ExitCode::SUCCESS } else { SPOILED.into() })
 }
 
-/// Counts SIGINT and SIGTERM: the first ends the campaign in order, the second at once.
+/// Counts SIGINT and SIGTERM: the first ends the campaign cleanly, the second immediately.
 fn heed_signals() -> Result<Interruption, Failure> {
     let interruption = Interruption::new();
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(Failure::environment)?;
@@ -181,7 +179,7 @@ fn heed_signals() -> Result<Interruption, Failure> {
     Ok(interruption)
 }
 
-/// Why a campaign did not end, and how it goes on.
+/// Returns the reason why a campaign did not finish, and how to continue it.
 fn failure(error: CampaignError, folder: &Path) -> Failure {
     let folder = folder.display();
     match error {
@@ -203,7 +201,7 @@ fn failure(error: CampaignError, folder: &Path) -> Failure {
     }
 }
 
-/// Points with their effort, then the tables and figures of papers that they fill; in 80 columns.
+/// Prints the points with their effort, then the tables and figures of papers that they fill, in 80 columns.
 fn print_plan(plan: &Plan) {
     println!("{:>7} {:>12}  point", "trials", "about");
     let mut sum = Duration::ZERO;
@@ -228,8 +226,8 @@ fn effort_line(trials: &str, time: Duration, point: &str) -> String {
     format!("{start}{}", cut(point, room))
 }
 
-/// The tables and figures of a paper that a plan fills, each with its number of points: `Tables V-VII
-/// (4 points), Table XI (2 points)`.
+/// Returns the tables and figures of a paper that a plan fills, each with its number of points: `Tables V-VII (4
+/// points), Table XI (2 points)`.
 fn fills(plan: &Plan, paper: Paper) -> String {
     let mut counts: Vec<(&str, u64)> = Vec::new();
     for point in plan.points() {
@@ -275,10 +273,10 @@ fn print_status(plan: &Plan, entries: &[Entry]) {
     println!("{left} to go");
 }
 
-/// The point and rate above a bar, in 80 columns.
+/// Bar of 80 columns, below the current point and rate.
 const BAR: &str = "{wide_msg}\n{bar:20} {pos} of {len} points, {elapsed}, about {prefix} to go";
 
-/// Time of all finished trials.
+/// Returns the total time of all finished trials.
 fn time_of(done: &[Entry]) -> Duration {
     let seconds = done.iter().filter_map(|entry| match entry {
         Entry::Finished(m) => m.at_rate().map(|trial| trial.duration_s + trial.timeout_s),
@@ -287,7 +285,7 @@ fn time_of(done: &[Entry]) -> Duration {
     Duration::try_from_secs_f64(seconds.sum()).unwrap_or_default()
 }
 
-/// Shows a campaign on a terminal, or a line per trial on a plain log.
+/// Shows a campaign on a terminal, or as one line per trial in a plain log.
 struct CampaignTerminal<'a> {
     plan: &'a Plan,
     quiet: bool,
@@ -318,7 +316,7 @@ impl CampaignTerminal<'_> {
         terminal
     }
 
-    /// Updates the time that is left on the bar, and the state for Prometheus.
+    /// Updates the remaining time on the bar, and the state for Prometheus.
     fn show(&self) {
         let left: Duration = self.open.iter().map(|point| self.plan.effort(point).1).sum();
         self.bar.set_prefix(remaining(left).to_string());
@@ -331,11 +329,11 @@ impl CampaignTerminal<'_> {
     }
 
     fn line(&self, text: &str) {
-        // The text may quote what a host or a server has said.
+        // The text may quote output of a host or a server.
         self.line_as_it_is(&plain(text, MESSAGE));
     }
 
-    /// As [`CampaignTerminal::line`], of a text that quotes no host and no server.
+    /// Same as [`CampaignTerminal::line`], for a text that quotes no host and no server.
     fn line_as_it_is(&self, text: &str) {
         match (self.quiet, self.plain) {
             (true, _) => {}

@@ -1,4 +1,4 @@
-//! `check`: what on this machine spoils measurements.
+//! `check`: settings of this machine that distort measurements.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `conform`: is this DNS64 server right?
+//! `conform`: checks a DNS64 server against the RFCs.
 
 use std::fs;
 use std::io;
@@ -19,7 +19,7 @@ use crate::args::{Conform, StatusPlace};
 use crate::output::{DUT_FAILED, Failure, INTERRUPTED, Outcome, Versioned, fill_text, open};
 use crate::{interruption, progress};
 
-/// How long ssh may take to forward the status socket.
+/// Maximum time for ssh to forward the status socket.
 const SSH: Duration = Duration::from_secs(15);
 
 pub(crate) fn run(args: &Conform) -> Outcome {
@@ -58,7 +58,7 @@ fn print_json(checked: Checked) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The outcome of an earlier run.
+/// Reads the outcome of an earlier run.
 fn read(path: &Path) -> Result<Report, Failure> {
     let shown = path.display();
     let text = fs::read(path).with_context(|| format!("cannot read {shown}"));
@@ -68,7 +68,7 @@ fn read(path: &Path) -> Result<Report, Failure> {
         .map_err(Failure::usage)
 }
 
-/// Checks the server, if there is one.
+/// Checks the server, if one is given.
 fn check(args: &Conform) -> Result<Option<Report>, Failure> {
     let Some(server) = &args.server else { return Ok(None) };
     let defaults = Settings::new(server.resolve()?);
@@ -108,10 +108,10 @@ fn check(args: &Conform) -> Result<Option<Report>, Failure> {
     })
 }
 
-/// The far side's status socket, here or forwarded by ssh.
+/// Status socket of the test authoritative server, local or forwarded by ssh.
 struct FarView {
     remote: Remote,
-    /// The connection that the socket is forwarded over, and the folder that it is in.
+    /// The ssh connection that forwards the socket, and the folder of the socket.
     _forwarded: Option<(Forwarding, TempDir)>,
 }
 
@@ -137,7 +137,7 @@ impl FarView {
     }
 }
 
-/// ssh with a socket of another host forwarded to one of this host. Dropping it ends it.
+/// An ssh process that forwards a socket of another host to one of this host. Dropping it ends it.
 struct Forwarding(Child);
 
 impl Forwarding {
@@ -189,7 +189,7 @@ mod tests {
 
     use super::*;
 
-    /// The ids in the list, or nothing if there is none.
+    /// Returns the ids in the list; `None` if there is none.
     fn ids(only: &[&str]) -> Option<Vec<String>> {
         let only: Vec<String> = only.iter().map(|id| (*id).to_owned()).collect();
         let text = show::list(&only).ok()?;
@@ -201,7 +201,7 @@ mod tests {
         let all: Vec<&str> = checks::all().map(|check| check.id).collect();
         assert_eq!(ids(&[]).unwrap(), all);
         let one = "rfc6147-5.1.7-ttl-of-a";
-        // Another check's name begins so.
+        // Another check's id begins with it.
         assert!(all.iter().any(|id| id.starts_with(one) && *id != one));
         assert_eq!(ids(&[one]).unwrap(), [one]);
         let some = ids(&["rfc6052-3", "rfc6147-5.1.7"]).unwrap();

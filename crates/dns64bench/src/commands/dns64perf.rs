@@ -1,4 +1,4 @@
-//! `dns64perf++`: the old tester's arguments and output, by the Measurer.
+//! `dns64perf++`: arguments and output of the original tester, with our Measurer.
 
 use std::process::ExitCode;
 
@@ -24,11 +24,11 @@ pub(crate) fn run(args: &Dns64perf) -> Outcome {
     for reason in trial.reasons.iter().filter(|_| trial.verdict == Verdict::Invalid) {
         eprintln!("dns64perf++: the tester spoiled this trial: {reason}");
     }
-    // The original knows no verdict: a server that fails is no error of the program's.
+    // The original has no verdicts: a server that fails is no error of the program.
     Ok(if trial.verdict == Verdict::Invalid { SPOILED.into() } else { ExitCode::SUCCESS })
 }
 
-/// The original's lines. Late replies have been received, and are not valid.
+/// Returns the lines of the original. Late replies count as received, but not as valid.
 fn printed(trial: &TrialResult) -> String {
     let c = &trial.counts;
     let received = c.valid + c.late + c.wrong.total();

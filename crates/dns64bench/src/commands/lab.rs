@@ -1,4 +1,4 @@
-//! `lab`: three network namespaces joined as in the papers.
+//! `lab`: three network namespaces, connected as in the papers.
 
 use std::process::ExitCode;
 

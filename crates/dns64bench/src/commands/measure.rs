@@ -33,7 +33,7 @@ pub(crate) fn run(args: &Measure) -> Outcome {
     if let Some(test) = self_test {
         trial.set_facts(Facts { proof: test.proof_at_its_rate(&plan, &trial), ..trial.facts });
     }
-    // First what cannot be had again.
+    // The result first, because it cannot be obtained again.
     if args.display.json {
         print_json_if(args.environment, &trial)?;
     } else {
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Measure) -> Outcome {
     if let Some(advice) = cache_advice(&plan, &trial) {
         eprintln!("dns64bench: {advice}");
     }
-    // One part of a shared trial decides nothing; `merge` judges the whole.
+    // One part of a shared trial decides nothing; `merge` judges the whole trial.
     if args.asking.liveness && trial.counts.valid == 0 && plan.shard.is_none() {
         liveness::require_reply(&plan)?;
         if let Some(replies) = liveness::misconfigured(&plan, plan.names_needed(), &trial.counts) {
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Measure) -> Outcome {
     Ok(status_of(trial.verdict))
 }
 
-/// Advice where names that should have been new were in the server's cache.
+/// Returns advice if names that should have been new were in the server's cache.
 fn cache_advice(plan: &TrialPlan, trial: &TrialResult) -> Option<String> {
     let Some(Deviation::CachedShare { wanted, real }) = trial.deviation else { return None };
     let next = (plan.first_name + plan.names_needed()) % plan.names.count();

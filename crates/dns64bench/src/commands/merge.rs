@@ -1,4 +1,4 @@
-//! `merge`: one result of what several testers printed that shared a trial.
+//! `merge`: combines the results of the testers of a distributed trial.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::output::{
     Failure, Outcome, SCHEMA_VERSION, grouped, print_trial, print_versioned, status_of,
 };
 
-/// What `measure --json` prints, as far as it is needed here.
+/// Required fields of the output of `measure --json`.
 #[derive(Deserialize)]
 struct Printed {
     schema_version: u32,
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Merge) -> Outcome {
     Ok(status_of(merged.trial.verdict))
 }
 
-/// A file with the result of one tester.
+/// Reads a file with the result of one tester.
 fn read(path: &Path) -> Result<Given, Failure> {
     let file = path.display().to_string();
     let text = std::fs::read_to_string(path);
@@ -84,7 +84,7 @@ fn print_shard(shard: &ShardSummary) {
     );
 }
 
-/// How its queries left, if past the stack.
+/// Describes the AF_XDP mode of a shard, if it used AF_XDP.
 fn past_stack(shard: &ShardSummary) -> String {
     let told = shard.past_stack.as_ref();
     told.map_or_else(String::new, |past| {
@@ -92,7 +92,7 @@ fn past_stack(shard: &ShardSummary) -> String {
     })
 }
 
-/// What is known of the tester's clock.
+/// Describes the clock offset of a shard.
 fn clock(shard: &ShardSummary) -> String {
     match (shard.offset_us, shard.clock) {
         (Some(offset), _) => format!("; its clock is {offset} µs ahead"),

@@ -1,4 +1,4 @@
-//! One file per subcommand.
+//! Subcommands, one file each.
 
 pub(crate) mod agent;
 pub(crate) mod auth;
@@ -33,8 +33,7 @@ use tester::measurer::{TrialError, needs_send_cost};
 
 use crate::output::Failure;
 
-/// What sending costs here, measured once for all trials like `plan`, if their bursts are chosen by
-/// it.
+/// Returns the cost of sending on this host, measured once for all trials like `plan`, if their bursts depend on it.
 fn measured_send_cost(plan: &TrialPlan) -> Result<Option<SendCost>, TrialError> {
     if !needs_send_cost(plan) {
         return Ok(plan.send_cost);
@@ -44,11 +43,11 @@ fn measured_send_cost(plan: &TrialPlan) -> Result<Option<SendCost>, TrialError> 
         .map_err(|source| TrialError::SendCost { source })
 }
 
-/// Exit status after a panic, as Rust programs have it.
+/// Exit status after a panic, as for any Rust program.
 const PANICKED: i32 = 101;
 
-/// From now on a thread that panics ends the program. A server that goes on without one of its
-/// threads, its counters still to be had, would make the loss of its replies look like the DUT's.
+/// Makes a panic in any thread end the program. If a server continued without one of its threads, with its counters
+/// still readable, its lost replies would look like losses of the DUT.
 fn end_with_any_thread() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -77,7 +76,7 @@ mod tests {
 
     use super::*;
 
-    /// Set for the process that is to end.
+    /// Environment variable of the test process that is to end.
     const ENDS: &str = "DNS64BENCH_TEST_ENDS";
 
     #[test]

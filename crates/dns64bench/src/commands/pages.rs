@@ -1,5 +1,4 @@
-//! `completions` and `manual`: what shells and `man` need to know of this program, made from its
-//! command line.
+//! `completions` and `manual`: shell completions and manual pages, generated from the command line definitions.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,4 @@
-//! `queryfile`: the names of the tester as lines that dnsperf, resperf and `closed-loop --queries`
-//! read.
+//! `queryfile`: the names of the tester as lines that dnsperf, resperf and `closed-loop --queries` read.
 
 use std::io::{self, Write};
 

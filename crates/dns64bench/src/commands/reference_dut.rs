@@ -1,4 +1,4 @@
-//! `reference-dut`: the calibration target until a signal ends it.
+//! `reference-dut`: runs the calibration target until a signal ends it.
 
 use std::process::ExitCode;
 

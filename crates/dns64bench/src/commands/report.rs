@@ -1,4 +1,4 @@
-//! `report`: draws what a campaign found, and holds runs against a baseline.
+//! `report`: draws the results of a campaign, and compares runs with a baseline.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Report) -> Outcome {
             eprintln!("dns64bench: {}", plain(note, MESSAGE));
         }
     }
-    // First what a pipeline waits for.
+    // The result that a pipeline waits for comes first.
     if let Some(comparison) = &comparison {
         hand_over(&args.gate, comparison)?;
     }
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Report) -> Outcome {
     Ok(comparison.as_ref().map_or(ExitCode::SUCCESS, status))
 }
 
-/// Refuses a folder that is named twice: it would stand beside itself.
+/// Rejects a folder that is named twice, because it would be compared with itself.
 fn each_once(folders: &[PathBuf]) -> Result<(), Failure> {
     for (at, folder) in folders.iter().enumerate() {
         if folders[..at].iter().any(|other| is_same(other, folder)) {
@@ -61,7 +61,7 @@ fn each_once(folders: &[PathBuf]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// All run folders: those of the baseline first, if they are not among the others.
+/// Returns all run folders, with those of the baseline first if they are not among the others.
 fn folders(args: &Report) -> Vec<PathBuf> {
     let new =
         args.gate.baseline.iter().filter(|dir| !args.runs.iter().any(|run| is_same(run, dir)));
@@ -75,7 +75,7 @@ fn is_same(a: &Path, b: &Path) -> bool {
     }
 }
 
-/// The runs beside the baseline; `None` where there is no baseline.
+/// Returns the comparison with the baseline; `None` if there is no baseline.
 fn compared(gate: &Gate, folders: &[PathBuf], runs: &[Run]) -> Result<Option<Comparison>, Failure> {
     if gate.baseline.is_empty() {
         return Ok(None);
@@ -118,7 +118,7 @@ fn hand_over(gate: &Gate, comparison: &Comparison) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The comparison in sentences.
+/// Prints the comparison as sentences.
 fn print(comparison: &Comparison) {
     println!("{}", visible(&comparison.headline()));
     for row in &comparison.rows {
@@ -130,7 +130,7 @@ fn print(comparison: &Comparison) {
     }
 }
 
-/// A regression is the DUT's; where something is open, the runs do not say enough.
+/// Returns the exit status: a regression counts against the DUT; if a result is undecided, the runs are not sufficient.
 fn status(comparison: &Comparison) -> ExitCode {
     if comparison.has_regressed() {
         DUT_FAILED.into()

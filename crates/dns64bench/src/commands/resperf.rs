@@ -1,4 +1,4 @@
-//! `resperf`: the original's status lines, statistics and plot file, on our engine.
+//! `resperf`: status lines, statistics and plot file of the original, with our engine.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::interruption;
 use crate::intervals::{Files, Load, arguments, rcodes};
 use crate::output::{Failure, INTERRUPTED, Outcome, wrong_line};
 
-/// Sending that is off by more than this in an interval is told.
+/// Pacing errors above this percentage in an interval are reported.
 const PACING_PCT: f64 = 1.0;
 /// Header of the plot file.
 const HEADER: &str = "# time target_qps actual_qps responses_per_sec failures_per_sec avg_latency connections conn_avg_latency";
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &Resperf) -> Outcome {
         arguments().skip_while(|word| word.ends_with("dns64bench")).collect();
     output.line(&format!("[Status] Command line: {}", command.join(" ")));
     let plan = args.resolve()?;
-    // Written before anything is sent: a test that cannot be plotted is not worth its traffic.
+    // Written before any query is sent: a test without a plot is not worth its traffic.
     write_plot(&args.plot, &[])?;
     let files = Files::open(args.hdr_log.as_deref(), args.json_lines.as_deref())?;
     output.line("[Status] Sending");
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Resperf) -> Outcome {
     Ok(if is_interrupted { INTERRUPTED.into() } else { ExitCode::SUCCESS })
 }
 
-/// What is printed, kept for the report.
+/// Printed text, collected for the report.
 #[derive(Default)]
 struct Output(Mutex<String>);
 
@@ -99,7 +99,7 @@ impl Output {
     }
 }
 
-/// Seconds and microseconds, as the original prints them.
+/// Formats seconds and microseconds like the original.
 fn seconds(time: Nanos) -> String {
     format!("{}.{:06}", time.0 / 1_000_000_000, time.0 / 1_000 % 1_000_000)
 }
@@ -132,7 +132,7 @@ fn statistics(args: &Resperf, result: &RampResult) -> String {
     text
 }
 
-/// The figures that resperf adds with -v.
+/// Returns the figures that resperf adds with -v.
 fn details(result: &RampResult) -> String {
     let t = &result.tally;
     let us = |ns: u64| ns as f64 / 1e3;
@@ -207,7 +207,7 @@ fn warnings(result: &RampResult) -> Vec<String> {
 fn write_plot(path: &Path, buckets: &[Bucket]) -> Result<(), Failure> {
     let text = plot(buckets);
     if path.is_symlink() || path.exists() && !path.is_file() {
-        // A pipe or device, such as /dev/null, is written to, not replaced.
+        // A pipe or device, such as /dev/null, is written to and not replaced.
         let written =
             std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()));
         return written.map_err(Failure::environment);
@@ -248,7 +248,7 @@ fn write_intervals(files: Files, plan: &RampPlan, result: &RampResult) -> Result
     files.write(&run)
 }
 
-/// Files as resperf-report leaves them: named by date and time.
+/// Writes the files of resperf-report, named by date and time.
 fn report(result: &RampResult, printed: &str) -> Result<(), Failure> {
     let stem = timestamp(result.began);
     let curve = |name: &str, value: fn(&Bucket) -> f64| Series {
@@ -290,7 +290,7 @@ fn report(result: &RampResult, printed: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Date and time, UTC, as YYYYmmdd-HHMM.
+/// Formats date and time (UTC) as YYYYmmdd-HHMM.
 fn timestamp(moment: Nanos) -> String {
     let now = humantime::format_rfc3339_seconds(std::time::UNIX_EPOCH + moment.into()).to_string();
     let digits: String = now.chars().filter(char::is_ascii_digit).collect();

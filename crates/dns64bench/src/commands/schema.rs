@@ -1,5 +1,4 @@
-//! `schema`: JSON Schemas (draft 2020-12) of the objects that the programs read and write, made from
-//! their types.
+//! `schema`: JSON Schemas (draft 2020-12) of the objects that the programs read and write, generated from their types.
 
 use std::process::ExitCode;
 
@@ -32,7 +31,7 @@ use crate::output::{
 /// Output of a measuring command.
 type Printed<T> = Versioned<WithEnvironment<T>>;
 
-/// A schema: name, version of the object, and function that makes the schema.
+/// A schema: name, version of the object, and generator function.
 type Entry = (&'static str, u32, fn() -> Made);
 
 /// All schemas. The schema of a journal describes each of its lines.
@@ -81,13 +80,13 @@ pub(crate) fn run(args: &Schema) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns a schema as it is printed, and as it is kept in `schemas/` for editors.
+/// Returns a schema as it is printed, and as it is stored in `schemas/` for editors.
 fn text((name, version, make): &Entry) -> String {
     let mut schema = make();
     schema.insert("$id".into(), format!("urn:dns64bench:schema:{name}:{version}").into());
     schema.insert("title".into(), (*name).into());
     PlainWords.transform(&mut schema);
-    // A schema is JSON and can be written.
+    // A schema can always be written as JSON.
     serde_json::to_string_pretty(&schema).unwrap_or_default() + "\n"
 }
 
@@ -96,12 +95,12 @@ fn written<T: JsonSchema>() -> Made {
     SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<T>()
 }
 
-/// Schema of a read object: keys with a default may be missing, unknown keys are faults.
+/// Schema of an object that is read: keys with a default may be missing, unknown keys are errors.
 fn read<T: JsonSchema>() -> Made {
     SchemaSettings::draft2020_12().for_deserialize().into_generator().into_root_schema_for::<T>()
 }
 
-/// Removes the marks of links from the descriptions, which come from the types' documentation.
+/// Removes link markup from the descriptions, which come from the types' documentation.
 struct PlainWords;
 
 impl Transform for PlainWords {
@@ -163,7 +162,7 @@ mod tests {
         }
     }
 
-    /// A TOML text as an editor sees it.
+    /// Returns a TOML text as an editor sees it.
     fn toml(text: &str) -> Value {
         serde_json::to_value(toml::from_str::<toml::Table>(text).unwrap()).unwrap()
     }

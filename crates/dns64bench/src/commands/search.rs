@@ -74,7 +74,7 @@ fn show(result: &SearchResult, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Why a journal cannot be begun, and what helps if it is there already.
+/// Returns the reason why a journal cannot be created, with advice if it exists already.
 fn not_begun(error: JournalError, path: &Path) -> Failure {
     let failure = Failure::from(SearchError::from(error));
     if !path.exists() {
@@ -86,8 +86,8 @@ fn not_begun(error: JournalError, path: &Path) -> Failure {
     ))
 }
 
-/// Where a journal is that the user has not named: with this user's state, or else in this folder.
-/// Searches that begin in the same second have one each.
+/// Returns the default path of a journal: in the state folder of the user, or else in the current folder. Searches that
+/// begin in the same second have different journals.
 fn usual_journal() -> PathBuf {
     let name = format!("dns64bench-search-{}-{}.jsonl", unix_seconds(), std::process::id());
     state::lasting().map_or_else(|_| PathBuf::from(&name), |folder| folder.join(&name))
@@ -97,7 +97,7 @@ fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }
 
-/// An error that ends a search, with the rates that had passed, and how to go on.
+/// Returns an error that ends a search, with the rates that had passed and how to continue.
 fn on_failure(error: SearchError, journal: &Path) -> Failure {
     let entries: Vec<SearchEntry> = Lines::read(journal).unwrap_or_default();
     let has_trial = entries.iter().any(|entry| matches!(entry, SearchEntry::Finished(_)));
@@ -125,7 +125,7 @@ fn on_failure(error: SearchError, journal: &Path) -> Failure {
         .with_advice(&format!("{so_far}; {when}: dns64bench search --resume {journal}"))
 }
 
-/// The highest rate that passed at full length in each search of a journal.
+/// Returns the highest rate that passed at full length in each search of a journal.
 fn so_far(entries: &[SearchEntry]) -> String {
     let mut passed: Vec<(u32, Qps)> = Vec::new();
     let mut full = Nanos(0);
@@ -138,7 +138,7 @@ fn so_far(entries: &[SearchEntry]) -> String {
             SearchEntry::Started(_) => continue,
             SearchEntry::Finished(finished) => finished,
         };
-        // A short trial of an MLRsearch makes no lower bound.
+        // A short trial of an MLRsearch gives no lower bound.
         let is_full = finished.trial.facts.duration >= full;
         if finished.trial.verdict != Verdict::Passed || !is_full {
             continue;
@@ -170,19 +170,19 @@ fn status(result: &SearchResult) -> ExitCode {
     }
 }
 
-/// Names of the block that the trials of a search take, or may take.
+/// Names of the block that the trials of a search use, or may use.
 #[derive(Clone, Copy)]
 pub(crate) struct UsedNames {
-    /// Position of the first.
+    /// Position of the first name.
     pub(crate) first: u64,
     pub(crate) count: u64,
 }
 
-/// Runs trials in this process and shows them on standard error. A silent server, or replies that are
-/// all wrong in the same way, end the search.
+/// Runs trials in this process and shows them on standard error. A silent server ends the search, and so do replies
+/// that are all wrong in the same way.
 pub(crate) struct Terminal {
     quiet: bool,
-    /// The names that liveness checks leave alone; `None`: no checks.
+    /// Names that liveness checks must not use; `None` without liveness checks.
     liveness: Option<UsedNames>,
     /// True after the check before the first trial.
     heard: bool,
@@ -247,7 +247,7 @@ impl Runner for Terminal {
     }
 }
 
-/// The trial with the first name of its search.
+/// Returns the trial with the first name of its search.
 fn from_first(plan: &TrialPlan, used: UsedNames) -> TrialPlan {
     TrialPlan { first_name: used.first, ..plan.clone() }
 }

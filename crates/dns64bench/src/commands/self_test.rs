@@ -1,4 +1,4 @@
-//! `self-test`: Measurer straight against AuthDNS (RFC 8219 §9.2.1).
+//! `self-test`: Measurer directly against AuthDNS (RFC 8219 §9.2.1).
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -57,7 +57,7 @@ pub(crate) struct SelfTestResult {
 }
 
 impl SelfTestResult {
-    /// What it vouches for; `None` if it did not pass.
+    /// Returns the settings and rates that it validates; `None` if it did not pass.
     pub(crate) fn vouches(&self) -> Option<PassedSelfTest> {
         Some(PassedSelfTest {
             passed: self.passed_rate?,
@@ -85,28 +85,28 @@ pub(crate) fn run(args: &SelfTest) -> Outcome {
     })
 }
 
-/// What is to be done.
+/// Plan of a self-test.
 pub(crate) struct SelfTestPlan {
-    /// The trial that is carried out, but for its rate and the position of its first name.
+    /// The trial, without its rate and the position of its first name.
     pub(crate) trial: TrialPlan,
-    /// The rate up to which DUTs are to be tested.
+    /// Rate up to which DUTs are to be tested.
     pub(crate) for_rate: Qps,
-    /// The AAAA share (α) of those tests.
+    /// AAAA record rate (α) of those tests.
     pub(crate) aaaa_share: Share,
-    /// The cached share (β) of those tests.
+    /// Cache hit rate (β) of those tests.
     pub(crate) cached_share: Share,
-    /// The reserve δ of RFC 8219 §9.2.1, as a share: 0.1 is 10 %.
+    /// Reserve δ of RFC 8219 §9.2.1 as a share: 0.1 is 10 %.
     pub(crate) delta: f64,
-    /// How often it must pass; 1 or more.
+    /// Number of times that it must pass; at least 1.
     pub(crate) repeat: u32,
-    /// Where a search for the highest rate ends; none: the required rate alone is tried.
+    /// Upper end of a search for the highest rate; `None` to test the required rate only.
     pub(crate) search_to: Option<Qps>,
 }
 
-/// Carries the self-test out.
+/// Runs the self-test.
 ///
 /// # Errors
-/// If the plan contradicts itself, a trial cannot be carried out, or the user interrupts.
+/// If the plan contradicts itself, a trial cannot be run, or the user interrupts.
 pub(crate) fn self_test(
     wanted: &SelfTestPlan,
     quiet: bool,
@@ -136,7 +136,7 @@ pub(crate) fn self_test(
     let mut terminal = Terminal::new(quiet, liveness.then_some(used));
     let send_cost = measured_send_cost(&TrialPlan { rate: required, ..trial.clone() })?;
     let mut first_name = trial.first_name;
-    // One search that passes nowhere decides.
+    // One search that passes at no rate decides.
     while set.found().iter().all(|found| found.highest.is_some())
         && let Some(due) = set.next()
     {
@@ -181,7 +181,7 @@ pub(crate) fn self_test(
     })
 }
 
-/// The rates to search from the required one; without a search it is the only one.
+/// Returns the rates from the required one upwards; without a search it is the only one.
 fn range_from(required: Qps, search_to: Option<Qps>) -> Result<SearchRange, Failure> {
     let max = search_to.unwrap_or(required);
     if max < required {
@@ -193,8 +193,8 @@ fn range_from(required: Qps, search_to: Option<Qps>) -> Result<SearchRange, Fail
     Ok(SearchRange { min: required, max, resolution, invalid_retries: 2 })
 }
 
-/// Where nobody answers any more, or the user wants to stop: what had passed by then. A self-test
-/// has no journal.
+/// Returns the error if the server stops responding or the user interrupts, with the rates that had passed by then. A
+/// self-test has no journal.
 fn on_failure(error: TrialError, trials: &[TrialResult]) -> Failure {
     if !matches!(
         error,
@@ -212,7 +212,7 @@ fn on_failure(error: TrialError, trials: &[TrialResult]) -> Failure {
         .with_advice(&format!("{so_far}; it has to be begun again, for it vouches for nothing yet"))
 }
 
-/// How all trials were sent, if they were sent alike.
+/// Returns how all trials were sent, if they were sent alike.
 fn sending(trials: &[TrialResult]) -> Option<SelfTestSending> {
     let first = trials.first()?;
     let alike = |t: &&TrialResult| {

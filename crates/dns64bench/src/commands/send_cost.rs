@@ -1,5 +1,4 @@
-//! `send-cost`: what a wake-up and a query cost the sender here, measured once for all trials of a
-//! campaign.
+//! `send-cost`: cost of a wake-up and of a query for the sender, measured once for all trials of a campaign.
 
 use std::process::ExitCode;
 

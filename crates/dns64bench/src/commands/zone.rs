@@ -1,4 +1,4 @@
-//! `zone`: AuthDNS's data as a zone file.
+//! `zone`: prints AuthDNS's data as a zone file.
 
 use tester::authdns::zonefile;
 
