@@ -1,4 +1,4 @@
-//! Colours of verdicts and marks, for terminals of people who want them.
+//! Colours of verdicts and marks, for terminals whose users want them.
 
 use std::ffi::OsStr;
 use std::fmt::{self, Display};
@@ -6,8 +6,7 @@ use std::io::IsTerminal;
 
 use method::verdict::Verdict;
 
-/// Whether a stream may be written to with colours: it is a terminal, and the user does not object
-/// (https://no-color.org).
+/// True if a stream may be coloured: it is a terminal, and the user has not disabled colours (https://no-color.org).
 pub(crate) fn may_colour(stream: &impl IsTerminal) -> bool {
     allowed(stream.is_terminal(), std::env::var_os("NO_COLOR").as_deref())
 }
@@ -16,14 +15,14 @@ fn allowed(is_terminal: bool, no_color: Option<&OsStr>) -> bool {
     is_terminal && no_color.is_none_or(OsStr::is_empty)
 }
 
-/// What a text means, as a terminal shows it (ECMA-48 §8.3.117, select graphic rendition).
+/// Meaning of a text, shown as a colour (ECMA-48 §8.3.117, select graphic rendition).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
-    /// As it should be: green.
+    /// Good: green.
     Good,
-    /// Not as it should be: red.
+    /// Bad: red.
     Bad,
-    /// Of no use, or a cause for concern: yellow.
+    /// Invalid, or a cause for concern: yellow.
     Doubtful,
 }
 
@@ -37,14 +36,13 @@ impl From<Verdict> for Meaning {
     }
 }
 
-/// A text that is shown in colours or without. A width does not count what a terminal does not
-/// show.
+/// A text with or without colour. Its width does not count invisible characters.
 pub(crate) struct Painted<'a> {
     text: &'a str,
     meaning: Option<Meaning>,
 }
 
-/// The text in the colour of its meaning, if `stream` is a terminal whose user does not object.
+/// Returns the text in the colour of its meaning, if `stream` is a terminal and the user has not disabled colours.
 pub(crate) fn painted<'a>(
     text: &'a str,
     meaning: Meaning,
@@ -53,7 +51,7 @@ pub(crate) fn painted<'a>(
     Painted { text, meaning: may_colour(stream).then_some(meaning) }
 }
 
-/// The word of a verdict for `stream`.
+/// Returns the word of a verdict for `stream`.
 pub(crate) fn verdict(verdict: Verdict, stream: &impl IsTerminal) -> Painted<'static> {
     painted(word(verdict), verdict.into(), stream)
 }

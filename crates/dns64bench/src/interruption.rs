@@ -1,5 +1,5 @@
-//! Ctrl-C in a measurement: the first SIGINT or SIGTERM ends it in order, with what is known so
-//! far; the second ends the program at once.
+//! Ctrl-C in a measurement: the first SIGINT or SIGTERM ends it cleanly and keeps the results so far; the second ends
+//! the program at once.
 
 use std::io;
 use std::sync::Arc;
@@ -13,29 +13,29 @@ use signal_hook::flag as on_signal;
 
 use crate::output::{Failure, INTERRUPTED};
 
-/// How often a sleeper looks whether the user wants to stop.
+/// Interval at which a sleeping thread checks for an interruption.
 const LOOK: Duration = Duration::from_millis(20);
 
 static ASKED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// Set when the user wants to stop.
+/// Returns the flag that is set when the user interrupts.
 pub(crate) fn flag() -> Arc<AtomicBool> {
     Arc::clone(ASKED.get_or_init(Arc::default))
 }
 
-/// Whether the user wants to stop.
+/// True if the user has interrupted.
 pub(crate) fn is_asked() -> bool {
     flag().load(Ordering::Relaxed)
 }
 
-/// From now on SIGINT and SIGTERM are heeded.
+/// Installs the handlers of SIGINT and SIGTERM.
 ///
 /// # Errors
 /// If the system does not allow it.
 pub(crate) fn heed() -> Result<(), Failure> {
     let register = || -> io::Result<()> {
         for signal in [SIGINT, SIGTERM] {
-            // In this order: the first signal finds the flag unset.
+            // In this order: at the first signal, the flag is still unset.
             on_signal::register_conditional_shutdown(signal, INTERRUPTED.into(), flag())?;
             on_signal::register(signal, flag())?;
         }
@@ -44,7 +44,7 @@ pub(crate) fn heed() -> Result<(), Failure> {
     register().map_err(Failure::environment)
 }
 
-/// Sleeps for `time`, or until the user wants to stop.
+/// Sleeps for `time`, or until the user interrupts.
 pub(crate) fn sleep(time: Duration) {
     let end = Instant::now() + time;
     while !is_asked() && Instant::now() < end {

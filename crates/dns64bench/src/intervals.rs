@@ -1,5 +1,4 @@
-//! Sums and histograms by interval, in files that other tools read: HDR interval logs, and
-//! DNS-OARC's dns-metrics.
+//! Sums and histograms by interval, in files for other tools: HDR interval logs, and DNS-OARC's dns-metrics.
 
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -17,9 +16,9 @@ use tester::intervals::{Interval, Intervals};
 
 use crate::output::{Failure, fill, open};
 
-/// Version of the schema of dns-metrics that is followed: the state of its repository at that day.
+/// Version of the dns-metrics schema: the state of its repository on that day.
 const SCHEMA: u64 = 20_230_209;
-/// Names of the rcodes that fit into a header (IANA).
+/// Names of the RCODEs that fit into a header (IANA).
 const RCODES: [&str; 16] = [
     "NOERROR",
     "FORMERR",
@@ -39,7 +38,7 @@ const RCODES: [&str; 16] = [
     "RESERVED15",
 ];
 
-/// The command line, without the secrets of keys.
+/// Returns the command line, without the secrets of keys.
 pub(crate) fn arguments() -> impl Iterator<Item = String> {
     let mut is_key = false;
     std::env::args().map(move |word| {
@@ -53,17 +52,17 @@ pub(crate) fn arguments() -> impl Iterator<Item = String> {
     })
 }
 
-/// The name of an rcode.
+/// Returns the name of an RCODE.
 pub(crate) fn rcode_name(rcode: u8) -> &'static str {
     RCODES.get(usize::from(rcode)).copied().unwrap_or("extended")
 }
 
-/// The rcodes that came, with how often.
+/// Returns the received RCODEs with their counts.
 pub(crate) fn rcodes(counts: &[u64; 16]) -> impl Iterator<Item = (&'static str, u64)> {
     RCODES.into_iter().zip(*counts).filter(|&(_, n)| n > 0)
 }
 
-/// What files of intervals are about.
+/// Load that the files describe.
 pub(crate) struct Load<'a> {
     pub(crate) generator: &'a str,
     pub(crate) timeout: Nanos,
@@ -71,18 +70,20 @@ pub(crate) struct Load<'a> {
     pub(crate) ended: Nanos,
     pub(crate) counts: &'a Counts,
     pub(crate) intervals: &'a Intervals,
-    /// Over TCP: the connections, and how long each took to make.
+    /// Connections and their set-up times, over TCP.
     pub(crate) connections: Option<(&'a Connections, &'a Histogram<u64>)>,
 }
 
-/// The files that are wanted, opened before there is anything to write: what cannot be written is
-/// known then. Without [`Files::write`] nothing is left of them.
+/// Requested files, opened before there is anything to write, so that errors are reported early. If [`Files::write`] is
+/// not called, no file remains.
 pub(crate) struct Files {
     hdr_log: Option<NewFile>,
     json_lines: Option<NewFile>,
 }
 
 impl Files {
+    /// Opens the requested files.
+    ///
     /// # Errors
     /// If one cannot be written.
     pub(crate) fn open(
@@ -92,7 +93,7 @@ impl Files {
         Ok(Files { hdr_log: open(hdr_log)?, json_lines: open(json_lines)? })
     }
 
-    /// Writes each as if it were alone: a disk that has no room for one may have it for the other.
+    /// Writes each file independently: a disk that has no room for one may have room for the other.
     ///
     /// # Errors
     /// If one cannot be written.
@@ -109,7 +110,7 @@ impl Load<'_> {
         Ok(out.write_all(lines.as_bytes())?)
     }
 
-    /// Every interval's round-trip times in µs as HDR interval log.
+    /// Writes the round-trip times of every interval in µs as HDR interval log.
     fn write_hdr_log(&self, file: &mut NewFile) -> anyhow::Result<()> {
         let mut out = BufWriter::new(file);
         let (mut serializer, start) =
@@ -138,7 +139,7 @@ impl Load<'_> {
         Ok(out.flush()?)
     }
 
-    /// Intervals and their sum as objects of dns-metrics.
+    /// Returns the intervals and their sum as objects of dns-metrics.
     fn objects(&self) -> Vec<Value> {
         let (width, sum) = (self.intervals.width, self.intervals.sum());
         let id = format!("{}-{}", self.began.0, std::process::id());
@@ -155,7 +156,7 @@ impl Load<'_> {
         })];
         for (i, interval) in self.intervals.list.iter().enumerate() {
             let since = self.began.0 + width.0 * i as u64;
-            // What left late, after the end, has an interval too.
+            // Queries sent late, after the end, also belong to an interval.
             let end = since + width.0;
             let until = if self.ended.0 > since { end.min(self.ended.0) } else { end };
             objects.push(periodic(interval, &id, since, until, self.connections.is_some()));
@@ -203,7 +204,7 @@ fn periodic(interval: &Interval, id: &str, since: u64, until: u64, over_tcp: boo
     })
 }
 
-/// Latency in ns; empty where there was none.
+/// Returns latency in ns; empty if there was none.
 fn latency(rtt: &Histogram<u64>) -> Value {
     if rtt.is_empty() {
         return json!({});

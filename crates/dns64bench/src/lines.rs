@@ -11,12 +11,12 @@ use method::verdict::Verdict;
 
 use crate::colour;
 
-/// Columns of a terminal that all lines fit.
+/// Maximum width of all lines.
 pub(crate) const COLUMNS: usize = 80;
-/// Columns by which the further lines of a text are indented.
+/// Indentation of continuation lines, in columns.
 const INDENT: usize = 4;
 
-/// The text with plain spaces between groups of digits, so that `grep "10 000"` finds them in a log.
+/// Replaces narrow spaces between groups of digits by plain spaces, so that `grep "10 000"` finds them in a log.
 /// Reports keep the narrow no-break space (U+202F).
 pub(crate) fn plain_spaces(text: &str) -> String {
     text.replace('\u{202f}', " ")
@@ -26,7 +26,7 @@ fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// The text, cut to a number of columns.
+/// Cuts the text to a number of columns.
 pub(crate) fn cut(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.into();
@@ -35,12 +35,12 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
     format!("{}…", kept.trim_end())
 }
 
-/// The text for a stream: wrapped to [`COLUMNS`] on a terminal, in one line elsewhere.
+/// Formats the text for a stream: wrapped to [`COLUMNS`] on a terminal, otherwise in one line.
 pub(crate) fn fitted(text: &str, stream: &impl IsTerminal) -> String {
     if stream.is_terminal() { wrapped(text) } else { text.into() }
 }
 
-/// The text, wrapped to [`COLUMNS`]; further lines are indented. A longer word keeps its line.
+/// Wraps the text to [`COLUMNS`] and indents continuation lines. A word that is longer keeps its own line.
 fn wrapped(text: &str) -> String {
     let mut out = String::new();
     for line in text.split('\n') {
@@ -64,9 +64,9 @@ fn wrapped(text: &str) -> String {
     out
 }
 
-/// A trial of a campaign: `BIND, 1 core, α 0 β 0 | trial at 9 000 | failed: 4.3 % valid`. `verdict` is
-/// the word of the verdict, which may be coloured. The name of the point is cut if the line does not
-/// fit; an invalid trial has its reason instead of counts.
+/// Formats a trial of a campaign: `BIND, 1 core, α 0 β 0 | trial at 9 000 | failed: 4.3 % valid`. `verdict` is the word
+/// of the verdict, which may be coloured. The name of the point is cut if the line does not fit; an invalid trial has
+/// its reason instead of counts.
 pub(crate) fn trial(measured: &Measured, verdict: &str) -> String {
     let step = &measured.step;
     let length = match step.length {
@@ -84,15 +84,15 @@ pub(crate) fn trial(measured: &Measured, verdict: &str) -> String {
     format!("{name} | {trial} | {verdict}{details}")
 }
 
-/// The name of a point, cut so that it fits a line with `rest`, but not below [`NAME`] columns.
+/// Cuts the name of a point so that it fits on a line with `rest`, but not below [`NAME`] columns.
 fn cut_before(point: &str, rest: &str) -> String {
     cut(point, COLUMNS.saturating_sub(width(rest)).max(NAME))
 }
 
-/// Columns that the name of a point has in any case.
+/// Minimum width of the name of a point.
 const NAME: usize = 20;
 
-/// Result of a trial, after its verdict.
+/// Returns the result of a trial, for display after its verdict.
 fn details(measured: &Measured) -> String {
     if measured.verdict() == Verdict::Invalid {
         let reason = measured.reasons().first();
@@ -107,7 +107,7 @@ fn details(measured: &Measured) -> String {
     if both.is_empty() { String::new() } else { format!(": {}", both.join(", ")) }
 }
 
-/// A share in per cent with two decimals, rounded down: 100 % means all.
+/// Formats a share in per cent with two decimals, rounded down: 100 % means all.
 pub(crate) fn percent(part: u64, of: u64) -> String {
     let hundredths = u128::from(part) * 10_000 / u128::from(of.max(1));
     match (hundredths / 100, hundredths % 100) {
@@ -116,7 +116,7 @@ pub(crate) fn percent(part: u64, of: u64) -> String {
     }
 }
 
-/// A short name of a point; conditions of the worst case are `α 0 β 0`.
+/// Returns a short name of a point; conditions of the worst case are `α 0 β 0`.
 pub(crate) fn point(point: &Point) -> String {
     let Point::Search(c) = point else { return point.to_string() };
     let accept = if c.accept < 1.0 { format!(", accept {}", c.accept) } else { String::new() };

@@ -1,20 +1,20 @@
 //! dns64bench: the RFC 8219 benchmark for DNS64 servers.
 //!
-//! `args` (what was typed) ─► `resolve` (what it means) ─► `commands` (one file each) ─► `output` (what is printed).
+//! `args` (command line) ─► `resolve` (plans) ─► `commands` (one file each) ─► `output` (printing).
 #![forbid(unsafe_code)]
 
-/// As the standard library's, but it ends the program where standard output is gone (`streams`).
+/// Like `print!` of the standard library, but ends the program if standard output is closed (`streams`).
 macro_rules! print {
     ($($words:tt)*) => { $crate::streams::print(format_args!($($words)*)) };
 }
 
-/// As the standard library's, but it ends the program where standard output is gone (`streams`).
+/// Like `println!` of the standard library, but ends the program if standard output is closed (`streams`).
 macro_rules! println {
     () => { $crate::streams::print(format_args!("\n")) };
     ($($words:tt)*) => { $crate::streams::print(format_args!("{}\n", format_args!($($words)*))) };
 }
 
-/// As the standard library's, but it goes on where standard error is gone (`streams`).
+/// Like `eprintln!` of the standard library, but continues if standard error is closed (`streams`).
 macro_rules! eprintln {
     ($($words:tt)*) => { $crate::streams::tell(format_args!("{}\n", format_args!($($words)*))) };
 }
@@ -59,23 +59,23 @@ fn main() -> ExitCode {
     }
 }
 
-/// Starts the log on standard error. `DNS64BENCH_LOG` has a level, or levels by module
-/// (`warn,tester=debug`); without it, or if it cannot be read, warnings and errors are written.
+/// Starts the log on standard error. `DNS64BENCH_LOG` contains a level, or levels by module (`warn,tester=debug`); if
+/// it is missing or invalid, warnings and errors are logged.
 fn start_log() {
     let filter = std::env::var("DNS64BENCH_LOG").ok().and_then(|levels| levels.parse().ok());
     let filter = filter.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN));
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(may_colour(&std::io::stderr()))
-        // Reporting an error of the log on standard error panics if standard error is closed.
+        // Reporting a log error on standard error panics if standard error is closed.
         .log_internal_errors(false);
     tracing_subscriber::registry().with(filter).with(lines).init();
 }
 
-/// Does what was asked for.
+/// Runs the command.
 fn run() -> ExitCode {
     let command = command();
-    // Servers that these two start keep the limits that their user gave.
+    // Servers that these two start keep the resource limits of their user.
     if !matches!(command, Command::Campaign(_) | Command::Lab(_)) {
         raise_limit();
     }
@@ -111,8 +111,7 @@ fn run() -> ExitCode {
     outcome.unwrap_or_else(Failure::report)
 }
 
-/// The command line. A link to this program with the name of an older tool takes the arguments of
-/// that tool.
+/// Returns the command line. A link to this program with the name of an older tool accepts the arguments of that tool.
 fn command() -> Command {
     let mut words: Vec<OsString> = std::env::args_os().collect();
     let name = words.first().and_then(|path| Path::new(path).file_name()).map(OsStr::to_owned);
@@ -131,8 +130,8 @@ fn command() -> Command {
     }
 }
 
-/// Parses the words of the command line. Wrong arguments end the program with a message in the form
-/// of its other errors.
+/// Parses the words of the command line. Wrong arguments end the program with a message in the form of its other
+/// errors.
 fn parsed<T: Parser>(words: Vec<OsString>) -> T {
     T::try_parse_from(words).unwrap_or_else(|error| {
         if !error.use_stderr() {

@@ -1,11 +1,11 @@
-//! A running measurement as Prometheus sees it (`--metrics`).
+//! Metrics of a running measurement for Prometheus (`--metrics`).
 //!
 //! ```text
-//! tester's threads ─► atomic counters ─► Board ◄─ a thread of its own, off the tester's CPUs ◄─ HTTP ◄─ Prometheus
-//! command ──────────► what it is about ───┘
+//! tester's threads ─► atomic counters ─► Board ◄─ a separate thread, off the tester's CPUs ◄─ HTTP ◄─ Prometheus
+//! command ──────────► test case ──────────┘
 //! ```
 //!
-//! The tester keeps its counters for the progress bar in any case; a scrape reads them, and nobody
+//! The tester maintains its counters for the progress bar in any case; a scrape reads them, and no thread of the tester
 //! waits for it.
 
 use std::fmt::{self, Debug};
@@ -30,11 +30,10 @@ use tester::measurer::result::TrialResult;
 
 use crate::output::Failure;
 
-/// The board of this process, if somebody is to see it.
+/// Board of this process, if its metrics are served.
 static BOARD: OnceLock<Arc<Board>> = OnceLock::new();
 
-/// What can be seen of the measurement. Locked by the command between trials, and by a scrape;
-/// never by a thread that sends.
+/// Published state of the measurement. Locked by the command between trials and by a scrape; never by a sending thread.
 #[derive(Default)]
 struct Board {
     shown: Mutex<State>,
@@ -46,23 +45,23 @@ struct State {
     running: Option<Running>,
     /// Trials by verdict: passed, failed, invalid.
     trials: [u64; 3],
-    /// Queries of trials that ended, by outcome: valid, late, lost, wrong.
+    /// Queries of finished trials by outcome: valid, late, lost, wrong.
     queries: [u64; 4],
     search: Option<SearchState>,
     campaign: Option<CampaignState>,
 }
 
-/// What is being sent.
+/// Load that is being sent.
 struct Running {
     /// Queries per second that this process offers.
     rate: Option<f64>,
-    /// Queries that it will send.
+    /// Number of queries that it will send.
     planned: Option<u64>,
     counters: Counters,
 }
 
 impl Running {
-    /// A trial; of one that several testers share, this one's part.
+    /// Describes a trial, or the part of this tester if several testers share it.
     fn trial(plan: &TrialPlan, progress: &Arc<Progress>) -> Running {
         Running {
             rate: Some(plan.own_rate()),
@@ -72,16 +71,16 @@ impl Running {
     }
 }
 
-/// Counters that the threads of the tester write.
+/// Counters written by the threads of the tester.
 enum Counters {
     Trial(Arc<Progress>),
     Client(Arc<ClientProgress>),
-    /// In another process, which is not asked.
+    /// In another process, whose counters are not read.
     Elsewhere,
 }
 
 impl Counters {
-    /// Queries that were sent, valid replies, and queries whose outcome is known.
+    /// Returns the numbers of sent queries, valid replies, and decided queries.
     fn read(&self) -> Option<[u64; 3]> {
         match self {
             Counters::Trial(p) => Some([p.sent(), p.valid(), p.decided()]),
@@ -91,29 +90,29 @@ impl Counters {
     }
 }
 
-/// Where a search stands.
+/// State of a search.
 #[derive(Clone, Copy)]
 pub(crate) struct SearchState {
-    /// Which search, from 1.
+    /// Number of the search, from 1.
     pub(crate) number: u32,
-    /// The highest rate that passed in it.
+    /// Highest rate that passed in it.
     pub(crate) passed: Option<Qps>,
-    /// The lowest that did not.
+    /// Lowest rate that failed in it.
     pub(crate) failed: Option<Qps>,
 }
 
-/// Where a campaign stands.
+/// State of a campaign.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct CampaignState {
     pub(crate) points: usize,
     pub(crate) complete: usize,
-    /// About how many seconds are left.
+    /// Estimated remaining time in seconds.
     pub(crate) left_s: f64,
     pub(crate) mishaps: u64,
 }
 
-/// Shows the measurement of `command` at an address from now on; `busy` are CPUs that the reader
-/// keeps off. Without an address nothing is shown.
+/// Serves the metrics of `command` at an address from now on; the serving thread avoids the CPUs `busy`. Without an
+/// address nothing is served.
 ///
 /// # Errors
 /// If there can be no listener at the address.
@@ -136,19 +135,18 @@ pub(crate) fn serve(
     let busy = busy.to_vec();
     let serving = thread::Builder::new().name("metrics".into()).spawn(move || {
         stand_back(&busy);
-        // It ends with the process only, or where no file descriptor is left; the measurement goes
-        // on.
+        // It ends only with the process, or if no file descriptor is left; the measurement continues.
         let _ = dns64::metrics::http::serve_alone(listener, move || board.text());
     });
     serving.map(drop).map_err(cannot)
 }
 
-/// Shows a trial that begins.
+/// Publishes the start of a trial.
 pub(crate) fn trial_begins(plan: &TrialPlan, progress: &Arc<Progress>) {
     on_board(|shown| shown.running = Some(Running::trial(plan, progress)));
 }
 
-/// Shows a trial that another process carries out.
+/// Publishes the start of a trial in another process.
 pub(crate) fn trial_begins_elsewhere(rate: Qps) {
     let rate = Some(rate.0 as f64);
     on_board(|shown| {
@@ -156,20 +154,20 @@ pub(crate) fn trial_begins_elsewhere(rate: Qps) {
     });
 }
 
-/// Shows a closed loop that begins.
+/// Publishes the start of a closed loop.
 pub(crate) fn loop_begins(progress: &Arc<ClientProgress>) {
     let running =
         || Running { rate: None, planned: None, counters: Counters::Client(Arc::clone(progress)) };
     on_board(|shown| shown.running = Some(running()));
 }
 
-/// Counts a trial that has ended.
+/// Counts a finished trial.
 pub(crate) fn trial_ended(trial: &TrialResult) {
     let c = &trial.counts;
     ended(Some(trial.verdict), [c.valid, c.late, c.lost, c.wrong.total()]);
 }
 
-/// Counts what has ended: its verdict if it has one, and its queries: valid, late, lost, wrong.
+/// Counts finished queries (valid, late, lost, wrong) and the verdict, if there is one.
 pub(crate) fn ended(verdict: Option<Verdict>, queries: [u64; 4]) {
     on_board(|shown| {
         shown.running = None;
@@ -180,12 +178,12 @@ pub(crate) fn ended(verdict: Option<Verdict>, queries: [u64; 4]) {
     });
 }
 
-/// Shows where a search stands.
+/// Publishes the state of a search.
 pub(crate) fn search(search: SearchState) {
     on_board(|shown| shown.search = Some(search));
 }
 
-/// Shows where a campaign stands.
+/// Publishes the state of a campaign.
 pub(crate) fn campaign(change: impl FnOnce(&mut CampaignState)) {
     on_board(|shown| change(shown.campaign.get_or_insert_default()));
 }
@@ -205,7 +203,7 @@ impl Board {
         with(&mut self.shown.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// All of it in the OpenMetrics text format.
+    /// Returns all metrics in the OpenMetrics text format.
     fn text(self: &Arc<Board>) -> String {
         let mut registry = Registry::with_prefix("dns64bench");
         registry.register_collector(Box::new(Snapshot(Arc::clone(self))));
@@ -252,7 +250,7 @@ impl State {
         )?;
         for (name, help, value) in self.gauges() {
             let described = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            // A gauge that has no value now has no sample.
+            // A gauge without a current value has no sample.
             if let Some(value) = value {
                 ConstGauge::new(value).encode(described)?;
             }
@@ -266,7 +264,7 @@ impl State {
         Ok(())
     }
 
-    /// What has a value now, and what it is.
+    /// Returns the gauges: name, help, and current value if there is one.
     fn gauges(&self) -> [(&'static str, &'static str, Option<f64>); 12] {
         let rate = |rate: Option<Qps>| rate.map(|rate| rate.0 as f64);
         let running = self.running.as_ref();
@@ -334,7 +332,7 @@ mod tests {
 
     use super::*;
 
-    /// A board with everything on it.
+    /// Returns a board with all metrics.
     fn full() -> Arc<Board> {
         let board = Arc::new(Board::default());
         let plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1_000));
@@ -405,7 +403,7 @@ mod tests {
         }
     }
 
-    /// A metric that a dashboard asks for and nobody exports would be an empty panel.
+    /// A metric that a dashboard queries but no program exports would be an empty panel.
     #[test]
     fn the_dashboard_asks_for_metrics_that_are_exported() {
         let text = full().text();
@@ -419,7 +417,7 @@ mod tests {
         }
     }
 
-    /// The names that begin with `prefix`.
+    /// Returns the names that begin with `prefix`.
     fn asked_for(text: &str, prefix: &str) -> std::collections::BTreeSet<String> {
         let name = |(at, _): (usize, &str)| -> String {
             text[at..].chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect()

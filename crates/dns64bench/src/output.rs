@@ -1,4 +1,4 @@
-//! What is printed, and with which status the program ends.
+//! Printed output and exit statuses.
 
 use std::fmt;
 use std::io::Write;
@@ -29,11 +29,10 @@ use crate::colour;
 use crate::intervals::rcode_name;
 use crate::lines::fitted;
 
-/// How many characters of an error are shown; it may quote the end of a log.
+/// Maximum number of characters of an error; it may quote the end of a log.
 const ERROR: usize = 2 * MESSAGE;
 
-/// A length of time without digits that nobody needs: seconds below ten minutes, minutes below a
-/// day.
+/// Formats a duration without needless digits: seconds below ten minutes, minutes below a day.
 pub(crate) fn rounded(time: Duration) -> FormattedDuration {
     let step: u64 = match time.as_secs() {
         0..600 => 1,
@@ -43,29 +42,29 @@ pub(crate) fn rounded(time: Duration) -> FormattedDuration {
     format_duration(Duration::from_secs((time.as_secs_f64() / step as f64).round() as u64 * step))
 }
 
-/// As [`rounded`], of time that is left: as long as something is to be done it is not nothing.
+/// Same as [`rounded`], for remaining time: it is not zero while work remains.
 pub(crate) fn remaining(time: Duration) -> FormattedDuration {
     rounded(time.max(Duration::from_secs(1)))
 }
 
-/// How a command that worked ended.
+/// Result of a command.
 pub(crate) type Outcome = Result<ExitCode, Failure>;
 
-/// Exit statuses; docs/src/contract.md says what each means.
+/// Exit statuses; docs/src/contract.md documents them.
 pub(crate) const DUT_FAILED: u8 = 1;
 const USAGE: u8 = 2;
 pub(crate) const SPOILED: u8 = 3;
 pub(crate) const ENVIRONMENT: u8 = 4;
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// Why a command did not work, and the status that says so.
+/// Reason why a command failed, and its exit status.
 pub(crate) struct Failure {
     status: u8,
     error: anyhow::Error,
 }
 
 impl Failure {
-    /// The user asked for something impossible.
+    /// The user requested something impossible.
     pub(crate) fn usage(error: impl Into<anyhow::Error>) -> Failure {
         Failure { status: USAGE, error: error.into() }
     }
@@ -75,30 +74,30 @@ impl Failure {
         Failure { status: ENVIRONMENT, error: error.into() }
     }
 
-    /// The tester cannot be trusted.
+    /// The tester is not reliable.
     pub(crate) fn spoiled(error: impl Into<anyhow::Error>) -> Failure {
         Failure { status: SPOILED, error: error.into() }
     }
 
-    /// The user wanted to stop.
+    /// The user interrupted.
     pub(crate) fn interrupted(error: impl Into<anyhow::Error>) -> Failure {
         Failure { status: INTERRUPTED, error: error.into() }
     }
 
-    /// With what the user can do about it, behind a semicolon.
+    /// Adds advice after a semicolon.
     pub(crate) fn with_advice(self, advice: &str) -> Failure {
         Failure { status: self.status, error: anyhow::anyhow!("{self}; {advice}") }
     }
 
-    /// Whether this machine, or what runs on it, is why.
+    /// True if the reason is this machine or a process on it.
     pub(crate) fn is_of_environment(&self) -> bool {
         self.status == ENVIRONMENT
     }
 
     pub(crate) fn report(self) -> ExitCode {
-        // The text may quote what a server or a host has said.
+        // The text may quote output of a server or a host.
         let text = plain(&self.to_string(), ERROR);
-        // On a full disk the log is lost, and the status is the only report.
+        // On a full disk the log is lost, and the exit status is the only report.
         eprintln!("{}", fitted(&format!("dns64bench: {text}"), &std::io::stderr()));
         ExitCode::from(self.status)
     }
@@ -110,7 +109,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// An error with its causes. Libraries' errors tell their cause themselves; it is not told twice.
+/// Formats an error with its causes. Errors of libraries contain their cause; it is not repeated.
 fn told_once(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
@@ -145,10 +144,10 @@ impl From<SearchError> for Failure {
     }
 }
 
-/// The version of the objects that are printed: raised when a key goes or changes its meaning.
+/// Version of printed objects: incremented when a key is removed or changes its meaning.
 pub(crate) const SCHEMA_VERSION: u32 = 2;
 
-/// A JSON object that is printed.
+/// A printed JSON object.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct Versioned<T> {
     /// The version of this object.
@@ -158,7 +157,7 @@ pub(crate) struct Versioned<T> {
 }
 
 impl<T> Versioned<T> {
-    /// An object of the version that this program prints.
+    /// Creates an object of the current version.
     pub(crate) fn new(object: T) -> Versioned<T> {
         Versioned { schema_version: SCHEMA_VERSION, object }
     }
@@ -189,13 +188,12 @@ impl Here {
 /// A result with its machine, or without where nobody was to look at it.
 pub(crate) type MaybeWithEnvironment<T> = WithEnvironment<T, Option<Here>>;
 
-/// Prints exactly one JSON object on standard output, with the machine that it was found on.
+/// Prints exactly one JSON object on standard output, with the machine of the measurement.
 pub(crate) fn print_json<T: Serialize>(result: &T) -> Result<(), Failure> {
     print_versioned(&WithEnvironment { result, here: Here::observe() })
 }
 
-/// Prints exactly one JSON object on standard output, with the machine that it was found on if
-/// that is `wanted`.
+/// Prints exactly one JSON object on standard output, with the machine of the measurement if `wanted`.
 pub(crate) fn print_json_if<T: Serialize>(wanted: bool, result: &T) -> Result<(), Failure> {
     let here = wanted.then(Here::observe);
     print_versioned(&MaybeWithEnvironment { result, here })
@@ -209,12 +207,12 @@ pub(crate) fn print_versioned<T: Serialize>(object: &T) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether the user ended the trial before its time.
+/// True if the user ended the trial early.
 pub(crate) fn is_interrupted(trial: &TrialResult) -> bool {
     trial.reasons.iter().any(|reason| matches!(reason, Reason::Interrupted { .. }))
 }
 
-/// The status that a verdict asks for.
+/// Returns the exit status of a verdict.
 pub(crate) fn status_of(verdict: Verdict) -> ExitCode {
     match verdict {
         Verdict::Passed => ExitCode::SUCCESS,
@@ -223,7 +221,7 @@ pub(crate) fn status_of(verdict: Verdict) -> ExitCode {
     }
 }
 
-/// A trial in words.
+/// Prints a trial.
 pub(crate) fn print_trial(trial: &TrialResult) {
     let c = &trial.counts;
     let verdict = colour::verdict(trial.verdict, &std::io::stdout());
@@ -272,19 +270,19 @@ pub(crate) fn print_trial(trial: &TrialResult) {
     print_points("Not RFC 8219 compliant", &trial.noncompliance);
 }
 
-/// Microseconds to the next whole one.
+/// Rounds microseconds up.
 fn whole(us: f64) -> String {
     grouped(us.round() as u64)
 }
 
-/// Wrong replies by what was wrong, if there were any.
+/// Prints wrong replies by kind, if there were any.
 pub(crate) fn print_wrong(w: &WrongCounts) {
     if let Some(line) = wrong_line(w) {
         println!("Wrong       {line}");
     }
 }
 
-/// Wrong replies by what was wrong, in words; `None` if there were none.
+/// Formats wrong replies by kind; `None` if there were none.
 pub(crate) fn wrong_line(w: &WrongCounts) -> Option<String> {
     let rcodes = w.rcode.iter().map(|(rcode, n)| format!("{} {}", grouped(*n), rcode_name(*rcode)));
     let others = [
@@ -303,7 +301,7 @@ pub(crate) fn wrong_line(w: &WrongCounts) -> Option<String> {
     (!all.is_empty()).then(|| all.join(", "))
 }
 
-/// Percentiles of the round-trip time, if there was a valid reply.
+/// Prints percentiles of the round-trip time, if there was a valid reply.
 pub(crate) fn print_rtt(rtt: Option<&Rtt>) {
     if let Some(rtt) = rtt {
         let [min, median, p99, p999, max] =
@@ -312,7 +310,7 @@ pub(crate) fn print_rtt(rtt: Option<&Rtt>) {
     }
 }
 
-/// AuthDNS's part in a trial, if it was looked at.
+/// Prints the statistics of AuthDNS in a trial, if they were read.
 fn print_auth(auth: &AuthPart) {
     let asked = &auth.asked;
     let [aaaa, a, other, again, dropped] =
@@ -327,7 +325,7 @@ fn print_auth(auth: &AuthPart) {
     }
 }
 
-/// How the queries left.
+/// Prints how the queries were sent.
 fn print_sending(sending: &Sending) {
     let priority = match sending.priority {
         Priority::RealTime => "real-time",
@@ -349,7 +347,7 @@ fn print_sending(sending: &Sending) {
     }
 }
 
-/// A set of searches in words.
+/// Prints a set of searches.
 pub(crate) fn print_search(result: &SearchResult) {
     let f = &result.figures;
     let interval = wording::interval(&f.interval);
@@ -404,15 +402,14 @@ pub(crate) fn print_points(title: &str, points: &[impl std::fmt::Display]) {
     }
 }
 
-/// Opens a file that is to be written when there is a result, if the user wants one: what cannot be
-/// written is known before anything is measured.
+/// Opens a file for the result, if the user requested one, so that errors are reported before the measurement.
 pub(crate) fn open(path: Option<&Path>) -> Result<Option<NewFile>, Failure> {
     let Some(path) = path else { return Ok(None) };
     let file = NewFile::open(path).with_context(|| format!("cannot write {}", path.display()));
     file.map(Some).map_err(Failure::environment)
 }
 
-/// Writes such a file, and gives it its name.
+/// Writes such a file and renames it into place.
 pub(crate) fn fill(
     file: Option<NewFile>,
     write: impl FnOnce(&mut NewFile) -> anyhow::Result<()>,
@@ -423,7 +420,7 @@ pub(crate) fn fill(
     written.context(shown).map_err(Failure::environment)
 }
 
-/// As [`fill`], with a text.
+/// Same as [`fill`], with a text.
 pub(crate) fn fill_text(
     file: Option<NewFile>,
     text: impl FnOnce() -> String,

@@ -1,5 +1,5 @@
-//! Progress on standard error: redrawn on a terminal, otherwise a line after a second and then every ten
-//! seconds, nothing with `--quiet`. All lines fit 80 columns.
+//! Progress on standard error: redrawn on a terminal; otherwise a line after a second and then every ten seconds;
+//! nothing with `--quiet`. All lines fit 80 columns.
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,22 +18,22 @@ use crate::lines::{COLUMNS, cut, plain_spaces};
 use crate::output::{grouped, remaining, rounded};
 use crate::{interruption, lines, metrics};
 
-/// Between two looks at what is going on.
+/// Interval of updates.
 const LOOK: Duration = Duration::from_millis(200);
-/// When the first line is due where no terminal is, and the time between the others.
+/// Time of the first line without a terminal, and the interval of the others.
 const FIRST_LINE: Duration = Duration::from_secs(1);
 const LINES: Duration = Duration::from_secs(10);
-/// A bar below the words.
+/// Bar below the message.
 const BAR: &str = "{msg}\n{bar:16} {pos}/{len} sent, {prefix}, {eta} left";
 
-/// Carries out a trial and shows how it goes; ends it before its time when the user wants to stop.
+/// Runs a trial and shows its progress; ends it early if the user interrupts.
 pub(crate) fn run_trial(
     plan: &TrialPlan,
     quiet: bool,
     title: &str,
 ) -> Result<TrialResult, TrialError> {
     let progress = Progress::until(plan, interruption::flag());
-    // Of a trial that several testers share, what is this one's.
+    // The part of this tester, if several testers share the trial.
     let planned = plan.own_part().count();
     metrics::trial_begins(plan, &progress);
     let bar = ProgressBar::with_draw_target(Some(planned), ProgressDrawTarget::stderr());
@@ -56,15 +56,15 @@ pub(crate) fn run_trial(
     result
 }
 
-/// Share and rate of valid replies: `99.98 % valid, 9 998/s`.
+/// Formats share and rate of valid replies: `99.98 % valid, 9 998/s`.
 fn so_far(valid: u64, decided: u64, time: Duration) -> String {
     let rate = valid as f64 / time.as_secs_f64().max(1e-3);
     let share = if decided > 0 { lines::percent(valid, decided) } else { "–".into() };
     plain_spaces(&format!("{share} valid, {}/s", grouped(rate as u64)))
 }
 
-/// Rate and mean time of answers of a closed loop so far. The time follows from Little's law (J. D. C.
-/// Little, "A Proof for the Queuing Formula: L = λW", 1961): queries in flight divided by the rate.
+/// Formats rate and mean response time of a closed loop so far. The time follows from Little's law (J. D. C. Little, "A
+/// Proof for the Queuing Formula: L = λW", 1961): queries in flight divided by the rate.
 pub(crate) fn loop_so_far(valid: u64, outstanding: u64, time: Duration) -> String {
     let rate = valid as f64 / time.as_secs_f64().max(1e-3);
     if rate < 1.0 {
@@ -74,12 +74,12 @@ pub(crate) fn loop_so_far(valid: u64, outstanding: u64, time: Duration) -> Strin
     plain_spaces(&format!("{} answers/s, {mean_ms:.2} ms each", grouped(rate as u64)))
 }
 
-/// Does `work`, during which there are no counts to show but words, which it may change.
+/// Runs `work` and shows a text without counts, which it may change.
 pub(crate) fn during<T>(quiet: bool, words: &str, work: impl FnOnce(&Shown) -> T) -> T {
     during_with(quiet, words, &|| None, work)
 }
 
-/// Same as [`during`], with a text on the results so far, which is read at each look.
+/// Same as [`during`], with a text on the results so far, which is read at each update.
 pub(crate) fn during_with<T>(
     quiet: bool,
     words: &str,
@@ -101,7 +101,7 @@ pub(crate) fn during_with<T>(
     shown.during(quiet, &lines, work)
 }
 
-/// Waits for `time`, or until the user wants to stop.
+/// Waits for `time`, or until the user interrupts.
 pub(crate) fn pause(time: Duration, quiet: bool, next: &str) {
     if time < FIRST_LINE {
         return interruption::sleep(time);
@@ -112,8 +112,8 @@ pub(crate) fn pause(time: Duration, quiet: bool, next: &str) {
     });
 }
 
-/// The state of a search before a trial, in two lines: `trial 7 of about 19 at 1 500 q/s in [1 000,
-/// 2 000)`, and the time that is left.
+/// Formats the state of a search before a trial, in two lines: `trial 7 of about 19 at 1 500 q/s in [1 000, 2 000)`,
+/// and the remaining time.
 pub(crate) fn title(standing: &Standing) -> String {
     let show = |rate: Option<Qps>| rate.map_or("…".to_owned(), |rate| grouped(rate.0));
     let (passed, failed) = standing.bracket;
@@ -139,13 +139,13 @@ pub(crate) fn title(standing: &Standing) -> String {
     plain_spaces(&title)
 }
 
-/// Hours and minutes of a moment (UTC).
+/// Formats hours and minutes of a moment (UTC).
 fn clock(at: SystemTime) -> String {
     let minutes = at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() / 60);
     format!("{:02}:{:02}", minutes / 60 % 24, minutes % 60)
 }
 
-/// What is shown while something goes on.
+/// Text that is shown during some work.
 pub(crate) struct Shown {
     bar: ProgressBar,
     text: Mutex<String>,
@@ -157,13 +157,12 @@ impl Shown {
         *self.text.lock().unwrap_or_else(PoisonError::into_inner) = plain_spaces(words);
     }
 
-    /// Does something that writes to the terminal too.
+    /// Runs a function that also writes to the terminal.
     pub(crate) fn aside<T>(&self, write: impl FnOnce() -> T) -> T {
         self.bar.suspend(write)
     }
 
-    /// Does `work` and shows it; `line` makes the line for where no terminal is, and brings the bar
-    /// up to date.
+    /// Runs `work` and shows its progress; `line` returns the line for output without a terminal, and updates the bar.
     fn during<T>(
         &self,
         quiet: bool,
@@ -202,8 +201,7 @@ impl Shown {
     }
 }
 
-/// Ends what is shown, also where `work` is left by a panic: standard output may be gone
-/// (`streams`).
+/// Removes the progress display, even if `work` panics: standard output may be closed (`streams`).
 struct End<'a>(&'a AtomicBool, Thread);
 
 impl Drop for End<'_> {
@@ -258,7 +256,7 @@ mod tests {
         for line in title(&standing).lines() {
             assert!(line.chars().count() <= COLUMNS, "{line}");
         }
-        // The bar of 16, the counts of a trial of 60 s, and the time left.
+        // The bar of 16 columns, the counts of a trial of 60 s, and the remaining time.
         let bar = format!(
             "{} 7864320/7864320 sent, {}, 59s left",
             "#".repeat(16),

@@ -1,10 +1,9 @@
-//! Standard output and standard error where nobody reads them any more, or there is no room for
-//! them.
+//! Standard output and standard error that are closed, or on a full disk.
 //!
-//! The standard library's `println!` panics there. Ours (in `main.rs`) end the program instead, in
-//! order, so that servers that it has started end and temporary files go: quietly when the reader
-//! has gone, with a sentence when a disk is full. Standard error shows progress; the program goes
-//! on where it cannot be written, because no result is lost.
+//! The standard library's `println!` panics then. Ours (in `main.rs`) end the program cleanly instead, so that the
+//! servers that it started end and temporary files are removed. If the reader has closed the pipe, the end is silent;
+//! if a disk is full, there is a message. Standard error shows progress; if it cannot be written the program continues,
+//! because no result is lost.
 
 use std::fmt;
 use std::io::{self, BufWriter, Write};
@@ -20,19 +19,19 @@ use campaign::new_file::NewFile;
 use crate::lines::plain_spaces;
 use crate::output::{Failure, Outcome};
 
-/// Octets that are collected before they are written.
+/// Number of octets that are buffered before they are written.
 const BUFFER: usize = 1 << 20;
-/// As a shell tells of a program that SIGPIPE ended.
+/// Exit status of a program ended by SIGPIPE, as reported by shells.
 const BROKEN_PIPE: u8 = 128 + 13;
 
-/// The thread that may end the program.
+/// Thread that may end the program.
 static MAIN: OnceLock<ThreadId> = OnceLock::new();
 
-/// Why standard output cannot be written; travels up to `main` as a panic that tells nothing.
+/// Reason why standard output cannot be written; propagates to `main` as a silent panic.
 pub(crate) struct Unwritable(io::Error);
 
 impl Unwritable {
-    /// Says what is to be said, and returns the status.
+    /// Prints the message, if any, and returns the exit status.
     pub(crate) fn report(self) -> ExitCode {
         match self.0.kind() {
             io::ErrorKind::BrokenPipe => ExitCode::from(BROKEN_PIPE),
@@ -44,20 +43,20 @@ impl Unwritable {
     }
 }
 
-/// From now on this thread ends the program when standard output is gone.
+/// Makes this thread the one that ends the program when standard output is closed.
 pub(crate) fn begin() {
     MAIN.get_or_init(|| thread::current().id());
 }
 
-/// Ends the program for want of standard output. In any other thread than `main`'s it does nothing:
-/// that will notice itself.
+/// Ends the program because standard output cannot be written. It has no effect in threads other than `main`, which
+/// detects the error itself.
 pub(crate) fn give_up(error: io::Error) {
     if MAIN.get() == Some(&thread::current().id()) {
         resume_unwind(Box::new(Unwritable(error)));
     }
 }
 
-/// Writes to standard output, with plain spaces; the program ends if that is not possible.
+/// Writes to standard output, with plain spaces; ends the program on an error.
 pub(crate) fn print(text: fmt::Arguments<'_>) {
     let text = plain_spaces(&text.to_string());
     let mut out = io::stdout().lock();
@@ -68,10 +67,10 @@ pub(crate) fn print(text: fmt::Arguments<'_>) {
     }
 }
 
-/// Writes the file `path` whole or not at all, or standard output if there is no path.
+/// Writes the file `path` completely or not at all, or standard output if there is no path.
 ///
 /// # Errors
-/// If the file cannot be written. The program ends if standard output cannot be.
+/// If the file cannot be written. The program ends if standard output cannot be written.
 pub(crate) fn write_to(
     path: Option<&Path>,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -87,13 +86,13 @@ pub(crate) fn write_to(
     }
     let mut out = BufWriter::with_capacity(BUFFER, io::stdout());
     let written = write(&mut out).and_then(|()| out.flush());
-    // What is left over is written nowhere.
+    // The rest of the buffer is discarded.
     drop(out.into_parts());
     written.map_or_else(give_up, |()| {});
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes to standard error, with plain spaces. An error of standard error is ignored.
+/// Writes to standard error, with plain spaces. Errors are ignored.
 pub(crate) fn tell(text: fmt::Arguments<'_>) {
     let _ = io::stderr().lock().write_all(plain_spaces(&text.to_string()).as_bytes());
 }
