@@ -1,4 +1,4 @@
-//! Campaigns on loopback, through the real binary: run, killed, resumed, reported.
+//! Campaigns on loopback with the real program: run, killed, resumed, reported.
 
 mod common;
 
@@ -39,8 +39,7 @@ repeat = 1
 driver = "dns64d"
 "#;
 
-/// Finished trials that were not spoiled, by point, repetition, rate and length: how often each was
-/// done.
+/// Returns the number of finished valid trials by point, repetition, rate and length.
 fn finished(folder: &Path) -> HashMap<String, usize> {
     let mut counts = HashMap::new();
     for entry in journal(folder).iter().filter_map(|entry| entry.get("finished")) {
@@ -70,7 +69,7 @@ fn a_campaign_is_killed_resumed_and_reported() {
     );
     assert!(!folder.join("plan-run").exists(), "`plan` does nothing");
 
-    // Killed at several moments, then to the end.
+    // Killed at several moments, then run to the end.
     let mut first =
         dns64bench(folder, &["campaign", "run", "plan.toml", "--quiet"]).spawn().unwrap();
     testbed::wait_until("the first trials", || {
@@ -108,7 +107,7 @@ fn a_campaign_is_killed_resumed_and_reported() {
     }
     let there = fs::read_dir(folder.join("plan-run/records")).unwrap().count();
     assert_eq!(there, files.len(), "nothing else is left in the folder");
-    // An own server that was left over by a kill is gone: nothing is noted as running.
+    // A server that was left over by a kill is gone: no running process is recorded.
     assert_eq!(fs::read_dir(folder.join("plan-run/running")).unwrap().count(), 0);
     let results: Value =
         serde_json::from_slice(&fs::read(folder.join("plan-run/results.json")).unwrap()).unwrap();
@@ -134,7 +133,7 @@ fn a_campaign_is_killed_resumed_and_reported() {
         );
     }
     let page = fs::read_to_string(folder.join("plan-run/report.html")).unwrap();
-    // Links lead to parts of the page only.
+    // Links refer to parts of the page only.
     let page = page.replace("href=\"#", "");
     for outside in ["src=", "href=", "@import", "<script"] {
         assert!(!page.contains(outside), "the page asks for {outside}");
@@ -166,7 +165,7 @@ fn what_cannot_be_done_is_said_before_anything_is_done() {
     }
 }
 
-/// A campaign whose only DUT is dns64d, which gets `signal` in the first trial: its results.
+/// Returns the results of a campaign whose only DUT is dns64d, which gets `signal` in the first trial.
 fn with_signal(folder: &Path, signal: &str) -> Value {
     let (script, program) = (folder.join("server"), env!("CARGO_BIN_EXE_dns64bench"));
     let text = format!(
@@ -176,7 +175,7 @@ fn with_signal(folder: &Path, signal: &str) -> Value {
     );
     fs::write(&script, text).unwrap();
     fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    // Trials are long enough for the signal to come in one.
+    // Trials are long enough for the signal to arrive during one.
     let plan = format!(
         "name = 'test'\ntopology = 'loopback'\n[trial]\nduration = '3s'\n{LENIENT_TRIAL}\
          [search]\nmin = 100\nmax = 400\nresolution = 300\nrepeat = 2\ninvalid-retries = 20\n\
@@ -216,8 +215,8 @@ fn a_dut_that_hangs_is_restarted_and_its_trial_repeated() {
     assert!(what.contains("the DUT hangs"), "{results:#}");
 }
 
-/// The results of a server that goes into the background, as one started by an init system does:
-/// all its commands are the plan's.
+/// Returns the results of a server that forks into the background, like one started by an init system: all its commands
+/// are in the plan.
 fn custom(folder: &Path, starter: &str, cpu_pids: &str) -> Value {
     let program = env!("CARGO_BIN_EXE_dns64bench");
     let script = format!(
@@ -259,7 +258,7 @@ fn a_custom_server_is_started_asked_metered_and_stopped_by_its_commands() {
     );
 }
 
-/// What started it has ended: nobody knows its processes.
+/// The process that started it has ended, so its processes are unknown.
 #[test]
 fn a_server_whose_processes_are_not_known_has_no_cpu_use() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,4 @@
-//! Campaigns in which something is not as it should be: plans that changed, servers that do not
-//! start, hosts that misbehave, users who want to stop.
+//! Campaigns with faults: changed plans, servers that do not start, hosts that misbehave, interruptions.
 
 mod common;
 
@@ -13,7 +12,7 @@ use testbed::wait_until;
 
 use common::{LENIENT_TRIAL, PROGRAM, dns64bench, journal, run_in, signal_in_a_trial, told};
 
-/// A plan: its first lines, those of all plans here, and the rest.
+/// Builds a plan: its first lines, those of all plans here, and the rest.
 fn plan_of(topology: &str, rest: &str) -> String {
     format!(
         "topology = '{topology}'\nname = 'test'\n[trial]\nduration = '200ms'\n{LENIENT_TRIAL}\
@@ -25,7 +24,7 @@ fn plan(rest: &str) -> String {
     plan_of("loopback", rest)
 }
 
-/// Runs a command that must end with `status` and say all of `words`; returns what it said.
+/// Runs a command that must end with `status` and print all of `words`; returns its output.
 fn ends(folder: &Path, args: &[&str], status: i32, words: &[&str]) -> String {
     let output = run_in(folder, args);
     let text = told(&output);
@@ -42,7 +41,7 @@ fn script(path: &Path, text: &str) -> PathBuf {
     path.into()
 }
 
-/// dns64d behind a script that does `what` from its start number `from` to number `to` on.
+/// Starts dns64d from a script that runs `what` on the starts number `from` to `to`.
 fn server(folder: &Path, from: u32, to: u32, what: &str) -> String {
     let count = folder.join("count");
     let text = format!(
@@ -62,7 +61,7 @@ fn started(folder: &Path, args: &[&str]) -> Child {
     dns64bench(folder, args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// No AuthDNS answers within a microsecond.
+/// AuthDNS never answers within a microsecond.
 #[test]
 fn a_failed_self_test_ends_a_campaign_with_advice() {
     let folder = tempfile::tempdir().unwrap();
@@ -95,7 +94,7 @@ fn a_run_goes_on_by_the_plan_that_it_was_begun_with_or_not_at_all() {
     let first = &journal(folder)[0];
     assert_eq!(first["begun"]["plan"]["trial"]["duration"], "200ms", "{first}");
 
-    // Another word for the same is the same.
+    // Another spelling of the same value is no change.
     fs::write(
         folder.join("plan.toml"),
         begun.replace("'200ms'\ntimeout", "'0.2s' # short\ntimeout").replace("0.2s", "200000us"),
@@ -109,7 +108,7 @@ fn a_run_goes_on_by_the_plan_that_it_was_begun_with_or_not_at_all() {
     let keys = ["trial.duration", "search.max", "dut[0].name"];
     let text = ends(folder, &["campaign", "resume", "plan.toml"], 2, &keys);
     assert!(text.contains("another run folder") && text.contains("restore"), "{text}");
-    // The folder itself is as it was.
+    // The folder itself is unchanged.
     ends(folder, &["campaign", "resume", "plan-run", "--quiet"], 0, &[]);
 
     let own = folder.join("plan-run/plan.toml");
@@ -130,7 +129,7 @@ fn a_run_goes_on_by_the_plan_that_it_was_begun_with_or_not_at_all() {
 
     let path = folder.join("plan-run/journal.jsonl");
     let lines = fs::read_to_string(&path).unwrap();
-    // As version 1 wrote it.
+    // The format of version 1.
     fs::write(&path, format!("{{\"plan\":{}}}\n", first["begun"]["plan"])).unwrap();
     for args in [
         &["campaign", "resume", "plan-run"][..],
@@ -149,7 +148,7 @@ fn a_run_goes_on_by_the_plan_that_it_was_begun_with_or_not_at_all() {
     }
 }
 
-/// The folder's name looks like an option to the programs that are started with it.
+/// The name of the folder looks like an option to the programs that are started with it.
 #[test]
 fn a_run_folder_may_begin_with_a_minus_sign() {
     let folder = tempfile::tempdir().unwrap();
@@ -314,8 +313,7 @@ fn a_host_that_says_too_much_or_dies_ends_the_campaign_with_a_plain_sentence() {
     }
 }
 
-/// Silent from the begin, and silent after a greeting of the right version: a request is pending in
-/// both.
+/// Silent from the start, and silent after a greeting with the correct version: in both cases a request is pending.
 #[test]
 fn a_silent_host_does_not_keep_the_user_from_stopping() {
     let folder = tempfile::tempdir().unwrap();
@@ -332,7 +330,7 @@ fn a_silent_host_does_not_keep_the_user_from_stopping() {
             with_ssh(folder, &ssh, &["campaign", "run", "plan.toml", "--dir", "my-run"]);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         wait_until("the host is not silent yet", || folder.join("silent").exists());
-        // Each of two signals of different names counts, however close they follow each other.
+        // Each of two different signals counts, however close they follow each other.
         for name in signals {
             signal(&child, name);
         }
@@ -343,7 +341,7 @@ fn a_silent_host_does_not_keep_the_user_from_stopping() {
     }
 }
 
-/// A server that never answers and, asked to end, does no more than make the file `asked`.
+/// A server that never answers; on a request to end, it only creates the file `asked`.
 fn stubborn(folder: &Path) -> PathBuf {
     let pid = folder.join("pid");
     let text = format!(
@@ -370,8 +368,7 @@ fn one_signal_ends_a_campaign_in_order_and_two_at_once_and_nothing_is_left() {
         let text = || fs::read_to_string(&pid).unwrap_or_default();
         wait_until("the server does not start", || text().ends_with('\n'));
         for (number, name) in signals.iter().enumerate() {
-            // What the first one does is over when the second comes, for two at once may count as
-            // one.
+            // The second signal is sent after the first was handled, because two at once may count as one.
             wait_until("the server is not asked to end", || {
                 number == 0 || folder.join("asked").exists()
             });
@@ -387,8 +384,8 @@ fn one_signal_ends_a_campaign_in_order_and_two_at_once_and_nothing_is_left() {
     }
 }
 
-/// In a mount namespace of its own, where nobody else's lab is: killed, resumed, and the lab is
-/// gone; one that was up before stays.
+/// In a separate mount namespace without other labs: killed, resumed, and the lab is gone; one that was up before
+/// stays.
 #[test]
 fn a_lab_is_taken_down_by_the_resume_after_a_kill_and_one_of_somebody_else_is_not() {
     let folder = tempfile::tempdir().unwrap();
@@ -418,8 +415,8 @@ fn a_lab_is_taken_down_by_the_resume_after_a_kill_and_one_of_somebody_else_is_no
     }
 }
 
-/// The load of a campaign in which dns64d gets `signal` at that load; the reasons of an invalid trial,
-/// which the campaign repeats with a new server.
+/// Runs the load of a campaign in which dns64d gets `signal` at that load. Returns the reasons if the trial is invalid;
+/// the campaign then repeats it with a new server.
 fn loaded(signal: &str) -> Result<Value, String> {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

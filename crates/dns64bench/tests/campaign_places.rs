@@ -1,5 +1,5 @@
-//! A campaign's rows say "N cores" only where that is so: this test reads from /proc itself, while
-//! the campaign runs, where the threads of each DUT may run, and holds it against the results.
+//! A campaign's rows claim "N cores" only if that is true: this test reads the CPU affinity of each DUT's threads from
+//! /proc while the campaign runs, and compares it with the results.
 
 mod common;
 
@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use common::{LENIENT_TRIAL, dns64bench, run_in, told};
 
-/// Last-resort limit of a campaign.
+/// Maximum time of a campaign.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The first lines of all plans here.
@@ -28,21 +28,21 @@ fn short() -> String {
     )
 }
 
-/// What a process of a DUT was seen to be.
+/// An observed process of a DUT.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Seen {
-    /// The start of the server, by the name of its folder.
+    /// Start of the server, named after its folder.
     start: String,
     process: u32,
-    /// Where one of its threads may run.
+    /// CPUs on which one of its threads may run.
     cpus: Vec<usize>,
 }
 
-/// Programs that have a server's folder in their arguments and are not the server: `taskset`, until
-/// it has confined itself and becomes the server, and those that remove the folder afterwards.
+/// Programs that have a server's folder in their arguments and are not the server: `taskset`, until it has set the
+/// affinity and becomes the server, and those that remove the folder afterwards.
 const HELPERS: [&str; 3] = ["taskset", "timeout", "rm"];
 
-/// Adds the threads of all processes whose command lines name a server's folder of this run.
+/// Adds the threads of all processes whose command lines contain a server's folder of this run.
 fn look(run: &Path, seen: &mut BTreeSet<Seen>) {
     let marker = format!("{}/servers/", run.display());
     for entry in fs::read_dir("/proc").unwrap().flatten() {
@@ -73,7 +73,7 @@ fn look(run: &Path, seen: &mut BTreeSet<Seen>) {
     }
 }
 
-/// Runs a plan, looking all the time; what was seen, and the results.
+/// Runs a plan under continuous observation; returns the observations and the results.
 fn watched(folder: &Path, plan: &str) -> (BTreeSet<Seen>, Value) {
     fs::write(folder.join("plan.toml"), plan).unwrap();
     let mut command = dns64bench(folder, &["campaign", "run", "plan.toml", "--quiet"]);
@@ -93,8 +93,8 @@ fn watched(folder: &Path, plan: &str) -> (BTreeSet<Seen>, Value) {
     (seen, serde_json::from_slice(&fs::read(run.join("results.json")).unwrap()).unwrap())
 }
 
-/// Programs that this test starts as DUTs: those that are installed. mtd64-ng needs the lab, and
-/// other commands are the plan's.
+/// Returns the installed programs that this test starts as DUTs. mtd64-ng needs the lab, and the plan defines the
+/// others' commands.
 fn installed() -> Vec<(Dut, &'static str)> {
     let is_there = |dut: &Dut| {
         *dut == Dut::Dns64d || dut.driver().program_name().is_some_and(|name| find(name).is_some())
@@ -134,7 +134,7 @@ fn every_dut_runs_on_the_cpus_that_its_row_claims() {
                 "{name}: {cores} cores were asked for, and it ran on: {}",
                 place.in_words()
             );
-            // The test's own observation agrees.
+            // The test's observation agrees.
             let prefix = format!("{}-", name.to_lowercase().replace(' ', "-"));
             let own = || seen.iter().filter(|seen| seen.start.starts_with(&prefix));
             let starts: BTreeSet<&str> = own().map(|seen| seen.start.as_str()).collect();
@@ -144,7 +144,7 @@ fn every_dut_runs_on_the_cpus_that_its_row_claims() {
                     .flat_map(|seen| seen.cpus.iter().copied())
                     .collect()
             };
-            // Starts for the points with other cores have other sets.
+            // Starts for the points with other numbers of cores have other sets.
             let same: Vec<&str> =
                 starts.into_iter().filter(|start| of(start) == place.cpus).collect();
             assert!(
@@ -175,7 +175,7 @@ fn every_dut_runs_on_the_cpus_that_its_row_claims() {
     assert!(shared, "{}", results["noncompliance"]);
 }
 
-/// What runs, but not as its number of cores would have it, is not called so.
+/// A DUT that runs with other CPUs than its number of cores requires has no such row.
 #[test]
 fn rows_say_what_is_true_instead() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,4 @@
-//! The clients that older tools live on in, through the real binary: closed loop, resperf,
-//! dns64perf++.
+//! Clients with the interfaces of older tools, with the real program: closed loop, resperf, dns64perf++.
 
 mod common;
 
@@ -29,7 +28,7 @@ fn queries(folder: &Path, count: u32) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Under the name of another tool, in a folder.
+/// Runs the program under the name of another tool, in a folder.
 fn run_as(name: &str, folder: &Path, args: &[&str]) -> Output {
     let link = folder.join(name);
     if !link.exists() {
@@ -92,14 +91,14 @@ fn resperf_by_name_prints_what_scripts_read() {
         .skip(1)
         .map(|line| line.split_whitespace().map(|word| word.parse().unwrap()).collect())
         .collect();
-    // 1.5 s, if this machine did not stand still at the end. 0.3 s does not divide that evenly in
-    // floating point; it does here.
+    // 1.5 s, if this machine did not stall at the end. 0.3 s does not divide that evenly in floating point; it does
+    // here.
     let ended = text
         .lines()
         .find_map(|line| line.trim().strip_prefix("Sending ended after:")?.strip_suffix(" s"));
     let ended: f64 = ended.unwrap().trim().parse().unwrap();
     assert!(ended >= 1.49, "{ended}");
-    // Less than a tenth of an interval belongs to the one before.
+    // Less than a tenth of an interval belongs to the previous one.
     let count = (ended / 0.3 + 0.9).floor() as usize;
     assert_eq!((rows.len(), rows[0].len()), (count, 8), "{plot}");
     let last_width = ended - 0.3 * (count - 1) as f64;
@@ -228,8 +227,7 @@ fn bad_input_is_named() {
 #[test]
 fn dns64perf_by_name_leaves_what_its_scripts_read() {
     let (server, folder) = (auth(), tempfile::tempdir().unwrap());
-    // The last number is the timeout in seconds. Newer versions take 50 ports per thread before the
-    // delay.
+    // The last number is the timeout in seconds. Newer versions accept 50 ports per thread before the delay.
     for last in [&["500000", "5"][..], &["50", "500000", "5"]] {
         let first = ["127.0.0.1", port(&server), "10.0.0.0/16", "1000", "1", "1"];
         let args = [&first[..], last].concat();
@@ -245,7 +243,7 @@ fn dns64perf_by_name_leaves_what_its_scripts_read() {
     }
 }
 
-/// Checks what dns64perf++ printed and wrote in `folder` about 1 000 queries.
+/// Checks the printed text and the files of dns64perf++ in `folder` for 1 000 queries.
 fn check_dns64perf(folder: &Path, text: &str) {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(
@@ -282,7 +280,7 @@ fn experiments_of_dns64perf2_print_a_time_each() {
         };
         let times: Vec<f64> = text.lines().map(|line| line.parse().unwrap()).collect();
         assert!(times.len() == 256 && times.iter().all(|&ms| ms > 0.0), "{text}");
-        // Every name of 7.0.0.0 to 7.0.255.255 was asked for once.
+        // Every name of 7.0.0.0 to 7.0.255.255 was queried once.
         assert_eq!(server.end()["queries"]["aaaa"], 65_536);
     }
 }

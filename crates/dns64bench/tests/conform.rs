@@ -1,5 +1,5 @@
-//! `conform` and `auth --conform` as programs: dns64d between them passes every MUST and SHOULD, and
-//! what cannot be judged is said.
+//! `conform` and `auth --conform` as programs: dns64d between them passes every MUST and SHOULD, and checks that cannot
+//! be judged are reported.
 
 mod common;
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use common::{PROGRAM, holds, run, run_in, show};
 
-/// A program of ours that serves; ends with the value.
+/// A program of ours that serves; ends when dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -23,7 +23,7 @@ impl Drop for Running {
     }
 }
 
-/// The far side, and the address at which it serves.
+/// Starts the test authoritative server; returns it with its address.
 fn far_side(folder: &Path) -> (Running, String) {
     let mut child = Command::new(PROGRAM)
         .args(["auth", "--conform", "--listen", "127.0.0.1:0", "--status", "far.socket"])
@@ -40,12 +40,12 @@ fn far_side(folder: &Path) -> (Running, String) {
     (Running(child), address)
 }
 
-/// A port of ours that nobody uses, for UDP and TCP, and that no client is given meanwhile.
+/// Returns a free port for UDP and TCP that no client is assigned meanwhile.
 fn free_port() -> u16 {
     campaign::ports::free(Ipv4Addr::LOCALHOST.into()).unwrap().port()
 }
 
-/// dns64d in front of the far side, and the address at which it serves; it serves when this returns.
+/// Starts dns64d in front of the test authoritative server; returns it with its address once it serves.
 fn dns64d(folder: &Path, far: &str) -> (Running, String) {
     let server = format!("127.0.0.1:{}", free_port());
     let upstream_port = far.rsplit(':').next().unwrap();
@@ -99,7 +99,7 @@ fn dns64d_passes_every_must_and_should() {
         outcomes.iter().filter(|outcome| outcome["verdict"] == verdict).collect()
     };
     let passes = |id: &Value| of("passed").iter().any(|outcome| outcome["id"] == *id);
-    // Of a sentence and our advice against it one is followed.
+    // A sentence and our advice against it: one of them is followed.
     let counts = |outcome: &&&Value| {
         outcome["level"] != "may"
             && outcome["level"] != "hardening"
@@ -124,7 +124,7 @@ fn what_cannot_be_judged_is_said() {
     let nobody = format!("127.0.0.1:{}", free_port());
     let output = run(&["conform", "--server", &nobody, "--quiet"]);
     assert_eq!(output.status.code(), Some(4), "{}", show(&[], &output));
-    // For a program that runs it: what the server is at fault for is a result.
+    // For a calling program, a fault of the server is a result.
     let output = run(&["conform", "--server", &nobody, "--quiet", "--json"]);
     assert_eq!(output.status.code(), Some(4), "{}", show(&[], &output));
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -165,7 +165,7 @@ fn the_list_needs_no_server() {
     assert_eq!(output.status.code(), Some(2), "{}", show(&[], &output));
 }
 
-/// Both are of the server that is checked: without one they would be empty.
+/// Both describe the server that is checked: without one they would be empty.
 #[test]
 fn json_and_junit_need_a_server() {
     let folder = tempfile::tempdir().unwrap();

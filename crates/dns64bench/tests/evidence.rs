@@ -1,5 +1,4 @@
-//! AuthDNS is half of the tester: its faults never count against the DUT, and its counters are
-//! compared with the trial.
+//! AuthDNS is half of the tester: its faults never count against the DUT, and its counters are compared with the trial.
 
 mod common;
 
@@ -14,7 +13,7 @@ use tempfile::TempDir;
 
 use common::{Server, count, measure, measure_once};
 
-/// AuthDNS, and a reference DUT that asks it as `asking` says.
+/// AuthDNS, and a reference DUT that queries it as `asking` configures.
 struct Site {
     auth: Server,
     dut: Server,
@@ -35,7 +34,7 @@ const LOAD: [&str; 4] = ["--rate", "500", "--duration", "2s"];
 
 impl Site {
     fn arguments<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
-        // Stalls of this host are not the subject, unless a test has its own limit.
+        // Stalls of this host are not the subject, unless a test sets a limit.
         let limit: &[&str] =
             if more.contains(&"--auth-limit") { &[] } else { &["--auth-limit", "30s"] };
         [&LOAD[..], limit, &["--auth-status", self.status.to_str().unwrap()], more].concat()
@@ -50,7 +49,7 @@ impl Site {
     }
 }
 
-/// The words of the reason of that kind; they and the data stand at the same place of their lists.
+/// Returns the text of the reason of that kind; text and data have the same position in their lists.
 fn words<'a>(trial: &'a Value, kind: &str) -> Option<&'a str> {
     let at = trial["causes"].as_array()?.iter().position(|cause| cause["kind"] == kind)?;
     trial["reasons"][at].as_str()
@@ -89,7 +88,7 @@ fn a_dut_that_caches_nothing_has_no_cached_share() {
         (3, Some(0.6)),
         "{trial}"
     );
-    // It takes the trial's rate and not much more: what is cached must not come faster.
+    // Its capacity is only slightly above the rate of the trial: cached answers must not come faster.
     let remembering = site("5000", &["--remember"]);
     let Some((trial, status)) = remembering.measure(&cached) else { return };
     assert_eq!((status, &trial["deviation"]), (0, &Value::Null), "{trial}");

@@ -1,5 +1,4 @@
-//! Files that commands write: opened before anything is measured, whole or not there, with the mode
-//! of any other file.
+//! Files that commands write: opened before the measurement, complete or absent, with the mode of any other file.
 
 mod common;
 
@@ -11,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use common::{LENIENT, PROGRAM, Server, show};
 use serde_json::Value;
 
-/// The program in `folder`, begun by a shell that does `before` first.
+/// Starts the program in `folder` from a shell that runs `before` first.
 fn after(before: &str, folder: &Path, args: &[&str]) -> Output {
     let script = format!("{before}; exec \"$0\" \"$@\"");
     let mut command = Command::new("sh");
@@ -28,7 +27,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Options of a trial whose subject is neither pacing nor lateness.
+/// Options of a trial in tests that are about neither pacing nor lateness.
 fn trial<'a>(server: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let args = [
         "measure",
@@ -56,7 +55,7 @@ fn what_cannot_be_written_is_known_before_anybody_is_asked() {
         &["closed-loop", "--outstanding", "1", "--hdr-log", "/nonexistent/log"],
         &["closed-loop", "--outstanding", "1", "--json-lines", "."],
     ] {
-        // Nobody is there, which would be said next.
+        // The absent server would be the next error.
         let args = [args, &["--server", "127.0.0.1:9"]].concat();
         let output = after("true", folder.path(), &args);
         let text = show(&args, &output);
@@ -91,7 +90,7 @@ fn a_disk_without_room_for_the_records_does_not_take_the_verdict() {
     let folder = tempfile::tempdir().unwrap();
     let args = trial(&dut.address, &["--records", "r.csv"]);
     let valid = testbed::valid_trial(|| {
-        // No file may be larger than 8 KiB. As the signal is ignored, write(2) returns the error.
+        // No file may be larger than 8 KiB. The signal is ignored, so write(2) returns the error.
         let output = after("trap '' XFSZ; ulimit -f 8", folder.path(), &args);
         let text = show(&args, &output);
         assert_eq!(output.status.code(), Some(4), "{text}");

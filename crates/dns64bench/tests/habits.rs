@@ -1,4 +1,4 @@
-//! What people and shells expect of a program: pipes that close, full disks, Ctrl-C.
+//! Conventions that people and shells rely on: closed pipes, full disks, Ctrl-C.
 
 mod common;
 
@@ -12,7 +12,7 @@ use std::thread;
 use common::{LENIENT, PROGRAM, Server, run, show};
 use serde_json::Value;
 
-/// The program with a standard output that nobody reads.
+/// Runs the program with a standard output that no process reads.
 fn unread(args: &[&str]) -> Output {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -75,15 +75,15 @@ fn a_trial_goes_on_when_nobody_reads_its_progress() {
     assert_eq!(trial["sent"], 400);
 }
 
-/// Starts the program in `folder`, sends `signal` after a line of its standard error that contains
-/// `until`, and waits for its end. Progress lines of trials that have sent nothing do not count.
+/// Starts the program in `folder`, sends `signal` after a line of its standard error that contains `until`, and waits
+/// for its end. Progress lines of trials that have sent nothing do not count.
 fn interrupted(folder: &Path, signal: &str, until: &str, args: &[&str]) -> Output {
     let mut command = Command::new(PROGRAM);
     command.args(args);
     interrupted_command(command, folder, signal, until)
 }
 
-/// The same for a command.
+/// Same for a command.
 fn interrupted_command(mut command: Command, folder: &Path, signal: &str, until: &str) -> Output {
     command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -140,7 +140,7 @@ fn an_interrupted_trial_shows_what_is_known_and_leaves_no_file() {
             (&"invalid".into(), &"interrupted".into()),
             "{text}"
         );
-        // 500 a second for as long as it lasted.
+        // 500 per second for its duration.
         assert_eq!((trial["duration_s"].as_f64().unwrap() * 500.0).round(), sent as f64, "{text}");
         assert_eq!(files(folder.path()), [""; 0], "{text}");
     }
@@ -155,7 +155,7 @@ fn an_interrupted_search_says_what_passed_and_how_it_goes_on() {
     let trials =
         ["--duration", "1s", "--timeout", "5s", "--pause", "60s", "--invalid-retries", "0"];
     let args = [&range[..], &trials, &LENIENT].concat();
-    // After the first trial's verdict it pauses for a minute, and says so.
+    // After the first trial's verdict it pauses for a minute, and prints that.
     let output = interrupted(folder.path(), "-INT", "Pause of 1m, then trial 2 of about ", &args);
     let text = show(&args, &output);
     assert!(text.contains("trial 1 of about ") && text.contains(" to go, until "), "{text}");
@@ -248,7 +248,7 @@ fn addresses_rates_and_times_are_read_as_people_write_them() {
     let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
     let port = dut.address.rsplit(':').next().unwrap();
     let server = format!("localhost:{port}");
-    // localhost may be ::1 here, where nobody listens; what matters is that it is understood.
+    // localhost may be ::1 here, without a listener; the test is that the name is accepted.
     for server in [dut.address.as_str(), &server] {
         let args = [
             "measure",
@@ -295,7 +295,7 @@ fn logs_have_no_colours_where_no_terminal_reads_them() {
     assert!(text.contains("INFO") && !text.contains('\u{1b}'), "{text}");
 }
 
-/// The program on a terminal of its own (script(1)): what it shows there.
+/// Runs the program on a separate terminal (script(1)); returns the terminal output.
 fn on_a_terminal(environment: &[(&str, &str)], args: &[&str]) -> String {
     let command = [&[PROGRAM], args].concat().join(" ");
     let mut script = Command::new("script");
@@ -364,8 +364,7 @@ fn every_command_tells_its_version() {
     }
 }
 
-/// The program as a user who is not root, with a folder for what lasts as long as the user is
-/// logged in.
+/// Runs the program as a user other than root, with a runtime folder of the user.
 fn as_a_user(runtime: &Path, args: &[&str]) -> Output {
     let mut command = match is_root() {
         true => {
@@ -385,7 +384,7 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").unwrap().uid() == 0
 }
 
-/// Processes that hold a namespace of a lab: their ids.
+/// Returns the ids of processes that hold a namespace of a lab.
 fn holders() -> Vec<String> {
     let holds = |entry: &fs::DirEntry| {
         let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
@@ -407,7 +406,7 @@ fn a_lab_that_cannot_be_noted_is_not_begun_and_one_that_is_not_up_is_not_taken_d
     let down = as_a_user(&runtime, &["lab", "down"]);
     let text = show(&["lab", "down"], &down);
     assert!(down.status.success() && text.contains("The lab was not up"), "{text}");
-    // Where its folder should be, somebody else has a file.
+    // There is a file of another user in the place of its folder.
     let taken = folder.path().join("taken");
     fs::create_dir(&taken).unwrap();
     for name in ["dns64bench", "dns64bench-65534", ".local"] {

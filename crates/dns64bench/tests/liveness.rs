@@ -11,7 +11,7 @@ use common::{LENIENT, PROGRAM, Server, run, run_valid, show};
 
 /// Runs a command that must end with `status` and print all of `words`.
 fn ends(args: &[&str], status: i32, words: &[&str]) {
-    // An invalid trial of a test about valid ones is repeated.
+    // A test about valid trials repeats an invalid one.
     let Some(output) = run_valid(args) else { return };
     let text = show(args, &output);
     assert_eq!(output.status.code(), Some(status), "{text}");
@@ -65,7 +65,7 @@ fn silence_is_told_from_refusal() {
     ends(&args, 4, &["no reply to 3 questions within 6 s"]);
 }
 
-/// Options of a short search in this journal.
+/// Options of a short search with this journal.
 fn search_options(journal: &Path) -> Vec<&str> {
     let path = journal.to_str().unwrap();
     let range = ["--min", "100", "--max", "200", "--repeat", "1", "--pause", "0s"];
@@ -119,7 +119,7 @@ fn a_block_without_spare_names_takes_any_reply() {
     let load = [&SHORT[..], &LENIENT].concat();
     let rate = ["measure", "--rate", "100", "--names", "10.0.0.0/27", "--server", &auth.address];
     ends(&[&rate[..], &load].concat(), 1, &["0 valid", "does not synthesize"]);
-    // The first trial of a search shows it.
+    // The first trial of a search detects it.
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal.jsonl");
     let few = ["search", "--names", "10.0.0.0/26", "--reuse-names", "--server", &auth.address];

@@ -1,4 +1,4 @@
-//! What other programs read: comparisons with a baseline, metrics of a running measurement.
+//! Interfaces for other programs: comparisons with a baseline, metrics of a running measurement.
 
 mod common;
 
@@ -13,8 +13,7 @@ use serde_json::Value;
 
 use common::{LENIENT, LENIENT_TRIAL, PROGRAM, Server, dns64bench, holds, run, run_in, show, told};
 
-/// One search of a reference DUT that answers one of the two rates. Pacing and lateness are not its
-/// subject.
+/// Runs one search of a reference DUT that answers one of the two rates. The test is about neither pacing nor lateness.
 fn one_search() -> String {
     format!(
         "name = 'gate'\ntopology = 'loopback'\n[trial]\nduration = '400ms'\n{LENIENT_TRIAL}\
@@ -49,7 +48,7 @@ fn what_is_printed_is_as_its_schema_says() {
     };
     for (schema, args) in [
         ("trial", with(&["measure", "--rate", "300"], &dut.address)),
-        // Nothing listens there: most of a trial is absent then.
+        // There is no listener at this address, so most fields of a trial are absent.
         ("trial", with(&["measure", "--rate", "300", "--liveness", "false"], "127.0.0.1:9")),
         ("trial", with(&["measure", "--rate", "300", "--environment", "false"], &dut.address)),
         (
@@ -131,7 +130,7 @@ fn a_gate_that_cannot_decide_is_not_green() {
     }
 }
 
-/// A measurement that shows its metrics, and where it does; ended with the value.
+/// A measurement that serves its metrics, and their address; ends when dropped.
 struct Shown {
     child: Child,
     address: String,
@@ -149,7 +148,7 @@ impl Shown {
         let line = lines
             .find_map(|line| line.ok().filter(|line| line.starts_with("Metrics: ")))
             .expect("an address");
-        // Somebody must read what it says besides.
+        // The rest of its output must be read.
         thread::spawn(move || lines.for_each(drop));
         let address =
             line.trim_start_matches("Metrics: http://").trim_end_matches("/metrics").to_owned();
@@ -165,7 +164,7 @@ impl Shown {
         text
     }
 
-    /// The value of a sample.
+    /// Returns the value of a sample.
     fn value(text: &str, name: &str) -> Option<f64> {
         text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
     }
@@ -180,7 +179,7 @@ impl Shown {
         text
     }
 
-    /// What it prints at its end.
+    /// Returns the text that it prints at its end.
     fn end(mut self) -> Value {
         let mut text = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
@@ -241,7 +240,7 @@ fn a_closed_loop_is_seen_while_it_runs() {
     assert!(seen <= result["sent"].as_f64().unwrap(), "{seen}: {result}");
 }
 
-/// A search has several trials; what has ended is counted, and the rate is the one that is tried.
+/// A search has several trials; finished ones are counted, and the rate is the current one.
 #[test]
 fn a_search_is_seen_while_it_runs() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The real program against real sockets on loopback.
+//! The real program with real sockets on loopback.
 
 mod common;
 
@@ -122,7 +122,7 @@ fn cached_share_repeats_names_that_were_resolved() {
     ];
     let Some((trial, status)) = measure(&auth.address, &more) else { return };
     assert_eq!((status, count(&trial, "/valid")), (0, 1000), "{trial}");
-    // 200 fresh names, and twice 500 that were resolved before.
+    // 200 new names, and twice 500 that were resolved before.
     assert_eq!(count(&trial, "/names/count"), 1200);
 }
 
@@ -160,7 +160,7 @@ fn records_say_the_same_as_the_result() {
         rows.iter().filter(|r| r[3] == "0" && r[6] == "-1").count() as u64,
         count(&trial, "/lost")
     );
-    // The send times give the same largest lateness as the audit, to the histogram's three digits.
+    // The send times give the same maximum lateness as the audit, to the histogram's three digits.
     let sent: Vec<i64> = rows.iter().map(|r| r[2].parse().unwrap()).collect();
     let spread =
         sent.iter().enumerate().map(|(i, t)| t - sent[0] - i as i64 * 1_000_000).max().unwrap()
@@ -189,7 +189,7 @@ fn queries_leave_from_many_addresses() {
         assert_eq!(count(&trial, "/settings/source_addresses"), 256);
         assert_eq!(count(&trial, "/wrong/destination"), 0);
     }
-    // The terminal output has the number of addresses as well.
+    // The terminal output also contains the number of addresses.
     let args = [&["measure", "--quiet", "--server", &dut.address], &load[..]].concat();
     let output = run(&args);
     assert!(show(&args, &output).contains("addresses of 127.1.0.0/24"), "{}", show(&args, &output));
@@ -215,7 +215,7 @@ fn nothing_is_sent_where_source_addresses_are_not_local() {
     assert!(server.recv(&mut [0; 512]).is_err(), "somebody asked");
 }
 
-/// `measure --plan -` with this on standard input.
+/// Runs `measure --plan -` with this plan on standard input.
 fn measure_plan(plan: &str, more: &[&str]) -> Output {
     let args =
         [&["measure", "--plan", "-", "--json", "--quiet", "--liveness", "false"], more].concat();
@@ -227,7 +227,7 @@ fn measure_plan(plan: &str, more: &[&str]) -> Output {
         .stderr(Stdio::piped())
         .spawn();
     let mut child = child.unwrap();
-    // Who refuses its options does not read.
+    // A program that rejects its options does not read its input.
     let _ = child.stdin.take().unwrap().write_all(plan.as_bytes());
     child.wait_with_output().unwrap()
 }
@@ -239,7 +239,7 @@ fn a_plan_as_json_is_the_trial_that_is_carried_out() {
     (plan.duration, plan.aaaa_share) = (Nanos::SECOND, Share::ONE);
     // A stall of this host must not make replies late.
     plan.timeout = Nanos(5 * Nanos::SECOND.0);
-    // None of these has an option of its own, or they got lost on the way through options once.
+    // These have no option of their own, or were once lost in the conversion to options.
     (plan.check_own_aaaa, plan.spin, plan.first_name) = (false, Spin::Never, 77);
     plan.send_cost = Some(SendCost { wake_up: Nanos(20_000), query: Nanos(1_000) });
     plan.subject = Subject::Tester { factor: 2.2, delta: 0.1 };
@@ -306,7 +306,7 @@ fn a_self_test_vouches_for_a_single_trial() {
         let (trial, _) = measure_once(&auth.address, &[&more[..], &of_both].concat());
         trial["facts"]["proof"].clone()
     };
-    // A self-test of one second on one host validates, but is not compliant with RFC 8219 itself.
+    // A self-test of one second on one host validates the tester, but is itself not compliant with RFC 8219.
     let below = proof("500");
     assert!(below["not_compliant"]["delta"].is_number(), "{below}");
     let above = proof("2000");
@@ -316,7 +316,7 @@ fn a_self_test_vouches_for_a_single_trial() {
     assert_eq!(alone["facts"]["proof"], "none");
 }
 
-/// The counters of the AuthDNS with this status socket.
+/// Returns the counters of the AuthDNS with this status socket.
 fn counters_at(status: &Path) -> Value {
     let mut line = String::new();
     BufReader::new(UnixStream::connect(status).unwrap()).read_line(&mut line).unwrap();
@@ -523,14 +523,14 @@ fn bad_usage_says_what_would_be_right() {
 
 /// A search that is killed when `trials` of its trials are in the journal, and then resumed.
 struct Resumed {
-    /// The journal's lines of all trials that finished.
+    /// Journal lines of all finished trials.
     finished: Vec<String>,
-    /// What it found, and all that it said.
+    /// Result, and the complete output.
     found: Value,
     text: String,
 }
 
-/// Carries out the search of `args`, to which the server and the journal are added.
+/// Runs the search of `args`, to which the server and the journal are added.
 fn killed_and_resumed(trials: usize, server: &str, args: &[&str]) -> Resumed {
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal.jsonl");

@@ -1,4 +1,4 @@
-//! Several testers that share a trial, as processes on this host, and one verdict on all of it.
+//! Several testers that share a trial, as processes on this host, and one verdict on the whole trial.
 
 mod common;
 
@@ -19,14 +19,13 @@ use common::{INVALID, LENIENT, Server, count, dns64bench, holds, run_in, show, t
 /// Time for the testers of a trial to start.
 const AHEAD: Duration = Duration::from_secs(4);
 
-/// The moment at which a trial starts, as `--start-at` takes it.
+/// Returns the start time of a trial in the format of `--start-at`.
 fn soon() -> String {
     let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + AHEAD;
     format!("{}.{:09}", at.as_secs(), at.subsec_nanos())
 }
 
-/// Queries of a trial. A socket's receive buffer has room for all of them, so that a reader that is
-/// held up loses none.
+/// Number of queries of a trial. The receive buffer of a socket holds all of them, so that a delayed reader loses none.
 const QUERIES: u64 = 180;
 
 /// Options of all testers of a trial at `server`.
@@ -36,7 +35,7 @@ fn common_part<'a>(server: &'a str, start: &'a str) -> Vec<&'a str> {
     [&trial[..], &rest, &LENIENT].concat()
 }
 
-/// A tester that is shard `shard`, such as `1/3`, whose result goes into `folder`.
+/// Starts the tester of shard `shard`, such as `1/3`, whose result goes into `folder`.
 fn tester(folder: &Path, server: &str, start: &str, shard: &str, more: &[&str]) -> Child {
     let records = records_of(shard);
     let own = ["--shard", shard, "--records", &records];
@@ -47,18 +46,18 @@ fn tester(folder: &Path, server: &str, start: &str, shard: &str, more: &[&str]) 
     dns64bench(folder, &args).stdout(file).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// The name of the file with the result of shard `1/3`: `1-3.json`.
+/// Returns the name of the file with the result of shard `1/3`: `1-3.json`.
 fn file_of(shard: &str) -> String {
     format!("{}.json", shard.replace('/', "-"))
 }
 
-/// The name of the file with its records: `1-3.parquet`.
+/// Returns the name of the file with its records: `1-3.parquet`.
 fn records_of(shard: &str) -> String {
     format!("{}.parquet", shard.replace('/', "-"))
 }
 
-/// Number and name of each query in the records of these testers, with its scheduled time in
-/// nanoseconds since the trial's start.
+/// Returns number and name of each query in the records of these testers, with its scheduled time in nanoseconds since
+/// the start of the trial.
 fn schedule_of(folder: &Path, shards: &[&str]) -> BTreeSet<(i64, String, i64)> {
     let mut all = BTreeSet::new();
     for shard in shards {
@@ -77,17 +76,17 @@ fn schedule_of(folder: &Path, shards: &[&str]) -> BTreeSet<(i64, String, i64)> {
 
 const THREE: [&str; 3] = ["0/3", "1/3", "2/3"];
 
-/// Three testers that share a trial.
+/// Starts three testers that share a trial.
 fn three(folder: &Path, server: &str, more: &[&str]) -> [Child; 3] {
     let start = soon();
     THREE.map(|shard| tester(folder, server, &start, shard, more))
 }
 
-/// Merges what three testers have left.
+/// Merges the results of three testers.
 fn merged(folder: &Path, more: &[&str]) -> (Value, Output) {
     let files = THREE.map(file_of);
     let files = files.each_ref().map(String::as_str);
-    // In another order than theirs.
+    // In a different order.
     let args = [&["merge", files[2], files[0], files[1], "--json"], more].concat();
     let output = run_in(folder, &args);
     let result = serde_json::from_slice(&output.stdout);
@@ -101,13 +100,12 @@ fn signal(child: &Child, name: &str) {
     assert!(done.unwrap().success());
 }
 
-/// Id and name of each query of a valid trial. The testers of `shards` share it; its server does not
-/// answer.
+/// Returns ID and name of each query of a valid trial. The testers of `shards` share it; its server does not answer.
 fn queries_of(folder: &Path, shards: &[&str], more: &[&str]) -> Option<BTreeSet<(u16, String)>> {
     testbed::valid_trial(|| {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let (address, start) = (socket.local_addr().unwrap().to_string(), soon());
-        // No reply is waited for.
+        // No reply is expected.
         let more = [more, &["--timeout", "100ms"]].concat();
         let testers = shards.iter().map(|shard| tester(folder, &address, &start, shard, &more));
         let testers: Vec<Child> = testers.collect();
@@ -189,14 +187,14 @@ fn three_testers_have_one_verdict() {
     assert!((least..=most).contains(&us(&result, "p50")), "{result:#}");
     assert_eq!(us(&result, "max"), of_all("max").into_iter().reduce(f64::max).unwrap());
 
-    // A clock that is off.
+    // A wrong clock.
     let (off, output) = merged(folder.path(), &["--offset", "1=40s", "--offset", "2=-3us"]);
     assert_eq!(output.status.code(), Some(3), "{off:#}");
     let causes = off["causes"].as_array().unwrap();
     assert_eq!((causes.len(), &causes[0]["shard"]), (1, &1.into()), "{causes:?}");
     assert_eq!(causes[0]["reason"]["kind"], "clock_off");
 
-    // In words.
+    // As text.
     let files = THREE.map(file_of);
     let words = run_in(folder.path(), &["merge", &files[0], &files[1], &files[2]]);
     let text = String::from_utf8_lossy(&words.stdout).into_owned();
@@ -207,12 +205,12 @@ fn three_testers_have_one_verdict() {
     let lacking = run_in(folder.path(), &["merge", &files[0], &files[2]]);
     assert_eq!(lacking.status.code(), Some(2));
     assert!(told(&lacking).contains("shard 1 of 3 is missing"), "{}", told(&lacking));
-    // Of one that was ended before it could write.
+    // The file of a tester that ended before it could write.
     fs::write(folder.path().join("x.json"), "").unwrap();
     let ended = run_in(folder.path(), &["merge", &files[0], "x.json", &files[2]]);
     assert_eq!(ended.status.code(), Some(2));
     assert!(told(&ended).contains("x.json is empty: its tester was ended"), "{}", told(&ended));
-    // And what is no result at all.
+    // A file that contains no result.
     fs::write(folder.path().join("x.json"), "{}").unwrap();
     let nothing = run_in(folder.path(), &["merge", "x.json"]);
     assert_eq!(nothing.status.code(), Some(2));
@@ -225,8 +223,7 @@ fn testers_that_end_early_or_stall_spoil_the_trial() {
     let server = UdpSocket::bind("127.0.0.1:0").unwrap();
     server.set_read_timeout(Some(testbed::LAST_RESORT)).unwrap();
     let address = server.local_addr().unwrap().to_string();
-    // The trial is long, so that both signals come while queries are sent, and the stall is longer
-    // than the limit.
+    // The trial is long, so that both signals arrive while queries are sent, and the stall is longer than the limit.
     let trial = ["measure", "--server", &address, "--rate", "30", "--duration", "6s"];
     let limits = ["--timeout", "100ms", "--window-limit", "100", "--lateness-limit", "1s"];
     let start = soon();
@@ -258,14 +255,14 @@ fn testers_that_end_early_or_stall_spoil_the_trial() {
     assert_eq!(count(&result["shards"][2], "/counts/sent"), 60, "a late tester sends all queries");
 }
 
-/// Status 1 of the job for Slurm stands for a DUT that failed and for nothing else.
+/// Status 1 of the job for Slurm means only that a DUT failed.
 #[test]
 fn a_slurm_job_without_a_verdict_ends_with_status_4() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("dns64bench-7")).unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/shards/dns64bench.sbatch");
-    // Neither Slurm nor dns64bench comes into it: the folder of the first job is there already, what
-    // the second would start is not, and the third has no id.
+    // Neither Slurm nor dns64bench is started: the folder of the first job exists already, the second would start a
+    // missing program, and the third has no id.
     for (job, words) in
         [(Some("7"), "dns64bench-7"), (Some("8"), "ended with status 127"), (None, "SLURM_JOB_ID")]
     {

@@ -1,4 +1,4 @@
-//! `try` against dns64d with the printed lines, and against servers that are not configured.
+//! `try` with dns64d and the printed lines, and with servers that are not configured.
 
 mod common;
 
@@ -10,10 +10,10 @@ use std::process::{Child, Command, Stdio};
 use common::{PROGRAM, Server, holds, run, show};
 use serde_json::Value;
 
-/// Any free port for AuthDNS: tests run at the same time.
+/// Any free port for AuthDNS: tests run in parallel.
 const AUTH: [&str; 2] = ["--auth-listen", "127.0.0.1:0"];
 
-/// A server of this program that is killed at the end.
+/// A server of this program that is killed when dropped.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -57,8 +57,8 @@ fn a_port_that_is_taken_names_the_option() {
     assert!(text.contains("another address for AuthDNS, such as --auth-listen"), "{text}");
 }
 
-/// The printed lines of dns64d, and nothing else but an address, make it a server that `try`
-/// measures; an interruption leaves one object with the results so far.
+/// dns64d with the printed lines, and an address as the only addition, can be measured by `try`; an interruption leaves
+/// one object with the results so far.
 #[test]
 fn dns64d_with_the_printed_lines_is_measured() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What the tests of the real program share.
+//! Helpers for tests of the real program.
 #![allow(unreachable_pub, dead_code)]
 
 use std::collections::BTreeMap;
@@ -14,21 +14,21 @@ use serde_json::Value;
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_dns64bench");
 
-/// Options of trials whose subject is not pacing.
+/// Options of trials in tests that are not about pacing.
 pub const LENIENT: [&str; 4] = ["--window-limit", "100", "--lateness-limit", "30s"];
 
-/// The keys of `[trial]` in campaigns whose subject is neither pacing nor lateness.
+/// Keys of `[trial]` in campaigns of tests that are about neither pacing nor lateness.
 pub const LENIENT_TRIAL: &str = "timeout = '3s'\npause = '0s'\nmax-burst = '500us'\n\
                                  window-limit = 100\nlateness-limit = '30s'\nauth-limit = '30s'\n";
 
-/// A server of the program under test; ends with the value.
+/// A server of the program under test; ends when dropped.
 pub struct Server {
     child: Child,
     pub address: String,
 }
 
 impl Server {
-    /// Starts `args` on a port that the kernel chooses, and reads it from what the server says.
+    /// Starts `args` on a port chosen by the kernel, and reads the port from the output.
     pub fn start(args: &[&str]) -> Server {
         let mut command = Command::new(PROGRAM);
         command
@@ -44,12 +44,12 @@ impl Server {
         Server { child, address }
     }
 
-    /// Its process id.
+    /// Returns its process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Ends it as a user would and returns its counters.
+    /// Ends it like a user would, and returns its counters.
     pub fn end(mut self) -> Value {
         let _ = Command::new("kill").arg(self.child.id().to_string()).status();
         let mut text = String::new();
@@ -79,8 +79,8 @@ pub fn show(args: &[&str], output: &Output) -> String {
     )
 }
 
-/// Carries out one trial: its result and the program's status. Pacing is not judged and the timeout
-/// is [`TIMEOUT`], unless `more` has these options.
+/// Runs one trial; returns its result and the exit status. Pacing is not judged and the timeout is [`TIMEOUT`], unless
+/// `more` has these options.
 pub fn measure_once(address: &str, more: &[&str]) -> (Value, i32) {
     let unless = |option: &str, words: &'static [&'static str]| -> &[&str] {
         if more.contains(&option) { &[] } else { words }
@@ -100,17 +100,16 @@ pub fn measure_once(address: &str, more: &[&str]) -> (Value, i32) {
     (trial, output.status.code().unwrap())
 }
 
-/// Long enough that a stall of this machine makes no reply late. A trial in which no query is lost
-/// does not last longer for it.
+/// Long enough that a stall of this machine makes no reply late. A trial in which no query is lost does not take longer
+/// because of it.
 const TIMEOUT: [&str; 2] = ["--timeout", "5s"];
 
-/// Status of a trial that the tester's host spoiled.
+/// Status of a trial that was invalidated by the tester's host.
 pub const INVALID: i32 = 3;
 
-/// As [`measure_once`], but a valid trial: see [`testbed::valid_trial`].
+/// Same as [`measure_once`], but for a valid trial: see [`testbed::valid_trial`].
 pub fn measure(address: &str, more: &[&str]) -> Option<(Value, i32)> {
-    // A repeated trial has names of its own, because a name that is asked for again within the
-    // timeout counts as a retry.
+    // A repeated trial has different names, because a name that is queried again within the timeout counts as a retry.
     let mut first_names = ["0", "1000000"].into_iter();
     testbed::valid_trial(|| {
         let names = ["--first-name", first_names.next().expect("there are two trials at most")];
@@ -132,7 +131,7 @@ pub fn run_valid(args: &[&str]) -> Option<Output> {
 /// Checks an output against the schema that `dns64bench schema NAME` prints.
 pub fn holds(name: &'static str, value: &Value) {
     static SCHEMAS: Mutex<BTreeMap<&str, Validator>> = Mutex::new(BTreeMap::new());
-    // A failed check of another test leaves the map as it was.
+    // A failed check of another test leaves the map unchanged.
     let mut schemas = SCHEMAS.lock().unwrap_or_else(PoisonError::into_inner);
     let schema = schemas.entry(name).or_insert_with(|| {
         let printed = Command::new(PROGRAM).args(["schema", name]).output().unwrap();
@@ -148,7 +147,7 @@ pub fn count(trial: &Value, of: &str) -> u64 {
     trial.pointer(of).and_then(Value::as_u64).unwrap_or_else(|| panic!("no {of} in {trial}"))
 }
 
-/// The program in a folder of its own.
+/// Returns the program with `folder` as its working folder.
 pub fn dns64bench(folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(PROGRAM);
     command.current_dir(folder).args(args).stdin(Stdio::null());
@@ -164,15 +163,14 @@ pub fn told(output: &Output) -> String {
     format!("{:?}\n{}", output.status, String::from_utf8_lossy(&both))
 }
 
-/// The journal of the campaign of `plan.toml` in `folder`.
+/// Returns the journal of the campaign of `plan.toml` in `folder`.
 pub fn journal(folder: &Path) -> Vec<Value> {
     let text = fs::read_to_string(folder.join("plan-run/journal.jsonl")).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Runs the campaign of `plan.toml` in `folder` and sends `signal` to its DUT while the first trial
-/// of a point of this kind (`search`, `load`) is under way. At each start the DUT writes its process
-/// id into the file `pid`.
+/// Runs the campaign of `plan.toml` in `folder` and sends `signal` to its DUT during the first trial of a point of this
+/// kind (`search`, `load`). At each start the DUT writes its process id into the file `pid`.
 pub fn signal_in_a_trial(folder: &Path, kind: &str, signal: &str) -> Output {
     let scratch = folder.join("scratch");
     fs::create_dir(&scratch).unwrap();
@@ -188,14 +186,14 @@ pub fn signal_in_a_trial(folder: &Path, kind: &str, signal: &str) -> Output {
         journal.is_ok_and(|text| text.contains(&begins))
     });
     let process = fs::read_to_string(folder.join("pid")).unwrap_or_default();
-    // Before its first query the trial resolves a few names only.
+    // Before its first query, the trial only resolves a few names.
     let before = asked_of_authdns(&scratch);
     wait_until("the trial's queries", &|| asked_of_authdns(&scratch) >= before + 40);
     let _ = Command::new("kill").args([signal, process.trim()]).status();
     child.wait_with_output().unwrap()
 }
 
-/// Number of queries to the running AuthDNS of a campaign with this folder for temporary files.
+/// Returns the number of queries to the running AuthDNS of a campaign with this folder for temporary files.
 fn asked_of_authdns(scratch: &Path) -> u64 {
     let files = fs::read_dir(scratch).unwrap().flatten();
     let sockets =
