@@ -27,7 +27,7 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(300);
 /// AuthDNS's address on the self-test link of the lab.
 const AUTH: &str = "198.18.1.2";
 
-/// The lab, with what runs in it.
+/// The lab and the processes in it.
 pub(crate) struct Lab {
     pub(crate) program: String,
     pub(crate) ours: String,
@@ -41,7 +41,7 @@ impl Lab {
         Lab::up_with(&program, &process::target().join("release/xtask"))
     }
 
-    /// The same with a dns64bench and an xtask that are there already.
+    /// Sets up the lab with existing builds of dns64bench and xtask.
     pub(crate) fn up_with(program: &Path, ours: &Path) -> Result<Lab> {
         let [program, ours] = [program, ours].map(|path| path.to_string_lossy().into_owned());
         output(&program, &["lab", "up"], LIMIT)?;
@@ -58,27 +58,27 @@ impl Lab {
         Ok(server)
     }
 
-    /// AuthDNS of a build with one thread; its names all have AAAA records.
+    /// Starts AuthDNS of a build with one thread; all its names have AAAA records.
     fn serve_authdns(&self, program: &str, more: &[&str]) -> Result<Server> {
         let listen = format!("{AUTH}:53");
         let words = [program, "auth", "--listen", &listen, "--aaaa-share", "1", "--threads", "1"];
         self.serve(&[&words[..], more].concat())
     }
 
-    /// Runs the Measurer in `tester` against AuthDNS itself, whose names all have AAAA records, and
-    /// returns its result, whatever the verdict.
+    /// Runs the Measurer in `tester` directly against AuthDNS, all of whose names have AAAA records, and returns its
+    /// result for any verdict.
     fn measure(&self, more: &[&str]) -> Result<Value> {
         self.measure_with(&[&["--aaaa-share", "1"], more].concat())
     }
 
-    /// The same against a DNS64 server, with names that have no AAAA records.
+    /// Runs the Measurer against a DNS64 server, with names that have no AAAA records.
     pub(crate) fn measure_names_without_aaaa(&self, more: &[&str]) -> Result<Value> {
         self.measure_with(&[&["--expect-prefix", "64:ff9b::/96"], more].concat())
     }
 
     fn measure_with(&self, more: &[&str]) -> Result<Value> {
         let common = [&self.program, "measure", "--json", "--quiet"];
-        // A second, however short the trial is, unless it says otherwise.
+        // One second by default, however short the trial is.
         let patience: &[&str] =
             if more.contains(&"--timeout") { &[] } else { &["--timeout", "1s"] };
         let args = self.exec("tester", &[&common[..], more, patience].concat());
@@ -101,8 +101,8 @@ pub(crate) fn run(keeping: &Keeping) -> Result<ExitCode> {
     claims.conclude(keeping)
 }
 
-/// Trials at a rate that are to be looked at, and how many may be tried for that: what one stall of
-/// the machine does to a trial shows beside the others.
+/// Number of trials that are evaluated at a rate, and maximum number of attempts: the effect of a single stall shows by
+/// comparison.
 const SOUND: usize = 3;
 const TRIED: usize = 6;
 
@@ -156,19 +156,18 @@ fn pacing(lab: &Lab, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// Whether the tester spoiled a trial, which then says nothing.
+/// True if the tester invalidated a trial, which then has no result.
 pub(crate) fn is_spoiled(trial: &Value) -> bool {
     trial["verdict"] == "invalid"
 }
 
-/// Why a trial did not pass.
+/// Returns the reasons for which a trial did not pass.
 pub(crate) fn reasons(trial: &Value) -> String {
     let words = trial["reasons"].as_array().into_iter().flatten().filter_map(Value::as_str);
     words.collect::<Vec<_>>().join("; ")
 }
 
-/// Replies per second of AuthDNS and of a null reflector, each alone on CPU 1 and asked for more
-/// than it can do.
+/// Measures replies per second of AuthDNS and of a null reflector, each alone on CPU 1 and under overload.
 fn auth_against_reflector(lab: &Lab, claims: &mut Claims) -> Result<()> {
     println!("\nSaturated server on one core: replies in 3 s, AuthDNS against a null reflector");
     let file = lab.queries()?;
@@ -192,8 +191,8 @@ fn auth_against_reflector(lab: &Lab, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// The highest rate at which the self-test passes: ours with AuthDNS, and a dns64perf++-style
-/// sender with one NSD core.
+/// Measures the highest rate at which the self-test passes: ours with AuthDNS, and a dns64perf++-style sender with one
+/// NSD core.
 fn self_test_against_classic(lab: &Lab, claims: &mut Claims) -> Result<()> {
     println!("\nSelf-test on this machine's cores");
     let (what, wanted) =
@@ -251,11 +250,11 @@ fn self_test_against_classic(lab: &Lab, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// Tries at a rate: an odd number, more than half of which decide.
+/// Attempts at a rate: an odd number, more than half of which decide.
 const TRIES: u32 = 5;
 
-/// The highest of the rates up to 600 000, in steps of about 5 %, that passes in most of [`TRIES`]
-/// tries; this machine is noisy, and a rate that passes once in five tries is not sustained.
+/// Returns the highest rate up to 600 000, in steps of about 5 %, that passes in most of [`TRIES`] attempts. This
+/// machine is noisy, and a rate that passes once in five attempts is not sustained.
 fn highest(mut passes: impl FnMut(u64) -> Result<bool>) -> Result<u64> {
     let (mut low, mut high) = (0, 600_000_u64);
     while high - low > (low / 20).max(2_000) {

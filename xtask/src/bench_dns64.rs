@@ -1,5 +1,5 @@
-//! `bench dns64`: dns64d beside Unbound, BIND and PowerDNS Recursor, each on one core of the lab,
-//! all in one run.
+//! `bench dns64`: dns64d compared with Unbound, BIND and PowerDNS Recursor, each on one core of the lab, all in one
+//! run.
 
 mod against;
 
@@ -25,12 +25,12 @@ use crate::servers::{
 
 pub(crate) use against::run as against;
 
-/// The DUT's core; tester and AuthDNS share the other one.
+/// Core of the DUT; tester and AuthDNS share the other one.
 const DUT_CPU: &str = "1";
 const TESTER_CPU: &str = "0";
 /// Queries in flight in closed-loop runs.
 const OUTSTANDING: &str = "200";
-/// How long a closed loop lasts.
+/// Duration of a closed loop.
 const LOOP: Duration = Duration::from_secs(4);
 const CACHED_NAMES: u32 = 10_000;
 const MEMORY_NAMES: u32 = 1_000_000;
@@ -55,17 +55,16 @@ const DUTS: [Dut; 4] = [
     Dut { kind: servers::Dut::Powerdns, for_memory: false },
 ];
 
-/// Rounds: every server has its turn in each, so that a slow phase of this machine meets all of
-/// them.
+/// Rounds: every server has a turn in each, so that a slow phase of this machine affects all of them.
 const ROUNDS: usize = 3;
 const LATENCY_ROUNDS: usize = 8;
 
-/// The clients, from the dearest to the cheapest in CPU time per query: what is left for AuthDNS,
-/// and what a fast server waits for, depends on them.
+/// Clients by decreasing CPU time per query. The client determines how much CPU is left for AuthDNS, and thus how long
+/// a fast server waits.
 const CLIENTS: [&str; 3] = ["dnsperf", "closed-loop", "+ UDP_SEGMENT"];
 const NAME_SETS: [&str; 2] = ["different names", "cached names"];
 
-/// Answers per second, and the share of a core that the server used meanwhile.
+/// Answers per second, and the share of a core that the server used.
 #[derive(Clone, Copy, Default)]
 struct Load {
     rate: f64,
@@ -73,16 +72,16 @@ struct Load {
 }
 
 impl Load {
-    /// Answers per second of the server's CPU time.
+    /// Returns answers per second of the server's CPU time.
     fn per_cpu_second(self) -> f64 {
         self.rate / self.cpu
     }
 }
 
-/// One round of a server: for each set of names what each client saw.
+/// One round of a server: results of each client for each set of names.
 type Round = [[Load; CLIENTS.len()]; NAME_SETS.len()];
 
-/// What was measured of one server.
+/// Results of one server.
 struct Figures<'a> {
     dut: &'a Dut,
     program: PathBuf,
@@ -92,26 +91,26 @@ struct Figures<'a> {
     p99_us: Vec<[Latency; 2]>,
 }
 
-/// The 99th percentile of the round-trip time in µs at a rate.
+/// 99th percentile of the round-trip time in µs at a rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Latency {
-    /// Microseconds, of a trial in which one in a thousand queries at the most had no valid reply.
+    /// Microseconds, of a trial in which at most one in a thousand queries had no valid reply.
     Of(f64),
-    /// The server does not answer all.
+    /// The server does not answer all queries.
     Overloaded,
-    /// The tester spoiled the trial, and again when it was repeated.
+    /// The tester invalidated the trial and its repetition.
     Spoiled,
 }
 
 impl Latency {
-    /// The time, if it is known.
+    /// Returns the time, if it is known.
     fn us(self) -> Option<f64> {
         if let Latency::Of(us) = self { Some(us) } else { None }
     }
 }
 
 impl Figures<'_> {
-    /// All that was measured, as the raw data that is kept.
+    /// Returns all results as raw data for the results file.
     fn raw(&self) -> Value {
         let loads = |set: &[Load; CLIENTS.len()]| {
             let load = |(client, load): (&&str, &Load)| json!({ "client": client, "answers_per_s": load.rate, "cpu": load.cpu });
@@ -130,7 +129,7 @@ impl Figures<'_> {
         })
     }
 
-    /// The medians over the rounds.
+    /// Returns the medians over the rounds.
     fn load(&self, set: usize, client: usize) -> Load {
         let of = |pick: fn(&Load) -> f64| {
             median(self.rounds.iter().map(|round| pick(&round[set][client])))
@@ -138,12 +137,12 @@ impl Figures<'_> {
         Load { rate: of(|load| load.rate), cpu: of(|load| load.cpu) }
     }
 
-    /// The highest rate that any client saw, the median over the rounds.
+    /// Returns the highest rate of any client, as the median over the rounds.
     fn highest(&self, set: usize) -> f64 {
         (0..CLIENTS.len()).map(|client| self.load(set, client).rate).fold(0.0, f64::max)
     }
 
-    /// Half of what dnsperf saw of different names.
+    /// Returns half of dnsperf's rate with different names.
     fn half_rate(&self) -> u64 {
         (self.load(0, 0).rate / 2.0) as u64
     }
@@ -153,7 +152,7 @@ fn summary(values: impl Iterator<Item = f64>) -> Option<Summary> {
     Summary::of(&values.collect::<Vec<f64>>())
 }
 
-/// Of what was measured in every round, else nothing.
+/// Returns the summary if there is a value for every round.
 fn summary_if_all(values: impl Iterator<Item = Option<f64>>) -> Option<Summary> {
     Summary::of(&values.collect::<Option<Vec<f64>>>()?)
 }
@@ -205,7 +204,7 @@ pub(crate) fn run(keeping: &Keeping) -> Result<ExitCode> {
     claims.conclude(keeping)
 }
 
-/// Gives every server its turn; one that fails is heard of no more.
+/// Gives every server its turn; one that fails is removed.
 fn each(all: &mut Vec<Figures<'_>>, mut measure: impl FnMut(&mut Figures<'_>) -> Result<()>) {
     all.retain_mut(|figures| {
         let measured = measure(figures);
@@ -216,15 +215,15 @@ fn each(all: &mut Vec<Figures<'_>>, mut measure: impl FnMut(&mut Figures<'_>) ->
     });
 }
 
-/// All-different names per second of one server, as two closed loops see them.
+/// Different names per second of one server, as measured by two closed loops.
 pub(crate) struct ClosedLoops {
     pub(crate) dnsperf: f64,
     /// With UDP_SEGMENT.
     pub(crate) ours: f64,
 }
 
-/// Answers per second of dns64d, on one core, to a closed loop that asks for all-different names, of
-/// which each takes two questions to AuthDNS; `operator` is what it is told besides.
+/// Measures the answers per second of dns64d on one core to a closed loop with different names, each of which needs two
+/// AuthDNS answers; `operator` is additional configuration.
 pub(crate) fn dns64d_of_different_names(
     lab: &Lab,
     operator: &Operator,
@@ -238,9 +237,9 @@ pub(crate) fn dns64d_of_different_names(
     Ok(closed_loop(lab, &server, &names, if offload { "true" } else { "false" })?.rate)
 }
 
-/// What closed loops see of each server that is here.
+/// Measures each installed server with closed loops.
 pub(crate) fn different_names() -> Result<Vec<(&'static str, ClosedLoops)>> {
-    // No sender or reflector of xtask's runs here, so that no release build of it is needed.
+    // Neither sender nor reflector of xtask runs here, so no release build of it is needed.
     let lab = Lab::up_with(&Build::Release.dns64bench()?, &process::this_program()?)?;
     let names = Names::write(lab.folder.path())?;
     let _auth = serve_auth(&lab)?;
@@ -301,13 +300,12 @@ fn program(lab: &Lab, dut: &Dut) -> Option<PathBuf> {
     if ours { Some(Path::new(&lab.program).with_file_name(name)) } else { find(name) }
 }
 
-/// Starts a server with one thread on the DUT's core, and waits until it answers; some need
-/// seconds.
+/// Starts a server with one thread on the DUT's core, and waits until it answers; some need seconds.
 fn start(lab: &Lab, dut: &Dut, program: &Path) -> Result<Server> {
     start_with(lab, dut, program, DUT, &Operator::default())
 }
 
-/// Starts it at an address of the DUT's with what an operator adds to its configuration.
+/// Starts it at an address of the DUT with additional configuration lines.
 fn start_with(
     lab: &Lab,
     dut: &Dut,
@@ -332,7 +330,7 @@ fn wait_until_ready(lab: &Lab, address: &str) -> Result<()> {
     )
 }
 
-/// All clients in turn, first with names that the server has not seen, then with cached ones.
+/// Runs all clients in turn, first with new names, then with cached ones.
 fn throughput(lab: &Lab, figures: &Figures<'_>, names: &Names) -> Result<Round> {
     let server = start(lab, figures.dut, &figures.program)?;
     let translated = ["--expect-prefix", "64:ff9b::/96"];
@@ -355,8 +353,8 @@ fn throughput(lab: &Lab, figures: &Figures<'_>, names: &Names) -> Result<Round> 
     Ok([different, cached])
 }
 
-/// What the clients see of AuthDNS in the DUT's place, which answers without having to look
-/// anything up: a server that answers one by one can hardly show more.
+/// Runs the clients against AuthDNS in the DUT's place, which answers without any lookup: a server that answers one by
+/// one can hardly be faster.
 fn without_lookup(lab: &Lab) -> Result<[Load; CLIENTS.len()]> {
     let auth = ["taskset", "-c", DUT_CPU, &lab.program, "auth", "--listen", DUT, "--threads", "1"];
     let server = Server::start(
@@ -373,7 +371,7 @@ fn without_lookup(lab: &Lab) -> Result<[Load; CLIENTS.len()]> {
     ])
 }
 
-/// MiB that a server has taken for a million names.
+/// Returns the memory in MiB that a server uses for a million names.
 fn million_names(lab: &Lab, figures: &Figures<'_>, names: &Names) -> Result<f64> {
     let server = start(lab, figures.dut, &figures.program)?;
     let before = memory(server.pid()?)?;
@@ -411,12 +409,12 @@ fn rate_of_dnsperf(printed: &str) -> Result<f64> {
     rate.and_then(|rate| rate.trim().parse().ok()).with_context(|| printed.to_owned())
 }
 
-/// Our own client.
+/// Runs our own client.
 fn closed_loop(lab: &Lab, server: &Server, names: &[&str], offload: &str) -> Result<Load> {
     closed_loop_at(DUT, LOOP, lab, server, names, offload)
 }
 
-/// The same at another address of the server's, for another time.
+/// Runs it at another address of the server, for another duration.
 fn closed_loop_at(
     address: &str,
     time: Duration,
@@ -459,7 +457,7 @@ fn under_load(server: &Server, load: impl FnOnce() -> Result<f64>) -> Result<Loa
     Ok(Load { rate, cpu })
 }
 
-/// Says what the host took in each round, if it was anything.
+/// Prints the CPU time that the host took in each round, if there was any.
 fn print_stolen(percent: &[f64]) {
     let Some(spread) = Summary::of(percent).filter(|spread| spread.max >= 1.0) else { return };
     println!(
@@ -468,7 +466,7 @@ fn print_stolen(percent: &[f64]) {
     );
 }
 
-/// Measures all in turn; returns what the host took in each round.
+/// Measures all servers in turn; returns the CPU time that the host took in each round.
 fn latencies(lab: &Lab, all: &mut Vec<Figures<'_>>) -> Result<Vec<f64>> {
     let common = all.iter().find(|f| f.dut.name() == "Unbound").map_or(5_000, Figures::half_rate);
     let mut stolen = Vec::new();
@@ -483,7 +481,7 @@ fn latencies(lab: &Lab, all: &mut Vec<Figures<'_>>) -> Result<Vec<f64>> {
     Ok(stolen)
 }
 
-/// At half of its own rate and at the `common` one, beginning with that of number `first`.
+/// Measures at half of its own rate and at the `common` one, starting with number `first`.
 fn both_latencies(
     lab: &Lab,
     figures: &Figures<'_>,
@@ -503,9 +501,9 @@ fn both_latencies(
     Ok(p99_us)
 }
 
-/// p99 of the round-trip time at a constant rate, if one in a thousand queries at the most has no
-/// valid reply. Queries may leave 200 µs from their time, so that the sender leaves AuthDNS the
-/// core that it shares with it. What the tester spoils is done again, with other names, once.
+/// Measures p99 of the round-trip time at a constant rate, if at most one in a thousand queries has no valid reply.
+/// Queries may leave 200 µs from their time, so that the sender leaves AuthDNS the core that they share. If the tester
+/// invalidates the trial, it is repeated once with other names.
 fn latency(lab: &Lab, rate: u64, names: [&str; 2]) -> Result<Latency> {
     let rate = rate.max(1).to_string();
     for names in names {
@@ -562,8 +560,8 @@ fn print_throughput(all: &[Figures<'_>], ceiling: &[[Load; CLIENTS.len()]], clai
     ratios(all, (1, "the best of the others'", 2.0), |name| name != "dns64d", claims);
 }
 
-/// How many times as fast dns64d is as the best of the `others`: with each client, the least to the
-/// greatest of the rounds, and by each server's highest rate with any client.
+/// Returns how many times as fast dns64d is as the best of the `others`: with each client as the range over the rounds,
+/// and by each server's highest rate with any client.
 fn ratios(
     all: &[Figures<'_>],
     (set, whose, wanted): (usize, &str, f64),
@@ -572,7 +570,7 @@ fn ratios(
 ) {
     let what = format!("{}, dns64d's highest rate by {whose}", NAME_SETS[set]);
     let ours = all.iter().find(|f| f.dut.name() == "dns64d");
-    // Without one of them the best of the others may be another.
+    // If one of them is missing, the best of the others may be a different one.
     let is_measured = |dut: &&Dut| all.iter().any(|f| f.dut.name() == dut.name());
     let wanted_ones = DUTS.iter().filter(|dut| dut.name() == "dns64d" || others(dut.name()));
     let missing: Vec<&str> = wanted_ones.filter(|dut| !is_measured(dut)).map(Dut::name).collect();
@@ -642,8 +640,8 @@ fn print_latency(all: &[Figures<'_>], claims: &mut Claims) {
     }
 }
 
-/// dns64d's p99 by Unbound's, at load number `i`, over the rounds in which the tester spoiled
-/// neither; at least half must be.
+/// Returns dns64d's p99 divided by Unbound's, at load number `i`, over the rounds in which the tester invalidated
+/// neither; these must be at least half.
 fn latency_ratio(all: &[Figures<'_>], i: usize) -> Result<Summary, String> {
     let get = |name: &str| all.iter().find(|f| f.dut.name() == name);
     let (Some(ours), Some(unbound)) = (get("dns64d"), get("Unbound")) else {
@@ -658,8 +656,8 @@ fn latency_ratio(all: &[Figures<'_>], i: usize) -> Result<Summary, String> {
             sound.len()
         ));
     }
-    // A server that does not answer all queries has no p99. If it is ours, the claim is missed; if
-    // it is only theirs, it is kept.
+    // A server that does not answer all queries has no p99. If it is ours, the claim is missed; if it is only theirs,
+    // the claim is kept.
     let ratios = sound.iter().map(|(ours, theirs)| match (ours.us(), theirs.us()) {
         (Some(ours), Some(theirs)) => ours / theirs,
         (None, _) => f64::INFINITY,
@@ -668,8 +666,7 @@ fn latency_ratio(all: &[Figures<'_>], i: usize) -> Result<Summary, String> {
     summary(ratios).ok_or_else(|| "no round was sound".into())
 }
 
-/// dns64d on two cores. This machine may have no more, and then client and AuthDNS take theirs from
-/// the same two.
+/// Measures dns64d on two cores. If this machine has no more, client and AuthDNS share them.
 fn two_cores(lab: &Lab, names: &Names, claims: &mut Claims) -> Result<()> {
     let rate = |threads: usize| -> Result<Load> {
         let program = Path::new(&lab.program).with_file_name("dns64d");
@@ -678,7 +675,7 @@ fn two_cores(lab: &Lab, names: &Names, claims: &mut Claims) -> Result<()> {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let server = Server::start(&lab.program, &lab.exec("dut", &words))?;
         wait_until_ready(lab, DUT)?;
-        // Ten sockets, so that the kernel can spread them over both workers.
+        // Ten sockets, so that the kernel can distribute them over both workers.
         let args = [
             "dnsperf",
             "-s",
@@ -715,7 +712,7 @@ fn two_cores(lab: &Lab, names: &Names, claims: &mut Claims) -> Result<()> {
     claims.keep("one and two workers", json!([[one.rate, one.cpu], [two.rate, two.cpu]]));
     let cpus = thread::available_parallelism()?.get();
     if cpus < 4 {
-        // No claim that could be kept or missed here.
+        // There is no claim about this figure.
         println!(
             "This machine has {cpus} CPUs: dnsperf and AuthDNS need what the second worker would"
         );

@@ -1,14 +1,14 @@
-//! Two builds of one program, measured in turn until the ratio of their figures is known well
-//! enough: on a machine whose speed changes from minute to minute only figures of the same round
-//! can be held against each other.
+//! Two builds of one program, measured in alternation until the ratio of their figures is precise enough. On a machine
+//! whose speed changes from minute to minute, only figures of the same round can be compared.
 //!
 //! ```text
-//! round 1: ours, theirs   round 2: theirs, ours   …   ratio of each round ─► median, its 95 % interval ─► narrow enough? ─► end
+//! round 1: ours, theirs   round 2: theirs, ours   …   ratio of each round ─► median, its 95 % interval ─► narrow
+//! enough? ─► end
 //! ```
 //!
-//! A round may look at each of them several times, in turn (ours, theirs, theirs, ours, …): several short looks are
-//! disturbed less than a long one by what comes and goes within seconds. What is started anew for each round
-//! differs from round to round as well, such as where its memory lies.
+//! A round may measure each of them several times, in turn (ours, theirs, theirs, ours, …): several short measurements
+//! suffer less from disturbances of a few seconds than a long one. Properties of newly started programs, such as their
+//! memory layout, also differ from round to round.
 
 use std::process::ExitCode;
 
@@ -17,46 +17,46 @@ use clap::builder::RangedI64ValueParser;
 use clap::value_parser;
 use method::stats::{Summary, median_interval};
 
-/// A ratio counts as known when its 95 % interval is no wider than this.
+/// A ratio is precise enough if its 95 % interval is no wider than this.
 const WIDTH: f64 = 0.03;
-/// Rounds at the least: fewer say nothing at 95 %, and the first ones warm the machine up.
+/// Minimum number of rounds: fewer give no 95 % interval, and the first ones warm up the machine.
 const AT_LEAST: u16 = 8;
 
-/// What is wanted of ours, and for how long it is tried to find that out.
+/// Required ratio, and the limit of rounds to establish it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
-    /// The least ratio ours / theirs.
+    /// Minimum ratio ours / theirs.
     pub(crate) at_least: f64,
-    /// Rounds at the most.
+    /// Maximum number of rounds.
     pub(crate) rounds: u16,
 }
 
-/// What `--rounds` takes.
+/// Returns the parser of `--rounds`.
 pub(crate) fn rounds() -> RangedI64ValueParser<u16> {
     value_parser!(u16).range(i64::from(AT_LEAST)..)
 }
 
-/// Which of the two.
+/// One of the two builds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Build {
-    /// The one of this checkout.
+    /// Build of this checkout.
     Ours,
-    /// The one that it is held against.
+    /// Build that it is compared with.
     Theirs,
 }
 
-/// The ratios ours / theirs of one figure, round by round.
+/// Ratios ours / theirs of one figure, round by round.
 struct Ratios {
     figure: &'static str,
     by_round: Vec<f64>,
 }
 
-/// What the rounds say of a figure.
+/// Finding of the rounds for a figure.
 #[derive(Debug, PartialEq)]
 enum Finding {
-    /// The interval is narrow enough: the median.
+    /// The interval is narrow enough; contains the median.
     Known(f64),
-    /// It is not, after as many rounds as are allowed.
+    /// The interval is too wide after the maximum number of rounds.
     Undecided,
 }
 
@@ -90,12 +90,11 @@ impl Ratios {
     }
 }
 
-/// Measures both builds in turn. `begin` starts a round; `measure` returns the `figures` of one of
-/// them, in their order, the greater the better. A round has `looks` of them at each, whose mean counts. A figure that is
-/// known is measured on as long as another is not, because both come from the same turn.
+/// Measures both builds in alternation. `begin` starts a round; `measure` returns the `figures` of one of them in their
+/// order, where greater is better. A round has `looks` measurements of each, whose mean counts. A figure that is
+/// precise enough is still measured while another one is not, because both come from the same measurement.
 ///
-/// The status is 1 if the median ratio of a figure is lower than `wanted`, 2 if none is and one is
-/// undecided.
+/// The status is 1 if the median ratio of a figure is lower than `wanted`, and 2 if none is and one is undecided.
 pub(crate) fn compare<const N: usize, R>(
     figures: [&'static str; N],
     wanted: Wanted,
@@ -106,7 +105,7 @@ pub(crate) fn compare<const N: usize, R>(
     let mut all = figures.map(|figure| Ratios { figure, by_round: Vec::new() });
     for round in 0..usize::from(wanted.rounds) {
         let mut started = begin(round)?;
-        // Of each the sum over the looks: the ratio of sums is that of means.
+        // Sums over the measurements: the ratio of sums is that of means.
         let (mut ours, mut theirs) = ([0.0; N], [0.0; N]);
         for look in 0..looks {
             let order = if (round + look) % 2 == 0 {
@@ -124,8 +123,7 @@ pub(crate) fn compare<const N: usize, R>(
         for (i, ratios) in all.iter_mut().enumerate() {
             ratios.by_round.push(ours[i] / theirs[i]);
         }
-        // The ratios so far are shown after each round, so that nothing is lost if the user ends it
-        // early.
+        // The ratios so far are shown after each round, so that nothing is lost if the user ends it early.
         let so_far =
             all.iter().map(|ratios| format!("{} {:.3}", ratios.figure, ratios.by_round[round]));
         eprintln!("round {}: {}", round + 1, so_far.collect::<Vec<_>>().join(", "));
@@ -151,8 +149,7 @@ mod tests {
 
     const ROUNDS: u16 = 60;
 
-    /// Equal builds on a machine whose speed drifts and whose single figures scatter by a few per
-    /// cent.
+    /// Simulates equal builds on a machine whose speed drifts and whose single figures scatter by a few per cent.
     fn simulated(ratio: f64, scatter: f64) -> (ExitCode, usize) {
         let (mut state, mut rounds) = (1_u64, 0);
         let mut noise = move || {

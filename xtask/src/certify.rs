@@ -1,5 +1,4 @@
-//! `certify`: is what the tester finds the truth? Searches against reference DUTs of known
-//! capacity.
+//! `certify`: checks the accuracy of the tester by searches of reference DUTs of known capacity.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,19 +11,19 @@ use crate::claims::{Claims, Keeping, Wanted};
 use crate::process::{self, Server};
 use crate::servers::{held_up, wait_until_listens};
 
-/// Capacities from 1 k to 100 k queries/s, none of them round for a binary search.
+/// Capacities from 1 k to 100 k queries/s, none of them a round number for a binary search.
 const CAPACITIES: [u64; 10] =
     [1_000, 2_154, 3_700, 7_001, 12_345, 20_000, 34_567, 50_000, 70_711, 100_000];
 
-/// The same for all capacities, and half of what the smallest result may be off: 0.5 % of it.
+/// Equal for all capacities, and half of the allowed error of the smallest result, which is 0.5 %.
 const RESOLUTION: u64 = 2;
 
-/// By how much a result may be off.
+/// Maximum error of a result in per cent.
 const MOST_OFF_PCT: f64 = 0.5;
-/// Which share of the trials the tester may spoil.
+/// Maximum share of invalid trials.
 const MOST_INVALID: f64 = 0.5;
 
-/// How long a trial waits for each reply.
+/// Timeout of a query.
 const TIMEOUT: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Args)]
@@ -77,7 +76,7 @@ impl Certify {
         wait_until_listens(&[], port)?;
         let folder = tempfile::tempdir()?;
         let journal = folder.path().join("journal").to_string_lossy().into_owned();
-        // The range is the same for all: the tester is told nothing about the truth.
+        // The range is the same for all: the tester has no information about the correct result.
         let (duration, repeat) = (format!("{}s", self.seconds), self.repeat.to_string());
         let (resolution, timeout) = (RESOLUTION.to_string(), format!("{}ms", TIMEOUT.as_millis()));
         let search = [
@@ -115,26 +114,26 @@ impl Certify {
     }
 }
 
-/// What a search found, and what the server that it was of did meanwhile.
+/// Result of a search, and the condition of its server meanwhile.
 struct Searched {
     found: Value,
     counters: Value,
 }
 
-/// What a search found of a server whose capacity is known.
+/// Result of a search of a server of known capacity.
 struct Row {
     found: f64,
     off_pct: f64,
     trials: usize,
     invalid: usize,
     passed_above: usize,
-    /// The trials that failed though the server can do more than what was asked of it, in words.
+    /// Descriptions of the trials that failed although the server has a higher capacity.
     failed_below: Vec<String>,
 }
 
 impl Row {
     fn read(search: &Value, capacity: u64) -> Result<Row> {
-        // A search that found no passing rate has no median, and has missed all of the capacity.
+        // A search without a passing rate has no median, and its error is the whole capacity.
         let found = match search.get("median").context("the search printed no median")? {
             Value::Null => 0.0,
             median => median.as_f64().context("the median is no number")?,
@@ -157,8 +156,9 @@ impl Row {
         })
     }
 
-    /// Holds it against the truth. `held_up` says what kept the server from what it can do: its fault,
-    /// or this machine's, where too little was found, and never where a trial passed above it.
+    /// Compares the result with the capacity. `held_up` is the reason why the server did not reach its capacity. It
+    /// explains a result that is too low, by a fault of the server or of this machine, but never a trial that passed
+    /// above the capacity.
     fn hold(&self, capacity: u64, held_up: Option<&str>, claims: &mut Claims) {
         for failed in &self.failed_below {
             println!("          failed {failed}");
@@ -181,7 +181,7 @@ impl Row {
 mod tests {
     use super::*;
 
-    /// The status of `certify` after one search of a server of 10 000 queries/s.
+    /// Returns the status of `certify` after one search of a server of 10 000 queries/s.
     fn status(median: f64, trials: &[(u64, &str)], held_up: Option<&str>) -> u8 {
         let trial = |(rate, verdict): &(u64, &str)| json!({ "rate": rate, "verdict": verdict });
         let trials: Vec<Value> = trials.iter().map(trial).collect();

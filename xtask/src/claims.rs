@@ -1,8 +1,7 @@
-//! What the documentation claims, held against what was measured, and kept with all that is needed
-//! to check it.
+//! Claims of the documentation, compared with measurements and saved with everything that is needed to verify them.
 //!
 //! ```text
-//! measured ─► Claim: at least / at most ─► kept │ missed │ spoiled (by this machine) ─► status 0 │ 1 │ 3
+//! measured ─► Claim: at least / at most ─► kept │ missed │ invalidated (by this machine) ─► status 0 │ 1 │ 3
 //!         └─► raw data, command, host ────────────────────────────────────────────────► --save FILE
 //! ```
 
@@ -18,10 +17,10 @@ use serde_json::{Map, Value, json};
 
 use crate::process::{self, Build};
 
-/// What becomes of what was measured.
+/// Options for the results.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Keeping {
-    /// Only print: the status is 0 whatever was found
+    /// Only print: the status is 0 for any result
     #[arg(long)]
     report: bool,
     /// Write raw data, command, host and claims to this file
@@ -30,18 +29,18 @@ pub(crate) struct Keeping {
 }
 
 impl Keeping {
-    /// The build to measure: results that are kept come from the profile of packages.
+    /// Returns the build to measure: saved results come from the profile of packages.
     pub(crate) fn build(&self) -> Build {
         if self.save.is_some() { Build::Dist } else { Build::Release }
     }
 }
 
-/// What was claimed of a figure.
+/// Claim about a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Wanted {
-    /// So much or more.
+    /// Minimum.
     AtLeast(f64),
-    /// So much or less.
+    /// Maximum.
     AtMost(f64),
 }
 
@@ -61,12 +60,12 @@ impl Wanted {
     }
 }
 
-/// What became of a claim.
+/// Outcome of a claim.
 #[derive(Clone, Debug, PartialEq)]
 enum Held {
     Kept(f64),
     Missed(f64),
-    /// The tester, or this machine, did not let it be measured: why.
+    /// The tester or this machine prevented the measurement, with the reason.
     Spoiled(String),
 }
 
@@ -78,7 +77,7 @@ pub(crate) struct Claims {
 }
 
 impl Claims {
-    /// Holds a figure against what is wanted of it; `Err` says why there is none.
+    /// Compares a figure with its claim; `Err` contains the reason why there is none.
     pub(crate) fn hold(&mut self, what: &str, wanted: Wanted, found: Result<f64, String>) {
         let outcome = match found {
             Ok(found) if wanted.is_met(found) => Held::Kept(found),
@@ -88,13 +87,13 @@ impl Claims {
         self.all.push((what.to_owned(), wanted, outcome));
     }
 
-    /// Keeps raw data under a name.
+    /// Adds raw data under a name.
     pub(crate) fn keep(&mut self, name: &str, data: Value) {
         self.raw.insert(name.to_owned(), data);
     }
 
-    /// Prints every claim, saves what is to be saved, and says how it ended: 0 all are kept, 1 one
-    /// is missed, 3 none is missed and one could not be measured.
+    /// Prints every claim, saves the requested data, and returns the status: 0 if all claims are kept, 1 if one is
+    /// missed, 3 if none is missed and one could not be measured.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -147,7 +146,7 @@ impl Claims {
     }
 }
 
-/// The commit that was measured, and whether anything was changed since.
+/// Returns the measured commit, and whether the tree was modified.
 fn source() -> Value {
     let root = process::root().to_string_lossy().into_owned();
     let git = |args: &[&str]| {

@@ -1,4 +1,4 @@
-//! What ours is compared with: the least that a server can do, and a sender as dns64perf++ is.
+//! Comparison programs: a minimal server, and a sender like dns64perf++.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -16,8 +16,8 @@ use net::batch::{ServerBatch, Wait};
 use net::socket::Endpoint;
 use signal_hook::consts::SIGTERM;
 
-/// A null reflector: sends every datagram back as a response, `recvmmsg` and `sendmmsg` and nothing
-/// else, on one CPU, until SIGTERM. Then it prints how many it sent back.
+/// Runs a null reflector on one CPU until SIGTERM: it sends every datagram back as a response, with `recvmmsg` and
+/// `sendmmsg` only. Then it prints the number of datagrams.
 pub(crate) fn reflect(address: SocketAddr, cpu: usize) -> Result<()> {
     pin_to(CpuId(cpu))?;
     let endpoint = Endpoint::listen(address, 1)?.remove(0);
@@ -41,24 +41,23 @@ pub(crate) fn reflect(address: SocketAddr, cpu: usize) -> Result<()> {
     Ok(())
 }
 
-/// How a sender of one `send` per query decides when to send the next one, in nanoseconds after the
+/// Method by which a sender with one `send` per query determines the time of the next query, in nanoseconds after the
 /// start.
 ///
-/// Both are those of dns64perf++ as G. Lencse and A. Pivoda describe them in "Checking and
-/// Increasing the Accuracy of the Dns64perf++ Measurement Tool for Benchmarking DNS64 Servers"
-/// (2018, DOI 10.11601/ijates.v7i1.255).
+/// Both are those of dns64perf++ as described by G. Lencse and A. Pivoda in "Checking and Increasing the Accuracy of
+/// the Dns64perf++ Measurement Tool for Benchmarking DNS64 Servers" (2018, DOI 10.11601/ijates.v7i1.255).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Timing {
-    /// Equation 1: what remains of the time is spread over the queries that remain. What a query
-    /// takes longer than it should is made up for at the end.
+    /// Equation 1: the remaining time is divided by the number of remaining queries. The delay of a query is
+    /// compensated at the end.
     Original,
-    /// Equation 2: query i is due at t₁ + i·T, whatever became of those before it.
+    /// Equation 2: query i is due at t₁ + i·T, whatever the delays of earlier queries.
     Corrected,
 }
 
 impl Timing {
-    /// How long to wait before query `next` of `count`; the one before it was begun at `began`, and
-    /// has left by `now`.
+    /// Returns the waiting time before query `next` of `count`; the previous one was started at `began` and sent by
+    /// `now`.
     fn wait(self, next: u64, count: u64, rate: u64, began: u64, now: u64) -> u64 {
         let due = |i: u64| (u128::from(i) * 1_000_000_000 / u128::from(rate)) as u64;
         match self {
@@ -71,45 +70,45 @@ impl Timing {
     }
 }
 
-/// What a dns64perf++-style sender is to do.
+/// Configuration of a dns64perf++-style sender.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Classic {
     /// The server
     server: SocketAddr,
     /// Queries per second
     rate: u64,
-    /// For so many seconds
+    /// Duration in seconds
     seconds: u64,
-    /// How it keeps time
+    /// Timing method
     #[arg(long, value_enum, default_value_t = Timing::Corrected)]
     timing: Timing,
     /// Number of the first name, from 10.0.0.0 on
     #[arg(long, default_value_t = 0)]
     first_name: u64,
-    /// Names begin anew after so many
+    /// Number of names after which they repeat
     #[arg(long, default_value_t = 1 << 16)]
     names: u64,
-    /// How long an answer may take, in milliseconds
+    /// Timeout of an answer in milliseconds
     #[arg(long, default_value_t = 250)]
     timeout_ms: u64,
-    /// On this CPU the sender runs
+    /// CPU of the sender
     #[arg(long)]
     cpu: Option<usize>,
-    /// Where the send times go: nanoseconds after the start, a line for each query
+    /// File for the send times: nanoseconds after the start, a line for each query
     #[arg(long)]
     times: Option<PathBuf>,
 }
 
-/// What a dns64perf++-style sender did.
+/// Result of a dns64perf++-style sender.
 pub(crate) struct Sent {
-    /// The share of its queries that were answered in time.
+    /// Share of its queries that were answered in time.
     pub(crate) answered: f64,
-    /// When each query left, in nanoseconds after the start.
+    /// Send time of each query, in nanoseconds after the start.
     pub(crate) times: Vec<u64>,
 }
 
 impl Classic {
-    /// Sends, prints what became of it, and keeps the send times where they are wanted.
+    /// Sends the queries, prints the result, and writes the send times if requested.
     pub(crate) fn run(&self) -> Result<()> {
         let sent = self.send()?;
         if let Some(path) = &self.times {
@@ -123,8 +122,8 @@ impl Classic {
         Ok(())
     }
 
-    /// Sends as dns64perf++ does: one `send` per query from one port, by spinning, one receiver,
-    /// ordinary buffers. A query is answered in time with NOERROR and a record, within the timeout.
+    /// Sends like dns64perf++: one `send` per query from one port, by busy waiting, one receiver, default buffers. A
+    /// query counts as answered if NOERROR and a record arrive within the timeout.
     fn send(&self) -> Result<Sent> {
         let any = if self.server.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
         let socket = UdpSocket::bind(any)?;
@@ -151,8 +150,7 @@ impl Classic {
                 let left = elapsed(start);
                 times.push(left.saturating_sub(begin));
                 let since = |moment: u64| moment.saturating_sub(begin);
-                // As dns64perf++'s timer does: the wait is computed first, then a clock is read
-                // anew to wait by it.
+                // Like dns64perf++'s timer: the wait is computed first, and then a clock is read again to wait by it.
                 if i + 1 < total {
                     spin(
                         start,
@@ -173,7 +171,7 @@ impl Classic {
         Ok(Sent { answered: valid as f64 / total as f64, times })
     }
 
-    /// Counts the answers that come in time.
+    /// Counts the answers that arrive in time.
     fn receive(
         &self,
         socket: &UdpSocket,
@@ -198,7 +196,7 @@ fn elapsed(start: Instant) -> u64 {
     start.elapsed().as_nanos() as u64
 }
 
-/// Burns CPU for `wait` nanoseconds from now.
+/// Busy-waits for `wait` nanoseconds from now.
 fn spin(start: Instant, wait: u64) {
     let from = elapsed(start);
     while elapsed(start) - from < wait {
@@ -206,7 +204,7 @@ fn spin(start: Instant, wait: u64) {
     }
 }
 
-/// An AAAA query for a name of dns64perf.test.
+/// Returns an AAAA query for a name of dns64perf.test.
 fn template() -> Vec<u8> {
     b"\0\0\x01\0\0\x01\0\0\0\0\0\0\x0f010-000-000-000\x09dns64perf\x04test\0\0\x1c\0\x01".to_vec()
 }
@@ -221,8 +219,8 @@ fn write_name(query: &mut [u8], i: u64, name: u64) {
 mod tests {
     use super::*;
 
-    /// When queries leave if each takes `cost` ns to prepare and send, and each wait runs over by
-    /// `over` ns.
+    /// Computes the send times if each query takes `cost` ns to prepare and send, and each wait takes `over` ns too
+    /// long.
     fn simulate(timing: Timing, rate: u64, count: u64, cost: u64, over: u64) -> Vec<u64> {
         let (mut now, mut times) = (0, Vec::new());
         for i in 0..count {
@@ -267,7 +265,7 @@ mod tests {
         let mut query = template();
         write_name(&mut query, 0x1_0203, 0x0a0b0c);
         assert_eq!((&query[..2], &query[13..28]), (&[2, 3][..], &b"010-010-011-012"[..]));
-        // Nobody answers; the receiver and the times do not need anybody.
+        // There are no answers; neither the receiver nor the times need any.
         let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
         let classic = Classic {
             server: silent.local_addr().unwrap(),

@@ -1,4 +1,4 @@
-//! `bench tester --against`: this checkout's dns64bench and another build of it, in turn.
+//! `bench tester --against`: compares this checkout's dns64bench with another build, in alternation.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -10,19 +10,19 @@ use super::{AUTH, LIMIT, Lab};
 use crate::builds::{Build, Wanted, compare};
 use crate::process::{self, Server, cpu_seconds};
 
-/// Short looks at each build in a round, each of programs that have just been started.
+/// Short measurements of each build in a round, each with newly started programs.
 const LOOKS: usize = 4;
-/// Seconds of a look.
+/// Duration of a measurement in seconds.
 const LOOK: u32 = 1;
-/// The rate at which the Measurer's own CPU time is looked at.
+/// Rate at which the Measurer's own CPU time is measured.
 const RATE: u32 = 50_000;
 /// The client is alone on one core, AuthDNS on the other.
 const CLIENT_CPU: &str = "0";
 const AUTH_CPU: &str = "1";
 
-/// Measures AuthDNS's replies per second of its CPU time, the closed-loop client's of its own, and
-/// queries per second of CPU time that the Measurer takes at a constant rate: what the program at the
-/// other end can do is not theirs. What is not measured is this checkout's.
+/// Measures replies per second of CPU time for AuthDNS and for the closed-loop client, and queries per second of CPU
+/// time for the Measurer at a constant rate: the performance of the program at the other end does not count. The
+/// programs that are not measured are from this checkout.
 pub(crate) fn run(other: &Path, wanted: Wanted) -> Result<ExitCode> {
     let other = other
         .canonicalize()
@@ -54,7 +54,7 @@ fn auth(lab: &Lab, program: &str) -> Result<Server> {
     lab.serve_authdns(program, &["--cpus", AUTH_CPU])
 }
 
-/// What a closed loop has exchanged, and the seconds of CPU time that this took at both ends.
+/// Exchanges of a closed loop, and the CPU time in seconds that they took at both ends.
 struct Exchanged {
     replies: f64,
     server: f64,
@@ -71,7 +71,7 @@ impl Exchanged {
     }
 }
 
-/// One client and one AuthDNS, which exchange single datagrams as fast as they can.
+/// Runs one client and one AuthDNS, which exchange single datagrams as fast as they can.
 fn closed_loop(lab: &Lab, auth_program: &str, client: &str) -> Result<Exchanged> {
     let auth = auth(lab, auth_program)?;
     let (address, duration) = (format!("{AUTH}:53"), format!("{LOOK}s"));
@@ -86,7 +86,7 @@ fn closed_loop(lab: &Lab, auth_program: &str, client: &str) -> Result<Exchanged>
     Ok(Exchanged { replies, server, client })
 }
 
-/// Queries per second of CPU time of the whole program.
+/// Returns queries per second of CPU time of the whole program.
 fn measurer(lab: &Lab, program: &str) -> Result<f64> {
     let _auth = auth(lab, &lab.program)?;
     let [address, rate, duration] = [format!("{AUTH}:53"), RATE.to_string(), format!("{LOOK}s")];
@@ -97,8 +97,8 @@ fn measurer(lab: &Lab, program: &str) -> Result<f64> {
     Ok(f64::from(RATE * LOOK) / seconds)
 }
 
-/// Runs a program in the tester's namespace, whatever its status; what it printed, and the seconds of
-/// CPU time that it took as the shell counts its children's.
+/// Runs a program in the tester's namespace and ignores its status; returns its output, and its CPU time in seconds as
+/// counted by the shell for its children.
 fn timed(lab: &Lab, words: &[&str]) -> Result<(String, f64)> {
     let shell = ["bash", "-c", "\"$@\" 2>/dev/null; times", "timed"];
     let ran =
@@ -109,7 +109,7 @@ fn timed(lab: &Lab, words: &[&str]) -> Result<(String, f64)> {
     Ok((printed.into_iter().rev().collect::<Vec<_>>().join("\n"), seconds))
 }
 
-/// User and system time of the shell's children, the last line of `times`: "0m1.234s 0m0.500s".
+/// Parses user and system time of the shell's children from the last line of `times`: "0m1.234s 0m0.500s".
 fn children(times: &str) -> Option<f64> {
     let seconds = |text: &str| {
         let (minutes, seconds) = text.strip_suffix('s')?.split_once('m')?;

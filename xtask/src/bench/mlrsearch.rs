@@ -1,18 +1,19 @@
-//! `bench mlrsearch`: how long MLRsearch (RFC 9971) takes beside halving the range (RFC 8219 §9.2), and
-//! whether it finds the same.
+//! `bench mlrsearch`: duration of MLRsearch (RFC 9971) compared with binary search (RFC 8219 §9.2), and agreement of
+//! their results.
 //!
 //! ```text
-//! reference DUT, capacity, chance that a trial fails ─┬─► one search of either kind ──► times, MLRsearch's bound
-//!   (all of them at the same time)                    └─► many of either kind, short ─► medians, spreads
+//! reference DUT, capacity, chance that a trial fails ─┬─► one search of each kind ──► times, MLRsearch's bound
+//!   (all of them in parallel)                         └─► many of each kind, short ─► medians, spreads
 //! ```
 //!
-//! Rates are low, so that what this machine can do decides nothing and many servers can be searched at
-//! the same time: a search mostly waits for its trials to end. Two slow CPUs just carry them; a server
-//! that gets too little CPU time makes the comparison an error. Both kinds have the same range, full
-//! length of trials and width, and are told nothing about the truth. One search that halves the range
-//! shows how long it takes, and not what it finds: a single stall of this machine in a trial that all
-//! of them are in ends them all too low. Twenty have a median, and with full trials of a second they
-//! take as long as the one.
+//! Rates are low, so that the speed of this machine does not matter and many servers can be searched in parallel: a
+//! search mostly waits for its trials to end. Two slow CPUs are just sufficient; a server that gets too little CPU time
+//! makes the comparison an error. Both kinds have the same range, full length of trials and width, and no knowledge of
+//! the correct result.
+//!
+//! A single binary search shows its duration but not its result: one stall of this machine during a trial makes all
+//! searches of that moment too low. Twenty searches have a median, and with full trials of one second they take as long
+//! as the single one.
 
 use std::ops::RangeInclusive;
 use std::process::ExitCode;
@@ -28,29 +29,29 @@ use crate::claims::{Claims, Keeping, Wanted};
 use crate::process::{self, Server, free_port};
 use crate::servers::{held_up, wait_until_listens};
 
-/// Queries per second; none is round for a binary search.
+/// Queries per second; none is a round number for a binary search.
 const CAPACITIES: [u64; 10] = [201, 235, 273, 321, 375, 439, 513, 601, 701, 821];
-/// Chances that a trial fails.
+/// Probabilities that a trial fails.
 const FAILING: [f64; 3] = [0.0, 0.002, 0.01];
-/// How many of the ten servers must be found alike: all by the median of many searches, all but one
-/// by a single MLRsearch, in whose long trials this machine may stall.
+/// Number of the ten servers for which the results must agree: all by the median of many searches, and all but one by a
+/// single MLRsearch, because this machine may stall in its long trials.
 const ALL: f64 = CAPACITIES.len() as f64;
 const ALL_BUT_ONE: f64 = ALL - 1.0;
-/// How long a trial waits for each reply.
+/// Timeout of a query.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// The range of all searches, in queries per second.
+/// Range of all searches, in queries per second.
 const RANGE: [u64; 2] = [100, 1_000];
-/// How near to each other the bounds of a search must be, in relation to the upper one.
+/// Width of the final interval of a search, relative to its upper end.
 const WIDTH: f64 = 0.005;
-/// Trials of a search at the most, spoiled ones included.
+/// Maximum number of trials of a search, including invalid ones.
 const MOST_TRIALS: u64 = 60;
 
 #[derive(Debug, Args)]
 pub(crate) struct Mlrsearch {
-    /// Full length of the trials of the one search of either kind, in seconds
+    /// Full length of the trials of the single search of each kind, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     length: u64,
-    /// Searches of either kind that show how far they scatter
+    /// Number of searches of each kind that show the scatter
     #[arg(long, value_name = "N", default_value_t = 20)]
     searches: u64,
     /// Full length of their trials, in seconds
@@ -60,31 +61,31 @@ pub(crate) struct Mlrsearch {
     keeping: Keeping,
 }
 
-/// A server that is searched.
+/// A server under search.
 #[derive(Clone, Copy, Debug)]
 struct Searched {
     capacity: u64,
-    /// Chance that a trial fails.
+    /// Probability that a trial fails.
     failing: f64,
     port: u16,
 }
 
-/// What was found of a server.
+/// Results of a server.
 struct Row {
-    /// By one search of either kind: halving, MLRsearch.
+    /// By one search of each kind: binary search, MLRsearch.
     one: [Found; 2],
-    /// By many.
+    /// By many searches.
     many: [Found; 2],
 }
 
-/// What searches of one kind found of a server.
+/// Results of the searches of one kind for a server.
 #[derive(Clone, Debug)]
 struct Found {
-    /// The highest rates that passed, in queries per second.
+    /// Highest rates that passed, in queries per second.
     rates: Summary,
-    /// From which to which they are, but for the lowest and the highest tenth.
+    /// Range of the results without the lowest and the highest tenth.
     middle: RangeInclusive<f64>,
-    /// Of one search, on average.
+    /// Duration of one search, on average.
     seconds: f64,
     raw: Value,
 }
@@ -132,7 +133,7 @@ impl Mlrsearch {
         claims.conclude(&self.keeping)
     }
 
-    /// Prints what was found of each server and holds it against what is wanted.
+    /// Prints the results of each server and compares them with the claims.
     fn judge(&self, searched: &[Searched], rows: &[Row], claims: &mut Claims) {
         println!(
             "{:>8} {:>8} {:>18} {:>20} {:>6} {:>24} {:>24}",
@@ -206,8 +207,7 @@ impl Mlrsearch {
     }
 }
 
-/// Whether these are the counters of a server that got CPU time enough, so that what it lost is what it
-/// is there to lose.
+/// Checks by the counters that a server got enough CPU time, so that it lost only the configured share.
 fn ensure_was_served(counters: &str) -> Result<()> {
     let counters = serde_json::from_str(counters).context("the server printed no counters")?;
     if let Some(why) = held_up(&counters, TIMEOUT)? {
@@ -217,13 +217,13 @@ fn ensure_was_served(counters: &str) -> Result<()> {
     Ok(())
 }
 
-/// Why a claim has no figure.
+/// Returns the text for a claim without a figure.
 fn none() -> String {
     "nothing was measured".into()
 }
 
-/// Whether the median of what was found is that of the halving searches, up to the width, or where
-/// trials fail by chance lies among what they found, but for the lowest and the highest tenth of it.
+/// Returns true if the median of the results is that of the binary searches, within the width. If trials fail by
+/// chance, it must lie among their results without the lowest and the highest tenth.
 fn is_found(server: &Searched, halving: &Found, found: &Found) -> bool {
     let (median, found_rate) = (halving.rates.median, found.rates.median);
     let width = (WIDTH * median).max(server.resolution() as f64);
@@ -231,15 +231,15 @@ fn is_found(server: &Searched, halving: &Found, found: &Found) -> bool {
     is_near || server.failing > 0.0 && halving.middle.contains(&found_rate)
 }
 
-/// Whether the median of what was found is the capacity, or below it by no more than two widths: one
-/// that the search leaves open, and one for queries that leave a little early.
+/// Returns true if the median of the results is the capacity, or below it by at most two widths: one that the search
+/// leaves open, and one for queries that leave slightly early.
 fn is_true(server: &Searched, found: &Found) -> bool {
     let (capacity, width) = (server.capacity as f64, server.resolution() as f64);
     (capacity - 2.0 * width..=capacity).contains(&found.rates.median)
 }
 
 impl Searched {
-    /// Searches it so many times, in one way or the other.
+    /// Runs the given number of searches with one method.
     fn search(self, program: &str, length: u64, searches: u64, way: &[&str]) -> Result<Found> {
         let address = format!("[::1]:{}", self.port);
         let [min, max] = RANGE.map(|rate| rate.to_string());
@@ -250,8 +250,8 @@ impl Searched {
         let words = [
             &["search", "--server", &address, "--min", &min, "--max", &max][..],
             &["--duration", &duration, "--timeout", &timeout, "--pause", "0s", "--repeat", &repeat],
-            // Many testers share the CPUs. What they are late by costs the server nothing, which
-            // saves up as much, unless one of them stalls for so long that it begins anew.
+            // Many testers share the CPUs. Their lateness costs the server nothing, because it saves up capacity,
+            // unless a tester stalls so long that the saving is used up.
             &["--lateness-limit", "20ms", "--window-limit", "50", "--invalid-retries", "20"],
             &["--expect-prefix", "64:ff9b::/96", "--json", "--quiet"],
             &["--journal", &journal],
@@ -266,12 +266,12 @@ impl Searched {
         Found::read(&serde_json::from_str(&printed)?, seconds)
     }
 
-    /// The width in queries per second, at its capacity.
+    /// Returns the width in queries per second, at its capacity.
     fn resolution(self) -> u64 {
         (self.capacity as f64 * WIDTH).round().max(1.0) as u64
     }
 
-    /// The server itself. It saves up what a tester that is late will want.
+    /// Starts the server. It saves up the capacity that a late tester will need.
     fn start(self, program: &str, seed: u64) -> Result<Server> {
         let listen = format!("[::1]:{}", self.port);
         let [capacity, failing, seed] =
@@ -297,12 +297,12 @@ impl Searched {
 }
 
 impl Found {
-    /// Reads what `search --json` printed.
+    /// Reads the output of `search --json`.
     fn read(printed: &Value, seconds: f64) -> Result<Found> {
         let repeats = printed["repeats"].as_array().context("the search printed no searches")?;
         let rates: Vec<f64> = repeats
             .iter()
-            // Even the lowest rate failed.
+            // The lowest rate failed, too.
             .map(|search| search["highest"].as_f64().unwrap_or(0.0))
             .collect();
         let trials = printed["trials"].as_array().context("the search printed no trials")?;
@@ -341,7 +341,7 @@ mod tests {
         let scattered = [900, 1_020, 1_025];
         assert!(same(0.01, &scattered, &[950]) && !same(0.0, &scattered, &[950]));
         assert!(!same(0.01, &scattered, &[899]));
-        // Of twenty the lowest two and the highest two do not count.
+        // Of twenty results, the lowest two and the highest two do not count.
         let mut twenty = [1_020; 20];
         twenty[..3].copy_from_slice(&[0, 0, 900]);
         assert!(same(0.01, &twenty, &[900]) && !same(0.01, &twenty, &[899]));

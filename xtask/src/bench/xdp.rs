@@ -1,11 +1,9 @@
-//! `bench xdp`: what AF_XDP gains over sockets, on one core, side by side in one run.
+//! `bench xdp`: gain of AF_XDP over sockets, on one core, side by side in one run.
 //!
-//! The server runs alone on CPU 1, and is asked for more than it can do from CPU 0, so what it
-//! answers is what it can do. The Measurer, alone on CPU 0, is to send more than it can, so how far
-//! it gets is what it can do; what happens to a packet on its way over veth, up to the server's
-//! socket or ring, is work of its CPU. dns64d, alone on CPU 1, is asked by a closed loop that shares
-//! CPU 0 with AuthDNS. The ways take turns, in an order that changes, because this machine's speed
-//! drifts.
+//! The server runs alone on CPU 1 and is overloaded from CPU 0, so its answers show its capacity. The Measurer, alone
+//! on CPU 0, is configured for more than it can send, so its queries show its capacity. The path of a packet over veth
+//! up to the server's socket or ring is work of the sender's CPU. dns64d, alone on CPU 1, is queried by a closed loop
+//! that shares CPU 0 with AuthDNS. The methods take turns in a changing order, because this machine's speed drifts.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -23,19 +21,19 @@ use crate::claims::{Claims, Keeping, Wanted};
 use crate::process::{self, Server, find, output};
 use crate::servers::wait_until_answers;
 
-/// How often each way is measured with each client.
+/// Measurements of each method with each client.
 const ROUNDS: usize = 5;
 
-/// A way for queries to get to AuthDNS: its name, and the arguments of `auth`.
+/// Methods for AuthDNS to receive queries: name, and arguments of `auth`.
 const WAYS: [(&str, &[&str]); 3] = [
     ("sockets", &[]),
     ("AF_XDP, native", &["--xdp", "to-tester", "--xdp-mode", "copy"]),
     ("AF_XDP, generic", &["--xdp", "to-tester", "--xdp-mode", "generic"]),
 ];
 
-/// Queries per second that a client is to send: more than it can, and than any server answers here.
+/// Queries per second that a client tries to send: more than it can, and more than any server answers here.
 const OFFERED: &str = "1400000";
-/// A way for queries to leave the Measurer: its name, and the arguments of `measure`.
+/// Methods for the Measurer to send queries: name, and arguments of `measure`.
 const WAYS_OUT: [(&str, &[&str]); 4] = [
     ("sockets, one by one", &["--offload", "false"]),
     ("sockets, UDP_SEGMENT", &[]),
@@ -53,8 +51,7 @@ pub(crate) fn run(keeping: &Keeping) -> Result<ExitCode> {
     claims.conclude(keeping)
 }
 
-/// Measures each of these ways in each round, beginning with another one each time; returns what
-/// was measured of each.
+/// Measures each of these methods in each round, starting with a different one each time; returns the results of each.
 fn in_turn(names: &[&str], mut measure: impl FnMut(usize) -> Result<f64>) -> Result<Vec<Vec<f64>>> {
     let mut all = vec![Vec::new(); names.len()];
     for round in 0..ROUNDS {
@@ -68,7 +65,7 @@ fn in_turn(names: &[&str], mut measure: impl FnMut(usize) -> Result<f64>) -> Res
     Ok(all)
 }
 
-/// Prints by how much each way is ahead of the first; returns the medians of the ratios.
+/// Prints by how much each method is ahead of the first; returns the medians of the ratios.
 fn ratios(names: &[&str], measured: &[Vec<f64>]) -> Result<Vec<f64>> {
     let mut medians = vec![1.0];
     for (name, of_way) in names.iter().zip(measured).skip(1) {
@@ -84,13 +81,13 @@ fn ratios(names: &[&str], measured: &[Vec<f64>]) -> Result<Vec<f64>> {
     Ok(medians)
 }
 
-/// What was measured of each way, for the results file.
+/// Returns the results of each method, for the results file.
 fn named(names: &[&str], measured: &[Vec<f64>]) -> Value {
     let by_name: BTreeMap<&str, &Vec<f64>> = names.iter().copied().zip(measured).collect();
     json!(by_name)
 }
 
-/// What the Measurer, on one core, sends per second if it is to send more than it can.
+/// Measures the queries per second that the Measurer sends on one core if it is configured for more than it can send.
 fn sending(lab: &Lab, claims: &mut Claims) -> Result<()> {
     println!("Measurer on one core, to send more than it can: queries per second");
     let names = WAYS_OUT.map(|(name, _)| name);
@@ -100,7 +97,7 @@ fn sending(lab: &Lab, claims: &mut Claims) -> Result<()> {
         let number = |pointer: &str| {
             trial.pointer(pointer).and_then(Value::as_f64).with_context(|| reasons(&trial))
         };
-        // The last query leaves that much after its time.
+        // The last query leaves later than scheduled by this time.
         Ok(number("/sent")? / (number("/duration_s")? + number("/pacing/max_us")? / 1e6))
     })?;
     let medians = ratios(&names, &sent)?;
@@ -110,7 +107,7 @@ fn sending(lab: &Lab, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// How evenly queries leave at 200 000 a second, either way.
+/// Measures the pacing at 200 000 queries/s with each method.
 fn pacing(lab: &Lab, claims: &mut Claims) -> Result<()> {
     println!("\nPacing at 200000 queries/s");
     println!("{:<22} {:>12} {:>13} {:>9}", "", "p99.9 late", "10 ms window", "verdict");
@@ -134,8 +131,8 @@ fn pacing(lab: &Lab, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// What AuthDNS, on one core, answers in 3 s. Only kxdpgun asks for more than it can do: one core of
-/// the Measurer's, which keeps account of each query, does not.
+/// Measures the answers of AuthDNS on one core in 3 s. Only kxdpgun overloads it: one core of the Measurer, which
+/// records each query, does not.
 fn answering(lab: &Lab, claims: &mut Claims) -> Result<()> {
     let what = "AuthDNS's replies over AF_XDP, native, by those over sockets";
     let client = "kxdpgun";
@@ -158,20 +155,20 @@ fn answering(lab: &Lab, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// An authoritative server of others that goes past the stack.
+/// An authoritative server of another project that supports AF_XDP.
 struct Other {
-    /// What the table calls it.
+    /// Name in the table.
     name: &'static str,
-    /// Its program: a name, or what an environment variable names.
+    /// Its program: a name, or an environment variable with its path.
     program: Result<&'static str, &'static str>,
-    /// Its configuration: for files in a folder, with a zone file.
+    /// Its configuration, for files in a folder with a zone file.
     configuration: fn(folder: &str, zone: &str) -> String,
-    /// What stands between its program and its configuration file.
+    /// Arguments between its program and its configuration file.
     arguments: &'static [&'static str],
 }
 
 impl Other {
-    /// NSD goes past the stack where it was built with `--enable-xdp`, which packages are not.
+    /// NSD supports AF_XDP if it was built with `--enable-xdp`, unlike the packages.
     const ALL: [Other; 2] = [
         Other {
             name: "knotd, AF_XDP, native",
@@ -200,7 +197,7 @@ impl Other {
         },
     ];
 
-    /// Where its program is, if it is there.
+    /// Returns the path of its program, if it is installed.
     fn path(&self) -> Option<PathBuf> {
         match self.program {
             Ok(name) => find(name),
@@ -213,12 +210,12 @@ impl Other {
     }
 }
 
-/// What dns64d, on one core, answers of different names, of which each takes two questions.
+/// Measures the answers of dns64d on one core to different names, each of which needs two upstream queries.
 fn translating(lab: &Lab, claims: &mut Claims) -> Result<()> {
     println!("\ndns64d on one core, different names: answers per second");
     let xdp = |mode| Operator { xdp: mode, ..Operator::default() };
-    // Sockets one by one: the client does not send together, and dns64d cannot. What comes together
-    // and is longer than a frame is lost to a generic filter, so there it does not either.
+    // Sockets without batching: the client sends datagrams one by one, and so does dns64d here. A generic filter loses
+    // joined datagrams that are longer than a frame, so they are not sent there either.
     let ways = [
         ("sockets, one by one", None, false),
         ("sockets, UDP_SEGMENT", None, true),
@@ -240,7 +237,7 @@ fn translating(lab: &Lab, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// The highest rate at which the self-test passes, each way; both ends go the same one.
+/// Measures the highest rate at which the self-test passes with each method, which both ends use.
 fn self_test(lab: &Lab, claims: &mut Claims) -> Result<()> {
     println!("\nHighest rate of the self-test, tester and AuthDNS on a core each");
     let address = format!("{AUTH}:53");
@@ -266,7 +263,7 @@ fn self_test(lab: &Lab, claims: &mut Claims) -> Result<()> {
 }
 
 impl Lab {
-    /// A file of queries for kxdpgun.
+    /// Writes a file of queries for kxdpgun.
     pub(super) fn queries(&self) -> Result<String> {
         let queries: String = (0..10_000)
             .map(|n| format!("010-000-{:03}-{:03}.dns64perf.test AAAA\n", n / 256, n % 256))
@@ -276,8 +273,7 @@ impl Lab {
         Ok(file.to_string_lossy().into_owned())
     }
 
-    /// Asks what serves AuthDNS's address for more than a core can answer, for 3 s; `more` is for the
-    /// Measurer.
+    /// Overloads the server at AuthDNS's address for 3 s; `more` is for the Measurer.
     pub(super) fn saturate(&self, client: &str, queries: &str, more: &[&str]) -> Result<()> {
         if client == "Measurer" {
             self.overload(more).map(drop)
@@ -286,8 +282,7 @@ impl Lab {
         }
     }
 
-    /// Has kxdpgun, on CPU 0, ask for more than any server answers here, for 3 s; returns what it
-    /// prints.
+    /// Runs kxdpgun on CPU 0 with more queries than any server answers here, for 3 s; returns its output.
     fn kxdpgun(&self, queries: &str) -> Result<String> {
         let args = ["taskset", "-c", "0", "kxdpgun", "-t", "3", "-Q", OFFERED, "-i", queries, AUTH];
         let printed = output(&self.program, &self.exec("tester", &args), LIMIT)?;
@@ -295,8 +290,7 @@ impl Lab {
         Ok(printed)
     }
 
-    /// Takes off what a program of Knot DNS has left on an interface, natively or generically, and
-    /// would keep others from it.
+    /// Removes an XDP program that Knot DNS has left on an interface, native or generic, because it would block others.
     fn take_filter_off(&self, host: &str, interface: &str) -> Result<()> {
         for hook in ["xdp", "xdpgeneric"] {
             let words = self.exec(host, &["ip", "link", "set", "dev", interface, hook, "off"]);
@@ -305,8 +299,8 @@ impl Lab {
         Ok(())
     }
 
-    /// Whether the DUT's interfaces leave checksums to the device. Where they do not, the kernel
-    /// refuses to send several datagrams as one (`UDP_SEGMENT`), and a server sends one by one.
+    /// Sets whether the DUT's interfaces leave checksums to the device. If they do not, the kernel refuses to send
+    /// several datagrams as one (`UDP_SEGMENT`), and a server sends them one by one.
     fn set_send_offload(&self, is_on: bool) -> Result<()> {
         let state = if is_on { "on" } else { "off" };
         for interface in ["to-tester", "to-auth"] {
@@ -316,8 +310,7 @@ impl Lab {
         Ok(())
     }
 
-    /// How many replies another server, alone on CPU 1 and past the stack, gives to kxdpgun, as that
-    /// counts them.
+    /// Returns the number of replies of another server, alone on CPU 1 with AF_XDP, as counted by kxdpgun.
     fn saturated_other(&self, server: &Other, queries: &str) -> Result<f64> {
         let folder = self.folder.path();
         let text = |path: PathBuf| path.to_string_lossy().into_owned();
@@ -342,23 +335,23 @@ impl Lab {
         Ok(number.with_context(|| printed.clone())?.parse()?)
     }
 
-    /// Has the Measurer, on CPU 0, ask AuthDNS for more than either can do, for 3 s.
+    /// Runs the Measurer on CPU 0 against AuthDNS, with more queries than either can process, for 3 s.
     fn overload(&self, more: &[&str]) -> Result<Value> {
         let address = format!("{AUTH}:53");
         let offer = ["--server", &address, "--rate", OFFERED, "--duration", "3s"];
         let names = ["--timeout", "100ms", "--names", "0.0.0.0/0", "--cpus", "0"];
-        // A reflector returns the query: a liveness check would end the measurement.
+        // A reflector returns the query, so a liveness check would end the measurement.
         let saturated = ["--liveness", "false"];
         self.measure(&[&offer[..], &names, &saturated, more].concat())
     }
 
-    /// AuthDNS on CPU 1, past the stack: what costs the side that sends least.
+    /// Starts AuthDNS on CPU 1 with AF_XDP, which is cheapest for the sender.
     fn serve_past_stack(&self) -> Result<Server> {
         self.serve_authdns(&self.program, &[&["--cpus", "1"], WAYS[1].1].concat())
     }
 
-    /// How many replies AuthDNS, alone on CPU 1, gives to a client that saturates it; `offer` is for
-    /// the client, `more` for AuthDNS.
+    /// Returns the number of replies of AuthDNS, alone on CPU 1, to a client that overloads it; `offer` is for the
+    /// client, `more` for AuthDNS.
     pub(super) fn saturated_authdns(
         &self,
         client: &str,

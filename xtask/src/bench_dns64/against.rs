@@ -1,4 +1,4 @@
-//! `bench dns64 --against`: this checkout's dns64d and another build of it, in turn.
+//! `bench dns64 --against`: compares this checkout's dns64d with another build, in alternation.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -15,23 +15,22 @@ use crate::builds::{Build, Wanted, compare};
 use crate::process::{self, Server, memory};
 use crate::servers::DUT;
 
-/// Short looks at each build in a round.
+/// Short measurements of each build in a round.
 const LOOKS: usize = 12;
 const LOOK: Duration = Duration::from_millis(300);
-/// Different names of a look at the most.
+/// Maximum number of different names of a measurement.
 const NAMES_OF_A_LOOK: u32 = 1_000_000;
-/// In which all cached names are asked for at least once.
+/// Time in which all cached names are queried at least once.
 const FILL: Duration = Duration::from_millis(500);
-/// Where the two are, in turn: both run all the time, but only one of them is asked.
+/// Addresses of the two builds, alternating: both run all the time, but only one of them is queried.
 const ADDRESSES: [&str; 2] = [DUT, "[2001:2::1]:5353"];
 
-/// A million names may take this much more memory than with the other build.
+/// A million names may use this much more memory than with the other build.
 const MEMORY: f64 = 1.03;
 
-/// Measures different and cached names by closed loops, and the memory of a million names once. What
-/// counts is answers per second of the server's CPU time: what the client and AuthDNS can do on the
-/// other CPU, and how they get along there, is not the server's.
-/// With `policies` ours has those of [`policies`] beside what both have.
+/// Measures different and cached names by closed loops, and once the memory for a million names. Answers are counted
+/// per second of the server's CPU time: the speed of the client and AuthDNS on the other CPU does not count. With
+/// `with_policies`, ours also has the configuration of [`policies`].
 pub(crate) fn run(other: &Path, wanted: Wanted, with_policies: bool) -> Result<ExitCode> {
     let other = other
         .canonicalize()
@@ -62,8 +61,8 @@ pub(crate) fn run(other: &Path, wanted: Wanted, with_policies: bool) -> Result<E
     Ok(if ratio > MEMORY { ExitCode::FAILURE } else { code })
 }
 
-/// A thousand domains and twenty groups, the last of which is the tester's; its domain's policy is
-/// what is the default without all that.
+/// Returns a thousand domains and twenty groups. The last group contains the tester; its domain's policy equals the
+/// default.
 fn policies() -> Vec<String> {
     let domain = |n: usize| format!("[[domain]]\ndomain = 'd{n}.example'\noff = true");
     let group = |n: usize| {
@@ -75,12 +74,12 @@ fn policies() -> Vec<String> {
     (1..=1_000).map(domain).chain((1..=20).map(group)).collect()
 }
 
-/// Both builds in a round: servers that have just been started.
+/// Both builds in a round: newly started servers.
 struct Pair {
-    /// By the build's number.
+    /// By the number of the build.
     servers: [Server; 2],
     round: usize,
-    /// Looks so far at each.
+    /// Number of measurements so far of each.
     looks: [u32; 2],
 }
 
@@ -91,12 +90,12 @@ impl Pair {
         Ok(Pair { servers, round, looks: [0; 2] })
     }
 
-    /// Where a build is asked in a round.
+    /// Returns the address of a build in a round.
     fn address(round: usize, build: Build) -> &'static str {
         ADDRESSES[(round + build as usize) % 2]
     }
 
-    /// Answers per second of CPU time: different names, then cached ones.
+    /// Measures answers per second of CPU time: different names, then cached ones.
     fn look(&mut self, lab: &Lab, build: Build) -> Result<[f64; 2]> {
         let number = build as usize;
         let asked = |time, names: &[&str]| {
@@ -110,7 +109,7 @@ impl Pair {
                 "true",
             )
         };
-        // Other names in each look and in each round: the servers are new ones, AuthDNS is not.
+        // Different names in each measurement and round: the servers are new, AuthDNS is not.
         let first = (self.looks[number] * NAMES_OF_A_LOOK).to_string();
         let different = format!("{}.0.0.0/8", 16 + self.round % 200);
         let few = CACHED_NAMES.to_string();

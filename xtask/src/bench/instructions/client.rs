@@ -1,5 +1,5 @@
-//! A client that keeps a fixed number of queries in flight: it sends the next query when a reply
-//! arrives, so the load does not depend on the clock.
+//! A client that keeps a fixed number of queries in flight: it sends the next query when a reply arrives, so the load
+//! does not depend on the clock.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -18,7 +18,7 @@ const FIRST: u32 = u32::from_be_bytes([10, 0, 0, 0]);
 /// Queries to send.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
-    /// Number of queries; at most 65 536, so that each has an id of its own.
+    /// Number of queries; at most 65 536, so that each has a different ID.
     pub(super) queries: u32,
     /// Queries in flight at a time.
     pub(super) in_flight: u32,

@@ -17,8 +17,8 @@ pub(super) enum Source {
     Parent,
 }
 
-/// Chooses the old counts. Programs of another build are always compared with the file, since
-/// their profile and compiler may be the difference in question.
+/// Chooses the old counts. Programs of another build are always compared with the file, because their profile and
+/// compiler may be the difference of interest.
 pub(super) fn source(kept: &Setting, here: &Setting, is_other_build: bool) -> Source {
     if kept == here || is_other_build { Source::File } else { Source::Parent }
 }

@@ -21,14 +21,14 @@ const SHORT: u32 = 500;
 const LONG: u32 = 3_500;
 /// Names of the cached paths; the cache is filled with them before the load.
 const CACHED: u32 = 50;
-/// Longer than any timer of dns64d that an upstream query leaves behind. A timer that is still set
-/// costs instructions on every turn.
+/// Longer than any timer of dns64d that an upstream query starts. A timer that is still set costs instructions on every
+/// turn.
 const TIMERS_EXPIRED: Duration = Duration::from_secs(2);
-/// Runs at a time, each on a CPU of its own.
+/// Runs in parallel, each on a separate CPU.
 const MOST_CPUS: usize = 2;
-/// Longest run of a program that ends by itself.
+/// Longest run of a program that terminates.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Called by the threads that answer or send queries, and only by those.
+/// Function called by all threads that answer or send queries, and by no others.
 const RECEIVE: &str = "recvmmsg";
 
 /// A program that is counted.
@@ -64,7 +64,7 @@ const PATHS: [CountedPath; 6] = [
     CountedPath::cached("dns64d-cached-50", 50),
     CountedPath::uncached("dns64d-uncached-1", Program::Dns64d, 1),
     CountedPath::uncached("dns64d-uncached-50", Program::Dns64d, 50),
-    // With more in flight the share of a turn in each answer depends on the client's speed.
+    // With more queries in flight, the share of a turn in each answer depends on the client's speed.
     CountedPath::uncached("authdns", Program::AuthDns, 1),
     CountedPath::uncached("measurer", Program::Measurer, LONG),
 ];
@@ -92,8 +92,8 @@ impl CountedPath {
 
 /// Counts every path whose program is in the folder `programs`, `rounds` times.
 ///
-/// Each program shares one CPU with its client, which goes first. So the program finds all queries
-/// in flight when it reads, however fast either of them is.
+/// Each program shares one CPU with its client, which has priority. The program therefore finds all queries in flight
+/// when it reads, whatever the speed of either.
 pub(super) fn count(programs: &Path, rounds: usize) -> Result<Paths> {
     let bench = Bench::start(programs)?;
     let is_there = |path: &&CountedPath| programs.join(path.program.file()).is_file();
@@ -122,7 +122,7 @@ pub(super) fn count(programs: &Path, rounds: usize) -> Result<Paths> {
 }
 
 impl Count {
-    /// Median and scatter of some rounds; `None` without any.
+    /// Returns median and scatter of some rounds; `None` if there are none.
     fn of(rounds: &[f64]) -> Option<Count> {
         let (summary, spread) = (Summary::of(rounds)?, MeanAndDeviation::of(rounds)?);
         let scatter = spread.stdev / spread.mean * 100.0;
@@ -171,13 +171,13 @@ impl Bench {
         })
     }
 
-    /// Instructions per query of a path.
+    /// Returns the instructions per query of a path.
     fn per_query(&self, path: &CountedPath) -> Result<f64> {
         let [short, long] = [SHORT, LONG].map(|queries| self.instructions(path, queries));
         Ok((long? as f64 - short? as f64) / f64::from(LONG - SHORT))
     }
 
-    /// Instructions of one run of the path's program, from its start to its end.
+    /// Returns the instructions of one run of the path's program, from its start to its end.
     fn instructions(&self, path: &CountedPath, queries: u32) -> Result<u64> {
         let address = free_address()?;
         let listen = address.to_string();
@@ -201,12 +201,12 @@ impl Bench {
     }
 }
 
-/// An address on loopback that is free.
+/// Returns a free address on loopback.
 fn free_address() -> Result<SocketAddr> {
     Ok((Ipv4Addr::LOCALHOST, process::free_port()?).into())
 }
 
-/// dns64d's configuration.
+/// Returns a configuration for dns64d.
 fn configuration(listen: SocketAddr, upstream: SocketAddr) -> String {
     format!(
         "listen = ['{listen}']\nthreads = 1\n[access]\nallow = ['127.0.0.0/8']\n\
@@ -249,12 +249,12 @@ impl Run {
         self.command.iter().cloned().chain(arguments.iter().map(|&word| word.to_owned())).collect()
     }
 
-    /// Runs a program that ends by itself.
+    /// Runs a program that terminates.
     fn to_end(&self, arguments: &[&str]) -> Result<()> {
         process::output("env", &self.command(arguments), LIMIT).map(drop)
     }
 
-    /// Runs a server while a client asks it.
+    /// Runs a server while a client sends queries to it.
     fn under_load(
         &self,
         arguments: &[&str],
@@ -269,7 +269,8 @@ impl Run {
         server.end().map(drop)
     }
 
-    /// Instructions of the threads that answer or send queries. Others work by the clock.
+    /// Returns the instructions of the threads that answer or send queries. The work of other threads depends on the
+    /// clock.
     fn total(&self) -> Result<u64> {
         let mut total = 0;
         for entry in fs::read_dir(self.folder.path())? {
@@ -284,7 +285,7 @@ impl Run {
     }
 }
 
-/// Instructions in callgrind's file on a thread, if the thread receives datagrams.
+/// Returns the instructions in callgrind's file on a thread, if the thread receives datagrams.
 fn total_of_receiver(text: &str) -> Option<u64> {
     let total = text.lines().find_map(|line| line.strip_prefix("totals: "))?;
     text.contains(RECEIVE).then(|| total.trim().parse().ok())?
