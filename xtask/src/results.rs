@@ -1,5 +1,4 @@
-//! `results`: measures dns64d and five other DNS64 servers, and writes the page of the book with the
-//! results.
+//! `results`: measures dns64d and five other DNS64 servers, and writes the page of the book with the results.
 //!
 //! ```text
 //! servers of Debian 13 and sid, dns64d, CoreDNS
@@ -19,9 +18,8 @@ use clap::Args;
 use crate::process::{self, Build, at_the_same_time, root, target};
 use crate::versions::cell::{AT_ONCE, Cell, NOT_MEASURED, Site, cells, not_run_because};
 
-/// Plan of the searches. The DUT has a CPU of its own; the tester and AuthDNS share the other one.
-/// Trials are short and their pacing limit is wide, because other guests of a virtual machine's host
-/// disturb every longer trial.
+/// Plan of the searches. The DUT has a separate CPU; the tester and AuthDNS share the other one. Trials are short and
+/// their pacing tolerance is wide, because other guests of a virtual machine's host disturb every longer trial.
 const PLAN: &str = "\
 name = 'results'
 topology = 'lab'
@@ -100,7 +98,7 @@ impl Results {
     }
 }
 
-/// Runs all campaigns. Their folders are below the one that is returned.
+/// Runs all campaigns. Their folders are below the returned one.
 fn measure() -> Result<PathBuf> {
     let site = Site::new(Build::Dist.dns64bench()?, false)?;
     let folder = target().join("results");
@@ -124,7 +122,7 @@ struct Server {
     start: PathBuf,
 }
 
-/// The servers of this host, and those of the current releases that have a package.
+/// Returns the servers of this host, and those of the current releases that have a package.
 ///
 /// # Errors
 /// If one of them is not installed.
@@ -137,7 +135,7 @@ fn servers(site: &Site) -> Result<Vec<Server>> {
     cells().into_iter().filter(|cell| cell.is_current()).filter_map(server).collect()
 }
 
-/// Name of a server, with its release if there are several.
+/// Returns the name of a server, with its release if there are several.
 fn name(cell: Cell) -> String {
     let name = cell.server().dut.name();
     if cell.is_host() { name.into() } else { format!("{name}, {}", cell.place()) }
@@ -150,7 +148,7 @@ fn check(server: &Server, site: &Site, folder: &Path) -> Result<()> {
     keep(&run, &folder.join("conform").join(&server.name))
 }
 
-/// Copies a run folder, which is visible in the chroots until the end of this program only.
+/// Copies a run folder, because it is visible in the chroots until the end of this program only.
 fn keep(run: &Path, to: &Path) -> Result<()> {
     let [run, to] = [run, to].map(|path| path.to_string_lossy().into_owned());
     process::output("cp", &["-r", &run, &to], COPY_LIMIT).map(drop)

@@ -1,4 +1,4 @@
-//! Other servers, as campaigns drive them (`campaign::servers`), for benchmarks and tests.
+//! Other servers, driven like in campaigns (`campaign::servers`), for benchmarks and tests.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -13,17 +13,17 @@ use serde_json::Value;
 
 use crate::process::{find, output, run, wait_until};
 
-/// The DUT's address in the lab, as the Measurer asks it.
+/// The DUT's address in the lab, for the Measurer.
 pub(crate) const DUT: &str = "[2001:2::1]:53";
 /// The same without its port.
 pub(crate) const DUT_HOST: &str = "2001:2::1";
-/// AuthDNS's address in the lab, as the DUT asks it.
+/// AuthDNS's address in the lab, for the DUT.
 pub(crate) const AUTH: &str = "198.18.0.2:53";
-/// How long a server may take until it answers.
+/// Maximum time until a server answers.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What kept a reference DUT from answering all that it can, by the counters that it printed at its
-/// end; `timeout` is how long a trial waited for each reply. None: it lost what it is there to lose.
+/// Returns the reason why a reference DUT did not reach its capacity, by the counters that it printed at its end;
+/// `None` if it lost only the configured share. `timeout` is that of a query.
 ///
 /// # Errors
 /// If those are not its counters.
@@ -41,7 +41,7 @@ pub(crate) fn held_up(counters: &Value, timeout: Duration) -> Result<Option<Stri
     }))
 }
 
-/// Names of the servers whose programs are installed, dns64d's among them, separated by commas.
+/// Returns the names of the installed servers, including dns64d, separated by commas.
 pub(crate) fn installed() -> String {
     let is_there = |program: Option<&str>| {
         program.is_some_and(|program| program == "dns64d" || find(program).is_some())
@@ -53,8 +53,8 @@ pub(crate) fn installed() -> String {
     names.join(",")
 }
 
-/// The command of a DUT of the lab with so many threads, its configuration in `folder`. `program`
-/// is where its program is.
+/// Returns the command of a DUT of the lab with this number of threads, its configuration in `folder`. `program` is its
+/// path.
 pub(crate) fn dut_in_lab(
     dut: Dut,
     folder: &Path,
@@ -64,8 +64,7 @@ pub(crate) fn dut_in_lab(
     dut_of_operator(dut, folder, program, threads, DUT, &Operator::default())
 }
 
-/// As [`dut_in_lab`], at another of the DUT's ports (`listen`) and with what an operator adds to the
-/// configuration.
+/// Same as [`dut_in_lab`], at another of the DUT's ports (`listen`) and with additional configuration lines.
 pub(crate) fn dut_of_operator(
     dut: Dut,
     folder: &Path,
@@ -86,8 +85,8 @@ pub(crate) fn dut_of_operator(
     )
 }
 
-/// The command of an authoritative server with one thread that serves our zone file `zone`, its
-/// configuration, with the lines `extra`, in `folder`.
+/// Returns the command of an authoritative server with one thread that serves our zone file `zone`; its configuration,
+/// with the lines `extra`, is in `folder`.
 pub(crate) fn authoritative(
     auth: Auth,
     folder: &Path,
@@ -124,7 +123,7 @@ fn prepared<T: Task>(
     Ok(driver.command(setting, &program))
 }
 
-/// Release of a server, if its driver depends on it.
+/// Returns the release of a server, if its driver depends on it.
 fn release<T>(driver: &Driver<T>, operator: &Operator, program: &[String]) -> Result<Release> {
     if !driver.depends_on_release() {
         return Ok(Release::UNKNOWN);
@@ -135,8 +134,8 @@ fn release<T>(driver: &Driver<T>, operator: &Operator, program: &[String]) -> Re
     Ok(Release::of(&format!("{}{}", ran.stdout, ran.stderr)))
 }
 
-/// Waits until a server answers the Measurer in the lab's tester with an answer that it holds for
-/// right. `more` says what that is: names, shares, the prefix.
+/// Waits until a server returns a valid answer to the Measurer in the lab's tester. `more` defines a valid answer:
+/// names, shares, the prefix.
 pub(crate) fn wait_until_answers(dns64bench: &str, server: &str, more: &[&str]) -> Result<()> {
     let measure = [
         "lab", "exec", "tester", "--", dns64bench, "measure", "--json", "--quiet", "--server",
@@ -158,16 +157,15 @@ pub(crate) fn wait_until_answers(dns64bench: &str, server: &str, more: &[&str]) 
     }
 }
 
-/// Waits until somebody listens on a UDP port; nobody is asked anything. `within` are the words
-/// that lead into a host of the lab, none for this one.
+/// Waits until a process listens on a UDP port, without sending any query. `within` are the words that enter a host of
+/// the lab; none for this one.
 pub(crate) fn wait_until_listens(within: &[&str], port: u16) -> Result<()> {
     let words = [within, &["cat", "/proc/net/udp", "/proc/net/udp6"]].concat();
     let is_there = || Ok(listens(&output(words[0], &words[1..], PATIENCE)?, port));
     wait_until(&format!("nobody listens on UDP port {port}"), PATIENCE, is_there)
 }
 
-/// Whether a table of the kernel's UDP sockets has one that is bound to a port and is not
-/// connected.
+/// True if a table of the kernel's UDP sockets has one that is bound to a port and is not connected.
 fn listens(table: &str, port: u16) -> bool {
     let (local, anybody) = (format!(":{port:04X}"), ":0000");
     table.lines().any(|line| {

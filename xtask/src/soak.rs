@@ -1,14 +1,13 @@
-//! `soak`: dns64d under mixed load for long. Does it lose replies, does it grow, does it panic?
+//! `soak`: dns64d under mixed load for a long time, checked for lost replies, memory growth and panics.
 //!
 //! ```text
-//! Measurer at half of the highest rate ─┐
-//! malformed datagrams ──────────────────┤
-//! clients that ask and go away, UDP+TCP ┼─► dns64d ─► AuthDNS    its memory and counters, once a second
-//! slow TCP clients, an octet at a time ─┘
+//! Measurer at half of the highest rate ──┐
+//! malformed datagrams ───────────────────┤
+//! clients that abandon queries, UDP+TCP ─┼─► dns64d ─► AuthDNS    its memory and counters, once a second
+//! slow TCP clients, an octet at a time ──┘
 //! ```
 //!
-//! As in `bench dns64`, dns64d has a CPU of its own (the last one), and all the others share
-//! another one (the first).
+//! Like in `bench dns64`, dns64d has a separate CPU (the last one), and all the others share another one (the first).
 
 use std::fs;
 use std::io::{Read, Write};
@@ -35,19 +34,19 @@ use crate::process::{self, Server, free_port, memory, output};
 use crate::servers::wait_until_listens;
 use crate::standstill::watched;
 
-/// Malformed datagrams, and clients that go away, per second.
+/// Malformed datagrams per second, and abandoned queries per second.
 const MALFORMED: u64 = 2_000;
 const CANCELLED: u64 = 200;
 const SLOW_CLIENTS: usize = 50;
-/// More queries than it lets wait (`limits.in-flight`).
+/// More queries than its limit of pending queries (`limits.in-flight`).
 const FLOOD: u32 = 80_000;
-/// Queries in flight from one source port: a port has 32 768 at the most.
+/// Queries in flight from one source port: a port has 32 768 at most.
 const PER_PORT: u32 = 10_000;
 /// Share of the time after which memory must not grow.
 const WARM_UP: f64 = 0.3;
-/// What it may grow by after that: the noise of the allocator.
+/// Allowed growth after that: the noise of the allocator.
 const GROWTH: f64 = 0.1;
-/// Seconds after which the next line says how it goes.
+/// Interval of progress lines in seconds.
 const TELL: usize = 10;
 /// AAAA of 250.0.0.0's name, with RD.
 const QUERY: &[u8] =
@@ -55,20 +54,20 @@ const QUERY: &[u8] =
 
 #[derive(Debug, Args)]
 pub(crate) struct Soak {
-    /// How long, in seconds
+    /// Duration in seconds
     #[arg(long, default_value_t = 60)]
     duration: u64,
-    /// Another dns64d than the workspace's, to compare states of it
+    /// Another dns64d than the workspace's, to compare versions
     #[arg(long, value_name = "PROGRAM")]
     dns64d: Option<PathBuf>,
-    /// Queries per second, instead of half of what it answers at the most
+    /// Queries per second, instead of half of its highest rate
     #[arg(long)]
     rate: Option<u64>,
     #[command(flatten)]
     keeping: Keeping,
 }
 
-/// What the disturbers did.
+/// Counts of the disturbing clients.
 #[derive(Default)]
 struct Done {
     over: AtomicBool,
@@ -82,7 +81,7 @@ impl Soak {
         let program = self.keeping.build().dns64bench()?;
         let cpus = allowed_cpus();
         let (first, last) = (cpus[0], cpus[cpus.len() - 1]);
-        // What is started from here on inherits it.
+        // Everything that starts from here on inherits it.
         pin_to(first)?;
         let folder = tempfile::tempdir()?;
         let (auth_port, port, metrics_port) = (free_port()?, free_port()?, free_port()?);
@@ -112,8 +111,8 @@ impl Soak {
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let metrics = SocketAddr::from(([127, 0, 0, 1], metrics_port));
         let highest = closed_loop(&program, address, 200)?;
-        // Once as many queries wait as it lets wait: what a stall of this machine may need later is
-        // no leak then.
+        // Fills the table of pending queries once: memory that a stall of this machine may need later does not look
+        // like a leak then.
         flood(&program, address, &auth, || look(server.pid()?, metrics))?;
         let rate = self.rate.unwrap_or(highest / 2);
         println!(
@@ -222,31 +221,31 @@ impl Soak {
     }
 }
 
-/// Causes of a trial that took no more replies than its drops say, or none. Any other one says that
-/// this machine stood still or lost what nobody counted.
+/// Reasons of a trial with exactly the losses that its drop counters show. Any other reason means that this machine
+/// stalled or that losses were not counted.
 const COUNTED: [&str; 2] = ["host_loss", "too_few_valid"];
 
-/// What this machine did to queries on their way to dns64d.
+/// Effects of this machine on queries to dns64d.
 #[derive(Clone, Copy)]
 struct Losses {
-    /// Datagrams that the kernel dropped in front of it: it has half of the load that it can bear.
+    /// Datagrams that the kernel dropped before dns64d read them, at half of the load that it can process.
     unread: u64,
-    /// The longest time in which a CPU ran nothing of ours.
+    /// Longest time in which a CPU ran none of our threads.
     pause: Duration,
 }
 
-/// A CPU that stood still for so long is why replies came too late, or questions were given up.
+/// A CPU stall of this length explains late replies or abandoned upstream queries.
 const STOOD_STILL: Duration = Duration::from_millis(300);
 
-/// A server at half of its rate leaves more than this share of the queries unread only if it is at
-/// fault, or if its CPU stood still.
+/// A server at half of its rate leaves more than this share of the queries unread only because of a fault or a stall of
+/// its CPU.
 const FEW_UNREAD: f64 = 0.001;
 
-/// How many queries got no valid reply although the tester did its part and dns64d got them: those
-/// beyond what the tester's host dropped, and those few that the kernel dropped in front of dns64d.
+/// Returns the number of queries without a valid reply that count against dns64d: those beyond the drops of the
+/// tester's host and the few drops of the kernel before dns64d.
 ///
 /// # Errors
-/// What the tester did, or this machine, where that may be the reason for all of them.
+/// The behaviour of the tester or of this machine, if it may explain all of them.
 fn unanswered(trial: &Value, Losses { unread, pause }: Losses) -> Result<f64, String> {
     let count = |key: &str| trial[key].as_u64().ok_or_else(|| format!("no {key} in {trial}"));
     let (sent, drops) = (count("sent")?, count("tester_drops")?);
@@ -268,7 +267,7 @@ fn unanswered(trial: &Value, Losses { unread, pause }: Losses) -> Result<f64, St
     Ok(unanswered.saturating_sub(drops + unread) as f64)
 }
 
-/// Names per second with so many queries in flight.
+/// Returns names per second with this number of queries in flight.
 fn closed_loop(program: &Path, address: SocketAddr, outstanding: u32) -> Result<u64> {
     let ports = outstanding.div_ceil(PER_PORT).to_string();
     let (address, outstanding) = (address.to_string(), outstanding.to_string());
@@ -280,12 +279,12 @@ fn closed_loop(program: &Path, address: SocketAddr, outstanding: u32) -> Result<
     result["qps"].as_f64().map(|qps| qps as u64).context("no rate")
 }
 
-/// More queries than dns64d lets wait, with an AuthDNS that is stopped once they have begun: with
-/// one that answers, it is this machine's affair how many wait. Ends when all are answered, or
-/// timed out.
+/// Sends more queries than dns64d allows to be pending, with an AuthDNS that is stopped once they have begun: if
+/// AuthDNS answered, the number of pending queries would depend on this machine. Ends when all are answered or timed
+/// out.
 ///
 /// # Errors
-/// If dns64d turned none away.
+/// If dns64d rejected none.
 fn flood(
     program: &Path,
     address: SocketAddr,
@@ -323,7 +322,7 @@ fn measure(program: &Path, address: SocketAddr, rate: u64, seconds: u64) -> Resu
     ];
     let more =
         ["--first-name", "200000000", "--expect-prefix", "64:ff9b::/96", "--max-burst", "200us"];
-    // How evenly the queries leave is not what is tested; what this host loses is.
+    // Pacing is not tested here; losses of this host are.
     let limits = ["--window-limit", "100", "--lateness-limit", "1s"];
     let args =
         [&args[..], &more[..], &limits[..], &["--timeout", "1s", "--json", "--quiet"]].concat();
@@ -338,23 +337,22 @@ impl Sample {
     }
 }
 
-/// dns64d at one moment: its memory in MiB, and what its metrics say; and this machine's CPU time.
+/// State of dns64d at one moment: its memory in MiB and its metrics; also this machine's CPU time.
 struct Sample {
     memory: f64,
     cpu: CpuTimes,
     asked: u64,
     timeouts: u64,
-    /// Queries not served because there were too many: in all, of one client, in a dead branch.
+    /// Queries not served because of a limit: in total, of one client, or in an unresponsive zone.
     turned_away: u64,
-    /// Datagrams that the kernel dropped in front of it.
+    /// Datagrams that the kernel dropped before dns64d read them.
     unread: u64,
     /// Panics that cost a query its answer, and that dns64d survived.
     defects: u64,
     in_flight: u64,
 }
 
-/// Looks once a second, until the end or until the process is gone, and says now and then how it
-/// goes.
+/// Takes a sample once a second, until the end or until the process is gone, and prints progress lines.
 fn watch(pid: u32, metrics: SocketAddr, done: &Done) -> Vec<Sample> {
     let mut samples: Vec<Sample> = Vec::new();
     let (start, mut seconds) = (Instant::now(), 0);
@@ -415,7 +413,7 @@ fn look(pid: u32, metrics: SocketAddr) -> Result<Sample> {
     })
 }
 
-/// Calls `act` so many times a second.
+/// Calls `act` this many times a second.
 fn regularly(per_second: u64, done: &Done, mut act: impl FnMut(u64)) {
     let start = Instant::now();
     for n in 0.. {
@@ -428,7 +426,7 @@ fn regularly(per_second: u64, done: &Done, mut act: impl FnMut(u64)) {
     }
 }
 
-/// Queries with an octet changed, cut off, or nothing but noise.
+/// Sends queries with a changed octet, truncated queries, and random octets.
 fn malformed(address: SocketAddr, done: &Done) {
     let Ok(socket) = UdpSocket::bind("127.0.0.1:0") else { return };
     // The same noise in every run.
@@ -448,7 +446,7 @@ fn malformed(address: SocketAddr, done: &Done) {
     });
 }
 
-/// Clients that ask for a new name and are gone before the answer comes.
+/// Runs clients that send a query for a new name and leave before the answer arrives.
 fn cancelled(address: SocketAddr, done: &Done) {
     regularly(CANCELLED, done, |n| {
         let mut query = QUERY.to_vec();
@@ -467,7 +465,7 @@ fn cancelled(address: SocketAddr, done: &Done) {
     });
 }
 
-/// TCP clients that send their query an octet at a time; those that the server closes come back.
+/// Runs TCP clients that send their query an octet at a time; those that the server closes connect again.
 fn slow(address: SocketAddr, done: &Done) {
     let message = [&(QUERY.len() as u16).to_be_bytes()[..], QUERY].concat();
     let mut clients: Vec<(Option<TcpStream>, usize)> =
@@ -510,7 +508,7 @@ mod tests {
         assert_eq!(of(100, 99, 0, "too_few_valid", none), Ok(1.0));
         assert_eq!(of(100, 50, 1, "host_loss", none), Ok(49.0));
         assert!(of(100, 99, 1, "host_loss", none).is_err());
-        // This machine stood still.
+        // This machine stalled.
         assert!(of(100, 99, 0, "late", none).is_err());
         let still = Losses { pause: Duration::from_millis(1_200), ..none };
         assert!(of(100, 60, 0, "too_few_valid", still).is_err());
@@ -518,7 +516,7 @@ mod tests {
         let unread = Losses { unread: 3, ..none };
         assert!(of(3_000, 2_997, 0, "too_few_valid", unread).is_err());
         assert_eq!(of(3_000, 2_996, 0, "too_few_valid", unread), Ok(1.0));
-        // More than that, without a pause, is a server that was too slow.
+        // More than that without a pause means that the server was too slow.
         assert_eq!(of(2_999, 2_996, 0, "too_few_valid", unread), Ok(3.0));
         let paused = Losses { unread: 3, ..still };
         assert!(of(2_999, 2_996, 0, "too_few_valid", paused).is_err());

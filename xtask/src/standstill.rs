@@ -1,5 +1,5 @@
-//! Whether this machine's CPUs ran. What a machine that stands still does to a server is neither the
-//! server's fault nor the tester's.
+//! Detection of stalls of this machine's CPUs. The effects of a stall on a server are neither the server's fault nor
+//! the tester's.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -8,12 +8,11 @@ use std::time::{Duration, Instant};
 use method::units::CpuId;
 use net::affinity::pin_to;
 
-/// How often it is looked whether a CPU runs.
+/// Interval of the checks of a CPU.
 const NAP: Duration = Duration::from_millis(20);
 
-/// Does something. Returns what it returns, and the longest time by which a thread on one of these
-/// CPUs began later than it wanted meanwhile; it is as urgent as the one that asks, which may be
-/// pinned elsewhere.
+/// Runs a function. Returns its result, and the longest delay meanwhile in waking up a thread on one of these CPUs.
+/// That thread has the priority of the caller, which may be pinned elsewhere.
 pub(crate) fn watched<R>(cpus: &[CpuId], what: impl FnOnce() -> R) -> (R, Duration) {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -28,7 +27,7 @@ pub(crate) fn watched<R>(cpus: &[CpuId], what: impl FnOnce() -> R) -> (R, Durati
     })
 }
 
-/// Ends the watching, also when what is watched panics.
+/// Guard that ends the watching, even if the watched function panics.
 struct Ending<'a>(&'a AtomicBool);
 
 impl Drop for Ending<'_> {
@@ -37,9 +36,9 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// The longest time by which a thread on a CPU began later than it wanted, until the end.
+/// Returns the longest delay in waking up a thread on a CPU, until the end.
 fn longest_pause(cpu: CpuId, is_over: &AtomicBool) -> Duration {
-    // Where it may not be there, it does not know.
+    // If it may not run on this CPU, it cannot measure it.
     if pin_to(cpu).is_err() {
         return Duration::ZERO;
     }

@@ -1,6 +1,6 @@
-//! `bench timing`: the tables and figures of G. Lencse and A. Pivoda, "Checking and Increasing the
-//! Accuracy of the Dns64perf++ Measurement Tool for Benchmarking DNS64 Servers" (2018, DOI
-//! 10.11601/ijates.v7i1.255), made on this machine, the Measurer beside.
+//! `bench timing`: the tables and figures of G. Lencse and A. Pivoda, "Checking and Increasing the Accuracy of the
+//! Dns64perf++ Measurement Tool for Benchmarking DNS64 Servers" (2018, DOI 10.11601/ijates.v7i1.255), reproduced on
+//! this machine with the Measurer for comparison.
 //!
 //! ```text
 //! classic --timing original ─┐ send times ─► windows ─► figures 2, 4, 5, table I
@@ -29,41 +29,40 @@ use paper::{Found, Searched, Sender, Sending, csv, figures, table_1, table_of_se
 
 /// AuthDNS's address on the self-test link.
 const SELF_TEST: &str = "198.18.1.2:53";
-/// Trials of tables II and III are this long, in seconds: a search has many, and the paper's 60 s
-/// would take days.
+/// Length of the trials of tables II and III, in seconds: a search has many, and the paper's 60 s would take days.
 const TRIAL: u64 = 1;
-/// Searches begin with these ends, queries per second.
+/// Initial ranges of searches, in queries per second.
 const RANGES: [(u64, u64); 2] = [(0, 131_072), (0, 524_288)];
-/// What a trial of ours that its own host spoiled is repeated, as often as this.
+/// Repetitions of a trial that its own host invalidated.
 const SPOILED: u32 = 3;
-/// Names of a search do not repeat: so many has 10.0.0.0/8.
+/// A search must not reuse names; 10.0.0.0/8 has 2²⁴ of them.
 const NAMES: u64 = 1 << 24;
-/// The status where something could not be measured.
+/// Status if something could not be measured.
 const INCOMPLETE: u8 = 3;
 
-/// The original timing of dns64perf++ beside the corrected one and the Measurer
+/// The original timing of dns64perf++ compared with the corrected one and the Measurer
 #[derive(Debug, Args)]
 pub(crate) struct Timing {
     /// Rates of the figures and of table I, queries per second
     #[arg(long, value_delimiter = ',', default_values_t = [50_000, 100_000, 150_000, 200_000, 250_000],
           value_parser = clap::value_parser!(u64).range(10..))]
     rates: Vec<u64>,
-    /// Seconds for each rate; the paper's have 60
+    /// Seconds for each rate; the paper has 60
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
-    /// Searches of each sender for tables II and III; the paper's have 20
+    /// Searches of each sender for tables II and III; the paper has 20
     #[arg(long, default_value_t = 5)]
     repeat: u32,
-    /// Searches end when they know the rate to so many queries per second
+    /// Resolution of searches in queries per second
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
     resolution: u64,
-    /// Minutes after which no further trial begins; what is missing then is said
+    /// Minutes after which no further trial begins; missing results are reported
     #[arg(long, default_value_t = 20)]
     limit: u64,
-    /// Where tables, figures and windows go
+    /// Folder for tables, figures and windows
     #[arg(long, default_value = "bench-timing")]
     output: PathBuf,
-    /// Another dns64bench than the workspace's release build; dns64d is taken from beside it
+    /// Another dns64bench than the workspace's release build; dns64d is expected in the same folder
     #[arg(long, value_name = "PROGRAM")]
     program: Option<PathBuf>,
 }
@@ -73,23 +72,22 @@ struct Run<'a> {
     plan: &'a Timing,
     lab: Lab,
     end: Instant,
-    /// What could not be measured, and why.
+    /// Missing measurements, with the reasons.
     missing: Vec<String>,
 }
 
-/// Whom the senders ask.
+/// Server that the senders query.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Target {
-    /// dns64d, which asks AuthDNS: table II.
+    /// dns64d, which queries AuthDNS: table II.
     Dut,
-    /// AuthDNS itself: table III.
+    /// AuthDNS directly: table III.
     Auth,
 }
 
 impl Timing {
-    /// Status 0: all was measured, and at the highest rate the Measurer's windows are nearer to the
-    /// schedule than those of the original timing; 1: they are not; 3: something could not be
-    /// measured.
+    /// Runs the comparison. Status 0: all was measured, and at the highest rate the Measurer's windows are nearer to
+    /// the schedule than those of the original timing; 1: they are not; 3: something could not be measured.
     pub(crate) fn run(&self) -> Result<ExitCode> {
         let lab = match &self.program {
             Some(program) => Lab::up_with(program, &process::this_program()?)?,
@@ -158,7 +156,7 @@ impl Run<'_> {
         )
     }
 
-    /// All senders at all rates, against AuthDNS.
+    /// Runs all senders at all rates, against AuthDNS.
     fn sendings(&mut self) -> Result<Vec<Sending>> {
         let _auth = self.auth(Target::Auth)?;
         let mut all = Vec::new();
@@ -196,7 +194,7 @@ impl Run<'_> {
         Ok(Sending::of_times(sender, rate, seconds, all.into_iter()))
     }
 
-    /// `None` if all trials were spoiled.
+    /// Returns `None` if all trials were invalidated.
     fn measured_windows(&self, rate: u64) -> Result<Option<Sending>> {
         let file = self.lab.folder.path().join("intervals");
         let path = file.to_string_lossy().into_owned();
@@ -211,7 +209,7 @@ impl Run<'_> {
         Ok(None)
     }
 
-    /// What all senders find of a target.
+    /// Searches a target with all senders.
     fn searches(&mut self, target: Target) -> Result<Vec<Searched>> {
         let table = if target == Target::Dut { "table II" } else { "table III" };
         let mut all: Vec<Searched> =
@@ -224,7 +222,7 @@ impl Run<'_> {
             }
             return Ok(all);
         }
-        // One after the other, so that a bad minute of the machine is no sender's alone.
+        // One after the other, so that a bad minute of the machine affects all senders.
         for _ in 0..self.plan.repeat {
             for searched in all.iter_mut().filter(|searched| searched.missing.is_none()) {
                 match self.search(searched.sender, target)? {
@@ -239,8 +237,8 @@ impl Run<'_> {
         Ok(all)
     }
 
-    /// The highest rate at which every query was answered, by a binary search, 0 where none was; or
-    /// why the search did not end.
+    /// Searches the highest rate at which every query was answered, by a binary search; 0 if there was none. Returns
+    /// the reason if the search did not end.
     fn search(&self, sender: Sender, target: Target) -> Result<Result<Found, String>> {
         let _auth = self.auth(target)?;
         let _dut = if target == Target::Dut { Some(self.dut()?) } else { None };
@@ -259,7 +257,7 @@ impl Run<'_> {
             match passed {
                 Some(true) => low = rate,
                 Some(false) => high = rate,
-                // Where the Measurer cannot send, the others fail and do not know why.
+                // If the Measurer cannot send, the others fail without detecting it.
                 None => (high, spoiled) = (rate, spoiled + 1),
             }
         }
@@ -278,7 +276,7 @@ impl Run<'_> {
         Ok(printed.trim() == "1")
     }
 
-    /// `None` if this machine spoiled all tries.
+    /// Returns `None` if this machine invalidated all attempts.
     fn measurer_passes(&self, target: Target, rate: u64, first_name: u64) -> Result<Option<bool>> {
         for attempt in 0..u64::from(SPOILED) {
             let trial =
@@ -356,7 +354,7 @@ impl Run<'_> {
         ])
     }
 
-    /// dns64d with one thread, on the last CPU.
+    /// Starts dns64d with one thread, on the last CPU.
     fn dut(&self) -> Result<Server> {
         let folder = self.lab.folder.path().join("dut");
         let words = dut_in_lab(campaign::servers::Dut::Dns64d, &folder, &self.dns64d(), 1)?;
@@ -376,7 +374,7 @@ impl Run<'_> {
         Path::new(&self.lab.program).with_file_name("dns64d")
     }
 
-    /// Whether a trial of this length would end after the limit.
+    /// True if a trial of this length would end after the limit.
     fn is_late(&self, length: Duration) -> bool {
         Instant::now() + length > self.end
     }
@@ -417,7 +415,7 @@ fn timeout_ms(target: Target) -> &'static str {
     if target == Target::Dut { "1000" } else { "250" }
 }
 
-/// Queries of each interval in JSON lines of DNS-OARC's dns-metrics.
+/// Returns the queries of each interval in JSON lines of DNS-OARC's dns-metrics.
 fn intervals_of(lines: &str) -> Result<Vec<u64>> {
     let mut sent = Vec::new();
     for line in lines.lines() {

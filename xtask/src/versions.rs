@@ -1,12 +1,10 @@
-//! `versions`: a short campaign with `conform` against each server as the releases of Debian package
-//! it.
+//! `versions`: a short campaign with `conform` for each server as packaged by the releases of Debian.
 //!
 //! ```text
 //! mmdebstrap ─► chroot of a release ─► start script of a server ─► campaign ─► row of the table
 //! ```
 //!
-//! Each server of each release has its own campaign, so a new version that does not work fails in its
-//! own row only.
+//! Each server of each release has a separate campaign, so a new version that does not work fails in its own row only.
 
 pub(crate) mod cell;
 mod chroot;
@@ -24,7 +22,7 @@ use crate::process::{Build, at_the_same_time};
 
 #[derive(Debug, Args)]
 pub(crate) struct Versions {
-    /// Make the chroots again, also those of this week
+    /// Recreate the chroots, even those of this week
     #[arg(long)]
     fresh: bool,
 }
@@ -83,10 +81,10 @@ struct Checks {
     not_offered: usize,
 }
 
-/// Reads what a campaign with one DUT found.
+/// Reads the results of a campaign with one DUT.
 ///
 /// # Errors
-/// If the trial did not pass, or some checks could not be made.
+/// If the trial did not pass, or some checks could not be run.
 fn found(results: &Value) -> Result<Found> {
     let dut = &results["duts"][0];
     let median = &dut["points"][0]["figures"]["median"];
@@ -139,7 +137,7 @@ impl fmt::Display for Outcome<'_> {
     }
 }
 
-/// The table, a line for each cell.
+/// Returns the table, a line for each cell.
 fn table(rows: &[Row]) -> String {
     let line = |row: &Row| {
         let (name, place) = (row.cell.server().dut.name(), row.cell.place());

@@ -1,8 +1,7 @@
-//! `weight`: sizes of both programs of the release build and of the checkout, compared with
-//! [`KEPT`].
+//! `weight`: sizes of both programs of the release build and of the checkout, compared with [`KEPT`].
 //!
-//! A size that grows by more than [`MOST_GROWTH`] fails until the file is changed by a commit whose
-//! body gives the reason.
+//! A size that grows by more than [`MOST_GROWTH`] fails until a commit that gives the reason in its body changes the
+//! file.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,14 +15,14 @@ use crate::process::{Build, output, root};
 
 /// Sizes in bytes, one `NAME BYTES` on each line.
 const KEPT: &str = "bench/weight.txt";
-/// Allowed growth, as a share of the kept size.
+/// Allowed growth, as a share of the recorded size.
 const MOST_GROWTH: f64 = 0.10;
 const HEADER: &str = "# Sizes in bytes: programs of the release build, and all tracked files. cargo xtask weight compares \
                       with them;\n# cargo xtask weight --bless writes them.\n";
 
 #[derive(Debug, Args)]
 pub(crate) struct Weight {
-    /// Replace the kept sizes by those measured
+    /// Replace the recorded sizes by the measured ones
     #[arg(long)]
     bless: bool,
 }
@@ -74,7 +73,7 @@ fn measure() -> Result<Sizes> {
     Ok(sizes)
 }
 
-/// Reads kept sizes.
+/// Parses recorded sizes.
 fn parse(text: &str) -> Result<Sizes> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.starts_with('#'));
     lines
@@ -89,7 +88,7 @@ fn parse(text: &str) -> Result<Sizes> {
         .collect()
 }
 
-/// One size, kept and measured; `None` where it is missing.
+/// One size, recorded and measured; `None` if it is missing.
 struct Comparison<'a> {
     name: &'a str,
     kept: Option<u64>,

@@ -1,6 +1,5 @@
-//! From send times and searches to the tables and figures of G. Lencse and A. Pivoda, "Checking and
-//! Increasing the Accuracy of the Dns64perf++ Measurement Tool for Benchmarking DNS64 Servers"
-//! (2018, DOI 10.11601/ijates.v7i1.255).
+//! Turns send times and searches into the tables and figures of G. Lencse and A. Pivoda, "Checking and Increasing the
+//! Accuracy of the Dns64perf++ Measurement Tool for Benchmarking DNS64 Servers" (2018, DOI 10.11601/ijates.v7i1.255).
 
 use std::fmt::Write;
 
@@ -10,9 +9,9 @@ use method::stats::Summary;
 /// A sender whose timing is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sender {
-    /// dns64perf++ as it was.
+    /// dns64perf++ in its original form.
     Original,
-    /// dns64perf++ as the paper corrected it.
+    /// dns64perf++ as corrected by the paper.
     Corrected,
     /// The sender of this project.
     Measurer,
@@ -30,7 +29,7 @@ impl Sender {
     }
 }
 
-/// Queries that left in each 10 ms, of one sender at one rate.
+/// Queries sent in each 10 ms, of one sender at one rate.
 #[derive(Clone, Debug)]
 pub(crate) struct Sending {
     pub(crate) sender: Sender,
@@ -39,8 +38,7 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
-    /// From send times in nanoseconds after the start; what left after `seconds` is in windows
-    /// behind the end.
+    /// Counts send times, in nanoseconds after the start; queries sent after `seconds` are in windows after the end.
     pub(crate) fn of_times(
         sender: Sender,
         rate: u64,
@@ -58,14 +56,14 @@ impl Sending {
         Sending { sender, rate, windows }
     }
 
-    /// Queries that left in each 100 ms.
+    /// Returns the queries sent in each 100 ms.
     pub(crate) fn coarse(&self) -> Vec<u64> {
         self.windows.chunks(10).map(|ten| ten.iter().sum()).collect()
     }
 
-    /// Queries in 100 ms near the begin of the trial, where the original timing has hardly made up
-    /// for anything yet: the median of the first thirtieth of the windows, three at least, without
-    /// the very first, in which code and data come into the caches.
+    /// Returns the queries in 100 ms near the start of the trial, where the original timing has hardly compensated for
+    /// anything yet. It is the median of the first thirtieth of the windows, at least three, without the very first
+    /// one, in which code and data enter the caches.
     pub(crate) fn counted(&self) -> f64 {
         let coarse = self.coarse();
         let first = &coarse
@@ -74,7 +72,7 @@ impl Sending {
             .map_or(0.0, |summary| summary.median)
     }
 
-    /// The largest deviation of a 100 ms window of the first `seconds` from the rate, in per cent.
+    /// Returns the largest deviation of a 100 ms window of the first `seconds` from the rate, in per cent.
     pub(crate) fn worst_pct(&self, seconds: u64) -> f64 {
         let due = self.rate as f64 / 10.0;
         let off = |&sent: &u64| (sent as f64 - due).abs() / due * 100.0;
@@ -82,8 +80,7 @@ impl Sending {
     }
 }
 
-/// The figures: queries in windows of 100 ms of all senders, and of 10 ms of those that are
-/// corrected.
+/// Returns the figures: queries in windows of 100 ms of all senders, and of 10 ms of the corrected ones.
 pub(crate) fn figures(all: &[Sending]) -> Vec<Figure> {
     let wanted = [
         ("figure-2", Sender::Original, 100),
@@ -118,7 +115,7 @@ fn panel(sending: &Sending, ms: u64) -> Panel {
     Panel { series: Series { name, dots }, wanted: sending.rate as f64 * width }
 }
 
-/// All windows of 10 ms, a line for each.
+/// Returns all windows of 10 ms, a line for each.
 pub(crate) fn csv(all: &[Sending]) -> String {
     let mut out = "sender,rate,from_ms,queries\n".to_owned();
     for sending in all {
@@ -129,8 +126,8 @@ pub(crate) fn csv(all: &[Sending]) -> String {
     out
 }
 
-/// Table I: the model of the paper (each query of the original timing takes the same time too much)
-/// against what was counted.
+/// Returns table I: the model of the paper (each query of the original timing takes the same time too long) compared
+/// with the counts.
 pub(crate) fn table_1(all: &[Sending], seconds: u64) -> String {
     let mut rates: Vec<u64> = all.iter().map(|s| s.rate).collect();
     rates.sort_unstable();
@@ -141,7 +138,7 @@ pub(crate) fn table_1(all: &[Sending], seconds: u64) -> String {
         .rev()
         .find_map(|&rate| of(Sender::Original, rate))
         .filter(|s| s.counted() > 0.0);
-    // Nanoseconds that a query takes too much, from the highest rate, as in the paper.
+    // Nanoseconds by which a query takes too long, from the highest rate, as in the paper.
     let too_much = highest.map(|s| (1e8 / s.counted() - 1e9 / s.rate as f64).max(0.0));
     let mut out =
         "### Table I: validation of the error model\n\n| Required query rate |".to_owned();
@@ -177,24 +174,24 @@ pub(crate) fn table_1(all: &[Sending], seconds: u64) -> String {
     ) + "\n"
 }
 
-/// What one search found.
+/// Result of one search.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
-    /// The highest rate at which every query was answered; 0 where none was.
+    /// Highest rate at which every query was answered; 0 if there was none.
     pub(crate) rate: u64,
-    /// Rates at which this machine spoiled every trial: they count as not passed.
+    /// Rates at which this machine invalidated every trial: they count as not passed.
     pub(crate) spoiled: u32,
 }
 
-/// What the searches of one sender found, or why there are none.
+/// Results of the searches of one sender, or the reason why there are none.
 pub(crate) struct Searched {
     pub(crate) sender: Sender,
     pub(crate) found: Vec<Found>,
-    /// What could not be measured, and why.
+    /// Missing measurement, with the reason.
     pub(crate) missing: Option<String>,
 }
 
-/// Tables II and III: the rates that each sender found.
+/// Returns tables II and III: the rates found with each sender.
 pub(crate) fn table_of_searches(title: &str, all: &[Searched]) -> String {
     let mut out = format!(
         "### {title}\n\n| Sender | Median | Minimum | Maximum | Dispersion | Searches |\n|---|---|---|---|---|---|\n"
@@ -226,8 +223,7 @@ pub(crate) fn table_of_searches(title: &str, all: &[Searched]) -> String {
 mod tests {
     use super::*;
 
-    /// A sender of which each query takes `too_much` ns more than it should, and nothing is made up
-    /// for.
+    /// Simulates a sender each of whose queries takes `too_much` ns too long, without compensation.
     fn slow(sender: Sender, rate: u64, too_much: f64) -> Sending {
         let cycle = 1e9 / rate as f64 + too_much;
         Sending::of_times(sender, rate, 2, (0..rate * 2).map(|i| (i as f64 * cycle) as u64))

@@ -1,4 +1,4 @@
-//! The cells of the table: each server as each release of Debian packages it.
+//! Cells of the table: each server in the package of each release of Debian.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -29,12 +29,11 @@ const RELEASES: [Debian; 3] = [
 /// A server under test.
 pub(crate) struct Server {
     pub(crate) dut: Dut,
-    /// Its package in each of [`RELEASES`]; `None` where Debian has no package of it.
+    /// Its package in each of [`RELEASES`]; `None` if Debian has no package of it.
     packages: [Option<&'static str>; RELEASES.len()],
 }
 
-/// Debian has no packages of two of them: dns64d is that of this checkout, CoreDNS that of `cargo
-/// xtask packages`.
+/// Debian has no packages of two of them: dns64d is from this checkout, CoreDNS from `cargo xtask packages`.
 const SERVERS: [Server; 6] = [
     Server { dut: Dut::Dns64d, packages: [None; 3] },
     Server { dut: Dut::Bind, packages: [Some("bind9"); 3] },
@@ -47,8 +46,7 @@ const SERVERS: [Server; 6] = [
     Server { dut: Dut::Coredns, packages: [None; 3] },
 ];
 
-/// Plan of a campaign: one trial at a low rate, which also a busy machine can carry out, and all
-/// checks.
+/// Plan of a campaign: one trial at a low rate, which a busy machine can also run, and all checks.
 const PLAN: &str = "topology = 'loopback'\n[trial]\nduration = '1s'\ntimeout = '3s'\npause = '0s'\n\
     max-burst = '500us'\nwindow-limit = 10000\nlateness-limit = '5s'\nauth-limit = '5s'\n\
     [search]\nmin = 100\nmax = 100\nresolution = 100\nrepeat = 1\ninvalid-retries = 3\n\
@@ -56,16 +54,16 @@ const PLAN: &str = "topology = 'loopback'\n[trial]\nduration = '1s'\ntimeout = '
 /// Rate of the trial, in queries per second.
 pub(crate) const RATE: f64 = 100.0;
 
-/// Campaigns that run at the same time: most of the time they wait.
+/// Campaigns that run in parallel: most of the time they wait.
 pub(crate) const AT_ONCE: usize = 4;
 /// Time limit of a campaign.
 const LIMIT: Duration = Duration::from_secs(900);
-/// Attempts of a campaign that the machine spoils.
+/// Attempts of a campaign that the machine invalidates.
 const ATTEMPTS: usize = 2;
-/// Status of a campaign without some of its results, and of this command where it cannot run.
+/// Status of a campaign without some of its results, and of this command if it cannot run.
 pub(crate) const NOT_MEASURED: i32 = 3;
 
-/// Reason why this machine cannot run the servers of other releases, or `None` if it can.
+/// Returns the reason why this machine cannot run the servers of other releases, or `None` if it can.
 pub(crate) fn not_run_because() -> Option<&'static str> {
     match (is_root(), find("mmdebstrap")) {
         (false, _) => Some("chroots take root"),
@@ -74,22 +72,22 @@ pub(crate) fn not_run_because() -> Option<&'static str> {
     }
 }
 
-/// The programs of a run, and a folder that is visible in all chroots.
+/// Programs of a run, and a folder that is visible in all chroots.
 pub(crate) struct Site {
     /// Path of dns64bench; dns64d is in the same folder.
     program: PathBuf,
-    // Before the folder, which they use.
+    // Declared before the folder, which they use.
     chroots: [Result<Chroot>; RELEASES.len()],
     work: TempDir,
 }
 
 impl Site {
-    /// Makes the chroots that are missing, or all of them if `fresh` is set.
+    /// Creates missing chroots, or all of them if `fresh` is set.
     ///
     /// # Errors
-    /// If there can be no folder. A chroot that cannot be made is an error of its cells.
+    /// If the folder cannot be created. A chroot that cannot be created is an error of its cells.
     pub(crate) fn new(program: PathBuf, fresh: bool) -> Result<Site> {
-        // Servers may change to users of their own.
+        // Servers may change to other users.
         let mode = fs::Permissions::from_mode(0o711);
         let work = tempfile::Builder::new().permissions(mode).tempdir()?;
         let chroots = std::array::from_fn(|release| {
@@ -98,30 +96,30 @@ impl Site {
         Ok(Site { program, chroots, work })
     }
 
-    /// Path of dns64bench.
+    /// Returns the path of dns64bench.
     pub(crate) fn program(&self) -> &Path {
         &self.program
     }
 
-    /// A folder that is removed at the end.
+    /// Returns a folder that is removed at the end.
     pub(crate) fn work(&self) -> &Path {
         self.work.path()
     }
 }
 
-/// Packages that the chroot of a release has.
+/// Returns the packages in the chroot of a release.
 fn packages(release: usize) -> Vec<&'static str> {
     SERVERS.iter().filter_map(|server| server.packages[release]).collect()
 }
 
-/// A server at a place: a position in [`SERVERS`], and one in [`RELEASES`] or `None` for this host.
+/// A server at a place: an index into [`SERVERS`], and one into [`RELEASES`] or `None` for this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Cell {
     server: usize,
     release: Option<usize>,
 }
 
-/// All cells of the table: each server in each release, or on this host where no release has it.
+/// Returns all cells of the table: each server in each release, or on this host if no release has it.
 pub(crate) fn cells() -> Vec<Cell> {
     let of = |server: usize| {
         let is_packaged = SERVERS[server].packages.iter().any(Option::is_some);
@@ -156,19 +154,19 @@ impl Cell {
         self.release.is_none_or(|at| at > 0)
     }
 
-    /// Name of the server's program.
+    /// Returns the name of the server's program.
     fn program(self) -> Result<&'static str> {
         self.server().dut.driver().program_name().context("a driver without a program")
     }
 
-    /// Name of its files.
+    /// Returns the name of its files.
     fn name(self) -> String {
         let place = self.release.map_or("host", |at| RELEASES[at].suite);
         format!("{}-{place}", self.program().unwrap_or_default())
     }
 
-    /// Path of the program, or of a script that starts it in its chroot; `None` if it is not packaged
-    /// in the release.
+    /// Returns the path of the program, or of a script that starts it in its chroot; `None` if it is not packaged in
+    /// the release.
     pub(crate) fn start(self, site: &Site) -> Option<Result<PathBuf>> {
         match self.release {
             Some(at) => {
@@ -185,7 +183,7 @@ impl Cell {
         }
     }
 
-    /// The server in a plan.
+    /// Returns the server's entry in a plan.
     ///
     /// # Errors
     /// If its driver has no name.
@@ -196,8 +194,7 @@ impl Cell {
         Ok(format!("[[dut]]\ndriver = '{driver}'\nname = '{name}'\nprogram = '{start}'\n"))
     }
 
-    /// Runs a campaign with one trial and all checks, again if the machine spoils it; returns its
-    /// folder.
+    /// Runs a campaign with one trial and all checks, again if the machine invalidates it; returns its folder.
     ///
     /// # Errors
     /// If it has no result.

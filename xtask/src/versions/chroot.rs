@@ -1,5 +1,5 @@
-//! Chroots with the servers of a release of Debian, made with mmdebstrap and kept for a week in
-//! `dns64bench/chroots` in `$XDG_CACHE_HOME` or `~/.cache`.
+//! Chroots with the servers of a release of Debian, created with mmdebstrap and kept for a week in `dns64bench/chroots`
+//! in `$XDG_CACHE_HOME` or `~/.cache`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,9 +11,9 @@ use anyhow::{Context, Result, ensure};
 use crate::process::run;
 use crate::tools;
 
-/// Time limit of making one.
+/// Time limit of creating one.
 const LIMIT: Duration = Duration::from_secs(1_200);
-/// Age from which on a chroot is made again: its packages may have updates.
+/// Age from which a chroot is created again: its packages may have updates.
 const WEEK: Duration = Duration::from_secs(7 * 24 * 3_600);
 /// Settings of apt and dpkg. A snapshot of sid may be older than the week for which its lists are
 /// valid. Signatures are still checked.
@@ -40,11 +40,11 @@ pub(super) struct Chroot {
 }
 
 impl Chroot {
-    /// The chroot of a release with these packages. It is made if there is none of this week, or if
-    /// `fresh` is set.
+    /// Returns the chroot of a release with these packages. It is created if there is none of this week, or if `fresh`
+    /// is set.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If it cannot be created.
     pub(super) fn of(suite: &str, packages: &[&str], shared: &Path, fresh: bool) -> Result<Chroot> {
         let all = tools::cache()?.join("chroots");
         let (root, list) = (all.join(suite), all.join(format!("{suite}.packages")));
@@ -63,7 +63,7 @@ impl Chroot {
         Ok(chroot)
     }
 
-    /// The shared folder as seen from outside.
+    /// Returns the shared folder as seen from outside.
     fn inside(&self) -> PathBuf {
         self.root.join(self.shared.strip_prefix("/").unwrap_or(&self.shared))
     }
@@ -96,12 +96,12 @@ impl Drop for Chroot {
     }
 }
 
-/// A word for the shell.
+/// Quotes a word for the shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// True if a list of packages was written this week and has these packages.
+/// True if a list of packages was written this week and contains these packages.
 fn is_recent(list: &Path, packages: &[&str]) -> bool {
     let age = || fs::metadata(list).ok()?.modified().ok()?.elapsed().ok();
     fs::read_to_string(list).is_ok_and(|text| text == packages.join(" "))
@@ -123,7 +123,7 @@ fn make(suite: &str, packages: &[&str], root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Files with settings of apt's downloads on this host.
+/// Returns the files with settings of apt's downloads on this host.
 fn settings() -> Result<Vec<PathBuf>> {
     let Ok(entries) = fs::read_dir(APT_SETTINGS) else { return Ok(Vec::new()) };
     let mut files = Vec::new();
