@@ -1,11 +1,11 @@
-//! `docs`: builds the book, and checks what the repository says about itself.
+//! `docs`: builds the book, and checks the documents of the repository.
 //!
 //! ```text
 //! *.md of the repository ─► headings, links ─► every link leads to a file, every anchor to a heading
 //! docs/src ───────────────► mdbook build ────► target/book
 //! ```
 //!
-//! Links on the web are not followed: whether they work is not decided here.
+//! Links to the web are not checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,13 +17,12 @@ use anyhow::{Context, Result, ensure};
 use crate::process::root;
 use crate::tools;
 
-/// The book's pages. Links between them must not leave this folder, because nothing else is part of
-/// the built book.
+/// Pages of the book. Links between them must not leave this folder, because nothing else is part of the built book.
 const BOOK: &str = "docs/src";
-/// Folders without documents of ours.
+/// Folders without our documents.
 const LEFT_OUT: [&str; 5] = ["target", ".git", "corpus", "artifacts", "node_modules"];
 
-/// Checks all documents, then builds the book if mdBook is there; `install` gets it from crates.io.
+/// Checks all documents, then builds the book if mdBook is available; `install` installs it from crates.io.
 pub(crate) fn run(install: bool) -> Result<ExitCode> {
     let faults = Documents::read(&root())?.faults();
     for fault in &faults {
@@ -53,18 +52,18 @@ fn build(program: &Path) -> Result<()> {
     Ok(())
 }
 
-/// All documents of a repository, by their paths from its folder on.
+/// All documents of a repository, by their paths relative to its folder.
 struct Documents {
     root: PathBuf,
     pages: BTreeMap<PathBuf, Page>,
 }
 
-/// What matters of a document.
+/// Headings and links of a document.
 #[derive(Debug, Default, PartialEq)]
 struct Page {
-    /// The anchors of its headings.
+    /// Anchors of its headings.
     anchors: BTreeSet<String>,
-    /// Where its links lead, and on which line they stand.
+    /// Line number and target of its links.
     links: Vec<(usize, String)>,
 }
 
@@ -92,8 +91,7 @@ impl Documents {
         Ok(Documents { root: root.to_owned(), pages })
     }
 
-    /// What is wrong, a sentence each: links that lead nowhere, and pages that the book's table of
-    /// contents lacks.
+    /// Returns the faults, a sentence each: dead links, and pages that are missing from the book's table of contents.
     fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         for (path, page) in &self.pages {
@@ -116,7 +114,7 @@ impl Documents {
         faults
     }
 
-    /// Why a link of a page leads nowhere; `None` if it leads somewhere, or to the web.
+    /// Returns the reason why a link of a page is dead; `None` if it is valid, or a link to the web.
     fn fault_of(&self, from: &Path, link: &str) -> Option<String> {
         if link.contains("://") || link.starts_with("mailto:") {
             return None;
@@ -143,7 +141,7 @@ impl Documents {
 }
 
 impl Page {
-    /// Finds headings and links in Markdown; what stands in code is neither.
+    /// Finds headings and links in Markdown, outside code.
     fn parse(text: &str) -> Page {
         let mut page = Page::default();
         let mut seen = BTreeMap::new();
@@ -165,7 +163,7 @@ impl Page {
     }
 }
 
-/// The lines of a text, from 1, without those of fenced code blocks.
+/// Returns the lines of a text, numbered from 1, without those of fenced code blocks.
 fn outside_of_code_blocks(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut fence = None;
     text.lines().enumerate().filter_map(move |(number, line)| {
@@ -187,8 +185,7 @@ fn outside_of_code_blocks(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// A line whose code spans lost what could be taken for a link; a heading's anchor keeps their
-/// words.
+/// Returns a line in which code spans cannot be mistaken for a link; a heading's anchor keeps their words.
 fn without_code(line: &str) -> String {
     let in_code = |(number, part): (usize, &str)| match number % 2 {
         0 => part.to_owned(),
@@ -197,7 +194,7 @@ fn without_code(line: &str) -> String {
     line.split('`').enumerate().map(in_code).collect::<Vec<_>>().join("`")
 }
 
-/// The targets of `[text](target)` and `![text](target)` in a line, and of `[name]: target`.
+/// Returns the targets of `[text](target)` and `![text](target)` in a line, and of `[name]: target`.
 fn links_of(line: &str) -> Vec<&str> {
     let mut links: Vec<&str> = line
         .match_indices("](")
@@ -212,8 +209,7 @@ fn links_of(line: &str) -> Vec<&str> {
     links
 }
 
-/// The anchor that GitHub and mdBook give to a heading: lower case, blanks as hyphens, no other
-/// punctuation.
+/// Returns the anchor that GitHub and mdBook give to a heading: lower case, spaces as hyphens, no other punctuation.
 fn anchor_of(heading: &str) -> String {
     let kept = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | ' ');
     heading
@@ -225,7 +221,7 @@ fn anchor_of(heading: &str) -> String {
         .collect()
 }
 
-/// Where a link leads, as a path from the repository's folder on; `None` if out of it.
+/// Returns the target of a link as a path relative to the repository's folder; `None` if it is outside.
 fn resolved(from: &Path, link: &str) -> Option<PathBuf> {
     let mut path = from.parent()?.to_owned();
     for part in Path::new(link).components() {
@@ -243,7 +239,7 @@ fn resolved(from: &Path, link: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-/// A document with what mdBook includes into it (`{{#include file}}`).
+/// Returns a document with the files that mdBook includes (`{{#include file}}`).
 fn with_included(path: &Path) -> Result<String> {
     let text =
         fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -324,7 +320,7 @@ mod tests {
         );
     }
 
-    /// Largest file of results, in octets: larger raw data are replaced by a summary.
+    /// Maximum size of a results file, in octets: larger raw data are replaced by a summary.
     const LARGEST_RESULT: u64 = 100_000;
 
     #[test]
@@ -345,7 +341,7 @@ mod tests {
         }
     }
 
-    /// The numbers after `item`, `items` in a text: "item 9", "items 10 and 11", "Items 1 to 17",
+    /// Returns the numbers after `item`, `items` in a text: "item 9", "items 10 and 11", "Items 1 to 17",
     /// "items_14_and_15".
     fn items_cited(text: &str) -> BTreeSet<u32> {
         let lower = text.to_lowercase();
@@ -402,12 +398,12 @@ mod tests {
         assert!(missing.is_empty(), "no heading in dns64-items.md: {missing:?}");
     }
 
-    /// The keys of a table of a plan, by the plan's schema. `path` has the names of the table's parents and
-    /// its own name.
+    /// Returns the keys of a table of a plan, by the plan's schema. `path` has the names of the table's parents and its
+    /// own name.
     fn keys_of_table(path: &[&str]) -> Vec<String> {
         let file = root().join("schemas/plan.schema.json");
         let schema: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
-        // A reference, one of several forms, or the elements of a list lead to the keys.
+        // A reference, one of several forms, or the elements of a list contain the keys.
         let table = |start: &Value| {
             let mut node = start.clone();
             while node["properties"].is_null() {
@@ -483,8 +479,7 @@ mod tests {
         assert!(plans > 0, "no plan in the book");
     }
 
-    /// Whether a line cites a document that is not part of the repository: by a number, or by a
-    /// file's name.
+    /// True if a line cites a document that is not part of the repository, by a number or a file name.
     fn cites_a_stranger(line: &str) -> bool {
         let line = line.to_lowercase();
         let strangers =

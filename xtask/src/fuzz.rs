@@ -3,15 +3,14 @@
 //! ```text
 //! fuzz/corpus/TARGET ─── seeds ──┐
 //!                                ▼
-//! target/fuzz/corpus/TARGET ◄─► target ─► an input that ends it ─► fuzz/artifacts/TARGET
+//! target/fuzz/corpus/TARGET ◄─► target ─► an input that crashes it ─► fuzz/artifacts/TARGET
 //!            │
 //!            └─ --keep: the shortest inputs that reach all code ─► fuzz/corpus/TARGET
 //! ```
 //!
-//! Address sanitizer and coverage are flags of the compiler that only a nightly one takes. The
-//! stable compiler has the same code behind them, and its sanitizer runtime is installed with it:
-//! `RUSTC_BOOTSTRAP=1` lets it take them, so that no second toolchain is needed. libFuzzer comes
-//! with the package libfuzzer-sys, which compiles it.
+//! Address sanitizer and coverage are compiler flags that only a nightly compiler accepts. The stable compiler contains
+//! the same code, and its sanitizer runtime is installed with it. `RUSTC_BOOTSTRAP=1` makes it accept the flags, so
+//! that no second toolchain is needed. libFuzzer comes with the package libfuzzer-sys, which compiles it.
 
 mod corpus;
 
@@ -25,50 +24,47 @@ use clap::Args;
 
 use crate::process::{self, root};
 
-/// What makes fuzzers of programs: coverage as libFuzzer reads it, and address sanitizer.
+/// Compiler flags of fuzzers: coverage in the format of libFuzzer, and address sanitizer.
 const RUSTFLAGS: &str = "--cfg fuzzing -Zsanitizer=address -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares \
     -Ccodegen-units=1 -Cforce-frame-pointers=yes";
-/// Less freed memory that is watched, fewer frames that are kept of each allocation, and stacks
-/// whose memory is used again, which safe code cannot see: with the defaults a target takes twice
-/// as long. `--input` uses the defaults.
+/// Less quarantined memory, fewer recorded frames per allocation, and no detection of stack use after return, which
+/// does not occur in safe code: with the defaults a target takes twice as long. `--input` uses the defaults.
 const SANITIZER: &str =
     "quarantine_size_mb=16:malloc_context_size=2:detect_stack_use_after_return=0";
-/// Without the account of how rare each input's features are, and without looking for shorter
-/// inputs: both take more time than an inquiry.
+/// Without statistics of rare features, and without a search for shorter inputs: both take more time than the target.
 const FUZZER: [&str; 2] = ["-entropic=0", "-reduce_inputs=0"];
-/// An input that takes so many seconds is a fault.
+/// An input that takes this many seconds is a fault.
 const SLOWEST: u32 = 25;
 /// Lines of a target's log that are shown when it fails.
 const SHOWN: usize = 30;
 
 #[derive(Debug, Args)]
 pub(crate) struct Fuzz {
-    /// Only these targets; without any, all of them
+    /// Only these targets; the default is all
     targets: Vec<String>,
-    /// Ends each target after so many runs
+    /// Ends each target after this number of runs
     #[arg(long, conflicts_with = "time")]
     runs: Option<u64>,
-    /// Ends each target after so many seconds
+    /// Ends each target after this number of seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     time: u64,
-    /// Targets that run at the same time [default: CPUs]
+    /// Targets that run in parallel [default: CPUs]
     #[arg(long)]
     jobs: Option<usize>,
-    /// Runs one target with one input, such as one that ended it
+    /// Runs one target with one input, such as one that crashed it
     #[arg(long, value_name = "FILE", conflicts_with_all = ["runs", "time", "keep"])]
     input: Option<PathBuf>,
-    /// Puts what was found into the corpus of the repository: one short input for each piece of
-    /// code that seeds do not reach
+    /// Adds the findings to the corpus of the repository: one short input for each piece of code that seeds do not
+    /// reach
     #[arg(long)]
     keep: bool,
 }
 
-/// How a target ended.
+/// Result of a target.
 struct TargetResult {
-    /// As libFuzzer's last line of statistics has them: runs, pieces of code reached, runs per
-    /// second.
+    /// From libFuzzer's last line of statistics: runs, pieces of code reached, runs per second.
     runs: u64,
     reached: u64,
     per_second: u64,
@@ -96,7 +92,7 @@ impl Fuzz {
         conclude(process::at_the_same_time(jobs, targets.into_iter(), one))
     }
 
-    /// The targets that were named, or all.
+    /// Returns the named targets, or all.
     fn wanted(&self) -> Result<Vec<String>> {
         let all = targets()?;
         if let Some(unknown) = self.targets.iter().find(|target| !all.contains(target)) {
@@ -105,7 +101,7 @@ impl Fuzz {
         Ok(if self.targets.is_empty() { all } else { self.targets.clone() })
     }
 
-    /// Runs one target from the corpus of the repository and what earlier runs have found.
+    /// Runs one target from the corpus of the repository and the findings of earlier runs.
     fn one(&self, programs: &Path, target: &str) -> Result<TargetResult> {
         let found = process::target().join("fuzz/corpus").join(target);
         let artifacts = root().join("fuzz/artifacts").join(target);
@@ -144,7 +140,7 @@ impl Fuzz {
     }
 }
 
-/// Prints what each target did; one that failed makes the status 1.
+/// Prints the result of each target; the status is 1 if one failed.
 fn conclude(mut rows: Vec<(String, Result<TargetResult>)>) -> Result<ExitCode> {
     rows.sort_by(|(one, _), (other, _)| one.cmp(other));
     println!("{:<16} {:>12} {:>8} {:>8}", "target", "runs", "runs/s", "reached");
@@ -161,7 +157,7 @@ fn conclude(mut rows: Vec<(String, Result<TargetResult>)>) -> Result<ExitCode> {
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The names of all targets.
+/// Returns the names of all targets.
 fn targets() -> Result<Vec<String>> {
     let mut names = Vec::new();
     for file in fs::read_dir(root().join("fuzz/fuzz_targets")).context("fuzz/fuzz_targets")? {
@@ -177,7 +173,7 @@ fn build() -> Result<PathBuf> {
     let (triple, folder) = (process::host()?, process::target().join("fuzz"));
     let mut command = process::build_command(env!("CARGO"));
     command.args(["build", "--quiet", "--locked", "--bins", "--manifest-path", "fuzz/Cargo.toml"]);
-    // With a target named, build scripts and procedural macros are built without the flags.
+    // If a target is given, build scripts and procedural macros are built without the flags.
     command.args(["--target", &triple, "--target-dir"]).arg(&folder).current_dir(root());
     command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", RUSTFLAGS).env("CARGO_INCREMENTAL", "0");
     let status = command.status().context("cannot run cargo")?;
@@ -185,7 +181,7 @@ fn build() -> Result<PathBuf> {
     Ok(folder.join(triple).join("debug"))
 }
 
-/// libFuzzer's options for a target: those of `fuzz/TARGET.options`, a line each.
+/// Returns libFuzzer's options for a target: those of `fuzz/TARGET.options`, a line each.
 fn options(target: &str) -> Result<Vec<String>> {
     let file = root().join("fuzz").join(format!("{target}.options"));
     let text =
@@ -195,7 +191,7 @@ fn options(target: &str) -> Result<Vec<String>> {
     Ok(lines.map(|line| line.replace("{fuzz}", &root().join("fuzz").to_string_lossy())).collect())
 }
 
-/// Runs, pieces of code reached and runs per second, from the last line of statistics in a log of libFuzzer:
+/// Parses runs, pieces of code reached and runs per second from the last line of statistics in a log of libFuzzer:
 /// `#1000  DONE   cov: 120 ft: 300 corp: 7/100b lim: 64 exec/s: 500 rss: 40Mb`.
 fn statistics(log: &str) -> Option<(u64, u64, u64)> {
     log.lines().rev().find_map(|line| {

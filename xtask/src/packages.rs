@@ -10,7 +10,7 @@ use std::process::Command;
 
 use crate::process::find;
 
-/// Debian's packages of what is tested against, by the program that shows whether they are there.
+/// Debian's packages of the servers and clients, each with the program that shows whether it is installed.
 const PACKAGES: [(&str, &str); 41] = [
     ("nsd", "nsd"),
     ("knotd", "knot"),
@@ -28,7 +28,7 @@ const PACKAGES: [(&str, &str); 41] = [
     ("chromium", "chromium"),
     ("pdflatex", "texlive-latex-base"),
     ("lualatex", "texlive-luatex"),
-    // The package with booktabs has this program.
+    // The package with booktabs contains this program.
     ("thumbpdf", "texlive-latex-recommended"),
     ("sshd", "openssh-server"),
     ("ssh", "openssh-client"),
@@ -52,32 +52,32 @@ const PACKAGES: [(&str, &str); 41] = [
     ("munged", "munge"),
     ("ansible-playbook", "ansible-core"),
     ("valgrind", "valgrind"),
-    // For what PyPI has.
+    // For tools from PyPI.
     ("pip3", "python3-pip"),
     // libFuzzer is written in C++.
     ("c++", "g++"),
 ];
 
-/// Debian's tools ask this file whether a package may start its servers.
+/// File that Debian's tools run to decide whether a package may start its services.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
-/// 101 tells them to start nothing. The comment tells a later run that the file is ours, if this
-/// one could not remove it.
+/// Status 101 forbids starting services. The comment identifies the file as ours for a later run, if this one could not
+/// remove it.
 const START_NOTHING: &str =
     "#!/bin/sh\n# Made by cargo xtask while it installed packages; may be removed.\nexit 101\n";
 
-/// Whether what is missing may be installed.
+/// Consent to install missing programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Consent {
-    /// The user said so, or this is CI (`CI=true`).
+    /// Given by the user, or by CI (`CI=true`).
     Given,
-    /// The user is asked, on a terminal.
+    /// A prompt on a terminal asks for it.
     Ask,
-    /// Nothing is installed; what cannot run is listed.
+    /// Nothing is installed; tests that cannot run are listed.
     Refused,
 }
 
 impl Consent {
-    /// From `--install`, the environment, and whether somebody is there to be asked.
+    /// Derives the consent from `--install`, the environment, and the presence of a terminal.
     pub(crate) fn of(install: bool) -> Consent {
         if install || Consent::in_ci() {
             Consent::Given
@@ -88,23 +88,23 @@ impl Consent {
         }
     }
 
-    /// Whether this is a run of continuous integration.
+    /// True in continuous integration.
     pub(crate) fn in_ci() -> bool {
         std::env::var("CI").is_ok_and(|ci| ci == "true")
     }
 }
 
-/// Whether this process is root's.
+/// True if this process runs as root.
 pub(crate) fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
-/// Whether packages can be installed here: as root, with apt-get.
+/// True if packages can be installed here: as root, with apt-get.
 pub(crate) fn can_install() -> bool {
     is_root() && find("apt-get").is_some()
 }
 
-/// Installs what is missing, where that is possible and wanted, and says what is not done and why.
+/// Installs missing programs if that is possible and allowed, and prints what is omitted and why.
 pub(crate) fn install(consent: Consent) {
     let coredns = coredns::is_missing();
     let wanted = PACKAGES.iter().chain(coredns.then_some(&coredns::GO));
@@ -152,7 +152,7 @@ fn agreed(consent: Consent, words: &str) -> bool {
     }
 }
 
-/// Runs an installer; where it fails its last lines say why.
+/// Runs an installer; if it fails, prints its last lines.
 fn report(command: &mut Command, what: &str) {
     match command.output() {
         Ok(output) if output.status.success() => {}
@@ -165,16 +165,16 @@ fn report(command: &mut Command, what: &str) {
     }
 }
 
-/// While this lives, packages that are installed start no servers: this machine is to stay quiet.
+/// Guard that keeps installed packages from starting servers, so that this machine stays idle.
 ///
-/// A policy that somebody else has made is left as it is. Ours is removed at the end, by the shell
-/// that runs the installer if Ctrl-C ends us, and by the next run if nothing was left to do so.
+/// An existing policy of another origin remains. Ours is removed at the end. If Ctrl-C ends this program, the shell
+/// that runs the installer removes it; if nothing could, the next run does.
 struct NothingStarts {
-    /// The policy that we have made.
+    /// Policy file that this program created.
     made: Option<PathBuf>,
 }
 
-/// Runs the command after it, and removes the file that comes first even if a signal ends the
+/// Runs a command after the first argument, and removes the file in the first argument even if a signal ends the
 /// command.
 const REMOVE_AFTER: &str =
     "file=$1; shift; trap 'rm -f \"$file\"' EXIT; trap 'exit 130' INT TERM HUP; \"$@\"";
@@ -182,17 +182,17 @@ const REMOVE_AFTER: &str =
 impl NothingStarts {
     fn begin(policy: &Path) -> NothingStarts {
         NothingStarts::clean_up(policy);
-        // Fails if anything is there, be it a link that leads nowhere.
+        // Fails if the path exists, even as a dead link.
         let Ok(mut file) = OpenOptions::new().write(true).create_new(true).mode(0o755).open(policy)
         else {
             return NothingStarts { made: None };
         };
-        // Without its content it is still ours, and removed at the end.
+        // An empty file is still ours, and is removed at the end.
         let _ = file.write_all(START_NOTHING.as_bytes());
         NothingStarts { made: Some(policy.into()) }
     }
 
-    /// Removes what an earlier run of ours has left.
+    /// Removes the policy file of an earlier run.
     fn clean_up(policy: &Path) {
         let is_file = fs::symlink_metadata(policy).is_ok_and(|entry| entry.is_file());
         if is_file && fs::read_to_string(policy).is_ok_and(|text| text == START_NOTHING) {
@@ -200,7 +200,7 @@ impl NothingStarts {
         }
     }
 
-    /// An installer, whose arguments are still to be added.
+    /// Returns the command of an installer, to which arguments can be added.
     fn command(&self, program: &str) -> Command {
         let Some(policy) = &self.made else { return Command::new(program) };
         let mut command = Command::new("sh");
@@ -213,7 +213,7 @@ impl Drop for NothingStarts {
     fn drop(&mut self) {
         if let Some(policy) = &self.made {
             NothingStarts::clean_up(policy);
-            // Where it could not be written as a whole.
+            // If it could not be written completely.
             if fs::metadata(policy).is_ok_and(|file| file.len() < START_NOTHING.len() as u64) {
                 let _ = fs::remove_file(policy);
             }
@@ -258,7 +258,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let policy = folder.path().join("policy-rc.d");
         let quiet = NothingStarts::begin(&policy);
-        // As Debian's tools ask it: an action of a service.
+        // Debian's tools run it like this: with an action of a service.
         assert_eq!(
             Command::new(&policy).args(["unbound", "start"]).status().unwrap().code(),
             Some(101)
@@ -266,7 +266,7 @@ mod tests {
         drop(quiet);
         assert!(!policy.exists());
 
-        // The same where a run before us was killed.
+        // Same after a run that was killed.
         fs::write(&policy, START_NOTHING).unwrap();
         drop(NothingStarts::begin(&policy));
         assert!(!policy.exists());
@@ -277,7 +277,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let policy = folder.path().join("policy-rc.d");
         let quiet = NothingStarts::begin(&policy);
-        // The installer ends its own shell by the signal that Ctrl-C sends to both.
+        // The installer kills its shell with the signal that Ctrl-C sends to both.
         let status = quiet.command("sh").args(["-c", "kill -INT $PPID"]).status().unwrap();
         assert!(!policy.exists(), "{status}");
         std::mem::forget(quiet);

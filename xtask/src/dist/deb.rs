@@ -1,5 +1,4 @@
-//! Debian packages, by cargo-deb. What they contain stands in `[package.metadata.deb]` of the
-//! crates.
+//! Debian packages, built by cargo-deb. `[package.metadata.deb]` of the crates defines their contents.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +9,7 @@ use super::Stage;
 use crate::process::{Build, root};
 use crate::tools;
 
-/// The program that builds packages, as the list of tools has it.
+/// Program that builds packages; its name in the list of tools.
 const CARGO_DEB: &str = "cargo-deb";
 /// Crates that have a Debian package.
 const CRATES: [&str; 2] = ["dns64bench", "dns64"];
@@ -22,7 +21,7 @@ pub(super) fn build(stage: &Stage, to: &Path, build: Build) -> Result<Vec<String
     for name in CRATES {
         let manifest = root().join("crates").join(name).join("Cargo.toml");
         let mut command = Command::new(&cargo_deb);
-        // Packages of the dev build are only tested, and compressing takes longest.
+        // Packages of the dev build are used in tests only, and compression takes most of the time.
         command.args((build == Build::Dev).then_some("--fast"));
         command.args([
             "--no-build",
@@ -49,8 +48,7 @@ pub(super) fn build(stage: &Stage, to: &Path, build: Build) -> Result<Vec<String
     Ok(made)
 }
 
-/// Who is responsible for the packages: `DEBFULLNAME` and `DEBEMAIL`, as Debian's tools have it, or
-/// nobody in particular.
+/// Returns the maintainer of the packages: `DEBFULLNAME` and `DEBEMAIL`, as for Debian's tools, or a generic one.
 pub(super) fn maintainer() -> String {
     let variable =
         |name: &str, otherwise: &str| std::env::var(name).unwrap_or_else(|_| otherwise.to_owned());
@@ -58,12 +56,12 @@ pub(super) fn maintainer() -> String {
     format!("{name} <{}>", variable("DEBEMAIL", "maintainers@dns64bench.invalid"))
 }
 
-/// Whether [`Stage::debs`] needs to install nothing.
+/// True if [`Stage::debs`] needs to install nothing.
 pub(crate) fn cargo_deb_is_installed() -> bool {
     tools::locate(CARGO_DEB).is_some()
 }
 
-/// cargo-deb, which is installed if it is missing.
+/// Returns the path of cargo-deb, after installing it if it is missing.
 fn cargo_deb() -> Result<PathBuf> {
     tools::locate(CARGO_DEB).map_or_else(|| tools::get(CARGO_DEB), Ok)
 }

@@ -1,9 +1,8 @@
 //! Container images: a static program and nothing else.
 //!
-//! The programs are linked with musl where its target is installed, and with a static glibc
-//! otherwise. A static glibc finds users and hosts by files and DNS alone, which is all that there
-//! is in such an image; on other systems it might load modules of another version, so it is only
-//! used here.
+//! The programs are linked with musl if its target is installed, and otherwise with a static glibc. A static glibc
+//! finds users and hosts by files and DNS only, which is all that exists in such an image. On other systems it might
+//! load modules of another version, so it is used only here.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,11 +12,10 @@ use anyhow::Result;
 use super::{LIMIT, PROGRAMS, example, strip};
 use crate::process::{self, Build, find, host, output, root};
 
-/// Where the static programs are, below the workspace.
+/// Folder of the static programs, below the workspace.
 pub(crate) const STATIC_PROGRAMS: &str = "target/dist/static";
 
-/// Builds the programs statically, and the images around them where there is a builder; returns the
-/// names of the archives.
+/// Builds the programs statically, and the images around them if there is a builder; returns the names of the archives.
 pub(super) fn build(to: &Path) -> Result<Vec<String>> {
     let (target, flags) = target()?;
     println!("Static programs for {target}");
@@ -44,7 +42,7 @@ pub(super) fn build(to: &Path) -> Result<Vec<String>> {
     Ok(made)
 }
 
-/// The target of the static build, and the flags of the compiler.
+/// Returns the target of the static build, and the flags of the compiler.
 fn target() -> Result<(String, &'static str)> {
     let host = host()?;
     let musl = host.replace("-gnu", "-musl");
@@ -56,14 +54,14 @@ fn target() -> Result<(String, &'static str)> {
     }
 }
 
-/// buildah, with a storage of its own.
+/// buildah with separate storage.
 pub(crate) struct Builder {
     program: PathBuf,
     storage: Vec<String>,
 }
 
 impl Builder {
-    /// The one that is installed, if it is; its storage is in `folder`.
+    /// Finds an installed buildah; its storage is in `folder`.
     pub(crate) fn find(folder: &Path) -> Result<Option<Builder>> {
         let Some(program) = find("buildah") else { return Ok(None) };
         let mut storage: Vec<String> = vec!["--storage-driver".into(), "vfs".into()];
@@ -75,12 +73,12 @@ impl Builder {
         Ok(Some(Builder { program, storage }))
     }
 
-    /// Where buildah is.
+    /// Returns the path of buildah.
     pub(crate) fn program(&self) -> &Path {
         &self.program
     }
 
-    /// Builds the image of a program from its Containerfile; nothing is fetched.
+    /// Builds the image of a program from its Containerfile; nothing is downloaded.
     pub(crate) fn build(&self, program: &str, context: &Path) -> Result<()> {
         let file = root().join("dist/containers").join(format!("Containerfile.{program}"));
         let [file, context] = [&*file, context].map(|path| path.to_string_lossy().into_owned());
@@ -99,12 +97,12 @@ impl Builder {
         self.run(&[&args[..], &[context.as_str()]].concat()).map(drop)
     }
 
-    /// Runs it with its storage; its standard output.
+    /// Runs it with its storage; returns its standard output.
     pub(crate) fn run(&self, args: &[&str]) -> Result<String> {
         output(&self.program, &self.words(args), LIMIT)
     }
 
-    /// The arguments that make it do something with its storage.
+    /// Returns its arguments for a command with its storage.
     pub(crate) fn words<'a>(&'a self, args: &[&'a str]) -> Vec<&'a str> {
         self.storage.iter().map(String::as_str).chain(args.iter().copied()).collect()
     }

@@ -1,4 +1,4 @@
-//! `dist`: what people install.
+//! `dist`: packages, archives and images for users.
 //!
 //! ```text
 //! release build ──► stage: programs, manual pages, completions, notices ──┬─► archives (.tar.gz, .tar.zst)
@@ -6,8 +6,8 @@
 //! static build ───► Containerfiles around nothing else ─► images                           all ─► SHA256SUMS
 //! ```
 //!
-//! Everything is written to `target/dist`. The same commit, toolchain and folder give the same
-//! files: times are those of the commit, or of `SOURCE_DATE_EPOCH`.
+//! Everything is written to `target/dist`. The same commit, toolchain and folder give the same files: times are those
+//! of the commit, or of `SOURCE_DATE_EPOCH`.
 
 mod archive;
 mod deb;
@@ -38,9 +38,9 @@ pub(crate) struct Dist {
 
 /// The version of the workspace, which xtask shares.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// The programs, in the order in which they are named everywhere.
+/// Programs, in the order of all lists.
 const PROGRAMS: [&str; 2] = ["dns64bench", "dns64d"];
-/// Long enough for any tool that is run here, but for compilers.
+/// Time limit of all tools that run here, except compilers.
 const LIMIT: std::time::Duration = std::time::Duration::from_secs(300);
 
 impl Dist {
@@ -65,16 +65,16 @@ impl Dist {
     }
 }
 
-/// What packages are made of, in a folder of its own.
+/// Contents of the packages, in a separate folder.
 pub(crate) struct Stage {
-    /// Where the crates' `[package.metadata.deb]` look for it.
+    /// Folder in which the crates' `[package.metadata.deb]` expect it.
     folder: PathBuf,
-    /// Seconds since 1970 that stand for the time of everything.
+    /// Timestamp of all files, in seconds since 1970.
     epoch: u64,
 }
 
 impl Stage {
-    /// Makes all that is packed. `programs` is the folder of the build that is packed.
+    /// Creates the contents of all packages. `programs` is the folder of the build that is packed.
     pub(crate) fn make(programs: &Path) -> Result<Stage> {
         let folder = root().join("target/dist/stage");
         if folder.exists() {
@@ -111,14 +111,14 @@ impl Stage {
         fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// The day, as manual pages have it at their feet.
+    /// Returns the date for the footers of manual pages.
     fn date(&self) -> Result<String> {
         Ok(output("date", &["-u", "-d", &format!("@{}", self.epoch), "+%Y-%m-%d"], LIMIT)?
             .trim()
             .to_owned())
     }
 
-    /// Debian's changelog of a package: an entry for the version, which points to ours.
+    /// Returns Debian's changelog of a package: an entry for the version, which refers to ours.
     fn debian_changelog(&self, package: &str) -> Result<String> {
         let time = output("date", &["-u", "-R", "-d", &format!("@{}", self.epoch)], LIMIT)?;
         let maintainer = deb::maintainer();
@@ -132,13 +132,13 @@ impl Stage {
 
 /// The shipped configuration of dns64d.
 const EXAMPLE: &str = "dist/dns64d.example.toml";
-/// What an editor completes it by, in the repository.
+/// Schema for completion in editors, in the repository.
 const SCHEMA: &str = "schemas/dns64d.schema.json";
-/// And where dns64d's Debian package has that.
+/// Path of the schema in dns64d's Debian package.
 const INSTALLED_SCHEMA: &str = "/usr/share/dns64d/dns64d.schema.json";
 
-/// The shipped configuration. Its first line names the schema where whoever gets it has that, if he
-/// does, and not where the repository has it.
+/// Returns the shipped configuration. Its first line refers to the schema at its installed path, if there is one,
+/// instead of the path in the repository.
 fn example(schema: Option<&str>) -> Result<String> {
     let text = fs::read_to_string(root().join(EXAMPLE))?;
     let (first, rest) = text.split_once('\n').context("the example is empty")?;
@@ -146,7 +146,7 @@ fn example(schema: Option<&str>) -> Result<String> {
     Ok(schema.map(|schema| format!("#:schema {schema}\n")).unwrap_or_default() + rest)
 }
 
-/// `SOURCE_DATE_EPOCH`, or the time of the last commit.
+/// Returns `SOURCE_DATE_EPOCH`, or the time of the last commit.
 fn epoch() -> Result<u64> {
     let text = match std::env::var("SOURCE_DATE_EPOCH") {
         Ok(epoch) => epoch,

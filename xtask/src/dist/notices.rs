@@ -1,5 +1,4 @@
-//! What the licences ask of who hands the programs on: their texts, and those of the packages that
-//! are linked in.
+//! Licence notices for redistribution: the texts for these programs and for the packages that are linked in.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -12,7 +11,7 @@ use serde_json::Value;
 
 use crate::process::{host, root};
 
-/// The file `copyright` of a Debian package, below the head that cargo-deb writes.
+/// Returns the file `copyright` of a Debian package, which follows the head that cargo-deb writes.
 pub(super) fn copyright() -> Result<String> {
     let mit = fs::read_to_string(root().join("LICENSE-MIT"))?;
     Ok(format!(
@@ -21,8 +20,7 @@ pub(super) fn copyright() -> Result<String> {
     ))
 }
 
-/// The packages that are linked into the programs, with the texts of their licences, each text
-/// once.
+/// Returns the packages that are linked into the programs, with the texts of their licences, each text once.
 pub(super) fn third_party() -> Result<String> {
     let metadata = metadata()?;
     let packages = metadata["packages"].as_array().context("cargo metadata: no packages")?;
@@ -33,7 +31,7 @@ pub(super) fn third_party() -> Result<String> {
         .iter()
         .filter(|package| package["id"].as_str().is_some_and(|id| linked.contains(id)))
     {
-        // Those without a source are ours.
+        // Packages without a source are ours.
         if package["source"].is_null() {
             continue;
         }
@@ -61,7 +59,7 @@ fn metadata() -> Result<Value> {
     Ok(serde_json::from_slice(&ran.stdout)?)
 }
 
-/// The ids of the packages that our programs are made of: neither tests nor builds need a notice.
+/// Returns the ids of the packages that our programs contain: tests and build scripts need no notice.
 fn linked(metadata: &Value) -> Result<BTreeSet<&str>> {
     let nodes = metadata["resolve"]["nodes"].as_array().context("cargo metadata: no nodes")?;
     let by_id: BTreeMap<&str, &Value> =
@@ -88,7 +86,7 @@ fn linked(metadata: &Value) -> Result<BTreeSet<&str>> {
     Ok(linked)
 }
 
-/// The texts of licences in a package's folder.
+/// Returns the texts of licences in a package's folder.
 fn licences(folder: &Path) -> Result<Vec<String>> {
     let mut texts = Vec::new();
     for entry in
@@ -118,7 +116,7 @@ mod tests {
         for name in ["clap 4", "domain 0", "tokio 1"] {
             assert!(text.lines().any(|line| line.starts_with(name)), "{name} is missing");
         }
-        // Of tests, and of xtask.
+        // Dependencies of tests, and of xtask.
         assert!(!text.contains("\nproptest ") && !text.contains("\njsonschema "));
         assert!(text.contains("Permission is hereby granted"));
     }

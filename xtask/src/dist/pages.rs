@@ -1,4 +1,4 @@
-//! Manual pages and completions, which the programs make themselves.
+//! Manual pages and completions, which the programs generate.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ fn shells(program: &str) -> [(&'static str, String); 3] {
     ]
 }
 
-/// Has a program write its pages into `folder/man1`, and its completions into `folder/completions`.
+/// Makes a program write its pages into `folder/man1` and its completions into `folder/completions`.
 pub(super) fn write(program: &Path, name: &str, folder: &Path, date: &str) -> Result<()> {
     let manual = folder.join("man1").to_string_lossy().into_owned();
     output(program, &["manual", &manual, "--date", date], LIMIT)?;

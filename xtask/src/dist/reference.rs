@@ -1,4 +1,4 @@
-//! `dns64d.toml(5)`, made from the example configuration, which explains every key.
+//! `dns64d.toml(5)`, generated from the example configuration, which explains every key.
 //!
 //! ```text
 //! # Explanation,          ─► .TP key = default
@@ -9,7 +9,7 @@
 
 use std::fmt::Write;
 
-/// The page in the language of roff.
+/// Returns the page in the language of roff.
 pub(super) fn page(example: &str, version: &str, date: &str) -> String {
     let mut page = format!(
         ".TH dns64d.toml 5 \"{date}\" \"dns64d {version}\" \"File formats\"\n.SH NAME\ndns64d.toml \\- configuration of dns64d\n\
@@ -25,7 +25,7 @@ pub(super) fn page(example: &str, version: &str, date: &str) -> String {
     page
 }
 
-/// Comments with the keys below them; perhaps a table's name first.
+/// Writes comments with the keys below them, and the name of a table before them if there is one.
 fn write_block(page: &mut String, block: &str) {
     let mut lines = block.lines().peekable();
     if let Some(table) = lines.next_if(|line| line.starts_with('[')) {
@@ -38,7 +38,7 @@ fn write_block(page: &mut String, block: &str) {
         let (comment, keys) =
             (rest[..comments].to_vec(), rest[comments..comments + entries].to_vec());
         rest.drain(..comments + entries);
-        // An explanation of several keys stands before the first of them.
+        // An explanation of several keys precedes the first of them.
         let mut keys = keys.into_iter();
         let Some(first) = keys.next() else {
             paragraph(page, comment.into_iter());
@@ -64,7 +64,7 @@ fn is_comment(line: &str) -> bool {
     line.starts_with('#') && !line.starts_with("#|")
 }
 
-/// Comments as running text; lines that are indented stay lines.
+/// Writes comments as running text; indented lines remain lines.
 fn paragraph<'a>(page: &mut String, comments: impl Iterator<Item = &'a str>) {
     for line in comments {
         let text = line.strip_prefix('#').unwrap_or(line);
@@ -76,7 +76,7 @@ fn paragraph<'a>(page: &mut String, comments: impl Iterator<Item = &'a str>) {
     }
 }
 
-/// What roff would take for its own.
+/// Escapes text that roff would interpret.
 fn escaped(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
     match text.chars().next() {

@@ -1,5 +1,5 @@
-//! The corpus of a fuzz target in the repository: seeds with names that people gave, and inputs
-//! named by their hash that the target found, as few and as short as reach the same code.
+//! Corpus of a fuzz target in the repository: hand-written seeds with descriptive names, and inputs found by the
+//! target, which are named by their hash. The found inputs are the fewest and shortest that reach the same code.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,20 +10,18 @@ use anyhow::{Context, Result, ensure};
 use super::{SANITIZER, options};
 use crate::process::root;
 
-/// Octets that the found inputs of a target may take in the repository, and how many they may be.
+/// Maximum size in octets of the found inputs of a target in the repository, and their maximum number.
 const MOST_OCTETS: u64 = 64 << 10;
 const MOST_FILES: usize = 400;
 
-/// Replaces what the repository keeps of a target's findings by the best of them and of what is in
-/// the folder `found`.
+/// Replaces the found inputs of a target in the repository by the best of them and of the folder `found`.
 pub(super) fn keep(program: &Path, target: &str, found: &Path) -> Result<()> {
     let kept = root().join("fuzz/corpus").join(target);
     let merged = tempfile::tempdir()?;
     for seed in files(&kept)?.iter().filter(|file| !is_found(file)) {
         fs::copy(seed, merged.path().join(seed.file_name().unwrap_or_default()))?;
     }
-    // An input is taken if it reaches code that seeds and shorter inputs do not; how often it is
-    // reached does not count.
+    // An input is taken if it reaches code that seeds and shorter inputs do not; the number of times does not count.
     let mut command = Command::new(program);
     command.args(["-merge=1", "-use_counters=0"]).args(options(target)?);
     command.arg(merged.path()).arg(&kept).arg(found).env("ASAN_OPTIONS", SANITIZER);
@@ -55,13 +53,13 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     entries.map(|entry| Ok(entry?.path())).collect()
 }
 
-/// Whether libFuzzer named the file, by the SHA-1 of its octets, and not a person.
+/// True if libFuzzer named the file, by the SHA-1 of its octets.
 fn is_found(file: &Path) -> bool {
     let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     name.len() == 40 && name.bytes().all(|octet| octet.is_ascii_hexdigit())
 }
 
-/// The shortest of these files, as many as fit.
+/// Returns the shortest of these files, as many as fit.
 fn within(inputs: Vec<PathBuf>, octets: u64, number: usize) -> Result<Vec<PathBuf>> {
     let mut sized = Vec::new();
     for input in inputs {

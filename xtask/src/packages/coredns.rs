@@ -1,6 +1,5 @@
-//! CoreDNS, which is no package of Debian's: Go's proxy has its modules at fixed versions, and a
-//! compiler that is new enough where Debian's is not. Go checks all of it against its checksum
-//! database.
+//! CoreDNS, for which Debian has no package. Go's module proxy provides fixed versions of its modules, and of a
+//! compiler if Debian's is too old. Go verifies all of them with its checksum database.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,20 +12,20 @@ use serde_json::Value;
 
 use crate::process::{self, find};
 
-/// The program that is installed.
+/// Module and version that is installed.
 const COREDNS: &str = "github.com/coredns/coredns@v1.12.4";
-/// Where it is installed to.
+/// Folder for the installed program.
 const BIN: &str = "/usr/local/bin";
-/// The oldest Go that compiles it, and one that does.
+/// Oldest Go version that compiles it, and one that does.
 const OLDEST: [u32; 2] = [1, 24];
 const COMPILER: &str = "go1.24.4";
-/// How long Go may take; it downloads some hundred megabytes.
+/// Time limit of Go; it downloads some hundred megabytes.
 const PATIENCE: Duration = Duration::from_secs(1_800);
 
-/// Debian's package that is needed for it, by the program that shows whether it is there.
+/// Debian's package of the compiler, with the program that shows whether it is installed.
 pub(super) const GO: (&str, &str) = ("go", "golang-go");
 
-/// Whether CoreDNS is missing. What is there already is not replaced, even if it is on no path.
+/// True if CoreDNS is missing. An existing one is not replaced, even if it is not on the search path.
 pub(super) fn is_missing() -> bool {
     find("coredns").is_none() && !Path::new(BIN).join("coredns").exists()
 }
@@ -34,7 +33,7 @@ pub(super) fn is_missing() -> bool {
 /// Compiles CoreDNS and installs it.
 ///
 /// # Errors
-/// What Go said.
+/// Errors of Go.
 pub(super) fn install() -> Result<()> {
     let go = find("go").context("there is no go (Debian package golang-go)")?;
     let folder = tempfile::tempdir()?;
@@ -45,7 +44,7 @@ pub(super) fn install() -> Result<()> {
         let root = compiler(&go, folder.path())?;
         let mut command = Command::new(root.join("bin/go"));
         command.env("GOROOT", &root).env("GOTOOLCHAIN", "local");
-        // What it downloads and compiles goes with it: gigabytes.
+        // Downloads and build results are removed with the folder, because they take gigabytes.
         command.env("GOCACHE", folder.path().join("cache")).envs(modules_in(folder.path()));
         command
     };
@@ -55,16 +54,15 @@ pub(super) fn install() -> Result<()> {
     Ok(())
 }
 
-/// Whether the version that `go env GOVERSION` names, such as go1.19.8, is not older than
-/// [`OLDEST`].
+/// True if the version printed by `go env GOVERSION`, such as go1.19.8, is at least [`OLDEST`].
 fn is_new_enough(version: &str) -> bool {
     let numbers = version.trim().strip_prefix("go").unwrap_or_default().split('.');
     let numbers: Vec<u32> = numbers.map_while(|number| number.parse().ok()).collect();
     numbers.len() >= OLDEST.len() && numbers[..] >= OLDEST[..]
 }
 
-/// Gets a compiler, as a module, into a folder; returns its GOROOT. Compilers of 1.21 and later do
-/// the same when a module asks for a newer one.
+/// Downloads a compiler, as a module, into a folder; returns its GOROOT. Compilers from 1.21 on do this themselves if a
+/// module requires a newer version.
 fn compiler(go: &Path, folder: &Path) -> Result<PathBuf> {
     let machine = match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -82,18 +80,18 @@ fn compiler(go: &Path, folder: &Path) -> Result<PathBuf> {
     ensure!(ran.status.success(), "{module}: {}", String::from_utf8_lossy(&ran.stderr));
     let told: Value = serde_json::from_slice(&ran.stdout).context("what go says of a module")?;
     let root = PathBuf::from(told["Dir"].as_str().context("go names no folder of a module")?);
-    // A module has no modes: which of its files are programs is known by their places.
+    // A module has no file modes: its programs are identified by their places.
     make_executable(&root.join("bin"))?;
     make_executable(&root.join("pkg/tool"))?;
     Ok(root)
 }
 
-/// Settings by which Go keeps its modules in a folder, such that they can be removed with it.
+/// Returns settings that make Go keep its modules in a folder, removable with it.
 fn modules_in(folder: &Path) -> [(&'static str, PathBuf); 2] {
     [("GOPATH", folder.join("modules")), ("GOFLAGS", "-modcacherw".into())]
 }
 
-/// Lets all files of a folder, and of those in it, be run.
+/// Makes all files of a folder and its subfolders executable.
 fn make_executable(folder: &Path) -> Result<()> {
     let entries = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
     for entry in entries {
