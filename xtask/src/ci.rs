@@ -36,7 +36,7 @@ struct Check {
     tier: Tier,
     /// Runs the check; the argument allows installing servers and tools.
     run: fn(bool) -> Result<Ended>,
-    /// The check runs at low priority while the next one runs.
+    /// The check runs at low priority in parallel with the next one.
     beside_next: bool,
 }
 
@@ -49,7 +49,7 @@ impl Check {
         Check { name, tier: Tier::Nightly, run, beside_next: false }
     }
 
-    /// The same check, at low priority beside the next one.
+    /// Makes the check run at low priority in parallel with the next one.
     const fn beside_next(self) -> Check {
         Check { beside_next: true, ..self }
     }
@@ -67,7 +67,8 @@ enum Ended {
 /// `xtask("WORDS")` runs `cargo xtask WORDS`, `cargo("WORDS")` runs cargo. Both expect status 0.
 const CHECKS: &[Check] = &[
     Check::every_change("format", |_| cargo("fmt --check")),
-    // Downloads packages while clippy computes. Before any test: unit tests use the servers' checkers.
+    // Downloads packages while clippy uses the CPU. It precedes all tests, because unit tests use the servers'
+    // configuration checkers.
     Check::every_change("packages", |install| {
         xtask(if install { "packages --install" } else { "packages" })
     })
@@ -136,12 +137,12 @@ impl Ci {
     }
 }
 
-/// Checks that passed at one commit: an empty file for each in `target/ci/COMMIT`. A nightly run
-/// that was interrupted, or whose checks were run by name, continues from there.
+/// Checks that passed at one commit: an empty file for each in `target/ci/COMMIT`. A nightly run that was interrupted,
+/// or whose checks were run by name, continues from there.
 struct NightlyRecord(PathBuf);
 
 impl NightlyRecord {
-    /// The record of the commit that is checked out; `None` if tracked files differ from it.
+    /// Returns the record of the current commit; `None` if tracked files differ from it.
     fn of_this_commit() -> Option<NightlyRecord> {
         process::is_committed().ok().filter(|&is_committed| is_committed)?;
         let commit = git(&["rev-parse", "HEAD"]).ok()?;
@@ -153,13 +154,13 @@ impl NightlyRecord {
     }
 
     fn add(&self, check: &str) {
-        // Without the file the check is only repeated.
+        // Without the file, the check is only repeated.
         let _ = fs::create_dir_all(&self.0).and_then(|()| fs::write(self.0.join(check), ""));
     }
 }
 
-/// Runs the checks, and returns their results in the same order. A check that runs beside the next
-/// one has ended before the check after that begins.
+/// Runs the checks, and returns their results in the same order. A check that runs in parallel with the next one ends
+/// before the check after that begins.
 fn run_all(checks: &[&Check], install: bool) -> Vec<CheckResult> {
     let Some((first, rest)) = checks.split_first() else { return Vec::new() };
     let run = |check| CheckResult::of(check, install);
@@ -222,28 +223,28 @@ fn conclude(results: &[CheckResult], took: Duration) -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// `cargo WORDS`.
+/// Runs `cargo WORDS`.
 fn cargo(words: &str) -> Result<Ended> {
     run(process::build_command(env!("CARGO")).args(words.split(' ')), words)
 }
 
-/// `cargo xtask WORDS`, in a process of its own, so that its CPU affinity and mounts end with it.
+/// Runs `cargo xtask WORDS` in a separate process, so that its CPU affinity and mounts end with it.
 fn xtask(words: &str) -> Result<Ended> {
     run(&mut this_program(words)?, words)
 }
 
-/// `cargo xtask WORDS`, a measurement. Status 3 means that this machine spoiled it, or that it cannot
-/// run here; it is repeated once then.
+/// Runs `cargo xtask WORDS`, a measurement. Status 3 means that this machine invalidated it, or that it cannot run
+/// here; it is then repeated once.
 fn measured(words: &str) -> Result<Ended> {
     spoilable(&mut this_program(words)?, words)
 }
 
-/// Status of a measurement that this machine spoiled.
+/// Status of an invalidated measurement.
 const SPOILED: i32 = 3;
-/// Attempts of a measurement that the machine spoils.
+/// Attempts of a measurement that the machine invalidates.
 const ATTEMPTS: usize = 2;
 
-/// This program with other arguments.
+/// Returns the command of this program with other arguments.
 fn this_program(words: &str) -> Result<Command> {
     let mut command = Command::new(process::this_program()?);
     command.args(words.split(' '));
@@ -286,7 +287,7 @@ fn install_tools(install: bool, names: &str) -> Result<Ended> {
     xtask(&format!("tools {names}"))
 }
 
-/// Instructions per query, compared with the kept counts.
+/// Compares the instructions per query with the recorded counts.
 fn instructions() -> Result<Ended> {
     match bench::instructions::not_run_because() {
         Some(reason) => Ok(Ended::NotRun(reason.into())),
@@ -294,7 +295,7 @@ fn instructions() -> Result<Ended> {
     }
 }
 
-/// All fuzz targets, a minute each. libFuzzer needs a C++ compiler.
+/// Runs all fuzz targets for a minute each. libFuzzer needs a C++ compiler.
 fn fuzz() -> Result<Ended> {
     if process::find("c++").is_none() && !Consent::in_ci() {
         return Ok(Ended::NotRun("there is no c++ (Debian package g++)".into()));
@@ -302,7 +303,7 @@ fn fuzz() -> Result<Ended> {
     xtask("fuzz --time 60")
 }
 
-/// `cargo deny check WORDS`, without network access.
+/// Runs `cargo deny check WORDS`, without network access.
 fn deny(words: &str) -> Result<Ended> {
     let program = match tools::locate("cargo-deny") {
         Some(program) => program,
@@ -313,8 +314,8 @@ fn deny(words: &str) -> Result<Ended> {
     run(Command::new(program).args(["--log-level", "error", "check"]).args(words.split(' ')), words)
 }
 
-/// Compiles the workspace with the oldest compiler that Cargo.toml allows. If that is the installed
-/// one, the other checks have done so; otherwise rustup must have it.
+/// Compiles the workspace with the oldest compiler that Cargo.toml allows. If it is the installed one, the other checks
+/// have already done so; otherwise rustup must have it.
 fn oldest_compiler() -> Result<Ended> {
     let wanted = env!("CARGO_PKG_RUST_VERSION");
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
@@ -337,8 +338,8 @@ fn is_release(line: &str, wanted: &str) -> bool {
     version.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// Known faults of dependencies. Their database is a repository on the web, which not every machine
-/// reaches.
+/// Checks dependencies for known vulnerabilities. Their database is a repository on the web, which not every machine
+/// can reach.
 fn advisories(install: bool) -> Result<Ended> {
     install_tools(install, "cargo-deny")?;
     let Some(program) = tools::locate("cargo-deny") else {
@@ -434,7 +435,7 @@ mod tests {
         let ended = |code: &str| spoilable(Command::new("sh").args(["-c", code]), "sh");
         assert_eq!(ended("exit 0").unwrap(), Ended::Passed);
         assert!(matches!(ended("exit 3").unwrap(), Ended::NotRun(_)) && ended("exit 1").is_err());
-        // After a spoiled attempt the second one decides.
+        // After an invalidated attempt the second one decides.
         let folder = tempfile::tempdir().unwrap();
         let second = |then: &str| {
             let file = folder.path().join(then).display().to_string();

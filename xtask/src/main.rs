@@ -1,5 +1,4 @@
-//! Developer commands: `cargo xtask test`, `certify`, `bench`. CI calls the same ones, by
-//! `cargo xtask ci`.
+//! Developer commands: `cargo xtask test`, `certify`, `bench`. CI runs them by `cargo xtask ci`.
 
 #![forbid(unsafe_code)]
 
@@ -37,9 +36,9 @@ use crate::packages::Consent;
 
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Install the servers and clients that are measured or tested against: Debian's packages, as
-    /// root, and CoreDNS by go. Without it a terminal is asked, CI=true counts as yes, and
-    /// otherwise what is missing is listed
+    /// Install the servers and clients that are measured or tested against: Debian's packages, as root, and CoreDNS by
+    /// go. Without it, a prompt on a terminal asks for consent, CI=true counts as consent, and otherwise missing
+    /// programs are listed
     #[arg(long, global = true)]
     install: bool,
     #[command(subcommand)]
@@ -51,21 +50,21 @@ enum Command {
     /// Checks of every change, or with --nightly the long ones; ends with a table of results and
     /// durations
     Ci(ci::Ci),
-    /// Tests of the workspace, then the first tier of tests against real servers
+    /// Tests of the workspace, then the first tier of tests with real servers
     Test {
-        /// Both tiers of tests against real servers
+        /// Both tiers of tests with real servers
         #[arg(long)]
         all: bool,
     },
-    /// Tests against real servers and clients only
+    /// Tests with real servers and clients only
     Interop {
         /// Only tests whose name contains this, of either tier
         #[arg(default_value = "")]
         part: String,
-        /// Both tiers, not only the first
+        /// Both tiers, instead of only the first
         #[arg(long)]
         all: bool,
-        /// List which tests would run here, and why the others would not
+        /// List which tests would run here, and the reasons of the others
         #[arg(long)]
         list: bool,
         /// Run the test PART in this process, with this dns64bench
@@ -78,10 +77,9 @@ enum Command {
     Tools(tools::Tools),
     /// Build the fuzz targets with address sanitizer and run them
     Fuzz(fuzz::Fuzz),
-    /// Hold the tester against reference DUTs of known capacity
+    /// Check the tester with reference DUTs of known capacity
     Certify(certify::Certify),
-    /// Check every link between the documents, and build the book (docs/) if mdBook is there;
-    /// --install gets it
+    /// Check every link between the documents, and build the book (docs/) if mdBook is available; --install installs it
     Docs,
     /// Archives, Debian packages and container images of the release build, in target/dist
     Dist(dist::Dist),
@@ -93,10 +91,10 @@ enum Command {
     /// Measure dns64d and the servers of Debian 13 and sid, and write docs/src/results.md. The status
     /// is 3 if chroots cannot be made here
     Results(results::Results),
-    /// dns64d under mixed load for long: lost replies, memory, panics
+    /// Run dns64d under mixed load for a long time and check lost replies, memory and panics
     Soak(soak::Soak),
-    /// Compare with other programs, side by side in one run. The status is 1 if a claim of the
-    /// documentation is missed, 3 if one could not be measured
+    /// Compare with other programs, side by side in one run. The status is 1 if a claim of the documentation is missed,
+    /// 3 if one could not be measured
     #[command(args_conflicts_with_subcommands = true)]
     Bench {
         #[command(flatten)]
@@ -108,22 +106,22 @@ enum Command {
     /// A null reflector, for `bench`
     #[command(hide = true)]
     Reflect { address: std::net::SocketAddr, cpu: usize },
-    /// A dns64perf++-style sender, for `bench`: prints the share that was answered
+    /// A dns64perf++-style sender, for `bench`: prints the share of answered queries
     #[command(hide = true)]
     Classic(rivals::Classic),
 }
 
-/// Another build to hold ours against.
+/// Another build for comparison with ours.
 #[derive(Debug, Args)]
 struct Against {
-    /// Another build of the same program (dns64bench for `tester`, dns64d for `dns64`), measured in
-    /// turn with ours
+    /// Another build of the same program (dns64bench for `tester`, dns64d for `dns64`), measured in alternation with
+    /// ours
     #[arg(long, value_name = "PROGRAM", conflicts_with = "Keeping")]
     against: Option<std::path::PathBuf>,
-    /// With --against: the least ratio ours / theirs; below it the status is 1
+    /// With --against: minimum ratio ours / theirs; below it the status is 1
     #[arg(long, value_name = "RATIO", default_value_t = 0.97, requires = "against")]
     at_least: f64,
-    /// With --against: rounds at the most; it ends earlier where the ratios are known well enough
+    /// With --against: maximum number of rounds; it ends earlier if the ratios are precise enough
     #[arg(long, default_value_t = 60, requires = "against", value_parser = builds::rounds())]
     rounds: u16,
     #[command(flatten)]
@@ -134,22 +132,22 @@ struct Against {
 enum Comparison {
     /// Pacing, AuthDNS and self-test of dns64bench
     Tester(Against),
-    /// dns64d beside other DNS64 servers
+    /// dns64d compared with other DNS64 servers
     Dns64 {
         #[command(flatten)]
         against: Against,
-        /// With --against: ours has a thousand domains and twenty groups of policies beside what both have
+        /// With --against: only our dns64d has a thousand domains and twenty groups of policies
         #[arg(long, requires = "against")]
         policies: bool,
     },
-    /// Instructions per query, counted with callgrind, beside the counts in bench/instructions.toml
+    /// Instructions per query, counted with callgrind, compared with the counts in bench/instructions.toml
     Instructions(bench::Instructions),
-    /// Measurer, AuthDNS and dns64d over AF_XDP beside sockets
+    /// Measurer, AuthDNS and dns64d over AF_XDP compared with sockets
     Xdp(Keeping),
-    /// MLRsearch beside halving the range, on reference DUTs some of whose trials fail by chance
+    /// MLRsearch compared with binary search, on reference DUTs some of whose trials fail by chance
     Mlrsearch(bench::Mlrsearch),
-    /// The original timing of dns64perf++ beside the corrected one and the Measurer: tables and
-    /// figures of the paper on it
+    /// The original timing of dns64perf++ compared with the corrected one and the Measurer: tables and figures of the
+    /// paper on it
     Timing(timing::Timing),
 }
 

@@ -1,4 +1,4 @@
-//! Running other programs, and ending those that serve.
+//! Running other programs, and ending servers.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -18,7 +18,7 @@ use net::clock;
 /// Longest run of git.
 const GIT_LIMIT: Duration = Duration::from_secs(60);
 
-/// The folder of the workspace, in which its Cargo.toml is.
+/// Returns the folder of the workspace, which contains its Cargo.toml.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(|| ".".into(), Path::to_path_buf)
 }
@@ -42,9 +42,9 @@ pub(crate) fn cargo(args: &[&str]) -> Result<()> {
     in_workspace(env!("CARGO"), args, &[])
 }
 
-/// A command that builds, without the variables that cargo sets for the package xtask. Build scripts
-/// of dependencies read them, so cargo would compile these dependencies again with each change
-/// between `cargo xtask` and other commands of cargo.
+/// Returns a build command without the variables that cargo sets for the package xtask. Build scripts of dependencies
+/// read them, so cargo would compile these dependencies again with each change between `cargo xtask` and other commands
+/// of cargo.
 pub(crate) fn build_command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
@@ -86,19 +86,19 @@ pub(crate) enum Build {
 }
 
 impl Build {
-    /// Arguments of cargo.
+    /// Returns the arguments of cargo.
     pub(crate) const fn words(self) -> &'static str {
         match self {
-            // The whole workspace, as the tests: with other packages, features of dependencies would
-            // differ, and cargo would compile them a second time.
+            // The whole workspace, as for the tests: with other packages, features of dependencies would differ, and
+            // cargo would compile them a second time.
             Build::Dev => "build --workspace --bins --quiet",
-            // `tester` has the program that counts the Measurer's instructions.
+            // `tester` contains the program for counting the Measurer's instructions.
             Build::Release => "build --release --quiet -p dns64bench -p dns64 -p tester",
             Build::Dist => "build --profile dist --quiet -p dns64bench -p dns64",
         }
     }
 
-    /// Name of the profile in Cargo.toml.
+    /// Returns the name of the profile in Cargo.toml.
     pub(crate) const fn profile(self) -> &'static str {
         match self {
             Build::Dev => "dev",
@@ -107,7 +107,7 @@ impl Build {
         }
     }
 
-    /// Folder of the programs below [`target`].
+    /// Returns the folder of the programs below [`target`].
     const fn folder(self) -> &'static str {
         match self {
             Build::Dev => "debug",
@@ -126,13 +126,12 @@ impl Build {
     }
 }
 
-/// Target folder of cargo.
+/// Returns the target folder of cargo.
 pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// The target that the compiler builds for unless it is told another one, such as
-/// `x86_64-unknown-linux-gnu`.
+/// Returns the default target of the compiler, such as `x86_64-unknown-linux-gnu`.
 pub(crate) fn host() -> Result<String> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let said = output(rustc, &["-vV"], Duration::from_secs(60))?;
@@ -147,7 +146,7 @@ pub(crate) struct Ran {
     pub(crate) status: Option<i32>,
 }
 
-/// Runs a program to its end, for `limit` at the most.
+/// Runs a program to its end, with a time limit.
 pub(crate) fn run<S: AsRef<OsStr>>(
     program: impl AsRef<OsStr>,
     args: &[S],
@@ -170,7 +169,7 @@ pub(crate) fn run<S: AsRef<OsStr>>(
     })
 }
 
-/// Runs a program whose success is expected, and returns its standard output.
+/// Runs a program that must succeed, and returns its standard output.
 pub(crate) fn output<S: AsRef<OsStr>>(
     program: impl AsRef<OsStr>,
     args: &[S],
@@ -201,12 +200,12 @@ pub(crate) fn git(args: &[&str]) -> Result<String> {
     Ok(output("git", &args, GIT_LIMIT)?.trim().to_owned())
 }
 
-/// True if no tracked file differs from the commit that is checked out.
+/// True if no tracked file differs from the current commit.
 pub(crate) fn is_committed() -> Result<bool> {
     Ok(git(&["status", "--porcelain", "--untracked-files=no"])?.is_empty())
 }
 
-/// A server that ends with this value: SIGTERM first, so that it can print what it counted.
+/// A server that ends when dropped: SIGTERM first, so that it can print its counters.
 pub(crate) struct Server {
     child: Option<Child>,
 }
@@ -217,7 +216,7 @@ impl Server {
         Server::start_with(program, args, Stdio::null())
     }
 
-    /// As [`Server::start`], with its standard error in a file.
+    /// Same as [`Server::start`], with its standard error in a file.
     pub(crate) fn start_logged<S: AsRef<OsStr>>(
         program: impl AsRef<OsStr>,
         args: &[S],
@@ -240,18 +239,18 @@ impl Server {
         Ok(Server { child: Some(child) })
     }
 
-    /// Its process id.
+    /// Returns its process id.
     pub(crate) fn pid(&self) -> Result<u32> {
         self.child.as_ref().map(Child::id).context("it has ended already")
     }
 
-    /// Waits until it has ended by itself, and returns what it printed.
+    /// Waits until it ends by itself, and returns its output.
     pub(crate) fn wait(mut self) -> Result<String> {
         let child = self.child.take().context("it has ended already")?;
         Ok(String::from_utf8_lossy(&child.wait_with_output()?.stdout).into_owned())
     }
 
-    /// Ends it and returns what it printed.
+    /// Ends it and returns its output.
     pub(crate) fn end(mut self) -> Result<String> {
         let child = self.child.take().context("it has ended already")?;
         terminate(child.id());
@@ -280,8 +279,7 @@ impl Drop for Server {
     }
 }
 
-/// Does something with each of `all`, with so many at the same time; the results in the order in which
-/// they end.
+/// Runs a function for each of `all` in the given number of threads; the results are in the order in which they end.
 pub(crate) fn at_the_same_time<T, R: Send>(
     many: usize,
     all: impl Iterator<Item = T> + Send,
@@ -303,8 +301,7 @@ pub(crate) fn at_the_same_time<T, R: Send>(
     done.into_inner().expect("nothing panics while it is held")
 }
 
-/// Waits until `is_so`, looking every 20 ms for `limit` at the most; `never` is the error if it is
-/// not so by then.
+/// Waits until `is_so` returns true, polling every 20 ms up to `limit`; `never` is the error otherwise.
 pub(crate) fn wait_until(
     never: &str,
     limit: Duration,
@@ -318,13 +315,13 @@ pub(crate) fn wait_until(
     Ok(())
 }
 
-/// Seconds of CPU time that a process of ours has used, all its threads together.
+/// Returns the CPU time in seconds of a child process with all its threads.
 pub(crate) fn cpu_seconds(pid: u32) -> Result<f64> {
     let used = clock::process_cpu_time(pid);
     Ok(used.with_context(|| format!("CPU time of process {pid}"))?.as_secs_f64())
 }
 
-/// Resident memory in MiB.
+/// Returns the resident memory in MiB.
 pub(crate) fn memory(pid: u32) -> Result<f64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
@@ -332,8 +329,8 @@ pub(crate) fn memory(pid: u32) -> Result<f64> {
     Ok(kib / 1024.0)
 }
 
-/// A port of loopback, of IPv4 and IPv6, that was free for UDP and TCP a moment ago, and that no
-/// client is given.
+/// Returns a port of loopback, of IPv4 and IPv6, that was just free for UDP and TCP and is outside the range for
+/// clients.
 pub(crate) fn free_port() -> Result<u16> {
     for _ in 0..100 {
         let port = ports::free(Ipv4Addr::LOCALHOST.into())?.port();

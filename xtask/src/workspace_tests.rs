@@ -1,4 +1,4 @@
-//! Tests of the workspace, all test binaries at once, by cargo-nextest.
+//! Tests of the workspace, all test binaries in parallel, by cargo-nextest.
 //!
 //! ```text
 //! cargo-nextest ─► a process for each test ─► target/nextest/default/junit.xml ──► tests, failures
@@ -7,8 +7,8 @@
 //!                                                                        with reasons
 //! ```
 //!
-//! nextest counts a test that ends without running as passed. Such tests report themselves in a file
-//! and are counted and listed as skipped here.
+//! nextest counts a test that ends without running as passed. Such tests write a line to a file, and are counted and
+//! listed as skipped here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -20,11 +20,10 @@ use crate::packages::{self, Consent};
 use crate::process;
 use crate::{servers, tools};
 
-/// Runs the tests of the workspace: with cargo-nextest if it is there or may be installed, otherwise
-/// with cargo.
+/// Runs the tests of the workspace: with cargo-nextest if it is installed or may be, otherwise with cargo.
 ///
-/// Tests that check files with a server's own checker must run where the server is installed. In CI,
-/// as root on Debian, tests that need root must run too.
+/// Tests that check files with a server's own checker must run where the server is installed. In CI, as root on Debian,
+/// tests that need root must run too.
 ///
 /// # Errors
 /// If a test fails, or does not run although it must.
