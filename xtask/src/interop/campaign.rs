@@ -1,5 +1,4 @@
-//! A campaign against the real servers, beside dnsperf's closed loop over the same ones in the same
-//! lab.
+//! A campaign against the real servers, compared with dnsperf's closed loop over the same servers in the same lab.
 
 use std::fs;
 use std::time::Duration;
@@ -36,21 +35,20 @@ const SMALL: &str = "name = 'small'\ntopology = 'loopback'\n[trial]\nduration = 
     table = true\nacceptance = [0.99]\n[measure.loads]\nshares = [0.5, 1]\nduration = '2s'\ntransient = '1s'\nrepeat = 1\n\
     [[dut]]\ndriver = 'dns64d'\n";
 
-/// Short trials of the worst case; every server is asked more than it can answer.
+/// Short trials of the worst case; every server is overloaded.
 const PLAN: &str = "name = 'interop'\n[cpus]\ntester = [FIRST]\nauth = [FIRST]\ndut = [LAST]\n\
     [trial]\nduration = '1s'\ntimeout = '250ms'\npause = '100ms'\nmax-burst = '200us'\n\
     [search]\nmin = 500\nmax = 120500\nresolution = 1500\nrepeat = 1\nprobe = '300ms'\ninvalid-retries = 10\n\
     [[dut]]\ndriver = 'bind'\n[[dut]]\ndriver = 'unbound'\n[[dut]]\ndriver = 'powerdns'\n[[dut]]\ndriver = 'dns64d'\n";
 
-/// Where dnsperf sees one server so many times as fast as another, the campaign must see the same
-/// order.
+/// If dnsperf measures one server at this many times the rate of another, the campaign must find the same order.
 const CLEAR: f64 = 2.0;
-/// What a search finds at least of what dnsperf's closed loop sees of the same server: it wants every
-/// query answered in time, where a closed loop takes its time.
+/// Minimum ratio of a search's rate to that of dnsperf's closed loop: a search requires every answer in time, whereas a
+/// closed loop waits.
 const LEAST: f64 = 0.2;
-/// What it finds at most of what the faster of two closed loops sees. dnsperf alone cannot say how
-/// fast dns64d is: it shares its CPU with AuthDNS, and its single packets cost dns64d twice as much
-/// as the blocks of the tester and of our own closed loop.
+/// Maximum ratio of a search's rate to that of the faster of two closed loops. dnsperf alone cannot show the capacity
+/// of dns64d: it shares its CPU with AuthDNS, and its single packets cost dns64d twice as much as the batches of the
+/// tester and of our own closed loop.
 const MOST: f64 = 2.0;
 
 fn campaign_and_dnsperf(bench: &Bench) -> Result<()> {
@@ -80,7 +78,7 @@ fn campaign_and_dnsperf(bench: &Bench) -> Result<()> {
     agree(&rates)
 }
 
-/// Holds what a campaign found of each server against what closed loops saw of it.
+/// Compares a campaign's result for each server with those of closed loops.
 fn agree(rates: &[(&str, f64, ClosedLoops)]) -> Result<()> {
     for (name, found, seen) in rates {
         let share = found / seen.dnsperf;
@@ -103,15 +101,15 @@ fn agree(rates: &[(&str, f64, ClosedLoops)]) -> Result<()> {
     Ok(())
 }
 
-/// Put before the end of a page: it tells the page around it how wide it was laid out, and how many
-/// of its figures take up room.
+/// Inserted before the end of a page: reports the laid-out width and the number of visible figures to the surrounding
+/// page.
 const TELLS: &str = "<script>addEventListener('load', () => {
   const figures = [...document.querySelectorAll('svg')].map(svg => svg.getBoundingClientRect());
   const shown = figures.filter(box => box.width > 50 && box.height > 50).length;
   parent.postMessage(['LAID OUT', innerWidth, document.documentElement.scrollWidth, shown].join(' '), '*');
 });</script></body>";
 
-/// A page with `page` in a frame of this width, which may be smaller than a window can be.
+/// Returns a page with `page` in a frame of this width, which may be smaller than a window can be.
 fn framed(page: &str, width: usize) -> String {
     format!(
         "<body><script>addEventListener('message', message => document.body.append(message.data));</script>\
@@ -127,12 +125,12 @@ fn report_in_chromium(bench: &Bench) -> Result<()> {
     let chromium = find("chromium").context("chromium")?;
     let (profile, page) =
         (format!("--user-data-dir={}", bench.path("chromium")), format!("file://{page}"));
-    // The page itself has no script. Its copy tells what was laid out.
+    // The page itself has no script. A copy with a script reports its layout.
     let copy = fs::read_to_string(format!("{run}/report.html"))?.replace("</body>", TELLS);
     bench.file("laid-out.html", &copy)?;
     for width in [1280, 400] {
         let size = format!("--window-size={width},2000");
-        // Nothing can be resolved: a page that asked for anything would say so on its console.
+        // No name can be resolved: a page that loads anything would report it on its console.
         let args = [
             "--headless=new",
             "--no-sandbox",
@@ -163,7 +161,7 @@ fn report_in_chromium(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// Time for LaTeX to compile a report: LuaLaTeX may have to build its font database first.
+/// Time limit of LaTeX for a report: LuaLaTeX may have to build its font database first.
 const LATEX_LIMIT: Duration = Duration::from_secs(300);
 
 /// Compiles the report, and its first table alone: the main table must fit the line.
@@ -190,13 +188,13 @@ fn report_in_latex(bench: &Bench, engine: &str) -> Result<()> {
 /// A long word of a cell may exceed its column by this width, in points.
 const LONG_WORD: f64 = 20.0;
 
-/// Widths in points by which boxes of a document are too wide.
+/// Returns the widths in points by which boxes of a document are too wide.
 fn overfull(printed: &str) -> Vec<f64> {
     let pieces = printed.split("Overfull \\hbox (").skip(1);
     pieces.filter_map(|rest| rest.split_once("pt too wide")?.0.parse().ok()).collect()
 }
 
-/// Compiles a document of a run folder; returns what LaTeX prints.
+/// Compiles a document of a run folder; returns LaTeX's output.
 fn compiled(folder: &str, engine: &str, name: &str) -> Result<String> {
     let program = find(engine).with_context(|| engine.to_owned())?;
     let (program, file) = (program.to_string_lossy().into_owned(), format!("{name}.tex"));
@@ -225,8 +223,7 @@ mod tests {
             ]
         };
         assert!(agree(&rates(89_562.0)).is_ok());
-        // More than any client sees is a fault of the search, as is less than a part of it, and
-        // another order.
+        // A rate above that of every client is a fault of the search, and so are a rate far below it and another order.
         let said = |found| agree(&rates(found)).unwrap_err().to_string();
         assert!(said(210_000.0).contains("finds 2.06 of what a closed loop sees"));
         assert!(said(1_500.0).contains("finds 0.04 of what dnsperf's"));

@@ -1,4 +1,4 @@
-//! The clients that older tools live on in, beside those tools and against servers that people use.
+//! Clients with the interfaces of older tools, compared with those tools and run against common servers.
 
 use std::fmt::Write;
 use std::fs;
@@ -19,10 +19,10 @@ use crate::servers::{authoritative, wait_until_answers, wait_until_listens};
 /// Turns before two programs are compared.
 const TURNS: usize = 3;
 
-/// Turns after which programs that do not agree are said to differ.
+/// Turns after which two programs that do not agree count as different.
 const MOST_TURNS: usize = 20;
 
-/// Lets the kernel pass some 20 000 of NSD's replies a second, and keeps few waiting.
+/// Lets the kernel pass some 20 000 of NSD's replies per second, with a short queue.
 const REPLY_LIMIT: &str =
     "tc qdisc replace dev to-tester root tbf rate 24mbit burst 8kb limit 16kb";
 
@@ -54,7 +54,7 @@ pub(super) static RATES: &[Test] = &[
         .holding(Resource::Cpus),
 ];
 
-/// A file with the first names of our zone.
+/// Writes a file with the first names of our zone.
 fn queries(bench: &Bench, count: u32) -> Result<String> {
     let mut text = String::new();
     for n in 0..count {
@@ -64,7 +64,7 @@ fn queries(bench: &Bench, count: u32) -> Result<String> {
     bench.file(&format!("queries-{count}"), &text)
 }
 
-/// `resperf` as a link to our program.
+/// Creates `resperf` as a link to our program.
 fn linked(bench: &Bench, name: &str) -> Result<String> {
     let path = bench.path(name);
     if fs::symlink_metadata(&path).is_err() {
@@ -73,7 +73,7 @@ fn linked(bench: &Bench, name: &str) -> Result<String> {
     Ok(path)
 }
 
-/// What scripts take from resperf's output.
+/// Reads the maximum from resperf's output, like scripts do.
 fn maximum(printed: &str) -> Result<f64> {
     let line = printed
         .lines()
@@ -82,12 +82,12 @@ fn maximum(printed: &str) -> Result<f64> {
     line.trim().trim_end_matches(" qps").parse().context("no number")
 }
 
-/// The maxima that both resperfs found: ours, then Debian's.
+/// Maxima found by both resperfs: ours, then Debian's.
 #[derive(Default)]
 struct Maxima([Vec<f64>; 2]);
 
 impl Maxima {
-    /// Runs both in turns with the same arguments, that often.
+    /// Runs both in turn with the same arguments, this number of times.
     fn in_turns(
         run: &dyn Fn(&str) -> Result<String>,
         ours: &str,
@@ -98,9 +98,8 @@ impl Maxima {
         maxima.summaries()
     }
 
-    /// As many turns as it takes until `holds`, [`MOST_TURNS`] at most, and whether it does then.
-    /// All of them count, so that what does not hold never does by a lucky turn; a busy moment of
-    /// the machine is outweighed by the turns that follow it.
+    /// Takes turns until `holds`, or at most [`MOST_TURNS`]; returns whether it holds then. All turns count, so that a
+    /// single lucky turn cannot decide; a busy moment of the machine is outweighed by later turns.
     fn until(
         holds: fn(&[Summary; 2]) -> bool,
         run: &dyn Fn(&str) -> Result<String>,
@@ -137,7 +136,7 @@ impl Maxima {
     }
 }
 
-/// A command line of resperf.
+/// Returns the arguments of resperf.
 fn resperf_arguments<'a>(
     [server, port]: [&'a str; 2],
     queries: &'a str,
@@ -149,26 +148,24 @@ fn resperf_arguments<'a>(
     args
 }
 
-/// Prints what both resperfs found: ours first.
+/// Prints the results of both resperfs, ours first.
 fn print_maxima(server: &str, [ours, theirs]: &[Summary; 2]) {
     let text =
         |found: &Summary| format!("{:.0} qps ({:.0} to {:.0})", found.median, found.min, found.max);
     println!("        {server}: ours {}, Debian's {}", text(ours), text(theirs));
 }
 
-/// Whether the medians are as near as runs of one program are to each other, an outlier at either
-/// end aside: one bad run would make any two medians agree. Programs that round to a plot
-/// interval's whole number of queries may have runs that are all the same, so 3 % are always near,
-/// and 20 % never are.
+/// Returns true if the medians differ no more than runs of one program, without an outlier at either end: one bad run
+/// would make any two medians agree. Runs of programs that round to whole queries per plot interval may all be equal,
+/// so 3 % are always close, and 20 % never are.
 fn agree([ours, theirs]: &[Summary; 2]) -> bool {
     let width = |found: &Summary| (found.max - found.median).min(found.median - found.min) * 2.0;
     let near = width(ours).max(width(theirs)).clamp(theirs.median * 0.03, theirs.median * 0.2);
     (ours.median - theirs.median).abs() <= near
 }
 
-/// What the server is and all that it depends on share CPU 1, and the client has CPU 0 to itself:
-/// the original burns its CPU, and what it takes from others would be counted as the server's
-/// fault.
+/// The server and everything that it depends on share CPU 1, and the client has CPU 0 alone: the original busy-waits,
+/// and the CPU time that it takes from others would count as the server's fault.
 fn both_resperfs(bench: &Bench) -> Result<()> {
     let _lab = Lab::up(bench)?;
     let queries = queries(bench, 60_000)?;
@@ -202,22 +199,21 @@ fn both_resperfs(bench: &Bench) -> Result<()> {
     };
     {
         let _nsd = nsd()?;
-        // The original ends this by itself, "Fell behind", on any NSD that is quicker than its own
-        // sending.
+        // The original ends with "Fell behind" on any NSD that is faster than its own sending.
         let fast = |program: &str| run("5353", "250000", program);
         let not_slower = |[ours, theirs]: &[Summary; 2]| ours.median >= theirs.median * 0.97;
         let (found, held) = Maxima::until(not_slower, &fast, &ours)?;
         print_maxima("NSD, quicker than the original can ask", &found);
         ensure!(held, "NSD: ours asks more slowly than the original");
-        // The kernel gives out first: a busy program on NSD's CPU would leave it another share of
-        // it in each turn, and the comparison would be one of moments.
+        // The kernel is the bottleneck here. A busy program on NSD's CPU would give it a different share of the CPU in
+        // each turn, and the comparison would show momentary effects.
         bench.shell("dut", REPLY_LIMIT)?;
         let limited = |program: &str| run("5353", "60000", program);
         let (found, agreed) = Maxima::until(agree, &limited, &ours)?;
         print_maxima("NSD, its replies limited by the kernel", &found);
         ensure!(agreed, "NSD: the two do not agree");
     }
-    // A resolver's first answers: its cache is empty whenever a ramp begins.
+    // First answers of a resolver: its cache is empty at the start of every ramp.
     let fresh = |program: &str| {
         let _unbound = bench.dut_in_lab(Dut::Unbound, Some(&two_cpus()[1]), &[])?;
         run("53", "20000", program)
@@ -251,7 +247,7 @@ fn known_capacity(bench: &Bench) -> Result<()> {
     let [off, theirs] = maxima.each_ref().map(|found| (found.median / truth - 1.0) * 100.0);
     print_maxima(&format!("truth {truth}, off by {off:+.2} % and {theirs:+.2} %"), &maxima);
     ensure!(off.abs() <= theirs.abs() + 0.5, "the original is nearer to the truth");
-    // What users of the plot file do with it.
+    // Typical evaluation of the plot file by users.
     let awk = "!/^#/ { if (NF != 8) exit 1; if ($4 > max) max = $4; n++ } END { if (!n) exit 1; print max }";
     output(
         &ours,
@@ -263,7 +259,7 @@ fn known_capacity(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// A closed loop's result, whatever its status.
+/// Returns the result of a closed loop, for any status.
 fn closed_loop(bench: &Bench, port: u16, more: &[&str]) -> Result<Value> {
     let server = format!("127.0.0.1:{port}");
     let args = [&["closed-loop", "--json", "--server", &server, "--timeout", "5s"], more].concat();
@@ -321,8 +317,8 @@ fn tsig(bench: &Bench) -> Result<()> {
                 ensure!(right["valid"] == 200, "{server}, {key}, {transport}: {right}");
             }
         }
-        // Knot DNS does not look at signatures of plain queries' times, NSD does not answer them:
-        // neither may count as valid.
+        // Knot DNS ignores the signing time of plain queries' signatures, and NSD does not answer them: neither may
+        // count as valid.
         for (what, more) in [
             ("wrong", &["--tsig", "hmac-sha256:sha256.example:d3Jvbmd3cm9uZw=="][..]),
             ("unknown", &["--tsig", "hmac-sha256:none.example:c2VjcmV0c2VjcmV0"]),
@@ -350,7 +346,7 @@ fn tsig(bench: &Bench) -> Result<()> {
 fn tcp(bench: &Bench) -> Result<()> {
     let (zone, queries, folder) =
         (bench.zone_file("1")?, queries(bench, 1_000)?, bench.folder.path().display());
-    // After 100 questions NSD closes the connection, in mid-stream.
+    // After 100 queries NSD closes the connection, in the middle of the stream.
     let (_nsd, nsd_port) =
         bench.authoritative(Auth::Nsd, &zone, &["tcp-query-count: 100", "tcp-timeout: 1"])?;
     let unbound_port = free_port()?;
@@ -366,15 +362,14 @@ fn tcp(bench: &Bench) -> Result<()> {
     let _unbound = Server::start(find("unbound").context("unbound")?, &["-d", "-c", &unbound])?;
     wait_for(&format!("127.0.0.1:{unbound_port}"), FIRST_NAME, AAAA)?;
     let one = ["--queries", &queries, "--transport", "tcp"];
-    // One question in flight: none is lost with a connection, and a new one is made after every
-    // 100.
+    // With one query in flight, none is lost with a connection, and a new connection is opened after every 100.
     let closed = closed_loop(bench, nsd_port, &[&one[..], &["--outstanding", "1"]].concat())?;
     let made = closed["connections"]["made"].as_u64().unwrap_or(0);
     ensure!(
         closed["valid"].as_u64() >= Some(990) && (8..=12).contains(&made),
         "NSD, one at once: {closed}"
     );
-    // Many in flight: those on a connection that is closed are lost with it, and nothing else is.
+    // With many in flight, those on a connection that is closed are lost with it, and nothing else is.
     let closed = closed_loop(bench, nsd_port, &[&one[..], &["--outstanding", "20"]].concat())?;
     let (valid, lost) =
         (closed["valid"].as_u64().unwrap_or(0), closed["lost"].as_u64().unwrap_or(0));
@@ -392,7 +387,7 @@ fn tcp(bench: &Bench) -> Result<()> {
         "Unbound: {kept}"
     );
     ensure!(kept["connecting_us"]["p50"].as_f64() > Some(0.0), "no connection latency: {kept}");
-    // A ramp so slow that connections idle out in between.
+    // A ramp so slow that connections time out in between.
     let (ours, plot, port) =
         (linked(bench, "resperf")?, bench.path("plot"), unbound_port.to_string());
     let args =
@@ -407,7 +402,7 @@ fn tcp(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// Answers everything over UDP with TC, and over TCP with NOERROR.
+/// Starts a server that answers everything over UDP with TC, and over TCP with NOERROR.
 fn truncating_server() -> Result<u16> {
     let udp = UdpSocket::bind("127.0.0.1:0")?;
     let port = udp.local_addr()?.port();
@@ -498,8 +493,7 @@ fn dns64perf2(bench: &Bench) -> Result<()> {
             "{result}"
         );
         let number = |name: &str| result[name].as_f64().unwrap_or(0.0);
-        // The figures of one table must be of the same experiments: 256 queries in the average
-        // time.
+        // The figures of one table must be of the same experiments: 256 queries in the average time.
         let by_time = 256.0 * 1e3 / number("average_ms");
         ensure!(
             (number("qps") / by_time - 1.0).abs() < 0.001,
@@ -518,8 +512,7 @@ fn dns64perf2(bench: &Bench) -> Result<()> {
             number("qps")
         );
     }
-    // Each name was new to the server, which asks for AAAA and for A; what waited for it to start
-    // asked once more.
+    // Each name was new to the server, which sends an AAAA and an A query; the wait for its start added one more query.
     let counters: Value = serde_json::from_str(&auth.end()?)?;
     let names = THREADS.len() as u64 * 256 * 256;
     for asked in [&counters["queries"]["aaaa"], &counters["queries"]["a"]] {
@@ -529,9 +522,9 @@ fn dns64perf2(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// Written from the description by G. Lencse and Y. Kadobayashi (DOI 10.1016/j.comcom.2018.05.005):
-/// the highest rate at which every answer is valid, with the delay in ns as only handle on the
-/// rate, and what the program prints as only source.
+/// A script written from the description by G. Lencse and Y. Kadobayashi (DOI 10.1016/j.comcom.2018.05.005): it
+/// searches the highest rate at which every answer is valid. It sets the rate only by the delay in ns, and reads only
+/// the printed output.
 const SEARCH: &str = r#"#!/bin/bash
 dns64perf=$1; server=$2; port=$3; low=0; high=$4
 while [ $((high - low)) -gt 100 ]; do
@@ -559,7 +552,7 @@ fn papers_search(bench: &Bench) -> Result<()> {
     let numbers: Vec<f64> =
         printed.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     let [found, lines] = numbers[..] else { anyhow::bail!("{printed}") };
-    // A second of 20 ms more than the capacity is answered from what was saved up.
+    // A trial of one second can exceed the capacity by the saved 20 ms.
     println!("        truth 3000: the script finds {found:.0}");
     ensure!((2_800.0..=3_100.0).contains(&found) && lines > 2_000.0, "{printed}");
     Ok(())

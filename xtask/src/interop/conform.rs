@@ -1,8 +1,9 @@
-//! The conformance suite on real servers: one campaign, one scoreboard, held against what is known of
-//! each server.
+//! The conformance suite on real servers: one campaign and one scoreboard, compared with the known behaviour of each
+//! server.
 //!
 //! ```text
-//! a campaign for each, with conform = true ─► results.json ─► what each server does not pass ◄─ compared ─► golden/conform/SERVER.txt
+//! a campaign for each, with conform = true ─► results.json ─► checks that a server does not pass ◄─ compared ─►
+//! golden/conform/SERVER.txt
 //! ```
 
 use std::collections::BTreeSet;
@@ -32,10 +33,9 @@ pub(super) static TESTS: &[Test] = &[
 /// Servers whose failed checks are no failure of the test.
 const OTHERS: [&str; 5] = ["unbound", "bind", "powerdns", "knot-resolver", "coredns"];
 
-/// Checks servers, and holds the outcome against the golden files. A failed check of dns64d is a
-/// failure.
+/// Checks servers and compares the outcomes with the golden files. A failed check of dns64d is a failure.
 fn side_by_side(bench: &Bench, drivers: &[&'static str]) -> Result<()> {
-    // All at once: a check asks one question, and waits.
+    // All in parallel: a check sends one query, and waits.
     let runs = thread::scope(|scope| -> Result<Vec<String>> {
         let threads: Vec<_> =
             drivers.iter().map(|driver| scope.spawn(move || checked(bench, driver))).collect();
@@ -65,7 +65,7 @@ fn side_by_side(bench: &Bench, drivers: &[&'static str]) -> Result<()> {
                 .iter()
                 .filter(|line| !line.ends_with(CONTRADICTED) && !line.ends_with(NOT_OFFERED));
             faults.extend(wrong.cloned());
-            // What it does not offer is written down; more of that is a fault as well.
+            // Unsupported features are listed in the file; more of them are also a fault.
             ensure!(news.is_empty(), "dns64d is not what its file says:{news}");
         }
     }
@@ -73,7 +73,7 @@ fn side_by_side(bench: &Bench, drivers: &[&'static str]) -> Result<()> {
     Ok(())
 }
 
-/// The folder of a campaign that checks one server.
+/// Returns the folder of a campaign that checks one server.
 fn checked(bench: &Bench, driver: &str) -> Result<String> {
     let plan = format!(
         "name = 'conform {driver}'\ntopology = 'loopback'\n{SHORT_TRIALS}[measure]\nconform = true\n[[dut]]\ndriver = '{driver}'\n"
@@ -82,7 +82,7 @@ fn checked(bench: &Bench, driver: &str) -> Result<String> {
     Ok(ran.with_context(|| driver.to_owned())?.0)
 }
 
-/// Part of a plan for checks of dns64d, whose answers are the same wherever it runs.
+/// Part of a plan for checks of dns64d, whose answers do not depend on the host.
 const CHECKED: &str = "[measure]\nconform = true\n[[dut]]\ndriver = 'dns64d'\n";
 
 fn in_lab(bench: &Bench) -> Result<()> {
@@ -98,7 +98,7 @@ fn over_ssh(bench: &Bench) -> Result<()> {
     is_as_known(&Sshds::campaign(bench, "far", &plan)?.1)
 }
 
-/// Holds the checks in a campaign's results against what is written down of dns64d.
+/// Compares the checks in a campaign's results with the golden file of dns64d.
 fn is_as_known(results: &Value) -> Result<()> {
     let report = &results["duts"][0]["conform"]["report"];
     let outcomes = report["outcomes"].as_array().with_context(|| report.to_string())?;
@@ -108,7 +108,7 @@ fn is_as_known(results: &Value) -> Result<()> {
     Ok(())
 }
 
-/// The far side is behind ssh, as where the tester is on another host.
+/// The test authoritative server is reached by ssh, as if the tester were on another host.
 fn view_by_ssh(bench: &Bench) -> Result<()> {
     let _lab = Lab::up(bench)?;
     let sshds = Sshds::start(bench)?;
@@ -135,14 +135,14 @@ fn view_by_ssh(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// Behind a sentence that our advice contradicts, and whose opposite the server does.
+/// Suffix of a check that our advice contradicts, if the server follows the advice.
 const CONTRADICTED: &str = " (contradicted)";
-/// Behind a check that could not be tried. That is a failure: all that checks need is here.
+/// Suffix of a check that could not be run. That is a failure: everything that checks need is available here.
 const NOT_TRIED: &str = " (not tried)";
-/// Behind a check of what the server does not have.
+/// Suffix of a check of an unsupported feature.
 const NOT_OFFERED: &str = " (not offered)";
 
-/// The checks that a server does not pass, MAY and our own advice left out, a line each.
+/// Returns the checks that a server does not pass, without MAY and our own advice, a line each.
 fn falls_short(outcomes: &[Value]) -> BTreeSet<String> {
     let is = |outcome: &Value, verdict: &str| outcome["verdict"] == verdict;
     let passes =
@@ -166,8 +166,8 @@ fn falls_short(outcomes: &[Value]) -> BTreeSet<String> {
     outcomes.iter().filter(counts).map(line).collect()
 }
 
-/// Says in which checks a server differs from what was written down of it. Another version of it may
-/// do so; that is news, and no failure. With BLESS set it is written down.
+/// Prints the checks in which a server differs from its golden file. Another version of it may differ; that is
+/// reported, and no failure. With BLESS set, the file is rewritten.
 fn compare(driver: &str, version: &str, short: &BTreeSet<String>) -> Result<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/conform");
     let file: PathBuf = folder.join(format!("{driver}.txt"));

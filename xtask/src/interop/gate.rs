@@ -1,5 +1,5 @@
-//! The gate of a pipeline, against servers of known capacity. A measurement decides here, so nothing
-//! may run beside it, as all of `cargo test` would.
+//! The regression gate for pipelines, with servers of known capacity. Its result is a measurement, so nothing may run
+//! in parallel, as it would in `cargo test`.
 
 use std::fs;
 use std::time::Duration;
@@ -14,11 +14,11 @@ pub(super) static TESTS: &[Test] =
     &[Test::new("a capacity 3 % lower is found over ten searches each", &[], three_per_cent)
         .holding(Resource::Cpus)];
 
-/// How often the comparison is tried, should others need the machine in the middle of it.
+/// Attempts of the comparison, in case other programs use the machine meanwhile.
 const ATTEMPTS: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// Ten searches of a reference DUT of known capacity, two fifths of a second each trial.
+/// Ten searches of a reference DUT of known capacity, with trials of 0.4 s.
 fn plan(program: &str, capacity: u64) -> String {
     format!(
         "name = 'gate'\ntopology = 'loopback'\n[trial]\nduration = '400ms'\npause = '0s'\n\
@@ -56,7 +56,7 @@ fn three_per_cent(bench: &Bench) -> Result<()> {
         let strict = [&["--baseline", &old, "--max-regression", "1%"][..], &files].concat();
         let (regressed, status) = compared(&strict)?;
         let (tolerated, _) = compared(&["--baseline", &old, "--max-regression", "50%"])?;
-        // A search that a busy machine disturbed leaves one of the two open.
+        // A search that was disturbed by a busy machine leaves one of the two undecided.
         if let Some(open) = [&regressed, &tolerated].into_iter().find(|c| outcome(c) == "undecided")
         {
             last = open.clone();
@@ -68,7 +68,7 @@ fn three_per_cent(bench: &Bench) -> Result<()> {
         ensure!(fs::read_to_string(&summary)?.contains("1 regressed"), "{summary}: not told");
         let page = fs::read_to_string(format!("{both}/report.html"))?;
         ensure!(page.contains("Change against old"), "the change is not in the report");
-        // The other way round it is the faster one.
+        // With the runs exchanged, it is the faster one.
         let (improved, status) = compared(&["--baseline", &new, "--max-regression", "1%"])?;
         ensure!(status == Some(0), "an improvement ends with {status:?}: {improved:#}");
         return Ok(());

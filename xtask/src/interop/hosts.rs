@@ -1,5 +1,5 @@
-//! Campaigns over several hosts (an sshd in each namespace of the lab), with other servers as
-//! AuthDNS, and on a full disk.
+//! Campaigns over several hosts (an sshd in each namespace of the lab), with other servers as AuthDNS, and on a full
+//! disk.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -52,11 +52,11 @@ pub(super) static TESTS: &[Test] = &[
     ),
 ];
 
-/// A self-test and a load beside [`SHORT_TRIALS`].
+/// A self-test and a load in addition to [`SHORT_TRIALS`].
 const SELF_TEST: &str = "[self-test]\nmin = 500\nmax = 500\nresolution = 500\nrepeat = 1\n";
 const LOAD: &str = "[measure.loads]\nshares = [1]\nduration = '2s'\ntransient = '1s'\nrepeat = 1\n";
 
-/// An sshd in each host of the lab, and how to reach them.
+/// An sshd in each host of the lab, and the settings to reach them.
 pub(super) struct Sshds {
     _sshds: Vec<Server>,
     /// The configuration file for ssh.
@@ -75,7 +75,7 @@ impl Sshds {
         let (host_key, user_key) = (key("host_key")?, key("user_key")?);
         let authorized =
             bench.file("authorized_keys", &fs::read_to_string(format!("{user_key}.pub"))?)?;
-        // sshd separates privileges into this folder, which Debian makes when it boots.
+        // sshd separates privileges in this folder, which Debian creates at boot.
         fs::create_dir_all("/run/sshd")?;
         let sshd = find("sshd").context("sshd")?;
         let (mut sshds, mut config, mut known) = (Vec::new(), String::new(), String::new());
@@ -92,7 +92,7 @@ impl Sshds {
                 ["lab", "exec", host, "--", &sshd.to_string_lossy(), "-D", "-e", "-f", &file];
             sshds.push(Server::start(bench.program(), &args)?);
             config.push_str(&format!(
-                // By two names, for those who want two hosts.
+                // Two names for each, for tests that need two hosts.
                 "Host far-{host} also-{host}\n  HostName {address}\n  Port 2222\n  User root\n  IdentityFile {user_key}\n  IdentitiesOnly yes\n  \
                  StrictHostKeyChecking yes\n  UserKnownHostsFile {}\n",
                 bench.path("known_hosts")
@@ -101,7 +101,7 @@ impl Sshds {
         }
         bench.file("known_hosts", &known)?;
         let config = bench.file("ssh_config", &config)?;
-        // Whether they listen is seen by asking them.
+        // A connection shows whether they listen.
         for (host, _) in hosts {
             let host = format!("far-{host}");
             let args = [
@@ -130,22 +130,22 @@ impl Sshds {
         Ok(Sshds { _sshds: sshds, config })
     }
 
-    /// Words that run ours in the tester's namespace.
+    /// Returns the words that run our program in the tester's namespace.
     fn in_tester<'a>(bench: &'a Bench, words: &[&'a str]) -> Vec<&'a str> {
         [&["lab", "exec", "tester", "--", bench.program()], words].concat()
     }
 
-    /// Runs a campaign in the tester's namespace; its folder, named after the plan, and its results.
+    /// Runs a campaign in the tester's namespace; returns its folder, named after the plan, and its results.
     pub(super) fn campaign(bench: &Bench, name: &str, plan: &str) -> Result<(String, Value)> {
         bench.campaign_within(&["lab", "exec", "tester", "--", bench.program()], name, plan)
     }
 
-    /// A plan for the tester's namespace.
+    /// Returns a plan for the tester's namespace.
     fn plan(&self, bench: &Bench) -> String {
         format!("name = 'far'\ntopology = 'ssh'\n{SHORT_TRIALS}{SELF_TEST}{}", self.hosts(bench))
     }
 
-    /// The hosts of a plan for the tester's namespace.
+    /// Returns the hosts of a plan for the tester's namespace.
     pub(super) fn hosts(&self, bench: &Bench) -> String {
         let program = bench.program();
         format!(
@@ -157,7 +157,7 @@ impl Sshds {
     }
 }
 
-/// Names of what was measured: DUTs, points, loads.
+/// Returns the names of everything that was measured: DUTs, points, loads.
 fn measured(results: &Value) -> Vec<String> {
     let duts = results["duts"].as_array().into_iter().flatten();
     duts.flat_map(|dut| {
@@ -169,7 +169,7 @@ fn measured(results: &Value) -> Vec<String> {
     .collect()
 }
 
-/// Headings of a report's tables, without those that name the run.
+/// Returns the headings of a report's tables, without those that contain the name of the run.
 fn headings(run: &str) -> Result<Vec<String>> {
     let tables = fs::read_to_string(format!("{run}/tables.md"))?;
     Ok(tables.lines().filter(|line| line.starts_with("### ")).map(str::to_owned).collect())
@@ -210,7 +210,7 @@ fn campaign_over_ssh(bench: &Bench) -> Result<()> {
             .contains("198.18.0.2")
     );
 
-    // A host that has ssh and a shell only.
+    // A host that has only ssh and a shell.
     let config = "[access]\nallow = ['::/0']\nopen-resolver = true\n[dns64]\nprefixes = [{ prefix = '64:ff9b::/96', allow-non-global = true }]\n";
     let config = format!(
         "listen = ['[2001:2::1]:53']\n{config}[[upstream]]\naddress = '198.18.0.2'\nport = 53\n"
@@ -238,7 +238,7 @@ fn campaign_over_ssh(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// Two testers find what the DUT answers, and every trial is whole.
+/// Two testers find the rate of the DUT, and every trial is complete.
 fn two_testers(bench: &Bench) -> Result<()> {
     let _lab = Lab::up(bench)?;
     let sshds = Sshds::start(bench)?;
@@ -259,7 +259,8 @@ fn two_testers(bench: &Bench) -> Result<()> {
     let mut shared = 0;
     for line in journal.lines() {
         let entry: Value = serde_json::from_str(line)?;
-        // Trials of the self-test, of searches and loads are of both; those of one have one thread.
+        // Trials of the self-test, of searches and of loads are shared by both; those of a single tester have one
+        // thread.
         let Some(trial) = entry.pointer("/finished/trial") else { continue };
         shared += 1;
         ensure!(trial["settings"]["threads"] == 2, "{line}");
@@ -271,7 +272,7 @@ fn two_testers(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// A DUT asks two AuthDNS, which count as one, and each search of the self-test asks one of them.
+/// A DUT queries two AuthDNS, whose counters are added, and each search of the self-test queries one of them.
 fn two_auths(bench: &Bench) -> Result<()> {
     const ASKED: [&str; 2] = ["198.18.1.2:53", "198.18.1.2:5353"];
     let _lab = Lab::up(bench)?;
@@ -287,7 +288,7 @@ fn two_auths(bench: &Bench) -> Result<()> {
         .replace("resolution = 500\nrepeat = 1", "resolution = 500\nrepeat = 2");
     let plan = format!("{plan}[[dut]]\ndriver = 'dns64d'\n");
     let (folder, found) = Sshds::campaign(bench, "auths", &plan)?;
-    // That each query is two questions is seen only if the questions to both count.
+    // The two upstream queries of each name are visible only if the counters of both are added.
     let first = &found["duts"][0]["points"][0];
     ensure!(first["figures"]["median"] == 100.0, "{first}");
     ensure!(first["real"]["questions_per_query"] == 2.0, "{first}");
@@ -315,7 +316,7 @@ fn two_auths(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// The processes that a process has started.
+/// Returns the processes that a process has started.
 fn children(pid: u32) -> Vec<u32> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
@@ -338,7 +339,7 @@ fn status(mut child: Child, limit: Duration) -> Result<Option<i32>> {
     bail!("it did not end");
 }
 
-/// Waits until a run folder's journal has so many lines.
+/// Waits until a run folder's journal has this number of lines.
 fn wait_for_lines(run: &str, lines: usize) -> Result<()> {
     let journal = format!("{run}/journal.jsonl");
     let has_them =
@@ -372,7 +373,7 @@ fn lost_connections(bench: &Bench) -> Result<()> {
         status(child, Duration::from_secs(30))? == Some(4),
         "a lost connection is not an unusable environment"
     );
-    // The other ends notice, and end what they had started: nobody listens there any more.
+    // The other ends detect it and end the programs that they had started: the port is free again.
     let args = ["lab", "exec", "dut", "--", "ss", "-Huln", "sport = :53"];
     let is_gone = || Ok(output(bench.program(), &args, LIMIT)?.trim().is_empty());
     wait_until("the DUT outlives its connection", Duration::from_secs(20), is_gone)?;
@@ -381,9 +382,9 @@ fn lost_connections(bench: &Bench) -> Result<()> {
     results(&run).map(drop)
 }
 
-/// A campaign with one of them.
+/// Runs a campaign with one of them.
 fn with_auth(bench: &Bench, driver: &str) -> Result<()> {
-    // Fewer names than the trials of one search ask for: the servers are started again meanwhile.
+    // Fewer names than the trials of one search need, so the servers are restarted meanwhile.
     let trials = SHORT_TRIALS.replace("max = 100\n", "max = 300\n").replace("300ms", "800ms");
     let plan = format!(
         "name = '{driver}'\ntopology = 'loopback'\n{trials}[auth]\ndriver = '{driver}'\nnames = '10.0.0.0/23'\n[[dut]]\ndriver = 'dns64d'\n"
@@ -397,7 +398,7 @@ fn with_auth(bench: &Bench, driver: &str) -> Result<()> {
     nothing_bulky(&run)
 }
 
-/// All of them in one plan, beside ours: a row for each, and a self-test with each.
+/// Runs all of them in one plan with ours: a row for each, and a self-test with each.
 fn several_auths(bench: &Bench) -> Result<()> {
     let further: String = ["nsd", "knot", "bind", "yadifa"]
         .map(|driver| format!("[[authdns]]\ndriver = '{driver}'\nnames = '10.0.0.0/20'\n"))
@@ -424,7 +425,7 @@ fn several_auths(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// A file system of its own that is full after a while.
+/// A separate file system that fills up after a while.
 struct Small(String);
 
 impl Small {
@@ -480,11 +481,11 @@ fn full_disk(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// Files of a run folder above this are no logs or configurations of three short trials; octets.
+/// Minimum size in octets of files that are neither logs nor configurations of three short trials.
 const BULK: u64 = 4 << 20;
 
-/// Caches and zone files are gone when a campaign has ended: a gigabyte for each point would fill
-/// any disk.
+/// Requires that caches and zone files are removed at the end of a campaign: a gigabyte for each point would fill any
+/// disk.
 fn nothing_bulky(run: &str) -> Result<()> {
     let found = output("find", &[run, "-type", "f", "-size", &format!("+{}k", BULK >> 10)], LIMIT)?;
     ensure!(found.trim().is_empty(), "large files are left: {found}");
@@ -493,8 +494,8 @@ fn nothing_bulky(run: &str) -> Result<()> {
     Ok(())
 }
 
-/// Does with `/etc/mtd64-ng.conf` what mtd64-ng does: reads it, goes into the background, and
-/// listens on all addresses.
+/// A script that treats `/etc/mtd64-ng.conf` like mtd64-ng: it reads the file, goes into the background, and listens on
+/// all addresses.
 const LIKE_MTD64_NG: &str = r#"#!/bin/sh
 value() { sed -n "s/^$1 //p" /etc/mtd64-ng.conf; }
 cat > FOLDER/like-mtd64-ng.toml <<END
@@ -530,7 +531,7 @@ fn like_mtd64_ng(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// No package has mtd64-ng: the variable `MTD64_NG` names a program that somebody has built.
+/// mtd64-ng has no package: the variable `MTD64_NG` contains the path of a program that the user has built.
 fn mtd64_ng(bench: &Bench) -> Result<()> {
     let Some(program) = std::env::var_os("MTD64_NG") else {
         return Err(Skipped(
@@ -540,7 +541,7 @@ fn mtd64_ng(bench: &Bench) -> Result<()> {
     };
     let program = program.to_string_lossy();
     for threads in [1, 14, 30] {
-        // It has no cache: a share of cached names is a point without a number.
+        // It has no cache: a cache hit rate is a point without a result.
         let dut = format!(
             "driver = 'mtd64-ng'\nprogram = '{program}'\nthreads = {threads}\n[dut.measure]\ncached-shares = []"
         );
@@ -549,7 +550,7 @@ fn mtd64_ng(bench: &Bench) -> Result<()> {
         agree(&results["duts"][0]["points"][0], &own)?;
         let place = &results["duts"][0]["points"][0]["place"];
         ensure!(place["told"] == threads, "{place}");
-        // The receiver, its workers, and the shell around it that ends it.
+        // The receiver, its workers, and the surrounding shell that ends it.
         let seen = place["allowed"]
             .as_array()
             .into_iter()
@@ -562,13 +563,13 @@ fn mtd64_ng(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// How many processes have this word in their command lines.
+/// Returns the number of processes with this word in their command lines.
 fn running(word: &str) -> Result<usize> {
     let lines = output("ps", &["-eo", "args="], LIMIT)?;
     Ok(lines.lines().filter(|line| line.contains(word)).count())
 }
 
-/// A campaign with one server, which must reach the plan's rate; its results.
+/// Runs a campaign with one server, which must reach the plan's rate; returns its results.
 fn one_driver(bench: &Bench, topology: &str, dut: &str) -> Result<Value> {
     let plan = format!("name = 'one'\ntopology = '{topology}'\n{SHORT_TRIALS}[[dut]]\n{dut}\n");
     let folder = tempfile::tempdir_in(bench.folder.path())?;

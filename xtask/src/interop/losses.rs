@@ -1,5 +1,4 @@
-//! Losses below the sockets: those of the tester's hosts make a trial invalid, those of the DUT's
-//! host make it failed.
+//! Losses below the sockets: those of the tester's hosts make a trial invalid, those of the DUT's host make it fail.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -38,7 +37,7 @@ pub(super) static TESTS: &[Test] = &[
         .holding(Resource::Cpus),
 ];
 
-/// Searches at a single rate, twice the capacity of the DUT. Ten of them must meet an idle machine.
+/// Searches at a single rate, twice the capacity of the DUT. Ten of them need an idle machine.
 const SLOW_DUT: &str = "name = 'slow'\n\
     [trial]\nduration = '1s'\ntimeout = '250ms'\npause = '0s'\nmax-burst = '500us'\nwindow-limit = 10000\n\
     lateness-limit = '100ms'\nauth-limit = '200ms'\n\
@@ -51,7 +50,7 @@ const OTHERS_PCT: f64 = 5.0;
 /// Time limit of the campaign, in which busy trials are repeated.
 const SLOW_LIMIT: Duration = Duration::from_secs(600);
 
-/// A trial that failed while other programs used little time is failed, not invalid.
+/// A trial that failed while other programs used little CPU time is failed, not invalid.
 fn slow_dut(bench: &Bench) -> Result<()> {
     let plan = bench.file("slow.toml", &SLOW_DUT.replace("PROGRAM", bench.program()))?;
     let run = bench.path("slow-run");
@@ -71,7 +70,7 @@ fn slow_dut(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// Passes some 100 of the 300 queries of a second (about 110 octets each) and drops the others.
+/// Passes some 100 of the 300 queries per second (about 110 octets each) and drops the others.
 const NARROW: &str = "tc qdisc replace dev DEVICE root tbf rate 100kbit burst 2kb limit 2kb";
 
 fn queueing_disciplines(bench: &Bench) -> Result<()> {
@@ -91,13 +90,13 @@ fn queueing_disciplines(bench: &Bench) -> Result<()> {
     expect("tbf of the DUT", &["failed"], || bench.measure_dut()).map(drop)
 }
 
-/// AuthDNS in the DUT's place: what its host loses is not its own failure.
+/// AuthDNS is in the DUT's place: losses of its host are not its own failure.
 fn queueing_of_authdns(bench: &Bench) -> Result<()> {
     let _lab = Lab::up(bench)?;
     let status = bench.path("auth.sock");
     let served = ["auth", "--listen", DUT, "--aaaa-share", "1", "--status", &status];
     let _auth = bench.in_lab("dut", &served)?;
-    // Each trial has other names: AuthDNS counts a name that it is asked for again as cached.
+    // Each trial has different names: AuthDNS counts a repeated query for a name as cached.
     let first_name = Cell::new(0);
     let measure = || {
         let first = first_name.replace(first_name.get() + LIGHT_QUERIES).to_string();
@@ -121,15 +120,14 @@ fn queueing_of_authdns(bench: &Bench) -> Result<()> {
 fn straight_after_lab_up(bench: &Bench) -> Result<()> {
     for _ in 0..3 {
         let _lab = Lab::up(bench)?;
-        // The server listens before the first query; nothing else is waited for.
+        // The server listens before the first query; nothing else needs to be awaited.
         let _dut = reference_dut(bench)?;
         expect("straight after lab up", &["passed"], || bench.measure_dut())?;
     }
     Ok(())
 }
 
-/// Before the trial the tester waits for its neighbour; in the middle of it the loss is the
-/// tester's own.
+/// Before the trial the tester waits for its neighbour; in the middle of the trial the loss is the tester's own.
 fn late_neighbour(bench: &Bench) -> Result<()> {
     let _lab = Lab::up(bench)?;
     let _dut = reference_dut(bench)?;
@@ -141,7 +139,7 @@ fn late_neighbour(bench: &Bench) -> Result<()> {
     ensure!(trial["verdict"] != "failed", "{trial}");
     mend.wait()?;
 
-    // A short queue behind the unknown neighbour, which is full at once.
+    // A short queue for the unknown neighbour, which is full at once.
     bench.shell("tester", "sysctl -qw net.ipv6.neigh.to-dut.unres_qlen_bytes=4096")?;
     let received = || -> Result<u64> {
         Ok(bench.shell("dut", "cat /proc/net/dev")?.lines().find_map(received_packets).unwrap_or(0))
@@ -165,21 +163,21 @@ fn late_neighbour(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// Number of packets that the link to the tester has received, by its line of /proc/net/dev.
+/// Returns the number of packets that the link to the tester has received, by its line of /proc/net/dev.
 pub(super) fn received_packets(line: &str) -> Option<u64> {
     let counters = line.trim().strip_prefix("to-tester:")?;
     counters.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// The DUT's host stops answering questions for its link-layer address.
+/// The DUT's host stops answering neighbour solicitations for its address.
 const BLOCK: &str = "nft add table inet losses && \
                      nft 'add chain inet losses c { type filter hook input priority 0; }' && \
                      nft add rule inet losses c icmpv6 type nd-neighbor-solicit drop";
-/// The tester forgets the link-layer addresses of its neighbours.
+/// The tester deletes the link-layer addresses of its neighbours.
 const FORGET: &str = "ip -6 neigh flush dev to-dut";
 
 fn packet_filters(bench: &Bench) -> Result<()> {
-    // Host, hook, match, and the verdicts that are right.
+    // Host, hook, match, and the correct verdicts.
     let cases = [
         ("tester", "input", "udp sport 53", &["invalid"][..]),
         ("tester", "output", "udp dport 53", &["passed", "invalid"]),
@@ -201,8 +199,8 @@ fn packet_filters(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// With the routes of the method's chapter a trial from many addresses passes. Replies to half of
-/// them that the tester's host drops are missed, and without the way back the trial is refused.
+/// With the routes of the method's chapter, a trial from many addresses passes. If the tester's host drops the replies
+/// to half of them, they are missing, and without a route back the trial is rejected.
 fn many_source_addresses(bench: &Bench) -> Result<()> {
     let _lab = Lab::up(bench)?;
     let _dut = reference_dut(bench)?;
@@ -230,13 +228,12 @@ fn many_source_addresses(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// The reason of a trial whose `key` is `value`.
+/// Returns the reason of a trial whose `key` is `value`.
 pub(super) fn cause<'a>(trial: &'a Value, key: &str, value: &str) -> Option<&'a Value> {
     trial["causes"].as_array()?.iter().find(|cause| cause[key] == value)
 }
 
-/// Carries a trial out whose verdict must be one of `wanted`, and once more if it is invalid
-/// instead.
+/// Runs a trial whose verdict must be one of `wanted`, and once more if it is invalid instead.
 ///
 /// # Errors
 /// [`Skipped`] if it is invalid again; another error for any other verdict.
@@ -281,8 +278,7 @@ impl Bench {
         output(self.program(), &["lab", "exec", host, "--", "sh", "-c", line], LIMIT)
     }
 
-    /// Drops packets of a host that match an expression of nft, until the table `inet losses` is
-    /// deleted.
+    /// Drops packets of a host that match an expression of nft, until the table `inet losses` is deleted.
     pub(super) fn filter(&self, host: &str, hook: &str, packets: &str) -> Result<()> {
         let line = format!(
             "nft add table inet losses && \
@@ -297,17 +293,17 @@ impl Bench {
         Server::start(self.program(), &["lab", "exec", host, "--", "sh", "-c", line])
     }
 
-    /// One [`LIGHT`] trial of the DUT, whatever its verdict.
+    /// Runs one [`LIGHT`] trial of the DUT, for any verdict.
     fn measure_dut(&self) -> Result<Value> {
         self.measure_dut_with(&["--duration", "1s"])
     }
 
-    /// As [`Bench::measure_dut`], with a duration and more options.
+    /// Same as [`Bench::measure_dut`], with a duration and more options.
     fn measure_dut_with(&self, more: &[&str]) -> Result<Value> {
         self.trial_of_dut(&[&LIGHT[..2], &LIGHT[4..], more].concat())
     }
 
-    /// A trial of the DUT from the tester's host with these options, whatever its verdict.
+    /// Runs a trial of the DUT from the tester's host with these options, for any verdict.
     pub(super) fn trial_of_dut(&self, options: &[&str]) -> Result<Value> {
         let ours = ["lab", "exec", "tester", "--", self.program(), "measure", "--json", "--quiet"];
         let args = [&ours[..], &["--server", DUT], options].concat();

@@ -1,5 +1,5 @@
-//! Faults of the host of AuthDNS, which is half of the tester: each makes a trial invalid that would
-//! have failed. The same fault of the DUT's host leaves the trial failed.
+//! Faults of the host of AuthDNS, which is half of the tester: each makes a trial invalid that would otherwise fail.
+//! The same fault of the DUT's host leaves the trial failed.
 
 use std::cell::Cell;
 use std::thread;
@@ -34,7 +34,7 @@ pub(super) static TESTS: &[Test] = &[
     ),
 ];
 
-/// Queries of a trial, whose outcome does not depend on the machine's load.
+/// Queries of a trial whose outcome does not depend on the machine's load.
 const LOAD: [&str; 10] = [
     "--rate",
     "300",
@@ -47,9 +47,9 @@ const LOAD: [&str; 10] = [
     "--auth-limit",
     "5s",
 ];
-/// Names between the first names of two trials: more than any of them has.
+/// Distance between the first names of two trials: more than any of them uses.
 const NAMES: u64 = 10_000;
-/// A trial of a second. A server whose replies are all wrong would have none after a liveness check.
+/// A trial of one second. With a liveness check, a server whose replies are all wrong would have no trial.
 const SECOND: [&str; 4] = ["--duration", "1s", "--liveness", "false"];
 
 /// The lab with AuthDNS.
@@ -75,38 +75,38 @@ impl<'a> Site<'a> {
         Ok(())
     }
 
-    /// A dns64d, which has not marked AuthDNS down.
+    /// Starts a new dns64d, which has not marked AuthDNS down.
     fn dut(&self) -> Result<Server> {
         self.bench.dut_in_lab(Dut::Dns64d, None, &[])
     }
 
-    /// The first of names that no other trial has.
+    /// Returns the first of names that no other trial uses.
     fn names(&self) -> u64 {
         self.next_name.replace(self.next_name.get() + NAMES)
     }
 
-    /// A trial that looks at AuthDNS.
+    /// Runs a trial that reads AuthDNS's status.
     fn measure(&self, more: &[&str]) -> Result<Value> {
         let status = ["--auth-status", &self.status];
         measure(self.bench, self.names(), &[&status[..], more].concat())
     }
 
-    /// A trial of a second that must pass.
+    /// Runs a trial of one second that must pass.
     fn control(&self) -> Result<()> {
         expect("control", &["passed"], || self.measure(&SECOND)).map(drop)
     }
 
-    /// A trial of a second that must be invalid for this reason.
+    /// Runs a trial of one second that must be invalid for this reason.
     fn is_invalid(&self, what: &str, reason: [&str; 2]) -> Result<()> {
         is_invalid(what, &self.measure(&SECOND)?, reason)
     }
 
-    /// A trial of a second that must fail.
+    /// Runs a trial of one second that must fail.
     fn fails(&self, what: &str) -> Result<()> {
         expect(what, &["failed"], || self.measure(&SECOND)).map(drop)
     }
 
-    /// A trial of some seconds; `disturb` is called when a part of its queries has come to the DUT.
+    /// Runs a trial of some seconds; `disturb` is called after part of its queries have reached the DUT.
     fn measure_and(&self, disturb: impl FnOnce() -> Result<()>) -> Result<Value> {
         let (bench, first) = (self.bench, self.names());
         let more = ["--auth-status", &self.status, "--duration", "3s"];
@@ -125,19 +125,19 @@ fn auth(bench: &Bench, status: &str, options: &[&str]) -> Result<Server> {
     bench.in_lab("auth", &[&served[..], options].concat())
 }
 
-/// A trial of dns64d, whatever its verdict.
+/// Runs a trial of dns64d, for any verdict.
 fn measure(bench: &Bench, first_name: u64, more: &[&str]) -> Result<Value> {
     let first = first_name.to_string();
     bench.trial_of_dut(&[&["--first-name", first.as_str()][..], &LOAD, more].concat())
 }
 
-/// Number of packets that the DUT's link to the tester has received.
+/// Returns the number of packets that the DUT's link to the tester has received.
 fn queries(bench: &Bench) -> Result<u64> {
     let table = bench.shell("dut", "cat /proc/net/dev")?;
     Ok(table.lines().find_map(super::losses::received_packets).unwrap_or(0))
 }
 
-/// Checks that a trial is invalid, with a cause of which the key has the value.
+/// Checks that a trial is invalid, with a cause whose key has the value.
 fn is_invalid(what: &str, trial: &Value, [key, value]: [&str; 2]) -> Result<()> {
     show(what, trial);
     ensure!(trial["verdict"] == "invalid", "{what}: {trial}");
@@ -162,8 +162,7 @@ fn filters(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// The host gets no answer to its questions for link-layer addresses, and forgets the one of its
-/// neighbour.
+/// Makes a host receive no answers to its neighbour solicitations, and deletes its neighbour's address.
 fn deafen(bench: &Bench, host: &str, interface: &str) -> Result<()> {
     let line = "nft add table arp losses && \
                 nft 'add chain arp losses c { type filter hook input priority 0; }' && \
@@ -186,7 +185,7 @@ fn silence(bench: &Bench) -> Result<()> {
     expect("the DUT's neighbour", &["failed"], failing).map(drop)
 }
 
-/// Delays what comes faster, and drops nothing.
+/// Delays packets above this rate, and drops none.
 const SLOW: &str = "tc qdisc replace dev DEVICE root tbf rate 30kbit burst 2kb limit 10mb";
 
 fn queues(bench: &Bench) -> Result<()> {
@@ -226,7 +225,7 @@ enum Fault {
 }
 
 impl Fault {
-    /// A trial with the fault must be invalid for the reason of the fault. The fault ends with it.
+    /// Runs a trial with the fault, which must be invalid for the reason of the fault. The fault ends with it.
     fn is_invalid(self, site: &mut Site) -> Result<()> {
         let (bench, _dut) = (site.bench, site.dut()?);
         match self {
@@ -254,14 +253,14 @@ impl Fault {
 }
 
 impl Site<'_> {
-    /// A packet filter of AuthDNS's host.
+    /// Sets a packet filter on AuthDNS's host.
     fn filtered(&self, hook: &str, share: &str) -> Result<()> {
         self.bench.filter("auth", hook, &format!("udp dport 53 {share}"))?;
         self.is_invalid(&format!("AuthDNS's {hook} {share}"), ["kind", "auth_missed"])?;
         self.bench.shell("auth", "nft delete table inet losses").map(drop)
     }
 
-    /// A neighbour of AuthDNS's host that does not answer in the middle of the trial.
+    /// Makes a neighbour of AuthDNS's host unreachable in the middle of the trial.
     fn deafened(&self) -> Result<()> {
         let trial = self.measure_and(|| deafen(self.bench, "auth", "to-dut"))?;
         self.bench.shell("auth", "nft delete table arp losses")?;
@@ -276,17 +275,17 @@ impl Site<'_> {
         Ok(())
     }
 
-    /// An AuthDNS with other options than the trial needs.
+    /// Starts an AuthDNS with other options than the trial needs.
     fn other_zone(&mut self, options: &[&str]) -> Result<()> {
         self.restart_auth(options)?;
-        // The liveness check leaves the judgement to the trial.
+        // With the liveness check, the trial itself gives the verdict.
         let trial = self.measure(&SECOND[..2])?;
         is_invalid(&options.join(" "), &trial, ["kind", "auth_serves"])?;
         self.restart_auth(&[])
     }
 }
 
-/// Each fault makes its trial invalid and no other one.
+/// Each fault makes its trial invalid, and no other trial.
 fn two_rounds(bench: &Bench) -> Result<()> {
     let faults = [
         Fault::Prerouting,
@@ -322,7 +321,7 @@ fn two_testers(bench: &Bench) -> Result<()> {
     for trial in both {
         is_invalid("two testers, the same names", &trial?, ["kind", "other_trials"])?;
     }
-    // The other one does not look at AuthDNS.
+    // The other one does not read AuthDNS's status.
     let (other, before) = (site.names(), queries(bench)?);
     let trial = thread::scope(|scope| {
         let other = scope.spawn(move || measure(bench, other, &["--duration", "6s"]));

@@ -1,8 +1,7 @@
-//! MLRsearch beside the implementation of its authors, MLRsearch 1.2.1 on PyPI: 1 000 simulated
-//! servers.
+//! MLRsearch compared with the implementation of its authors, MLRsearch 1.2.1 on PyPI: 1 000 simulated servers.
 //!
-//! The order of trials is each one's own. What must agree: what a load is for a goal, given the
-//! same trials; and that the bounds which both find are bounds of the same server.
+//! The two choose different sequences of trials. They must agree on the classification of a load for a goal, given the
+//! same trials; and the bounds that both find must be bounds of the same server.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -34,7 +33,7 @@ const SCRIPT: &str = include_str!("mlrsearch.py");
 const SERVERS: u64 = 1_000;
 const LIMITS: Limits = Limits { min: Qps(100), max: Qps(131_072), invalid_retries: 0 };
 
-/// A server that loses what is above its capacity, and from some rate on a share whatever comes.
+/// A server that loses everything above its capacity, and from some rate on also a fixed share.
 struct Simulated {
     capacity: f64,
     floor_from: f64,
@@ -68,8 +67,7 @@ fn goals() -> [Goal; 3] {
     [strict, half, short]
 }
 
-/// Our search of a server; every twentieth trial loses more than it should, so that classes are not
-/// all clear.
+/// Our search of a server; every twentieth trial loses more than it should, so that not all classes are clear.
 fn searched(server: &Simulated, chance: &mut StdRng) -> Result<(MlrSearch, Vec<Value>)> {
     let mut search = MlrSearch::new(LIMITS, &goals())?;
     let mut trials = Vec::new();
@@ -103,7 +101,7 @@ fn mlrsearch(bench: &Bench) -> Result<()> {
     if process::output("python3", &install, LIMIT).is_err() {
         return Err(Skipped(format!("pip cannot install {PACKAGE}")).into());
     }
-    // Each run sees the same servers.
+    // Each run has the same servers.
     let mut chance = StdRng::seed_from_u64(9971);
     let mut ours = Vec::new();
     let mut servers = Vec::new();
@@ -148,7 +146,7 @@ fn asked(script: &str, modules: &str, input: &Value) -> Result<String> {
     python.arg(script).env("PYTHONPATH", modules).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = python.spawn().context("python3")?;
     let mut stdin = child.stdin.take().context("no standard input")?;
-    // The script reads all before it writes.
+    // The script reads all input before it writes.
     stdin.write_all(input.to_string().as_bytes())?;
     drop(stdin);
     let output = child.wait_with_output()?;
@@ -156,7 +154,7 @@ fn asked(script: &str, modules: &str, input: &Value) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Whether each load is for each goal what the authors' library says, from the same trials.
+/// Requires that each load has for each goal the class that the authors' library computes from the same trials.
 fn agree(search: &MlrSearch, classes: &Value) -> Result<()> {
     for (load, trials) in search.loads() {
         let theirs = classes[load.to_string()]
@@ -181,7 +179,7 @@ fn word(goal: &Goal, trials: &[Trial]) -> &'static str {
     }
 }
 
-/// Our search of the same server without flaky trials finds bounds of it.
+/// Runs our search of the same server without flaky trials; it must find bounds of the server.
 fn steady(server: &Simulated) -> Result<()> {
     let mut search = MlrSearch::new(LIMITS, &goals())?;
     while let Some(due) = search.due() {
@@ -200,7 +198,7 @@ fn steady(server: &Simulated) -> Result<()> {
     Ok(())
 }
 
-/// Whether the server meets the goal at `lower` and does not at `upper`.
+/// Returns true if the server meets the goal at `lower` and not at `upper`.
 fn are_bounds(
     server: &Simulated,
     goal: &Goal,

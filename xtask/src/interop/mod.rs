@@ -1,5 +1,5 @@
-//! Tests against the servers and clients that people use. `xtask/required-tests.txt` names the tier
-//! of each. A test that cannot run is listed by name and reason, and never counts as passed.
+//! Tests with real servers and clients. `xtask/required-tests.txt` defines the tier of each. A test that cannot run is
+//! listed by name and reason, and never counts as passed.
 
 mod attack;
 mod campaign;
@@ -52,18 +52,17 @@ use crate::process::{self, Server, find, free_port, output};
 use crate::servers::{DUT, authoritative, dut_of_operator, wait_until_answers, wait_until_listens};
 use crate::tools;
 
-/// The first name of every zone here.
+/// First name of every zone here.
 const FIRST_NAME: &str = "010-000-000-000.dns64perf.test";
 
 /// Time limit of a program that a test runs.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Tests that run at the same time: most of them wait most of the time.
+/// Tests that run in parallel: most of the time they wait.
 const AT_ONCE: usize = 4;
 
-/// A trial whose outcome does not depend on the machine's load: 300 queries in a second. Pacing is
-/// no subject of these tests, so late queries do not make the trial invalid, and no stall of the
-/// machine uses the timeout up.
+/// A trial whose outcome does not depend on the machine's load: 300 queries in a second. Pacing is not tested here, so
+/// late queries do not make the trial invalid, and no stall of the machine exceeds the timeout.
 const LIGHT: [&str; 12] = [
     "--rate",
     "300",
@@ -82,13 +81,13 @@ const LIGHT: [&str; 12] = [
 /// Number of queries of a [`LIGHT`] trial.
 const LIGHT_QUERIES: u64 = 300;
 
-/// Trials of campaigns whose outcome does not depend on the machine's load: a single rate, which is
-/// low. A trial that the tester spoils is repeated once.
+/// Trials of campaigns whose outcome does not depend on the machine's load: a single low rate. An invalid trial is
+/// repeated once.
 const SHORT_TRIALS: &str = "[trial]\nduration = '300ms'\ntimeout = '1s'\npause = '0s'\n\
     max-burst = '500us'\nwindow-limit = 10000\nlateness-limit = '5s'\nauth-limit = '5s'\n\
     [search]\nmin = 100\nmax = 100\nresolution = 100\nrepeat = 1\ninvalid-retries = 1\n";
 
-/// The lowest and the highest CPU that this process may use, as taskset takes them.
+/// Returns the lowest and the highest CPU that this process may use, in the format of taskset.
 fn two_cpus() -> [String; 2] {
     let cpus = allowed_cpus();
     [cpus.first(), cpus.last()].map(|cpu| cpu.map_or(0, |cpu| cpu.0).to_string())
@@ -120,8 +119,8 @@ impl Bench {
         self.folder.path().join(name).to_string_lossy().into_owned()
     }
 
-    /// Measures an authoritative server that serves our zone file of 10.0.0.0/16, in which every
-    /// name has an AAAA record. Every answer must be right.
+    /// Measures an authoritative server with our zone file of 10.0.0.0/16, in which every name has an AAAA record.
+    /// Every answer must be correct.
     fn measure_zone(&self, port: u16) -> Result<()> {
         let server = format!("127.0.0.1:{port}");
         let zone = ["--server", &server, "--aaaa-share", "1", "--names", "10.0.0.0/16"];
@@ -130,17 +129,17 @@ impl Bench {
         Ok(())
     }
 
-    /// Runs `dns64bench measure` on this host; its trial, which is not invalid.
+    /// Runs `dns64bench measure` on this host; returns its trial, which is not invalid.
     fn measure(&self, args: &[&str]) -> Result<Value> {
         self.measure_within(&[], args)
     }
 
-    /// Runs `dns64bench measure` in the lab's tester; its trial, which is not invalid.
+    /// Runs `dns64bench measure` in the lab's tester; returns its trial, which is not invalid.
     fn measure_in_lab(&self, args: &[&str]) -> Result<Value> {
         self.measure_within(&["lab", "exec", "tester", "--", self.program()], args)
     }
 
-    /// Runs `dns64bench measure` behind the words `within`; its trial, which is not invalid.
+    /// Runs `dns64bench measure` after the words `within`; returns its trial, which is not invalid.
     fn measure_within(&self, within: &[&str], args: &[&str]) -> Result<Value> {
         let args = [within, &["measure", "--json", "--quiet"], args].concat();
         self.valid(|| {
@@ -150,7 +149,7 @@ impl Bench {
         })
     }
 
-    /// Carries a trial out, and once more if the tester spoiled it.
+    /// Runs a trial, and once more if the tester invalidated it.
     ///
     /// # Errors
     /// [`Skipped`] with the trial's reasons if it is invalid again.
@@ -167,15 +166,15 @@ impl Bench {
         Ok(second)
     }
 
-    /// Runs a campaign in a new folder `name`; the folder and the results.
+    /// Runs a campaign in a new folder `name`; returns the folder and the results.
     fn campaign(&self, name: &str, plan: &str) -> Result<(String, Value)> {
         self.campaign_within(&[], name, plan)
     }
 
-    /// Runs a campaign behind the words `within`.
+    /// Runs a campaign after the words `within`.
     ///
     /// # Errors
-    /// [`Skipped`] if the tester spoiled a trial as often as the plan allows.
+    /// [`Skipped`] if the tester invalidated a trial as often as the plan allows.
     fn campaign_within(&self, within: &[&str], name: &str, plan: &str) -> Result<(String, Value)> {
         let plan = self.file(&format!("{name}.toml"), plan)?;
         let folder = self.path(name);
@@ -190,7 +189,7 @@ impl Bench {
         Ok((folder, results))
     }
 
-    /// Our zone file of 10.0.0.0/16, with AAAA records for a share of the names.
+    /// Returns our zone file of 10.0.0.0/16, with AAAA records for a share of the names.
     fn zone_file(&self, aaaa_share: &str) -> Result<String> {
         let path = self.path("zone");
         output(
@@ -201,8 +200,7 @@ impl Bench {
         Ok(path)
     }
 
-    /// An authoritative server with a zone file of ours and the lines `extra`, on a port of
-    /// loopback.
+    /// Starts an authoritative server with a zone file of ours and the lines `extra`, on a port of loopback.
     fn authoritative(&self, auth: Auth, zone: &str, extra: &[&str]) -> Result<(Server, u16)> {
         let port = free_port()?;
         let listen = format!("127.0.0.1:{port}");
@@ -229,21 +227,21 @@ impl Bench {
     }
 }
 
-/// The results of a campaign's run folder, which must be complete.
+/// Reads the results from a campaign's run folder, which must be complete.
 fn results(run: &str) -> Result<Value> {
     let results: Value = serde_json::from_slice(&fs::read(format!("{run}/results.json"))?)?;
     ensure!(results["complete"] == true, "not complete: {}", results["mishaps"]);
     Ok(results)
 }
 
-/// The end of a program's messages, in one line.
+/// Returns the end of a program's messages, in one line.
 fn last_lines(said: &str) -> String {
     let lines: Vec<_> = said.lines().rev().take(3).collect();
     lines.into_iter().rev().collect::<Vec<_>>().join(" / ")
 }
 
-/// All tests. Long ones come first, so that none of them is left over at the end; those that hold
-/// the CPUs come last, because nothing runs beside them.
+/// Returns all tests. Long ones come first, so that none of them is left over at the end; those that hold the CPUs come
+/// last, because nothing runs in parallel with them.
 fn all() -> impl Iterator<Item = &'static Test> {
     let long = conform::TESTS.iter().chain(packages::TESTS).chain(hosts::TESTS);
     let long = long.chain(shards::TESTS).chain(prefixes::TESTS).chain(campaign::READERS);
@@ -257,8 +255,8 @@ fn all() -> impl Iterator<Item = &'static Test> {
     long.chain(short).chain(rates).chain(gate::TESTS)
 }
 
-/// Prints of every test whose name contains `part` if it would run here, and why not; runs none
-/// and installs nothing.
+/// Lists every test whose name contains `part`, with the reason if it would not run here; runs none and installs
+/// nothing.
 pub(crate) fn list(part: &str) -> ExitCode {
     let (mut would, mut would_not) = (0, 0);
     for test in all().filter(|test| test.name.contains(part)) {
@@ -288,7 +286,7 @@ pub(crate) fn run(part: &str, consent: Consent, tier: Tier) -> Result<ExitCode> 
         "" => tier.has(test.name),
         part => test.name.contains(part),
     };
-    // Here, because the tests themselves have no network.
+    // At this point, because the tests themselves have no network.
     let makes_packages = |test: &Test| test.holds == Some(Resource::Stage);
     if consent == Consent::Given
         && all().filter(is_wanted).any(makes_packages)
@@ -305,7 +303,7 @@ pub(crate) fn run(part: &str, consent: Consent, tier: Tier) -> Result<ExitCode> 
         tally.add(test.name, &outcome, start.elapsed());
     };
     let start = Instant::now();
-    // Without namespaces of their own tests would share the lab and the ports.
+    // Without separate namespaces, tests would share the lab and the ports.
     schedule::run_all(all().filter(is_wanted).collect(), if isolated { AT_ONCE } else { 1 }, one);
     println!(
         "
@@ -326,8 +324,8 @@ pub(crate) fn run_inside(name: &str, program: &Path) -> Result<ExitCode> {
     isolation::run_here(name, program)
 }
 
-/// Runs a test by `once`, which returns the details that it printed and how it ended. A test with a
-/// retry that does not pass is run once more.
+/// Runs a test by `once`, which returns the printed details and the result. A test with a retry that does not pass is
+/// run once more.
 fn outcome_of(test: &Test, once: impl Fn() -> (String, Result<()>)) -> (String, Result<()>) {
     if let Some(why) = test.missing() {
         return (String::new(), Err(Skipped(why).into()));
@@ -343,16 +341,16 @@ fn outcome_of(test: &Test, once: impl Fn() -> (String, Result<()>)) -> (String, 
     }
 }
 
-/// A folder of ours through which others than root get to what they may read in it.
+/// Returns a folder through which users other than root can reach the files that they may read.
 fn traversable_folder() -> Result<tempfile::TempDir> {
     let mode = fs::Permissions::from_mode(0o711);
     Ok(tempfile::Builder::new().permissions(mode).tempdir()?)
 }
 
-/// How many queries dnsperf sent, by what it printed.
+/// Returns the number of queries that dnsperf sent, by its output.
 ///
 /// # Errors
-/// If one of them got no reply, or another one than NOERROR.
+/// If one of them got no reply, or an RCODE other than NOERROR.
 fn all_noerror(printed: &str) -> Result<u64> {
     let number = |title: &str| -> Result<u64> {
         let line = printed.lines().find_map(|line| line.trim().strip_prefix(title));
@@ -361,7 +359,7 @@ fn all_noerror(printed: &str) -> Result<u64> {
     };
     let (sent, completed) = (number("Queries sent:")?, number("Queries completed:")?);
     ensure!(completed == sent, "{printed}");
-    // "Response codes:       NOERROR 4000 (100.00%)", and no other behind it.
+    // "Response codes:       NOERROR 4000 (100.00%)", and no other code after it.
     ensure!(printed.contains(&format!("NOERROR {sent} (100.00%)\n")), "{printed}");
     Ok(sent)
 }
@@ -393,7 +391,7 @@ fn wait_for(server: &str, name: &str, rtype: u8) -> Result<()> {
     anyhow::bail!("{server} does not answer for {name}")
 }
 
-/// A lab that is taken down at the end, if we put it up.
+/// Guard of a lab, which is taken down at the end if this program created it.
 struct Lab<'a>(&'a Bench);
 
 impl<'a> Lab<'a> {
@@ -410,7 +408,7 @@ impl Drop for Lab<'_> {
 }
 
 impl Bench {
-    /// One of our own servers in a host of the lab, when it listens on the port of its `--listen`.
+    /// Starts one of our servers in a host of the lab; returns when it listens on the port of its `--listen`.
     fn in_lab(&self, host: &str, args: &[&str]) -> Result<Server> {
         let listen = args
             .iter()
@@ -420,7 +418,7 @@ impl Bench {
         self.in_lab_at(host, args, listen.parse::<SocketAddr>()?.port())
     }
 
-    /// The same, where it listens on this port.
+    /// Same, for a server that listens on this port.
     fn in_lab_at(&self, host: &str, args: &[&str], port: u16) -> Result<Server> {
         let within = ["lab", "exec", host, "--"];
         let server =
@@ -429,8 +427,8 @@ impl Bench {
         Ok(server)
     }
 
-    /// A DUT of the lab with further lines in its configuration, on one CPU if one is given, when
-    /// it answers.
+    /// Starts a DUT of the lab with additional configuration lines, on one CPU if one is given; returns when it
+    /// answers.
     fn dut_in_lab(&self, dut: Dut, cpu: Option<&str>, extra: &[&str]) -> Result<Server> {
         let name = dut.driver().program_name().context("it has no program")?;
         let program = match name {

@@ -1,5 +1,4 @@
-//! Where the threads of a server may run, as /proc says while something else happens; held against
-//! what a campaign claims.
+//! CPU affinity of a server's threads, read from /proc during a measurement and compared with the claims of a campaign.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,14 +10,14 @@ use anyhow::{Context, Result, ensure};
 use campaign::cpu_list::cpu_list;
 use serde_json::Value;
 
-/// How long after a look at all processes the next one follows.
+/// Interval between two scans of all processes.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Knows a server's processes by the words of their command lines.
+/// Recognizes a server's processes by the words of their command lines.
 pub(super) type IsIt<'a> = dyn Fn(&[&str]) -> bool + Sync + 'a;
 
-/// What comes of `run`, and the CPUs that threads of the processes that `is_it` knows were allowed
-/// to run on meanwhile.
+/// Returns the result of `run`, and the CPUs on which threads of the processes recognized by `is_it` were allowed to
+/// run meanwhile.
 pub(super) fn watched<T>(
     is_it: &IsIt<'_>,
     run: impl FnOnce() -> Result<T>,
@@ -28,8 +27,7 @@ pub(super) fn watched<T>(
         let watcher = scope.spawn(|| {
             let mut seen = BTreeSet::new();
             loop {
-                // The last look is one after the end of `run`, so that what it left behind is seen
-                // for certain.
+                // The last scan follows the end of `run`, so that its leftover processes are certain to be included.
                 let is_last = over.load(Ordering::Relaxed);
                 look(is_it, &mut seen);
                 if is_last {
@@ -45,7 +43,7 @@ pub(super) fn watched<T>(
     })
 }
 
-/// One look at all processes; those that end meanwhile are left out.
+/// Scans all processes once; those that end meanwhile are omitted.
 fn look(is_it: &IsIt<'_>, seen: &mut BTreeSet<usize>) {
     for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let line = fs::read_to_string(process.path().join("cmdline")).unwrap_or_default();
@@ -61,8 +59,8 @@ fn look(is_it: &IsIt<'_>, seen: &mut BTreeSet<usize>) {
     }
 }
 
-/// Holds the place of a point against what was seen: the threads were allowed to run where it
-/// claims, and nowhere else.
+/// Compares the placement of a point with the observed CPUs: the threads were allowed to run on the claimed CPUs, and
+/// on no others.
 pub(super) fn agree(point: &Value, seen: &BTreeSet<usize>) -> Result<()> {
     let claimed = point["place"]["cpus"].as_array().context("no place")?;
     let claimed: BTreeSet<usize> =

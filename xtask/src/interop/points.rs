@@ -33,7 +33,7 @@ fn point(bench: &Bench, dut: Dut, driver: &str) -> Result<()> {
     let trial = bench.measure_in_lab(&[&to_dut[..], &LIGHT].concat())?;
     ensure!(trial["verdict"] == "passed" && trial["valid"] == LIGHT_QUERIES, "{trial}");
     drop(server);
-    // Each name takes an upstream query for AAAA and one for A, and a server may ask again.
+    // Each name needs an upstream query for AAAA and one for A, and a server may retransmit.
     let counters: Value = serde_json::from_str(&auth.end()?)?;
     for rtype in ["aaaa", "a"] {
         let asked = counters["queries"][rtype].as_u64();

@@ -1,8 +1,8 @@
-//! Testers that share a trial, started by what people start programs on several hosts with: the
-//! files of `dist/shards` as they are.
+//! Testers that share a trial, started by common tools for programs on several hosts, with the unmodified files of
+//! `dist/shards`.
 //!
-//! What they have in common: some testers, a folder where they leave their results, and `merge`,
-//! whose verdict must be "passed" at a server that answers everything.
+//! All variants have some testers, a folder for their results, and `merge`, whose verdict must be "passed" for a server
+//! that answers everything.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,12 +37,12 @@ pub(super) static TESTS: &[Test] = &[
 
 const VALIDATE: &str = "kubernetes-validate==1.37.0";
 
-/// A file of `dist/shards`.
+/// Returns a file of `dist/shards`.
 fn shipped(name: &str) -> PathBuf {
     root().join("dist/shards").join(name)
 }
 
-/// A server that answers all that comes, on a port of loopback.
+/// Starts a server that answers all queries, on a port of loopback.
 fn server(bench: &Bench) -> Result<(Server, String)> {
     let port = free_port()?;
     let address = format!("127.0.0.1:{port}");
@@ -52,13 +52,13 @@ fn server(bench: &Bench) -> Result<(Server, String)> {
     Ok((server, address))
 }
 
-/// The merged trial in a file.
+/// Reads the merged trial from a file.
 fn merged_in(file: &Path) -> Result<Value> {
     let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
     serde_json::from_str(&text).context(text)
 }
 
-/// Holds a merged trial against its plan: all queries sent by `testers`, and each answered.
+/// Compares a merged trial with its plan: all queries sent by `testers`, and each answered.
 fn is_whole(trial: &Value, testers: usize) -> Result<()> {
     ensure!(trial["verdict"] == "passed", "{trial}");
     ensure!(trial["sent"] == LIGHT_QUERIES && trial["valid"] == LIGHT_QUERIES, "{trial}");
@@ -66,7 +66,7 @@ fn is_whole(trial: &Value, testers: usize) -> Result<()> {
     Ok(())
 }
 
-/// A Slurm of one node, with more CPUs than this host has, for as long as this value lives.
+/// A running Slurm with one node, which has more CPUs than this host; ends when dropped.
 struct Slurm {
     config: String,
     _daemons: [Server; 3],
@@ -138,7 +138,7 @@ fn slurm(bench: &Bench) -> Result<()> {
         format!("ALL,LEAD=8,DNS64BENCH={}", bench.program()),
     );
     let chdir = format!("--chdir={folder}");
-    // Three tasks on the one node that there is; the script itself wants a node for each.
+    // Three tasks on the only node; the script itself requests a node for each.
     let submit = ["--wait", "--parsable", &chdir, "--nodes=1", "--ntasks-per-node=3"];
     let submit = [&["sbatch"], &submit[..], &["--export", &program]].concat();
     let job = [&[script.as_str()], &["--server", &address][..], &LIGHT].concat();
@@ -158,7 +158,7 @@ fn slurm(bench: &Bench) -> Result<()> {
 fn ansible(bench: &Bench) -> Result<()> {
     let _lab = Lab::up(bench)?;
     let sshds = Sshds::start(bench)?;
-    // Both hosts ask a server on their own loopback: what is tested is who starts them.
+    // Both hosts query a server on their own loopback: the test is about starting them.
     let port = free_port()?;
     let address = format!("[::1]:{port}");
     let listen = ["reference-dut", "--listen", &address, "--capacity", "100000"];
@@ -235,7 +235,7 @@ fn kubernetes(bench: &Bench) -> Result<()> {
         let words = words.collect::<Result<Vec<_>>>()?;
         let mut testers = Vec::new();
         for words in &words {
-            // The Job's server, rate and prefix, which people adapt, give way to those of this test.
+            // The Job's server, rate and prefix, which users adapt, are replaced by those of this test.
             let words = words.iter().map(String::as_str).filter(|word| {
                 !["--server=", "--rate=", "--expect-prefix="]
                     .iter()
@@ -246,7 +246,7 @@ fn kubernetes(bench: &Bench) -> Result<()> {
         }
         let mut files = Vec::new();
         for (index, tester) in testers.into_iter().enumerate() {
-            // A pod's log has what it says beside its result.
+            // A pod's log contains other output in addition to its result.
             let log = format!("Preparing\n{}\nThe end\n", tester.wait()?);
             let log = bench.file(&format!("pod-{index}.log"), &log)?;
             let result = output("sh", &["-c", &format!("{filter} < \"$0\""), &log], LIMIT)?;
@@ -263,8 +263,8 @@ fn kubernetes(bench: &Bench) -> Result<()> {
     is_whole(&trial, 3)
 }
 
-/// What the kubelet makes of a container's `args` in the pod with this index: `$(NAME)` stands for
-/// a variable of its `env`.
+/// Returns a container's `args` as the kubelet expands them in the pod with this index: `$(NAME)` is replaced by a
+/// variable of its `env`.
 fn command_line(container: &Value, index: u32, start: &str) -> Result<Vec<String>> {
     let variables = container["env"].as_array().context("no env")?.iter().map(|variable| {
         let name = variable["name"].as_str().context("no name")?;

@@ -83,7 +83,7 @@ fn kxdpgun_against_auth(bench: &Bench) -> Result<()> {
     };
     let (asked, dropped) = (count("/queries/aaaa")?, count("/socket_drops")?);
     ensure!(queries > 0 && asked + dropped == queries, "{queries} queries: {counters}");
-    // kxdpgun ends without waiting for the replies that are still under way.
+    // kxdpgun ends without waiting for the replies in flight.
     ensure!(
         count("/replies/noerror")? == asked && replies > 0 && replies <= asked,
         "{replies} replies: {counters}"
@@ -119,8 +119,8 @@ fn dig_against_auth(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// Trials over AF_XDP: each mode, both versions of IP and many source addresses. Wrong options are
-/// refused before a packet is sent.
+/// Trials over AF_XDP: each mode, both versions of IP and many source addresses. Wrong options are rejected before a
+/// packet is sent.
 fn measurer_past_stack(bench: &Bench) -> Result<()> {
     let _lab = Lab::up(bench)?;
     let listen = ["auth", "--listen", "198.18.1.2:53", "--listen", "[2001:2:1::2]:53"];
@@ -153,7 +153,7 @@ fn measurer_past_stack(bench: &Bench) -> Result<()> {
         ensure!(sending["past_stack"]["way"] == mode, "{sending}");
     }
     let counters: Value = serde_json::from_str(&auth.end()?)?;
-    // More than the trials sent: each trial begins with a liveness check, and may be repeated.
+    // More than the queries of the trials: each trial begins with a liveness check, and may be repeated.
     let aaaa = counters["queries"]["aaaa"].as_u64();
     ensure!(aaaa >= Some(asked), "{asked} queries sent: {counters}");
     past_stack_at_both_ends(bench)?;
@@ -170,7 +170,7 @@ fn measurer_past_stack(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// The reference DUT over AF_XDP too: it answers up to its capacity and no further.
+/// The reference DUT also uses AF_XDP: it answers up to its capacity and no further.
 fn past_stack_at_both_ends(bench: &Bench) -> Result<()> {
     let listen = ["reference-dut", "--listen", "[2001:2::1]:53", "--capacity", "500"];
     let dut = bench.in_lab(
@@ -188,7 +188,7 @@ fn past_stack_at_both_ends(bench: &Bench) -> Result<()> {
     let counters: Value = serde_json::from_str(&dut.end()?)?;
     let count = |key: &str| counters[key].as_u64().context(counters.to_string());
     ensure!(beyond["verdict"] == "failed", "{beyond}");
-    // The capacity of a second, and of the half second that is saved up.
+    // The capacity of one second, and of the half second that is saved up.
     ensure!((400..=760).contains(&valid), "{beyond}");
     ensure!(count("over_capacity")? > 0 && count("answered")? >= valid + 300, "{counters}");
     ensure!(counters["refused"] == 0, "{counters}");
@@ -196,8 +196,8 @@ fn past_stack_at_both_ends(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// A limit of queries per second and client in Unbound, so that the search ends at a rate that does
-/// not depend on the machine.
+/// A limit of queries per second and client in Unbound, so that the search ends at a rate that does not depend on the
+/// machine.
 const RATE_LIMIT: [&str; 2] = ["ip-ratelimit: 400", "ip-ratelimit-factor: 0"];
 
 fn search_against_unbound(bench: &Bench) -> Result<()> {
@@ -231,7 +231,7 @@ fn search_against_unbound(bench: &Bench) -> Result<()> {
     judge_search(&found, asked).with_context(|| ran.stderr)
 }
 
-/// Holds the result of a search of Unbound against its trials and AuthDNS's counters.
+/// Compares the result of a search of Unbound with its trials and AuthDNS's counters.
 ///
 /// # Errors
 /// The first difference.
@@ -267,7 +267,7 @@ fn judge_search(found: &Value, asked: u64) -> Result<()> {
             .map_or(0, |(failed, highest)| failed.abs_diff(highest));
         ensure!(apart <= 200, "search {number} ends {apart} queries/s from what failed");
     }
-    // Unbound counts by the second of its clock, and a trial may share two of them.
+    // Unbound counts by the second of its clock, and a trial may overlap two of them.
     let median = found["median"].as_f64().context("no median")?;
     ensure!((300.0..=900.0).contains(&median), "{median} with a limit of 400");
     Ok(())
@@ -279,7 +279,7 @@ mod tests {
 
     use super::*;
 
-    /// Two searches that found 500, and the number of upstream queries.
+    /// Returns two searches that found 500, and the number of upstream queries.
     fn sound() -> (Value, u64) {
         let trial = |rate: u64, verdict: &str, valid: u64| json!({ "rate": rate, "verdict": verdict, "sent": 2 * rate, "valid": valid });
         let search = json!({ "highest": 500, "failed": 700 });

@@ -1,5 +1,4 @@
-//! `dns64bench try` against servers as Debian configures them, with the lines that it prints and no
-//! others.
+//! `dns64bench try` with servers configured as in Debian, plus only the lines that it prints.
 //!
 //! ```text
 //! server starts ─► try prints lines ─► files ─► reload ─► names resolve ─► trials ─► SIGTERM, JSON
@@ -105,7 +104,7 @@ fn wait_for(log: &Path, words: &str) -> Result<String> {
     Ok(text)
 }
 
-/// The parts of the printed lines, each after `In PLACE:`.
+/// Returns the parts of the printed lines, each after `In PLACE:`.
 fn printed_parts(log: &str) -> Vec<String> {
     let mut parts: Vec<String> = Vec::new();
     for line in log.lines().skip_while(|line| !line.starts_with("--- ")).skip(1) {
