@@ -1,4 +1,4 @@
-//! dns64d under attack and overload: queries with a forged address, and more than it can answer.
+//! dns64d under attack and overload: queries with a forged address, and more queries than it can answer.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -27,7 +27,7 @@ pub(super) static TESTS: &[Test] = &[
 const FLOOD: Duration = Duration::from_secs(10);
 const BURST: usize = 50;
 const PAUSE: Duration = Duration::from_millis(10);
-/// Most octets of replies for each octet of the queries.
+/// Maximum number of reply octets per query octet.
 const MOST: usize = 5;
 /// A records of `large.test`: 476 octets of reply for 28 of the query.
 const LARGE: u8 = 28;
@@ -54,7 +54,7 @@ fn amplification(bench: &Bench) -> Result<()> {
     })
 }
 
-/// Ends the upstream's thread, however the test ends.
+/// Guard that ends the upstream's thread in every case.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -63,7 +63,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Answers questions for A records, and others with no data.
+/// Answers queries for A records, and others with NODATA.
 fn answer(socket: &UdpSocket, is_over: &AtomicBool) {
     let _ = socket.set_read_timeout(Some(Duration::from_millis(100)));
     let mut query = [0; 512];
@@ -87,7 +87,7 @@ fn answer(socket: &UdpSocket, is_over: &AtomicBool) {
     }
 }
 
-/// A query without EDNS, and so without a cookie.
+/// Returns a query without EDNS, and therefore without a cookie.
 fn query(name: &str, rtype: u8) -> Vec<u8> {
     let mut query = vec![0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     for label in name.split('.') {
@@ -98,7 +98,7 @@ fn query(name: &str, rtype: u8) -> Vec<u8> {
     query
 }
 
-/// Asks for large answers from one address. Returns the octets of the queries and of the replies.
+/// Queries large answers from one address. Returns the octets of the queries and of the replies.
 fn flood(server: SocketAddr) -> Result<(usize, usize)> {
     let socket = UdpSocket::bind("127.0.0.2:0")?;
     socket.connect(server)?;
@@ -118,8 +118,8 @@ fn flood(server: SocketAddr) -> Result<(usize, usize)> {
     Ok((asked, got))
 }
 
-/// Asks from another address of the same network until the flood ends: for small and large answers,
-/// and over TCP after a truncated reply. Returns how many queries of all were answered.
+/// Queries from another address of the same network until the flood ends: small and large answers, and over TCP after a
+/// truncated reply. Returns the number of answered queries and of all queries.
 fn honest(
     server: SocketAddr,
     flood: &thread::ScopedJoinHandle<'_, Result<(usize, usize)>>,
@@ -159,9 +159,9 @@ fn over_tcp(server: SocketAddr, query: &[u8]) -> Result<Vec<u8>> {
     (reply.len() > 12).then_some(reply).context("no reply")
 }
 
-/// Other programs on the CPU of dns64d, so that its capacity is below that of the tester.
+/// Number of other programs on dns64d's CPU, so that its capacity is below that of the tester.
 const OTHERS: usize = 2;
-/// Least share of the capacity that is answered in time at twice the rate.
+/// Minimum share of the capacity that is answered in time at twice the rate.
 const GOODPUT: f64 = 0.95;
 
 /// Sends twice the rate of a closed loop. The queue in the socket is longer than a client waits.

@@ -1,4 +1,4 @@
-//! dns64d: other clients in front of it, other servers behind it, and the tester around it.
+//! dns64d with other clients, other upstreams, and the tester.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -33,7 +33,7 @@ impl Bench {
         Path::new(self.program()).with_file_name("dns64d").to_string_lossy().into_owned()
     }
 
-    /// A copy of it that users other than root can run, wherever the target folder is.
+    /// Copies dns64d to a place where users other than root can run it, wherever the target folder is.
     pub(super) fn dns64d_for_everybody(&self) -> Result<String> {
         let copy = self.path("dns64d");
         fs::copy(self.dns64d_program(), &copy)?;
@@ -41,10 +41,9 @@ impl Bench {
         Ok(copy)
     }
 
-    /// Configuration of a dns64d on a port of loopback with one upstream there.
+    /// Returns the configuration of a dns64d on a port of loopback with one upstream there.
     pub(super) fn dns64d_config(&self, port: u16, upstream: u16) -> Result<String> {
-        // The tester's names stand for private addresses, which the well-known prefix does not
-        // carry unless it is told to.
+        // The tester's names map to private addresses, for which the Well-Known Prefix is not used unless configured.
         let config = format!(
             "listen = ['127.0.0.1:{port}']\nthreads = 1\n[dns64]\n\
              prefixes = [{{ prefix = '64:ff9b::/96', allow-non-global = true }}]\n\
@@ -61,7 +60,7 @@ impl Bench {
         Ok((server, port))
     }
 
-    /// dns64d with an AuthDNS behind it that has no AAAA records.
+    /// Starts dns64d with an AuthDNS without AAAA records as its upstream.
     fn dns64d_and_auth(&self) -> Result<(Server, u16, Server)> {
         let upstream = free_port()?;
         let auth = Server::start(
@@ -73,10 +72,10 @@ impl Bench {
         Ok((server, port, auth))
     }
 
-    /// A trial through dns64d in which every answer must be right.
+    /// Runs a trial through dns64d in which every answer must be correct.
     fn all_valid(&self, port: u16, more: &[&str]) -> Result<Value> {
         let server = format!("127.0.0.1:{port}");
-        // Without a liveness check AuthDNS counts the queries of the trial and no others.
+        // Without a liveness check, AuthDNS counts only the queries of the trial.
         let asked = ["--server", &server, "--expect-prefix", "64:ff9b::/96", "--liveness", "false"];
         let trial = self.measure(&[&asked[..], &LIGHT, more].concat())?;
         ensure!(trial["verdict"] == "passed" && trial["valid"] == LIGHT_QUERIES, "{trial}");
@@ -105,7 +104,7 @@ fn dig_against_dns64d(bench: &Bench) -> Result<()> {
     ensure!(printed.contains("status: NOERROR") && printed.contains("ipv4only.arpa."), "{printed}");
     let printed = dig(&[NAME, "AAAA", "+edns=1", "+noednsnegotiation"])?;
     ensure!(printed.contains("BADVERS"), "{printed}");
-    // dig sends a cookie of its own accord and says when the server's is good.
+    // dig sends a cookie by default and reports if the server's cookie is good.
     let printed = dig(&[NAME, "AAAA"])?;
     ensure!(printed.contains("COOKIE:") && printed.contains("(good)"), "{printed}");
     Ok(())
@@ -115,7 +114,7 @@ fn kdig_against_dns64d(bench: &Bench) -> Result<()> {
     let (_server, port, _auth) = bench.dns64d_and_auth()?;
     let port = port.to_string();
     for transport in ["+notcp", "+tcp"] {
-        // Two questions, over TCP on one connection.
+        // Two queries, over TCP on one connection.
         let args = ["@127.0.0.1", "-p", &port, "+keepopen", transport, NAME, "AAAA", NAME, "TXT"];
         let printed = output("kdig", &args, LIMIT)?;
         ensure!(
@@ -198,11 +197,10 @@ fn two_upstream_queries(bench: &Bench) -> Result<()> {
             "        cached share {cached}: {} queries; upstream {aaaa} AAAA and {a} A",
             trial["sent"]
         );
-        // A repeated trial asks for the same names, which are cached then. `wait_for` asked for one
-        // A record.
+        // A repeated trial queries the same names, which are cached then. `wait_for` queried one A record.
         let names = trial["names"]["count"].as_u64().context("no count of names")?;
         ensure!(aaaa >= names && a > names, "each name takes one AAAA and one A");
-        // dns64d repeats an upstream query whose response is late.
+        // dns64d retransmits an upstream query whose response is late.
         let repeated = aaaa + a - (2 * names + 1);
         ensure!(repeated <= names / 20, "{repeated} upstream queries more than two each");
     }

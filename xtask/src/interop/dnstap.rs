@@ -1,4 +1,4 @@
-//! dnstap of dns64d, as Debian's tools for it understand that.
+//! dnstap of dns64d, read with Debian's dnstap tools.
 //!
 //! ```text
 //! wait_for, dig ─► dns64d ─► AuthDNS
@@ -48,8 +48,7 @@ fn captured_and_read(bench: &Bench) -> Result<()> {
         let status: Value = serde_json::from_str(&status)?;
         status["counters"]["dnstap_messages"]["sent"].as_u64().context("no count")
     };
-    // What was asked before the capture was connected is lost. Each of these names is asked of the
-    // upstream.
+    // Messages before the capture was connected are lost. Each of these names causes an upstream query.
     let mut number = 0;
     wait_until("fstrm_capture takes nothing", LIMIT, || {
         number += 1;
@@ -68,7 +67,7 @@ fn captured_and_read(bench: &Bench) -> Result<()> {
     are_read(&file, sent)
 }
 
-/// Whether `dnstap-read` reads so many messages, or more, of all kinds in a file.
+/// Requires that `dnstap-read` reads at least this number of messages of all kinds from a file.
 fn are_read(file: &str, sent: u64) -> Result<()> {
     let short = output("dnstap-read", &[file], LIMIT)?;
     for kind in [" CQ ", " CR ", " FQ ", " FR "] {

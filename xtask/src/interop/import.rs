@@ -1,5 +1,5 @@
-//! `dns64d import`: the same queries to a server with Debian's configuration plus DNS64 and a forwarder, and
-//! to dns64d with the imported configuration.
+//! `dns64d import`: sends the same queries to a server with Debian's configuration plus DNS64 and a forwarder, and to
+//! dns64d with the imported configuration.
 //!
 //! ```text
 //! NSD, a zone of all kinds ◄─┬─ the other server ◄── its configuration ─── import ─► dns64d.toml, notes
@@ -41,7 +41,7 @@ pub(super) static TESTS: &[Test] = &[
 
 /// Names of each kind.
 const OF_EACH: usize = 12;
-/// What names may have, `%` standing for the name's number: records, or aliases of other kinds.
+/// Contents of the names, with `%` for the number of the name: records, or aliases of other kinds.
 const KINDS: [(&str, &[&str]); 18] = [
     ("global", &["A 198.51.100.%"]),
     ("private", &["A 10.0.0.%"]),
@@ -91,7 +91,7 @@ const DOCUMENTED: [&str; 6] = [
     "localhost",
     "invalid",
     "onion",
-    // The pointer of 127.0.0.1 does not exist (RFC 6303 §3), or it is asked upstream.
+    // The PTR record of 127.0.0.1 does not exist (RFC 6303 §3), or it is queried upstream.
     "127.in-addr.arpa",
 ];
 
@@ -123,10 +123,10 @@ fn zone_and_questions() -> (String, String) {
     (zone, questions + OUTSIDE)
 }
 
-/// The rcode of an answer, and its records without their TTLs.
+/// RCODE of an answer, and its records without their TTLs.
 type Answer = (String, Vec<String>);
 
-/// What dig was told for each question.
+/// Returns dig's result for each query.
 fn answers(port: u16, questions: &str) -> Result<Vec<Answer>> {
     let port = port.to_string();
     let options = ["+noall", "+comments", "+answer", "+time=3", "+tries=2"];
@@ -134,7 +134,7 @@ fn answers(port: u16, questions: &str) -> Result<Vec<Answer>> {
     let printed = output("dig", &args, LIMIT)?;
     let answers = printed.split("->>HEADER<<-").skip(1).map(|reply| {
         let status = reply.split_once("status: ").map_or("", |(_, rest)| rest);
-        // NSD refuses names outside its zone. dns64d returns that RCODE, and the others SERVFAIL.
+        // NSD refuses names outside its zone. dns64d returns that RCODE, and the other servers return SERVFAIL.
         let status = match status.split(',').next().unwrap_or_default() {
             "REFUSED" => "SERVFAIL".to_owned(),
             status => status.to_owned(),
@@ -154,14 +154,14 @@ fn answers(port: u16, questions: &str) -> Result<Vec<Answer>> {
     Ok(answers.collect())
 }
 
-/// A question to which both give other answers.
+/// A query with different answers from both.
 struct Difference<'a> {
     question: &'a str,
     theirs: Answer,
     ours: Answer,
 }
 
-/// Asks the other server and dns64d, on these ports, and finds where they differ.
+/// Sends the queries to the other server and to dns64d, on these ports, and returns the differences.
 fn differences<'a>(
     bench: &Bench,
     questions: &[&'a str],
@@ -185,7 +185,7 @@ fn differences<'a>(
     Ok(differ.map(|(question, (theirs, ours))| Difference { question, theirs, ours }).collect())
 }
 
-/// Imports `file`, which `server` runs with on `port`, and asks both the same.
+/// Imports `file`, with which `server` runs on `port`, and sends both the same queries.
 fn compare(bench: &Bench, file: &str, port: u16, questions: &str) -> Result<()> {
     let dns64d = bench.dns64d_program();
     let ran = process::run(&dns64d, &["import", file], LIMIT)?;
@@ -202,8 +202,8 @@ fn compare(bench: &Bench, file: &str, port: u16, questions: &str) -> Result<()> 
 
     let all: Vec<&str> = questions.lines().collect();
     let first = differences(bench, &all, [port, ours])?;
-    // BIND once in a while gives an empty answer for an alias that others ask for as well: what
-    // counts is what both say when they are asked once more.
+    // Occasionally, BIND gives an empty answer for an alias that is queried by others at the same time: only
+    // differences that occur again count.
     let again: Vec<&str> = first.iter().map(|difference| difference.question).collect();
     let differ = differences(bench, &again, [port, ours])?;
     let notes: Vec<&str> = ran.stderr.lines().filter(|note| note.contains("may differ")).collect();
@@ -230,18 +230,18 @@ fn compare(bench: &Bench, file: &str, port: u16, questions: &str) -> Result<()> 
     Ok(())
 }
 
-/// Returns true if a note of the import, or a documented rule of dns64d, explains another answer.
+/// Returns true if a note of the import, or a documented rule of dns64d, explains a different answer.
 fn is_explained(question: &str, notes: &[&str]) -> bool {
     let name = question.split(' ').next().unwrap_or_default();
     let labels: Vec<&str> = name.split('.').collect();
-    // The name or a domain that it is in, of three labels or more.
+    // The name or a domain that contains it, of at least three labels.
     let mut domains = labels.windows(3).enumerate().map(|(at, _)| labels[at..].join("."));
     let of_name = domains.any(|domain| notes.iter().any(|note| note.contains(&domain)));
     let of_cd = question.contains("+cdflag") && notes.iter().any(|note| note.contains("CD=1"));
     of_name || of_cd || DOCUMENTED.iter().any(|domain| name.ends_with(domain))
 }
 
-/// NSD with the zone, its port, and the questions.
+/// Starts NSD with the zone; also returns its port and the queries.
 fn upstream(bench: &Bench) -> Result<(Server, u16, String)> {
     let (zone, questions) = zone_and_questions();
     let zone = bench.file("kinds.zone", &zone)?;
@@ -304,7 +304,7 @@ fn powerdns(bench: &Bench) -> Result<()> {
     let (_nsd, upstream, questions) = upstream(bench)?;
     let (port, folder) = (free_port()?, bench.path(""));
     let text = debian("/etc/powerdns/recursor.conf")?;
-    // Its own folder is not the one that it is started with.
+    // Its folder is not the one that it is started with.
     let kept = text.lines().filter(|line| !line.starts_with("config-dir="));
     let kept: String = kept.map(|line| format!("{line}\n")).collect();
     let file = bench.file(
@@ -323,7 +323,7 @@ fn knot_resolver(bench: &Bench) -> Result<()> {
     let (_nsd, upstream, questions) = upstream(bench)?;
     let port = free_port()?;
     let text = debian("/etc/knot-resolver/kresd.conf")?;
-    // TLS wants keys, and other addresses are taken here, perhaps.
+    // TLS needs keys, and other addresses may be in use here.
     let kept = text.lines().filter(|line| !line.starts_with("net.listen"));
     let kept: String = kept.map(|line| format!("{line}\n")).collect();
     let file = bench.file(

@@ -1,6 +1,5 @@
-//! Each test is a process of this program. As root it has namespaces of its own (mounts, network,
-//! processes), so that tests run at the same time without sharing ports, labs or `/proc`, and
-//! nothing that a test started outlives it.
+//! Processes of the tests: each test is a process of this program. As root it has separate namespaces (mounts, network,
+//! processes), so that tests run in parallel without sharing ports, labs or `/proc`, and no process outlives its test.
 //!
 //! ```text
 //! scheduler ─► timeout ─► unshare ─► sh (process 1) ─► xtask interop NAME --inside PROGRAM
@@ -19,25 +18,24 @@ use super::{Bench, Skipped, all};
 use crate::packages::is_root;
 use crate::process;
 
-/// Status of a test's process that was skipped, as Automake has it; its reason is the last line of
-/// its standard error.
+/// Exit status of a skipped test, as in Automake; its reason is the last line of its standard error.
 const SKIPPED: u8 = 77;
 /// Longest run of a test; after it the test is killed with all processes that it started.
 const LIMIT: Duration = Duration::from_secs(900);
-/// Process 1 of a test: sets up loopback and an empty folder of named namespaces, and reaps orphans
-/// until the test ends. The address (RFC 7600, a dummy) lets getaddrinfo find IPv4, which Slurm needs.
+/// Process 1 of a test: sets up loopback and an empty folder of named namespaces, and reaps orphans until the test
+/// ends. With the address (RFC 7600, a dummy) getaddrinfo finds IPv4, which Slurm needs.
 const INIT: &str = "ip link set lo up; ip address add 192.0.0.8/32 dev lo; mkdir -p /run/netns && mount -t tmpfs tmpfs /run/netns && \
                     \"$@\"; exit $?";
 
-/// True if tests can have namespaces of their own here.
+/// True if tests can have separate namespaces here.
 pub(super) fn is_possible() -> bool {
     is_root()
         && process::run("unshare", &["--mount", "--net", "--pid", "--fork", "true"], LIMIT)
             .is_ok_and(|ran| ran.status == Some(0))
 }
 
-/// Runs a test in a process of its own, in namespaces of its own if `isolated`. Returns the details
-/// that it printed, and how it ended.
+/// Runs a test in a separate process, with separate namespaces if `isolated`. Returns the details that it printed, and
+/// its result.
 pub(super) fn run(test: &Test, program: &Path, isolated: bool) -> (String, Result<()>) {
     match run_process(test, program, isolated) {
         Ok((details, outcome)) => (details, outcome),
@@ -70,7 +68,7 @@ fn run_process(test: &Test, program: &Path, isolated: bool) -> Result<(String, R
     Ok((details, outcome))
 }
 
-/// Carries the test of this name out in this process, for [`run`].
+/// Runs the test of this name in this process, for [`run`].
 pub(super) fn run_here(name: &str, program: &Path) -> Result<ExitCode> {
     let Some(test) = all().find(|test| test.name == name) else { bail!("no test '{name}'") };
     let bench = Bench::new(program)?;

@@ -33,7 +33,7 @@ const WINDOW: u32 = 64;
 const RECORDS: u8 = 60;
 /// The time after which a query counts as unanswered.
 const SILENCE: Duration = Duration::from_secs(20);
-/// The time after which the upstream looks whether it is to end.
+/// Interval at which the upstream checks for its end.
 const LOOK: Duration = Duration::from_millis(50);
 
 fn in_128_mib(bench: &Bench) -> Result<()> {
@@ -50,7 +50,7 @@ fn in_128_mib(bench: &Bench) -> Result<()> {
     })
 }
 
-/// Asks a dns64d in the group all queries. It must answer the last one, too.
+/// Sends all queries to a dns64d in the group. It must answer the last one, too.
 fn serve_all(bench: &Bench, group: &Group, upstream: u16) -> Result<()> {
     let port = free_port()?;
     let config = format!(
@@ -72,7 +72,7 @@ fn serve_all(bench: &Bench, group: &Group, upstream: u16) -> Result<()> {
     Ok(())
 }
 
-/// Asks for unique names, with up to 64 queries in flight. Each query must get a reply.
+/// Queries unique names, with up to 64 queries in flight. Each query must get a reply.
 fn ask_all(server: &str) -> Result<()> {
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     socket.connect(server)?;
@@ -88,7 +88,7 @@ fn ask_all(server: &str) -> Result<()> {
     Ok(())
 }
 
-/// A query for A records of a name with this number, with EDNS.
+/// Returns a query for A records of a name with this number, with EDNS.
 fn query(number: u32) -> Vec<u8> {
     let [.., high, low] = number.to_be_bytes();
     let mut query = vec![high, low, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1];
@@ -100,7 +100,7 @@ fn query(number: u32) -> Vec<u8> {
     query
 }
 
-/// An upstream that answers with 60 A records if the name begins with n, and otherwise with one.
+/// Runs an upstream that answers with 60 A records if the name begins with n, and otherwise with one.
 fn answer_all(socket: &UdpSocket, is_over: &AtomicBool) {
     let mut query = [0; 512];
     while !is_over.load(Ordering::Relaxed) {
@@ -117,20 +117,20 @@ fn answer_all(socket: &UdpSocket, is_over: &AtomicBool) {
     }
 }
 
-/// A control group of processes with a memory limit. It is removed when this is dropped.
+/// A control group of processes with a memory limit. It is removed when dropped.
 struct Group {
     folder: PathBuf,
-    /// Its file with the limit.
+    /// File of the limit.
     file: &'static str,
 }
 
 impl Group {
-    /// A new group of either version.
+    /// Creates a group of either version.
     ///
     /// # Errors
-    /// [`Skipped`] if none can be made here.
+    /// [`Skipped`] if none can be created here.
     fn new(bench: &Bench, octets: u64) -> Result<Group> {
-        // Not every system with version 2 has this controller on.
+        // Not every system with version 2 has this controller enabled.
         let control = Path::new("/sys/fs/cgroup/cgroup.subtree_control");
         let _ = control.exists().then(|| fs::write(control, "+memory"));
         let name = bench.folder.path().file_name().context("the folder has a name")?;
@@ -142,7 +142,7 @@ impl Group {
                 continue;
             }
             let group = Group { folder, file };
-            // In the folder of version 1 that holds the hierarchies, a new folder has no files.
+            // In the folder of version 1 that contains the hierarchies, a new folder has no files.
             let limit = group.folder.join(file);
             if limit.exists() && fs::write(limit, octets.to_string()).is_ok() {
                 return Ok(group);
@@ -151,7 +151,7 @@ impl Group {
         Err(Skipped("no control group with a memory limit can be made".into()).into())
     }
 
-    /// Processes that the kernel killed because of the limit.
+    /// Returns the number of processes that the kernel killed because of the limit.
     fn kills(&self) -> Result<u64> {
         let files = ["memory.events", "memory.oom_control"].map(|file| self.folder.join(file));
         let text = files.iter().find_map(|file| fs::read_to_string(file).ok());

@@ -1,5 +1,5 @@
-//! The packages that people install, made of the programs under test: into a separate root, used
-//! there, and removed; and the container images.
+//! Packages of the programs under test: installed into a separate root, used there, and removed; and the container
+//! images.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ pub(super) static TESTS: &[Test] = &[
     Test::new("container images without root, and without anything else", &[], images),
 ];
 
-/// Both packages of the programs under test, in a folder. They are built twice, and are the same.
+/// Builds both packages of the programs under test in a folder, twice: the results are identical.
 fn packages(bench: &Bench, name: &str) -> Result<PathBuf> {
     if !can_install() {
         return Err(Skipped("it takes root and Debian".into()).into());
@@ -56,8 +56,8 @@ fn packages(bench: &Bench, name: &str) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// What installing and removing any package leaves: logs, caches, dpkg's own state, and users,
-/// whose files may outlive a package.
+/// Traces that installing and removing any package leaves: logs, caches, dpkg's own state, and users, whose files may
+/// outlive a package.
 const OF_THE_SYSTEM: [&str; 9] = [
     "/var/log",
     "/var/cache",
@@ -71,8 +71,7 @@ const OF_THE_SYSTEM: [&str; 9] = [
 ];
 const SHADOWS: [&str; 2] = ["/etc/shadow-", "/etc/gshadow-"];
 
-/// Installs, uses and removes the packages of a folder in `place`, a root or "over"; `also` is
-/// "quickstart" or empty.
+/// Installs, uses and removes the packages of a folder in `place`, a root or "over"; `also` is "quickstart" or empty.
 fn try_in(packages: &Path, place: &str, also: &str) -> Result<()> {
     let script = root().join("xtask/src/interop/packages/root.sh");
     let [packages, script] =
@@ -124,7 +123,7 @@ fn in_a_fresh_root(bench: &Bench) -> Result<()> {
     try_in(&packages, &fresh, "quickstart")
 }
 
-/// Both programs serve from their images, as nobody.
+/// Both programs serve from their images, as the user nobody.
 fn images(bench: &Bench) -> Result<()> {
     let programs = root().join(STATIC_PROGRAMS);
     if !programs.join("dns64bench").is_file() {
@@ -161,7 +160,7 @@ fn images(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// The user ids of the processes that were started by this path.
+/// Returns the user ids of the processes that were started by this path.
 fn users_of(program: &str) -> Result<Vec<String>> {
     let mut users = Vec::new();
     for entry in fs::read_dir("/proc")? {

@@ -1,5 +1,4 @@
-//! dns64d past the kernel's network stack, as operators run it: beside other programs that use the
-//! same interfaces.
+//! dns64d with AF_XDP as operators run it: together with other programs that use the same interfaces.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -20,7 +19,7 @@ pub(super) static TESTS: &[Test] = &[Test::new(
 )
 .retried("the trial shares two CPUs with a resolver, ssh and dig, so replies may be late")];
 
-/// Where a resolver listens, on dns64d's own address.
+/// Port of a resolver on dns64d's own address.
 const RESOLVER_PORT: u16 = 5301;
 
 fn beside_others(bench: &Bench) -> Result<()> {
@@ -31,7 +30,7 @@ fn beside_others(bench: &Bench) -> Result<()> {
     for mode in ["copy", "generic"] {
         let dns64d = dns64d(bench, mode)?;
         ensure!(programs(bench)? == ["to-auth", "to-tester"], "{mode}: {:?}", programs(bench)?);
-        // All three at the same time.
+        // All three in parallel.
         std::thread::scope(|scope| -> Result<()> {
             let resolver = scope.spawn(|| resolver_answers(bench));
             let ssh = scope.spawn(|| ssh_carries(bench, &sshds));
@@ -47,7 +46,7 @@ fn beside_others(bench: &Bench) -> Result<()> {
             Ok(())
         })?;
         over_tcp(bench)?;
-        // It has no time to put anything in order, and nothing is left on the interfaces.
+        // It has no time for a clean-up, and nothing remains on the interfaces.
         let pid = i32::try_from(dns64d.pid()?)?;
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL)?;
         let is_gone = || Ok(programs(bench)?.is_empty());
@@ -56,7 +55,8 @@ fn beside_others(bench: &Bench) -> Result<()> {
     refused(bench)
 }
 
-/// What dns64d in the lab is told that is asked at `listen`, with lines of its own; it asks AuthDNS.
+/// Returns the configuration of a dns64d in the lab that listens on `listen` and queries AuthDNS, with additional
+/// lines.
 pub(super) fn past_stack_config(listen: &str, mode: &str, lines: &str) -> Result<String> {
     let (upstream, port) = AUTH.rsplit_once(':').context("a constant")?;
     Ok(format!(
@@ -67,7 +67,7 @@ pub(super) fn past_stack_config(listen: &str, mode: &str, lines: &str) -> Result
     ))
 }
 
-/// dns64d in the lab, which starts as root and becomes somebody else.
+/// Starts dns64d in the lab, as root; it changes to another user.
 fn dns64d(bench: &Bench, mode: &str) -> Result<Server> {
     let config = past_stack_config(DUT, mode, "user = 'nobody'\n")?;
     let file = readable(bench, "past-stack.toml", &config)?;
@@ -81,14 +81,14 @@ fn dns64d(bench: &Bench, mode: &str) -> Result<Server> {
     Ok(server)
 }
 
-/// A file that users other than root can read as well.
+/// Writes a file that users other than root can also read.
 fn readable(bench: &Bench, name: &str, text: &str) -> Result<String> {
     let file = bench.file(name, text)?;
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644))?;
     Ok(file)
 }
 
-/// Unbound on another port of the same address, which asks the same AuthDNS from the same address.
+/// Starts Unbound on another port of the same address; it queries the same AuthDNS from the same address.
 fn resolver(bench: &Bench) -> Result<Server> {
     let config = format!(
         "server:\n interface: {DUT_HOST}@{RESOLVER_PORT}\n access-control: ::/0 allow\n do-daemonize: no\n username: ''\n chroot: ''\n \
@@ -104,7 +104,7 @@ fn resolver(bench: &Bench) -> Result<Server> {
     Ok(server)
 }
 
-/// The resolver beside dns64d still answers for A records.
+/// The resolver on dns64d's host still answers queries for A records.
 fn resolver_answers(bench: &Bench) -> Result<()> {
     let server = format!("@{DUT_HOST}");
     let port = RESOLVER_PORT.to_string();
@@ -118,7 +118,7 @@ fn resolver_answers(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// A mebibyte there and back.
+/// Transfers a mebibyte in both directions.
 fn ssh_carries(bench: &Bench, sshds: &Sshds) -> Result<()> {
     let command = "head -c 1048576 /dev/zero | wc -c; head -c 1048576 /dev/zero | tr '\\0' x";
     let ssh = ["ssh", "-F", &sshds.config, "-o", "BatchMode=yes", "far-dut", command];
@@ -131,7 +131,7 @@ fn ssh_carries(bench: &Bench, sshds: &Sshds) -> Result<()> {
     Ok(())
 }
 
-/// TCP comes through the stack as ever.
+/// TCP still passes through the kernel's stack.
 fn over_tcp(bench: &Bench) -> Result<()> {
     let server = format!("@{DUT_HOST}");
     let dig = ["dig", &server, "+tcp", "+short", "013-000-000-001.dns64perf.test", "AAAA"];
@@ -141,7 +141,7 @@ fn over_tcp(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// The interfaces of the lab's DUT that have a filter, in order.
+/// Returns the interfaces of the lab's DUT that have an XDP program, in order.
 fn programs(bench: &Bench) -> Result<Vec<String>> {
     let words = ["lab", "exec", "dut", "--", "ip", "-json", "link", "show"];
     let printed = output(bench.program(), &words, LIMIT)?;
@@ -153,7 +153,7 @@ fn programs(bench: &Bench) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Without the privileges it does not start, and says why.
+/// Without the privileges it does not start, and prints the reason.
 fn refused(bench: &Bench) -> Result<()> {
     let file = bench.path("past-stack.toml");
     let within = ["lab", "exec", "dut", "--", "setpriv", "--reuid", "65534", "--clear-groups"];
@@ -164,7 +164,7 @@ fn refused(bench: &Bench) -> Result<()> {
     let says = "cannot go past the network stack, as xdp = true asks for: AF_XDP needs CAP_NET_RAW";
     ensure!(ran.status == Some(4) && ran.stderr.contains(says), "{:?}: {}", ran.status, ran.stderr);
 
-    // Where the way is left to it, sockets are what is left.
+    // With the mode "auto", it falls back to sockets.
     let config = past_stack_config(DUT, "auto", "")?;
     let file = readable(bench, "past-stack-auto.toml", &config)?;
     let log = bench.path("past-stack-auto.log");

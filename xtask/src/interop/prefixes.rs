@@ -1,14 +1,14 @@
-//! Prefixes while dns64d runs, in the lab and under load: announced by an upstream (RFC 7050) and by a
-//! router (RFC 8781), probed, and with a real NAT64 behind.
+//! Prefixes while dns64d runs, in the lab and under load: announced by an upstream (RFC 7050) and by a router (RFC
+//! 8781), probed, and with a real NAT64 behind.
 //!
 //! ```text
-//! tester: watch asks 100 names a second ─► dut: dns64d ─► auth: upstream, announces what a file says
+//! tester: watch queries 100 names a second ─► dut: dns64d ─► auth: upstream, announces the contents of a file
 //!         advertise ── router advertisements ──►
-//!         the far side of probes ◄── probes ────
+//!         targets of probes ◄────── probes ─────
 //! ```
 //!
-//! Each test changes something, waits until the answers follow, and prints how long that took. In the
-//! end no answer may have carried a prefix that was never valid.
+//! Each test changes something, waits until the answers follow, and prints the duration. At the end, no answer may have
+//! contained a prefix that was never valid.
 
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -31,7 +31,7 @@ pub(super) static TESTS: &[Test] = &[
 ];
 
 const SCRIPT: &str = include_str!("prefixes.py");
-/// What a client gets where a prefix is needed and none is known: SERVFAIL and "not ready".
+/// Reply to a client if a prefix is needed and none is known: SERVFAIL and "not ready".
 const NOT_READY: &str = "rcode 2 error 14";
 const ONE: &str = "2001:db8:1::";
 const TWO: &str = "2001:db8:2::";
@@ -61,7 +61,7 @@ fn router(bench: &Bench) -> Result<()> {
         hosts.script("tester", &["advertise", "to-dut", hops, prefix, seconds])
     };
     watch.follows("a prefix is advertised", ONE, || advertise("255", ONE, "1800"))?;
-    // From beyond the link, for all that can be known.
+    // The sender may be beyond the link.
     advertise("64", "2001:db8:bad::", "1800")?;
     watch.follows("another one is, and this one withdrawn", TWO, || {
         advertise("255", TWO, "8")?;
@@ -93,13 +93,13 @@ fn nat64(bench: &Bench) -> Result<()> {
     watch.follows("the first one dies", TWO, || change("del", ONE))?;
     watch.follows("it returns", ONE, || change("add", ONE))?;
     watch.follows("it dies again", TWO, || change("del", ONE))?;
-    // The last one is used to the end.
+    // The last one remains in use to the end.
     change("del", TWO)?;
     watch.follows("both are dead, and the first one returns", ONE, || change("add", ONE))?;
     watch.saw_only(&[ONE, TWO])
 }
 
-/// A NAT64 for 2001:db8:64::/96 on the DUT's host; clients of it have addresses of 192.168.255.0/24.
+/// A NAT64 for 2001:db8:64::/96 on the DUT's host; its clients have addresses of 192.168.255.0/24.
 fn tayga(bench: &Bench) -> Result<()> {
     let prefixes = "prefixes = [{ prefix = '2001:db8:64::/96' }]\n";
     let hosts = Hosts::up(bench, prefixes, "")?;
@@ -174,7 +174,7 @@ impl<'a> Hosts<'a> {
         Ok(Hosts { bench, script, announced, _upstream: upstream, _server: server, _lab: lab })
     }
 
-    /// The upstream announces this from now on.
+    /// Makes the upstream announce this from now on.
     fn announce(&self, words: &str) -> Result<()> {
         let new = format!("{}.new", self.announced);
         fs::write(&new, words)?;
@@ -205,7 +205,7 @@ impl<'a> Hosts<'a> {
     }
 }
 
-/// The client that asks without end.
+/// A client that sends queries continuously.
 struct Watch {
     file: String,
     client: Server,
@@ -218,7 +218,7 @@ impl Watch {
         Ok(serde_json::from_str(&text)?)
     }
 
-    /// Changes something, and waits until the answers are like `wanted`.
+    /// Changes something, and waits until the answers match `wanted`.
     fn follows(&self, what: &str, wanted: &str, change: impl FnOnce() -> Result<()>) -> Result<()> {
         let begun = now()?;
         change()?;
@@ -249,7 +249,7 @@ impl Watch {
     }
 }
 
-/// Seconds since 1970.
+/// Returns seconds since 1970.
 fn now() -> Result<f64> {
     Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64())
 }

@@ -1,18 +1,18 @@
-//! Several tests at the same time, none beside another one that holds the same resource.
+//! Scheduling of parallel tests: no test runs at the same time as another one that holds the same resource.
 
 use std::sync::{Condvar, Mutex};
 use std::thread;
 
 use super::test::Test;
 
-/// Tests that wait, and tests that run.
+/// Waiting tests, and running tests.
 struct Queue {
     waiting: Vec<&'static Test>,
     running: Vec<&'static Test>,
 }
 
 impl Queue {
-    /// Takes the first waiting test that conflicts with none that runs.
+    /// Takes the first waiting test that conflicts with no running one.
     fn next(&mut self) -> Option<&'static Test> {
         let is_free =
             |test: &&'static Test| !self.running.iter().any(|other| test.conflicts_with(other));
@@ -27,8 +27,8 @@ impl Queue {
     }
 }
 
-/// Calls `one` with each test, in their order where nothing conflicts, for at most `at_once` of them
-/// at the same time.
+/// Calls `one` with each test, in their order unless there are conflicts, and for at most `at_once` of them in
+/// parallel.
 pub(super) fn run_all(
     tests: Vec<&'static Test>,
     at_once: usize,

@@ -1,5 +1,5 @@
-//! Shares of dns64d while clients in many networks attack it: of another client's names at least 99 of
-//! 100 are answered.
+//! Fair shares of dns64d while clients in many networks attack it: at least 99 of 100 names of another client are
+//! answered.
 //!
 //! ```text
 //! flood: 12 000 names/s, addresses of 10.0.0.0/8 or fd00::/16 ─┐
@@ -21,7 +21,7 @@ pub(super) static TESTS: &[Test] = &[Test::new(
 .holding(Resource::Cpus)];
 
 const SCRIPT: &str = include_str!("shares.py");
-/// Names that another client asks beside each attack, 50 a second.
+/// Number of names that another client queries during each attack, 50 per second.
 const NAMES: &str = "250";
 
 /// An attack, and the address of another client.
@@ -60,7 +60,7 @@ fn floods(bench: &Bench) -> Result<()> {
     for Attack { name, sources, rate, kind, other, asks } in FLOODS {
         let before = host.denied()?;
         let attack = host.start(&["flood", &host.port, sources, rate, kind])?;
-        // Until places are scarce.
+        // Until the table of pending queries is nearly full.
         let denied = || Ok(host.denied()? > before || kind != "dead");
         wait_until(&format!("{name}: no query is denied"), LIMIT, denied)?;
         host.is_served(name, other, NAMES, asks)?;
@@ -86,7 +86,7 @@ fn connections(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// dns64d and its upstream. All addresses of 10.0.0.0/8 and fd00::/16 are this host's.
+/// dns64d and its upstream. All addresses of 10.0.0.0/8 and fd00::/16 belong to this host.
 struct Host {
     script: String,
     port: String,
@@ -123,7 +123,7 @@ impl Host {
         Server::start("python3", &[&[self.script.as_str()], words].concat())
     }
 
-    /// Returns the sum of all counters with a name that begins with `name`, the prefix `dns64d_` left out.
+    /// Returns the sum of all counters with a name that begins with `name`, without the prefix `dns64d_`.
     fn counter(&self, name: &str) -> Result<f64> {
         let fetch = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1]).read().decode())";
         let text = output("python3", &["-c", fetch, &self.metrics], LIMIT)?;
@@ -136,10 +136,10 @@ impl Host {
         Ok(self.counter("denied_total")? as u64)
     }
 
-    /// Asks names of another client. At least 99 of 100 must be answered.
+    /// Queries names of another client. At least 99 of 100 must be answered.
     ///
     /// # Errors
-    /// [`Skipped`] if replies over UDP were lost: then this host was too busy.
+    /// [`Skipped`] if replies over UDP were lost because this host was too busy.
     fn is_served(&self, attack: &str, from: &str, names: &str, kind: &str) -> Result<()> {
         let words = ["ask", &self.port, from, names, kind];
         let printed = output("python3", &[&[self.script.as_str()], &words[..]].concat(), LIMIT)?;

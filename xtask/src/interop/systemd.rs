@@ -1,5 +1,5 @@
-//! dns64d under systemd, as far as that can be tried where systemd does not run: socket activation,
-//! and the unit against what the server does.
+//! dns64d under systemd, as far as it can be tested without a running systemd: socket activation, and the restrictions
+//! of the unit compared with the server's needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -55,7 +55,7 @@ fn socket_activation(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// What dns64d does that a unit may forbid.
+/// Operations of dns64d that a unit may forbid.
 #[derive(Default)]
 struct Needs {
     /// System calls.
@@ -65,12 +65,12 @@ struct Needs {
 }
 
 impl Needs {
-    /// As strace has written it down.
+    /// Parses the output of strace.
     fn read(trace: &str) -> Needs {
         let mut needs = Needs::default();
         for line in trace.lines() {
-            // "1234 epoll_wait(3, …": the rest of calls that were interrupted begins with "<...",
-            // signals and ends with "---" and "+++".
+            // "1234 epoll_wait(3, …": the rest of interrupted calls begins with "<...", and signals and ends begin with
+            // "---" and "+++".
             let Some((_, line)) = line.split_once(' ') else { continue };
             let Some((call, arguments)) = line.trim().split_once('(') else { continue };
             let is_name =
@@ -85,7 +85,7 @@ impl Needs {
         needs
     }
 
-    /// Holds this against what units allow; `who` is who needs it.
+    /// Compares these needs with what units allow; `who` is the program in messages.
     fn are_met_by(&self, allowed: &Needs, who: &str) -> Result<()> {
         let denied: Vec<&String> = self
             .calls
@@ -97,9 +97,8 @@ impl Needs {
     }
 }
 
-/// Runs dns64d as a unit does, under strace: as nobody, with these capabilities and no others. Ends
-/// it when it has answered at `address`, read its configuration again and, if it was told to, had a
-/// look.
+/// Runs dns64d under strace as a unit does: as the user nobody, with these capabilities and no others. Ends it when it
+/// has answered at `address`, reloaded its configuration, and sent probes if configured.
 fn traced(
     bench: &Bench,
     within: &[&str],
@@ -122,7 +121,7 @@ fn traced(
     let words = [within, &user, &sets, &strace].concat();
     let server = Server::start_logged(words[0], &words[1..], Path::new(&log))?;
     look().with_context(|| fs::read_to_string(&log).unwrap_or_default())?;
-    // The server is the last of those that were started one by another.
+    // The server is the last process of a chain of children.
     let child = last_child(server.pid()?)?.to_string();
     output("kill", &["-HUP", &child], LIMIT)?;
     let is_replaced = || Ok(fs::read_to_string(&log)?.contains("configuration reloaded"));
@@ -134,7 +133,7 @@ fn traced(
     Ok(Needs::read(&fs::read_to_string(&trace)?))
 }
 
-/// The process at the end of a line of children.
+/// Returns the last process of a chain of children.
 fn last_child(mut pid: u32) -> Result<u32> {
     loop {
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
@@ -145,7 +144,7 @@ fn last_child(mut pid: u32) -> Result<u32> {
     }
 }
 
-/// A folder of this test's that is nobody's.
+/// Returns a folder of this test that belongs to the user nobody.
 fn of_nobody(bench: &Bench) -> Result<String> {
     use std::os::unix::fs::chown;
     let folder = bench.path("nobody");
@@ -154,13 +153,13 @@ fn of_nobody(bench: &Bench) -> Result<String> {
     Ok(folder)
 }
 
-/// What dns64d needs that serves clients through sockets.
+/// Returns the needs of a dns64d that serves clients through sockets.
 fn needs_of_sockets(bench: &Bench) -> Result<Needs> {
     let (_auth, upstream) = auth(bench)?;
     let (port, folder) = (free_port()?, of_nobody(bench)?);
     let config = fs::read_to_string(bench.dns64d_config(port, upstream)?)?;
     let [cpu, _] = two_cpus();
-    // All that makes system calls of its own; nobody reads at dnstap's socket.
+    // All features with system calls of their own; no process reads dnstap's socket.
     let config = format!(
         "cpus = [{cpu}]\n{config}[control]\nsocket = '{folder}/control.sock'\n\
          [query-log]\nto = '{folder}/queries.log'\n[dnstap]\nsocket = '{folder}/tap.sock'\n"
@@ -170,11 +169,11 @@ fn needs_of_sockets(bench: &Bench) -> Result<Needs> {
     traced(bench, &[], &config, &[], || wait_for(&address, NAME, AAAA).map(drop))
 }
 
-/// What it needs past the stack, with the capabilities that the drop-in gives it.
+/// Returns its needs with AF_XDP, with the capabilities of the drop-in.
 fn needs_past_the_stack(bench: &Bench, capabilities: &[String]) -> Result<Needs> {
     let _lab = Lab::up(bench)?;
     let _auth = bench.in_lab("auth", &["auth", "--listen", AUTH, "--threads", "1"])?;
-    // Port 53 takes a capability of its own, or a socket of systemd's.
+    // Port 53 needs another capability, or a socket of systemd.
     let listen = format!("[{DUT_HOST}]:5300");
     let config = past_stack_config(&listen, "copy", "")?;
     let config = bench.file("dns64d-xdp.toml", &config)?;
@@ -185,7 +184,7 @@ fn needs_past_the_stack(bench: &Bench, capabilities: &[String]) -> Result<Needs>
     })
 }
 
-/// Systemd's sets of system calls, sets in sets resolved.
+/// Returns systemd's sets of system calls, with nested sets resolved.
 fn call_sets() -> Result<BTreeMap<String, BTreeSet<String>>> {
     let text = output("systemd-analyze", &["--no-pager", "syscall-filter"], LIMIT)?;
     let mut raw: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -211,7 +210,7 @@ fn call_sets() -> Result<BTreeMap<String, BTreeSet<String>>> {
     Ok(raw.keys().map(|name| (name.clone(), resolve(name))).collect())
 }
 
-/// What the unit allows, with drop-ins behind it.
+/// Returns what the unit allows, with drop-ins after it.
 fn allowed_by(files: &[&Path]) -> Result<Needs> {
     let sets = call_sets()?;
     let mut allowed = Needs::default();
@@ -232,7 +231,7 @@ fn allowed_by(files: &[&Path]) -> Result<Needs> {
     Ok(allowed)
 }
 
-/// The lines of units, one after the other.
+/// Returns the lines of units, one after the other.
 fn lines_of(files: &[&Path]) -> Result<Vec<String>> {
     let mut lines = Vec::new();
     for file in files {
@@ -276,7 +275,7 @@ fn drop_in_allows(bench: &Bench) -> Result<()> {
     verify(Path::new(&both))
 }
 
-/// systemd complains that the program is not installed, and sees what it does not understand.
+/// systemd reports a missing program, which is ignored, and syntax errors, which are not.
 fn verify(unit: &Path) -> Result<()> {
     let verified = process::run("systemd-analyze", &["verify", &unit.to_string_lossy()], LIMIT)?;
     let complaints =

@@ -1,5 +1,5 @@
-//! The list of tests with their tiers, and how the tests ended. A test that did not run is listed
-//! with the reason and never counts as passed.
+//! List of tests with their tiers, and results of the tests. A test that did not run is listed with the reason and
+//! never counts as passed.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use anyhow::Result;
 /// The list: a line for each test, with its tier before the name.
 const LIST: &str = include_str!("../../required-tests.txt");
 
-/// The tests that a run is about.
+/// Tests of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tier {
     /// The tests that every change must pass.
@@ -18,14 +18,14 @@ pub(crate) enum Tier {
     All,
 }
 
-/// When a test of the list runs, and if it is required.
+/// Schedule of a listed test, and whether it is required.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Required, and run with each change.
     First,
     /// Required, and run every night: it compares two rates or takes more than a minute.
     Nightly,
-    /// Not required: it takes what CI cannot install.
+    /// Not required: it needs software that CI cannot install.
     Optional,
 }
 
@@ -58,7 +58,7 @@ fn entries() -> impl Iterator<Item = Entry> {
 }
 
 impl Tier {
-    /// All tests if `all`, else the first tier.
+    /// Returns all tests if `all`, otherwise the first tier.
     pub(crate) fn of(all: bool) -> Tier {
         if all { Tier::All } else { Tier::First }
     }
@@ -68,7 +68,7 @@ impl Tier {
         self == Tier::All || entries().any(|entry| entry.name == name && entry.kind == Kind::First)
     }
 
-    /// Names of the tests that must pass in CI.
+    /// Returns the names of the tests that must pass in CI.
     fn required(self) -> impl Iterator<Item = &'static str> {
         let is_required = move |kind| match kind {
             Kind::First => true,
@@ -79,7 +79,7 @@ impl Tier {
     }
 }
 
-/// The error of a test that was not carried out; its text is the reason.
+/// Error of a test that was not run; its text is the reason.
 #[derive(Debug)]
 pub(super) struct Skipped(pub(super) String);
 
@@ -91,7 +91,7 @@ impl fmt::Display for Skipped {
 
 impl std::error::Error for Skipped {}
 
-/// Counts the tests, and keeps those that did not run.
+/// Counts the tests, and records those that did not run.
 #[derive(Default)]
 pub(super) struct Tally {
     passed: Vec<&'static str>,
@@ -100,7 +100,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Counts a test, and prints how it ended and how long it took.
+    /// Counts a test, and prints its result and duration.
     pub(super) fn add(&mut self, name: &'static str, outcome: &Result<()>, took: Duration) {
         let seconds = took.as_secs_f64();
         match outcome {
@@ -119,8 +119,8 @@ impl Tally {
         }
     }
 
-    /// Prints the tests that did not run and the numbers. Returns true if no test failed and, if a
-    /// tier is given, every required test of it passed.
+    /// Prints the tests that did not run and the totals. Returns true if no test failed and, if a tier is given, every
+    /// required test of it passed.
     pub(super) fn conclude(&self, required: Option<Tier>) -> bool {
         if !self.skipped.is_empty() {
             println!("\nNot run:");

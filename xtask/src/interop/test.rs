@@ -6,7 +6,7 @@ use super::Bench;
 use crate::packages::is_root;
 use crate::process::{self, find};
 
-/// Among the requirements of a test: root's privileges.
+/// Requirement of root privileges.
 pub(super) const ROOT: &str = "root";
 
 /// A resource that a test holds while it runs. No other test that holds it runs at the same time.
@@ -20,11 +20,11 @@ pub(super) enum Resource {
 
 /// A test against real servers or clients.
 pub(super) struct Test {
-    /// Its name in required-tests.txt.
+    /// Name in required-tests.txt.
     pub(super) name: &'static str,
-    /// Programs, and [`ROOT`]; the test is skipped where one of them is missing.
+    /// Required programs, and [`ROOT`]; the test is skipped if one of them is missing.
     pub(super) needs: &'static [&'static str],
-    /// Carries the test out.
+    /// Runs the test.
     pub(super) run: fn(&Bench) -> Result<()>,
     /// Resource that it holds exclusively, if any.
     pub(super) holds: Option<Resource>,
@@ -35,7 +35,7 @@ pub(super) struct Test {
 }
 
 impl Test {
-    /// A test that holds nothing, has no retry and downloads nothing.
+    /// Creates a test that holds nothing, has no retry and downloads nothing.
     pub(super) const fn new(
         name: &'static str,
         needs: &'static [&'static str],
@@ -44,19 +44,19 @@ impl Test {
         Test { name, needs, run, holds: None, retry: None, downloads: false }
     }
 
-    /// The same test, holding a resource.
+    /// Adds a resource that the test holds.
     pub(super) const fn holding(mut self, resource: Resource) -> Test {
         self.holds = Some(resource);
         self
     }
 
-    /// The same test with a second run for this reason.
+    /// Adds a second run for this reason.
     pub(super) const fn retried(mut self, reason: &'static str) -> Test {
         self.retry = Some(reason);
         self
     }
 
-    /// The same test in the host's network namespace.
+    /// Runs the test in the host's network namespace.
     pub(super) const fn downloading(mut self) -> Test {
         self.downloads = true;
         self
@@ -68,7 +68,7 @@ impl Test {
         is_alone(self) || is_alone(other) || (self.holds.is_some() && self.holds == other.holds)
     }
 
-    /// Reason why this machine cannot run the test, or `None` if it can.
+    /// Returns the reason why this machine cannot run the test, or `None` if it can.
     pub(super) fn missing(&self) -> Option<String> {
         let is_absent = |need: &&&str| **need != ROOT && find(need).is_none();
         let absent: Vec<_> = self.needs.iter().filter(is_absent).copied().collect();
@@ -79,7 +79,7 @@ impl Test {
         if self.needs.contains(&ROOT) && !is_root() {
             why.push("needs root".into());
         }
-        // Tests that need ip make a lab, which takes root or user namespaces.
+        // Tests that need ip create a lab, which needs root or user namespaces.
         if self.needs.contains(&"ip") && !is_root() && !has_user_namespaces() {
             why.push("needs root or user namespaces".into());
         }

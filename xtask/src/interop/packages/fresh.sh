@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes a small Debian of this system's release in the folder $1, from the package servers of this system, with what manual pages
-# and completions need.
+# Creates a minimal Debian of this system's release in the folder $1, from the package servers of this system, with the
+# programs for manual pages and completions.
 set -eu
 . /etc/os-release
 set -- "$1"
@@ -9,7 +9,7 @@ for settings in $(grep -ls '^Acquire' /etc/apt/apt.conf.d/*); do
     set -- "$@" "--aptopt=$settings"
 done
 shift
-# One with comments alone names nobody.
+# A file with comments only names no server.
 for sources in /etc/apt/sources.list /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list.d/*.sources; do
     if grep -qs '^deb\|^URIs:' "$sources"; then
         exec mmdebstrap --quiet --mode=root --variant=minbase "$@" \

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs the packages of /packages, uses them as a new user would, and removes them. This network has nothing else. The argument
-# "quickstart" adds that.
+# Installs the packages of /packages, uses them like a new user, and removes them. There is no network access. The
+# argument "quickstart" adds a run of it.
 set -eu
 export NO_COLOR=1 DEBIAN_FRONTEND=noninteractive MANPAGER=cat MANWIDTH=100
 fail() {
@@ -10,7 +10,7 @@ fail() {
 step() {
     echo "step: $*"
 }
-# holds TEXT COMMAND…: the command succeeds and prints the text.
+# holds TEXT COMMAND…: requires that the command succeeds and prints the text.
 holds() {
     text=$1
     shift
@@ -39,7 +39,7 @@ else
     echo '. /usr/share/bash-completion/completions/dns64bench' >$rc
     echo '. /usr/share/bash-completion/completions/dns64d' >>$rc
 fi
-# A terminal, a tab, and what bash makes of it.
+# A terminal, a tab, and bash's completion.
 printf 'dns64bench mea\t --help\ndns64d che\t --help\nexit\n' |
     HISTFILE=/dev/null script -qec "bash --noprofile --rcfile $rc -i" /dev/null >/packages/typed 2>&1 || true
 grep -q 'Usage: dns64bench measure' /packages/typed || fail "dns64bench mea<TAB>: $(cat /packages/typed)"
@@ -105,7 +105,7 @@ cp -a /packages/resolv.conf /etc/resolv.conf 2>/dev/null || true
 
 if [ "${1:-}" = quickstart ]; then
     step quickstart
-    # Status 3: a busy machine spoiled the trials, which are no subject of this test.
+    # Status 3: a busy machine invalidated the trials, which are not tested here.
     status=0
     dns64bench quickstart --quiet >/packages/said 2>&1 || status=$?
     [ $status = 0 ] || [ $status = 3 ] || fail "quickstart ended with $status: $(cat /packages/said)"
