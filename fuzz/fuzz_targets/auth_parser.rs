@@ -1,5 +1,4 @@
-//! Whatever AuthDNS is sent, it answers with a well-formed message of the same id within the
-//! client's limit, or not at all.
+//! AuthDNS answers any input with a well-formed message of the same ID within the client's limit, or not at all.
 #![no_main]
 
 use std::net::Ipv4Addr;

@@ -1,4 +1,4 @@
-//! Whatever a client sends, dns64d's reply is well-formed and no longer than the client allows.
+//! For any input of a client, dns64d's reply is well-formed and no longer than the client allows.
 #![no_main]
 
 use dns64::Transport;

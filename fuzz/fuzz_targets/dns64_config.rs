@@ -1,5 +1,5 @@
-//! Whatever a configuration says, it is refused or it is used: what is in effect can be read again,
-//! and queries are answered by it.
+//! Any configuration is rejected or used: the effective configuration can be parsed again, and queries are answered
+//! with it.
 #![no_main]
 
 use std::path::Path;
@@ -12,7 +12,7 @@ use libfuzzer_sys::fuzz_target;
 const QUERY: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x04host\x04test\0\0\x1c\0\x01";
 
 fuzz_target!(|text: &str| {
-    // Without an upstream the system's would be read.
+    // Without an upstream, the system's configuration would be read.
     let text = format!("{text}\n[[upstream]]\naddress = '192.0.2.1'\n");
     let Ok(settings) = Settings::from_text(&text, Path::new("fuzz")) else { return };
     let written = settings.to_toml();

@@ -1,13 +1,13 @@
-//! Whole inquiries of one client, one after another on one server, with an upstream that does what
-//! the input says: it answers, lies, fails, is silent, and time passes in between. Every query gets
-//! a well-formed reply of its id that is not too long, for a bounded number of questions.
+//! Complete inquiries of one client, one after another on one server, with an upstream controlled by the input: it
+//! answers, lies, fails or is silent, and time passes in between. Every query gets a well-formed reply with its ID that
+//! is not too long, with a bounded number of upstream queries.
 #![no_main]
 
 use dns64::{KeyBuf, Transport};
 use dns64bench_fuzz::{CLIENT, Script, Server, assert_well_formed};
 use libfuzzer_sys::fuzz_target;
 
-/// Three chains of 17 questions, and one question that is asked again with its two probes.
+/// Three chains of 17 upstream queries, and one query that is sent again with its two probes.
 const MOST_QUESTIONS: usize = 3 * 17 + 3;
 
 fuzz_target!(|input: &[u8]| {

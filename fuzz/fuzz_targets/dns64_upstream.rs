@@ -1,6 +1,5 @@
-//! Whatever upstreams answer to the AAAA and the A question, the reply is well-formed and no longer
-//! than the client allows, now and from the cache. `dns64bench_fuzz::Said` has the format of the
-//! input.
+//! For any answers of upstreams to the AAAA and the A query, the reply is well-formed and no longer than the client
+//! allows, immediately and from the cache. `dns64bench_fuzz::Said` has the format of the input.
 #![no_main]
 
 use dns64::{KeyBuf, Transport};
@@ -13,7 +12,7 @@ const QUERY: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x04host\x04test\0\0\x1c\
 fuzz_target!(|input: &[u8]| {
     let Some(said) = Said::read(input) else { return };
     let server = Server::new(said.configuration, said.caches);
-    // The second time a minute later: from the cache, with TTLs that are written anew.
+    // The second time a minute later: from the cache, with rewritten TTLs.
     for second in [0, 60] {
         let mut turn = 0;
         let ask = |key: &KeyBuf| {

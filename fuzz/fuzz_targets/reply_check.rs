@@ -1,4 +1,4 @@
-//! No reply whatever makes the Measurer's check panic or hang, and a valid one holds a AAAA record.
+//! No reply makes the Measurer's check panic or hang, and a valid one contains an AAAA record.
 #![no_main]
 
 use std::net::Ipv4Addr;

@@ -1,10 +1,8 @@
-//! Whatever comes in a frame that the filter took, AuthDNS reads it as a datagram or not at all, and
-//! its reply is a right frame to whoever sent that. The Measurer and dns64d read it as AuthDNS does, and
-//! take apart what was joined without a loss. A place that the kernel names is in the memory, in one
-//! frame, or none.
+//! AuthDNS reads any frame accepted by the filter as a datagram or not at all, and its reply is a correct frame to the
+//! sender. The Measurer and dns64d read it like AuthDNS, and split joined datagrams without a loss. An address from the
+//! kernel is inside the memory and within one frame, or rejected.
 //!
-//! An input is an octet of flags, the length of the reply in eighths of what is the most, and the
-//! frame.
+//! An input is an octet of flags, the length of the reply in eighths of the maximum, and the frame.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -12,13 +10,13 @@ use net::xdp::{answer_frame, receive_frame, stamped};
 use wire::joined;
 use wire::view::Message;
 
-/// Octets of a frame behind the kernel's headroom.
+/// Octets of a frame after the kernel's headroom.
 const FRAME: usize = 2048 - 256;
-/// Checksums are made right, which no fuzzer guesses.
+/// Flag: checksums are corrected, because no fuzzer guesses them.
 const REPAIR: u8 = 1;
-/// The kernel says that the packet is longer than it is.
+/// Flag: the kernel reports a packet length above the actual one.
 const TOO_LONG: u8 = 2;
-/// The interface is a network card's: no checksum is left to it.
+/// Flag: the interface is a network card's, so no checksum is left to it.
 const BY_CABLE: u8 = 4;
 
 fuzz_target!(|input: &[u8]| {
@@ -53,7 +51,7 @@ fuzz_target!(|input: &[u8]| {
     };
     let (asked, client) = query.expect("a reply to something");
     assert!(asked + 42 <= length && [6, 0].map(|at| octets(&memory, at)) == macs);
-    // The client's end reads it.
+    // Read by the client's end.
     let mut seen = None;
     let none = answer_frame(&mut memory, reply, by_cable, |datagram, source, _| {
         seen = Some((datagram.bytes.to_vec(), source.address().expect("it is known")));
@@ -62,7 +60,7 @@ fuzz_target!(|input: &[u8]| {
     let (bytes, server) = seen.expect("a reply is a right frame");
     assert!(none.is_none() && bytes == vec![*eighths; said]);
     assert_eq!(server.is_ipv4(), client.is_ipv4());
-    // Turned round once more it comes from the client.
+    // Reversed once more, it comes from the client.
     let again = answer_frame(&mut memory, reply, by_cable, |_, _, out| {
         out[0] = 0;
         1
@@ -75,12 +73,12 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(back, Some(client));
 });
 
-/// The first octets of the frame, which serve as a descriptor that the kernel might name.
+/// The first octets of the frame, used as a descriptor from the kernel.
 fn packet_start(memory: &[u8]) -> u64 {
     u64::from_le_bytes(memory[..8].try_into().expect("eight octets"))
 }
 
-/// A descriptor's address, and others near it that are more likely in the memory.
+/// Checks a descriptor's address, and others near it that are more likely to be inside the memory.
 fn place_is_in_the_memory(address: u64, length: usize) {
     let memory = 4096 * (FRAME + 256);
     for address in [address, address % memory as u64, length as u64, memory as u64 - address % 4096]
@@ -91,7 +89,7 @@ fn place_is_in_the_memory(address: u64, length: usize) {
     }
 }
 
-/// What may have been joined is whole messages, all of one length but the last.
+/// Requires that joined datagrams consist of complete messages, all of one length except the last.
 fn is_taken_apart(bytes: &[u8]) {
     let Some(length) = joined::segment(bytes) else { return };
     assert!(length < bytes.len());
@@ -105,8 +103,8 @@ fn octets(memory: &[u8], at: usize) -> [u8; 6] {
     memory[at..at + 6].try_into().expect("six octets")
 }
 
-/// Writes the checksum of an IPv4 header and leaves UDP's out, or writes the part of an IPv6
-/// datagram's that senders leave to a NIC to complete, by a cable all of it.
+/// Writes the checksum of an IPv4 header and omits UDP's. For an IPv6 datagram, writes the partial checksum that
+/// senders leave to a NIC to complete, or the complete one with `by_cable`.
 fn repair(packet: &mut [u8], by_cable: bool) {
     match packet.get(12..14) {
         Some([0x08, 0x00]) if packet.len() >= 42 => {
@@ -129,7 +127,7 @@ fn repair(packet: &mut [u8], by_cable: bool) {
     }
 }
 
-/// The sum of 16-bit words in 16 bits, carries added. An odd octet at the end is followed by zero.
+/// Returns the sum of 16-bit words in 16 bits, with carries added. An odd octet at the end is padded with zero.
 fn folded(words: &[u8], start: u32) -> u16 {
     let word = |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
     let mut sum = words.chunks(2).map(word).sum::<u32>() + start;

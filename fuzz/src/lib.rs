@@ -1,4 +1,4 @@
-//! What the fuzz targets of dns64d share: servers without sockets, and what every reply must be.
+//! Parts that the fuzz targets of dns64d share: servers without sockets, and requirements on every reply.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
@@ -13,10 +13,10 @@ use wire::rcode::Rcode;
 use wire::template::HEADER_LEN;
 use wire::view::Message;
 
-/// The client that asks.
+/// Address of the client.
 pub const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// The configurations that inputs choose from.
+/// Configurations that inputs choose from.
 static SETTINGS: LazyLock<Vec<Settings>> = LazyLock::new(|| {
     let texts = [
         "",
@@ -36,19 +36,19 @@ static SETTINGS: LazyLock<Vec<Settings>> = LazyLock::new(|| {
         .collect()
 });
 static COOKIES: LazyLock<Cookies> = LazyLock::new(Cookies::new);
-/// A cache that keeps what it is given, emptied for each input: to make one takes longer than to
-/// answer a query. And one that keeps nothing.
+/// A cache that stores answers, emptied for each input because creating one takes longer than answering a query; and
+/// one that stores nothing.
 static CACHE: LazyLock<Cache> = LazyLock::new(|| Cache::new(1));
 static NO_CACHE: LazyLock<Cache> = LazyLock::new(|| Cache::new(0));
 
-/// A server that knows nothing yet. The servers of a process share their memory: one at a time.
+/// A server with an empty state. The servers of a process share their memory, so only one exists at a time.
 pub struct Server {
     settings: &'static Settings,
     cache: &'static Cache,
 }
 
 impl Server {
-    /// The server with one of the configurations; with a cache it keeps what upstreams say.
+    /// Creates a server with one of the configurations; with a cache it stores the answers of upstreams.
     pub fn new(configuration: u8, caches: bool) -> Server {
         let settings = &SETTINGS[usize::from(configuration) % SETTINGS.len()];
         let cache = if caches { &*CACHE } else { &*NO_CACHE };
@@ -56,19 +56,19 @@ impl Server {
         Server { settings, cache }
     }
 
-    /// What its client gets at this second.
+    /// Returns the server at this second.
     pub fn at(&self, second: u32) -> Walk<'_> {
         let now = Nanos(Nanos::SECOND.0 * u64::from(second));
         Walk { settings: self.settings, cache: self.cache, cookies: &COOKIES, now }
     }
 }
 
-/// A server with these settings that keeps nothing, at its first second.
+/// Creates a server with these settings without a cache, at its first second.
 pub fn without_cache(settings: &Settings) -> Walk<'_> {
     Walk { settings, cache: &NO_CACHE, cookies: &COOKIES, now: Nanos(0) }
 }
 
-/// A reply is a response, its counts are those of its records, and nothing comes after them.
+/// Requires that a reply is a response, that its counts match its records, and that nothing follows them.
 pub fn assert_well_formed(reply: &[u8]) {
     let message = Message::new(reply).expect("a header");
     assert!(message.is_response());
@@ -83,19 +83,20 @@ pub fn assert_well_formed(reply: &[u8]) {
     assert_eq!(records.offset(), reply.len(), "octets behind the last record");
 }
 
-/// What an upstream answers to the first and to any further question, as octets of an input:
+/// Answers of an upstream to the first and to further queries, as octets of an input:
 ///
 /// ```text
-/// configuration, RCODE and whether there is a cache (bit 7), AN, NS, AR, length of the records (two octets), records   first answer
-/// AN, NS, AR, records                                                                                                 further ones
+/// configuration, RCODE and whether there is a cache (bit 7), AN, NS, AR, length of the records (two octets), records
+/// first answer
+/// AN, NS, AR, records
+/// further ones
 /// ```
 ///
-/// Header and question are made here; records may point into the question, which begins at octet
-/// 12.
+/// Header and question are added here; records may point into the question, which begins at octet 12.
 pub struct Said<'a> {
     /// Number of the server's configuration.
     pub configuration: u8,
-    /// Whether the server keeps answers.
+    /// True if the server caches answers.
     pub caches: bool,
     rcode: u8,
     first: ([u8; 3], &'a [u8]),
@@ -103,7 +104,7 @@ pub struct Said<'a> {
 }
 
 impl<'a> Said<'a> {
-    /// Reads an input; `None` if it is too short.
+    /// Parses an input; `None` if it is too short.
     pub fn read(input: &'a [u8]) -> Option<Said<'a>> {
         let (head, rest) = input.split_first_chunk::<7>()?;
         let len = usize::from(u16::from_be_bytes([head[5], head[6]]));
@@ -120,14 +121,14 @@ impl<'a> Said<'a> {
         })
     }
 
-    /// The answer to the first or to a further question.
+    /// Returns the answer to the first or to a further query.
     pub fn message(&self, is_further: bool, question: &[u8]) -> Vec<u8> {
         let (counts, records) = if is_further { self.further } else { self.first };
         message(self.rcode, counts, question, records)
     }
 }
 
-/// A response with these counts; more records than 255 in a section say nothing new.
+/// Returns a response with these counts; more than 255 records in a section would add no coverage.
 fn message(rcode: u8, counts: [u8; 3], question: &[u8], records: &[u8]) -> Vec<u8> {
     let mut message =
         vec![0, 0, 0x81, 0x80 | rcode, 0, 1, 0, counts[0], 0, counts[1], 0, counts[2]];
@@ -136,21 +137,20 @@ fn message(rcode: u8, counts: [u8; 3], question: &[u8], records: &[u8]) -> Vec<u
     message
 }
 
-/// A script of what a client asks and an upstream answers, read from an input octet by octet; zeros
-/// when it is used up.
+/// A script of client queries and upstream answers, read from an input octet by octet; zeros after its end.
 pub struct Script<'a> {
     rest: &'a [u8],
 }
 
 /// A query of a client.
 pub struct Query {
-    /// The whole message in wire format.
+    /// The complete message in wire format.
     pub bytes: Vec<u8>,
-    /// The UDP payload that it takes, octets, if it has EDNS.
+    /// Maximum UDP payload in octets, if it has EDNS.
     pub payload: Option<u16>,
 }
 
-/// Names that lead to each other.
+/// Names that are aliases of each other.
 const NAMES: [&[u8]; 8] = [
     b"\x01a\x04test\0",
     b"\x01b\x04test\0",
@@ -163,17 +163,17 @@ const NAMES: [&[u8]; 8] = [
 ];
 
 impl<'a> Script<'a> {
-    /// The script of an input.
+    /// Creates the script of an input.
     pub fn new(input: &'a [u8]) -> Script<'a> {
         Script { rest: input }
     }
 
-    /// Whether it is used up.
+    /// True at the end of the input.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// The next octet; 0 when the script is used up.
+    /// Returns the next octet; 0 at the end of the script.
     pub fn octet(&mut self) -> u8 {
         let Some((first, rest)) = self.rest.split_first() else { return 0 };
         self.rest = rest;
@@ -201,7 +201,7 @@ impl<'a> Script<'a> {
         Query { bytes, payload }
     }
 
-    /// The next answer of the upstream to a question; `None` is silence.
+    /// Returns the upstream's next answer to a query; `None` is silence.
     pub fn answer(&mut self, key: &KeyBuf) -> Option<Vec<u8>> {
         let how = self.octet();
         if how & 7 == 0 {
@@ -222,7 +222,7 @@ impl<'a> Script<'a> {
         Some(message(rcode, counts, key.question(), &records))
     }
 
-    /// A record, well-formed but for what pointers lead to.
+    /// Appends a record that is well-formed except for the targets of pointers.
     fn record(&mut self, out: &mut Vec<u8>) {
         let kind = self.octet();
         match kind & 3 {
