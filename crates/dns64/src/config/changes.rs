@@ -163,8 +163,8 @@ mod tests {
     /// The book lists the same keys as this module.
     #[test]
     fn the_book_lists_the_keys_that_wait() {
-        let book = include_str!("../../../../docs/src/dns64d.md");
-        let (_, rest) = book.split_once("- These wait for a restart: ").expect("the list");
+        let book = include_str!("../../../../docs/src/dns64d/operation.md");
+        let (_, rest) = book.split_once("- These keys need a restart: ").expect("the list");
         let (list, _) = rest.split_once("\n- ").expect("the next point");
         for key in READ_AT_START {
             let forms = [format!("`{key}`"), format!("`[{key}]`"), format!("`{key}.listen`")];

@@ -317,7 +317,7 @@ mod tests {
             assert_eq!(count(key), alerts, "{key}");
         }
         // Rows of the book that recommend an alert.
-        let book = include_str!("../../../../docs/src/dns64d.md");
+        let book = include_str!("../../../../docs/src/dns64d/monitoring.md");
         let rows = book.lines().filter(|line| line.starts_with("| `") && line.contains("alert"));
         for row in rows {
             let metric = row.split('`').nth(1).unwrap();

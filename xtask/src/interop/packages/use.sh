@@ -57,10 +57,12 @@ done
 grep -q '^dns64d:' /etc/passwd || fail 'there is no user dns64d'
 schema=$(sed -n '1s/^#:schema //p' /etc/dns64d/dns64d.toml)
 [ -s "$schema" ] || fail "the configuration's schema '$schema' is missing"
-# Every document that another one of its folder links to.
-for folder in /usr/share/doc/dns64d/book /usr/share/doc/dns64bench/docs/src; do
-    for link in $(grep -oh '](\([a-z0-9-]*\.md\)' $folder/*.md | cut -c3- | sort -u); do
-        [ -s "$folder/$link" ] || fail "$folder/$link is linked to, and missing"
+# Every page that another page of the book links to.
+for book in /usr/share/doc/dns64d/book /usr/share/doc/dns64bench/docs/src; do
+    for page in "$book"/*.md "$book"/dns64d/*.md; do
+        for link in $(grep -o '](\([a-z0-9./-]*\.md\)' "$page" | cut -c3- | sort -u); do
+            [ -s "${page%/*}/$link" ] || fail "$page links to $link, which is missing"
+        done
     done
 done
 
