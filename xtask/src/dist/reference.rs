@@ -21,7 +21,7 @@ pub(super) fn page(example: &str, version: &str, date: &str) -> String {
     for block in body.split("\n\n") {
         write_block(&mut page, block);
     }
-    page += ".SH FILES\n.TP\n.I /etc/dns64d/dns64d.toml\nwhat the systemd unit reads\n.SH SEE ALSO\ndns64d(1), resolv.conf(5)\n";
+    page += ".SH FILES\n.TP\n.I /etc/dns64d/dns64d.toml\nconfiguration of the systemd unit\n.SH SEE ALSO\ndns64d(1), resolv.conf(5)\n";
     page
 }
 
