@@ -59,12 +59,13 @@ const FILES: [[&str; 2]; 2] =
 const INTRODUCTION: &str = "\
 # Results
 
-Speed and conformance of dns64d and of five other DNS64 servers, as Debian 13 and sid package them. `cargo xtask results`
-measures all of them in one run (20 minutes after the build; root, two CPUs) and writes this page.
+This page compares the speed and conformance of dns64d with five other DNS64 servers, as packaged in Debian 13 and sid. The
+command `cargo xtask results` measures all of them in one run and writes this page. It takes 20 minutes after the build,
+and needs root and two CPUs.
 
-**The machine has two virtual CPUs that it shares with other machines. Use the ratios of this page, not its rates:** a server
-on other hardware has other rates. Each DUT ran on one CPU; the tester and AuthDNS shared the other one. [How a rate is
-measured](method.md) and [how to read the tables](report.md) are described in chapters of their own.
+**The machine has two virtual CPUs that it shares with other machines. Use the ratios of this page, not its rates.** A
+server on other hardware has other rates. Each DUT ran on one CPU; the tester and AuthDNS shared the other one. Other pages
+describe [the method](method.md) and [the tables](report.md).
 ";
 
 const LINKS: &str = "\
