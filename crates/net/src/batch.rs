@@ -8,6 +8,7 @@ use std::os::fd::AsRawFd;
 use libc::{c_void, iovec, mmsghdr, msghdr, sockaddr_storage, socklen_t};
 use method::units::Nanos;
 
+pub use crate::peer::Peer;
 use crate::socket::Endpoint;
 
 /// Datagrams per system call.
@@ -290,15 +291,6 @@ impl ReceiveBatch {
             _ => None,
         }
     }
-}
-
-/// The addresses that a reply to a datagram needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Peer {
-    /// Address and port of the peer.
-    pub address: SocketAddr,
-    /// Local destination address if the socket is bound to a wildcard: the reply must come from it.
-    pub local: Option<IpAddr>,
 }
 
 /// Result of one turn of a server.

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-use crate::batch::Peer;
+use crate::control::{CONTROL_LEN, Control, write_address, write_control};
 use crate::neighbour::first_not_local;
-use crate::queue::{CONTROL_LEN, Control, write_address, write_control};
+use crate::peer::Peer;
 
 /// Requested socket buffer size; the kernel grants less if `net.core.rmem_max` is lower and the process is not root.
 pub const WANTED_BUFFER: usize = 32 << 20;

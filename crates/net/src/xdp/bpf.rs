@@ -5,7 +5,7 @@ use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-use super::filter::Insn;
+use super::insn::Insn;
 
 /// Commands of bpf(2) (linux/bpf.h).
 #[derive(Clone, Copy)]
@@ -273,6 +273,12 @@ unsafe fn call<T>(command: Command, attributes: &mut T) -> io::Result<i32> {
         )
     };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
+}
+
+/// State that is undone when the last queue is closed.
+pub(super) struct Attached {
+    pub(super) _link: Link,
+    pub(super) sockets: SocketMap,
 }
 
 #[cfg(test)]

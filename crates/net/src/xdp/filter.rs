@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
+use super::insn::Insn;
 use super::ports::{OCTETS, PortSet};
 
 /// Octets in front of a packet that hold its receive time.
@@ -62,16 +63,6 @@ impl Claim {
         let is_one = self.addresses.prefix_len() == self.addresses.max_prefix_len();
         is_one.then(|| self.addresses.addr())
     }
-}
-
-/// An instruction in the kernel's layout (`struct bpf_insn` of linux/bpf.h).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Insn {
-    code: u8,
-    registers: u8,
-    offset: i16,
-    immediate: i32,
 }
 
 /// A register. R0 holds results and R1 to R5 hold arguments; calls overwrite these. R6 to R9 are preserved.

@@ -7,10 +7,13 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::client::{Receiver, Sender};
+use super::error::XdpError;
+use super::exchange::{Receiver, Sender};
+use super::filter::Claim;
 use super::frame::Link;
+use super::interface::{Interface, LINK, await_link, find};
+use super::mode::{Mode, Way};
 use super::queue::Room;
-use super::{Claim, Interface, LINK, Mode, Way, XdpError, await_link, find};
 use crate::batch::BATCH;
 
 /// Source and destination: benchmarking addresses (RFC 2544 appendix C.2.2), which neither interface needs to have.

@@ -6,8 +6,8 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::bpf::BitMap;
+use super::error::{XdpError, refused};
 use super::ring::Mapping;
-use super::{XdpError, refused};
 
 /// Octets of a bitmap with a bit per port.
 pub(super) const OCTETS: usize = (1 << 16) / 8;

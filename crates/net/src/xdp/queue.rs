@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::Attached;
+use super::bpf::Attached;
 use super::filter::STAMP;
 use super::ring::{Consumer, Mapping, Producer, Which, get_option, set_option};
 

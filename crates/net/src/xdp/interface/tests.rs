@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 
+use super::super::*;
 use super::*;
 use crate::batch::BATCH;
 use crate::neighbour::NextHop;

@@ -1,0 +1,12 @@
+//! The two addresses of a datagram.
+
+use std::net::{IpAddr, SocketAddr};
+
+/// The addresses that a reply to a datagram needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Peer {
+    /// Address and port of the peer.
+    pub address: SocketAddr,
+    /// Local destination address if the socket is bound to a wildcard: the reply must come from it.
+    pub local: Option<IpAddr>,
+}

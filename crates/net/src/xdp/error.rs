@@ -1,0 +1,160 @@
+//! Errors of AF_XDP.
+
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// Reasons for which an interface cannot be used with AF_XDP.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum XdpError {
+    /// The interface does not exist, or is down.
+    #[error("there is no interface {interface} that is up")]
+    NoInterface {
+        /// The interface's name.
+        interface: String,
+    },
+    /// No interface has the address.
+    #[error("no interface that is up has the address {address}")]
+    NobodyHas {
+        /// The address.
+        address: IpAddr,
+    },
+    /// Packets to the address do not arrive on the interface.
+    #[error("{interface} does not have the address {address}")]
+    NotItsAddress {
+        /// The interface's name.
+        interface: String,
+        /// The address.
+        address: IpAddr,
+    },
+    /// The interface is not an Ethernet interface.
+    #[error("{interface} has no Ethernet address: AF_XDP reads and writes Ethernet frames")]
+    NoMac {
+        /// The interface's name.
+        interface: String,
+    },
+    /// There is no Ethernet between the interface and the next hop.
+    #[error(
+        "{interface} has no Ethernet neighbour towards {address}: AF_XDP writes Ethernet frames"
+    )]
+    NoEthernet {
+        /// The interface's name.
+        interface: String,
+        /// The next hop's address.
+        address: IpAddr,
+    },
+    /// The process lacks the required capabilities.
+    #[error(
+        "AF_XDP needs CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF and CAP_IPC_LOCK (root has them): {source}"
+    )]
+    NotAllowed {
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The memory for frames exceeds the limit for locked memory.
+    #[error(
+        "the memory for packets may not be locked: raise the limit (ulimit -l; LimitMEMLOCK= of a \
+         systemd unit) or give CAP_IPC_LOCK: {source}"
+    )]
+    NotLocked {
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The kernel was built without AF_XDP.
+    #[error("this kernel has no AF_XDP, it was built without CONFIG_XDP_SOCKETS: {source}")]
+    NotBuilt {
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The kernel does not support links of XDP programs.
+    #[error("AF_XDP needs Linux 5.9 or newer, and this is {release}: {source}")]
+    TooOld {
+        /// The kernel's release.
+        release: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The filter cannot be loaded, or the map of sockets cannot be created.
+    #[error("the filter for AF_XDP cannot be loaded: {source}")]
+    Filter {
+        /// The system's error, with the verifier's log.
+        source: io::Error,
+    },
+    /// The numbers of receive and transmit queues differ. A reply leaves by the queue of its query.
+    #[error(
+        "{interface} has {receive} queues for packets that come and {transmit} for those that go; \
+         AF_XDP needs as many (ethtool -L)"
+    )]
+    Queues {
+        /// The interface's name.
+        interface: String,
+        /// Receive queues.
+        receive: u32,
+        /// Transmit queues.
+        transmit: u32,
+    },
+    /// The filter is attached, and the interface has no link.
+    #[error(
+        "{interface} has no link for {} s after the filter was attached: is the cable in, and the other end up?",
+        waited.as_secs_f64()
+    )]
+    NoLink {
+        /// The interface's name.
+        interface: String,
+        /// Time waited for the link.
+        waited: Duration,
+    },
+    /// The interface disappeared while in use.
+    #[error("{interface} does not take or give packets any more: {source}")]
+    Lost {
+        /// The interface's name.
+        interface: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// None of the tried modes works on this interface.
+    #[error("{interface} does not do AF_XDP here: {}", .tried.join("; "))]
+    NoWay {
+        /// The interface's name.
+        interface: String,
+        /// Each mode that was tried, with its error.
+        tried: Vec<String>,
+    },
+}
+
+impl XdpError {
+    /// True if the kernel, the driver or this process lacks something, so that sockets are the remaining choice.
+    /// Otherwise the request itself is wrong.
+    pub fn is_a_lack(&self) -> bool {
+        match self {
+            XdpError::NotAllowed { .. }
+            | XdpError::NotLocked { .. }
+            | XdpError::NotBuilt { .. }
+            | XdpError::TooOld { .. }
+            | XdpError::Filter { .. }
+            | XdpError::Queues { .. }
+            | XdpError::NoWay { .. } => true,
+            XdpError::NoInterface { .. }
+            | XdpError::NobodyHas { .. }
+            | XdpError::NotItsAddress { .. }
+            | XdpError::NoMac { .. }
+            | XdpError::NoEthernet { .. }
+            | XdpError::NoLink { .. }
+            | XdpError::Lost { .. } => false,
+        }
+    }
+}
+
+pub(super) fn refused(source: io::Error) -> XdpError {
+    if is_not_allowed(&source) {
+        XdpError::NotAllowed { source }
+    } else {
+        XdpError::Filter { source }
+    }
+}
+
+/// True if a capability is missing. The verifier returns `EACCES` for a program that it rejects.
+fn is_not_allowed(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EPERM)
+}

@@ -1,0 +1,289 @@
+//! The sending and the receiving half of a queue.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use method::units::Nanos;
+
+use super::frame::{self, Link, Own};
+use super::mode::Way;
+use super::outbox::Outbox;
+use super::queue::{Incoming, Outgoing, Queue};
+
+/// Maximum time that a sender retries while the kernel has no room.
+const HELD: Duration = Duration::from_millis(5);
+
+/// Sender and receiver of one queue, for a thread that sends queries and replies on it.
+pub struct Exchange {
+    /// Sending half.
+    pub sender: Sender,
+    /// Receiving half.
+    pub receiver: Receiver,
+}
+
+impl Exchange {
+    pub(super) fn new(queue: Queue, way: Way, own: Own) -> Exchange {
+        let (sender, incoming) = Sender::split(queue, way);
+        Exchange { sender, receiver: Receiver { queues: vec![incoming], own, unreadable: 0 } }
+    }
+}
+
+/// Sends datagrams by AF_XDP.
+pub struct Sender {
+    outgoing: Outgoing,
+    /// Addresses of the free frames.
+    free: Vec<u64>,
+    /// Total number of frames.
+    frames: usize,
+    /// True if the kernel has copied the data when a send call returns.
+    copies: bool,
+}
+
+impl Sender {
+    pub(super) fn split(queue: Queue, way: Way) -> (Sender, Incoming) {
+        let (outgoing, incoming, own) = queue.split();
+        let free: Vec<u64> = own.collect();
+        let (frames, copies) = (free.len(), way != Way::ZeroCopy);
+        (Sender { outgoing, free, frames, copies }, incoming)
+    }
+
+    /// Sends the datagrams that are concatenated in `payloads`, each `length` octets long, over `link`. Both addresses
+    /// must be of the same family. Returns the number of datagrams that fitted, counted from the first. If the kernel
+    /// copies, these have reached the device, or the interface has dropped and counted them; with zero-copy they are
+    /// queued for the device.
+    ///
+    /// # Errors
+    /// If the interface is gone, or `TimedOut` if the device accepts no packet for 5 ms. The state of the datagrams is
+    /// then unknown.
+    ///
+    /// # Panics
+    /// If `length` is 0 or a datagram of that length does not fit into a frame.
+    pub fn send(
+        &mut self,
+        payloads: &[u8],
+        length: usize,
+        link: &Link,
+        from: SocketAddr,
+        to: SocketAddr,
+    ) -> io::Result<usize> {
+        let mut taken = 0;
+        for payload in payloads.chunks(length) {
+            if !self.place(link, from, to, payload) {
+                break;
+            }
+            taken += 1;
+        }
+        self.flush()?;
+        Ok(taken)
+    }
+
+    /// Moves the datagrams of the outbox into the transmit ring, to be sent by [`Sender::flush`]; the outbox is empty
+    /// afterwards. Returns the number of datagrams, counted from the last, that did not fit.
+    pub fn put(&mut self, outbox: &mut Outbox) -> usize {
+        let mut refused = 0;
+        for (link, from, to, payload) in outbox.datagrams() {
+            let is_placed = refused == 0
+                && (self.place(link, from, to, payload)
+                    || (self.makes_room() && self.place(link, from, to, payload)));
+            refused += usize::from(!is_placed);
+        }
+        outbox.clear();
+        refused
+    }
+
+    /// Puts a datagram into the transmit ring; returns false if there is no room.
+    #[inline]
+    fn place(&mut self, link: &Link, from: SocketAddr, to: SocketAddr, payload: &[u8]) -> bool {
+        let Some(address) = self.free_frame() else { return false };
+        let octets = frame::write(self.outgoing.frame(address), link, from, to, payload);
+        let is_placed = self.outgoing.send(address, octets);
+        if !is_placed {
+            self.free.push(address);
+        }
+        is_placed
+    }
+
+    /// Makes the kernel send the queued datagrams.
+    ///
+    /// # Errors
+    /// Same as [`Sender::send`].
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.outgoing.flush()?;
+        if self.copies && self.outgoing.is_held() {
+            self.insist()?;
+        }
+        Ok(())
+    }
+
+    /// Sends queued datagrams to free frames; returns false if no frame becomes free within 5 ms.
+    #[cold]
+    fn makes_room(&mut self) -> bool {
+        let give_up = Instant::now() + HELD;
+        loop {
+            if self.flush().is_err() {
+                return false;
+            }
+            self.reap();
+            if !self.free.is_empty() {
+                return true;
+            }
+            if Instant::now() > give_up {
+                return false;
+            }
+        }
+    }
+
+    /// Waits up to `limit` until the device has sent all queued datagrams; returns the number of unsent ones.
+    pub fn settle(&mut self, limit: Duration) -> usize {
+        let give_up = Instant::now() + limit;
+        loop {
+            self.reap();
+            let unsent = self.frames - self.free.len();
+            if unsent == 0 || Instant::now() > give_up || self.flush().is_err() {
+                return unsent;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// True if the device itself reads the frames when it sends them ([`Way::ZeroCopy`]).
+    pub fn is_read_by_device(&self) -> bool {
+        !self.copies
+    }
+
+    /// Reclaims the frames of packets that have been sent.
+    fn reap(&mut self) {
+        while let Some(address) = self.outgoing.left() {
+            self.free.push(address);
+        }
+    }
+
+    /// Returns a free frame.
+    #[inline]
+    fn free_frame(&mut self) -> Option<u64> {
+        if self.free.is_empty() {
+            self.reap();
+        }
+        self.free.pop()
+    }
+
+    /// Retries sending while the kernel has no room.
+    #[cold]
+    fn insist(&mut self) -> io::Result<()> {
+        let give_up = Instant::now() + HELD;
+        while self.outgoing.is_held() {
+            if Instant::now() > give_up {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.outgoing.flush()?;
+        }
+        Ok(())
+    }
+}
+
+/// A datagram received by AF_XDP.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrived<'a> {
+    /// Payload.
+    pub bytes: &'a [u8],
+    /// Source address and port.
+    pub source: SocketAddr,
+    /// Destination address and port on this host.
+    pub destination: SocketAddr,
+    /// Ethernet addresses of a frame back to the sender.
+    pub link: Link,
+    /// Receive time at the filter, on the monotonic clock.
+    pub received: Nanos,
+    /// True if the sender left the checksum to a network card. The kernel does so with every datagram that carries
+    /// several joined ones (`UDP_SEGMENT`).
+    pub checksum_left: bool,
+}
+
+/// Receives datagrams by AF_XDP.
+pub struct Receiver {
+    pub(super) queues: Vec<Incoming>,
+    pub(super) own: Own,
+    pub(super) unreadable: u64,
+}
+
+impl Receiver {
+    /// Returns the sockets of all queues for polling; a socket is readable if its queue has a packet.
+    pub fn sockets(&self) -> impl ExactSizeIterator<Item = impl AsFd + '_> {
+        self.queues.iter().map(AsFd::as_fd)
+    }
+
+    /// Passes up to `most` datagrams of one queue to `each`; returns the number of packets, readable or not.
+    ///
+    /// # Errors
+    /// If the interface is gone.
+    ///
+    /// # Panics
+    /// If there is no such queue.
+    pub fn receive(
+        &mut self,
+        queue: usize,
+        most: usize,
+        mut each: impl FnMut(&Arrived<'_>),
+    ) -> io::Result<usize> {
+        let incoming = &mut self.queues[queue];
+        let mut packets = 0;
+        while packets < most {
+            let Some(packet) = incoming.receive() else { break };
+            packets += 1;
+            let read = incoming.frame(packet).and_then(|(stamp, frame)| {
+                let moment = Nanos(u64::from_ne_bytes(stamp));
+                arrived(frame, packet.length(), &self.own, moment)
+            });
+            match read {
+                Some(arrived) => each(&arrived),
+                None => self.unreadable += 1,
+            }
+            incoming.release(packet);
+        }
+        incoming.publish();
+        if incoming.wants_frames() {
+            incoming.wait(Duration::ZERO)?;
+        }
+        Ok(packets)
+    }
+
+    /// Returns the number of packets that were claimed but found no room since the client was opened.
+    ///
+    /// # Errors
+    /// See getsockopt(2). The number of drops is then unknown.
+    pub fn drops(&self) -> io::Result<u64> {
+        self.queues.iter().map(Incoming::drops).sum()
+    }
+
+    /// Returns the number of claimed packets that are not datagrams of other hosts: wrong checksums, inconsistent
+    /// lengths, or this host's own addresses as their source.
+    pub fn unreadable(&self) -> u64 {
+        self.unreadable
+    }
+}
+
+/// Parses the datagram in the packet that occupies the first `length` octets of a frame.
+#[inline]
+fn arrived<'a>(frame: &'a [u8], length: usize, own: &Own, received: Nanos) -> Option<Arrived<'a>> {
+    let packet = frame.get(..length)?;
+    let found = frame::read(packet, own)?;
+    Some(Arrived {
+        bytes: &packet[found.payload],
+        source: found.source,
+        destination: found.destination,
+        link: frame::link_back(packet),
+        received,
+        checksum_left: found.checksum_left,
+    })
+}
+
+/// Parses a packet as a [`Receiver`] does; `by_cable`: the interface is a network card. For fuzzers, which have no
+/// interface.
+#[doc(hidden)]
+pub fn receive_frame(frame: &[u8], length: usize, by_cable: bool) -> Option<Arrived<'_>> {
+    let own = Own::default().whose_checksums_may_be_left(!by_cable);
+    arrived(frame, length, &own, Nanos(0))
+}

@@ -1,0 +1,389 @@
+//! Interfaces that are opened for AF_XDP: the filter attached, a socket for each queue.
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::if_nametoindex;
+
+use super::bpf::{Attached, Hook, Program, SocketMap};
+use super::error::{XdpError, refused};
+use super::exchange::Exchange;
+use super::filter::{self, Claim, Taken};
+use super::frame::Own;
+use super::mode::{Mode, Way};
+use super::queue::{self, Queue, Room};
+use super::server::Server;
+use crate::ethtool;
+use crate::interfaces::{address_of, held};
+use crate::neighbour::link_address;
+use crate::socket::scope_of;
+
+/// An interface on which claimed datagrams are received by AF_XDP.
+pub struct Interface {
+    pub(super) way: Way,
+    pub(super) queues: Vec<Queue>,
+    pub(super) own: Own,
+}
+
+impl Interface {
+    /// Opens all queues of an interface for the datagrams of these claims.
+    ///
+    /// # Errors
+    /// See [`XdpError`].
+    pub fn open(name: &str, claims: &[Claim], mode: Mode) -> Result<Interface, XdpError> {
+        Interface::open_own(name, claims, mode, |_| Room::SERVER)
+    }
+
+    /// Opens an interface also for threads that send queries on its queues ([`Interface::into_exchanges`]).
+    ///
+    /// # Errors
+    /// See [`XdpError`].
+    pub fn open_both(name: &str, claims: &[Claim], mode: Mode) -> Result<Interface, XdpError> {
+        Interface::open_own(name, claims, mode, |_| Room::BOTH)
+    }
+
+    fn open_own(
+        name: &str,
+        claims: &[Claim],
+        mode: Mode,
+        room: fn(u32) -> Room,
+    ) -> Result<Interface, XdpError> {
+        let found = find(name)?;
+        let its: Vec<IpAddr> =
+            addresses().filter(|(of, _)| of == name).map(|(_, address)| address.ip()).collect();
+        let mut wanted = claims.iter().filter_map(Claim::only_address);
+        if let Some(address) = wanted.find(|address| !its.contains(address)) {
+            return Err(XdpError::NotItsAddress { interface: name.to_owned(), address });
+        }
+        let opened = Interface::open_found(&found, claims, mode, room)?;
+        // A server may be started before its network is up.
+        let _ = await_link(name, LINK);
+        Ok(opened)
+    }
+
+    /// Opens the queues without checking the claims against the interface's addresses; `room` is the capacity of each
+    /// queue, given the number of queues.
+    pub(super) fn open_found(
+        found: &Found,
+        claims: &[Claim],
+        mode: Mode,
+        room: fn(u32) -> Room,
+    ) -> Result<Interface, XdpError> {
+        let count = count_queues(&found.facts)?;
+        let name = &found.facts.name;
+        let mut tried = Vec::new();
+        for &way in mode.ways() {
+            match open_way(found, count, claims, way, room(count))? {
+                Ok(queues) => {
+                    let is_card = is_card(found.facts.driver.as_ref());
+                    let own = own_addresses(name).whose_checksums_may_be_left(!is_card);
+                    return Ok(Interface { way, queues, own });
+                }
+                Err(error) if is_busy(&error) => {
+                    let hook = way.hook().word();
+                    tried.push(format!(
+                        "{way}: {error}; another program has it, or has left its filter on it: \
+                         ip link set dev {name} {hook} off"
+                    ));
+                }
+                Err(error) => tried.push(format!("{way}: {error}")),
+            }
+        }
+        Err(XdpError::NoWay { interface: name.clone(), tried })
+    }
+
+    /// Returns the attach mode in use.
+    pub fn way(&self) -> Way {
+        self.way
+    }
+
+    /// Returns sender and receiver of each queue, if the interface was opened for both.
+    pub fn into_exchanges(self) -> Vec<Exchange> {
+        let Interface { way, queues, own } = self;
+        queues.into_iter().map(|queue| Exchange::new(queue, way, own.clone())).collect()
+    }
+
+    /// Returns a server for each queue.
+    pub fn into_servers(self) -> Vec<Server> {
+        let Interface { queues, own, .. } = self;
+        queues.into_iter().map(|queue| Server::new(queue, own.clone())).collect()
+    }
+}
+
+/// Waits until an interface has its link: some drivers set up their queues again for a filter, and lose the link
+/// meanwhile.
+///
+/// # Errors
+/// [`XdpError::NoLink`] after `limit`.
+pub(super) fn await_link(name: &str, limit: Duration) -> Result<(), XdpError> {
+    let give_up = Instant::now() + limit;
+    // If the driver does not report the link state, there is nothing to wait for.
+    while ethtool::has_link(name) == Some(false) {
+        if Instant::now() > give_up {
+            return Err(XdpError::NoLink { interface: name.to_owned(), waited: limit });
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+/// Maximum time that an interface may be without link after a filter was attached.
+pub(super) const LINK: Duration = Duration::from_secs(10);
+
+/// Time after which a busy queue is considered to belong to another program. The kernel releases a queue a moment after
+/// the program that used it has ended.
+const RETURNED: Duration = Duration::from_secs(1);
+
+/// Returns the name of the interface that has an address and is up. For a link-local address, which several interfaces
+/// may have, the scope decides.
+///
+/// # Errors
+/// [`XdpError::NobodyHas`].
+pub fn interface_of(address: SocketAddr) -> Result<String, XdpError> {
+    let is_it = |has: &SocketAddr| {
+        has.ip() == address.ip() && [0, scope_of(has)].contains(&scope_of(&address))
+    };
+    let found = addresses().find(|(_, has)| is_it(has));
+    found.map(|(name, _)| name).ok_or(XdpError::NobodyHas { address: address.ip() })
+}
+
+/// True if a datagram received on this interface in this mode may consist of several, joined by the sender
+/// (`UDP_SEGMENT`) or by the kernel at a lower interface. This happens in generic mode with senders on this machine or
+/// on the host of this virtual machine, and on a bridge, bond or VLAN. A network card delivers each datagram as it
+/// arrived: the kernel joins none on an interface with such a filter.
+pub fn may_join(interface: &str, way: Way) -> bool {
+    way == Way::Generic && !is_card(ethtool::driver(interface).as_ref())
+}
+
+/// True for drivers of physical network cards, where packets arrive over a cable. The driver reports the interface of
+/// this thread's network namespace; /sys/class/net may show another one of the same name. An interface without driver
+/// information is not considered a card.
+fn is_card(driver: Option<&ethtool::Driver>) -> bool {
+    // Devices, unlike interfaces, are the same in every network namespace.
+    let is_device = |path: &str| fs::read_link(path).is_ok();
+    driver.is_some_and(|driver| is_of_cards(driver, is_device))
+}
+
+/// Buses of network cards by their sysfs names. Interfaces that exist only in the kernel have no bus, and those of
+/// virtual machines use others.
+const CARDS: [&str; 6] = ["pci", "usb", "platform", "auxiliary", "sdio", "mdio_bus"];
+
+/// True if a driver's device is on a bus of network cards; `is_device` checks if sysfs has a device at a path. Drivers
+/// report the device's name, only the bus, or, for USB, the path to the port.
+fn is_of_cards(driver: &ethtool::Driver, is_device: impl Fn(&str) -> bool) -> bool {
+    let place = driver.bus.as_str();
+    let is_on = |bus: &str| place == bus || is_device(&format!("/sys/bus/{bus}/devices/{place}"));
+    // virtio's own bus is behind a device of another bus, which its driver reports.
+    let tells_its_own = !place.is_empty() && driver.name != "virtio_net";
+    tells_its_own && (place.starts_with("usb-") || CARDS.into_iter().any(is_on))
+}
+
+/// Returns the names of all interfaces that are up, except loopback, each with each of its addresses; ports are 0.
+fn addresses() -> impl Iterator<Item = (String, SocketAddr)> {
+    let held = held().into_iter().flatten().filter(|held| !held.loopback);
+    held.map(|held| (held.interface, held.address))
+}
+
+/// Returns the addresses that no other host sending to this interface can have: all addresses of this host, including
+/// loopback and interfaces that are down. Addresses of link scope are included only if they belong to this interface.
+fn own_addresses(interface: &str) -> Own {
+    let all = getifaddrs().into_iter().flatten();
+    let own = all.filter_map(|entry| {
+        let address = address_of(&entry)?;
+        let is_its = !is_of_one_link(address.ip()) || entry.interface_name == interface;
+        is_its.then_some(address.ip())
+    });
+    own.collect()
+}
+
+/// True if a host on another link may have the same address (RFC 3927 §1.3, RFC 4291 §2.5.6).
+fn is_of_one_link(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    }
+}
+
+/// AF_XDP support of an interface.
+#[derive(Debug)]
+pub struct Probed {
+    /// Receive queues in use.
+    pub queues: u32,
+    /// Each attach mode, and the system's error if it does not work.
+    pub ways: Vec<(Way, io::Result<()>)>,
+}
+
+/// Tries all attach modes on an interface, with a filter that takes nothing.
+///
+/// # Errors
+/// See [`XdpError`]: there is no such interface, or privileges are missing.
+pub fn probe(name: &str) -> Result<Probed, XdpError> {
+    let found = find(name)?;
+    let queues = count_queues(&found.facts)?;
+    let mut ways = Vec::new();
+    for &way in Mode::Auto.ways() {
+        ways.push((way, open_way(&found, queues, &[], way, Room::SERVER)?.map(drop)));
+    }
+    Ok(Probed { queues, ways })
+}
+
+/// Checks the AF_XDP requirements of an interface that can be read without privileges.
+///
+/// # Errors
+/// See [`XdpError`]: there is no such interface, or it lacks an Ethernet address or queues.
+pub fn check(name: &str) -> Result<(), XdpError> {
+    count_queues(&find(name)?.facts).map(drop)
+}
+
+/// An interface that is up.
+pub(super) struct Found {
+    pub(super) index: u32,
+    pub(super) facts: ethtool::Interface,
+    /// Ethernet address.
+    pub(super) mac: [u8; 6],
+}
+
+/// Finds the interface with this name.
+pub(super) fn find(name: &str) -> Result<Found, XdpError> {
+    let lacking = || XdpError::NoInterface { interface: name.to_owned() };
+    let all = ethtool::interfaces().unwrap_or_default();
+    let facts = all.into_iter().find(|candidate| candidate.name == name).ok_or_else(lacking)?;
+    let index = if_nametoindex(name).map_err(|_| lacking())?;
+    let mac = link_address(name).ok().flatten();
+    let mac = mac.ok_or_else(|| XdpError::NoMac { interface: name.to_owned() })?;
+    Ok(Found { index, facts, mac })
+}
+
+/// Returns the number of queues of an interface; one if the driver does not report it.
+fn count_queues(facts: &ethtool::Interface) -> Result<u32, XdpError> {
+    let Some(ethtool::Queues { receive, transmit }) = facts.queues else { return Ok(1) };
+    if transmit < receive {
+        return Err(XdpError::Queues { interface: facts.name.clone(), receive, transmit });
+    }
+    Ok(receive.max(1))
+}
+
+/// Attaches the filter in one mode and opens a socket for each queue. The inner error means that interface or driver do
+/// not support that mode, or that another program uses them.
+fn open_way(
+    found: &Found,
+    count: u32,
+    claims: &[Claim],
+    way: Way,
+    room: Room,
+) -> Result<Result<Vec<Queue>, io::Error>, XdpError> {
+    let give_up = Instant::now() + RETURNED;
+    loop {
+        match try_way(found, count, claims, way, room)? {
+            Err(error) if is_busy(&error) && Instant::now() < give_up => {
+                thread::sleep(Duration::from_millis(10));
+            }
+            tried => return Ok(tried),
+        }
+    }
+}
+
+/// Does the same without waiting.
+fn try_way(
+    found: &Found,
+    count: u32,
+    claims: &[Claim],
+    way: Way,
+    room: Room,
+) -> Result<Result<Vec<Queue>, io::Error>, XdpError> {
+    if way.hook() == Hook::Driver && found.facts.driver.as_ref().is_some_and(is_bond) {
+        let error = "the kernel runs the filter of a bond at its members, and hands sockets of the bond \
+                     none of their packets";
+        return Ok(Err(io::Error::new(io::ErrorKind::Unsupported, error)));
+    }
+    // Checked first: a kernel without AF_XDP has no map for its sockets either, and gives no reason for that.
+    let opened: io::Result<Vec<_>> = (0..count).map(|_| queue::socket()).collect();
+    let opened = match opened {
+        Ok(opened) => opened,
+        Err(error) => return of_this_way(Step::Open, error, &release()).map(Err),
+    };
+    let sockets = SocketMap::new(count).map_err(refused)?;
+    let program = filter::program(claims, found.mac, Taken::Redirected(sockets.number()));
+    let program = Program::load(&program).map_err(refused)?;
+    let link = match program.attach(found.index, way.hook()) {
+        Ok(link) => link,
+        Err(error) => return of_this_way(Step::Attach, error, &release()).map(Err),
+    };
+    let attached = Arc::new(Attached { _link: link, sockets });
+    let mut queues = Vec::new();
+    for (number, socket) in (0..count).zip(opened) {
+        let zero_copy = way == Way::ZeroCopy;
+        match Queue::open(socket, (found.index, number), zero_copy, room, &attached) {
+            Ok(queue) => queues.push(queue),
+            Err(error) => return of_this_way(Step::Open, error, &release()).map(Err),
+        }
+    }
+    // Packets are redirected from here on.
+    for (number, queue) in queues.iter().enumerate() {
+        if let Err(source) = attached.sockets.insert(number as u32, queue.number()) {
+            return Err(XdpError::Filter { source });
+        }
+    }
+    Ok(Ok(queues))
+}
+
+/// Step that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Attaching the filter to the interface.
+    Attach,
+    /// Opening the socket of a queue.
+    Open,
+}
+
+/// Returns an error that concerns only this mode, so that another mode may work; `release` is the kernel's.
+///
+/// # Errors
+/// Causes that affect all modes: a missing capability, the limit of locked memory, a kernel without AF_XDP.
+fn of_this_way(step: Step, source: io::Error, release: &str) -> Result<io::Error, XdpError> {
+    match (step, source.raw_os_error()) {
+        (_, Some(libc::EPERM)) => Err(XdpError::NotAllowed { source }),
+        // XDP_UMEM_REG fails because RLIMIT_MEMLOCK is too small.
+        (Step::Open, Some(libc::ENOBUFS)) => Err(XdpError::NotLocked { source }),
+        (Step::Open, Some(libc::EAFNOSUPPORT)) => Err(XdpError::NotBuilt { source }),
+        // Drivers return this error, too. Links of XDP programs were added in Linux 5.9, as were the statistics that
+        // are read here.
+        (Step::Attach, Some(libc::EINVAL)) if is_before_links(release) => {
+            Err(XdpError::TooOld { release: release.to_owned(), source })
+        }
+        _ => Ok(source),
+    }
+}
+
+/// True if a release, such as `5.4.0-42-generic`, is older than Linux 5.9. False if it cannot be parsed.
+fn is_before_links(release: &str) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) < (5, 9),
+        _ => false,
+    }
+}
+
+/// Returns the kernel's release.
+fn release() -> String {
+    fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
+}
+
+/// True if the interface aggregates several others. Packets redirected at those are lost (`xsk_rcv_check` of
+/// net/xdp/xsk.c).
+fn is_bond(driver: &ethtool::Driver) -> bool {
+    driver.name == "bonding"
+}
+
+/// True if another program uses the interface, or a queue of it.
+fn is_busy(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+//! Modes of AF_XDP.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::bpf::Hook;
+
+/// Requested attach mode of AF_XDP.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// The fastest mode that interface and driver support.
+    #[default]
+    Auto,
+    /// The device writes into our memory; needs driver support.
+    ZeroCopy,
+    /// The filter runs in the driver, and the kernel copies the packets that it takes.
+    Copy,
+    /// The filter runs after the driver, and the kernel copies; works with every driver.
+    Generic,
+}
+
+/// Attach mode in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// See [`Mode::ZeroCopy`].
+    ZeroCopy,
+    /// See [`Mode::Copy`].
+    Copy,
+    /// See [`Mode::Generic`].
+    Generic,
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Way::ZeroCopy => "native, zero-copy",
+            Way::Copy => "native, copied",
+            Way::Generic => "generic, copied",
+        })
+    }
+}
+
+impl Mode {
+    /// Returns the mode's name as used in options and plans.
+    pub fn word(self) -> &'static str {
+        match self {
+            Mode::Auto => "auto",
+            Mode::ZeroCopy => "zero-copy",
+            Mode::Copy => "copy",
+            Mode::Generic => "generic",
+        }
+    }
+
+    /// Returns the modes to try, the fastest first.
+    pub(super) fn ways(self) -> &'static [Way] {
+        match self {
+            Mode::Auto => &[Way::ZeroCopy, Way::Copy, Way::Generic],
+            Mode::ZeroCopy => &[Way::ZeroCopy],
+            Mode::Copy => &[Way::Copy],
+            Mode::Generic => &[Way::Generic],
+        }
+    }
+}
+
+impl Way {
+    pub(super) fn hook(self) -> Hook {
+        match self {
+            Way::ZeroCopy | Way::Copy => Hook::Driver,
+            Way::Generic => Hook::Generic,
+        }
+    }
+}
