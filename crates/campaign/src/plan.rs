@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use tester::measurer::burst::Burst;
 use tester::measurer::expect::Prefix;
 use tester::measurer::plan::MAX_WINDOW_LIMIT_PCT;
-use tester::measurer::sources::SourceAddresses;
+use tester::measurer::plan::sources::SourceAddresses;
 use wire::name::NameRange;
 
 use crate::measures;

@@ -16,8 +16,8 @@ use net::address::{HostAddr, ServiceAddr};
 
 use super::addresses::{Addresses, FirstMatch, network};
 use super::draft::{Draft, Group, LEAST_OF_PREFIX, Origin, PrefixDraft, Told, Translation};
-use super::error::ImportError;
-use super::files::{DEEPEST, LONGEST_FILE, called};
+use super::error::{ImportError, LONGEST_FILE};
+use super::files::{DEEPEST, called};
 use super::notes::Place;
 use super::prefix;
 use super::statements::{Statement, Style, parse};

@@ -12,7 +12,13 @@ use toml::Value;
 use super::addresses::Addresses;
 use super::notes::{Notes, Place, shortened};
 use super::prefix::WELL_KNOWN;
-use super::{IsOwn, MAX_THREADS};
+
+/// Maximum number of worker threads of dns64d: one bit of a word for each.
+pub const MAX_THREADS: usize = 64;
+
+/// Returns true if a server with the listen addresses of the first argument would receive queries
+/// to the second argument itself.
+pub type IsOwn = fn(&[ServiceAddr], ServiceAddr) -> bool;
 
 /// A value with its origin.
 #[derive(Clone, Debug)]

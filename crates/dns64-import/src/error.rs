@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
-use super::files::LONGEST_FILE;
 use super::notes::Place;
+
+/// Maximum length of a configuration file, in octets: of dns64d, and of an imported server.
+pub const LONGEST_FILE: u64 = 1 << 20;
 
 /// Errors of an import.
 #[derive(Debug, thiserror::Error)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use glob::{MatchOptions, glob_with};
 
-use super::error::ImportError;
+use super::error::{ImportError, LONGEST_FILE};
 use super::notes::Place;
 
 /// Maximum nesting depth of included files; it also ends recursive includes.
@@ -22,9 +22,6 @@ pub(super) fn too_many(place: &Place) -> ImportError {
     let reason = "files include each other, or are too many".to_owned();
     ImportError::Syntax { place: place.clone(), reason }
 }
-
-/// Maximum length of a configuration file, in octets: of dns64d, and of an imported server.
-pub const LONGEST_FILE: u64 = 1 << 20;
 
 /// Reads a regular file of at most [`LONGEST_FILE`] octets. Opening a pipe fails instead of waiting
 /// for a writer, because a running dns64d that reloads its configuration must still handle signals.

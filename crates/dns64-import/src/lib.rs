@@ -35,21 +35,13 @@ mod values;
 
 use std::path::Path;
 
-use net::address::ServiceAddr;
-
 use self::draft::Draft;
-pub use self::error::ImportError;
-pub use self::files::{LONGEST_FILE, read_file};
+pub use self::draft::{IsOwn, MAX_THREADS};
+pub use self::error::{ImportError, LONGEST_FILE};
+pub use self::files::read_file;
 use self::files::{called, read};
 pub use self::local_zones::standard_local_zones;
 pub use self::notes::{Note, Place};
-
-/// Maximum number of worker threads of dns64d: one bit of a word for each.
-pub const MAX_THREADS: usize = 64;
-
-/// Returns true if a server with the listen addresses of the first argument would receive queries
-/// to the second argument itself.
-pub type IsOwn = fn(&[ServiceAddr], ServiceAddr) -> bool;
 
 /// Server of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

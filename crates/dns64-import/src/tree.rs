@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use saphyr_parser::{BufferedInput, Event, Parser, ScalarStyle, Tag};
 
-use super::error::ImportError;
-use super::files::{LONGEST_FILE, called, read};
+use super::error::{ImportError, LONGEST_FILE};
+use super::files::{called, read};
 use super::notes::{Place, shortened};
 
 /// Maximum nesting depth of lists and tables.

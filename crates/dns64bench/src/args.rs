@@ -1,6 +1,7 @@
 //! Command line definitions; parsing does no I/O.
 
 mod clients;
+mod common;
 mod conform;
 pub(crate) mod help;
 mod try_server;
@@ -18,14 +19,15 @@ use method::pacing::PacingLimits;
 use method::units::{Qps, Share};
 use tester::measurer::burst::Burst;
 use tester::measurer::expect::Prefix;
-use tester::measurer::shards::Moment;
-use tester::measurer::sources::SourceAddresses;
+use tester::measurer::plan::shard::Moment;
+use tester::measurer::plan::sources::SourceAddresses;
 use wire::name::{Domain, NameRange};
 
 pub(crate) use clients::{
     ClosedLoop, Dns64perf, Experiments, Family, IntervalFiles, Questions, Resperf, Timing,
     Transport,
 };
+pub(crate) use common::{Asking, Display};
 pub(crate) use conform::{Conform, StatusPlace};
 use help::{
     AUTH, CHECKS, COMPARISON, FAULTS, FILES, LOAD, NAMES, PACING, QUESTIONS, REPLIES, SEARCH,
@@ -209,29 +211,6 @@ pub(crate) struct Traffic {
     /// Write a record of every query to this .csv (dns64perf++ format) or .parquet file
     #[arg(long, value_name = "FILE", help_heading = FILES)]
     pub(crate) records: Option<PathBuf>,
-}
-
-/// Options of the liveness check.
-#[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct Asking {
-    /// Probe the server before the first trial, and after a trial with no valid reply: no reply within
-    /// 6 s, or replies that are all wrong in the same way, end the command with status 4
-    #[arg(long, value_name = "YES", default_value_t = true, action = clap::ArgAction::Set, help_heading = SERVER)]
-    pub(crate) liveness: bool,
-}
-
-/// Options for displaying results.
-#[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct Display {
-    /// Print one JSON object
-    #[arg(long, help_heading = FILES)]
-    pub(crate) json: bool,
-    /// No progress, and results only
-    #[arg(long, short, help_heading = FILES)]
-    pub(crate) quiet: bool,
-    /// Show the running measurement to Prometheus at this address, under /metrics
-    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address, help_heading = FILES)]
-    pub(crate) metrics: Option<SocketAddr>,
 }
 
 /// Criteria for valid replies, and the share of them at which a trial passes.

@@ -14,29 +14,10 @@ use serde_json::{Value, json};
 use tester::client::Connections;
 use tester::intervals::{Interval, Intervals};
 
-use crate::output::{Failure, fill, open};
+use crate::output::{Failure, fill, open, rcodes};
 
 /// Version of the dns-metrics schema: the state of its repository on that day.
 const SCHEMA: u64 = 20_230_209;
-/// Names of the RCODEs that fit into a header (IANA).
-const RCODES: [&str; 16] = [
-    "NOERROR",
-    "FORMERR",
-    "SERVFAIL",
-    "NXDOMAIN",
-    "NOTIMP",
-    "REFUSED",
-    "YXDOMAIN",
-    "YXRRSET",
-    "NXRRSET",
-    "NOTAUTH",
-    "NOTZONE",
-    "DSOTYPENI",
-    "RESERVED12",
-    "RESERVED13",
-    "RESERVED14",
-    "RESERVED15",
-];
 
 /// Returns the command line, without the secrets of keys.
 pub(crate) fn arguments() -> impl Iterator<Item = String> {
@@ -50,16 +31,6 @@ pub(crate) fn arguments() -> impl Iterator<Item = String> {
             _ => word,
         }
     })
-}
-
-/// Returns the name of an RCODE.
-pub(crate) fn rcode_name(rcode: u8) -> &'static str {
-    RCODES.get(usize::from(rcode)).copied().unwrap_or("extended")
-}
-
-/// Returns the received RCODEs with their counts.
-pub(crate) fn rcodes(counts: &[u64; 16]) -> impl Iterator<Item = (&'static str, u64)> {
-    RCODES.into_iter().zip(*counts).filter(|&(_, n)| n > 0)
 }
 
 /// Load that the files describe.

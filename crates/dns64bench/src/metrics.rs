@@ -328,7 +328,7 @@ fn counter<'a>(
 
 #[cfg(test)]
 mod tests {
-    use tester::measurer::shards::{Moment, ShardPlan};
+    use tester::measurer::plan::shard::{Moment, ShardPlan};
 
     use super::*;
 

@@ -26,7 +26,6 @@ use tester::measurer::result::{Priority, Rtt, Sending, TrialResult};
 use tester::past_stack::PastStack;
 
 use crate::colour;
-use crate::intervals::rcode_name;
 use crate::lines::fitted;
 
 /// Maximum number of characters of an error; it may quote the end of a log.
@@ -426,6 +425,36 @@ pub(crate) fn fill_text(
     text: impl FnOnce() -> String,
 ) -> Result<(), Failure> {
     fill(file, |out| Ok(out.write_all(text().as_bytes())?))
+}
+
+/// Returns the name of an RCODE.
+pub(crate) fn rcode_name(rcode: u8) -> &'static str {
+    RCODES.get(usize::from(rcode)).copied().unwrap_or("extended")
+}
+
+/// Names of the RCODEs that fit into a header (IANA).
+const RCODES: [&str; 16] = [
+    "NOERROR",
+    "FORMERR",
+    "SERVFAIL",
+    "NXDOMAIN",
+    "NOTIMP",
+    "REFUSED",
+    "YXDOMAIN",
+    "YXRRSET",
+    "NXRRSET",
+    "NOTAUTH",
+    "NOTZONE",
+    "DSOTYPENI",
+    "RESERVED12",
+    "RESERVED13",
+    "RESERVED14",
+    "RESERVED15",
+];
+
+/// Returns the received RCODEs with their counts.
+pub(crate) fn rcodes(counts: &[u64; 16]) -> impl Iterator<Item = (&'static str, u64)> {
+    RCODES.into_iter().zip(*counts).filter(|&(_, n)| n > 0)
 }
 
 #[cfg(test)]

@@ -22,8 +22,8 @@ use tester::client::{
 };
 use tester::delay_line::Delay;
 use tester::measurer::expect::Expectation;
+use tester::measurer::plan::shard::ShardPlan;
 use tester::measurer::plan::{PlanError, Spin, Subject, TrialPlan};
-use tester::measurer::shards::ShardPlan;
 use tester::past_stack::XdpConfig;
 use wire::name::{Domain, NameRange};
 

@@ -6,15 +6,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::noncompliance::{Noncompliance, Server};
+use crate::noncompliance::{COMPLIANT_REPEATS, Noncompliance, Server};
 use crate::pacing::PacingLimits;
 use crate::precision::overstatement;
 use crate::selftest::MIN_DELTA;
 use crate::units::{Nanos, Qps};
 use crate::verdict::Acceptance;
 
-/// Minimum number of repetitions required by RFC 8219 §9.2.
-pub const COMPLIANT_REPEATS: u32 = 20;
 /// Default limit of AuthDNS's processing time (99.9th percentile), above which a trial is invalid.
 pub const DEFAULT_AUTH_LIMIT: Nanos = Nanos::from_millis(10);
 /// Minimum trial duration of RFC 8219 §9.2.

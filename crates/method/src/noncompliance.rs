@@ -4,9 +4,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::compliance::COMPLIANT_REPEATS;
 use crate::selftest::MIN_DELTA;
 use crate::units::{Nanos, Qps, counted};
+
+/// Minimum number of repetitions required by RFC 8219 §9.2.
+pub const COMPLIANT_REPEATS: u32 = 20;
 
 /// The server that the Measurer queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]

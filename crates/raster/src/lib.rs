@@ -5,43 +5,15 @@
 #![forbid(unsafe_code)]
 
 mod pdf;
-
-use std::sync::{Arc, LazyLock};
+mod svg;
 
 use resvg::tiny_skia::{Pixmap, Transform};
-use resvg::usvg::{Options, Tree, fontdb};
+use resvg::usvg::Tree;
 
-/// Family of the only font.
-const FAMILY: &str = "DejaVu Sans";
+use svg::OPTIONS;
 
 pub use pdf::pdf;
-
-static OPTIONS: LazyLock<Options<'static>> = LazyLock::new(options);
-
-/// Errors of [`png`] and [`pdf`].
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PaintError {
-    /// The text is not SVG.
-    #[error("not an SVG: {0}")]
-    Svg(#[from] resvg::usvg::Error),
-    /// The picture is empty or too large.
-    #[error("a picture of {width} × {height} pixels cannot be drawn")]
-    Size {
-        /// Width in pixels.
-        width: u32,
-        /// Height in pixels.
-        height: u32,
-    },
-    /// The picture cannot be encoded as PNG.
-    #[error("the picture cannot be encoded: {0}")]
-    Encoding(String),
-    /// The SVG has elements that [`pdf`] does not convert.
-    #[error(
-        "gradients, patterns, pictures, clip paths, masks and filters cannot be converted to PDF"
-    )]
-    Unsupported,
-}
+pub use svg::PaintError;
 
 /// Renders an SVG with `scale` pixels for each of its units.
 ///
@@ -59,15 +31,6 @@ fn draw(svg: &str, scale: f32) -> Result<Pixmap, PaintError> {
     let mut picture = Pixmap::new(width, height).ok_or(PaintError::Size { width, height })?;
     resvg::render(&tree, Transform::from_scale(scale, scale), &mut picture.as_mut());
     Ok(picture)
-}
-
-/// The font is used for every family, because no other font is available.
-fn options() -> Options<'static> {
-    let mut fonts = fontdb::Database::new();
-    fonts.load_font_data(dejavu::sans::regular().to_vec());
-    fonts.set_sans_serif_family(FAMILY);
-    fonts.set_serif_family(FAMILY);
-    Options { fontdb: Arc::new(fonts), font_family: FAMILY.into(), ..Options::default() }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use resvg::usvg::{
     FillRule, Group, LineCap, LineJoin, Node, Paint, PaintOrder, Path, Stroke, Tree,
 };
 
-use crate::{OPTIONS, PaintError};
+use crate::svg::{OPTIONS, PaintError};
 
 /// Compression level of the page: 6 is the default of zlib.
 const LEVEL: u8 = 6;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use method::units::counted;
 use serde::{Deserialize, Serialize};
-use tester::measurer::sources::SourceAddresses;
+use tester::measurer::plan::sources::SourceAddresses;
 
 use super::{AuthPlan, Plan, Topology};
 use crate::point::{Cores, Point};

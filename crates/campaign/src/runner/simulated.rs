@@ -16,9 +16,9 @@ use tester::authdns::counters::AuthCounters;
 use tester::authdns::part::AuthPart;
 use tester::client::experiments::Experiments;
 use tester::measurer::burst::SendCost;
+use tester::measurer::plan::shard::{Moment, ShardPlan};
 use tester::measurer::plan::{Subject, TrialPlan};
 use tester::measurer::result::{Rtt, TrialResult};
-use tester::measurer::shards::{Moment, ShardPlan};
 
 use super::hosts::{Hosts, Machines};
 use super::testers::{of_shard, spoiled, with_hosts};

@@ -21,8 +21,8 @@ use method::units::Nanos;
 use net::clock;
 use tester::measurer::merge::{Given, Offsets, merge};
 use tester::measurer::plan::TrialPlan;
+use tester::measurer::plan::shard::{Moment, ShardPlan};
 use tester::measurer::result::TrialResult;
-use tester::measurer::shards::{Moment, ShardPlan};
 
 use super::CampaignError;
 use super::hosts::{LOOK, RESULT, RealHosts, auth_lives, measure};

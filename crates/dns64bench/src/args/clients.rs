@@ -14,9 +14,9 @@ use tester::measurer::expect::Prefix;
 use wire::name::{Domain, NameRange};
 use wire::tsig::Key;
 
+use super::common::{Asking, Display};
 use super::help::{self, FILES, LOAD, NAMES, PERF2, QUESTIONS, REPLIES, SERVER, THREADS};
 use super::values::{CpuList, Server, like, parse_cpus, parse_time};
-use super::{Asking, Display};
 
 /// Transport of queries: datagrams, persistent connections, or datagrams with a retry of truncated answers over TCP.
 /// The variants have no comments, because clap would switch the complete help to its long style.

@@ -7,7 +7,7 @@ use clap::Args;
 use tester::measurer::expect::Prefix;
 use wire::name::Domain;
 
-use super::Display;
+use super::common::Display;
 use super::help::{AUTH, NAMES, REPLIES, SERVER};
 use super::values::{Server, parse_address, parse_time};
 

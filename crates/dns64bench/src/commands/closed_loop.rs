@@ -17,10 +17,10 @@ use tester::measurer::liveness;
 use wire::name::Domain;
 
 use crate::args::{ClosedLoop, Experiments};
-use crate::intervals::{Load, rcode_name};
+use crate::intervals::Load;
 use crate::output::{
     DUT_FAILED, Failure, INTERRUPTED, Outcome, counted, grouped, print_json, print_rtt,
-    print_wrong, rounded,
+    print_wrong, rcode_name, rounded,
 };
 use crate::{interruption, metrics, progress};
 

@@ -14,8 +14,8 @@ use tester::client::ramp::{self, Bucket, Ending, RampPlan, RampResult, Status};
 
 use crate::args::Resperf;
 use crate::interruption;
-use crate::intervals::{Files, Load, arguments, rcodes};
-use crate::output::{Failure, INTERRUPTED, Outcome, wrong_line};
+use crate::intervals::{Files, Load, arguments};
+use crate::output::{Failure, INTERRUPTED, Outcome, rcodes, wrong_line};
 
 /// Pacing errors above this percentage in an interval are reported.
 const PACING_PCT: f64 = 1.0;

@@ -10,8 +10,6 @@ use wire::rcode::Rcode;
 use wire::template::HEADER_LEN;
 use wire::view::{CLASS_IN, Message, rtype};
 
-use super::counters::{Kind, QueryType};
-
 /// Maximum UDP payload, offered and never exceeded (dnsflagday.net/2020; RFC 9715 §3.1 recommends at most 1400).
 pub const MAX_UDP: usize = 1232;
 /// UDP payload that every client accepts (RFC 1035 §2.3.4).
@@ -31,6 +29,38 @@ pub enum AuthTransport {
     Udp,
     /// TCP: the reply may have the maximum message length.
     Tcp,
+}
+
+/// Result of a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// NOERROR with a record.
+    Answer,
+    /// NOERROR without a record: the name exists, and has none of this type.
+    NoData,
+    /// NXDOMAIN: our zone has no such name.
+    NxDomain,
+    /// REFUSED: outside the zone.
+    Refused,
+    /// FORMERR: a query that cannot be parsed.
+    FormErr,
+    /// NOTIMP: not a query.
+    NotImp,
+    /// BADVERS: an unsupported EDNS version.
+    BadVers,
+    /// No reply: a response, or too short for a header.
+    Ignored,
+}
+
+/// Types of queries that a DNS64 server sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueryType {
+    /// A, from which a DNS64 server synthesizes AAAA records.
+    A,
+    /// AAAA, which a DNS64 server queries to check for native records.
+    Aaaa,
+    /// Any other type, and queries without a readable question.
+    Other,
 }
 
 /// Result of answering a query.

@@ -13,10 +13,9 @@ use std::thread;
 use std::time::Duration;
 
 use net::interfaces::Held;
+use net::socket::scope_of;
 use net::tap::Tap;
 use serde::{Deserialize, Serialize};
-
-use super::host_drops::is_of;
 
 /// Maximum number of watched addresses; more would slow each packet down.
 const MOST_TAPS: usize = 32;
@@ -142,6 +141,13 @@ fn places(
         }
     }
     places
+}
+
+/// True if a server on `address` listens on this interface's address. Several interfaces may have the same link-local
+/// address; the scope selects one.
+pub(super) fn is_of(address: SocketAddr, held: &Held) -> bool {
+    address.ip().to_canonical() == held.address.ip()
+        && [0, scope_of(&held.address)].contains(&scope_of(&address))
 }
 
 #[cfg(test)]

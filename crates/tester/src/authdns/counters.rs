@@ -7,42 +7,10 @@ use method::reason::ZoneFacts;
 use method::units::Nanos;
 use serde::{Deserialize, Serialize};
 
-use super::answer::Answered;
+use super::answer::{Answered, Kind, QueryType};
 use super::host_drops::HostDrops;
 use super::times::Times;
 use crate::past_stack::PastStack;
-
-/// Result of a query.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// NOERROR with a record.
-    Answer,
-    /// NOERROR without a record: the name exists, and has none of this type.
-    NoData,
-    /// NXDOMAIN: our zone has no such name.
-    NxDomain,
-    /// REFUSED: outside the zone.
-    Refused,
-    /// FORMERR: a query that cannot be parsed.
-    FormErr,
-    /// NOTIMP: not a query.
-    NotImp,
-    /// BADVERS: an unsupported EDNS version.
-    BadVers,
-    /// No reply: a response, or too short for a header.
-    Ignored,
-}
-
-/// Types of queries that a DNS64 server sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QueryType {
-    /// A, from which a DNS64 server synthesizes AAAA records.
-    A,
-    /// AAAA, which a DNS64 server queries to check for native records.
-    Aaaa,
-    /// Any other type, and queries without a readable question.
-    Other,
-}
 
 const KINDS: usize = 8;
 const TYPES: usize = 3;

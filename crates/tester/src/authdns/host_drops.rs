@@ -29,11 +29,10 @@ use method::units::Nanos;
 use net::drops::{InterfaceCounters, Outward, UdpErrors, interface_counters, udp_errors};
 use net::interfaces::{Held, held};
 use net::queueing::{Queueing, disciplines};
-use net::socket::scope_of;
 use net::xdp::Way;
 use serde::{Deserialize, Serialize};
 
-use super::arrivals::Taps;
+use super::arrivals::{Taps, is_of};
 use super::glances::Glances;
 use crate::interface_drops::beyond_disciplines;
 use crate::past_stack::PastStack;
@@ -356,13 +355,6 @@ fn interfaces_of(listen: &[SocketAddr], held: &[Held]) -> (Vec<String>, Scope) {
     names.sort_unstable();
     names.dedup();
     (names, Scope { everywhere, beyond_loopback })
-}
-
-/// True if a server on `address` listens on this interface's address. Several interfaces may have the same link-local
-/// address; the scope selects one.
-pub(super) fn is_of(address: SocketAddr, held: &Held) -> bool {
-    address.ip().to_canonical() == held.address.ip()
-        && [0, scope_of(&held.address)].contains(&scope_of(&address))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use method::units::Nanos;
 
-use super::counters::QueryType;
+use super::answer::QueryType;
 
 /// Number of remembered names: more than five seconds at 200 000 names per second.
 const SLOTS: usize = 1 << 20;

@@ -20,6 +20,7 @@ mod schedule;
 mod source;
 mod stream;
 mod tally;
+mod transport;
 
 pub mod closed_loop;
 pub mod experiments;
@@ -33,19 +34,9 @@ use method::units::Nanos;
 pub use additional::{Additional, Edns, EdnsOption, OptionError};
 pub use source::{FileError, Names, QueryFile, Source};
 pub use tally::{Connections, Tally};
+pub use transport::Transport;
 
 use crate::measurer::expect::Expectation;
-
-/// Transport of the queries, and handling of truncated responses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
-    /// Datagrams; truncated responses count as responses.
-    Udp,
-    /// Datagrams; truncated responses are retried over TCP, and the response to that counts.
-    UdpThenTcp,
-    /// Streams that are kept open, with many queries in flight on each (RFC 7766 §6.2).
-    Tcp,
-}
 
 /// Condition for a valid response.
 #[derive(Clone, Debug)]

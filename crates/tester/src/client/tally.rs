@@ -6,7 +6,7 @@ use method::units::Nanos;
 use net::queue::Flushed;
 use serde::{Deserialize, Serialize};
 
-use super::Transport;
+use super::transport::Transport;
 use crate::intervals::{Interval, Intervals, add, histogram, note};
 
 /// Connections of a client.

@@ -5,11 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 
 use net::xdp::XdpError;
 
-use super::liveness::Liveness;
+use super::liveness::outcome::Liveness;
 use super::plan::PlanError;
+use super::plan::shard::Moment;
+use super::plan::sources::{SourceAddresses, way_back};
 use super::recorder::RecordError;
-use super::shards::Moment;
-use super::sources::{SourceAddresses, way_back};
 use super::wrong_replies::WrongReplies;
 
 /// Reasons for which there is no result.

@@ -9,7 +9,8 @@
 //!                                                ─► no reply: silent, refused or unreachable
 //! ```
 
-use std::fmt;
+pub(super) mod outcome;
+
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -20,62 +21,19 @@ use wire::name::{Domain, NameRange};
 use wire::template::QueryTemplate;
 use wire::view::Message;
 
-use super::TrialError;
+use self::outcome::LAST_WAITS;
+pub use self::outcome::{Liveness, QUESTIONS, WAIT};
+use super::error::TrialError;
 use super::expect::{Expectation, answers_at, first_aaaa};
 use super::plan::TrialPlan;
+use super::plan::sources::SourceAddresses;
 use super::recorder::Recorder;
-use super::sources::SourceAddresses;
 use super::wrong_replies::WrongReplies;
 use crate::authdns::status;
 
-/// Number of probes before a server counts as silent.
-pub const QUESTIONS: u8 = 3;
-/// Interval between probes, also after a refusal, for a server that is just starting.
-pub const WAIT: Duration = Duration::from_secs(1);
-/// Time after the last probe in which a reply to any of them counts, in units of [`WAIT`]. A resolver with a silent
-/// upstream answers SERVFAIL after seconds.
-const LAST_WAITS: u32 = 4;
 /// Number of names before a trial's first name from which the probes select at random: a server may have cached its
 /// answers to an earlier check.
 const CHOICE: u64 = 256;
-
-/// Result of the probes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Liveness {
-    /// A correct reply arrived, or any reply if the correct one is unknown, or replies that differ.
-    Answers,
-    /// Every probe got a reply, and all have this fault.
-    Wrong(Wrong, Option<Ipv6Addr>),
-    /// No reply to any probe.
-    Silent,
-    /// The host reported that the port is closed (ICMP or ICMPv6 port unreachable).
-    Refused,
-    /// No route, as reported by the system or a router.
-    Unreachable(io::ErrorKind),
-}
-
-impl Liveness {
-    /// True if the error concerns the path to the server and not the server.
-    pub(super) fn is_on_the_way(self) -> bool {
-        use io::ErrorKind::{HostUnreachable, NetworkUnreachable};
-        matches!(self, Liveness::Unreachable(HostUnreachable | NetworkUnreachable))
-    }
-}
-
-impl fmt::Display for Liveness {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Liveness::Answers => write!(f, "it answers"),
-            Liveness::Wrong(..) => write!(f, "it answers wrongly"),
-            Liveness::Silent => {
-                let all = WAIT * (u32::from(QUESTIONS) - 1 + LAST_WAITS);
-                write!(f, "no reply to {QUESTIONS} questions within {} s", all.as_secs())
-            }
-            Liveness::Refused => write!(f, "connection refused"),
-            Liveness::Unreachable(kind) => write!(f, "{kind}"),
-        }
-    }
-}
 
 /// Check before the first trial: the server must answer, and its replies must not all be wrong in the same way. The
 /// probes query names of the plan's block after the `used` names of the trials. If the block has no others, any reply

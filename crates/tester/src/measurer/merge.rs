@@ -23,8 +23,9 @@ use net::cpu_time::Stolen;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::histogram::rtt_histogram;
 use super::plan::{PlanError, SenderSettings, TrialPlan};
-use super::result::{Findings, Rtt, Sending, TesterDrops, TrialResult, rtt_histogram};
+use super::result::{Findings, Rtt, Sending, TesterDrops, TrialResult};
 use super::shards::ShardPart;
 use crate::past_stack::PastStack;
 

@@ -4,6 +4,7 @@ pub mod burst;
 mod company;
 mod error;
 pub mod expect;
+mod histogram;
 mod host_losses;
 mod ids;
 mod ledger;

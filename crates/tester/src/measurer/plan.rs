@@ -1,5 +1,8 @@
 //! The definition of a trial, validated before anything is sent.
 
+pub mod shard;
+pub mod sources;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -13,12 +16,12 @@ use net::xdp::Mode;
 use serde::{Deserialize, Serialize};
 use wire::name::{Domain, NameRange};
 
+use self::shard::ShardPlan;
+use self::sources::{SourceAddresses, SourceError, is_over_ipv6};
 use super::burst::{Burst, SendCost};
 use super::expect::{Expectation, Prefix};
 use super::ids::IDS;
 use super::names::NameSequence;
-use super::shards::ShardPlan;
-use super::sources::{SourceAddresses, SourceError, is_over_ipv6};
 use crate::past_stack::XdpConfig;
 
 /// Determines if the sender may busy-wait for exact timing.
@@ -510,7 +513,7 @@ pub enum PlanError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measurer::shards::Moment;
+    use crate::measurer::plan::shard::Moment;
     use proptest::prelude::*;
 
     fn plan(rate: u64) -> TrialPlan {

@@ -107,7 +107,7 @@ pub(super) fn preload(
 mod tests {
     use method::units::Share;
 
-    use super::super::shards::{Moment, ShardPlan};
+    use super::super::plan::shard::{Moment, ShardPlan};
     use super::*;
 
     #[test]

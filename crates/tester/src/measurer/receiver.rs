@@ -18,13 +18,13 @@ use wire::template::QueryTemplate;
 use wire::view::Message;
 
 use super::expect::{Expectation, answers_at};
+use super::histogram::rtt_histogram;
 use super::ids::IdPlan;
 use super::ledger::Ledger;
 use super::names::NameSequence;
 use super::outlet::{Inlet, ends_of};
 use super::pair::{Ports, Progress};
 use super::recorder::PairRecorder;
-use super::result::rtt_histogram;
 use super::sources::SourcePlan;
 use crate::intervals::Intervals;
 use crate::past_stack::joined_behind;

@@ -212,11 +212,6 @@ impl Rtt {
     }
 }
 
-/// Creates a histogram of round-trip times in nanoseconds, up to 100 s.
-pub(super) fn rtt_histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, 100 * Nanos::SECOND.0, 3).expect("constant bounds")
-}
-
 /// Scheduling of a sender.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,

@@ -5,7 +5,8 @@ use method::verdict::Acceptance;
 use net::xdp::Way;
 use proptest::prelude::*;
 
-use super::super::shards::{AskedClock, Moment, ShardPlan};
+use super::super::plan::shard::{Moment, ShardPlan};
+use super::super::shards::AskedClock;
 use super::*;
 use crate::past_stack::XdpConfig;
 

@@ -1,0 +1,12 @@
+//! The transport of queries.
+
+/// Transport of the queries, and handling of truncated responses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// Datagrams; truncated responses count as responses.
+    Udp,
+    /// Datagrams; truncated responses are retried over TCP, and the response to that counts.
+    UdpThenTcp,
+    /// Streams that are kept open, with many queries in flight on each (RFC 7766 §6.2).
+    Tcp,
+}

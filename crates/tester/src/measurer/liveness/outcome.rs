@@ -1,0 +1,56 @@
+//! Outcome of a liveness check.
+
+use std::fmt;
+use std::io;
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use method::records::Wrong;
+
+/// Number of probes before a server counts as silent.
+pub const QUESTIONS: u8 = 3;
+
+/// Interval between probes, also after a refusal, for a server that is just starting.
+pub const WAIT: Duration = Duration::from_secs(1);
+
+/// Time after the last probe in which a reply to any of them counts, in units of [`WAIT`]. A resolver with a silent
+/// upstream answers SERVFAIL after seconds.
+pub(super) const LAST_WAITS: u32 = 4;
+
+/// Result of the probes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Liveness {
+    /// A correct reply arrived, or any reply if the correct one is unknown, or replies that differ.
+    Answers,
+    /// Every probe got a reply, and all have this fault.
+    Wrong(Wrong, Option<Ipv6Addr>),
+    /// No reply to any probe.
+    Silent,
+    /// The host reported that the port is closed (ICMP or ICMPv6 port unreachable).
+    Refused,
+    /// No route, as reported by the system or a router.
+    Unreachable(io::ErrorKind),
+}
+
+impl Liveness {
+    /// True if the error concerns the path to the server and not the server.
+    pub(crate) fn is_on_the_way(self) -> bool {
+        use io::ErrorKind::{HostUnreachable, NetworkUnreachable};
+        matches!(self, Liveness::Unreachable(HostUnreachable | NetworkUnreachable))
+    }
+}
+
+impl fmt::Display for Liveness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Liveness::Answers => write!(f, "it answers"),
+            Liveness::Wrong(..) => write!(f, "it answers wrongly"),
+            Liveness::Silent => {
+                let all = WAIT * (u32::from(QUESTIONS) - 1 + LAST_WAITS);
+                write!(f, "no reply to {QUESTIONS} questions within {} s", all.as_secs())
+            }
+            Liveness::Refused => write!(f, "connection refused"),
+            Liveness::Unreachable(kind) => write!(f, "{kind}"),
+        }
+    }
+}
