@@ -1,97 +1,26 @@
 //! `bench`: ratios from one run, never single rates.
 
-mod against;
+pub(crate) mod against;
 pub(crate) mod instructions;
+pub(crate) mod lab;
 mod mlrsearch;
 mod xdp;
 
-use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use campaign::servers::Auth;
 use method::stats::Summary;
 use serde_json::{Value, json};
 
+use self::lab::{AUTH, LIMIT, Lab, highest, is_spoiled, reasons};
 use crate::claims::{Claims, Keeping, Wanted};
-use crate::process::{self, Build, Server, find, output};
-use crate::servers::{authoritative, wait_until_answers, wait_until_listens};
+use crate::process::{find, output};
+use crate::servers::{authoritative, wait_until_answers};
 
-pub(crate) use against::run as against;
 pub(crate) use instructions::Instructions;
 pub(crate) use mlrsearch::Mlrsearch;
 pub(crate) use xdp::run as xdp;
-
-pub(crate) const LIMIT: Duration = Duration::from_secs(300);
-/// AuthDNS's address on the self-test link of the lab.
-const AUTH: &str = "198.18.1.2";
-
-/// The lab and the processes in it.
-pub(crate) struct Lab {
-    pub(crate) program: String,
-    pub(crate) ours: String,
-    pub(crate) folder: tempfile::TempDir,
-}
-
-impl Lab {
-    pub(crate) fn up(build: Build) -> Result<Lab> {
-        let program = build.dns64bench()?;
-        process::cargo(&["build", "--release", "--quiet", "-p", "xtask"])?;
-        Lab::up_with(&program, &process::target().join("release/xtask"))
-    }
-
-    /// Sets up the lab with existing builds of dns64bench and xtask.
-    pub(crate) fn up_with(program: &Path, ours: &Path) -> Result<Lab> {
-        let [program, ours] = [program, ours].map(|path| path.to_string_lossy().into_owned());
-        output(&program, &["lab", "up"], LIMIT)?;
-        Ok(Lab { program, ours, folder: tempfile::tempdir()? })
-    }
-
-    pub(crate) fn exec<'a>(&'a self, host: &'a str, command: &[&'a str]) -> Vec<&'a str> {
-        [&["lab", "exec", host, "--"], command].concat()
-    }
-
-    pub(crate) fn serve(&self, command: &[&str]) -> Result<Server> {
-        let server = Server::start(&self.program, &self.exec("auth", command))?;
-        wait_until_listens(&[&[self.program.as_str()], &self.exec("auth", &[])[..]].concat(), 53)?;
-        Ok(server)
-    }
-
-    /// Starts AuthDNS of a build with one thread; all its names have AAAA records.
-    fn serve_authdns(&self, program: &str, more: &[&str]) -> Result<Server> {
-        let listen = format!("{AUTH}:53");
-        let words = [program, "auth", "--listen", &listen, "--aaaa-share", "1", "--threads", "1"];
-        self.serve(&[&words[..], more].concat())
-    }
-
-    /// Runs the Measurer in `tester` directly against AuthDNS, all of whose names have AAAA records, and returns its
-    /// result for any verdict.
-    fn measure(&self, more: &[&str]) -> Result<Value> {
-        self.measure_with(&[&["--aaaa-share", "1"], more].concat())
-    }
-
-    /// Runs the Measurer against a DNS64 server, with names that have no AAAA records.
-    pub(crate) fn measure_names_without_aaaa(&self, more: &[&str]) -> Result<Value> {
-        self.measure_with(&[&["--expect-prefix", "64:ff9b::/96"], more].concat())
-    }
-
-    fn measure_with(&self, more: &[&str]) -> Result<Value> {
-        let common = [&self.program, "measure", "--json", "--quiet"];
-        // One second by default, however short the trial is.
-        let patience: &[&str] =
-            if more.contains(&"--timeout") { &[] } else { &["--timeout", "1s"] };
-        let args = self.exec("tester", &[&common[..], more, patience].concat());
-        let ran = process::run(&self.program, &args, LIMIT)?;
-        serde_json::from_str(&ran.stdout).with_context(|| ran.stderr.clone())
-    }
-}
-
-impl Drop for Lab {
-    fn drop(&mut self) {
-        let _ = output(&self.program, &["lab", "down"], LIMIT);
-    }
-}
 
 pub(crate) fn run(keeping: &Keeping) -> Result<ExitCode> {
     let (lab, mut claims) = (Lab::up(keeping.build())?, Claims::default());
@@ -154,17 +83,6 @@ fn pacing(lab: &Lab, claims: &mut Claims) -> Result<()> {
     }
     claims.keep("pacing", Value::Array(all));
     Ok(())
-}
-
-/// True if the tester invalidated a trial, which then has no result.
-pub(crate) fn is_spoiled(trial: &Value) -> bool {
-    trial["verdict"] == "invalid"
-}
-
-/// Returns the reasons for which a trial did not pass.
-pub(crate) fn reasons(trial: &Value) -> String {
-    let words = trial["reasons"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    words.collect::<Vec<_>>().join("; ")
 }
 
 /// Measures replies per second of AuthDNS and of a null reflector, each alone on CPU 1 and under overload.
@@ -248,24 +166,6 @@ fn self_test_against_classic(lab: &Lab, claims: &mut Claims) -> Result<()> {
     claims.hold(what, wanted, Ok(ratio));
     claims.keep("self-test", json!({ "ours": ours, "classic": theirs }));
     Ok(())
-}
-
-/// Attempts at a rate: an odd number, more than half of which decide.
-const TRIES: u32 = 5;
-
-/// Returns the highest rate up to 600 000, in steps of about 5 %, that passes in most of [`TRIES`] attempts. This
-/// machine is noisy, and a rate that passes once in five attempts is not sustained.
-fn highest(mut passes: impl FnMut(u64) -> Result<bool>) -> Result<u64> {
-    let (mut low, mut high) = (0, 600_000_u64);
-    while high - low > (low / 20).max(2_000) {
-        let rate = u64::midpoint(low, high);
-        let (mut passed, mut failed) = (0, 0);
-        while passed.max(failed) <= TRIES / 2 {
-            *(if passes(rate)? { &mut passed } else { &mut failed }) += 1;
-        }
-        if passed > failed { low = rate } else { high = rate }
-    }
-    Ok(low)
 }
 
 #[cfg(test)]

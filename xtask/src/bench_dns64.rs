@@ -1,7 +1,7 @@
 //! `bench dns64`: dns64d compared with Unbound, BIND and PowerDNS Recursor, each on one core of the lab, all in one
 //! run.
 
-mod against;
+pub(crate) mod against;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -16,14 +16,12 @@ use method::stats::Summary;
 use net::cpu_time::CpuTimes;
 use serde_json::{Value, json};
 
-use crate::bench::{LIMIT, Lab, is_spoiled, reasons};
+use crate::bench::lab::{LIMIT, Lab, is_spoiled, reasons};
 use crate::claims::{Claims, Keeping, Wanted};
 use crate::process::{self, Build, Server, cpu_seconds, find, memory, output};
 use crate::servers::{
     AUTH, DUT, DUT_HOST, dut_in_lab, dut_of_operator, wait_until_answers, wait_until_listens,
 };
-
-pub(crate) use against::run as against;
 
 /// Core of the DUT; tester and AuthDNS share the other one.
 const DUT_CPU: &str = "1";

@@ -151,7 +151,9 @@ fn source() -> Value {
     let root = process::root().to_string_lossy().into_owned();
     let git = |args: &[&str]| {
         let args = [&["-C", &root][..], args].concat();
-        process::output("git", &args, crate::bench::LIMIT).ok().map(|said| said.trim().to_owned())
+        process::output("git", &args, crate::bench::lab::LIMIT)
+            .ok()
+            .map(|said| said.trim().to_owned())
     };
     let changed =
         git(&["status", "--porcelain", "--untracked-files=no"]).map(|said| !said.is_empty());

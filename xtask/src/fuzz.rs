@@ -22,6 +22,7 @@ use std::thread;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
+use self::corpus::{SANITIZER, options};
 use crate::process::{self, root};
 
 /// Compiler flags of fuzzers: coverage in the format of libFuzzer, and address sanitizer.
@@ -29,10 +30,7 @@ const RUSTFLAGS: &str = "--cfg fuzzing -Zsanitizer=address -Cpasses=sancov-modul
     -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares \
     -Ccodegen-units=1 -Cforce-frame-pointers=yes";
-/// Less quarantined memory, fewer recorded frames per allocation, and no detection of stack use after return, which
-/// does not occur in safe code: with the defaults a target takes twice as long. `--input` uses the defaults.
-const SANITIZER: &str =
-    "quarantine_size_mb=16:malloc_context_size=2:detect_stack_use_after_return=0";
+
 /// Without statistics of rare features, and without a search for shorter inputs: both take more time than the target.
 const FUZZER: [&str; 2] = ["-entropic=0", "-reduce_inputs=0"];
 /// An input that takes this many seconds is a fault.
@@ -179,16 +177,6 @@ fn build() -> Result<PathBuf> {
     let status = command.status().context("cannot run cargo")?;
     ensure!(status.success(), "the fuzz targets cannot be built");
     Ok(folder.join(triple).join("debug"))
-}
-
-/// Returns libFuzzer's options for a target: those of `fuzz/TARGET.options`, a line each.
-fn options(target: &str) -> Result<Vec<String>> {
-    let file = root().join("fuzz").join(format!("{target}.options"));
-    let text =
-        fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-    let lines =
-        text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    Ok(lines.map(|line| line.replace("{fuzz}", &root().join("fuzz").to_string_lossy())).collect())
 }
 
 /// Parses runs, pieces of code reached and runs per second from the last line of statistics in a log of libFuzzer:

@@ -190,7 +190,7 @@ fn main() -> Result<ExitCode> {
             packages::install(consent);
             match what.unwrap_or(Comparison::Tester(against)) {
                 Comparison::Tester(Against { against: Some(other), at_least, rounds, .. }) => {
-                    bench::against(&other, builds::Wanted { at_least, rounds })
+                    bench::against::run(&other, builds::Wanted { at_least, rounds })
                 }
                 Comparison::Tester(Against { keeping, .. }) => bench::run(&keeping),
                 Comparison::Dns64 {
@@ -198,7 +198,7 @@ fn main() -> Result<ExitCode> {
                     policies,
                 } => {
                     let wanted = builds::Wanted { at_least, rounds };
-                    bench_dns64::against(&other, wanted, policies)
+                    bench_dns64::against::run(&other, wanted, policies)
                 }
                 Comparison::Dns64 { against: Against { keeping, .. }, .. } => {
                     bench_dns64::run(&keeping)

@@ -28,7 +28,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
-use crate::bench::reasons;
+use crate::bench::lab::reasons;
 use crate::claims::{Claims, Keeping, Wanted};
 use crate::process::{self, Server, free_port, memory, output};
 use crate::servers::wait_until_listens;

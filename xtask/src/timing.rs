@@ -22,7 +22,7 @@ use net::affinity::allowed_cpus;
 use net::cpu_time::CpuTimes;
 use serde_json::Value;
 
-use crate::bench::Lab;
+use crate::bench::lab::Lab;
 use crate::process::{self, Build, Server};
 use crate::servers::{AUTH, DUT, dut_in_lab, wait_until_answers};
 use paper::{Found, Searched, Sender, Sending, csv, figures, table_1, table_of_searches};

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::{AUTH, LIMIT, Lab};
+use super::lab::{AUTH, LIMIT, Lab};
 use crate::builds::{Build, Wanted, compare};
 use crate::process::{self, Server, cpu_seconds};
 

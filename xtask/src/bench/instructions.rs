@@ -11,6 +11,7 @@
 
 mod baseline;
 mod client;
+mod count;
 mod decide;
 mod paths;
 

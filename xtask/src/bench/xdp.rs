@@ -15,7 +15,7 @@ use method::stats::Summary;
 use net::xdp::Mode;
 use serde_json::{Value, json};
 
-use super::{AUTH, LIMIT, Lab, highest, reasons};
+use super::lab::{AUTH, LIMIT, Lab, highest, reasons};
 use crate::bench_dns64::dns64d_of_different_names;
 use crate::claims::{Claims, Keeping, Wanted};
 use crate::process::{self, Server, find, output};

@@ -10,7 +10,7 @@ use campaign::servers::{Dut as Kind, Operator};
 use super::{
     CACHED_NAMES, DUTS, Dut, Names, closed_loop_at, dnsperf, program, serve_auth, start, start_with,
 };
-use crate::bench::Lab;
+use crate::bench::lab::Lab;
 use crate::builds::{Build, Wanted, compare};
 use crate::process::{self, Server, memory};
 use crate::servers::DUT;

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::{LIMIT, PROGRAMS, SCHEMA, Stage, VERSION, example};
+use super::files::{LIMIT, PROGRAMS, SCHEMA, VERSION, example};
+use super::stage::Stage;
 use crate::process::{host, output, root};
 
 /// Files of the stage and of the repository, and their places in an archive.

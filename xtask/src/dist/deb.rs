@@ -5,7 +5,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::Stage;
+use super::files::maintainer;
+use super::stage::Stage;
 use crate::process::{Build, root};
 use crate::tools;
 
@@ -15,7 +16,7 @@ const CARGO_DEB: &str = "cargo-deb";
 const CRATES: [&str; 2] = ["dns64bench", "dns64"];
 
 /// Builds both packages from the programs of a build into `to`; returns their names.
-pub(super) fn build(stage: &Stage, to: &Path, build: Build) -> Result<Vec<String>> {
+pub(crate) fn debs(stage: &Stage, to: &Path, build: Build) -> Result<Vec<String>> {
     let cargo_deb = cargo_deb()?;
     let mut made = Vec::new();
     for name in CRATES {
@@ -46,14 +47,6 @@ pub(super) fn build(stage: &Stage, to: &Path, build: Build) -> Result<Vec<String
         made.push(file.to_string_lossy().into_owned());
     }
     Ok(made)
-}
-
-/// Returns the maintainer of the packages: `DEBFULLNAME` and `DEBEMAIL`, as for Debian's tools, or a generic one.
-pub(super) fn maintainer() -> String {
-    let variable =
-        |name: &str, otherwise: &str| std::env::var(name).unwrap_or_else(|_| otherwise.to_owned());
-    let name = variable("DEBFULLNAME", "dns64bench maintainers");
-    format!("{name} <{}>", variable("DEBEMAIL", "maintainers@dns64bench.invalid"))
 }
 
 /// True if [`Stage::debs`] needs to install nothing.

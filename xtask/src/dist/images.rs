@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::{LIMIT, PROGRAMS, example, strip};
+use super::files::{LIMIT, PROGRAMS, example, strip};
 use crate::process::{self, Build, find, host, output, root};
 
 /// Folder of the static programs, below the workspace.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::LIMIT;
+use super::files::LIMIT;
 use crate::process::output;
 
 /// Shells, with the folder and the name under which each finds the completions of a program.

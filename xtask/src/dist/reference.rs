@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn the_page_has_every_key_of_the_example() {
-        let example = crate::dist::example(None).unwrap();
+        let example = crate::dist::files::example(None).unwrap();
         let page = page(&example, "1", "2026-01-02");
         let key = |line: &str| {
             let line = line.strip_prefix("#| ").unwrap_or(line);

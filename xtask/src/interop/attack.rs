@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::{A, AAAA, Bench, LIMIT, Resource, Test, two_cpus, wait_for};
+use super::harness::{A, AAAA, Bench, LIMIT, two_cpus, wait_for};
+use super::test::{Resource, Test};
 use crate::process::{Server, free_port, output};
 use crate::servers::wait_until_listens;
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::{Bench, Resource, Test, two_cpus};
+use super::harness::{Bench, two_cpus};
+use super::test::{Resource, Test};
 use crate::bench_dns64::{self, ClosedLoops};
 use crate::process::{self, find};
 

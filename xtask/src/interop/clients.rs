@@ -12,7 +12,8 @@ use campaign::servers::{Auth, Dut};
 use method::stats::Summary;
 use serde_json::Value;
 
-use super::{AAAA, Bench, FIRST_NAME, LIMIT, Lab, Resource, Test, two_cpus, wait_for};
+use super::harness::{AAAA, Bench, FIRST_NAME, LIMIT, Lab, two_cpus, wait_for};
+use super::test::{Resource, Test};
 use crate::process::{self, Server, find, free_port, output};
 use crate::servers::{authoritative, wait_until_answers, wait_until_listens};
 

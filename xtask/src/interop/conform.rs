@@ -14,8 +14,9 @@ use std::thread;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use super::harness::{Bench, LIMIT, Lab, SHORT_TRIALS};
 use super::hosts::{SSH, Sshds};
-use super::{Bench, LIMIT, Lab, SHORT_TRIALS, Test};
+use super::test::Test;
 use crate::process::output;
 
 pub(super) static TESTS: &[Test] = &[

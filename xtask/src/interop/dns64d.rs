@@ -8,7 +8,8 @@ use anyhow::{Context, Result, ensure};
 use campaign::servers::Auth;
 use serde_json::Value;
 
-use super::{A, AAAA, Bench, LIGHT, LIGHT_QUERIES, LIMIT, Test, all_noerror, wait_for};
+use super::harness::{A, AAAA, Bench, LIGHT, LIGHT_QUERIES, LIMIT, all_noerror, wait_for};
+use super::test::Test;
 use crate::process::{Server, find, free_port, output};
 
 pub(super) static TESTS: &[Test] = &[

@@ -12,7 +12,8 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::dns64d::NAME;
-use super::{A, AAAA, Bench, LIMIT, Test, wait_for};
+use super::harness::{A, AAAA, Bench, LIMIT, wait_for};
+use super::test::Test;
 use crate::process::{Server, free_port, output, wait_until};
 
 pub(super) static TESTS: &[Test] = &[Test::new(

@@ -7,7 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use super::{Bench, Resource, Test};
+use super::harness::Bench;
+use super::test::{Resource, Test};
 use crate::process;
 
 pub(super) static TESTS: &[Test] =

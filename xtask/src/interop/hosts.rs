@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
+use super::harness::{Bench, LIMIT, Lab, SHORT_TRIALS, results};
 use super::places::{agree, watched};
 use super::tally::Skipped;
-use super::{Bench, LIMIT, Lab, ROOT, SHORT_TRIALS, Test, results};
+use super::test::{ROOT, Test};
 use crate::process::{self, Server, find, output, wait_until};
 
 /// Programs of a campaign over ssh.

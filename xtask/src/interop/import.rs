@@ -13,7 +13,8 @@ use std::fs;
 use anyhow::{Context, Result, ensure};
 use campaign::servers::Auth;
 
-use super::{A, Bench, FIRST_NAME, LIMIT, Test, wait_for};
+use super::harness::{A, Bench, FIRST_NAME, LIMIT, wait_for};
+use super::test::Test;
 use crate::process::{self, Server, free_port, output};
 
 pub(super) static TESTS: &[Test] = &[

@@ -11,10 +11,11 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Error, Result, bail};
+use anyhow::{Context, Error, Result};
 
+use super::harness::Bench;
+use super::tally::Skipped;
 use super::test::Test;
-use super::{Bench, Skipped, all};
 use crate::packages::is_root;
 use crate::process;
 
@@ -68,9 +69,8 @@ fn run_process(test: &Test, program: &Path, isolated: bool) -> Result<(String, R
     Ok((details, outcome))
 }
 
-/// Runs the test of this name in this process, for [`run`].
-pub(super) fn run_here(name: &str, program: &Path) -> Result<ExitCode> {
-    let Some(test) = all().find(|test| test.name == name) else { bail!("no test '{name}'") };
+/// Runs a test in this process, for [`run`].
+pub(super) fn run_here(test: &Test, program: &Path) -> Result<ExitCode> {
     let bench = Bench::new(program)?;
     Ok(match (test.run)(&bench) {
         Ok(()) => ExitCode::SUCCESS,

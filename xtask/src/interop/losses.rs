@@ -10,7 +10,9 @@ use anyhow::{Context, Result, ensure};
 use method::verdict::Verdict;
 use serde_json::Value;
 
-use super::{Bench, LIGHT, LIGHT_QUERIES, LIMIT, Lab, Resource, Skipped, Test};
+use super::harness::{Bench, LIGHT, LIGHT_QUERIES, LIMIT, Lab};
+use super::tally::Skipped;
+use super::test::{Resource, Test};
 use crate::process::{self, Server, output, wait_until};
 use crate::servers::DUT;
 

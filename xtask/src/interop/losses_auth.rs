@@ -8,8 +8,9 @@ use anyhow::{Result, ensure};
 use campaign::servers::Dut;
 use serde_json::Value;
 
+use super::harness::{Bench, LIMIT, Lab};
 use super::losses::{cause, expect, show};
-use super::{Bench, LIMIT, Lab, Test};
+use super::test::Test;
 use crate::process::{Server, wait_until};
 use crate::servers::AUTH;
 

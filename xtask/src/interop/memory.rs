@@ -13,8 +13,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
+use super::harness::{A, Bench, wait_for};
 use super::tally::Skipped;
-use super::{A, Bench, ROOT, Test, wait_for};
+use super::test::{ROOT, Test};
 use crate::process::{Server, free_port};
 
 pub(super) static TESTS: &[Test] = &[Test::new(

@@ -17,8 +17,9 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
+use super::harness::{Bench, LIMIT};
 use super::tally::Skipped;
-use super::{Bench, LIMIT, Test};
+use super::test::Test;
 use crate::process;
 
 pub(super) static TESTS: &[Test] = &[Test::new(

@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 
 use super::dns64d::NAME;
-use super::{A, AAAA, Bench, LIMIT, Resource, Skipped, Test, wait_for};
-use crate::dist::{Builder, STATIC_PROGRAMS, Stage, cargo_deb_is_installed};
+use super::harness::{A, AAAA, Bench, LIMIT, wait_for};
+use super::tally::Skipped;
+use super::test::{Resource, Test};
+use crate::dist::{Builder, STATIC_PROGRAMS, Stage, cargo_deb_is_installed, debs};
 use crate::packages::can_install;
 use crate::process::{Build, Server, find, free_port, root, run};
 
@@ -45,7 +47,7 @@ fn packages(bench: &Bench, name: &str) -> Result<PathBuf> {
         (bench.folder.path().join(name), bench.folder.path().join(format!("{name}-again")));
     for to in [&folder, &again] {
         fs::create_dir_all(to)?;
-        let made = Stage::make(programs)?.debs(to, Build::Dev)?;
+        let made = debs(&Stage::make(programs)?, to, Build::Dev)?;
         ensure!(made.len() == 2, "{made:?}");
     }
     for entry in fs::read_dir(&folder)? {

@@ -7,8 +7,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
+use super::harness::{Bench, LIGHT, LIGHT_QUERIES, LIMIT, Lab};
 use super::hosts::Sshds;
-use super::{Bench, LIGHT, LIGHT_QUERIES, LIMIT, Lab, ROOT, Test};
+use super::test::{ROOT, Test};
 use crate::process::{self, Server, output, wait_until};
 use crate::servers::{AUTH, DUT, DUT_HOST, wait_until_answers, wait_until_listens};
 

@@ -4,7 +4,8 @@ use anyhow::{Context, Result, ensure};
 use campaign::servers::Dut;
 use serde_json::Value;
 
-use super::{Bench, LIGHT, LIGHT_QUERIES, Lab, SHORT_TRIALS, Test};
+use super::harness::{Bench, LIGHT, LIGHT_QUERIES, Lab, SHORT_TRIALS};
+use super::test::Test;
 use crate::servers::{AUTH, DUT};
 
 pub(super) static TESTS: &[Test] = &[

@@ -16,7 +16,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::{Bench, LIMIT, Lab, ROOT, Test};
+use super::harness::{Bench, LIMIT, Lab};
+use super::test::{ROOT, Test};
 use crate::process::{Server, output, wait_until};
 
 pub(super) static TESTS: &[Test] = &[

@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
+use super::harness::{Bench, LIGHT, LIGHT_QUERIES, LIMIT, Lab};
 use super::hosts::Sshds;
 use super::tally::Skipped;
-use super::{Bench, LIGHT, LIGHT_QUERIES, LIMIT, Lab, ROOT, Test};
+use super::test::{ROOT, Test};
 use crate::process::{self, Server, free_port, output, root, wait_until};
 use crate::servers::wait_until_listens;
 

@@ -10,7 +10,9 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::{A, Bench, LIMIT, ROOT, Resource, Skipped, Test, wait_for};
+use super::harness::{A, Bench, LIMIT, wait_for};
+use super::tally::Skipped;
+use super::test::{ROOT, Resource, Test};
 use crate::process::{Server, free_port, output, wait_until};
 
 pub(super) static TESTS: &[Test] = &[Test::new(

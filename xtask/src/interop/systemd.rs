@@ -10,8 +10,9 @@ use anyhow::{Context, Result, ensure};
 use campaign::ports;
 
 use super::dns64d::NAME;
+use super::harness::{A, AAAA, Bench, LIMIT, Lab, two_cpus, wait_for};
 use super::past_stack::past_stack_config;
-use super::{A, AAAA, Bench, LIMIT, Lab, ROOT, Test, two_cpus, wait_for};
+use super::test::{ROOT, Test};
 use crate::process::{self, Server, free_port, output, root, wait_until};
 use crate::servers::{AUTH, DUT_HOST, wait_until_answers};
 

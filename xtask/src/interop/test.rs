@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::Bench;
+use super::harness::Bench;
 use crate::packages::is_root;
 use crate::process::{self, find};
 
@@ -88,6 +88,6 @@ impl Test {
 }
 
 fn has_user_namespaces() -> bool {
-    process::run("unshare", &["-U", "-n", "true"], super::LIMIT)
+    process::run("unshare", &["-U", "-n", "true"], super::harness::LIMIT)
         .is_ok_and(|ran| ran.status == Some(0))
 }

@@ -4,7 +4,9 @@ use anyhow::{Context, Result, ensure};
 use campaign::servers::{Auth, Dut};
 use serde_json::Value;
 
-use super::{Bench, LIGHT, LIGHT_QUERIES, LIMIT, Lab, Skipped, Test, all_noerror};
+use super::harness::{Bench, LIGHT, LIGHT_QUERIES, LIMIT, Lab, all_noerror};
+use super::tally::Skipped;
+use super::test::Test;
 use crate::process::{self, free_port, output};
 use crate::servers::DUT;
 

@@ -11,7 +11,8 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::{Bench, LIMIT, Test};
+use super::harness::{Bench, LIMIT};
+use super::test::Test;
 use crate::process::{Server, find, free_port, wait_until};
 
 pub(super) static TESTS: &[Test] = &[

@@ -1,6 +1,5 @@
 //! Counts to compare with: those in the counts file, or those of the parent commit.
 
-use std::collections::BTreeMap;
 use std::env;
 use std::fmt;
 use std::fs;
@@ -10,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
+use super::count::Paths;
 use super::paths;
 use crate::process::{Build, build_command, git, is_committed, output, root, target};
 
@@ -19,19 +19,6 @@ const HEADER: &str =
     "# User-space instructions per query. Written by `cargo xtask bench instructions --bless`.\n";
 /// Longest run of a command that prints its version.
 const LIMIT: Duration = Duration::from_secs(60);
-
-/// Counts by path.
-pub(super) type Paths = BTreeMap<String, Count>;
-
-/// Count of one path.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(super) struct Count {
-    /// Instructions per query; the median of the rounds.
-    pub(super) instructions: u64,
-    /// Standard deviation of a round, in percent.
-    pub(super) scatter_percent: f64,
-}
 
 /// Everything that changes counts without a change to the code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

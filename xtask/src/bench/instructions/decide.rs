@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use super::baseline::{Count, Paths, Setting};
+use super::baseline::Setting;
+use super::count::{Count, Paths};
 
 /// Smallest growth that is an error, in percent.
 const LIMIT_PERCENT: f64 = 1.0;

@@ -11,8 +11,8 @@ use anyhow::{Context, Result, ensure};
 use method::stats::{MeanAndDeviation, Summary};
 use net::affinity::{allowed_cpus, pin_to};
 
-use super::baseline::{Count, Paths};
 use super::client::Load;
+use super::count::{Count, Paths};
 use crate::process::{self, Server, find};
 use crate::servers::wait_until_listens;
 
