@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_that_panic_are_reported_and_begun_anew_where_they_must_not_end() {
+    fn panics_of_tasks_are_reported_and_kept_ones_restart() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let reported = Rc::new(RefCell::new(Vec::new()));
         let tasks = Tasks::new({
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn panics_again_and_again_are_too_many() {
+    fn repeated_panics_exceed_the_allowance() {
         let mut allowance = Allowance::default();
         let now = Nanos::SECOND;
         assert!((0..AT_ONCE).all(|_| allowance.take(now)));

@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_tell_questions_apart() {
+    fn keys_differ_by_question_and_flags() {
         let name: LowerName = "a.test".parse().unwrap();
         let keys = [(28, false, false), (1, false, false), (28, true, false), (28, false, true)]
             .map(|(qtype, d, c)| KeyBuf::new(&name, qtype, 1, d, c));

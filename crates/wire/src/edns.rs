@@ -154,7 +154,7 @@ mod tests {
 
     /// RFC 8914 §4 and its registry.
     #[test]
-    fn errors_of_validation_are_told_from_others() {
+    fn validation_failures_among_extended_errors() {
         let failures = [1, 2, 5, 6, 7, 8, 9, 10, 11, 12, 25, 27];
         for code in 0..40 {
             assert_eq!(ede::is_validation_failure(code), failures.contains(&code), "{code}");
@@ -171,7 +171,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_what_domain_reads(payload: u16, code in 0u16..4096, dnssec_ok: bool, data: [u8; 5]) {
+        fn domain_reads_written_opt_records(payload: u16, code in 0u16..4096, dnssec_ok: bool, data: [u8; 5]) {
             let rcode = Rcode::new(code);
             let mut opt = Vec::new();
             put_opt(&mut opt, payload, rcode, dnssec_ok, &[&[0, 10, 0, 5][..], &data].concat());

@@ -82,7 +82,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn patched_queries_are_what_domain_reads(id: u16, address: u32) {
+        fn domain_reads_patched_queries(id: u16, address: u32) {
             let address = Ipv4Addr::from(address);
             let template = QueryTemplate::aaaa(&Domain::dns64perf());
             let mut query = template.bytes().to_vec();

@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn domain_verifies_what_we_sign_and_we_what_domain_signs() {
+    fn signatures_interoperate_with_domain() {
         for (word, algorithm) in [
             ("hmac-sha1", Theirs::Sha1),
             ("hmac-sha256", Theirs::Sha256),
@@ -421,7 +421,7 @@ mod tests {
     /// RFC 8945 §5.2 and §5.3: a server that rejects a key or a signature cannot sign its reply. A
     /// server that rejects the time can, and includes its time.
     #[test]
-    fn refusals_are_told_from_wrong_signatures() {
+    fn refusals_differ_from_wrong_signatures() {
         let key = ours("hmac-sha256");
         let request = Mac::of(b"the request's");
         let end = End {
@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_read_and_mistakes_are_named_without_the_secret() {
+    fn key_errors_do_not_show_the_secret() {
         assert_eq!("name:c2VjcmV0".parse::<Key>().unwrap().algorithm, Algorithm::Md5);
         for bad in
             ["name", "a:b:c:d", "hmac-sha3:name:c2VjcmV0", "name:c2Vj!", "name:", "a..b:c2VjcmV0"]
@@ -523,12 +523,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_reply_makes_it_panic(reply in proptest::collection::vec(any::<u8>(), 0..300)) {
+        fn arbitrary_replies_do_not_panic(reply in proptest::collection::vec(any::<u8>(), 0..300)) {
             let _ = ours("hmac-sha256").verify(&reply, &Mac::EMPTY, NOW);
         }
 
         #[test]
-        fn a_spoiled_signed_reply_is_never_right(at in 0usize..200, by in 1u8..) {
+        fn modified_signed_reply_is_invalid(at in 0usize..200, by in 1u8..) {
             let key = ours("hmac-sha256");
             let mut signed = query();
             key.sign(&mut signed, 0, NOW);

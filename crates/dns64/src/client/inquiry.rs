@@ -386,7 +386,7 @@ mod tests {
 
     /// A reload, or a client that moves to another group, during the wait.
     #[test]
-    fn what_other_rules_have_asked_for_is_no_answer() {
+    fn answers_obtained_under_other_rules_are_discarded() {
         let policy = |filter_a: bool| Policy { filter_a, ..Policy::default() };
         let (on, off) = (policy(true), policy(false));
         let client = IpAddr::from([127, 0, 0, 1]);
@@ -418,7 +418,7 @@ mod tests {
 
     /// A probe that one mode needs is not sent in another mode.
     #[test]
-    fn another_mode_begins_anew_and_the_same_goes_on() {
+    fn changed_mode_restarts_same_mode_continues() {
         let policy = Policy { filter_a: true, ..Policy::default() };
         let strict = Rules::of_all(&policy, IpAddr::from([127, 0, 0, 1]));
         let other = Rules { mode: Mode::NodataOnly, ..strict };

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn item_44_what_is_no_query_gets_its_error_or_nothing() {
+    fn item_44_invalid_queries_get_error_or_no_reply() {
         let good = query(0x0100, 28, &[]);
         assert!(
             matches!(Received::read(&good), Received::Query(q) if q.recursion_desired && q.qtype == 28)
@@ -444,7 +444,7 @@ mod tests {
 
     /// RFC 7873 §5.3: a client that has the server's cookie rejects replies without a cookie.
     #[test]
-    fn item_34_errors_know_the_cookie() {
+    fn item_34_errors_carry_the_parsed_cookie() {
         let cookie = [&[0, 10, 0, 8][..], &[7; 8]].concat();
         let (with_cookie, with_bad) = (opt(1232, 0, &cookie), opt(1232, 0, &[0, 10, 0, 1, 7]));
         let mut two = query(0, 28, &[&with_cookie[..], &opt(1232, 0, &[])].concat());
@@ -468,7 +468,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = Received::read(&bytes);
         }
 

@@ -185,7 +185,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_few_names_are_written_as_domain_writes_them(
+        fn few_names_compress_as_in_domain(
             names in proptest::collection::vec(names(4), 0..6),
         ) {
             let mut ours = Compressor::new(0, usize::MAX);
@@ -221,7 +221,7 @@ mod tests {
 
     /// Names removed by truncation are no longer pointer targets.
     #[test]
-    fn what_is_truncated_is_forgotten() {
+    fn truncated_names_are_no_pointer_targets() {
         let mut ours = Compressor::new(0, usize::MAX);
         write(&mut ours, &["a.test.".into()]);
         let len = ours.as_ref().len();

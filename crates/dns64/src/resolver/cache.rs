@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc2308_5_a_name_that_does_not_exist_has_no_records_of_any_type() {
+    fn rfc2308_5_nxdomain_covers_all_types() {
         let (cache, limits) = (Cache::new(1), TtlLimits::default());
         let of = |qtype: u16, checking_disabled: bool| {
             KeyBuf::new(&"a.test".parse().unwrap(), qtype, 1, false, checking_disabled)
@@ -449,7 +449,7 @@ mod tests {
     /// One worker revives an entry while another one replaces it: the new entry stays, in either
     /// order.
     #[test]
-    fn rfc8767_5_a_new_answer_is_not_replaced_by_the_old_one_that_is_revived() {
+    fn rfc8767_5_revival_keeps_a_newer_answer() {
         const ROUNDS: usize = 3_000;
         let limits = TtlLimits { stale: Some(HOUR), ..TtlLimits::default() };
         let cache = Cache::new(1);
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9520_3_2_what_fails_again_is_remembered_for_longer() {
+    fn rfc9520_3_2_repeated_failure_has_longer_ttl() {
         let limits = TtlLimits { failure: 5, failure_max: 60, ..TtlLimits::default() };
         let servfail = || Arc::new(said("a.test", A).rcode(2).parse().unwrap());
         for silent in [true, false] {
@@ -520,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9520_3_2_a_failure_that_two_workers_see_counts_once_and_replaces_no_answer() {
+    fn rfc9520_3_2_failure_seen_twice_counts_once() {
         let limits = TtlLimits { failure: 5, failure_max: 60, ..TtlLimits::default() };
         let cache = Cache::new(1);
         for _ in 0..3 {
@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_forgotten_when_a_dead_upstream_is_back_but_not_before_a_second() {
+    fn recovery_discards_timeouts_older_than_a_second() {
         let limits = TtlLimits { failure: 5, failure_max: 60, ..TtlLimits::default() };
         let cache = Cache::new(1);
         cache.put_failure(&key("a.test"), Failure::Timeout, at(100), &limits);
@@ -608,7 +608,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_removes_the_name_the_names_below_and_aliases() {
+    fn flush_removes_name_subtree_and_aliases() {
         let limits = TtlLimits::default();
         let cached = || {
             let cache = Cache::new(1);
@@ -652,7 +652,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cleared_cache_knows_nothing() {
+    fn cleared_cache_is_empty() {
         let cache = Cache::new(1);
         let key = KeyBuf::new(&"host.test".parse().unwrap(), 1, 1, false, false);
         let limits = TtlLimits { failure: 5, ..TtlLimits::default() };

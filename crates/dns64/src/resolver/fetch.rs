@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn tcp_keeps_what_was_done_over_udp_and_goes_back_to_it() {
+    fn tcp_preserves_and_restores_the_udp_state() {
         let mut state = State::Udp(Udp::default());
         let udp = state.udp().unwrap();
         udp.try_server(ServerId(3));
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_another_worker_has_asked_nobody() {
+    fn fetch_of_another_worker_has_no_attempts() {
         let mut state = State::Elsewhere;
         assert!(state.udp().is_none() && state.attempts().is_empty());
         assert!(
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_dislikes_edns_counts_as_fresh() {
+    fn server_without_edns_counts_as_not_queried() {
         let mut udp = Udp::default();
         udp.try_server(ServerId(1));
         udp.attempts.push(attempt(1, 1));
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_says_what_is_asked_and_what_may_come_back() {
+    fn query_bytes_and_accepted_questions() {
         let query = UpstreamQuery::new(key("a.test", true), None::<&mut StdRng>);
         let mut out = Vec::new();
         query.write(0x1234, FORM, &mut out);

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_twice_near_its_end_is_renewed_once() {
+    fn second_late_request_causes_one_refresh() {
         let mut renewals = with_questions(1_000);
         let asked: Vec<bool> = (0..4).map(|_| renewals.wants(hash(1))).collect();
         assert_eq!(asked, [false, true, false, true]);
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn renewals_are_a_tenth_of_the_questions_and_a_hundred_at_once() {
+    fn refreshes_are_a_tenth_of_queries_burst_100() {
         let renewed = |renewals: &mut Renewals| {
             (0..5_000).filter(|&n| renewals.wants(hash(n)) | renewals.wants(hash(n))).count()
         };

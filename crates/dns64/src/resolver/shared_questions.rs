@@ -69,7 +69,7 @@ mod tests {
     use crate::name::KeyBuf;
 
     #[test]
-    fn one_worker_asks_and_the_others_are_told() {
+    fn one_worker_claims_and_the_others_are_returned() {
         let questions = SharedQuestions::new(3);
         let key = KeyBuf::new(&"a.test".parse().unwrap(), 28, 1, false, false).to_key();
         assert!(questions.claim(&key, WorkerId(1)));

@@ -265,7 +265,7 @@ impl Test {
 }
 
 #[test]
-fn udp_an_answer_lands_and_is_kept() {
+fn udp_answer_completes_the_fetch_and_is_cached() {
     let mut test = Test::new(1);
     let sent = test.begin("a.test").remove(0);
     assert!(sent.has_edns() && test.resolver.next_due().is_some());
@@ -278,7 +278,7 @@ fn udp_an_answer_lands_and_is_kept() {
 }
 
 #[test]
-fn udp_a_servfail_without_a_reason_outweighs_another_servers_error() {
+fn udp_unexplained_servfail_outweighs_later_error() {
     let mut test = Test::new(2);
     let first = test.begin("a.test").remove(0);
     test.answer(&first, &first.answer(2, &[]));
@@ -289,7 +289,7 @@ fn udp_a_servfail_without_a_reason_outweighs_another_servers_error() {
 }
 
 #[test]
-fn udp_all_who_ask_the_same_wait_for_one_answer() {
+fn udp_equal_requests_share_one_fetch() {
     let mut test = Test::new(1);
     let sent = test.begin("a.test").remove(0);
     assert!(test.begin("a.test").is_empty() && test.begin("A.Test").is_empty());
@@ -299,7 +299,7 @@ fn udp_all_who_ask_the_same_wait_for_one_answer() {
 }
 
 #[test]
-fn udp_only_what_was_asked_is_answered() {
+fn udp_response_must_repeat_the_question() {
     let mut test = Test::new(1);
     let sent = test.begin("a.test").remove(0);
     let good = sent.answer(0, &[[192, 0, 2, 1]]);
@@ -324,7 +324,7 @@ fn udp_only_what_was_asked_is_answered() {
 }
 
 #[test]
-fn udp_a_silent_upstream_is_asked_again_until_the_time_is_over() {
+fn udp_silent_upstream_is_retried_until_deadline() {
     let mut test = Test::new(1);
     assert_eq!(test.begin("a.test").len(), 1);
     test.pass(399);
@@ -348,7 +348,7 @@ fn udp_a_silent_upstream_is_asked_again_until_the_time_is_over() {
 }
 
 #[test]
-fn rfc9520_3_1_a_silent_upstream_is_sent_a_question_three_times() {
+fn rfc9520_3_1_silent_upstream_gets_three_queries() {
     for upstreams in [1, 2] {
         let mut test = Test::new(upstreams);
         // A short round-trip time is established first, so that retransmissions come early.
@@ -372,7 +372,7 @@ fn rfc9520_3_1_a_silent_upstream_is_sent_a_question_three_times() {
 }
 
 #[test]
-fn rfc9520_3_2_silence_is_remembered_for_longer_each_time_until_the_upstream_is_back() {
+fn rfc9520_3_2_timeout_ttl_doubles_until_recovery() {
     let mut test = Test::new(1);
     for lasts in [5, 10, 20] {
         assert_eq!(test.begin("a.test").len(), 1);
@@ -397,7 +397,7 @@ fn rfc9520_3_2_silence_is_remembered_for_longer_each_time_until_the_upstream_is_
 }
 
 #[test]
-fn udp_no_more_is_asked_again_than_the_retries_allow() {
+fn udp_retries_stay_within_the_retry_budget() {
     let mut test = Test::new(1);
     for n in 0..1_500 {
         test.begin(&format!("n{n}.test"));
@@ -410,7 +410,7 @@ fn udp_no_more_is_asked_again_than_the_retries_allow() {
 }
 
 #[test]
-fn udp_another_server_is_asked_when_one_says_nothing() {
+fn udp_timeout_leads_to_another_server() {
     let mut test = Test::new(2);
     let first = test.begin("a.test").remove(0);
     test.pass(400);
@@ -421,7 +421,7 @@ fn udp_another_server_is_asked_when_one_says_nothing() {
 }
 
 #[test]
-fn udp_an_error_is_the_answer_only_if_nobody_does_better() {
+fn udp_error_counts_only_without_better_answer() {
     let mut test = Test::new(2);
     let first = test.begin("a.test").remove(0);
     test.answer(&first, &first.answer(2, &[]));
@@ -445,7 +445,7 @@ fn udp_an_error_is_the_answer_only_if_nobody_does_better() {
 }
 
 #[test]
-fn udp_a_server_that_dislikes_edns_is_asked_without() {
+fn udp_formerr_leads_to_query_without_edns() {
     let mut test = Test::new(1);
     let with = test.begin("a.test").remove(0);
     test.answer(&with, &with.answer(1, &[]));
@@ -462,7 +462,7 @@ fn udp_a_server_that_dislikes_edns_is_asked_without() {
 }
 
 #[test]
-fn udp_who_disliked_the_question_itself_keeps_its_edns() {
+fn udp_formerr_without_edns_too_keeps_edns() {
     let mut test = Test::new(1);
     let with = test.begin("a.test").remove(0);
     test.answer(&with, &with.answer(1, &[]));
@@ -473,7 +473,7 @@ fn udp_who_disliked_the_question_itself_keeps_its_edns() {
 }
 
 #[test]
-fn udp_an_unreachable_server_is_left_for_another_at_once() {
+fn udp_unreachable_server_is_replaced_at_once() {
     let mut test = Test::new(2);
     let first = test.begin("a.test").remove(0);
     test.resolver.on_unreachable(first.at.port, &io::ErrorKind::ConnectionRefused.into());
@@ -536,7 +536,7 @@ fn udp_a_refused_question_is_sent_again_for_a_second() {
 }
 
 #[test]
-fn udp_of_unreachable_servers_one_question_is_the_probe() {
+fn udp_unreachable_servers_get_one_probe() {
     let refused = io::ErrorKind::ConnectionRefused;
     let mut test = Test::new(1);
     let sent = test.begin("first.test").remove(0);
@@ -593,7 +593,7 @@ fn without_an_upstream_queries_fail_until_there_is_one() {
 }
 
 #[test]
-fn a_question_in_flight_ends_if_a_reload_leaves_no_upstream() {
+fn fetch_ends_if_reload_leaves_no_upstream() {
     let mut test = Test::new(1);
     test.begin("a.test");
     test.resolver.take_settings(following(""));
@@ -602,7 +602,7 @@ fn a_question_in_flight_ends_if_a_reload_leaves_no_upstream() {
 }
 
 #[test]
-fn udp_a_question_that_cannot_be_sent_is_tried_again_until_its_time_is_over() {
+fn udp_send_error_is_retried_until_deadline() {
     let mut test = Test::new(1);
     test.resolver.outside.refuses = HashMap::from([(0, io::ErrorKind::QuotaExceeded)]);
     assert!(test.begin("a.test").is_empty());
@@ -615,7 +615,7 @@ fn udp_a_question_that_cannot_be_sent_is_tried_again_until_its_time_is_over() {
 }
 
 #[test]
-fn udp_an_alias_loop_is_a_failure_that_is_remembered() {
+fn udp_alias_loop_is_cached_as_failure() {
     let mut test = Test::new(1);
     let sent = test.begin("a.test").remove(0);
     let mut looped = sent.answer(0, &[]);
@@ -638,7 +638,7 @@ fn is_in_lower_case(sent: &Sent) -> bool {
 }
 
 #[test]
-fn case_a_server_that_does_not_keep_it_is_asked_over_tcp() {
+fn case_changed_case_leads_to_tcp() {
     let mut test = with_random_case();
     let sent = test.begin(LETTERS).remove(0);
     assert!(!is_in_lower_case(&sent));
@@ -708,7 +708,7 @@ fn case_the_log_names_a_server_once() {
 }
 
 #[test]
-fn tcp_a_truncated_answer_is_asked_for_again() {
+fn tcp_truncated_response_is_retried() {
     let mut test = Test::new(1);
     let sent = test.begin("a.test").remove(0);
     test.answer(&sent, &sent.truncated());
@@ -727,7 +727,7 @@ fn tcp_a_truncated_answer_is_asked_for_again() {
 }
 
 #[test]
-fn tcp_a_server_that_does_not_answer_is_left_for_another() {
+fn tcp_timeout_leads_to_another_server() {
     for answer in [
         Err(TcpFailure::Timeout),
         Err(TcpFailure::NoAnswer),
@@ -759,7 +759,7 @@ fn tcp_a_server_that_does_not_answer_is_left_for_another() {
 }
 
 #[test]
-fn tcp_an_error_over_udp_waits_for_what_comes_over_tcp() {
+fn tcp_udp_error_waits_for_the_tcp_result() {
     let mut test = Test::new(2);
     let first = test.begin("a.test").remove(0);
     test.pass(400);
@@ -810,7 +810,7 @@ fn tcp_a_server_that_is_silent_is_counted_once() {
 }
 
 #[test]
-fn tcp_a_server_that_was_not_asked_for_want_of_room_has_not_been_silent() {
+fn tcp_connection_limit_is_not_a_timeout() {
     let mut test = Test::new(1);
     let sent = test.begin("a.test").remove(0);
     test.answer(&sent, &sent.truncated());
@@ -824,7 +824,7 @@ fn tcp_a_server_that_was_not_asked_for_want_of_room_has_not_been_silent() {
 }
 
 #[test]
-fn elsewhere_one_worker_asks_and_tells_the_other() {
+fn elsewhere_one_worker_fetches_for_both() {
     let common = common(2);
     let mut asks = Test::with(1, "", WorkerId(0), common.clone());
     let mut waits = Test::with(1, "", WorkerId(1), common);
@@ -847,7 +847,7 @@ fn elsewhere_one_worker_asks_and_tells_the_other() {
 }
 
 #[test]
-fn a_panic_while_a_question_begins_leaves_it_to_nobody() {
+fn panic_at_start_of_fetch_releases_its_claim() {
     let common = common(2);
     let mut first = Test::with(1, "", WorkerId(0), common.clone());
     let mut second = Test::with(1, "", WorkerId(1), common);
@@ -870,7 +870,7 @@ fn a_panic_while_a_question_begins_leaves_it_to_nobody() {
 }
 
 #[test]
-fn elsewhere_a_worker_that_is_not_told_gives_up_a_moment_later() {
+fn elsewhere_missing_result_times_out() {
     let common = common(2);
     let mut asks = Test::with(1, "", WorkerId(0), common.clone());
     let mut waits = Test::with(1, "", WorkerId(1), common);
@@ -885,7 +885,7 @@ fn elsewhere_a_worker_that_is_not_told_gives_up_a_moment_later() {
 }
 
 #[test]
-fn a_query_that_is_old_or_one_too_many_is_denied() {
+fn old_or_excess_requests_are_rejected() {
     let mut test = Test::with(1, "[limits]\nin-flight = 2\n", WorkerId(0), common(1));
     let late = Demand {
         waiter: JOB,
@@ -925,7 +925,7 @@ fn a_query_that_is_old_or_one_too_many_is_denied() {
 }
 
 #[test]
-fn an_answer_that_is_older_than_wanted_is_asked_for_anew() {
+fn answer_above_max_age_is_refreshed() {
     let mut test = Test::new(1);
     test.begin_kept("a.test");
     test.pass(2_000);
@@ -946,7 +946,7 @@ fn an_answer_that_is_older_than_wanted_is_asked_for_anew() {
 }
 
 #[test]
-fn what_is_asked_ahead_is_found_in_the_cache() {
+fn early_fetch_fills_the_cache() {
     let mut test = Test::new(1);
     test.resolver.ask_ahead(&key("a.test"), ClientId(1));
     let sent = test.one();
@@ -959,7 +959,7 @@ fn what_is_asked_ahead_is_found_in_the_cache() {
 }
 
 #[test]
-fn nothing_is_asked_ahead_where_there_is_no_room_or_where_there_is_time_for_it_later() {
+fn early_fetch_needs_room_and_little_time() {
     let mut test = Test::with(1, "[limits]\nin-flight = 2\n", WorkerId(0), common(1));
     for n in 0..9 {
         test.resolver.ask_ahead(&key(&format!("n{n}.zone{n}")), ClientId(n << 40));
@@ -970,7 +970,7 @@ fn nothing_is_asked_ahead_where_there_is_no_room_or_where_there_is_time_for_it_l
 }
 
 #[test]
-fn an_answer_whose_time_is_over_is_served_when_nobody_answers() {
+fn expired_answer_is_served_after_timeout() {
     let mut test = Test::with(1, "[cache]\nserve-stale = '1h'\n", WorkerId(0), common(1));
     let sent = test.begin("a.test").remove(0);
     test.answer(&sent, &sent.answer(0, &[[192, 0, 2, 1]]));
@@ -982,7 +982,7 @@ fn an_answer_whose_time_is_over_is_served_when_nobody_answers() {
 }
 
 #[test]
-fn another_configuration_asks_other_servers_and_keeps_what_is_in_flight() {
+fn reload_changes_servers_and_keeps_fetches() {
     let mut test = Test::new(2);
     let first = test.begin("a.test").remove(0);
     // Route numbers of the old configuration are invalid, or mean other routes, in the new one.
@@ -1037,7 +1037,7 @@ fn r3_a_dead_zone_leaves_room_for_living_names() {
 /// A client that repeats queries for dead names begins no fetches, but takes places for waiting
 /// queries.
 #[test]
-fn r3_one_client_that_repeats_dead_names_leaves_places_to_wait_in() {
+fn r3_repeated_dead_names_leave_waiting_places() {
     let mut test = Test::with(1, "[limits]\nin-flight = 900\n", WorkerId(0), common(1));
     let mut denied = 0;
     for n in 0..12_000_u64 {
@@ -1083,7 +1083,7 @@ fn r3_one_client_that_repeats_dead_names_leaves_places_to_wait_in() {
 }
 
 #[test]
-fn what_was_being_worked_on_can_be_given_up() {
+fn current_fetch_can_be_abandoned() {
     let common = common(2);
     let mut test = Test::with(1, "", WorkerId(0), common);
     let sent = test.begin("a.test").remove(0);
@@ -1100,7 +1100,7 @@ fn what_was_being_worked_on_can_be_given_up() {
 }
 
 #[test]
-fn udp_what_validation_rejects_is_final() {
+fn udp_validation_failure_is_final() {
     let mut test = Test::new(2);
     let sent = test.begin("a.test").remove(0);
     let mut rejected = sent.answer(2, &[]);
@@ -1118,7 +1118,7 @@ fn udp_what_validation_rejects_is_final() {
 }
 
 #[test]
-fn a_query_that_has_waited_in_vain_gets_stale_answers_at_once() {
+fn second_wait_gets_stale_answer_at_once() {
     let mut test = Test::with(1, "[cache]\nserve-stale = '1h'\n", WorkerId(0), common(1));
     let sent = test.begin("a.test").remove(0);
     test.answer(&sent, &sent.answer(0, &[[192, 0, 2, 1]]));
@@ -1142,7 +1142,7 @@ fn a_query_that_has_waited_in_vain_gets_stale_answers_at_once() {
 
 /// RFC 8767 §5 permits a stale answer first and a refresh afterwards.
 #[test]
-fn a_stale_answer_may_be_served_at_once_and_is_renewed_behind_that() {
+fn stale_at_once_serves_then_refreshes() {
     let text = "[cache]\nserve-stale = '1h'\nstale-at-once = true\n";
     let mut test = Test::with(1, text, WorkerId(0), common(1));
     test.begin_kept("a.test");
@@ -1171,7 +1171,7 @@ fn a_stale_answer_may_be_served_at_once_and_is_renewed_behind_that() {
 
 /// The answer has a TTL of 60 s: its last tenth begins after 54 s.
 #[test]
-fn what_is_asked_for_twice_near_its_end_is_renewed_before_it_is_over() {
+fn prefetch_refreshes_after_two_late_requests() {
     for (prefetch, renewed) in [(true, 1), (false, 0)] {
         let text = format!("[cache]\nprefetch = {prefetch}\n");
         let mut test = Test::with(1, &text, WorkerId(0), common(1));
@@ -1209,7 +1209,7 @@ fn what_is_asked_for_twice_near_its_end_is_renewed_before_it_is_over() {
 
 /// RFC 8767 §5: the time counts from the arrival of the client's query, including earlier waits.
 #[test]
-fn rfc8767_5_who_has_waited_before_gets_a_stale_answer_sooner() {
+fn rfc8767_5_earlier_wait_counts_for_stale_answer() {
     let mut test = Test::with(1, "[cache]\nserve-stale = '1h'\n", WorkerId(0), common(1));
     test.begin_kept("a.test");
     test.pass(61_000);

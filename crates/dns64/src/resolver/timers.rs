@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn questions_wait_long_enough_but_not_beyond_their_deadline() {
+    fn delays_are_rounded_up_within_the_deadline() {
         let mut timers = Timers::default();
         let fetch = FetchId { index: 0, generation: 0 };
         let mut set = |delay, most| {

@@ -237,7 +237,7 @@ mod tests {
     const TXT: u16 = 16;
 
     #[test]
-    fn words_are_those_of_the_json_and_sentences_are_sentences() {
+    fn words_match_json_and_sentences_end_with_a_stop() {
         for &decision in Decision::ALL {
             let json = serde_json::to_string(&decision).unwrap();
             assert_eq!(json, format!("\"{}\"", decision.word()));
@@ -341,7 +341,7 @@ mod tests {
 
     /// AAAA records are "native after all" only if they were excluded first.
     #[test]
-    fn records_that_nobody_passed_over_are_native() {
+    fn records_not_excluded_are_native() {
         let fallback = |case: &mut Case| case.policy.fallback_native = true;
         assert_eq!(decided(AAAA, &[native("2001:db8::1")], fallback), "native");
         // This includes excluded records if the client requests unchanged answers.
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_answered_here_is_local_unless_it_waits_for_a_prefix() {
+    fn local_answers_are_local_unless_prefix_is_missing() {
         let decided = |rcode| {
             let answer = LocalAnswer::negative(rcode, b"\0");
             let question = question("ipv4only.arpa", AAAA);

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn ipv4only_arpa_and_pointers_of_a_prefix_come_first() {
+    fn ipv4only_arpa_and_prefix_pointers_come_first() {
         let policy = policy(&["arpa", "b.9.f.f.4.6.0.0.ip6.arpa"], &[]);
         assert_eq!(found(&policy, "ipv4only.arpa", rtype::A, "."), Some((Rcode::NOERROR, 2)));
         assert_eq!(ask(&policy, "ipv4only.arpa", rtype::DS, "."), Local::No);

@@ -313,7 +313,7 @@ mod tests {
 
     /// RFC 9460 §4.2.1: the target's AAAA records are not replaced.
     #[test]
-    fn item_20_hints_are_made_only_if_aaaa_records_are_missing() {
+    fn item_20_hints_only_without_aaaa_records() {
         let translate = policy(Hints::Translate);
         let mandatory = (0, &[0, 1, 0, 4][..]);
         for (name, native, params, expected) in [
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc9460_2_2_what_is_malformed_or_an_alias_is_not_touched() {
+    fn rfc9460_2_2_malformed_and_alias_unchanged() {
         let strip = policy(Hints::Strip);
         let good = data(1, "svc.test", &[ALPN, V4]);
         for len in 0..good.len() {

@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn item_22_what_is_no_address_under_the_prefix() {
+    fn item_22_names_that_are_no_address() {
         let policy = policy("64:ff9b::/96");
         let good = reverse_name("64:ff9b::8.8.8.8");
         assert_eq!(
@@ -375,7 +375,7 @@ mod tests {
 
     /// RFC 6147 §5.3.1: all prefixes are answered locally, for every client.
     #[test]
-    fn pointers_below_any_prefix_are_answered_for_everybody() {
+    fn pointers_of_all_prefixes_for_every_client() {
         let mut policy = policy("2001:db8::/32");
         policy.reverse = Arc::new([policy.mappings[0].clone(), Mapping::well_known()]);
         policy.mappings.clear();

@@ -475,7 +475,7 @@ mod tests {
     /// Returns the numbers N of the prefixes 2001:db8:N::/96 selected for a client, given the state
     /// of each.
     #[test]
-    fn global_addresses_begin_again_where_the_list_says() {
+    fn global_blocks_begin_at_the_listed_addresses() {
         // All blocks are /24s or larger.
         let is_global = |net: u32| is_global((net << 8).into());
         let begins = (1..1 << 24).filter(|&net| is_global(net) && !is_global(net - 1));
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_that_drains_or_does_not_work_is_left_out_but_for_the_last_one() {
+    fn draining_and_unhealthy_prefixes_are_skipped() {
         let good = Standing::default();
         let bad = |since| Standing { unhealthy_since: Some(Nanos(since)), ..good };
         let draining = Standing { draining: true, ..good };
@@ -510,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_several_prefixes_is_the_first_or_the_clients_own() {
+    fn select_first_or_spread() {
         let (good, bad) = (Standing::default(), Some(Nanos(1)));
         let bad = Standing { unhealthy_since: bad, ..good };
         assert_eq!(given(&[good, good], Select::First, CLIENT), [1]);
@@ -580,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn items_14_and_15_the_well_known_prefix_carries_global_addresses_only() {
+    fn items_14_and_15_well_known_prefix_is_global_only() {
         let strict = Mapping::new(Prefix::WELL_KNOWN, vec![Ipv4Net::default()], false);
         let lax = Mapping::new(Prefix::WELL_KNOWN, vec![Ipv4Net::default()], true);
         for private in [

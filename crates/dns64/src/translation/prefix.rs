@@ -228,7 +228,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_covers_the_well_known_prefix_is_refused() {
+    fn prefix_containing_well_known_prefix_is_rejected() {
         for len in [32, 40, 48, 56, 64] {
             let refused = format!("64:ff9b::/{len}").parse::<Prefix>();
             assert_eq!(refused, Err(PrefixError::CoversWellKnown(len)));

@@ -145,7 +145,7 @@ mod tests {
     const LONG: usize = 65_535;
 
     #[test]
-    fn what_waits_is_bounded_however_many_do_not_read() {
+    fn waiting_octets_are_bounded() {
         let backlogs = Backlogs::default();
         let connections: Vec<_> = (0..100).map(|_| backlogs.connection()).collect();
         let mut refused = 0;
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn one_connection_may_have_all_that_it_asked_for() {
+    fn one_reading_connection_gets_all_replies() {
         let backlogs = Backlogs::default();
         let (to, mut backlog) = backlogs.connection();
         assert!((0..64).all(|_| to.send(vec![0; LONG]).is_ok()));
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_is_no_more_counts_nothing() {
+    fn closed_connection_counts_nothing() {
         let to = ToStream::closed();
         assert!(to.send(vec![0; LONG]).is_err());
         assert_eq!(to.counter.octets.load(Ordering::Relaxed), 0);

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn each_client_has_its_places_and_all_together_have_theirs() {
+    fn limits_per_client_and_in_all() {
         let connections = Rc::new(Connections::default());
         let enter = |address: &str| connections.enter(ip(address), 3, 2);
         let Entry::Free(first) = enter("fd00::1") else { panic!("refused") };
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn newcomers_get_in_whatever_networks_hold_the_places() {
+    fn newcomers_are_admitted_under_attack() {
         for networks in [20, 256, 2_000] {
             let of_ipv6 = |n: u16| IpAddr::from([0xfd00, 1, 0, n, 0, 0, 0, 1]);
             let of_ipv4 = |n: u16| IpAddr::from([10, 16 + (n % 16) as u8, (n >> 4) as u8, 1]);

@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_message_by_message() {
+    fn framing_round_trip() {
         on_a_stream(async {
             let (mut near, mut far) = tokio::io::duplex(64 << 10);
             for message in [&b"one"[..], b"", &[7; 40_000]] {

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_datagram_is_as_long_as_its_client_and_the_way_take() {
+    fn datagram_limit_by_client_and_path() {
         for (payload, limit) in
             [(None, 512), (Some(100), 512), (Some(1_000), 1_000), (Some(4_096), 1_232)]
         {

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upstream_has_its_limit_and_a_given_up_turn_is_skipped() {
+    fn per_upstream_limit_and_abandoned_requests() {
         let share = Rc::new(Cell::new(2));
         let shared = Rc::clone(&share);
         let permits = Permits::new(4, move || shared.get());

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_is_to_end_answers_what_was_asked() {
+    fn stopping_connection_answers_pending_queries() {
         on_a_stream(async {
             let mut test = Test::new(8, SOON);
             test.ask(b"a").await;
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_displaced_connection_ends_with_queries_in_progress_or_not() {
+    fn displaced_connection_ends_busy_or_idle() {
         on_a_stream(async {
             for in_progress in [0, 1] {
                 let mut test = Test::new(8, SOON);
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_says_nothing_is_let_go() {
+    fn idle_client_is_disconnected() {
         on_a_stream(async {
             let mut test = Test::new(8, Duration::from_millis(1));
             assert!(test.read().await.is_err());
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_reads_gets_all_that_it_asked_for_at_once() {
+    fn reading_client_gets_all_pipelined_replies() {
         on_a_stream(async {
             let mut test = Test::new(64, SOON);
             for _ in 0..64 {
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_does_not_read_is_let_go_while_memory_is_short() {
+    fn blocked_client_is_disconnected_if_memory_is_short() {
         on_a_stream(async {
             let backlogs = Backlogs::default();
             let (others, _waiting) = backlogs.connection();

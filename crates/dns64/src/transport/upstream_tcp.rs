@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upstream_whose_tcp_is_dead_leaves_room_for_the_others() {
+    fn upstream_without_tcp_leaves_permits_for_others() {
         local(async {
             let (dead, live) = (upstream(false).await, upstream(true).await);
             let (sender, receiver) = unbounded_channel();
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upstream_that_is_silent_is_told_apart_from_one_that_is_not_there() {
+    fn timeout_and_refused_connection_differ() {
         local(async {
             let silent = upstream(false).await;
             let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().into();
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_go_after_their_time_and_with_their_upstream() {
+    fn idle_connections_close_by_time_or_peer() {
         local(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let (address, idle) = (listener.local_addr().unwrap(), Idle::default());

@@ -47,7 +47,7 @@ fn pointer_loops_end() {
 
 /// A chain of pointers, each to the previous one, and names that point to its end.
 #[test]
-fn a_message_of_pointers_costs_no_more_than_its_length() {
+fn pointers_cost_at_most_the_message_length() {
     let mut bytes = vec![0; HEADER_LEN];
     bytes.extend([1, b'a', 0]);
     let mut at = HEADER_LEN;
@@ -95,7 +95,7 @@ fn names_lie_where_they_are_read_from() {
 
 proptest! {
     #[test]
-    fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), offset in 0usize..400, count: u16) {
+    fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), offset in 0usize..400, count: u16) {
         if let Some(message) = Message::new(&bytes) {
             for record in message.records(offset, count).flatten() {
                 let _ = message.same_name(record.owner, HEADER_LEN);
@@ -138,7 +138,7 @@ fn owner_and_ttl_are_where_the_record_has_them() {
 
 /// Names that certainly end without compression, and others.
 #[test]
-fn a_name_is_plain_where_nothing_in_its_end_could_be_a_pointer() {
+fn plain_name_cannot_end_in_a_pointer() {
     for (name, is_plain) in [
         (&b"\0"[..], true),
         (b"\x01a\0", true),
@@ -164,7 +164,7 @@ fn a_name_is_plain_where_nothing_in_its_end_could_be_a_pointer() {
 }
 
 #[test]
-fn a_pointer_to_what_is_no_name_is_the_same_as_nothing() {
+fn pointer_to_malformed_name_equals_nothing() {
     // Pointers to a name that leads to itself, or to a later offset.
     let bytes = with(b"\xc0\x0c\xc0\x0c\xc0\x12\x01a\0");
     let message = Message::new(&bytes).unwrap();
@@ -200,7 +200,7 @@ fn a_pointer_leads_to_one_of_the_first_16384_octets() {
 
 /// A name may have the same number of pointers as labels, in each of two compared names.
 #[test]
-fn two_names_are_compared_with_all_the_pointers_that_they_may_have() {
+fn comparison_allows_127_pointers_per_name() {
     let mut bytes = with(b"\x01a\0");
     // Two chains of pointers that end in the same name.
     let mut chain = |length: usize| {

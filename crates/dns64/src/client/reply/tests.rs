@@ -85,7 +85,7 @@ fn an_answer_is_copied_with_the_clients_letters_and_less_ttl() {
 }
 
 #[test]
-fn ad_is_for_those_who_want_it_and_answers_passed_through() {
+fn ad_needs_request_and_unchanged_answer() {
     let mut authentic = real();
     authentic.set_authentic();
     let is_set = |query: &[u8], trust, known: &[Outcome]| {
@@ -122,7 +122,7 @@ fn synthesized_records_have_one_ttl_and_their_aliases() {
 }
 
 #[test]
-fn rfc6147_5_1_5_an_alias_that_came_alone_stays_before_what_it_leads_to() {
+fn rfc6147_5_1_5_separate_alias_precedes_its_target() {
     let alias = said("a.test", AAAA).cname("a.test", 30, "b.test");
     let end = said("b.test", AAAA).aaaa("b.test", 60, "2001:db8::1");
     let got = reply(&query(RD, None), Transport::Udp, false, &[alias.kept(), end.kept()]);
@@ -130,7 +130,7 @@ fn rfc6147_5_1_5_an_alias_that_came_alone_stays_before_what_it_leads_to() {
 }
 
 #[test]
-fn extended_errors_say_what_is_known() {
+fn extended_errors_by_reply() {
     let of = |known: &[Outcome]| {
         errors(&reply(&query(RD, Some((1232, false))), Transport::Udp, false, known))
     };
@@ -151,7 +151,7 @@ fn extended_errors_say_what_is_known() {
 
 /// Items 9 and 28.
 #[test]
-fn a_reply_without_excluded_records_says_so_when_stale_too() {
+fn stale_filtered_reply_has_both_extended_errors() {
     let mixed = real().aaaa("a.test", 60, "::ffff:192.0.2.1").rrsig("a.test", AAAA);
     let of = |known: Outcome| {
         let query = query(RD, Some((1232, true)));
@@ -169,7 +169,7 @@ fn a_reply_without_excluded_records_says_so_when_stale_too() {
 }
 
 #[test]
-fn a_signed_excluded_answer_becomes_a_denial_that_can_be_kept() {
+fn signed_excluded_answer_becomes_cacheable_nodata() {
     let excluded = said("a.test", AAAA).aaaa("a.test", 50, "::ffff:192.0.2.1");
     let a = said("a.test", A).a("a.test", 70, "8.8.8.8").rrsig("a.test", A);
     let got = reply(
@@ -187,7 +187,7 @@ fn a_signed_excluded_answer_becomes_a_denial_that_can_be_kept() {
 
 /// Item 47: AAAA records in place of withheld A records last no longer than the prefix.
 #[test]
-fn a_filtered_denial_lasts_no_longer_than_the_prefix_of_the_records_that_it_stands_for() {
+fn filtered_nodata_expires_with_its_prefix() {
     let until = Some(Nanos(24 * Nanos::SECOND.0));
     let announced = Mapping::well_known().standing(Standing { until, ..Standing::default() });
     let policy = Policy { mappings: vec![announced], filter_a: true, ..Policy::default() };
@@ -204,7 +204,7 @@ fn a_filtered_denial_lasts_no_longer_than_the_prefix_of_the_records_that_it_stan
 /// RFC 2308 §6: the time for which a negative answer has been cached here counts for its client,
 /// too.
 #[test]
-fn a_denial_ends_at_its_client_when_it_ends_in_the_cache() {
+fn client_ttl_of_nodata_ends_with_the_cache_entry() {
     let denied = said("a.test", AAAA).soa("test", 300, 20);
     let no_a = said("a.test", A).nodata(60);
     let of = |age: u32| {
@@ -446,7 +446,7 @@ fn long_answers(count: u8) -> Vec<(&'static str, u16, Policy, Vec<Outcome>)> {
 
 /// The work for a reply is bounded by the client's limit, not by the length of the answer.
 #[test]
-fn a_reply_that_will_be_cut_is_not_written_to_its_end() {
+fn composition_stops_at_the_limit() {
     let end = format!("{}.test", ["a"; 120].join("."));
     let many = (0..4_000u16).fold(said("a.test", A).cname("a.test", 60, &end), |said, n| {
         let address = std::net::Ipv4Addr::from_bits(0x0808_0000 + u32::from(n));
@@ -464,7 +464,7 @@ fn a_reply_that_will_be_cut_is_not_written_to_its_end() {
 }
 
 #[test]
-fn a_reply_is_what_is_left_of_the_whole_one_whatever_its_limit_is() {
+fn limited_composition_truncates_like_a_full_one() {
     for (what, qtype, policy, known) in long_answers(30) {
         let query = query_of(qtype);
         let mut truncated = 0;

@@ -108,7 +108,7 @@ fn item_08_every_kind_of_alias_and_direction_is_cut() {
 }
 
 #[test]
-fn item_08_the_questions_cname_itself_is_no_way_out() {
+fn item_08_cname_query_cannot_leave_the_scope() {
     for qtype in [rtype::CNAME, rtype::ANY] {
         let said = said("a.test", qtype).cname("a.test", 60, "x.corp.test");
         let answer = answer_for("a.test", &said.bad("x.corp.test").additional("x.corp.test"));

@@ -33,7 +33,7 @@ fn alias(ttl: u32, to: u16, additional: u16) -> Vec<u8> {
 /// Regression test: the target of the alias is read from its TTL. It was a valid name before the
 /// TTL was limited and malformed afterwards, and the process aborted.
 #[test]
-fn an_alias_that_leans_on_a_ttl_keeps_its_target() {
+fn alias_target_read_from_a_ttl_is_preserved() {
     let ttl_at = (HEADER_LEN + QUESTION.len() + 6) as u16;
     for offset in 0..4 {
         for ttl in [0x7f00_0000, 0x0000_0001, 0x0161_0000, 0x0001_5180, u32::MAX] {
@@ -50,7 +50,7 @@ fn an_alias_that_leans_on_a_ttl_keeps_its_target() {
 
 /// The header is overwritten as well, so names must not be read from it.
 #[test]
-fn an_alias_that_leans_on_the_header_is_malformed() {
+fn alias_target_read_from_the_header_is_malformed() {
     for to in 0..HEADER_LEN as u16 {
         let message = alias(60, to, 5);
         let parsed = Answer::parse(&message, QUESTION, &TtlLimits::default());
@@ -73,7 +73,7 @@ fn usual_answers_are_kept_as_they_are() {
 
 /// Later upstream queries use the name in the cached answer.
 #[test]
-fn the_question_is_kept_in_lower_case_however_it_comes_back() {
+fn question_is_stored_in_lower_case() {
     let mut message = said("a.test", rtype::AAAA).nodata(60).bytes();
     message[HEADER_LEN + 1] = b'A';
     message[HEADER_LEN + 3] = b'T';
@@ -138,7 +138,7 @@ fn kinds_of_answers() {
 }
 
 #[test]
-fn what_may_be_kept_and_for_how_long() {
+fn caching_times_by_kind() {
     let question = || said("a.test", rtype::AAAA);
     let data = question().aaaa("a.test", 90, "2001:db8::1").aaaa("a.test", 60, "2001:db8::2");
     assert_eq!(data.parse().unwrap().ttl(), 60, "the least TTL");
@@ -167,7 +167,7 @@ fn ttls(said: &Said, limits: &TtlLimits) -> Vec<u32> {
 /// Clients cache a negative answer for the SOA's TTL or its MINIMUM, whichever is less. MINIMUM
 /// does not decrease while the answer is cached here.
 #[test]
-fn rfc2308_3_the_soa_of_a_denial_has_the_ttl_of_the_denial() {
+fn rfc2308_3_soa_has_the_negative_ttl() {
     let question = || said("a.test", rtype::AAAA);
     let limits = TtlLimits { negative_max: 50, ..TtlLimits::default() };
     for (what, said, expected) in [
@@ -196,7 +196,7 @@ fn rfc2308_3_the_soa_of_a_denial_has_the_ttl_of_the_denial() {
 
 /// RFC 4034 §3: the TTL of a signature equals that of the covered RRset.
 #[test]
-fn rfc4034_3_the_signature_of_a_denials_soa_has_its_ttl() {
+fn rfc4034_3_soa_signature_has_the_negative_ttl() {
     const NSEC: u16 = 47;
     let signature = |owner: &str, covered: u16| {
         let mut data = covered.to_be_bytes().to_vec();
@@ -241,7 +241,7 @@ fn rfc2181_5_2_the_records_of_an_rrset_have_its_least_ttl() {
 }
 
 #[test]
-fn records_are_put_in_order_and_strangers_left_out() {
+fn records_are_ordered_and_unrelated_ones_removed() {
     let answer = said("a.test", rtype::AAAA)
         .aaaa("c.test", 60, "2001:db8::1")
         .cname("b.test", 60, "c.test")
@@ -255,7 +255,7 @@ fn records_are_put_in_order_and_strangers_left_out() {
 /// Regression test: with more labels than `domain` remembers, each owner was written uncompressed.
 /// A message of 42 KiB then exceeded the maximum length.
 #[test]
-fn a_message_of_long_names_is_no_longer_when_it_is_put_in_order() {
+fn rebuilt_message_of_long_names_does_not_grow() {
     let below = |name: &str| format!("{}.{name}", ["a"; 100].join("."));
     let (alias, end) = (below("c.test"), below("b.test"));
     let end_at = HEADER_LEN + wire(&alias).len() + 4;
@@ -400,7 +400,7 @@ fn malformed_data_is_malformed() {
 
 /// RFC 6891 §6.1.1: OPT and TSIG are hop-by-hop records, in every section.
 #[test]
-fn nothing_of_the_transport_is_kept() {
+fn hop_by_hop_records_are_removed() {
     let opt = || record(&[0], rtype::OPT, 0, &[]);
     for section in [Section::Answer, Section::Authority, Section::Additional] {
         for other in [rtype::OPT, rtype::TSIG] {
@@ -423,7 +423,7 @@ fn nothing_of_the_transport_is_kept() {
 }
 
 #[test]
-fn additional_records_of_names_that_nobody_mentions_are_left_out() {
+fn unrelated_additional_records_are_removed() {
     let with_additional = |owner: &str| {
         let exchange = [&[0, 10][..], &wire("mail.test")].concat();
         let answer = said("a.test", 15).answer("a.test", 15, 60, &exchange);
@@ -533,7 +533,7 @@ proptest! {
 
     /// Aging an answer, or setting a client's id and flags, changes no name in it.
     #[test]
-    fn no_name_leans_on_what_is_written_anew(message in pointers(), ttl: u32, header: [u8; 4]) {
+    fn overwriting_header_and_ttls_changes_no_name(message in pointers(), ttl: u32, header: [u8; 4]) {
         if let Ok(answer) = parsed(&message) {
             let mut copy = answer.message().to_vec();
             let before = all_names(&copy);

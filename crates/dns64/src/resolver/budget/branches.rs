@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_belongs_to_the_nearest_branch_in_which_nothing_answers() {
+    fn fetch_belongs_to_nearest_failing_subtree() {
         let mut branches = Branches::default();
         let dead = |branches: &Branches, name: &str| branches.dead(&wire(name), NOW);
         assert_eq!(dead(&branches, "n1.dead.test"), None);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_half_a_minute_ago_says_nothing() {
+    fn failures_and_answers_expire_after_30_seconds() {
         let mut branches = Branches::default();
         let dead = |branches: &Branches, seconds: u64| {
             branches.dead(&wire("n2.dead.test"), NOW + Nanos(seconds * Nanos::SECOND.0)).is_some()
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_questions_of_a_branch_are_counted_while_they_are_in_flight() {
+    fn fetches_of_a_subtree_count_while_in_flight() {
         let mut branches = Branches::default();
         branches.failed(&wire("n1.dead.test"), NOW);
         let id = branches.dead(&wire("n2.dead.test"), NOW).unwrap();

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_many_questions_as_are_answered_in_time() {
+    fn in_flight_limit_follows_the_answer_rate() {
         let timeout = Nanos::from_millis(1_500);
         let mut rate = Rate::default();
         let mut now = Nanos::SECOND;

@@ -92,7 +92,7 @@ impl World {
 }
 
 #[test]
-fn r3_one_client_that_asks_for_a_dead_zone_takes_nothing_from_others() {
+fn r3_dead_zone_flood_by_one_client_spares_others() {
     let mut world = World::new();
     world.torture(1, |n| format!("n{n}.dead.test"));
     assert_eq!((world.asked[1], world.denied[1]), (5_000, 0));
@@ -100,7 +100,7 @@ fn r3_one_client_that_asks_for_a_dead_zone_takes_nothing_from_others() {
 }
 
 #[test]
-fn r3_two_hundred_clients_that_ask_for_a_dead_zone_take_nothing_from_others() {
+fn r3_dead_zone_flood_by_200_clients_spares_others() {
     let mut world = World::new();
     world.torture(200, |n| format!("n{n}.dead.test"));
     assert_eq!((world.asked[1], world.denied[1]), (5_000, 0));
@@ -111,14 +111,14 @@ fn r3_two_hundred_clients_that_ask_for_a_dead_zone_take_nothing_from_others() {
 }
 
 #[test]
-fn r3_names_in_many_dead_branches_take_nothing_from_others() {
+fn r3_many_failing_subtrees_spare_others() {
     let mut world = World::new();
     world.torture(200, |n| format!("n{n}.b{}.dead.test", n % 2_000));
     assert_eq!((world.asked[1], world.denied[1]), (5_000, 0));
 }
 
 #[test]
-fn a_client_alone_can_use_nearly_all_of_it() {
+fn single_client_can_use_nearly_all_places() {
     let mut world = World::new();
     for n in 0..20_000 {
         world.ask(client([192, 0, 2, 7]), &format!("n{n}.slow.test"), false);
@@ -168,7 +168,7 @@ fn places_to_wait_in_are_shared_out_as_they_get_less() {
 }
 
 #[test]
-fn few_wait_for_a_question_of_a_dead_branch() {
+fn few_may_wait_in_a_failing_subtree() {
     let mut budget = Budget::new();
     let name = "n1.dead.test".parse::<LowerName>().unwrap();
     let admit =
@@ -207,7 +207,7 @@ fn in_ipv4(n: u64) -> ClientId {
 }
 
 #[test]
-fn item_50_an_attack_from_any_network_leaves_room_for_others() {
+fn item_50_attack_from_any_network_leaves_room() {
     let of_48 = ["2001:db8:1::1", "2001:db8:100::1", "192.0.2.1"];
     let of_40 = ["2001:db8:100::1", "2001:db9::1", "192.0.2.1"];
     let of_12 = ["10.1.0.1", "192.0.2.1", "2001:db8::1"];
@@ -244,7 +244,7 @@ fn item_50_an_attack_from_any_network_leaves_room_for_others() {
 }
 
 #[test]
-fn item_50_a_client_is_admitted_to_a_branch_that_an_attack_made_dead() {
+fn item_50_first_fetch_in_attacked_subtree_admitted() {
     let cases: [(u64, [u8; 4]); 3] =
         [(1, [10, 0, 0, 2]), (200, [10, 0, 1, 1]), (200, [192, 0, 2, 1])];
     for (attackers, honest) in cases {

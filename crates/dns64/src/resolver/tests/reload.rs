@@ -45,7 +45,7 @@ fn after_70_reloads_one_set_of_upstreams_is_left() {
 }
 
 #[test]
-fn a_removed_upstream_is_kept_while_a_question_is_in_flight() {
+fn removed_upstream_is_kept_during_a_fetch() {
     for over_tcp in [false, true] {
         let mut test = Test::new(1);
         let sent = test.begin("a.test").remove(0);

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn like_servers_share_the_load_by_weight_and_slow_ones_are_only_explored() {
+    fn similar_servers_share_load_slow_ones_are_explored() {
         let route = route(&[(1, 1, 0, true), (3, 15, 0, true), (1_000, 100, 0, true)]);
         let chosen = shares(&route, &[], 64_000);
         assert!((2.8..3.2).contains(&(chosen[1] as f64 / chosen[0] as f64)), "{chosen:?}");
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_chosen_without_chance() {
+    fn deterministic_choices() {
         let (up, down, longer) = ((1, 1, 0, true), (1, 1, 2, true), (1, 1, 3, true));
         let spent = (1, 1, 0, false);
         for (what, servers, tried, chosen) in [

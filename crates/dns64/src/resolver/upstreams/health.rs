@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_upstream_is_left_alone_for_longer_each_time_and_forgiven_at_once() {
+    fn backoff_doubles_and_one_answer_ends_it() {
         let mut health = UpstreamHealth::default();
         assert_eq!([health.failed(at(0)), health.failed(at(1))], [None, None]);
         assert!(!health.is_down() && health.down_since().is_none());
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_does_not_hear_of_each_of_many_deaths() {
+    fn repeated_mark_downs_are_logged_once() {
         let mut health = UpstreamHealth::default();
         let mut told = 0;
         for ms in (0..9_000).step_by(100) {

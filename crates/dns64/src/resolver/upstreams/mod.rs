@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn of_servers_that_have_been_asked_one_that_may_be_asked_again_is() {
+    fn tried_server_with_retry_budget_is_chosen() {
         let mut upstreams = upstreams(&[1, 2], &Metrics::new(1));
         let mut rng = StdRng::seed_from_u64(1);
         let both = [ServerId(0), ServerId(1)];

@@ -245,8 +245,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_door_knows_the_server_of_each_port_while_it_is_open() {
-        let test = "a_door_knows_the_server_of_each_port_while_it_is_open";
+    fn open_port_has_an_owner_and_a_server() {
+        let test = "open_port_has_an_owner_and_a_server";
         if !testbed::is_root(test) {
             return;
         }

@@ -454,7 +454,7 @@ mod tests {
 
     /// RFC 5452 §9.2: concurrently outstanding queries leave from several ports.
     #[test]
-    fn the_questions_of_one_turn_do_not_all_share_a_port() {
+    fn queries_of_one_turn_use_several_ports() {
         let mut test = Test::new(64);
         let mut ports = std::collections::HashMap::<u16, u32>::new();
         for _ in 0..8 * SHARE_A_PORT {
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_that_a_configuration_no_longer_has_are_closed_when_they_are_done() {
+    fn excess_ports_close_when_idle() {
         let mut test = Test::new(16);
         let asked: Vec<Expected> = (0..200).map(|_| test.ask().unwrap()).collect();
         test.allow(1);
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_is_replaced_after_its_questions_when_nothing_is_expected_on_it() {
+    fn port_is_replaced_after_10000_queries_when_idle() {
         let mut test = Test::new(1);
         let first = test.ask().unwrap();
         let port = test.source();
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn r8_a_port_is_replaced_after_its_time_when_nothing_is_expected_on_it() {
+    fn r8_port_is_replaced_after_ten_minutes_when_idle() {
         let mut test = Test::new(1);
         let first = test.ask().unwrap();
         let port = test.source();
@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_never_asked_takes_no_buffers() {
+    fn server_without_queries_has_no_buffers() {
         let mut test = Test::new(64);
         let buffers = |test: &Test| {
             let server = test.ports.servers[0].as_ref().unwrap();

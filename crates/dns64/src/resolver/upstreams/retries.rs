@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn questions_are_asked_again_as_far_as_answers_come() {
+    fn retry_budget_grows_with_answers() {
         let mut retries = Retries::default();
         let taken = |retries: &mut Retries, ms| {
             let now = Nanos::SECOND + Nanos::from_millis(ms);

@@ -174,7 +174,7 @@ fn rfc6147_5_1_1_real_aaaa_records_are_passed_on() {
 }
 
 #[test]
-fn rfc6147_5_1_2_errors_are_no_data_but_nxdomain_is_the_answer() {
+fn rfc6147_5_1_2_errors_are_nodata_nxdomain_is_final() {
     case("NXDOMAIN").known(&nodata().rcode(3)).becomes("pass 0 after 0");
     case("SERVFAIL").known(&servfail(AAAA)).becomes("ask a.test. 1");
     for code in [1, 4, 5] {
@@ -189,7 +189,7 @@ fn rfc6147_5_1_2_errors_are_no_data_but_nxdomain_is_the_answer() {
 }
 
 #[test]
-fn rfc6147_5_1_3_silence_is_no_data() {
+fn rfc6147_5_1_3_timeout_is_nodata() {
     case("timeout").failed(Failure::Timeout).becomes("ask a.test. 1");
     case("timeout, A")
         .failed(Failure::Timeout)
@@ -298,7 +298,7 @@ fn rfc6147_5_1_7_the_ttl_is_bound_by_the_soa() {
 }
 
 #[test]
-fn rfc6147_5_5_signed_answers_are_not_changed_for_those_who_check() {
+fn rfc6147_5_5_signed_answers_unchanged_with_do() {
     let signed = address().rrsig("a.test", A);
     let who_checks = |name| case(name).asked(|q| q.dnssec_ok = true);
     who_checks("signed A").known(&nodata()).known(&signed).becomes("pass 0 after 0, Signed");
@@ -370,7 +370,7 @@ fn rfc6147_5_1_2_unexplained_failures_are_probed() {
 }
 
 #[test]
-fn rfc8767_4_stale_records_do_not_stand_for_bogus_ones() {
+fn rfc8767_4_stale_does_not_replace_bogus() {
     let stale = |doubtful: bool| match real().aged(100) {
         Outcome::Answered(kept) => {
             Outcome::Answered(Kept { stale: true, doubted: doubtful.then_some(0), ..kept })
@@ -411,7 +411,7 @@ fn failure_older_than_its_probe_is_asked_again() {
 }
 
 #[test]
-fn rfc6147_5_1_3_silence_alone_may_lead_to_a_records() {
+fn rfc6147_5_1_3_mode_timeout_follows_timeouts_only() {
     let timeout = |name| case(name).mode(Mode::Timeout);
     timeout("silence").failed(Failure::Timeout).becomes("ask a.test. 1");
     timeout("no data").known(&nodata()).becomes("ask a.test. 1");
@@ -456,7 +456,7 @@ fn ignored_and_excluded_aaaa_records_may_come_back() {
 }
 
 #[test]
-fn filter_a_leaves_no_a_records_beside_aaaa_records() {
+fn filter_a_withholds_a_if_aaaa_exist() {
     let who = |name| case(name).policy(|p| p.filter_a = true).asked(|q| q.qtype = A);
     case("AAAA as ever").policy(|p| p.filter_a = true).known(&real()).becomes("pass 0 after 0");
     who("nothing known").becomes("ask a.test. 28");
@@ -475,7 +475,7 @@ fn filter_a_leaves_no_a_records_beside_aaaa_records() {
 }
 
 #[test]
-fn filter_a_leaves_the_a_records_of_names_without_aaaa_records() {
+fn filter_a_keeps_a_without_aaaa() {
     let who = |name| case(name).policy(|p| p.filter_a = true).asked(|q| q.qtype = A);
     let private = said("a.test", A).a("a.test", 60, "10.0.0.1");
     who("no prefix carries it").known(&nodata()).known(&private).becomes("pass 1 after 1");
@@ -530,7 +530,7 @@ fn filter_a_leaves_the_a_records_of_names_without_aaaa_records() {
 /// Rules may be replaced while a query waits. In this test, AAAA records were excluded, and the A
 /// records of the end of the aliases were queried; these are not the records of the name.
 #[test]
-fn filter_a_takes_no_answer_for_one_about_another_name() {
+fn filter_a_ignores_answers_about_other_names() {
     let alias = said("a.test", AAAA).cname("a.test", 60, "longer.test");
     let end = said("longer.test", AAAA).aaaa("longer.test", 60, "2001:db8::1");
     let signed = end.rrsig("longer.test", AAAA);
@@ -545,7 +545,7 @@ fn filter_a_takes_no_answer_for_one_about_another_name() {
 }
 
 #[test]
-fn the_plan_says_what_is_asked_for() {
+fn plan_lists_the_upstream_queries() {
     let plan = |qtype: u16, change: fn(&mut Policy)| {
         let case = case("plan").asked(|q| q.qtype = qtype).policy(change);
         case.question.plan(&case.policy, case.mode)
@@ -564,7 +564,7 @@ fn the_plan_says_what_is_asked_for() {
 
 /// Item 47: NODATA would be cached, and be wrong as soon as a prefix is available.
 #[test]
-fn what_needs_a_prefix_that_is_not_known_yet_fails() {
+fn missing_discovered_prefix_is_servfail() {
     let awaiting = |name| {
         case(name).policy(|policy| {
             policy.mappings.clear();
