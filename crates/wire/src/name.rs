@@ -111,7 +111,7 @@ impl FromStr for Domain {
         let name = Name::<Vec<u8>>::from_str(s).map_err(|e| bad(e.to_string()))?;
         let wire = name.to_vec().as_slice().to_ascii_lowercase();
         if wire.len() == 1 {
-            return Err(bad("the root has no room for a zone of ours".into()));
+            return Err(bad("the root cannot be used as a test zone".into()));
         }
         if wire.len() + 1 + LABEL_LEN > 255 {
             return Err(bad(format!(
@@ -192,7 +192,7 @@ impl FromStr for NameRange {
         let (address, len) =
             s.split_once('/').ok_or_else(|| bad("the prefix length is missing"))?;
         let network = u32::from(
-            address.parse::<Ipv4Addr>().map_err(|_| bad("the address is no IPv4 address"))?,
+            address.parse::<Ipv4Addr>().map_err(|_| bad("the address is not an IPv4 address"))?,
         );
         let len = len
             .parse::<u8>()
@@ -231,7 +231,7 @@ impl From<NameRange> for String {
 #[non_exhaustive]
 pub enum NameError {
     /// The text is not a usable domain.
-    #[error("'{given}' is no usable domain: {why}")]
+    #[error("'{given}' is not a usable domain: {why}")]
     Domain {
         /// The original text.
         given: String,
@@ -239,7 +239,7 @@ pub enum NameError {
         why: String,
     },
     /// The text is not a range of addresses.
-    #[error("'{given}' is no range of names: {why}; write for example 10.0.0.0/8")]
+    #[error("'{given}' is not a range of names: {why}; example: 10.0.0.0/8")]
     Range {
         /// The original text.
         given: String,

@@ -108,7 +108,7 @@ impl fmt::Debug for Key {
 /// Error in the text of a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{given}' is no TSIG key: {why}; write [algorithm:]name:secret with the secret in Base64, for example hmac-sha256:key.example:c2VjcmV0"
+    "'{given}' is not a TSIG key: {why}; write [algorithm:]name:secret with the secret in Base64, for example hmac-sha256:key.example:c2VjcmV0"
 )]
 pub struct KeyError {
     given: String,
@@ -129,13 +129,18 @@ impl FromStr for Key {
                 let known =
                     Algorithm::ALL.iter().find(|(word, _)| algorithm.eq_ignore_ascii_case(word));
                 let names = Algorithm::ALL.map(|(word, _)| word).join(", ");
-                (known.ok_or_else(|| bad(format!("the algorithms are {names}")))?.1, name, secret)
+                (
+                    known.ok_or_else(|| bad(format!("the algorithm must be one of {names}")))?.1,
+                    name,
+                    secret,
+                )
             }
-            _ => return Err(bad("there must be one or two colons".into())),
+            _ => return Err(bad("it must contain one or two colons".into())),
         };
         let name = Name::<Vec<u8>>::from_str(name).map_err(|e| bad(e.to_string()))?;
-        let secret =
-            STANDARD.decode(secret).map_err(|e| bad(format!("the secret is no Base64 ({e})")))?;
+        let secret = STANDARD
+            .decode(secret)
+            .map_err(|e| bad(format!("the secret is not valid Base64 ({e})")))?;
         if secret.is_empty() {
             return Err(bad("the secret is empty".into()));
         }
@@ -161,7 +166,7 @@ pub enum BadSignature {
     #[error("wrong signature")]
     Signature,
     /// The time of the signature is too far from the current time.
-    #[error("signed at another time")]
+    #[error("time of signature too far from the current time")]
     Time,
     /// The reply cannot be parsed.
     #[error(transparent)]

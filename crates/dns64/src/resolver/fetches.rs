@@ -53,11 +53,8 @@ impl Fetches {
     /// Inserts a fetch with the hash of its key; its question must not be in flight yet. Returns
     /// its number and a reference to it.
     pub(super) fn insert(&mut self, fetch: Fetch, hash: KeyHash) -> (FetchId, &mut Fetch) {
-        debug_assert_eq!(hash, self.hash(fetch.query.key().octets()), "the hash of something else");
-        debug_assert!(
-            self.find(fetch.query.key().octets(), hash).is_none(),
-            "it is in flight already"
-        );
+        debug_assert_eq!(hash, self.hash(fetch.query.key().octets()), "hash of another question");
+        debug_assert!(self.find(fetch.query.key().octets(), hash).is_none(), "already in flight");
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;
         let index = self.slab.insert(Slot { fetch, generation, hash }) as u32;
@@ -89,7 +86,7 @@ impl Fetches {
             .filter(|entry| entry.generation == id.generation)?
             .hash;
         let entry = self.by_key.find_entry(hash.0, |at| *at == id.index);
-        debug_assert!(entry.is_ok(), "what is in the slab is in the table");
+        debug_assert!(entry.is_ok(), "every entry of the slab is in the table");
         if let Ok(entry) = entry {
             entry.remove();
         }

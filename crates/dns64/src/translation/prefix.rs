@@ -172,12 +172,10 @@ impl From<Prefix> for String {
 #[non_exhaustive]
 pub enum PrefixError {
     /// The text does not have the form address/length.
-    #[error("'{0}' is no IPv6 prefix; write for example 64:ff9b::/96")]
+    #[error("'{0}' is not an IPv6 prefix; example: 64:ff9b::/96")]
     Unreadable(String),
     /// The length is not one of those in RFC 6052.
-    #[error(
-        "a prefix of {0} bits: RFC 6052 §2.2 allows the lengths 32, 40, 48, 56, 64 and 96 only"
-    )]
+    #[error("prefix length {0} is not allowed; RFC 6052 §2.2 permits 32, 40, 48, 56, 64 and 96")]
     Length(u8),
     /// Bits after the prefix are set.
     #[error("the address has bits set beyond the prefix length {0}")]
@@ -185,19 +183,19 @@ pub enum PrefixError {
     /// The prefix contains the well-known prefix: one address would stand for two IPv4 addresses
     /// (RFC 6052 §2.1, §3.1).
     #[error(
-        "a prefix of {0} bits that covers the well-known prefix; write 64:ff9b::/96, or a prefix of your own"
+        "the /{0} prefix contains the well-known prefix; write 64:ff9b::/96, or another prefix"
     )]
     CoversWellKnown(u8),
     /// Packets to these addresses reach no NAT64.
     #[error(
-        "addresses below {0} are not routed; write 64:ff9b::/96, or a prefix that is routed to the NAT64"
+        "prefix {0} is not routed; write 64:ff9b::/96, or a prefix that is routed to the NAT64"
     )]
     Unroutable(Ipv6Addr),
     /// Octet 8 is not zero.
     #[error("bits 64 to 71 must be zero (RFC 6052 §2.2)")]
     ReservedOctet,
     /// A suffix was given for discovered prefixes.
-    #[error("prefix = \"discover\" takes no suffix: who announces a prefix does not announce one")]
+    #[error("prefix = \"discover\" takes no suffix: discovered prefixes have none")]
     DiscoveredSuffix,
     /// The suffix overlaps other parts of the address.
     #[error(

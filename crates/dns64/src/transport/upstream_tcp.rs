@@ -72,7 +72,7 @@ pub(crate) async fn run(
             let asked = asked.unwrap_or_else(|panic| {
                 tasks.report(
                     &panic,
-                    &format!("the answer of an upstream to {}", describe(&question.query)),
+                    &format!("the upstream's answer to {}", describe(&question.query)),
                 );
                 Ok(None)
             });

@@ -432,7 +432,10 @@ fn an_upstream_marked_down_is_in_log_and_status() {
     let down = shown();
     assert_eq!((down.down_reason.as_deref(), down.down), (Some("timeout"), 1));
     assert!(down.down_for_s.is_some() && down.timeouts >= 3, "{down:?}");
-    daemon.line_with(&format!("upstream {} marked down (timeout); it is probed", upstream.address));
+    daemon.line_with(&format!(
+        "upstream {} marked down (timeout); it will be probed",
+        upstream.address
+    ));
     let (_, words, _) = run(&["status", "--socket", file.socket().to_str().unwrap()]);
     assert!(words.contains(&format!("{} 'main': marked down for ", upstream.address)), "{words}");
     answers.store(true, Ordering::Relaxed);

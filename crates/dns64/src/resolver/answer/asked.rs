@@ -13,7 +13,7 @@ pub(crate) enum Unusable {
     #[error("malformed")]
     Malformed,
     /// The message answers another question.
-    #[error("not the question that was asked")]
+    #[error("answers another question")]
     OtherQuestion,
     /// Its aliases form a loop, or there are too many of them.
     #[error("alias loop")]

@@ -112,7 +112,7 @@ impl Server {
         self.random_case.begin(now);
         if metrics.is_first_other_case(self.address) {
             tracing::warn!(
-                "upstream {} does not keep the letter case of names: it is asked without randomize-case",
+                "upstream {} does not preserve the letter case of names; queries to it are sent in lower case",
                 self.address
             );
         }
@@ -150,7 +150,7 @@ impl Server {
         self.network.silent(now);
         self.metrics.failed(trouble);
         if self.health.failed(now) == Some(News::MarkedDown) {
-            tracing::warn!("upstream {} marked down ({trouble}); it is probed", self.address);
+            tracing::warn!("upstream {} marked down ({trouble}); it will be probed", self.address);
         }
         self.tell_metrics();
     }
