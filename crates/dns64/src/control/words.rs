@@ -414,7 +414,7 @@ mod tests {
             ttl: Some(TtlBounds { a_s: 269, denial_s: 300, prefix_s: Some(90) }),
         };
         let expected = "www.example. AAAA for 192.0.2.7: NOERROR\n  \
-            why         The name has no AAAA records; they are made from its A records.\n  \
+            why         The name has no AAAA records; they are synthesized from its A records.\n  \
             by          RFC 6147 §5.1.6 (translated-no-data)\n\
             Rules\n  \
             client      of [[group]] 2\n  \

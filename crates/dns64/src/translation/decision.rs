@@ -42,94 +42,94 @@ macro_rules! decisions {
 
 decisions! {
     TranslatedNoData "translated-no-data"
-        "The name has no AAAA records; they are made from its A records."
+        "The name has no AAAA records; they are synthesized from its A records."
         "RFC 6147 §5.1.6",
     TranslatedError "translated-error"
-        "The question for AAAA records was answered with an error; they are made from the A records."
+        "The AAAA query was answered with an error; AAAA records are synthesized from the A records."
         "RFC 6147 §5.1.2",
     TranslatedTimeout "translated-timeout"
-        "The question for AAAA records was not answered in time; they are made from the A records."
+        "The AAAA query timed out; AAAA records are synthesized from the A records."
         "RFC 6147 §5.1.3",
     TranslatedExcluded "translated-excluded"
-        "All AAAA records of the name count as none; others are made from its A records."
+        "All AAAA records of the name are excluded; others are synthesized from its A records."
         "RFC 6147 §5.1.4",
     Native "native"
-        "The name has AAAA records, which are handed on."
+        "The name has AAAA records, which are passed on."
         "RFC 6147 §5.1.1",
     NativeInPart "native-in-part"
-        "The name has AAAA records; those that count as none are left out."
+        "The name has AAAA records; the excluded ones are removed."
         "RFC 6147 §5.1.4",
     NativeAfterAll "native-after-all"
-        "All AAAA records of the name count as none; they are given after all, as no A record is of use."
+        "All AAAA records of the name are excluded; they are passed on because no A record is usable."
         "fallback-native",
     Excluded "excluded"
-        "All AAAA records of the name count as none, and no A record is of use."
+        "All AAAA records of the name are excluded, and no A record is usable."
         "RFC 6147 §5.1.4",
     Signed "signed"
-        "There are A records, which are not translated: the answer is signed, and the client asked for signatures (DO)."
+        "A records exist but are not used for synthesis: the answer is signed, and the client requested signatures (DO)."
         "RFC 6147 §5.5",
     Unmapped "unmapped"
-        "There are A records, but no prefix carries their addresses."
+        "A records exist, but no prefix carries their addresses."
         "prefixes: ranges, allow-non-global",
     NoPrefixKnown "no-prefix-known"
-        "A prefix is needed, and none is known: nobody announces one."
+        "Synthesis needs a prefix, but none has been discovered."
         "[discovery]",
     Off "off"
-        "Nothing is translated for this client and this name."
+        "Synthesis is disabled for this client and this name."
         "prefixes, off",
     CheckingDisabled "checking-disabled"
-        "Nothing is translated, because the client validates for itself (CD)."
+        "No synthesis, because the client validates answers (CD)."
         "RFC 6147 §5.5",
     NotRecursive "not-recursive"
-        "Nothing is translated, because the query is without RD."
+        "No synthesis, because the query is without RD."
         "recursive-only",
     FilteredA "filtered-a"
-        "The A records are withheld, because the client is given AAAA records of the name."
+        "The A records are withheld, because the client gets AAAA records of the name."
         "filter-a",
     NoData "no-data"
-        "The name has no records that could be given."
+        "The name has no usable records of this type."
         "RFC 6147 §5.1.6",
     NoName "no-name"
-        "There is no such name."
+        "The name does not exist."
         "RFC 6147 §5.1.2",
     PassedOn "passed-on"
-        "The upstream's answer is handed on."
+        "The upstream's answer is passed on."
         "RFC 6147 §5.3.3",
     Pointer "pointer"
-        "The name is that of an address below a prefix; it is an alias of the name of the IPv4 address in it."
+        "The name is in the reverse zone of a prefix; it is an alias of the embedded IPv4 address's reverse name."
         "RFC 6147 §5.3.1",
     Local "local"
-        "It is answered here, without an upstream."
+        "The query is answered locally, without an upstream."
         "RFC 8880 §7, RFC 6147 §5.3.1, RFC 6761, local-zones",
     UpstreamError "upstream-error"
-        "The upstream's error is handed on."
+        "The upstream's error is passed on."
         "RFC 6147 §5.1.2",
     Rejected "rejected"
-        "What the upstream has was rejected by validation."
+        "The data failed DNSSEC validation."
         "RFC 6147 §5.5",
     Timeout "timeout"
-        "No upstream has answered in time."
+        "No upstream answered in time."
         "RFC 6147 §5.1.3",
     AliasLoop "alias-loop"
-        "The aliases of the name have no end."
+        "The aliases of the name form a loop, or there are too many."
         "RFC 6147 §5.1.5",
     Overload "overload"
-        "Too much is under way: no upstream has been asked."
+        "Too many queries are in flight; no upstream was queried."
         "[limits]",
     NoUpstream "no-upstream"
-        "No upstream is known: neither the configuration nor resolv.conf names one."
+        "No upstream is configured, neither in the configuration file nor in resolv.conf."
         "[[upstream]]",
     Refused "refused"
-        "The client may not ask."
+        "The client is not permitted to send queries."
         "[access]",
     RateLimited "rate-limited"
-        "The client asks too often, and is sent to TCP."
+        "The client exceeds its query rate and has to use TCP."
         "[limits] client-rate",
     Unreadable "unreadable"
-        "The query is malformed, or of a kind that is not served."
+        "The query is malformed or of an unsupported kind."
         "RFC 1035 §4.1.1",
     Defect "defect"
-        "The query has met a defect of dns64d."
+        "The query caused an internal error of dns64d."
         "dns64d_defects_total",
 }
 
