@@ -439,7 +439,7 @@ mod tests {
         let judged = |end: &End<'_>, time| key.verify(&end.reply(), &request, time);
         let refused = |error| judged(&End { error, ..end }, NOW);
         assert_eq!(refused(17), Err(BadSignature::Refused(17)));
-        assert_eq!(refused(0), Err(BadSignature::Signature), "nobody has refused it");
+        assert_eq!(refused(0), Err(BadSignature::Signature), "no refusal");
         // The signed part excludes the TSIG record.
         let signed = |error, other: &[u8]| {
             let mut reply = query();

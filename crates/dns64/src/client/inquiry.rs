@@ -398,7 +398,7 @@ mod tests {
         inquiry.wait(&on);
         inquiry.resume(denied().kept(), &off);
         assert_eq!(asks(&inquiry, &off), Some(A));
-        assert!(!inquiry.is_new(), "something has been asked for it");
+        assert!(!inquiry.is_new(), "an upstream query was sent for it");
         inquiry.wait(&off);
         inquiry.resume(address().kept(), &off);
         assert_eq!(given(&inquiry, &off), (1, false));

@@ -430,7 +430,7 @@ mod tests {
         for qtype in [A, AAAA, TXT] {
             assert!(is_known(qtype, false, 10), "{qtype}");
             assert!(!is_known(qtype, true, 10), "{qtype} with CD");
-            assert!(!is_known(qtype, false, 60), "{qtype}: it is over");
+            assert!(!is_known(qtype, false, 60), "{qtype}: expired");
         }
         // NODATA proves nothing about other types, except that the name exists.
         let empty = said("a.test", AAAA).soa("test", 60, 60);
@@ -542,11 +542,11 @@ mod tests {
         cache.put_failure(&key("a.test"), Failure::Timeout, at(101), &limits);
         assert!(
             is_remembered(&cache, 105, &limits) && !is_remembered(&cache, 106, &limits),
-            "it begins anew"
+            "counting begins again"
         );
         cache.put_failure(&key("a.test"), Failure::AliasLoop, at(200), &limits);
         cache.forgive_silence(at(201));
-        assert!(is_remembered(&cache, 202, &limits), "that was no silence");
+        assert!(is_remembered(&cache, 202, &limits), "an alias loop is not a timeout");
     }
 
     /// Returns a unique key for `number`, and an answer with `records` address records.

@@ -243,7 +243,7 @@ impl Test {
         let landed = self.resolver.next_landed()?;
         assert!(told(&landed) == [JOB] && self.resolver.next_landed().is_none());
         assert_eq!(self.resolver.fetches.len(), 0);
-        assert!(self.resolver.outside.expected.is_empty(), "what is over expects nothing");
+        assert!(self.resolver.outside.expected.is_empty(), "completed fetches expect no responses");
         Some(match landed.outcome {
             Outcome::Answered(kept) => {
                 Ok((kept.answer.rcode().in_header(), kept.answer.answers().count()))
@@ -274,7 +274,7 @@ fn udp_answer_completes_the_fetch_and_is_cached() {
     assert_eq!(test.outcome(), Some(Ok((0, 1))));
     assert!(matches!(test.ask("a.test"), Asked::Known(Outcome::Answered(_))));
     test.pass(61_000);
-    assert_eq!(test.begin("a.test").len(), 1, "its time is over");
+    assert_eq!(test.begin("a.test").len(), 1, "its TTL has expired");
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn udp_unexplained_servfail_outweighs_later_error() {
     let second = test.one();
     assert_ne!(second.server(), first.server());
     test.answer(&second, &second.answer(5, &[]));
-    assert_eq!(test.outcome(), Some(Ok((2, 0))), "it may have rejected signatures");
+    assert_eq!(test.outcome(), Some(Ok((2, 0))), "the upstream may have rejected signatures");
 }
 
 #[test]
@@ -341,10 +341,10 @@ fn udp_silent_upstream_is_retried_until_deadline() {
     assert_eq!(test.outcome(), Some(Err(Failure::Timeout)));
     assert!(
         matches!(test.ask("b.test"), Asked::Known(Outcome::Failed(Failure::Timeout))),
-        "it is remembered"
+        "the timeout is cached"
     );
     test.pass(5_000);
-    assert_eq!(test.begin("b.test").len(), 1, "for failure-ttl");
+    assert_eq!(test.begin("b.test").len(), 1, "cached for failure-ttl");
 }
 
 #[test]
@@ -393,7 +393,7 @@ fn rfc9520_3_2_timeout_ttl_doubles_until_recovery() {
     test.answer(&sent, &sent.answer(0, &[]));
     assert_eq!(test.outcome(), Some(Ok((0, 0))));
     test.pass(1_000);
-    assert!(matches!(test.ask("a.test"), Asked::Waiting), "it was dead, and is back");
+    assert!(matches!(test.ask("a.test"), Asked::Waiting), "the upstream is up again");
 }
 
 #[test]
@@ -417,7 +417,7 @@ fn udp_timeout_leads_to_another_server() {
     let second = test.one();
     assert_ne!(first.server(), second.server());
     test.answer(&first, &first.answer(0, &[[192, 0, 2, 1]]));
-    assert_eq!(test.outcome(), Some(Ok((0, 1))), "an answer that is late is one");
+    assert_eq!(test.outcome(), Some(Ok((0, 1))), "a late answer is accepted");
 }
 
 #[test]
@@ -456,7 +456,7 @@ fn udp_formerr_leads_to_query_without_edns() {
     assert!(test.sent().is_empty() && test.outcome().is_none());
     test.answer(&without, &without.answer(0, &[[192, 0, 2, 1]]));
     assert_eq!(test.outcome(), Some(Ok((0, 1))));
-    assert!(!test.begin("b.test")[0].has_edns(), "it is remembered");
+    assert!(!test.begin("b.test")[0].has_edns(), "queried without EDNS");
     test.pass(600_000);
     assert!(test.begin("c.test")[0].has_edns(), "for ten minutes");
 }
@@ -552,14 +552,14 @@ fn udp_unreachable_servers_get_one_probe() {
     test.pass(0);
     // After a timeout, AAAA records could be synthesized although the name may have native ones.
     let outcome = test.resolver.next_landed().map(|landed| landed.outcome);
-    assert!(matches!(outcome, Some(Outcome::Failed(Failure::Overload))), "it was not asked");
+    assert!(matches!(outcome, Some(Outcome::Failed(Failure::Overload))), "no query was sent");
     test.pass(1);
     assert_eq!(test.begin("b.test").len(), 1, "200 ms later");
     test.answer(&probe, &probe.answer(0, &[]));
     assert_eq!(landed(&mut test), 1);
-    assert_eq!(test.begin("c.test").len(), 1, "it has answered");
+    assert_eq!(test.begin("c.test").len(), 1, "the upstream has answered");
     test.pass(1_000);
-    assert!(matches!(test.ask("a.test"), Asked::Waiting), "the failure is forgotten");
+    assert!(matches!(test.ask("a.test"), Asked::Waiting), "the failure is discarded");
 }
 
 /// Returns settings that follow a resolv.conf.
@@ -589,7 +589,7 @@ fn without_an_upstream_queries_fail_until_there_is_one() {
     let Asked::Known(Outcome::Answered(kept)) = test.ask("kept.test") else { panic!("not stale") };
     assert!(kept.stale && test.resolver.is_idle());
     test.resolver.take_settings(following("nameserver 192.0.2.1\n"));
-    assert_eq!(test.begin("a.test").len(), 1, "the failure is not remembered");
+    assert_eq!(test.begin("a.test").len(), 1, "the failure is not cached");
 }
 
 #[test]
@@ -741,7 +741,7 @@ fn tcp_timeout_leads_to_another_server() {
         assert_eq!(
             question.timeout,
             std::time::Duration::from_millis(850),
-            "the other one needs time as well"
+            "half of the time is reserved for the other server"
         );
         test.resolver.on_tcp(question.fetch, answer.clone());
         let second = test.one();
@@ -754,7 +754,7 @@ fn tcp_timeout_leads_to_another_server() {
             Err(_) => Failure::Timeout,
         };
         test.resolver.on_tcp(question.fetch, answer);
-        assert_eq!(test.outcome(), Some(Err(failure)), "nobody is left");
+        assert_eq!(test.outcome(), Some(Err(failure)), "no server is left");
     }
 }
 
@@ -817,10 +817,7 @@ fn tcp_connection_limit_is_not_a_timeout() {
     test.pass(1_700);
     assert_eq!(test.outcome(), Some(Err(Failure::Overload)));
     assert_eq!((test.count(Count::UpstreamTimeout), test.failures(0)), (0, 0));
-    assert!(
-        matches!(test.ask("a.test"), Asked::Waiting),
-        "nothing has been learnt that were to be remembered"
-    );
+    assert!(matches!(test.ask("a.test"), Asked::Waiting), "the timeout is not cached");
 }
 
 #[test]
@@ -834,7 +831,7 @@ fn elsewhere_one_worker_fetches_for_both() {
         let metrics = &test.resolver.common.metrics;
         metrics.worker(test.resolver.worker).get(Count::Collapsed)
     };
-    assert_eq!((collapsed(&asks), collapsed(&waits)), (0, 1), "the same one is in flight");
+    assert_eq!((collapsed(&asks), collapsed(&waits)), (0, 1), "the same fetch is in flight");
     asks.answer(&sent, &sent.answer(0, &[[192, 0, 2, 1]]));
     let landed = asks.resolver.next_landed().unwrap();
     let (worker, told) = asks.resolver.outside.told.remove(0);
@@ -863,7 +860,7 @@ fn panic_at_start_of_fetch_releases_its_claim() {
         assert!(test.resolver.is_idle());
         assert!(
             test.resolver.common.shared_questions.claim(&key, test.resolver.worker),
-            "nobody asks it"
+            "no worker has claimed it"
         );
         assert_eq!(test.resolver.common.shared_questions.land(&key).count(), 0);
     }
@@ -909,9 +906,12 @@ fn old_or_excess_requests_are_rejected() {
     }
     assert!(
         matches!(test.ask("n6.zone6"), Asked::Denied(Denial::NoRoom)),
-        "nobody waits, but four are in flight"
+        "no waiters, but four fetches in flight"
     );
-    assert!(matches!(test.ask("n3.zone3"), Asked::Waiting), "what is asked already costs nothing");
+    assert!(
+        matches!(test.ask("n3.zone3"), Asked::Waiting),
+        "joining a fetch needs no place for a fetch"
+    );
     let further = Demand {
         waiter: JOB,
         client: ClientId(1),
@@ -1026,10 +1026,10 @@ fn r3_a_dead_zone_leaves_room_for_living_names() {
             while test.resolver.next_landed().is_some() {}
         }
     }
-    assert_eq!(served, 2_000, "of as many living names");
+    assert_eq!(served, 2_000, "of 2 000 living names");
     assert!(
         test.resolver.fetches.len() < 2_000,
-        "the dead zone has its share: {}",
+        "share of the dead zone: {}",
         test.resolver.fetches.len()
     );
 }
@@ -1047,7 +1047,7 @@ fn r3_repeated_dead_names_leave_waiting_places() {
         ));
     }
     let got = 12_000 - denied;
-    assert!((750..850).contains(&got), "{got} of 900 are its share");
+    assert!((750..850).contains(&got), "{got} of 900 places");
     let other = Demand {
         waiter: JOB,
         client: ClientId(2),
@@ -1067,7 +1067,7 @@ fn r3_repeated_dead_names_leave_waiting_places() {
     let room = |test: &mut Test| {
         matches!(test.resolver.ask(&key("new.living.test"), other), Asked::Waiting)
     };
-    assert!(!room(&mut test), "nothing has failed when they came");
+    assert!(!room(&mut test), "there was no failure when they arrived");
     test.pass(1_300);
     while test.resolver.next_landed().is_some() {}
     test.pass(10_000);
@@ -1078,7 +1078,7 @@ fn r3_repeated_dead_names_leave_waiting_places() {
     let other = Demand { since: test.now, ..other };
     assert!(
         matches!(test.resolver.ask(&key("new.living.test"), other), Asked::Waiting),
-        "known to be dead"
+        "the subtree is failing"
     );
 }
 
@@ -1114,7 +1114,7 @@ fn udp_validation_failure_is_final() {
     );
     test.answer(&sent, &rejected);
     assert_eq!(test.outcome(), Some(Ok((2, 0))));
-    assert!(test.sent().is_empty(), "who does not validate is not asked");
+    assert!(test.sent().is_empty(), "the server without validation is not queried");
 }
 
 #[test]
@@ -1162,7 +1162,7 @@ fn stale_at_once_serves_then_refreshes() {
     };
     assert!(is_stale(&mut test));
     let sent = test.one();
-    assert!(is_stale(&mut test), "until it is renewed");
+    assert!(is_stale(&mut test), "until it is refreshed");
     assert!(test.sent().is_empty(), "asked once");
     test.answer(&sent, &sent.answer(0, &[[192, 0, 2, 2]]));
     assert!(!is_stale(&mut test), "renewed");
@@ -1193,7 +1193,7 @@ fn prefetch_refreshes_after_two_late_requests() {
         };
         test.pass(53_000);
         (0..20).for_each(|_| assert_eq!(ask(&mut test), 53));
-        assert!(test.sent().is_empty(), "there is time enough");
+        assert!(test.sent().is_empty(), "enough time is left");
         test.pass(2_000);
         assert_eq!(ask(&mut test), 55);
         assert!(test.sent().is_empty(), "asked once");
@@ -1234,12 +1234,12 @@ fn rfc8767_5_earlier_wait_counts_for_stale_answer() {
     test.pass(50);
     let landed = test.resolver.next_landed().expect("1.75 s after it came");
     assert!(landed.waiters.len() == 1 && landed.outcome.kept().unwrap().stale);
-    assert_eq!(test.resolver.fetches.len(), 1, "the question goes on");
+    assert_eq!(test.resolver.fetches.len(), 1, "the fetch continues");
     test.answer(&sent, &sent.answer(0, &[[192, 0, 2, 2]]));
     let landed = test.resolver.next_landed().unwrap();
     assert!(
         landed.waiters.len() == 1 && !landed.outcome.kept().unwrap().stale,
-        "for the other one"
+        "for the other waiter"
     );
     // A query that joins a fetch too late does not wait at all if there is a stale answer.
     test.pass(61_000);
@@ -1275,7 +1275,10 @@ fn rfc8767_5_a_probe_does_not_keep_a_stale_answer_back() {
     assert!(
         landed.waiters.len() == 1 && matches!(landed.outcome, Outcome::Failed(Failure::Timeout))
     );
-    assert!(test.resolver.next_landed().is_none(), "who has nothing else waits on");
+    assert!(
+        test.resolver.next_landed().is_none(),
+        "a waiter without a stale answer continues to wait"
+    );
     let demand = Demand { since: Nanos(test.now.0 - Nanos::from_millis(1_750).0), ..demand };
     assert!(matches!(
         test.resolver.ask(&probe, demand),

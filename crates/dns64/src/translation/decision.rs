@@ -72,7 +72,7 @@ decisions! {
         "A records exist, but no prefix carries their addresses."
         "prefixes: ranges, allow-non-global",
     NoPrefixKnown "no-prefix-known"
-        "Synthesis needs a prefix, but none has been discovered."
+        "Synthesis needs a prefix, but no discovered prefix is available."
         "[discovery]",
     Off "off"
         "Synthesis is disabled for this client and this name."
@@ -87,7 +87,7 @@ decisions! {
         "The A records are withheld, because the client gets AAAA records of the name."
         "filter-a",
     NoData "no-data"
-        "The name has no usable records of this type."
+        "The name has no usable records."
         "RFC 6147 §5.1.6",
     NoName "no-name"
         "The name does not exist."

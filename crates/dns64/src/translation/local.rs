@@ -345,7 +345,7 @@ mod tests {
         let zone = reverse_name("64:ff9b::")[16..].to_owned();
         let Local::Answer(below) = ask(&good[2..], rtype::PTR, &policy) else { panic!("ours") };
         let name: LowerName = zone.parse().unwrap();
-        assert_eq!(below.zone.as_deref(), Some(name.wire()), "whose SOA it has");
+        assert_eq!(below.zone.as_deref(), Some(name.wire()), "owner of its SOA");
         assert_eq!(
             negative(&ask(&zone, rtype::PTR, &policy)),
             Some(Rcode::NOERROR),
@@ -360,7 +360,7 @@ mod tests {
         assert_eq!(
             target(&ask(&private, rtype::PTR, &policy)),
             "1.0.0.10.in-addr.arpa",
-            "an address that is never made up lies below the prefix, too"
+            "an address that is never synthesized is below the prefix, too"
         );
     }
 
@@ -387,7 +387,7 @@ mod tests {
         assert_eq!(
             ask(&reverse_name("64:ff9b::8.8.8.8"), rtype::PTR, &policy),
             Local::No,
-            "no DNS64 at all"
+            "DNS64 is off"
         );
     }
 
@@ -501,7 +501,7 @@ mod tests {
         };
         let outer: LowerName = outer_apex.parse().unwrap();
         let inner: LowerName = inner_apex.parse().unwrap();
-        assert_eq!(zone(outer_apex), None, "its parent is not made up");
+        assert_eq!(zone(outer_apex), None, "its parent zone is not local");
         assert_eq!(zone(inner_apex), Some((Rcode::NOERROR, outer.clone())));
         assert_eq!(zone(&format!("1.{outer_apex}")), Some((Rcode::NOERROR, outer.clone())));
         assert_eq!(zone(&format!("z.{outer_apex}")), Some((Rcode::NXDOMAIN, outer)));

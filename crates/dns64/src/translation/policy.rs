@@ -503,7 +503,7 @@ mod tests {
         assert_eq!(given(&[good, good]), [1, 2]);
         assert_eq!(given(&[good, bad(1), good]), [1, 3]);
         assert_eq!(given(&[draining, good]), [2]);
-        assert_eq!(given(&[bad(5), bad(7), bad(6)]), [2], "which answered last");
+        assert_eq!(given(&[bad(5), bad(7), bad(6)]), [2], "the one that responded last");
         assert_eq!(given(&[draining, bad(5)]), [2]);
         assert_eq!(given(&[bad(5)]), [1]);
         assert_eq!(given(&[draining]), [0; 0]);

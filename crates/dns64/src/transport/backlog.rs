@@ -153,7 +153,7 @@ mod tests {
             refused += (0..64).filter(|_| to.send(vec![0; LONG]).is_err()).count();
             assert!(backlogs.octets() <= MOST + connections.len() * MOST_EACH);
         }
-        assert!(refused > 0, "they had asked for 400 MiB");
+        assert!(refused > 0, "replies of 400 MiB were requested");
         drop(connections);
         assert_eq!(backlogs.octets(), 0);
     }

@@ -240,10 +240,10 @@ mod tests {
             assert_eq!(test.asked(2).await, [b"a", b"b"], "two at a time");
             test.reply(1, b"B");
             assert_eq!(test.read().await.unwrap(), b"B");
-            assert_eq!(test.asked(3).await.len(), 3, "a place has become free");
+            assert_eq!(test.asked(3).await.len(), 3, "a place is free again");
             test.reply(0, b"");
             test.reply(2, b"C");
-            assert_eq!(test.read().await.unwrap(), b"C", "what is empty is not sent");
+            assert_eq!(test.read().await.unwrap(), b"C", "an empty message is not sent");
         });
     }
 
@@ -346,7 +346,7 @@ mod tests {
             (0..4).for_each(|number| test.reply(number, LONG));
             assert!(test.asked.borrow()[4].1.send(LONG.to_vec()).is_err());
             assert_eq!(timeout(SOON, test.serving).await.unwrap().unwrap(), End::Unread);
-            assert_eq!(backlogs.octets(), MOST, "nothing of it is left");
+            assert_eq!(backlogs.octets(), MOST, "its replies are no longer counted");
         });
     }
 }

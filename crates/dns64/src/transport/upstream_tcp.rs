@@ -205,7 +205,7 @@ mod tests {
             while answered.get().is_none() {
                 sleep(Duration::from_millis(5)).await;
             }
-            assert_eq!(answered.get(), Some(true), "there was no room for it");
+            assert_eq!(answered.get(), Some(true), "no permit for the working upstream");
         });
     }
 
@@ -250,7 +250,7 @@ mod tests {
             drop(theirs.pop());
             let give_up = Instant::now() + Duration::from_secs(30);
             while left(LOOK) != 1 {
-                assert!(Instant::now() < give_up, "what the upstream has closed stays");
+                assert!(Instant::now() < give_up, "a closed connection remains");
                 sleep(Duration::from_millis(5)).await;
             }
             assert_eq!(left(IDLE_TIME), 0);

@@ -98,7 +98,7 @@ fn ad_needs_request_and_unchanged_answer() {
     assert!(!is_set(&query([1, 0x20], None), false, &known), "trust-ad is off");
     assert!(
         !is_set(&query([1, 0x20], None), true, &[real().kept()]),
-        "the upstream does not say so"
+        "the upstream did not set AD"
     );
     let mut denial = nodata();
     denial.set_authentic();
@@ -142,7 +142,11 @@ fn extended_errors_by_reply() {
     let refused = said("a.test", AAAA).rcode(5);
     let answered = |a: Said| of(&[refused.kept(), a.rcode(2).kept()]);
     assert_eq!(answered(said("a.test", A)), [0; 0], "somebody answered");
-    assert_eq!(answered(said("a.test", A).ede(22)), [22], "and said why (RFC 8914 section 3)");
+    assert_eq!(
+        answered(said("a.test", A).ede(22)),
+        [22],
+        "with an extended error (RFC 8914 section 3)"
+    );
     assert_eq!(of(&[said("a.test", AAAA).rcode(2).ede(7).kept()]), [7]);
     let private = said("a.test", A).a("a.test", 60, "10.0.0.1");
     assert_eq!(of(&[nodata().kept(), private.kept()]), [ede::FILTERED], "no prefix carries it");
@@ -197,7 +201,11 @@ fn filtered_nodata_expires_with_its_prefix() {
     let a = said("a.test", A).a("a.test", 3_600, "8.8.8.8");
     assert_eq!(of(&[nodata().kept(), a.kept()]), [(SOA, 24)]);
     let with_soa = a.soa("test", 300, 300);
-    assert_eq!(of(&[nodata().kept(), with_soa.kept()]), [(SOA, 24)], "that one denies nothing");
+    assert_eq!(
+        of(&[nodata().kept(), with_soa.kept()]),
+        [(SOA, 24)],
+        "an SOA next to data is not negative"
+    );
     assert_eq!(of(&[real().kept()]), [(SOA, 60)], "native records need no prefix");
 }
 
@@ -287,7 +295,7 @@ fn over_tcp_a_whole_message_fits() {
     assert_eq!(
         (got.len(), records(&got)),
         (65_535, vec![(16, 30)]),
-        "the answer is worth more than its explanation"
+        "the answer takes precedence over extended errors"
     );
     assert_eq!(errors(&got), [0; 0]);
     let got = reply(&text_query(None), Transport::Udp, false, &[whole.kept()]);

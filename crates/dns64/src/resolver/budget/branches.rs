@@ -172,11 +172,7 @@ mod tests {
         for name in ["n1.dead.test", "n2.dead.test", "a.b.c.n3.dead.test"] {
             assert_eq!(dead(&branches, name), branch(&branches, "dead.test"), "{name}");
         }
-        assert_eq!(
-            dead(&branches, "www.test"),
-            branch(&branches, "test"),
-            "nothing in it has answered"
-        );
+        assert_eq!(dead(&branches, "www.test"), branch(&branches, "test"), "no answers in it");
         branches.answered(&wire("www.test"), NOW);
         assert_eq!(dead(&branches, "mail.test"), None);
         assert_eq!(dead(&branches, "n2.dead.test"), branch(&branches, "dead.test"));
@@ -198,7 +194,7 @@ mod tests {
         branches.answered(&wire("n3.dead.test"), NOW);
         branches.failed(&wire("n1.dead.test"), NOW + Nanos::SECOND);
         assert!(!dead(&branches, 29));
-        assert!(dead(&branches, 30), "no answer for so long, and a failure since");
+        assert!(dead(&branches, 30), "the answer has expired, the failure has not");
         assert!(!dead(&branches, 31));
     }
 
@@ -226,7 +222,7 @@ mod tests {
             branches.failed(&wire(&format!("n.b{n}.dead.test")), NOW);
         }
         assert!(branches.known.len() <= MOST + DEEPEST);
-        assert_eq!(branches.questions(id), 1, "what is in flight stays counted");
+        assert_eq!(branches.questions(id), 1, "fetches in flight stay counted");
         // A name of many labels creates no more subtrees than others.
         let deep: String = (0..60).map(|n| format!("l{n}.")).collect();
         assert_eq!(branches.branches(&wire(&format!("{deep}test"))).len(), DEEPEST);

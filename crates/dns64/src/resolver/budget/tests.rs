@@ -157,7 +157,7 @@ fn places_to_wait_in_are_shared_out_as_they_get_less() {
     let denial = |budget: &Budget, client, first| budget.admit_waiter(client, MOST, first).err();
     assert_eq!(denial(&budget, greedy, true), Some(Denial::ClientShare));
     assert_eq!(denial(&budget, modest, true), None, "another one still finds some");
-    assert_eq!(denial(&budget, greedy, false), None, "a query that has begun goes on");
+    assert_eq!(denial(&budget, greedy, false), None, "a query in progress continues");
     while let Ok(place) = budget.admit_waiter(modest, MOST, false) {
         budget.enter_waiter(place);
         taken.push(place);
@@ -173,7 +173,7 @@ fn few_may_wait_in_a_failing_subtree() {
     let name = "n1.dead.test".parse::<LowerName>().unwrap();
     let admit =
         |budget: &Budget, others| budget.admit_beside(others, name.wire(), 800, Nanos::SECOND);
-    assert_eq!(admit(&budget, 700), Ok(()), "it is not known to be dead");
+    assert_eq!(admit(&budget, 700), Ok(()), "the subtree is not failing yet");
     budget.failed(name.wire(), Nanos::SECOND);
     assert_eq!((admit(&budget, 99), admit(&budget, 100)), (Ok(()), Err(Denial::DeadBranch)));
 }

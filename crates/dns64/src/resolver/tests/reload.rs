@@ -41,7 +41,7 @@ fn after_70_reloads_one_set_of_upstreams_is_left() {
     }
     let numbers = numbers(&test);
     assert_eq!((numbers.len(), in_metrics(&test)), (3, 3));
-    assert!(numbers.iter().all(|number| *number < 8), "numbers are used again: {numbers:?}");
+    assert!(numbers.iter().all(|number| *number < 8), "numbers are reused: {numbers:?}");
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_removed_upstream_that_is_silent_is_forgotten() {
     let mut test = Test::new(2);
     test.begin("a.test");
     test.resolver.take_settings(set(1));
-    assert_eq!(numbers(&test).len(), 4, "one of the two was asked");
+    assert_eq!(numbers(&test).len(), 4, "one of the two was queried");
     test.pass(1_700);
     assert!(test.resolver.next_landed().is_some());
     assert_eq!((numbers(&test).len(), in_metrics(&test)), (3, 3));

@@ -129,18 +129,13 @@ mod tests {
         let (up, down, longer) = ((1, 1, 0, true), (1, 1, 2, true), (1, 1, 3, true));
         let spent = (1, 1, 0, false);
         for (what, servers, tried, chosen) in [
-            ("one that is up before one that is left alone", vec![down, up], vec![], 1),
-            ("one that has not been asked before one that has", vec![up, up], vec![0], 1),
-            ("one that is left alone before one that has been asked", vec![up, down], vec![0], 1),
-            ("of those left alone the one whose time is over first", vec![longer, down], vec![], 1),
-            ("of those asked one that may be asked again", vec![spent, up], vec![0, 1], 1),
-            (
-                "of those asked one that is up, though it may not be asked again",
-                vec![down, spent],
-                vec![0, 1],
-                1,
-            ),
-            ("the only one there is", vec![spent], vec![0], 0),
+            ("up before marked down", vec![down, up], vec![], 1),
+            ("untried before tried", vec![up, up], vec![0], 1),
+            ("marked down before tried", vec![up, down], vec![0], 1),
+            ("marked down: the earliest end first", vec![longer, down], vec![], 1),
+            ("tried: one with retries left", vec![spent, up], vec![0, 1], 1),
+            ("tried: up without retries before marked down", vec![down, spent], vec![0, 1], 1),
+            ("the only one", vec![spent], vec![0], 0),
         ] {
             assert_eq!(shares(&route(&servers), &tried, 50)[chosen], 50, "{what}");
         }
@@ -158,7 +153,7 @@ mod tests {
             assert_eq!(first(&[slow, fast], &[]), 0);
         }
         assert_eq!(first(&[slow, fast], &[0]), 1, "the first has failed");
-        assert_eq!(first(&[down, slow, fast], &[]), 1, "the first is left alone");
+        assert_eq!(first(&[down, slow, fast], &[]), 1, "the first is marked down");
         assert_eq!(first(&[down, down], &[0]), 1);
     }
 }

@@ -165,7 +165,7 @@ mod tests {
             );
         }
         health.answered(Nanos::from_millis(1), true);
-        assert_eq!(health.speed(), FIRST_RTO, "an error is no reason to prefer it");
+        assert_eq!(health.speed(), FIRST_RTO, "an error response does not count as fast");
     }
 
     #[test]
@@ -183,7 +183,7 @@ mod tests {
             assert_eq!(health.down_until(), at(now + expected));
             now += expected;
             health.chosen(at(now));
-            assert_eq!(health.down_until(), at(now + 1_000), "one question at a time");
+            assert_eq!(health.down_until(), at(now + 1_000), "one query at a time");
             now += 400;
             assert_eq!(health.failed(at(now)), None);
             assert_eq!(health.down_since(), Some(at(2)));

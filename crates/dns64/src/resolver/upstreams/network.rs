@@ -102,7 +102,7 @@ mod tests {
         assert!(!errors.is_unreachable(at(999)) && errors.is_unreachable(at(1_000)));
         assert!(errors.answered() && !errors.answered());
         errors.note(at(1_100), &refused, false);
-        assert!(!errors.is_unreachable(at(2_000)), "it has answered in between");
+        assert!(!errors.is_unreachable(at(2_000)), "an answer arrived in between");
         assert!(errors.is_unreachable(at(2_100)));
     }
 

@@ -511,7 +511,7 @@ mod tests {
         let port = test.source();
         test.now = test.now + Nanos(AGE.0 - 1);
         test.ask().unwrap();
-        assert_eq!(test.source(), port, "it is young");
+        assert_eq!(test.source(), port, "the port is still new");
     }
 
     #[test]
