@@ -240,7 +240,7 @@ impl<O: Outside> Resolver<O> {
         self.wait_until_deadline(id);
     }
 
-    /// Handles an ICMP error for a port: its host does not listen, or there is no route. Other
+    /// Handles a network error for a port: its host does not listen, or there is no route. Other
     /// servers are queried at once. If none can be reached, the fetch ends.
     pub(crate) fn on_unreachable(&mut self, port: PortId, error: &std::io::Error) {
         self.metrics().count(Count::UpstreamUnreachable);

@@ -119,7 +119,7 @@ pub(crate) enum Strip {
 }
 
 impl Strip {
-    /// True if a AAAA record is removed.
+    /// True if an AAAA record is removed.
     pub(crate) fn hides(self, address: Ipv6Addr, policy: &Policy) -> bool {
         match self {
             Strip::Nothing => false,
@@ -338,7 +338,7 @@ fn passed_on<'a>(
 enum Aaaa<'a> {
     /// Another answer is needed.
     Open(Next<'a>),
-    /// The search ended without an A query, after `answers` answers, with this reply to a AAAA
+    /// The search ended without an A query, after `answers` answers, with this reply to an AAAA
     /// query.
     Alone { reply: Reply<'a>, answers: usize },
     /// The AAAA and the A query have been answered, with `answers` answers in all.
@@ -398,7 +398,7 @@ fn aaaa<'a>(question: &'a Question, policy: &Policy, mode: Mode, known: Known<'a
     }
 }
 
-/// Returns the A records of a name if a AAAA query with the same answers would result in no AAAA
+/// Returns the A records of a name if an AAAA query with the same answers would result in no AAAA
 /// records. `made` is the mode of synthesis if AAAA records may be synthesized.
 fn a_unless_aaaa<'a>(
     question: &'a Question,
@@ -406,7 +406,7 @@ fn a_unless_aaaa<'a>(
     made: Option<Mode>,
     known: Known<'a>,
 ) -> Next<'a> {
-    // The reply to a AAAA query, the number of its answers, and the reply to the A query. The
+    // The reply to an AAAA query, the number of its answers, and the reply to the A query. The
     // latter counts only if it was for this very name or has records: the end of an alias chain
     // that only the AAAA answer contains may have no records.
     let (given, answers, a) = if let Some(mode) = made {

@@ -16,7 +16,7 @@ struct Case {
     may_ask_again: bool,
 }
 
-/// A AAAA query for `a.test` in the default configuration.
+/// An AAAA query for `a.test` in the default configuration.
 fn case(name: &'static str) -> Case {
     let question = Question {
         name: "a.test".parse().unwrap(),
