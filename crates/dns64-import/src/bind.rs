@@ -573,7 +573,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_that_no_file_can_have_are_not_made() {
+    fn groups_too_large_for_a_file_are_rejected() {
         let of_all = |n: usize| format!("dns64 2001:db8:{n:x}::/96 {{ }};\n");
         let of_one =
             |n: usize| format!("dns64 2001:db8:64::/96 {{ clients {{ 10.0.0.{n}; }}; }};\n");

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_and_assignments_of_literals_are_read_and_the_rest_is_left() {
+    fn calls_and_assignments_of_literals_are_parsed() {
         let text = "-- comment\n--[[ more\nof it ]]\nnet.listen('::1', 53, { kind = 'dns', freebind = true })\n\
             modules = {\n\t'hints > iterate', -- one\n\t'dns64',\n}\ncache.size = 100 * MB\n\
             policy.add(policy.all(policy.FORWARD({'192.0.2.1', \"192.0.2.2@5353\"})))\n\
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_end_is_left() {
+    fn unterminated_statements_are_skipped() {
         assert_eq!(statements("net.listen('::1"), ["? net.listen('::1"]);
         assert_eq!(statements("a = {{{{{{{{{{{{{{{{{{{1}}}}}}}}}}}}}}}}}}}").len(), 1);
         assert_eq!(statements("x(1"), ["? x(1"]);

@@ -46,7 +46,7 @@ fn whole_configurations_are_carried_over() {
 }
 
 #[test]
-fn whose_it_is_is_told_by_its_name_or_by_what_is_in_it() {
+fn servers_are_detected_by_name_or_content() {
     let of = |name: &str, text: &str| Source::of(Path::new(name), text);
     assert_eq!(of("/etc/bind/named.conf", ""), Some(Source::Bind));
     assert_eq!(of("Corefile", ""), Some(Source::Coredns));
@@ -79,7 +79,7 @@ fn an_error_has_file_and_line() {
 }
 
 #[test]
-fn what_changes_answers_is_told_from_what_does_not() {
+fn notes_report_effects_on_answers() {
     let (_folder, path) =
         file("unbound.conf", "server:\n  verbosity: 2\n  local-zone: \"a.\" static\n");
     let notes: Vec<String> =
@@ -90,7 +90,7 @@ fn what_changes_answers_is_told_from_what_does_not() {
 }
 
 #[test]
-fn what_answers_depend_on_is_not_dropped_without_a_note() {
+fn lost_settings_that_affect_answers_have_a_note() {
     let zone = "forward-zone:\n  name: a.example\n  forward-addr: 192.0.2.1\n";
     let of_zone = |more: &str| format!("{zone}  {more}\n");
     let root = |address: &str| format!("forward-zone:\n  name: .\n  forward-addr: {address}\n");
@@ -165,7 +165,7 @@ fn the_files_of_a_pattern_are_counted() {
 }
 
 #[test]
-fn a_recursor_conf_that_looks_like_deep_yaml_is_read_as_lines() {
+fn recursor_conf_like_deep_yaml_is_read_as_lines() {
     let (_folder, path) = file("recursor.conf", &("? ".repeat(30_000) + "x"));
     let notes = import(&path, None).unwrap().notes;
     assert!(notes.iter().any(Note::changes_answers), "{notes:#?}");

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_deep_is_refused_before_the_stack_ends() {
+    fn deep_nesting_is_rejected_before_a_stack_overflow() {
         let nested =
             |open: &str, count, close: &str| open.repeat(count) + "x" + &close.repeat(count);
         let aliases = (1..100).map(|n| format!("- &a{n} [*a{}]\n", n - 1));
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_anchors_and_aliases_repeat_is_bounded() {
+    fn expansion_of_anchors_and_aliases_is_bounded() {
         let scalar = format!("a: &x {}\nb: [{}]\n", "y".repeat(20_000), "*x, ".repeat(2_000));
         let many = format!("a: &x [{}]\nb: [{}]\n", "y, ".repeat(500), "*x, ".repeat(500));
         let opened: String = (0..50).map(|n| format!("&a{n} [")).collect();
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alias_is_what_it_stands_for_on_its_own_line() {
+    fn an_alias_has_its_value_and_its_line() {
         let root = of("a: &x [1, { b: c }]\nd: *x\ne: [*x, *x]\n").unwrap();
         assert_eq!(
             root.written(),

@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn right_files_and_faults_of_other_kinds_are_passed_over() {
+    fn valid_files_and_other_faults_are_ignored() {
         for text in [
             "",
             "not toml",

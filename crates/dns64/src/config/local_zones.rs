@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_effect_can_be_read_again() {
+    fn the_effective_zones_can_be_parsed() {
         for text in ["", "local-zones = true\n", "local-zones = ['test', 'TEST.', 'a.b']\n"] {
             let settings = settings(text);
             let again = read(&settings.to_toml()).unwrap();

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused_with_its_line() {
+    fn invalid_values_are_rejected_with_their_line() {
         for (text, line, words) in [
             ("[control]\nsocket = 'control.sock'\n", 2, "a path from the root on"),
             ("[control]\ngroup = 'adm'\n", 2, "needs the key socket"),

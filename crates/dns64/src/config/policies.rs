@@ -587,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn the_groups_domain_counts_before_the_domain_before_the_group_before_dns64() {
+    fn precedence_of_the_four_tables() {
         let settings = read(
             "[dns64]\nprefixes = [{ prefix = '2001:db8:1::/96' }]\nmode = 'nodata-only'\n\
              [[domain]]\ndomain = 'corp.example'\nprefixes = [{ prefix = '2001:db8:2::/96' }]\n\
@@ -631,7 +631,7 @@ mod tests {
     }
 
     #[test]
-    fn off_false_of_a_groups_domain_translates_whatever_the_domain_says() {
+    fn off_false_in_a_group_domain_overrides_domain() {
         let settings = read(
             "[[domain]]\ndomain = 'corp.example'\noff = true\n\
              [[group]]\nclients = ['10.1.0.0/16']\n\
@@ -669,7 +669,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mode_of_a_domain_counts_before_that_of_a_forward_rule() {
+    fn the_mode_of_a_domain_overrides_that_of_a_forward() {
         let settings = read(
             "[[domain]]\ndomain = 'corp.example'\nmode = 'timeout'\n\
              [[domain]]\ndomain = 'off.example'\nignore-aaaa = true\n\
@@ -722,7 +722,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_that_nobody_can_want_are_told() {
+    fn useless_policies_cause_warnings() {
         let told = |text: &str| {
             let mut found = read(text).warnings();
             // Groups without access have a separate warning.
@@ -760,7 +760,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused_with_its_line() {
+    fn invalid_policies_are_rejected_with_their_line() {
         for (text, line, words) in [
             (
                 "[access]\nallow = [\n'10.0.0.0/8',\n'offce',\n]\n",

@@ -686,7 +686,7 @@ mod tests {
     }
 
     #[test]
-    fn without_upstreams_those_of_the_system_are_asked_but_never_this_server_itself() {
+    fn system_upstreams_are_used_without_this_server() {
         let system = "nameserver ::1\nnameserver 192.0.2.1\nnameserver 2001:db8::53\n";
         let asked = |settings: &Settings| {
             settings.upstreams.iter().map(|u| u.address.to_string()).collect::<Vec<_>>()
@@ -709,7 +709,7 @@ mod tests {
     }
 
     #[test]
-    fn without_any_upstream_there_is_a_warning_with_the_reason() {
+    fn no_upstream_causes_a_warning_with_the_reason() {
         let text = |text: &str| ResolvConf::Text(text.to_owned());
         let settings = beside("listen = ['[::1]:53']\n", &[], "nameserver 192.0.2.1\n").unwrap();
         assert!(settings.no_upstream().is_none() && settings.warnings().is_empty());
@@ -737,7 +737,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_follow_resolv_conf_and_keep_everything_else() {
+    fn following_resolv_conf_keeps_other_settings() {
         let before = beside("threads = 3\n", &["[::1]:53"], "nameserver 192.0.2.1\n").unwrap();
         let now = "nameserver ::1\nnameserver 192.0.2.2\n".to_owned();
         let after = before.with_resolv_conf(ResolvConf::Text(now)).unwrap();
@@ -797,7 +797,7 @@ mod tests {
     }
 
     #[test]
-    fn max_ttl_bounds_what_is_answered_without_an_upstream() {
+    fn max_ttl_bounds_local_answers() {
         let max_ttl = |text: &str| {
             let settings = read(&format!("{UPSTREAM}{text}")).unwrap();
             settings.policy("10.0.0.1".parse().unwrap(), &name("a.test")).zones.max_ttl
@@ -841,7 +841,7 @@ mod tests {
     }
 
     #[test]
-    fn item_42_no_open_resolver_unless_told() {
+    fn item_42_open_resolver_needs_confirmation() {
         for open in
             ["0.0.0.0/0", "::/0", "2000::/3", "0.0.0.0/1', '128.0.0.0/1", "::/1', '8000::/1"]
         {

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_on_all_addresses_is_found_behind_each_of_them() {
+    fn a_server_on_all_addresses_is_found_at_each_one() {
         for (listen, server, own) in [
             ("0.0.0.0:53", "127.0.0.1:53", true),
             ("0.0.0.0:53", "127.0.0.53:53", true),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_this_host_are_told_from_others() {
+    fn addresses_of_this_host_are_distinguished() {
         // Every source address of this host is local.
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         assert!(is_of_this_host(socket.local_addr().unwrap().into()));

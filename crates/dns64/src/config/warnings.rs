@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_that_the_well_known_prefix_cannot_carry_are_named() {
+    fn ranges_without_a_carried_address_cause_warnings() {
         for (ranges, named) in [
             ("'192.0.2.0/24', '8.8.8.0/24'", &["192.0.2.0/24"][..]),
             ("'10.0.0.0/8', '8.0.0.0/6'", &["10.0.0.0/8"]),

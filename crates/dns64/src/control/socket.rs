@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn only_its_owner_may_use_it_and_it_goes_with_the_server() {
+    fn the_socket_is_private_and_removed_at_the_end() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("control.sock");
         let (listener, file) = ControlSocket::bind(&path, None).unwrap().into_parts();
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_left_over_is_replaced_and_something_else_is_not() {
+    fn only_an_unused_socket_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("control.sock");
         drop(UnixListener::bind(&path).unwrap());

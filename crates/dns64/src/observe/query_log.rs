@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_who_asked_what_and_why_it_was_answered_so() {
+    fn a_line_has_client_question_and_decision() {
         assert_eq!(
             line(&entry(Some("WWW.example")), LogFormat::Text),
             "2026-01-02T03:02:03.004Z 192.0.2.7 www.example. AAAA UDP NOERROR translated-no-data 12345us\n"
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_so_many_is_written_and_what_cannot_be_is_counted() {
+    fn lines_are_sampled_and_drops_are_counted() {
         let keys = QueryLogKeys { sample: 3, ..QueryLogKeys::default() };
         for fails in [false, true] {
             let sink = Sink::default();
@@ -408,7 +408,7 @@ mod tests {
     /// A disk that becomes full in the middle of the second line of three, and later has room
     /// again.
     #[test]
-    fn a_line_of_which_a_part_was_written_is_lost_alone() {
+    fn a_partly_written_line_affects_no_other_line() {
         struct Disk(Arc<Mutex<(Vec<u8>, usize)>>);
         impl Write for Disk {
             fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_renamed_is_left_when_it_is_opened_again() {
+    fn reopening_creates_a_new_file_after_a_rename() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("queries.log");
         let to = Some(crate::config::LogTarget::File(path.clone()));

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reserved_or_not_allowed_is_left_out() {
+    fn reserved_or_disallowed_prefixes_are_skipped() {
         for code in [6, 7] {
             assert_eq!(found(&message(&[&option(600, code, "2001:db8::")])), []);
         }
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_from_elsewhere_and_broken_ones_count_for_nothing() {
+    fn off_link_and_malformed_messages_are_ignored() {
         let good = message(&[&option(600, 0, "64:ff9b::")]);
         assert_eq!(read(&good, ROUTER, 64), Err(Refusal::NotFromLink));
         assert_eq!(read(&good, "2001:db8::1".parse().unwrap(), 255), Err(Refusal::NotFromLink));

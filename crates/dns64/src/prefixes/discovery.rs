@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn the_prefix_is_what_stands_before_the_well_known_addresses() {
+    fn the_prefix_precedes_a_well_known_address() {
         assert_eq!(found(&["64:ff9b::c000:aa", "64:ff9b::c000:ab"]), ["64:ff9b::/96"]);
         // One address is enough.
         assert_eq!(found(&["2001:db8:64::192.0.0.171"]), ["2001:db8:64::/96"]);
@@ -84,7 +84,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_a_dns64_makes_is_found(network: u128, place in 0..LENGTHS.len()) {
+        fn prefixes_of_synthesized_records_are_found(network: u128, place in 0..LENGTHS.len()) {
             let len = LENGTHS[place];
             // Octet 8 is reserved.
             let network = network & !u128::MAX.checked_shr(len.into()).unwrap_or(0) & !(0xff << 56);
@@ -94,7 +94,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_found_stands_before_one_of_the_two(
+        fn found_prefixes_precede_a_well_known_address(
             addresses in prop::collection::vec((any::<u128>(), 0u32..97, any::<bool>()), 0..6)
         ) {
             // One of the two addresses at any position in each, sometimes at that of a prefix.

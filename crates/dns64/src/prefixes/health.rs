@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn only_several_probes_in_a_row_change_what_is_known() {
+    fn only_consecutive_probes_change_the_health() {
         assert_eq!(after(3, &[]), Unknown);
         assert_eq!(after(3, &[Answered]), Healthy);
         assert_eq!(after(3, &[Failed, Failed]), Unknown);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_without_a_route_knows_nothing() {
+    fn probes_that_were_not_sent_are_ignored() {
         assert_eq!(after(2, &[Answered, NotSent]), Unknown);
         assert_eq!(after(2, &[Failed, Failed, NotSent, Failed]), Unknown);
         assert_eq!(after(1, &[NotSent; 5]), Unknown);

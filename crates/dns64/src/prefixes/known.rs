@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_is_known_as_long_as_any_router_announces_it() {
+    fn a_prefix_is_known_while_a_router_announces_it() {
         let prefix = prefix("64:ff9b::/96");
         let for_seconds = |seconds| [Announced { prefix, lifetime: Duration::from_secs(seconds) }];
         let mut known = Known::default();
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_can_fill_it() {
+    fn the_number_of_prefixes_is_bounded() {
         let mut known = Known::default();
         for n in 0..10_000_u16 {
             let prefix = Prefix::new(Ipv6Addr::new(0x2001, 0xdb8, n, 0, 0, 0, 0, 0), 96).unwrap();

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_goes_by_it_is_told_of_what_matters() {
+    fn only_relevant_changes_are_published() {
         let at = |seconds: u64| Nanos(seconds * Nanos::SECOND.0);
         let (one, other) = (Prefix::WELL_KNOWN, "2001:db8::/96".parse().unwrap());
         let live = |prefix, until| Live { announced: vec![(prefix, at(until))], ..Live::default() };

@@ -536,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_told_once_and_with_what_helps() {
+    fn an_error_is_printed_once_with_a_hint() {
         let refused = || std::io::Error::from_raw_os_error(13);
         let of = |port| ServerError::Listen {
             address: std::net::SocketAddr::from(([127, 0, 0, 1], port)).into(),
@@ -557,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_that_is_caught_is_survived_and_another_ends_the_process() {
+    fn only_an_uncaught_panic_ends_the_process() {
         for (how, status, said) in [("caught", 7, false), ("not caught", PANICKED, true)] {
             let child = std::process::Command::new(std::env::current_exe().unwrap())
                 .args([

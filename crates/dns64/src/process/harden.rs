@@ -248,7 +248,7 @@ mod tests {
 
     /// As under systemd: the unit forbids capset(2).
     #[test]
-    fn who_has_no_capabilities_needs_no_leave_to_give_them_up() {
+    fn without_capabilities_capset_is_not_called() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 drop_capabilities().unwrap();
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_followed_to_a_folder_that_is_made_later() {
+    fn a_link_to_a_later_folder_is_followed() {
         let folder = tempfile::tempdir().unwrap();
         let at = |path: &str| folder.path().join(path);
         for made in ["etc", "run", "other"] {

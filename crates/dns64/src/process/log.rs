@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_reader_and_a_full_disk_costs_the_line() {
+    fn logging_never_blocks_and_drops_lines_instead() {
         let log = Log::new();
         for line in ["one\n", "full\n", "two\n"] {
             (&*log).write_all(line.as_bytes()).unwrap();

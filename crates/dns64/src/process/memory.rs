@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_is_too_small_names_the_size_that_is_needed() {
+    fn too_small_a_limit_reports_the_needed_size() {
         for counts in [Counts::Resident, Counts::AddressSpace] {
             let error = fit(&mut settings(""), &[limit(16, counts)]).unwrap_err();
             let words = error.to_string();

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_takes_as_many_queries_whether_they_are_joined_or_not() {
+    fn a_turn_has_a_query_quota_for_joined_datagrams_too() {
         let mut intake = Intake::default();
         for joined in [64, 64, 20, 20, 7, 1, 1] {
             let taken = turn(&mut intake, joined);

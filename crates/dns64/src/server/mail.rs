@@ -92,7 +92,7 @@ mod tests {
 
     /// Otherwise a sender that guesses a port of another worker could exhaust the memory.
     #[test]
-    fn an_inbox_takes_so_many_answers_and_no_more() {
+    fn the_number_of_answers_in_an_inbox_is_bounded() {
         let (sender, inbox) = channel();
         let mailbox = Mailbox::new(sender).unwrap();
         let port = PortId { server: ServerId(0), number: 0 };

@@ -368,7 +368,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_sockets_instead_only_where_that_is_allowed() {
+    fn sockets_replace_xdp_only_if_allowed() {
         let source = || io::Error::from(Errno::EPERM);
         let lack = PastStackError::Xdp(XdpError::NotAllowed { source: source() });
         let upstream = ServiceAddr::from(([192, 0, 2, 53], 53));
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_kernel_may_have_joined_is_taken_apart() {
+    fn only_joined_datagrams_are_split() {
         let query = |name: &[u8]| {
             let head = [0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, name.len() as u8];
             [&head[..], name, &[0, 0, 28, 0, 1]].concat()

@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn drops_are_counted_past_the_counters_ends_and_failures() {
+    fn drop_counts_survive_overflow_and_read_errors() {
         let mut drops = Drops::since([Some(7), Some(u32::MAX - 1), None].into_iter());
         let mut count = |counters: [Option<u32>; 3]| drops.count(counters.into_iter());
         assert_eq!(count([Some(7), Some(u32::MAX - 1), Some(40)]), 0, "before this process");

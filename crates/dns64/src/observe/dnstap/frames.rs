@@ -212,7 +212,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_reader_that_wants_something_else_is_refused() {
+    fn a_reader_of_another_content_type_is_rejected() {
         let field =
             |value: &[u8]| [&[0, 0, 0, 1][..], &(value.len() as u32).to_be_bytes(), value].concat();
         let accept = |fields: &[Vec<u8>]| [&[0, 0, 0, 1][..], &fields.concat()].concat();

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_asked_is_remembered_and_forgotten_by_a_reload() {
+    fn removed_upstreams_are_not_waited_for() {
         let at = || std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let (dead, live) = (at(), at());
         let [to_dead, to_live] = [&dead, &live].map(|socket| socket.local_addr().unwrap().into());
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_prefixes_are_those_of_the_records_for_the_shortest_ttl() {
+    fn prefixes_have_the_lowest_ttl_of_their_records() {
         let two = [(SAME, 600, "64:ff9b::c000:aa"), (SAME, 60, "2001:db8::c000:ab")];
         let wanted = vec!["64:ff9b::/96".to_owned(), "2001:db8::/96".to_owned()];
         assert_eq!(found(&reply(0, &two)), Some((wanted, 60)));
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_says_nothing() {
+    fn invalid_answers_are_ignored() {
         assert_eq!(found(&reply(2, &[])), None, "SERVFAIL");
         let mut query = reply(0, &[(SAME, 60, "64:ff9b::c000:aa")]);
         query[2] &= 0x7f;

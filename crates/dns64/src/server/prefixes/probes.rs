@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_is_probed_once_in_an_interval_as_long_as_that_is_wanted() {
+    fn a_wanted_prefix_is_probed_once_per_interval() {
         let mut probes = Probes::default();
         let wanted = [(Prefix::WELL_KNOWN, probe(2))];
         let at = |seconds: u64| NOW + Nanos(seconds * Nanos::SECOND.0);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reload_changes_the_threshold_and_keeps_what_is_known() {
+    fn a_reload_changes_the_threshold_and_keeps_health() {
         let mut probes = Probes::default();
         due(&mut probes, &[(Prefix::WELL_KNOWN, probe(5))], NOW);
         probes.add(&Prefix::WELL_KNOWN, Probe::Answered, NOW);

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_keeps_this_host_from_asking_says_nothing_of_the_nat64() {
+    fn local_errors_do_not_affect_the_health() {
         let of = |number| without_connection(&io::Error::from_raw_os_error(number));
         for own in [libc::EADDRNOTAVAIL, libc::EPERM, libc::EMFILE, libc::ENFILE, libc::ENOBUFS] {
             assert_eq!(of(own), Probe::NotSent, "{own}");

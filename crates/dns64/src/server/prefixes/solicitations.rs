@@ -81,14 +81,14 @@ mod tests {
     }
 
     #[test]
-    fn routers_are_asked_three_times_and_then_each_minute_until_they_answer() {
+    fn solicitations_slow_down_after_three() {
         assert_eq!(asked(0..200, |_| true, |_| true), [0, 4, 8, 68, 128, 188]);
         assert_eq!(asked(0..200, |second| second < 6, |_| true), [0, 4]);
         assert_eq!(asked(0..200, |_| false, |_| true), [0; 0]);
     }
 
     #[test]
-    fn they_are_asked_at_once_when_their_last_prefix_is_over() {
+    fn expiry_of_the_last_prefix_causes_a_solicitation() {
         let wanted = |second: u64| !(70..150).contains(&second);
         assert_eq!(asked(0..170, wanted, |_| true), [0, 4, 8, 68, 150, 154, 158]);
         // Frequent changes cause no flood.

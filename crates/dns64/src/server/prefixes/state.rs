@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_upstreams_said_counts_no_more() {
+    fn announcements_of_removed_upstreams_are_discarded() {
         let mut state = State::default();
         let [one, other]: [ServiceAddr; 2] =
             ["192.0.2.1:53", "192.0.2.2:53"].map(|a| a.parse().unwrap());
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_upstream_said_that_stays_counts_whoever_comes_or_goes() {
+    fn announcements_of_kept_upstreams_stay_valid() {
         let mut state = State::default();
         let [one, other, third]: [ServiceAddr; 3] =
             ["192.0.2.1:53", "192.0.2.2:53", "192.0.2.3:53"].map(|a| a.parse().unwrap());
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_asked_again_before_the_answer_is_over_and_seldom_in_vain() {
+    fn queries_precede_expiry_and_back_off_on_failure() {
         let mut state = State::default();
         let prefix = vec![Prefix::WELL_KNOWN];
         let at = |seconds: u64| Nanos(seconds * Nanos::SECOND.0);
