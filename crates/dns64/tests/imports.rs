@@ -27,7 +27,7 @@ fn no_file_imports_in_a_circle() {
 }
 
 #[test]
-fn the_drawing_of_the_rooms_is_what_the_imports_are() {
+fn the_drawing_of_modules_matches_the_imports() {
     let drawn = drawn(&read(&root().join("../../docs/ARCHITECTURE.md")));
     let found = rooms(&uses(&sources()));
     let lines = found

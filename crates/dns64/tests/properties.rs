@@ -260,7 +260,7 @@ proptest! {
     /// Item 46: a client whose A records are withheld has AAAA records, and any other client gets
     /// the A records unchanged.
     #[test]
-    fn filter_a_leaves_nobody_without_an_address(
+    fn filter_a_leaves_every_client_an_address(
         aaaa in said(), a in said(), domain in domain_keys(), dnssec_ok: bool, off: bool,
         silent in prop::sample::subsequence(vec![1u8, 28], 0..2),
     ) {

@@ -97,7 +97,7 @@ const OF_EACH_KIND: [&str; 14] = [
 const POINTER: &str = "1.0.2.0.0.0.0.c.0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa";
 
 #[test]
-fn explain_says_why_for_a_name_of_each_kind_and_what_it_says_is_what_clients_get() {
+fn explain_matches_the_replies_to_clients() {
     let upstream = zone();
     let (_folder, socket, lines) = control();
     let server = server(
@@ -140,7 +140,7 @@ fn explain_says_why_for_a_name_of_each_kind_and_what_it_says_is_what_clients_get
 }
 
 #[test]
-fn explain_has_the_questions_with_their_sources_and_what_bounds_the_ttl() {
+fn explain_has_questions_sources_and_ttl_bounds() {
     let upstream = zone();
     let (_folder, socket, lines) = control();
     let _server = server(&[upstream.address], &format!("{PREFIX}{lines}"));
@@ -165,7 +165,7 @@ fn explain_has_the_questions_with_their_sources_and_what_bounds_the_ttl() {
 }
 
 #[test]
-fn explain_says_that_no_prefix_is_known_that_a_client_may_not_ask_and_what_makes_no_sense() {
+fn explain_reports_missing_prefixes_access_and_errors() {
     let upstream = Upstream::new(|q| match q.qtype {
         Rtype::A => q.answer().a(&q.name, 300, "192.0.2.1").send(),
         _ => q.nodata(300, 300).send(),
@@ -198,7 +198,7 @@ fn explain_says_that_no_prefix_is_known_that_a_client_may_not_ask_and_what_makes
 }
 
 #[test]
-fn status_says_what_is_in_use() {
+fn status_shows_the_state_of_the_server() {
     let (upstream, second) = (zone(), zone());
     let (_folder, socket, lines) = control();
     let prefixes = "[dns64]\nprefixes = [{ prefix = '2001:db8:1::/96', name = 'north', draining = true }, { prefix = '2001:db8:2::/96' }]\n";
@@ -232,7 +232,7 @@ fn status_says_what_is_in_use() {
 }
 
 #[test]
-fn prefixes_that_are_announced_are_shown_with_who_announces_them_and_for_how_long() {
+fn status_shows_announcers_and_expiry_of_prefixes() {
     let upstream = Upstream::new(|q| match (q.name.as_str(), q.qtype) {
         ("ipv4only.arpa", Rtype::AAAA) => {
             q.answer().aaaa(&q.name, 600, "2001:db8:1::c000:aa").send()
@@ -259,7 +259,7 @@ fn prefixes_that_are_announced_are_shown_with_who_announces_them_and_for_how_lon
 }
 
 #[test]
-fn who_says_nothing_or_too_much_gets_no_answer_and_hinders_nobody() {
+fn idle_and_oversized_requests_block_no_other_client() {
     let upstream = zone();
     let (_folder, socket, lines) = control();
     let server = server(&[upstream.address], &format!("{PREFIX}{lines}"));
@@ -331,7 +331,7 @@ impl Configured {
 }
 
 #[test]
-fn reload_exits_by_what_is_in_effect() {
+fn reload_exit_status_depends_on_the_outcome() {
     let upstream = zone();
     let file = Configured::new(&upstream);
     file.write("", PREFIX);
@@ -487,7 +487,7 @@ fn flush_removes_names_from_the_cache_of_all_workers() {
 }
 
 #[test]
-fn the_commands_ask_the_running_program_and_its_socket_goes_with_it() {
+fn commands_reach_the_program_and_its_socket_is_removed() {
     let upstream = zone();
     let (folder, socket, lines) = control();
     let log = folder.path().join("queries.log");

@@ -85,7 +85,7 @@ fn a_bogus_aaaa_is_not_translated() {
 }
 
 #[test]
-fn a_what_is_bogus_is_not_found_out_twice() {
+fn a_bogus_names_are_not_probed_twice() {
     let upstream = validating(false);
     let server = server(&[upstream.address], PREFIX);
     for _ in 0..3 {
@@ -100,7 +100,7 @@ fn a_what_is_bogus_is_not_found_out_twice() {
 
 /// Earlier answers to a client with CD or to a probe do not make a zone bogus that is down now.
 #[test]
-fn a_what_is_down_now_was_not_bogus_before() {
+fn a_an_outage_does_not_make_a_zone_bogus() {
     const ALIVE: usize = 0;
     const BOGUS: usize = 1;
     const DOWN: usize = 2;
@@ -229,7 +229,7 @@ fn c_yxdomain_is_passed_on_with_its_dname() {
 }
 
 #[test]
-fn b_pointers_below_any_prefix_are_answered_whoever_asks() {
+fn b_ptr_queries_below_any_prefix_are_answered() {
     let upstream = Upstream::new(|q| q.answer().ptr(&q.name, 60, "www.test").send());
     let group = "[[group]]\nclients = ['127.0.0.2']\ndns64.prefixes = [{ prefix = '2001:db8:96::/96' }]\n\
                  [[group]]\nclients = ['127.0.0.3']\ndns64.prefixes = []\n";
@@ -304,7 +304,7 @@ fn d_prefixes_over_the_well_known_one_are_refused() {
 }
 
 #[test]
-fn e_a_signed_excluded_answer_is_denied_for_a_while_and_explained() {
+fn e_a_signed_excluded_answer_is_denied_with_a_reason() {
     let upstream = Upstream::new(|q| match q.qtype {
         Rtype::A => q.answer().a(&q.name, 60, "192.0.2.1").rrsig(&q.name, Rtype::A).send(),
         _ => q.answer().aaaa(&q.name, 50, "::ffff:192.0.2.1").rrsig(&q.name, Rtype::AAAA).send(),
@@ -324,7 +324,7 @@ fn e_a_signed_excluded_answer_is_denied_for_a_while_and_explained() {
 }
 
 #[test]
-fn f_extended_errors_say_who_failed() {
+fn f_extended_errors_identify_the_failing_side() {
     let upstream = Upstream::new(|q| match (q.name.as_str(), q.qtype) {
         ("silent.test", _) => Vec::new(),
         ("broken.test", _) => q.rcode(Rcode::SERVFAIL).send(),
@@ -371,7 +371,7 @@ fn f_a_server_without_room_for_tcp_blames_no_network() {
 }
 
 #[test]
-fn g_made_up_zones_have_an_apex() {
+fn g_synthesized_zones_have_an_apex() {
     let upstream = Upstream::new(|q| q.nodata(60, 60).send());
     let server = server(&[upstream.address], PREFIX);
     let apex = reverse("2001:db8:64::")[16..].to_owned();

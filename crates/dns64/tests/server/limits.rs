@@ -34,7 +34,7 @@ fn check_names_the_limit_that_reduces_the_cache() {
 }
 
 #[test]
-fn a_start_without_enough_memory_names_the_size_it_needs() {
+fn a_start_without_enough_memory_reports_the_need() {
     let folder = tempfile::tempdir().unwrap();
     let path = configuration(folder.path(), 64, 1);
     for (arguments, status) in [(&["check", "--config", &path][..], 2), (&["--config", &path], 4)] {

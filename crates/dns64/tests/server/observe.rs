@@ -79,7 +79,7 @@ fn each_answered_query_has_a_line_with_its_decision() {
 }
 
 #[test]
-fn one_of_so_many_queries_has_its_line_and_none_where_there_is_no_log() {
+fn the_query_log_is_sampled_and_optional() {
     let upstream = zone();
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("queries.log");
@@ -276,7 +276,7 @@ fn dnstap_has_every_message_as_it_was_on_the_wire() {
 }
 
 #[test]
-fn dnstap_has_of_clients_and_upstreams_what_is_wanted() {
+fn dnstap_has_the_configured_messages() {
     let upstream = zone();
     let folder = tempfile::tempdir().unwrap();
     for (keys, kinds) in [
@@ -298,7 +298,7 @@ fn dnstap_has_of_clients_and_upstreams_what_is_wanted() {
 }
 
 #[test]
-fn a_reader_of_dnstap_that_comes_later_stalls_or_goes_is_nothing_to_clients() {
+fn dnstap_readers_never_affect_clients() {
     let upstream = zone();
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("tap.sock");

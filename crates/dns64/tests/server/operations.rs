@@ -25,7 +25,7 @@ fn plain(q: &Asked) -> Vec<Act> {
 }
 
 #[test]
-fn prometheus_reads_what_happened() {
+fn metrics_have_the_counters_of_all_events() {
     let upstream = Upstream::new(plain);
     let server =
         server(&[upstream.address], &format!("{PREFIX}[metrics]\nlisten = '127.0.0.1:0'\n"));
@@ -56,7 +56,7 @@ pub(crate) fn get(metrics: SocketAddr, path: &str) -> String {
 }
 
 #[test]
-fn item_42_what_the_kernel_throws_away_is_counted() {
+fn item_42_drops_of_the_kernel_are_counted() {
     let upstream = Upstream::new(plain);
     let folder = tempfile::tempdir().unwrap();
     let config = file(folder.path(), upstream.address, "2001:db8:1::/96");
@@ -177,7 +177,7 @@ fn asked_before_the_first_answer_is_heard(queries: usize) -> Result<usize, Strin
 /// The kernel joins datagrams that a client sends together. If all of them were read in one turn,
 /// the answer to the first query would wait until the last one has been sent upstream.
 #[test]
-fn a_worker_that_is_behind_hears_answers_in_between() {
+fn an_overloaded_worker_reads_answers_in_between() {
     let queries = 4_096;
     let asked = testbed::valid_trial(|| asked_before_the_first_answer_is_heard(queries));
     let Some(asked) = asked else { return };
@@ -185,7 +185,7 @@ fn a_worker_that_is_behind_hears_answers_in_between() {
 }
 
 #[test]
-fn a_reload_replaces_everything_at_once_and_keeps_the_cache() {
+fn a_reload_replaces_all_settings_and_keeps_the_cache() {
     let (first, second) = (Upstream::new(plain), Upstream::new(plain));
     let server = server(&[first.address], PREFIX);
     ask("old.test", Rtype::AAAA).of(&server);
@@ -313,7 +313,7 @@ fn ends_well(mut daemon: Daemon) {
 }
 
 #[test]
-fn a_log_for_which_there_is_no_room_costs_nothing_but_its_lines() {
+fn a_full_log_loses_only_its_lines() {
     let upstream = Upstream::new(|q| if q.name == "www.test" { plain(q) } else { Vec::new() });
     let folder = tempfile::tempdir().unwrap();
     let path = file(folder.path(), upstream.address, "2001:db8:1::/96");
@@ -333,7 +333,7 @@ fn a_log_for_which_there_is_no_room_costs_nothing_but_its_lines() {
 }
 
 #[test]
-fn a_reader_of_the_log_that_has_stopped_stops_nobody() {
+fn a_stalled_log_reader_does_not_stop_the_server() {
     let upstream = Upstream::new(plain);
     let folder = tempfile::tempdir().unwrap();
     let path = file(folder.path(), upstream.address, "2001:db8:1::/96");
@@ -351,7 +351,7 @@ fn a_reader_of_the_log_that_has_stopped_stops_nobody() {
 }
 
 #[test]
-fn the_first_lines_say_what_serves_and_how_without_colours() {
+fn the_first_log_lines_describe_the_server() {
     let upstream = Upstream::new(plain);
     let folder = tempfile::tempdir().unwrap();
     let path = file(folder.path(), upstream.address, "2001:db8:1::/96");
@@ -370,7 +370,7 @@ fn the_first_lines_say_what_serves_and_how_without_colours() {
 }
 
 #[test]
-fn check_names_wrong_values_and_an_error_is_told_once() {
+fn check_reports_wrong_values_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("dns64d.toml");
     let upstream = "[[upstream]]\naddress = '127.0.0.1'\nport = 9\n";
@@ -569,7 +569,7 @@ fn sighup_takes_a_good_file_and_refuses_a_bad_one() {
 }
 
 #[test]
-fn sigterm_answers_what_is_in_flight_and_ends() {
+fn sigterm_answers_queries_in_flight_and_ends() {
     let upstream = hesitant();
     let folder = tempfile::tempdir().unwrap();
     let mut daemon = Daemon::start(&file(folder.path(), upstream.address, "2001:db8:1::/96"));
@@ -590,7 +590,7 @@ pub(crate) fn hesitant() -> Upstream {
 }
 
 #[test]
-fn a_server_that_stops_answers_tcp_clients_and_lets_idle_ones_go() {
+fn a_stop_answers_tcp_clients_and_closes_idle_ones() {
     let upstream = hesitant();
     let server = server(&[upstream.address], PREFIX);
     let mut idle = TcpStream::connect(server.address).unwrap();
@@ -603,7 +603,7 @@ fn a_server_that_stops_answers_tcp_clients_and_lets_idle_ones_go() {
 }
 
 #[test]
-fn what_a_server_that_stops_has_not_read_is_left_for_the_next_one() {
+fn a_stop_leaves_unread_queries_in_passed_sockets() {
     let upstream = hesitant();
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let (address, next) = (socket.local_addr().unwrap(), socket.try_clone().unwrap());
@@ -664,7 +664,7 @@ fn arrived(socket: &std::net::UdpSocket) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn r4_few_descriptors_are_said_and_leave_tcp_and_metrics_alive() {
+fn r4_few_descriptors_still_serve_tcp_and_metrics() {
     let upstream = Upstream::new(plain);
     let folder = tempfile::tempdir().unwrap();
     let config = file(folder.path(), upstream.address, "2001:db8:1::/96");
@@ -691,7 +691,7 @@ fn r4_few_descriptors_are_said_and_leave_tcp_and_metrics_alive() {
 }
 
 #[test]
-fn r6_what_is_no_file_is_not_waited_for_and_a_long_line_is_not_repeated() {
+fn r6_pipes_are_not_waited_for_and_long_lines_are_cut() {
     let upstream = Upstream::new(plain);
     let folder = tempfile::tempdir().unwrap();
     let path = file(folder.path(), upstream.address, "2001:db8:1::/96");
@@ -788,7 +788,7 @@ fn run(args: &[&str]) -> Output {
 }
 
 #[test]
-fn check_prints_what_is_in_effect_or_what_is_wrong() {
+fn check_prints_the_effective_settings_or_the_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = file(folder.path(), "192.0.2.1:53".parse().unwrap(), "2001:db8:1::/96");
     let path = path.to_str().unwrap();
@@ -826,7 +826,7 @@ fn check_prints_what_is_in_effect_or_what_is_wrong() {
 }
 
 #[test]
-fn the_example_configuration_is_valid_and_says_what_the_defaults_are() {
+fn the_example_configuration_has_the_defaults() {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/dns64d.example.toml");
     let text = std::fs::read_to_string(&example).unwrap();
     // The example has no upstream, and the test must not depend on /etc/resolv.conf.

@@ -143,13 +143,13 @@ fn clients_are_answered_past_the_stack_in_the_driver() {
 }
 
 #[test]
-fn clients_are_answered_past_the_stack_behind_the_driver() {
+fn clients_are_answered_over_generic_xdp() {
     queries_of_clients("generic", 1, 1);
 }
 
 /// The device selects the queue of an answer, which often belongs to another worker.
 #[test]
-fn answers_reach_the_worker_that_asked_by_whatever_queue_they_come() {
+fn answers_on_any_queue_reach_the_right_worker() {
     queries_of_clients("copy", 2, 2);
 }
 
@@ -207,7 +207,7 @@ fn other_programs_on_the_interface_get_their_datagrams() {
 
 /// As with sockets: queries that arrive during a stop wait in the socket for the next process.
 #[test]
-fn queries_that_come_while_it_stops_are_left_to_the_socket() {
+fn queries_during_a_stop_are_left_to_the_socket() {
     on_our_ethernet("stopping past the stack", 2, |far| {
         let (own, others) = ENDS[0];
         let upstream = hesitant();
@@ -314,7 +314,7 @@ fn an_upstream_that_is_not_there_is_noticed_at_once() {
 /// A reloaded driver, or a card that was unplugged and plugged in: the name is the same, but the
 /// kernel has removed the rings.
 #[test]
-fn upstreams_are_asked_through_the_stack_once_the_interface_has_gone() {
+fn upstreams_use_the_stack_without_the_interface() {
     on_our_ethernet("an interface that goes", 1, |far| {
         let (own, others) = ENDS[0];
         let upstream = upstream(&far, others);
@@ -417,7 +417,7 @@ fn joined_queries_are_all_answered() {
 
 /// Joined datagrams that exceed a frame of a ring (1792 octets) are lost and counted.
 #[test]
-fn joined_queries_that_are_longer_than_a_frame_are_counted_as_lost() {
+fn joined_queries_beyond_a_frame_are_counted_as_lost() {
     on_our_ethernet("long joined queries", 1, |far| {
         let (own, others) = ENDS[0];
         let upstream = upstream(&far, others);
@@ -453,7 +453,7 @@ fn joined_queries_that_are_longer_than_a_frame_are_counted_as_lost() {
 }
 
 #[test]
-fn what_is_lacking_is_said() {
+fn missing_support_is_reported() {
     let refused = |text: &str| {
         let text = format!("{text}[[upstream]]\naddress = '127.0.0.1'\nport = 9\n");
         match Settings::from_text(&text, Path::new("test.toml")) {

@@ -85,7 +85,7 @@ fn domains_are_translated_each_in_its_own_way() {
 }
 
 #[test]
-fn clients_that_use_ipv6_only_get_no_a_records_beside_aaaa_records() {
+fn filter_a_withholds_a_records_if_there_are_aaaa() {
     let upstream = zone();
     let server = server(
         &[upstream.address],
@@ -308,7 +308,7 @@ fn item_20_at_most_four_targets_are_asked() {
 
 /// RFC 9460 §2.2: faults in a record are left to its client.
 #[test]
-fn a_malformed_service_is_passed_on_beside_one_whose_hints_are_rewritten() {
+fn malformed_services_are_passed_on_unchanged() {
     let good = [0, 1, 0, 0, 1, 0, 3, 2, b'h', b'2', 0, 4, 0, 4, 8, 8, 8, 8];
     // The keys are not in order.
     let bad = [0, 2, 0, 0, 4, 0, 4, 8, 8, 8, 8, 0, 1, 0, 3, 2, b'h', b'2'];
@@ -341,7 +341,7 @@ fn a_malformed_service_is_passed_on_beside_one_whose_hints_are_rewritten() {
 }
 
 #[test]
-fn zones_that_are_made_up_say_what_is_configured() {
+fn synthesized_zones_have_the_configured_records() {
     let upstream = zone();
     let server = server(
         &[upstream.address],

@@ -46,7 +46,7 @@ fn made(prefix: &str) -> Vec<Ipv6Addr> {
 
 /// Item 47.
 #[test]
-fn a_prefix_is_followed_from_its_announcement_to_its_withdrawal() {
+fn a_prefix_is_used_until_its_withdrawal() {
     let (upstream, announced) = dns64();
     let server = server(&[upstream.address], DISCOVER);
     // SERVFAIL with "not ready", and never NODATA, which would be cached.
@@ -93,7 +93,7 @@ fn a_prefix_is_followed_from_its_announcement_to_its_withdrawal() {
 
 /// Item 47: the prefix is queried only from the upstreams for the root.
 #[test]
-fn upstreams_of_some_domains_only_are_not_asked_for_prefixes() {
+fn upstreams_of_forwards_are_not_used_for_discovery() {
     let ((of_domain, of_domain_says), (of_all, of_all_says)) = (dns64(), dns64());
     *of_domain_says.lock().unwrap() = Some((vec!["2001:db8:1::c000:aa"], 60));
     *of_all_says.lock().unwrap() = Some((vec!["2001:db8:2::c000:aa"], 60));
@@ -111,7 +111,7 @@ fn upstreams_of_some_domains_only_are_not_asked_for_prefixes() {
 }
 
 #[test]
-fn a_prefix_ends_with_its_time_where_nobody_answers_any_more() {
+fn a_prefix_expires_without_further_answers() {
     let (upstream, announced) = dns64();
     *announced.lock().unwrap() = Some((vec!["64:ff9b::c000:aa"], 2));
     let server = server(&[upstream.address], DISCOVER);
@@ -155,7 +155,7 @@ fn pointers_last_no_longer_than_their_prefix() {
 
 /// A reload that keeps the announcing upstream keeps its prefix.
 #[test]
-fn a_reload_takes_a_prefix_only_with_the_upstream_that_announced_it() {
+fn a_reload_keeps_prefixes_of_kept_upstreams() {
     let (upstream, announced) = dns64();
     *announced.lock().unwrap() = Some((vec!["2001:db8:1::c000:aa"], 60));
     let server = server(&[upstream.address], DISCOVER);
@@ -198,7 +198,7 @@ fn answers_that_name_no_prefix_are_refused() {
 }
 
 #[test]
-fn what_another_prefix_carries_needs_no_announcement() {
+fn addresses_of_another_prefix_need_no_discovery() {
     let (upstream, _announced) = dns64();
     let server = server(
         &[upstream.address],
@@ -217,7 +217,7 @@ fn what_another_prefix_carries_needs_no_announcement() {
 }
 
 #[test]
-fn a_client_is_given_all_prefixes_the_first_or_its_own() {
+fn select_gives_all_the_first_or_one_per_client() {
     let (upstream, _announced) = dns64();
     let with = |select: &str, more: &str| {
         let prefixes = format!(
@@ -248,7 +248,7 @@ fn a_client_is_given_all_prefixes_the_first_or_its_own() {
 }
 
 #[test]
-fn a_probe_that_cannot_be_sent_says_nothing() {
+fn probes_that_cannot_be_sent_are_ignored() {
     let (upstream, _announced) = dns64();
     // There is no route to it, or the probe fails; it is the only prefix in any case.
     let server = server(
@@ -266,7 +266,7 @@ fn a_probe_that_cannot_be_sent_says_nothing() {
 
 /// Sockets for advertisements need privileges that have been dropped by then.
 #[test]
-fn a_reload_that_wants_advertisements_elsewhere_is_refused() {
+fn a_reload_with_a_new_interface_is_rejected() {
     let (upstream, _announced) = dns64();
     let server =
         server(&[upstream.address], "[dns64]\nprefixes = [{ prefix = '2001:db8:1::/96' }]\n");

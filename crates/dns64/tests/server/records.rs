@@ -40,7 +40,7 @@ fn item_19_the_additional_section_is_untouched() {
 }
 
 #[test]
-fn item_19_also_of_synthesized_answers_and_cut_before_these_are() {
+fn item_19_synthesized_answers_lose_it_before_records() {
     let upstream = Upstream::new(|q| match q.qtype {
         Rtype::A => {
             let answer = (1..=12)

@@ -29,7 +29,7 @@ fn assert_well(server: &Server, name: &str) {
 /// An alias whose target points into octets that are rewritten before the answer is cached: its
 /// TTL, or the header.
 #[test]
-fn r1_an_alias_that_points_into_a_ttl_or_the_header_ends_nothing() {
+fn r1_aliases_into_a_ttl_or_the_header_are_harmless() {
     let upstream = Upstream::new(|q| {
         let mut bytes = q.answer().without_edns().bytes();
         let record_at = bytes.len();
@@ -197,18 +197,18 @@ fn torture(limits: &str, clients: u8, dead: fn(usize) -> String) {
 }
 
 #[test]
-fn r3_one_client_that_asks_for_a_dead_zone_takes_nothing_from_others() {
+fn r3_one_client_of_a_dead_zone_blocks_no_others() {
     torture("", 1, |n| format!("n{n}.dead.zone.test"));
 }
 
 #[test]
-fn r3_two_hundred_clients_that_ask_for_a_dead_zone_take_nothing_from_others() {
+fn r3_200_clients_of_a_dead_zone_block_no_others() {
     torture("", 200, |n| format!("n{n}.dead.zone.test"));
 }
 
 /// Queries for names that are already in flight start no new upstream query, but wait as well.
 #[test]
-fn r3_one_client_that_repeats_dead_names_takes_nothing_from_others() {
+fn r3_repeated_dead_names_block_no_others() {
     torture("[limits]\nin-flight = 1024\n", 1, |n| format!("n{}.dead.zone.test", n % 20));
 }
 

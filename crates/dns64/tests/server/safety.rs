@@ -31,7 +31,7 @@ const GROUPS: &str = "[[group]]\nclients = ['127.0.0.2/32']\n[group.dns64]\npref
                       [[group]]\nclients = ['127.0.0.4/32']\n[group.dns64]\nrecursive-only = true\nexclude = ['2001:db8::/32']\n";
 
 #[test]
-fn items_37_and_41_groups_share_the_cache_and_differ_in_what_they_see() {
+fn items_37_and_41_groups_share_the_cache() {
     let upstream = Upstream::new(plain);
     let server = server(&[upstream.address], &format!("{PREFIX}{GROUPS}"));
     let addresses = |from: &str| ask("www.test", Rtype::AAAA).from(from).of(&server).addresses();
@@ -83,7 +83,7 @@ fn item_38_failures_are_remembered_for_a_moment() {
 }
 
 #[test]
-fn item_38_denials_are_kept_as_long_as_the_soa_says_and_no_longer_than_the_limit() {
+fn item_38_negative_ttl_is_that_of_the_soa_or_limit() {
     let upstream = Upstream::new(|q| match q.name.as_str() {
         "without-soa.test" => q.answer().send(),
         _ => q.nodata(86_400, 86_400).send(),
@@ -103,7 +103,7 @@ fn item_38_denials_are_kept_as_long_as_the_soa_says_and_no_longer_than_the_limit
 /// The cache uses type 0, which no record has (RFC 6895 §3.1), for names that do not exist. A query
 /// for it would assign the state of an alias's target to the alias.
 #[test]
-fn items_38_and_44_a_question_of_type_0_is_malformed_and_denies_no_name() {
+fn items_38_and_44_queries_of_type_0_are_malformed() {
     let upstream = Upstream::new(|q| match (q.name.as_str(), q.qtype) {
         ("al.test", Rtype::CNAME) => q.answer().cname("al.test", 60, "gone.test").send(),
         ("al.test", _) => {
@@ -218,7 +218,7 @@ fn item_42_strangers_are_refused() {
 }
 
 #[test]
-fn item_42_tcp_connections_of_strangers_and_of_too_many_are_closed_and_counted() {
+fn item_42_disallowed_tcp_connections_are_closed() {
     let upstream = Upstream::new(plain);
     let limits =
         format!("{PREFIX}[access]\nallow = ['127.0.0.1/32']\n[limits]\ntcp-per-client = 2\n");
@@ -247,7 +247,7 @@ fn item_42_tcp_connections_of_strangers_and_of_too_many_are_closed_and_counted()
 }
 
 #[test]
-fn item_42_a_flood_of_names_is_bounded_and_the_served_stay_served() {
+fn item_42_a_flood_of_names_is_bounded() {
     const LIMIT: usize = 200;
     let upstream =
         Upstream::new(|q| if q.name.starts_with("flood") { Vec::new() } else { plain(q) });
@@ -307,7 +307,7 @@ fn item_43_a_dead_upstream_is_replaced_by_another() {
 }
 
 #[test]
-fn item_43_an_upstream_that_answers_nothing_is_not_asked_everything_again() {
+fn item_43_retries_to_a_silent_upstream_are_bounded() {
     const NAMES: u64 = 3_000;
     let (upstream, on) = switchable();
     on.store(false, Ordering::Relaxed);
@@ -377,7 +377,7 @@ fn an_alias_without_room_for_its_target_is_malformed() {
 }
 
 #[test]
-fn item_43_upstreams_that_fail_are_no_answer_while_another_has_one() {
+fn item_43_failures_do_not_hide_other_answers() {
     let broken = Upstream::new(|q| q.rcode(Rcode::SERVFAIL).send());
     let alive = Upstream::new(plain);
     let server = server(&[broken.address, alive.address], PREFIX);

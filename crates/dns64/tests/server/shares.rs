@@ -53,12 +53,12 @@ fn newcomers_are_served(networks: u32, busy: bool) {
 }
 
 #[test]
-fn item_50_newcomers_displace_idle_tcp_connections_of_20_networks() {
+fn item_50_newcomers_displace_idle_tcp_of_20_networks() {
     newcomers_are_served(20, false);
 }
 
 #[test]
-fn item_50_newcomers_displace_idle_tcp_connections_of_200_networks() {
+fn item_50_newcomers_displace_idle_tcp_of_200_networks() {
     newcomers_are_served(200, false);
 }
 
@@ -118,16 +118,16 @@ fn others_are_served(source: fn(u32) -> u32) {
 }
 
 #[test]
-fn item_50_an_attack_from_2000_addresses_takes_nothing_from_others() {
+fn item_50_attack_from_2000_addresses_is_bounded() {
     others_are_served(|n| 0x7f10_0000 | (n % 2_000));
 }
 
 #[test]
-fn item_50_an_attack_from_65536_addresses_takes_nothing_from_others() {
+fn item_50_attack_from_65536_addresses_is_bounded() {
     others_are_served(|n| 0x7f10_0000 | n >> 16);
 }
 
 #[test]
-fn item_50_an_attack_from_a_million_addresses_takes_nothing_from_others() {
+fn item_50_attack_from_a_million_addresses_is_bounded() {
     others_are_served(|n| 0x7f10_0000 | n >> 12);
 }

@@ -110,7 +110,7 @@ fn item_06_the_policy_nodata_only_passes_errors_on() {
 }
 
 #[test]
-fn item_07_without_a_records_the_reply_is_based_on_what_came() {
+fn item_07_without_a_records_the_reply_is_the_upstreams() {
     let upstream = Upstream::new(|q| match (q.name.as_str(), q.qtype) {
         ("fail-empty.test", Rtype::AAAA) => q.rcode(Rcode::SERVFAIL).send(),
         ("fail-empty.test", _) => q.nodata(60, 60).send(),
@@ -325,7 +325,7 @@ fn items_09_and_28_signed_sets_lose_excluded_records() {
 }
 
 #[test]
-fn items_10_and_11_every_address_under_every_prefix_that_carries_it() {
+fn items_10_and_11_each_address_in_each_prefix() {
     let upstream = Upstream::new(|q| match q.qtype {
         Rtype::A => q
             .answer()
@@ -394,7 +394,7 @@ fn item_16_ttl_is_the_least_of_a_and_the_negative_answer() {
 }
 
 #[test]
-fn item_16_what_is_left_of_the_negative_ttl_counts() {
+fn item_16_the_remaining_negative_ttl_applies() {
     let upstream = Upstream::new(|q| match q.qtype {
         Rtype::A => q.answer().a(&q.name, 5000, "192.0.2.1").send(),
         _ => q.nodata(100, 100).send(),
@@ -509,7 +509,7 @@ fn items_26_and_27_ad_is_not_ours_to_give() {
 }
 
 #[test]
-fn items_27_and_28_signed_answers_are_broken_only_if_told() {
+fn items_27_and_28_break_dnssec_is_opt_in() {
     let upstream = Upstream::new(|q| match (q.qtype, q.dnssec_ok()) {
         (Rtype::A, true) => q.answer().a(&q.name, 60, "192.0.2.1").rrsig(&q.name, Rtype::A).send(),
         (Rtype::A, false) => q.answer().a(&q.name, 60, "192.0.2.1").send(),

@@ -31,7 +31,7 @@ fn many() -> Upstream {
 }
 
 #[test]
-fn item_29_what_does_not_fit_is_truncated_without_a_partial_set() {
+fn item_29_truncated_replies_have_no_partial_set() {
     let upstream = many();
     let server = server(&[upstream.address], PREFIX);
     // 50 A records are 844 octets, 50 AAAA records 1444.
@@ -80,7 +80,7 @@ fn item_30_tcp_queries_may_be_pipelined_and_overtake_each_other() {
 }
 
 #[test]
-fn item_30_idle_and_slow_tcp_clients_are_shown_out_and_do_no_harm() {
+fn item_30_idle_and_slow_tcp_clients_are_closed() {
     let upstream = many();
     let limits = format!("{PREFIX}[limits]\ntcp-idle = '300ms'\ntcp-per-client = 3\n");
     let server = server(&[upstream.address], &limits);
@@ -173,7 +173,7 @@ fn item_31_upstreams_without_edns_are_asked_without() {
 }
 
 #[test]
-fn item_31_upstreams_that_cannot_even_read_edns_are_asked_without() {
+fn item_31_upstreams_without_edns_are_queried_without() {
     let upstream = Upstream::new(|q| match q.message.opt() {
         // Only a header.
         Some(_) => {
@@ -190,7 +190,7 @@ fn item_31_upstreams_that_cannot_even_read_edns_are_asked_without() {
 }
 
 #[test]
-fn item_31_a_question_that_an_upstream_dislikes_says_nothing_of_its_edns() {
+fn item_31_an_error_for_one_query_keeps_edns() {
     for speaks in [true, false] {
         let upstream = Upstream::new(move |q| match (q.qtype, speaks) {
             (Rtype::ANY, true) => q.rcode(Rcode::NOTIMP).send(),
@@ -233,7 +233,7 @@ fn item_30_another_upstream_is_asked_over_tcp_too() {
 }
 
 #[test]
-fn item_29_thousands_of_addresses_are_truncated_and_whole_over_tcp() {
+fn item_29_large_sets_are_truncated_and_whole_over_tcp() {
     let upstream = many();
     let server = server(&[upstream.address], PREFIX);
     let got = ask("2000.test", Rtype::AAAA).edns(1232).of(&server);
@@ -276,7 +276,7 @@ fn both_families_are_served_side_by_side() {
 }
 
 #[test]
-fn clients_of_a_socket_for_both_families_are_what_they_are() {
+fn ipv4_clients_of_a_dual_stack_socket_are_ipv4() {
     let upstream = many();
     // As systemd binds without BindIPv6Only=.
     let udp = UdpSocket::bind("[::]:0").unwrap();
@@ -337,7 +337,7 @@ fn item_32_ports_and_ids_are_random() {
 }
 
 #[test]
-fn item_33_the_clients_letter_case_is_kept_and_the_upstreams_may_be_random() {
+fn item_33_clients_keep_case_upstreams_get_random_case() {
     let upstream = many();
     let server =
         server(&[upstream.address], &format!("{PREFIX}[forwarding]\nrandomize-case = true\n"));
@@ -428,7 +428,7 @@ fn item_34_errors_have_cookies() {
 
 /// 4 094 A records fill a message and leave no room for an OPT record.
 #[test]
-fn a_reply_that_cannot_be_written_is_counted_as_what_is_sent() {
+fn a_failed_reply_is_counted_with_the_sent_rcode() {
     let upstream = Upstream::new(|q| {
         let add = |reply: Reply, n: u32| reply.a("a.test", 60, &Ipv4Addr::from(n).to_string());
         match q.tcp {
@@ -450,7 +450,7 @@ fn a_reply_that_cannot_be_written_is_counted_as_what_is_sent() {
 /// None of sixteen clients has its query read without a reply, except queries that arrive exactly
 /// at the stop. Without the wait for TCP to close, all sixteen did.
 #[test]
-fn a_server_that_stops_answers_what_it_has_read_over_tcp() {
+fn a_stop_answers_queries_read_over_tcp() {
     let upstream = many();
     let server = server(&[upstream.address], PREFIX);
     let (address, query) = (server.address, ask("1.test", Rtype::A).bytes());
@@ -504,7 +504,7 @@ fn item_35_extended_errors_explain() {
 }
 
 #[test]
-fn item_44_what_is_no_query() {
+fn item_44_messages_that_are_not_queries() {
     let upstream = many();
     let server = server(&[upstream.address], PREFIX);
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
