@@ -118,9 +118,9 @@ impl ClockError {
     /// Converts the return value and structure of adjtimex(2).
     fn of(status: libc::c_int, state: &libc::timex) -> ClockError {
         let has = |bit| state.status & bit != 0;
-        // Programs that estimate nothing write 0 for both errors, and the kernel then increases the maximum error. A
-        // program that does estimate may report less than a microsecond, but then its maximum error differs by a sum of
-        // delays and dispersions.
+        // Programs that estimate nothing write 0 for both errors, and the kernel then increases the maximum error in
+        // fixed steps. A program with an estimate below a microsecond also writes 0 for it, but its maximum error is a
+        // sum of delays and dispersions.
         let is_zero = state.esterror == 0 && state.maxerror % MAX_ERROR_GROWS_BY == 0;
         let is_told = |us: &u64| *us < NOT_TOLD_US && !is_zero;
         let units = if has(libc::STA_NANO) { 1_000 } else { 1 };

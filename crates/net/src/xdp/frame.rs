@@ -178,8 +178,8 @@ fn checksum(from: IpAddr, to: IpAddr, udp: &[u8], length: usize, may_be_left: bo
         return if from.is_ipv4() { Checksum::Right } else { Checksum::Wrong };
     }
     let pseudo = pseudo_header(from, to, length);
-    // Checked first, so that a joined datagram does not pass for a single one by chance. One in 65 535 datagrams has
-    // the same value as its correct checksum.
+    // Checked first, so that a joined datagram does not pass for a single one by chance. For one in 65 535 datagrams
+    // received over a cable this sum equals the correct checksum.
     if may_be_left && fold(pseudo) == given {
         Checksum::Left
     } else if fold(pseudo + sum(&udp[..length])) == 0xffff {

@@ -8,7 +8,7 @@
 //!
 //! A cached query repeats a name of the older half of a window that slides with the fresh names, the working set. Up to
 //! a cached share of 80 % such a name was queried at least 1.5 timeouts ago, so that it is resolved. It was queried at
-//! most twice that ago, so any cache that holds a few seconds of traffic still has it. Larger shares use the working
+//! most twice that time ago, so any cache that holds a few seconds of traffic still has it. Larger shares use the working
 //! set of 80 %: fewer fresh names would shrink it to nothing at 100 %, and the results of 80 % and 100 % would not be
 //! comparable. The first window is resolved before the trial ([`NameSequence::preloaded_count`]).
 
