@@ -789,7 +789,7 @@ mod tests {
                 "limits: missing field `lateness_p999`",
             ),
             ("cpus", Some(json!([0, "one"])), "cpus[1]: "),
-            ("aaaa_share", Some(json!(0.123)), "aaaa_share: '0.123' is no share"),
+            ("aaaa_share", Some(json!(0.123)), "aaaa_share: '0.123' is not a share"),
         ] {
             let why = plan_with(field, value).unwrap_err();
             assert!(why.contains(words), "{field}: {why}");

@@ -116,7 +116,7 @@ impl Facts {
     /// Returns the facts stated by the user that could not be determined, to be shown with a compliant result.
     pub fn statements(&self) -> Vec<String> {
         let stated = [
-            (self.shares_host, "the roles have hosts of their own"),
+            (self.shares_host, "the roles have separate hosts"),
             (self.shares_cpus, "no CPU is shared"),
         ];
         let told = |what: &str| format!("stated by the user: {what}");

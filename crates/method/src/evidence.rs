@@ -102,13 +102,13 @@ impl std::fmt::Display for Deviation {
         match self {
             Deviation::AaaaShare { wanted, real } => write!(
                 f,
-                "{} of the names that AuthDNS was asked for had an AAAA record, not {} as the trial wanted",
+                "{} of the names queried at AuthDNS had an AAAA record, not {} as planned",
                 percent(real),
                 percent(wanted)
             ),
             Deviation::CachedShare { wanted, real } => write!(
                 f,
-                "the DUT answered {} of the queries from its cache, not {} as the trial wanted",
+                "the DUT answered {} of the queries from its cache, not {} as planned",
                 percent(real),
                 percent(wanted)
             ),

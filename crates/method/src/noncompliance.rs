@@ -137,14 +137,12 @@ impl fmt::Display for Noncompliance {
             N::HostNotKnown { server } => {
                 write!(
                     f,
-                    "not known whether {server} has a host of its own (--separate-hosts states that it does)"
+                    "unknown if {server} has a separate host (--separate-hosts states that it does)"
                 )
             }
             N::SharesCpus => f.write_str("Measurer, AuthDNS and DUT share CPUs"),
-            N::CpusNotKnown => {
-                f.write_str("not known whether Measurer, AuthDNS and DUT share CPUs")
-            }
-            N::OverIpv4 => f.write_str("the Measurer asks the DUT over IPv4, not IPv6"),
+            N::CpusNotKnown => f.write_str("unknown if Measurer, AuthDNS and DUT share CPUs"),
+            N::OverIpv4 => f.write_str("the Measurer queries the DUT over IPv4, not IPv6"),
             N::FewSearches { searches: 0 } => {
                 write!(
                     f,
@@ -159,15 +157,15 @@ impl fmt::Display for Noncompliance {
                 write!(f, "searches end at a resolution of up to {resolution} queries/s, not 1")
             }
             N::NamesRepeat => f.write_str("names may have repeated"),
-            N::Unproven => f.write_str("tester unproven: no self-test vouches for it"),
+            N::Unproven => f.write_str("tester not validated: there is no self-test"),
             N::ProvenWeakly => f.write_str("the tester's self-test is itself not compliant"),
             N::ProvenOtherwise => f.write_str(
-                "tester unproven: its self-test is not known to have sent as these trials do",
+                "tester not validated: its self-test is not known to have these send settings",
             ),
             N::ProvenBelow { allowed } => {
                 write!(
                     f,
-                    "tester unproven: its self-test vouches for it up to {allowed} queries/s only"
+                    "tester not validated: its self-test is valid only up to {allowed} queries/s"
                 )
             }
             N::SmallReserve { delta } => {
@@ -199,14 +197,14 @@ impl Noncompliance {
                 "replies after the end of such short trials count: rates may be overstated by a factor of up to {factor:.3}"
             ),
             N::LossAccepted { share } => {
-                write!(f, "{} % of valid replies are accepted, not only 100 %", share * 100.0)
+                write!(f, "{} % of valid replies are sufficient, not only 100 %", share * 100.0)
             }
             N::PrefixNotChecked => {
                 f.write_str("the prefix of synthesized addresses is not checked (--expect-prefix)")
             }
-            N::OwnAaaaNotChecked => f.write_str(
-                "addresses of names with AAAA records of their own are not checked (--any-aaaa)",
-            ),
+            N::OwnAaaaNotChecked => {
+                f.write_str("addresses of native AAAA records are not checked (--any-aaaa)")
+            }
             N::LooseWindow { limit_pct, usual_pct } => {
                 write!(
                     f,
@@ -222,7 +220,7 @@ impl Noncompliance {
                 )
             }
             N::AuthNotSeen => {
-                f.write_str("AuthDNS's own time and drops were not looked at (--auth-status)")
+                f.write_str("AuthDNS's processing time and drops were not checked (--auth-status)")
             }
             N::LooseAuth { limit, usual } => {
                 write!(
@@ -259,11 +257,11 @@ mod tests {
             (N::SharesHost { server }, "the DUT shares this host with the Measurer"),
             (
                 N::HostNotKnown { server },
-                "not known whether the DUT has a host of its own (--separate-hosts states that it does)",
+                "unknown if the DUT has a separate host (--separate-hosts states that it does)",
             ),
             (N::SharesCpus, "Measurer, AuthDNS and DUT share CPUs"),
-            (N::CpusNotKnown, "not known whether Measurer, AuthDNS and DUT share CPUs"),
-            (N::OverIpv4, "the Measurer asks the DUT over IPv4, not IPv6"),
+            (N::CpusNotKnown, "unknown if Measurer, AuthDNS and DUT share CPUs"),
+            (N::OverIpv4, "the Measurer queries the DUT over IPv4, not IPv6"),
             (N::ShortTrials { duration: Nanos::SECOND }, "trials last 1 s, not at least 60 s"),
             (
                 N::LongTimeout { timeout: Nanos(2 * Nanos::SECOND.0), most: Nanos::SECOND },
@@ -273,15 +271,15 @@ mod tests {
                 N::Overstated { factor: 1.5 },
                 "replies after the end of such short trials count: rates may be overstated by a factor of up to 1.500",
             ),
-            (N::LossAccepted { share: 0.99 }, "99 % of valid replies are accepted, not only 100 %"),
+            (
+                N::LossAccepted { share: 0.99 },
+                "99 % of valid replies are sufficient, not only 100 %",
+            ),
             (
                 N::PrefixNotChecked,
                 "the prefix of synthesized addresses is not checked (--expect-prefix)",
             ),
-            (
-                N::OwnAaaaNotChecked,
-                "addresses of names with AAAA records of their own are not checked (--any-aaaa)",
-            ),
+            (N::OwnAaaaNotChecked, "addresses of native AAAA records are not checked (--any-aaaa)"),
             (
                 N::LooseWindow { limit_pct: 5.0, usual_pct: 1.0 },
                 "pacing tolerance relaxed to 5 % per 100 ms window (default 1 %)",
@@ -290,7 +288,10 @@ mod tests {
                 N::LooseLateness { limit, usual },
                 "one query in a thousand may be 50 ms late, not only 10 ms",
             ),
-            (N::AuthNotSeen, "AuthDNS's own time and drops were not looked at (--auth-status)"),
+            (
+                N::AuthNotSeen,
+                "AuthDNS's processing time and drops were not checked (--auth-status)",
+            ),
             (N::LooseAuth { limit, usual }, "AuthDNS may take 50 ms, not only 10 ms"),
             (
                 N::FewSearches { searches: 0 },
@@ -302,15 +303,15 @@ mod tests {
                 "searches end at a resolution of up to 5 queries/s, not 1",
             ),
             (N::NamesRepeat, "names may have repeated"),
-            (N::Unproven, "tester unproven: no self-test vouches for it"),
+            (N::Unproven, "tester not validated: there is no self-test"),
             (N::ProvenWeakly, "the tester's self-test is itself not compliant"),
             (
                 N::ProvenOtherwise,
-                "tester unproven: its self-test is not known to have sent as these trials do",
+                "tester not validated: its self-test is not known to have these send settings",
             ),
             (
                 N::ProvenBelow { allowed: Qps(100) },
-                "tester unproven: its self-test vouches for it up to 100 queries/s only",
+                "tester not validated: its self-test is valid only up to 100 queries/s",
             ),
             (N::SmallReserve { delta: 0.05 }, "the self-test's reserve δ is 0.05, less than 0.1"),
         ];

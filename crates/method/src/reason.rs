@@ -120,7 +120,7 @@ impl fmt::Display for OtherUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.programs_pct {
             Some(programs) => write!(f, "other programs used {programs:.1} %")?,
-            None => f.write_str("the use by other programs is not known")?,
+            None => f.write_str("the use by other programs is unknown")?,
         }
         let OtherUse { stolen_pct, interrupts_pct, .. } = self;
         write!(f, ", a hypervisor {stolen_pct:.1} % and interrupts {interrupts_pct:.1} %")
@@ -488,14 +488,14 @@ impl fmt::Display for ReasonKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             ReasonKind::WindowOff => "pacing: a 100 ms window was off",
-            ReasonKind::Late => "pacing: one query in a thousand left late",
-            ReasonKind::TotalOff => "pacing: another number of queries was sent than planned",
+            ReasonKind::Late => "pacing: one query in a thousand was sent late",
+            ReasonKind::TotalOff => "pacing: the number of queries sent differs from the plan",
             ReasonKind::NotPinned => "a thread could not be pinned to its CPU",
-            ReasonKind::LedgerFull => "the receiver did not keep up",
-            ReasonKind::SendRefused => "the kernel refused to send queries",
-            ReasonKind::QueriesRefused => "the kernel refused to send queries of a closed loop",
+            ReasonKind::LedgerFull => "the receiver was too slow",
+            ReasonKind::SendRefused => "send errors",
+            ReasonKind::QueriesRefused => "send errors in a closed loop",
             ReasonKind::CannotReceive => "the tester could not receive",
-            ReasonKind::RecordsLost => "the disk did not keep up with the records",
+            ReasonKind::RecordsLost => "the disk was too slow for the records",
             ReasonKind::Sockets => "the tester's sockets dropped packets",
             ReasonKind::Rings => "the tester's AF_XDP rings dropped packets",
             ReasonKind::InterfaceReceive => "the tester's interface dropped received packets",
@@ -504,26 +504,28 @@ impl fmt::Display for ReasonKind {
             ReasonKind::Waited => "packets waited in the tester's queueing discipline",
             ReasonKind::Neighbour => "the tester's neighbour was not resolved",
             ReasonKind::Unbalanced => "internal error: outcomes do not add up",
-            ReasonKind::Missed => "the interface got datagrams that the sockets did not",
+            ReasonKind::Missed => "the interface received datagrams that the sockets did not",
             ReasonKind::NotPreloaded => "names to be cached could not be resolved before the trial",
             ReasonKind::AuthDropped => "AuthDNS dropped queries",
-            ReasonKind::AuthSendRefused => "the kernel refused AuthDNS's replies",
+            ReasonKind::AuthSendRefused => "send errors for AuthDNS's replies",
             ReasonKind::AuthHostLoss => "AuthDNS's host lost packets below its sockets",
-            ReasonKind::AuthRestarted => "AuthDNS was started anew",
+            ReasonKind::AuthRestarted => "AuthDNS was restarted",
             ReasonKind::AuthSlow => "AuthDNS was slow for one query in a thousand",
-            ReasonKind::AuthDecides => "AuthDNS was slow for as many questions as decided",
-            ReasonKind::AuthMissed => "AuthDNS's interface got datagrams that its sockets did not",
+            ReasonKind::AuthDecides => "AuthDNS was slow for enough queries to decide the trial",
+            ReasonKind::AuthMissed => {
+                "AuthDNS's interface received datagrams that its sockets did not"
+            }
             ReasonKind::AuthServes => "AuthDNS serves another zone than the trial needs",
-            ReasonKind::AuthRefused => "AuthDNS refused questions",
+            ReasonKind::AuthRefused => "AuthDNS refused queries",
             ReasonKind::OtherTrials => "other trials used AuthDNS at the same time",
-            ReasonKind::OtherNames => "AuthDNS was asked for more names than the trial has",
+            ReasonKind::OtherNames => "AuthDNS was queried for more names than the trial has",
             ReasonKind::Interrupted => "interrupted",
-            ReasonKind::Deviation => "the DUT was not asked what the trial wanted",
+            ReasonKind::Deviation => "the DUT's load differed from the plan",
             ReasonKind::NotReady => "one of several testers was not ready in time",
-            ReasonKind::NotEnded => "one of several testers did not end in time",
+            ReasonKind::NotEnded => "one of several testers did not finish in time",
             ReasonKind::ClockOff => "a tester's clock was off",
-            ReasonKind::NothingCameBack => "one of several testers got nothing back",
-            ReasonKind::ClockSlewed => "the tester's clock was being set right",
+            ReasonKind::NothingCameBack => "one of several testers got no valid reply",
+            ReasonKind::ClockSlewed => "the tester's clock was being slewed",
             ReasonKind::OtherPrograms => "other programs used the DUT's CPUs",
             ReasonKind::TooFewValid => "too few queries got a valid reply",
         })
@@ -569,7 +571,7 @@ impl fmt::Display for HostLoss {
                 let discipline = discipline.as_deref().unwrap_or("of unknown kind");
                 write!(
                     f,
-                    "the tester's own queueing discipline ({discipline} on {interface}) dropped {}",
+                    "the tester's queueing discipline ({discipline} on {interface}) dropped {}",
                     packets_of(*packets)
                 )
             }
@@ -577,7 +579,7 @@ impl fmt::Display for HostLoss {
                 let discipline = discipline.as_deref().unwrap_or("of unknown kind");
                 write!(
                     f,
-                    "{} waited longer than {} ms in the tester's own queueing discipline ({discipline} on \
+                    "{} waited longer than {} ms in the tester's queueing discipline ({discipline} on \
                      {interface}), up to {:.0} ms",
                     packets_of(*packets),
                     limit.as_millis_f64(),
@@ -592,7 +594,7 @@ impl fmt::Display for HostLoss {
                 )?;
                 match packets {
                     Some(packets) => write!(f, "its queue dropped {}", packets_of(*packets)),
-                    None => write!(f, "how many packets its queue dropped is not known"),
+                    None => write!(f, "the number of packets dropped by its queue is unknown"),
                 }
             }
         }
@@ -633,21 +635,21 @@ impl fmt::Display for Reason {
                 write!(f, "cannot pin the {half} to CPU {}: {error}", cpu.0)
             }
             Reason::LedgerFull => {
-                write!(f, "the receiver did not keep up: no room for further queries in the ledger")
+                write!(f, "the receiver was too slow: no room for further queries in the ledger")
             }
             Reason::SendRefused { query, error } => {
-                let error = error.as_deref().unwrap_or("no longer");
-                write!(f, "the kernel refused to send query {}: {error}", grouped(*query))
+                let error = error.as_deref().unwrap_or("sending works again");
+                write!(f, "send error for query {}: {error}", grouped(*query))
             }
             Reason::QueriesRefused { queries } => {
                 let queries = counted(*queries, "query", "queries");
-                write!(f, "the kernel refused to send {queries}")
+                write!(f, "send errors for {queries}")
             }
             Reason::CannotReceive { error } => write!(f, "cannot receive: {error}"),
             Reason::RecordsLost { records } => {
                 write!(
                     f,
-                    "the disk did not keep up: {} missing",
+                    "the disk was too slow: {} missing",
                     counted(*records, "record is", "records are")
                 )
             }
@@ -658,8 +660,8 @@ impl fmt::Display for Reason {
             }
             Reason::Missed { datagrams, lost } => write!(
                 f,
-                "the interface got {} for the tester that its sockets did not; {} as lost: look for a packet filter \
-                 (dns64bench check)",
+                "the interface received {} for the tester that its sockets did not; {} as lost: check for a packet \
+                 filter (dns64bench check)",
                 counted(*datagrams, "datagram", "datagrams"),
                 counted(*lost, "query counts", "queries count")
             ),
@@ -679,12 +681,12 @@ impl fmt::Display for Reason {
             Reason::OnHost { host, reason } => write!(f, "{host}: {reason}"),
             Reason::NotReady { late } => write!(
                 f,
-                "it was not ready when the trial began, but {:.3} s later by its clock, and sent nothing",
+                "not ready when the trial began, only {:.3} s later by its clock; it sent nothing",
                 late.as_secs_f64()
             ),
             Reason::NotEnded { waited } => write!(
                 f,
-                "it had not ended {:.0} s after the time of the last reply, and what it saw is not known",
+                "not finished {:.0} s after the time of the last reply; its results are missing",
                 waited.as_secs_f64()
             ),
             Reason::ClockOff { error, limit } => {
@@ -700,14 +702,16 @@ impl fmt::Display for Reason {
                     }
                     None => write!(
                         f,
-                        "nobody knows how far its clock is off, limit {} µs: let chrony set it (with rtcsync), or say --offset",
+                        "the error of its clock is unknown, limit {} µs: synchronize it with chrony (rtcsync), or \
+                         give --offset",
                         us(limit)
                     ),
                 }
             }
             Reason::NothingCameBack { sent, expected } => write!(
                 f,
-                "none of its {} got a valid reply, and some {} had if it fared as the others: is there a way back to it?",
+                "none of its {} got a valid reply; about {} were expected from the results of the others: is there a \
+                 route back to it?",
                 counted(*sent, "query", "queries"),
                 grouped(*expected)
             ),
@@ -715,16 +719,15 @@ impl fmt::Display for Reason {
                 let how = if *ppm < 0.0 { "slower" } else { "faster" };
                 write!(
                     f,
-                    "the clock ran {:.2} % {how} than the hardware's, limit {:.2} %, and queries left so: it was being set \
-                     right; wait until that is over (chronyc tracking)",
+                    "the clock ran {:.2} % {how} than the hardware's, limit {:.2} %, and so did the sending: it was \
+                     being slewed; wait until that is over (chronyc tracking)",
                     ppm.abs() / 1e4,
                     limit_ppm / 1e4
                 )
             }
-            Reason::OtherPrograms { used, limit_pct } => write!(
-                f,
-                "of the CPU time that the DUT may use, {used}; the limit of the first two is {limit_pct} %"
-            ),
+            Reason::OtherPrograms { used, limit_pct } => {
+                write!(f, "on the DUT's CPUs {used}; the limit of the first two is {limit_pct} %")
+            }
             Reason::TooFewValid { sent, valid, lost, late, wrong } => {
                 let share = *valid as f64 / *sent as f64 * 100.0;
                 let sent = counted(*sent, "query", "queries");
@@ -761,17 +764,17 @@ impl Reason {
                 )
             }
             Reason::AuthSendRefused { replies } => {
-                write!(f, "the kernel refused {} of AuthDNS's replies", grouped(*replies))
+                write!(f, "send errors for {} of AuthDNS's replies", grouped(*replies))
             }
             Reason::AuthHostLoss(loss) => write!(f, "at AuthDNS: {loss}"),
-            Reason::AuthRestarted => f.write_str("AuthDNS was started anew during the trial"),
+            Reason::AuthRestarted => f.write_str("AuthDNS was restarted during the trial"),
             Reason::AuthSlow { p999_us, limit } => {
                 let (took, limit) = (p999_us / 1e3, limit.as_millis_f64());
                 write!(f, "AuthDNS took {took:.1} ms for one query in a thousand, limit {limit} ms")
             }
             Reason::AuthDecides { questions, limit, unanswered } => {
                 let limit = limit.as_millis_f64();
-                let questions = counted(*questions, "question", "questions");
+                let questions = counted(*questions, "query", "queries");
                 write!(
                     f,
                     "AuthDNS took longer than {limit} ms for {questions}, which may be why "
@@ -780,8 +783,8 @@ impl Reason {
             }
             Reason::AuthMissed { datagrams, came } => write!(
                 f,
-                "the interface of AuthDNS's host got {} for AuthDNS, and AuthDNS's sockets did not get {} of them: look \
-                 for a packet filter there (dns64bench check)",
+                "the interface of AuthDNS's host received {} for AuthDNS, but AuthDNS's sockets did not receive {} of \
+                 them: check for a packet filter there (dns64bench check)",
                 counted(*came, "datagram", "datagrams"),
                 grouped(*datagrams)
             ),
@@ -792,7 +795,7 @@ impl Reason {
                 f,
                 "AuthDNS refused or denied {} of {}: their names are not in its zone",
                 grouped(*refused),
-                counted(*questions, "question", "questions")
+                counted(*questions, "query", "queries")
             ),
             Reason::OtherTrials { trials } => write!(
                 f,
@@ -801,7 +804,8 @@ impl Reason {
             ),
             Reason::OtherNames { asked, names } => write!(
                 f,
-                "AuthDNS was asked for {}, and the trial has {}: another client used the DUT or AuthDNS at the same time",
+                "AuthDNS was queried for {}, but the trial has {}: another client used the DUT or AuthDNS at the same \
+                 time",
                 counted(*asked, "name", "names"),
                 grouped(*names)
             ),

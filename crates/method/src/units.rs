@@ -336,7 +336,7 @@ pub fn fraction(text: &str) -> Option<f64> {
 pub enum UnitError {
     /// Not a rate.
     #[error(
-        "'{given}' is no rate: a whole number of queries per second from 1 to 100000000 is needed, such as 20000 or 20k"
+        "'{given}' is not a rate: give a whole number of queries per second from 1 to 100000000, such as 20000 or 20k"
     )]
     Rate {
         /// The invalid text.
@@ -344,7 +344,7 @@ pub enum UnitError {
     },
     /// Not a share.
     #[error(
-        "'{given}' is no share: a fraction from 0 to 1 in steps of 0.01 is needed, such as 0.2 or 20%"
+        "'{given}' is not a share: give a fraction from 0 to 1 in steps of 0.01, such as 0.2 or 20%"
     )]
     Share {
         /// The invalid text.
@@ -490,8 +490,8 @@ mod tests {
     #[test]
     fn what_is_no_quantity_is_named() {
         for (error, word) in [
-            ("x".parse::<Qps>().unwrap_err(), "'x' is no rate"),
-            ("x".parse::<Share>().unwrap_err(), "'x' is no share"),
+            ("x".parse::<Qps>().unwrap_err(), "'x' is not a rate"),
+            ("x".parse::<Share>().unwrap_err(), "'x' is not a share"),
         ] {
             assert!(error.to_string().starts_with(word), "{error}");
         }

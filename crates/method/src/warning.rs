@@ -85,24 +85,24 @@ impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Warning::UnknownQueueing { interface } => {
-                write!(f, "the drops of {interface}'s queueing discipline are not known")
+                write!(f, "the drops of {interface}'s queueing discipline are unknown")
             }
             Warning::Missed { datagrams, lost } => write!(
                 f,
-                "the interface got {} for the tester that its sockets did not, and {} as lost: look for a packet filter \
-                 (dns64bench check)",
+                "the interface received {} for the tester that its sockets did not, and {} as lost: check for a \
+                 packet filter (dns64bench check)",
                 counted(*datagrams, "datagram", "datagrams"),
                 counted(*lost, "query counts", "queries count")
             ),
             Warning::AuthMissed { datagrams } => write!(
                 f,
-                "the interface of AuthDNS's host got {} for AuthDNS that its sockets did not: look for a packet filter \
-                 there (dns64bench check)",
+                "the interface of AuthDNS's host received {} for AuthDNS that its sockets did not: check for a packet \
+                 filter there (dns64bench check)",
                 counted(*datagrams, "datagram", "datagrams")
             ),
             Warning::SentAgain { queries } => write!(
                 f,
-                "the kernel refused to send {} at first, as a packet filter makes it do; {} sent again",
+                "{} had a send error at first, for instance because of a packet filter; {} sent again",
                 counted(*queries, "query", "queries"),
                 if *queries == 1 { "it was" } else { "they were" }
             ),
@@ -115,13 +115,14 @@ impl fmt::Display for Warning {
             ),
             Warning::ShortMemory { source_ports, retention } => write!(
                 f,
-                "with {}, replies later than {:.2} s count as lost and stray instead of late",
+                "with {}, replies later than {:.2} s count as lost and unmatched instead of late",
                 counted((*source_ports).into(), "source port", "source ports"),
                 retention.as_secs_f64()
             ),
             Warning::Stolen { worst_cpu_pct } => write!(
                 f,
-                "a hypervisor took {worst_cpu_pct:.1} % of a CPU's time on the tester's host: lateness and losses may be its doing"
+                "a hypervisor took {worst_cpu_pct:.1} % of a CPU's time on the tester's host: it may have caused \
+                 lateness and losses"
             ),
             Warning::AuthBusy { used, cores } => {
                 write!(
@@ -131,10 +132,10 @@ impl fmt::Display for Warning {
                 )
             }
             Warning::OtherPrograms { used } => {
-                write!(f, "the trial failed, and of the CPU time that the DUT may use, {used}")
+                write!(f, "the trial failed, and on the DUT's CPUs {used}")
             }
             Warning::BeyondSelfTest { allowed } => {
-                write!(f, "the self-test vouches for the tester up to {allowed} queries/s only")
+                write!(f, "the self-test validates the tester only up to {allowed} queries/s")
             }
         }
     }
@@ -168,12 +169,13 @@ mod tests {
         let one = words(1);
         assert_eq!(one[0], "AuthDNS used 0.91 of its 1 core");
         assert!(
-            one[1].contains("got 1 datagram for") && one[1].contains("1 query counts as lost"),
+            one[1].contains("received 1 datagram for") && one[1].contains("1 query counts as lost"),
             "{}",
             one[1]
         );
         assert!(
-            one[2].contains("send 1 query at first") && one[2].ends_with("it was sent again"),
+            one[2].contains("1 query had a send error at first")
+                && one[2].ends_with("it was sent again"),
             "{}",
             one[2]
         );
@@ -181,12 +183,14 @@ mod tests {
         let two = words(2);
         assert_eq!(two[0], "AuthDNS used 0.91 of its 2 cores");
         assert!(
-            two[1].contains("got 2 datagrams for") && two[1].contains("2 queries count as lost"),
+            two[1].contains("received 2 datagrams for")
+                && two[1].contains("2 queries count as lost"),
             "{}",
             two[1]
         );
         assert!(
-            two[2].contains("send 2 queries at first") && two[2].ends_with("they were sent again"),
+            two[2].contains("2 queries had a send error at first")
+                && two[2].ends_with("they were sent again"),
             "{}",
             two[2]
         );

@@ -226,7 +226,7 @@ fn compliance_is_that_of_the_trials_and_not_of_the_plan() {
     let all: Vec<String> =
         results(search(200, 1.0)).noncompliance.iter().map(ToString::to_string).collect();
     let all = all.join("; ");
-    assert!(all.contains("trials last 2 s") && all.contains("tester unproven"), "{all}");
+    assert!(all.contains("trials last 2 s") && all.contains("tester not validated"), "{all}");
     assert!(all.contains("rates may be overstated"), "the trial's timeout is a second: {all}");
 }
 
@@ -256,7 +256,7 @@ fn warnings_are_counted_by_kind_whatever_their_numbers_are() {
     let quiet = trial(&search_point(1.0), 100, 100, Verdict::Passed);
     let warned = results([with(100, 0.91, 50), quiet, with(200, 0.97, 50)]).health.warnings;
     let found: Vec<_> = warned.iter().map(|of| (of.words.as_str(), of.trials)).collect();
-    let beyond = "the self-test vouches for the tester up to 50 queries/s only";
+    let beyond = "the self-test validates the tester only up to 50 queries/s";
     assert_eq!(found, [("AuthDNS used 0.91 of its 1 core", 2), (beyond, 2)]);
     let json = serde_json::to_value(&warned[0]).unwrap();
     assert_eq!((json["kind"].as_str(), json["used"].as_f64()), (Some("auth_busy"), Some(0.91)));

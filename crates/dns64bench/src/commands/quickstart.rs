@@ -586,8 +586,10 @@ mod tests {
             "closed loop                  12 345  worst case, 100 in flight; not RFC 8219",
             "worst case             not measured  see below",
             "all aaaa           at least 400 000  one search",
-            "Not measured (self-test): 6 of 6 trials invalid, most often: pacing: one query in a thousand left late",
-            "Not measured (worst case): 6 of 6 trials invalid, most often: pacing: one query in a thousand left late",
+            "Not measured (self-test): 6 of 6 trials invalid, most often: pacing: one query in a thousand was sent \
+             late",
+            "Not measured (worst case): 6 of 6 trials invalid, most often: pacing: one query in a thousand was sent \
+             late",
             "Advice: this machine was busy: end other programs, then see dns64bench check",
         ] {
             assert!(text.lines().any(|shown| shown == line), "{line:?} is not in:\n{text}");

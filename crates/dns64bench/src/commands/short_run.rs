@@ -178,7 +178,9 @@ mod tests {
         let trials = [invalid(late()), invalid(Reason::LedgerFull), invalid(late()), valid.clone()];
         assert_eq!(
             invalid_trials(&trials).as_deref(),
-            Some("3 of 4 trials invalid, most often: pacing: one query in a thousand left late")
+            Some(
+                "3 of 4 trials invalid, most often: pacing: one query in a thousand was sent late"
+            )
         );
     }
 }

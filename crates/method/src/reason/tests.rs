@@ -51,19 +51,19 @@ fn all() -> Vec<(Reason, &'static str)> {
         ),
         (
             Reason::LedgerFull,
-            "the receiver did not keep up: no room for further queries in the ledger",
+            "the receiver was too slow: no room for further queries in the ledger",
         ),
         (
             Reason::SendRefused { query: 5, error: Some("No buffer space".into()) },
-            "the kernel refused to send query 5: No buffer space",
+            "send error for query 5: No buffer space",
         ),
         (
             Reason::SendRefused { query: 5, error: None },
-            "the kernel refused to send query 5: no longer",
+            "send error for query 5: sending works again",
         ),
-        (Reason::QueriesRefused { queries: 1 }, "the kernel refused to send 1 query"),
+        (Reason::QueriesRefused { queries: 1 }, "send errors for 1 query"),
         (Reason::CannotReceive { error: "EBADF".into() }, "cannot receive: EBADF"),
-        (Reason::RecordsLost { records: 12 }, "the disk did not keep up: 12 records are missing"),
+        (Reason::RecordsLost { records: 12 }, "the disk was too slow: 12 records are missing"),
         (
             Reason::HostLoss(HostLoss::Sockets { packets: 3 }),
             "the tester's sockets had no room for 3 packets, which were dropped",
@@ -82,11 +82,11 @@ fn all() -> Vec<(Reason, &'static str)> {
         ),
         (
             discipline(Some("tbf".into())),
-            "the tester's own queueing discipline (tbf on to-dut) dropped 1\u{202f}691 packets",
+            "the tester's queueing discipline (tbf on to-dut) dropped 1\u{202f}691 packets",
         ),
         (
             discipline(None),
-            "the tester's own queueing discipline (of unknown kind on to-dut) dropped 1\u{202f}691 packets",
+            "the tester's queueing discipline (of unknown kind on to-dut) dropped 1\u{202f}691 packets",
         ),
         (
             Reason::HostLoss(HostLoss::Waited {
@@ -96,7 +96,7 @@ fn all() -> Vec<(Reason, &'static str)> {
                 discipline: Some("tbf".into()),
                 interface: interface(),
             }),
-            "1\u{202f}691 packets waited longer than 10 ms in the tester's own queueing discipline (tbf on to-dut), up \
+            "1\u{202f}691 packets waited longer than 10 ms in the tester's queueing discipline (tbf on to-dut), up \
              to 340 ms",
         ),
         (
@@ -105,8 +105,8 @@ fn all() -> Vec<(Reason, &'static str)> {
         ),
         (
             neighbour(None),
-            "the tester's neighbour 2001:2::1 on to-dut was not resolved for 340 ms; how many packets its queue dropped \
-             is not known",
+            "the tester's neighbour 2001:2::1 on to-dut was not resolved for 340 ms; the number of packets dropped by \
+             its queue is unknown",
         ),
         (
             Reason::Unbalanced { sent: 10 },
@@ -114,27 +114,27 @@ fn all() -> Vec<(Reason, &'static str)> {
         ),
         (
             Reason::Missed { datagrams: 8, lost: 9 },
-            "the interface got 8 datagrams for the tester that its sockets did not; 9 queries count as lost: look for a \
-             packet filter (dns64bench check)",
+            "the interface received 8 datagrams for the tester that its sockets did not; 9 queries count as lost: \
+             check for a packet filter (dns64bench check)",
         ),
         (
             Reason::NotPreloaded { names: 1000 },
             "1\u{202f}000 of the names to be cached could not be resolved before the trial",
         ),
         (Reason::AuthDropped { queries: 3 }, "AuthDNS dropped 3 queries: it was too slow to read"),
-        (Reason::AuthSendRefused { replies: 2 }, "the kernel refused 2 of AuthDNS's replies"),
+        (Reason::AuthSendRefused { replies: 2 }, "send errors for 2 of AuthDNS's replies"),
         (
             Reason::AuthSlow { p999_us: 41_260.0, limit },
             "AuthDNS took 41.3 ms for one query in a thousand, limit 10 ms",
         ),
         (
             Reason::AuthDecides { questions: 11, limit, unanswered: 10 },
-            "AuthDNS took longer than 10 ms for 11 questions, which may be why 10 queries got no valid reply in time",
+            "AuthDNS took longer than 10 ms for 11 queries, which may be why 10 queries got no valid reply in time",
         ),
         (
             Reason::AuthMissed { datagrams: 17, came: 8_000 },
-            "the interface of AuthDNS's host got 8\u{202f}000 datagrams for AuthDNS, and AuthDNS's sockets did not get \
-             17 of them: look for a packet filter there (dns64bench check)",
+            "the interface of AuthDNS's host received 8\u{202f}000 datagrams for AuthDNS, but AuthDNS's sockets did \
+             not receive 17 of them: check for a packet filter there (dns64bench check)",
         ),
         (
             Reason::AuthServes {
@@ -146,7 +146,7 @@ fn all() -> Vec<(Reason, &'static str)> {
         ),
         (
             Reason::AuthRefused { refused: 4_000, questions: 4_001 },
-            "AuthDNS refused or denied 4\u{202f}000 of 4\u{202f}001 questions: their names are not in its zone",
+            "AuthDNS refused or denied 4\u{202f}000 of 4\u{202f}001 queries: their names are not in its zone",
         ),
         (
             Reason::OtherTrials { trials: 1 },
@@ -154,14 +154,14 @@ fn all() -> Vec<(Reason, &'static str)> {
         ),
         (
             Reason::OtherNames { asked: 8_000, names: 4_000 },
-            "AuthDNS was asked for 8\u{202f}000 names, and the trial has 4\u{202f}000: another client used the DUT or \
-             AuthDNS at the same time",
+            "AuthDNS was queried for 8\u{202f}000 names, but the trial has 4\u{202f}000: another client used the DUT \
+             or AuthDNS at the same time",
         ),
         (
             Reason::AuthHostLoss(HostLoss::InterfaceReceive { packets: 4, interface: interface() }),
             "at AuthDNS: the tester's interface to-dut dropped 4 received packets",
         ),
-        (Reason::AuthRestarted, "AuthDNS was started anew during the trial"),
+        (Reason::AuthRestarted, "AuthDNS was restarted during the trial"),
         (
             Reason::Interrupted {
                 duration: Nanos::from_millis(2_540),
@@ -171,7 +171,7 @@ fn all() -> Vec<(Reason, &'static str)> {
         ),
         (
             Reason::OfShard { shard: 2, reason: Box::new(Reason::LedgerFull) },
-            "shard 2: the receiver did not keep up: no room for further queries in the ledger",
+            "shard 2: the receiver was too slow: no room for further queries in the ledger",
         ),
         (
             Reason::OfShard {
@@ -181,11 +181,11 @@ fn all() -> Vec<(Reason, &'static str)> {
                     reason: Box::new(Reason::NotReady { late: Nanos::from_millis(2_500) }),
                 }),
             },
-            "shard 1: load2: it was not ready when the trial began, but 2.500 s later by its clock, and sent nothing",
+            "shard 1: load2: not ready when the trial began, only 2.500 s later by its clock; it sent nothing",
         ),
         (
             Reason::NotEnded { waited: Nanos(30 * Nanos::SECOND.0) },
-            "it had not ended 30 s after the time of the last reply, and what it saw is not known",
+            "not finished 30 s after the time of the last reply; its results are missing",
         ),
         (
             Reason::ClockOff { error: Some(Nanos(12_345_678)), limit },
@@ -193,33 +193,33 @@ fn all() -> Vec<(Reason, &'static str)> {
         ),
         (
             Reason::ClockOff { error: None, limit },
-            "nobody knows how far its clock is off, limit 10\u{202f}000 µs: let chrony set it (with rtcsync), \
-             or say --offset",
+            "the error of its clock is unknown, limit 10\u{202f}000 µs: synchronize it with chrony (rtcsync), or give \
+             --offset",
         ),
         (
             Reason::NothingCameBack { sent: 20_000, expected: 19_998 },
-            "none of its 20\u{202f}000 queries got a valid reply, and some 19\u{202f}998 had if it fared as the others: is \
-             there a way back to it?",
+            "none of its 20\u{202f}000 queries got a valid reply; about 19\u{202f}998 were expected from the results \
+             of the others: is there a route back to it?",
         ),
         (
             Reason::ClockSlewed { ppm: -83_333.0, limit_ppm: 1_000.0 },
-            "the clock ran 8.33 % slower than the hardware's, limit 0.10 %, and queries left so: it was being set right; \
-             wait until that is over (chronyc tracking)",
+            "the clock ran 8.33 % slower than the hardware's, limit 0.10 %, and so did the sending: it was being \
+             slewed; wait until that is over (chronyc tracking)",
         ),
         (
             Reason::Deviation { deviation: Deviation::CachedShare { wanted: 0.0, real: 0.5 } },
-            "the DUT answered 50.0 % of the queries from its cache, not 0.0 % as the trial wanted",
+            "the DUT answered 50.0 % of the queries from its cache, not 0.0 % as planned",
         ),
         (
             Reason::Deviation { deviation: Deviation::AaaaShare { wanted: 0.0, real: 0.5 } },
-            "50.0 % of the names that AuthDNS was asked for had an AAAA record, not 0.0 % as the trial wanted",
+            "50.0 % of the names queried at AuthDNS had an AAAA record, not 0.0 % as planned",
         ),
         (
             Reason::OtherPrograms {
                 used: OtherUse { programs_pct: Some(61.25), stolen_pct: 0.5, interrupts_pct: 3.0 },
                 limit_pct: 5.0,
             },
-            "of the CPU time that the DUT may use, other programs used 61.2 %, a hypervisor 0.5 % and interrupts 3.0 %; the \
+            "on the DUT's CPUs other programs used 61.2 %, a hypervisor 0.5 % and interrupts 3.0 %; the \
              limit of the first two is 5 %",
         ),
         (
