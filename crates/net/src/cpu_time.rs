@@ -63,7 +63,7 @@ impl CpuTimes {
     /// If /proc is not mounted, or is not that of Linux.
     pub fn now() -> io::Result<CpuTimes> {
         CpuTimes::parse(&fs::read_to_string(FILE)?).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidData, format!("{FILE} tells no CPU times"))
+            io::Error::new(io::ErrorKind::InvalidData, format!("{FILE} contains no CPU times"))
         })
     }
 

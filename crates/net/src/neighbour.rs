@@ -74,9 +74,7 @@ impl NextHop {
         let RouteNetlinkMessage::NewRoute(route) =
             Routing::open()?.get(RouteNetlinkMessage::GetRoute(question))?
         else {
-            return Err(io::Error::other(
-                "the kernel answered a question for a route with something else",
-            ));
+            return Err(io::Error::other("the kernel's answer to a route request is not a route"));
         };
         let index = route.attributes.iter().find_map(|attribute| match attribute {
             RouteAttribute::Oif(index) => Some(*index),
@@ -114,7 +112,7 @@ impl NextHop {
             let now = Instant::now();
             if now >= give_up {
                 let why = format!(
-                    "its link-layer address is not known after {:.1} s",
+                    "its link-layer address is still unknown after {:.1} s",
                     limit.as_secs_f64()
                 );
                 return Err(io::Error::new(io::ErrorKind::TimedOut, why));
@@ -236,7 +234,7 @@ impl Watch {
         match self.routing.get(RouteNetlinkMessage::GetNeighbour(question)) {
             Ok(RouteNetlinkMessage::NewNeighbour(found)) => Ok(Some(found)),
             Ok(_) => Err(io::Error::other(
-                "the kernel answered a question for a neighbour with something else",
+                "the kernel's answer to a neighbour request is not a neighbour",
             )),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),

@@ -98,7 +98,7 @@ pub fn discipline(interface: &str) -> io::Result<Queueing> {
     found.ok_or_else(|| {
         io::Error::new(
             io::ErrorKind::NotFound,
-            format!("no queueing discipline of {interface} is known"),
+            format!("the queueing discipline of {interface} is unknown"),
         )
     })
 }

@@ -54,7 +54,7 @@ pub enum XdpError {
     },
     /// The memory for frames exceeds the limit for locked memory.
     #[error(
-        "the memory for packets may not be locked: raise the limit (ulimit -l; LimitMEMLOCK= of a \
+        "the memory for packets exceeds the limit of locked memory: raise it (ulimit -l; LimitMEMLOCK= of a \
          systemd unit) or give CAP_IPC_LOCK: {source}"
     )]
     NotLocked {
@@ -62,7 +62,9 @@ pub enum XdpError {
         source: io::Error,
     },
     /// The kernel was built without AF_XDP.
-    #[error("this kernel has no AF_XDP, it was built without CONFIG_XDP_SOCKETS: {source}")]
+    #[error(
+        "this kernel does not support AF_XDP: it was built without CONFIG_XDP_SOCKETS: {source}"
+    )]
     NotBuilt {
         /// The system's error.
         source: io::Error,
@@ -83,8 +85,8 @@ pub enum XdpError {
     },
     /// The numbers of receive and transmit queues differ. A reply leaves by the queue of its query.
     #[error(
-        "{interface} has {receive} queues for packets that come and {transmit} for those that go; \
-         AF_XDP needs as many (ethtool -L)"
+        "{interface} has {receive} receive queues and {transmit} transmit queues; AF_XDP needs equal numbers (ethtool \
+         -L)"
     )]
     Queues {
         /// The interface's name.
@@ -106,7 +108,7 @@ pub enum XdpError {
         waited: Duration,
     },
     /// The interface disappeared while in use.
-    #[error("{interface} does not take or give packets any more: {source}")]
+    #[error("{interface} no longer accepts or delivers packets: {source}")]
     Lost {
         /// The interface's name.
         interface: String,
@@ -114,7 +116,7 @@ pub enum XdpError {
         source: io::Error,
     },
     /// None of the tried modes works on this interface.
-    #[error("{interface} does not do AF_XDP here: {}", .tried.join("; "))]
+    #[error("{interface} does not support AF_XDP here: {}", .tried.join("; "))]
     NoWay {
         /// The interface's name.
         interface: String,

@@ -87,7 +87,7 @@ impl Interface {
                 Err(error) if is_busy(&error) => {
                     let hook = way.hook().word();
                     tried.push(format!(
-                        "{way}: {error}; another program has it, or has left its filter on it: \
+                        "{way}: {error}; another program uses the interface, or has left its filter on it: \
                          ip link set dev {name} {hook} off"
                     ));
                 }
@@ -297,8 +297,8 @@ fn try_way(
     room: Room,
 ) -> Result<Result<Vec<Queue>, io::Error>, XdpError> {
     if way.hook() == Hook::Driver && found.facts.driver.as_ref().is_some_and(is_bond) {
-        let error = "the kernel runs the filter of a bond at its members, and hands sockets of the bond \
-                     none of their packets";
+        let error = "the kernel runs the filter of a bond on its members, and does not deliver their packets to \
+                     sockets of the bond";
         return Ok(Err(io::Error::new(io::ErrorKind::Unsupported, error)));
     }
     // Checked first: a kernel without AF_XDP has no map for its sockets either, and gives no reason for that.

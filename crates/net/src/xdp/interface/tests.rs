@@ -278,7 +278,7 @@ fn what_finds_no_room_is_counted() {
         client.run(move || {
             let socket = UdpSocket::bind(THEIRS).unwrap();
             for n in 0..sent {
-                socket.send_to(b"nobody reads this", OURS).unwrap();
+                socket.send_to(b"an unread packet", OURS).unwrap();
                 if n % 50 == 0 {
                     thread::sleep(Duration::from_millis(1));
                 }
@@ -473,7 +473,7 @@ fn a_filter_that_would_run_at_other_interfaces_is_not_tried() {
         let open = |mode| Interface::open_found(&found, &claims(), mode, |_| Room::SERVER);
         assert_eq!(open(Mode::Auto).unwrap().way(), Way::Generic);
         let error = open(Mode::Copy).map(drop).unwrap_err().to_string();
-        assert!(error.contains("runs the filter of a bond at its members"), "{error}");
+        assert!(error.contains("runs the filter of a bond on its members"), "{error}");
     });
 }
 
@@ -540,6 +540,6 @@ fn what_is_lacking_is_said() {
         assert!(zero_copy.contains("native, zero-copy:"), "{zero_copy}");
         let _first = Interface::open("near", &claims(), Mode::Auto).unwrap();
         let second = Interface::open("near", &claims(), Mode::Auto).err().unwrap().to_string();
-        assert!(second.contains("near does not do AF_XDP here"), "{second}");
+        assert!(second.contains("near does not support AF_XDP here"), "{second}");
     });
 }
