@@ -25,7 +25,7 @@ fn nobody_at_an_address_is_said_at_once_by_every_command() {
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal.jsonl");
     let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let said = format!("nobody answers at {address}: connection refused");
+    let said = format!("no answer from {address}: connection refused");
     for args in [
         &["measure", "--server", &address, "--rate", "100", "--duration", "60s"][..],
         &["self-test", "--server", &address, "--for-rate", "100", "--duration", "60s"],
@@ -62,7 +62,7 @@ fn silence_is_told_from_refusal() {
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap().to_string();
     let args = ["measure", "--server", &address, "--rate", "100", "--duration", "60s"];
-    ends(&args, 4, &["no reply to 3 questions within 6 s"]);
+    ends(&args, 4, &["no reply to 3 queries within 6 s"]);
 }
 
 /// Options of a short search with this journal.
@@ -90,7 +90,7 @@ fn replies_all_wrong_in_one_way_end_with_advice() {
     for (command, advice) in ways {
         let options = if command[0] == "search" { &search } else { &load };
         let args = [command, &["--server", &auth.address], options].concat();
-        ends(&args, 4, &["every reply of", "is wrong: no AAAA record", advice]);
+        ends(&args, 4, &["every reply from", "is wrong: no AAAA record", advice]);
     }
     assert!(!fs::read_to_string(&journal).unwrap().contains("\"finished\""), "no trial was made");
     let other_domain =
@@ -164,7 +164,7 @@ fn a_server_that_dies_in_a_search_ends_it_and_the_search_goes_on_when_it_is_back
     let text = show(&args, &output);
     assert_eq!(output.status.code(), Some(4), "{text}");
     let resume = format!("dns64bench search --resume {journal}");
-    for word in ["nobody answers at", "connection refused", "so far passed: ", &resume] {
+    for word in ["no answer from", "connection refused", "so far passed: ", &resume] {
         assert!(text.contains(word), "{word} missing in {text}");
     }
     assert!(!text.contains("Median"), "{text}");

@@ -483,7 +483,7 @@ fn bad_usage_says_what_would_be_right() {
         ),
         (
             &["measure", "--server", "[::1]:1", "--rate", "100", "--duration", "1ns"],
-            "not one query",
+            "less than one query",
         ),
         (
             &["measure", "--server", "[::1]:1", "--rate", "100", "--cpus", "4000,4001"],

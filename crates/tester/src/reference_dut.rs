@@ -204,7 +204,7 @@ pub enum ReferenceError {
     Serve(#[from] AuthError),
     /// Each queue would have a separate capacity.
     #[error(
-        "{interface} has {queues} queues, and a reference DUT serves one: ethtool -L {interface} combined 1"
+        "{interface} has {queues} queues, and a reference DUT supports one: ethtool -L {interface} combined 1"
     )]
     Queues {
         /// The interface's name.

@@ -69,7 +69,7 @@ fn trial(lie: Lie, threads: u16) -> Option<TrialResult> {
     Some(result)
 }
 
-const PAST_STACK: &str = "a trial past the stack";
+const PAST_STACK: &str = "a trial with AF_XDP";
 
 /// Runs a trial with AF_XDP over a virtual Ethernet between two temporary namespaces.
 fn trial_past_stack(lie: Lie) -> TrialResult {

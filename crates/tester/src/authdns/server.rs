@@ -70,7 +70,7 @@ pub enum AuthError {
         address: SocketAddr,
     },
     /// Delayed replies can only be sent through sockets.
-    #[error("--delay and --xdp do not go together: held back replies leave through sockets")]
+    #[error("--delay and --xdp cannot be combined: delayed replies are sent through sockets")]
     XdpDelay,
     /// The interface does not support the requested AF_XDP mode.
     #[error(transparent)]

@@ -33,7 +33,7 @@ pub struct EdnsOption {
 /// A text is not an EDNS option.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' is no EDNS option; write its code and its value in hexadecimal, for example 10:0102030405060708"
+    "'{0}' is not an EDNS option; write its code and its value in hexadecimal, for example 10:0102030405060708"
 )]
 pub struct OptionError(String);
 

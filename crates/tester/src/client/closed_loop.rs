@@ -49,8 +49,8 @@ pub struct ClosedLoopPlan {
 pub enum ClosedLoopError {
     /// Inconsistent numbers.
     #[error(
-        "--outstanding {outstanding}, --threads {threads}, --source-ports {ports}: every thread needs a port, every port a \
-         query, and a port has {MOST_PER_PORT} at the most"
+        "--outstanding {outstanding}, --threads {threads}, --source-ports {ports}: every thread needs a port, every \
+         port needs a query, and a port has at most {MOST_PER_PORT}"
     )]
     Shares {
         /// Queries in flight over all threads (`--outstanding`).
@@ -61,7 +61,7 @@ pub enum ClosedLoopError {
         ports: usize,
     },
     /// Fewer queries than threads.
-    #[error("{count} questions for {threads} threads; there must be one for each")]
+    #[error("{count} queries for {threads} threads; there must be at least one per thread")]
     Questions {
         /// Number of queries.
         count: u64,
@@ -190,7 +190,10 @@ pub fn run_until(
                 scope.spawn(move || lane.run(start, &mut drive))
             })
             .collect();
-        running.into_iter().map(|thread| thread.join().expect("a lane does not panic")).collect()
+        running
+            .into_iter()
+            .map(|thread| thread.join().expect("a client thread does not panic"))
+            .collect()
     });
     let mut tally = Tally::new(plan.settings.interval);
     tally.last_answer = start;

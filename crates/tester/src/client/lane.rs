@@ -269,7 +269,7 @@ impl<'a> Lane<'a> {
         }
         let refused = self.ports.iter_mut().find_map(|port| port.refused.1.take());
         Some(refused.unwrap_or_else(|| {
-            io::Error::new(io::ErrorKind::TimedOut, "no TCP connection could be made")
+            io::Error::new(io::ErrorKind::TimedOut, "no TCP connection could be established")
         }))
     }
 

@@ -74,7 +74,7 @@ pub struct ClientSettings {
 
 /// The server is unreachable, or the connection was lost.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot ask {server}: {source}")]
+#[error("cannot query {server}: {source}")]
 pub struct SocketError {
     /// The server.
     pub server: SocketAddr,

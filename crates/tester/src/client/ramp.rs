@@ -160,7 +160,10 @@ pub fn run(
                 })
             })
             .collect();
-        running.into_iter().map(|thread| thread.join().expect("a lane does not panic")).collect()
+        running
+            .into_iter()
+            .map(|thread| thread.join().expect("a client thread does not panic"))
+            .collect()
     });
     let total = clock::now().since(start);
     let mut tally = Tally::new(plan.settings.interval);

@@ -81,7 +81,7 @@ pub enum FileError {
         why: String,
     },
     /// The file contains no question.
-    #[error("{path} holds no question")]
+    #[error("{path} contains no question")]
     Empty {
         /// The query file; `-` is standard input.
         path: PathBuf,
@@ -119,7 +119,7 @@ impl QueryFile {
             if read.map_err(|source| FileError::Io { path: path.into(), source })? == 0 {
                 break;
             }
-            let text = str::from_utf8(&line).map_err(|_| "it is no text".to_owned());
+            let text = str::from_utf8(&line).map_err(|_| "it is not text".to_owned());
             text.and_then(|text| queries.push(text)).map_err(|why| FileError::Line {
                 path: path.into(),
                 line: number,
@@ -143,12 +143,12 @@ impl QueryFile {
         let rtype = words.next().ok_or("the type is missing")?;
         let class = words.next().unwrap_or("IN");
         if let Some(more) = words.next() {
-            return Err(format!("there is more after the class: '{more}'"));
+            return Err(format!("there is extra text after the class: '{more}'"));
         }
         let wire =
-            Name::<Vec<u8>>::from_str(name).map_err(|e| format!("'{name}' is no name ({e})"))?;
-        let rtype = Rtype::from_str(rtype).map_err(|_| format!("'{rtype}' is no type"))?;
-        let class = Class::from_str(class).map_err(|_| format!("'{class}' is no class"))?;
+            Name::<Vec<u8>>::from_str(name).map_err(|e| format!("'{name}' is not a name ({e})"))?;
+        let rtype = Rtype::from_str(rtype).map_err(|_| format!("'{rtype}' is not a type"))?;
+        let class = Class::from_str(class).map_err(|_| format!("'{class}' is not a class"))?;
         self.records.push(wire.as_slice().len() as u8);
         self.records.extend(wire.as_slice());
         self.records.extend(rtype.to_int().to_be_bytes());
@@ -344,11 +344,11 @@ mod tests {
     fn mistakes_are_named_with_their_line() {
         for (text, hint) in [
             ("a A\nwww.example.com\n", "line 2: the type is missing"),
-            ("a A\n\n;\na..b A\n", "line 4: 'a..b' is no name"),
-            ("a AAAAA\n", "'AAAAA' is no type"),
-            ("a A XX\n", "'XX' is no class"),
-            ("a A IN 4\n", "more after the class"),
-            (";\n", "holds no question"),
+            ("a A\n\n;\na..b A\n", "line 4: 'a..b' is not a name"),
+            ("a AAAAA\n", "'AAAAA' is not a type"),
+            ("a A XX\n", "'XX' is not a class"),
+            ("a A IN 4\n", "extra text after the class"),
+            (";\n", "contains no question"),
         ] {
             let error = file(text).unwrap_err().to_string();
             assert!(error.starts_with("queries") && error.contains(hint), "{error}");

@@ -32,7 +32,7 @@ pub enum TrialError {
     },
     /// The interface's counters cannot be read.
     #[error(
-        "cannot find or read the interface towards {server}, whose drops must be known: {source}"
+        "cannot find or read the interface towards {server}, which is needed to count its drops: {source}"
     )]
     Interface {
         /// The server of the trial.
@@ -54,7 +54,7 @@ pub enum TrialError {
         source: io::Error,
     },
     /// The next hop's link-layer address cannot be resolved: no query would leave this host.
-    #[error("no neighbour answers for {address} on {interface}: {source}")]
+    #[error("cannot resolve the link-layer address of {address} on {interface}: {source}")]
     Neighbour {
         /// The server, or the gateway towards it.
         address: IpAddr,
@@ -64,7 +64,7 @@ pub enum TrialError {
         source: io::Error,
     },
     /// The server does not answer.
-    #[error("{} {server}: {found}", if .found.is_on_the_way() { "there is no way to" } else { "nobody answers at" })]
+    #[error("{} {server}: {found}", if .found.is_on_the_way() { "there is no route to" } else { "no answer from" })]
     NobodyAnswers {
         /// The server of the trial.
         server: SocketAddr,
@@ -73,7 +73,7 @@ pub enum TrialError {
     },
     /// The server does not answer one of the source addresses; others may get answers.
     #[error(
-        "nobody at {server} answers {}: {found}; its host needs a way back to --source-addresses {from}, such as: {}",
+        "no answer from {server} to {}: {found}; its host needs a route back to --source-addresses {from}, such as: {}",
         .from.first(),
         way_back(.from)
     )]
@@ -86,7 +86,7 @@ pub enum TrialError {
         from: SourceAddresses,
     },
     /// Every reply is wrong in the same way, so there is no speed to measure.
-    #[error("every reply of {server} is wrong: {replies}")]
+    #[error("every reply from {server} is wrong: {replies}")]
     WrongReplies {
         /// The server of the trial.
         server: SocketAddr,
@@ -95,7 +95,7 @@ pub enum TrialError {
     },
     /// The common start time of all testers has passed, or nearly so.
     #[error(
-        "--start-at {start}: that {}, it is {now} here; all testers need a few seconds for what comes before the first query",
+        "--start-at {start}: that {}, it is {now} here; all testers need a few seconds before the first query",
         if .start < .now { "is past" } else { "is too soon" }
     )]
     TooLate {
@@ -109,8 +109,8 @@ pub enum TrialError {
     Interrupted,
     /// The cost of sending, which determines the burst size, cannot be measured.
     #[error(
-        "cannot measure what sending costs, on this host's loopback interface: {source}; let it be up (ip link set lo up), \
-         or give --max-burst, such as 200us"
+        "cannot measure the cost of sending on this host's loopback interface: {source}; set it up (ip link set lo \
+         up), or give --max-burst, such as 200us"
     )]
     SendCost {
         /// The system's error.

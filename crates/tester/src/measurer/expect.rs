@@ -51,9 +51,9 @@ impl FromStr for Prefix {
         let (address, len) =
             s.split_once('/').ok_or_else(|| bad("the prefix length is missing"))?;
         let bits = u128::from(
-            address.parse::<Ipv6Addr>().map_err(|_| bad("the address is no IPv6 address"))?,
+            address.parse::<Ipv6Addr>().map_err(|_| bad("the address is not an IPv6 address"))?,
         );
-        let len = len.parse().map_err(|_| bad("the length is no number"))?;
+        let len = len.parse().map_err(|_| bad("the length is not a number"))?;
         if ![32, 40, 48, 56, 64, 96].contains(&len) {
             return Err(bad("RFC 6052 §2.2 allows the lengths 32, 40, 48, 56, 64 and 96 only"));
         }
@@ -88,7 +88,7 @@ impl From<Prefix> for String {
 
 /// The text is not a DNS64 prefix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{given}' is no DNS64 prefix: {why}; write for example 64:ff9b::/96")]
+#[error("'{given}' is not a DNS64 prefix: {why}; write for example 64:ff9b::/96")]
 pub struct PrefixError {
     given: String,
     why: &'static str,

@@ -36,7 +36,7 @@ impl From<Hdr> for String {
     fn from(Hdr(histogram): Hdr) -> String {
         let mut octets = Vec::new();
         let written = V2DeflateSerializer::new().serialize(&histogram, &mut octets);
-        written.expect("memory takes all that is written");
+        written.expect("writing to memory does not fail");
         BASE64_STANDARD.encode(octets)
     }
 }

@@ -113,9 +113,9 @@ impl IdPlan {
     /// # Panics
     /// If there is no port, or the part is one of a multiple of M: `TrialPlan::check` rejects both.
     pub(super) fn new(ids: std::sync::Arc<Ids>, part: Part, ports: u16, blocks: Blocks) -> IdPlan {
-        assert!(ports > 0, "TrialPlan::check refuses a thread without ports");
+        assert!(ports > 0, "TrialPlan::check rejects a thread without ports");
         let (first, step) = (part.index(0).0 % IDS, (part.index(1).0 - part.index(0).0) % IDS);
-        let inverse = inverse(step).expect("TrialPlan::check refuses so many testers");
+        let inverse = inverse(step).expect("TrialPlan::check rejects too many testers");
         IdPlan { ids, part, ports: ports.into(), blocks, first, inverse }
     }
 

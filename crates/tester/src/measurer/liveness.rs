@@ -393,7 +393,7 @@ mod tests {
         assert!(begun.elapsed() >= SHORT * (u32::from(QUESTIONS) - 1 + LAST_WAITS));
         drop(silent);
         assert_eq!(asked(address, SHORT), Liveness::Refused);
-        assert_eq!(Liveness::Silent.to_string(), "no reply to 3 questions within 6 s");
+        assert_eq!(Liveness::Silent.to_string(), "no reply to 3 queries within 6 s");
     }
 
     /// A resolver whose upstream is silent answers that late.
@@ -429,11 +429,11 @@ mod tests {
         assert!(told.contains("ip -6 route add 2001:2:0:ff::/64 via"), "{told}");
         for (from, found) in [(None, Liveness::Silent), (Some(from), Liveness::Refused)] {
             let told = judge(server, from, Ok(found)).unwrap_err().to_string();
-            assert!(told.starts_with("nobody answers at") && !told.contains("route"), "{told}");
+            assert!(told.starts_with("no answer from") && !told.contains("route"), "{told}");
         }
         let unreachable = Liveness::Unreachable(io::ErrorKind::NetworkUnreachable);
         let told = judge(server, None, Ok(unreachable)).unwrap_err().to_string();
-        assert_eq!(told, "there is no way to [2001:2::1]:53: network unreachable");
+        assert_eq!(told, "there is no route to [2001:2::1]:53: network unreachable");
     }
 
     #[test]

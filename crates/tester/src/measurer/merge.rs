@@ -43,13 +43,15 @@ pub struct Given {
 #[non_exhaustive]
 pub enum MergeError {
     /// A trial of a single tester.
-    #[error("{file}: it is no shard's; `dns64bench measure --shard … --json` prints one's")]
+    #[error("{file}: not the result of a shard; `dns64bench measure --shard … --json` prints one")]
     NoShard {
         /// File of the trial.
         file: String,
     },
     /// Shards of different trials.
-    #[error("{file}: its {field} is {has}, and {other} has {wants}: they are not of one trial")]
+    #[error(
+        "{file}: its {field} is {has}, and {other} has {wants}: they belong to different trials"
+    )]
     Differs {
         /// File of the second one.
         file: String,
@@ -82,7 +84,7 @@ pub enum MergeError {
     },
     /// A missing shard.
     #[error(
-        "shard {index} of {of} is missing; a tester that has left no result has spoiled the trial"
+        "shard {index} of {of} is missing; without the result of every tester the trial is invalid"
     )]
     Missing {
         /// Index of the shard.

@@ -392,7 +392,8 @@ pub const USABLE_IDS: u64 = 65_536 - 1024;
 pub enum PlanError {
     /// Too few ports for the threads.
     #[error(
-        "--source-ports {ports} with --threads {threads}: every thread needs a source port, and there must be a thread"
+        "--source-ports {ports} with --threads {threads}: every thread needs a source port, and there must be at \
+         least one thread"
     )]
     Ports {
         /// UDP source ports (`--source-ports`).
@@ -412,7 +413,7 @@ pub enum PlanError {
         ports: u16,
     },
     /// The server is not reached through the interface.
-    #[error("--xdp {interface}: the way to {server} is by {is}; write --xdp {is}")]
+    #[error("--xdp {interface}: the route to {server} uses {is}; write --xdp {is}")]
     XdpInterface {
         /// The server of the trial.
         server: SocketAddr,
@@ -442,7 +443,7 @@ pub enum PlanError {
         given: Nanos,
     },
     /// Sending ends before a query is due.
-    #[error("{rate} queries/s for {} s: that is not one query", .duration.as_secs_f64())]
+    #[error("{rate} queries/s for {} s: that is less than one query", .duration.as_secs_f64())]
     NoQuery {
         /// Requested rate in queries per second.
         rate: Qps,
@@ -461,7 +462,7 @@ pub enum PlanError {
     },
     /// Several testers, with an AuthDNS that only one of them would read.
     #[error(
-        "--auth-status: AuthDNS's counters tell of all testers' queries, so --shard cannot use them"
+        "--auth-status: AuthDNS's counters include all testers' queries, so --shard cannot use them"
     )]
     AuthOfShard,
     /// Pacing limits that are not percentages.
@@ -476,8 +477,8 @@ pub enum PlanError {
     },
     /// 16-bit ids are not sufficient.
     #[error(
-        "{rate} queries/s with this --timeout keep more queries outstanding than the 16-bit ids of {ports} source ports can \
-         tell apart; --source-ports {needed} or more is needed"
+        "{rate} queries/s with this --timeout keep more queries outstanding than the 16-bit ids of {ports} source \
+         ports can distinguish; --source-ports {needed} or more is needed"
     )]
     Ids {
         /// Requested rate in queries per second.
@@ -489,7 +490,8 @@ pub enum PlanError {
     },
     /// Names would repeat.
     #[error(
-        "--names {range} has {has} names and this takes {needed}; names must not repeat, so take {}", way_out(*needed)
+        "--names {range} has {has} names, and the trial needs {needed}; names must not repeat, so use {}",
+         way_out(*needed)
     )]
     Names {
         /// Block of names (`--names`).

@@ -90,7 +90,7 @@ pub(super) fn preload(
                     ClosedLoopError::Socket(SocketError { server, source }) => {
                         TrialError::Socket { server, source }
                     }
-                    other => unreachable!("TrialPlan::check has seen to that: {other}"),
+                    other => unreachable!("TrialPlan::check has ensured this: {other}"),
                 },
             )?;
         missing = count - pass.counts.valid;

@@ -99,7 +99,7 @@ impl Receiver {
             match inlet.receiver.drops() {
                 Ok(drops) => state.received.ring_drops = drops,
                 Err(error) => {
-                    let error = format!("what AF_XDP's rings dropped is not known: {error}");
+                    let error = format!("the drops of AF_XDP's rings are unknown: {error}");
                     state.received.faults.push(Reason::CannotReceive { error });
                 }
             }
@@ -107,7 +107,7 @@ impl Receiver {
         }
         if state.joined > 0 {
             let error = format!(
-                "{} joined by their sender came as one; use --xdp-mode copy, where replies come one by one",
+                "{} arrived joined by their sender; use --xdp-mode copy, where they arrive one by one",
                 counted(state.joined, "datagram", "datagrams")
             );
             state.received.faults.push(Reason::CannotReceive { error });

@@ -182,7 +182,7 @@ mod tests {
             assert_eq!(sources.first().to_string(), first);
             assert_eq!(sources.to_string(), text);
         }
-        assert_eq!(sources("198.19.0.0/16,256").to_string(), "198.19.0.0/16", "the usual number");
+        assert_eq!(sources("198.19.0.0/16,256").to_string(), "198.19.0.0/16", "the default number");
         assert_eq!(sources("2001:2::/48,65536").count(), MOST_ADDRESSES);
         assert_eq!(sources("::/0").count(), USUAL_ADDRESSES);
     }
@@ -197,8 +197,8 @@ mod tests {
             ("2001:2::9/64", "beyond", "ip -6 route add local 2001:2::/64 dev lo"),
             ("198.19.0.0", "length is missing", "ip route add local 198.19.0.0/24 dev lo"),
             ("2001:2::", "length is missing", "ip -6 route add local 2001:2:0:ff::/64 dev lo"),
-            ("198.19/16", "no IPv4 or IPv6", "ip route add local 198.19.0.0/24 dev lo"),
-            ("198.19.0.0/x", "no number", "ip route add local 198.19.0.0/24 dev lo"),
+            ("198.19/16", "not an IPv4 or IPv6", "ip route add local 198.19.0.0/24 dev lo"),
+            ("198.19.0.0/x", "not a number", "ip route add local 198.19.0.0/24 dev lo"),
             ("198.19.0.0/24,257", "1 to 256", "ip route add local 198.19.0.0/24 dev lo"),
             ("198.19.0.0/24,0", "1 to 256", "ip route add local 198.19.0.0/24 dev lo"),
             ("2001:2::/48,65537", "1 to 65536", "ip -6 route add local 2001:2::/48 dev lo"),

@@ -65,17 +65,17 @@ impl WrongReplies {
                 "the server gets no answer from AuthDNS: check that AuthDNS runs, and the address and port to which the \
                  server forwards {domain}"
             ),
-            (Wrong::NoAaaa, Subject::Tester { .. }) => "a self-test queries AuthDNS itself, whose names must all have AAAA \
-                 records: start it with --aaaa-share 1"
+            (Wrong::NoAaaa, Subject::Tester { .. }) => "a self-test queries AuthDNS itself, and all its names must \
+                                                        have AAAA records: start it with --aaaa-share 1"
                 .into(),
             (Wrong::NoAaaa, Subject::Dut) => format!(
                 "the server does not synthesize AAAA records: switch on DNS64, also for this client{cache}"
             ),
             (Wrong::Address, _) => self.of_address(),
             (Wrong::Truncated, _) => {
-                "the replies do not fit into 512 octets: a right one has few records".into()
+                "the replies do not fit into 512 octets: a correct one has few records".into()
             }
-            _ => "the replies are no answers to these queries: check the address and port of the server".into(),
+            _ => "the replies do not answer these queries: check the address and port of the server".into(),
         }
     }
 
@@ -100,8 +100,8 @@ impl WrongReplies {
     fn of_cache(&self) -> String {
         self.next_name.map_or(String::new(), |next| {
             format!(
-                ". If its configuration is right by now, it answers from its cache: clear the cache, or take new names with \
-                 --first-name {next}"
+                ". If its configuration is already correct, it answers from its cache: clear the cache, or use new \
+                 names with --first-name {next}"
             )
         })
     }

@@ -44,10 +44,10 @@ impl fmt::Display for Liveness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Liveness::Answers => write!(f, "it answers"),
-            Liveness::Wrong(..) => write!(f, "it answers wrongly"),
+            Liveness::Wrong(..) => write!(f, "its answers are wrong"),
             Liveness::Silent => {
                 let all = WAIT * (u32::from(QUESTIONS) - 1 + LAST_WAITS);
-                write!(f, "no reply to {QUESTIONS} questions within {} s", all.as_secs())
+                write!(f, "no reply to {QUESTIONS} queries within {} s", all.as_secs())
             }
             Liveness::Refused => write!(f, "connection refused"),
             Liveness::Unreachable(kind) => write!(f, "{kind}"),

@@ -341,7 +341,7 @@ fn what_is_not_one_trial_is_refused_with_the_file() {
         &mut given.trial.shard.as_mut().unwrap().plan
     }
     for (said, words) in [
-        (of(|all| all[2].trial.shard = None), "2.json: it is no shard's"),
+        (of(|all| all[2].trial.shard = None), "2.json: not the result of a shard"),
         (of(|all| drop(all.remove(1))), "shard 1 of 3 is missing"),
         (of(|all| all.push(all[0].clone())), "0.json and 0.json are both shard 0"),
         (

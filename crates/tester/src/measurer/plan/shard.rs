@@ -35,8 +35,8 @@ impl FromStr for Moment {
     fn from_str(text: &str) -> Result<Moment, String> {
         unix_seconds(text).or_else(|| rfc3339(text)).map(Moment).ok_or_else(|| {
             format!(
-                "'{text}' is no moment with a time zone; write for example 2026-11-25T13:00:00Z, \
-                 2026-11-25T14:00:00.5+01:00, what `date --iso-8601=ns --date='10 seconds'` prints, or seconds since 1970"
+                "'{text}' is not a time with a time zone; write for example 2026-11-25T13:00:00Z, \
+                 2026-11-25T14:00:00.5+01:00, the output of `date --iso-8601=ns --date='10 seconds'`, or seconds since 1970"
             )
         })
     }

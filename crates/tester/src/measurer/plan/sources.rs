@@ -132,10 +132,10 @@ impl FromStr for SourceAddresses {
             prefix.split_once('/').ok_or_else(|| bad("the prefix length is missing".into()))?;
         let address = address
             .parse::<IpAddr>()
-            .map_err(|_| bad("the address is no IPv4 or IPv6 address".into()))?;
-        let len = len.parse::<u32>().map_err(|_| bad("the length is no number".into()))?;
+            .map_err(|_| bad("the address is not an IPv4 or IPv6 address".into()))?;
+        let len = len.parse::<u32>().map_err(|_| bad("the length is not a number".into()))?;
         let most = IpNet::from(address).max_prefix_len();
-        let too_long = || bad(format!("it is too long: the length is 0 to {most} there"));
+        let too_long = || bad(format!("the prefix length is too long, it is from 0 to {most}"));
         let len = u8::try_from(len).map_err(|_| too_long())?;
         let prefix = IpNet::new(address, len).map_err(|_| too_long())?;
         if prefix.trunc() != prefix {
@@ -147,7 +147,7 @@ impl FromStr for SourceAddresses {
             None => all.min(USUAL_ADDRESSES),
             Some(Ok(number)) if (1..=all).contains(&number) => number,
             Some(_) => {
-                let why = format!("the number of addresses is 1 to {all} there");
+                let why = format!("the number of addresses is from 1 to {all}");
                 return Err(SourceAddressesError { example: prefix, ..bad(why) });
             }
         };
@@ -180,7 +180,7 @@ impl From<SourceAddresses> for String {
 /// The text is not a set of source addresses.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{given}' is no prefix of source addresses: {why}; write for example {example}, which is local to this host after: {}",
+    "'{given}' is not a prefix of source addresses: {why}; write for example {example}, made local to this host by: {}",
     route(.example)
 )]
 pub struct SourceAddressesError {
@@ -195,8 +195,8 @@ pub struct SourceAddressesError {
 pub enum SourceError {
     /// The server is queried over the other IP version.
     #[error(
-        "--source-addresses {given}: {server} is asked over {}; give a prefix of that, which is local to this host after, \
-         for example: {}",
+        "--source-addresses {given}: {server} is queried over {}; give a prefix of that version, made local to this \
+         host for example by: {}",
         if is_over_ipv6(.server) { "IPv6" } else { "IPv4" },
         example_route(.server)
     )]
