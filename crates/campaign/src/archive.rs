@@ -353,8 +353,8 @@ pub enum ArchiveError {
     Journal(#[from] JournalError),
     /// The run folder was written by another version of this program.
     #[error(
-        "{folder} was written in version {version} of the format, this program reads version {VERSION}: measure again into another \
-         run folder, or use the program that wrote it"
+        "{folder} has format version {version}, but this program reads version {VERSION}: use the program that wrote it, or \
+         measure again into another run folder"
     )]
     Version {
         /// The run folder that was to be read or resumed.
@@ -363,14 +363,14 @@ pub enum ArchiveError {
         version: u64,
     },
     /// There is no journal.
-    #[error("{folder} is no run folder: there is no journal.jsonl in it")]
+    #[error("{folder} is not a run folder: it has no journal.jsonl")]
     NoRun {
         /// The given folder.
         folder: PathBuf,
     },
     /// The campaign was killed before its first line.
     #[error(
-        "the journal of {folder} is empty: nothing is measured yet; go on with: dns64bench campaign resume {folder}"
+        "the journal of {folder} is empty: nothing has been measured yet; continue with: dns64bench campaign resume {folder}"
     )]
     Empty {
         /// The run folder that was to be read.
@@ -378,8 +378,8 @@ pub enum ArchiveError {
     },
     /// The journal does not contain the plan that it was measured with.
     #[error(
-        "the journal of {folder} does not begin with the plan that it was measured by, as those of older versions do not; \
-         begin another run folder: dns64bench campaign run PLAN --dir DIR"
+        "the journal of {folder} does not contain the plan that it was measured with (older versions did not write it); \
+         start another run folder: dns64bench campaign run PLAN --dir DIR"
     )]
     NoPlan {
         /// The run folder that was to be read or resumed.
@@ -387,8 +387,8 @@ pub enum ArchiveError {
     },
     /// The given plan differs from the one in the journal.
     #[error(
-        "{path} differs from the plan that {folder} was begun with, in: {keys}; begin another run folder for it \
-         (dns64bench campaign run PLAN --dir DIR), or restore what it was"
+        "{path} differs from the plan in the journal of {folder}, in: {keys}; restore it, or start another run folder for it \
+         (dns64bench campaign run PLAN --dir DIR)"
     )]
     OtherPlan {
         /// File of the given plan.
@@ -437,7 +437,7 @@ impl Archive {
         let id = tempfile::Builder::new()
             .prefix("")
             .make(|_| Ok(()))
-            .map_err(io_error("draw an id for", &path))?;
+            .map_err(io_error("create an id for", &path))?;
         let id = id
             .path()
             .file_name()

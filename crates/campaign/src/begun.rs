@@ -71,12 +71,12 @@ pub fn difference_of(begun: &Plan, folder: &Path) -> Option<String> {
                 return None;
             }
             format!(
-                "{} differs from the plan of the journal in: {}",
+                "{} differs from the plan in the journal, in: {}",
                 path.display(),
                 difference::sentence(&keys)
             )
         }
         Err(error) => error.to_string(),
     };
-    Some(format!("{what}; what is shown was measured by the plan of the journal"))
+    Some(format!("{what}; the results shown were measured with the plan in the journal"))
 }

@@ -87,7 +87,7 @@ impl Environment {
         environment.findings.extend(network::findings());
         environment.findings.extend(match interfaces() {
             Ok(interfaces) => nic::findings(&tree, &interfaces),
-            Err(error) => vec![finding("interfaces", format!("not known: {error}"))],
+            Err(error) => vec![finding("interfaces", format!("unknown: {error}"))],
         });
         environment
     }
@@ -123,7 +123,7 @@ impl Environment {
         let mut environment = Environment::of(&tree, "none", &Seen { usable, is_root, times });
         environment.findings.extend(nic::findings(&tree, &nic::from_files(&tree)));
         let not = "packet filter, queueing disciplines, offloads, coalescing";
-        environment.findings.push(finding(not, "not looked at: no dns64bench there"));
+        environment.findings.push(finding(not, "not checked: no dns64bench there"));
         environment
     }
 
@@ -190,13 +190,13 @@ fn findings(tree: &Tree, seen: &Seen) -> Vec<Finding> {
     all.extend(quota::own(tree));
     all.extend(seen.times.iter().flat_map(|(before, after)| machine::load(before, after)));
     all.push(clock_source(tree));
-    let receive = "replies that arrive in a bunch are dropped and make trials invalid";
+    let receive = "replies that arrive in bursts are dropped, which makes trials invalid";
     all.extend(buffer_limit(tree, seen.is_root, "rmem_max", receive));
     all.extend(buffer_limit(
         tree,
         seen.is_root,
         "wmem_max",
-        "queries that leave in a bunch have to wait",
+        "queries sent in bursts are delayed",
     ));
     all.extend(backlog(tree));
     all
@@ -213,7 +213,7 @@ fn buffer_limit(tree: &Tree, is_root: bool, which: &str, why: &str) -> Option<Fi
 
 fn backlog(tree: &Tree) -> Option<Finding> {
     let limit: usize = tree.read("/proc/sys/net/core/netdev_max_backlog")?.parse().ok()?;
-    let why = "packets over loopback and veth are dropped when more than this wait for a CPU";
+    let why = "loopback and veth drop packets if more than this wait for a CPU";
     let mend = "sysctl -w net.core.netdev_max_backlog=10000";
     Some(finding("net.core.netdev_max_backlog", limit.to_string()).concern_if(
         limit < 10_000,
@@ -227,7 +227,7 @@ fn clock_source(tree: &Tree) -> Finding {
     let source = tree.read(path).unwrap_or_default();
     let fast = ["tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page"]
         .contains(&source.as_str());
-    let why = "reading the clock takes a system call, for every query";
+    let why = "reading the clock takes a system call for every query";
     finding("clock source", source).concern_if(!fast, why, Some(&format!("echo tsc > {path}")))
 }
 

@@ -101,7 +101,7 @@ impl FromStr for TypedGoal {
                 Some(("sum", time)) => goal.sum = Some(some_time(time)?),
                 _ => {
                     return Err(format!(
-                        "'{part}' is no part of a goal; write for example 0.5%,exceed=50%,final=1s,sum=21s"
+                        "'{part}' is not part of a goal; write for example 0.5%,exceed=50%,final=1s,sum=21s"
                     ));
                 }
             }
@@ -153,7 +153,7 @@ mod tests {
             ("", "share"),
             ("101%", "share"),
             ("0,exceeds=1%", "exceed=50%"),
-            ("0,final=0s", "more than nothing"),
+            ("0,final=0s", "above 0"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(says), "{text}: {error}");

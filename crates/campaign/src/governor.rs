@@ -70,7 +70,7 @@ impl fmt::Display for CannotBeMade {
                 )
             }
             CannotBeMade::Refused { why } => {
-                write!(f, "the DUT's host refuses to set its frequency governor: {why}")
+                write!(f, "cannot set the frequency governor of the DUT's host: {why}")
             }
         }
     }

@@ -139,7 +139,7 @@ impl Lines {
             lines
                 .file
                 .set_len(whole as u64)
-                .map_err(io_error("cut the unfinished last line off", path))?;
+                .map_err(io_error("cut off the unfinished last line of", path))?;
         }
         Ok((lines, entries))
     }
@@ -222,7 +222,7 @@ impl Journal {
         let (lines, mut entries) = Lines::open::<SearchEntry>(path)?;
         let first = if entries.is_empty() { None } else { Some(entries.remove(0)) };
         let Some(SearchEntry::Plan(plan)) = first else {
-            let why = "the first line holds no plan".to_owned();
+            let why = "the first line contains no plan".to_owned();
             return Err(JournalError::Line { path: path.into(), line: 1, why });
         };
         Ok((Journal(lines), *plan, entries))

@@ -67,7 +67,7 @@ impl FromStr for Host {
     type Err = String;
     fn from_str(s: &str) -> Result<Host, String> {
         let found = Host::ALL.into_iter().find(|host| host.word() == s);
-        found.ok_or_else(|| format!("'{s}' is no host of the lab: tester, dut or auth"))
+        found.ok_or_else(|| format!("'{s}' is not a host of the lab; use tester, dut or auth"))
     }
 }
 
@@ -388,7 +388,7 @@ impl State {
             .map_err(io::Error::other)
             .map_err(io_error("write the lab's state"))?;
         write_whole(&State::path()?, &bytes)
-            .map_err(|e| io_error("note who holds the lab")(io::Error::other(e)))
+            .map_err(|e| io_error("record the lab's processes")(io::Error::other(e)))
     }
 }
 

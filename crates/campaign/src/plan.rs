@@ -462,7 +462,7 @@ impl AuthPlan {
 pub enum PlanError {
     /// The plan cannot be read.
     #[error(
-        "no plan is ready under that name (smoke, compulsory, paper and paper-small are), and cannot read the file {path}: {source}"
+        "not a ready plan (smoke, compulsory, paper, paper-small), and cannot read the file {path}: {source}"
     )]
     Read {
         /// Path of the plan.
@@ -545,7 +545,7 @@ impl Plan {
         for dut in &self.duts {
             if !names.insert(dut.name()) {
                 return Err(format!(
-                    "two DUTs are called {}; give one a name of its own",
+                    "two DUTs have the name {}; give one another name",
                     dut.name()
                 ));
             }
@@ -554,24 +554,24 @@ impl Plan {
         let window_limit = self.trial.window_limit;
         if !(window_limit > 0.0 && window_limit <= MAX_WINDOW_LIMIT_PCT) {
             return Err(format!(
-                "[trial] window-limit = {window_limit} is no percentage above 0, at most {MAX_WINDOW_LIMIT_PCT}"
+                "[trial] window-limit = {window_limit} is not a percentage above 0, at most {MAX_WINDOW_LIMIT_PCT}"
             ));
         }
         if self.trial.lateness_limit.is_zero() {
             return Err(
-                "[trial] lateness-limit: no query leaves at its very time; write for example 10ms"
+                "[trial] lateness-limit must be above 0, because no query leaves exactly on time; write for example 10ms"
                     .into(),
             );
         }
         let is_far = |ssh: &Ssh| ssh.tester_hosts().iter().any(Option::is_some);
         if self.trial.records.is_some() && self.ssh.as_ref().is_some_and(is_far) {
-            return Err("[trial] records: only with the tester on this host, for they are not copied over ssh".into());
+            return Err("[trial] records: only with the tester on this host, because records are not copied over ssh".into());
         }
         if self.trial.duration.is_zero()
             || self.trial.timeout.is_some_and(|timeout| timeout.is_zero())
             || self.trial.threads == 0
         {
-            return Err("[trial]: duration, timeout and threads must be more than nothing".into());
+            return Err("[trial]: duration, timeout and threads must be above 0".into());
         }
         self.check_hosts()?;
         self.check_servers()?;
@@ -604,7 +604,7 @@ impl Plan {
                 ));
             }
             if let Some(twice) = repeated(hosts) {
-                return Err(format!("[ssh] {several}: {} is there twice", twice.host));
+                return Err(format!("[ssh] {several}: {} is listed twice", twice.host));
             }
         }
         check_addresses(ssh)?;
@@ -620,7 +620,7 @@ impl Plan {
         let driven = self.duts.iter().find(|dut| dut.driver != Dut::Custom);
         match (&ssh.dut, driven) {
             (Some(host), Some(dut)) if !host.agent => Err(format!(
-                "[[dut]] {}: a host without dns64bench (agent = false) takes driver = \"custom\" only",
+                "[[dut]] {}: a host without dns64bench (agent = false) supports driver = \"custom\" only",
                 dut.name()
             )),
             _ => Ok(()),
@@ -646,11 +646,11 @@ fn check_addresses(ssh: &Ssh) -> Result<(), String> {
             ));
         }
         if let Some(twice) = repeated(all) {
-            return Err(format!("[ssh.addresses] {key}: {twice} is there twice"));
+            return Err(format!("[ssh.addresses] {key}: {twice} is listed twice"));
         }
         if let Some(other) = all.iter().find(|at| at.is_ipv6() != all[0].is_ipv6()) {
             return Err(format!(
-                "[ssh.addresses] {key}: {} and {other} are of two versions of IP",
+                "[ssh.addresses] {key}: {} and {other} have different IP versions",
                 all[0]
             ));
         }
@@ -663,7 +663,7 @@ fn check_dut(dut: &DutPlan) -> Result<(), String> {
     let name = dut.name();
     if name.trim().is_empty() || name.contains(['/', '\\']) || name.chars().any(char::is_control) {
         return Err(format!(
-            "[[dut]] name = {name:?}: a name has no path separators and no control characters"
+            "[[dut]] name = {name:?}: a name must not contain path separators or control characters"
         ));
     }
     let reason = match (dut.driver, &dut.custom) {
@@ -825,7 +825,7 @@ mod tests {
             )
         };
         bad(&testers("tester = { host = 'a' }\ntesters = [{ host = 'b' }]"), "tester and testers");
-        bad(&testers("testers = [{ host = 'a' }, { host = 'a' }]"), "a is there twice");
+        bad(&testers("testers = [{ host = 'a' }, { host = 'a' }]"), "a is listed twice");
         bad(&testers("testers = [{ host = 'a', agent = false }]"), "testers: agent");
         let records =
             testers("testers = [{ host = 'a' }, { host = 'b' }]") + "[trial]\nrecords = 'csv'\n";
@@ -848,8 +848,8 @@ mod tests {
             &auths(both, &format!("auth = {two}, self-test = '1.0.0.3:53'")),
             "self-test has 1 address",
         );
-        bad(&auths(both, "auth = ['1.0.0.1:53', '1.0.0.1:53']"), "1.0.0.1:53 is there twice");
-        bad(&auths(both, "auth = ['1.0.0.1:53', '[::2]:53']"), "two versions of IP");
+        bad(&auths(both, "auth = ['1.0.0.1:53', '1.0.0.1:53']"), "1.0.0.1:53 is listed twice");
+        bad(&auths(both, "auth = ['1.0.0.1:53', '[::2]:53']"), "different IP versions");
         bad(&auths(both, "auth = ['1.0.0.1:53', 'b']"), "an address and a port");
         let once = auths(both, &format!("auth = {two}")).replace("repeat = 2", "repeat = 1");
         bad(&once, "[self-test] repeat: 1 search for 2 AuthDNS");
@@ -868,7 +868,7 @@ mod tests {
         bad(&format!("{custom}custom = {{ start = ['x', '-p{{prot}}'] }}\n"), "{prot}");
         bad(
             &format!("{custom}custom = {{ start = ['x'], ready = ['{{Listen}}'] }}\n"),
-            "ready has {Listen}",
+            "ready has the unknown placeholder {Listen}",
         );
         bad(&format!("{custom}custom = {{ stop = ['x'] }}\n"), "needs start");
         bad(
@@ -896,11 +896,11 @@ mod tests {
             format!("name = 'x'\n[trial]\nsource-addresses = [{prefixes}]\n{more}{dut}")
         };
         bad(&from("'198.19.0.0/33'", ""), "ip route add local 198.19.0.0/24 dev lo");
-        bad(&from("'198.19.0.0/24'", ""), "the DUTs are asked over IPv6");
+        bad(&from("'198.19.0.0/24'", ""), "the DUTs are queried over IPv6");
         bad(&from("'2001:2::/64', '2001:2:0:ff::/64'", ""), "two prefixes");
-        bad(&from("'2001:2::/64'", "[self-test]\n"), "AuthDNS is asked over IPv4");
+        bad(&from("'2001:2::/64'", "[self-test]\n"), "AuthDNS is queried over IPv4");
         let also = "[self-test]\nfamily = 'ipv6'\nalso = [{ server = 'nsd', family = 'ipv4' }]\n";
-        bad(&from("'2001:2::/64'", also), "AuthDNS is asked over IPv4");
+        bad(&from("'2001:2::/64'", also), "AuthDNS is queried over IPv4");
         bad(&from("'2001:2::/64', '198.19.0.0/25'", "[self-test]\n"), "128 and 256");
         for (prefixes, more) in [
             ("'2001:2::/64'", ""),

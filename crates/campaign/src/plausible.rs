@@ -72,21 +72,21 @@ fn fault_of_trial(trial: &TrialResult) -> Option<String> {
 
 fn fault_of_span(started: f64, length: f64) -> Option<String> {
     let is_right = started >= 0.0 && length >= 0.0 && started + length <= LATEST;
-    (!is_right).then(|| format!("no trial begins at {started:e} s and takes {length:e} s"))
+    (!is_right).then(|| format!("a trial cannot begin at {started:e} s and take {length:e} s"))
 }
 
 fn fault_of_counts(counts: &Counts, verdict: Verdict) -> Option<String> {
     let Counts { sent, duplicates, stray, refused, sent_again, .. } = *counts;
     let outcomes = counts.outcomes().filter(|&outcomes| outcomes <= MOST);
     let Some(outcomes) = outcomes else {
-        return Some(format!("its outcomes are more than {MOST} queries"));
+        return Some(format!("its outcomes exceed {MOST} queries"));
     };
     if let Some(most) = [sent, duplicates, stray, refused, sent_again].iter().find(|n| **n > MOST) {
-        return Some(format!("it counts {most} packets, and a trial has at most {MOST}"));
+        return Some(format!("it counts {most} packets, but a trial has at most {MOST}"));
     }
     // The counts of an invalid trial may be wrong.
     let is_wrong = verdict != Verdict::Invalid && !counts.is_balanced();
-    is_wrong.then(|| format!("{sent} queries were sent, and {outcomes} have an outcome"))
+    is_wrong.then(|| format!("{sent} queries were sent, but {outcomes} have an outcome"))
 }
 
 /// Returns an error if an earlier line, with index `at`, has the same trial.

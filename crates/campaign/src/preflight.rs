@@ -68,7 +68,7 @@ pub fn elsewhere(plan: &Plan) -> Vec<String> {
         .chain(further)
         .map(|(role, at)| {
             format!(
-                "host {} ({}): programs and CPUs are not looked at from here",
+                "host {} ({}): programs and CPUs cannot be checked from here",
                 at.host,
                 role.word()
             )
@@ -82,7 +82,7 @@ pub fn elsewhere(plan: &Plan) -> Vec<String> {
     addresses.extend(ssh.addresses.self_test.iter().flat_map(|all| of_auth("self-test", all)));
     for (key, on, address) in addresses {
         if far[on as usize].is_some() {
-            all.push(format!("[ssh.addresses] {key} = {address}: not looked at from here"));
+            all.push(format!("[ssh.addresses] {key} = {address}: cannot be checked from here"));
         } else if std::net::UdpSocket::bind((address.ip(), 0)).is_err() {
             all.push(format!(
                 "[ssh.addresses] {key} = {address}: this machine has no such address"
@@ -146,7 +146,7 @@ fn far(plan: &Plan) -> [Option<&SshHost>; 3] {
 fn not_found(host: &str, whose: &str, program: &Path) -> String {
     let program = program.display();
     format!(
-        "host {host}: {whose}: there is no program {program}; install it, or name it with program = in the plan"
+        "host {host}: {whose}: program {program} not found; install it, or set program = in the plan"
     )
 }
 

@@ -67,7 +67,7 @@ pub enum CampaignError {
     #[error(transparent)]
     Host(HostError),
     /// Programs or CPUs in the plan are missing; nothing was started.
-    #[error("the plan cannot be carried out:\n  {}", .0.join("\n  "))]
+    #[error("the plan cannot be executed:\n  {}", .0.join("\n  "))]
     Impossible(Vec<String>),
     /// None of the DUTs starts; nothing was measured.
     #[error("no server started\n{}", .0.iter().map(SiteError::with_log).collect::<Vec<_>>().join("\n"))]
@@ -79,10 +79,10 @@ pub enum CampaignError {
     #[error("{0}")]
     Auth(String),
     /// The cost of sending could not be measured on the tester's host.
-    #[error("cannot measure what sending costs on the tester's host: {0}")]
+    #[error("cannot measure the cost of sending on the tester's host: {0}")]
     Tester(String),
     /// The tester could not execute a trial.
-    #[error("the trial{} could not be carried out: {why}", .rate.map_or(String::new(), |rate| format!(" at {rate} queries/s")))]
+    #[error("the trial{} could not be executed: {why}", .rate.map_or(String::new(), |rate| format!(" at {rate} queries/s")))]
     Trial {
         /// The trial's rate, if it has one.
         rate: Option<Qps>,
@@ -507,8 +507,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
             None => self.append(Entry::Version { dut: server, text }),
             Some(known) if known != text && ![&*known, &*text].contains(&UNKNOWN) => {
                 Err(CampaignError::Impossible(vec![format!(
-                    "{server} was {known} when this run was begun, and is {text} now: install that again, or begin \
-                     another run"
+                    "{server} was {known} at the start of this run, but is {text} now: install the earlier version again, or \
+                     start another run"
                 )]))
             }
             Some(_) => Ok(()),

@@ -130,7 +130,7 @@ pub enum SearchError {
     Goal(#[from] GoalError),
     /// The journal contradicts itself.
     #[error(
-        "the journal holds a trial at {found} queries/s of search {repeat} where {expected:?} was due"
+        "the journal has a trial at {found} queries/s in search {repeat}, but {expected:?} was due"
     )]
     Replay {
         /// The search of the trial, from 0.

@@ -51,7 +51,7 @@ const LOOK: Duration = Duration::from_millis(50);
 pub enum SiteError {
     /// A server's program is missing.
     #[error(
-        "{name}: there is no program {program}; install it, or name it with program = in the plan"
+        "{name}: program {program} not found; install it, or set program = in the plan"
     )]
     NotFound {
         /// The server's name.
@@ -603,7 +603,7 @@ fn wait_until_ready<E: From<SiteError>>(
         let ended = ended()?;
         if ended.is_some() || Instant::now() > give_up {
             let why =
-                ended.unwrap_or_else(|| format!("it is not ready after {} s", START.as_secs()));
+                ended.unwrap_or_else(|| format!("not ready after {} s", START.as_secs()));
             return Err(SiteError::did_not_come_up(name, why, process).into());
         }
         process.machine().check().map_err(SiteError::from)?;

@@ -75,7 +75,7 @@ fn own(folder: &Path) -> io::Result<()> {
     // A link could lead into the folder of another user.
     let found = fs::symlink_metadata(folder)?;
     if !found.is_dir() || found.uid() != geteuid().as_raw() {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to somebody else"));
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user"));
     }
     // Tested now, instead of failing at the first write.
     tempfile::tempfile_in(folder).map(drop)

@@ -15,7 +15,7 @@ use serde::ser::Serializer;
 /// If the text is not a duration; the message gives the correct form.
 pub fn time(text: &str) -> Result<Duration, String> {
     let wrong = || {
-        format!("'{text}' is no time; write for example 10s, 250ms or 1m, or a number of seconds")
+        format!("'{text}' is not a duration; write for example 10s, 250ms or 1m, or a number of seconds")
     };
     match text.parse::<f64>() {
         Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|_| wrong()),
@@ -30,7 +30,7 @@ pub fn time(text: &str) -> Result<Duration, String> {
 pub fn some_time(text: &str) -> Result<Duration, String> {
     let found = time(text)?;
     if found.is_zero() {
-        Err("it must be more than nothing, such as 10ms".into())
+        Err("it must be above 0, such as 10ms".into())
     } else {
         Ok(found)
     }
@@ -41,7 +41,7 @@ pub fn some_time(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// If the text is not such a share; the message gives the correct form.
 pub fn share(text: &str) -> Result<f64, String> {
-    let wrong = || format!("'{text}' is no share below 1; write for example 0.005 or 0.5%");
+    let wrong = || format!("'{text}' is not a share below 1; write for example 0.005 or 0.5%");
     fraction(text).filter(|share| (0.0..1.0).contains(share)).ok_or_else(wrong)
 }
 

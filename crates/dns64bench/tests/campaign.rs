@@ -157,7 +157,7 @@ fn what_cannot_be_done_is_said_before_anything_is_done() {
         (&["campaign", "run", "nothing.toml"], "smoke"),
         (&["campaign", "run", "smoke", "--dir", "there"], "resume"),
         (&["campaign", "status", "nothing.toml"], "nothing-run"),
-        (&["report", "there"], "there is no run folder"),
+        (&["report", "there"], "there is not a run folder"),
     ] {
         let output = run_in(folder, args);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {}", told(&output));

@@ -144,7 +144,7 @@ fn a_run_goes_on_by_the_plan_that_it_was_begun_with_or_not_at_all() {
         &["campaign", "status", "plan-run"],
         &["report", "plan-run"],
     ] {
-        ends(folder, args, 2, &["does not begin with the plan"]);
+        ends(folder, args, 2, &["does not contain the plan"]);
     }
 }
 
@@ -205,7 +205,7 @@ fn what_a_plan_names_and_is_not_there_is_said_before_anything_is_done() {
     .unwrap();
     let words = [
         "far (dut)",
-        "192.0.2.1:53: not looked at from here",
+        "192.0.2.1:53: cannot be checked from here",
         "203.0.113.1:53: this machine has no such address",
     ];
     ends(folder, &["campaign", "plan", "plan.toml"], 0, &words);
@@ -263,7 +263,7 @@ fn a_dut_that_does_not_start_once_in_the_middle_is_started_again() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     fs::write(folder.join("plan.toml"), server(folder, 2, 2, "exit 7")).unwrap();
-    ends(folder, &["campaign", "run", "plan.toml"], 0, &["it is started once more"]);
+    ends(folder, &["campaign", "run", "plan.toml"], 0, &["it is started again"]);
 }
 
 #[test]

@@ -26,7 +26,7 @@ const ENOUGH: usize = 4;
 
 fn cores(n: usize) -> Finding {
     let why =
-        "Measurer, DUT and AuthDNS share CPUs: results are those of the crowd, not of the DUT";
+        "Measurer, DUT and AuthDNS share CPUs: results reflect all three roles, not the DUT alone";
     finding("CPUs for this process", n.to_string()).concern_if(n < ENOUGH, why, None)
 }
 
@@ -35,14 +35,14 @@ fn cores(n: usize) -> Finding {
 fn autogroup(tree: &Tree, usable: usize) -> Option<Finding> {
     let enabled = tree.read("/proc/sys/kernel/sched_autogroup_enabled")?;
     let bad = enabled == "1" && usable < ENOUGH;
-    let why = "on shared CPUs the tester takes its turns by nice values, which count only within a session then (sched(7))";
+    let why = "on shared CPUs the tester relies on nice values, which then apply only within a session (sched(7))";
     let mend = Some("sysctl -w kernel.sched_autogroup_enabled=0");
     Some(finding("kernel.sched_autogroup_enabled", enabled).concern_if(bad, why, mend))
 }
 
 fn smt(tree: &Tree) -> Finding {
     let active = tree.read(format!("{CPU}/smt/active")).as_deref() == Some("1");
-    let why = "two threads on one core slow each other down; switch it off for measurements that are to be repeatable";
+    let why = "two threads on one core slow each other down; switch it off for repeatable measurements";
     let mend = "echo off > /sys/devices/system/cpu/smt/control";
     finding("SMT", if active { "on" } else { "off" }).concern_if(active, why, Some(mend))
 }
@@ -58,7 +58,7 @@ fn nodes(tree: &Tree) -> Option<Finding> {
         ))
     };
     let all: Vec<String> = tree.names(NODE).iter().filter_map(of).collect();
-    let why = "memory of another node is slower: a server's speed depends on which CPUs and memory it gets; confine it to the CPUs of \
+    let why = "memory of another node is slower, so a server's speed depends on its CPUs and memory; confine it to the CPUs of \
                one node ([cpus] in a plan), or compare placements";
     (!all.is_empty())
         .then(|| finding("NUMA nodes", all.join("; ")).concern_if(all.len() > 1, why, None))
@@ -76,7 +76,7 @@ fn governors(tree: &Tree) -> Option<Finding> {
     let bad = by_name.keys().any(|governor| governor != "performance");
     let each =
         by_name.iter().map(|(governor, cpus)| format!("{governor} (CPUs {})", cpu_ranges(cpus)));
-    let why = "CPUs change their clock during trials; fix it, so that results can be repeated";
+    let why = "CPUs change their frequency during trials; fix it for repeatable results";
     let mend = Some("cpupower frequency-set -g performance");
     (!by_name.is_empty()).then(|| {
         finding("frequency governor", each.collect::<Vec<_>>().join("; "))
@@ -92,7 +92,7 @@ fn turbo(tree: &Tree) -> Option<Finding> {
             "echo 0 > /sys/devices/system/cpu/cpufreq/boost",
         ),
     };
-    let why = "speed depends on temperature and on what other cores do";
+    let why = "speed depends on temperature and on the load of other cores";
     Some(finding("turbo", if on { "on" } else { "off" }).concern_if(on, why, Some(mend)))
 }
 

@@ -36,7 +36,7 @@ pub(super) fn virtualized(tree: &Tree) -> Option<Finding> {
     let virtual_machine = flags
         .lines()
         .any(|l| l.starts_with("flags") && l.split_whitespace().any(|f| f == "hypervisor"));
-    let why = "the host may take CPUs away at any time; look at the pacing of each trial";
+    let why = "the hypervisor may take CPUs away at any time; check the pacing of each trial";
     Some(finding("machine", if virtual_machine { "virtual" } else { "physical" }).concern_if(
         virtual_machine,
         why,
@@ -49,7 +49,7 @@ pub(super) fn load(before: &CpuTimes, after: &CpuTimes) -> [Finding; 2] {
     let busy = after.busy_since(before);
     let busy = finding("CPUs busy now", format!("{busy:.0} %")).concern_if(
         busy > BUSY_LIMIT,
-        "something else is running; top(1) shows what",
+        "other programs are running; top(1) shows them",
         None,
     );
     [busy, stolen(&after.stolen_since(before), &after.stolen_ever())]
@@ -60,7 +60,7 @@ fn stolen(now: &Stolen, ever: &Stolen) -> Finding {
         "{:.1} % now (CPU {}: {:.1} %), {:.1} % since it started",
         now.all_pct, now.worst_cpu, now.worst_cpu_pct, ever.all_pct
     );
-    let why = "a hypervisor gives CPUs of this host to others while there is work for them here: queries leave late, servers answer late";
+    let why = "a hypervisor gives this host's CPUs to other machines while they are needed here: queries are sent late, servers answer late";
     let bad = now.worst_cpu_pct > STOLEN_LIMIT || ever.all_pct > STOLEN_LIMIT;
     finding("CPU time taken by a hypervisor", value).concern_if(bad, why, None)
 }

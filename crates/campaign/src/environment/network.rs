@@ -22,7 +22,7 @@ pub(super) fn findings() -> Vec<Finding> {
     all.extend(connection_tracking(&rules));
     match disciplines() {
         Ok(found) => all.extend(found.iter().map(queueing)),
-        Err(error) => all.push(finding("queueing disciplines", format!("not known: {error}"))),
+        Err(error) => all.push(finding("queueing disciplines", format!("unknown: {error}"))),
     }
     all
 }
@@ -85,14 +85,14 @@ fn mentions_tracking(value: &Value) -> bool {
 
 fn packet_filter(rules: &Rules) -> Finding {
     let why_not =
-        if geteuid().is_root() { "not known: needs nft" } else { "not known: needs root" };
+        if geteuid().is_root() { "unknown: needs nft" } else { "unknown: needs root" };
     let nftables = rules.nftables.map_or_else(|| why_not.to_owned(), |rules| rules.to_string());
     let iptables = match rules.iptables.as_deref() {
-        None => "not known: needs root".to_owned(),
+        None => "unknown: needs root".to_owned(),
         Some([]) => "none".to_owned(),
         Some(tables) => tables.join(", "),
     };
-    let why = "a packet filter may drop queries and replies, and looks at each of them; make sure that it lets DNS through";
+    let why = "a packet filter may drop queries and replies, and takes time for each; make sure that it passes DNS";
     let value = format!("nftables rules: {nftables}; iptables tables: {iptables}");
     finding("packet filter", value).concern_if(rules.are_there(), why, Some("nft flush ruleset"))
 }
@@ -106,7 +106,7 @@ fn connection_tracking(rules: &Rules) -> Option<Finding> {
             .ok()
     };
     let (count, max) = (number("count")?, number("max")?);
-    let why = "each flow has an entry of its own; a full table drops packets, and looking up costs time for each of them";
+    let why = "each flow has an entry; a full table drops packets, and the lookup takes time for each packet";
     let mend = "nft add table inet raw; nft add chain inet raw pre '{ type filter hook prerouting priority raw; }'; \
                 nft add rule inet raw pre udp sport 53 notrack; nft add rule inet raw pre udp dport 53 notrack";
     let bad = count > 0 || rules.track;
@@ -155,7 +155,7 @@ mod tests {
         assert!(packet_filter(&rules(Some(3), &[])).concern.is_some());
         assert!(packet_filter(&rules(None, &["ip filter"])).concern.is_some());
         assert!(packet_filter(&rules(Some(0), &[])).concern.is_none());
-        assert!(packet_filter(&Rules::default()).value.contains("not known"));
+        assert!(packet_filter(&Rules::default()).value.contains("unknown"));
     }
 
     #[test]

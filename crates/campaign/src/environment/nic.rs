@@ -15,7 +15,7 @@ const SLOW: u32 = 1_000;
 /// Maximum interrupt coalescing time, which is added to every reply; µs.
 const LONG: u32 = 100;
 /// Effect of interrupts that move between CPUs.
-const MOVED: &str = "it moves interrupts from CPU to CPU during trials; stop it, and give each queue a CPU of its own \
+const MOVED: &str = "it moves interrupts between CPUs during trials; stop it, and assign a separate CPU to each queue \
                      (/proc/irq/*/smp_affinity_list)";
 
 /// Returns all findings about interfaces and their interrupts.
@@ -75,7 +75,7 @@ fn described(tree: &Tree, nic: &Interface) -> Finding {
     // −1 means unknown.
     facts
         .extend(node.filter(|node| !node.starts_with('-')).map(|node| format!("NUMA node {node}")));
-    facts.push(nic.speed.map_or("speed not known".into(), |speed| format!("{speed} Mbit/s")));
+    facts.push(nic.speed.map_or("speed unknown".into(), |speed| format!("{speed} Mbit/s")));
     let transmit = |queues: u32| counted(queues.into(), "transmit queue", "transmit queues");
     facts.extend(nic.queues.map(|q| format!("{} receive and {}", q.receive, transmit(q.transmit))));
     let offloads =
@@ -110,18 +110,18 @@ fn concern(nic: &Interface) -> Option<(String, String)> {
     let name = &nic.name;
     if let Some(speed) = nic.speed.filter(|&speed| speed < SLOW) {
         let why =
-            format!("a link of {speed} Mbit/s may be full before the server has too much to do");
+            format!("a link of {speed} Mbit/s may be saturated before the server is");
         return Some((why, format!("ethtool -s {name} speed 1000 autoneg on")));
     }
     let coalescing = nic.coalescing?;
     if coalescing.adaptive_receive {
         let why =
-            "the driver lets packets wait by how many come, so that latency depends on the rate in steps".to_owned();
+            "the driver adapts the interrupt delay to the rate, so latency changes with the rate in steps".to_owned();
         return Some((why, format!("ethtool -C {name} adaptive-rx off rx-usecs 10")));
     }
     (coalescing.receive_us > LONG).then(|| {
         let why = format!(
-            "packets may wait {} µs until a CPU hears of them, which is part of every latency",
+            "packets may wait {} µs for an interrupt, which adds to every latency",
             coalescing.receive_us
         );
         (why, format!("ethtool -C {name} rx-usecs 10"))
@@ -150,7 +150,7 @@ fn interrupts(tree: &Tree, nic: &Interface) -> Option<Finding> {
     let value: Vec<String> = groups.iter().map(|(cpus, n)| format!("{n} to CPUs {cpus}")).collect();
     let all: BTreeSet<usize> = sets.iter().flatten().copied().collect();
     let several = nic.queues.is_some_and(|queues| queues.receive > 1);
-    let why = "all queues interrupt one CPU, which limits what this host can receive";
+    let why = "all queues interrupt one CPU, which limits this host's receive rate";
     Some(finding(&format!("interrupts of {}", nic.name), value.join("; ")).concern_if(
         several && all.len() == 1,
         why,

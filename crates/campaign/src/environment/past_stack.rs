@@ -16,13 +16,13 @@ pub(super) fn findings(interface: &str) -> Vec<Finding> {
         Ok(probed) => probed,
         Err(error) => {
             let found = finding(&subject("any"), error.to_string());
-            return vec![found.concern_if(true, "AuthDNS cannot answer past the stack here", None)];
+            return vec![found.concern_if(true, "AuthDNS cannot use AF_XDP here", None)];
         }
     };
     let mut all = vec![
         finding(
             &subject("queues"),
-            format!("{} for packets that come, a worker of AuthDNS for each", probed.queues),
+            format!("{} for received packets, with one worker of AuthDNS each", probed.queues),
         ),
         steered(interface, probed.queues),
     ];
@@ -40,7 +40,7 @@ pub(super) fn findings(interface: &str) -> Vec<Finding> {
 fn steered(interface: &str, queues: u32) -> Finding {
     let found = steering(interface);
     let word = |hashed: Option<Hashed>| match hashed {
-        None => "the driver does not tell",
+        None => "not reported by the driver",
         Some(Hashed::Nothing) => "by nothing",
         Some(Hashed::Addresses) => "by addresses",
         Some(Hashed::AddressesAndPorts) => "by addresses and ports",
@@ -62,9 +62,9 @@ fn steered(interface: &str, queues: u32) -> Finding {
         .filter(|(_, hashed)| lacks(*hashed))
         .map(|(flow, _)| format!("ethtool -N {interface} rx-flow-hash {flow} sdfn"))
         .collect();
-    let why = "all queries of one address come by one queue, and one worker answers them";
+    let why = "all queries from one address arrive at one queue and are answered by one worker";
     let mend_all = mend.join("; ");
-    finding(&format!("AF_XDP on {interface}: choice of a queue"), value).concern_if(
+    finding(&format!("AF_XDP on {interface}: queue selection"), value).concern_if(
         queues > 1 && !mend.is_empty(),
         why,
         Some(&mend_all),
@@ -77,14 +77,14 @@ pub(super) fn looped(from: &str, to: &str, time: Duration) -> Finding {
     let found = match xdp::loop_test(from, to, Mode::Auto, time) {
         Ok(found) => found,
         Err(error) => {
-            let why = "there is no loop to be tested";
+            let why = "the loop cannot be tested";
             return finding(&subject, error.to_string()).concern_if(true, why, None);
         }
     };
     let LoopTest { out, back, sent, received, dropped, time } = found;
     let per_second = received as f64 / time.as_secs_f64();
     let mut value = format!(
-        "{} of {} datagrams came in {:.1} s, {}/s; sent {out}, received {back}",
+        "{} of {} datagrams arrived in {:.1} s, {}/s; sent {out}, received {back}",
         grouped(received),
         grouped(sent),
         time.as_secs_f64(),
@@ -94,10 +94,10 @@ pub(super) fn looped(from: &str, to: &str, time: Duration) -> Finding {
     let lost = sent.saturating_sub(received);
     if lost > 0 {
         let (lost, dropped) = (grouped(lost), grouped(dropped));
-        value += &format!("; {lost} were lost, {dropped} of them for want of room in its rings");
+        value += &format!("; {lost} were lost, {dropped} of them because its rings were full");
     }
     let why =
-        "nothing came: is there a cable between them, or a switch that lets 198.18.255.0/24 pass?";
+        "nothing arrived: check the cable between them, or that the switch passes 198.18.255.0/24";
     finding(&subject, value).concern_if(received == 0, why, None)
 }
 

@@ -56,7 +56,7 @@ pub(super) fn own(tree: &Tree) -> Option<Finding> {
     let membership = tree.read(OWN)?;
     let subject = "CPU quota of control groups";
     let Some(quota) = smallest(tree, &membership) else { return Some(finding(subject, "none")) };
-    let why = "a process that has used its quota waits for the next period: queries leave late, and replies are lost";
+    let why = "a process that has used its quota waits for the next period: queries are sent late, and replies are lost";
     let (value, file) = (in_words(quota.millicpu), quota.file.display());
     let mend = format!("echo max > {file}");
     Some(finding(subject, format!("{value} ({file})")).concern_if(true, why, Some(&mend)))

@@ -47,7 +47,7 @@ pub fn serve(folder: &Path, input: impl BufRead, mut output: impl Write) -> io::
             Ok(request) => {
                 agent.carry_out(request).unwrap_or_else(|e| Reply::Refused(e.to_string()))
             }
-            Err(e) => Reply::Refused(format!("that is no request: {e}")),
+            Err(e) => Reply::Refused(format!("invalid request: {e}")),
         };
         match say(&mut output, &reply) {
             // The other side is gone.
@@ -272,6 +272,6 @@ mod tests {
         assert!(net::clock::wall().since(said) < Nanos(5 * Nanos::SECOND.0));
         let mut output = Vec::new();
         serve(folder.path(), &b"what?\n"[..], &mut output).unwrap();
-        assert!(String::from_utf8(output).unwrap().contains("that is no request"));
+        assert!(String::from_utf8(output).unwrap().contains("invalid request"));
     }
 }

@@ -244,7 +244,7 @@ pub enum HostError {
     },
     /// The connection to the host, or the agent there, has ended.
     #[error(
-        "the connection to host {host} is lost: {why}; `dns64bench campaign resume` goes on when it is back"
+        "the connection to host {host} is lost: {why}; continue with `dns64bench campaign resume` when it is back"
     )]
     Lost {
         /// Name in the plan.
@@ -330,7 +330,7 @@ impl Machine {
     fn unexpected(&self, reply: &Reply) -> HostError {
         HostError::Lost {
             host: self.host.to_string(),
-            why: format!("it answers something else: {}", plain(&format!("{reply:?}"), MESSAGE)),
+            why: format!("unexpected reply: {}", plain(&format!("{reply:?}"), MESSAGE)),
         }
     }
 
@@ -375,7 +375,7 @@ impl Machine {
     /// # Errors
     /// If the host is unreachable.
     pub fn find(&self, program: &Path) -> Result<Option<PathBuf>, HostError> {
-        match self.ask("look for a program", &Request::Find { program: program.into() })? {
+        match self.ask("find a program", &Request::Find { program: program.into() })? {
             Reply::Found(found) => Ok(found),
             other => Err(self.unexpected(&other)),
         }
@@ -391,7 +391,7 @@ impl Machine {
         let (program, arguments) =
             words.split_first().map_or(("", words), |(first, rest)| (first.as_str(), rest));
         let Some(program) = self.find(Path::new(program))? else {
-            let why = format!("there is no program {program:?}");
+            let why = format!("program {program:?} not found");
             return Err(HostError::Refused { host: self.host.to_string(), what, why });
         };
         // A program that ignores SIGTERM gets SIGKILL, together with its process group.
@@ -402,7 +402,7 @@ impl Machine {
         match self.ask(&what, &Request::Run { words: [&bounded, arguments].concat(), limit })? {
             Reply::Ran { success: false, output } if begun.elapsed() >= limit => Ok((
                 false,
-                format!("{output}(ended after {seconds} s, which is all that it is given)"),
+                format!("{output}(ended after its time limit of {seconds} s)"),
             )),
             Reply::Ran { success, output } => Ok((success, output)),
             other => Err(self.unexpected(&other)),
@@ -517,7 +517,7 @@ impl Machine {
     /// # Errors
     /// If the host is unreachable or the request fails.
     pub fn answers(&self, server: SocketAddr) -> Result<bool, HostError> {
-        match self.ask("ask a server", &Request::Answers { server })? {
+        match self.ask("query a server", &Request::Answers { server })? {
             Reply::Answered(answered) => Ok(answered),
             other => Err(self.unexpected(&other)),
         }
@@ -582,7 +582,7 @@ impl Running {
     /// # Errors
     /// If the host is unreachable.
     pub fn ended(&self, wait: Duration) -> Result<Option<Ended>, HostError> {
-        match self.machine.ask("look at a process", &Request::Look { id: self.id, wait })? {
+        match self.machine.ask("check a process", &Request::Look { id: self.id, wait })? {
             Reply::State(ended) => Ok(ended),
             other => Err(self.machine.unexpected(&other)),
         }

@@ -152,7 +152,7 @@ impl Pipe {
     fn read(&mut self) -> Result<(), PipeError> {
         let mut bytes = [0; 16 << 10];
         match self.output.read(&mut bytes) {
-            Ok(0) => return Err(self.gone("it says nothing more")),
+            Ok(0) => return Err(self.gone("it closed the connection")),
             Ok(n) => {
                 self.ahead.extend_from_slice(&bytes[..n]);
                 self.taken += n;
@@ -162,7 +162,7 @@ impl Pipe {
         }
         if self.taken > MOST {
             return Err(
-                self.fail(PipeError::Gone(format!("it answers with more than {} MiB", MOST >> 20)))
+                self.fail(PipeError::Gone(format!("its reply is larger than {} MiB", MOST >> 20)))
             );
         }
         Ok(())
@@ -184,7 +184,7 @@ impl Pipe {
             }
         }
         if now >= self.deadline {
-            return Err(self.fail(PipeError::Gone("it does not answer in time".into())));
+            return Err(self.fail(PipeError::Gone("no reply in time".into())));
         }
         Ok(())
     }
@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn an_endless_line_is_an_error() {
         let mut pipe = shell("exec cat /dev/zero", &Interruption::new());
-        assert!(why(pipe.line()).contains("more than 8 MiB"));
+        assert!(why(pipe.line()).contains("larger than 8 MiB"));
         assert!(pipe.ahead.capacity() == 0);
     }
 
@@ -315,7 +315,7 @@ mod tests {
                 break error;
             }
         };
-        assert!(matches!(last, PipeError::Gone(why) if why.contains("more than 8 MiB")));
+        assert!(matches!(last, PipeError::Gone(why) if why.contains("larger than 8 MiB")));
     }
 
     #[test]
@@ -323,7 +323,7 @@ mod tests {
         let mut pipe = shell("exec sleep 1000", &Interruption::new());
         assert_eq!(pipe.check_at(pipe.deadline - Duration::from_nanos(1)), Ok(()));
         pipe.begin(Duration::ZERO);
-        assert!(why(pipe.line()).contains("not answer in time"));
+        assert!(why(pipe.line()).contains("no reply in time"));
     }
 
     #[test]

@@ -266,7 +266,7 @@ pub(super) fn greeted(
     let facts: Vec<String> =
         lines.by_ref().take(FACTS).map(|line| line.trim().to_owned()).collect();
     let (Some(rest), true) = (lines.next(), status == 0) else {
-        return Err(unreachable(format!("its shell says: {}", plain(&text, MESSAGE))));
+        return Err(unreachable(format!("unexpected output of its shell: {}", plain(&text, MESSAGE))));
     };
     let fact = |i: usize| facts[i].clone();
     let environment = Environment::printed(rest, fact(1).parse().unwrap_or(1), fact(2) == "0");
@@ -345,7 +345,7 @@ mod tests {
             machine.run(&words("echo begun; exec sleep 1000"), Duration::from_secs(1)).unwrap();
         assert_eq!(
             hanging,
-            (false, "begun\n(ended after 1 s, which is all that it is given)".into())
+            (false, "begun\n(ended after its time limit of 1 s)".into())
         );
         let missing = machine.run(&["no-such-program".to_owned()], SOON);
         assert!(
@@ -377,7 +377,7 @@ mod tests {
         assert_eq!(
             threads,
             [Allowed { cpus: [0].into(), threads: 1 }],
-            "it is on CPU 0 as it was told"
+            "it is on CPU 0 as requested"
         );
         assert_eq!(machine.threads(&[]).unwrap(), []);
         assert_eq!(machine.quota(&[busy.id()]).unwrap(), crate::process::quota(&[busy.id()]));

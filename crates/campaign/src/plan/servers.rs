@@ -76,11 +76,11 @@ impl Plan {
             check_server(&whose, driver, dut.threads, &dut.operator())?;
             if dut.driver == Dut::Custom && !dut.extra.is_empty() {
                 return Err(format!(
-                    "{whose} extra: driver custom has no configuration; give one: config"
+                    "{whose} extra: driver custom has no generated configuration; give a file with config"
                 ));
             }
             if dut.family == Some(Family::Ipv6) && !driver.speaks_ipv6 {
-                return Err(format!("{whose} family: {} asks over IPv4 only", driver.name));
+                return Err(format!("{whose} family: {} queries over IPv4 only", driver.name));
             }
             let asked = self.ssh.as_ref().map(|ssh| ssh.auth_addresses()[0]);
             self.check_family(&whose, dut.family, asked)?;
@@ -89,7 +89,7 @@ impl Plan {
         for (i, auth) in self.authdns.iter().enumerate() {
             if self.auths().take(i + 1).any(|other| other.name() == auth.name()) {
                 return Err(format!(
-                    "two AuthDNS servers are called {}; give one a name of its own",
+                    "two AuthDNS servers have the name {}; give one another name",
                     auth.name()
                 ));
             }
@@ -128,12 +128,12 @@ impl Plan {
                 1 => {}
                 0 => {
                     return Err(format!(
-                        "[trial] source-addresses: {whose} asked over {family}, give a prefix of that as well"
+                        "[trial] source-addresses: {whose} queried over {family}; add a prefix of that version"
                     ));
                 }
                 _ => {
                     return Err(format!(
-                        "[trial] source-addresses: two prefixes of {family}, of which only one can be used"
+                        "[trial] source-addresses: two prefixes of {family}, but only one can be used"
                     ));
                 }
             }
@@ -144,7 +144,7 @@ impl Plan {
             .fold((u32::MAX, 0), |(a, b), n| (a.min(n), b.max(n)));
         if least != most {
             return Err(format!(
-                "[trial] source-addresses: {least} and {most} addresses; give as many of each prefix, such as PREFIX,{least}"
+                "[trial] source-addresses: {least} and {most} addresses; use the same number for each prefix, such as PREFIX,{least}"
             ));
         }
         Ok(())
@@ -163,13 +163,13 @@ impl Plan {
             && let Some(whose) = all.next()
         {
             return Err(format!(
-                "{whose} xdp: on loopback there is nothing to get past; use topology lab or ssh"
+                "{whose} xdp: AF_XDP is not available on loopback; use topology lab or ssh"
             ));
         }
         if self.trial.xdp.is_some() && self.trial.threads > 1 {
             let threads = self.trial.threads;
             return Err(format!(
-                "[trial] xdp: one pair of threads reads all queues of an interface; threads = {threads} must be 1"
+                "[trial] xdp: a single pair of threads reads all queues of an interface; threads = {threads} must be 1"
             ));
         }
         Ok(())
@@ -179,12 +179,12 @@ impl Plan {
         check_server(whose, auth.driver.driver(), auth.threads, &auth.operator())?;
         if auth.program.is_some() && auth.driver.is_ours() {
             return Err(format!(
-                "{whose} program: dns64bench is this program; name another driver"
+                "{whose} program: driver dns64bench always runs this program; choose another driver"
             ));
         }
         if auth.driver.is_ours() && (auth.config.is_some() || !auth.extra.is_empty()) {
             return Err(format!(
-                "{whose}: dns64bench's own AuthDNS has no configuration; extra and config are for others"
+                "{whose}: dns64bench's AuthDNS has no configuration file; extra and config are for other servers"
             ));
         }
         let most = self.cpus.auth.len();
@@ -277,27 +277,27 @@ fn check_server<T>(
     operator: &Operator,
 ) -> Result<(), String> {
     if threads == Some(0) {
-        return Err(format!("{whose} threads: at least one must answer"));
+        return Err(format!("{whose} threads must be at least 1"));
     }
     if threads.is_some() && !driver.tells_threads(operator) {
         return Err(format!(
-            "{whose} threads: nothing tells the server; write {{threads}} where it is to stand"
+            "{whose} threads: the configuration does not use it; write {{threads}} at its place"
         ));
     }
     if operator.xdp.is_some() && !driver.speaks_xdp {
         return Err(format!(
-            "{whose} xdp: {} cannot be told to go past the network stack; dns64d and AuthDNS can",
+            "{whose} xdp: {} does not support AF_XDP; dns64d and AuthDNS do",
             driver.name
         ));
     }
     if operator.xdp.is_some() && operator.config.is_some() {
         return Err(format!(
-            "{whose} xdp: it is for the driver's configuration; write it into config itself"
+            "{whose} xdp applies to the generated configuration only; set it in the file of config"
         ));
     }
     if operator.config.is_some() && !operator.extra.is_empty() {
         return Err(format!(
-            "{whose}: extra is for the driver's configuration; write the lines into config itself"
+            "{whose}: extra applies to the generated configuration only; write the lines into the file of config"
         ));
     }
     Ok(())
@@ -318,14 +318,17 @@ mod tests {
         let written = toml::to_string(&plan).unwrap();
         assert_eq!(Plan::parse(&written, Path::new("p.toml")).unwrap(), plan);
         for (text, says) in [
-            ("[[dut]]\ndriver = 'unbound'\nxdp = 'auto'\n", "unbound xdp: Unbound cannot"),
-            ("[auth]\ndriver = 'nsd'\nxdp = 'auto'\n[[dut]]\ndriver = 'dns64d'\n", "NSD cannot"),
+            ("[[dut]]\ndriver = 'unbound'\nxdp = 'auto'\n", "unbound xdp: Unbound does not"),
+            ("[auth]\ndriver = 'nsd'\nxdp = 'auto'\n[[dut]]\ndriver = 'dns64d'\n", "NSD does not"),
             ("[trial]\nxdp = 'auto'\nthreads = 2\n[[dut]]\ndriver = 'dns64d'\n", "must be 1"),
             ("[trial]\nxdp = 'fast'\n[[dut]]\ndriver = 'dns64d'\n", "zero-copy"),
-            (&format!("topology = 'loopback'\n{all}"), "dns64d xdp: on loopback"),
+            (
+                &format!("topology = 'loopback'\n{all}"),
+                "dns64d xdp: AF_XDP is not available on loopback",
+            ),
             (
                 "topology = 'loopback'\n[auth]\nxdp = 'auto'\n[[dut]]\ndriver = 'dns64d'\n",
-                "[auth] AuthDNS xdp: on loopback",
+                "[auth] AuthDNS xdp: AF_XDP is not available on loopback",
             ),
         ] {
             let error = check(text).unwrap_err();

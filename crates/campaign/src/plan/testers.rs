@@ -46,8 +46,8 @@ impl Plan {
         let Smallest { keys, rate, length } = trial;
         let length = humantime::format_duration(length);
         Err(format!(
-            "{keys}: a trial of {length} at {} queries/s has {}, and each of the {} testers of [ssh] must send one; \
-             {} queries/s or more are right for that length, or longer trials",
+            "{keys}: a trial of {length} at {} queries/s has {}, but each of the {} testers of [ssh] must send one; \
+             use {} queries/s or more for that length, or longer trials",
             grouped(rate.0),
             counted(trial.queries(), "query", "queries"),
             grouped(testers),
@@ -127,7 +127,7 @@ mod tests {
         }
         let why = shared_by(6, probes).unwrap_err();
         assert!(why.contains("50ms at 100 queries/s has 5 queries"), "{why}");
-        assert!(why.contains("120 queries/s or more are right"), "{why}");
+        assert!(why.contains("use 120 queries/s or more"), "{why}");
     }
 
     /// A single tester accepts any trial, regardless of its number of queries.

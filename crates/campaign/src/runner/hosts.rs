@@ -456,7 +456,7 @@ impl RealHosts<'_> {
             (Task::Conform(_), Ok(found)) => Ok(found),
             // The trial is valid, but the records that the plan asks for are missing.
             (_, Ok(_)) if lacks => {
-                Err(self.no_result(task, measurer, ended, "it is not all there"))
+                Err(self.no_result(task, measurer, ended, "incomplete"))
             }
             (_, Ok(found)) => Ok(found),
             (_, Err(e)) => Err(self.no_result(task, measurer, ended, &e.to_string())),
@@ -481,7 +481,7 @@ impl RealHosts<'_> {
             Task::Conform(_) => ("conform", None),
         };
         let why = format!(
-            "dns64bench {command} on {} ended with {how}, its result is no trial ({why}): {told}{full}",
+            "dns64bench {command} on {} ended with {how} without a valid result ({why}): {told}{full}",
             measurer.machine().name()
         );
         CampaignError::Trial { rate, why, is_usage: ended.status == Some(USAGE) }
@@ -515,7 +515,7 @@ pub(super) fn auth_lives(auth: &RunningAuth) -> Result<(), CampaignError> {
     for process in auth.processes() {
         if let Some(ended) = process.ended(Duration::ZERO)? {
             let (on, log) = (process.machine().name(), process.log_tail());
-            let why = format!("AuthDNS on {on} ended in a trial: {}\n{log}", ended.how);
+            let why = format!("AuthDNS on {on} ended during a trial: {}\n{log}", ended.how);
             return Err(CampaignError::Auth(why));
         }
     }
@@ -534,9 +534,9 @@ fn parse(task: &Task, text: &str, begun: SystemTime) -> serde_json::Result<TaskR
             let experiments: Experiments = serde_json::from_str(text)?;
             let (done, planned) = (experiments.experiments_ms.len(), plan.experiments());
             if done != planned {
-                let carried_out = counted(planned as u64, "experiment was", "experiments were");
+                let carried_out = counted(planned as u64, "experiment was executed", "experiments were executed");
                 let why =
-                    format!("{done} of {carried_out} carried out: the tester was interrupted");
+                    format!("{done} of {carried_out}: the tester was interrupted");
                 return Err(serde_json::Error::custom(why));
             }
             TaskResult::ClosedLoop(Box::new(LoopTrial::judge(experiments)))

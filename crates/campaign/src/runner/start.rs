@@ -106,7 +106,7 @@ impl<H: Hosts> Campaign<'_, H> {
         let CampaignError::Site(error @ SiteError::NotStarted { .. }) = error else {
             return Err(error);
         };
-        self.mishap(point, &format!("{error}; it is started once more"), error.log().to_owned())?;
+        self.mishap(point, &format!("{error}; it is started again"), error.log().to_owned())?;
         self.hosts.change_ports()?;
         self.start_once(point)
     }

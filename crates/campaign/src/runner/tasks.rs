@@ -82,7 +82,7 @@ impl<H: Hosts> Campaign<'_, H> {
         let (used, has) =
             (counted(used, "name", "names"), grouped(names.count().saturating_sub(first)));
         let why = format!(
-            "it needs {used}, [auth] names = \"{names}\" has {has} for a search; give a larger block"
+            "it needs {used}, but [auth] names = \"{names}\" has {has} for a search; use a larger block"
         );
         Err(CampaignError::Trial { rate: Some(step.rate), why, is_usage: true })
     }

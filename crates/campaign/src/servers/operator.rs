@@ -80,7 +80,7 @@ impl OwnFile {
 /// Returns the error for an unknown placeholder, with the valid ones.
 pub(crate) fn stands_for_nothing(word: &str) -> String {
     format!(
-        "{{{word}}}, which stands for nothing; there are {} (braces of another meaning take a blank: {{ {word} }})",
+        "the unknown placeholder {{{word}}}; valid ones are {} (write other braces with spaces: {{ {word} }})",
         PLACEHOLDERS.map(|word| format!("{{{word}}}")).join(", ")
     )
 }
@@ -169,7 +169,7 @@ mod tests {
                 .clone()
                 .read(folder.path())
                 .unwrap_err()
-                .contains("{prt}, which stands for nothing")
+                .contains("the unknown placeholder {prt}")
         );
     }
 }

@@ -170,12 +170,12 @@ fn every_server_is_told_its_threads() {
     };
     assert!(
         !Dut::Unbound.driver().tells_threads(&own("num-threads: 4")),
-        "who wrote the file decided"
+        "the author of the file decides"
     );
     assert!(Dut::Unbound.driver().tells_threads(&own("num-threads: {threads}")));
     assert!(
         Dut::Bind.driver().tells_threads(&own("options { };")),
-        "BIND's are told by its command"
+        "BIND's threads are set by its command"
     );
     let custom = |start: &str| Operator {
         custom: Some(Custom { start: vec!["x".into(), start.into()], ..Custom::default() }),
