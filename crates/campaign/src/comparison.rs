@@ -89,16 +89,16 @@ impl fmt::Display for Incomparable {
         match self {
             Incomparable::NotInBaseline => write!(f, "not in the baseline"),
             Incomparable::NotInRun => write!(f, "in the baseline only"),
-            Incomparable::BaselineMissing(why) => write!(f, "no number in the baseline: {why}"),
-            Incomparable::Missing(why) => write!(f, "no number: {why}"),
+            Incomparable::BaselineMissing(why) => write!(f, "no result in the baseline: {why}"),
+            Incomparable::Missing(why) => write!(f, "no result: {why}"),
             Incomparable::Plans(keys) => {
-                write!(f, "measured by another plan: {} differ", difference::sentence(keys))
+                write!(f, "measured with another plan: {} differ", difference::sentence(keys))
             }
             Incomparable::Places(then, now) => {
-                write!(f, "the cores were {then} in the baseline, and here {now}")
+                write!(f, "the cores differ: {then} in the baseline, {now} in this run")
             }
             Incomparable::Hosts(then, now) => {
-                write!(f, "the baseline is of another machine: {then}, and this of {now}")
+                write!(f, "the machines differ: {then} in the baseline, {now} in this run")
             }
         }
     }
@@ -139,22 +139,22 @@ fn told(change: &Change) -> String {
         Some(WouldDecide::Searches(n))
             if change.searches.min(change.baseline_searches) < LEAST_SEARCHES =>
         {
-            format!("{outcome}: {} of each at least", more(n))
+            format!("{outcome}: at least {} of each are needed", more(n))
         }
         Some(WouldDecide::Searches(n)) => {
-            format!("{outcome}: about {} of each would decide", more(n))
+            format!("{outcome}: about {} of each are needed", more(n))
         }
         Some(WouldDecide::MoreSearchesThan(n)) => {
-            format!("{outcome}: more than {} of each would be needed", counted_searches(n))
+            format!("{outcome}: more than {} of each are needed", counted_searches(n))
         }
         Some(WouldDecide::Resolution) => {
             format!(
-                "{outcome}: a finer resolution (width, of an mlrsearch) is needed, or a shorter timeout of short trials"
+                "{outcome}: a finer resolution (mlrsearch: width) is needed, or a shorter timeout for short trials"
             )
         }
         Some(WouldDecide::Bounds) => {
             format!(
-                "{outcome}: the searches end at a bound; a wider range, or a faster tester, is needed"
+                "{outcome}: the searches end at a bound; a wider range or a faster tester is needed"
             )
         }
     }

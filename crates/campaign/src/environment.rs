@@ -192,12 +192,7 @@ fn findings(tree: &Tree, seen: &Seen) -> Vec<Finding> {
     all.push(clock_source(tree));
     let receive = "replies that arrive in bursts are dropped, which makes trials invalid";
     all.extend(buffer_limit(tree, seen.is_root, "rmem_max", receive));
-    all.extend(buffer_limit(
-        tree,
-        seen.is_root,
-        "wmem_max",
-        "queries sent in bursts are delayed",
-    ));
+    all.extend(buffer_limit(tree, seen.is_root, "wmem_max", "queries sent in bursts are delayed"));
     all.extend(backlog(tree));
     all
 }

@@ -129,11 +129,15 @@ impl fmt::Display for HostChange {
         write!(f, "{} changed {} of this run:", self.whose(), self.when())?;
         for (n, FactChange { what, before, after }) in self.facts.iter().enumerate() {
             let end = if n == 0 { "" } else { ";" };
-            write!(f, "{end} {what} was {before}, and is {after} since")?;
+            write!(f, "{end} {what} was {before}, now {after}")?;
         }
         match &self.points[..] {
-            [] => write!(f, ". No point has trials from before and after it."),
-            points => write!(f, ". The numbers are of both for: {}.", points.join("; ")),
+            [] => write!(f, ". No point has trials from both before and after the change."),
+            points => write!(
+                f,
+                ". Points with trials from before and after the change: {}.",
+                points.join("; ")
+            ),
         }
     }
 }

@@ -68,17 +68,17 @@ impl fmt::Display for Missing {
             Missing::NotBegun { because: None } => write!(f, "not measured: no trial has ended"),
             Missing::NotBegun { because: Some(why) } => write!(f, "not measured: {why}"),
             Missing::Unfinished => write!(f, "not finished: too few trials have ended"),
-            Missing::Spoiled => write!(f, "not measured: the tester spoiled the trials"),
+            Missing::Spoiled => write!(f, "not measured: the tester invalidated the trials"),
             Missing::Void(why) => write!(f, "invalid: {why}"),
             Missing::WrongReplies(wrong) => {
-                write!(f, "no number: every reply was wrong ({wrong}), see its configuration")
+                write!(f, "no result: every reply was wrong ({wrong}); check its configuration")
             }
-            Missing::Ended(end) => write!(f, "no number: {end}"),
+            Missing::Ended(end) => write!(f, "no result: {end}"),
             Missing::NoRate => {
                 write!(f, "not measured: the worst case has no median to take a share of")
             }
             Missing::NoPassingRate => write!(f, "a search found no passing rate"),
-            Missing::CannotBeMade(why) => write!(f, "cannot be made here: {why}"),
+            Missing::CannotBeMade(why) => write!(f, "not possible here: {why}"),
             Missing::NotCounted => write!(f, "not measured: the host does not count it"),
             Missing::NotChecked { why } => write!(f, "not checked: {why}"),
         }

@@ -112,11 +112,11 @@ impl Place {
         let words = match (self.confined_to(), self.told) {
             (Some(n), Some(told)) if n == told && quota.is_empty() => return Ok(n),
             (Some(n), Some(told)) => format!("{} with {}", cpus(n), threads(told)),
-            (Some(n), None) => format!("{}, threads by its own choice", cpus(n)),
+            (Some(n), None) => format!("{}, threads chosen by the server", cpus(n)),
             (None, told) => {
                 let how =
-                    if self.allowed.is_empty() { "its CPUs were not seen" } else { "not confined" };
-                format!("{}, {how}", told.map_or("threads by its own choice".into(), threads))
+                    if self.allowed.is_empty() { "CPUs not observed" } else { "not confined" };
+                format!("{}, {how}", told.map_or("threads chosen by the server".into(), threads))
             }
         };
         Err(words + &quota)
@@ -226,12 +226,12 @@ mod tests {
                 None,
             ),
             (place(&[0, 1], Some(1), &[&[0, 1]]), "2 CPUs with 1 thread", None),
-            (place(&[0, 1], None, &[&[0, 1]]), "2 CPUs, threads by its own choice", None),
+            (place(&[0, 1], None, &[&[0, 1]]), "2 CPUs, threads chosen by the server", None),
             // One thread that may run elsewhere is enough.
             (place(&[0, 1], Some(2), &[&[0, 1], &[0, 1, 2]]), "2 threads, not confined", None),
             (place(&[], Some(16), &[&[0, 1]]), "16 threads, not confined", None),
-            (place(&[], None, &[&[0, 1]]), "threads by its own choice, not confined", None),
-            (place(&[0, 1], Some(2), &[]), "2 threads, its CPUs were not seen", None),
+            (place(&[], None, &[&[0, 1]]), "threads chosen by the server, not confined", None),
+            (place(&[0, 1], Some(2), &[]), "2 threads, CPUs not observed", None),
         ] {
             assert_eq!(place.in_words(), words);
             let legend = cores.map_or_else(|| words.to_owned(), cores_in_words);
@@ -251,7 +251,10 @@ mod tests {
         assert_eq!(limited.in_words(), "1 CPU with 1 thread, quota of 0.05 CPUs");
         assert!(!limited.is_cores(1) && with(1_000, one()).is_cores(1));
         let free = with(2_500, place(&[], None, &[&[0, 1]]));
-        assert_eq!(free.in_words(), "threads by its own choice, not confined, quota of 2.5 CPUs");
+        assert_eq!(
+            free.in_words(),
+            "threads chosen by the server, not confined, quota of 2.5 CPUs"
+        );
         assert_eq!(one().and(&limited), limited);
     }
 
@@ -292,7 +295,7 @@ mod tests {
         assert_eq!(one.deviations_from(1), [""; 0]);
         assert_eq!(shared.deviations_from(1), ["shares CPU 1 with the tester"]);
         assert_eq!(one.deviations_from(2), ["1 core"]);
-        assert_eq!(by_own_choice.deviations_from(1), ["1 CPU, threads by its own choice"]);
+        assert_eq!(by_own_choice.deviations_from(1), ["1 CPU, threads chosen by the server"]);
     }
 
     #[test]
@@ -311,7 +314,7 @@ mod tests {
         let unseen = place(&[0, 1], Some(2), &[]);
         assert!(
             good.and(&unseen).is_cores(2),
-            "a trial that ended before it was looked at says nothing"
+            "a trial that ended before it was observed has no placement"
         );
     }
 }

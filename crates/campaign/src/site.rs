@@ -50,9 +50,7 @@ const LOOK: Duration = Duration::from_millis(50);
 #[non_exhaustive]
 pub enum SiteError {
     /// A server's program is missing.
-    #[error(
-        "{name}: program {program} not found; install it, or set program = in the plan"
-    )]
+    #[error("{name}: program {program} not found; install it, or set program = in the plan")]
     NotFound {
         /// The server's name.
         name: String,
@@ -602,8 +600,7 @@ fn wait_until_ready<E: From<SiteError>>(
     while !is_ready()? {
         let ended = ended()?;
         if ended.is_some() || Instant::now() > give_up {
-            let why =
-                ended.unwrap_or_else(|| format!("not ready after {} s", START.as_secs()));
+            let why = ended.unwrap_or_else(|| format!("not ready after {} s", START.as_secs()));
             return Err(SiteError::did_not_come_up(name, why, process).into());
         }
         process.machine().check().map_err(SiteError::from)?;

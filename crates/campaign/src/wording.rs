@@ -10,11 +10,11 @@ use method::units::{Qps, counted, grouped};
 use crate::report::chart::{AT_LEAST, number};
 use crate::search::GoalFigures;
 
-/// Formats a shortfall: `66 000 queries/s failed by 3 of 3 960 000 queries`.
+/// Formats a shortfall: `66 000 queries/s: 3 of 3 960 000 queries had no valid reply`.
 pub fn shortfall(shortfall: &Shortfall) -> String {
     let Shortfall { rate, missing, of } = *shortfall;
     let of = counted(of, "query", "queries");
-    format!("{} queries/s failed by {} of {of}", grouped(rate.0), grouped(missing))
+    format!("{} queries/s: {} of {of} had no valid reply", grouped(rate.0), grouped(missing))
 }
 
 /// Formats an interval: `[22 875, 25 312)`, `less than 1 000`, `at least 66 000`; queries per
@@ -149,11 +149,11 @@ pub(crate) fn conditional_throughput(found: &GoalFigures) -> Option<String> {
 }
 
 /// Formats the result of an MLRsearch for a goal other than that of RFC 8219, in a line: `at most
-/// 0.5 % lost in all but 50 % of 21 s: 20 050 in [20 050, 20 110) queries/s, 19 950 replies/s at
-/// the least`.
+/// 0.5 % lost in all but 50 % of 21 s: 20 050 in [20 050, 20 110) queries/s, at least 19 950
+/// replies/s`.
 pub fn goal_line(found: &GoalFigures) -> String {
     let replies = conditional_throughput(found)
-        .map_or(String::new(), |rate| format!(", {rate} replies/s at the least"));
+        .map_or(String::new(), |rate| format!(", at least {rate} replies/s"));
     let overstated = match found.overstatement > 1.0 {
         true => {
             format!(", short trials may overstate by a factor of up to {:.3}", found.overstatement)
@@ -297,8 +297,11 @@ mod tests {
     #[test]
     fn what_is_one_is_in_the_singular() {
         let words = |of| shortfall(&Shortfall { rate: Qps(1_000), missing: 1, of });
-        assert_eq!(words(1), "1\u{202f}000 queries/s failed by 1 of 1 query");
-        assert_eq!(words(2_000), "1\u{202f}000 queries/s failed by 1 of 2\u{202f}000 queries");
+        assert_eq!(words(1), "1\u{202f}000 queries/s: 1 of 1 query had no valid reply");
+        assert_eq!(
+            words(2_000),
+            "1\u{202f}000 queries/s: 1 of 2\u{202f}000 queries had no valid reply"
+        );
         let words = |of| lower_bound(&LowerBound::RangeEnd { searches: 1, of, max: Qps(9_000) });
         assert_eq!(words(1), "1 of 1 search passed at the highest rate, 9\u{202f}000");
         assert_eq!([1, 2].map(searches), ["1 search, which is not a result", "2 searches"]);

@@ -15,7 +15,9 @@ use serde::ser::Serializer;
 /// If the text is not a duration; the message gives the correct form.
 pub fn time(text: &str) -> Result<Duration, String> {
     let wrong = || {
-        format!("'{text}' is not a duration; write for example 10s, 250ms or 1m, or a number of seconds")
+        format!(
+            "'{text}' is not a duration; write for example 10s, 250ms or 1m, or a number of seconds"
+        )
     };
     match text.parse::<f64>() {
         Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|_| wrong()),
@@ -29,11 +31,7 @@ pub fn time(text: &str) -> Result<Duration, String> {
 /// If the text is not a duration, or if it is zero; the message gives the correct form.
 pub fn some_time(text: &str) -> Result<Duration, String> {
     let found = time(text)?;
-    if found.is_zero() {
-        Err("it must be above 0, such as 10ms".into())
-    } else {
-        Ok(found)
-    }
+    if found.is_zero() { Err("it must be above 0, such as 10ms".into()) } else { Ok(found) }
 }
 
 /// Parses a share from 0 to below 1, also in per cent.

@@ -203,11 +203,11 @@ fn rows_say_what_is_true_instead() {
         assert!(rows.lines().any(|line| line.starts_with(&start)), "{start}\n{rows}");
     };
     starts("more threads", "1 CPU with 3 threads");
-    starts("own file", "1 CPU, threads by its own choice");
+    starts("own file", "1 CPU, threads chosen by the server");
     starts("own file, told", "1, shares CPU");
     starts("lines", "1, shares CPU");
     if net::affinity::allowed_cpus().len() > 1 {
-        starts("command", "threads by its own choice, not confined");
+        starts("command", "threads chosen by the server, not confined");
     }
     let told = results["configurations"].as_array().unwrap();
     let of = |name: &str| {

@@ -63,7 +63,7 @@ fn the_four_outcomes() {
     let row = compared(&before, &run("now", 1_000, &text(4, "")), 0.0);
     assert_eq!(
         row.in_words(),
-        "undecided: a finer resolution (width, of an mlrsearch) is needed, or a shorter timeout of short trials"
+        "undecided: a finer resolution (mlrsearch: width) is needed, or a shorter timeout for short trials"
     );
 }
 
@@ -71,7 +71,7 @@ fn the_four_outcomes() {
 fn few_searches_do_not_decide_and_those_of_several_runs_add_up() {
     let (before, now) = (run("before", 1_000, &text(2, "")), run("now", 500, &text(2, "")));
     let row = compared(&before, &now, 0.05);
-    assert_eq!(row.in_words(), "undecided: 2 more searches of each at least");
+    assert_eq!(row.in_words(), "undecided: at least 2 more searches of each are needed");
     let comparison = Comparison::in_turn(&[&before, &before], &[&now, &now], 0.05);
     let row = only(&comparison);
     assert_eq!((row.outcome(), row.change.unwrap().searches), (Some(ChangeOutcome::Regressed), 4));
@@ -88,7 +88,7 @@ fn only_what_was_measured_alike_is_compared() {
     let row = compared(&before, &run("now", 500, &other), 0.05);
     assert_eq!(
         row.in_words(),
-        "not comparable: measured by another plan: search.max, trial.duration differ"
+        "not comparable: measured with another plan: search.max, trial.duration differ"
     );
     assert!(!Comparison::of(&[&before], &[&run("now", 500, &other)], 0.05).is_decided());
 
@@ -107,13 +107,13 @@ fn only_what_was_measured_alike_is_compared() {
     elsewhere.results.environment.cpus = 8;
     assert_eq!(
         compared(&before, &elsewhere, 0.05).in_words(),
-        "not comparable: the baseline is of another machine: 4 × c, and this of 8 × c"
+        "not comparable: the machines differ: 4 × c in the baseline, 8 × c in this run"
     );
     let mut placed = run("now", 500, &text(4, ""));
     placed.results.duts[0].points[0].place = None;
     assert_eq!(
         compared(&before, &placed, 0.05).in_words(),
-        "not comparable: the cores were 1 in the baseline, and here 1 asked for, not seen"
+        "not comparable: the cores differ: 1 in the baseline, 1 requested, not observed in this run"
     );
 }
 

@@ -42,7 +42,8 @@ fn autogroup(tree: &Tree, usable: usize) -> Option<Finding> {
 
 fn smt(tree: &Tree) -> Finding {
     let active = tree.read(format!("{CPU}/smt/active")).as_deref() == Some("1");
-    let why = "two threads on one core slow each other down; switch it off for repeatable measurements";
+    let why =
+        "two threads on one core slow each other down; switch it off for repeatable measurements";
     let mend = "echo off > /sys/devices/system/cpu/smt/control";
     finding("SMT", if active { "on" } else { "off" }).concern_if(active, why, Some(mend))
 }

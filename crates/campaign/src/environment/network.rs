@@ -84,8 +84,7 @@ fn mentions_tracking(value: &Value) -> bool {
 }
 
 fn packet_filter(rules: &Rules) -> Finding {
-    let why_not =
-        if geteuid().is_root() { "unknown: needs nft" } else { "unknown: needs root" };
+    let why_not = if geteuid().is_root() { "unknown: needs nft" } else { "unknown: needs root" };
     let nftables = rules.nftables.map_or_else(|| why_not.to_owned(), |rules| rules.to_string());
     let iptables = match rules.iptables.as_deref() {
         None => "unknown: needs root".to_owned(),

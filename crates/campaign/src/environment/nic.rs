@@ -109,8 +109,7 @@ fn described(tree: &Tree, nic: &Interface) -> Finding {
 fn concern(nic: &Interface) -> Option<(String, String)> {
     let name = &nic.name;
     if let Some(speed) = nic.speed.filter(|&speed| speed < SLOW) {
-        let why =
-            format!("a link of {speed} Mbit/s may be saturated before the server is");
+        let why = format!("a link of {speed} Mbit/s may be saturated before the server is");
         return Some((why, format!("ethtool -s {name} speed 1000 autoneg on")));
     }
     let coalescing = nic.coalescing?;

@@ -400,10 +400,9 @@ impl Machine {
             ["timeout", "-k", "5", &seconds, &program.to_string_lossy()].map(str::to_owned);
         let begun = Instant::now();
         match self.ask(&what, &Request::Run { words: [&bounded, arguments].concat(), limit })? {
-            Reply::Ran { success: false, output } if begun.elapsed() >= limit => Ok((
-                false,
-                format!("{output}(ended after its time limit of {seconds} s)"),
-            )),
+            Reply::Ran { success: false, output } if begun.elapsed() >= limit => {
+                Ok((false, format!("{output}(ended after its time limit of {seconds} s)")))
+            }
             Reply::Ran { success, output } => Ok((success, output)),
             other => Err(self.unexpected(&other)),
         }

@@ -266,7 +266,10 @@ pub(super) fn greeted(
     let facts: Vec<String> =
         lines.by_ref().take(FACTS).map(|line| line.trim().to_owned()).collect();
     let (Some(rest), true) = (lines.next(), status == 0) else {
-        return Err(unreachable(format!("unexpected output of its shell: {}", plain(&text, MESSAGE))));
+        return Err(unreachable(format!(
+            "unexpected output of its shell: {}",
+            plain(&text, MESSAGE)
+        )));
     };
     let fact = |i: usize| facts[i].clone();
     let environment = Environment::printed(rest, fact(1).parse().unwrap_or(1), fact(2) == "0");
@@ -343,10 +346,7 @@ mod tests {
         );
         let hanging =
             machine.run(&words("echo begun; exec sleep 1000"), Duration::from_secs(1)).unwrap();
-        assert_eq!(
-            hanging,
-            (false, "begun\n(ended after its time limit of 1 s)".into())
-        );
+        assert_eq!(hanging, (false, "begun\n(ended after its time limit of 1 s)".into()));
         let missing = machine.run(&["no-such-program".to_owned()], SOON);
         assert!(
             matches!(missing, Err(HostError::Refused { why, .. }) if why.contains("no-such-program"))

@@ -299,7 +299,7 @@ impl Measure for ClosedLoopMeasure {
                 loops.threads.iter().find(|threads| !threads.is_power_of_two() || **threads > 256);
             if let Some(threads) = bad {
                 return Err(format!(
-                    "[measure.closed-loop] threads: {threads} is none of 1, 2, 4 … 256"
+                    "[measure.closed-loop] threads: {threads} is not one of 1, 2, 4 … 256"
                 ));
             }
             let is_word = |name: &String| {
@@ -308,16 +308,19 @@ impl Measure for ClosedLoopMeasure {
             };
             if let Some(odd) = loops.governors.iter().find(|name| !is_word(name)) {
                 return Err(format!(
-                    "[measure.closed-loop] governors: {odd:?} is no name of a frequency governor"
+                    "[measure.closed-loop] governors: {odd:?} is not the name of a frequency governor"
                 ));
             }
             if !(1..=10).contains(&loops.blocks) || loops.repeat == 0 || loops.timeout.is_zero() {
-                return Err("[measure.closed-loop]: blocks from 1 to 10, repeat and timeout more than nothing".into());
+                return Err(
+                    "[measure.closed-loop]: blocks must be 1 to 10, and repeat and timeout above 0"
+                        .into(),
+                );
             }
             if let Some(stray) = keys.stray(loops.at.as_deref()) {
                 let name = dut.name();
                 return Err(format!(
-                    "[measure.closed-loop] at: {stray} is none of the cores and placements of {name}"
+                    "[measure.closed-loop] at: {stray} is not one of the cores and placements of {name}"
                 ));
             }
         }
@@ -512,8 +515,8 @@ fn table(
     (place, governor): Circumstances<'_>,
     all: &[&ClosedLoopResult],
 ) -> Table {
-    let note = "Each experiment resolves 256 names, by so many threads with one query in flight each. CPU utilization as the paper counts \
-                it: 100 % less the idle time of the DUT's host; below it that of the DUT's processes alone, 100 % being one CPU.";
+    let note = "Each experiment resolves 256 names, with the given number of threads and one query in flight each. CPU utilization as in the \
+                paper: 100 % minus the idle time of the DUT's host. CPU of the server's processes: 100 % is one CPU.";
     let seen = Place::of_all(all.iter().filter_map(|at| at.seen.as_ref()));
     let governor =
         governor.map_or(String::new(), |governor| format!(", frequency governor: {governor}"));
@@ -564,7 +567,7 @@ fn figure(runs: &[Run]) -> Option<Figure> {
     }
     (!all.is_empty()).then(|| Figure {
         file: "closed-loop".into(),
-        title: "Closed loop: queries per second against the tester's threads".into(),
+        title: "Closed loop: queries per second by the tester's threads".into(),
         x_label: "threads, one query in flight each".into(),
         y_label: "queries/s".into(),
         shape: curves(all, ""),

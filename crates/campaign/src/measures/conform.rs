@@ -282,7 +282,7 @@ impl Measure for ConformMeasure {
         let is_checked = plan.duts.iter().any(|dut| plan.keys_of(dut).conform);
         if is_checked && plan.auths().any(|auth| auth.name() == CHECKS) {
             return Err(format!(
-                "[measure] conform: an AuthDNS is called {CHECKS}, as is that of the checks; give it another name"
+                "[measure] conform: the AuthDNS name {CHECKS} is reserved for the checks; use another name"
             ));
         }
         Ok(())
@@ -395,12 +395,12 @@ fn reports(runs: &[Run]) -> Vec<Report> {
 
 /// One row for each DUT.
 fn table(all: &[(String, &ConformResult)]) -> Table {
-    let note = "Numbers of checks: passed / failed / not offered / not tried. A server that does not do what an RFC allows (MAY) \
-                has no fault. What could not be tried does not count as passed.";
-    let mut table = Table::new("Conformance by level of the sentence", note, &["DUT"]);
-    table.header.extend(
-        ["MUST", "SHOULD, RFC says", "MAY", "hardening", "What happened"].map(str::to_owned),
-    );
+    let note = "Numbers of checks: passed / failed / not offered / not tried. It is no fault if a server does not \
+                support an optional feature (MAY). Checks that were not tried do not count as passed.";
+    let mut table = Table::new("Conformance by requirement level", note, &["DUT"]);
+    table
+        .header
+        .extend(["MUST", "SHOULD, RFC says", "MAY", "hardening", "State"].map(str::to_owned));
     for (name, result) in all {
         let cell = |(_, _, count): (_, _, Count)| {
             let Count { passed, failed, not_offered, not_tried } = count;
@@ -453,7 +453,7 @@ pub(crate) fn caveat(dut: &DutResult) -> Option<String> {
         (Some(end), _) => {
             let setting =
                 result.ended_in.as_ref().map_or(String::new(), |variant| format!(" {variant}"));
-            Some(format!("{}: in the checks of its answers{setting} {end}.", dut.name))
+            Some(format!("{}: {end} during the conformance checks{setting}.", dut.name))
         }
         (None, 0) => None,
         (None, 1) => Some(format!("{} fails a check of level MUST, see Conformance.", dut.name)),
@@ -529,7 +529,7 @@ mod tests {
         assert_eq!(checked, 1, "what is in an operator's file is as it is");
         let clash = format!("{text}[[authdns]]\ndriver = 'nsd'\nname = 'conform'\n");
         let error = Plan::parse(&clash, Path::new("p.toml")).unwrap_err().to_string();
-        assert!(error.contains("give it another name"), "{error}");
+        assert!(error.contains("use another name"), "{error}");
     }
 
     #[test]

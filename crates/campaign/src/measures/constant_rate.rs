@@ -99,14 +99,15 @@ impl Measure for ConstantRateMeasure {
                     || block.rates.contains(&Qps(0))
                 {
                     return Err(
-                        "[[measure.constant-rates]]: transient must be shorter than duration, rates and repeat 1 at \
-                                least"
+                        "[[measure.constant-rates]]: transient must be shorter than duration, and rates and repeat at \
+                                least 1"
                             .into(),
                     );
                 }
                 if let Some(stray) = keys.stray(block.at.as_deref()) {
                     let name = dut.name();
-                    let why = format!("at: {stray} is none of the cores and placements of {name}");
+                    let why =
+                        format!("at: {stray} is not one of the cores and placements of {name}");
                     return Err(format!("[[measure.constant-rates]] {why}"));
                 }
             }
@@ -205,13 +206,15 @@ impl Measure for ConstantRateMeasure {
         let hit = pages(
             runs,
             "numa-hit",
-            "Pages allocated on the wanted NUMA node during a trial",
+            "Pages allocated on the intended NUMA node during a trial",
             |node| &node.hit,
         );
-        let miss =
-            pages(runs, "numa-miss", "Pages allocated on another NUMA node than wanted", |node| {
-                &node.miss
-            });
+        let miss = pages(
+            runs,
+            "numa-miss",
+            "Pages allocated on another NUMA node than intended",
+            |node| &node.miss,
+        );
         [transients(runs), against_rate(runs), hit, miss].into_iter().flatten().collect()
     }
 
@@ -290,11 +293,11 @@ fn memory(dut: &DutResult, rate: Qps) -> Option<Table> {
         }
     }
     nodes.sort_by_key(|node| node.unwrap_or(usize::MAX));
-    let note = "Pages allocated on each NUMA node of the DUT's host during a trial, by whatever runs there; miss: on this node \
-                though another one was wanted.";
+    let note = "Pages allocated on each NUMA node of the DUT's host during a trial, by any program; miss: on this node \
+                although another one was preferred.";
     let title =
         format!("Numastat results of {}, test rate: {} queries/s", dut.name, number(rate.0 as f64));
-    let mut table = Table::new(&title, note, &["Cores", "Of the trials"]);
+    let mut table = Table::new(&title, note, &["Cores", "Statistic"]);
     table.keys = 2;
     let name = |node: &Option<usize>| node.map_or("all".to_owned(), |node| format!("node{node}"));
     for what in ["hit", "miss"] {
@@ -365,8 +368,7 @@ fn against_rate(runs: &[Run]) -> Option<Figure> {
         each_place(runs, |dut| &dut.constant_rates, |at| (&at.place, &at.found), efficiency_at);
     (!all.is_empty()).then(|| Figure {
         file: "cprdp-by-rate".into(),
-        title: "Valid replies per second for each core in use (CPRDP) against the query rate"
-            .into(),
+        title: "Valid replies per second for each core in use (CPRDP) by query rate".into(),
         x_label: "queries/s".into(),
         y_label: "replies/s per core".into(),
         shape: curves(all, ""),

@@ -217,7 +217,7 @@ pub(super) fn check(plan: &Plan) -> Result<(), String> {
     for placement in &plan.measure.placements {
         if placement.cpus.is_empty() || !names.insert(&placement.name) {
             return Err(format!(
-                "[[measure.placements]] {}: needs CPUs, and a name of its own",
+                "[[measure.placements]] {}: needs CPUs and a unique name",
                 placement.name
             ));
         }
@@ -239,25 +239,25 @@ pub(super) fn check(plan: &Plan) -> Result<(), String> {
             dut.placements.iter().flatten().find(|wanted| !names.contains(wanted))
         {
             return Err(format!(
-                "[[dut]] {name}: placements: no [[measure.placements]] is called {unknown}"
+                "[[dut]] {name}: placements: no [[measure.placements]] has the name {unknown}"
             ));
         }
         if let Some(unknown) =
             keys.authdns.iter().find(|wanted| plan.auths().all(|auth| auth.name() != **wanted))
         {
             let known: Vec<&str> = plan.auths().map(|auth| auth.name()).collect();
-            return Err(format!("authdns of {name}: {unknown} is none of {}", known.join(", ")));
+            return Err(format!("authdns of {name}: {unknown} is not one of {}", known.join(", ")));
         }
         if let Some(twice) =
             (1..keys.authdns.len()).find(|&i| keys.authdns[..i].contains(&keys.authdns[i]))
         {
-            return Err(format!("authdns of {name}: {} stands there twice", keys.authdns[twice]));
+            return Err(format!("authdns of {name}: {} is listed twice", keys.authdns[twice]));
         }
         let lists = [("acceptance-at", &keys.acceptance_at), ("shares-at", &keys.shares_at)];
         for (list, at) in lists {
             if let Some(stray) = keys.stray(at.as_deref()) {
                 return Err(format!(
-                    "{list}: {stray} is none of the cores and placements of {name}"
+                    "{list}: {stray} is not one of the cores and placements of {name}"
                 ));
             }
         }

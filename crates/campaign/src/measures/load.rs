@@ -103,13 +103,13 @@ impl Measure for LoadMeasure {
             };
             if loads.transient >= loads.duration || loads.repeat == 0 {
                 return Err(
-                    "[measure.loads]: transient must be shorter than duration, repeat 1 at least"
+                    "[measure.loads]: transient must be shorter than duration, and repeat at least 1"
                         .into(),
                 );
             }
             if let Some(stray) = keys.stray(loads.at.as_deref()) {
                 return Err(format!(
-                    "[measure.loads] at: {stray} is none of the cores and placements of {}",
+                    "[measure.loads] at: {stray} is not one of the cores and placements of {}",
                     dut.name()
                 ));
             }
@@ -241,7 +241,7 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<LoadResul
 }
 
 /// Note of the efficiency tables.
-const EFFICIENCY: &str = "CPRDP: valid replies/s for each core in use, without the initial transient. Full rate: the median of the worst case. \
+const EFFICIENCY: &str = "CPRDP: valid replies/s for each core in use, without the initial transient. Full rate: the worst-case median. \
                           A CPU use of 100 % is one core. Failed: the trials at that rate did not pass.";
 
 /// Efficiency of a DUT at every placement: rows as in the paper, a column for each placement.
@@ -360,8 +360,8 @@ fn names(dut: &DutResult, load: &LoadResult) -> Vec<String> {
 const NAMES: [&str; 4] = ["DUT", "Cores", "Load", "Queries/s"];
 
 fn use_table(run: &Run) -> Table {
-    let note = "Load: the share of the worst case's median that was sent; of each load the most efficient first. CPU in cores, without the \
-                initial transient; CPRDP: valid replies/s for each core in use. Trials that the tester spoiled are no part of any number.";
+    let note = "Load: share of the worst-case median that was sent; the most efficient server of each load comes first. CPU in cores, without the \
+                initial transient; CPRDP: valid replies/s for each core in use. Invalid trials are excluded.";
     let mut table = Table::new(
         "CPU use at loads",
         note,
@@ -382,8 +382,8 @@ fn use_table(run: &Run) -> Table {
 }
 
 fn latency_table(run: &Run) -> Table {
-    let note = "Round-trip times of valid replies; of each load the fastest (p99) first. AuthDNS: its own time in it. Of a load that failed \
-                only the replies that came have a time.";
+    let note = "Round-trip times of valid replies; the fastest server (p99) of each load comes first. AuthDNS: its response time, which is \
+                included. For a failed load, only the received replies count.";
     let header = ["Trials", "RTT p50, ms", "p99, ms", "p99.9, ms", "AuthDNS p99.9, ms"];
     let mut table = Table::new("Latency at loads", note, &[&NAMES[..], &header].concat());
     let ms = |us: Option<f64>| us.map_or("–".into(), |us| format!("{:.2}", us / 1e3));
@@ -404,7 +404,7 @@ fn latency_table(run: &Run) -> Table {
 }
 
 /// Axis label for a share of the worst-case median.
-const LOAD: &str = "load (share of the worst case's median)";
+const LOAD: &str = "load (share of the worst-case median)";
 
 /// Returns a curve for each DUT and placement; `dot` makes the mark of a load.
 fn over_loads(runs: &[Run], dot: impl Fn(&LoadResult) -> Option<Dot>) -> Vec<Curve> {
@@ -463,7 +463,7 @@ fn transient(runs: &[Run]) -> Option<Figure> {
     }
     transients(
         "cpu-transient",
-        "CPU use of the DUT from the start of a trial on, at the lowest load",
+        "CPU use of the DUT from the start of a trial, at the lowest load",
         panels,
     )
 }
@@ -482,8 +482,7 @@ fn latency(
         Some(Dot { failed, ..Dot::at(f64::from(load.share.per_hundred()), y) })
     });
     (!all.is_empty()).then(|| {
-        let (shape, title) =
-            (curves(all, " %"), format!("{which} of the round-trip time against load"));
+        let (shape, title) = (curves(all, " %"), format!("{which} of the round-trip time by load"));
         let x_label = along(&shape, LOAD, " %");
         Figure { file: file.into(), title, x_label, y_label: "ms".into(), shape }
     })

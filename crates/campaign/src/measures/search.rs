@@ -242,7 +242,7 @@ pub(crate) fn place_of<'a>(trials: impl Iterator<Item = &'a Measured>) -> Option
 
 /// Returns the number of cores of a DUT for which `asked` was requested.
 pub(crate) fn ran_on(asked: &Cores, seen: Option<&Place>) -> String {
-    seen.map_or_else(|| format!("{} asked for, not seen", asked.cores), Place::in_words)
+    seen.map_or_else(|| format!("{} requested, not observed", asked.cores), Place::in_words)
 }
 
 /// Returns the heading of a column or row: the requested cores or placement, and deviations from
@@ -260,7 +260,7 @@ pub(crate) fn column(asked: &Cores, seen: Option<&Place>, missing: Option<&Missi
 /// Returns the placement of a DUT for legends and captions: the cores that it was confined to, not
 /// those requested, with the names of the placement and of AuthDNS, if any.
 pub(crate) fn on_cores(asked: &Cores, seen: Option<&Place>) -> String {
-    let not_seen = || format!("{} asked for, not seen", cores_in_words(asked.cores));
+    let not_seen = || format!("{} requested, not observed", cores_in_words(asked.cores));
     let cores = seen.map_or_else(not_seen, Place::cores_in_words);
     let placement = asked.placement.as_ref().map_or(String::new(), |name| format!("{name}: "));
     let authdns =
@@ -333,7 +333,7 @@ pub struct SearchMeasure;
 
 impl Measure for SearchMeasure {
     fn title(&self) -> &'static str {
-        "The highest rates that pass"
+        "Highest passing rates"
     }
 
     fn name(&self) -> &'static str {
@@ -365,7 +365,8 @@ impl Measure for SearchMeasure {
         let search = &plan.search;
         if search.min > search.max || search.resolution.0 == 0 || search.repeat == 0 {
             return Err(
-                "[search]: min must not be above max, resolution and repeat be 1 at least".into()
+                "[search]: min must not be above max, and resolution and repeat must be at least 1"
+                    .into(),
             );
         }
         check_method(plan)?;
@@ -374,14 +375,14 @@ impl Measure for SearchMeasure {
                 return Err(format!("[[dut]] {}: max is below min in [search]", dut.name()));
             }
             if dut.resolution == Some(Qps(0)) {
-                return Err(format!("[[dut]] {}: resolution must be 1 at least", dut.name()));
+                return Err(format!("[[dut]] {}: resolution must be at least 1", dut.name()));
             }
             let keys = plan.keys_of(dut);
             if let Some(ratio) =
                 keys.acceptance.iter().find(|&&ratio| !(ratio > 0.0 && ratio < 1.0))
             {
                 return Err(format!(
-                    "[measure] acceptance: {ratio} is no ratio between 0 and 1; 1 is always measured"
+                    "[measure] acceptance: {ratio} is not between 0 and 1; 1 is always measured"
                 ));
             }
         }
@@ -588,8 +589,8 @@ fn check_method(plan: &Plan) -> Result<(), String> {
         return match search.goals.is_empty() && search.width == WIDTH {
             true => Ok(()),
             false => Err(
-                "[search]: width and goals are for method = \"mlrsearch\"; a bisection has the \
-                          one goal of RFC 8219, and resolution"
+                "[search]: width and goals are for method = \"mlrsearch\"; a bisection has only \
+                          the goal of RFC 8219, and resolution"
                     .into(),
             ),
         };
@@ -597,20 +598,18 @@ fn check_method(plan: &Plan) -> Result<(), String> {
     let duts = || plan.duts.iter();
     if search.resolution != Qps(1) || duts().any(|dut| dut.resolution.is_some()) {
         return Err(
-            "[search]: resolution is for method = \"bisection\"; mlrsearch takes width, such as \
+            "[search]: resolution is for method = \"bisection\"; for mlrsearch use width, such as \
                     width = 0.005"
                 .into(),
         );
     }
     if search.min.0 == 0 {
-        return Err("[search]: min of an mlrsearch must be 1 at least".into());
+        return Err("[search]: min of an mlrsearch must be at least 1".into());
     }
     if search.probe.is_some() {
-        return Err(
-            "[search]: probe is for method = \"bisection\"; an mlrsearch has short trials of \
-                    its own"
-                .into(),
-        );
+        return Err("[search]: probe is for method = \"bisection\"; an mlrsearch has its own \
+                    short trials"
+            .into());
     }
     goals
         .iter()

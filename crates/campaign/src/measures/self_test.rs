@@ -134,7 +134,7 @@ impl Measure for SelfTestMeasure {
         let Some(test) = &plan.self_test else { return Ok(()) };
         if test.min > test.max || test.resolution.0 == 0 || test.repeat == 0 {
             return Err(
-                "[self-test]: min must not be above max, resolution and repeat be 1 at least"
+                "[self-test]: min must not be above max, and resolution and repeat must be at least 1"
                     .into(),
             );
         }
@@ -142,7 +142,7 @@ impl Measure for SelfTestMeasure {
         let hosts = plan.ssh.as_ref().map_or(1, |ssh| ssh.auth_hosts().len());
         if (test.repeat as usize) < hosts {
             return Err(format!(
-                "[self-test] repeat: {} for {hosts} AuthDNS; each search asks one of them, and the smallest result counts",
+                "[self-test] repeat: {} for {hosts} AuthDNS; each search queries one of them, and the smallest result counts",
                 counted(test.repeat.into(), "search", "searches")
             ));
         }
@@ -274,7 +274,7 @@ fn title(server: &str, family: Option<Family>, cores: Option<usize>) -> String {
 
 /// Rows as in the papers, a column for each run.
 fn table(runs: &[Run], (server, family, cores): &(String, Option<Family>, Option<usize>)) -> Table {
-    let note = "Queries/s of the tester against that server alone. For the tester's own limit the smallest result counts.";
+    let note = "Queries/s of the tester against that server alone. The smallest result is the tester's own limit.";
     let mut table = Table::new(&title(server, *family, *cores), note, &["Run"]);
     table.rows = wording::STATISTICS.map(|name| vec![name.to_owned()]).into();
     for run in runs {

@@ -97,7 +97,7 @@ impl Sustained {
     pub(crate) fn state(&self) -> String {
         let spoiled = match self.spoiled {
             0 => String::new(),
-            n => format!(", {n} spoiled"),
+            n => format!(", {n} invalid"),
         };
         let state = match (&self.missing, self.passed, self.ended.first()) {
             (Some(why @ Missing::Void(_)), ..) => format!("INVALID: {why}"),
@@ -290,7 +290,7 @@ pub(super) fn transients(file: &str, title: &str, panels: Vec<Multiple>) -> Opti
     (!panels.is_empty()).then(|| Figure {
         file: file.into(),
         title: title.into(),
-        x_label: "seconds; left of the broken line: the transient, which CPU figures leave out"
+        x_label: "seconds; left of the dashed line: the transient, excluded from CPU figures"
             .into(),
         y_label: "cores in use; each diagram has its own axis".into(),
         shape: Shape::Grid { panels, shared: false },

@@ -16,7 +16,7 @@ pub(super) fn lower_bounds(ranked: &[(&str, &PointResult)]) -> Vec<String> {
         .collect();
     let sentence = |(why, all): (LowerBound, Vec<&(LowerBound, &str)>)| {
         let names: Vec<&str> = all.iter().map(|(_, name)| *name).collect();
-        format!("{} may do more: {}.", names.join(", "), wording::lower_bound(&why))
+        format!("The limit of {} may be higher: {}.", names.join(", "), wording::lower_bound(&why))
     };
     by_key(&each, |(why, _)| *why).into_iter().map(sentence).collect()
 }
@@ -78,7 +78,9 @@ mod tests {
             results.duts.iter().map(|dut| (dut.name.as_str(), &dut.points[0])).collect();
         let bounds = lower_bounds(&ranked);
         assert!(
-            bounds.iter().all(|line| line.starts_with("Unbound, BIND may do more: ")),
+            bounds
+                .iter()
+                .all(|line| line.starts_with("The limit of Unbound, BIND may be higher: ")),
             "{bounds:?}"
         );
         assert!(!bounds.is_empty());

@@ -92,7 +92,7 @@ impl Comparison {
         }
         let what = if parts.is_empty() { "nothing to compare".into() } else { parts.join(", ") };
         format!(
-            "Against {}, at most {} % slower: {what}",
+            "Compared with {}, tolerated decrease {} %: {what}",
             self.baseline,
             number(self.max_regression_pct)
         )
@@ -198,7 +198,7 @@ mod tests {
                 "regressed"
             ]
         );
-        assert_eq!(table.rows[3][6], "undecided: about 7 more searches of each would decide");
+        assert_eq!(table.rows[3][6], "undecided: about 7 more searches of each are needed");
         assert_eq!(table.rows[4][4..], [NONE, NONE, "not comparable: not in the baseline"]);
     }
 
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn the_summary_begins_with_what_decides() {
         let text = comparison().markdown();
-        let told = "Against old, at most 1 % slower: 1 regressed, 1 undecided, 1 not comparable, 1 improved, 1 without a regression.";
+        let told = "Compared with old, tolerated decrease 1 %: 1 regressed, 1 undecided, 1 not comparable, 1 improved, 1 without a regression.";
         assert!(text.contains(told), "{text}");
         assert!(text.contains("| BIND &lt;9>, 1 core"), "{text}");
     }

@@ -252,7 +252,7 @@ pub(crate) fn legend(run: &Run, dut: &str, many: bool) -> String {
 /// Returns a note with a caveat for each AuthDNS that does not count queries.
 pub(crate) fn with_proof(run: &Run, note: &str) -> String {
     run.results.silent().iter().fold(note.to_owned(), |note, auth| {
-        format!("{note} Cached shares are unproven where {auth} is AuthDNS: it does not count what it is asked.")
+        format!("{note} Cached shares are unproven with {auth} as AuthDNS, because it does not count queries.")
     })
 }
 

@@ -26,7 +26,7 @@ pub(super) fn pacing(runs: &[Run]) -> Vec<Figure> {
     let figure = |(seconds, ms, band): (f64, &str, Band)| Figure {
         file: format!("pacing-{ms}ms"),
         title: format!(
-            "How the tester kept time: queries sent in windows of {ms} ms against what was due"
+            "Pacing of the tester: queries sent in windows of {ms} ms, relative to the schedule"
         ),
         x_label: "time in the trial, s; the trial at the highest rate that passed".into(),
         y_label: "% off".into(),

@@ -260,7 +260,7 @@ fn sections(runs: &[Run]) -> Vec<Section> {
         ..Section::default()
     });
     all.push(Section {
-        title: "How to repeat it".into(),
+        title: "How to reproduce".into(),
         rest: runs.iter().map(plan).collect(),
         ..Section::default()
     });

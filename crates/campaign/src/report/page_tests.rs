@@ -69,7 +69,7 @@ fn answers_that_were_checked_have_a_section_with_the_scoreboard() {
     assert!(page.contains("<li>Unbound fails a check of level MUST, see Conformance.</li>"));
     assert!(!page.contains("dns64d fails"));
     let markdown = markdown(&runs, None, &[]);
-    assert!(markdown.contains("### Conformance by level of the sentence"));
+    assert!(markdown.contains("### Conformance by requirement level"));
     let (_, board) = markdown.split_once("## Conformance, check by check").unwrap();
     assert!(board.contains("**failed**"), "{board}");
     for page in [page::html(&[wide()], None), super::markdown(&[wide()], None, &[])] {
@@ -98,7 +98,7 @@ fn the_first_screen_has_the_answer_a_figure_and_the_caveats() {
         "<h2 id=\"caveats\">",
         "Not RFC 8219 compliant:",
         "<nav id=\"contents\">",
-        "<h2 id=\"the-highest-rates-that-pass\">",
+        "<h2 id=\"highest-passing-rates\">",
         "<h2 id=\"the-tester-itself\">",
     ];
     let places = order.map(at);

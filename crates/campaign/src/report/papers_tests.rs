@@ -600,7 +600,7 @@ fn what_a_host_cannot_make_has_a_table_that_says_so() {
     let run = run("here", &entries());
     for dut in ["Unbound", "dns64d"] {
         let title = format!(
-            "Closed loop: {dut}, 2 cores asked for, not seen, frequency governor: ondemand"
+            "Closed loop: {dut}, 2 cores requested, not observed, frequency governor: ondemand"
         );
         let all = tables(&run);
         let table =
@@ -613,7 +613,7 @@ fn what_a_host_cannot_make_has_a_table_that_says_so() {
         for cell in table.rows.iter().flat_map(|row| &row[1..]) {
             assert!(
                 cell.starts_with(
-                    "cannot be made here: the DUT's host has no dynamic frequency scaling"
+                    "not possible here: the DUT's host has no dynamic frequency scaling"
                 ),
                 "{cell}"
             );

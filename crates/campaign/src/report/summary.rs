@@ -59,7 +59,7 @@ fn standing(r: &Results) -> String {
         }
     };
     let compliant = match r.noncompliance.len() {
-        0 => "it complies with RFC 8219 §9.2, where a table does not say otherwise".into(),
+        0 => "it complies with RFC 8219 §9.2 unless a table states otherwise".into(),
         n => {
             let ways = counted(n as u64, "way", "ways");
             format!("it deviates from RFC 8219 §9.2 in {ways} (see Caveats)")
@@ -78,8 +78,8 @@ fn caveats(run: &Run, ranked: &[(&str, &PointResult)]) -> Vec<String> {
     lines.extend(r.duts.iter().filter_map(conform::caveat));
     for auth in r.silent() {
         lines.push(format!(
-            "\"0 % cached\" is unproven in every number with {auth} as AuthDNS: it does not count what it is asked, so nothing \
-             shows that new names were not answered from a cache."
+            "\"0 % cached\" is unproven in every result with {auth} as AuthDNS: it does not count queries, so nothing \
+             proves that new names were not answered from a cache."
         ));
     }
     lines.extend(caveats::lower_bounds(ranked));
@@ -114,8 +114,7 @@ fn ranked(r: &Results) -> Vec<(&str, &PointResult)> {
 fn answer(r: &Results, ranked: &[(&str, &PointResult)]) -> Option<String> {
     let (_, first) = ranked.first()?;
     let is_same_place = ranked.iter().all(|(_, point)| are_comparable(r, first, point));
-    let mut line =
-        "Worst case, queries/s, median in the interval in which all searches lie:".to_owned();
+    let mut line = "Worst case, queries/s, median in the interval of all searches:".to_owned();
     for (i, (name, point)) in ranked.iter().enumerate() {
         let place = if is_same_place { String::new() } else { format!(", {}", point.on_cores()) };
         let ends = point.ends.in_words().map_or(String::new(), |ends| format!(", {ends}"));
@@ -182,7 +181,7 @@ fn ratios(r: &Results, ranked: &[(&str, &PointResult)]) -> Option<String> {
     }
     if !elsewhere.is_empty() {
         sentences.push(format!(
-            "Not compared with {first}, because not seen on the same CPUs with the same AuthDNS: {}.",
+            "Not compared with {first}, because not observed on the same CPUs with the same AuthDNS: {}.",
             listed(&elsewhere)
         ));
     }
@@ -271,10 +270,10 @@ mod tests {
         (place.cpus, place.told) = ([1].into(), None);
         place.allowed[0].cpus = [1].into();
         let (answer, ratios) = said(&results);
-        for place in ["(2 searches, 1 CPU, threads by its own choice)", "(2 searches, 1 core)"] {
+        for place in ["(2 searches, 1 CPU, threads chosen by the server)", "(2 searches, 1 core)"] {
             assert!(answer.contains(place), "{place} is not in {answer}");
         }
-        let not_compared = "Not compared with BIND, because not seen on the same CPUs with the same AuthDNS: Unbound.";
+        let not_compared = "Not compared with BIND, because not observed on the same CPUs with the same AuthDNS: Unbound.";
         assert_eq!(ratios, not_compared);
     }
 

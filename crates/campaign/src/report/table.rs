@@ -181,7 +181,7 @@ mod tests {
         let table = Table { keys: 2, header, rows: vec![row], ..Table::new("wide", "", &[]) };
         let html = table.html("wide", "run");
         let parts: Vec<&str> = html.split("<table>").skip(1).collect();
-        assert_eq!(parts.len(), 3, "28 columns beside two, ten each");
+        assert_eq!(parts.len(), 3, "28 columns and two key columns, ten each");
         for part in &parts {
             assert!(
                 part.matches("<th").count() <= COLUMNS + 1

@@ -13,7 +13,7 @@ use crate::results::{DutResult, Spread};
 
 /// Versions of the servers, and facts of the machine.
 pub(super) fn environment(run: &Run) -> Table {
-    let mut table = Table::new("Environment", "", &["What", "Found", "Concern"]);
+    let mut table = Table::new("Environment", "", &["Item", "Value", "Concern"]);
     let mut row = |what: &str, found: &str, concern: &str| {
         table.rows.push(vec![what.into(), found.into(), concern.into()]);
     };
@@ -61,7 +61,7 @@ fn facts_of_hosts(hosts: &[(&str, &Environment)]) -> Vec<Vec<String>> {
 fn changes_of(change: &HostChange) -> impl Iterator<Item = Vec<String>> {
     let (roles, when) = (change.roles.join(", "), change.when());
     change.facts.iter().map(move |fact| {
-        let concern = format!("it was {} before", fact.before);
+        let concern = format!("{} before the change", fact.before);
         vec![format!("{roles}: {}, {when}", fact.what), fact.after.clone(), concern]
     })
 }
@@ -79,7 +79,7 @@ fn facts_of(e: &Environment) -> Vec<[String; 3]> {
     ];
     for finding in &e.findings {
         let concern = finding.concern.as_ref().map(|c| match &c.mend {
-            Some(mend) => format!("{}; mend: {mend}", c.why),
+            Some(mend) => format!("{}; fix: {mend}", c.why),
             None => c.why.clone(),
         });
         all.push(fact(&finding.subject, &finding.value, concern.unwrap_or_default()));
@@ -88,7 +88,7 @@ fn facts_of(e: &Environment) -> Vec<[String; 3]> {
 }
 
 /// Columns that name a point of a search.
-const POINT: [&str; 5] = ["DUT", "Cores", "Accepted", "α asked for", "β asked for"];
+const POINT: [&str; 5] = ["DUT", "Cores", "Criterion", "α requested", "β requested"];
 
 fn point_names(dut: &DutResult, p: &PointResult) -> Vec<String> {
     let c = &p.conditions;
@@ -107,9 +107,11 @@ fn of_points(run: &Run, table: &mut Table, cells: impl Fn(&PointResult) -> Vec<S
 
 /// Compares AuthDNS's counters with the plan's shares.
 pub(super) fn cross_check(run: &Run) -> Table {
-    let note = "From AuthDNS's counters, over the passed trials of full length. Retries: questions that the DUT repeated within the timeout, \
-                which α and β leave out. A point whose α or β is more than 2 percentage points from the one asked for is invalid.";
-    let header = [&POINT[..], &["α real", "β real", "Questions per query", "Retries"]].concat();
+    let note = "From AuthDNS's counters, over the passed trials of full length. Retries: upstream queries that the DUT repeated within the timeout; \
+                α and β exclude them. A point is invalid if its α or β differs by more than 2 percentage points from the requested one.";
+    let header =
+        [&POINT[..], &["α observed", "β observed", "Upstream queries per query", "Retries"]]
+            .concat();
     let mut table = Table::new("Cross-check against AuthDNS counters", note, &header);
     let share = |value: Option<f64>| value.map_or("–".into(), one_decimal);
     of_points(run, &mut table, |p| {
@@ -131,12 +133,12 @@ fn one_decimal(share: f64) -> String {
 
 /// Numbers of trials of each search.
 pub(super) fn trials(run: &Run) -> Table {
-    let note = "Probes: short trials, which can only show that a rate fails, or of an MLRsearch all that are not of full length. Spoiled: by the tester, and repeated. Saved: full trials that \
-                failed probes made unnecessary.";
+    let note = "Probes: short trials, which can only show that a rate fails; for an MLRsearch, all trials below full length. Invalid: because of the tester, and \
+                repeated. Skipped: full trials made unnecessary by failed probes.";
     let mut table = Table::new(
         "Trials of the searches",
         note,
-        &[&POINT[..], &["Probes", "Trials", "Spoiled", "Saved"]].concat(),
+        &[&POINT[..], &["Probes", "Trials", "Invalid", "Skipped"]].concat(),
     );
     of_points(run, &mut table, |p| {
         let t = &p.trials;
@@ -147,7 +149,7 @@ pub(super) fn trials(run: &Run) -> Table {
 
 /// Quality of the tester's work.
 pub(super) fn health(run: &Run) -> Table {
-    let mut table = Table::new("The tester itself", "", &["What", "Found"]);
+    let mut table = Table::new("The tester itself", "", &["Item", "Value"]);
     let mut row = |what: &str, found: String| table.rows.push(vec![what.into(), found]);
     let h = &run.results.health;
     let pair = |spread: Option<Spread>, unit: &str| {
@@ -155,15 +157,15 @@ pub(super) fn health(run: &Run) -> Table {
             format!("median {} {unit}, worst {} {unit}", number(s.median), number(s.worst))
         })
     };
-    row("Worst 100 ms window of each trial, off by", pair(h.window_pct, "%"));
+    row("Worst 100 ms window of each trial, deviation", pair(h.window_pct, "%"));
     row("p99.9 lateness of each trial", pair(h.lateness_us, "µs"));
     let t = h.trials;
     let probes = counted(t.probes as u64, "probe", "probes");
     row(
         "Trials",
-        format!("{} of full length, {probes}, {} spoiled by the tester", t.full, t.invalid),
+        format!("{} of full length, {probes}, {} invalid because of the tester", t.full, t.invalid),
     );
-    row("Full trials that failed probes made unnecessary", t.saved.to_string());
+    row("Full trials skipped after failed probes", t.saved.to_string());
     for invalid in &h.invalid_reasons {
         row("Invalid", format!("{} × {}", invalid.trials, invalid.reason));
     }
@@ -172,8 +174,8 @@ pub(super) fn health(run: &Run) -> Table {
     }
     for s in &h.stolen {
         let [median, max, worst] = [s.median_pct, s.max_pct, s.worst_cpu_pct].map(number);
-        let found = format!("median {median} %, most {max} %; of one CPU up to {worst} %");
-        row(&format!("CPU time of host {} taken by a hypervisor in a trial", s.role), found);
+        let found = format!("median {median} %, maximum {max} %; up to {worst} % of one CPU");
+        row(&format!("CPU time of host {} stolen by a hypervisor in a trial", s.role), found);
     }
     table
 }

@@ -407,7 +407,7 @@ fn situations(campaign: &Campaign, outputs: &Outputs) -> BTreeSet<&'static str> 
         searches.insert(n);
         note(!figures["refuted_at"].is_null(), "refuted median");
         note(n > 1 && without && !has_median, "no passing rate in the middle");
-        note(without && has_median, "no passing rate beside a median");
+        note(without && has_median, "no passing rate in a search, with a median");
         note(has_median && from == &figures["median"], "median at the lower end");
         note(has_median && from != &figures["median"] && !from.is_null(), "median above it");
         note(campaign.overstates && !from.is_null(), "overstated lower end");
@@ -437,7 +437,7 @@ fn every_number_was_measured_and_is_the_same_everywhere() {
         "interrupted searches",
         "median above it",
         "median at the lower end",
-        "no passing rate beside a median",
+        "no passing rate in a search, with a median",
         "no passing rate in the middle",
         "open interval",
         "overstated lower end",

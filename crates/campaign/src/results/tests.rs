@@ -292,7 +292,7 @@ fn what_a_hypervisor_took_is_told_host_by_host() {
         }
     };
     let told = results([with(1.0, 2.0), with(3.0, 9.0), with(2.0, 2.0)]).health.stolen;
-    assert_eq!(told.len(), 1, "hosts that do not tell are left out: {told:?}");
+    assert_eq!(told.len(), 1, "hosts without data are left out: {told:?}");
     assert_eq!(
         (told[0].role.as_str(), told[0].median_pct, told[0].max_pct, told[0].worst_cpu_pct),
         ("dut", 2.0, 3.0, 9.0)

@@ -455,9 +455,7 @@ impl RealHosts<'_> {
             // The server offers nothing to check, which is the result.
             (Task::Conform(_), Ok(found)) => Ok(found),
             // The trial is valid, but the records that the plan asks for are missing.
-            (_, Ok(_)) if lacks => {
-                Err(self.no_result(task, measurer, ended, "incomplete"))
-            }
+            (_, Ok(_)) if lacks => Err(self.no_result(task, measurer, ended, "incomplete")),
             (_, Ok(found)) => Ok(found),
             (_, Err(e)) => Err(self.no_result(task, measurer, ended, &e.to_string())),
         }
@@ -534,9 +532,9 @@ fn parse(task: &Task, text: &str, begun: SystemTime) -> serde_json::Result<TaskR
             let experiments: Experiments = serde_json::from_str(text)?;
             let (done, planned) = (experiments.experiments_ms.len(), plan.experiments());
             if done != planned {
-                let carried_out = counted(planned as u64, "experiment was executed", "experiments were executed");
-                let why =
-                    format!("{done} of {carried_out}: the tester was interrupted");
+                let carried_out =
+                    counted(planned as u64, "experiment was executed", "experiments were executed");
+                let why = format!("{done} of {carried_out}: the tester was interrupted");
                 return Err(serde_json::Error::custom(why));
             }
             TaskResult::ClosedLoop(Box::new(LoopTrial::judge(experiments)))

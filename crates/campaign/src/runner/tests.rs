@@ -242,7 +242,7 @@ fn a_load_whose_worst_case_passed_nowhere_is_complete_and_starts_nothing_again()
     assert_eq!(
         again[1..],
         first,
-        "and nothing is said twice; the first line was written when the journal was begun"
+        "and no entry is repeated; the first line was written when the journal was created"
     );
 }
 
@@ -288,7 +288,7 @@ fn points_with_a_frequency_governor_have_it_and_the_host_gets_its_own_back() {
         assert_eq!(
             again[1..],
             entries,
-            "but for the first line, which was written when the journal was begun"
+            "except for the first line, which was written when the journal was created"
         );
         let found = results(&plan, &entries);
         assert!(found.complete, "what cannot be made is settled");
@@ -316,7 +316,7 @@ fn points_with_a_frequency_governor_have_it_and_the_host_gets_its_own_back() {
     assert_eq!(words[0], None, "CPUs that do not scale are at their frequency");
     for word in &words[1..] {
         assert!(
-            word.as_ref().unwrap().starts_with("cannot be made here: the DUT's host has no"),
+            word.as_ref().unwrap().starts_with("not possible here: the DUT's host has no"),
             "{words:?}"
         );
     }
@@ -362,7 +362,7 @@ fn a_dut_is_measured_with_several_servers_as_authdns_in_one_plan() {
     assert_eq!(by_cores.header, ["CPU cores", "1 with AuthDNS", "1 with NSD"]);
     assert!(tables[0].rows[1][1].contains("AuthDNS: NSD"), "{:?}", tables[0].rows);
     assert!(
-        run.summary().iter().any(|line| line.contains("unproven in every number with NSD 1.0"))
+        run.summary().iter().any(|line| line.contains("unproven in every result with NSD 1.0"))
     );
 }
 
@@ -580,7 +580,7 @@ fn a_dut_that_ends_in_the_checks_is_a_marked_row_and_not_checked_again() {
         assert_eq!(tables[0].rows[0].last().unwrap(), mark);
         assert!(point.measure().rows(&run).iter().all(|row| row.mark == mark), "{event:?}");
         let caveat = format!(
-            "Unbound: in the checks of its answers {}.",
+            "Unbound: {} during the conformance checks.",
             finished(&entries)[at].dut_end.as_ref().unwrap()
         );
         assert!(run.summary().contains(&caveat), "{:?}", run.summary());
@@ -706,8 +706,8 @@ fn a_host_that_changed_while_a_campaign_was_interrupted_is_a_caveat() {
     assert_eq!(
         change.to_string(),
         format!(
-            "The host of dut changed after {finished} trials of this run: kernel was Linux 1, and is Linux 2 since. \
-             The numbers are of both for: {point}."
+            "The host of dut changed after {finished} trials of this run: kernel was Linux 1, now Linux 2. \
+             Points with trials from before and after the change: {point}."
         )
     );
     let run = Run { name: "x".into(), results: results(&plan(), &whole), notes: Vec::new() };

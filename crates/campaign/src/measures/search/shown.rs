@@ -58,15 +58,15 @@ fn share_places(run: &Run, dut: &DutResult) -> Vec<Cores> {
 fn failed_by(point: &PointResult) -> String {
     Shortfall::lowest(&point.failed_by).map_or("–".into(), |s| {
         let [rate, missing, of] = [s.rate.0, s.missing, s.of].map(|n| number(n as f64));
-        format!("{rate} by {missing} of {of}")
+        format!("{rate} ({missing} of {of})")
     })
 }
 
 /// Results of MLRsearches for each of their goals, that of RFC 8219 first; `None` for bisections.
 fn goals(run: &Run) -> Option<Table> {
-    let note = "Queries/s, from the smallest lower bound of the searches to the largest upper one; conditional throughput: \
-                valid replies/s at the lower bound, of the search that had the fewest. Only the goal of RFC 8219 is that \
-                of the other tables.";
+    let note = "Queries/s, from the smallest lower bound of the searches to the largest upper one. Replies/s: \
+                valid replies/s at the lower bound, in the search with the fewest. The other tables show the goal of \
+                RFC 8219.";
     let header =
         ["DUT", "Cores", "AAAA", "Cached", "Goal", "Median in [lower, upper)", "Replies/s"];
     let title = "Several goals in the same searches (MLRsearch, RFC 9971)";
@@ -77,7 +77,7 @@ fn goals(run: &Run) -> Option<Table> {
             for (at, found) in point.goals.iter().enumerate() {
                 let label = match (at, c.accept >= 1.0) {
                     (0, true) => "RFC 8219: ",
-                    (0, false) => "RFC 8219 but for the loss: ",
+                    (0, false) => "RFC 8219 except for the loss: ",
                     _ => "RFC 9971: ",
                 };
                 let overstated = match found.overstatement > 1.0 {
@@ -101,13 +101,13 @@ fn goals(run: &Run) -> Option<Table> {
 
 fn worst_case(run: &Run) -> Table {
     let by_mlrsearch =
-        "Rates were chosen by MLRsearch (RFC 9971); these are of its goal of RFC 8219. ";
+        "Rates were chosen by MLRsearch (RFC 9971); the results are for its goal of RFC 8219. ";
     let chosen = match run.results.plan.search.method {
         SearchMethod::Mlrsearch => by_mlrsearch,
         SearchMethod::Bisection => "",
     };
-    let note = "Queries/s. Every name new and without an AAAA record: 1 AAAA query in, 2 questions to AuthDNS for each. [passed, failed): \
-                from the smallest rate that passed to the largest that failed. p1 and p99 from 20 searches on, dispersion from 2. \
+    let note = "Queries/s. Every name is new and has no AAAA record: each AAAA query causes 2 upstream queries to AuthDNS. [passed, failed): \
+                from the smallest rate that passed to the largest that failed. p1 and p99 need 20 searches, dispersion needs 2. \
                 ≥: a proven lower end without an upper one.";
     let header = [
         "DUT",
@@ -117,8 +117,8 @@ fn worst_case(run: &Run) -> Table {
         "p1",
         "p99",
         "Dispersion",
-        "Failed at, by",
-        "AuthDNS asked",
+        "Lowest failed rate (missing)",
+        "Upstream queries",
     ];
     let title = "Worst case: 0 % AAAA, 0 % cached";
     let mut table = Table::new(title, &format!("{chosen}{note}"), &header);
@@ -315,7 +315,7 @@ fn working_sets(run: &Run, all: &[&PointResult]) -> String {
     if sizes.is_empty() {
         return String::new();
     }
-    format!("Names that the cached queries repeat, at the median rate: {}.", sizes.join(", "))
+    format!("Working set of cached names at the median rate: {}.", sizes.join(", "))
 }
 
 /// Returns the shares of the α×β table of a DUT, including 0.
@@ -420,7 +420,7 @@ pub(super) fn figures(runs: &[Run]) -> Vec<Figure> {
     all.extend(curve(
         runs,
         Over::Places,
-        ["scale-up", "Scale-up: worst case over cores", "cores", ""],
+        ["scale-up", "Scale-up: worst case by cores", "cores", ""],
         |_, c| (c.is_worst_case() && c.place.placement.is_none()).then_some(c.place.cores as f64),
     ));
     let title = "Worst case with a share of names that have AAAA records";

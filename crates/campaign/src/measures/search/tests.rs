@@ -138,7 +138,7 @@ fn the_report_labels_each_goal() {
         [
             "RFC 8219: no query lost in 20 s",
             "RFC 9971: at most 0.5 % lost in all but 50 % of 5 s, in trials of 1 s",
-            "RFC 8219 but for the loss: at most 1 % lost in 20 s",
+            "RFC 8219 except for the loss: at most 1 % lost in 20 s",
         ]
     );
     assert!(table.rows[1][5].contains("overstated by up to 2"), "{:?}", table.rows[1]);
@@ -155,8 +155,8 @@ fn keys_of_the_other_method_are_refused() {
     for (search, says) in [
         ("goals = ['0.5%']", "are for method = \"mlrsearch\""),
         ("width = 0.01", "are for method = \"mlrsearch\""),
-        ("method = 'mlrsearch'\nresolution = 10", "mlrsearch takes width"),
-        ("method = 'mlrsearch'\nprobe = '1s'", "short trials of its own"),
+        ("method = 'mlrsearch'\nresolution = 10", "for mlrsearch use width"),
+        ("method = 'mlrsearch'\nprobe = '1s'", "its own short trials"),
         ("method = 'mlrsearch'\nwidth = 1.5", "width of a goal is 1.5"),
         ("method = 'mlrsearch'\nmin = 0", "1 at least"),
         ("method = 'mlrsearch'\ngoals = ['half']", "is not a share"),

@@ -236,7 +236,7 @@ pub(super) fn legend(
         text(out, "", (x + 28.0, y), "start", words);
     };
     if at_least {
-        mark("err", "may be more", triangle);
+        mark("err", "lower bound", triangle);
     }
     if failed {
         mark("err cross", "failed", cross);
