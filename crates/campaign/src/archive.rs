@@ -626,7 +626,7 @@ mod tests {
     /// Power loss may leave any prefix of the written data: complete lines count, and the rest is
     /// overwritten.
     #[test]
-    fn a_journal_cut_off_at_any_octet_goes_on_with_its_whole_lines() {
+    fn a_truncated_journal_resumes_with_complete_lines() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal.jsonl");
         let step = |rate| {

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_goal_is_refused_with_the_right_form() {
+    fn invalid_goals_are_rejected_with_the_correct_form() {
         for (text, says) in [
             ("", "share"),
             ("101%", "share"),

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_governor_is_set_for_all_cpus_and_each_gets_its_own_back() {
+    fn a_governor_is_set_for_all_cpus_and_restored() {
         let folder = tree(&["performance", "ondemand", "ondemand"]);
         let scaling = Scaling::parse(&run(&Scaling::look(&folder.path().to_string_lossy())).1);
         assert_eq!((scaling.set.len(), scaling.obstacle("ondemand")), (3, None));
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_host_cannot_is_said_in_words() {
+    fn missing_host_features_are_described() {
         let none = tempfile::tempdir().unwrap();
         let scaling = Scaling::parse(&run(&Scaling::look(&none.path().to_string_lossy())).1);
         let why = scaling.obstacle("ondemand").unwrap();

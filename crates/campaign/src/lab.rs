@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_is_ended_and_a_later_process_with_its_id_is_not() {
+    fn a_holder_is_ended_but_not_a_reused_process_id() {
         let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
         let pid = child.id() as i32;
         let holder = Holder { host: Host::Dut, pid, started: started(pid).unwrap() };
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_told_from_a_later_one_with_its_id() {
+    fn a_process_differs_from_a_later_one_with_its_id() {
         let me = std::process::id() as i32;
         let holder = Holder { host: Host::Dut, pid: me, started: started(me).unwrap() };
         assert!(holder.lives());

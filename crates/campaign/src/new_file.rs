@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_the_mode_of_any_other_and_is_whole_or_not_there() {
+    fn files_are_atomic_and_follow_the_umask() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("result");
         fs::write(&path, "before").unwrap();
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_without_the_name_of_the_temporary_file() {
+    fn errors_do_not_name_the_temporary_file() {
         let said = NewFile::open(Path::new("/nonexistent/x")).err().unwrap().to_string();
         assert_eq!(said, io::Error::from_raw_os_error(2).to_string());
     }

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_does_not_count_tells_nothing() {
+    fn a_kernel_without_counters_has_no_result() {
         assert_eq!(Numa::read(&Tree::printed("")), None);
         let odd = "dns64bench-file /sys/devices/system/node/node0/numastat\nnuma_hits 5\n";
         assert_eq!(Numa::read(&Tree::printed(odd)), None);

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn cores_are_claimed_only_where_all_is_so() {
+    fn cores_are_stated_only_if_all_facts_agree() {
         for (place, words, cores) in [
             (place(&[0, 1], Some(2), &[&[0, 1]]), "2", Some(2)),
             (place(&[3], Some(1), &[&[3]]), "1", Some(1)),
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn who_shares_its_cpus_is_named() {
+    fn roles_that_share_cpus_are_named() {
         let mut place = place(&[0, 1], Some(2), &[&[0, 1]]);
         place.shared.push(Sharing { with: Neighbour::Tester, cpus: set(&[0]) });
         assert_eq!(place.in_words(), "2, shares CPU 0 with the tester");
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn one_trial_in_which_it_was_not_so_takes_the_claim_away() {
+    fn one_deviating_trial_removes_the_core_count() {
         let good = place(&[0, 1], Some(2), &[&[0, 1]]);
         assert_eq!(good.clone().and(&good), good);
         assert!(good.clone().and(&good).is_cores(2));

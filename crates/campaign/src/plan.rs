@@ -773,7 +773,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_values_have_their_line_and_the_right_form() {
+    fn wrong_values_have_their_line_and_correct_form() {
         for (text, told) in [
             (
                 "name = 'x'\n[dut]\ndriver = 'unbound'\n",

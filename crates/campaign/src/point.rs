@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn points_have_texts_of_their_own_and_survive_the_journal() {
+    fn points_have_unique_texts_and_survive_the_journal() {
         for (name, _) in crate::plan::READY {
             let points = Plan::load(Path::new(name)).unwrap().points();
             let texts: BTreeSet<_> = points.iter().map(ToString::to_string).collect();
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dut_is_searched_in_its_own_range_and_as_finely_as_it_says() {
+    fn range_and_resolution_of_a_dut_override_the_plan() {
         let text = "name = 'x'\n[search]\nmin = 1000\nmax = 41000\nresolution = 5000\nrepeat = 1\n\
             [[dut]]\ndriver = 'bind'\n[[dut]]\ndriver = 'unbound'\nmax = 39000\nresolution = 9500\n";
         let plan = Plan::parse(text, Path::new("p.toml")).unwrap();
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dut_is_measured_with_each_of_the_servers_that_play_authdns() {
+    fn a_dut_is_measured_with_each_authdns() {
         let text = "[cpus]\nauth = [0, 1]\n[self-test]\nmin = 100\nmax = 100\n[[authdns]]\ndriver = 'nsd'\ncores = 1\n\
             [[authdns]]\ndriver = 'yadifa'\nname = 'Y'\n[[authdns]]\ndriver = 'knot'\n[measure]\nshares-at = [2]\n\
             aaaa-shares = [1]\ncores = [1, 2]\nloads = { shares = [0.5], at = [1] }\n\

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn cpus_that_a_host_does_not_have_are_named_with_what_it_has() {
+    fn missing_cpus_are_named_with_the_existing_ones() {
         let has = CpuTopology::parse("/sys/devices/system/cpu/online:0-1\n");
         let plan = plan(
             "[cpus]\ndut = [1, 17]\nauth = [0]\n[measure]\nplacements = [{ name = 'far', cpus = [2, 3] }]\n\

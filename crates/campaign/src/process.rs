@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_run_left_is_ended_and_nothing_else() {
+    fn only_processes_of_a_killed_run_are_ended() {
         let folder = tempfile::tempdir().unwrap();
         let registry = folder.path().join("running");
         fs::create_dir(&registry).unwrap();
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn cpu_time_is_that_of_the_whole_family_and_all_of_it_ends() {
+    fn cpu_time_and_end_cover_the_whole_family() {
         let mut shell = Command::new("sh");
         shell.args(["-c", "while :; do :; done & wait"]);
         let folder = tempfile::tempdir().unwrap();
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_are_counted_by_the_cpus_that_they_may_run_on() {
+    fn threads_are_counted_by_allowed_cpus() {
         let text = "Name:\tx\nCpus_allowed_list:\t0-1\nCpus_allowed:\t3\nCpus_allowed_list:\t1\nCpus_allowed_list:\t0-1\n";
         let expected =
             [Allowed { cpus: [0, 1].into(), threads: 2 }, Allowed { cpus: [1].into(), threads: 1 }];

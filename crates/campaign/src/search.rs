@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn searches_that_say_nothing_do_not_make_a_result_compliant() {
+    fn searches_without_a_result_do_not_comply() {
         let folder = tempfile::tempdir().unwrap();
         let plan = plan(20);
         let searched = |sound: u32| {
@@ -510,7 +510,7 @@ mod tests {
     /// The tester may have lost 12 of the 15 missing replies. The trial fails the first goal in any
     /// case, but would not have failed the second.
     #[test]
-    fn what_the_tester_may_have_lost_counts_against_no_goal() {
+    fn possible_tester_losses_count_against_no_goal() {
         let (plan, course) = with_two_goals();
         let counts = Counts { sent: 1000, valid: 985, lost: 15, ..Counts::default() };
         let mut trial = TrialResult::simulated(&plan.trial, counts);
@@ -551,7 +551,7 @@ mod tests {
     /// The trial fails the first goal, for which a deviation does not matter. It would have passed
     /// the second goal, possibly from the DUT's cache.
     #[test]
-    fn what_was_not_asked_for_counts_for_no_goal() {
+    fn deviating_trials_count_for_no_goal() {
         let (plan, course) = with_two_goals();
         let of = |lost, asked| {
             let counts = Counts { sent: 1000, valid: 1000 - lost, lost, ..Counts::default() };
@@ -582,7 +582,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_killed_anywhere_continues_without_loss_or_repetition() {
+    fn a_search_killed_anywhere_resumes_exactly() {
         let folder = tempfile::tempdir().unwrap();
         let (expected, all) = whole(&folder.path().join("whole"), &plan(2), 300);
         for lives in 0..all.len() {
@@ -632,7 +632,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_is_used_once_at_a_time_and_never_overwritten() {
+    fn a_journal_is_locked_and_never_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("j");
         let open = Journal::create(&path, &plan(1)).unwrap();

@@ -217,7 +217,7 @@ mod tests {
     use method::records::Counts;
 
     #[test]
-    fn a_self_test_vouches_for_a_trial_that_is_sent_as_it_was_up_to_its_rate() {
+    fn self_test_validates_similar_trials_up_to_its_rate() {
         let plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(500));
         let trial = TrialResult::simulated(&plan, Counts::default());
         let (settings, priority) = (plan.sender_settings(), trial.sending.priority);

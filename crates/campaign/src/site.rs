@@ -726,7 +726,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_begin_with_the_servers_name_where_they_have_it() {
+    fn versions_begin_with_the_name_of_the_server() {
         for (printed, name, expected) in [
             (
                 "Nov 22 14:25:00 PowerDNS Recursor 4.8.8 (C) 2001\nmore",

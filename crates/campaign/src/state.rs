@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_somebody_else_and_a_link_are_left_alone() {
+    fn folders_of_other_users_and_links_are_not_used() {
         let folder = tempfile::tempdir().unwrap();
         let [own, link, below] =
             ["own", "link", "link/below/x"].map(|name| folder.path().join(name));

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn escape_sequences_and_control_characters_do_not_reach_the_terminal() {
+    fn escapes_and_controls_do_not_reach_the_terminal() {
         for (text, shown) in [
             ("plain, ü, 例", "plain, ü, 例"),
             ("two\nlines\tand a tab\r\n", "two\nlines and a tab\n"),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_cut_and_says_so() {
+    fn long_texts_are_cut_with_a_note() {
         assert_eq!(plain("12345", 5), "12345");
         assert_eq!(plain("1234567", 5), "12345… (2 more characters)");
         let long = plain(&"x".repeat(3 << 20), MESSAGE);

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_one_is_in_the_singular() {
+    fn one_item_is_in_the_singular() {
         let words = |of| shortfall(&Shortfall { rate: Qps(1_000), missing: 1, of });
         assert_eq!(words(1), "1\u{202f}000 queries/s: 1 of 1 query had no valid reply");
         assert_eq!(
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn goals_that_differ_only_in_the_length_of_their_trials_are_told_apart() {
+    fn goals_with_different_trial_lengths_differ_in_text() {
         let words = |last: u64, exceed_ratio: f64| {
             let whole = Goal::rfc8219(Nanos(60_000_000_000), 0.005);
             let (last, loss_ratio) = (Nanos(last * 1_000_000_000), exceed_ratio / 100.0);

@@ -273,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lab_is_taken_down_by_the_run_that_put_it_up() {
+    fn a_lab_is_removed_by_the_run_that_created_it() {
         assert!(is_ours(None, None), "there is none: it will be put up");
         assert!(is_ours(None, Some("1 2 3")), "it is gone since");
         assert!(!is_ours(Some("1 2 3"), None), "it was up before");

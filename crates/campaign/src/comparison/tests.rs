@@ -68,7 +68,7 @@ fn the_four_outcomes() {
 }
 
 #[test]
-fn few_searches_do_not_decide_and_those_of_several_runs_add_up() {
+fn few_searches_are_undecided_and_runs_add_up() {
     let (before, now) = (run("before", 1_000, &text(2, "")), run("now", 500, &text(2, "")));
     let row = compared(&before, &now, 0.05);
     assert_eq!(row.in_words(), "undecided: at least 2 more searches of each are needed");
@@ -82,7 +82,7 @@ fn few_searches_do_not_decide_and_those_of_several_runs_add_up() {
 }
 
 #[test]
-fn only_what_was_measured_alike_is_compared() {
+fn only_equally_measured_points_are_compared() {
     let before = run("before", 1_000, &text(4, ""));
     let other = text(4, "").replace("'2s'", "'3s'").replace("max = 3000", "max = 4000");
     let row = compared(&before, &run("now", 500, &other), 0.05);
@@ -118,7 +118,7 @@ fn only_what_was_measured_alike_is_compared() {
 }
 
 #[test]
-fn what_has_no_number_is_not_compared() {
+fn missing_results_are_not_compared() {
     let before = run("before", 1_000, &text(4, ""));
     let plan = Plan::parse(&text(4, ""), Path::new("p.toml")).unwrap();
     let empty = Run {
@@ -138,7 +138,7 @@ fn what_has_no_number_is_not_compared() {
 
 /// Above the validated rate, the tester may have caused a failure.
 #[test]
-fn failures_beyond_the_self_test_are_not_held_against_a_server() {
+fn failures_above_the_validated_rate_do_not_count() {
     let test = "[self-test]\nmin = 100\nmax = 1000\nresolution = 10\nrepeat = 1\n";
     let (before, now) = (run("before", 1_000, &text(4, test)), run("now", 800, &text(4, test)));
     assert_eq!(now.results.duts[0].points[0].vouched, Some(Qps(454)));
@@ -149,7 +149,7 @@ fn failures_beyond_the_self_test_are_not_held_against_a_server() {
 
 /// A possible overstatement by short trials widens intervals; the medians are those of the report.
 #[test]
-fn medians_are_those_of_the_report_where_trials_are_short() {
+fn medians_of_short_trials_are_those_of_the_report() {
     let short = text(4, "").replace("duration = '2s'", "duration = '2s'\ntimeout = '1s'");
     let (before, now) = (run("before", 1_000, &short), run("now", 800, &short));
     let row = compared(&before, &now, 0.05);

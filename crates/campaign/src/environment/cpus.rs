@@ -103,7 +103,7 @@ mod tests {
     use crate::environment::tree::tests::{of_lines, recorded};
 
     #[test]
-    fn sessions_as_groups_are_a_concern_where_cpus_are_shared() {
+    fn autogroup_is_a_concern_on_shared_cpus() {
         let found = |enabled, usable| {
             autogroup(&recorded(&[("/proc/sys/kernel/sched_autogroup_enabled", enabled)]), usable)
                 .unwrap()
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_told_with_their_cpus_and_several_are_a_concern() {
+    fn nodes_have_cpus_and_several_nodes_are_a_concern() {
         let one = with_nodes(&["0-1\n"]);
         assert_eq!((one.value.as_str(), one.concern), ("node 0: CPUs 0-1", None));
         let two = with_nodes(&["0-7,16-23\n", "8-15,24-31\n"]);
@@ -148,7 +148,7 @@ mod tests {
 
     /// The recordings that are also used for the choice of cores.
     #[test]
-    fn nodes_of_recorded_machines_are_told() {
+    fn nodes_of_recorded_machines_are_found() {
         let of = |text: &str| nodes(&of_lines(text)).unwrap();
         let one = of(include_str!("../topology/one-node.txt"));
         assert_eq!((one.value.as_str(), one.concern), ("node 0: CPUs 0-1", None));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn governors_are_told_by_group() {
+    fn governors_are_listed_by_group() {
         let paths: Vec<String> =
             (0..12).map(|n| format!("{CPU}/cpu{n}/cpufreq/scaling_governor")).collect();
         let of = |name: fn(usize) -> &'static str| {

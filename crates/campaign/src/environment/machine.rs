@@ -71,7 +71,7 @@ mod tests {
     use crate::environment::tree::tests::recorded;
 
     #[test]
-    fn what_the_maker_wrote_is_a_fact() {
+    fn manufacturer_data_is_a_fact() {
         let tree = recorded(&[
             ("/sys/class/dmi/id/sys_vendor", "Dell Inc.\n"),
             ("/sys/class/dmi/id/product_name", "PowerEdge C6220\n"),

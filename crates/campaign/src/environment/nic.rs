@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_is_told_in_one_line() {
+    fn an_interface_is_described_in_one_line() {
         let found = findings(&host(["0\n", "1\n"]), &[ixgbe()]);
         assert_eq!(
             found[0].value,
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_delays_packets_or_moves_interrupts_is_a_concern() {
+    fn packet_delays_and_moving_interrupts_are_concerns() {
         let with = |change: fn(&mut Interface)| {
             let mut nic = ixgbe();
             change(&mut nic);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn files_alone_tell_driver_speed_and_queues() {
+    fn driver_speed_and_queues_are_read_from_files() {
         let tree = recorded(&[
             ("/sys/class/net/eth0/operstate", "up\n"),
             ("/sys/class/net/eth0/speed", "1000\n"),

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_loop_without_an_end_is_said() {
+    fn a_missing_loop_interface_is_reported() {
         let found = looped("no-such-interface", "nor-this", Duration::from_millis(1));
         assert!(found.value.contains("no interface nor-this"), "{found:?}");
         assert!(found.concern.is_some());

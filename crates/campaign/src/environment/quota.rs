@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_prints_the_quotas_that_are_read_here() {
+    fn a_shell_prints_the_same_quotas() {
         let output =
             std::process::Command::new("sh").arg("-c").arg(Tree::script()).output().unwrap();
         let printed = Tree::printed(&String::from_utf8_lossy(&output.stdout));

@@ -152,7 +152,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_shell_prints_what_is_read_here() {
+    fn a_shell_prints_the_same_files() {
         let output =
             std::process::Command::new("sh").arg("-c").arg(Tree::script()).output().unwrap();
         assert!(output.status.success());

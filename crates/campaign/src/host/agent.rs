@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_started_ends_with_its_input() {
+    fn started_processes_end_with_the_input() {
         let folder = tempfile::tempdir().unwrap();
         let words = ["sh", "-c", "echo $$; exec sleep 1000"].map(str::to_owned).to_vec();
         let start = Request::Start { words, cpus: vec![], log: "log".into(), output: None };

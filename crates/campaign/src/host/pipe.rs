@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_read_does_not_hold_us() {
+    fn a_reader_that_does_not_read_does_not_block() {
         let mut pipe = shell("exec sleep 1000", &Interruption::new());
         pipe.begin(Duration::from_millis(200));
         let written = pipe.write(&vec![b'x'; 4 << 20]);

@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_shell_could_not_end_the_next_one_ends() {
+    fn the_next_shell_ends_leftover_processes() {
         let folder = tempfile::tempdir().unwrap();
         let lost = shell(folder.path());
         let sleeping = lost.start(&words("sleep 1000"), &[], Path::new("log"), None).unwrap();
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_shell_started_ends_with_its_input() {
+    fn processes_of_a_shell_end_with_its_input() {
         let folder = tempfile::tempdir().unwrap();
         let machine = shell(folder.path());
         let sleeping = machine.start(&words("sleep 1000"), &[], Path::new("log"), None).unwrap();

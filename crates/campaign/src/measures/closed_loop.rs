@@ -579,7 +579,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_that_the_kernel_refused_is_no_slow_answer_of_the_server() {
+    fn a_send_error_is_not_a_slow_answer() {
         let judged = |valid, refused| {
             let mut found = Experiments::begin("[::1]:53".into(), 1, 0.0);
             found.counts.sent = 256 - refused;
@@ -592,7 +592,7 @@ mod tests {
     }
 
     #[test]
-    fn names_without_an_answer_may_be_the_fault_of_a_slow_authdns() {
+    fn unanswered_names_may_be_due_to_a_slow_authdns() {
         let judged = |lost, slow| {
             let mut found = Experiments::begin("[::1]:53".into(), 1, 0.0);
             found.counts.sent = 25_600;

@@ -510,7 +510,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dut_is_checked_once_where_the_plan_says_so() {
+    fn a_dut_is_checked_once_if_the_plan_asks_for_it() {
         let text = "name = 'x'\n[measure]\nconform = true\ncores = [2, 1]\n[[dut]]\ndriver = 'unbound'\n\
                     [[dut]]\ndriver = 'bind'\nmeasure = { conform = false }\n";
         let plan = Plan::parse(text, Path::new("p.toml")).unwrap();
@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tester_is_told_where_the_status_socket_is() {
+    fn the_tester_gets_the_path_of_the_status_socket() {
         let plan = ConformPlan {
             server: "[2001:2::1]:53".parse().unwrap(),
             name: "-x".into(),

@@ -69,7 +69,7 @@ fn points_of_one_rate_at_a_place_make_no_curve() {
 /// Every table and figure of the papers that measures a server has a point in the plan named after
 /// the paper.
 #[test]
-fn the_programme_of_the_papers_is_whole() {
+fn all_measurements_of_the_papers_are_covered() {
     let plan = Plan::load(Path::new("paper")).unwrap();
     let points = plan.points();
     let of = |paper: Paper| -> BTreeSet<&str> {

@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn past_the_stack_goes_who_can_and_where_there_is_one() {
+    fn xdp_needs_a_capable_server_and_an_interface() {
         let check = |text: &str| {
             let text = format!("name = 'x'\n{text}");
             Plan::parse(&text, Path::new("p.toml")).map_err(|error| error.to_string())
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_operators_give_is_in_the_plan_itself() {
+    fn operator_files_are_stored_in_the_plan() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(
             folder.path().join("own.conf"),

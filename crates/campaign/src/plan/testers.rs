@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_whose_smallest_trial_has_no_query_for_each_tester_is_refused() {
+    fn too_small_trials_for_all_testers_are_rejected() {
         let probes = "[search]\nmin = 100\nmax = 400\nprobe = '50ms'\n";
         let short = "[trial]\nduration = '1s'\n";
         let goals =

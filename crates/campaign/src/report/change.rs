@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_says_change_interval_and_outcome() {
+    fn the_table_has_change_interval_and_outcome() {
         let table = table(&comparison());
         assert_eq!(
             table.rows[0],
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_summary_begins_with_what_decides() {
+    fn the_summary_begins_with_the_answer() {
         let text = comparison().markdown();
         let told = "Compared with old, tolerated decrease 1 %: 1 regressed, 1 undecided, 1 not comparable, 1 improved, 1 without a regression.";
         assert!(text.contains(told), "{text}");
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn junit_fails_what_regressed_and_skips_what_says_nothing() {
+    fn junit_fails_regressions_and_skips_undecided_rows() {
         let xml = comparison().junit();
         let suite = xml.lines().find(|line| line.contains("<testsuite ")).unwrap();
         for part in [

@@ -231,7 +231,7 @@ fn a_line_that_is_missing_is_noticed() {
 
 /// The test above also detects a number at another point.
 #[test]
-fn numbers_that_stand_at_another_point_are_noticed() {
+fn numbers_at_the_wrong_point_are_noticed() {
     let run = run();
     let text = csv::csv(std::slice::from_ref(run));
     let header = cells(text.lines().next().unwrap());

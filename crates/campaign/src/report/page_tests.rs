@@ -219,7 +219,7 @@ fn links_lead_to_parts_of_the_page() {
 }
 
 #[test]
-fn no_table_has_more_columns_than_a_window_has_room_for() {
+fn tables_do_not_exceed_the_width_of_a_window() {
     let page = page::html(&[wide()], None);
     let heads: Vec<usize> = page
         .split("<thead>")
@@ -253,7 +253,7 @@ fn the_best_result_stands_first() {
 
 /// Legends and captions name the cores that the kernel reported, not those that the plan requests.
 #[test]
-fn figures_and_captions_name_the_cores_that_were_there() {
+fn figures_and_captions_name_the_observed_cores() {
     let mut run = wide();
     let cpus: BTreeSet<usize> = [0, 1].into();
     let allowed = vec![Allowed { cpus: cpus.clone(), threads: 16 }];

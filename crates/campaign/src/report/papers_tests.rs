@@ -588,7 +588,7 @@ fn check_self_tests(plan: &Plan, entries: &[Entry], shown: &Shown) -> Result<(),
 }
 
 #[test]
-fn every_table_and_figure_of_the_papers_is_made_from_the_journal() {
+fn every_paper_table_and_figure_matches_the_journal() {
     let (plan, entries) = (plan(), entries());
     check(&plan, &entries, &Shown::of(&plan, run("here", &entries))).unwrap();
 }
@@ -596,7 +596,7 @@ fn every_table_and_figure_of_the_papers_is_made_from_the_journal() {
 /// Tables III and IV of the MTD64 paper require hosts with dynamic frequency scaling; the simulated
 /// host has none.
 #[test]
-fn what_a_host_cannot_make_has_a_table_that_says_so() {
+fn impossible_points_have_a_table_with_the_reason() {
     let run = run("here", &entries());
     for dut in ["Unbound", "dns64d"] {
         let title = format!(
@@ -643,7 +643,7 @@ fn no_trial_can_be_taken_out_of_the_journal() {
 }
 
 #[test]
-fn a_cell_without_a_trial_says_why() {
+fn a_cell_without_a_trial_has_the_reason() {
     let plan = plan();
     let none = [Entry::begun(&plan)];
     let run = run("here", &none);

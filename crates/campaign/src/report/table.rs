@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wide_table_goes_on_below_with_the_names_of_its_rows() {
+    fn a_wide_table_is_split_with_repeated_row_names() {
         let header: Vec<String> = (0..30).map(|i| format!("column {i}")).collect();
         let row: Vec<String> = (0..30).map(|i| format!("cell {i}")).collect();
         let table = Table { keys: 2, header, rows: vec![row], ..Table::new("wide", "", &[]) };

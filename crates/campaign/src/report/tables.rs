@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_all_hosts_share_is_told_once() {
+    fn facts_shared_by_all_hosts_are_listed_once() {
         let with = |interface: &str| Environment {
             dns64bench: "0.1.0".into(),
             host: "h".into(),

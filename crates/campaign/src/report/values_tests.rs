@@ -420,7 +420,7 @@ fn situations(campaign: &Campaign, outputs: &Outputs) -> BTreeSet<&'static str> 
 }
 
 #[test]
-fn every_number_was_measured_and_is_the_same_everywhere() {
+fn every_number_is_measured_and_equal_everywhere() {
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) };
     // The random seed is fixed, so that each situation occurs.
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);

@@ -89,7 +89,7 @@ fn load_of(mut trials: Vec<Measured>) -> Sustained {
 }
 
 #[test]
-fn spoiled_trials_are_part_of_no_load_figure() {
+fn invalid_trials_are_excluded_from_load_figures() {
     let spoiled = trial(&load_point(), 175, 100, Verdict::Invalid);
     let load = load_of(vec![spoiled.clone()]);
     assert_eq!((load.trials, load.spoiled, load.passed), (0, 1, None));
@@ -164,7 +164,7 @@ fn the_smallest_result_of_a_self_test_counts() {
 /// Two runs with a server that occasionally loses a query must not contradict each other because
 /// the searches of one of them were lucky.
 #[test]
-fn the_interval_takes_in_that_the_median_does_not_hold() {
+fn the_interval_includes_a_refuted_median() {
     let interval = |more: Option<Measured>| {
         let all = search(200, 1.0).into_iter().chain(more);
         results(all).duts[0].points[0].figures.interval
@@ -195,7 +195,7 @@ fn less_with_a_lower_acceptance_is_a_contradiction() {
 }
 
 #[test]
-fn a_point_that_was_not_asked_for_has_no_number() {
+fn a_point_with_deviating_queries_has_no_result() {
     let mut all = search(300, 1.0);
     let last = all.last_mut().unwrap();
     // Half of the names were not queried at AuthDNS.
@@ -210,7 +210,7 @@ fn a_point_that_was_not_asked_for_has_no_number() {
 }
 
 #[test]
-fn one_search_shows_its_interval_and_by_how_much_it_failed() {
+fn one_search_shows_its_interval_and_shortfall() {
     let point = results(search(200, 1.0)).duts[0].points[0].clone();
     assert_eq!((point.figures.median, point.figures.dispersion_pct), (Some(175.0), None));
     assert_eq!(
@@ -243,7 +243,7 @@ fn reasons_are_counted_by_kind() {
 }
 
 #[test]
-fn warnings_are_counted_by_kind_whatever_their_numbers_are() {
+fn warnings_are_counted_by_kind() {
     let with = |rate, used: f64, allowed: u64| {
         let mut measured = trial(&search_point(1.0), rate, 100, Verdict::Passed);
         measured.warnings = vec![Warning::AuthBusy { used, cores: 1 }];
@@ -264,7 +264,7 @@ fn warnings_are_counted_by_kind_whatever_their_numbers_are() {
 }
 
 #[test]
-fn json_has_names_beside_the_sentences_on_compliance() {
+fn json_has_noncompliance_as_names_and_sentences() {
     let results = results(search(200, 1.0));
     let json = serde_json::to_value(&results).unwrap();
     let (words, data) = (
@@ -283,7 +283,7 @@ fn json_has_names_beside_the_sentences_on_compliance() {
 }
 
 #[test]
-fn what_a_hypervisor_took_is_told_host_by_host() {
+fn stolen_time_is_listed_by_host() {
     let with = |all_pct: f64, worst_cpu_pct: f64| {
         let stolen = Some(Stolen { all_pct, worst_cpu_pct, worst_cpu: 0 });
         Measured {
@@ -300,7 +300,7 @@ fn what_a_hypervisor_took_is_told_host_by_host() {
 }
 
 #[test]
-fn the_windows_shown_are_those_of_the_highest_rate_that_passed() {
+fn pacing_windows_are_those_of_the_highest_pass() {
     let with = |rate: u64, verdict: Verdict| {
         let mut measured = trial(&search_point(1.0), rate, 100, verdict);
         let archive::TaskResult::Trial(at_rate) = &mut measured.found else {
@@ -322,7 +322,7 @@ fn the_windows_shown_are_those_of_the_highest_rate_that_passed() {
 }
 
 #[test]
-fn page_allocations_are_those_of_each_node_in_the_trials_that_count() {
+fn page_allocations_count_valid_trials_by_node() {
     let node = |node, hit, miss| NodePages { node, hit, miss, ..NodePages::default() };
     let with = |verdict, hit| {
         let numa = Numa { nodes: vec![node(0, hit, 1), node(1, 20, 3)] };

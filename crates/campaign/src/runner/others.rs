@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_programs_spoil_failed_trials_twice() {
+    fn other_programs_invalidate_failed_trials_twice() {
         let used = |programs, stolen_pct| OtherUse {
             programs_pct: programs,
             stolen_pct,

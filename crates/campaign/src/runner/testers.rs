@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_is_ahead_by_what_it_says_against_the_middle_of_the_way() {
+    fn clock_offset_refers_to_the_middle_of_the_trip() {
         let of = |theirs| Reading::of(Nanos(1_000_000), Nanos(theirs), Nanos(600));
         assert_eq!(of(1_000_300), reading(0, 300));
         assert_eq!(of(1_005_300), reading(5_000, 300));
@@ -310,7 +310,7 @@ mod tests {
 
     /// Testers are started one after the other.
     #[test]
-    fn more_testers_are_given_more_time_to_be_told() {
+    fn start_time_grows_with_the_number_of_testers() {
         let plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(100_000));
         let times: Vec<Nanos> = [2, 3, 6, 20].map(|testers| lead(&plan, testers)).into();
         assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "{times:?}");
@@ -318,7 +318,7 @@ mod tests {
 
     /// Each of n testers resolves all of the names, at 1/n of the rate.
     #[test]
-    fn more_testers_are_given_more_time_for_the_names_to_be_cached() {
+    fn caching_time_grows_with_the_number_of_testers() {
         let mut plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(100_000));
         plan.cached_share = Share::percent(50);
         let without = TrialPlan { cached_share: Share::ZERO, ..plan.clone() };
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_are_as_far_apart_as_the_ways_allow_before_or_after() {
+    fn clock_offsets_cover_readings_before_and_after() {
         let before = [reading(100, 10), reading(150, 5), reading(-900, 20)];
         let after = [reading(100, 10), reading(400, 5), reading(100, 20)];
         let found = between(&before, &after);
@@ -378,7 +378,7 @@ mod tests {
 
     /// The result of a tester that was started too late is merged with those of the others.
     #[test]
-    fn a_tester_that_is_not_ready_makes_the_trial_invalid_and_is_named() {
+    fn a_late_tester_makes_the_trial_invalid_by_name() {
         let start = Moment(Nanos(5));
         let given = (0..2).map(|index| {
             let mut plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1_000));

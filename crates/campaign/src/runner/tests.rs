@@ -75,7 +75,7 @@ fn a_campaign_measures_every_point_once() {
 /// A readiness check has five queries, which is less than one for each of six testers. A single
 /// tester sends them.
 #[test]
-fn looks_at_a_dut_are_shared_by_no_testers() {
+fn readiness_checks_use_a_single_tester() {
     let folder = tempfile::tempdir().unwrap();
     let mut hosts = Simulated::new(250, &[]);
     hosts.testers = 6;
@@ -100,7 +100,7 @@ fn a_trial_for_which_a_tester_was_not_ready_is_repeated() {
 }
 
 #[test]
-fn each_server_is_asked_from_the_prefix_of_its_version_of_ip() {
+fn source_prefixes_match_the_ip_version() {
     let from = "source-addresses = ['2001:2:0:ff::/64', '198.19.0.0/24']\n[search]";
     let plan = Plan::parse(&PLAN.replacen("[search]", from, 1), Path::new("p.toml")).unwrap();
     let entries = journal_of(&plan, 250, &[]);
@@ -112,7 +112,7 @@ fn each_server_is_asked_from_the_prefix_of_its_version_of_ip() {
 }
 
 #[test]
-fn a_campaign_that_is_killed_in_any_trial_goes_on_without_loss_or_repetition() {
+fn a_campaign_killed_in_any_trial_resumes_exactly() {
     let whole = journal_of(&plan(), 250, &[]);
     let all = steps(&whole).len();
     for killed in 0..all - 1 {
@@ -151,7 +151,7 @@ fn a_campaign_goes_on_from_any_line_of_its_journal() {
 }
 
 #[test]
-fn a_dut_that_dies_or_hangs_in_a_search_is_started_again_and_its_trial_repeated() {
+fn a_dead_or_hung_dut_is_restarted_for_the_same_trial() {
     let calm = steps(&journal_of(&plan(), 250, &[]));
     // The self-test has two trials.
     for event in [Event::Dies, Event::Hangs] {
@@ -203,7 +203,7 @@ fn a_dut_that_ends_at_a_load_is_a_finding_and_not_repeated() {
 }
 
 #[test]
-fn spoiled_trials_are_tried_again_and_then_given_up() {
+fn invalid_trials_are_repeated_and_then_given_up() {
     let calm = journal_of(&plan(), 250, &[]);
     let at = steps(&calm).iter().position(|step| matches!(step.point, Point::Load(_))).unwrap();
     let once = results(&plan(), &journal_of(&plan(), 250, &[(at, Event::Spoiled)])).duts[0].loads
@@ -217,7 +217,7 @@ fn spoiled_trials_are_tried_again_and_then_given_up() {
 }
 
 #[test]
-fn a_load_whose_worst_case_passed_nowhere_is_complete_and_starts_nothing_again() {
+fn a_load_without_a_worst_case_rate_is_complete() {
     let text = "name = 'x'\n[trial]\nduration = '1s'\npause = '0s'\nmax-burst = '500us'\n[search]\nmin = 100\nmax = 400\n\
         resolution = 100\nrepeat = 2\n[measure.loads]\nshares = [0.5]\nduration = '6s'\ntransient = '1s'\n\
         [[dut]]\ndriver = 'unbound'\n";
@@ -247,7 +247,7 @@ fn a_load_whose_worst_case_passed_nowhere_is_complete_and_starts_nothing_again()
 }
 
 #[test]
-fn a_load_whose_worst_case_is_not_searched_yet_is_still_to_do() {
+fn a_load_waits_for_the_search_of_its_worst_case() {
     let recorded_of = |entries: &[Entry]| {
         let (plan, points) = (plan(), plan().points());
         let load = points.iter().find(|point| matches!(point, Point::Load(_))).unwrap().clone();
@@ -266,7 +266,7 @@ fn a_load_whose_worst_case_is_not_searched_yet_is_still_to_do() {
 }
 
 #[test]
-fn points_with_a_frequency_governor_have_it_and_the_host_gets_its_own_back() {
+fn governors_are_set_for_points_and_restored_after() {
     let text = PLAN.replace(
         "threads = [4]\n",
         "threads = [4]\ngovernors = ['performance', 'ondemand', 'schedutil']\n",
@@ -324,7 +324,7 @@ fn points_with_a_frequency_governor_have_it_and_the_host_gets_its_own_back() {
 
 /// The rows and columns of a point name the DUT's AuthDNS, and each AuthDNS has its own self-test.
 #[test]
-fn a_dut_is_measured_with_several_servers_as_authdns_in_one_plan() {
+fn a_dut_is_measured_with_several_authdns_servers() {
     let text = PLAN.replace(
         "[measure]\n",
         "[[authdns]]\ndriver = 'nsd'\nnames = '10.0.0.0/12'\n[measure]\nauthdns = ['AuthDNS', 'NSD']\n",
@@ -368,7 +368,7 @@ fn a_dut_is_measured_with_several_servers_as_authdns_in_one_plan() {
 
 /// A self-test with one AuthDNS does not validate trials with another one.
 #[test]
-fn trials_are_vouched_for_by_the_self_test_with_their_own_authdns() {
+fn trials_are_validated_by_the_matching_self_test() {
     let text = PLAN.replace(
         "[measure]\n",
         "[[authdns]]\ndriver = 'nsd'\n[measure]\nauthdns = ['AuthDNS', 'NSD']\n",
@@ -449,7 +449,7 @@ fn a_dut_that_stops_starting_is_given_up() {
 }
 
 #[test]
-fn names_never_repeat_while_a_dut_lives_and_a_search_that_needs_more_starts_anew() {
+fn names_never_repeat_and_more_names_need_a_restart() {
     let plan = with_few_names("1s");
     let folder = tempfile::tempdir().unwrap();
     let (ended, _, hosts) = go_on(&plan, folder.path(), Simulated::new(350, &[]));
@@ -488,7 +488,7 @@ fn with_few_names(duration: &str) -> Plan {
 }
 
 #[test]
-fn a_trial_that_was_not_what_the_plan_wanted_ends_its_point() {
+fn a_deviating_trial_ends_its_point() {
     let mut entries = journal_of(&plan(), 250, &[]);
     let at = entries.iter().position(|entry| match entry {
         Entry::Finished(m) => {
@@ -528,7 +528,7 @@ fn variants(plan: &Plan) -> usize {
 }
 
 #[test]
-fn answers_are_checked_once_with_an_authdns_of_their_own() {
+fn answers_are_checked_once_with_a_separate_authdns() {
     let (plan, folder) = (checking(), tempfile::tempdir().unwrap());
     let (ended, entries, hosts) = go_on(&plan, folder.path(), Simulated::new(250, &[]));
     ended.unwrap();
@@ -559,7 +559,7 @@ fn answers_are_checked_once_with_an_authdns_of_their_own() {
 }
 
 #[test]
-fn a_dut_that_ends_in_the_checks_is_a_marked_row_and_not_checked_again() {
+fn a_dut_that_ends_in_checks_is_not_checked_again() {
     let plan = checking();
     let (calm, at) = checks_in(&plan);
     let point = &calm[at].point;
@@ -632,7 +632,7 @@ fn checks_that_were_killed_are_made_again() {
 
 /// If nothing could be checked, the reason replaces the counts.
 #[test]
-fn a_dut_that_shows_nothing_to_check_has_no_result_and_says_why() {
+fn a_dut_without_checks_has_a_reason_and_no_result() {
     let plan = checking();
     let mut entries = journal_of(&plan, 250, &[]);
     for entry in &mut entries {
@@ -671,7 +671,7 @@ fn a_server_that_is_upgraded_in_the_middle_ends_the_campaign() {
 
 /// The campaign continues, but the report names the points with mixed results.
 #[test]
-fn a_host_that_changed_while_a_campaign_was_interrupted_is_a_caveat() {
+fn a_host_changed_during_an_interruption_is_a_caveat() {
     let folder = tempfile::tempdir().unwrap();
     let hosts = |kernel: &str, memory, events: &[(usize, Event)]| {
         let known = Environment::of_tests().clone();
@@ -715,7 +715,7 @@ fn a_host_that_changed_while_a_campaign_was_interrupted_is_a_caveat() {
 }
 
 #[test]
-fn the_machine_of_a_campaign_on_loopback_is_noted_when_it_has_changed() {
+fn a_changed_loopback_machine_is_recorded() {
     let folder = tempfile::tempdir().unwrap();
     let run_folder = folder.path().join("run");
     let begun = Environment::of_tests();

@@ -85,7 +85,7 @@ fn drivers() -> impl Iterator<Item = (String, Dut, &'static Driver<Translate>)> 
 
 /// Each configuration contains addresses and prefix, and the command contains the server's folder.
 #[test]
-fn configurations_say_what_is_measured() {
+fn configurations_contain_the_setting() {
     let none = Operator::default();
     for (name, _, driver) in drivers() {
         let setting = translating(Path::new("/run/x"), &none);
@@ -142,7 +142,7 @@ fn operators_lines_override_the_yaml_of_powerdns() {
 /// The number of threads or processes of a server is configured: other numbers change its command
 /// or its file.
 #[test]
-fn every_server_is_told_its_threads() {
+fn every_server_is_configured_with_its_threads() {
     fn told<T: Task + Clone>(driver: &Driver<T>, setting: &Setting<'_, T>) -> String {
         let both = |threads| {
             let setting = Setting { threads, ..setting.clone() };
@@ -188,7 +188,7 @@ fn every_server_is_told_its_threads() {
 /// Compares the whole files with reviewed ones, because the configuration determines the
 /// measurement. `BLESS=1` rewrites them.
 #[test]
-fn configurations_are_those_that_were_looked_at() {
+fn configurations_match_the_golden_files() {
     let none = Operator::default();
     let program = ["PROGRAM".to_owned()];
     for (name, dut, driver) in drivers() {
@@ -354,7 +354,7 @@ fn the_servers_own_checkers_accept_them() {
 }
 
 #[test]
-fn every_server_is_told_of_each_authdns() {
+fn every_server_is_configured_with_each_authdns() {
     let operator = Operator::default();
     for (name, _, driver) in drivers() {
         let setting = asking_two(translating(Path::new("/f"), &operator));
@@ -366,7 +366,7 @@ fn every_server_is_told_of_each_authdns() {
 }
 
 #[test]
-fn our_own_servers_are_told_to_go_past_the_stack() {
+fn dns64d_and_authdns_are_configured_for_xdp() {
     let operator = Operator { xdp: Some(net::xdp::Mode::Generic), ..Operator::default() };
     let setting = translating(Path::new("/f"), &operator);
     let text = Dut::Dns64d.driver().configuration(&setting);

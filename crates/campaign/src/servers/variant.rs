@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn each_server_is_checked_with_all_that_it_can_be_told() {
+    fn each_server_has_all_its_variants() {
         let powerdns =
             ["as usual", "with the prefix 3fff:64:64:64:0:64::/96", "without validation"];
         assert_eq!(told(Dut::Powerdns, WELL_KNOWN), powerdns);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn all_prefixes_are_prefixes_and_lie_apart_from_what_is_excluded() {
+    fn prefixes_are_valid_and_outside_excluded_ranges() {
         for text in OWN_PREFIXES.into_iter().chain(SEVERAL) {
             let prefix: Prefix = text.parse().unwrap();
             assert_eq!(prefix.to_string(), text);

@@ -141,7 +141,7 @@ fn more_cores_are_the_fewer_ones_and_others() {
 
 /// The output of [`LOOK`] on this machine has the expected form.
 #[test]
-fn this_machine_can_be_looked_at() {
+fn the_cpus_of_this_machine_are_found() {
     let output = std::process::Command::new(LOOK[0]).args(&LOOK[1..]).output().unwrap();
     let here = CpuTopology::parse(&String::from_utf8_lossy(&output.stdout));
     let allowed = net::affinity::allowed_cpus().len();

@@ -70,7 +70,7 @@ fn each_goal_has_bounds_beside_those_of_rfc_8219() {
 }
 
 #[test]
-fn what_is_due_after_each_trial_is_found_again_in_the_journal() {
+fn due_trials_are_the_same_after_a_replay() {
     let (plan, entries) = (plan(), journal_of(&plan(), CAPACITY, &[]));
     let point = plan.points().into_iter().find(|point| matches!(point, Point::Search(_))).unwrap();
     let whole = steps(&entries, &point);
@@ -90,7 +90,7 @@ fn what_is_due_after_each_trial_is_found_again_in_the_journal() {
 
 /// Found before any full trial, which is never sent if the DUT's upstream queries deviate.
 #[test]
-fn a_dut_that_is_not_asked_what_the_point_is_about_has_no_number() {
+fn a_void_point_has_no_result() {
     let (plan, mut entries) = (plan(), journal_of(&plan(), CAPACITY, &[]));
     let of_search = |entry: &Entry| match entry {
         Entry::Finished(measured) => matches!(measured.step.point, Point::Search(_)),

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_one_size_keep_an_axis_from_nothing() {
+    fn similar_values_have_a_linear_axis_from_zero() {
         let scale = Scale::for_all(&[1_000.0, 19_000.0], std::iter::empty());
         assert!(!scale.is_logarithmic());
         assert_eq!(scale.marks().first(), Some(&0.0));

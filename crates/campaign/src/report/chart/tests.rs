@@ -99,7 +99,7 @@ fn bars_carry_their_values_and_failed_ones_are_hollow() {
 }
 
 #[test]
-fn unequal_servers_get_a_logarithmic_axis_on_which_the_least_can_be_seen() {
+fn unequal_servers_get_a_logarithmic_axis() {
     let of = |least: f64| {
         let servers = [("dns64d", 66_000.0), ("Unbound", 41_000.0), ("BIND", least)];
         let groups = servers.map(|(name, _)| name.to_owned()).to_vec();
@@ -156,7 +156,7 @@ fn heat_maps_of_one_report_share_their_scale() {
 }
 
 #[test]
-fn panels_show_bands_around_what_was_wanted() {
+fn panels_show_bands_around_the_requested_value() {
     let stall = Dot { range: (-50.0, 48.0), ..Dot::at(0.2, 0.0) };
     let dots = [Dot::at(0.1, 0.0), stall, Dot::at(0.3, 0.0)];
     let panels = vec![
@@ -254,7 +254,7 @@ fn names_stay_left_of_the_axis() {
 
 /// Values read from the axes equal the data of the marks.
 #[test]
-fn marks_lie_where_the_axes_say() {
+fn marks_lie_at_their_values_on_the_axes() {
     for top in [9.0, 900.0] {
         let dots: Vec<Dot> = [1.0, 2.0, 4.0, 8.0]
             .into_iter()
@@ -369,7 +369,7 @@ fn a_text_that_runs_into_another_is_found() {
 }
 
 #[test]
-fn few_points_are_bars_and_many_curves_are_small_diagrams() {
+fn few_points_make_bars_and_many_curves_a_grid() {
     let curve = |i: usize, n: usize| Curve {
         of: format!("server {}", i / 2),
         what: format!("{} cores", i % 2),
