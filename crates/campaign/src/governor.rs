@@ -265,7 +265,7 @@ mod tests {
         assert!(run(&restore(&scaling.set)).0);
         assert_eq!(now(folder.path()), ["performance", "ondemand", "ondemand"]);
         let gone = [("/no/such/folder/file".to_owned(), "ondemand".to_owned())];
-        assert!(!run(&restore(&gone)).0, "what cannot be written is not called set");
+        assert!(!run(&restore(&gone)).0, "an unwritable governor is not set");
     }
 
     #[test]

@@ -482,7 +482,7 @@ mod tests {
         let pid = child.id() as i32;
         let holder = Holder { host: Host::Dut, pid, started: started(pid).unwrap() };
         Holder { started: "1".into(), ..holder.clone() }.end();
-        assert!(holder.lives(), "it is not the one that was noted");
+        assert!(holder.lives(), "it is not the recorded process");
         holder.end();
         assert!(!child.wait().unwrap().success());
     }

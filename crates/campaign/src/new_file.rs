@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(
             fs::read_dir(&folder).unwrap().count(),
             2,
-            "nothing is left of a file that was not finished"
+            "an unfinished file leaves nothing behind"
         );
     }
 

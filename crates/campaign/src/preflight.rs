@@ -298,6 +298,6 @@ mod tests {
         );
         let points = plan.points();
         let only = programs(&plan, Role::Dut, &points[..1]);
-        assert!(only.is_empty(), "what is done needs no program: {only:?}");
+        assert!(only.is_empty(), "completed points need no program: {only:?}");
     }
 }

@@ -490,8 +490,8 @@ impl RunningDut {
         Ok(())
     }
 
-    /// Waits until `is_ready` returns true. It queries the server; the plan's `ready` command, if
-    /// there is one, is waited for first.
+    /// Waits until `is_ready` returns true, which queries the server or runs the plan's `ready`
+    /// command.
     ///
     /// # Errors
     /// If the server ends before, or takes too long.

@@ -62,7 +62,7 @@ struct PutUp {
 
 impl PutUp {
     /// Creates the lab, or takes over the one that an earlier process of this run has created;
-    /// `None` if it was up and belongs to another user of the machine.
+    /// `None` if it was up already and was not created by this run.
     fn up(run_folder: &Path) -> Result<Option<PutUp>, WorldError> {
         let note = run_folder.join("lab");
         let noted = std::fs::read_to_string(&note).ok();
@@ -275,10 +275,10 @@ mod tests {
     #[test]
     fn a_lab_is_removed_by_the_run_that_created_it() {
         assert!(is_ours(None, None), "there is none: it will be put up");
-        assert!(is_ours(None, Some("1 2 3")), "it is gone since");
-        assert!(!is_ours(Some("1 2 3"), None), "it was up before");
+        assert!(is_ours(None, Some("1 2 3")), "the lab has been removed since");
+        assert!(!is_ours(Some("1 2 3"), None), "the lab was up before");
         assert!(is_ours(Some("1 2 3"), Some("1 2 3")), "the run before this one was killed");
-        assert!(!is_ours(Some("4 5 6"), Some("1 2 3")), "it is gone since, and another one is up");
+        assert!(!is_ours(Some("4 5 6"), Some("1 2 3")), "the lab has been replaced since");
         assert!(is_ours(Some("1 2 3"), Some("")), "killed while the lab was put up");
     }
 }

@@ -215,7 +215,7 @@ mod tests {
         let text = String::from_utf8(output).unwrap();
         let mut lines = text.lines();
         let greeting: Greeting = serde_json::from_str(lines.next().unwrap()).unwrap();
-        assert!(!greeting.scratch.exists(), "it ends with the agent");
+        assert!(!greeting.scratch.exists(), "it is removed with the agent");
         lines.map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 

@@ -297,7 +297,7 @@ mod tests {
         pipe.write(b"x\n").unwrap();
         assert_eq!((pipe.line(), pipe.line()), (Ok("1 x".into()), Ok("2".into())));
         assert!(why(pipe.line()).contains("exit status: 4"));
-        assert!(why(pipe.line()).contains("exit status: 4"), "it stays gone");
+        assert!(why(pipe.line()).contains("exit status: 4"), "the connection stays closed");
     }
 
     #[test]
@@ -344,7 +344,7 @@ mod tests {
         assert_eq!(pipe.check_at(now), Ok(()), "the interrupt is noticed");
         assert_eq!(pipe.check_at(now + INTERRUPTED - Duration::from_nanos(1)), Ok(()));
         assert_eq!(pipe.check_at(now + INTERRUPTED), Err(PipeError::Interrupted));
-        assert_eq!(pipe.line(), Err(PipeError::Interrupted), "it stays failed");
+        assert_eq!(pipe.line(), Err(PipeError::Interrupted), "the connection stays failed");
     }
 
     #[test]

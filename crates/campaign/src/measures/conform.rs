@@ -526,7 +526,7 @@ mod tests {
         let own = text.replacen("'unbound'", "'unbound'\nconfig = 'own.conf'", 1);
         let own = Plan::parse(&own, &folder.path().join("p.toml")).unwrap();
         let checked = own.points().iter().filter(|point| point.is_checked()).count();
-        assert_eq!(checked, 1, "what is in an operator's file is as it is");
+        assert_eq!(checked, 1, "an operator's file has no variants");
         let clash = format!("{text}[[authdns]]\ndriver = 'nsd'\nname = 'conform'\n");
         let error = Plan::parse(&clash, Path::new("p.toml")).unwrap_err().to_string();
         assert!(error.contains("use another name"), "{error}");

@@ -293,7 +293,7 @@ fn figures_and_captions_name_the_observed_cores() {
             told[file]
         );
     }
-    assert!(!told.contains_key("scale-up"), "nothing had the cores that its column claims");
+    assert!(!told.contains_key("scale-up"), "no server had the cores of its column");
     let captions: Vec<String> = tables(&runs[0]).into_iter().map(|table| table.title).collect();
     for of in
         ["DNS64 performance by AAAA record rate", "by AAAA share and cached share", "Closed loop"]

@@ -100,7 +100,7 @@ fn invalid_trials_are_excluded_from_load_figures() {
     busy.cpu.dut = vec![1.0, 0.25, 0.25, 0.25];
     let load = load_of(vec![spoiled, busy]);
     assert_eq!((load.trials, load.spoiled, load.passed), (1, 1, Some(true)));
-    assert_eq!(load.cprdp.unwrap().median, 700.0, "that of the trial that counts");
+    assert_eq!(load.cprdp.unwrap().median, 700.0, "value of the valid trial");
 }
 
 #[test]

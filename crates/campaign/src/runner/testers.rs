@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_off_before_the_trial_is_its_testers_fault() {
-        assert!(off(&[]).is_empty(), "all are of one machine");
+        assert!(off(&[]).is_empty(), "all testers are on one machine");
         assert_eq!(off(&[(0, 0..=0), (1, -90..=100), (2, 5..=20)]), [(1, 110), (2, 110)]);
         assert!(off(&[(0, 0..=0), (1, -20..=30), (2, 5..=20)]).is_empty());
         // Ten seconds ahead; the other clocks are not off because of it.

@@ -283,7 +283,7 @@ fn governors_are_set_for_points_and_restored_after() {
         assert_eq!(
             (later.trials.get(), later.governed.borrow().len()),
             (0, 0),
-            "what cannot be is not tried again"
+            "impossible points are not tried again"
         );
         assert_eq!(
             again[1..],
@@ -291,7 +291,7 @@ fn governors_are_set_for_points_and_restored_after() {
             "except for the first line, which was written when the journal was created"
         );
         let found = results(&plan, &entries);
-        assert!(found.complete, "what cannot be made is settled");
+        assert!(found.complete, "impossible points count as complete");
         let words: Vec<_> = found.duts[0]
             .closed_loops
             .iter()
@@ -573,7 +573,7 @@ fn a_dut_that_ends_in_checks_is_not_checked_again() {
         let found = results(&plan, &entries);
         let conform = found.duts[0].conform.clone().unwrap();
         assert_eq!((conform.complete, conform.ended), (true, Some(end)), "{event:?}");
-        assert_eq!(conform.report.is_none(), event == Event::Dies, "what was checked is kept");
+        assert_eq!(conform.report.is_none(), event == Event::Dies, "completed checks are kept");
         assert!(Recorded::new(&plan, &entries).has_result(point), "{event:?}");
         let run = crate::report::Run { name: "here".into(), results: found, notes: Vec::new() };
         let tables = point.measure().tables(&run);

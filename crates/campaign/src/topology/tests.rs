@@ -67,7 +67,7 @@ fn cpus_that_others_do_not_use_come_first() {
     assert_eq!(
         picked(&one(), 2, &[0]).unwrap(),
         "0-1",
-        "where they do not suffice they are shared"
+        "if there are too few, they are shared"
     );
     assert_eq!(picked(&one(), 1, &[0, 1]).unwrap(), "0");
     assert_eq!(picked(&one(), 3, &[]), None, "there are no more");

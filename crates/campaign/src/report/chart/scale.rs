@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(scale.marks(), [100.0, 200.0, 500.0, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5]);
         let places = [100.0, 1_000.0, 66_000.0, 100_000.0].map(|value| scale.share(value));
         assert!(places.is_sorted() && places[3] <= 1.0 + 1e-9, "{places:?}");
-        assert!(scale.share(0.0).abs() < 1e-9, "nothing lies on the floor");
+        assert!(scale.share(0.0).abs() < 1e-9, "zero is at the lower end");
     }
 
     #[test]
