@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_for_how_long() {
+    fn cache_lifetimes() {
         let denial = |soa: Option<u32>, code| {
             let mut reply = Message { rcode: code, answer: Vec::new(), ..reply(0) };
             reply.authority.extend(soa.map(|ttl| Record::soa(&name("example"), ttl, ttl)));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn all_who_ask_at_the_same_time_share_one_question() {
+    fn simultaneous_queries_share_one_upstream_query() {
         for (asks_once, expected) in [(true, 1), (false, 8)] {
             let cache = Cache::new(Rules { asks_once, caches: false, ..Rules::default() });
             let asked = AtomicUsize::new(0);

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_gets_no_answer() {
+    fn queries_without_an_answer() {
         let asks = |qtype| refuses(|query| query.questions[0].qtype = qtype);
         assert_eq!(refuses(|_| {}), None);
         assert_eq!(asks(Rtype::ANY), None);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_or_ignored() {
+    fn malformed_and_ignored_messages() {
         let whole = query().octets();
         assert_eq!(read(&whole[..11]), None);
         assert_eq!(read(&query().response().octets()), None);

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc_6052_3_1_what_is_global() {
+    fn rfc_6052_3_1_global_addresses() {
         for v4 in ["1.2.3.4", "8.8.8.8", "100.63.255.255", "172.32.0.1", "192.0.0.170"] {
             assert!(is_global(v4.parse().unwrap()), "{v4}");
         }

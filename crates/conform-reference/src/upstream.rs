@@ -181,7 +181,7 @@ mod tests {
     use conform::message::name;
 
     #[test]
-    fn rfc_5452_9_1_what_is_a_reply() {
+    fn rfc_5452_9_1_matching_replies() {
         let rules = Rules::default();
         let query = Message::query(&name("x.example"), Rtype::A);
         let right = query.response();

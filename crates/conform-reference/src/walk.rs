@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alias_alone_goes_on_unless_the_reply_denies_its_end() {
+    fn alias_is_followed_unless_its_target_is_denied() {
         let soa = Record::soa(&name("example"), 60, 60);
         let alias = [cname("x.example", "y.example")];
         assert!(!taken(reply(&alias, &[])).1);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn the_labels_say_what_is_secure() {
+    fn labels_define_signed_zones() {
         let trust = |texts: &[&str]| {
             let names = texts.iter().map(|text| name(&format!("x.{text}example"))).collect();
             Found { names, ..Found::new(name("x.example")) }.trust(&name("example"))

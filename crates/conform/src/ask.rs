@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_sends_octet_by_octet_has_no_more_time_than_a_silent_one() {
+    fn timeout_covers_a_reply_sent_octet_by_octet() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
         let dripping = thread::spawn(move || {

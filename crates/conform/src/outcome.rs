@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_configurations_a_failure_counts_before_a_pass_and_a_pass_before_nothing() {
+    fn worst_verdict_of_several_configurations_counts() {
         use Verdict::{Failed, NotOffered, NotTried, Passed};
         let all = [Failed, NotTried, NotOffered, Passed];
         for usual in all {

@@ -572,7 +572,7 @@ mod tests {
     }
 
     #[test]
-    fn any_is_asked_over_udp_where_it_was() {
+    fn any_is_repeated_over_its_transport() {
         let line = |tcp| {
             let query = Message::query(&name("x1.example"), Rtype::ANY);
             dig(SERVER.parse().unwrap(), &query, tcp)
@@ -581,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_the_server_chose_is_a_word_for_the_shell() {
+    fn names_from_the_server_are_quoted_for_the_shell() {
         for (evil, word) in [
             ("x;id>/tmp/p", "'x;id>/tmp/p.example'"),
             ("$(id)", "'$(id).example'"),

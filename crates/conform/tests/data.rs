@@ -94,7 +94,7 @@ fn golden(file: &str, text: &str) {
 }
 
 #[test]
-fn json_is_as_its_schema_says() {
+fn json_matches_its_schema() {
     let generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
     let schema = serde_json::to_value(generator.into_root_schema_for::<Vec<Report>>()).unwrap();
     let value = serde_json::to_value(reports()).unwrap();

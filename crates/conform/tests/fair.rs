@@ -52,7 +52,7 @@ fn lose_tenth<const SERVER: usize>(octets: &mut Vec<u8>) {
 }
 
 #[test]
-fn what_no_rfc_forbids_fails_no_check() {
+fn allowed_behaviour_fails_no_check() {
     let far = common::far_side();
     let server = Server { prefixes: "3fff:64::/96", validates: false };
     thread::scope(|scope| {

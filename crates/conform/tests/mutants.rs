@@ -212,7 +212,7 @@ fn advice_against_an_rfc_can_be_followed() {
 }
 
 #[test]
-fn each_check_says_where_its_sentence_stands() {
+fn each_check_has_its_source() {
     let mut faults = Vec::new();
     for check in checks::all() {
         let mut want = |condition: bool, what: &str| {

@@ -64,7 +64,7 @@ fn troubles_its_server(check: &Check) -> bool {
 }
 
 #[test]
-fn the_troubling_checks_are_those_that_ask_for_troubling_names() {
+fn troubling_list_matches_the_query_log() {
     let all: Vec<&Check> =
         checks::all().filter(|check| Phase::of(check.id) != Phase::Alone).collect();
     let (next, found) = (AtomicUsize::new(0), Mutex::new(BTreeSet::new()));

@@ -829,7 +829,7 @@ mod tests {
     }
 
     #[test]
-    fn shards_need_a_start_and_take_nothing_that_only_one_of_them_would_look_at() {
+    fn shards_need_a_start_and_no_single_tester_options() {
         let plan = ["dns64bench", "measure", "--plan", "-"];
         let parse = |more: &[&str]| Arguments::try_parse_from([&plan, more].concat());
         let shard = ["--shard", "1/3", "--start-at", "2026-11-25T12:00:00Z"];

@@ -83,13 +83,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colours_are_for_terminals_of_who_does_not_object() {
+    fn colours_only_on_terminals_without_no_color() {
         assert!(allowed(true, None) && allowed(true, Some(OsStr::new(""))));
         assert!(!allowed(true, Some(OsStr::new("1"))) && !allowed(false, None));
     }
 
     #[test]
-    fn each_verdict_has_a_colour_of_its_own_and_keeps_its_width() {
+    fn verdicts_have_distinct_colours_and_constant_width() {
         let shown = |meaning| Painted { text: "passed", meaning }.to_string();
         assert_eq!(shown(None), "passed");
         assert_eq!(shown(Some(Meaning::Good)), "\u{1b}[1;32mpassed\u{1b}[0m");

@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_several_testers_show_adds_up_to_their_trial() {
+    fn metrics_of_several_testers_add_up() {
         let whole = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1_000));
         let parts = (0..7).map(|index| {
             let start = Moment(method::units::Nanos(0));
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_no_sample() {
+    fn unknown_values_have_no_sample() {
         let text = Arc::new(Board::default()).text();
         assert!(text.contains("dns64bench_trial_running 0.0"), "{text}");
         for name in [
@@ -405,7 +405,7 @@ mod tests {
 
     /// A metric that a dashboard queries but no program exports would be an empty panel.
     #[test]
-    fn the_dashboard_asks_for_metrics_that_are_exported() {
+    fn dashboard_uses_exported_metrics_only() {
         let text = full().text();
         let dashboard: serde_json::Value =
             serde_json::from_str(include_str!("../../../dist/grafana/dns64bench.json")).unwrap();

@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_title_says_where_a_search_stands_and_when_it_ends() {
+    fn search_title_has_state_and_remaining_time() {
         let standing = Standing {
             repeat: 1,
             of: 20,
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_is_left_by_a_panic_ends_what_is_shown() {
+    fn panic_removes_the_progress_display() {
         let left = std::panic::catch_unwind(|| {
             during(false, "work", |_| std::panic::resume_unwind(Box::new("gone")))
         });

@@ -776,7 +776,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_plan_is_said_with_the_field() {
+    fn plan_errors_name_the_field() {
         for (field, value, words) in [
             ("rate", None, "missing field `rate`"),
             ("rates", Some(json!(1)), "unknown field `rates`"),

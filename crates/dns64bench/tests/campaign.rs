@@ -147,7 +147,7 @@ fn a_campaign_is_killed_resumed_and_reported() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said_before_anything_is_done() {
+fn errors_are_reported_before_anything_starts() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     fs::write(folder.join("bad.toml"), "name = 'x'\n[[dut]]\ndriver = 'unbuond'\n").unwrap();
@@ -200,7 +200,7 @@ fn with_signal(folder: &Path, signal: &str) -> Value {
 }
 
 #[test]
-fn a_dut_that_dies_is_restarted_and_its_trial_repeated() {
+fn crashed_dut_is_restarted_and_trial_repeated() {
     let folder = tempfile::tempdir().unwrap();
     let results = with_signal(folder.path(), "-KILL");
     let what = results["mishaps"][0]["what"].as_str().unwrap_or_default();
@@ -208,7 +208,7 @@ fn a_dut_that_dies_is_restarted_and_its_trial_repeated() {
 }
 
 #[test]
-fn a_dut_that_hangs_is_restarted_and_its_trial_repeated() {
+fn hanging_dut_is_restarted_and_trial_repeated() {
     let folder = tempfile::tempdir().unwrap();
     let results = with_signal(folder.path(), "-STOP");
     let what = results["mishaps"][0]["what"].as_str().unwrap_or_default();
@@ -249,7 +249,7 @@ fn custom(folder: &Path, starter: &str, cpu_pids: &str) -> Value {
 }
 
 #[test]
-fn a_custom_server_is_started_asked_metered_and_stopped_by_its_commands() {
+fn custom_server_runs_by_its_commands() {
     let folder = tempfile::tempdir().unwrap();
     let load = custom(folder.path(), "", "cpu-pids = ['cat', '{folder}/pid']\n");
     assert!(
@@ -260,7 +260,7 @@ fn a_custom_server_is_started_asked_metered_and_stopped_by_its_commands() {
 
 /// The process that started it has ended, so its processes are unknown.
 #[test]
-fn a_server_whose_processes_are_not_known_has_no_cpu_use() {
+fn unknown_processes_give_no_cpu_use() {
     let folder = tempfile::tempdir().unwrap();
     let load = custom(folder.path(), "setsid", "");
     assert!(load["cpu"].is_null() && load["cprdp"].is_null(), "{load:#}");

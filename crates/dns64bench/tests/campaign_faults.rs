@@ -85,7 +85,7 @@ fn a_failed_self_test_ends_a_campaign_with_advice() {
 }
 
 #[test]
-fn a_run_goes_on_by_the_plan_that_it_was_begun_with_or_not_at_all() {
+fn resume_requires_the_original_plan() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let begun = plan("[[dut]]\ndriver = 'dns64d'\n");
@@ -163,7 +163,7 @@ fn a_run_folder_may_begin_with_a_minus_sign() {
 }
 
 #[test]
-fn what_a_plan_names_and_is_not_there_is_said_before_anything_is_done() {
+fn missing_objects_of_a_plan_are_reported_at_start() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     for (rest, words) in [
@@ -212,7 +212,7 @@ fn what_a_plan_names_and_is_not_there_is_said_before_anything_is_done() {
 }
 
 #[test]
-fn a_server_that_does_not_start_is_said_before_the_self_test() {
+fn failing_server_is_reported_before_self_test() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let start = "start = ['sh', '-c', 'printf \"\\u001b[31mthe reason\\n\" >&2; exit 3']";
@@ -230,7 +230,7 @@ fn a_server_that_does_not_start_is_said_before_the_self_test() {
 }
 
 #[test]
-fn other_servers_are_measured_beside_one_that_does_not_start() {
+fn failing_server_does_not_stop_the_others() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let rest = "[[dut]]\ndriver = 'custom'\nname = 'broken'\ncustom = { start = ['sh', '-c', 'exit 3'] }\n\
@@ -244,7 +244,7 @@ fn other_servers_are_measured_beside_one_that_does_not_start() {
 }
 
 #[test]
-fn configuration_follows_the_version_that_a_program_prints() {
+fn configuration_follows_the_printed_version() {
     for (version, file) in [("4.8.8", "recursor.conf"), ("5.4.9", "recursor.yml")] {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
@@ -259,7 +259,7 @@ fn configuration_follows_the_version_that_a_program_prints() {
 }
 
 #[test]
-fn a_dut_that_does_not_start_once_in_the_middle_is_started_again() {
+fn dut_is_restarted_after_one_failed_start() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     fs::write(folder.join("plan.toml"), server(folder, 2, 2, "exit 7")).unwrap();
@@ -267,7 +267,7 @@ fn a_dut_that_does_not_start_once_in_the_middle_is_started_again() {
 }
 
 #[test]
-fn points_without_a_result_are_named_and_make_the_status() {
+fn points_without_result_are_listed_with_status() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     fs::write(folder.join("plan.toml"), server(folder, 2, 1000, "exit 7")).unwrap();
@@ -296,7 +296,7 @@ fn with_ssh(folder: &Path, ssh: &str, args: &[&str]) -> Command {
 }
 
 #[test]
-fn a_host_that_says_too_much_or_dies_ends_the_campaign_with_a_plain_sentence() {
+fn misbehaving_host_ends_campaign_with_clear_error() {
     for (ssh, word) in [
         ("exec cat /dev/zero", "more than 8 MiB"),
         ("exec yes '\u{1b}[31m{\"version\": 7}'", "does not begin with the agent's greeting"),
@@ -359,7 +359,7 @@ fn stubborn(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn one_signal_ends_a_campaign_in_order_and_two_at_once_and_nothing_is_left() {
+fn first_signal_ends_cleanly_second_immediately() {
     for signals in [&["-INT"][..], &["-TERM", "-TERM"]] {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
@@ -387,7 +387,7 @@ fn one_signal_ends_a_campaign_in_order_and_two_at_once_and_nothing_is_left() {
 /// In a separate mount namespace without other labs: killed, resumed, and the lab is gone; one that was up before
 /// stays.
 #[test]
-fn a_lab_is_taken_down_by_the_resume_after_a_kill_and_one_of_somebody_else_is_not() {
+fn resume_removes_own_lab_but_no_foreign_lab() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let rest = plan("[[dut]]\ndriver = 'dns64d'\n")

@@ -177,7 +177,7 @@ fn every_dut_runs_on_the_cpus_that_its_row_claims() {
 
 /// A DUT that runs with other CPUs than its number of cores requires has no such row.
 #[test]
-fn rows_say_what_is_true_instead() {
+fn rows_show_the_actual_placement() {
     let folder = tempfile::tempdir().unwrap();
     let program = env!("CARGO_BIN_EXE_dns64bench");
     let own = "listen = ['[{listen}]:{port}']\nthreads = THREADS\n[dns64]\nprefixes = [{ prefix = '{prefix}', allow-non-global = true }]\n\
@@ -229,7 +229,7 @@ fn rows_say_what_is_true_instead() {
 }
 
 #[test]
-fn cpus_that_a_host_does_not_have_are_refused_and_all_points_are_printed() {
+fn missing_cpus_are_rejected_all_points_printed() {
     let folder = tempfile::tempdir().unwrap();
     let has = net::affinity::allowed_cpus().len();
     let plan =

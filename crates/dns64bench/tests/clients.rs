@@ -43,7 +43,7 @@ fn printed(args: &[&str], output: &Output) -> String {
 }
 
 #[test]
-fn resperf_by_name_prints_what_scripts_read() {
+fn resperf_link_prints_the_original_lines() {
     let (server, folder) = (auth(), tempfile::tempdir().unwrap());
     let queries = queries(folder.path(), 2_000);
     let args = [
@@ -225,7 +225,7 @@ fn bad_input_is_named() {
 }
 
 #[test]
-fn dns64perf_by_name_leaves_what_its_scripts_read() {
+fn dns64perf_link_writes_the_original_files() {
     let (server, folder) = (auth(), tempfile::tempdir().unwrap());
     // The last number is the timeout in seconds. Newer versions accept 50 ports per thread before the delay.
     for last in [&["500000", "5"][..], &["50", "500000", "5"]] {

@@ -120,7 +120,7 @@ fn dns64d_passes_every_must_and_should() {
 }
 
 #[test]
-fn what_cannot_be_judged_is_said() {
+fn checks_that_cannot_run_are_reported() {
     let nobody = format!("127.0.0.1:{}", free_port());
     let output = run(&["conform", "--server", &nobody, "--quiet"]);
     assert_eq!(output.status.code(), Some(4), "{}", show(&[], &output));

@@ -56,7 +56,7 @@ fn words<'a>(trial: &'a Value, kind: &str) -> Option<&'a str> {
 }
 
 #[test]
-fn a_dut_that_asks_everything_twice_passes_with_four_questions_per_query() {
+fn dut_with_four_upstream_queries_per_name_passes() {
     let site = site("100000", &["--ask-times", "2"]);
     let Some((trial, status)) = site.measure(&[]) else { return };
     assert_eq!((status, count(&trial, "/valid")), (0, 1000), "{trial}");
@@ -67,7 +67,7 @@ fn a_dut_that_asks_everything_twice_passes_with_four_questions_per_query() {
 }
 
 #[test]
-fn a_dut_that_answers_new_names_without_asking_is_not_measured() {
+fn cached_answers_to_new_names_are_rejected() {
     let site = site("100000", &["--ask-share", "0.5"]);
     let (trial, status) = site.measure_once(&[]);
     assert_eq!(status, 3, "{trial}");
@@ -95,7 +95,7 @@ fn a_dut_that_caches_nothing_has_no_cached_share() {
 }
 
 #[test]
-fn a_dut_that_sheds_half_of_an_overload_fails_and_is_not_invalid() {
+fn dut_dropping_half_the_load_fails() {
     let site = site("250", &[]);
     let Some((trial, status)) = site.measure(&[]) else { return };
     assert_eq!((status, trial["verdict"].as_str()), (1, Some("failed")), "{trial}");
@@ -103,7 +103,7 @@ fn a_dut_that_sheds_half_of_an_overload_fails_and_is_not_invalid() {
 }
 
 #[test]
-fn an_authdns_that_stands_still_makes_the_trial_invalid() {
+fn stalled_authdns_makes_the_trial_invalid() {
     let site = site("100000", &[]);
     let over = AtomicBool::new(false);
     let (trial, status) = thread::scope(|scope| {
@@ -128,7 +128,7 @@ fn an_authdns_that_stands_still_makes_the_trial_invalid() {
 }
 
 #[test]
-fn a_status_socket_that_nobody_serves_is_an_error_of_the_environment() {
+fn unserved_status_socket_is_an_environment_error() {
     let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
     let args = [
         "measure",

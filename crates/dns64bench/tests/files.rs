@@ -46,7 +46,7 @@ fn trial<'a>(server: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
-fn what_cannot_be_written_is_known_before_anybody_is_asked() {
+fn unwritable_files_are_reported_before_any_query() {
     let folder = tempfile::tempdir().unwrap();
     for args in [
         &["measure", "--rate", "100", "--hdr-log", "/nonexistent/log"][..],
@@ -85,7 +85,7 @@ fn modes_follow_the_umask() {
 }
 
 #[test]
-fn a_disk_without_room_for_the_records_does_not_take_the_verdict() {
+fn full_disk_for_records_keeps_the_verdict() {
     let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
     let folder = tempfile::tempdir().unwrap();
     let args = trial(&dut.address, &["--records", "r.csv"]);
@@ -123,7 +123,7 @@ fn a_device_is_written_and_stays_a_device() {
 }
 
 #[test]
-fn journals_are_with_the_users_state_unless_they_are_named() {
+fn default_journal_is_in_the_state_folder() {
     let (state, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let search = |more: &[&str]| {
         let args =
@@ -147,7 +147,7 @@ fn journals_are_with_the_users_state_unless_they_are_named() {
 }
 
 #[test]
-fn a_query_file_has_the_testers_names_and_is_read_by_the_client() {
+fn query_file_is_readable_by_closed_loop() {
     let dut = Server::start(&["reference-dut", "--capacity", "1000000"]);
     let folder = tempfile::tempdir().unwrap();
     let make = [

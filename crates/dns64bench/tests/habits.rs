@@ -40,7 +40,7 @@ fn a_broken_pipe_ends_quietly() {
 }
 
 #[test]
-fn a_full_disk_is_said_in_a_sentence() {
+fn full_disk_gives_a_clear_error() {
     for args in [&["campaign", "show", "paper"][..], &["check", "--json"]] {
         let full = File::options().write(true).open("/dev/full").unwrap();
         let output =
@@ -52,7 +52,7 @@ fn a_full_disk_is_said_in_a_sentence() {
 }
 
 #[test]
-fn a_trial_goes_on_when_nobody_reads_its_progress() {
+fn trial_continues_with_closed_standard_error() {
     let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -112,7 +112,7 @@ fn files(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn an_interrupted_trial_shows_what_is_known_and_leaves_no_file() {
+fn interrupted_trial_shows_result_leaves_no_file() {
     let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
     for signal in ["-INT", "-TERM"] {
         let folder = tempfile::tempdir().unwrap();
@@ -147,7 +147,7 @@ fn an_interrupted_trial_shows_what_is_known_and_leaves_no_file() {
 }
 
 #[test]
-fn an_interrupted_search_says_what_passed_and_how_it_goes_on() {
+fn interrupted_search_reports_rates_and_resume() {
     let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
     let folder = tempfile::tempdir().unwrap();
     let range =
@@ -168,7 +168,7 @@ fn an_interrupted_search_says_what_passed_and_how_it_goes_on() {
 }
 
 #[test]
-fn an_interrupted_self_test_says_what_passed() {
+fn interrupted_self_test_reports_passed_rate() {
     let auth = Server::start(&["auth", "--aaaa-share", "1"]);
     let folder = tempfile::tempdir().unwrap();
     let args = ["self-test", "--server", &auth.address, "--for-rate", "300"];
@@ -179,7 +179,7 @@ fn an_interrupted_self_test_says_what_passed() {
 }
 
 #[test]
-fn a_self_test_without_aaaa_records_says_what_is_wrong() {
+fn self_test_without_aaaa_records_gives_reason() {
     let auth = Server::start(&["auth"]);
     let args = ["self-test", "--server", &auth.address, "--for-rate", "100", "--duration", "1s"];
     let output = run(&args);
@@ -189,7 +189,7 @@ fn a_self_test_without_aaaa_records_says_what_is_wrong() {
 }
 
 #[test]
-fn an_interrupted_closed_loop_shows_what_is_known() {
+fn interrupted_closed_loop_shows_result() {
     let dut = Server::start(&["reference-dut", "--capacity", "1000000"]);
     let folder = tempfile::tempdir().unwrap();
     let lines = folder.path().join("lines");
@@ -221,7 +221,7 @@ fn an_interrupted_closed_loop_shows_what_is_known() {
 }
 
 #[test]
-fn the_older_tools_show_what_is_known_when_interrupted() {
+fn interrupted_older_tools_show_partial_results() {
     let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
     let (address, port) = dut.address.rsplit_once(':').unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -244,7 +244,7 @@ fn the_older_tools_show_what_is_known_when_interrupted() {
 }
 
 #[test]
-fn addresses_rates_and_times_are_read_as_people_write_them() {
+fn common_forms_of_addresses_rates_times_parse() {
     let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
     let port = dut.address.rsplit(':').next().unwrap();
     let server = format!("localhost:{port}");
@@ -308,7 +308,7 @@ fn on_a_terminal(environment: &[(&str, &str)], args: &[&str]) -> String {
 }
 
 #[test]
-fn verdicts_and_marks_are_coloured_on_terminals_of_who_does_not_object() {
+fn terminal_output_is_coloured_unless_disabled() {
     let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
     let measure = [
         "measure",
@@ -338,7 +338,7 @@ fn verdicts_and_marks_are_coloured_on_terminals_of_who_does_not_object() {
 }
 
 #[test]
-fn check_stops_a_script_if_it_is_asked_to() {
+fn check_strict_returns_status_4() {
     let output = common::run(&["check", "--json"]);
     let environment: Value = serde_json::from_slice(&output.stdout).unwrap();
     let concerns = environment["findings"]
@@ -357,7 +357,7 @@ fn check_stops_a_script_if_it_is_asked_to() {
 }
 
 #[test]
-fn every_command_tells_its_version() {
+fn every_command_prints_its_version() {
     for command in ["measure", "search", "campaign", "auth", "queryfile"] {
         let output = common::run(&[command, "--version"]);
         assert!(output.status.success(), "{}", show(&[command], &output));
@@ -395,7 +395,7 @@ fn holders() -> Vec<String> {
 }
 
 #[test]
-fn a_lab_that_cannot_be_noted_is_not_begun_and_one_that_is_not_up_is_not_taken_down() {
+fn unrecordable_lab_does_not_start() {
     if Command::new("ip").arg("-V").output().is_err() {
         return testbed::skip("labs that cannot be noted", "needs ip(8)");
     }

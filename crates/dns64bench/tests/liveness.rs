@@ -21,7 +21,7 @@ fn ends(args: &[&str], status: i32, words: &[&str]) {
 }
 
 #[test]
-fn nobody_at_an_address_is_said_at_once_by_every_command() {
+fn every_command_reports_an_absent_server() {
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal.jsonl");
     let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
@@ -58,7 +58,7 @@ fn nobody_at_an_address_is_said_at_once_by_every_command() {
 }
 
 #[test]
-fn silence_is_told_from_refusal() {
+fn silence_and_refusal_are_distinguished() {
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap().to_string();
     let args = ["measure", "--server", &address, "--rate", "100", "--duration", "60s"];
@@ -129,7 +129,7 @@ fn a_block_without_spare_names_takes_any_reply() {
 }
 
 #[test]
-fn a_server_that_dies_in_a_search_ends_it_and_the_search_goes_on_when_it_is_back() {
+fn search_resumes_after_a_server_crash() {
     let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
     let address = dut.address.clone();
     let folder = tempfile::tempdir().unwrap();

@@ -34,7 +34,7 @@ fn printed(schema: &'static str, args: &[&str]) -> Value {
 }
 
 #[test]
-fn what_is_printed_is_as_its_schema_says() {
+fn printed_objects_match_their_schemas() {
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("j.jsonl");
     let journal = journal.to_str().unwrap();

@@ -196,7 +196,7 @@ fn queries_leave_from_many_addresses() {
 }
 
 #[test]
-fn nothing_is_sent_where_source_addresses_are_not_local() {
+fn non_local_source_addresses_send_nothing() {
     let server = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = server.local_addr().unwrap().to_string();
     let begin = ["--server", &address, "--source-addresses", "192.0.2.0/24"];
@@ -288,7 +288,7 @@ fn a_plan_that_is_none_is_bad_usage() {
 }
 
 #[test]
-fn a_self_test_vouches_for_a_single_trial() {
+fn self_test_validates_a_single_trial() {
     let folder = tempfile::tempdir().unwrap();
     let [status, file] =
         ["status", "test.json"].map(|name| folder.path().join(name).to_string_lossy().into_owned());
@@ -370,7 +370,7 @@ fn loss_is_the_same_for_the_same_seed() {
 }
 
 #[test]
-fn bad_usage_says_what_would_be_right() {
+fn usage_errors_show_the_correct_form() {
     for (args, words) in [
         (&["measure", "--server", "[::1]:1", "--rate", "0"][..], "1 to 100000000"),
         (

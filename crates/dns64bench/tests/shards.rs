@@ -129,7 +129,7 @@ fn queries_of(folder: &Path, shards: &[&str], more: &[&str]) -> Option<BTreeSet<
 }
 
 #[test]
-fn three_testers_ask_what_one_would_ask() {
+fn three_testers_send_the_queries_of_one() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let seed = ["--seed", "7"];
@@ -218,7 +218,7 @@ fn three_testers_have_one_verdict() {
 }
 
 #[test]
-fn testers_that_end_early_or_stall_spoil_the_trial() {
+fn early_end_or_stall_invalidates_the_trial() {
     let folder = tempfile::tempdir().unwrap();
     let server = UdpSocket::bind("127.0.0.1:0").unwrap();
     server.set_read_timeout(Some(testbed::LAST_RESORT)).unwrap();
@@ -277,7 +277,7 @@ fn a_slurm_job_without_a_verdict_ends_with_status_4() {
 }
 
 #[test]
-fn who_comes_too_late_or_asks_for_what_cannot_be_sends_nothing() {
+fn late_or_impossible_shard_sends_nothing() {
     let folder = tempfile::tempdir().unwrap();
     for (shard, start, words) in [
         ("0/2", "2020-01-01T00:00:00Z", "that is past"),

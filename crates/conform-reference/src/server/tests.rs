@@ -80,7 +80,7 @@ fn ttls(reply: &Message) -> Vec<u32> {
 }
 
 #[test]
-fn rfc_6147_5_1_what_is_made_of_what() {
+fn rfc_6147_5_1_synthesis() {
     let pair = Pair::new(|_| {});
     let v4 = "v4-1-2-3-4";
     let own = "v6-20010db8000000000000000000000001";
@@ -144,7 +144,7 @@ fn rfc_6147_5_1_7_ttls() {
 }
 
 #[test]
-fn rfc_2308_5_what_is_kept() {
+fn rfc_2308_5_caching() {
     let pair = Pair::new(|_| {});
     let labels = "x1.v4-1-2-3-4.ttl-60";
     assert_eq!(ttls(&pair.aaaa(labels)), [60]);
@@ -161,7 +161,7 @@ fn rfc_2308_5_what_is_kept() {
 }
 
 #[test]
-fn rfc_6147_5_1_3_silence_is_over_before_the_stub_gives_up() {
+fn rfc_6147_5_1_3_reply_before_stub_timeout() {
     let pair = Pair::new(|_| {});
     thread::scope(|scope| {
         scope.spawn(|| {

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_are_found_in_any_letter_case_and_keep_their_own() {
+    fn lookup_ignores_letter_case_and_preserves_it() {
         let log = Log::new();
         note(&log, "x1.Conform.Example");
         note(&log, "x2.conform.example");

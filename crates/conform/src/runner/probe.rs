@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_prefix_itself_holds_the_address_the_pair_decides() {
+    fn ambiguous_prefix_is_resolved_by_both_addresses() {
         let holds = ["2001:db8:c000:aa::192.0.0.170", "2001:db8:c000:aa::192.0.0.171"];
         assert_eq!(found(&holds), ["2001:db8:c000:aa::/96"]);
         assert!(found(&holds[..1]).is_empty(), "alone it may be either");

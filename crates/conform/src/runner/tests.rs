@@ -148,7 +148,7 @@ fn a_server_that_replies_to_nothing_is_an_error() {
 }
 
 #[test]
-fn a_server_that_hides_its_prefix_needs_to_be_told() {
+fn hidden_prefix_must_be_given() {
     let plain = Fake::start(|query| Some(query.response()));
     let mut settings = plain.settings(LONG);
     let error = run_checks(&settings, &[CHECK]).unwrap_err();
@@ -249,7 +249,7 @@ fn a_panic_of_a_script_is_no_verdict_on_the_server() {
 }
 
 #[test]
-fn what_is_missing_is_said() {
+fn missing_requirements_are_reported() {
     let fake = Fake::start(dns64);
     let all = [
         needing("a-zone", &[Need::Zone]),
@@ -352,7 +352,7 @@ fn a_zone_that_the_server_does_not_know_is_an_error() {
 }
 
 #[test]
-fn the_view_of_another_far_side_is_an_error() {
+fn view_of_another_authority_is_an_error() {
     let fake = Fake::start(dns64);
     let settings = Settings { zone: Some(name("conform.example")), ..fake.settings(LONG) };
     let check = needing("a", &[Need::Zone, Need::View]);
@@ -365,7 +365,7 @@ fn the_view_of_another_far_side_is_an_error() {
 
 /// Behaves like a server that has marked its only upstream down for a while.
 #[test]
-fn servfail_is_tried_again_before_the_checks_that_trouble_the_server() {
+fn servfail_is_retried_before_troubling_checks() {
     let mut asked = 0;
     let fake = Fake::start(move |query| {
         let mut reply = dns64(query)?;
@@ -460,7 +460,7 @@ fn checks_run_together_up_to_the_bound_and_some_alone() {
 }
 
 #[test]
-fn what_has_not_begun_when_the_user_wants_to_stop_is_not_tried() {
+fn interruption_leaves_remaining_checks_untried() {
     let fake = Fake::start(dns64);
     let checks =
         ["rfc1-1-first", "rfc1-1-second", "hardening-overload-x"].map(|id| of(id, |_| Ok(())));

@@ -132,7 +132,7 @@ mod tests {
     use crate::message::{Flags, name, rcode};
 
     #[test]
-    fn what_dig_cannot_send_is_repeated_as_octets() {
+    fn queries_beyond_dig_are_repeated_as_octets() {
         let server = "[2001:2::1]:53".parse().unwrap();
         let sent = crate::trial::Sent::Octets(vec![0, 0x1f, 0xc0]);
         let silent = Exchange {

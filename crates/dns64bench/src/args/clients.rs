@@ -408,7 +408,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_drop_ins_are_consistent_and_have_the_originals_defaults() {
+    fn older_tools_have_the_original_defaults() {
         Resperf::command().debug_assert();
         Dns64perf::command().debug_assert();
         let r = Resperf::parse_from(["resperf"]);

@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_says_its_version() {
+    fn every_command_has_a_version_option() {
         for (words, command) in commands() {
             let version = command.get_arguments().any(|arg| arg.get_id() == "version");
             assert!(version, "{words} has no --version");

@@ -506,7 +506,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_become_of_a_server_is_told() {
+    fn server_state_is_part_of_the_error() {
         let folder = tempfile::tempdir().unwrap();
         let start = |script: &str, address| {
             let typed = ["/bin/sh", "-c", script].map(str::to_owned);
@@ -601,7 +601,7 @@ mod tests {
     }
 
     #[test]
-    fn the_self_test_sends_as_the_trials_that_it_vouches_for() {
+    fn self_test_has_the_send_settings_of_the_trials() {
         let address = "[::1]:5353".parse().unwrap();
         let plan = self_test_plan(address, "/run/status");
         for stage in &STAGES {

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn ready_plans_and_the_shipped_configuration_are_valid() {
+    fn built_in_plans_and_example_match_their_schemas() {
         let plan = schema_of("plan");
         for (name, text) in campaign::plan::READY {
             assert_eq!(fault(&plan, &toml(text)), None, "{name}");
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn an_editor_sees_what_is_wrong() {
+    fn editor_schema_detects_errors() {
         let (plan, dns64d) = (schema_of("plan"), schema_of("dns64d"));
         for wrong in [
             "name = 'x'\n",

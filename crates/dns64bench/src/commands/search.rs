@@ -261,7 +261,7 @@ mod tests {
     use method::search::SearchRange;
 
     #[test]
-    fn a_short_trial_of_an_mlrsearch_is_no_rate_that_passed() {
+    fn short_mlrsearch_trial_is_not_reported_as_passed() {
         let trial = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1));
         let range =
             SearchRange { min: Qps(1), max: Qps(9), resolution: Qps(1), invalid_retries: 0 };

@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn invalid_trials_are_counted_by_their_most_frequent_reason() {
+    fn invalid_trials_report_most_frequent_reason() {
         let plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(100));
         let valid =
             TrialResult::simulated(&plan, Counts { sent: 9, valid: 9, ..Counts::default() });

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn one_random_port_for_each_clients_query_cannot_be_guessed() {
+    fn one_random_port_per_client_query_is_accepted() {
         let judge = |ports: &[[u16; 2]]| {
             cannot_be_guessed(&of_names(&asked_from(ports), |asked| asked.source.port()))
         };

@@ -95,7 +95,7 @@ fn records_of_a_name() {
 }
 
 #[test]
-fn additional_data_that_does_not_fit_is_left_out_without_tc() {
+fn additional_data_is_omitted_without_tc() {
     let reply = ask("x.mx.many-60", Rtype::MX);
     assert_eq!(reply.additional.len(), 60);
     let fitting = |limit| Message::parse(&fit(&reply, false, limit)).unwrap();
@@ -122,7 +122,7 @@ fn records_of_other_types() {
 }
 
 #[test]
-fn apexes_and_what_is_outside() {
+fn apexes_and_names_outside() {
     let ns = "A 300 192.0.2.53";
     assert_eq!(short(&ask("ns", Rtype::A).answer), [format!("ns.@ {ns}")]);
     for apex in [ZONE.to_owned(), format!("b.{ZONE}"), format!("nsec3.{ZONE}"), ".".to_owned()] {
@@ -364,7 +364,7 @@ fn fates() {
 }
 
 #[test]
-fn replies_over_udp_are_no_longer_than_the_client_takes() {
+fn udp_replies_respect_the_client_limit() {
     for (payload, fits) in [(None, 20), (Some(100), 20), (Some(600), 25), (Some(4096), 60)] {
         let edns = payload.map(|payload| Edns { payload, ..Edns::default() });
         let ask = |count: usize, tcp| {
@@ -449,7 +449,7 @@ fn signatures(reply: &Message) -> Vec<(Rtype, bool, bool)> {
 }
 
 #[test]
-fn signatures_are_as_the_zone_says() {
+fn signatures_follow_the_zone() {
     use Rtype as T;
     for (labels, qtype, covered) in [
         ("x.v4-1-2-3-4.v4-1-2-3-3", T::A, vec![T::A]),

@@ -89,7 +89,7 @@ fn a_forged_reply_comes_first() {
 }
 
 #[test]
-fn some_names_are_told_over_tcp_only() {
+fn some_names_are_answered_over_tcp_only() {
     let far = far();
     let cut = over_udp(&far, "x1.all-tc.v4-1-2-3-4", PATIENCE).unwrap();
     assert!(cut.flags.tc && cut.answer.is_empty());
@@ -101,7 +101,7 @@ fn some_names_are_told_over_tcp_only() {
 }
 
 #[test]
-fn log_and_status_say_what_was_asked() {
+fn log_and_status_contain_the_queries() {
     let far = far();
     over_udp(&far, "X1.all-silent", SILENCE);
     over_tcp(&far, &["x1.v4-1-2-3-4", "x2.v4-1-2-3-4"]);
@@ -123,7 +123,7 @@ fn log_and_status_say_what_was_asked() {
 }
 
 #[test]
-fn it_ignores_what_is_no_query_and_stops_when_dropped() {
+fn non_queries_are_ignored_and_drop_stops_the_server() {
     let far = far();
     let address = far.addresses()[0];
     let mut response = query("x1.v4-1-2-3-4");
