@@ -195,7 +195,7 @@ mod tests {
     const SPOILED: [(u64, &str); 3] = [(9_000, "passed"), (9_500, "invalid"), (9_500, "invalid")];
 
     #[test]
-    fn only_what_is_near_the_truth_and_never_passed_above_it_is_certified() {
+    fn certification_requires_accurate_results() {
         let judge = |median, trials: &[_]| status(median, trials, None);
         assert_eq!((judge(9_960.0, &FINE), judge(10_040.0, &FINE)), (0, 0));
         assert_eq!((judge(9_940.0, &FINE), judge(10_060.0, &FINE)), (1, 1));
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_that_fails_where_it_should_pass_is_told() {
+    fn trials_failing_below_capacity_are_reported() {
         let trial = |rate: u64| json!({ "rate": rate, "verdict": "failed", "reasons": ["2 lost"] });
         let trials = [trial(9_949), trial(9_951), trial(10_001)];
         let row = Row::read(&json!({ "median": 9_948.0, "trials": trials }), 10_000).unwrap();
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_was_held_up_explains_too_little_and_never_too_much() {
+    fn stalled_server_excuses_only_low_results() {
         let judge = |median, trials: &[_]| status(median, trials, Some("its socket was full"));
         assert_eq!(judge(9_940.0, &FINE), 3);
         assert_eq!(judge(9_960.0, &FINE), 0, "what is found all the same is found");

@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_beside_the_next_ends_before_the_one_after() {
+    fn parallel_check_ends_before_the_one_after_next() {
         static ENDED: Mutex<Vec<&str>> = Mutex::new(Vec::new());
         fn ended(name: &'static str) -> Result<Ended> {
             ENDED.lock().unwrap().push(name);

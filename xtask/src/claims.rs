@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missed_claim_and_a_spoiled_one_are_no_success() {
+    fn missed_and_unmeasured_claims_are_no_success() {
         let hold = |found: &[Result<f64, String>]| {
             let mut claims = Claims::default();
             found
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_saved_has_the_command_the_host_and_the_raw_data() {
+    fn saved_file_has_command_host_and_raw_data() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("saved.json");
         let mut claims = Claims::default();

@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_policy_of_somebody_else_is_left_as_it_is() {
+    fn foreign_policy_file_remains() {
         let folder = tempfile::tempdir().unwrap();
         let policy = folder.path().join("policy-rc.d");
         fs::write(&policy, "#!/bin/sh\nexit 104\n").unwrap();

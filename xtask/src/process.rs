@@ -348,7 +348,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_are_done_and_no_more_than_so_many_at_the_same_time() {
+    fn jobs_all_run_within_the_parallel_limit() {
         let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let mut done = at_the_same_time(2, 0..50, |n| {
             most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_original_timing_loses_what_each_wait_runs_over_and_makes_up_for_it_at_the_end() {
+    fn original_timing_lags_and_catches_up_at_the_end() {
         // Table I: 90 ns too much per query at 250 000 queries/s are 24 450 queries in 100 ms
         // instead of 25 000.
         let windows = per_window(&simulate(Timing::Original, 250_000, 250_000, 1_000, 90));

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reference_dut_that_was_too_slow_says_so() {
+    fn slow_reference_dut_reports_its_reason() {
         let of = |drops: u64, refused: u64, wait: u64| {
             let counters =
                 json!({ "socket_drops": drops, "refused": refused, "longest_wait_us": wait });
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn who_listens_is_seen() {
+    fn listening_sockets_are_detected() {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = socket.local_addr().unwrap().port();
         let table = || output("cat", &["/proc/net/udp", "/proc/net/udp6"], PATIENCE).unwrap();

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn watching_ends_with_what_is_watched() {
+    fn watching_ends_with_the_function() {
         let cpus = allowed_cpus();
         let (returned, pause) = watched(&cpus, || 7);
         assert_eq!(returned, 7);

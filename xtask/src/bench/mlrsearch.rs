@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_is_what_lies_within_the_width_or_among_searches_that_fail_by_chance() {
+    fn results_agree_within_width_or_scatter() {
         let same = |failing: f64, halving: &[u64], mlrsearch: &[u64]| {
             let server = Searched { capacity: 1_027, failing, port: 0 };
             is_found(&server, &found(halving), &found(mlrsearch))
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn the_capacity_is_what_is_found_to_two_widths() {
+    fn found_capacity_is_within_two_widths() {
         let server = Searched { capacity: 1_027, failing: 0.0, port: 0 };
         let is_true = |rate| is_true(&server, &found(&[rate]));
         assert!(is_true(1_017) && is_true(1_027), "the width is 5");
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_lost_queries_for_want_of_cpu_time_spoils_the_comparison() {
+    fn lack_of_cpu_time_invalidates_the_comparison() {
         let of = |drops: u64| {
             let waited = json!({ "socket_drops": drops, "refused": 0, "longest_wait_us": 999_999 });
             ensure_was_served(&waited.to_string())

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notices_name_what_is_linked_and_nothing_else() {
+    fn notices_list_linked_packages_only() {
         let text = third_party().unwrap();
         for name in ["clap 4", "domain 0", "tokio 1"] {
             assert!(text.lines().any(|line| line.starts_with(name)), "{name} is missing");

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn seeds_are_told_from_findings_by_their_names() {
+    fn seeds_and_findings_differ_by_name() {
         assert!(is_found(Path::new("x/df588fc0dc7e20f6be1cd5f88735ae363140630f")));
         assert!(!is_found(Path::new("x/alias-long-ttl")) && !is_found(Path::new("x/df588fc0")));
     }

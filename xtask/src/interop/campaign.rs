@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_burns_the_cpu_of_authdns_is_no_bound_for_a_fast_server() {
+    fn slow_client_is_no_bound_for_a_fast_server() {
         let rates = |found| {
             [
                 ("dns64d", found, seen(39_039.0, 101_992.0)),

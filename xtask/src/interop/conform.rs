@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_tried_is_no_pass() {
+    fn untried_check_is_no_pass() {
         let outcome = |id: &str, level: &str, verdict: &str| json!({ "id": id, "level": level, "verdict": verdict });
         let mut opposed = outcome("d", "should", "failed");
         opposed["contradicts"] = "e".into();

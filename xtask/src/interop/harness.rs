@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn dnsperf_is_believed_only_if_all_replies_are_noerror() {
+    fn dnsperf_counts_only_if_all_replies_are_noerror() {
         let said = |completed: &str, codes: &str| {
             super::all_noerror(&format!(
                 "Statistics:\n\n  Queries sent:         4000\n  Queries completed:    {completed}\n  \

@@ -80,7 +80,7 @@ mod tests {
     use crate::process::wait_until;
 
     #[test]
-    fn threads_are_seen_where_they_may_run_and_other_claims_are_refused() {
+    fn observed_cpus_must_equal_claimed_cpus() {
         let one = net::affinity::allowed_cpus()[0].0;
         let sleep = "97.314";
         let is_it =

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skipped_test_fails_the_run_only_where_it_is_required() {
+    fn skipped_test_fails_the_run_only_if_required() {
         let first: Vec<&str> = Tier::First.required().collect();
         let tally = |names: &[&'static str]| {
             let mut tally = Tally::default();

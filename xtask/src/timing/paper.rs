@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_model_of_the_paper_comes_out_of_its_own_numbers() {
+    fn paper_model_reproduces_its_own_numbers() {
         let all: Vec<Sending> =
             [50_000, 200_000, 250_000].map(|rate| slow(Sender::Original, rate, 90.0)).into();
         let table = table_1(&all, 2);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_are_counted_from_the_start_and_what_is_late_lies_behind_the_end() {
+    fn windows_count_from_start_late_ones_after_end() {
         let times = [0, 9_999_999, 10_000_000, 1_000_000_000];
         let sending = Sending::of_times(Sender::Measurer, 4, 1, times.into_iter());
         assert_eq!(
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_figure_for_each_of_the_papers_and_for_ours() {
+    fn every_sender_has_its_figures() {
         let all: Vec<Sending> = Sender::ALL.map(|sender| slow(sender, 1_000, 0.0)).into();
         let files: Vec<String> = figures(&all).into_iter().map(|f| f.file).collect();
         assert_eq!(files, ["figure-2", "figure-4", "figure-5", "measurer-100ms", "measurer-10ms"]);
