@@ -19,7 +19,7 @@ use forgery::{
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "rfc5452-9.1-id",
-        title: "A forged reply with another id is not believed",
+        title: "A forged reply with another ID is not accepted",
         rfc: 5452,
         section: "9.1",
         sentence: "A resolver implementation MUST match responses to all of the following \
@@ -32,11 +32,11 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "hardening-forged-port",
-        title: "A forged reply from another port of the upstream is not believed",
+        title: "A forged reply from another port of the upstream is not accepted",
         rfc: 0,
         section: "",
-        sentence: "A reply should come from the port that was asked, not only from the address, \
-             which is all that RFC 5452 §9.1 wants of the source.",
+        sentence: "A reply should come from the port to which the query was sent, not only from \
+            its address, which is all that RFC 5452 §9.1 requires of the source.",
         level: Level::Hardening,
         needs: &[Need::Zone],
         contradicts: None,
@@ -44,7 +44,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc5452-9.1-question",
-        title: "A forged reply for another question is not believed",
+        title: "A forged reply for another question is not accepted",
         rfc: 5452,
         section: "9.1",
         sentence: "A resolver implementation MUST match responses to all of the following \
@@ -57,11 +57,11 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "hardening-forged-then-true",
-        title: "The true reply that follows a forged one is still waited for",
+        title: "After a forged reply, the server still waits for the genuine one",
         rfc: 0,
         section: "",
-        sentence: "A reply that is not to the question should be dropped, not taken as the end of \
-             the question: or anybody who guesses a port stops a name.",
+        sentence: "A reply that does not match the query should be dropped and should not end the \
+            query: otherwise, guessing a port is enough to make a name unavailable.",
         level: Level::Hardening,
         needs: &[Need::Zone],
         contradicts: None,
@@ -69,7 +69,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc5452-9.2-several-ports",
-        title: "64 names that are asked for at the same time come from several source ports",
+        title: "Queries for 64 names at the same time use several source ports",
         rfc: 5452,
         section: "9.2",
         sentence: "Resolver implementations MUST: … Use multiple different source ports \
@@ -81,13 +81,13 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "hardening-many-ports",
-        title: "32 upstream queries that are outstanding at the same time, but did not leave \
-             together, have at least 16 source ports",
+        title: "32 upstream queries that are in flight at the same time, but were not sent \
+            together, use at least 16 source ports",
         rfc: 0,
         section: "",
-        sentence: "Most of the queries that are outstanding at the same time should have different \
-             source ports: a forger who finds the port of one query should not know the others. \
-             Queries that leave together may share a port.",
+        sentence: "Most of the queries that are in flight at the same time should have different \
+            source ports: a forger that finds the port of one query should not have those of the \
+            others. Queries that are sent together may share a port.",
         level: Level::Hardening,
         needs: &[Need::Zone, Need::View],
         contradicts: None,
@@ -95,7 +95,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc5452-9.2-ports-unpredictable",
-        title: "Source ports of questions that follow one another cannot be guessed",
+        title: "Source ports of consecutive queries are unpredictable",
         rfc: 5452,
         section: "9.2",
         sentence: "Resolver implementations MUST: … Use an unpredictable source port for outgoing \
@@ -108,7 +108,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc5452-9.2-ids-unpredictable",
-        title: "Ids of questions that follow one another cannot be guessed",
+        title: "IDs of consecutive queries are unpredictable",
         rfc: 5452,
         section: "9.2",
         sentence: "Resolver implementations MUST: … Use an unpredictable query ID for outgoing \
@@ -120,7 +120,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc5452-9.2-ids-own",
-        title: "Ids of questions are not those of the client's queries",
+        title: "IDs of upstream queries are not those of the client's queries",
         rfc: 5452,
         section: "9.2",
         sentence: "Resolver implementations MUST: … Use an unpredictable query ID for outgoing \
@@ -132,11 +132,11 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "hardening-out-of-zone",
-        title: "Addresses for a name of the zone above are neither passed on nor kept",
+        title: "Addresses for a name of the parent zone are neither returned nor cached",
         rfc: 0,
         section: "",
-        sentence: "Only data of the domain for which the question was meant should be accepted \
-             (RFC 5452 §6), from a forwarder too: which may be lied to.",
+        sentence: "A server should accept only data of the domain for which it sent the query (RFC \
+            5452 §6), also from a forwarder, which may itself receive forged data.",
         level: Level::Hardening,
         needs: &[Need::Zone],
         contradicts: None,
@@ -144,11 +144,11 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "hardening-mixed-types",
-        title: "A records in an answer for AAAA, and AAAA records in one for A, are not passed on",
+        title: "A records in an answer for AAAA, and AAAA records in one for A, are not returned",
         rfc: 0,
         section: "",
-        sentence: "An answer should have records of the type that was asked for; a reply that has \
-             others as well is one without them, or none.",
+        sentence: "An answer should have records of the queried type. A reply that also has others \
+            should be treated as one without them, or as no reply.",
         level: Level::Hardening,
         needs: &[Need::Zone],
         contradicts: None,
@@ -156,7 +156,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc4343-3-letter-case",
-        title: "Names in odd letter case, from the upstream or the client, are the same names",
+        title: "Names are equal in any letter case, from the upstream and from the client",
         rfc: 4343,
         section: "3",
         sentence: "That is to say, a lookup string octet with a value in the inclusive range from \
@@ -182,7 +182,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc1034-5.3.3-bounded",
-        title: "One question for an alias of itself makes 32 questions upstream at most",
+        title: "One query for an alias of itself causes at most 32 upstream queries",
         rfc: 1034,
         section: "5.3.3",
         sentence: "Bound the amount of work (packets sent, parallel processes started) so that a \
@@ -196,7 +196,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc9520-3.1-tries",
-        title: "A question that is not answered is sent three times at most over each transport",
+        title: "An unanswered upstream query is sent at most three times over each transport",
         rfc: 9520,
         section: "3.1",
         sentence: "A resolver MUST NOT retry a given query to a server address over a given DNS \
@@ -209,7 +209,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc2308-7.1-tuple",
-        title: "That AAAA and A of a name failed is not held against its other types",
+        title: "Failures of AAAA and A of a name do not affect its other types",
         rfc: 2308,
         section: "7.1",
         sentence: "In either case a resolver MAY cache a server failure response. If it does so … \
@@ -222,11 +222,10 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "hardening-overload-answered",
-        title: "1000 clients, 250 at a time, who ask for one new name are answered",
+        title: "1000 clients, 250 at a time, that query one new name get answers",
         rfc: 0,
         section: "",
-        sentence: "A name that becomes known to all at once should be answered to all: at least 95 \
-             of 100 clients.",
+        sentence: "If many clients query a name at once, at least 95 of 100 should get the answer.",
         level: Level::Hardening,
         needs: &[Need::Zone],
         contradicts: None,
@@ -234,11 +233,11 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "hardening-overload-asked-once",
-        title: "200 clients who ask for one new name at the same time make few questions upstream",
+        title: "200 clients that query one new name at the same time cause few upstream queries",
         rfc: 0,
         section: "",
-        sentence: "Equal questions that are out at the same time should be one question: each \
-             further one is a further chance for a forger (RFC 5452 §5).",
+        sentence: "Equal upstream queries at the same time should be merged: each additional one \
+            is another chance for a forger (RFC 5452 §5).",
         level: Level::Hardening,
         needs: &[Need::Zone, Need::View],
         contradicts: None,
@@ -246,11 +245,11 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "hardening-overload-dead-names",
-        title: "Living names are answered while 100 clients wait for names that nobody answers",
+        title: "Other names are answered while 100 clients wait for names of unresponsive servers",
         rfc: 0,
         section: "",
-        sentence: "Names whose servers are dead should not take from other names what these need \
-             to be answered in time.",
+        sentence: "Names of unresponsive servers should not use up the resources that other names \
+            need for answers in time.",
         level: Level::Hardening,
         needs: &[Need::Zone],
         contradicts: None,
@@ -258,11 +257,11 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "hardening-malformed",
-        title: "Malformed queries do not end the server",
+        title: "Malformed queries do not crash the server",
         rfc: 0,
         section: "",
-        sentence: "What a client sends should never end the service of others: compression loops, \
-             lengths that lie, counts that promise more than there is.",
+        sentence: "Input from a client should never end the service for others: compression loops, \
+            wrong lengths, counts above the number of records.",
         level: Level::Hardening,
         needs: &[],
         contradicts: None,
@@ -270,11 +269,11 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "hardening-noise",
-        title: "200 datagrams of noise do not end the server",
+        title: "200 datagrams of random octets do not crash the server",
         rfc: 0,
         section: "",
-        sentence: "What a client sends should never end the service of others: random octets, and \
-             a query cut at each of its octets.",
+        sentence: "Input from a client should never end the service for others: random octets, and \
+            a query truncated at each of its octets.",
         level: Level::Hardening,
         needs: &[],
         contradicts: None,
@@ -282,11 +281,11 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "hardening-tcp-noise",
-        title: "Empty, short and broken messages over TCP do not end the server",
+        title: "Empty, short and malformed messages over TCP do not crash the server",
         rfc: 0,
         section: "",
-        sentence: "What a client sends should never end the service of others: a length of zero, a \
-             length without a message, a message without sense.",
+        sentence: "Input from a client should never end the service for others: a length of zero, \
+            a length without a message, a message of random octets.",
         level: Level::Hardening,
         needs: &[],
         contradicts: None,

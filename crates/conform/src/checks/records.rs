@@ -24,7 +24,7 @@ const NEVER_UNEQUAL: &str = "In no case may a server send an RRSet with TTLs not
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "rfc2308-3-negative-ttl",
-        title: "A denial tells the client to keep it no longer than the zone says",
+        title: "The TTL of a denial does not exceed the negative TTL of the zone",
         rfc: 2308,
         section: "3",
         sentence: "The TTL of this record is set from the minimum of the MINIMUM field of the SOA \
@@ -35,11 +35,12 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "hardening-minimum-expires",
-        title: "A denial is not used when MINIMUM of its SOA record is over, also where the \
-             upstream gave that record a longer TTL, which RFC 2308 §3 forbids",
-        sentence: "RFC 2308 §5 lets a cache count down the TTL of the SOA record only: who makes a \
-             denial sets it to MINIMUM where that is smaller. Of an upstream that does not, the \
-             smaller of the two should be taken: MINIMUM is what the zone wants.",
+        title: "A denial is not used after MINIMUM of its SOA record has expired, even if the \
+            upstream sent a longer TTL, which RFC 2308 §3 forbids",
+        sentence: "RFC 2308 §5 lets a cache count down the TTL of the SOA record only, because the \
+            server that creates a denial sets it to MINIMUM if that is smaller. If an upstream \
+            does not, the smaller of the two should be used, because MINIMUM is the choice of the \
+            zone.",
         level: Level::Hardening,
         needs: SEEN,
         script: |t| kept::denials_expire(t, "soa-300-6"),
@@ -47,7 +48,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc2308-5-soa",
-        title: "NODATA and NXDOMAIN come with the zone's SOA record",
+        title: "NODATA and NXDOMAIN contain the SOA record of the zone",
         rfc: 2308,
         section: "5",
         sentence: "As there is no record in the answer section to which this TTL can be applied, \
@@ -58,7 +59,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc2308-5-soa-ttl-expires",
-        title: "A denial is not used when the SOA record's TTL is over",
+        title: "A denial is not used after the TTL of the SOA record has expired",
         rfc: 2308,
         section: "5",
         sentence: "This TTL decrements in a similar manner to a normal cached answer and upon \
@@ -70,7 +71,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc2308-5-nodata-of-one-type",
-        title: "That there is no record of one type says nothing of another type",
+        title: "NODATA for one type does not affect another type",
         rfc: 2308,
         section: "5",
         sentence: "A negative answer that resulted from a no data error (NODATA) should be cached \
@@ -81,7 +82,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc2308-5-nxdomain-of-all-types",
-        title: "A name that does not exist is not asked for again with another type",
+        title: "A nonexistent name is not queried upstream again with another type",
         rfc: 2308,
         section: "5",
         sentence: "A negative answer that resulted from a name error (NXDOMAIN) should be cached \
@@ -93,7 +94,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc2308-5-no-soa",
-        title: "A denial without a SOA record is not kept",
+        title: "A denial without a SOA record is not cached",
         rfc: 2308,
         section: "5",
         sentence: "Negative responses without SOA records SHOULD NOT be cached as there is no way \
@@ -106,7 +107,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc2308-6-aged-soa",
-        title: "A denial that was kept has the SOA record, its TTL less the time that it was kept",
+        title: "A cached denial has the SOA record, with its TTL reduced by the time in the cache",
         rfc: 2308,
         section: "6",
         sentence: "When a server, in answering a query, encounters a cached negative response it \
@@ -119,7 +120,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc2308-8-kept",
-        title: "Denials are kept where answers are kept",
+        title: "Denials are cached if answers are cached",
         rfc: 2308,
         section: "8",
         sentence: "Negative caching in resolvers is no-longer optional, if a resolver caches \
@@ -130,7 +131,8 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc8767-4-expires",
-        title: "An answer is asked for again when its TTL is over, made ones too",
+        title: "An answer is queried upstream again after its TTL has expired, also a synthesized \
+            one",
         rfc: 8767,
         section: "4",
         sentence: "… a 32-bit unsigned integer number of seconds that specifies the duration \
@@ -143,7 +145,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc8767-4-cap",
-        title: "A TTL of 68 years becomes one of weeks at most",
+        title: "A TTL of 68 years is reduced to weeks at most",
         rfc: 8767,
         section: "4",
         sentence: "Values SHOULD be capped on the order of days to weeks, with a recommended cap \
@@ -154,7 +156,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc1035-3.2.1-zero",
-        title: "An answer with a TTL of zero is not kept",
+        title: "An answer with a TTL of zero is not cached",
         rfc: 1035,
         section: "3.2.1",
         sentence: "Zero values are interpreted to mean that the RR can only be used for the \
@@ -165,7 +167,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc1035-6.1.3-count-down",
-        title: "The TTL of an answer that was kept counts down, that of a made one too",
+        title: "The TTL of a cached answer counts down, also of a synthesized one",
         rfc: 1035,
         section: "6.1.3",
         sentence: "Inside the database, refresh timers and TTLs for cached data conceptually \
@@ -186,7 +188,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc2181-5.2-made-rrset",
-        title: "Made records have one TTL, although the A records differ",
+        title: "Synthesized records have one TTL, although those of the A records differ",
         rfc: 2181,
         section: "5.2",
         sentence: NEVER_UNEQUAL,
@@ -195,7 +197,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc2181-5.2-received-rrset",
-        title: "A records that came with several TTLs leave with one",
+        title: "A records with several TTLs are returned with one",
         rfc: 2181,
         section: "5.2",
         sentence: NEVER_UNEQUAL,
@@ -204,7 +206,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc2181-5.2-lowest",
-        title: "Of several TTLs in one RRset the lowest is the one that counts",
+        title: "If an RRset has several TTLs, the lowest is used",
         rfc: 2181,
         section: "5.2",
         sentence: "Should an authoritative source send such a malformed RRSet, the client should \
@@ -215,8 +217,8 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc1035-4.1-only-answers",
-        title: "A record of another name in the upstream's answer is neither returned nor \
-             translated",
+        title: "A record of another name in the upstream's answer is neither returned nor used for \
+            synthesis",
         rfc: 1035,
         section: "4.1",
         sentence: "The answer section contains RRs that answer the question …",
@@ -225,8 +227,8 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc2181-5.4.1-additional",
-        title: "An address that came in the additional section of MX is asked for when it is \
-             wanted",
+        title: "An address from the additional section of MX is queried upstream when a client \
+            queries it",
         rfc: 2181,
         section: "5.4.1",
         sentence: "Unauthenticated RRs received and cached from the least trustworthy of those \
@@ -239,7 +241,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc2181-9-partial",
-        title: "An answer that is not whole has TC",
+        title: "A partial answer has TC",
         rfc: 2181,
         section: "9",
         sentence: "The TC bit should be set in responses only when an RRSet is required as a part \
@@ -249,7 +251,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc2181-9-extra",
-        title: "TC is not set because addresses of an MX record's host do not fit",
+        title: "TC is not set only because addresses of an MX record's host do not fit",
         rfc: 2181,
         section: "9",
         sentence: "The TC bit should not be set merely because some extra information could have \
@@ -259,7 +261,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc2181-9-whole-over-tcp",
-        title: "RRsets of 60 and of 100 made records come whole over TCP",
+        title: "RRsets of 60 and of 100 synthesized records are complete over TCP",
         rfc: 2181,
         section: "9",
         sentence: "When a DNS client receives a reply with TC set, it should ignore that response, \
@@ -270,7 +272,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc2181-10.1-alias-alone",
-        title: "An alias gets no made record of its own",
+        title: "No record is synthesized for an alias itself",
         rfc: 2181,
         section: "10.1",
         sentence: "An alias name (label of a CNAME record) may, if DNSSEC is in use, have SIG, \
@@ -291,7 +293,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6672-3.1-cname-ttl",
-        title: "The CNAME record that follows from a DNAME record has its TTL",
+        title: "The CNAME record synthesized from a DNAME record has its TTL",
         rfc: 6672,
         section: "3.1",
         sentence: "A CNAME RR with Time to Live (TTL) equal to the corresponding DNAME RR is \
@@ -302,7 +304,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc1034-3.1-case-kept",
-        title: "The question is in the letter case of the query, also when the answer was kept",
+        title: "The question has the letter case of the query, even if the answer was cached",
         rfc: 1034,
         section: "3.1",
         sentence: "When you receive a domain name or label, you should preserve its case.",
@@ -322,7 +324,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc9460-4.2-no-failure",
-        title: "An HTTPS record is returned although the addresses of its name fail",
+        title: "An HTTPS record is returned even if the addresses of its name fail",
         rfc: 9460,
         section: "4.2",
         sentence: "Errors or anomalies in obtaining additional records MAY cause this process to \
@@ -333,7 +335,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc8482-4.1-any",
-        title: "ANY is declined, or answered with records of that name only",
+        title: "ANY is refused, or answered with records of that name only",
         rfc: 8482,
         section: "4.1",
         sentence: "A DNS responder that receives an ANY query MAY decline to provide a \

@@ -32,7 +32,9 @@ pub(super) fn loops_are_bounded(t: &mut Trial<'_>) -> Judged {
     let asked = t.name("half.loop");
     t.ask(&Message::query(&asked, Rtype::AAAA))?;
     let questions = t.was_asked(&asked)?.len();
-    expect(questions <= 32, || format!("the far side was asked {questions} times"))
+    expect(questions <= 32, || {
+        format!("the test authoritative server received {questions} queries")
+    })
 }
 
 // Failures.
@@ -49,7 +51,7 @@ pub(super) fn questions_are_asked_three_times_at_most(t: &mut Trial<'_>) -> Judg
         *questions.entry(query).or_default() += 1;
     }
     let most = questions.values().copied().max().unwrap_or(0);
-    expect(most <= 3, || format!("a question for {asked} was sent {most} times over one transport"))
+    expect(most <= 3, || format!("a query for {asked} was sent {most} times over one transport"))
 }
 
 pub(super) fn failures_are_of_a_type(t: &mut Trial<'_>) -> Judged {
@@ -95,7 +97,7 @@ pub(super) fn crowds_are_asked_for_once(t: &mut Trial<'_>) -> Judged {
     let most = of(Rtype::AAAA).max(of(Rtype::A));
     // Threads or processes without shared state may each send a query, and again after the delay.
     expect(most <= CLIENTS / 10, || {
-        format!("{CLIENTS} clients made {most} equal questions upstream")
+        format!("{CLIENTS} clients caused {most} equal upstream queries")
     })
 }
 
@@ -120,12 +122,12 @@ pub(super) fn dead_names_harm_no_others(t: &mut Trial<'_>) -> Judged {
             let reply = t.ask(&query)?;
             let took = begin.elapsed();
             expect(took < Duration::from_millis(1500), || {
-                format!("a living name took {} ms", took.as_millis())
+                format!("a responsive name took {} ms", took.as_millis())
             })?;
             reply.has_aaaa(&wanted)?;
         }
         crowd.into_iter().try_for_each(|client| {
-            client.join().expect("asking does not panic").map_err(|error| no_socket(&error))
+            client.join().expect("query threads do not panic").map_err(|error| no_socket(&error))
         })
     })
 }

@@ -32,7 +32,7 @@ fn is_poisoned(t: &Trial<'_>, reply: &Message) -> bool {
 /// Requires that the reply has no forged address. It may be an error, or lack the correct addresses: not waiting for
 /// the correct reply is another fault.
 fn is_clean(t: &Trial<'_>, reply: &Message) -> Judged {
-    expect(!is_poisoned(t, reply), || "a forged address was believed".into())
+    expect(!is_poisoned(t, reply), || "a forged address was accepted".into())
 }
 
 // Forged replies.
@@ -80,7 +80,7 @@ fn questions(t: &Trial<'_>, names: &[Name]) -> Judged<Vec<Asked>> {
     }
     questions.sort_by_key(|asked| asked.at);
     if questions.len() < names.len() / 2 {
-        return Err(Fault::NotOffered("the server does not ask over UDP".into()));
+        return Err(Fault::NotOffered("the server does not query over UDP".into()));
     }
     Ok(questions)
 }
@@ -124,10 +124,10 @@ fn commonest_step(values: &[u16]) -> (u16, usize) {
 fn has_no_pattern(what: &str, values: &[u16], least: usize) -> Judged {
     let (distinct, (step, times)) = (distinct(values), commonest_step(values));
     expect(distinct * 100 >= values.len() * least, || {
-        format!("{} questions have {distinct} different {what}s", values.len())
+        format!("{} queries have {distinct} different {what}s", values.len())
     })?;
     expect(times * 4 <= values.len(), || {
-        format!("the next {what} is {step} more in {times} of {} questions", values.len())
+        format!("the next {what} is {step} more in {times} of {} queries", values.len())
     })
 }
 
@@ -144,7 +144,7 @@ fn cannot_be_guessed(ports: &[u16]) -> Judged {
     has_no_pattern("port", ports, 25)?;
     let (low, high) = (ports.iter().min().copied(), ports.iter().max().copied());
     let range = high.zip(low).map_or(0, |(high, low)| high - low);
-    expect(range >= 4096, || format!("all ports lie in a range of {range}"))
+    expect(range >= 4096, || format!("all ports are in a range of {range}"))
 }
 
 /// Returns the source ports of the upstream queries for 64 names that are queried at the same time.
@@ -158,9 +158,7 @@ fn ports_of_a_crowd(t: &mut Trial<'_>) -> Judged<Vec<u16>> {
 /// Requires at least `least` different ports.
 fn differ(ports: &[u16], least: usize) -> Judged {
     let distinct = distinct(ports);
-    expect(distinct >= least, || {
-        format!("{} questions came from no more ports than {distinct}", ports.len())
-    })
+    expect(distinct >= least, || format!("{} queries used only {distinct} ports", ports.len()))
 }
 
 pub(super) fn ports_are_several(t: &mut Trial<'_>) -> Judged {
@@ -187,7 +185,7 @@ fn ports_of_a_queue(t: &mut Trial<'_>) -> Judged<Vec<u16>> {
             wait_for_question(t, name)?;
         }
         clients.into_iter().try_for_each(|client| {
-            let answered = client.join().expect("asking does not panic");
+            let answered = client.join().expect("query threads do not panic");
             answered.map(drop).map_err(|error| no_socket(&error))
         })
     })?;
@@ -222,7 +220,7 @@ pub(super) fn ids_are_unpredictable(t: &mut Trial<'_>) -> Judged {
     has_no_pattern("id", &ids, 75)?;
     // Each half of the range contains one of 32 IDs, except once in two thousand million runs.
     let halves = [false, true].map(|upper| ids.iter().any(|id| (*id >= 0x8000) == upper));
-    expect(halves == [true, true], || "all ids lie in one half of the range".into())
+    expect(halves == [true, true], || "all IDs are in one half of the range".into())
 }
 
 pub(super) fn ids_are_not_the_clients(t: &mut Trial<'_>) -> Judged {
@@ -230,7 +228,7 @@ pub(super) fn ids_are_not_the_clients(t: &mut Trial<'_>) -> Judged {
     let copied = questions.iter().filter(|asked| clients.contains(&asked.id)).count();
     // One may be equal by chance.
     expect(copied <= 1, || {
-        format!("{copied} of {} questions have the id of a client's query", questions.len())
+        format!("{copied} of {} upstream queries have the ID of a client's query", questions.len())
     })
 }
 
@@ -255,10 +253,10 @@ pub(super) fn aliens_are_dropped(t: &mut Trial<'_>) -> Judged {
             is_clean(t, &reply)?;
         }
         let reply = t.ask(&Message::query(&victim, Rtype::AAAA))?;
-        expect(!is_poisoned(t, &reply), || format!("the forged address of {victim} was kept"))?;
+        expect(!is_poisoned(t, &reply), || format!("the forged address of {victim} was cached"))?;
         reply.has_aaaa(&wanted)?;
         let reply = t.ask(&Message::query(&victim, Rtype::A))?;
-        expect(!is_poisoned(t, &reply), || format!("the forged address of {victim} was kept"))?;
+        expect(!is_poisoned(t, &reply), || format!("the forged address of {victim} was cached"))?;
     }
     Ok(())
 }

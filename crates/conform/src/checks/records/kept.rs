@@ -79,10 +79,10 @@ fn keeps_answers(t: &mut Trial<'_>) -> Judged<bool> {
 /// Reports denials that are not cached as a fault, if the server caches answers.
 fn denials_not_kept(t: &mut Trial<'_>, name: &Name) -> Judged {
     if keeps_answers(t)? {
-        let what = format!("the far side was asked for {name} again, although answers are kept");
+        let what = format!("{name} was queried upstream again, although answers are cached");
         return Err(Fault::Wrong(what));
     }
-    Err(Fault::NotOffered("nothing is kept, neither answers nor denials".into()))
+    Err(Fault::NotOffered("nothing is cached, neither answers nor denials".into()))
 }
 
 /// Returns the first SOA record of a denial; another check counts them.
@@ -99,7 +99,7 @@ pub(super) fn denials_are_not_prolonged(t: &mut Trial<'_>) -> Judged {
             let soa = first_soa(&reply)?;
             let seconds = soa.ttl.min(soa.minimum().unwrap_or(u32::MAX));
             expect(seconds <= 60, || {
-                format!("a client may keep the denial for {seconds} s, the zone says 60 s")
+                format!("a client may cache the denial for {seconds} s, but the zone allows 60 s")
             })?;
         }
     }
@@ -122,7 +122,7 @@ pub(super) fn denials_expire(t: &mut Trial<'_>, soa: &str) -> Judged {
     let asking = both_denials(t, soa);
     for twice in twice(t, &asking, OVER)? {
         expect(twice.asked_again, || {
-            format!("after 7 s the denial of {} was used that may be kept for 6 s", twice.name)
+            format!("after 7 s the denial of {}, valid for 6 s, was still used", twice.name)
         })?;
     }
     Ok(())
@@ -152,11 +152,11 @@ pub(super) fn bare_denials_are_not_kept(t: &mut Trial<'_>) -> Judged {
     let asking = both_denials(t, "nosoa");
     for (twice, (_, code)) in twice(t, &asking, A_SECOND)?.iter().zip(&DENIALS) {
         if twice.second.has_rcode(*code).is_err() {
-            let why = "a denial without a SOA record is no denial here, but an error";
+            let why = "a denial without a SOA record is treated as an error here";
             return Err(Fault::NotTried(why.into()));
         }
         expect(twice.asked_again, || {
-            format!("the denial of {} was kept, although it has no SOA record", twice.name)
+            format!("the denial of {} was cached, although it has no SOA record", twice.name)
         })?;
     }
     Ok(())
@@ -166,11 +166,11 @@ pub(super) fn denials_age(t: &mut Trial<'_>) -> Judged {
     let asking = both_denials(t, "soa-300-300");
     for twice in twice(t, &asking, A_WHILE)? {
         if twice.asked_again {
-            return Err(Fault::NotOffered("denials are not kept".into()));
+            return Err(Fault::NotOffered("denials are not cached".into()));
         }
         let (first, second) = (first_soa(&twice.first)?.ttl, first_soa(&twice.second)?.ttl);
         expect(second < first.min(300), || {
-            format!("the SOA record's TTL was {first} s, and 2 s later {second} s")
+            format!("the TTL of the SOA record was {first} s, and 2 s later {second} s")
         })?;
     }
     Ok(())
@@ -190,7 +190,7 @@ pub(super) fn answers_expire(t: &mut Trial<'_>) -> Judged {
     let asking = both_answers(t, "v4-1-2-3-4.ttl-6");
     for (twice, (_, qtype)) in twice(t, &asking, OVER)?.iter().zip(&asking) {
         expect(twice.asked_again, || {
-            format!("after 7 s {qtype} was answered from an answer that may be kept for 6 s")
+            format!("after 7 s {qtype} was answered from an answer valid for 6 s")
         })?;
     }
     Ok(())
@@ -200,7 +200,7 @@ pub(super) fn long_ttls_are_capped(t: &mut Trial<'_>) -> Judged {
     let (_, reply) = t.look_up("v4-1-2-3-4.ttl-2147483647", Rtype::A)?;
     // The sentence limits how long a record may be cached.
     if !keeps_answers(t)? {
-        return Err(Fault::NotOffered("answers are not kept".into()));
+        return Err(Fault::NotOffered("answers are not cached".into()));
     }
     let days = reply.ttl(Rtype::A)? / 86_400;
     expect(days <= 31, || format!("the TTL is {days} days"))
@@ -220,7 +220,7 @@ pub(super) fn answers_age(t: &mut Trial<'_>) -> Judged {
     let asking = both_answers(t, "v4-1-2-3-4");
     for (twice, (_, qtype)) in twice(t, &asking, A_WHILE)?.iter().zip(&asking) {
         if twice.asked_again {
-            return Err(Fault::NotOffered("answers are not kept".into()));
+            return Err(Fault::NotOffered("answers are not cached".into()));
         }
         let (first, second) = (twice.first.ttl(*qtype)?, twice.second.ttl(*qtype)?);
         expect(second < first, || {

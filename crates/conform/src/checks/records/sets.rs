@@ -35,7 +35,7 @@ fn has_no_duplicate(section: &[Record]) -> Judged {
             .any(|earlier| Record { ttl: record.ttl, ..earlier.clone() } == **record)
     };
     section.iter().enumerate().find(is_repeated).map_or(Ok(()), |(_, record)| {
-        Err(Fault::Wrong(format!("the {} record of {} comes twice", record.rtype, record.owner)))
+        Err(Fault::Wrong(format!("the {} record of {} occurs twice", record.rtype, record.owner)))
     })
 }
 
@@ -45,7 +45,10 @@ pub(super) fn lowest_ttl_counts(t: &mut Trial<'_>) -> Judged {
         let highest = reply.answers(qtype).map(|record| record.ttl).max();
         let highest = highest.ok_or_else(|| Fault::Wrong(format!("there is no {qtype} record")))?;
         expect(highest <= 150, || {
-            format!("the A records came with 300 s and 150 s, and {qtype} leaves with {highest} s")
+            format!(
+                "the A records had TTLs of 300 s and 150 s, but {qtype} is returned with \
+                {highest} s"
+            )
         })?;
     }
     Ok(())
@@ -83,7 +86,7 @@ pub(super) fn additional_data_is_no_answer(t: &mut Trial<'_>) -> Judged {
     t.ask(&Message::query(&host, Rtype::A))?.has_a(&[[1, 2, 3, 4].into()])?;
     let asked = t.asked(&host)?;
     expect(asked.iter().any(|asked| asked.qtype == Rtype::A.to_int()), || {
-        format!("A of {host} was answered, but the far side was never asked for it")
+        format!("A of {host} was answered, but no query for it was sent upstream")
     })
 }
 
@@ -93,7 +96,7 @@ pub(super) fn partial_answers_say_so(t: &mut Trial<'_>) -> Judged {
     reply.has_rcode(rcode::NOERROR)?;
     let found = reply.answers(Rtype::AAAA).count();
     expect(found == whole || reply.flags.tc, || {
-        format!("there are {found} of {whole} records, and TC is not set")
+        format!("there are {found} of {whole} records, but TC is not set")
     })
 }
 
@@ -169,7 +172,7 @@ pub(super) fn letter_case_is_kept(t: &mut Trial<'_>) -> Judged {
             let echo = reply.question().map(|question| &question.name);
             let echo = echo.ok_or_else(|| Fault::Wrong("the reply has no question".into()))?;
             expect(echo.as_slice() == name.as_slice(), || {
-                format!("the question was {name}, and came back as {echo}")
+                format!("the question was {name}, and was returned as {echo}")
             })?;
         }
     }
