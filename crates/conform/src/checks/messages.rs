@@ -48,7 +48,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6891-6.1.1-not-forwarded",
-        title: "The client's OPT record does not go on to the upstream",
+        title: "The client's OPT record is not forwarded to the upstream",
         section: "6.1.1",
         sentence: "OPT RRs MUST NOT be cached, forwarded, or stored in or loaded from master \
              files.",
@@ -67,7 +67,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6891-6.1.2-unknown-option",
-        title: "An option that nobody knows is ignored, and not sent back",
+        title: "An unknown option is ignored and not returned",
         section: "6.1.2",
         sentence: "Any OPTION-CODE values not understood by a responder or requestor MUST be \
              ignored.",
@@ -85,7 +85,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6891-6.1.3-version",
-        title: "Replies say EDNS version 0, also to a query with version 1",
+        title: "Replies have EDNS version 0, even to a query with version 1",
         section: "6.1.3",
         sentence: "… the VERSION of each response SHOULD be the highest implementation level of \
              the responder.",
@@ -105,7 +105,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6891-6.2.2-fallback",
-        title: "An upstream that says FORMERR to OPT records is asked without",
+        title: "If an upstream returns FORMERR for OPT records, the query is retried without one",
         section: "6.2.2",
         sentence: "If a requestor detects that the remote end does not support EDNS(0), it MAY \
              issue queries without an OPT record.",
@@ -116,7 +116,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6891-7-no-opt",
-        title: "No reply to a query without an OPT record has one, errors neither",
+        title: "No reply to a query without an OPT record has one, not even an error",
         section: "7",
         sentence: "Lack of presence of an OPT record in a request MUST be taken as an indication \
              that the requestor does not implement any part of this specification and that the \
@@ -223,7 +223,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc1035-4.1.1-echo",
-        title: "The reply has the query's id and question",
+        title: "The reply has the ID and the question of the query",
         sentence: "This identifier is copied the corresponding reply and can be used by the \
              requester to match up replies to outstanding queries.",
         script: header::id_and_question_are_echoed,
@@ -247,7 +247,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc1035-4.1.1-aa",
-        title: "AA is not set, although the upstream has authority",
+        title: "AA is not set, although the upstream is authoritative",
         sentence: "Authoritative Answer - this bit is valid in responses, and specifies that \
              the responding name server is an authority for the domain name in question section.",
         needs: &[Need::Zone],
@@ -256,21 +256,21 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc1035-4.1.1-z",
-        title: "The bit that is reserved is zero in the reply, even if the query has it",
+        title: "The reserved bit is zero in the reply, even if the query has it",
         sentence: "Reserved for future use.  Must be zero in all queries and responses.",
         script: header::reserved_bit_is_zero,
         ..BASE
     },
     Check {
         id: "rfc1035-4.1.1-opcode",
-        title: "The reply has the query's opcode, also one that the server does not know",
+        title: "The reply has the opcode of the query, even an unknown one",
         sentence: OPCODE,
         script: header::opcode_is_copied,
         ..BASE
     },
     Check {
         id: "rfc8906-3.1.4-opcode",
-        title: "Opcodes that are not implemented are NOTIMP",
+        title: "Unimplemented opcodes get NOTIMP",
         rfc: 8906,
         section: "3.1.4",
         sentence: "NOTIMP is the expected rcode to an unknown or unimplemented opcode.",
@@ -279,28 +279,28 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "hardening-opcode-notify-update",
-        title: "NOTIFY and UPDATE of a stranger are errors, or not answered",
+        title: "NOTIFY and UPDATE from a client get an error or no reply",
         rfc: 0,
         section: "",
-        sentence: "A recursive server has no zone that a client could change or announce.",
+        sentence: "A recursive server has no zone that a client could update or announce.",
         level: Level::Hardening,
         script: header::notify_and_update_do_nothing,
         ..BASE
     },
     Check {
         id: "hardening-response-ignored",
-        title: "A response is not answered",
+        title: "A response gets no reply",
         rfc: 0,
         section: "",
-        sentence: "Two servers that answer responses send them to each other for ever, after one \
-             datagram with a forged sender.",
+        sentence: "Two servers that reply to responses send them to each other endlessly after one \
+            datagram with a forged source address.",
         level: Level::Hardening,
         script: header::responses_are_not_answered,
         ..BASE
     },
     Check {
         id: "rfc3597-3-unknown-type",
-        title: "Types that nobody knows are asked for like others",
+        title: "Queries of unknown types are resolved like others",
         rfc: 3597,
         section: "3",
         sentence: "To enable new RR types to be deployed without server changes, name servers and \
@@ -312,18 +312,18 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "hardening-classes",
-        title: "Queries of class ANY, NONE and CHAOS are replied to, and nothing is made",
+        title: "Queries of class ANY, NONE and CHAOS get a reply without synthesized records",
         rfc: 0,
         section: "",
-        sentence: "A query that is refused costs the client one round trip; one that is not \
-             answered costs it its patience.",
+        sentence: "A refused query costs the client one round trip; a query without a reply costs \
+            it the complete timeout.",
         level: Level::Hardening,
         script: header::classes_are_replied_to,
         ..BASE
     },
     Check {
         id: "rfc9619-4-two-questions",
-        title: "A query with two questions is FORMERR, or not answered",
+        title: "A query with two questions gets FORMERR or no reply",
         rfc: 9619,
         section: "4",
         sentence: "A DNS message with OPCODE = 0 and QDCOUNT > 1 MUST be treated as an incorrectly \
@@ -335,21 +335,21 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc1035-4.1.1-no-question",
-        title: "A query without a question is FORMERR, or not answered",
+        title: "A query without a question gets FORMERR or no reply",
         sentence: FORMAT_ERROR,
         script: malformed::no_question,
         ..BASE
     },
     Check {
         id: "rfc1035-4.1.1-cut-short",
-        title: "A query that ends in the middle is FORMERR, or not answered",
+        title: "A truncated query gets FORMERR or no reply",
         sentence: FORMAT_ERROR,
         script: malformed::cut_short,
         ..BASE
     },
     Check {
         id: "rfc1035-4.1-no-header",
-        title: "Fewer octets than a header are FORMERR, or not answered",
+        title: "Fewer octets than a header get FORMERR or no reply",
         section: "4.1",
         sentence: "The header section is always present.",
         script: malformed::no_header,
@@ -357,8 +357,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc1035-4.1.4-pointer",
-        title: "A question whose name points to itself, or behind itself, is FORMERR, or not \
-             answered",
+        title: "A question whose name points to itself or forward gets FORMERR or no reply",
         section: "4.1.4",
         sentence: "… an entire domain name or a list of labels at the end of a domain name is \
              replaced with a pointer to a prior occurance of the same name.",
@@ -367,7 +366,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc1035-3.1-label-length",
-        title: "A question with a label of more than 63 octets is FORMERR, or not answered",
+        title: "A question with a label of more than 63 octets gets FORMERR or no reply",
         section: "3.1",
         sentence: "The high order two bits of every length octet must be zero, and the remaining \
              six bits of the length field limit the label to 63 octets or less.",
@@ -376,7 +375,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc1035-3.1-name-length",
-        title: "A question for a name of more than 255 octets is FORMERR, or not answered",
+        title: "A question for a name of more than 255 octets gets FORMERR or no reply",
         section: "3.1",
         sentence: "To simplify implementations, the total length of a domain name (i.e., label \
              octets and label length octets) is restricted to 255 octets or less.",
@@ -385,11 +384,11 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "hardening-octets-behind",
-        title: "A query with octets behind its end is answered, FORMERR, or not answered",
+        title: "A query with octets after its end gets an answer, FORMERR or no reply",
         rfc: 0,
         section: "",
-        sentence: "Octets behind the end of a message mean nothing. They may be ignored or be \
-             called an error, but they are not a failure of the server.",
+        sentence: "Octets after the end of a message have no meaning. They may be ignored or \
+            treated as an error, but they are no failure of the server.",
         level: Level::Hardening,
         script: malformed::octets_behind,
         ..BASE

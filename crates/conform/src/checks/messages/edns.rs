@@ -110,10 +110,10 @@ pub(super) fn opt_goes_no_further(t: &mut Trial<'_>) -> Judged {
     let name = name.ok_or_else(|| Fault::NotTried("the query has no question".into()))?;
     for asked in t.was_asked(&name)? {
         expect(!asked.options.contains(&UNKNOWN), || {
-            format!("the far side got the client's option {UNKNOWN}")
+            format!("the client's option {UNKNOWN} was sent upstream")
         })?;
         expect(asked.payload != Some(ODD_PAYLOAD), || {
-            format!("the far side got the client's payload, {ODD_PAYLOAD} octets")
+            format!("the client's payload size, {ODD_PAYLOAD} octets, was sent upstream")
         })?;
     }
     Ok(())
@@ -147,7 +147,7 @@ pub(super) fn unknown_option_is_ignored(t: &mut Trial<'_>) -> Judged {
     let reply = t.ask(&query)?;
     is_answered(&reply)?;
     let echoed = reply.edns.iter().flat_map(|edns| &edns.options).any(|(code, _)| *code == UNKNOWN);
-    expect(!echoed, || format!("option {UNKNOWN} came back"))
+    expect(!echoed, || format!("option {UNKNOWN} was returned"))
 }
 
 fn with_version(mut query: Message, version: u8) -> Message {
@@ -159,7 +159,7 @@ pub(super) fn version_1_is_badvers(t: &mut Trial<'_>) -> Judged {
     let query = with_version(query(t), 1);
     let reply = t.ask(&query)?;
     reply.has_rcode(rcode::BADVERS)?;
-    expect(reply.answer.is_empty(), || "there is an answer beside BADVERS".into())
+    expect(reply.answer.is_empty(), || "there is an answer together with BADVERS".into())
 }
 
 pub(super) fn version_is_0(t: &mut Trial<'_>) -> Judged {
@@ -168,7 +168,7 @@ pub(super) fn version_is_0(t: &mut Trial<'_>) -> Judged {
         let reply = t.ask(&query)?;
         let said = reply.edns.as_ref().map(|edns| edns.version);
         expect(said == Some(0), || {
-            format!("the reply to EDNS version {version} says version {said:?}")
+            format!("the reply to EDNS version {version} has version {said:?}")
         })?;
     }
     Ok(())
@@ -207,7 +207,7 @@ pub(super) fn long_option_is_a_format_error(t: &mut Trial<'_>) -> Judged {
     octets.extend([UNKNOWN.to_be_bytes(), [0, 9]].concat());
     let (_, reply) = send(t, &octets, "a query with an option that is too long")?;
     reply.has_rcode(rcode::FORMERR)?;
-    expect(reply.opt_records == 1, || "FORMERR came without an OPT record".into())
+    expect(reply.opt_records == 1, || "FORMERR has no OPT record".into())
 }
 
 pub(super) fn truncated_reply_has_opt(t: &mut Trial<'_>) -> Judged {
@@ -215,7 +215,7 @@ pub(super) fn truncated_reply_has_opt(t: &mut Trial<'_>) -> Judged {
     query.edns.iter_mut().for_each(|edns| edns.payload = 512);
     let reply = t.ask(&query)?;
     reply.has_rcode(rcode::NOERROR)?;
-    expect(reply.flags.tc, || "60 A records came in 512 octets without TC".into())?;
+    expect(reply.flags.tc, || "60 A records were sent in 512 octets without TC".into())?;
     expect(reply.questions == query.questions, || "the question is missing".into())?;
     expect(reply.opt_records == 1, || "the OPT record is missing".into())
 }
@@ -229,7 +229,7 @@ pub(super) fn extended_errors_are_well_formed(t: &mut Trial<'_>) -> Judged {
             seen = true;
             let text = content.get(2..).map(|text| str::from_utf8(text));
             expect(matches!(text, Some(Ok(_))), || {
-                format!("the extended error is no code with UTF-8 text: {content:02x?}")
+                format!("the extended error is not a code with UTF-8 text: {content:02x?}")
             })?;
         }
     }

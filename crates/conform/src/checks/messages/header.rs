@@ -27,7 +27,7 @@ pub(super) fn rd_is_copied(t: &mut Trial<'_>) -> Judged {
         let mut query = query(t);
         query.flags.rd = rd;
         let reply = t.ask(&query)?;
-        expect(reply.flags.rd == rd, || format!("RD is {rd} in the query and not in the reply"))?;
+        expect(reply.flags.rd == rd, || format!("RD is {rd} in the query but not in the reply"))?;
     }
     Ok(())
 }
@@ -74,7 +74,7 @@ pub(super) fn opcode_is_copied(t: &mut Trial<'_>) -> Judged {
         let Some(octets) = t.send_octets(&query.octets(), SILENCE)? else { continue };
         let came = octets.get(2).map(|octet| octet >> 3 & 0xf);
         expect(came == Some(opcode), || {
-            format!("the opcode was {opcode}, and {came:?} came back")
+            format!("the opcode was {opcode}, and that of the reply is {came:?}")
         })?;
         replied = true;
     }
@@ -96,7 +96,7 @@ pub(super) fn notify_and_update_do_nothing(t: &mut Trial<'_>) -> Judged {
         let Some(octets) = t.send_octets(&query.octets(), SILENCE)? else { continue };
         let code = u16::from(octets.get(3).map_or(0, |octet| octet & 0xf));
         expect(code != rcode::NOERROR, || {
-            format!("opcode {opcode} of a stranger is {}", rcode_name(code))
+            format!("opcode {opcode} from a client is {}", rcode_name(code))
         })?;
     }
     Ok(())

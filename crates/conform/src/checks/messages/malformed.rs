@@ -29,10 +29,11 @@ fn is_refused(t: &mut Trial<'_>, octets: &[u8]) -> Judged {
     let Some(reply) = t.send_octets(octets, SILENCE)? else { return Ok(()) };
     let code = reply.get(3).map(|octet| u16::from(octet & 0xf));
     let sent = || shown(octets);
-    let code = code.ok_or_else(|| Fault::Wrong(format!("half a header came for {}", sent())))?;
-    expect(code == rcode::FORMERR, || format!("{} came for {}", rcode_name(code), sent()))?;
+    let code =
+        code.ok_or_else(|| Fault::Wrong(format!("half a header was returned for {}", sent())))?;
+    expect(code == rcode::FORMERR, || format!("{} was returned for {}", rcode_name(code), sent()))?;
     let ids_differ = octets.len() >= HEADER && reply[..2] != octets[..2];
-    expect(!ids_differ, || format!("FORMERR with another id came for {}", sent()))
+    expect(!ids_differ, || format!("FORMERR with another ID was returned for {}", sent()))
 }
 
 /// Requires that each query is rejected and that the server still answers at the end.
@@ -103,7 +104,7 @@ pub(super) fn octets_behind(t: &mut Trial<'_>) -> Judged {
         let Some(reply) = t.send_octets(&octets, SILENCE)? else { continue };
         let code = u16::from(reply.get(3).map_or(0xf, |octet| octet & 0xf));
         expect([rcode::NOERROR, rcode::FORMERR].contains(&code), || {
-            format!("{} came for {}", rcode_name(code), shown(&octets))
+            format!("{} was returned for {}", rcode_name(code), shown(&octets))
         })?;
     }
     let query = query(t);
