@@ -168,7 +168,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6052-2.2-suffix",
-        title: "What follows the IPv4 address is zero",
+        title: "The bits after the IPv4 address are zero",
         rfc: 6052,
         section: "2.2",
         sentence: "In the other cases, the remaining bits of the address constitute the suffix. \
@@ -180,7 +180,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6052-2.3-every-address",
-        title: "Each of several A records becomes an address below each prefix",
+        title: "Each of several A records gives an address below each prefix",
         rfc: 6052,
         section: "2.3",
         sentence: "Concatenate the prefix, the 32 bits of the IPv4 address, and the suffix (if \
@@ -192,7 +192,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6052-2.3-extreme-octets",
-        title: "Octets of 0 and 255 are embedded as they are",
+        title: "Octets of 0 and 255 are embedded unchanged",
         rfc: 6052,
         section: "2.3",
         sentence: "If the prefix length is less than 96 bits, insert the null octet \"u\" at the \
@@ -209,7 +209,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6052-2.3-extraction",
-        title: "A reverse name below a prefix leads to the IPv4 address in it",
+        title: "A reverse name below a prefix leads to its embedded IPv4 address",
         rfc: 6052,
         section: "2.3",
         sentence: "The IPv4 addresses are extracted from the IPv4-embedded IPv6 addresses \
@@ -222,12 +222,12 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "hardening-reverse-suffix",
-        title: "A reverse name leads to the IPv4 address whatever the suffix is",
+        title: "A reverse name leads to the IPv4 address for any suffix",
         rfc: 0,
         section: "",
-        sentence: "What RFC 6052 §2.2 says of translators (a suffix that is not zero SHOULD be \
-                   ignored) holds for reverse names as well: the packets are translated, so the \
-                   address has a name.",
+        sentence: "RFC 6052 §2.2 requires translators to ignore a suffix that is not zero \
+            (SHOULD). The same applies to reverse names: the packets are translated, so the \
+            address has a name.",
         level: Level::Hardening,
         needs: &[Need::Zone, Need::Everything],
         contradicts: None,
@@ -246,7 +246,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6052-3.1-private",
-        title: "The Well-Known Prefix takes no private address (RFC 1918)",
+        title: "The Well-Known Prefix is not used with private addresses (RFC 1918)",
         rfc: 6052,
         section: "3.1",
         sentence: NON_GLOBAL,
@@ -269,7 +269,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6052-3.1-special",
-        title: "The Well-Known Prefix takes no special-use address (RFC 5735 §3)",
+        title: "The Well-Known Prefix is not used with special-use addresses (RFC 5735 §3)",
         rfc: 6052,
         section: "3.1",
         sentence: NON_GLOBAL,
@@ -298,7 +298,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6052-3.1-shared",
-        title: "The Well-Known Prefix takes no address that providers share (RFC 6598)",
+        title: "The Well-Known Prefix is not used with shared addresses of providers (RFC 6598)",
         rfc: 6052,
         section: "3.1",
         sentence: NON_GLOBAL,
@@ -309,7 +309,8 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6052-3.1-mixture",
-        title: "Of global and private addresses the Well-Known Prefix takes the global ones only",
+        title: "For global and private addresses, the Well-Known Prefix is used with the global \
+            ones only",
         rfc: 6052,
         section: "3.1",
         sentence: NON_GLOBAL,
@@ -323,8 +324,8 @@ pub(super) const CHECKS: &[Check] = &[
         title: "A name with private addresses only gets NODATA with a SOA record",
         rfc: 0,
         section: "",
-        sentence: "Where nothing may be made of the A records the name has no AAAA records, and \
-                   the denial can be kept (RFC 2308 §5).",
+        sentence: "If nothing may be synthesized from the A records, the name has no AAAA records, \
+            and the denial can be cached (RFC 2308 §5).",
         level: Level::Hardening,
         needs: &[Need::Zone, Need::WellKnownPrefix],
         contradicts: None,
@@ -332,7 +333,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6052-3.4-neighbours",
-        title: "The Well-Known Prefix takes the global addresses next to special ones",
+        title: "The Well-Known Prefix is used with the global addresses next to special-use ones",
         rfc: 6052,
         section: "3.4",
         sentence: REPRESENTED,
@@ -343,7 +344,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6052-3.4-private",
-        title: "A Network-Specific Prefix takes private addresses as well",
+        title: "A Network-Specific Prefix is also used with private addresses",
         rfc: 6052,
         section: "3.4",
         sentence: REPRESENTED,
@@ -354,7 +355,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6052-4.2-mapped",
-        title: "No IPv4-mapped address (::ffff:0:0/96) is made",
+        title: "No IPv4-mapped address (::ffff:0:0/96) is synthesized",
         rfc: 6052,
         section: "4.2",
         sentence: "We thus eliminated the first choice, i.e., decided to not reuse the IPv4-mapped \
@@ -448,7 +449,7 @@ fn encoded(t: &mut Trial<'_>, len: u8) -> Judged {
             let wanted = placed(*prefix, *places, v4(text));
             expect(found.contains(&wanted), || {
                 let found = list(&found);
-                format!("{text} below {prefix} is {wanted}; the addresses are {found}")
+                format!("{text} below {prefix} is {wanted}, but the addresses are {found}")
             })?;
         }
     }
@@ -459,11 +460,11 @@ fn octet_u(t: &mut Trial<'_>) -> Judged {
     for text in ASYMMETRIC.into_iter().chain(["126.255.255.254"]) {
         let (_, reply) = t.aaaa(&with_a(&[text]))?;
         let found = addresses(&reply);
-        expect(!found.is_empty(), || format!("nothing is made of {text}"))?;
+        expect(!found.is_empty(), || format!("nothing is synthesized from {text}"))?;
         for address in found {
             let octet = address.octets()[8];
             expect(octet == 0, || {
-                format!("{address}, made of {text}, has {octet:#04x} in bits 64 to 71")
+                format!("{address}, synthesized from {text}, has {octet:#04x} in bits 64 to 71")
             })?;
         }
     }
@@ -487,7 +488,7 @@ fn suffix(t: &mut Trial<'_>) -> Judged {
         let begins = |address: &&Ipv6Addr| address.octets()[..end] == wanted.octets()[..end];
         let made: Vec<Ipv6Addr> = found.iter().filter(begins).copied().collect();
         expect(!made.is_empty(), || {
-            format!("no address begins as {wanted}; the addresses are {}", list(&found))
+            format!("no address begins with {wanted}; the addresses are {}", list(&found))
         })?;
         expect(made == [wanted], || {
             format!("below {prefix} the address with suffix zero is {wanted}, not {}", list(&made))
@@ -508,7 +509,7 @@ pub(super) fn apart(t: &Trial<'_>) -> Judged<Vec<Prefix>> {
     let alone = |one: &&Prefix| !all.iter().any(|other| overlap(one, other));
     let apart: Vec<Prefix> = all.iter().filter(alone).copied().collect();
     if apart.is_empty() {
-        return Err(Fault::NotOffered("all prefixes lie below each other".into()));
+        return Err(Fault::NotOffered("all prefixes are below each other".into()));
     }
     Ok(apart)
 }
@@ -565,11 +566,14 @@ fn vectors(t: &mut Trial<'_>) -> Judged {
             let wanted = Ipv6Addr::from(network(own) | behind);
             tried = true;
             expect(found.contains(&wanted), || {
-                format!("192.0.2.33 below {own} is {wanted}; the addresses are {}", list(&found))
+                format!(
+                    "192.0.2.33 below {own} is {wanted}, but the addresses are {}",
+                    list(&found)
+                )
             })?;
         }
     }
-    let why = "64:ff9b::/96 must not take 192.0.2.33, although table 2 shows it (§3.1)";
+    let why = "64:ff9b::/96 must not be used with 192.0.2.33, although table 2 shows it (§3.1)";
     if tried { Ok(()) } else { Err(Fault::NotOffered(why.into())) }
 }
 
@@ -581,7 +585,7 @@ fn left_out(t: &mut Trial<'_>, all: &[&str]) -> Judged {
         reply.has_rcode(rcode::NOERROR)?;
         let made = WELL_KNOWN.with(v4(text));
         expect(!addresses(&reply).contains(&made), || {
-            format!("{text}, which is not global, has become {made}")
+            format!("{text}, which is not global, was synthesized as {made}")
         })?;
     }
     Ok(())
@@ -611,7 +615,12 @@ fn mapped(t: &mut Trial<'_>) -> Judged {
     for text in ["1.2.3.4", "127.0.0.1"] {
         let (_, reply) = t.aaaa(&with_a(&[text]))?;
         for address in addresses(&reply) {
-            expect(address.to_ipv4_mapped().is_none(), || format!("{text} has become {address}"))?;
+            expect(address.to_ipv4_mapped().is_none(), || {
+                format!(
+                    "{text} was synthesized as \
+                {address}"
+                )
+            })?;
         }
     }
     Ok(())

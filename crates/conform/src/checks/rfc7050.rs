@@ -53,7 +53,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc7050-3-locations",
-        title: "The AAAA records of ipv4only.arpa hold a well-known address at a standard place",
+        title: "The AAAA records of ipv4only.arpa hold a well-known address at a standard position",
         rfc: 7050,
         section: "3",
         sentence: "If the well-known IPv4 addresses are not found within the standard locations \
@@ -78,7 +78,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc7050-5-same-prefix",
-        title: "The prefixes of ipv4only.arpa are those that other names get",
+        title: "The prefixes of ipv4only.arpa are those of other names",
         rfc: 7050,
         section: "5",
         sentence: "Besides choosing how many Pref64::/n prefixes to respond and what TTL to use, \
@@ -95,7 +95,7 @@ pub(super) const CHECKS: &[Check] = &[
         rfc: 0,
         section: "",
         sentence: "Hosts repeat the discovery ten seconds before the TTL expires (RFC 7050 §3); \
-                   with a TTL below that they would repeat it all the time.",
+            with a shorter TTL they would repeat it continuously.",
         level: Level::Hardening,
         needs: &[],
         contradicts: None,
@@ -136,7 +136,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc8880-7.1-letter-case",
-        title: "ipv4only.arpa is known in any letter case",
+        title: "ipv4only.arpa is recognized in any letter case",
         rfc: 8880,
         section: "7.1",
         sentence: "All DNS64 recursive resolvers MUST recognize 'ipv4only.arpa' (and all of its \
@@ -148,7 +148,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc8880-7.1-every-query",
-        title: "ipv4only.arpa is answered over TCP and without EDNS as well",
+        title: "ipv4only.arpa is also answered over TCP and without EDNS",
         rfc: 8880,
         section: "7.1",
         sentence: AUTHORITATIVE,
@@ -159,7 +159,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc8880-7.1-do",
-        title: "ipv4only.arpa is answered for clients that set DO as well",
+        title: "ipv4only.arpa is also answered for clients that set DO",
         rfc: 8880,
         section: "7.1",
         sentence: GENERATES,
@@ -181,12 +181,11 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "hardening-ipv4only-cd",
-        title: "ipv4only.arpa has its AAAA records for clients that set CD without DO as well",
+        title: "ipv4only.arpa also has its AAAA records for clients that set CD without DO",
         rfc: 0,
         section: "",
-        sentence: "Hosts that look for the prefix must not set CD (RFC 7050 §3), but RFC 8880 §7.1 \
-                   knows no exception for those that do, and no signature is spoiled: the zone has \
-                   none.",
+        sentence: "Hosts that discover the prefix must not set CD (RFC 7050 §3), but RFC 8880 §7.1 \
+            has no exception for those that do, and no signature is invalidated: the zone has none.",
         level: Level::Hardening,
         needs: &[],
         contradicts: None,
@@ -196,7 +195,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc8880-5-not-authentic",
-        title: "AAAA records of ipv4only.arpa come without AD and signatures",
+        title: "AAAA records of ipv4only.arpa have neither AD nor signatures",
         rfc: 8880,
         section: "5",
         sentence: "The path from the DNS64 recursive resolver to the ultimate client (queries for \
@@ -210,7 +209,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc8880-7.1-asks-nobody",
-        title: "Nobody is asked for ipv4only.arpa",
+        title: "No upstream query is sent for ipv4only.arpa",
         rfc: 8880,
         section: "7.1",
         sentence: "All DNS64 recursive resolvers MUST recognize 'ipv4only.arpa' (and all of its \
@@ -224,7 +223,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc8880-7.1-ds",
-        title: "The DS record of ipv4only.arpa is asked for as any other",
+        title: "The DS record of ipv4only.arpa is resolved like any other",
         rfc: 8880,
         section: "7.1",
         sentence: "Queries for the DS record are resolved the usual way to allow a client to \
@@ -247,7 +246,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc8880-7.1-below-asks-nobody",
-        title: "Nobody is asked for names below ipv4only.arpa",
+        title: "No upstream query is sent for names below ipv4only.arpa",
         rfc: 8880,
         section: "7.1",
         sentence: BELOW,
@@ -274,8 +273,8 @@ pub(super) const CHECKS: &[Check] = &[
         title: "A name that only begins with ipv4only.arpa is not special",
         rfc: 0,
         section: "",
-        sentence: "Special are the name ipv4only.arpa and what is below it (RFC 8880 §7.1), not \
-                   every name in which its labels stand.",
+        sentence: "The name ipv4only.arpa and the names below it are special (RFC 8880 §7.1), but \
+            not every name that contains its labels.",
         level: Level::Hardening,
         needs: &[Need::Zone],
         contradicts: None,
@@ -283,7 +282,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc8880-7.2-not-special",
-        title: "170.0.0.192.in-addr.arpa is asked for as any other name",
+        title: "170.0.0.192.in-addr.arpa is resolved like any other name",
         rfc: 8880,
         section: "7.2",
         sentence: "Recursive resolvers SHOULD NOT recognize these two reverse mapping names as \
@@ -295,12 +294,12 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "hardening-ipv4only-reverse",
-        title: "170.0.0.192.in-addr.arpa is ipv4only.arpa, whatever the upstream says",
+        title: "170.0.0.192.in-addr.arpa is ipv4only.arpa, whatever the upstream returns",
         rfc: 0,
         section: "",
-        sentence: "The name has one record, which is fixed (RFC 8880 §7.2): who knows the forward \
-                   name without asking, and the ip6.arpa names of its addresses (§7.2.1), can \
-                   answer this one in the same way, and spares the servers of in-addr.arpa.",
+        sentence: "The name has one fixed record (RFC 8880 §7.2). A server that answers the \
+            forward name, and the ip6.arpa names of its addresses (§7.2.1), without upstream \
+            queries can do the same here, and saves load on the servers of in-addr.arpa.",
         level: Level::Hardening,
         needs: &[Need::Zone, Need::Everything],
         contradicts: Some("rfc8880-7.2-not-special"),
@@ -347,7 +346,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc8880-7.2.1-same-rdata",
-        title: "A synthesized address has the name of the IPv4 address in it",
+        title: "A synthesized address has the name of its embedded IPv4 address",
         rfc: 8880,
         section: "7.2.1",
         sentence: "Generally, a DNS64 recursive resolver synthesizes appropriate 'ip6.arpa' \
@@ -394,7 +393,7 @@ fn locations(t: &mut Trial<'_>) -> Judged {
     expect(!found.is_empty(), || "ipv4only.arpa has no AAAA record".into())?;
     for address in found {
         expect(WELL_KNOWN.iter().any(|v4| holds(address, *v4)), || {
-            format!("{address} holds neither 192.0.0.170 nor 192.0.0.171 where RFC 6052 puts it")
+            format!("{address} holds neither 192.0.0.170 nor 192.0.0.171 at a position of RFC 6052")
         })?;
     }
     Ok(())
@@ -418,7 +417,7 @@ fn same_prefix(t: &mut Trial<'_>) -> Judged {
     let shown = addresses(&ask(t, NAME, Rtype::AAAA)?);
     let (_, reply) = t.aaaa("v4-1-2-3-4")?;
     let made = addresses(&reply);
-    expect(!made.is_empty(), || "nothing is made of 1.2.3.4".into())?;
+    expect(!made.is_empty(), || "nothing is synthesized from 1.2.3.4".into())?;
     for prefix in t.subject().prefixes {
         let is_shown = WELL_KNOWN.iter().any(|v4| shown.contains(&prefix.with(*v4)));
         let is_used = made.contains(&prefix.with(Ipv4Addr::new(1, 2, 3, 4)));
@@ -503,7 +502,7 @@ fn fresh_type(t: &Trial<'_>, of: &Name) -> Judged<Rtype> {
         .chain(65280..begin)
         .find(is_fresh)
         .map(Rtype::from_int)
-        .ok_or_else(|| Fault::NotTried("the far side was asked for every private type".into()))
+        .ok_or_else(|| Fault::NotTried("every private type was already queried upstream".into()))
 }
 
 fn asks_nobody(t: &mut Trial<'_>) -> Judged {
@@ -512,7 +511,7 @@ fn asks_nobody(t: &mut Trial<'_>) -> Judged {
     let reply = t.ask(&Message::query(&of, qtype))?;
     let asked = t.asked(&of)?;
     expect(asked.iter().all(|question| question.qtype != qtype.to_int()), || {
-        format!("the far side was asked for ipv4only.arpa {qtype}")
+        format!("a query for ipv4only.arpa {qtype} was sent upstream")
     })?;
     reply.has_rcode(rcode::NOERROR)
 }
@@ -528,8 +527,8 @@ fn delegation_signer(t: &mut Trial<'_>) -> Judged {
     if count(t)? > before {
         return Ok(());
     }
-    expect(before > 0, || "the far side was not asked for ipv4only.arpa DS".into())?;
-    Err(Fault::NotTried("the far side was asked before, so the server may remember it".into()))
+    expect(before > 0, || "no query for ipv4only.arpa DS was sent upstream".into())?;
+    Err(Fault::NotTried("the record was queried upstream before, so it may be cached".into()))
 }
 
 /// Returns a new name below ipv4only.arpa.
@@ -551,7 +550,7 @@ fn below_asks_nobody(t: &mut Trial<'_>) -> Judged {
         let reply = t.ask(&Message::query(&of, qtype))?;
         expect(reply.rcode != rcode::SERVFAIL, || format!("{of} {qtype} is SERVFAIL"))?;
         let asked = t.asked(&of)?.len();
-        expect(asked == 0, || format!("the far side was asked for {of} {asked} times"))?;
+        expect(asked == 0, || format!("{asked} queries for {of} were sent upstream"))?;
     }
     Ok(())
 }
@@ -563,7 +562,7 @@ fn denials_have_soa(t: &mut Trial<'_>) -> Judged {
         expect(soa.is_some_and(|soa| of.ends_with(&soa.owner)), || {
             let found = soa.map_or_else(|| "none".into(), |soa| format!("one of {}", soa.owner));
             format!(
-                "the denial of {of} {qtype} needs a SOA record of a zone above it and has {found}"
+                "the denial of {of} {qtype} needs a SOA record of a zone above it, but has {found}"
             )
         })?;
     }

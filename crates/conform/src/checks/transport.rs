@@ -18,7 +18,7 @@ use crate::trial::{Fault, Judge, Judged, Trial, expect};
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "rfc7766-5-tcp",
-        title: "A query over TCP gets the reply that it gets over UDP",
+        title: "A query over TCP gets the same reply as over UDP",
         rfc: 7766,
         section: "5",
         sentence: "All general-purpose DNS implementations MUST support both UDP and TCP \
@@ -30,7 +30,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc7766-5-large",
-        title: "A reply of 90 addresses arrives whole over TCP",
+        title: "A reply with 90 addresses is complete over TCP",
         rfc: 7766,
         section: "5",
         sentence: "Recursive server (or forwarder) implementations MUST support TCP so that they \
@@ -56,7 +56,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc7766-6.2.1-reuse",
-        title: "Three queries, one after the other, are answered on one connection",
+        title: "Three consecutive queries are answered on one connection",
         rfc: 7766,
         section: "6.2.1",
         sentence: "To amortise connection setup costs, both clients and servers SHOULD support \
@@ -80,7 +80,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc7766-6.2.1.1-all-answered",
-        title: "Ten pipelined queries for ten names are all answered rightly",
+        title: "Ten pipelined queries for ten names are all answered correctly",
         rfc: 7766,
         section: "6.2.1.1",
         sentence: "The server SHOULD answer all pipelined queries, even if they are received in \
@@ -103,7 +103,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc7766-7-out-of-order",
-        title: "A slow name does not hold back the reply to the next query on the connection",
+        title: "A slow name does not delay the reply to the next query on the connection",
         rfc: 7766,
         section: "7",
         sentence: "… recursive resolvers SHOULD process TCP queries in parallel and return \
@@ -115,7 +115,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc7766-7-parallel-udp",
-        title: "Slow names do not hold back replies over UDP",
+        title: "Slow names do not delay replies over UDP",
         rfc: 7766,
         section: "7",
         sentence: "Authoritative servers and recursive resolvers are RECOMMENDED to support the \
@@ -152,7 +152,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc1035-4.2.2-half-message",
-        title: "Connections with half a message do not stop other clients",
+        title: "Connections with half a message do not block other clients",
         rfc: 1035,
         section: "4.2.2",
         sentence: "The server should not block other activities waiting for TCP data.",
@@ -163,7 +163,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc1035-4.2.2-connections",
-        title: "Four connections at a time are served",
+        title: "Four simultaneous connections are served",
         rfc: 1035,
         section: "4.2.2",
         sentence: "The server should support multiple connections.",
@@ -174,7 +174,8 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc1035-4.2.1-truncated",
-        title: "Without OPT a datagram has at most 512 octets and TC, and TCP gives all",
+        title: "Without OPT a datagram has at most 512 octets and TC, and TCP gives the complete \
+            reply",
         rfc: 1035,
         section: "4.2.1",
         sentence: "Messages carried by UDP are restricted to 512 bytes (not counting the IP or UDP \
@@ -186,7 +187,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6891-6.2.3-below-512",
-        title: "A client that offers 100 octets is sent up to 512",
+        title: "A client that offers 100 octets gets up to 512",
         rfc: 6891,
         section: "6.2.3",
         sentence: "Values lower than 512 MUST be treated as equal to 512.",
@@ -197,7 +198,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6891-6.2.3-payload",
-        title: "A datagram is no longer than the client offers, and TC says that there is more",
+        title: "A datagram is no longer than the client offers, and has TC if it is not complete",
         rfc: 6891,
         section: "6.2.3",
         sentence: "The requestor's UDP payload size (encoded in the RR CLASS field) is the number \
@@ -223,7 +224,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc2181-9-a-truncated",
-        title: "A truncated reply to the question for A is asked for again over TCP",
+        title: "A truncated reply to an A query is retried over TCP",
         rfc: 2181,
         section: "9",
         sentence: "When a DNS client receives a reply with TC set, it should ignore that response, \
@@ -236,7 +237,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc2181-9-aaaa-truncated",
-        title: "A truncated reply to the question for AAAA is asked for again over TCP",
+        title: "A truncated reply to an AAAA query is retried over TCP",
         rfc: 2181,
         section: "9",
         sentence: "When a DNS client receives a reply with TC set, it should ignore that response, \
@@ -249,11 +250,11 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "hardening-upstream-tcp-only",
-        title: "An upstream that answers over TCP only makes an answer or SERVFAIL, not silence",
+        title: "An upstream that answers over TCP only causes an answer or SERVFAIL, not silence",
         rfc: 0,
         section: "",
-        sentence: "Whatever the upstream does, a client should have a reply before its patience of \
-             five seconds ends.",
+        sentence: "Whatever the upstream does, a client should have a reply within its timeout of \
+            five seconds.",
         level: Level::Hardening,
         needs: &[Need::Zone],
         contradicts: None,
@@ -261,11 +262,11 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "hardening-upstream-slow",
-        title: "An upstream that takes two seconds makes an answer or SERVFAIL, not silence",
+        title: "An upstream that takes two seconds causes an answer or SERVFAIL, not silence",
         rfc: 0,
         section: "",
-        sentence: "Whatever the upstream does, a client should have a reply before its patience of \
-             five seconds ends.",
+        sentence: "Whatever the upstream does, a client should have a reply within its timeout of \
+            five seconds.",
         level: Level::Hardening,
         needs: &[Need::Zone],
         contradicts: None,
@@ -273,12 +274,12 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "hardening-upstream-silent",
-        title: "An upstream that says nothing makes SERVFAIL within a stub's patience",
+        title: "A silent upstream causes SERVFAIL within a stub resolver's timeout",
         rfc: 0,
         section: "",
-        sentence: "A question that nobody answers should be SERVFAIL (RFC 1123 §6.1.3.3: a soft \
-             error) before the stub's patience of five seconds ends; a stub that hears nothing \
-             cannot tell that from a dead server.",
+        sentence: "An unanswered query should become SERVFAIL (RFC 1123 §6.1.3.3: a soft error) \
+            within the stub resolver's timeout of five seconds: for a stub resolver, silence looks \
+            like a dead server.",
         level: Level::Hardening,
         needs: &[Need::Zone],
         contradicts: None,
@@ -323,7 +324,7 @@ fn next_reply(t: &Trial<'_>, connection: &mut Connection, queries: &[Message]) -
         .map_err(|error| Fault::Wrong(format!("the reply is no DNS message: {error}")))?;
     let fits = |query: &Message| query.id == reply.id && query.questions == reply.questions;
     expect(reply.flags.qr && queries.iter().any(fits), || {
-        "a reply over TCP is to none of the queries on its connection".into()
+        "a reply over TCP does not belong to any query on its connection".into()
     })?;
     Ok(reply)
 }
@@ -392,7 +393,7 @@ fn tcp_is_served(t: &mut Trial<'_>) -> Judged {
         addresses
     };
     expect(tcp.rcode == udp.rcode && addresses(&tcp) == addresses(&udp), || {
-        "the reply over TCP says something else than the one over UDP".into()
+        "the reply over TCP differs from the one over UDP".into()
     })
 }
 
@@ -507,7 +508,7 @@ fn slow_names_hold_nothing_back_over_udp(t: &mut Trial<'_>) -> Judged {
         let here = Instant::now();
         let slow = asking.into_iter().filter_map(|asking| asking.join().ok().flatten());
         let before = slow.filter(|slow| *slow < here).count();
-        expect(before == 0, || format!("the reply waited for {before} slow names"))?;
+        expect(before == 0, || format!("the reply was delayed by {before} slow names"))?;
         reply.has_aaaa(&wanted)
     })
 }
@@ -567,7 +568,7 @@ fn several_connections_are_served(t: &mut Trial<'_>) -> Judged {
 fn without_opt_512_octets(t: &mut Trial<'_>) -> Judged {
     let query = offering(None, Message::query(&t.name("many-40"), Rtype::AAAA));
     let reply = t.ask(&query)?;
-    expect(reply.flags.tc, || "40 addresses do not fit into 512 octets, and TC is clear".into())?;
+    expect(reply.flags.tc, || "40 addresses do not fit into 512 octets, but TC is clear".into())?;
     fits(t, &query, 512)?;
     let wanted = many(t, 40);
     t.ask_tcp(&query)?.has_aaaa(&wanted)
@@ -591,7 +592,7 @@ fn datagrams_fit_the_client(t: &mut Trial<'_>) -> Judged {
         let query = offering(Some(payload), query);
         let reply = t.ask(&query)?;
         expect(reply.flags.tc, || {
-            format!("60 addresses do not fit into {payload} octets, and TC is clear")
+            format!("60 addresses do not fit into {payload} octets, but TC is clear")
         })?;
         fits(t, &query, usize::from(payload))?;
     }
