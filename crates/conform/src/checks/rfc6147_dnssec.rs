@@ -64,7 +64,7 @@ const WITHOUT_DO: &str = "A DNS64 (DNSSEC-aware or DNSSEC-oblivious) receives a 
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "rfc6147-5.1.1-any-bits",
-        title: "Native AAAA records are returned alone whatever DO, CD and AD are",
+        title: "Native AAAA records are returned alone for any DO, CD and AD",
         section: "5.1.1",
         sentence: "By default, DNS64 implementations MUST NOT synthesize AAAA RRs when real AAAA \
              RRs exist.",
@@ -73,7 +73,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-3-ad-query",
-        title: "AD in the query alone changes nothing: the answer is made",
+        title: "AD in the query alone has no effect: records are synthesized",
         section: "3",
         sentence: WITHOUT_DO,
         level: Level::Says,
@@ -82,7 +82,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-3-cd-alone",
-        title: "CD without DO gets the made answer, or the truth, and no error",
+        title: "CD without DO gets the synthesized answer or the original data, and no error",
         section: "3",
         sentence: WITHOUT_DO,
         level: Level::Says,
@@ -91,7 +91,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-3-do-alone",
-        title: "A server that does not validate translates unsigned names for clients with DO",
+        title: "A server that does not validate synthesizes for unsigned names and clients with DO",
         sentence: "A security-aware and non-validating DNS64 receives a query with the DO bit set \
              and the CD bit clear. … this case amounts to the same as the previous case, and no \
              validation happens.",
@@ -100,7 +100,8 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-3-cd-do",
-        title: "A server that does not validate, but knows DNSSEC, makes nothing with CD and DO",
+        title: "A server that does not validate, but supports DNSSEC, synthesizes nothing with CD \
+            and DO",
         sentence: "A security-aware and non-validating DNS64 receives a query with the DO bit set \
              and the CD bit set. In this case, the DNS64 is supposed to pass on all the data it \
              gets to the query initiator",
@@ -109,7 +110,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc4035-3.2.3-ad-not-copied",
-        title: "AD of the upstream is not copied onto made records without validation",
+        title: "Without validation, AD of the upstream is not copied to synthesized answers",
         rfc: 4035,
         section: "3.2.3",
         sentence: AUTHENTIC,
@@ -119,7 +120,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc4035-3.2.3-ad-not-echoed",
-        title: "AD of the query is not copied into replies about unsigned names",
+        title: "AD of the query is not copied to replies about unsigned names",
         rfc: 4035,
         section: "3.2.3",
         sentence: AUTHENTIC,
@@ -138,18 +139,18 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "hardening-signed-made",
-        title: "No RRSIG stands over made records, nor one over the A records that are gone",
+        title: "Neither the synthesized records nor the removed A records have an RRSIG",
         rfc: 0,
         section: "",
-        sentence: "A signature that cannot fit makes validators behind the DNS64 fail, and is of \
-             no use to others.",
+        sentence: "A signature that cannot match makes validators behind the DNS64 fail, and is \
+            useless to others.",
         level: Level::Hardening,
         script: scripts::made_not_signed,
         ..BOTH
     },
     Check {
         id: "rfc6147-5.5-cd-do",
-        title: "With CD and DO nothing is made of signed names",
+        title: "With CD and DO nothing is synthesized for signed names",
         sentence: CD_AND_DO,
         script: |t| {
             let signed = ["v4-1-2-3-4.secure", "v4-1-2-3-4.nsec3", "v4-1-2-3-4.bogus"];
@@ -160,14 +161,14 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.5-cd-do-unsigned",
-        title: "With CD and DO nothing is made of unsigned names either",
+        title: "With CD and DO nothing is synthesized for unsigned names either",
         sentence: CD_AND_DO,
         script: |t| scripts::not_made(t, &["v4-1-2-3-4", "v4-1-2-3-4.b", "hop.v4-1-2-3-4"]),
         ..VALIDATING
     },
     Check {
         id: "rfc6147-5.5-cd-do-cached",
-        title: "One client's bits do not decide what the next one gets from the cache",
+        title: "The bits of one client's query do not affect cached answers to the next client",
         sentence: CD_AND_DO,
         script: scripts::bits_and_cache,
         ..VALIDATING
@@ -181,21 +182,21 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.5-cd-do-bogus",
-        title: "With CD and DO data is returned that does not validate",
+        title: "With CD and DO, data that does not validate is returned",
         sentence: RETURN_DATA,
         script: scripts::cd_do_bogus,
         ..VALIDATING
     },
     Check {
         id: "rfc6147-5.5-bogus-denial",
-        title: "A denial of AAAA that does not validate is SERVFAIL, not a reason to translate",
+        title: "A denial of AAAA that does not validate gives SERVFAIL, and nothing is synthesized",
         sentence: NEGATIVE,
         script: |t| scripts::fails(t, &["v4-1-2-3-4.bogus", "v4-1-2-3-4.expired"], Rtype::AAAA),
         ..VALIDATING
     },
     Check {
         id: "rfc6147-5.5-bogus-native",
-        title: "AAAA records that do not validate are SERVFAIL, and A is not made use of",
+        title: "AAAA records that do not validate give SERVFAIL, and A is not used",
         sentence: INVALID,
         script: |t| {
             let both = "v4-1-2-3-4.v6-26000001000000000000000000000053";
@@ -205,7 +206,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc4035-5.5-bogus-nxdomain",
-        title: "A name error that does not validate is SERVFAIL",
+        title: "A name error that does not validate gives SERVFAIL",
         rfc: 4035,
         section: "5.5",
         sentence: "If the validation was being done to service a recursive query, the name server \
@@ -215,7 +216,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.5-plain",
-        title: "Without DO and CD, signed names are translated too",
+        title: "Without DO and CD, signed names are synthesized too",
         sentence: NEITHER,
         level: Level::Should,
         script: |t| scripts::made(t, &["v4-1-2-3-4.secure", "v4-1-2-3-4.nsec3"]),
@@ -223,7 +224,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.5-plain-insecure",
-        title: "A server that validates translates names of unsigned zones",
+        title: "A server that validates synthesizes for names of unsigned zones",
         sentence: NEITHER,
         level: Level::Should,
         script: |t| scripts::made(t, &["v4-1-2-3-4", "v4-1-2-3-4.b", "hop.v4-1-2-3-4.secure"]),
@@ -231,7 +232,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.5-plain-aliases",
-        title: "Without DO and CD, signed aliases are followed to what is translated",
+        title: "Without DO and CD, signed aliases are followed and synthesized",
         sentence: NEITHER,
         level: Level::Should,
         script: |t| scripts::made(t, &["cname.v4-1-2-3-4.secure", "dname.v4-1-2-3-4.nsec3"]),
@@ -239,7 +240,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.5-plain-wildcard",
-        title: "Without DO and CD, names from a signed wildcard are translated",
+        title: "Without DO and CD, names from a signed wildcard are synthesized",
         sentence: NEITHER,
         level: Level::Should,
         script: |t| scripts::made(t, &["wild.v4-1-2-3-4.secure", "wild.v4-1-2-3-4.nsec3"]),
@@ -254,7 +255,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.5-do",
-        title: "With DO alone, a signed name is translated, or denied with its proof",
+        title: "With DO alone, a signed name is synthesized, or denied with its proof",
         sentence: VALID,
         level: Level::May,
         script: scripts::made_or_denied,
@@ -262,7 +263,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.5-do-ad",
-        title: "What is made for a client with DO of data that validates has AD",
+        title: "Answers synthesized from validated data for a client with DO have AD",
         sentence: VALID,
         level: Level::Should,
         script: scripts::made_has_ad,
@@ -282,7 +283,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc4035-3.2.3-ad-insecure",
-        title: "Unsigned data has no AD, native or made, even if the upstream set it",
+        title: "Unsigned data has no AD, native or synthesized, even if the upstream set it",
         rfc: 4035,
         section: "3.2.3",
         sentence: AUTHENTIC,
@@ -291,7 +292,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc4035-3.2.3-ad-mixed",
-        title: "A signed alias for an unsigned name gives no AD",
+        title: "A signed alias of an unsigned name gives no AD",
         rfc: 4035,
         section: "3.2.3",
         sentence: AUTHENTIC,
@@ -310,7 +311,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc4035-3.1.3.3-wildcard",
-        title: "Native records from a wildcard come with the proof that there is no closer name",
+        title: "Native records from a wildcard have the proof that there is no closer name",
         rfc: 4035,
         section: "3.1.3.3",
         sentence: "the name server … MUST include in the Authority section an NSEC RR and \
@@ -320,7 +321,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc4035-3.2.1-do-upstream",
-        title: "The upstream is asked with DO",
+        title: "Upstream queries have DO",
         rfc: 4035,
         section: "3.2.1",
         sentence: "The resolver side of a security-aware recursive name server MUST set the DO bit \
@@ -332,7 +333,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc4035-3.2.2-cd-copied",
-        title: "CD of the query is copied into the reply",
+        title: "CD of the query is copied to the reply",
         rfc: 4035,
         section: "3.2.2",
         sentence: "The name server side MUST copy the setting of the CD bit from a query to the \
@@ -342,7 +343,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc3225-3-do-copied",
-        title: "The reply has DO as the query has it",
+        title: "The reply has the DO bit of the query",
         rfc: 3225,
         section: "3",
         sentence: "The DO bit of the query MUST be copied in the response.",
@@ -351,7 +352,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc4035-3.2.2-bad-cache-cd",
-        title: "After a failure that is cached, CD still gets the data",
+        title: "After a cached failure, a query with CD still gets the data",
         rfc: 4035,
         section: "3.2.2",
         sentence: BAD_CACHE,
@@ -361,7 +362,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc4035-3.2.2-bad-cache",
-        title: "After a client with CD got bogus data, one without CD gets SERVFAIL",
+        title: "After a client with CD received bogus data, one without CD gets SERVFAIL",
         rfc: 4035,
         section: "3.2.2",
         sentence: BAD_CACHE,
@@ -370,7 +371,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6840-5.7-ad-query",
-        title: "AD in the query asks for AD in the reply, and for no signatures",
+        title: "AD in the query requests AD in the reply, without signatures",
         rfc: 6840,
         section: "5.7",
         sentence: "This allows a requester to indicate that it understands the AD bit without also \
@@ -381,7 +382,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6840-5.8-ad-unasked",
-        title: "CD alone does not ask for AD",
+        title: "CD alone does not request AD",
         rfc: 6840,
         section: "5.8",
         sentence: "validating resolvers SHOULD only set the AD bit when a response both meets the \
@@ -405,7 +406,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6840-5.9-cd-upstream",
-        title: "A forwarder passes CD on",
+        title: "A forwarder copies CD to upstream queries",
         rfc: 6840,
         section: "5.9",
         sentence: "Section 3.2.2 of [RFC4035] requires a resolver processing a request with the CD \

@@ -32,7 +32,7 @@ const HEADER: &str = "The header fields are set according to the usual rules for
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "rfc6147-5.3.1-ptr",
-        title: "A PTR query below the prefix gets a pointer, or an alias with one behind it",
+        title: "A PTR query below the prefix gets a PTR record, or an alias of a name with one",
         sentence: EITHER,
         level: Level::Must,
         script: reverse::is_answered,
@@ -57,7 +57,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5-ptr-all-prefixes",
-        title: "PTR queries are answered below each prefix with which records are made",
+        title: "PTR queries are answered below each prefix that is used for synthesis",
         section: "5",
         sentence: "DNS64 also responds to PTR queries involving addresses containing any of the \
              IPv6 prefixes it uses for synthesis of AAAA RRs.",
@@ -88,7 +88,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.3.1-nxdomain-behind",
-        title: "No alias leads to an in-addr.arpa name that does not exist",
+        title: "No alias leads to a nonexistent in-addr.arpa name",
         sentence: ENSURE,
         level: Level::Should,
         script: |t| reverse::leads_nowhere(t, "9.9.9.250"),
@@ -111,7 +111,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.3.1-nibble-count",
-        title: "A name with 31 or 33 nibbles is no address: no alias",
+        title: "A name with 31 or 33 nibbles is no address and gets no alias",
         sentence: EXAMINE,
         level: Level::Must,
         script: reverse::wrong_in_number,
@@ -119,7 +119,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.3.1-no-nibbles",
-        title: "A name with a label that is no nibble is no address: no alias",
+        title: "A name with a label that is no nibble is no address and gets no alias",
         sentence: EXAMINE,
         level: Level::Must,
         script: reverse::no_nibbles,
@@ -127,14 +127,14 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.3.1-suffix",
-        title: "An address below the prefix with a suffix that is not zero is answered somehow",
+        title: "An address below the prefix with a non-zero suffix gets a reply",
         sentence: EXAMINE,
         script: reverse::with_suffix,
         ..REVERSE
     },
     Check {
         id: "rfc6147-5.3.1-other-addresses",
-        title: "PTR queries for addresses outside the prefixes are passed on",
+        title: "PTR queries for addresses outside the prefixes are forwarded",
         sentence: "If the address prefix does not match any Pref64::/n, then the DNS64 server MUST \
              process the query as though it were any other query; i.e., a recursive name server \
              MUST attempt to resolve the query …",
@@ -144,7 +144,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.3.2-nothing-made",
-        title: "No AAAA record of the additional section is made",
+        title: "No AAAA record of the additional section is synthesized",
         section: "5.3.2",
         sentence: "DNS64 synthesis MUST NOT be performed on any records in the additional section \
              of synthesized answers.",
@@ -154,7 +154,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.3.2-unchanged",
-        title: "A records of the additional section are passed on as they are",
+        title: "A records of the additional section are returned unchanged",
         section: "5.3.2",
         sentence: "The DNS64 MUST pass the additional section unchanged.",
         level: Level::Must,
@@ -163,7 +163,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.3.2-asked-for-later",
-        title: "The host of an MX record is translated when it is asked for",
+        title: "The address of an MX record's host is synthesized when it is queried",
         section: "5.3.2",
         sentence: "An IPv6-only client that needs a AAAA record, therefore, will send a query for \
              the necessary AAAA record if it is unable to find such a record in the additional \
@@ -173,7 +173,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.3.3-txt",
-        title: "A TXT record is returned, and nothing with it",
+        title: "A TXT record is returned alone",
         section: "5.3.3",
         sentence: UNCHANGED,
         level: Level::Must,
@@ -218,8 +218,8 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.3.3-any-after-aaaa",
-        title: "The reply to ANY contains no synthesized record after the AAAA records of the name \
-             were synthesized, also when they are in the cache",
+        title: "The reply to ANY contains no synthesized record after an AAAA query of the name, \
+            even if the synthesized records are cached",
         section: "5.3.3",
         sentence: UNCHANGED,
         level: Level::Must,
@@ -228,7 +228,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.3.3-cname",
-        title: "A query for CNAME gets the CNAME record, and nothing is made of what it leads to",
+        title: "A query for CNAME gets the CNAME record, and nothing is synthesized from its target",
         section: "5.3.3",
         sentence: UNCHANGED,
         level: Level::Must,
@@ -237,7 +237,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.3.3-denial",
-        title: "A denial of any other type is a denial, known type or not",
+        title: "A denial of any other type remains a denial, for known and unknown types",
         section: "5.3.3",
         sentence: UNCHANGED,
         level: Level::Must,
@@ -246,7 +246,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.4-question",
-        title: "The question is the client's, letter for letter",
+        title: "The question has exactly the letter case of the client's",
         section: "5.4",
         sentence: "The question section is copied from the original (initiator's) query.",
         script: reply::question,
@@ -254,7 +254,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.4-header",
-        title: "A made answer has RA and RD, no AA, no TC, NOERROR",
+        title: "A synthesized answer has RA, RD and NOERROR, and neither AA nor TC",
         section: "5.4",
         sentence: HEADER,
         script: reply::header,
@@ -262,7 +262,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.4-authority",
-        title: "The denial of AAAA does not stand beside a made answer",
+        title: "A synthesized answer does not contain the denial of AAAA",
         section: "5.4",
         sentence: "The authority and additional sections are copied from the response to the final \
              query that the DNS64 performed, and used as the basis for synthesis.",
@@ -271,7 +271,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.4-empty",
-        title: "Where there is no A record either, the client gets the denial of AAAA with its SOA",
+        title: "If there is no A record either, the client gets the denial of AAAA with its SOA",
         section: "5.4",
         sentence: "If there is an empty answer, then the DNS64 responds to the original querying \
              client with the answer the DNS64 received to the original (initiator's) query.",
@@ -291,7 +291,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.4-truncation",
-        title: "An answer that grew too long is truncated, with TC, to what the client takes",
+        title: "A synthesized answer that exceeds the client's limit is truncated, with TC",
         section: "5.4",
         sentence: "The final response from the DNS64 is subject to all the standard DNS rules, \
              including truncation [RFC1035] and EDNS0 handling [RFC2671].",

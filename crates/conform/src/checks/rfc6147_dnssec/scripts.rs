@@ -112,7 +112,7 @@ fn knows_dnssec(t: &mut Trial<'_>) -> Judged {
     if is_signed(&reply.answer, Rtype::AAAA) {
         return Ok(());
     }
-    Err(Fault::NotOffered("it passes no signatures on: it knows nothing of DNSSEC".into()))
+    Err(Fault::NotOffered("it returns no signatures: it does not support DNSSEC".into()))
 }
 
 pub(super) fn native_with_any_bits(t: &mut Trial<'_>) -> Judged {
@@ -207,7 +207,7 @@ pub(super) fn made_not_signed(t: &mut Trial<'_>) -> Judged {
 
 /// A server may return names unchanged to clients with DO (RFC 6147 §5.5, item 2).
 fn leaves_signed() -> Judged {
-    Err(Fault::NotOffered("it makes nothing of signed names for clients with DO".into()))
+    Err(Fault::NotOffered("it synthesizes nothing for signed names and clients with DO".into()))
 }
 
 /// Requires that these names have no AAAA records with CD and DO.
@@ -386,7 +386,7 @@ pub(super) fn do_upstream(t: &mut Trial<'_>) -> Judged {
     let without = t.was_asked(&name)?.into_iter().find(|asked| !asked.dnssec_ok);
     without.map_or(Ok(()), |asked| {
         let qtype = Rtype::from_int(asked.qtype);
-        Err(Fault::Wrong(format!("the question for {qtype} went upstream without DO")))
+        Err(Fault::Wrong(format!("the query for {qtype} was sent upstream without DO")))
     })
 }
 
@@ -396,10 +396,10 @@ pub(super) fn cd_upstream(t: &mut Trial<'_>) -> Judged {
     let asked = t.was_asked(&name)?;
     if asked.iter().all(|asked| !asked.rd) {
         return Err(Fault::NotOffered(
-            "it asks authoritative servers, to which CD says nothing".into(),
+            "it queries authoritative servers, for which CD has no meaning".into(),
         ));
     }
-    expect(asked.iter().all(|asked| asked.cd), || "the question went upstream without CD".into())
+    expect(asked.iter().all(|asked| asked.cd), || "the query was sent upstream without CD".into())
 }
 
 pub(super) fn cd_copied(t: &mut Trial<'_>) -> Judged {
@@ -449,7 +449,7 @@ pub(super) fn failure_after_cd(t: &mut Trial<'_>) -> Judged {
         again(t, &name, Rtype::AAAA, bits)?;
         let bits = Bits { cd: false, ..bits };
         let reply = again(t, &name, Rtype::AAAA, bits)?;
-        about(reply.has_rcode(rcode::SERVFAIL), "a name that was given away with CD", bits)?;
+        about(reply.has_rcode(rcode::SERVFAIL), "a name that was returned with CD", bits)?;
     }
     Ok(())
 }
@@ -459,13 +459,13 @@ pub(super) fn ad_asked_for(t: &mut Trial<'_>) -> Judged {
     reply.has_aaaa(&[NATIVE])?;
     let all = reply.answer.iter().chain(&reply.authority).chain(&reply.additional);
     expect(all.into_iter().all(|record| record.rtype != Rtype::RRSIG), || {
-        "there are signatures, though DO is not set".into()
+        "there are signatures, although DO is not set".into()
     })?;
     if reply.flags.ad {
         return Ok(());
     }
     Err(Fault::NotOffered(
-        "it sets AD for clients with DO only (RFC 6147 section 5.5, item 1)".into(),
+        "it sets AD only for clients with DO (RFC 6147 section 5.5, item 1)".into(),
     ))
 }
 

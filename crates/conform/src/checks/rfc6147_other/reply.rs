@@ -36,7 +36,10 @@ fn has_nothing_made(t: &Trial<'_>, reply: &Message) -> Judged {
         address.is_some_and(|v6| prefixes.iter().any(|prefix| prefix.embedded(v6).is_some()))
     });
     made.map_or(Ok(()), |record| {
-        Err(Fault::Wrong(format!("the additional section has a made record of {}", record.owner)))
+        Err(Fault::Wrong(format!(
+            "the additional section has a synthesized record of {}",
+            record.owner
+        )))
     })
 }
 
@@ -97,7 +100,7 @@ fn only(t: &mut Trial<'_>, labels: &str, qtype: Rtype) -> Judged<Record> {
 
 pub(super) fn text(t: &mut Trial<'_>) -> Judged {
     let record = only(t, "txt.v4-1-2-3-4", Rtype::TXT)?;
-    expect(record.data == b"\x07conform", || "the text is not as it was: \"conform\"".into())
+    expect(record.data == b"\x07conform", || "the text is not \"conform\" any more".into())
 }
 
 pub(super) fn hosts(t: &mut Trial<'_>) -> Judged {
@@ -120,7 +123,7 @@ pub(super) fn hint(t: &mut Trial<'_>, labels: &str, qtype: Rtype) -> Judged {
     // RFC 9460 §14.3.2: key 1 is alpn, key 4 is ipv4hint.
     let wanted = vec![(1, b"\x02h2".to_vec()), (4, vec![1, 2, 3, 4])];
     expect(found.as_ref() == Some(&wanted), || {
-        format!("the keys and values of {qtype} are not as they were: {found:?}")
+        format!("the keys and values of {qtype} have changed: {found:?}")
     })
 }
 
@@ -191,7 +194,7 @@ pub(super) fn denials(t: &mut Trial<'_>) -> Judged {
         let (_, reply) = t.look_up("v4-1-2-3-4", qtype)?;
         reply.has_rcode(rcode::NOERROR)?;
         expect(reply.answer.is_empty(), || {
-            format!("there is an answer to a query for {qtype}, of which there are no records")
+            format!("there is an answer to a query for {qtype}, although there are no such records")
         })?;
         expect(reply.soa()?.is_some(), || format!("the denial of {qtype} has no SOA record"))?;
     }
@@ -230,8 +233,8 @@ pub(super) fn header(t: &mut Trial<'_>) -> Judged {
     let flags = reply.flags;
     expect(reply.opcode == 0, || format!("the opcode is {}", reply.opcode))?;
     expect(flags.rd, || "RD is not copied (RFC 1035 section 4.1.1)".into())?;
-    expect(flags.ra, || "RA is not set, though the server asks others".into())?;
-    expect(!flags.aa, || "AA is set for a zone that is not the server's".into())?;
+    expect(flags.ra, || "RA is not set, although the server resolves".into())?;
+    expect(!flags.aa, || "AA is set for a zone of another server".into())?;
     expect(!flags.tc, || "TC is set on a short answer".into())
 }
 
@@ -274,13 +277,15 @@ fn cnames_first(t: &mut Trial<'_>) -> Judged {
             Rtype::CNAME => {
                 expect(!behind, || "a CNAME record follows the synthesized records".into())?;
                 expect(record.owner == at, || {
-                    format!("the alias of {} stands where that of {at} should", record.owner)
+                    format!("the alias of {} is in the place of that of {at}", record.owner)
                 })?;
                 at = record.target().unwrap_or(at);
             }
             Rtype::AAAA => {
                 behind = true;
-                expect(record.owner == at, || format!("{} is no end of the chain", record.owner))?;
+                expect(record.owner == at, || {
+                    format!("{} is not the end of the chain", record.owner)
+                })?;
             }
             _ => {}
         }
@@ -298,14 +303,14 @@ pub(super) fn truncation(t: &mut Trial<'_>) -> Judged {
         query.edns = query.edns.filter(|_| edns);
         let octets = t.reply_to_octets(&query.octets(), "a query")?;
         expect(octets.len() <= takes, || {
-            format!("the reply has {} octets, the client takes {takes}", octets.len())
+            format!("the reply has {} octets, but the client accepts {takes}", octets.len())
         })?;
         let reply = Message::parse(&octets)
             .map_err(|error| Fault::Wrong(format!("the reply is no DNS message: {error}")))?;
         let found = reply.answers(Rtype::AAAA).count();
         let all = records * prefixes;
         expect(reply.flags.tc || found == all, || {
-            format!("{found} of {all} records came, and TC is not set")
+            format!("{found} of {all} records were sent, but TC is not set")
         })?;
     }
     Ok(())

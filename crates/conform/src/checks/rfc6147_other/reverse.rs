@@ -36,9 +36,7 @@ impl Way {
 
 /// Result of a check that concerns aliases, for servers that use none.
 fn not_offered<T>() -> Judged<T> {
-    Err(Fault::NotOffered(
-        "it answers PTR queries with records of its own, not with aliases".into(),
-    ))
+    Err(Fault::NotOffered("it answers PTR queries with PTR records, not with aliases".into()))
 }
 
 /// Returns the name of an address (RFC 3596 §2.5): its nibbles from the last to the first.
@@ -71,7 +69,7 @@ fn ask(t: &mut Trial<'_>, text: &str) -> Judged<(Name, Message)> {
 
 fn neither(reply: &Message) -> Fault {
     let what = rcode_name(reply.rcode);
-    Fault::Wrong(format!("there is neither an alias nor a pointer of the name: {what}"))
+    Fault::Wrong(format!("there is neither an alias nor a PTR record of the name: {what}"))
 }
 
 /// Requires one of the two ways; an alias points to the name of `v4`, whose PTR record is in the answer too.
@@ -89,7 +87,7 @@ fn points_to(t: &Trial<'_>, asked: &Name, reply: &Message, v4: &str) -> Judged<W
             let found = reply.answers(Rtype::PTR).any(|record| {
                 record.owner == wanted && record.target().is_some_and(|found| found == host)
             });
-            expect(found, || format!("the pointer of {wanted} to {host} is missing"))?;
+            expect(found, || format!("the PTR record of {wanted} to {host} is missing"))?;
         }
     }
     Ok(way)
@@ -112,7 +110,7 @@ pub(super) fn is_answered(t: &mut Trial<'_>) -> Judged {
         Way::Own => reply.has_rcode(rcode::NOERROR),
         Way::Alias(target) => {
             let behind = reply.answers(Rtype::PTR).any(|record| record.owner == target);
-            expect(behind, || "there is an alias, but no pointer behind it".into())
+            expect(behind, || "there is an alias, but no PTR record of its target".into())
         }
     }
 }
@@ -124,15 +122,15 @@ pub(super) fn in_one_way(t: &mut Trial<'_>) -> Judged {
         let (asked, reply) = ask(t, &below(t.prefix(), v4))?;
         let both = reply.answers(Rtype::CNAME).any(|record| record.owner == asked)
             && reply.answers(Rtype::PTR).any(|record| record.owner == asked);
-        expect(!both, || format!("{asked} has an alias and a pointer of its own"))?;
+        expect(!both, || format!("{asked} has both an alias and a PTR record"))?;
         ways.push(match Way::of(&reply, &asked) {
             Way::None => return Err(neither(&reply)),
-            Way::Own => "pointers of its own",
+            Way::Own => "PTR records",
             Way::Alias(_) => "aliases",
         });
     }
     ways.dedup();
-    expect(ways.len() == 1, || "some addresses have aliases, others pointers of their own".into())
+    expect(ways.len() == 1, || "some addresses have aliases, others PTR records".into())
 }
 
 pub(super) fn leads_to_the_address(t: &mut Trial<'_>) -> Judged {
@@ -196,7 +194,7 @@ pub(super) fn leads_nowhere(t: &mut Trial<'_>, v4: &str) -> Judged {
     match Way::of(&reply, &asked) {
         Way::Own => not_offered(),
         Way::Alias(target) => {
-            Err(Fault::Wrong(format!("an alias leads to {target}, which has no pointer")))
+            Err(Fault::Wrong(format!("an alias leads to {target}, which has no PTR record")))
         }
         Way::None => is_denied(&reply),
     }

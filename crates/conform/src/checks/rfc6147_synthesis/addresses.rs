@@ -15,7 +15,7 @@ const UNCHANGED: &str =
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "rfc6147-5.2-reversible",
-        title: "The IPv4 addresses of the A records can be derived from what was made of them",
+        title: "The IPv4 addresses of the A records can be derived from the synthesized addresses",
         section: "5.2",
         sentence: "The algorithm MUST be reversible; i.e., it MUST be possible to derive the \
                    original IPv4 address from the IPv6 representation.",
@@ -25,8 +25,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.2-stable-input",
-        title: "The same IPv4 address becomes the same IPv6 addresses, whatever name it belongs \
-                to",
+        title: "The same IPv4 address gives the same IPv6 addresses for every name",
         section: "5.2",
         sentence: "The input for the algorithm MUST be limited to the IPv4 address; the IPv6 \
                    prefix (denoted Pref64::/n) used in the IPv6 representations; and, \
@@ -61,7 +60,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.2-algorithm",
-        title: "Addresses are made as RFC 6052 §2 has it, whatever their octets are",
+        title: "Addresses are synthesized as in RFC 6052 §2 for any octets",
         section: "5.2",
         sentence: "A DNS64 MUST support the algorithm for generating IPv6 representations of \
                    IPv4 addresses defined in Section 2 of [RFC6052]. Moreover, the \
@@ -72,7 +71,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.3.3-a-records",
-        title: "A records are returned unchanged, also after AAAA records have been made of them",
+        title: "A records are returned unchanged, even after synthesis from them",
         section: "5.3.3",
         sentence: UNCHANGED,
         level: Level::Must,
@@ -81,7 +80,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.3.3-a-below-alias",
-        title: "A queries for an alias are answered with the alias and the A record at its end",
+        title: "A queries for an alias get the alias and the A record at its end",
         section: "5.3.3",
         sentence: UNCHANGED,
         level: Level::Must,

@@ -20,7 +20,7 @@ const INCLUDED: &str = "When assembling the answer section, any chains of CNAME 
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "rfc6147-5.1.5-alias",
-        title: "AAAA records are made of the A record at the end of an alias",
+        title: "AAAA records are synthesized from the A record at the end of an alias",
         section: "5.1.5",
         sentence: FOLLOWED,
         script: |t| synthesized(t, "cname.v4-1-2-3-4", &["1.2.3.4"]).map(drop),
@@ -28,7 +28,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.5-alias-shown",
-        title: "The CNAME record stands in the answer, once, beside what was made",
+        title: "The answer has the CNAME record once, together with the synthesized records",
         section: "5.1.5",
         sentence: INCLUDED,
         script: |t| followed(t, "cname.v4-1-2-3-4"),
@@ -36,7 +36,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.5-two-aliases",
-        title: "Two aliases are followed and shown",
+        title: "Two aliases are followed and returned",
         section: "5.1.5",
         sentence: FOLLOWED,
         script: |t| followed(t, "cname.cname.v4-1-2-3-4"),
@@ -44,7 +44,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.5-long-chain",
-        title: "Eight aliases are followed and shown",
+        title: "Eight aliases are followed and returned",
         section: "5.1.5",
         sentence: FOLLOWED,
         script: |t| followed(t, "cname.cname.cname.cname.cname.cname.cname.cname.v4-1-2-3-4"),
@@ -60,7 +60,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.5-other-zone",
-        title: "An alias into another zone is followed and shown",
+        title: "An alias into another zone is followed and returned",
         section: "5.1.5",
         sentence: FOLLOWED,
         script: |t| followed(t, "hop.v4-1-2-3-4"),
@@ -68,8 +68,8 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.5-real-wins",
-        title: "An AAAA record at the end of aliases wins over the A record, and the aliases \
-                are shown",
+        title: "An AAAA record at the end of aliases has priority over the A record, and the \
+            aliases are returned",
         section: "5.1.5",
         sentence: TREATED,
         script: real_record_at_the_end,
@@ -77,7 +77,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.5-alias-to-nxdomain",
-        title: "NXDOMAIN is returned for an alias of a name that does not exist",
+        title: "NXDOMAIN is returned for an alias of a nonexistent name",
         section: "5.1.5",
         sentence: TREATED,
         script: alias_to_no_name,
@@ -93,7 +93,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.5-dname",
-        title: "AAAA records are made of the A record at the end of a DNAME",
+        title: "AAAA records are synthesized from the A record at the end of a DNAME",
         section: "5.1.5",
         sentence: FOLLOWED,
         script: dname_is_followed,
@@ -109,7 +109,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.5-letter-case",
-        title: "Names of an alias's records are the same names in whatever letter case they come",
+        title: "Names of an alias's records are equal in any letter case",
         section: "5.1.5",
         sentence: FOLLOWED,
         script: letter_case_does_not_matter,
@@ -117,7 +117,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.5-alias-ttls",
-        title: "No CNAME record of a chain lives longer than its own TTL",
+        title: "No CNAME record of a chain lives longer than its TTL",
         section: "5.1.5",
         sentence: INCLUDED,
         script: aliases_keep_their_ttls,
@@ -125,8 +125,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc1034-3.6.2-alias-loop",
-        title: "An alias of itself is an error, and said to be one before a stub resolver gives \
-                up",
+        title: "An alias of itself is reported as an error before a stub resolver gives up",
         rfc: 1034,
         section: "3.6.2",
         sentence: "CNAME chains should be followed and CNAME loops signalled as an error.",
@@ -228,5 +227,5 @@ fn aliases_keep_their_ttls(t: &mut Trial<'_>) -> Judged {
 
 fn loops_are_errors(t: &mut Trial<'_>) -> Judged {
     let (_, reply) = t.aaaa("loop")?;
-    expect(reply.rcode != rcode::NOERROR, || "the RCODE says that there is no error".into())
+    expect(reply.rcode != rcode::NOERROR, || "the RCODE is NOERROR".into())
 }

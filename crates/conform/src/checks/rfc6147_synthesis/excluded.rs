@@ -32,7 +32,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.4-own-range",
-        title: "Addresses of the configured range count as none, those beside it do not",
+        title: "Addresses of the configured range are treated as missing, those next to it are not",
         section: "5.1.4",
         sentence: "A DNS64 implementation SHOULD provide a mechanism to specify IPv6 prefix \
                    ranges to be treated as though the AAAA containing them were an empty answer.",
@@ -43,7 +43,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.4-only-excluded",
-        title: "AAAA records are made of A records where all real ones are excluded",
+        title: "AAAA records are synthesized from A records if all native ones are excluded",
         section: "5.1.4",
         sentence: ONLY_EXCLUDED,
         level: Level::Must,
@@ -52,7 +52,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.4-only-excluded-no-a",
-        title: "The answer is empty where all AAAA records are excluded and there is no A record",
+        title: "The answer is empty if all AAAA records are excluded and there is no A record",
         section: "5.1.4",
         sentence: ONLY_EXCLUDED,
         level: Level::Must,
@@ -61,7 +61,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.4-excluded-below-alias",
-        title: "AAAA records are made where all real ones at the end of an alias are excluded",
+        title: "AAAA records are synthesized if all native ones at the end of an alias are excluded",
         section: "5.1.4",
         sentence: ONLY_EXCLUDED,
         level: Level::Must,
@@ -70,8 +70,8 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.4-some-excluded",
-        title: "Of excluded and usable AAAA records the usable ones are returned, or all count \
-                as none",
+        title: "With excluded and usable AAAA records, the usable ones are returned, or all are \
+            treated as missing",
         section: "5.1.4",
         sentence: "If it receives an answer with at least one AAAA record containing an address \
                    outside any of the excluded range(s), then it by default SHOULD build an \
@@ -175,7 +175,7 @@ fn excluded_records_are_never_returned(t: &mut Trial<'_>) -> Judged {
     ] {
         let (_, reply) = t.aaaa(&labels)?;
         expect(mapped(&reply) == 0, || {
-            "an address of ::ffff:0:0/96 is returned beside a usable one".into()
+            "an address of ::ffff:0:0/96 is returned together with a usable one".into()
         })?;
     }
     Ok(())

@@ -17,7 +17,7 @@ const TIMEOUT: &str = "If the query receives no answer before the timeout …, i
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "rfc6147-5.1.2-nxdomain",
-        title: "NXDOMAIN is returned for a name that does not exist",
+        title: "NXDOMAIN is returned for a nonexistent name",
         section: "5.1.2",
         sentence: NAME_ERROR,
         script: name_error_is_returned,
@@ -25,7 +25,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.2-nxdomain-despite-a",
-        title: "NXDOMAIN in reply to AAAA ends the matter, even if there is an A record",
+        title: "NXDOMAIN in reply to AAAA is final, even if there is an A record",
         section: "5.1.2",
         sentence: NAME_ERROR,
         script: name_error_is_final,
@@ -73,7 +73,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.2-rare-errors",
-        title: "NXRRSET, NOTAUTH and an RCODE that means nothing count as empty answers",
+        title: "NXRRSET, NOTAUTH and an unassigned RCODE count as empty answers",
         section: "5.1.2",
         sentence: OTHER_ERROR,
         script: rare_errors_are_empty,
@@ -89,7 +89,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.3-silent-aaaa",
-        title: "An AAAA question that is never answered counts as SERVFAIL, hence as empty",
+        title: "An unanswered AAAA query counts as SERVFAIL, and therefore as an empty answer",
         section: "5.1.3",
         sentence: TIMEOUT,
         script: silence_is_an_error,
@@ -97,7 +97,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.3-all-silent",
-        title: "SERVFAIL is returned where neither AAAA nor A is ever answered",
+        title: "SERVFAIL is returned if neither AAAA nor A is ever answered",
         section: "5.1.3",
         sentence: TIMEOUT,
         script: silence_is_returned_as_an_error,
@@ -105,7 +105,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.3-late-answers",
-        title: "Answers that take 0.3 s, as from the other side of the world, are waited for",
+        title: "The server waits for answers that take 0.3 s, as from a distant server",
         section: "5.1.3",
         sentence: TIMEOUT,
         script: |t| synthesized(t, "all-delay-300.v4-1-2-3-4", &["1.2.3.4"]).map(drop),
@@ -113,11 +113,10 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "hardening-silent-aaaa-in-time",
-        title: "The answer made despite a silent AAAA comes before a stub resolver gives up",
+        title: "If AAAA is silent, the synthesized answer arrives before a stub resolver gives up",
         rfc: 0,
         section: "",
-        sentence: "A stub resolver waits 5 s by default; an answer that comes later helps \
-                   nobody.",
+        sentence: "A stub resolver waits 5 s by default; a later answer is useless.",
         level: Level::Hardening,
         script: |t| synthesized(t, "aaaa-silent.v4-1-2-3-4", &["1.2.3.4"]).map(drop),
         ..RFC6147
@@ -132,7 +131,7 @@ fn name_error_is_returned(t: &mut Trial<'_>) -> Judged {
 fn name_error_is_final(t: &mut Trial<'_>) -> Judged {
     let (_, reply) = t.aaaa("aaaa-rcode-3.v4-1-2-3-4")?;
     reply.has_rcode(rcode::NXDOMAIN)?;
-    expect(ipv6(&reply).is_empty(), || "there are AAAA records beside NXDOMAIN".into())
+    expect(ipv6(&reply).is_empty(), || "there are AAAA records together with NXDOMAIN".into())
 }
 
 /// NXRRSET (8), NOTAUTH (9) and 11, which is unassigned.
@@ -159,7 +158,7 @@ pub(super) fn before_patience_ends(t: &mut Trial<'_>, labels: &str) -> Judged<Me
     let patience = t.subject().patience.as_secs_f64();
     t.ask_or_silence(&Message::query(&name, Rtype::AAAA))?.ok_or_else(|| {
         Fault::NotTried(format!(
-            "no reply within {patience} s, and the RFC does not say how long a timeout may be"
+            "no reply within {patience} s, and the RFC does not limit the timeout"
         ))
     })
 }

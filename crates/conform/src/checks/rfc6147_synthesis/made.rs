@@ -24,7 +24,7 @@ const NO_SOA: &str = "If the SOA RR was not delivered with the negative response
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "rfc6147-5.1.6-empty-answer",
-        title: "AAAA records are made where there is an A record and no AAAA record",
+        title: "AAAA records are synthesized if there is an A record and no AAAA record",
         section: "5.1.6",
         sentence: EMPTY,
         script: |t| synthesized(t, "v4-1-2-3-4", &["1.2.3.4"]).map(drop),
@@ -32,7 +32,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.6-empty-without-soa",
-        title: "An empty answer without a SOA record is empty too",
+        title: "An empty answer without a SOA record is also empty",
         section: "5.1.6",
         sentence: EMPTY,
         script: |t| synthesized(t, "v4-1-2-3-4.nosoa", &["1.2.3.4"]).map(drop),
@@ -56,7 +56,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.6-a-fails",
-        title: "SERVFAIL is returned where AAAA is empty and A is SERVFAIL",
+        title: "SERVFAIL is returned if AAAA is empty and A is SERVFAIL",
         section: "5.1.6",
         sentence: BASIS,
         script: failing_a,
@@ -64,7 +64,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.6-a-silent",
-        title: "SERVFAIL is returned where AAAA is empty and A is never answered",
+        title: "SERVFAIL is returned if AAAA is empty and A is never answered",
         section: "5.1.6",
         sentence: BASIS,
         script: silent_a,
@@ -72,7 +72,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.6-a-nxdomain",
-        title: "NXDOMAIN is returned where AAAA is empty and A is NXDOMAIN",
+        title: "NXDOMAIN is returned if AAAA is empty and A is NXDOMAIN",
         section: "5.1.6",
         sentence: BASIS,
         script: a_without_a_name,
@@ -80,7 +80,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.6-error-then-empty",
-        title: "An empty answer is returned where AAAA is SERVFAIL and A is empty",
+        title: "An empty answer is returned if AAAA is SERVFAIL and A is empty",
         section: "5.1.6",
         sentence: BASIS,
         contradicts: Some("hardening-error-then-empty"),
@@ -89,12 +89,12 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "hardening-error-then-empty",
-        title: "A failure is returned where AAAA is SERVFAIL and A is empty",
+        title: "A failure is returned if AAAA is SERVFAIL and A is empty",
         rfc: 0,
         section: "",
-        sentence: "That AAAA could not be found out is no proof that there is none: an empty answer \
-                   is kept by whoever gets it (RFC 2308 §5), and hides an address of the name's own \
-                   that the next question would find.",
+        sentence: "A failed AAAA query is no proof that there is no AAAA record. Clients cache an \
+            empty answer (RFC 2308 §5), and it hides a native address that the next query would \
+            find.",
         level: Level::Hardening,
         contradicts: Some("rfc6147-5.1.6-error-then-empty"),
         script: error_stays,
@@ -102,8 +102,8 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.6-all-a-records",
-        title: "Addresses are made of all A records, with each of the server's prefixes, none \
-                twice",
+        title: "Addresses are synthesized from all A records, with each of the server's prefixes, \
+            none twice",
         section: "5.1.6",
         sentence: ONE_OR_MORE,
         script: all_a_records_are_used,
@@ -120,7 +120,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.7-name",
-        title: "What is made belongs to the name that the A record belongs to",
+        title: "Synthesized records have the owner of the A record",
         section: "5.1.7",
         sentence: "The NAME field is set to the NAME field from the A record.",
         script: owner_is_that_of_the_a_record,
@@ -128,7 +128,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.7-fields",
-        title: "What is made is of class IN, and has 16 octets of data",
+        title: "Synthesized records are of class IN, and have 16 octets of data",
         section: "5.1.7",
         sentence: "The CLASS field is set to the original CLASS field, 1. … The RDLENGTH field \
                    is set to 16.",
@@ -137,7 +137,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.7-ttl-of-a",
-        title: "The TTL is the A record's where that is smaller than the SOA record's",
+        title: "The TTL is that of the A record if it is smaller than that of the SOA record",
         section: "5.1.7",
         sentence: SMALLEST,
         script: |t| lives(t, "v4-1-2-3-4.ttl-60.soa-250-250", 60),
@@ -145,7 +145,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.7-ttl-of-soa",
-        title: "The TTL is the SOA record's where that is smaller than the A record's",
+        title: "The TTL is that of the SOA record if it is smaller than that of the A record",
         section: "5.1.7",
         sentence: SMALLEST,
         script: |t| lives(t, "v4-1-2-3-4.ttl-250.soa-60-250", 60),
@@ -153,21 +153,21 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "hardening-ttl-minimum",
-        title: "The TTL is at most MINIMUM of the SOA record, also where the upstream gave that \
-                record a longer TTL, which RFC 2308 §3 forbids",
+        title: "The TTL is at most MINIMUM of the SOA record, even if the upstream sent a longer \
+            TTL, which RFC 2308 §3 forbids",
         rfc: 0,
         section: "",
-        sentence: "RFC 6147 §5.1.7 counts the TTL of the SOA record only: who makes a denial sets \
-                   it to MINIMUM where that is smaller (RFC 2308 §3, §5). Of an upstream that does \
-                   not, the smaller of the two should be taken: MINIMUM is what the zone wants.",
+        sentence: "RFC 6147 §5.1.7 uses the TTL of the SOA record only, because the server that \
+            creates a denial sets it to MINIMUM if that is smaller (RFC 2308 §3, §5). If an \
+            upstream does not, the smaller of the two should be used, because MINIMUM is the \
+            choice of the zone.",
         level: Level::Hardening,
         script: |t| lives(t, "v4-1-2-3-4.ttl-250.soa-250-60", 60),
         ..RFC6147
     },
     Check {
         id: "rfc6147-5.1.7-ttl-without-soa",
-        title: "The TTL is 600 s where the denial has no SOA record and the A record lives \
-                longer",
+        title: "The TTL is 600 s if the denial has no SOA record and the A record has a longer TTL",
         section: "5.1.7",
         sentence: NO_SOA,
         level: Level::Should,
@@ -176,8 +176,8 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.7-ttl-of-a-without-soa",
-        title: "The TTL is the A record's where that is below 600 s and the denial has no SOA \
-                record",
+        title: "The TTL is that of the A record if it is below 600 s and the denial has no SOA \
+            record",
         section: "5.1.7",
         sentence: NO_SOA,
         level: Level::Should,
@@ -186,8 +186,8 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.7-ttl-after-error",
-        title: "The TTL is at most 600 s where the AAAA query ended in an error, which has no SOA \
-                record",
+        title: "The TTL is at most 600 s if the AAAA query ended in an error, which has no SOA \
+            record",
         section: "5.1.7",
         sentence: NO_SOA,
         level: Level::Should,
@@ -196,7 +196,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.7-ttl-after-silence",
-        title: "The TTL is at most 600 s where the AAAA query got no response",
+        title: "The TTL is at most 600 s if the AAAA query got no response",
         section: "5.1.7",
         sentence: NO_SOA,
         level: Level::Should,
@@ -216,7 +216,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.8-no-needless-a",
-        title: "A is not asked for where the answer to AAAA comes at once and is enough",
+        title: "A is not queried if the answer to AAAA arrives at once and is sufficient",
         section: "5.1.8",
         sentence: "The DNS64 MAY perform the query for the AAAA RR and for the A RR in parallel \
                    … A possible trade-off would be to perform them sequentially but with a very \
@@ -352,7 +352,7 @@ fn no_needless_question(t: &mut Trial<'_>) -> Judged {
     reply.has_aaaa(&[NATIVE])?;
     let asked = t.asked(&name)?;
     if asked.iter().any(|one| one.qtype == Rtype::A.to_int()) {
-        return Err(Fault::NotOffered("A is asked for together with AAAA".into()));
+        return Err(Fault::NotOffered("A is queried together with AAAA".into()));
     }
     Ok(())
 }

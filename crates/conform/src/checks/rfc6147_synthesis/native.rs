@@ -19,7 +19,7 @@ const REAL_WINS: &str = "By default, DNS64 implementations MUST NOT synthesize A
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "rfc6147-5.1-asks-for-aaaa",
-        title: "Records of type AAAA are asked for upstream, before or beside those of type A",
+        title: "AAAA records are queried upstream, before A records or together with them",
         section: "5.1",
         sentence: "When the DNS64 receives a query for RRs of type AAAA and class IN, it first \
                    attempts to retrieve non-synthetic RRs of this type and class …",
@@ -29,7 +29,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1-other-classes",
-        title: "Nothing is made for a query of another class than IN",
+        title: "Nothing is synthesized for a query of a class other than IN",
         section: "5.1",
         sentence: "DNS64 operation for classes other than IN is undefined, and a DNS64 MUST \
                    behave as though no DNS64 function is configured.",
@@ -39,7 +39,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1-only-aaaa",
-        title: "AAAA records are made for queries of type AAAA only",
+        title: "AAAA records are synthesized for queries of type AAAA only",
         section: "5.1",
         sentence: "When the DNS64 receives a query for RRs of type AAAA and class IN …",
         script: other_types_are_left_alone,
@@ -47,7 +47,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.1-own-address",
-        title: "A name's own AAAA record is returned as it is, with its owner and TTL",
+        title: "A native AAAA record is returned unchanged, with its owner and TTL",
         section: "5.1.1",
         sentence: RETURNED,
         script: own_address_is_returned,
@@ -55,7 +55,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.1-several-own",
-        title: "All of a name's own AAAA records are returned",
+        title: "All native AAAA records of a name are returned",
         section: "5.1.1",
         sentence: RETURNED,
         script: all_own_addresses_are_returned,
@@ -63,7 +63,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.1-real-wins",
-        title: "Nothing is made of A records where an AAAA record exists",
+        title: "Nothing is synthesized from A records if an AAAA record exists",
         section: "5.1.1",
         sentence: REAL_WINS,
         level: Level::Must,
@@ -72,7 +72,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.1-not-both",
-        title: "Made records do not stand beside real ones, however many A records there are",
+        title: "Synthesized and native records are not mixed, however many A records there are",
         section: "5.1.1",
         sentence: NOT_BOTH,
         level: Level::Should,
@@ -81,18 +81,18 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "hardening-late-real",
-        title: "An AAAA record that takes 0.3 s still wins over the A record",
+        title: "An AAAA record that takes 0.3 s still has priority over the A record",
         rfc: 0,
         section: "",
-        sentence: "RFC 6147 §5.1.3 names no timeout. A server that waits for less than many names \
-                   take translates names that have addresses of their own.",
+        sentence: "RFC 6147 §5.1.3 specifies no timeout. A server with a timeout shorter than many \
+            names need synthesizes for names with native addresses.",
         level: Level::Hardening,
         script: late_real_records_win,
         ..RFC6147
     },
     Check {
         id: "rfc6147-5.1.1-a-fails",
-        title: "AAAA records are returned also where a question for A fails",
+        title: "AAAA records are returned even if an A query fails",
         section: "5.1.1",
         sentence: RETURNED,
         script: failing_a_is_no_matter,
@@ -100,8 +100,8 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rfc6147-5.1.1-inside-prefix",
-        title: "An AAAA record inside the server's prefix is returned, or excluded, but not \
-                mixed with made ones",
+        title: "An AAAA record inside the server's prefix is returned or excluded, but not mixed \
+            with synthesized ones",
         section: "5.1.1",
         sentence: NOT_BOTH,
         level: Level::Should,
@@ -114,7 +114,7 @@ fn real_records_are_asked_for(t: &mut Trial<'_>) -> Judged {
     let (name, _) = t.aaaa("v4-1-2-3-4")?;
     let asked = t.asked(&name)?;
     expect(asked.iter().any(|one| one.qtype == Rtype::AAAA.to_int()), || {
-        format!("the far side was never asked for AAAA of {name}")
+        format!("no query for AAAA of {name} was sent upstream")
     })
 }
 
